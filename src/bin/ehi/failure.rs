@@ -1,0 +1,72 @@
+//! Why a command failed, as one line.
+
+use std::error::Error as _;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// What ends a command with an exit status other than 0.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// The library refused or failed.
+    #[error(transparent)]
+    Ehi(#[from] ehi::Error),
+    /// The library refused or failed at a place of an input.
+    #[error("{place}: {source}")]
+    At { place: String, source: ehi::Error },
+    /// Standard output cannot be written.
+    #[error("cannot write to standard output")]
+    Output(#[source] io::Error),
+    /// A file named on the command line cannot be used.
+    #[error("cannot {action} {}", path.display())]
+    File { action: &'static str, path: PathBuf, source: io::Error },
+    /// No document has the id.
+    #[error("{} has no document `{id}`", index.display())]
+    Absent { index: PathBuf, id: String },
+    /// The index is damaged; the problems are on standard output.
+    #[error("{} is damaged: {problems} problems", index.display())]
+    Damaged { index: PathBuf, problems: u64 },
+    /// The base model is not there.
+    #[error(
+        "there is no model directory {} (this build lacks the `hub` feature, so no model is fetched by name)",
+        path.display()
+    )]
+    #[cfg_attr(feature = "hub", expect(dead_code, reason = "a missing directory is a name to fetch"))]
+    NoBase { path: PathBuf },
+}
+
+impl Failure {
+    pub fn file(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::File { action, path: path.to_owned(), source }
+    }
+
+    /// The message with those of its sources that it does not quote itself.
+    pub fn line(&self) -> String {
+        let mut message = self.to_string();
+        let mut source = self.source();
+        while let Some(error) = source {
+            let text = error.to_string();
+            if !message.contains(&text) {
+                message = format!("{message}: {text}");
+            }
+            source = error.source();
+        }
+        one_line(&message)
+    }
+}
+
+/// A text of several lines as one.
+pub fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+macro_rules! from_library {
+    ($($error:ty),*) => {$(
+        impl From<$error> for Failure {
+            fn from(error: $error) -> Self {
+                Self::Ehi(error.into())
+            }
+        }
+    )*};
+}
+
+from_library!(ehi::ModelError, ehi::data::DataError, ehi::train::TrainError, ehi::eval::TrecError);

@@ -1,0 +1,51 @@
+//! Search results as text.
+
+use std::io::{self, Write};
+
+use ehi::{Index, SearchResult, SearchStats};
+
+/// Characters of a hit's text that are shown.
+const SHOWN_CHARACTERS: usize = 160;
+
+/// Rank, score, id, leaf, title and start of the text of each hit, then what the search cost.
+pub fn write_hits(out: &mut dyn Write, index: &Index, result: &SearchResult) -> io::Result<()> {
+    for (place, hit) in result.iter().enumerate() {
+        let title = start_of(&hit.document.title);
+        writeln!(out, "{:>3}  {:.4}  {}  leaf {}  {title}", place + 1, hit.score, start_of(&hit.id), hit.leaf.0)?;
+        if !hit.document.text.is_empty() {
+            writeln!(out, "     {}", start_of(&hit.document.text))?;
+        }
+    }
+    write_cost(out, index, &result.stats)
+}
+
+fn write_cost(out: &mut dyn Write, index: &Index, stats: &SearchStats) -> io::Result<()> {
+    let leaves = index.bundle().model().indexer().shape().leaves();
+    let ms = |time: std::time::Duration| time.as_secs_f64() * 1e3;
+    writeln!(
+        out,
+        "{} of {leaves} leaves, {} of {} documents ({:.1}%); encode {:.2} ms, beam {:.2} ms, scan {:.2} ms, \
+         fetch {:.2} ms",
+        stats.leaves_visited,
+        stats.documents_visited,
+        index.len(),
+        stats.visited_fraction * 100.0,
+        ms(stats.encode),
+        ms(stats.beam),
+        ms(stats.scan),
+        ms(stats.fetch),
+    )
+}
+
+/// The first characters on one line, without control characters, which could steer a terminal.
+fn start_of(text: &str) -> String {
+    let mut characters = text
+        .chars()
+        .map(|c| if c.is_whitespace() { ' ' } else { c })
+        .filter(|c| !c.is_control());
+    let mut start: String = characters.by_ref().take(SHOWN_CHARACTERS).collect();
+    if characters.next().is_some() {
+        start.push('…');
+    }
+    start
+}

@@ -1,0 +1,110 @@
+//! The `ehi` command line: arguments in, calls of the public API, text or JSON out.
+
+mod bars;
+mod eval;
+mod failure;
+mod hits;
+mod insert;
+mod search;
+mod store;
+mod tables;
+mod train;
+
+use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+use clap::{Parser, Subcommand};
+use tracing_subscriber::EnvFilter;
+
+use failure::Failure;
+
+/// Exit status for arguments that make no sense, as clap has it.
+const USAGE: u8 = 2;
+
+/// A document store whose search index is learned together with its text encoder.
+#[derive(Parser)]
+#[command(name = "ehi", version, about, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Train encoder and tree on a BEIR folder's corpus, queries and train judgments
+    Train(train::Args),
+    /// Make an empty index with its own copy of a trained bundle
+    Create(store::CreateArgs),
+    /// Insert documents from BEIR corpus lines; a document replaces the one with its id
+    Insert(insert::Args),
+    /// Find the documents that answer a question
+    Search(search::Args),
+    /// Print a document as a JSON line
+    Get(store::IdArgs),
+    /// Delete a document
+    Delete(store::IdArgs),
+    /// Sizes, counts and the load of the leaves
+    Stats(store::ReportArgs),
+    /// Read the whole index and check every checksum and invariant
+    Verify(store::ReportArgs),
+    /// Measure quality against documents visited on a BEIR folder
+    Eval(eval::Args),
+}
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return refuse(&error),
+    };
+    tracing_subscriber::fmt()
+        .with_env_filter(EnvFilter::from_default_env())
+        .with_ansi(io::stderr().is_terminal())
+        .with_writer(io::stderr)
+        .init();
+    let mut out = io::stdout().lock();
+    let result = run(cli.command, &mut out).and_then(|()| out.flush().map_err(Failure::Output));
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        // The reader has all it wanted, as in `ehi search ... | head -1`.
+        Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("ehi: {}", failure.line());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command, out: &mut dyn Write) -> Result<(), Failure> {
+    match command {
+        Command::Train(args) => train::run(&args, out),
+        Command::Create(args) => store::create(&args, out),
+        Command::Insert(args) => insert::run(&args, out),
+        Command::Search(args) => search::run(&args, out),
+        Command::Get(args) => store::get(&args, out),
+        Command::Delete(args) => store::delete(&args, out),
+        Command::Stats(args) => store::stats(&args, out),
+        Command::Verify(args) => store::verify(&args, out),
+        Command::Eval(args) => eval::run(&args, out),
+    }
+}
+
+/// Help and version as clap prints them; anything else as one line.
+fn refuse(error: &clap::Error) -> ExitCode {
+    match error.kind() {
+        ErrorKind::DisplayHelp
+        | ErrorKind::DisplayVersion
+        | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            // Help for a reader that has gone is no failure.
+            let _ = error.print();
+            if error.use_stderr() { ExitCode::from(USAGE) } else { ExitCode::SUCCESS }
+        }
+        _ => {
+            let whole = error.to_string();
+            let first = whole.split("\n\n").next().unwrap_or(&whole);
+            let message = failure::one_line(first.trim_start_matches("error: "));
+            eprintln!("ehi: {message} (see `ehi --help`)");
+            ExitCode::from(USAGE)
+        }
+    }
+}

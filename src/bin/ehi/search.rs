@@ -1,0 +1,70 @@
+//! `ehi search`
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ehi::{DEFAULT_BEAM, DEFAULT_K, Index, SearchResult};
+use serde_json::{Value, json};
+
+use crate::failure::Failure;
+use crate::hits;
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// Directory of the index
+    #[arg(long, value_name = "DIR")]
+    index: PathBuf,
+    /// Hits at most
+    #[arg(long, short, default_value_t = DEFAULT_K)]
+    k: usize,
+    /// Leaves to visit; more than the tree has means all
+    #[arg(long, short, default_value_t = DEFAULT_BEAM)]
+    beam: usize,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    /// The question
+    query: String,
+}
+
+pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
+    let index = Index::open(&args.index)?;
+    let result = index.search(&args.query, args.k, args.beam)?;
+    if args.json {
+        writeln!(out, "{}", result_json(&result)).map_err(Failure::Output)
+    } else {
+        hits::write_hits(out, &index, &result).map_err(Failure::Output)
+    }
+}
+
+fn result_json(result: &SearchResult) -> Value {
+    let hits: Vec<Value> = result
+        .iter()
+        .map(|hit| {
+            json!({
+                "id": hit.id,
+                "score": hit.score,
+                "leaf": hit.leaf.0,
+                "title": hit.document.title,
+                "text": hit.document.text,
+                "metadata": hit.document.metadata,
+            })
+        })
+        .collect();
+    let ms = |time: Duration| time.as_secs_f64() * 1e3;
+    let stats = &result.stats;
+    json!({
+        "hits": hits,
+        "stats": {
+            "leaves_visited": stats.leaves_visited,
+            "documents_visited": stats.documents_visited,
+            "visited_fraction": stats.visited_fraction,
+            "work_fraction": stats.work_fraction,
+            "encode_ms": ms(stats.encode),
+            "beam_ms": ms(stats.beam),
+            "scan_ms": ms(stats.scan),
+            "fetch_ms": ms(stats.fetch),
+        },
+    })
+}

@@ -1,0 +1,188 @@
+//! `ehi create`, `get`, `delete`, `stats` and `verify`.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use ehi::{Bundle, Document, Index, StoreStats};
+use serde_json::{Value, json};
+
+use crate::failure::Failure;
+
+#[derive(clap::Args)]
+pub struct CreateArgs {
+    /// Directory of the new index; made where it is missing
+    #[arg(long, value_name = "DIR")]
+    index: PathBuf,
+    /// A trained bundle
+    #[arg(long, value_name = "BUNDLE")]
+    model: PathBuf,
+}
+
+#[derive(clap::Args)]
+pub struct IdArgs {
+    /// Directory of the index
+    #[arg(long, value_name = "DIR")]
+    index: PathBuf,
+    /// The document's id
+    id: String,
+}
+
+#[derive(clap::Args)]
+pub struct ReportArgs {
+    /// Directory of the index
+    #[arg(long, value_name = "DIR")]
+    index: PathBuf,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn create(args: &CreateArgs, out: &mut dyn Write) -> Result<(), Failure> {
+    let index = Index::create(&args.index, &Bundle::open(&args.model)?)?;
+    let leaves = index.bundle().model().indexer().shape().leaves();
+    let dim = index.bundle().model().encoder().dim();
+    writeln!(out, "created {}: {leaves} leaves, {dim} dimensions", args.index.display()).map_err(Failure::Output)
+}
+
+pub fn get(args: &IdArgs, out: &mut dyn Write) -> Result<(), Failure> {
+    let document = Index::open(&args.index)?.get(&args.id)?.ok_or_else(|| args.absent())?;
+    writeln!(out, "{}", beir_line(&document)).map_err(Failure::Output)
+}
+
+pub fn delete(args: &IdArgs, out: &mut dyn Write) -> Result<(), Failure> {
+    let index = Index::open(&args.index)?;
+    if !index.delete(&args.id)? {
+        return Err(args.absent());
+    }
+    index.flush()?;
+    writeln!(out, "deleted {}, {} documents left", args.id, index.len()).map_err(Failure::Output)
+}
+
+impl IdArgs {
+    fn absent(&self) -> Failure {
+        Failure::Absent { index: self.index.clone(), id: self.id.clone() }
+    }
+}
+
+/// A document with the keys of a BEIR corpus line.
+fn beir_line(document: &Document) -> Value {
+    json!({
+        "_id": document.id,
+        "title": document.title,
+        "text": document.text,
+        "metadata": document.metadata,
+    })
+}
+
+pub fn stats(args: &ReportArgs, out: &mut dyn Write) -> Result<(), Failure> {
+    let index = Index::open(&args.index)?;
+    let stats = index.stats()?;
+    if args.json {
+        writeln!(out, "{}", stats_json(&index, &stats)).map_err(Failure::Output)
+    } else {
+        write_stats(out, &index, &stats).map_err(Failure::Output)
+    }
+}
+
+fn stats_json(index: &Index, stats: &StoreStats) -> Value {
+    let model = index.bundle().model();
+    let shape = model.indexer().shape();
+    let leaf_sizes: Vec<Value> = stats
+        .leaf_sizes
+        .iter()
+        .map(|(leaf, documents)| json!({ "leaf": leaf.0, "documents": documents }))
+        .collect();
+    json!({
+        "documents": stats.documents,
+        "rows": stats.rows,
+        "dead_rows": stats.dead_rows,
+        "generation": stats.generation.0,
+        "vector_bytes": stats.vector_bytes,
+        "document_bytes": stats.document_bytes,
+        "total_bytes": stats.total_bytes,
+        "posting_blocks": stats.posting_blocks,
+        "dim": model.encoder().dim(),
+        "similarity": index.similarity(),
+        "branching_factor": shape.branching_factor(),
+        "height": shape.height(),
+        "leaves": shape.leaves(),
+        "leaves_used": stats.leaf_sizes.len(),
+        "leaves_per_document": index.bundle().leaves_per_document(),
+        "model": index.bundle().hash().to_string(),
+        "leaf_sizes": leaf_sizes,
+    })
+}
+
+fn write_stats(out: &mut dyn Write, index: &Index, stats: &StoreStats) -> std::io::Result<()> {
+    let model = index.bundle().model();
+    let shape = model.indexer().shape();
+    let sizes = || stats.leaf_sizes.iter().map(|(_, documents)| *documents);
+    let entries: usize = sizes().sum();
+    let expected = sizes().map(|c| (c * c) as f64).sum::<f64>() / entries.max(1) as f64;
+    writeln!(out, "documents      {} ({} rows, {} dead)", stats.documents, stats.rows, stats.dead_rows)?;
+    writeln!(
+        out,
+        "leaves         {} of {} used (branching factor {}, height {}, {} per document)",
+        stats.leaf_sizes.len(),
+        shape.leaves(),
+        shape.branching_factor(),
+        shape.height(),
+        index.bundle().leaves_per_document(),
+    )?;
+    writeln!(
+        out,
+        "leaf sizes     {} to {}, {expected:.1} expected (even load: {:.1})",
+        // A leaf without documents is not in the list.
+        if stats.leaf_sizes.len() < shape.leaves() as usize { 0 } else { sizes().min().unwrap_or(0) },
+        sizes().max().unwrap_or(0),
+        entries as f64 / f64::from(shape.leaves()),
+    )?;
+    writeln!(out, "dimensions     {}", model.encoder().dim())?;
+    writeln!(
+        out,
+        "bytes          {} (vectors {}, documents {})",
+        stats.total_bytes, stats.vector_bytes, stats.document_bytes
+    )?;
+    writeln!(out, "generation     {}", stats.generation.0)?;
+    writeln!(out, "model          {}", index.bundle().hash())
+}
+
+pub fn verify(args: &ReportArgs, out: &mut dyn Write) -> Result<(), Failure> {
+    let report = Index::open(&args.index)?.verify()?;
+    let written = if args.json {
+        let problems: Vec<Value> = report
+            .problems
+            .iter()
+            .map(|problem| json!({ "file": problem.file, "problem": problem.damage.to_string() }))
+            .collect();
+        let report = json!({
+            "sound": report.is_sound(),
+            "documents": report.documents,
+            "payload_bytes": report.payload_bytes,
+            "postings": report.postings,
+            "vector_blocks": report.vector_blocks,
+            "problem_count": report.problem_count,
+            "problems": problems,
+        });
+        writeln!(out, "{report}")
+    } else {
+        report
+            .problems
+            .iter()
+            .try_for_each(|problem| writeln!(out, "{}: {}", problem.file, problem.damage))
+            .and_then(|()| {
+                let verdict = if report.is_sound() { "sound" } else { "damaged" };
+                writeln!(
+                    out,
+                    "{verdict}: {} documents ({} bytes), {} postings, {} vector blocks checked",
+                    report.documents, report.payload_bytes, report.postings, report.vector_blocks
+                )
+            })
+    };
+    written.map_err(Failure::Output)?;
+    if report.is_sound() {
+        Ok(())
+    } else {
+        Err(Failure::Damaged { index: args.index.clone(), problems: report.problem_count })
+    }
+}

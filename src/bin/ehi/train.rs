@@ -1,0 +1,133 @@
+//! `ehi train`
+
+use std::cell::RefCell;
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+use ehi::data::BeirDataset;
+use ehi::train::{Init, Preset, TrainConfig, TrainDevice, Trainer, TrainingSet};
+
+use crate::bars::Bars;
+use crate::failure::Failure;
+use crate::tables;
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// Directory of the encoder to start from, or a bundle
+    #[cfg_attr(feature = "hub", doc = ", or the name of a model to fetch")]
+    #[cfg_attr(feature = "hub", arg(long, value_name = "DIR", default_value = ehi::DEFAULT_MODEL))]
+    #[cfg_attr(not(feature = "hub"), arg(long, value_name = "DIR"))]
+    base: PathBuf,
+    /// BEIR folder: corpus.jsonl, queries.jsonl, qrels/train.tsv
+    #[arg(long, value_name = "BEIR")]
+    data: PathBuf,
+    /// Directory of the new bundle; must not exist yet
+    #[arg(long, value_name = "BUNDLE")]
+    out: PathBuf,
+    /// Branching factor B
+    #[arg(long)]
+    branching: Option<u32>,
+    /// Height H; the tree has B^H leaves
+    #[arg(long)]
+    height: Option<u32>,
+    /// Passes over the training pairs
+    #[arg(long)]
+    epochs: Option<usize>,
+    /// Seed of everything random
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Start of the tree
+    #[arg(long)]
+    init: Option<InitName>,
+    /// Where to train
+    #[arg(long, default_value = "cpu")]
+    device: DeviceName,
+    /// The paper's settings for a dataset
+    #[arg(long)]
+    preset: Option<PresetName>,
+    /// JSON file of settings; absent ones take their default
+    #[arg(long, value_name = "FILE", conflicts_with = "preset")]
+    config: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum InitName {
+    Random,
+    #[value(name = "kmeans")]
+    KMeans,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum DeviceName {
+    Cpu,
+    Cuda,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum PresetName {
+    #[value(name = "scifact")]
+    SciFact,
+    Fiqa,
+    #[value(name = "msmarco")]
+    MsMarco,
+    Nq320k,
+}
+
+impl Args {
+    fn settings(&self) -> Result<TrainConfig, Failure> {
+        let mut config = match (&self.config, self.preset) {
+            (Some(path), _) => TrainConfig::from_file(path)?,
+            (None, Some(preset)) => TrainConfig::preset(match preset {
+                PresetName::SciFact => Preset::SciFact,
+                PresetName::Fiqa => Preset::Fiqa,
+                PresetName::MsMarco => Preset::MsMarco,
+                PresetName::Nq320k => Preset::Nq320k,
+            }),
+            (None, None) => TrainConfig::default(),
+        };
+        config.branching_factor = self.branching.unwrap_or(config.branching_factor);
+        config.height = self.height.unwrap_or(config.height);
+        config.epochs = self.epochs.unwrap_or(config.epochs);
+        config.seed = self.seed.unwrap_or(config.seed);
+        config.init = match self.init {
+            Some(InitName::Random) => Init::Random,
+            Some(InitName::KMeans) => Init::KMeans,
+            None => config.init,
+        };
+        config.check()?;
+        Ok(config)
+    }
+
+    fn base_directory(&self) -> Result<PathBuf, Failure> {
+        if self.base.is_dir() {
+            return Ok(self.base.clone());
+        }
+        #[cfg(feature = "hub")]
+        return Ok(ehi::fetch(&self.base.to_string_lossy())?);
+        #[cfg(not(feature = "hub"))]
+        Err(Failure::NoBase { path: self.base.clone() })
+    }
+}
+
+pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
+    let config = args.settings()?;
+    let base = args.base_directory()?;
+    let set = TrainingSet::from_beir(&BeirDataset::open(&args.data)?, config.dev_fraction)?;
+    let epochs = config.epochs;
+    let device = match args.device {
+        DeviceName::Cpu => TrainDevice::Cpu,
+        DeviceName::Cuda => TrainDevice::Cuda,
+    };
+    let bars = RefCell::new(Bars::new());
+    let report = Trainer::new(base, config).device(device).fit(
+        &set,
+        &args.out,
+        &mut |progress| bars.borrow_mut().show(progress),
+        &mut |epoch| bars.borrow().say(&tables::epoch_line(epoch, epochs)),
+    );
+    bars.borrow_mut().clear();
+    let report = report?;
+    tables::write_training(out, &report).map_err(Failure::Output)?;
+    writeln!(out, "bundle {} written after {:.1} s", args.out.display(), report.seconds).map_err(Failure::Output)
+}

@@ -1,0 +1,165 @@
+//! A dataset directory in the BEIR layout.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::{DataError, Documents, Qrels, Queries, read_documents, read_queries};
+
+const CORPUS: &str = "corpus.jsonl";
+const QUERIES: &str = "queries.jsonl";
+const QRELS: &str = "qrels";
+const QRELS_ENDING: &str = ".tsv";
+const GZIP_ENDING: &str = ".gz";
+
+/// A retrieval dataset on disk: documents, queries, and judgments by split.
+///
+/// ```text
+/// corpus.jsonl        one object a line: _id, title (may be absent), text, metadata
+/// queries.jsonl       one object a line: _id, text
+/// qrels/<split>.tsv   query-id <TAB> corpus-id <TAB> score
+/// ```
+///
+/// Each file may be gzip-compressed, with or without `.gz` at the end of its name; where
+/// both names exist the one without is read. Files are streamed, so a corpus may be larger
+/// than memory, and only those asked for need to exist.
+///
+/// # Examples
+///
+/// ```no_run
+/// use ehi::data::BeirDataset;
+///
+/// let dataset = BeirDataset::open("examples/data/scifact")?;
+/// let judgments = dataset.qrels("test")?;
+/// for query in dataset.queries()? {
+///     let query = query?;
+///     if let Some(judged) = judgments.get(&query.id) {
+///         println!("{}: {} documents", query.text, judged.len());
+///     }
+/// }
+/// # Ok::<(), ehi::data::DataError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct BeirDataset {
+    dir: PathBuf,
+}
+
+impl BeirDataset {
+    /// A dataset in a directory; its files are opened when they are asked for.
+    ///
+    /// # Errors
+    ///
+    /// [`DataError::NotADirectory`] when there is no directory at `dir`.
+    pub fn open(dir: impl Into<PathBuf>) -> Result<Self, DataError> {
+        let dir = dir.into();
+        if !dir.is_dir() {
+            return Err(DataError::NotADirectory { path: dir });
+        }
+        Ok(Self { dir })
+    }
+
+    /// The directory.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// Streams the documents in the order of the file.
+    ///
+    /// # Errors
+    ///
+    /// [`DataError::MissingFile`] or [`DataError::Open`]; the items' errors are those of
+    /// [`read_documents`].
+    pub fn corpus(&self) -> Result<Documents, DataError> {
+        let (file, name) = open_either(&self.dir.join(CORPUS))?;
+        Ok(read_documents(file, name))
+    }
+
+    /// Streams the queries of all splits in the order of the file.
+    ///
+    /// A query belongs to the split whose judgments hold it: see [`Qrels::contains`].
+    ///
+    /// # Errors
+    ///
+    /// [`DataError::MissingFile`] or [`DataError::Open`]; the items' errors are those of
+    /// [`read_documents`].
+    pub fn queries(&self) -> Result<Queries, DataError> {
+        let (file, name) = open_either(&self.dir.join(QUERIES))?;
+        Ok(read_queries(file, name))
+    }
+
+    /// The names of the splits that have judgments, sorted; none without a `qrels` directory.
+    ///
+    /// # Errors
+    ///
+    /// [`DataError::Open`] when the directory cannot be listed.
+    pub fn splits(&self) -> Result<Vec<String>, DataError> {
+        let path = self.dir.join(QRELS);
+        let failed = |source| DataError::Open {
+            path: path.clone(),
+            source,
+        };
+        let entries = match fs::read_dir(&path) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(failed(error)),
+        };
+        let mut splits = Vec::new();
+        for entry in entries {
+            let name = entry.map_err(failed)?.file_name();
+            splits.extend(name.to_str().and_then(split_of).map(str::to_owned));
+        }
+        splits.sort_unstable();
+        splits.dedup();
+        Ok(splits)
+    }
+
+    /// Reads the judgments of a split, named as the file is without its endings.
+    ///
+    /// # Errors
+    ///
+    /// [`DataError::UnknownSplit`], which names the splits there are, and the errors of
+    /// [`Qrels::read`].
+    pub fn qrels(&self, split: &str) -> Result<Qrels, DataError> {
+        // Looking the name up in the listing also keeps it inside the directory.
+        let known = self.splits()?;
+        if known.iter().all(|name| name != split) {
+            return Err(DataError::UnknownSplit {
+                dir: self.dir.clone(),
+                split: split.to_owned(),
+                known,
+            });
+        }
+        let path = self.dir.join(QRELS).join(format!("{split}{QRELS_ENDING}"));
+        let (file, name) = open_either(&path)?;
+        Qrels::read(file, name)
+    }
+}
+
+/// `test` for `test.tsv` and `test.tsv.gz`.
+fn split_of(file_name: &str) -> Option<&str> {
+    let plain = file_name.strip_suffix(GZIP_ENDING).unwrap_or(file_name);
+    plain
+        .strip_suffix(QRELS_ENDING)
+        .filter(|split| !split.is_empty())
+}
+
+/// Opens `path` or `path` with `.gz`, whichever exists, and gives its name for errors.
+fn open_either(path: &Path) -> Result<(File, String), DataError> {
+    let mut packed = path.as_os_str().to_owned();
+    packed.push(GZIP_ENDING);
+    for candidate in [path, Path::new(&packed)] {
+        match File::open(candidate) {
+            Ok(file) => return Ok((file, candidate.display().to_string())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(source) => {
+                return Err(DataError::Open {
+                    path: candidate.to_owned(),
+                    source,
+                });
+            }
+        }
+    }
+    Err(DataError::MissingFile {
+        path: path.to_owned(),
+    })
+}

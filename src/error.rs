@@ -1,0 +1,77 @@
+//! The error of the public API: one variant per failing area, each lossless.
+
+use crate::data::DataError;
+use crate::model::ModelError;
+use crate::store::StoreError;
+
+/// Everything that an operation of this crate can fail with.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The directory on disk.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Encoder, indexer or bundle.
+    #[error(transparent)]
+    Model(#[from] ModelError),
+    /// A dataset or an input file.
+    #[error(transparent)]
+    Data(#[from] DataError),
+    /// A document or a query that cannot be used.
+    #[error(transparent)]
+    Input(#[from] InputError),
+    /// Training.
+    #[cfg(feature = "train")]
+    #[error(transparent)]
+    Train(#[from] crate::train::TrainError),
+    /// A run or judgment file in TREC's format.
+    #[cfg(feature = "train")]
+    #[error(transparent)]
+    Trec(#[from] crate::eval::TrecError),
+    /// The caller's progress callback asked to stop; what was acknowledged before stays.
+    #[error("cancelled")]
+    Cancelled,
+}
+
+/// A caller's document, query or option that cannot be used; nothing was changed.
+#[derive(Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InputError {
+    /// A query without a character that is not white space.
+    #[error("the query is empty")]
+    EmptyQuery,
+    /// A document whose title and text are both empty.
+    #[error("document `{id}` has neither title nor text")]
+    EmptyDocument {
+        /// The document's id.
+        id: String,
+    },
+    /// `k` of a search is 0.
+    #[error("k is 0; ask for at least one hit")]
+    ZeroK,
+    /// The beam of a search is 0.
+    #[error("the beam is 0; visit at least one leaf")]
+    ZeroBeam,
+    /// A query vector of another width than the index.
+    #[error("the vector has {found} values, the index has {expected}")]
+    Dimension {
+        /// Width given.
+        found: usize,
+        /// Width of the index.
+        expected: usize,
+    },
+    /// A vector with NaN, an infinity, or nothing but zeros.
+    #[error("the vector holds a NaN or an infinity, or is all zeros")]
+    BadVector,
+    /// The index was made with another model.
+    #[error("the index was made with model {index}, not with {given}")]
+    ModelMismatch {
+        /// Hash of the index's own model.
+        index: String,
+        /// Hash of the model given.
+        given: String,
+    },
+}
+
+/// A result of the public API.
+pub type Result<T> = std::result::Result<T, Error>;

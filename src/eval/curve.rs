@@ -1,0 +1,168 @@
+//! A metric against the visited fraction, read between the measured points.
+
+use thiserror::Error;
+
+/// Points that do not make a curve.
+#[derive(Clone, Debug, PartialEq, Error)]
+#[non_exhaustive]
+pub enum CurveError {
+    /// A visited fraction lies outside `0.0..=1.0` or is not a number.
+    #[error("the visited fraction {got} is not between 0 and 1")]
+    Fraction {
+        /// The fraction as given.
+        got: f64,
+    },
+    /// A value is infinite or not a number.
+    #[error("the value {got} at the visited fraction {visited_fraction} is not finite")]
+    Value {
+        /// Where the value was measured.
+        visited_fraction: f64,
+        /// The value as given.
+        got: f64,
+    },
+}
+
+/// What was measured at one setting, say one beam size.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CurvePoint {
+    /// The mean share of the live documents whose score was computed, from 0 to 1.
+    pub visited_fraction: f64,
+    /// The metric there.
+    pub value: f64,
+}
+
+/// Measured points in the order of the visited fraction, each fraction once.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Curve {
+    points: Vec<CurvePoint>,
+}
+
+impl Curve {
+    /// Sorts the points. Of points with the same fraction, the one with the largest value
+    /// stays: it cost no more than the others.
+    ///
+    /// # Errors
+    ///
+    /// [`CurveError`] for a fraction out of range and for a value that is not finite.
+    pub fn new(points: impl IntoIterator<Item = CurvePoint>) -> Result<Self, CurveError> {
+        let mut points: Vec<CurvePoint> = points.into_iter().collect();
+        for point in &points {
+            check_fraction(point.visited_fraction)?;
+            if !point.value.is_finite() {
+                return Err(CurveError::Value {
+                    visited_fraction: point.visited_fraction,
+                    got: point.value,
+                });
+            }
+        }
+        points.sort_by(|a, b| {
+            let by_fraction = a.visited_fraction.total_cmp(&b.visited_fraction);
+            by_fraction.then_with(|| b.value.total_cmp(&a.value))
+        });
+        points.dedup_by_key(|point| point.visited_fraction);
+        Ok(Self { points })
+    }
+
+    /// The points in order.
+    pub fn points(&self) -> &[CurvePoint] {
+        &self.points
+    }
+
+    /// The metric at a visited fraction, on straight lines between the measured points.
+    ///
+    /// Below the first point the line starts at no documents visited and the value 0. `None`
+    /// above the last point, where nothing was measured, and on an empty curve.
+    ///
+    /// # Errors
+    ///
+    /// [`CurveError::Fraction`] when `visited_fraction` is not in `0.0..=1.0`.
+    pub fn at(&self, visited_fraction: f64) -> Result<Option<f64>, CurveError> {
+        check_fraction(visited_fraction)?;
+        let above = self
+            .points
+            .partition_point(|point| point.visited_fraction < visited_fraction);
+        let Some(right) = self.points.get(above) else {
+            return Ok(None);
+        };
+        if right.visited_fraction == visited_fraction {
+            return Ok(Some(right.value));
+        }
+        let origin = CurvePoint {
+            visited_fraction: 0.0,
+            value: 0.0,
+        };
+        let left = match above.checked_sub(1) {
+            Some(below) => self.points[below],
+            None => origin,
+        };
+        let width = right.visited_fraction - left.visited_fraction;
+        let share = (visited_fraction - left.visited_fraction) / width;
+        Ok(Some(left.value + share * (right.value - left.value)))
+    }
+}
+
+fn check_fraction(got: f64) -> Result<(), CurveError> {
+    if (0.0..=1.0).contains(&got) {
+        Ok(())
+    } else {
+        Err(CurveError::Fraction { got })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn curve(points: &[(f64, f64)]) -> Result<Curve, CurveError> {
+        Curve::new(points.iter().map(|&(visited_fraction, value)| CurvePoint {
+            visited_fraction,
+            value,
+        }))
+    }
+
+    #[test]
+    fn values_between_points_lie_on_the_line() {
+        // Not in order, and one fraction measured twice.
+        let curve = curve(&[(0.5, 0.9), (0.25, 0.5), (1.0, 0.8), (0.25, 0.6)]).unwrap();
+        assert_eq!(curve.points().len(), 3);
+        for (visited, expected) in [
+            (0.0, 0.0),
+            (0.125, 0.3),
+            (0.25, 0.6),
+            (0.375, 0.75),
+            (0.5, 0.9),
+            (0.75, 0.85),
+            (1.0, 0.8),
+        ] {
+            let got = curve.at(visited).unwrap().unwrap();
+            assert!((got - expected).abs() < 1e-12, "{got} at {visited}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_said_beyond_the_last_point() {
+        let short = curve(&[(0.1, 0.5), (0.2, 0.7)]).unwrap();
+        assert_eq!(short.at(0.2), Ok(Some(0.7)));
+        assert_eq!(short.at(0.200_001), Ok(None));
+        assert_eq!(curve(&[]).unwrap().at(0.0), Ok(None));
+        let from_zero = curve(&[(0.0, 0.2), (1.0, 0.4)]).unwrap();
+        assert_eq!(from_zero.at(0.0), Ok(Some(0.2)));
+        assert!((from_zero.at(0.5).unwrap().unwrap() - 0.3).abs() < 1e-12);
+    }
+
+    #[test]
+    fn points_out_of_range_are_refused() {
+        for bad in [-0.1, 1.1, f64::NAN] {
+            assert!(matches!(
+                curve(&[(bad, 0.5)]),
+                Err(CurveError::Fraction { .. })
+            ));
+            let good = curve(&[(0.5, 0.5)]).unwrap();
+            assert!(matches!(good.at(bad), Err(CurveError::Fraction { .. })));
+        }
+        for bad in [f64::INFINITY, f64::NAN] {
+            let error = curve(&[(0.5, bad)]).unwrap_err();
+            assert!(matches!(error, CurveError::Value { .. }), "{error}");
+        }
+    }
+}

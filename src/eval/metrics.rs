@@ -1,0 +1,263 @@
+//! Retrieval metrics over ranked ids and graded judgments, as `trec_eval` computes them.
+//!
+//! Each function takes the ids of one query's results, best first and each id at most once,
+//! and gives a value from 0 to 1. Fewer than `k` results are judged as they are, as if
+//! documents that are not relevant followed. A document that was not judged is not relevant.
+
+use std::fmt;
+use std::num::NonZeroUsize;
+
+use super::trec::Run;
+use crate::data::{Judgments, Qrels};
+
+/// The lowest grade that counts as relevant, 1 by default.
+///
+/// It is `-l` of `trec_eval`. [`ndcg_at_k`] has no use for it: every positive grade is a gain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RelevanceLevel(pub i32);
+
+impl Default for RelevanceLevel {
+    fn default() -> Self {
+        Self(1)
+    }
+}
+
+impl RelevanceLevel {
+    fn includes(self, grade: Option<&i32>) -> bool {
+        grade.is_some_and(|grade| *grade >= self.0)
+    }
+
+    /// The number of relevant documents among the first `k` results.
+    fn hits(self, ranked: &[impl AsRef<str>], judged: &Judgments, k: NonZeroUsize) -> usize {
+        let first = ranked.iter().take(k.get());
+        first
+            .filter(|id| self.includes(judged.get(id.as_ref())))
+            .count()
+    }
+}
+
+/// The share of the relevant documents that are among the first `k`; 0 if none is relevant.
+///
+/// `recall_k` of `trec_eval`.
+pub fn recall_at_k(
+    ranked: &[impl AsRef<str>],
+    judged: &Judgments,
+    k: NonZeroUsize,
+    level: RelevanceLevel,
+) -> f64 {
+    let relevant = judged.values().filter(|grade| level.includes(Some(grade)));
+    match relevant.count() {
+        0 => 0.0,
+        relevant => level.hits(ranked, judged, k) as f64 / relevant as f64,
+    }
+}
+
+/// The relevant documents among the first `k`, divided by `k` even if fewer were returned.
+///
+/// `P_k` of `trec_eval`.
+pub fn precision_at_k(
+    ranked: &[impl AsRef<str>],
+    judged: &Judgments,
+    k: NonZeroUsize,
+    level: RelevanceLevel,
+) -> f64 {
+    level.hits(ranked, judged, k) as f64 / k.get() as f64
+}
+
+/// One over the rank of the first relevant document; 0 if none is among the first `k`.
+///
+/// `recip_rank` of `trec_eval` on results cut after rank `k` (its `-M`). The mean over
+/// queries is mrr@k.
+pub fn mrr_at_k(
+    ranked: &[impl AsRef<str>],
+    judged: &Judgments,
+    k: NonZeroUsize,
+    level: RelevanceLevel,
+) -> f64 {
+    let mut first = ranked.iter().take(k.get());
+    match first.position(|id| level.includes(judged.get(id.as_ref()))) {
+        Some(position) => 1.0 / (position + 1) as f64,
+        None => 0.0,
+    }
+}
+
+/// Discounted gain of the first `k` over that of the best order of the judged documents.
+///
+/// The gain is the grade where it is positive, divided by `log2(rank + 1)`; the best order
+/// takes all judged documents, returned or not. 0 if no grade is positive. `ndcg_cut_k` of
+/// `trec_eval`.
+pub fn ndcg_at_k(ranked: &[impl AsRef<str>], judged: &Judgments, k: NonZeroUsize) -> f64 {
+    let mut ideal: Vec<i32> = judged
+        .values()
+        .copied()
+        .filter(|grade| *grade > 0)
+        .collect();
+    ideal.sort_unstable_by(|a, b| b.cmp(a));
+    let best = discounted_gain(ideal.into_iter().take(k.get()));
+    if best == 0.0 {
+        return 0.0;
+    }
+    let grades = ranked
+        .iter()
+        .take(k.get())
+        .map(|id| judged.get(id.as_ref()).copied().unwrap_or(0).max(0));
+    discounted_gain(grades) / best
+}
+
+fn discounted_gain(grades: impl Iterator<Item = i32>) -> f64 {
+    grades
+        .enumerate()
+        .map(|(position, grade)| f64::from(grade) / ((position + 2) as f64).log2())
+        .sum()
+}
+
+/// A metric with its cut-off, to choose one by value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Metric {
+    /// [`recall_at_k`].
+    Recall(NonZeroUsize),
+    /// [`precision_at_k`].
+    Precision(NonZeroUsize),
+    /// [`mrr_at_k`].
+    Mrr(NonZeroUsize),
+    /// [`ndcg_at_k`].
+    Ndcg(NonZeroUsize),
+}
+
+impl Metric {
+    /// The last rank that is looked at.
+    pub fn k(self) -> NonZeroUsize {
+        match self {
+            Self::Recall(k) | Self::Precision(k) | Self::Mrr(k) | Self::Ndcg(k) => k,
+        }
+    }
+
+    /// The metric of one query.
+    pub fn of_query(
+        self,
+        ranked: &[impl AsRef<str>],
+        judged: &Judgments,
+        level: RelevanceLevel,
+    ) -> f64 {
+        match self {
+            Self::Recall(k) => recall_at_k(ranked, judged, k, level),
+            Self::Precision(k) => precision_at_k(ranked, judged, k, level),
+            Self::Mrr(k) => mrr_at_k(ranked, judged, k, level),
+            Self::Ndcg(k) => ndcg_at_k(ranked, judged, k),
+        }
+    }
+
+    /// The mean over all queries that have judgments; 0 if there are none.
+    ///
+    /// A judged query without results counts 0, as with `-c` of `trec_eval`, so that an
+    /// engine gains nothing from returning nothing. Results of other queries are ignored.
+    pub fn mean(self, run: &Run, qrels: &Qrels, level: RelevanceLevel) -> f64 {
+        if qrels.is_empty() {
+            return 0.0;
+        }
+        let values = qrels.iter().map(|(query, judged)| match run.get(query) {
+            Some(ranked) => self.of_query(ranked, judged, level),
+            None => 0.0,
+        });
+        values.sum::<f64>() / qrels.len() as f64
+    }
+}
+
+/// As in `recall@10`.
+impl fmt::Display for Metric {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = match self {
+            Self::Recall(_) => "recall",
+            Self::Precision(_) => "precision",
+            Self::Mrr(_) => "mrr",
+            Self::Ndcg(_) => "ndcg",
+        };
+        write!(f, "{name}@{}", self.k())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LEVEL: RelevanceLevel = RelevanceLevel(1);
+
+    fn k(value: usize) -> NonZeroUsize {
+        NonZeroUsize::new(value).unwrap()
+    }
+
+    fn judged(pairs: &[(&str, i32)]) -> Judgments {
+        pairs
+            .iter()
+            .map(|(id, grade)| ((*id).to_owned(), *grade))
+            .collect()
+    }
+
+    #[test]
+    fn values_by_hand() {
+        let judged = judged(&[("a", 3), ("b", 1), ("c", 0), ("d", -2), ("e", 2)]);
+        let ranked = ["c", "b", "x", "a"];
+        assert_eq!(recall_at_k(&ranked, &judged, k(1), LEVEL), 0.0);
+        assert_eq!(recall_at_k(&ranked, &judged, k(2), LEVEL), 1.0 / 3.0);
+        assert_eq!(recall_at_k(&ranked, &judged, k(100), LEVEL), 2.0 / 3.0);
+        assert_eq!(recall_at_k(&ranked, &judged, k(4), RelevanceLevel(3)), 1.0);
+        assert_eq!(precision_at_k(&ranked, &judged, k(10), LEVEL), 0.2);
+        assert_eq!(mrr_at_k(&ranked, &judged, k(4), LEVEL), 0.5);
+        assert_eq!(mrr_at_k(&ranked, &judged, k(1), LEVEL), 0.0);
+        assert_eq!(mrr_at_k(&ranked, &judged, k(4), RelevanceLevel(2)), 0.25);
+
+        let ideal = 3.0 + 2.0 / 3f64.log2() + 1.0 / 2.0;
+        let got = 1.0 / 3f64.log2() + 3.0 / 5f64.log2();
+        assert!((ndcg_at_k(&ranked, &judged, k(10)) - got / ideal).abs() < 1e-15);
+        let ideal = 3.0 + 2.0 / 3f64.log2();
+        let got = 1.0 / 3f64.log2();
+        assert!((ndcg_at_k(&ranked, &judged, k(2)) - got / ideal).abs() < 1e-15);
+        assert_eq!(ndcg_at_k(&["a", "e", "b"], &judged, k(3)), 1.0);
+        assert_eq!(
+            ndcg_at_k(&["d", "a"], &self::judged(&[("d", -2), ("a", 1)]), k(1)),
+            0.0
+        );
+    }
+
+    #[test]
+    fn nothing_relevant_or_nothing_returned_is_zero() {
+        let nothing: [&str; 0] = [];
+        for metric in [Metric::Recall, Metric::Precision, Metric::Mrr, Metric::Ndcg] {
+            let metric = metric(k(5));
+            assert_eq!(
+                metric.of_query(&["a"], &judged(&[("a", 0)]), LEVEL),
+                0.0,
+                "{metric}"
+            );
+            assert_eq!(
+                metric.of_query(&["a"], &judged(&[]), LEVEL),
+                0.0,
+                "{metric}"
+            );
+            assert_eq!(
+                metric.of_query(&nothing, &judged(&[("a", 1)]), LEVEL),
+                0.0,
+                "{metric}"
+            );
+            assert_eq!(metric.mean(&Run::default(), &Qrels::default(), LEVEL), 0.0);
+        }
+    }
+
+    #[test]
+    fn the_mean_is_over_judged_queries() {
+        let mut qrels = Qrels::default();
+        qrels.insert("found", "a", 1);
+        qrels.insert("absent", "a", 1);
+        let mut run = Run::default();
+        run.add("found", "a", 0.5).unwrap();
+        run.add("not judged", "a", 0.5).unwrap();
+        assert_eq!(Metric::Recall(k(1)).mean(&run, &qrels, LEVEL), 0.5);
+    }
+
+    #[test]
+    fn names() {
+        assert_eq!(Metric::Ndcg(k(10)).to_string(), "ndcg@10");
+        assert_eq!(RelevanceLevel::default(), LEVEL);
+    }
+}

@@ -1,0 +1,233 @@
+//! Files written, read back, and with one thing wrong at a time.
+
+use std::io::Cursor;
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn read(text: &str) -> Result<Run, TrecError> {
+    Run::read(Cursor::new(text.to_owned().into_bytes()), "in")
+}
+
+fn written(run: &Run) -> String {
+    let mut bytes = Vec::new();
+    run.write(&mut bytes, "ehi").unwrap();
+    String::from_utf8(bytes).unwrap()
+}
+
+#[test]
+fn rows_are_written_in_the_order_of_trec_eval() {
+    let mut run = Run::default();
+    for (id, score) in [
+        ("b", 0.5),
+        ("a", 0.5),
+        ("B", 0.5),
+        ("z", -0.0),
+        ("y", 0.0),
+        ("é", 0.1),
+    ] {
+        run.add("q2", id, score).unwrap();
+    }
+    run.add("q10", "a", 1e-30).unwrap();
+    let expected = "q10 Q0 a 1 0.000000000000000000000000000001 ehi\n\
+                    q2 Q0 b 1 0.5 ehi\nq2 Q0 a 2 0.5 ehi\nq2 Q0 B 3 0.5 ehi\n\
+                    q2 Q0 é 4 0.1 ehi\nq2 Q0 z 5 -0 ehi\nq2 Q0 y 6 0 ehi\n";
+    assert_eq!(written(&run), expected);
+    assert_eq!(read(expected).unwrap(), run);
+    assert_eq!((run.len(), run.is_empty()), (2, false));
+    assert_eq!(run.get("q10").unwrap()[0].as_ref(), "a");
+}
+
+#[test]
+fn ranks_and_tags_of_other_engines_are_ignored() {
+    let run = read("q\tQ0\td1\t9\t1e-1\tx\r\n\nq ITER d2   1 +2.5  y\n").unwrap();
+    let order: Vec<(&str, f32)> = run
+        .get("q")
+        .unwrap()
+        .iter()
+        .map(|r| (r.id.as_str(), r.score))
+        .collect();
+    assert_eq!(order, [("d2", 2.5), ("d1", 0.1)]);
+}
+
+#[test]
+fn rows_of_the_wrong_form_are_typed_errors() {
+    type Check = fn(&TrecError) -> bool;
+    let cases: [(&str, Check); 6] = [
+        ("q Q0 d 1 0.5 t\nq Q0 d 1 0.5\n", |e| {
+            matches!(
+                e,
+                TrecError::Fields {
+                    line: 2,
+                    got: 5,
+                    expected: 6,
+                    ..
+                }
+            )
+        }),
+        (
+            "q Q0 d 1 high t\n",
+            |e| matches!(e, TrecError::Number { line: 1, field: "score", got, .. } if got == "high"),
+        ),
+        ("q Q0 d 1 NaN t\n", |e| {
+            matches!(e, TrecError::Number { line: 1, .. })
+        }),
+        ("q Q0 d 1 1e99 t\n", |e| {
+            matches!(e, TrecError::Number { line: 1, .. })
+        }),
+        (
+            "q Q0 d 1 1 t\np Q0 d 1 1 t\nq Q0 d 2 0.5 t\n",
+            |e| matches!(e, TrecError::RepeatedDocument { line: 3, query, .. } if query == "q"),
+        ),
+        ("q Q0 d 1 high", |e| e.to_string().starts_with("in:1: ")),
+    ];
+    for (text, check) in cases {
+        let error = read(text).unwrap_err();
+        assert!(check(&error), "{text:?}: {error}");
+    }
+    let error = Run::read(&b"q Q0 \xff 1 1 t"[..], "in").unwrap_err();
+    let source = DataError::InvalidUtf8 {
+        name: "in".to_owned(),
+        line: 1,
+        valid_up_to: 5,
+    };
+    match error {
+        TrecError::Lines { source: got } => assert_eq!(got.to_string(), source.to_string()),
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn judgments_round_trip() {
+    let mut qrels = Qrels::default();
+    for (query, id, grade) in [("q2", "b", 2), ("q2", "a", 0), ("q1", "c", -1)] {
+        qrels.insert(query, id, grade);
+    }
+    let mut bytes = Vec::new();
+    write_qrels(&mut bytes, &qrels).unwrap();
+    assert_eq!(
+        String::from_utf8_lossy(&bytes),
+        "q1 0 c -1\nq2 0 a 0\nq2 0 b 2\n"
+    );
+    assert_eq!(read_qrels(Cursor::new(bytes), "in").unwrap(), qrels);
+
+    let error = read_qrels(&b"q 0 d 1\nq 0 d 1\n"[..], "in").unwrap_err();
+    assert!(
+        matches!(error, TrecError::RepeatedDocument { line: 2, .. }),
+        "{error}"
+    );
+    let error = read_qrels(&b"q 0 d 1.0\n"[..], "in").unwrap_err();
+    assert!(
+        matches!(
+            error,
+            TrecError::Number {
+                line: 1,
+                field: "grade",
+                ..
+            }
+        ),
+        "{error}"
+    );
+    let error = read_qrels(&b"query-id corpus-id score\n"[..], "in").unwrap_err();
+    assert!(
+        matches!(
+            error,
+            TrecError::Fields {
+                got: 3,
+                expected: 4,
+                ..
+            }
+        ),
+        "{error}"
+    );
+}
+
+#[test]
+fn what_a_file_cannot_hold_is_refused() {
+    for bad in [
+        "",
+        "two words",
+        "tab\there",
+        "line\nfeed",
+        "vertical\u{0b}tab",
+    ] {
+        let mut by_id = Run::default();
+        by_id.add("q", bad, 1.0).unwrap();
+        let mut by_query = Run::default();
+        by_query.add(bad, "d", 1.0).unwrap();
+        let mut qrels = Qrels::default();
+        qrels.insert("q", bad, 1);
+        let results = [
+            by_id.write(io::sink(), "tag"),
+            by_query.write(io::sink(), "tag"),
+            Run::default().write(io::sink(), bad),
+            write_qrels(io::sink(), &qrels),
+        ];
+        for result in results {
+            assert!(
+                matches!(result, Err(TrecError::Unwritable { id }) if id == bad),
+                "{bad:?}"
+            );
+        }
+    }
+    let mut run = Run::default();
+    for score in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+        assert!(matches!(
+            run.add("q", "d", score),
+            Err(TrecError::Score { .. })
+        ));
+    }
+    assert!(run.is_empty());
+    run.add("q", "d", 1.0).unwrap();
+    let mut full: &mut [u8] = &mut [0; 4];
+    assert!(matches!(
+        run.write(&mut full, "tag"),
+        Err(TrecError::Write { .. })
+    ));
+}
+
+fn finite_score() -> impl Strategy<Value = f32> {
+    let bits = any::<u32>().prop_map(f32::from_bits);
+    prop_oneof![bits, (0i8..4).prop_map(f32::from)]
+        .prop_filter("scores are finite", |score| score.is_finite())
+}
+
+proptest! {
+    #[test]
+    fn runs_round_trip_to_the_bit(
+        results in prop::collection::btree_map((0u8..4, 0u16..300), finite_score(), 0..60),
+    ) {
+        let mut run = Run::default();
+        for ((query, id), score) in &results {
+            run.add(format!("q{query}"), format!("d{id}"), *score).unwrap();
+        }
+        let text = written(&run);
+        let back = read(&text).unwrap();
+        prop_assert_eq!(written(&back), text.clone());
+        for (query, expected) in run.iter() {
+            let got = back.get(query).unwrap();
+            prop_assert_eq!(got.len(), expected.len());
+            for (got, expected) in got.iter().zip(expected) {
+                prop_assert_eq!(&got.id, &expected.id);
+                prop_assert_eq!(got.score.to_bits(), expected.score.to_bits());
+            }
+            for pair in expected.windows(2) {
+                let (better, worse) = (&pair[0], &pair[1]);
+                prop_assert!((better.score, &better.id) > (worse.score, &worse.id));
+            }
+        }
+        // `trec_eval` reads a score as a double and keeps it as a float.
+        for line in text.lines() {
+            let score = line.split(' ').nth(4).unwrap();
+            let as_c: f64 = score.parse().unwrap();
+            prop_assert_eq!((as_c as f32).to_bits(), score.parse::<f32>().unwrap().to_bits());
+        }
+    }
+
+    #[test]
+    fn any_text_ends_without_a_panic(text in any::<String>()) {
+        let _ = read(&text);
+        let _ = read_qrels(Cursor::new(text.into_bytes()), "in");
+    }
+}

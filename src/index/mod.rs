@@ -1,0 +1,313 @@
+//! The index: documents, embeddings and tree behind one handle.
+
+mod insert;
+mod options;
+mod search;
+
+use std::fs;
+use std::path::Path;
+
+pub use insert::InsertSummary;
+pub use options::{DEFAULT_BEAM, DEFAULT_K, IndexBuilder, Query};
+pub use search::{Hit, SearchResult, SearchStats};
+
+pub(crate) use options::Reach;
+#[cfg(feature = "train")]
+pub(crate) use search::{scan_lists, unit};
+
+use crate::document::Document;
+use crate::error::{Error, InputError, Result};
+use crate::model::{Bundle, Model, ModelError};
+use crate::scan::Similarity;
+use crate::store::{Damage, Store, StoreConfig, StoreError, StoreStats, VerifyReport, View, WriteBatch};
+
+/// Folder of the model bundle inside an index directory.
+pub const MODEL_DIR: &str = "model";
+
+/// An open index directory.
+///
+/// Shared by threads behind a reference or an [`Arc`](std::sync::Arc); one handle has a directory
+/// at a time, in all processes. Dropping it flushes.
+///
+/// # Examples
+/// ```no_run
+/// use ehi::{Bundle, Document, Index};
+///
+/// let bundle = Bundle::open("models/scifact-minilm")?;
+/// let index = Index::create("./my-index", &bundle)?;
+/// index.insert(Document::new("id-1", "title", "text"))?;
+/// for hit in &index.search("a question", 10, 8)? {
+///     println!("{:.3} {} {}", hit.score, hit.id, hit.document.title);
+/// }
+/// index.flush()?;
+/// # Ok::<(), ehi::Error>(())
+/// ```
+pub struct Index {
+    store: Store,
+    bundle: Bundle,
+    similarity: Similarity,
+}
+
+impl Index {
+    /// Makes an empty index in `path` with its own copy of a trained bundle, and opens it.
+    ///
+    /// The directory is made where it is missing; it must be empty, or hold what an
+    /// interrupted create left.
+    ///
+    /// # Durability
+    /// The empty index survives a power failure once this has returned.
+    ///
+    /// # Errors
+    /// [`StoreError::AlreadyExists`] for a directory with anything in it,
+    /// [`StoreError::Locked`], and failures of the file system.
+    pub fn create(path: impl AsRef<Path>, bundle: &Bundle) -> Result<Self> {
+        Self::builder().create(path, bundle)
+    }
+
+    /// Options for [`IndexBuilder::create`].
+    pub fn builder() -> IndexBuilder {
+        IndexBuilder::default()
+    }
+
+    fn create_with(path: &Path, bundle: &Bundle, options: &IndexBuilder) -> Result<Self> {
+        refuse_occupied(path)?;
+        let model = path.join(MODEL_DIR);
+        if model.exists() {
+            // Left by a create that was interrupted before the index existed.
+            fs::remove_dir_all(&model).map_err(|source| ModelError::Io {
+                action: "clear",
+                path: model.clone(),
+                source,
+            })?;
+        }
+        bundle.copy_to(&model)?;
+        let own = Bundle::open(&model)?;
+        let shape = own.model().indexer.shape();
+        let config = StoreConfig {
+            dim: own.model().encoder.dim() as u32,
+            branching_factor: shape.branching_factor(),
+            height: shape.height(),
+            leaves_per_document: own.leaves_per_document(),
+            similarity: options.similarity.code(),
+            model_hash: own.hash().0,
+        };
+        let store = Store::create(path, &config)?;
+        Ok(Self {
+            store,
+            bundle: own,
+            similarity: options.similarity,
+        })
+    }
+
+    /// Opens an index.
+    ///
+    /// Reads the model and the posting lists into memory and maps the embeddings; checks format
+    /// versions, dimensions, the model's hash and checksums. [`Self::verify`] checks the rest.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`], [`StoreError::NotAnIndex`], [`StoreError::InterruptedCreate`],
+    /// [`StoreError::Locked`], [`StoreError::UnsupportedVersion`], [`StoreError::Corrupt`];
+    /// [`ModelError`](crate::ModelError) for a damaged model; [`InputError::ModelMismatch`] where the
+    /// model folder holds another model than the index was made with.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let store = Store::open(path)?;
+        let bundle = Bundle::open(path.join(MODEL_DIR))?;
+        let config = store.config();
+        if bundle.hash().0 != config.model_hash {
+            return Err(InputError::ModelMismatch {
+                index: crate::model::ModelHash(config.model_hash).to_string(),
+                given: bundle.hash().to_string(),
+            }
+            .into());
+        }
+        let similarity = Similarity::from_code(config.similarity).ok_or(StoreError::Corrupt {
+            file: "MANIFEST",
+            detail: Damage::Field {
+                field: "similarity",
+                found: u64::from(config.similarity),
+            },
+        })?;
+        Ok(Self {
+            store,
+            bundle,
+            similarity,
+        })
+    }
+
+    /// The model that the index was made with.
+    pub fn bundle(&self) -> &Bundle {
+        &self.bundle
+    }
+
+    /// How documents are ranked.
+    pub fn similarity(&self) -> Similarity {
+        self.similarity
+    }
+
+    /// Live documents.
+    pub fn len(&self) -> usize {
+        self.store.read().live()
+    }
+
+    /// Whether there is no live document.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The document with this id.
+    ///
+    /// # Errors
+    /// Failures of reading.
+    pub fn get(&self, id: &str) -> Result<Option<Document>> {
+        let view = self.store.read();
+        match view.row_of(id)? {
+            Some(row) => Ok(Some(view.document(row)?)),
+            None => Ok(None),
+        }
+    }
+
+    /// Whether there is a document with this id.
+    ///
+    /// # Errors
+    /// Failures of reading.
+    pub fn contains(&self, id: &str) -> Result<bool> {
+        Ok(self.store.read().contains(id)?)
+    }
+
+    /// All documents in the byte order of their ids.
+    ///
+    /// Reads a page at a time; a document inserted or deleted meanwhile may be seen or not.
+    pub fn iter(&self) -> Documents<'_> {
+        Documents {
+            index: self,
+            page: Vec::new().into_iter(),
+            last: None,
+            done: false,
+        }
+    }
+
+    /// Deletes a document; says whether there was one.
+    ///
+    /// # Durability
+    /// Gone from searches when this returns; on disk for certain after [`Self::flush`]. Its bytes
+    /// stay in the files for now.
+    ///
+    /// # Errors
+    /// Failures of the disk.
+    pub fn delete(&self, id: &str) -> Result<bool> {
+        let committed = self.store.commit(WriteBatch {
+            puts: Vec::new(),
+            deletes: vec![id.to_owned()],
+        })?;
+        Ok(committed.deleted > 0)
+    }
+
+    /// Makes everything stored so far durable.
+    ///
+    /// # Errors
+    /// A failed sync; the handle refuses writes from then on.
+    pub fn flush(&self) -> Result<()> {
+        Ok(self.store.flush()?)
+    }
+
+    /// Sizes and counts.
+    ///
+    /// # Errors
+    /// Failures of the file system.
+    pub fn stats(&self) -> Result<StoreStats> {
+        Ok(self.store.stats()?)
+    }
+
+    /// Reads the whole index and checks every invariant and checksum.
+    ///
+    /// # Errors
+    /// Failures of reading; damage is in the report.
+    pub fn verify(&self) -> Result<VerifyReport> {
+        Ok(self.store.verify()?)
+    }
+
+    pub(crate) fn model(&self) -> &Model {
+        self.bundle.model()
+    }
+
+    pub(crate) fn leaves_per_document(&self) -> u32 {
+        self.store.config().leaves_per_document
+    }
+
+    #[cfg(feature = "train")]
+    pub(crate) fn view(&self) -> View<'_> {
+        self.store.read()
+    }
+}
+
+/// A create may only start in an empty directory, or where one was interrupted.
+fn refuse_occupied(path: &Path) -> Result<()> {
+    let Ok(entries) = fs::read_dir(path) else {
+        return Ok(());
+    };
+    let names: Vec<_> = entries.flatten().map(|entry| entry.file_name()).collect();
+    let interrupted = names.iter().any(|name| name == "MANIFEST.new");
+    let ours = |name: &std::ffi::OsString| name == MODEL_DIR || name == "LOCK" || interrupted;
+    if names.iter().all(ours) && !names.iter().any(|name| name == "MANIFEST") {
+        Ok(())
+    } else {
+        Err(StoreError::AlreadyExists { path: path.to_owned() }.into())
+    }
+}
+
+/// Iterator over all documents; made by [`Index::iter`].
+pub struct Documents<'a> {
+    index: &'a Index,
+    page: std::vec::IntoIter<Document>,
+    last: Option<String>,
+    done: bool,
+}
+
+/// Documents read at once while iterating.
+const DOCUMENTS_PER_PAGE: usize = 256;
+
+impl Iterator for Documents<'_> {
+    type Item = Result<Document>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(document) = self.page.next() {
+                return Some(Ok(document));
+            }
+            if self.done {
+                return None;
+            }
+            let page = self
+                .index
+                .store
+                .read()
+                .documents_from(self.last.as_deref(), DOCUMENTS_PER_PAGE);
+            match page {
+                Ok(page) => {
+                    self.done = page.len() < DOCUMENTS_PER_PAGE;
+                    self.last = page.last().map(|document| document.id.clone());
+                    self.page = page.into_iter();
+                }
+                Err(error) => {
+                    self.done = true;
+                    return Some(Err(Error::from(error)));
+                }
+            }
+        }
+    }
+}
+
+impl<'a> IntoIterator for &'a Index {
+    type Item = Result<Document>;
+    type IntoIter = Documents<'a>;
+
+    fn into_iter(self) -> Documents<'a> {
+        self.iter()
+    }
+}
+
+const _: () = {
+    const fn shared_by_threads<T: Send + Sync>() {}
+    shared_by_threads::<Index>();
+};

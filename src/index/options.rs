@@ -1,0 +1,115 @@
+//! Options of an index and of a search, with their defaults.
+
+use std::num::NonZeroUsize;
+use std::path::Path;
+
+use super::Index;
+use super::search::SearchResult;
+use crate::error::{InputError, Result};
+use crate::model::Bundle;
+use crate::scan::Similarity;
+
+/// Hits of a search unless asked otherwise.
+pub const DEFAULT_K: usize = 10;
+/// Leaves that a search visits unless asked otherwise.
+pub const DEFAULT_BEAM: usize = 8;
+
+/// Options with which an index is created; they hold for its life.
+#[derive(Clone, Debug)]
+pub struct IndexBuilder {
+    pub(super) similarity: Similarity,
+}
+
+impl Default for IndexBuilder {
+    fn default() -> Self {
+        Self {
+            similarity: Similarity::Cosine,
+        }
+    }
+}
+
+impl IndexBuilder {
+    /// How documents are ranked (section 3.6); cosine by default.
+    ///
+    /// Documents and queries are stored and compared at unit norm for cosine, and as the
+    /// encoder gives them for the others. Routing through the tree always uses unit norm.
+    #[must_use]
+    pub fn similarity(mut self, similarity: Similarity) -> Self {
+        self.similarity = similarity;
+        self
+    }
+
+    /// As [`Index::create`], with these options.
+    ///
+    /// # Errors
+    /// Those of [`Index::create`].
+    pub fn create(self, path: impl AsRef<Path>, bundle: &Bundle) -> Result<Index> {
+        Index::create_with(path.as_ref(), bundle, &self)
+    }
+}
+
+/// How far a search goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// This many leaves.
+    Beam(NonZeroUsize),
+    /// Every document, past the tree.
+    Exact,
+}
+
+/// What a query is given as.
+pub(super) enum QueryInput<'a> {
+    Text(&'a str),
+    Vector(&'a [f32]),
+}
+
+/// A search about to run; made by [`Index::query`] and [`Index::query_vector`].
+#[must_use = "a query does nothing until `run`"]
+pub struct Query<'a> {
+    pub(super) index: &'a Index,
+    pub(super) input: QueryInput<'a>,
+    k: usize,
+    reach: Option<usize>,
+}
+
+impl<'a> Query<'a> {
+    pub(super) fn new(index: &'a Index, input: QueryInput<'a>) -> Self {
+        Self {
+            index,
+            input,
+            k: DEFAULT_K,
+            reach: Some(DEFAULT_BEAM),
+        }
+    }
+
+    /// Hits at most; [`DEFAULT_K`] by default. Fewer come back where the visited leaves hold fewer.
+    pub fn k(mut self, k: usize) -> Self {
+        self.k = k;
+        self
+    }
+
+    /// Leaves to visit; [`DEFAULT_BEAM`] by default. More than the tree has means all of them.
+    pub fn beam(mut self, beam: usize) -> Self {
+        self.reach = Some(beam);
+        self
+    }
+
+    /// Scores every document and leaves the tree aside.
+    pub fn exact(mut self) -> Self {
+        self.reach = None;
+        self
+    }
+
+    /// Runs the search.
+    ///
+    /// # Errors
+    /// Those of [`Index::search`].
+    pub fn run(self) -> Result<SearchResult> {
+        let k = NonZeroUsize::new(self.k).ok_or(InputError::ZeroK)?;
+        let reach = match self.reach {
+            Some(beam) => Reach::Beam(NonZeroUsize::new(beam).ok_or(InputError::ZeroBeam)?),
+            None => Reach::Exact,
+        };
+        self.index.run_query(&self.input, k, reach)
+    }
+}

@@ -1,0 +1,269 @@
+//! The read path: encode, route, scan the leaves' postings, fetch the best documents.
+
+use std::num::NonZeroUsize;
+use std::ops::Deref;
+use std::time::{Duration, Instant};
+
+use super::Index;
+use super::options::{Query, QueryInput, Reach};
+use crate::document::Document;
+use crate::error::{InputError, Result};
+use crate::ids::{LeafId, Row};
+use crate::model::Role;
+use crate::scan::{Scanner, Similarity, TopK};
+use crate::store::{Damage, StoreError, View};
+
+/// One document found.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Hit {
+    /// The document's id.
+    pub id: String,
+    /// By the index's similarity; higher is better.
+    pub score: f32,
+    /// The document as it was inserted.
+    pub document: Document,
+    /// The leaf it was found in; its most probable one where it is in several.
+    pub leaf: LeafId,
+}
+
+/// What a search cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct SearchStats {
+    /// Leaves visited; 0 for exact search.
+    pub leaves_visited: usize,
+    /// Documents scored.
+    pub documents_visited: usize,
+    /// Documents scored over live documents, in [0, 1].
+    pub visited_fraction: f64,
+    /// As `visited_fraction`, plus the routing cost in document dot products.
+    pub work_fraction: f64,
+    /// Tokenising and encoding the query.
+    pub encode: Duration,
+    /// Beam search in the tree.
+    pub beam: Duration,
+    /// Scoring the leaves' documents.
+    pub scan: Duration,
+    /// Reading the hits' documents.
+    pub fetch: Duration,
+}
+
+/// Hits, best first, and what finding them cost. Reads like a slice of hits.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct SearchResult {
+    /// Best first; equal scores in order of insertion.
+    pub hits: Vec<Hit>,
+    /// What the search cost.
+    pub stats: SearchStats,
+}
+
+impl Deref for SearchResult {
+    type Target = [Hit];
+
+    fn deref(&self) -> &[Hit] {
+        &self.hits
+    }
+}
+
+impl IntoIterator for SearchResult {
+    type Item = Hit;
+    type IntoIter = std::vec::IntoIter<Hit>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.hits.into_iter()
+    }
+}
+
+impl<'a> IntoIterator for &'a SearchResult {
+    type Item = &'a Hit;
+    type IntoIter = std::slice::Iter<'a, Hit>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.hits.iter()
+    }
+}
+
+/// Rows in order of score, before any document is read.
+pub(crate) struct Ranked {
+    pub rows: Vec<(f32, Row)>,
+    pub stats: SearchStats,
+}
+
+impl Index {
+    /// The `k` best documents of the `beam` most probable leaves for a question.
+    ///
+    /// Costs one pass of the encoder, a beam search in the tree and a scan of the visited
+    /// leaves. Runs beside other searches and, but for its last step, beside a writer.
+    ///
+    /// A beam beyond the number of leaves visits all of them; then the result is that of
+    /// exact search. Fewer than `k` hits come back where the visited leaves hold fewer.
+    ///
+    /// # Paper
+    /// Sections 3.4 and 3.6.
+    ///
+    /// # Errors
+    /// [`InputError::EmptyQuery`], [`InputError::ZeroK`], [`InputError::ZeroBeam`]; failures
+    /// of the encoder and of reading.
+    pub fn search(&self, query: &str, k: usize, beam: usize) -> Result<SearchResult> {
+        self.query(query).k(k).beam(beam).run()
+    }
+
+    /// As [`Self::search`], with a query that is already an embedding.
+    ///
+    /// # Shapes
+    /// `vector` `[dim]` f32, finite and not all zeros; it need not have unit norm.
+    ///
+    /// # Errors
+    /// [`InputError::Dimension`], [`InputError::BadVector`], and those of [`Self::search`].
+    pub fn search_vector(&self, vector: &[f32], k: usize, beam: usize) -> Result<SearchResult> {
+        self.query_vector(vector).k(k).beam(beam).run()
+    }
+
+    /// A search with options, run by [`Query::run`].
+    pub fn query<'a>(&'a self, text: &'a str) -> Query<'a> {
+        Query::new(self, QueryInput::Text(text))
+    }
+
+    /// A search with options for a query that is already an embedding, `[dim]` f32.
+    pub fn query_vector<'a>(&'a self, vector: &'a [f32]) -> Query<'a> {
+        Query::new(self, QueryInput::Vector(vector))
+    }
+
+    pub(super) fn run_query(&self, input: &QueryInput<'_>, k: NonZeroUsize, reach: Reach) -> Result<SearchResult> {
+        let started = Instant::now();
+        let embedded;
+        let vector = match *input {
+            QueryInput::Vector(vector) => {
+                self.check_vector(vector)?;
+                vector
+            }
+            QueryInput::Text(text) => {
+                if text.trim().is_empty() {
+                    return Err(InputError::EmptyQuery.into());
+                }
+                embedded = self.model().encoder.embed(&[text], Role::Query)?;
+                &embedded
+            }
+        };
+        let encode = started.elapsed();
+        let view = self.store.read();
+        let Ranked { rows, mut stats } = self.rank(&view, vector, k, reach)?;
+        stats.encode = encode;
+        let started = Instant::now();
+        let hits = rows
+            .into_iter()
+            .map(|(score, row)| {
+                let document = view.document(row)?;
+                let leaves = view.leaves_of(&document.id)?;
+                let missing = || {
+                    damaged("documents", "the leaf of a document")
+                };
+                let leaf = leaves.and_then(|l| l.first().copied()).ok_or_else(missing)?;
+                Ok(Hit {
+                    id: document.id.clone(),
+                    score,
+                    document,
+                    leaf,
+                })
+            })
+            .collect::<Result<Vec<_>>>()?;
+        stats.fetch = started.elapsed();
+        Ok(SearchResult { hits, stats })
+    }
+
+    /// The best rows of one view for a checked query vector.
+    pub(crate) fn rank(&self, view: &View<'_>, vector: &[f32], k: NonZeroUsize, reach: Reach) -> Result<Ranked> {
+        let unit = unit(vector);
+        let query: &[f32] = match self.similarity {
+            Similarity::Cosine => &unit,
+            _ => vector,
+        };
+        let mut stats = SearchStats::default();
+        let mut top = TopK::new(k.get());
+        let scanner = Scanner::new(self.similarity, query, view.row_matrix()).map_err(impossible)?;
+        let mut multiply_adds = 0;
+        let started = Instant::now();
+        let visited = match reach {
+            Reach::Exact => {
+                let rows = (0..view.rows() as u32).map(Row).filter(|&row| view.is_live(row));
+                scanner.scan(rows, &mut top).map_err(impossible)?
+            }
+            Reach::Beam(beam) => {
+                let routing = self.model().indexer.route(&unit, beam);
+                multiply_adds = routing.multiply_adds;
+                stats.beam = started.elapsed();
+                stats.leaves_visited = routing.search.leaves.len();
+                let lists = routing.search.leaves.iter().map(|l| view.postings(l.leaf));
+                scan_lists(&scanner, lists, self.leaves_per_document(), &mut top)?
+            }
+        };
+        stats.scan = started.elapsed() - stats.beam;
+        stats.documents_visited = visited;
+        let live = view.live().max(1) as f64;
+        stats.visited_fraction = visited as f64 / live;
+        stats.work_fraction = (visited as f64 + multiply_adds as f64 / vector.len() as f64) / live;
+        Ok(Ranked {
+            rows: top.into_sorted(),
+            stats,
+        })
+    }
+
+    pub(super) fn check_vector(&self, vector: &[f32]) -> Result<()> {
+        let expected = self.model().indexer.dim();
+        if vector.len() != expected {
+            return Err(InputError::Dimension {
+                found: vector.len(),
+                expected,
+            }
+            .into());
+        }
+        let norm: f64 = vector.iter().map(|x| f64::from(*x) * f64::from(*x)).sum();
+        if norm.is_finite() && norm > 0.0 {
+            Ok(())
+        } else {
+            Err(InputError::BadVector.into())
+        }
+    }
+}
+
+/// Scores each row of some posting lists once; returns how many there were.
+pub(crate) fn scan_lists<'a>(
+    scanner: &Scanner<'_>,
+    lists: impl Iterator<Item = &'a [Row]>,
+    lists_per_row: u32,
+    top: &mut TopK,
+) -> Result<usize> {
+    if lists_per_row > 1 {
+        // A document may be in several of the lists.
+        let mut union: Vec<Row> = lists.flatten().copied().collect();
+        union.sort_unstable();
+        union.dedup();
+        return scanner.scan(union, top).map_err(impossible);
+    }
+    let mut visited = 0;
+    for list in lists {
+        visited += scanner.scan(list.iter().copied(), top).map_err(impossible)?;
+    }
+    Ok(visited)
+}
+
+/// The store hands out whole rows and checked postings, so a scan that fails means damage.
+fn impossible(error: crate::scan::ScanError) -> crate::error::Error {
+    tracing::error!(%error, "scan of checked rows failed");
+    damaged("vectors.f16", "a row that a posting list names").into()
+}
+
+fn damaged(file: &'static str, what: &'static str) -> StoreError {
+    StoreError::Corrupt {
+        file,
+        detail: Damage::Missing { what },
+    }
+}
+
+/// A vector at unit L2 norm.
+pub(crate) fn unit(vector: &[f32]) -> Vec<f32> {
+    let norm = vector.iter().map(|x| f64::from(*x) * f64::from(*x)).sum::<f64>().sqrt();
+    vector.iter().map(|x| (f64::from(*x) / norm) as f32).collect()
+}

@@ -1,0 +1,70 @@
+//! An embedded document store whose search index is learned together with its text
+//! encoder, from the user's own queries.
+//!
+//! It implements EHI, *End-to-end Learning of Hierarchical Index for Efficient Dense
+//! Retrieval* (TMLR 2024). A text encoder turns documents and queries into embeddings; a tree
+//! of small networks routes each document to a leaf and each query to the few leaves where its
+//! answers are; only those leaves' embeddings are scored. Encoder and tree are trained
+//! jointly on pairs of queries and documents, and travel with the index.
+//!
+//! ```no_run
+//! use ehi::{Bundle, Document, Index};
+//!
+//! let bundle = Bundle::open("models/scifact-minilm")?;
+//! let index = Index::create("./my-index", &bundle)?;
+//! index.insert(Document::new("id-1", "title", "text"))?;
+//! let hits = index.search("a question", 10, 8)?; // query, k, beam
+//! for hit in &hits {
+//!     println!("{:.3} {}", hit.score, hit.id);
+//! }
+//! # Ok::<(), ehi::Error>(())
+//! ```
+//!
+//! - [`Index`]: the store, open, insert, search.
+//! - [`Bundle`]: a trained model; [`train`] makes one.
+//! - [`eval`]: recall against documents visited, beside exact search and IVF.
+//! - [`data`]: BEIR datasets.
+
+#![deny(unsafe_code)]
+#![deny(missing_docs)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, clippy::print_stderr))]
+
+#[cfg(feature = "train")]
+mod cluster;
+pub mod data;
+mod document;
+mod error;
+#[cfg(feature = "train")]
+pub mod eval;
+mod ids;
+mod index;
+mod model;
+mod progress;
+mod scan;
+mod store;
+#[cfg(feature = "train")]
+pub mod train;
+mod tree;
+
+#[cfg(feature = "train")]
+pub use cluster::ClusterError;
+pub use document::Document;
+pub use error::{Error, InputError, Result};
+pub use ids::{Generation, LeafId, Row};
+pub use index::{
+    DEFAULT_BEAM, DEFAULT_K, Documents, Hit, Index, IndexBuilder, InsertSummary, MODEL_DIR, Query, SearchResult,
+    SearchStats,
+};
+#[cfg(feature = "hub")]
+pub use model::{DEFAULT_MODEL, fetch};
+pub use model::{
+    BUNDLE_FORMAT, Bundle, DEFAULT_MAX_TOKENS, ENCODER_FILE, Encoder, INDEXER_FILE, Indexer, MANIFEST_FILE, Model,
+    ModelError, ModelHash, Role, TOKENIZER_FILE,
+};
+pub use progress::{OnProgress, Progress, Stage, no_progress};
+pub use scan::Similarity;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub use store::fuzzing;
+pub use store::{Damage, Operation, Problem, StoreError, StoreStats, VerifyReport};
+pub use tree::{TreeShape, TreeShapeError};

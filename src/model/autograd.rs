@@ -1,0 +1,242 @@
+//! Fused operations with a backward pass, for training on the CPU.
+//!
+//! candle's composed softmax, GELU and layer norm make many single-threaded passes over
+//! memory, and its fused ones have no gradient. On other devices the composed forms of
+//! [`super::transformer`] run; tests hold these to them, values and gradients.
+
+use candle_core::{CpuStorage, CustomOp1, CustomOp2, CustomOp3, Layout, Result, Shape, Tensor};
+
+use super::config::Activation;
+use super::kernels;
+
+fn slice<'a>(storage: &'a CpuStorage, layout: &Layout) -> Result<&'a [f32]> {
+    match (storage, layout.contiguous_offsets()) {
+        (CpuStorage::F32(values), Some((start, end))) => Ok(&values[start..end]),
+        _ => candle_core::bail!("fused operation needs contiguous f32"),
+    }
+}
+
+/// Sum over all but the last dimension, as a product with ones: `[.., n]` to `[n]`.
+fn column_sums(x: &Tensor) -> Result<Tensor> {
+    let n = x.dim(candle_core::D::Minus1)?;
+    let flat = x.reshape(((), n))?;
+    let ones = Tensor::ones((1, flat.dim(0)?), x.dtype(), x.device())?;
+    ones.matmul(&flat)?.squeeze(0)
+}
+
+/// `softmax(scale * x)` over the last dimension, where only the first `lengths[text]` columns count.
+///
+/// # Shapes
+/// `x` `[texts, heads, tokens, tokens]`; columns behind a text's length come out 0.
+pub(crate) fn masked_softmax(x: &Tensor, lengths: &[usize], scale: f32) -> Result<Tensor> {
+    x.contiguous()?.apply_op1(MaskedSoftmax { lengths: lengths.to_vec(), scale })
+}
+
+struct MaskedSoftmax {
+    lengths: Vec<usize>,
+    scale: f32,
+}
+
+impl CustomOp1 for MaskedSoftmax {
+    fn name(&self) -> &'static str {
+        "masked-softmax"
+    }
+
+    fn cpu_fwd(&self, storage: &CpuStorage, layout: &Layout) -> Result<(CpuStorage, Shape)> {
+        let (_, heads, rows, columns) = layout.shape().dims4()?;
+        let mut y = slice(storage, layout)?.to_vec();
+        for (text, &length) in y.chunks_exact_mut(heads * rows * columns).zip(&self.lengths) {
+            kernels::masked_softmax(text, columns, length, self.scale);
+        }
+        Ok((CpuStorage::F32(y), layout.shape().clone()))
+    }
+
+    fn bwd(&self, _x: &Tensor, y: &Tensor, gradient: &Tensor) -> Result<Option<Tensor>> {
+        let op = SoftmaxGradient { scale: self.scale };
+        Ok(Some(y.apply_op2_no_bwd(&gradient.contiguous()?, &op)?))
+    }
+}
+
+/// dx = scale y (g - sum(g y)). Masked columns have y = 0, so they get 0.
+struct SoftmaxGradient {
+    scale: f32,
+}
+
+impl CustomOp2 for SoftmaxGradient {
+    fn name(&self) -> &'static str {
+        "softmax-gradient"
+    }
+
+    fn cpu_fwd(&self, s1: &CpuStorage, l1: &Layout, s2: &CpuStorage, l2: &Layout) -> Result<(CpuStorage, Shape)> {
+        let width = l1.shape().dim(candle_core::D::Minus1)?;
+        let mut dx = slice(s2, l2)?.to_vec();
+        kernels::softmax_gradient(&mut dx, slice(s1, l1)?, width, self.scale);
+        Ok((CpuStorage::F32(dx), l1.shape().clone()))
+    }
+}
+
+/// `x + bias` over the last dimension.
+pub(crate) fn add_bias(x: &Tensor, bias: &Tensor) -> Result<Tensor> {
+    x.contiguous()?.apply_op2(bias, AddBias)
+}
+
+struct AddBias;
+
+impl CustomOp2 for AddBias {
+    fn name(&self) -> &'static str {
+        "add-bias"
+    }
+
+    fn cpu_fwd(&self, s1: &CpuStorage, l1: &Layout, s2: &CpuStorage, l2: &Layout) -> Result<(CpuStorage, Shape)> {
+        let mut y = slice(s1, l1)?.to_vec();
+        kernels::add_bias(&mut y, slice(s2, l2)?);
+        Ok((CpuStorage::F32(y), l1.shape().clone()))
+    }
+
+    fn bwd(
+        &self,
+        _x: &Tensor,
+        _bias: &Tensor,
+        _y: &Tensor,
+        gradient: &Tensor,
+    ) -> Result<(Option<Tensor>, Option<Tensor>)> {
+        let gradient = gradient.contiguous()?;
+        Ok((Some(gradient.clone()), Some(column_sums(&gradient)?)))
+    }
+}
+
+/// `activation(x + bias)` over the last dimension.
+pub(crate) fn bias_activation(x: &Tensor, bias: &Tensor, activation: Activation) -> Result<Tensor> {
+    x.contiguous()?.apply_op2(bias, BiasActivation(activation))
+}
+
+struct BiasActivation(Activation);
+
+impl CustomOp2 for BiasActivation {
+    fn name(&self) -> &'static str {
+        "bias-activation"
+    }
+
+    fn cpu_fwd(&self, s1: &CpuStorage, l1: &Layout, s2: &CpuStorage, l2: &Layout) -> Result<(CpuStorage, Shape)> {
+        let mut y = slice(s1, l1)?.to_vec();
+        kernels::bias_activation(&mut y, slice(s2, l2)?, self.0);
+        Ok((CpuStorage::F32(y), l1.shape().clone()))
+    }
+
+    fn bwd(
+        &self,
+        x: &Tensor,
+        bias: &Tensor,
+        _y: &Tensor,
+        gradient: &Tensor,
+    ) -> Result<(Option<Tensor>, Option<Tensor>)> {
+        let dx = x.apply_op3_no_bwd(bias, &gradient.contiguous()?, &ActivationGradient(self.0))?;
+        let db = column_sums(&dx)?;
+        Ok((Some(dx), Some(db)))
+    }
+}
+
+struct ActivationGradient(Activation);
+
+impl CustomOp3 for ActivationGradient {
+    fn name(&self) -> &'static str {
+        "activation-gradient"
+    }
+
+    fn cpu_fwd(
+        &self,
+        s1: &CpuStorage,
+        l1: &Layout,
+        s2: &CpuStorage,
+        l2: &Layout,
+        s3: &CpuStorage,
+        l3: &Layout,
+    ) -> Result<(CpuStorage, Shape)> {
+        let mut dx = slice(s3, l3)?.to_vec();
+        kernels::activation_gradient(&mut dx, slice(s1, l1)?, slice(s2, l2)?, self.0);
+        Ok((CpuStorage::F32(dx), l1.shape().clone()))
+    }
+}
+
+/// Layer normalisation over the last dimension.
+pub(crate) fn layer_norm(x: &Tensor, weight: &Tensor, bias: &Tensor, eps: f32) -> Result<Tensor> {
+    x.contiguous()?.apply_op3(weight, bias, LayerNorm { eps })
+}
+
+struct LayerNorm {
+    eps: f32,
+}
+
+impl CustomOp3 for LayerNorm {
+    fn name(&self) -> &'static str {
+        "layer-norm"
+    }
+
+    fn cpu_fwd(
+        &self,
+        s1: &CpuStorage,
+        l1: &Layout,
+        s2: &CpuStorage,
+        l2: &Layout,
+        s3: &CpuStorage,
+        l3: &Layout,
+    ) -> Result<(CpuStorage, Shape)> {
+        let mut y = slice(s1, l1)?.to_vec();
+        kernels::norm(&mut y, slice(s2, l2)?, slice(s3, l3)?, self.eps);
+        Ok((CpuStorage::F32(y), l1.shape().clone()))
+    }
+
+    fn bwd(
+        &self,
+        x: &Tensor,
+        weight: &Tensor,
+        _bias: &Tensor,
+        _y: &Tensor,
+        gradient: &Tensor,
+    ) -> Result<(Option<Tensor>, Option<Tensor>, Option<Tensor>)> {
+        let gradient = gradient.contiguous()?;
+        let dx = x.apply_op3_no_bwd(weight, &gradient, &LayerNormGradient { eps: self.eps })?;
+        let dw = x.apply_op2_no_bwd(&gradient, &LayerNormWeightGradient { eps: self.eps })?;
+        Ok((Some(dx), Some(dw), Some(column_sums(&gradient)?)))
+    }
+}
+
+struct LayerNormGradient {
+    eps: f32,
+}
+
+impl CustomOp3 for LayerNormGradient {
+    fn name(&self) -> &'static str {
+        "layer-norm-gradient"
+    }
+
+    fn cpu_fwd(
+        &self,
+        s1: &CpuStorage,
+        l1: &Layout,
+        s2: &CpuStorage,
+        l2: &Layout,
+        s3: &CpuStorage,
+        l3: &Layout,
+    ) -> Result<(CpuStorage, Shape)> {
+        let mut dx = slice(s3, l3)?.to_vec();
+        kernels::norm_gradient(&mut dx, slice(s1, l1)?, slice(s2, l2)?, self.eps);
+        Ok((CpuStorage::F32(dx), l1.shape().clone()))
+    }
+}
+
+struct LayerNormWeightGradient {
+    eps: f32,
+}
+
+impl CustomOp2 for LayerNormWeightGradient {
+    fn name(&self) -> &'static str {
+        "layer-norm-weight-gradient"
+    }
+
+    fn cpu_fwd(&self, s1: &CpuStorage, l1: &Layout, s2: &CpuStorage, l2: &Layout) -> Result<(CpuStorage, Shape)> {
+        let width = l1.shape().dim(candle_core::D::Minus1)?;
+        let dw = kernels::norm_weight_gradient(slice(s1, l1)?, slice(s2, l2)?, width, self.eps);
+        Ok((CpuStorage::F32(dw), Shape::from(width)))
+    }
+}

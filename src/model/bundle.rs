@@ -1,0 +1,375 @@
+//! A bundle: encoder, tokenizer and tree as one checksummed directory.
+//!
+//! A bundle has the sentence-transformers layout plus `ehi.json`, `encoder.safetensors`
+//! (f16) and `indexer.safetensors` (f32), so it is itself a base model for more training.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use candle_core::{DType, Device, Tensor};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::Model;
+use super::encoder::Encoder;
+use super::error::ModelError;
+use super::indexer::Indexer;
+use crate::tree::TreeShape;
+
+/// The file that makes a model directory a bundle.
+pub const MANIFEST_FILE: &str = "ehi.json";
+/// Weights of the encoder.
+pub const ENCODER_FILE: &str = "encoder.safetensors";
+/// Weights of the tree.
+pub const INDEXER_FILE: &str = "indexer.safetensors";
+/// The tokenizer.
+pub const TOKENIZER_FILE: &str = "tokenizer.json";
+/// Newest bundle format that this build reads and the one it writes.
+pub const BUNDLE_FORMAT: u32 = 1;
+
+/// Files of a base model that a bundle carries along where they exist.
+const CARRIED_FILES: [&str; 9] = [
+    "config.json",
+    TOKENIZER_FILE,
+    "modules.json",
+    "1_Pooling/config.json",
+    "2_Normalize/config.json",
+    "sentence_bert_config.json",
+    "config_sentence_transformers.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+];
+
+/// The identity of a model: SHA-256 over everything that decides its embeddings and leaves.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ModelHash(pub [u8; 32]);
+
+impl fmt::Display for ModelHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for ModelHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ModelHash({self})")
+    }
+}
+
+/// What `ehi.json` says.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct BundleManifest {
+    format_version: u32,
+    dim: usize,
+    branching_factor: u32,
+    height: u32,
+    leaves_per_document: u32,
+    logit_scale: f32,
+    /// SHA-256 of each file, by its path inside the bundle.
+    files: BTreeMap<String, String>,
+}
+
+/// An opened bundle: the model in memory, its files verified.
+#[derive(Clone)]
+pub struct Bundle {
+    dir: PathBuf,
+    manifest: BundleManifest,
+    hash: ModelHash,
+    model: Arc<Model>,
+}
+
+impl Bundle {
+    /// Opens and verifies a bundle and loads its model (f32 in memory).
+    ///
+    /// # Errors
+    /// [`ModelError::NotAModel`] or [`ModelError::NotABundle`] for a directory that is not one,
+    /// [`ModelError::Checksum`] for a damaged file, [`ModelError::UnsupportedBundle`] for one
+    /// written by a newer version, and every error of [`Encoder::load`].
+    pub fn open(dir: impl AsRef<Path>) -> Result<Self, ModelError> {
+        let dir = dir.as_ref().to_owned();
+        let path = dir.join(MANIFEST_FILE);
+        if !path.is_file() {
+            return Err(if dir.join("config.json").is_file() {
+                ModelError::NotABundle { path: dir }
+            } else {
+                ModelError::NotAModel {
+                    path: dir,
+                    missing: MANIFEST_FILE,
+                }
+            });
+        }
+        let manifest = read_manifest(&path)?;
+        for (name, expected) in &manifest.files {
+            let file = dir.join(name);
+            if hex(&Sha256::digest(read_file(&file)?)) != *expected {
+                return Err(ModelError::Checksum { path: file });
+            }
+        }
+        let shape = TreeShape::new(manifest.branching_factor, manifest.height)?;
+        let encoder = Encoder::load(&dir)?;
+        if encoder.dim() != manifest.dim {
+            return Err(ModelError::BadConfig {
+                path,
+                what: "dim",
+                found: manifest.dim as u64,
+                expected: format!("the encoder's width, {}", encoder.dim()),
+            });
+        }
+        if manifest.leaves_per_document == 0 || manifest.leaves_per_document > shape.leaves() {
+            return Err(ModelError::BadConfig {
+                path,
+                what: "leaves_per_document",
+                found: u64::from(manifest.leaves_per_document),
+                expected: format!("1 to {}", shape.leaves()),
+            });
+        }
+        let indexer = Indexer::load(&dir.join(INDEXER_FILE), shape, manifest.dim, manifest.logit_scale)?;
+        Ok(Self {
+            hash: manifest.hash(),
+            dir,
+            manifest,
+            model: Arc::new(Model { encoder, indexer }),
+        })
+    }
+
+    /// Where it was opened from.
+    pub fn path(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The model's identity; an index accepts no other.
+    pub fn hash(&self) -> ModelHash {
+        self.hash
+    }
+
+    /// Encoder and indexer.
+    pub fn model(&self) -> &Arc<Model> {
+        &self.model
+    }
+
+    /// In how many leaves each document is stored (d2l, appendix C.4).
+    pub fn leaves_per_document(&self) -> u32 {
+        self.manifest.leaves_per_document
+    }
+
+    /// Copies the bundle's own files (no report, no card) into `target`, synced to disk.
+    ///
+    /// # Errors
+    /// [`ModelError::Io`].
+    pub(crate) fn copy_to(&self, target: &Path) -> Result<(), ModelError> {
+        let names = self.manifest.files.keys().map(String::as_str);
+        for name in names.chain([MANIFEST_FILE]) {
+            write_synced(&target.join(name), &read_file(&self.dir.join(name))?)?;
+        }
+        sync_dir(target)
+    }
+}
+
+impl BundleManifest {
+    fn hash(&self) -> ModelHash {
+        let mut digest = Sha256::new();
+        digest.update(b"ehi model 1\n");
+        for (name, sha) in &self.files {
+            digest.update(format!("{name} {sha}\n"));
+        }
+        digest.update(format!(
+            "{} {} {} {} {:08x}\n",
+            self.dim,
+            self.branching_factor,
+            self.height,
+            self.leaves_per_document,
+            self.logit_scale.to_bits()
+        ));
+        ModelHash(digest.finalize().into())
+    }
+}
+
+/// The parts of a bundle about to be written.
+pub(crate) struct BundleParts<'a> {
+    /// Directory of the base model, whose configuration is carried along.
+    pub base: &'a Path,
+    /// Encoder tensors under their checkpoint names; stored as f16.
+    pub encoder: Vec<(String, Tensor)>,
+    pub indexer: &'a Indexer,
+    pub leaves_per_document: u32,
+    /// More files: name and content (report, card). Not part of the model's identity.
+    pub extras: Vec<(&'static str, Vec<u8>)>,
+}
+
+impl BundleParts<'_> {
+    /// Writes the bundle so that `out` appears whole or not at all.
+    pub(crate) fn write(&self, out: &Path) -> Result<(), ModelError> {
+        check_output(out)?;
+        let partial = partial_path(out);
+        if partial.exists() {
+            fs::remove_dir_all(&partial).map_err(|e| io_error("clear", &partial, e))?;
+        }
+        fs::create_dir_all(&partial).map_err(|e| io_error("create", &partial, e))?;
+        let mut names = vec![ENCODER_FILE, INDEXER_FILE];
+        for name in CARRIED_FILES {
+            let source = self.base.join(name);
+            if source.is_file() {
+                write_synced(&partial.join(name), &read_file(&source)?)?;
+                names.push(name);
+            }
+        }
+        let mut tensors = std::collections::HashMap::new();
+        for (name, tensor) in &self.encoder {
+            let half = tensor.detach().to_device(&Device::Cpu)?.to_dtype(DType::F16)?.contiguous()?;
+            tensors.insert(name.clone(), half);
+        }
+        candle_core::safetensors::save(&tensors, partial.join(ENCODER_FILE))?;
+        self.indexer.save(&partial.join(INDEXER_FILE))?;
+        let mut files = BTreeMap::new();
+        for name in names {
+            let path = partial.join(name);
+            files.insert(name.to_owned(), hex(&Sha256::digest(read_file(&path)?)));
+            sync_file(&path)?;
+        }
+        let shape = self.indexer.shape();
+        let manifest = BundleManifest {
+            format_version: BUNDLE_FORMAT,
+            dim: self.indexer.dim(),
+            branching_factor: shape.branching_factor(),
+            height: shape.height(),
+            leaves_per_document: self.leaves_per_document,
+            logit_scale: self.indexer.logit_scale(),
+            files,
+        };
+        let path = partial.join(MANIFEST_FILE);
+        let mut json = serde_json::to_vec_pretty(&manifest).map_err(|source| ModelError::Json {
+            path: path.clone(),
+            source,
+        })?;
+        json.push(b'\n');
+        write_synced(&path, &json)?;
+        for (name, content) in &self.extras {
+            write_synced(&partial.join(name), content)?;
+        }
+        sync_dir(&partial)?;
+        // An empty directory at the target is allowed; rename replaces it on Unix only.
+        if out.exists() {
+            fs::remove_dir(out).map_err(|e| io_error("replace", out, e))?;
+        }
+        fs::rename(&partial, out).map_err(|e| io_error("create", out, e))?;
+        match out.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => sync_dir(parent),
+            _ => sync_dir(Path::new(".")),
+        }
+    }
+}
+
+/// Refuses an output directory that holds anything.
+pub(crate) fn check_output(out: &Path) -> Result<(), ModelError> {
+    let occupied = match fs::read_dir(out) {
+        Ok(mut entries) => entries.next().is_some(),
+        Err(_) => out.exists(),
+    };
+    if occupied {
+        return Err(ModelError::OutputExists { path: out.to_owned() });
+    }
+    Ok(())
+}
+
+fn partial_path(out: &Path) -> PathBuf {
+    let mut name = out.file_name().unwrap_or_default().to_owned();
+    name.push(".partial");
+    out.with_file_name(name)
+}
+
+fn read_manifest(path: &Path) -> Result<BundleManifest, ModelError> {
+    #[derive(Deserialize)]
+    struct Version {
+        format_version: u32,
+    }
+    // The version alone first: a newer format may have other fields.
+    let Version { format_version } = read_json(path)?;
+    if format_version > BUNDLE_FORMAT {
+        return Err(ModelError::UnsupportedBundle {
+            path: path.to_owned(),
+            found: format_version,
+            supported: BUNDLE_FORMAT,
+        });
+    }
+    let manifest: BundleManifest = read_json(path)?;
+    for name in [ENCODER_FILE, INDEXER_FILE, TOKENIZER_FILE, "config.json"] {
+        if !manifest.files.contains_key(name) {
+            return Err(ModelError::Unsupported {
+                path: path.to_owned(),
+                what: "list of files without",
+                found: name.to_owned(),
+                supported: "one that names every file of the model",
+            });
+        }
+    }
+    // Names come from a file, and are joined to a path.
+    if let Some(name) = manifest.files.keys().find(|name| !CARRIED_FILES.contains(&name.as_str()) && **name != ENCODER_FILE && **name != INDEXER_FILE) {
+        return Err(ModelError::Unsupported {
+            path: path.to_owned(),
+            what: "file",
+            found: name.clone(),
+            supported: "the files that a bundle is made of",
+        });
+    }
+    Ok(manifest)
+}
+
+fn io_error(action: &'static str, path: &Path, source: std::io::Error) -> ModelError {
+    ModelError::Io {
+        action,
+        path: path.to_owned(),
+        source,
+    }
+}
+
+pub(crate) fn read_file(path: &Path) -> Result<Vec<u8>, ModelError> {
+    fs::read(path).map_err(|e| io_error("read", path, e))
+}
+
+pub(crate) fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, ModelError> {
+    serde_json::from_slice(&read_file(path)?).map_err(|source| ModelError::Json {
+        path: path.to_owned(),
+        source,
+    })
+}
+
+pub(crate) fn read_json_or_default<T: DeserializeOwned + Default>(path: &Path) -> Result<T, ModelError> {
+    if path.is_file() { read_json(path) } else { Ok(T::default()) }
+}
+
+fn write_synced(path: &Path, content: &[u8]) -> Result<(), ModelError> {
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent).map_err(|e| io_error("create", parent, e))?;
+    }
+    let write = || -> std::io::Result<()> {
+        let mut file = fs::File::create(path)?;
+        file.write_all(content)?;
+        file.sync_all()
+    };
+    write().map_err(|e| io_error("write", path, e))
+}
+
+fn sync_file(path: &Path) -> Result<(), ModelError> {
+    fs::File::open(path)
+        .and_then(|file| file.sync_all())
+        .map_err(|e| io_error("sync", path, e))
+}
+
+/// Makes the names in a directory, and in the folders that a bundle has, durable.
+fn sync_dir(dir: &Path) -> Result<(), ModelError> {
+    for path in [dir.to_owned(), dir.join("1_Pooling"), dir.join("2_Normalize")] {
+        if path.is_dir() {
+            sync_file(&path)?;
+        }
+    }
+    Ok(())
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

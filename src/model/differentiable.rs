@@ -1,0 +1,200 @@
+//! The forward pass with gradients.
+//!
+//! candle's stock models pass no gradient (their fused layer norm and softmax record
+//! constants), so this one uses composed operations, or on the CPU the fused ones of
+//! [`super::autograd`].
+
+use candle_core::{D, Device, Tensor};
+
+use super::autograd;
+use super::config::{Activation, TransformerConfig};
+#[cfg(test)]
+use super::transformer::{Embeddings, Transformer};
+use super::transformer::{Layer, LayerNorm, Linear};
+
+/// Added to the attention scores of padding. Finite, so that a row of nothing but
+/// padding gives numbers instead of NaN.
+const MASKED_SCORE: f32 = -1e9;
+
+/// Which of two programs computes the element-wise steps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fusion {
+    /// candle's own operations, on any device.
+    Composed,
+    /// [`super::autograd`], on the CPU.
+    Fused,
+}
+
+/// Softmax over the last dimension, with a gradient (candle's fused one has none).
+fn softmax(x: &Tensor) -> candle_core::Result<Tensor> {
+    // The shift by the maximum cancels in the result, so it needs no gradient.
+    let max = x.max_keepdim(D::Minus1)?.detach();
+    let exp = x.broadcast_sub(&max)?.exp()?;
+    exp.broadcast_div(&exp.sum_keepdim(D::Minus1)?)
+}
+
+/// Log-softmax over the last dimension, with a gradient.
+pub(crate) fn log_softmax(x: &Tensor) -> candle_core::Result<Tensor> {
+    let max = x.max_keepdim(D::Minus1)?.detach();
+    let shifted = x.broadcast_sub(&max)?;
+    let log_sum = shifted.exp()?.sum_keepdim(D::Minus1)?.log()?;
+    shifted.broadcast_sub(&log_sum)
+}
+
+fn activate(x: &Tensor, activation: Activation) -> candle_core::Result<Tensor> {
+    match activation {
+        Activation::GeluErf => x.gelu_erf(),
+        Activation::GeluTanh => x.gelu(),
+        Activation::Relu => x.relu(),
+    }
+}
+
+/// Which tokens of a padded batch are real.
+pub(crate) struct AttentionMask {
+    lengths: Vec<usize>,
+    fusion: Fusion,
+    /// `[batch, 1, 1, tokens]` f32, 0 at real tokens; for the composed form.
+    additive: Option<Tensor>,
+}
+
+impl AttentionMask {
+    /// The mask of texts of these lengths, padded to `tokens`, with the fastest program that
+    /// the device has.
+    pub(crate) fn new(lengths: &[usize], tokens: usize, device: &Device) -> candle_core::Result<Self> {
+        let fusion = if device.is_cpu() { Fusion::Fused } else { Fusion::Composed };
+        Self::with_fusion(lengths, tokens, device, fusion)
+    }
+
+    pub(crate) fn with_fusion(
+        lengths: &[usize],
+        tokens: usize,
+        device: &Device,
+        fusion: Fusion,
+    ) -> candle_core::Result<Self> {
+        let additive = match fusion {
+            Fusion::Fused => None,
+            Fusion::Composed => {
+                let mut mask = vec![0f32; lengths.len() * tokens];
+                for (row, &length) in mask.chunks_mut(tokens).zip(lengths) {
+                    row[length..].fill(MASKED_SCORE);
+                }
+                Some(Tensor::from_vec(mask, (lengths.len(), 1, 1, tokens), device)?)
+            }
+        };
+        Ok(Self { lengths: lengths.to_vec(), fusion, additive })
+    }
+
+    /// Attention weights from scores `[batch, heads, tokens, tokens]`.
+    fn softmax(&self, scores: &Tensor, scale: f32) -> candle_core::Result<Tensor> {
+        match &self.additive {
+            None => autograd::masked_softmax(scores, &self.lengths, scale),
+            Some(mask) => softmax(&(scores * f64::from(scale))?.broadcast_add(mask)?),
+        }
+    }
+}
+
+impl Linear {
+    /// Shapes: `[batch, tokens, in]` to `[batch, tokens, out]`.
+    fn forward(&self, x: &Tensor, fusion: Fusion) -> candle_core::Result<Tensor> {
+        let y = self.product(x)?;
+        match fusion {
+            Fusion::Composed => y.broadcast_add(&self.bias),
+            Fusion::Fused => autograd::add_bias(&y, &self.bias),
+        }
+    }
+
+    /// The layer followed by an activation.
+    fn forward_activated(&self, x: &Tensor, activation: Activation, fusion: Fusion) -> candle_core::Result<Tensor> {
+        match fusion {
+            Fusion::Composed => activate(&self.forward(x, fusion)?, activation),
+            Fusion::Fused => autograd::bias_activation(&self.product(x)?, &self.bias, activation),
+        }
+    }
+
+    fn product(&self, x: &Tensor) -> candle_core::Result<Tensor> {
+        let (batch, tokens, width) = x.dims3()?;
+        let y = x.reshape((batch * tokens, width))?.matmul(&self.weight.t()?)?;
+        y.reshape((batch, tokens, ()))
+    }
+}
+
+impl LayerNorm {
+    /// Shapes: `[.., m]` to `[.., m]`.
+    fn forward(&self, x: &Tensor, fusion: Fusion) -> candle_core::Result<Tensor> {
+        if fusion == Fusion::Fused {
+            return autograd::layer_norm(x, &self.weight, &self.bias, self.eps as f32);
+        }
+        let mean = x.mean_keepdim(D::Minus1)?;
+        let centred = x.broadcast_sub(&mean)?;
+        let variance = centred.sqr()?.mean_keepdim(D::Minus1)?;
+        centred
+            .broadcast_div(&(variance + self.eps)?.sqrt()?)?
+            .broadcast_mul(&self.weight)?
+            .broadcast_add(&self.bias)
+    }
+}
+
+impl Layer {
+    /// One block over a padded batch, every operation differentiable.
+    ///
+    /// # Shapes
+    /// `x` `[batch, tokens, m]` f32; output as `x`.
+    pub(crate) fn forward(
+        &self,
+        x: &Tensor,
+        mask: &AttentionMask,
+        config: &TransformerConfig,
+    ) -> candle_core::Result<Tensor> {
+        let fusion = mask.fusion;
+        let (batch, tokens, m) = x.dims3()?;
+        let (heads, width) = (config.heads, config.head_size());
+        let split = |t: Tensor| t.reshape((batch, tokens, heads, width))?.transpose(1, 2)?.contiguous();
+        let query = split(self.query.forward(x, fusion)?)?;
+        let key = split(self.key.forward(x, fusion)?)?;
+        let value = split(self.value.forward(x, fusion)?)?;
+        let scores = query.matmul(&key.transpose(2, 3)?)?;
+        let context = mask
+            .softmax(&scores, 1.0 / (width as f32).sqrt())?
+            .matmul(&value)?
+            .transpose(1, 2)?
+            .contiguous()?
+            .reshape((batch, tokens, m))?;
+        let attended = (self.attention_output.forward(&context, fusion)? + x)?;
+        let x = self.attention_norm.forward(&attended, fusion)?;
+        let inner = self.intermediate.forward_activated(&x, config.activation, fusion)?;
+        self.output_norm.forward(&(self.output.forward(&inner, fusion)? + x)?, fusion)
+    }
+}
+
+#[cfg(test)]
+impl Embeddings {
+    /// Shapes: `ids` `[batch, tokens]` u32; output `[batch, tokens, m]`.
+    fn forward(&self, ids: &Tensor, fusion: Fusion) -> candle_core::Result<Tensor> {
+        let (batch, tokens) = ids.dims2()?;
+        let words = self
+            .word
+            .index_select(&ids.flatten_all()?, 0)?
+            .reshape((batch, tokens, ()))?;
+        let positions = self.position.narrow(0, 0, tokens)?;
+        self.norm.forward(&words.broadcast_add(&positions)?, fusion)
+    }
+}
+
+#[cfg(test)]
+impl Transformer {
+    /// Hidden states of a padded batch after the last layer, every operation differentiable.
+    ///
+    /// # Shapes
+    /// `ids` `[batch, tokens]` u32, padded anyhow behind each length; output `[batch, tokens, m]` f32.
+    pub(super) fn forward(&self, ids: &Tensor, lengths: &[usize], fusion: Fusion) -> candle_core::Result<Tensor> {
+        let mask = AttentionMask::with_fusion(lengths, ids.dim(1)?, ids.device(), fusion)?;
+        let mut x = self.embeddings.forward(ids, fusion)?;
+        for layer in &self.layers {
+            x = layer.forward(&x, &mask, &self.config)?;
+        }
+        Ok(x)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,167 @@
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+
+use super::*;
+use crate::model::config::Architecture;
+use crate::model::packed::PackedTransformer;
+use crate::train::normal;
+use candle_core::Var;
+
+const HIDDEN: usize = 24;
+const VOCABULARY: usize = 50;
+
+/// A small random transformer whose tensors are all variables.
+fn random(activation: Activation, seed: u64) -> (Transformer, Vec<Var>) {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let mut vars = Vec::new();
+    let mut tensor = |shape: &[usize], mean: f32, std: f32| {
+        let count = shape.iter().product();
+        let values: Vec<f32> = normal(&mut rng, count, std).iter().map(|x| x + mean).collect();
+        let var = Var::from_tensor(&Tensor::from_vec(values, shape, &Device::Cpu).unwrap()).unwrap();
+        vars.push(var.clone());
+        var.as_tensor().clone()
+    };
+    let mut layers = Vec::new();
+    for _ in 0..2 {
+        let mut linear = |output: usize, input: usize| Linear {
+            weight: tensor(&[output, input], 0.0, 0.3),
+            bias: tensor(&[output], 0.0, 0.3),
+        };
+        let (query, key, value) = (linear(HIDDEN, HIDDEN), linear(HIDDEN, HIDDEN), linear(HIDDEN, HIDDEN));
+        let attention_output = linear(HIDDEN, HIDDEN);
+        let (intermediate, output) = (linear(40, HIDDEN), linear(HIDDEN, 40));
+        let mut norm =
+            || LayerNorm { weight: tensor(&[HIDDEN], 1.0, 0.2), bias: tensor(&[HIDDEN], 0.0, 0.2), eps: 1e-12 };
+        let (attention_norm, output_norm) = (norm(), norm());
+        layers.push(Layer {
+            query,
+            key,
+            value,
+            attention_output,
+            attention_norm,
+            intermediate,
+            output,
+            output_norm,
+        });
+    }
+    let position = tensor(&[16, HIDDEN], 0.0, 1.0);
+    let embeddings = Embeddings {
+        word: tensor(&[VOCABULARY, HIDDEN], 0.0, 1.0),
+        raw_position: position.clone(),
+        position,
+        token_type: None,
+        norm: LayerNorm { weight: tensor(&[HIDDEN], 1.0, 0.2), bias: tensor(&[HIDDEN], 0.0, 0.2), eps: 1e-12 },
+    };
+    let config = TransformerConfig {
+        architecture: Architecture::DistilBert,
+        vocab_size: VOCABULARY,
+        hidden_size: HIDDEN,
+        layers: 2,
+        heads: 3,
+        intermediate_size: 40,
+        max_positions: 16,
+        type_vocab_size: 0,
+        layer_norm_eps: 1e-12,
+        activation,
+    };
+    (Transformer { config, embeddings, layers }, vars)
+}
+
+/// Three texts of different length, padded with an arbitrary token.
+fn texts() -> (Vec<Vec<u32>>, Tensor, Vec<usize>) {
+    let texts: Vec<Vec<u32>> = vec![vec![3, 7, 11, 2, 49, 20, 1], vec![5], vec![8, 8, 30, 31]];
+    let lengths: Vec<usize> = texts.iter().map(Vec::len).collect();
+    let padded: Vec<u32> =
+        texts.iter().flat_map(|t| (0..7).map(|i| t.get(i).copied().unwrap_or(13))).collect();
+    (texts, Tensor::from_vec(padded, (3, 7), &Device::Cpu).unwrap(), lengths)
+}
+
+/// Values at real tokens, text after text.
+fn real(hidden: &Tensor, lengths: &[usize]) -> Vec<f32> {
+    let rows: Vec<Vec<Vec<f32>>> = hidden.to_vec3().unwrap();
+    rows.iter().zip(lengths).flat_map(|(text, &n)| text[..n].concat()).collect()
+}
+
+fn worst(a: &[f32], b: &[f32]) -> f32 {
+    assert_eq!(a.len(), b.len());
+    a.iter().zip(b).map(|(x, y)| (x - y).abs()).fold(0.0, f32::max)
+}
+
+/// The inference path and both training paths are three programs for one function.
+#[test]
+fn packed_composed_and_fused_agree() {
+    for activation in [Activation::GeluErf, Activation::GeluTanh, Activation::Relu] {
+        let (transformer, _) = random(activation, 1);
+        let (texts, ids, lengths) = texts();
+        let composed = real(&transformer.forward(&ids, &lengths, Fusion::Composed).unwrap(), &lengths);
+        let fused = real(&transformer.forward(&ids, &lengths, Fusion::Fused).unwrap(), &lengths);
+        let slices: Vec<&[u32]> = texts.iter().map(Vec::as_slice).collect();
+        let packed = PackedTransformer::new(&transformer, 2).unwrap().forward(&slices).unwrap();
+        assert_eq!(packed.lengths, lengths);
+        assert!(worst(&composed, &fused) < 1e-5, "{activation:?} fused {}", worst(&composed, &fused));
+        assert!(worst(&composed, &packed.values) < 1e-5, "{activation:?} packed");
+        // Not a test of constants.
+        assert!(worst(&composed, &vec![0.0; composed.len()]) > 0.5);
+    }
+}
+
+/// A scalar that weighs every real value differently.
+fn objective(hidden: &Tensor, lengths: &[usize]) -> Tensor {
+    let (texts, tokens, m) = hidden.dims3().unwrap();
+    let weights: Vec<f32> = (0..texts * tokens * m)
+        .map(|i| if (i / m) % tokens < lengths[i / (m * tokens)] { ((i * 37) % 19) as f32 / 19.0 - 0.4 } else { 0.0 })
+        .collect();
+    let weights = Tensor::from_vec(weights, (texts, tokens, m), &Device::Cpu).unwrap();
+    (hidden * weights).unwrap().sum_all().unwrap()
+}
+
+/// Every tensor gets a gradient, and the fused operations give the composed ones'.
+#[test]
+fn gradients_reach_every_tensor_and_agree() {
+    for activation in [Activation::GeluErf, Activation::GeluTanh, Activation::Relu] {
+        let (transformer, vars) = random(activation, 2);
+        let (_, ids, lengths) = texts();
+        let stores = [Fusion::Composed, Fusion::Fused].map(|fusion| {
+            let hidden = transformer.forward(&ids, &lengths, fusion).unwrap();
+            objective(&hidden, &lengths).backward().unwrap()
+        });
+        for (number, var) in vars.iter().enumerate() {
+            let [composed, fused] = stores.each_ref().map(|store| -> Vec<f32> {
+                let gradient = store.get(var.as_tensor()).unwrap_or_else(|| panic!("tensor {number} has no gradient"));
+                gradient.flatten_all().unwrap().to_vec1().unwrap()
+            });
+            let scale = composed.iter().map(|x| x.abs()).fold(0.0, f32::max);
+            assert!(worst(&composed, &fused) < 1e-4 * scale.max(1.0), "{activation:?} tensor {number}");
+        }
+    }
+}
+
+/// Gradients against central differences, for a weight of each kind.
+#[test]
+fn gradients_match_finite_differences() {
+    let (transformer, vars) = random(Activation::GeluErf, 3);
+    let (_, ids, lengths) = texts();
+    let value = || -> f32 {
+        let hidden = transformer.forward(&ids, &lengths, Fusion::Fused).unwrap();
+        objective(&hidden, &lengths).to_scalar().unwrap()
+    };
+    let hidden = transformer.forward(&ids, &lengths, Fusion::Fused).unwrap();
+    let store = objective(&hidden, &lengths).backward().unwrap();
+    for var in &vars[..16] {
+        let gradient: Vec<f32> = store.get(var.as_tensor()).unwrap().flatten_all().unwrap().to_vec1().unwrap();
+        let start = var.as_tensor().copy().unwrap();
+        let flat: Vec<f32> = start.flatten_all().unwrap().to_vec1().unwrap();
+        let at = gradient.len() / 2;
+        let moved = |step: f32| {
+            let mut values = flat.clone();
+            values[at] += step;
+            var.set(&Tensor::from_vec(values, start.dims(), &Device::Cpu).unwrap()).unwrap();
+            value()
+        };
+        let step = 2e-2;
+        let slope = (moved(step) - moved(-step)) / (2.0 * step);
+        var.set(&start).unwrap();
+        let tolerance = 2e-2 * gradient[at].abs() + 2e-2;
+        assert!((slope - gradient[at]).abs() < tolerance, "{slope} {} {:?}", gradient[at], start.dims());
+    }
+}

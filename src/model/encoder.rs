@@ -1,0 +1,339 @@
+//! The text encoder E_theta: tokenise, transform, pool, normalise.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Mutex;
+
+use candle_core::Device;
+use rayon::prelude::*;
+use serde::Deserialize;
+
+use super::bundle::{self, ENCODER_FILE, TOKENIZER_FILE};
+use super::config::TransformerConfig;
+use super::error::ModelError;
+use super::packed::PackedTransformer;
+use super::pooling::{Normalisation, Pooling, pool_packed};
+use super::tokenize::TextTokenizer;
+use super::transformer::Transformer;
+use super::weights::Weights;
+
+/// What a text is: some models are trained with a different prompt for each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Role {
+    /// A search query.
+    Query,
+    /// A stored document.
+    Document,
+}
+
+/// A text encoder with its tokenizer.
+///
+/// Embeddings are f32 rows of width [`Encoder::dim`]; whether they have unit norm is the
+/// model's own setting (`modules.json`).
+pub struct Encoder {
+    pub(crate) transformer: Transformer,
+    pub(crate) packed: PackedTransformer,
+    pub(crate) tokenizer: TextTokenizer,
+    pub(crate) pooling: Pooling,
+    pub(crate) normalisation: Normalisation,
+    query_prompt: String,
+    document_prompt: String,
+}
+
+/// Maximum length where neither `sentence_bert_config.json` nor the position table says less.
+pub const DEFAULT_MAX_TOKENS: usize = 512;
+
+/// Tokens in one micro-batch: enough to fill the matrix kernels, few enough to stay in cache.
+const TOKENS_PER_BATCH: usize = 512;
+
+/// Texts tokenised together, so that progress is reported and memory stays bounded.
+const TEXTS_PER_ROUND: usize = 256;
+
+#[derive(Default, Deserialize)]
+struct SentenceBertConfig {
+    max_seq_length: Option<usize>,
+}
+
+#[derive(Default, Deserialize)]
+struct PoolingConfig {
+    #[serde(default)]
+    pooling_mode_cls_token: bool,
+    #[serde(default)]
+    pooling_mode_mean_tokens: bool,
+    #[serde(default)]
+    pooling_mode_max_tokens: bool,
+    #[serde(default)]
+    pooling_mode_mean_sqrt_len_tokens: bool,
+}
+
+#[derive(Default, Deserialize)]
+struct PromptConfig {
+    #[serde(default)]
+    prompts: std::collections::BTreeMap<String, String>,
+    #[serde(default)]
+    default_prompt_name: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct ModuleEntry {
+    path: String,
+    #[serde(rename = "type")]
+    kind: String,
+}
+
+impl Encoder {
+    /// Loads an encoder in the sentence-transformers layout.
+    ///
+    /// Needed: `config.json`, `tokenizer.json` and the weights, `encoder.safetensors` (a
+    /// bundle's) or `model.safetensors`, as f32, f16 or bf16. Optional, with what holds in
+    /// their absence: `modules.json` and its pooling folder (mean pooling, unit norm),
+    /// `sentence_bert_config.json` (maximum length [`DEFAULT_MAX_TOKENS`], or the position
+    /// table's where that is shorter), `config_sentence_transformers.json` (no prompts).
+    ///
+    /// # Errors
+    /// [`ModelError`] names the file and what is wrong with it.
+    pub fn load(dir: &Path) -> Result<Self, ModelError> {
+        Self::load_on(dir, &Device::Cpu)
+    }
+
+    pub(crate) fn load_on(dir: &Path, device: &Device) -> Result<Self, ModelError> {
+        let config_path = dir.join("config.json");
+        for (file, missing) in [
+            (config_path.clone(), "config.json"),
+            (dir.join(TOKENIZER_FILE), TOKENIZER_FILE),
+        ] {
+            if !file.is_file() {
+                return Err(ModelError::NotAModel {
+                    path: dir.to_owned(),
+                    missing,
+                });
+            }
+        }
+        let weights_path = [ENCODER_FILE, "model.safetensors"]
+            .map(|name| dir.join(name))
+            .into_iter()
+            .find(|path| path.is_file())
+            .ok_or(ModelError::NotAModel {
+                path: dir.to_owned(),
+                missing: "model.safetensors",
+            })?;
+        let config = TransformerConfig::from_file(&config_path)?;
+        let (pooling, normalisation) = read_modules(dir)?;
+        let sbert: SentenceBertConfig = bundle::read_json_or_default(&dir.join("sentence_bert_config.json"))?;
+        let max_tokens = sbert
+            .max_seq_length
+            .unwrap_or(DEFAULT_MAX_TOKENS)
+            .min(config.max_positions);
+        if max_tokens < 2 {
+            return Err(ModelError::BadConfig {
+                path: dir.join("sentence_bert_config.json"),
+                what: "max_seq_length",
+                found: max_tokens as u64,
+                expected: "at least 2".to_owned(),
+            });
+        }
+        let prompts: PromptConfig = bundle::read_json_or_default(&dir.join("config_sentence_transformers.json"))?;
+        let tokenizer = TextTokenizer::from_file(&dir.join(TOKENIZER_FILE), max_tokens, config.vocab_size)?;
+        let weights = Weights::from_file(&weights_path, device)?;
+        let transformer = Transformer::load(&weights, config)?;
+        let packed = PackedTransformer::new(&transformer, transformer.layers.len())?;
+        Ok(Self {
+            transformer,
+            packed,
+            tokenizer,
+            pooling,
+            normalisation,
+            query_prompt: prompts.find(&["query"]),
+            document_prompt: prompts.find(&["document", "passage", "corpus"]),
+        })
+    }
+
+    /// Width m of the embeddings.
+    pub fn dim(&self) -> usize {
+        self.transformer.config.hidden_size
+    }
+
+    /// The longest text that is read whole, in tokens; the rest of a longer one is cut.
+    pub fn max_tokens(&self) -> usize {
+        self.tokenizer.max_tokens()
+    }
+
+    /// Token ids of a text in its role, prompt and special tokens included.
+    ///
+    /// # Errors
+    /// [`ModelError::Tokenizer`] if the tokenizer refuses the text.
+    pub fn tokenize(&self, text: &str, role: Role) -> Result<Vec<u32>, ModelError> {
+        let prompt = match role {
+            Role::Query => &self.query_prompt,
+            Role::Document => &self.document_prompt,
+        };
+        if prompt.is_empty() {
+            self.tokenizer.encode(text)
+        } else {
+            self.tokenizer.encode(&format!("{prompt}{text}"))
+        }
+    }
+
+    /// Embeddings of `texts`, row by row, in their order.
+    ///
+    /// Runs on the calling thread's rayon pool, in micro-batches of similar length without
+    /// padding: a text's embedding does not depend on the others in the batch beyond the
+    /// last bits of rounding.
+    ///
+    /// # Shapes
+    /// Output `[texts, dim]` f32.
+    ///
+    /// # Errors
+    /// [`ModelError::BadEmbedding`] names the first text whose embedding is not finite.
+    pub fn embed(&self, texts: &[&str], role: Role) -> Result<Vec<f32>, ModelError> {
+        match self.embed_with(texts, role, |_| ControlFlow::Continue(()))? {
+            ControlFlow::Continue(rows) => Ok(rows),
+            ControlFlow::Break(()) => unreachable!("the callback never breaks"),
+        }
+    }
+
+    /// As [`Self::embed`]; `progress` is told the number of texts done and may break off.
+    pub(crate) fn embed_with(
+        &self,
+        texts: &[&str],
+        role: Role,
+        mut progress: impl FnMut(usize) -> ControlFlow<()>,
+    ) -> Result<ControlFlow<(), Vec<f32>>, ModelError> {
+        let mut rows = Vec::with_capacity(texts.len() * self.dim());
+        for (round, chunk) in texts.chunks(TEXTS_PER_ROUND).enumerate() {
+            let tokens = chunk
+                .par_iter()
+                .map(|text| self.tokenize(text, role))
+                .collect::<Result<Vec<_>, _>>()?;
+            let embedded = self.embed_tokens(&tokens)?;
+            if let Some(index) = embedded.chunks(self.dim()).position(|row| !is_usable(row)) {
+                return Err(ModelError::BadEmbedding {
+                    index: round * TEXTS_PER_ROUND + index,
+                });
+            }
+            rows.extend_from_slice(&embedded);
+            if progress(round * TEXTS_PER_ROUND + chunk.len()).is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+        }
+        Ok(ControlFlow::Continue(rows))
+    }
+
+    fn embed_tokens(&self, texts: &[Vec<u32>]) -> Result<Vec<f32>, ModelError> {
+        let m = self.dim();
+        let out = Mutex::new(vec![0f32; texts.len() * m]);
+        micro_batches(texts, TOKENS_PER_BATCH)
+            .into_par_iter()
+            .try_for_each(|batch| -> Result<(), ModelError> {
+                let slices: Vec<&[u32]> = batch.iter().map(|&i| texts[i].as_slice()).collect();
+                let hidden = self.packed.forward(&slices)?;
+                let pooled = pool_packed(&hidden, m, self.pooling, self.normalisation);
+                let mut out = out.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+                for (&index, row) in batch.iter().zip(pooled.chunks_exact(m)) {
+                    out[index * m..][..m].copy_from_slice(row);
+                }
+                Ok(())
+            })?;
+        Ok(out.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()))
+    }
+}
+
+fn is_usable(row: &[f32]) -> bool {
+    let norm: f32 = row.iter().map(|x| x * x).sum();
+    norm.is_finite() && norm > 0.0
+}
+
+/// Groups texts, longest first, so that no group holds more than `budget` tokens (or one text).
+pub(crate) fn micro_batches(texts: &[Vec<u32>], budget: usize) -> Vec<Vec<usize>> {
+    let mut order: Vec<usize> = (0..texts.len()).collect();
+    order.sort_by_key(|&i| std::cmp::Reverse(texts[i].len()));
+    let mut batches: Vec<Vec<usize>> = Vec::new();
+    let mut room = 0;
+    for index in order {
+        let length = texts[index].len();
+        match batches.last_mut() {
+            Some(batch) if length <= room => {
+                batch.push(index);
+                room -= length;
+            }
+            _ => {
+                batches.push(vec![index]);
+                room = budget.saturating_sub(length);
+            }
+        }
+    }
+    batches
+}
+
+impl PromptConfig {
+    fn find(&self, names: &[&str]) -> String {
+        let named = names.iter().find_map(|name| self.prompts.get(*name));
+        let default = || self.default_prompt_name.as_ref().and_then(|name| self.prompts.get(name));
+        named.or_else(default).cloned().unwrap_or_default()
+    }
+}
+
+/// Pooling and normalisation from `modules.json`; mean and unit norm where there is none.
+fn read_modules(dir: &Path) -> Result<(Pooling, Normalisation), ModelError> {
+    let path = dir.join("modules.json");
+    if !path.is_file() {
+        return Ok((Pooling::Mean, Normalisation::Unit));
+    }
+    let modules: Vec<ModuleEntry> = bundle::read_json(&path)?;
+    let (mut pooling, mut normalisation) = (Pooling::Mean, Normalisation::None);
+    for module in &modules {
+        match module.kind.rsplit('.').next().unwrap_or_default() {
+            "Transformer" => {}
+            "Pooling" => pooling = read_pooling(&dir.join(&module.path).join("config.json"))?,
+            "Normalize" => normalisation = Normalisation::Unit,
+            _ => {
+                return Err(ModelError::Unsupported {
+                    path,
+                    what: "module",
+                    found: module.kind.clone(),
+                    supported: "Transformer, Pooling, Normalize",
+                });
+            }
+        }
+    }
+    Ok((pooling, normalisation))
+}
+
+fn read_pooling(path: &Path) -> Result<Pooling, ModelError> {
+    let config: PoolingConfig = bundle::read_json(path)?;
+    let unsupported = |found: &str| ModelError::Unsupported {
+        path: path.to_owned(),
+        what: "pooling",
+        found: found.to_owned(),
+        supported: "mean, cls",
+    };
+    if config.pooling_mode_max_tokens || config.pooling_mode_mean_sqrt_len_tokens {
+        return Err(unsupported("max or mean_sqrt_len"));
+    }
+    match (config.pooling_mode_cls_token, config.pooling_mode_mean_tokens) {
+        (true, false) => Ok(Pooling::Cls),
+        (false, true) => Ok(Pooling::Mean),
+        (true, true) => Err(unsupported("cls and mean together")),
+        (false, false) => Err(unsupported("none")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn micro_batches_hold_every_text_once_within_budget() {
+        let texts: Vec<Vec<u32>> = (0..100).map(|i| vec![0; 1 + (i * 37) % 90]).collect();
+        let batches = micro_batches(&texts, 128);
+        let mut seen: Vec<usize> = batches.iter().flatten().copied().collect();
+        seen.sort_unstable();
+        assert_eq!(seen, (0..100).collect::<Vec<_>>());
+        for batch in &batches {
+            let tokens: usize = batch.iter().map(|&i| texts[i].len()).sum();
+            assert!(tokens <= 128 || batch.len() == 1);
+        }
+        assert!(micro_batches(&[], 128).is_empty());
+    }
+}

@@ -1,0 +1,152 @@
+//! What can go wrong with a model directory or a forward pass.
+
+use std::path::PathBuf;
+
+/// An error of the encoder, the indexer or the bundle that holds them.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ModelError {
+    /// A file that the model needs could not be read or written.
+    #[error("cannot {action} {}: {source}", path.display())]
+    Io {
+        /// The verb: read, write, create.
+        action: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The system's answer.
+        source: std::io::Error,
+    },
+    /// The directory holds no model in the sentence-transformers layout.
+    #[error("{} is not a model directory: {missing} is missing", path.display())]
+    NotAModel {
+        /// The directory.
+        path: PathBuf,
+        /// The file that a model directory must have.
+        missing: &'static str,
+    },
+    /// The directory is a plain base model, without a trained tree.
+    #[error("{} is a base model without a trained tree; make a bundle of it with `ehi train`", path.display())]
+    NotABundle {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// A configuration file is not valid JSON or lacks a field.
+    #[error("{}: {source}", path.display())]
+    Json {
+        /// The file.
+        path: PathBuf,
+        /// Where and why.
+        source: serde_json::Error,
+    },
+    /// The configuration names something that this crate does not implement.
+    #[error("{}: {what} `{found}` is not supported (supported: {supported})", path.display())]
+    Unsupported {
+        /// The file.
+        path: PathBuf,
+        /// Which setting.
+        what: &'static str,
+        /// Its value.
+        found: String,
+        /// The values that would work.
+        supported: &'static str,
+    },
+    /// A value in a configuration file cannot be right.
+    #[error("{}: {what} is {found}, expected {expected}", path.display())]
+    BadConfig {
+        /// The file.
+        path: PathBuf,
+        /// Which setting.
+        what: &'static str,
+        /// Its value.
+        found: u64,
+        /// The values that would work.
+        expected: String,
+    },
+    /// A safetensors file is truncated or not a safetensors file at all.
+    #[error("{} is not a valid safetensors file: {source}", path.display())]
+    Safetensors {
+        /// The file.
+        path: PathBuf,
+        /// The parser's answer.
+        source: safetensors::SafeTensorError,
+    },
+    /// A weight that the configuration promises is not in the file.
+    #[error("{}: tensor `{name}` is missing", path.display())]
+    MissingTensor {
+        /// The weight file.
+        path: PathBuf,
+        /// The tensor's name, without any model prefix.
+        name: String,
+    },
+    /// A weight has another shape than the configuration says.
+    #[error("{}: tensor `{name}` has shape {found:?}, expected {expected:?}", path.display())]
+    TensorShape {
+        /// The weight file.
+        path: PathBuf,
+        /// The tensor's name.
+        name: String,
+        /// Its shape.
+        found: Vec<usize>,
+        /// The shape that the configuration asks for.
+        expected: Vec<usize>,
+    },
+    /// A weight is NaN or infinite.
+    #[error("{}: tensor `{name}` holds a NaN or an infinity", path.display())]
+    NonFiniteTensor {
+        /// The weight file.
+        path: PathBuf,
+        /// The tensor's name.
+        name: String,
+    },
+    /// A file of the bundle is not the one that its `ehi.json` lists.
+    #[error("{} does not match the checksum in ehi.json; the bundle is damaged or was edited", path.display())]
+    Checksum {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The bundle was written by a newer version of this crate.
+    #[error("{}: bundle format {found} is newer than the newest known, {supported}", path.display())]
+    UnsupportedBundle {
+        /// The bundle's `ehi.json`.
+        path: PathBuf,
+        /// The format it names.
+        found: u32,
+        /// The newest format that this build reads.
+        supported: u32,
+    },
+    /// The output directory of a bundle already holds something.
+    #[error("{} already exists and is not empty; choose another output directory", path.display())]
+    OutputExists {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The tokenizer file is broken, or it refused a text.
+    #[error("tokenizer {}: {message}", path.display())]
+    Tokenizer {
+        /// The tokenizer file.
+        path: PathBuf,
+        /// The tokenizer's own words.
+        message: String,
+    },
+    /// An embedding came out as NaN, infinite or all zeros.
+    #[error("the encoder gave a non-finite or zero embedding for text number {index} of the batch")]
+    BadEmbedding {
+        /// Position in the batch given to `embed`.
+        index: usize,
+    },
+    /// A tensor operation failed.
+    #[error("tensor operation failed: {0}")]
+    Tensor(#[from] candle_core::Error),
+    /// The shape of the tree is not one.
+    #[error(transparent)]
+    TreeShape(#[from] crate::tree::TreeShapeError),
+    /// A download from the hub failed, or the hub may not be asked (offline mode).
+    #[cfg(feature = "hub")]
+    #[error("cannot fetch {model}: {message}")]
+    Hub {
+        /// The model's name on the hub.
+        model: String,
+        /// The client's own words.
+        message: String,
+    },
+}

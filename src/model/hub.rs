@@ -1,0 +1,73 @@
+//! Fetches a named base model into the usual hub cache.
+
+use std::path::PathBuf;
+
+use hf_hub::api::sync::ApiBuilder;
+use hf_hub::{Cache, Repo, RepoType};
+
+use super::error::ModelError;
+
+/// The paper's encoder: DistilBERT, 6 layers, 768-d (section 3.2 and appendix B).
+pub const DEFAULT_MODEL: &str = "sentence-transformers/msmarco-distilbert-cos-v5";
+
+/// Files without which a model cannot be loaded.
+const REQUIRED: [&str; 3] = ["config.json", "tokenizer.json", "model.safetensors"];
+/// Files that change how a model is used, where it has them.
+const OPTIONAL: [&str; 4] = [
+    "modules.json",
+    "1_Pooling/config.json",
+    "sentence_bert_config.json",
+    "config_sentence_transformers.json",
+];
+
+/// Fetches `name` (for instance [`DEFAULT_MODEL`]) and returns its directory in the cache.
+///
+/// Files that the cache already holds are not fetched again. The cache is `HF_HUB_CACHE`, or
+/// `$HF_HOME/hub`, or the usual place in the home directory; with `HF_HUB_OFFLINE` set to
+/// anything but 0, nothing is fetched and a missing file is an error.
+///
+/// # Errors
+/// [`ModelError::Hub`] with the model's name and the client's own words.
+pub fn fetch(name: &str) -> Result<PathBuf, ModelError> {
+    let error = |message: String| ModelError::Hub {
+        model: name.to_owned(),
+        message,
+    };
+    let cache = match std::env::var_os("HF_HUB_CACHE") {
+        Some(path) => Cache::new(path.into()),
+        None => Cache::from_env(),
+    };
+    let repo = Repo::new(name.to_owned(), RepoType::Model);
+    if is_offline() {
+        let cached = cache.repo(repo);
+        let mut directory = None;
+        for file in REQUIRED {
+            let path = cached
+                .get(file)
+                .ok_or_else(|| error(format!("{file} is not in the cache, and HF_HUB_OFFLINE is set")))?;
+            directory = path.parent().map(ToOwned::to_owned);
+        }
+        return directory.ok_or_else(|| error("the cache gave no directory".to_owned()));
+    }
+    let api = ApiBuilder::from_cache(cache)
+        .with_progress(false)
+        .build()
+        .map_err(|e| error(e.to_string()))?
+        .repo(repo);
+    let mut directory = None;
+    for file in REQUIRED {
+        let path = api.get(file).map_err(|e| error(format!("{file}: {e}")))?;
+        directory = path.parent().map(ToOwned::to_owned);
+    }
+    for file in OPTIONAL {
+        // Not every model has these; one that is really needed is missed when the model is loaded.
+        if let Err(reason) = api.get(file) {
+            tracing::debug!(model = name, file, %reason, "optional file not fetched");
+        }
+    }
+    directory.ok_or_else(|| error("the cache gave no directory".to_owned()))
+}
+
+fn is_offline() -> bool {
+    std::env::var("HF_HUB_OFFLINE").is_ok_and(|value| !matches!(value.as_str(), "" | "0" | "false" | "no" | "off"))
+}

@@ -1,0 +1,59 @@
+//! Text to embedding to leaves: the encoder, the tree indexer, and the bundle that holds both.
+
+#[cfg(feature = "train")]
+mod autograd;
+mod bundle;
+mod config;
+#[cfg(feature = "train")]
+mod differentiable;
+mod encoder;
+mod error;
+#[cfg(feature = "hub")]
+mod hub;
+mod indexer;
+mod kernels;
+mod packed;
+mod pooling;
+mod tokenize;
+mod transformer;
+mod weights;
+
+pub use bundle::{BUNDLE_FORMAT, Bundle, ENCODER_FILE, INDEXER_FILE, MANIFEST_FILE, ModelHash, TOKENIZER_FILE};
+pub use encoder::{DEFAULT_MAX_TOKENS, Encoder, Role};
+pub use error::ModelError;
+#[cfg(feature = "hub")]
+pub use hub::{DEFAULT_MODEL, fetch};
+pub use indexer::Indexer;
+
+#[cfg(feature = "train")]
+pub(crate) use bundle::{BundleParts, check_output};
+#[cfg(feature = "train")]
+pub(crate) use encoder::micro_batches;
+#[cfg(feature = "train")]
+pub(crate) use indexer::LevelWeights;
+#[cfg(feature = "train")]
+pub(crate) use packed::{PackedHidden, PackedTail, PackedTransformer};
+#[cfg(feature = "train")]
+pub(crate) use pooling::{pool_packed, pool_padded, unit_rows};
+#[cfg(feature = "train")]
+pub(crate) use differentiable::{AttentionMask, log_softmax};
+#[cfg(feature = "train")]
+pub(crate) use transformer::{Layer, LayerNorm, Linear};
+
+/// The trained pair: text encoder E_theta and tree indexer I_phi.
+pub struct Model {
+    pub(crate) encoder: Encoder,
+    pub(crate) indexer: Indexer,
+}
+
+impl Model {
+    /// The text encoder.
+    pub fn encoder(&self) -> &Encoder {
+        &self.encoder
+    }
+
+    /// The tree indexer.
+    pub fn indexer(&self) -> &Indexer {
+        &self.indexer
+    }
+}

@@ -1,0 +1,53 @@
+//! Progress and cancellation of long calls.
+
+use std::ops::ControlFlow;
+
+/// How far a long call has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Progress {
+    /// What is being done.
+    pub stage: Stage,
+    /// Units done in this stage.
+    pub done: u64,
+    /// Units in this stage, where that is known.
+    pub total: Option<u64>,
+}
+
+/// The stages that long calls go through; the unit of each is in its name or description.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Stage {
+    /// Documents encoded and stored.
+    Insert,
+    /// Texts run through the frozen layers.
+    Trunk,
+    /// Documents encoded and routed anew with the weights of the moment.
+    Refresh,
+    /// Passes over the documents while the tree is fitted to its start.
+    Initialise,
+    /// Optimiser steps.
+    Train,
+    /// Queries evaluated.
+    Evaluate,
+    /// Parts of the store checked.
+    Verify,
+}
+
+impl Progress {
+    pub(crate) fn new(stage: Stage, done: usize, total: usize) -> Self {
+        Self {
+            stage,
+            done: done as u64,
+            total: Some(total as u64),
+        }
+    }
+}
+
+/// The caller's callback: told how far the call is, it answers whether to go on.
+pub type OnProgress<'a> = dyn FnMut(Progress) -> ControlFlow<()> + 'a;
+
+/// A callback that is not interested and never cancels.
+pub fn no_progress(_: Progress) -> ControlFlow<()> {
+    ControlFlow::Continue(())
+}

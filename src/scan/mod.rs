@@ -1,0 +1,240 @@
+//! Scoring stored embeddings: "which of these rows are most similar to this query?"
+//!
+//! A `Scanner` reads rows of a matrix of half-precision embeddings and pushes
+//! their scores into a `TopK`. The arithmetic runs on the fastest `Kernel` the
+//! processor has, found at run time; all of them share one loop (`lanes.rs`) except
+//! the plain reference (`scalar.rs`). Nothing here knows files: the matrix is a slice.
+
+mod lanes;
+#[cfg(target_arch = "aarch64")]
+#[expect(unsafe_code, reason = "intrinsics")]
+mod neon;
+mod scalar;
+mod topk;
+#[cfg(target_arch = "x86_64")]
+#[expect(unsafe_code, reason = "intrinsics")]
+mod x86;
+
+pub(crate) use topk::TopK;
+
+use crate::ids::Row;
+use half::f16;
+use lanes::{AbsoluteDifference, Product, Term};
+use serde::{Deserialize, Serialize};
+
+/// How alike two embeddings are; a higher score is always better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Similarity {
+    /// The cosine of the angle between them, from -1 to 1.
+    ///
+    /// Query and rows must have unit norm: it is computed as their dot product.
+    Cosine,
+    /// The dot product, of any norm.
+    DotProduct,
+    /// The negated sum of absolute differences (L1 distance), at most 0.
+    Manhattan,
+}
+
+impl Similarity {
+    /// The number that stands for this similarity in a file; never 0.
+    pub fn code(self) -> u8 {
+        match self {
+            Self::Cosine => 1,
+            Self::DotProduct => 2,
+            Self::Manhattan => 3,
+        }
+    }
+
+    /// Inverse of [`Self::code`]; `None` where no similarity has this code.
+    pub fn from_code(code: u8) -> Option<Self> {
+        [Self::Cosine, Self::DotProduct, Self::Manhattan]
+            .into_iter()
+            .find(|similarity| similarity.code() == code)
+    }
+}
+
+/// Why rows could not be scored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ScanError {
+    /// A query without dimensions.
+    #[error("the query has no dimensions; pass an embedding as wide as the index")]
+    EmptyQuery,
+    /// The matrix does not hold a whole number of rows as wide as the query.
+    #[error(
+        "a matrix of {values} values has no whole number of rows of {dim} dimensions; pass a query as wide as the index"
+    )]
+    RaggedMatrix {
+        /// Values in the matrix.
+        values: usize,
+        /// Dimensions of the query.
+        dim: usize,
+    },
+    /// A posting list names a row that the matrix does not have.
+    #[error(
+        "{row:?} is outside a matrix of {rows} rows; the posting lists and the vector file disagree"
+    )]
+    RowOutOfRange {
+        /// The row asked for.
+        row: Row,
+        /// Rows in the matrix.
+        rows: usize,
+    },
+}
+
+/// A set of machine instructions that scores rows.
+///
+/// The fast ones carry proof that this processor has them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Kernel {
+    Scalar,
+    #[cfg(target_arch = "x86_64")]
+    Avx2(x86::Avx2),
+    #[cfg(target_arch = "x86_64")]
+    Avx512(x86::Avx512),
+    #[cfg(target_arch = "aarch64")]
+    Neon(neon::Neon),
+}
+
+impl Kernel {
+    /// The kernels this processor can run, fastest first; the last is the scalar one.
+    pub fn available() -> impl Iterator<Item = Self> {
+        #[cfg(target_arch = "x86_64")]
+        let fast = [
+            x86::Avx512::detect().map(Self::Avx512),
+            x86::Avx2::detect().map(Self::Avx2),
+        ];
+        #[cfg(target_arch = "aarch64")]
+        let fast = [neon::Neon::detect().map(Self::Neon)];
+        #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+        let fast: [Option<Self>; 0] = [];
+        fast.into_iter().flatten().chain([Self::Scalar])
+    }
+
+    /// The fastest kernel this processor can run; the standard library remembers the answer.
+    pub fn detect() -> Self {
+        Self::available().next().unwrap_or(Self::Scalar)
+    }
+
+    /// Scores each row against `query`.
+    ///
+    /// # Shapes
+    /// `query` `[dim]` f32; `rows` n slices `[dim]` f16; `scores` `[n]` f32.
+    pub fn score(self, similarity: Similarity, query: &[f32], rows: &[&[f16]], scores: &mut [f32]) {
+        match similarity {
+            Similarity::Cosine | Similarity::DotProduct => {
+                self.sums::<Product>(query, rows, scores);
+            }
+            Similarity::Manhattan => {
+                self.sums::<AbsoluteDifference>(query, rows, scores);
+                scores.iter_mut().for_each(|score| *score = -*score);
+            }
+        }
+    }
+
+    fn sums<T: Term>(self, query: &[f32], rows: &[&[f16]], sums: &mut [f32]) {
+        match self {
+            Self::Scalar => scalar::sums::<T>(query, rows, sums),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2(lanes) => lanes.sums::<T>(query, rows, sums),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512(lanes) => lanes.sums::<T>(query, rows, sums),
+            #[cfg(target_arch = "aarch64")]
+            Self::Neon(lanes) => lanes.sums::<T>(query, rows, sums),
+        }
+    }
+}
+
+/// Rows handed to a kernel at a time.
+const BLOCK_ROWS: usize = 64;
+
+/// One query against the rows of one matrix.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scanner<'a> {
+    kernel: Kernel,
+    similarity: Similarity,
+    query: &'a [f32],
+    matrix: &'a [f16],
+}
+
+impl<'a> Scanner<'a> {
+    /// Prepares to score the rows of `matrix`.
+    ///
+    /// # Shapes
+    /// `query` `[dim]` f32; `matrix` `[rows, dim]` f16, row-major. Both of unit norm
+    /// for [`Similarity::Cosine`].
+    ///
+    /// # Errors
+    /// [`ScanError::EmptyQuery`], [`ScanError::RaggedMatrix`].
+    pub fn new(
+        similarity: Similarity,
+        query: &'a [f32],
+        matrix: &'a [f16],
+    ) -> Result<Self, ScanError> {
+        if query.is_empty() {
+            return Err(ScanError::EmptyQuery);
+        }
+        if !matrix.len().is_multiple_of(query.len()) {
+            return Err(ScanError::RaggedMatrix {
+                values: matrix.len(),
+                dim: query.len(),
+            });
+        }
+        Ok(Self {
+            kernel: Kernel::detect(),
+            similarity,
+            query,
+            matrix,
+        })
+    }
+
+    /// Pushes the score of each of `rows` into `top`; returns how many there were.
+    ///
+    /// Ascending rows are the fastest. A row given twice is scored and pushed twice.
+    ///
+    /// # Errors
+    /// [`ScanError::RowOutOfRange`]; `top` may then hold some of the scores.
+    pub fn scan(
+        &self,
+        rows: impl IntoIterator<Item = Row>,
+        top: &mut TopK,
+    ) -> Result<usize, ScanError> {
+        let mut rows = rows.into_iter();
+        let mut ids = [Row(0); BLOCK_ROWS];
+        let mut slices = [&self.matrix[..0]; BLOCK_ROWS];
+        let mut scores = [0.0; BLOCK_ROWS];
+        let mut scanned = 0;
+        loop {
+            let mut filled = 0;
+            for row in rows.by_ref().take(BLOCK_ROWS) {
+                ids[filled] = row;
+                slices[filled] = self.row(row)?;
+                filled += 1;
+            }
+            if filled == 0 {
+                return Ok(scanned);
+            }
+            let scores = &mut scores[..filled];
+            self.kernel
+                .score(self.similarity, self.query, &slices[..filled], scores);
+            for (&score, &row) in scores.iter().zip(&ids) {
+                top.push(score, row);
+            }
+            scanned += filled;
+        }
+    }
+
+    fn row(&self, row: Row) -> Result<&'a [f16], ScanError> {
+        let dim = self.query.len();
+        let rows = self.matrix.len() / dim;
+        if row.index() >= rows {
+            return Err(ScanError::RowOutOfRange { row, rows });
+        }
+        Ok(&self.matrix[row.index() * dim..][..dim])
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,201 @@
+use super::*;
+use proptest::prelude::*;
+
+const ALL: [Similarity; 3] = [
+    Similarity::Cosine,
+    Similarity::DotProduct,
+    Similarity::Manhattan,
+];
+
+/// The score in f64, and how far an f32 sum in any order may be from it.
+///
+/// Each of `n` terms is rounded at most once and takes part in at most `n` additions,
+/// so the error is below `n * EPSILON * sum |term|` (`EPSILON` is twice the unit
+/// roundoff), plus what underflow takes from each.
+fn exact(similarity: Similarity, query: &[f32], row: &[f16]) -> (f64, f64) {
+    let pairs = row
+        .iter()
+        .map(|x| x.to_f64())
+        .zip(query.iter().map(|&y| f64::from(y)));
+    let terms: Vec<f64> = match similarity {
+        Similarity::Cosine | Similarity::DotProduct => pairs.map(|(x, y)| x * y).collect(),
+        Similarity::Manhattan => pairs.map(|(x, y)| -(x - y).abs()).collect(),
+    };
+    let magnitude: f64 = terms.iter().map(|term| term.abs()).sum();
+    let n = terms.len() as f64;
+    let bound = n * (f64::from(f32::EPSILON) * magnitude + f64::from(f32::MIN_POSITIVE));
+    (terms.iter().sum(), bound)
+}
+
+fn score(kernel: Kernel, similarity: Similarity, query: &[f32], row: &[f16]) -> f32 {
+    let mut scores = [f32::NAN];
+    kernel.score(similarity, query, &[row], &mut scores);
+    scores[0]
+}
+
+fn assert_close(query: &[f32], row: &[f16]) {
+    for similarity in ALL {
+        let (expected, bound) = exact(similarity, query, row);
+        let reference = f64::from(score(Kernel::Scalar, similarity, query, row));
+        for kernel in Kernel::available() {
+            let got = f64::from(score(kernel, similarity, query, row));
+            let context = || format!("{kernel:?} {similarity:?} dim {}: {got}", query.len());
+            assert!(
+                (got - expected).abs() <= bound,
+                "{}, exactly {expected}",
+                context()
+            );
+            assert!(
+                (got - reference).abs() <= 2.0 * bound,
+                "{}, scalar {reference}",
+                context()
+            );
+        }
+    }
+}
+
+#[test]
+fn every_width_and_tail_is_summed() {
+    for dim in (1..=150).chain([384, 767, 768, 769, 1024]) {
+        // Distinct terms, so that a dropped or repeated one shows.
+        let query: Vec<f32> = (0..dim).map(|i| 1.0 + i as f32).collect();
+        let row: Vec<f16> = (0..dim)
+            .map(|i| f16::from_f32(0.5 + (i % 7) as f32))
+            .collect();
+        assert_close(&query, &row);
+    }
+}
+
+#[test]
+fn subnormals_are_not_flushed() {
+    let smallest = f16::from_bits(1);
+    assert!(smallest.to_f32() > 0.0);
+    for kernel in Kernel::available() {
+        for dim in [1, 8, 17, 64] {
+            let row = vec![smallest; dim];
+            let expected = dim as f32 * smallest.to_f32();
+            assert_eq!(
+                score(kernel, Similarity::DotProduct, &vec![1.0; dim], &row),
+                expected
+            );
+            assert_eq!(
+                score(kernel, Similarity::Manhattan, &vec![0.0; dim], &row),
+                -expected
+            );
+        }
+    }
+}
+
+#[test]
+fn nan_and_infinity_reach_the_score() {
+    for kernel in Kernel::available() {
+        for dim in [1, 9, 40, 384] {
+            let mut row = vec![f16::ONE; dim];
+            row[dim - 1] = f16::NAN;
+            assert!(score(kernel, Similarity::Cosine, &vec![1.0; dim], &row).is_nan());
+            row[dim - 1] = f16::INFINITY;
+            assert_eq!(
+                score(kernel, Similarity::DotProduct, &vec![1.0; dim], &row),
+                f32::INFINITY
+            );
+            assert_eq!(
+                score(kernel, Similarity::Manhattan, &vec![1.0; dim], &row),
+                f32::NEG_INFINITY
+            );
+        }
+    }
+}
+
+#[test]
+fn codes_round_trip_and_zero_is_none() {
+    for similarity in ALL {
+        assert_eq!(Similarity::from_code(similarity.code()), Some(similarity));
+    }
+    assert_eq!(Similarity::from_code(0), None);
+    assert_eq!(Similarity::from_code(4), None);
+    assert_eq!(
+        serde_json::to_string(&Similarity::DotProduct).unwrap(),
+        r#""dot_product""#
+    );
+}
+
+#[test]
+fn a_scan_over_several_blocks_finds_the_nearest_rows() {
+    // Row r holds r in both dimensions: the distance to 150 ranks the rows.
+    let matrix: Vec<f16> = (0..300)
+        .flat_map(|r| [f16::from_f32(r as f32); 2])
+        .collect();
+    let scanner = Scanner::new(Similarity::Manhattan, &[150.0, 150.0], &matrix).unwrap();
+    let mut top = TopK::new(3);
+    assert_eq!(
+        scanner.scan((0..300).step_by(2).map(Row), &mut top),
+        Ok(150)
+    );
+    assert_eq!(
+        top.into_sorted(),
+        [(0.0, Row(150)), (-4.0, Row(148)), (-4.0, Row(152))]
+    );
+}
+
+#[test]
+fn bad_shapes_and_rows_are_refused_by_name() {
+    let matrix = [f16::ONE; 6];
+    let new = |query| Scanner::new(Similarity::Cosine, query, &matrix);
+    assert_eq!(new(&[]).unwrap_err(), ScanError::EmptyQuery);
+    assert_eq!(
+        new(&[1.0; 4]).unwrap_err(),
+        ScanError::RaggedMatrix { values: 6, dim: 4 }
+    );
+    let error = new(&[1.0; 3])
+        .unwrap()
+        .scan([Row(1), Row(2)], &mut TopK::new(1))
+        .unwrap_err();
+    assert_eq!(
+        error,
+        ScanError::RowOutOfRange {
+            row: Row(2),
+            rows: 2
+        }
+    );
+}
+
+proptest! {
+    #[test]
+    fn kernels_stay_within_the_error_bound(
+        pairs in prop::collection::vec((any::<u16>(), -1e3f32..1e3, -40i32..10), 1..300),
+    ) {
+        // Every finite half, subnormals included, against queries of many magnitudes.
+        let row: Vec<f16> = pairs
+            .iter()
+            .map(|&(bits, ..)| f16::from_bits(bits))
+            .map(|x| if x.is_finite() { x } else { f16::ZERO })
+            .collect();
+        let query: Vec<f32> = pairs.iter().map(|&(_, y, power)| y * 2f32.powi(power)).collect();
+        assert_close(&query, &row);
+    }
+
+    #[test]
+    fn a_scan_agrees_with_sorting_all_scores(
+        dim in 1usize..20,
+        values in prop::collection::vec(-1.0f32..1.0, 20..3000),
+        k in 1usize..20,
+    ) {
+        let (query, rows) = values.split_at(dim);
+        let n = rows.len() / dim;
+        let matrix: Vec<f16> = rows[..n * dim].iter().map(|&x| f16::from_f32(x)).collect();
+        for similarity in ALL {
+            let mut top = TopK::new(k);
+            let scanner = Scanner::new(similarity, query, &matrix).unwrap();
+            prop_assert_eq!(scanner.scan((0..n as u32).map(Row), &mut top), Ok(n));
+
+            let mut expected: Vec<(f32, Row)> = matrix
+                .chunks(dim)
+                .zip((0..).map(Row))
+                .map(|(row, id)| (score(Kernel::detect(), similarity, query, row), id))
+                .collect();
+            expected.sort_by(|a, b| b.0.partial_cmp(&a.0).unwrap());
+            expected.truncate(k);
+            prop_assert_eq!(top.into_sorted(), expected);
+        }
+    }
+}

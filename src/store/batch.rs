@@ -1,0 +1,160 @@
+//! What a caller asks to change, and the checks before anything is written.
+
+use std::collections::{HashMap, HashSet};
+
+use half::f16;
+
+use super::{
+    error::{Result, StoreError},
+    layout::limits,
+    manifest::StoreConfig,
+    payload,
+};
+use crate::{
+    document::Document,
+    ids::{Generation, LeafId},
+};
+
+/// A document to store, with its place in the index.
+#[derive(Clone, Debug)]
+pub struct Put {
+    /// The document; replaces the live one of the same id.
+    pub document: Document,
+    /// `[dim]` f16, all finite; stored as given.
+    pub embedding: Vec<f16>,
+    /// The leaves it is put in: 1 to leaves-per-document of them, each once.
+    pub leaves: Vec<LeafId>,
+}
+
+/// Changes that become visible together, in one generation.
+///
+/// Deletes come first, then puts: an id in both ends up stored. Of several puts of one
+/// id the last one counts. A delete of an unknown id does nothing.
+#[derive(Clone, Debug, Default)]
+pub struct WriteBatch {
+    /// Documents to store.
+    pub puts: Vec<Put>,
+    /// Ids of documents to delete.
+    pub deletes: Vec<String>,
+}
+
+/// What a commit did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Committed {
+    /// The generation that readers see from now on; unchanged where nothing was to do.
+    pub generation: Generation,
+    /// Documents stored under a new id.
+    pub inserted: usize,
+    /// Documents stored in place of another.
+    pub replaced: usize,
+    /// Documents deleted and not stored again by the same batch.
+    pub deleted: usize,
+}
+
+/// A batch that passed every check: no id twice, payloads encoded.
+pub(super) struct CheckedBatch {
+    /// In the order of their last mention.
+    pub(super) puts: Vec<CheckedPut>,
+    /// Ids to delete that are not put, each once.
+    pub(super) deletes: Vec<String>,
+}
+
+/// A put whose every part may be written as it is.
+pub(super) struct CheckedPut {
+    pub(super) id: String,
+    pub(super) payload: Vec<u8>,
+    pub(super) embedding: Vec<f16>,
+    pub(super) leaves: Vec<LeafId>,
+}
+
+impl WriteBatch {
+    pub(super) fn check(self, config: &StoreConfig) -> Result<CheckedBatch> {
+        for put in &self.puts {
+            check_put(put, config)?;
+        }
+        let mut last: HashMap<&str, usize> = HashMap::with_capacity(self.puts.len());
+        for (position, put) in self.puts.iter().enumerate() {
+            last.insert(&put.document.id, position);
+        }
+        let kept: HashSet<usize> = last.values().copied().collect();
+        let mut seen = HashSet::new();
+        let deletes: Vec<String> = self
+            .deletes
+            .into_iter()
+            // An id that cannot be stored is unknown, and deleting it does nothing.
+            .filter(|id| check_id(id).is_ok() && !last.contains_key(id.as_str()))
+            .filter(|id| seen.insert(id.clone()))
+            .collect();
+        let mut puts = Vec::with_capacity(kept.len());
+        for (position, put) in self.puts.into_iter().enumerate() {
+            if kept.contains(&position) {
+                let payload = payload::encode(&put.document)?;
+                let Put {
+                    document,
+                    embedding,
+                    leaves,
+                } = put;
+                puts.push(CheckedPut {
+                    id: document.id,
+                    payload,
+                    embedding,
+                    leaves,
+                });
+            }
+        }
+        Ok(CheckedBatch { puts, deletes })
+    }
+}
+
+pub(crate) fn check_id(id: &str) -> Result<()> {
+    if (1..=limits::ID_BYTES).contains(&id.len()) {
+        return Ok(());
+    }
+    Err(StoreError::InvalidId {
+        found: id.len(),
+        most: limits::ID_BYTES,
+    })
+}
+
+fn check_put(put: &Put, config: &StoreConfig) -> Result<()> {
+    check_id(&put.document.id)?;
+    let id = || put.document.id.clone();
+    if put.embedding.len() != config.dim as usize {
+        let (expected, found) = (config.dim, put.embedding.len());
+        return Err(StoreError::DimensionMismatch {
+            id: id(),
+            expected,
+            found,
+        });
+    }
+    if let Some(position) = put
+        .embedding
+        .iter()
+        .position(|element| !element.is_finite())
+    {
+        return Err(StoreError::NotFinite { id: id(), position });
+    }
+    let (found, most) = (put.leaves.len(), config.leaves_per_document);
+    if found == 0 || found > most as usize {
+        return Err(StoreError::LeafCount {
+            id: id(),
+            found,
+            most,
+        });
+    }
+    let leaves = config.leaves();
+    let mut seen = HashSet::with_capacity(found);
+    for &leaf in &put.leaves {
+        if u64::from(leaf.0) >= leaves {
+            return Err(StoreError::LeafOutOfRange {
+                id: id(),
+                leaf,
+                leaves,
+            });
+        }
+        if !seen.insert(leaf) {
+            return Err(StoreError::DuplicateLeaf { id: id(), leaf });
+        }
+    }
+    Ok(())
+}

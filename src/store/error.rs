@@ -1,0 +1,329 @@
+//! What can go wrong in the store, and what to do about it.
+
+use std::{fmt, io, path::PathBuf};
+
+use crate::ids::{LeafId, Row};
+
+/// Result of the store.
+pub type Result<T, E = StoreError> = std::result::Result<T, E>;
+
+/// A failure of the store.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// The directory does not exist; create an index there first.
+    #[error("there is no directory {}; create an index there first", path.display())]
+    NotFound {
+        /// The directory asked for.
+        path: PathBuf,
+    },
+    /// Something is there, but no index; check the path.
+    #[error("{} is not an index (no MANIFEST of ours in it); check the path", path.display())]
+    NotAnIndex {
+        /// The directory asked for.
+        path: PathBuf,
+    },
+    /// An index was being created here and never became one; create it again.
+    #[error(
+        "the creation of an index in {} was interrupted; create it again (nothing was stored yet)",
+        path.display()
+    )]
+    InterruptedCreate {
+        /// The directory asked for.
+        path: PathBuf,
+    },
+    /// An index, or a file with a name the index needs, is already there.
+    #[error("{} already exists; open it, or choose another directory", path.display())]
+    AlreadyExists {
+        /// The file in the way.
+        path: PathBuf,
+    },
+    /// Another handle, in this process or another one, has the index open.
+    #[error("the index in {} is open elsewhere; close that handle or process first", path.display())]
+    Locked {
+        /// The directory of the index.
+        path: PathBuf,
+    },
+    /// The index was written in a format that this version does not read.
+    #[error(
+        "{file} has format version {found}, this version reads {oldest} to {newest}; use a matching release"
+    )]
+    UnsupportedVersion {
+        /// The file that says so.
+        file: &'static str,
+        /// Its version.
+        found: u32,
+        /// The oldest version that this crate reads.
+        oldest: u32,
+        /// The newest version that this crate reads.
+        newest: u32,
+    },
+    /// A file contradicts itself or another one; restore the index from a copy.
+    #[error("{file} is damaged: {detail}; restore the index from a copy or build it again")]
+    Corrupt {
+        /// The file or database, relative to the directory of the index.
+        file: &'static str,
+        /// What is wrong with it.
+        detail: Damage,
+    },
+    /// The operating system refused an operation.
+    #[error("could not {operation} {}: {source}", path.display())]
+    Io {
+        /// The file or directory.
+        path: PathBuf,
+        /// What was tried.
+        operation: Operation,
+        /// The reason given.
+        source: io::Error,
+    },
+    /// The document database failed for a reason other than I/O or damage.
+    #[error("the document database could not {operation}: {source}")]
+    Database {
+        /// What was tried.
+        operation: Operation,
+        /// The reason given.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// An earlier write failed at a point after which the handle cannot be trusted.
+    #[error("an earlier write or sync failed; drop this handle and open the index again")]
+    Poisoned,
+    /// A setting is outside its range.
+    #[error("{field} is {found}, it must be from {least} to {most}")]
+    InvalidConfig {
+        /// The setting.
+        field: &'static str,
+        /// The value given.
+        found: u64,
+        /// The smallest value allowed.
+        least: u64,
+        /// The largest value allowed.
+        most: u64,
+    },
+    /// An id is empty or too long.
+    #[error("an id of {found} bytes; ids have 1 to {most} bytes of UTF-8")]
+    InvalidId {
+        /// Its length in bytes.
+        found: usize,
+        /// The longest length allowed.
+        most: usize,
+    },
+    /// An embedding has the wrong number of elements.
+    #[error("the embedding of {id:?} has {found} elements, the index has {expected}")]
+    DimensionMismatch {
+        /// The document.
+        id: String,
+        /// The dimension of the index.
+        expected: u32,
+        /// The number of elements given.
+        found: usize,
+    },
+    /// An embedding has an infinite or not-a-number element.
+    #[error("element {position} of the embedding of {id:?} is not finite")]
+    NotFinite {
+        /// The document.
+        id: String,
+        /// The first such element.
+        position: usize,
+    },
+    /// A document was given no leaf, or more leaves than the index allows.
+    #[error("{id:?} is put in {found} leaves, it must be in 1 to {most}")]
+    LeafCount {
+        /// The document.
+        id: String,
+        /// The number of leaves given.
+        found: usize,
+        /// The leaves per document of the index.
+        most: u32,
+    },
+    /// A leaf outside the tree.
+    #[error("{id:?} is put in {leaf:?}, the tree has {leaves} leaves")]
+    LeafOutOfRange {
+        /// The document.
+        id: String,
+        /// The leaf given.
+        leaf: LeafId,
+        /// The number of leaves of the tree.
+        leaves: u64,
+    },
+    /// The same leaf twice for one document.
+    #[error("{id:?} is put in {leaf:?} twice")]
+    DuplicateLeaf {
+        /// The document.
+        id: String,
+        /// The leaf given twice.
+        leaf: LeafId,
+    },
+    /// Title, text and metadata are too long together; split the document.
+    #[error("{id:?} takes {found} bytes as JSON, at most {most} are stored; split it")]
+    DocumentTooLarge {
+        /// The document.
+        id: String,
+        /// Its size.
+        found: usize,
+        /// The limit.
+        most: usize,
+    },
+    /// The metadata is nested too deeply to be read back.
+    #[error("the metadata of {id:?} is nested more than {most} levels deep")]
+    MetadataTooDeep {
+        /// The document.
+        id: String,
+        /// The limit.
+        most: usize,
+    },
+    /// All row numbers are used up; rows of replaced documents count too.
+    #[error("the index has used {used} rows and {wanted} more do not fit; build it again")]
+    TooManyRows {
+        /// Rows used so far.
+        used: u32,
+        /// Rows that the batch needs.
+        wanted: usize,
+    },
+    /// The row belongs to no live document.
+    #[error("{row:?} belongs to no live document")]
+    NoSuchRow {
+        /// The row asked for.
+        row: Row,
+    },
+}
+
+/// What is wrong with a file.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Damage {
+    /// A file or a record that must be there is not.
+    #[error("{what} is missing")]
+    Missing {
+        /// The thing.
+        what: &'static str,
+    },
+    /// Fewer bytes than there must be.
+    #[error("{found} bytes where at least {needed} are needed")]
+    TooShort {
+        /// Bytes needed.
+        needed: u64,
+        /// Bytes found.
+        found: u64,
+    },
+    /// The first bytes are not ours.
+    #[error("the magic bytes are wrong")]
+    Magic,
+    /// A checksum does not match.
+    #[error("the checksum of {what} {number} does not match")]
+    Checksum {
+        /// The kind of thing that is checksummed.
+        what: &'static str,
+        /// Its number, 0 where there is one only.
+        number: u64,
+    },
+    /// A field has a value it cannot have.
+    #[error("{field} has the impossible value {found}")]
+    Field {
+        /// The field.
+        field: &'static str,
+        /// Its value.
+        found: u64,
+    },
+    /// Two places that must agree do not.
+    #[error("{what} is {found}, expected {expected}")]
+    Disagreement {
+        /// What they disagree about.
+        what: &'static str,
+        /// The value in the place that decides.
+        expected: u64,
+        /// The value found.
+        found: u64,
+    },
+    /// A record cannot be decoded.
+    #[error("{what} {number} cannot be decoded")]
+    Undecodable {
+        /// The kind of record.
+        what: &'static str,
+        /// Its row, leaf or block number, 0 where there is none.
+        number: u64,
+    },
+    /// A key that belongs to nothing.
+    #[error("a key of kind {prefix:#04x} belongs to nothing (number {number})")]
+    Stray {
+        /// First byte of the key.
+        prefix: u8,
+        /// Its number, 0 where there is none.
+        number: u64,
+    },
+    /// The files are of different indexes.
+    #[error("it belongs to another index")]
+    Foreign,
+    /// The database engine says so itself.
+    #[error("the database engine reports: {report}")]
+    Engine {
+        /// Its words.
+        report: String,
+    },
+}
+
+/// What the store was doing when the operating system refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Operation {
+    /// Making a directory.
+    CreateDirectory,
+    /// Making a file.
+    Create,
+    /// Opening a file.
+    Open,
+    /// Taking the lock.
+    Lock,
+    /// Reading.
+    Read,
+    /// Writing.
+    Write,
+    /// Making a file longer.
+    Grow,
+    /// Making it durable.
+    Sync,
+    /// Publishing by rename.
+    Rename,
+    /// Removing.
+    Remove,
+    /// Mapping into memory.
+    Map,
+    /// Applying a batch.
+    Apply,
+}
+
+impl fmt::Display for Operation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::CreateDirectory => "create the directory",
+            Self::Create => "create",
+            Self::Open => "open",
+            Self::Lock => "lock",
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Grow => "grow",
+            Self::Sync => "sync",
+            Self::Rename => "rename",
+            Self::Remove => "remove",
+            Self::Map => "map",
+            Self::Apply => "apply a batch to",
+        })
+    }
+}
+
+impl StoreError {
+    pub(super) fn io(
+        path: impl Into<PathBuf>,
+        operation: Operation,
+    ) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::Io {
+            path,
+            operation,
+            source,
+        }
+    }
+
+    pub(super) fn corrupt(file: &'static str, detail: Damage) -> Self {
+        Self::Corrupt { file, detail }
+    }
+}

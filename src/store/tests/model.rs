@@ -1,0 +1,68 @@
+//! Random operations with reopening, against a map.
+
+use proptest::prelude::*;
+
+use super::*;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Commit {
+        puts: Vec<(u8, u16, usize, Vec<u32>)>,
+        deletes: Vec<u8>,
+    },
+    Flush,
+    Reopen,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let leaves = prop::sample::subsequence((0..16).collect::<Vec<u32>>(), 1..=3).prop_shuffle();
+    // Lengths on both sides of a chunk's end as well as short ones.
+    let length = prop_oneof![4 => 0usize..40, 1 => 3540usize..3600, 1 => 7000usize..9000];
+    let put = (0u8..12, 0u16..2000, length, leaves);
+    let commit = (
+        prop::collection::vec(put, 0..6),
+        prop::collection::vec(0u8..14, 0..4),
+    );
+    prop_oneof![
+        8 => commit.prop_map(|(puts, deletes)| Step::Commit { puts, deletes }),
+        1 => Just(Step::Flush),
+        2 => Just(Step::Reopen),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, max_shrink_iters: 200, ..ProptestConfig::default() })]
+    #[test]
+    fn a_store_is_a_map(steps in prop::collection::vec(step(), 1..25)) {
+        let dir = tempfile::tempdir().unwrap();
+        let mut store = Store::create(dir.path(), &config()).unwrap();
+        let mut model = Model::new();
+        for step in steps {
+            match step {
+                Step::Commit { puts, deletes } => {
+                    let puts = puts.into_iter().map(|(id, seed, length, leaves)| {
+                        let mut put = put(&format!("id {id}"), seed.into(), &leaves);
+                        put.document.text = "ß".repeat(length / 2);
+                        put
+                    });
+                    let deletes = deletes.into_iter().map(|id| format!("id {id}")).collect();
+                    let batch = WriteBatch { puts: puts.collect(), deletes };
+                    let before = model.clone();
+                    apply(&mut model, &batch);
+                    let done = store.commit(batch).unwrap();
+                    let gone = before.keys().filter(|id| !model.contains_key(*id)).count();
+                    let new = model.keys().filter(|id| !before.contains_key(*id)).count();
+                    prop_assert_eq!((done.inserted, done.deleted), (new, gone));
+                }
+                Step::Flush => store.flush().unwrap(),
+                Step::Reopen => {
+                    let generation = store.read().generation();
+                    drop(store);
+                    store = Store::open(dir.path()).unwrap();
+                    prop_assert_eq!(store.read().generation(), generation);
+                }
+            }
+            assert_is(&store, &model);
+        }
+    }
+}

@@ -1,0 +1,303 @@
+//! Every choice of a training run, with its default.
+
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::error::TrainError;
+use crate::tree::TreeShape;
+
+/// Configuration of a training run; reads and writes as JSON, absent fields take their default.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
+pub struct TrainConfig {
+    /// Branching factor B.
+    pub branching_factor: u32,
+    /// Height H; the tree has B^H leaves.
+    pub height: u32,
+    /// Leaves per document (d2l, appendix C.4).
+    pub leaves_per_document: u32,
+    /// Seed of everything random in the run.
+    pub seed: u64,
+    /// Passes over the training pairs.
+    pub epochs: usize,
+    /// Pairs per optimiser step.
+    pub batch_size: usize,
+    /// AdamW learning rate of the encoder's trainable layers.
+    pub encoder_learning_rate: f64,
+    /// AdamW learning rate of the indexer (the paper's cl_lr).
+    pub indexer_learning_rate: f64,
+    /// AdamW decoupled weight decay, encoder only: decay would pull the tree to uniform.
+    pub weight_decay: f64,
+    /// Fraction of the steps over which the learning rates rise from 0.
+    pub warmup_fraction: f64,
+    /// Learning rates fall linearly to this fraction of their peak by the last step.
+    pub final_learning_rate_fraction: f64,
+    /// Weights of the loss terms.
+    pub loss_weights: LossWeights,
+    /// Margin gamma of the triplet loss (Eq. 2).
+    pub margin: f64,
+    /// Dissimilarity threshold tau (section 3.5): documents at least this similar are not pushed apart.
+    pub dissimilarity_threshold: f64,
+    /// Form of the intra-leaf term.
+    pub intra_leaf: IntraLeaf,
+    /// Refresh interval r, in epochs: how often the corpus is encoded, routed and mined anew.
+    pub refresh_interval: usize,
+    /// Where hard negatives come from.
+    pub negatives: Negatives,
+    /// Beam with which the index under training is searched for hard negatives (beta, Algorithm 1).
+    pub mining_beam: usize,
+    /// Start of the tree.
+    pub init: Init,
+    /// Factor on the indexer's logits: unit vectors give logits near 0, where a softmax passes
+    /// no useful gradient.
+    pub logit_scale: f64,
+    /// Trainable encoder layers, counted from the top; 0 trains the indexer alone.
+    pub trainable_layers: usize,
+    /// Queries are cut at this many tokens in training.
+    pub max_query_tokens: usize,
+    /// Documents are cut at this many tokens in training; the index itself reads the model's
+    /// full length.
+    pub max_document_tokens: usize,
+    /// Pairs made from the documents themselves (title or a sentence as the query) per real pair.
+    pub pseudo_pairs_per_pair: f64,
+    /// Further document-made queries in each step, which take part in routing distillation only.
+    pub pseudo_queries_per_step: usize,
+    /// Exact-search neighbours whose leaves a query is taught to reach (routing distillation).
+    pub distillation_depth: usize,
+    /// Fraction of the training queries set aside as dev split, by a seeded hash of their ids.
+    pub dev_fraction: f64,
+}
+
+/// Weights of the terms of the loss.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LossWeights {
+    /// lambda_1, on embeddings (Eq. 3).
+    pub siamese: f64,
+    /// lambda_2, on path embeddings (Eq. 4).
+    pub indexing: f64,
+    /// lambda_3, between documents on path embeddings (Eq. 5).
+    pub intra_leaf: f64,
+    /// KL divergence of the mean child distribution from uniform; not in the paper, whose loss
+    /// alone lets most leaves die.
+    pub balance: f64,
+    /// Routing distillation; not in the paper.
+    pub distillation: f64,
+}
+
+/// The two forms that the paper gives the intra-leaf term.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum IntraLeaf {
+    /// Algorithm 1: a triplet loss with the document as anchor and positive at once.
+    Triplet,
+    /// Eq. 5: the product of the path embeddings.
+    Product,
+}
+
+/// Where negatives come from beside the batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Negatives {
+    /// The other pairs of the batch only.
+    InBatch,
+    /// One more per query, drawn from the leaves that the query's beam reaches, in the siamese
+    /// term only, as Algorithm 1 writes it.
+    IndexSiamese,
+    /// The same, in every term that has a query.
+    Index,
+}
+
+/// Start of the tree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Init {
+    /// Small random weights, as in the paper.
+    Random,
+    /// k-means of the document embeddings: exact for H = 1, fitted for more.
+    #[serde(rename = "kmeans")]
+    KMeans,
+}
+
+/// The paper's settings per dataset (appendix B).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum Preset {
+    /// SciFact.
+    SciFact,
+    /// FiQA-2018.
+    Fiqa,
+    /// MS MARCO passage.
+    MsMarco,
+    /// NQ320k.
+    Nq320k,
+}
+
+impl Default for LossWeights {
+    fn default() -> Self {
+        Self {
+            siamese: 0.2,
+            indexing: 0.8,
+            intra_leaf: 0.2,
+            balance: 0.2,
+            distillation: 0.2,
+        }
+    }
+}
+
+impl Default for TrainConfig {
+    fn default() -> Self {
+        Self {
+            branching_factor: 40,
+            height: 1,
+            leaves_per_document: 1,
+            seed: 0,
+            epochs: 10,
+            batch_size: 64,
+            encoder_learning_rate: 1e-4,
+            indexer_learning_rate: 1e-3,
+            weight_decay: 0.01,
+            warmup_fraction: 0.1,
+            final_learning_rate_fraction: 0.1,
+            loss_weights: LossWeights::default(),
+            margin: 0.3,
+            dissimilarity_threshold: 0.9,
+            intra_leaf: IntraLeaf::Triplet,
+            refresh_interval: 2,
+            negatives: Negatives::InBatch,
+            mining_beam: 4,
+            init: Init::KMeans,
+            logit_scale: 20.0,
+            trainable_layers: 1,
+            max_query_tokens: 64,
+            max_document_tokens: 160,
+            pseudo_pairs_per_pair: 1.0,
+            pseudo_queries_per_step: 128,
+            distillation_depth: 10,
+            dev_fraction: 0.1,
+        }
+    }
+}
+
+impl TrainConfig {
+    /// The paper's settings for a dataset: its table in appendix B, 100 epochs, r = 5, no
+    /// distillation and no document-made pairs. k-means start and balance term stay on, because
+    /// the paper's loss alone collapses (`docs/paper-map.md`).
+    pub fn preset(preset: Preset) -> Self {
+        let (batch_size, leaves, encoder, indexer, weights) = match preset {
+            Preset::SciFact => (64, 40, 4e-4, 0.016, [0.2, 0.8, 0.2]),
+            Preset::Fiqa => (64, 5000, 2e-4, 9e-4, [0.03, 0.46, 0.54]),
+            Preset::MsMarco => (4096, 7000, 2.5e-8, 8e-3, [0.11, 0.84, 0.60]),
+            Preset::Nq320k => (1024, 1000, 1e-4, 4e-4, [0.2, 0.4, 0.11]),
+        };
+        Self {
+            branching_factor: leaves,
+            epochs: 100,
+            batch_size,
+            encoder_learning_rate: encoder,
+            indexer_learning_rate: indexer,
+            loss_weights: LossWeights {
+                siamese: weights[0],
+                indexing: weights[1],
+                intra_leaf: weights[2],
+                distillation: 0.0,
+                ..LossWeights::default()
+            },
+            refresh_interval: 5,
+            negatives: Negatives::Index,
+            pseudo_pairs_per_pair: 0.0,
+            pseudo_queries_per_step: 0,
+            ..Self::default()
+        }
+    }
+
+    /// Reads a JSON file; fields that it does not name take their defaults.
+    ///
+    /// # Errors
+    /// [`TrainError::ConfigFile`] for an unreadable file, bad JSON or an unknown field.
+    pub fn from_file(path: &Path) -> Result<Self, TrainError> {
+        let error = |source| TrainError::ConfigFile {
+            path: path.to_owned(),
+            source,
+        };
+        let file = std::fs::File::open(path).map_err(|e| error(serde_json::Error::io(e)))?;
+        serde_json::from_reader(std::io::BufReader::new(file)).map_err(error)
+    }
+
+    /// The tree that this configuration asks for.
+    ///
+    /// # Errors
+    /// [`TrainError::Config`] for an impossible shape.
+    pub fn shape(&self) -> Result<TreeShape, TrainError> {
+        TreeShape::new(self.branching_factor, self.height).map_err(|error| TrainError::Config {
+            field: "branching_factor and height",
+            found: format!("{} and {}", self.branching_factor, self.height),
+            expected: error.to_string(),
+        })
+    }
+
+    /// Checks every range.
+    ///
+    /// # Errors
+    /// [`TrainError::Config`] names the first field that is out of range.
+    pub fn check(&self) -> Result<(), TrainError> {
+        let shape = self.shape()?;
+        let bad = |field, found: String, expected: &str| TrainError::Config {
+            field,
+            found,
+            expected: expected.to_owned(),
+        };
+        for (field, found) in [
+            ("epochs", self.epochs),
+            ("refresh_interval", self.refresh_interval),
+            ("mining_beam", self.mining_beam),
+            ("distillation_depth", self.distillation_depth),
+        ] {
+            if found == 0 {
+                return Err(bad(field, found.to_string(), "at least 1"));
+            }
+        }
+        for (field, found) in [
+            ("batch_size", self.batch_size),
+            ("max_query_tokens", self.max_query_tokens),
+            ("max_document_tokens", self.max_document_tokens),
+        ] {
+            if found < 2 {
+                return Err(bad(field, found.to_string(), "at least 2"));
+            }
+        }
+        if self.leaves_per_document == 0 || self.leaves_per_document > shape.leaves() {
+            let expected = format!("1 to {}", shape.leaves());
+            return Err(bad("leaves_per_document", self.leaves_per_document.to_string(), &expected));
+        }
+        let weights = &self.loss_weights;
+        for (field, found, most) in [
+            ("encoder_learning_rate", self.encoder_learning_rate, 1.0),
+            ("indexer_learning_rate", self.indexer_learning_rate, 1.0),
+            ("weight_decay", self.weight_decay, 1.0),
+            ("warmup_fraction", self.warmup_fraction, 1.0),
+            ("final_learning_rate_fraction", self.final_learning_rate_fraction, 1.0),
+            ("loss_weights.siamese", weights.siamese, 1e6),
+            ("loss_weights.indexing", weights.indexing, 1e6),
+            ("loss_weights.intra_leaf", weights.intra_leaf, 1e6),
+            ("loss_weights.balance", weights.balance, 1e6),
+            ("loss_weights.distillation", weights.distillation, 1e6),
+            ("margin", self.margin, 2.0),
+            ("dissimilarity_threshold", self.dissimilarity_threshold, 2.0),
+            ("logit_scale", self.logit_scale, 1e4),
+            ("pseudo_pairs_per_pair", self.pseudo_pairs_per_pair, 1e3),
+            ("dev_fraction", self.dev_fraction, 0.9),
+        ] {
+            if !(0.0..=most).contains(&found) {
+                return Err(bad(field, found.to_string(), &format!("0 to {most}")));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,151 @@
+//! What a run trains on: documents, queries and which documents answer them.
+
+use std::collections::HashMap;
+
+use super::error::TrainError;
+use crate::data::{BeirDataset, DevFraction, Qrels, carve_dev};
+use crate::document::Document;
+use crate::error::Result;
+
+/// A query with the positions of its relevant documents.
+#[derive(Clone, Debug)]
+pub(crate) struct TrainingQuery {
+    pub text: String,
+    /// Positions in the document list, ascending.
+    pub positives: Vec<u32>,
+}
+
+/// Documents and judged queries, in memory.
+#[derive(Clone, Debug)]
+pub struct TrainingSet {
+    pub(crate) documents: Vec<Document>,
+    pub(crate) train: Vec<TrainingQuery>,
+    pub(crate) dev: Vec<TrainingQuery>,
+}
+
+/// Seed of the dev split; the same for every training seed, so that runs are compared on the
+/// same queries.
+const DEV_SPLIT_SEED: u64 = 0;
+
+impl TrainingSet {
+    /// Reads a BEIR folder's corpus, queries and `train` judgments; never its test split.
+    ///
+    /// The dev split is the folder's own `dev` judgments, or, where it has none, the given
+    /// fraction of the training queries, chosen by a seeded hash of their ids.
+    ///
+    /// # Errors
+    /// Every error of the reader, and [`TrainError::Unknown`] for a judgment that names a
+    /// document or query that is not there.
+    pub fn from_beir(dataset: &BeirDataset, dev_fraction: f64) -> Result<Self> {
+        let documents = dataset
+            .corpus()?
+            .map(|document| {
+                document.map(|d| Document {
+                    metadata: None,
+                    ..d
+                })
+            })
+            .collect::<std::result::Result<Vec<_>, _>>()?;
+        let queries = dataset
+            .queries()?
+            .map(|query| query.map(|q| (q.id, q.text)))
+            .collect::<std::result::Result<HashMap<_, _>, _>>()?;
+        let judgments = dataset.qrels("train")?;
+        let (train, dev) = if dataset.splits()?.iter().any(|split| split == "dev") {
+            (judgments, dataset.qrels("dev")?)
+        } else {
+            let split = carve_dev(judgments, DEV_SPLIT_SEED, DevFraction::new(dev_fraction)?);
+            (split.train, split.dev)
+        };
+        let places: HashMap<&str, u32> = (0u32..)
+            .zip(&documents)
+            .map(|(place, document)| (document.id.as_str(), place))
+            .collect();
+        let resolve = |qrels: &Qrels| -> Result<Vec<TrainingQuery>> {
+            let mut resolved = Vec::with_capacity(qrels.len());
+            for (id, judged) in qrels.iter() {
+                let text = queries.get(id).ok_or_else(|| unknown("query", id))?;
+                let mut positives = Vec::new();
+                for (document, &grade) in judged {
+                    let place = places.get(document.as_str()).ok_or_else(|| unknown("document", document))?;
+                    if grade > 0 {
+                        positives.push(*place);
+                    }
+                }
+                if !positives.is_empty() {
+                    positives.sort_unstable();
+                    resolved.push(TrainingQuery {
+                        text: text.clone(),
+                        positives,
+                    });
+                }
+            }
+            Ok(resolved)
+        };
+        let (train, dev) = (resolve(&train)?, resolve(&dev)?);
+        if train.is_empty() {
+            return Err(TrainError::NoPairs.into());
+        }
+        Ok(Self { documents, train, dev })
+    }
+
+    /// Documents in the corpus.
+    pub fn documents(&self) -> usize {
+        self.documents.len()
+    }
+
+    /// Queries to train on, and queries set aside.
+    pub fn queries(&self) -> (usize, usize) {
+        (self.train.len(), self.dev.len())
+    }
+}
+
+fn unknown(kind: &'static str, id: &str) -> TrainError {
+    TrainError::Unknown {
+        kind,
+        id: id.to_owned(),
+    }
+}
+
+/// Sentences of a text long enough to stand for a query.
+pub(crate) fn sentences(text: &str) -> Vec<&str> {
+    let mut found = Vec::new();
+    let mut start = 0;
+    let mut ends: Vec<usize> = text
+        .match_indices(['.', '?', '!'])
+        .map(|(at, mark)| at + mark.len())
+        .filter(|&end| text[end..].starts_with(char::is_whitespace))
+        .collect();
+    ends.push(text.len());
+    for end in ends {
+        let sentence = text[start..end].trim();
+        if sentence.chars().count() >= SHORTEST_SENTENCE {
+            found.push(sentence);
+        }
+        start = end;
+    }
+    found
+}
+
+/// In characters; shorter pieces are mostly abbreviations and headings.
+const SHORTEST_SENTENCE: usize = 30;
+
+#[cfg(test)]
+mod tests {
+    use super::sentences;
+
+    #[test]
+    fn sentences_end_at_marks_before_white_space() {
+        let text = "The first sentence is long enough (p < 0.05) to count. Short one. \
+                    Is the second question long enough to count? And the tail without a mark counts";
+        assert_eq!(
+            sentences(text),
+            [
+                "The first sentence is long enough (p < 0.05) to count.",
+                "Is the second question long enough to count?",
+                "And the tail without a mark counts"
+            ]
+        );
+        assert!(sentences("").is_empty());
+    }
+}

@@ -1,0 +1,75 @@
+//! What can go wrong in training.
+
+/// An error of the trainer. A run that fails writes no bundle.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TrainError {
+    /// A value of the configuration is out of range.
+    #[error("configuration: {field} is {found}, expected {expected}")]
+    Config {
+        /// Name of the field.
+        field: &'static str,
+        /// Its value.
+        found: String,
+        /// What would work.
+        expected: String,
+    },
+    /// The configuration file cannot be read as one.
+    #[error("configuration file {}: {source}", path.display())]
+    ConfigFile {
+        /// The file.
+        path: std::path::PathBuf,
+        /// Where and why.
+        source: serde_json::Error,
+    },
+    /// No query with a relevant document is left to train on.
+    #[error("the training set has no query with a relevant document")]
+    NoPairs,
+    /// A judgment names a document or a query that the dataset does not hold.
+    #[error("a training judgment names {kind} `{id}`, which the dataset does not hold")]
+    Unknown {
+        /// Document or query.
+        kind: &'static str,
+        /// Its id.
+        id: String,
+    },
+    /// The corpus is too small for the tree.
+    #[error("{documents} documents cannot fill {leaves} leaves; lower the branching factor or the height")]
+    TooFewDocuments {
+        /// Documents in the corpus.
+        documents: usize,
+        /// Leaves of the tree.
+        leaves: u32,
+    },
+    /// A loss came out as NaN or infinite.
+    #[error("the {part} loss is {value} at step {step}; lower the learning rates")]
+    NonFiniteLoss {
+        /// Which part.
+        part: &'static str,
+        /// Its value.
+        value: f32,
+        /// Optimiser step, from 0.
+        step: usize,
+    },
+    /// A trainable tensor got no gradient: the graph is cut somewhere.
+    #[error("tensor `{tensor}` received no gradient in the first step")]
+    NoGradient {
+        /// The tensor's name.
+        tensor: String,
+    },
+    /// A trainable tensor has the same values after the run as before.
+    #[error("tensor `{tensor}` did not change during training")]
+    NotTrained {
+        /// The tensor's name.
+        tensor: String,
+    },
+    /// The machine has no usable GPU, or the crate was built without the `cuda` feature.
+    #[error("device cuda is not available: {reason}")]
+    NoCuda {
+        /// Why.
+        reason: String,
+    },
+    /// k-means could not start the tree.
+    #[error("clustering: {0}")]
+    Cluster(#[from] crate::cluster::ClusterError),
+}

@@ -1,0 +1,272 @@
+//! One optimiser step: losses of a batch and their gradients (Algorithm 1).
+
+use std::collections::HashMap;
+
+use candle_core::{Device, Tensor, Var};
+use rand::Rng;
+use rand_chacha::ChaCha8Rng;
+
+use super::config::{Negatives, TrainConfig};
+use super::error::TrainError;
+use super::indexer::TrainableIndexer;
+use super::losses;
+use super::optimizer::Gradients;
+use super::refresh::Snapshot;
+use super::report::EpochReport;
+use super::sampler::Batch;
+use super::tail::Tail;
+use super::texts::Texts;
+use super::trunk::TrunkCache;
+use crate::error::Result;
+use crate::ids::LeafId;
+use crate::model::{ModelError, unit_rows};
+
+/// What every step reads.
+pub(crate) struct StepContext<'a> {
+    pub config: &'a TrainConfig,
+    pub texts: &'a Texts,
+    pub document_cache: &'a TrunkCache,
+    pub query_cache: &'a TrunkCache,
+    pub tail: &'a Tail<'a>,
+    pub indexer: &'a TrainableIndexer,
+    pub device: &'a Device,
+}
+
+/// The terms of one step's loss.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct LossParts {
+    pub total: f32,
+    pub siamese: f32,
+    pub indexing: f32,
+    pub intra_leaf: f32,
+    pub balance: f32,
+    pub distillation: f32,
+}
+
+impl EpochReport {
+    pub(super) fn add(&mut self, parts: &LossParts, weight: f64) {
+        self.loss += f64::from(parts.total) * weight;
+        self.siamese += f64::from(parts.siamese) * weight;
+        self.indexing += f64::from(parts.indexing) * weight;
+        self.intra_leaf += f64::from(parts.intra_leaf) * weight;
+        self.balance += f64::from(parts.balance) * weight;
+        self.distillation += f64::from(parts.distillation) * weight;
+    }
+}
+
+/// Texts of a batch without repetition, and where each role finds its row.
+#[derive(Default)]
+struct Rows {
+    texts: Vec<usize>,
+    place: HashMap<usize, u32>,
+}
+
+impl Rows {
+    fn add(&mut self, text: usize) -> u32 {
+        *self.place.entry(text).or_insert_with(|| {
+            self.texts.push(text);
+            self.texts.len() as u32 - 1
+        })
+    }
+}
+
+/// A batch laid out for the loss: rows of the query and of the document embeddings.
+struct Layout {
+    queries: Rows,
+    documents: Rows,
+    pair_queries: Vec<u32>,
+    pair_documents: Vec<u32>,
+    /// Row of each query's mined negative; row 0 with weight 0 where it has none.
+    mined: Option<(Vec<u32>, Vec<f32>)>,
+    /// (row of the query, leaf) and the target's mass on it.
+    targets: Vec<(u32, LeafId)>,
+    masses: Vec<f32>,
+    distilled: usize,
+}
+
+impl StepContext<'_> {
+    /// Losses and gradients of one batch.
+    ///
+    /// The encoder's forward pass runs in parts with a graph each; the loss is computed on the
+    /// joined embeddings as if they were variables, and its gradient with respect to them is fed
+    /// back into the parts.
+    pub(crate) fn step(
+        &self,
+        batch: &Batch,
+        snapshot: &Snapshot,
+        step: usize,
+        rng: &mut ChaCha8Rng,
+    ) -> Result<(LossParts, Gradients)> {
+        let layout = self.lay_out(batch, snapshot, rng);
+        let (queries, query_forward) = self.tail.forward(self.query_cache, &layout.queries.texts)?;
+        let (documents, document_forward) = self.tail.forward(self.document_cache, &layout.documents.texts)?;
+        let run = || -> candle_core::Result<(LossParts, Gradients)> {
+            let queries = Var::from_tensor(&queries)?;
+            let documents = Var::from_tensor(&documents)?;
+            let (loss, parts) = self.loss(&layout, queries.as_tensor(), documents.as_tensor())?;
+            let mut gradients = Gradients::default();
+            if parts.first_non_finite().is_none() {
+                let store = loss.backward()?;
+                gradients.add(&self.indexer.parameters(), &store)?;
+                for (var, forward) in [(&queries, &query_forward), (&documents, &document_forward)] {
+                    if let Some(gradient) = store.get(var.as_tensor()) {
+                        self.tail.backward(forward, gradient, &mut gradients)?;
+                    }
+                }
+            }
+            Ok((parts, gradients))
+        };
+        let (parts, gradients) = run().map_err(ModelError::from)?;
+        if let Some((part, value)) = parts.first_non_finite() {
+            return Err(TrainError::NonFiniteLoss { part, value, step }.into());
+        }
+        Ok((parts, gradients))
+    }
+
+    fn lay_out(&self, batch: &Batch, snapshot: &Snapshot, rng: &mut ChaCha8Rng) -> Layout {
+        let mut layout = Layout {
+            queries: Rows::default(),
+            documents: Rows::default(),
+            pair_queries: Vec::new(),
+            pair_documents: Vec::new(),
+            mined: None,
+            targets: Vec::new(),
+            masses: Vec::new(),
+            distilled: 0,
+        };
+        for (&query, &document) in batch.queries.iter().zip(&batch.positives) {
+            layout.pair_queries.push(layout.queries.add(query));
+            layout.pair_documents.push(layout.documents.add(document));
+        }
+        if self.config.negatives != Negatives::InBatch {
+            let (mut rows, mut weights) = (Vec::new(), Vec::new());
+            for &query in &batch.queries {
+                let candidates = snapshot.negatives.get(query).filter(|c| !c.is_empty());
+                let drawn = candidates.map(|c| c[rng.random_range(0..c.len())] as usize);
+                rows.push(drawn.map_or(0, |document| layout.documents.add(document)));
+                weights.push(if drawn.is_some() { 1.0 } else { 0.0 });
+            }
+            layout.mined = Some((rows, weights));
+        }
+        if self.config.loss_weights.distillation > 0.0 {
+            for &query in batch.distilled.iter().chain(&batch.queries) {
+                let row = layout.queries.add(query);
+                for &(leaf, mass) in &snapshot.targets[query] {
+                    layout.targets.push((row, leaf));
+                    layout.masses.push(mass);
+                }
+                layout.distilled += 1;
+            }
+        }
+        layout
+    }
+
+    /// The weighted sum of Eq. 6 with our two terms, and its parts.
+    fn loss(
+        &self,
+        layout: &Layout,
+        queries: &Tensor,
+        documents: &Tensor,
+    ) -> candle_core::Result<(Tensor, LossParts)> {
+        let config = self.config;
+        let weights = &config.loss_weights;
+        let pick = |rows: &[u32], from: &Tensor| from.index_select(&Tensor::new(rows, self.device)?, 0);
+        let (unit_queries, unit_documents) = (unit_rows(queries)?, unit_rows(documents)?);
+        let query_paths = self.indexer.paths(&unit_queries)?;
+        let document_paths = self.indexer.paths(&unit_documents)?;
+
+        let q = pick(&layout.pair_queries, queries)?;
+        let d = pick(&layout.pair_documents, documents)?;
+        let tq = pick(&layout.pair_queries, &query_paths.embedding)?;
+        let td = pick(&layout.pair_documents, &document_paths.embedding)?;
+        let (negatives, mined_rows) = self.negatives(layout)?;
+        let mined = mined_rows.as_ref().map(|rows| pick(rows, documents)).transpose()?;
+        let siamese = losses::triplet(&q, &d, mined.as_ref(), &negatives, config.margin)?;
+        let mined = match (config.negatives, &mined_rows) {
+            (Negatives::Index, Some(rows)) => Some(pick(rows, &document_paths.embedding)?),
+            _ => None,
+        };
+        let indexing = losses::triplet(&tq, &td, mined.as_ref(), &negatives, config.margin)?;
+        let dissimilar = self.dissimilar(layout, &pick(&layout.pair_documents, &unit_documents)?)?;
+        let intra_leaf = losses::intra_leaf(&td, &dissimilar, config.margin, config.intra_leaf)?;
+        let both: Vec<Tensor> = query_paths
+            .children
+            .iter()
+            .zip(&document_paths.children)
+            .map(|(q, d)| Tensor::cat(&[q, d], 0))
+            .collect::<candle_core::Result<_>>()?;
+        let balance = losses::balance(&both)?;
+
+        let mut total = ((&siamese * weights.siamese)? + (&indexing * weights.indexing)?)?;
+        total = (total + (&intra_leaf * weights.intra_leaf)?)?;
+        total = (total + (&balance * weights.balance)?)?;
+        let mut parts = LossParts {
+            siamese: siamese.to_scalar()?,
+            indexing: indexing.to_scalar()?,
+            intra_leaf: intra_leaf.to_scalar()?,
+            balance: balance.to_scalar()?,
+            ..LossParts::default()
+        };
+        if !layout.targets.is_empty() {
+            let logs = self.indexer.leaf_log_probabilities(&unit_queries, &layout.targets)?;
+            let masses = Tensor::new(layout.masses.as_slice(), self.device)?;
+            let distillation = losses::distillation(&logs, &masses, layout.distilled)?;
+            parts.distillation = distillation.to_scalar()?;
+            total = (total + (distillation * weights.distillation)?)?;
+        }
+        parts.total = total.to_scalar()?;
+        Ok((total, parts))
+    }
+
+    /// Another pair's document is a negative unless it answers this query too.
+    fn negatives(&self, layout: &Layout) -> candle_core::Result<(losses::Negatives, Option<Vec<u32>>)> {
+        let n = layout.pair_queries.len();
+        let mut valid = Vec::with_capacity(n * n);
+        for &query in &layout.pair_queries {
+            let query = layout.queries.texts[query as usize];
+            for &document in &layout.pair_documents {
+                let document = layout.documents.texts[document as usize] as u32;
+                valid.push(if self.texts.is_relevant(query, document) { 0f32 } else { 1.0 });
+            }
+        }
+        let mined = match &layout.mined {
+            Some((_, weights)) => Some(Tensor::new(weights.as_slice(), self.device)?),
+            None => None,
+        };
+        let negatives = losses::Negatives {
+            in_batch: Tensor::from_vec(valid, (n, n), self.device)?,
+            mined,
+        };
+        Ok((negatives, layout.mined.as_ref().map(|(rows, _)| rows.clone())))
+    }
+
+    /// Gate of the intra-leaf term: different documents, of similarity below tau.
+    fn dissimilar(&self, layout: &Layout, unit: &Tensor) -> candle_core::Result<Tensor> {
+        let n = layout.pair_documents.len();
+        let similarity: Vec<f32> = unit.detach().matmul(&unit.detach().t()?)?.flatten_all()?.to_vec1()?;
+        let mut gate = Vec::with_capacity(n * n);
+        for (i, row) in similarity.chunks_exact(n).enumerate() {
+            for (j, &similarity) in row.iter().enumerate() {
+                let apart = layout.pair_documents[i] != layout.pair_documents[j]
+                    && f64::from(similarity) < self.config.dissimilarity_threshold;
+                gate.push(if apart { 1f32 } else { 0.0 });
+            }
+        }
+        Tensor::from_vec(gate, (n, n), self.device)
+    }
+}
+
+impl LossParts {
+    fn first_non_finite(&self) -> Option<(&'static str, f32)> {
+        [
+            ("siamese", self.siamese),
+            ("indexing", self.indexing),
+            ("intra-leaf", self.intra_leaf),
+            ("balance", self.balance),
+            ("distillation", self.distillation),
+            ("total", self.total),
+        ]
+        .into_iter()
+        .find(|(_, value)| !value.is_finite())
+    }
+}

@@ -1,0 +1,96 @@
+//! Every text of a run as token ids: documents, and queries real and made from documents.
+
+use rand::Rng;
+use rand_chacha::ChaCha8Rng;
+use rayon::prelude::*;
+
+use super::config::TrainConfig;
+use super::dataset::{TrainingSet, sentences};
+use crate::model::{Encoder, ModelError, Role};
+
+/// Token ids and relevance of all texts of a run.
+///
+/// Queries are numbered: the training queries, then the dev queries, then the document-made
+/// ones. Documents are numbered apart, as in the training set.
+pub(crate) struct Texts {
+    pub documents: Vec<Vec<u32>>,
+    pub queries: Vec<Vec<u32>>,
+    /// For each query its relevant documents, ascending; a document-made query has one.
+    pub positives: Vec<Vec<u32>>,
+    pub train: usize,
+    pub dev: usize,
+}
+
+impl Texts {
+    /// Tokenises everything; a document gives its title and one random sentence as queries.
+    pub(crate) fn new(
+        set: &TrainingSet,
+        encoder: &Encoder,
+        config: &TrainConfig,
+        rng: &mut ChaCha8Rng,
+    ) -> Result<Self, ModelError> {
+        let documents = set
+            .documents
+            .par_iter()
+            .map(|d| tokens(encoder, &d.embedding_text(), Role::Document, config.max_document_tokens))
+            .collect::<Result<Vec<_>, _>>()?;
+        let mut texts: Vec<&str> = Vec::new();
+        let mut positives = Vec::new();
+        for query in set.train.iter().chain(&set.dev) {
+            texts.push(&query.text);
+            positives.push(query.positives.clone());
+        }
+        if config.pseudo_pairs_per_pair > 0.0 || config.pseudo_queries_per_step > 0 {
+            for (place, document) in (0u32..).zip(&set.documents) {
+                let sentences = sentences(&document.text);
+                let drawn = (!sentences.is_empty()).then(|| sentences[rng.random_range(0..sentences.len())]);
+                let title = Some(document.title.as_str()).filter(|title| !title.trim().is_empty());
+                for text in title.into_iter().chain(drawn) {
+                    texts.push(text);
+                    positives.push(vec![place]);
+                }
+            }
+        }
+        let queries = texts
+            .par_iter()
+            .map(|text| tokens(encoder, text, Role::Query, config.max_query_tokens))
+            .collect::<Result<Vec<_>, _>>()?;
+        Ok(Self {
+            documents,
+            queries,
+            positives,
+            train: set.train.len(),
+            dev: set.dev.len(),
+        })
+    }
+
+    /// Numbers of the dev queries.
+    pub(crate) fn dev_queries(&self) -> Vec<usize> {
+        (self.train..self.train + self.dev).collect()
+    }
+
+    /// Numbers of the queries that training may see.
+    pub(crate) fn training_queries(&self) -> Vec<usize> {
+        (0..self.train).chain(self.train + self.dev..self.queries.len()).collect()
+    }
+
+    /// Whether a query was made from a document.
+    pub(crate) fn is_pseudo(&self, query: usize) -> bool {
+        query >= self.train + self.dev
+    }
+
+    pub(crate) fn is_relevant(&self, query: usize, document: u32) -> bool {
+        self.positives[query].binary_search(&document).is_ok()
+    }
+}
+
+/// Token ids cut at `most`, the closing special token kept.
+fn tokens(encoder: &Encoder, text: &str, role: Role, most: usize) -> Result<Vec<u32>, ModelError> {
+    let mut ids = encoder.tokenize(text, role)?;
+    if ids.len() > most {
+        let last = ids[ids.len() - 1];
+        ids.truncate(most);
+        ids[most - 1] = last;
+    }
+    Ok(ids)
+}
