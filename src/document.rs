@@ -25,12 +25,7 @@ pub struct Document {
 impl Document {
     /// A document without metadata.
     pub fn new(id: impl Into<String>, title: impl Into<String>, text: impl Into<String>) -> Self {
-        Self {
-            id: id.into(),
-            title: title.into(),
-            text: text.into(),
-            metadata: None,
-        }
+        Self { id: id.into(), title: title.into(), text: text.into(), metadata: None }
     }
 
     /// The same document with metadata attached.

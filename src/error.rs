@@ -24,6 +24,10 @@ pub enum Error {
     #[cfg(feature = "train")]
     #[error(transparent)]
     Train(#[from] crate::train::TrainError),
+    /// k-means.
+    #[cfg(feature = "train")]
+    #[error("clustering: {0}")]
+    Cluster(#[from] crate::cluster::ClusterError),
     /// A run or judgment file in TREC's format.
     #[cfg(feature = "train")]
     #[error(transparent)]

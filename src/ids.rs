@@ -21,9 +21,6 @@ pub struct Generation(pub u64);
 macro_rules! key_codec {
     ($name:ident) => {
         impl $name {
-            /// Number of bytes of the encoded form.
-            pub(crate) const BYTES: usize = 4;
-
             /// Big-endian, so that keys sort in numerical order.
             pub(crate) fn to_key(self) -> [u8; 4] {
                 self.0.to_be_bytes()
@@ -48,6 +45,9 @@ impl LeafId {
 }
 
 impl Row {
+    /// Number of bytes of the encoded form.
+    pub(crate) const BYTES: usize = 4;
+
     /// Position in the matrix, in rows.
     pub fn index(self) -> usize {
         self.0 as usize

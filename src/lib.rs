@@ -27,7 +27,10 @@
 
 #![deny(unsafe_code)]
 #![deny(missing_docs)]
-#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, clippy::print_stderr))]
+#![cfg_attr(
+    not(test),
+    deny(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, clippy::print_stderr)
+)]
 
 #[cfg(feature = "train")]
 mod cluster;
@@ -52,19 +55,19 @@ pub use document::Document;
 pub use error::{Error, InputError, Result};
 pub use ids::{Generation, LeafId, Row};
 pub use index::{
-    DEFAULT_BEAM, DEFAULT_K, Documents, Hit, Index, IndexBuilder, InsertSummary, MODEL_DIR, Query, SearchResult,
-    SearchStats,
+    DEFAULT_BEAM, DEFAULT_K, Documents, Hit, Index, IndexBuilder, InsertSummary, MODEL_DIR, Query,
+    SearchResult, SearchStats,
+};
+pub use model::{
+    BUNDLE_FORMAT, Bundle, DEFAULT_MAX_TOKENS, ENCODER_FILE, Encoder, INDEXER_FILE, Indexer, MANIFEST_FILE,
+    Model, ModelError, ModelHash, Role, TOKENIZER_FILE,
 };
 #[cfg(feature = "hub")]
 pub use model::{DEFAULT_MODEL, fetch};
-pub use model::{
-    BUNDLE_FORMAT, Bundle, DEFAULT_MAX_TOKENS, ENCODER_FILE, Encoder, INDEXER_FILE, Indexer, MANIFEST_FILE, Model,
-    ModelError, ModelHash, Role, TOKENIZER_FILE,
-};
 pub use progress::{OnProgress, Progress, Stage, no_progress};
 pub use scan::Similarity;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub use store::fuzzing;
 pub use store::{Damage, Operation, Problem, StoreError, StoreStats, VerifyReport};
-pub use tree::{TreeShape, TreeShapeError};
+pub use tree::{MAX_HEIGHT, MAX_LEAVES, TreeShape, TreeShapeError};

@@ -36,11 +36,7 @@ pub enum Stage {
 
 impl Progress {
     pub(crate) fn new(stage: Stage, done: usize, total: usize) -> Self {
-        Self {
-            stage,
-            done: done as u64,
-            total: Some(total as u64),
-        }
+        Self { stage, done: done as u64, total: Some(total as u64) }
     }
 }
 

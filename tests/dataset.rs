@@ -39,12 +39,7 @@ fn counts_are_those_of_the_dataset() {
         assert_eq!((qrels.judgments(), qrels.len()), (rows, judged), "{split}");
         for (query, judgments) in qrels.iter() {
             assert!(query_ids.contains(query), "{query}");
-            assert!(
-                judgments
-                    .keys()
-                    .all(|id| document_ids.contains(id.as_str())),
-                "{query}"
-            );
+            assert!(judgments.keys().all(|id| document_ids.contains(id.as_str())), "{query}");
         }
     }
 }
@@ -83,10 +78,7 @@ fn a_lexical_search_reaches_its_known_figures() {
     ] {
         let got = metric.mean(&run, &qrels, RelevanceLevel::default());
         // The stop words of the other implementation are not the same.
-        assert!(
-            (got - expected).abs() < 0.01,
-            "{metric}: {got}, not {expected}"
-        );
+        assert!((got - expected).abs() < 0.01, "{metric}: {got}, not {expected}");
     }
 }
 
@@ -116,10 +108,7 @@ impl Bm25 {
             }
         }
         Self {
-            ids: documents
-                .iter()
-                .map(|document| document.id.clone())
-                .collect(),
+            ids: documents.iter().map(|document| document.id.clone()).collect(),
             mean_length: lengths.iter().sum::<f32>() / lengths.len() as f32,
             lengths,
             postings,
@@ -144,10 +133,7 @@ impl Bm25 {
         let mut ranked: Vec<(usize, f32)> = scores.into_iter().collect();
         ranked.sort_by(|a, b| b.1.total_cmp(&a.1));
         ranked.truncate(k);
-        ranked
-            .into_iter()
-            .map(|(n, score)| (self.ids[n].as_str(), score))
-            .collect()
+        ranked.into_iter().map(|(n, score)| (self.ids[n].as_str(), score)).collect()
     }
 }
 

@@ -46,12 +46,7 @@ fn assert_agrees(run: &Run, qrels: &Qrels, expected: &Expected) {
         let level = RelevanceLevel(recorded.level);
         for &k in &expected.cutoffs {
             let k = NonZeroUsize::new(k).unwrap();
-            for metric in [
-                Metric::Recall(k),
-                Metric::Precision(k),
-                Metric::Mrr(k),
-                Metric::Ndcg(k),
-            ] {
+            for metric in [Metric::Recall(k), Metric::Precision(k), Metric::Mrr(k), Metric::Ndcg(k)] {
                 let name = metric.to_string();
                 for (query, values) in &recorded.queries {
                     let judged = qrels.get(query).unwrap();
@@ -105,8 +100,7 @@ fn the_order_of_ties_matters_in_the_fixture() {
         results.sort_by(|a, b| b.score.total_cmp(&a.score).then_with(|| a.id.cmp(&b.id)));
         let judged = qrels.get(query).unwrap();
         let other = Metric::Ndcg(k).of_query(&results, judged, RelevanceLevel::default());
-        different +=
-            usize::from((other - expected.levels[0].queries[query]["ndcg@10"]).abs() > 1e-3);
+        different += usize::from((other - expected.levels[0].queries[query]["ndcg@10"]).abs() > 1e-3);
     }
     assert!(different >= 8, "{different} queries");
 }

@@ -33,16 +33,14 @@ fn vectors(name: &str, tensor: &str) -> Vec<Vec<f32>> {
     let file = safetensors::SafeTensors::deserialize(&bytes).unwrap();
     let view = file.tensor(tensor).unwrap();
     let dim = view.shape()[1];
-    let flat: Vec<f32> = view
-        .data()
-        .chunks_exact(4)
-        .map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]))
-        .collect();
+    let flat: Vec<f32> =
+        view.data().chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
     flat.chunks_exact(dim).map(<[f32]>::to_vec).collect()
 }
 
 fn cosine(a: &[f32], b: &[f32]) -> f64 {
-    let dot = |x: &[f32], y: &[f32]| -> f64 { x.iter().zip(y).map(|(p, q)| f64::from(*p) * f64::from(*q)).sum() };
+    let dot =
+        |x: &[f32], y: &[f32]| -> f64 { x.iter().zip(y).map(|(p, q)| f64::from(*p) * f64::from(*q)).sum() };
     dot(a, b) / (dot(a, a).sqrt() * dot(b, b).sqrt())
 }
 
@@ -66,7 +64,13 @@ fn check(encoder: &Encoder, recorded: &Recorded, vectors: &[Vec<f32>], tolerance
 fn unpack_distilbert(target: &Path) {
     let source = fixture("distilbert-768");
     fs::create_dir_all(target.join("1_Pooling")).unwrap();
-    for name in ["config.json", "tokenizer.json", "modules.json", "1_Pooling/config.json", "sentence_bert_config.json"] {
+    for name in [
+        "config.json",
+        "tokenizer.json",
+        "modules.json",
+        "1_Pooling/config.json",
+        "sentence_bert_config.json",
+    ] {
         fs::copy(source.join(name), target.join(name)).unwrap();
     }
     let packed = fs::File::open(source.join("model.safetensors.gz")).unwrap();
@@ -133,8 +137,7 @@ fn prompts_apply_by_role() {
 }
 
 /// all-MiniLM-L6-v2, which `scripts/fetch-base-model` puts in `target/base-model`.
-#[test]
-fn minilm_matches_transformers() {
+fn base_model() -> PathBuf {
     let dir = match std::env::var_os("EHI_BASE_MODEL") {
         Some(dir) => PathBuf::from(dir),
         None => Path::new(env!("CARGO_MANIFEST_DIR")).join("target/base-model"),
@@ -144,7 +147,39 @@ fn minilm_matches_transformers() {
         "{} holds no model; run scripts/fetch-base-model first",
         dir.display()
     );
+    dir
+}
+
+#[test]
+fn minilm_matches_transformers() {
+    let dir = base_model();
     let encoder = Encoder::load(&dir).unwrap();
     assert_eq!((encoder.dim(), encoder.max_tokens()), (384, 256));
     check(&encoder, &recorded("minilm"), &vectors("minilm", "embeddings"), 5e-6);
+}
+
+/// A second opinion from another implementation in the same process, on texts beyond the fixtures.
+#[cfg(feature = "parity")]
+#[test]
+fn minilm_matches_the_stock_bert_of_candle() {
+    use candle_core::{Device, Tensor};
+    use candle_nn::VarBuilder;
+    use candle_transformers::models::bert::{BertModel, Config};
+
+    let dir = base_model();
+    let encoder = Encoder::load(&dir).unwrap();
+    let config: Config = serde_json::from_slice(&fs::read(dir.join("config.json")).unwrap()).unwrap();
+    let weights = fs::read(dir.join("model.safetensors")).unwrap();
+    let builder =
+        VarBuilder::from_buffered_safetensors(weights, candle_core::DType::F32, &Device::Cpu).unwrap();
+    let stock = BertModel::load(builder, &config).unwrap();
+    for repeat in [1, 3, 17, 90] {
+        let text = "Leaf routing, 42 \u{e9}t\u{e9}s; ".repeat(repeat);
+        let ids = encoder.tokenize(&text, Role::Document).unwrap();
+        let input = Tensor::new(ids.as_slice(), &Device::Cpu).unwrap().unsqueeze(0).unwrap();
+        let hidden = stock.forward(&input, &input.zeros_like().unwrap(), None).unwrap();
+        let want: Vec<f32> = hidden.mean(1).unwrap().flatten_all().unwrap().to_vec1().unwrap();
+        let found = encoder.embed(&[&text], Role::Document).unwrap();
+        assert!(cosine(&found, &want) > 0.99999, "{} tokens: {}", ids.len(), cosine(&found, &want));
+    }
 }

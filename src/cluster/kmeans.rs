@@ -50,18 +50,10 @@ pub struct KMeans {
 ///
 /// # Errors
 /// Every variant of [`ClusterError`], all of them found before the work starts.
-pub fn spherical_kmeans(
-    rows: &[f32],
-    dim: usize,
-    options: &KMeansOptions,
-) -> Result<KMeans, ClusterError> {
+pub fn spherical_kmeans(rows: &[f32], dim: usize, options: &KMeansOptions) -> Result<KMeans, ClusterError> {
     check(rows, dim, options.clusters)?;
     let mut rng = ChaCha8Rng::seed_from_u64(options.seed);
-    let mut clustering = Clustering::new(
-        rows,
-        dim,
-        seeding::seed(rows, dim, options.clusters, &mut rng),
-    );
+    let mut clustering = Clustering::new(rows, dim, seeding::seed(rows, dim, options.clusters, &mut rng));
     let mut iterations = 0;
     let mut converged = false;
     while iterations < options.iterations && !converged {
@@ -73,9 +65,7 @@ pub fn spherical_kmeans(
     }
 
     let sizes = clustering.sizes();
-    let Clustering {
-        centroids, nearest, ..
-    } = clustering;
+    let Clustering { centroids, nearest, .. } = clustering;
     let total: f64 = nearest.similarities.iter().map(|&s| f64::from(s)).sum();
     Ok(KMeans {
         centroids,
@@ -92,10 +82,7 @@ fn check(rows: &[f32], dim: usize, clusters: usize) -> Result<(), ClusterError> 
         return Err(ClusterError::ZeroDim);
     }
     if !rows.len().is_multiple_of(dim) {
-        return Err(ClusterError::RaggedRows {
-            values: rows.len(),
-            dim,
-        });
+        return Err(ClusterError::RaggedRows { values: rows.len(), dim });
     }
     let n = rows.len() / dim;
     if clusters == 0 {
@@ -131,12 +118,7 @@ struct Clustering<'a> {
 
 impl<'a> Clustering<'a> {
     fn new(rows: &'a [f32], dim: usize, centroids: Vec<f32>) -> Self {
-        let mut clustering = Self {
-            rows,
-            dim,
-            centroids,
-            nearest: Nearest::default(),
-        };
+        let mut clustering = Self { rows, dim, centroids, nearest: Nearest::default() };
         for centroid in clustering.centroids.chunks_exact_mut(dim) {
             normalise(centroid);
         }
@@ -176,12 +158,9 @@ impl<'a> Clustering<'a> {
         }
         let similarities = &mut self.nearest.similarities;
         let assignments = &mut self.nearest.assignments;
-        let members: Vec<usize> = (0..assignments.len())
-            .filter(|&i| assignments[i] as usize == largest)
-            .collect();
-        let Some(&worst) = members
-            .iter()
-            .min_by(|&&a, &&b| similarities[a].total_cmp(&similarities[b]))
+        let members: Vec<usize> =
+            (0..assignments.len()).filter(|&i| assignments[i] as usize == largest).collect();
+        let Some(&worst) = members.iter().min_by(|&&a, &&b| similarities[a].total_cmp(&similarities[b]))
         else {
             return;
         };
@@ -211,24 +190,21 @@ impl<'a> Clustering<'a> {
             members[cluster as usize].push(i);
         }
         let (rows, dim) = (self.rows, self.dim);
-        self.centroids
-            .par_chunks_exact_mut(dim)
-            .zip(&members)
-            .for_each(|(centroid, members)| {
-                let mut sum = vec![0.0f64; dim];
-                for &i in members {
-                    for (sum, &x) in sum.iter_mut().zip(&rows[i * dim..][..dim]) {
-                        *sum += f64::from(x);
-                    }
+        self.centroids.par_chunks_exact_mut(dim).zip(&members).for_each(|(centroid, members)| {
+            let mut sum = vec![0.0f64; dim];
+            for &i in members {
+                for (sum, &x) in sum.iter_mut().zip(&rows[i * dim..][..dim]) {
+                    *sum += f64::from(x);
                 }
-                let norm = norm(sum.iter().copied());
-                // Rows that cancel out have no direction; any centroid is as good.
-                if norm > f64::EPSILON {
-                    for (x, sum) in centroid.iter_mut().zip(&sum) {
-                        *x = (sum / norm) as f32;
-                    }
+            }
+            let norm = norm(sum.iter().copied());
+            // Rows that cancel out have no direction; any centroid is as good.
+            if norm > f64::EPSILON {
+                for (x, sum) in centroid.iter_mut().zip(&sum) {
+                    *x = (sum / norm) as f32;
                 }
-            });
+            }
+        });
     }
 }
 

@@ -56,6 +56,7 @@ pub(crate) fn nearest(rows: &[f32], centroids: &[f32], dim: usize) -> Nearest {
 ///
 /// # Panics
 /// If a shape is ragged or `dim` is 0.
+#[cfg(test)]
 pub(crate) fn dot_products(queries: &[f32], rows: &[f32], dim: usize, out: &mut [f32]) {
     Panels::pack(rows, dim).dot_products(queries, out);
 }
@@ -72,11 +73,7 @@ impl Panels {
             .par_chunks_mut(dim * PANEL)
             .zip(rows.par_chunks(dim * PANEL))
             .for_each(|(panel, rows)| interleave(rows, dim, PANEL, panel));
-        Self {
-            values,
-            rows: n,
-            dim,
-        }
+        Self { values, rows: n, dim }
     }
 
     /// Values in a row.
@@ -104,20 +101,10 @@ impl Panels {
             .zip(similarities.par_chunks_mut(BLOCK_ROWS))
             .zip(rows.par_chunks(BLOCK_ROWS * self.dim))
             .for_each(|((assignments, similarities), rows)| {
-                let sink = BestSink {
-                    assignments,
-                    similarities,
-                };
-                arch.dispatch(BlockProduct {
-                    panels: self,
-                    rows,
-                    sink,
-                });
+                let sink = BestSink { assignments, similarities };
+                arch.dispatch(BlockProduct { panels: self, rows, sink });
             });
-        Nearest {
-            assignments,
-            similarities,
-        }
+        Nearest { assignments, similarities }
     }
 
     /// The dot product of each of `queries` with every packed row, in parallel over
@@ -135,33 +122,20 @@ impl Panels {
             return;
         }
         // A small block of queries is still shared among all threads.
-        let block = n
-            .div_ceil(rayon::current_num_threads())
-            .clamp(1, BLOCK_ROWS);
+        let block = n.div_ceil(rayon::current_num_threads()).clamp(1, BLOCK_ROWS);
         let arch = Arch::new();
-        out.par_chunks_mut(block * self.rows)
-            .zip(queries.par_chunks(block * self.dim))
-            .for_each(|(out, rows)| {
-                let sink = CopySink {
-                    out,
-                    width: self.rows,
-                };
-                arch.dispatch(BlockProduct {
-                    panels: self,
-                    rows,
-                    sink,
-                });
-            });
+        out.par_chunks_mut(block * self.rows).zip(queries.par_chunks(block * self.dim)).for_each(
+            |(out, rows)| {
+                let sink = CopySink { out, width: self.rows };
+                arch.dispatch(BlockProduct { panels: self, rows, sink });
+            },
+        );
     }
 }
 
 fn count(rows: &[f32], dim: usize) -> usize {
     assert!(dim > 0, "rows need at least one dimension");
-    assert!(
-        rows.len().is_multiple_of(dim),
-        "{} values are no rows of {dim}",
-        rows.len()
-    );
+    assert!(rows.len().is_multiple_of(dim), "{} values are no rows of {dim}", rows.len());
     rows.len() / dim
 }
 
@@ -236,17 +210,10 @@ impl<K: Sink> WithSimd for BlockProduct<'_, K> {
 impl<K: Sink> BlockProduct<'_, K> {
     #[inline(always)]
     fn run<S: Simd, const ROWS: usize>(mut self, simd: S) {
-        let Panels {
-            values,
-            rows: packed_rows,
-            dim,
-        } = self.panels;
+        let Panels { values, rows: packed_rows, dim } = self.panels;
         let rows = count(self.rows, *dim);
         let mut strips = vec![0.0; rows.div_ceil(ROWS) * dim * ROWS];
-        for (strip, rows) in strips
-            .chunks_exact_mut(dim * ROWS)
-            .zip(self.rows.chunks(dim * ROWS))
-        {
+        for (strip, rows) in strips.chunks_exact_mut(dim * ROWS).zip(self.rows.chunks(dim * ROWS)) {
             interleave(rows, *dim, ROWS, strip);
         }
 
@@ -258,9 +225,7 @@ impl<K: Sink> BlockProduct<'_, K> {
                     match (used - column).div_ceil(S::F32_LANES) {
                         1 => tile::<S, ROWS, 1>(simd, strip, panel, column, &mut products),
                         2 => tile::<S, ROWS, 2>(simd, strip, panel, column, &mut products),
-                        _ => {
-                            tile::<S, ROWS, TILE_VECTORS>(simd, strip, panel, column, &mut products)
-                        }
+                        _ => tile::<S, ROWS, TILE_VECTORS>(simd, strip, panel, column, &mut products),
                     }
                 }
                 for (row, products) in (first_row..rows).zip(&products) {

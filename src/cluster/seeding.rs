@@ -22,21 +22,11 @@ pub(super) fn seed(rows: &[f32], dim: usize, clusters: usize, rng: &mut ChaCha8R
     let n = rows.len() / dim;
     let row = |i: usize| &rows[i * dim..][..dim];
     let mut sample =
-        rand::seq::index::sample(rng, n, n.min(clusters.saturating_mul(SAMPLE_PER_CLUSTER)))
-            .into_vec();
+        rand::seq::index::sample(rng, n, n.min(clusters.saturating_mul(SAMPLE_PER_CLUSTER))).into_vec();
     sample.sort_unstable();
     let mut chunks: Vec<Chunk> = sample
         .par_chunks(CHUNK_ROWS)
-        .map(|sample| {
-            Chunk::new(
-                &sample
-                    .iter()
-                    .flat_map(|&i| row(i))
-                    .copied()
-                    .collect::<Vec<_>>(),
-                dim,
-            )
-        })
+        .map(|sample| Chunk::new(&sample.iter().flat_map(|&i| row(i)).copied().collect::<Vec<_>>(), dim))
         .collect();
 
     let mut used = vec![false; sample.len()];
@@ -58,9 +48,7 @@ pub(super) fn seed(rows: &[f32], dim: usize, clusters: usize, rng: &mut ChaCha8R
         if total > 0.0 {
             candidates.extend((0..CANDIDATES).map(|_| {
                 let point = rng.random::<f64>() * total;
-                cumulative
-                    .partition_point(|&sum| sum <= point)
-                    .min(sample.len() - 1)
+                cumulative.partition_point(|&sum| sum <= point).min(sample.len() - 1)
             }));
         } else {
             // What is left repeats the centroids, so any row not yet taken will do.
@@ -69,14 +57,10 @@ pub(super) fn seed(rows: &[f32], dim: usize, clusters: usize, rng: &mut ChaCha8R
         queries.clear();
         queries.extend(candidates.iter().flat_map(|&i| row(sample[i])));
 
-        let left: Vec<[f64; CANDIDATES]> = chunks
-            .par_iter_mut()
-            .map(|chunk| chunk.try_all(&queries))
-            .collect();
+        let left: Vec<[f64; CANDIDATES]> =
+            chunks.par_iter_mut().map(|chunk| chunk.try_all(&queries)).collect();
         let left = |candidate: usize| left.iter().map(|chunk| chunk[candidate]).sum::<f64>();
-        let best = (0..candidates.len())
-            .min_by(|&a, &b| left(a).total_cmp(&left(b)))
-            .unwrap_or(0);
+        let best = (0..candidates.len()).min_by(|&a, &b| left(a).total_cmp(&left(b))).unwrap_or(0);
         chunks.par_iter_mut().for_each(|chunk| chunk.take(best));
         let taken = candidates[best];
         used[taken] = true;
@@ -109,8 +93,7 @@ impl Chunk {
     /// Sums the dissimilarities that each candidate would leave.
     fn try_all(&mut self, candidates: &[f32]) -> [f64; CANDIDATES] {
         let rows = self.panels.rows();
-        self.tried
-            .resize(candidates.len() / self.panels.dim() * rows, 0.0);
+        self.tried.resize(candidates.len() / self.panels.dim() * rows, 0.0);
         self.panels.dot_products(candidates, &mut self.tried);
         let mut left = [0.0; CANDIDATES];
         for (tried, left) in self.tried.chunks_exact_mut(rows).zip(&mut left) {
@@ -125,8 +108,7 @@ impl Chunk {
     /// Makes the candidate a centroid.
     fn take(&mut self, candidate: usize) {
         let rows = self.panels.rows();
-        self.dissimilarities
-            .copy_from_slice(&self.tried[candidate * rows..][..rows]);
+        self.dissimilarities.copy_from_slice(&self.tried[candidate * rows..][..rows]);
     }
 }
 
@@ -139,15 +121,12 @@ mod tests {
     fn one_seed_falls_in_each_of_the_separated_groups() {
         // Group g is a corner of the simplex, 40 times over.
         let dim = 30;
-        let rows: Vec<f32> = (0..dim * 40)
-            .flat_map(|i| (0..dim).map(move |d| if d == i % dim { 1.0 } else { 0.0 }))
-            .collect();
+        let rows: Vec<f32> =
+            (0..dim * 40).flat_map(|i| (0..dim).map(move |d| if d == i % dim { 1.0 } else { 0.0 })).collect();
         for rng in 0..5 {
             let centroids = seed(&rows, dim, dim, &mut ChaCha8Rng::seed_from_u64(rng));
-            let mut groups: Vec<_> = centroids
-                .chunks(dim)
-                .map(|c| c.iter().position(|&x| x == 1.0))
-                .collect();
+            let mut groups: Vec<_> =
+                centroids.chunks(dim).map(|c| c.iter().position(|&x| x == 1.0)).collect();
             groups.sort_unstable();
             assert_eq!(groups, (0..dim).map(Some).collect::<Vec<_>>());
         }

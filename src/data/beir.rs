@@ -94,10 +94,7 @@ impl BeirDataset {
     /// [`DataError::Open`] when the directory cannot be listed.
     pub fn splits(&self) -> Result<Vec<String>, DataError> {
         let path = self.dir.join(QRELS);
-        let failed = |source| DataError::Open {
-            path: path.clone(),
-            source,
-        };
+        let failed = |source| DataError::Open { path: path.clone(), source };
         let entries = match fs::read_dir(&path) {
             Ok(entries) => entries,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -123,11 +120,7 @@ impl BeirDataset {
         // Looking the name up in the listing also keeps it inside the directory.
         let known = self.splits()?;
         if known.iter().all(|name| name != split) {
-            return Err(DataError::UnknownSplit {
-                dir: self.dir.clone(),
-                split: split.to_owned(),
-                known,
-            });
+            return Err(DataError::UnknownSplit { dir: self.dir.clone(), split: split.to_owned(), known });
         }
         let path = self.dir.join(QRELS).join(format!("{split}{QRELS_ENDING}"));
         let (file, name) = open_either(&path)?;
@@ -138,9 +131,7 @@ impl BeirDataset {
 /// `test` for `test.tsv` and `test.tsv.gz`.
 fn split_of(file_name: &str) -> Option<&str> {
     let plain = file_name.strip_suffix(GZIP_ENDING).unwrap_or(file_name);
-    plain
-        .strip_suffix(QRELS_ENDING)
-        .filter(|split| !split.is_empty())
+    plain.strip_suffix(QRELS_ENDING).filter(|split| !split.is_empty())
 }
 
 /// Opens `path` or `path` with `.gz`, whichever exists, and gives its name for errors.
@@ -152,14 +143,9 @@ fn open_either(path: &Path) -> Result<(File, String), DataError> {
             Ok(file) => return Ok((file, candidate.display().to_string())),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(source) => {
-                return Err(DataError::Open {
-                    path: candidate.to_owned(),
-                    source,
-                });
+                return Err(DataError::Open { path: candidate.to_owned(), source });
             }
         }
     }
-    Err(DataError::MissingFile {
-        path: path.to_owned(),
-    })
+    Err(DataError::MissingFile { path: path.to_owned() })
 }

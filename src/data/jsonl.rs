@@ -35,9 +35,7 @@ use crate::document::Document;
 /// # Ok::<(), ehi::data::DataError>(())
 /// ```
 pub fn read_documents(reader: impl Read + Send + 'static, name: impl Into<String>) -> Documents {
-    Documents {
-        lines: Lines::new(reader, name),
-    }
+    Documents { lines: Lines::new(reader, name) }
 }
 
 /// Streams queries from JSON lines, as [`read_documents`] does documents.
@@ -46,9 +44,7 @@ pub fn read_documents(reader: impl Read + Send + 'static, name: impl Into<String
 ///
 /// The items' errors are those of [`read_documents`].
 pub fn read_queries(reader: impl Read + Send + 'static, name: impl Into<String>) -> Queries {
-    Queries {
-        lines: Lines::new(reader, name),
-    }
+    Queries { lines: Lines::new(reader, name) }
 }
 
 /// A query of a dataset.
@@ -101,10 +97,7 @@ impl Iterator for Queries {
     fn next(&mut self) -> Option<Self::Item> {
         next_record(&mut self.lines).map(|record| {
             let (at, record): (_, QueryRecord) = record?;
-            Ok(Query {
-                id: at.id(record._id)?,
-                text: at.required(record.text, "text")?,
-            })
+            Ok(Query { id: at.id(record._id)?, text: at.required(record.text, "text")? })
         })
     }
 }
@@ -132,21 +125,13 @@ struct Place {
 
 impl Place {
     fn required(&self, value: Option<String>, field: &'static str) -> Result<String, DataError> {
-        value.ok_or_else(|| DataError::MissingField {
-            name: self.name.clone(),
-            line: self.line,
-            field,
-        })
+        value.ok_or_else(|| DataError::MissingField { name: self.name.clone(), line: self.line, field })
     }
 
     fn id(&self, value: Option<String>) -> Result<String, DataError> {
         let id = self.required(value, "_id")?;
         if id.is_empty() {
-            return Err(DataError::EmptyId {
-                name: self.name.clone(),
-                line: self.line,
-                field: "_id",
-            });
+            return Err(DataError::EmptyId { name: self.name.clone(), line: self.line, field: "_id" });
         }
         Ok(id)
     }
@@ -157,17 +142,10 @@ fn next_record<T: DeserializeOwned>(lines: &mut Lines) -> Option<Result<(Place, 
         Ok(line) => (line.number, serde_json::from_str(line.text)),
         Err(error) => return Some(Err(error)),
     };
-    let at = Place {
-        name: lines.name().to_owned(),
-        line: number,
-    };
+    let at = Place { name: lines.name().to_owned(), line: number };
     Some(match parsed {
         Ok(record) => Ok((at, record)),
-        Err(source) => Err(DataError::Json {
-            name: at.name,
-            line: at.line,
-            source,
-        }),
+        Err(source) => Err(DataError::Json { name: at.name, line: at.line, source }),
     })
 }
 

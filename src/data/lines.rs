@@ -111,10 +111,7 @@ impl Lines {
             1 => text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text),
             _ => text,
         };
-        Ok(Line {
-            number: self.number,
-            text,
-        })
+        Ok(Line { number: self.number, text })
     }
 
     /// Puts the next line into `buffer` without its line feed; false at the end.
@@ -147,9 +144,7 @@ impl Lines {
             return Ok(());
         };
         let mut head = Vec::with_capacity(GZIP_MAGIC.len());
-        reader
-            .take(GZIP_MAGIC.len() as u64)
-            .read_to_end(&mut head)?;
+        reader.take(GZIP_MAGIC.len() as u64).read_to_end(&mut head)?;
         let is_gzip = head == GZIP_MAGIC;
         let Source::Unopened(reader) = std::mem::replace(&mut self.source, Source::Finished) else {
             return Ok(());

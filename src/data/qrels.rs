@@ -32,10 +32,7 @@ impl Qrels {
     /// [`DataError::ConflictingJudgment`] for a row that cannot be used, and the errors of
     /// reading. The first error ends the reading: judgments that are only half there would
     /// give wrong figures.
-    pub fn read(
-        reader: impl Read + Send + 'static,
-        name: impl Into<String>,
-    ) -> Result<Self, DataError> {
+    pub fn read(reader: impl Read + Send + 'static, name: impl Into<String>) -> Result<Self, DataError> {
         let mut lines = Lines::new(reader, name);
         let name = lines.name().to_owned();
         let mut qrels = Self::default();
@@ -61,11 +58,7 @@ impl Qrels {
         };
         for (id, field) in [(query, COLUMNS[0]), (document, COLUMNS[1])] {
             if id.is_empty() {
-                return Err(DataError::EmptyId {
-                    name: name.to_owned(),
-                    line: line.number,
-                    field,
-                });
+                return Err(DataError::EmptyId { name: name.to_owned(), line: line.number, field });
             }
         }
         let grade = score.parse().map_err(|_| DataError::QrelsScore {
@@ -109,9 +102,7 @@ impl Qrels {
 
     /// Queries with their judgments, in the order of the ids' bytes.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &Judgments)> {
-        self.by_query
-            .iter()
-            .map(|(query, judgments)| (query.as_str(), judgments))
+        self.by_query.iter().map(|(query, judgments)| (query.as_str(), judgments))
     }
 
     /// The number of queries.
@@ -131,10 +122,7 @@ impl Qrels {
 
     /// Splits by query: those for which `condition` holds first, the rest second.
     pub(crate) fn partition(self, mut condition: impl FnMut(&str) -> bool) -> (Self, Self) {
-        let (yes, no) = self
-            .by_query
-            .into_iter()
-            .partition(|(query, _)| condition(query));
+        let (yes, no) = self.by_query.into_iter().partition(|(query, _)| condition(query));
         (Self { by_query: yes }, Self { by_query: no })
     }
 }

@@ -69,9 +69,7 @@ pub fn is_dev(query: &str, seed: u64, fraction: DevFraction) -> bool {
 fn hash(query: &str, seed: u64) -> u64 {
     let seed = seed.to_le_bytes();
     let bytes = seed.iter().chain(query.as_bytes());
-    mix(bytes.fold(FNV_OFFSET, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(FNV_PRIME)
-    }))
+    mix(bytes.fold(FNV_OFFSET, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(FNV_PRIME)))
 }
 
 /// The finaliser of MurmurHash3: FNV alone leaves the high bits of short ids too alike.
@@ -116,10 +114,7 @@ mod tests {
                 let dev = ids.iter().filter(|id| is_dev(id, seed, fraction(share)));
                 let got = dev.count() as f64 / ids.len() as f64;
                 // Five standard deviations of the binomial at the widest share.
-                assert!(
-                    (got - share).abs() < 0.018,
-                    "seed {seed}: {got} for {share}"
-                );
+                assert!((got - share).abs() < 0.018, "seed {seed}: {got} for {share}");
             }
             for id in &ids {
                 if is_dev(id, seed, fraction(0.1)) {
@@ -135,9 +130,8 @@ mod tests {
 
     #[test]
     fn carving_keeps_every_judgment_and_ignores_order() {
-        let rows: Vec<(String, String, i32)> = (0..500)
-            .map(|n| (format!("q{}", n % 90), format!("d{n}"), n % 3))
-            .collect();
+        let rows: Vec<(String, String, i32)> =
+            (0..500).map(|n| (format!("q{}", n % 90), format!("d{n}"), n % 3)).collect();
         let build = |rows: &mut dyn Iterator<Item = &(String, String, i32)>| {
             let mut qrels = Qrels::default();
             for (query, document, grade) in rows {

@@ -45,13 +45,7 @@ fn only_line_feeds_split_lines() {
     let raw = "{\"_id\":\"1\",\"text\":\"a\u{2028}b\u{2029}c\u{85}d\\u000be\\u000cf\"}\r\n\
                \n   \r\n\t\n{\"_id\":\"2\",\"title\":null,\"text\":\"x\\r\\ny\"}";
     let got = good_documents(raw);
-    assert_eq!(
-        got,
-        [
-            Document::new("1", "", text),
-            Document::new("2", "", "x\r\ny")
-        ]
-    );
+    assert_eq!(got, [Document::new("1", "", text), Document::new("2", "", "x\r\ny")]);
 }
 
 #[test]
@@ -98,11 +92,7 @@ fn a_bad_line_is_named_and_the_next_one_still_read() {
     assert_eq!(got[0].as_ref().unwrap().id, "1");
     let expected_name = "in";
     match &got[1] {
-        Err(DataError::InvalidUtf8 {
-            name,
-            line: 3,
-            valid_up_to: 19,
-        }) if name == expected_name => {}
+        Err(DataError::InvalidUtf8 { name, line: 3, valid_up_to: 19 }) if name == expected_name => {}
         other => panic!("{other:?}"),
     }
     match &got[2] {
@@ -110,22 +100,14 @@ fn a_bad_line_is_named_and_the_next_one_still_read() {
         other => panic!("{other:?}"),
     }
     assert_eq!(got[3].as_ref().unwrap().id, "4");
-    assert!(
-        got[1]
-            .as_ref()
-            .unwrap_err()
-            .to_string()
-            .starts_with("in:3:")
-    );
+    assert!(got[1].as_ref().unwrap_err().to_string().starts_with("in:3:"));
 }
 
 #[test]
 fn records_of_the_wrong_form_are_typed_errors() {
-    for (raw, missing) in [
-        (r#"{"text":"t"}"#, "_id"),
-        (r#"{"_id":null,"text":"t"}"#, "_id"),
-        (r#"{"_id":"1"}"#, "text"),
-    ] {
+    for (raw, missing) in
+        [(r#"{"text":"t"}"#, "_id"), (r#"{"_id":null,"text":"t"}"#, "_id"), (r#"{"_id":"1"}"#, "text")]
+    {
         let error = document_error(raw);
         assert!(
             matches!(error, DataError::MissingField { line: 1, field, .. } if field == missing),
@@ -133,17 +115,7 @@ fn records_of_the_wrong_form_are_typed_errors() {
         );
     }
     let error = document_error(r#"{"_id":"","text":"t"}"#);
-    assert!(
-        matches!(
-            error,
-            DataError::EmptyId {
-                line: 1,
-                field: "_id",
-                ..
-            }
-        ),
-        "{error}"
-    );
+    assert!(matches!(error, DataError::EmptyId { line: 1, field: "_id", .. }), "{error}");
     for raw in [
         r#"{"_id":7,"text":"t"}"#,
         r#"{"_id":"1","text":["t"]}"#,
@@ -153,37 +125,20 @@ fn records_of_the_wrong_form_are_typed_errors() {
         "null",
     ] {
         let error = document_error(raw);
-        assert!(
-            matches!(error, DataError::Json { line: 1, .. }),
-            "{raw}: {error}"
-        );
+        assert!(matches!(error, DataError::Json { line: 1, .. }), "{raw}: {error}");
     }
-    let deep = format!(
-        r#"{{"_id":"1","text":"t","metadata":{}"#,
-        "[".repeat(100_000)
-    );
+    let deep = format!(r#"{{"_id":"1","text":"t","metadata":{}"#, "[".repeat(100_000));
     assert!(matches!(document_error(deep), DataError::Json { .. }));
 }
 
 #[test]
 fn queries_have_the_same_rules() {
-    let raw =
-        "{\"_id\":\"q\",\"text\":\"t\",\"metadata\":{\"x\":1}}\n{\"_id\":\"\",\"text\":\"\"}\n{}";
+    let raw = "{\"_id\":\"q\",\"text\":\"t\",\"metadata\":{\"x\":1}}\n{\"_id\":\"\",\"text\":\"\"}\n{}";
     let got: Vec<_> = read_queries(raw.as_bytes(), "in").collect();
-    let expected = Query {
-        id: "q".to_owned(),
-        text: "t".to_owned(),
-    };
+    let expected = Query { id: "q".to_owned(), text: "t".to_owned() };
     assert_eq!(got[0].as_ref().unwrap(), &expected);
     assert!(matches!(got[1], Err(DataError::EmptyId { line: 2, .. })));
-    assert!(matches!(
-        got[2],
-        Err(DataError::MissingField {
-            line: 3,
-            field: "_id",
-            ..
-        })
-    ));
+    assert!(matches!(got[2], Err(DataError::MissingField { line: 3, field: "_id", .. })));
     assert_eq!(got.len(), 3);
 }
 
@@ -217,26 +172,14 @@ fn lines_up_to_the_limit_are_read_and_longer_ones_refused() {
         for long in ["1234\n12345\n1\n", "1234\n12345"] {
             let (found, error) = lines(pack(long), 4);
             assert_eq!(found.len(), 1);
-            assert!(
-                matches!(
-                    error,
-                    Some(DataError::LineTooLong {
-                        line: 2,
-                        limit: 4,
-                        ..
-                    })
-                ),
-                "{error:?}"
-            );
+            assert!(matches!(error, Some(DataError::LineTooLong { line: 2, limit: 4, .. })), "{error:?}");
         }
     }
 }
 
 #[test]
 fn every_truncation_of_gzip_is_an_error_naming_the_file() {
-    let raw: String = (0..40)
-        .map(|n| format!("line {n} {}\n", n * n * 7919))
-        .collect();
+    let raw: String = (0..40).map(|n| format!("line {n} {}\n", n * n * 7919)).collect();
     let packed = gzip(raw.as_bytes());
     for length in 2..packed.len() {
         let (found, error) = lines(packed[..length].to_vec(), 100);
@@ -261,10 +204,7 @@ fn damaged_gzip_is_an_error() {
     let trailing = [gzip(b"some text\n"), b"not gzip at all".to_vec()].concat();
     for bytes in [checksum, method, trailing] {
         let (_, error) = lines(bytes, 100);
-        assert!(
-            matches!(error, Some(DataError::CorruptGzip { .. })),
-            "{error:?}"
-        );
+        assert!(matches!(error, Some(DataError::CorruptGzip { .. })), "{error:?}");
     }
 }
 
@@ -305,14 +245,8 @@ fn judgments_are_read_with_and_without_a_header() {
     let rows = "q2\td1\t0\r\nq1\td2\t2\nq1\td1\t-1\n\nq1\td1\t-1\n";
     let with = qrels(&format!("query-id\tcorpus-id\tscore\r\n{rows}")).unwrap();
     assert_eq!(with, qrels(rows).unwrap());
-    assert_eq!(
-        with,
-        qrels(&format!("\n\nQuery-Id\tCorpus-Id\tScore\n{rows}")).unwrap()
-    );
-    assert_eq!(
-        (with.len(), with.judgments(), with.is_empty()),
-        (2, 3, false)
-    );
+    assert_eq!(with, qrels(&format!("\n\nQuery-Id\tCorpus-Id\tScore\n{rows}")).unwrap());
+    assert_eq!((with.len(), with.judgments(), with.is_empty()), (2, 3, false));
     let order: Vec<&str> = with.iter().map(|(query, _)| query).collect();
     assert_eq!(order, ["q1", "q2"]);
     let first = with.get("q1").unwrap();
@@ -326,73 +260,15 @@ fn judgments_are_read_with_and_without_a_header() {
 fn judgments_of_the_wrong_form_are_typed_errors() {
     type Check = fn(&DataError) -> bool;
     let cases: [(&str, Check); 8] = [
-        ("q\td\t1\nq\td\n", |e| {
-            matches!(
-                e,
-                DataError::QrelsColumns {
-                    line: 2,
-                    got: 2,
-                    ..
-                }
-            )
-        }),
-        ("q\t0\td\t1\n", |e| {
-            matches!(
-                e,
-                DataError::QrelsColumns {
-                    line: 1,
-                    got: 4,
-                    ..
-                }
-            )
-        }),
-        ("q d 1\n", |e| {
-            matches!(
-                e,
-                DataError::QrelsColumns {
-                    line: 1,
-                    got: 1,
-                    ..
-                }
-            )
-        }),
-        (
-            "q\td\t1.5\n",
-            |e| matches!(e, DataError::QrelsScore { line: 1, got, .. } if got == "1.5"),
-        ),
-        ("q\td\t1\nq\td\tscore\n", |e| {
-            matches!(e, DataError::QrelsScore { line: 2, .. })
-        }),
-        ("q\td\t1\n\td\t1\n", |e| {
-            matches!(
-                e,
-                DataError::EmptyId {
-                    line: 2,
-                    field: "query-id",
-                    ..
-                }
-            )
-        }),
-        ("q\t\t1\n", |e| {
-            matches!(
-                e,
-                DataError::EmptyId {
-                    line: 1,
-                    field: "corpus-id",
-                    ..
-                }
-            )
-        }),
+        ("q\td\t1\nq\td\n", |e| matches!(e, DataError::QrelsColumns { line: 2, got: 2, .. })),
+        ("q\t0\td\t1\n", |e| matches!(e, DataError::QrelsColumns { line: 1, got: 4, .. })),
+        ("q d 1\n", |e| matches!(e, DataError::QrelsColumns { line: 1, got: 1, .. })),
+        ("q\td\t1.5\n", |e| matches!(e, DataError::QrelsScore { line: 1, got, .. } if got == "1.5")),
+        ("q\td\t1\nq\td\tscore\n", |e| matches!(e, DataError::QrelsScore { line: 2, .. })),
+        ("q\td\t1\n\td\t1\n", |e| matches!(e, DataError::EmptyId { line: 2, field: "query-id", .. })),
+        ("q\t\t1\n", |e| matches!(e, DataError::EmptyId { line: 1, field: "corpus-id", .. })),
         ("q\td\t1\nq\te\t1\nq\td\t2\n", |e| {
-            matches!(
-                e,
-                DataError::ConflictingJudgment {
-                    line: 3,
-                    first: 1,
-                    second: 2,
-                    ..
-                }
-            )
+            matches!(e, DataError::ConflictingJudgment { line: 3, first: 1, second: 2, .. })
         }),
     ];
     for (text, check) in cases {
@@ -405,25 +281,12 @@ fn judgments_of_the_wrong_form_are_typed_errors() {
 #[test]
 fn a_dataset_is_read_plain_and_packed() {
     let dir = tempfile::tempdir().unwrap();
-    let corpus =
-        "{\"_id\":\"d1\",\"title\":\"A\",\"text\":\"a\"}\n{\"_id\":\"d2\",\"text\":\"b\"}\n";
+    let corpus = "{\"_id\":\"d1\",\"title\":\"A\",\"text\":\"a\"}\n{\"_id\":\"d2\",\"text\":\"b\"}\n";
     // Packed under a plain name, plain under a packed name: the bytes decide.
     write(dir.path(), "corpus.jsonl", gzip(corpus.as_bytes()));
-    write(
-        dir.path(),
-        "queries.jsonl.gz",
-        "{\"_id\":\"q\",\"text\":\"t\"}\n",
-    );
-    write(
-        dir.path(),
-        "qrels/train.tsv",
-        "query-id\tcorpus-id\tscore\nq\td1\t1\n",
-    );
-    write(
-        dir.path(),
-        "qrels/test.tsv.gz",
-        gzip(b"q\td1\t1\nq\td2\t3\n"),
-    );
+    write(dir.path(), "queries.jsonl.gz", "{\"_id\":\"q\",\"text\":\"t\"}\n");
+    write(dir.path(), "qrels/train.tsv", "query-id\tcorpus-id\tscore\nq\td1\t1\n");
+    write(dir.path(), "qrels/test.tsv.gz", gzip(b"q\td1\t1\nq\td2\t3\n"));
     write(dir.path(), "qrels/test.tsv", "q\td1\t1\n");
     write(dir.path(), "qrels/README.md", "not a split");
     write(dir.path(), "qrels/.tsv", "not a split");
@@ -431,17 +294,10 @@ fn a_dataset_is_read_plain_and_packed() {
 
     let dataset = BeirDataset::open(dir.path()).unwrap();
     let documents: Vec<Document> = dataset.corpus().unwrap().map(Result::unwrap).collect();
-    assert_eq!(
-        documents,
-        [Document::new("d1", "A", "a"), Document::new("d2", "", "b")]
-    );
+    assert_eq!(documents, [Document::new("d1", "A", "a"), Document::new("d2", "", "b")]);
     assert_eq!(dataset.queries().unwrap().count(), 1);
     assert_eq!(dataset.splits().unwrap(), ["test", "train"]);
-    assert_eq!(
-        dataset.qrels("test").unwrap().judgments(),
-        1,
-        "the plain file comes first"
-    );
+    assert_eq!(dataset.qrels("test").unwrap().judgments(), 1, "the plain file comes first");
     assert_eq!(dataset.qrels("train").unwrap().len(), 1);
     for unknown in ["dev", "", "../secret", "README.md"] {
         match dataset.qrels(unknown).unwrap_err() {
@@ -462,10 +318,7 @@ fn missing_files_are_named() {
     let error = dataset.queries().err().unwrap();
     assert!(matches!(&error, DataError::MissingFile { path } if path.ends_with("queries.jsonl")));
     assert!(dataset.splits().unwrap().is_empty());
-    assert!(matches!(
-        dataset.qrels("test"),
-        Err(DataError::UnknownSplit { .. })
-    ));
+    assert!(matches!(dataset.qrels("test"), Err(DataError::UnknownSplit { .. })));
 
     write(dir.path(), "file", "");
     for path in ["file", "absent"] {
@@ -477,10 +330,7 @@ fn missing_files_are_named() {
         Ok(mut documents) => documents.next().unwrap().unwrap_err(),
         Err(error) => error,
     };
-    assert!(
-        matches!(failed, DataError::Read { .. } | DataError::Open { .. }),
-        "{failed}"
-    );
+    assert!(matches!(failed, DataError::Read { .. } | DataError::Open { .. }), "{failed}");
 }
 
 #[test]

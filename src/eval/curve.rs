@@ -49,10 +49,7 @@ impl Curve {
         for point in &points {
             check_fraction(point.visited_fraction)?;
             if !point.value.is_finite() {
-                return Err(CurveError::Value {
-                    visited_fraction: point.visited_fraction,
-                    got: point.value,
-                });
+                return Err(CurveError::Value { visited_fraction: point.visited_fraction, got: point.value });
             }
         }
         points.sort_by(|a, b| {
@@ -78,19 +75,14 @@ impl Curve {
     /// [`CurveError::Fraction`] when `visited_fraction` is not in `0.0..=1.0`.
     pub fn at(&self, visited_fraction: f64) -> Result<Option<f64>, CurveError> {
         check_fraction(visited_fraction)?;
-        let above = self
-            .points
-            .partition_point(|point| point.visited_fraction < visited_fraction);
+        let above = self.points.partition_point(|point| point.visited_fraction < visited_fraction);
         let Some(right) = self.points.get(above) else {
             return Ok(None);
         };
         if right.visited_fraction == visited_fraction {
             return Ok(Some(right.value));
         }
-        let origin = CurvePoint {
-            visited_fraction: 0.0,
-            value: 0.0,
-        };
+        let origin = CurvePoint { visited_fraction: 0.0, value: 0.0 };
         let left = match above.checked_sub(1) {
             Some(below) => self.points[below],
             None => origin,
@@ -102,11 +94,7 @@ impl Curve {
 }
 
 fn check_fraction(got: f64) -> Result<(), CurveError> {
-    if (0.0..=1.0).contains(&got) {
-        Ok(())
-    } else {
-        Err(CurveError::Fraction { got })
-    }
+    if (0.0..=1.0).contains(&got) { Ok(()) } else { Err(CurveError::Fraction { got }) }
 }
 
 #[cfg(test)]
@@ -114,10 +102,7 @@ mod tests {
     use super::*;
 
     fn curve(points: &[(f64, f64)]) -> Result<Curve, CurveError> {
-        Curve::new(points.iter().map(|&(visited_fraction, value)| CurvePoint {
-            visited_fraction,
-            value,
-        }))
+        Curve::new(points.iter().map(|&(visited_fraction, value)| CurvePoint { visited_fraction, value }))
     }
 
     #[test]
@@ -125,15 +110,9 @@ mod tests {
         // Not in order, and one fraction measured twice.
         let curve = curve(&[(0.5, 0.9), (0.25, 0.5), (1.0, 0.8), (0.25, 0.6)]).unwrap();
         assert_eq!(curve.points().len(), 3);
-        for (visited, expected) in [
-            (0.0, 0.0),
-            (0.125, 0.3),
-            (0.25, 0.6),
-            (0.375, 0.75),
-            (0.5, 0.9),
-            (0.75, 0.85),
-            (1.0, 0.8),
-        ] {
+        for (visited, expected) in
+            [(0.0, 0.0), (0.125, 0.3), (0.25, 0.6), (0.375, 0.75), (0.5, 0.9), (0.75, 0.85), (1.0, 0.8)]
+        {
             let got = curve.at(visited).unwrap().unwrap();
             assert!((got - expected).abs() < 1e-12, "{got} at {visited}");
         }
@@ -153,10 +132,7 @@ mod tests {
     #[test]
     fn points_out_of_range_are_refused() {
         for bad in [-0.1, 1.1, f64::NAN] {
-            assert!(matches!(
-                curve(&[(bad, 0.5)]),
-                Err(CurveError::Fraction { .. })
-            ));
+            assert!(matches!(curve(&[(bad, 0.5)]), Err(CurveError::Fraction { .. })));
             let good = curve(&[(0.5, 0.5)]).unwrap();
             assert!(matches!(good.at(bad), Err(CurveError::Fraction { .. })));
         }

@@ -30,9 +30,7 @@ impl RelevanceLevel {
     /// The number of relevant documents among the first `k` results.
     fn hits(self, ranked: &[impl AsRef<str>], judged: &Judgments, k: NonZeroUsize) -> usize {
         let first = ranked.iter().take(k.get());
-        first
-            .filter(|id| self.includes(judged.get(id.as_ref())))
-            .count()
+        first.filter(|id| self.includes(judged.get(id.as_ref()))).count()
     }
 }
 
@@ -87,28 +85,18 @@ pub fn mrr_at_k(
 /// takes all judged documents, returned or not. 0 if no grade is positive. `ndcg_cut_k` of
 /// `trec_eval`.
 pub fn ndcg_at_k(ranked: &[impl AsRef<str>], judged: &Judgments, k: NonZeroUsize) -> f64 {
-    let mut ideal: Vec<i32> = judged
-        .values()
-        .copied()
-        .filter(|grade| *grade > 0)
-        .collect();
+    let mut ideal: Vec<i32> = judged.values().copied().filter(|grade| *grade > 0).collect();
     ideal.sort_unstable_by(|a, b| b.cmp(a));
     let best = discounted_gain(ideal.into_iter().take(k.get()));
     if best == 0.0 {
         return 0.0;
     }
-    let grades = ranked
-        .iter()
-        .take(k.get())
-        .map(|id| judged.get(id.as_ref()).copied().unwrap_or(0).max(0));
+    let grades = ranked.iter().take(k.get()).map(|id| judged.get(id.as_ref()).copied().unwrap_or(0).max(0));
     discounted_gain(grades) / best
 }
 
 fn discounted_gain(grades: impl Iterator<Item = i32>) -> f64 {
-    grades
-        .enumerate()
-        .map(|(position, grade)| f64::from(grade) / ((position + 2) as f64).log2())
-        .sum()
+    grades.enumerate().map(|(position, grade)| f64::from(grade) / ((position + 2) as f64).log2()).sum()
 }
 
 /// A metric with its cut-off, to choose one by value.
@@ -134,12 +122,7 @@ impl Metric {
     }
 
     /// The metric of one query.
-    pub fn of_query(
-        self,
-        ranked: &[impl AsRef<str>],
-        judged: &Judgments,
-        level: RelevanceLevel,
-    ) -> f64 {
+    pub fn of_query(self, ranked: &[impl AsRef<str>], judged: &Judgments, level: RelevanceLevel) -> f64 {
         match self {
             Self::Recall(k) => recall_at_k(ranked, judged, k, level),
             Self::Precision(k) => precision_at_k(ranked, judged, k, level),
@@ -188,10 +171,7 @@ mod tests {
     }
 
     fn judged(pairs: &[(&str, i32)]) -> Judgments {
-        pairs
-            .iter()
-            .map(|(id, grade)| ((*id).to_owned(), *grade))
-            .collect()
+        pairs.iter().map(|(id, grade)| ((*id).to_owned(), *grade)).collect()
     }
 
     #[test]
@@ -214,10 +194,7 @@ mod tests {
         let got = 1.0 / 3f64.log2();
         assert!((ndcg_at_k(&ranked, &judged, k(2)) - got / ideal).abs() < 1e-15);
         assert_eq!(ndcg_at_k(&["a", "e", "b"], &judged, k(3)), 1.0);
-        assert_eq!(
-            ndcg_at_k(&["d", "a"], &self::judged(&[("d", -2), ("a", 1)]), k(1)),
-            0.0
-        );
+        assert_eq!(ndcg_at_k(&["d", "a"], &self::judged(&[("d", -2), ("a", 1)]), k(1)), 0.0);
     }
 
     #[test]
@@ -225,21 +202,9 @@ mod tests {
         let nothing: [&str; 0] = [];
         for metric in [Metric::Recall, Metric::Precision, Metric::Mrr, Metric::Ndcg] {
             let metric = metric(k(5));
-            assert_eq!(
-                metric.of_query(&["a"], &judged(&[("a", 0)]), LEVEL),
-                0.0,
-                "{metric}"
-            );
-            assert_eq!(
-                metric.of_query(&["a"], &judged(&[]), LEVEL),
-                0.0,
-                "{metric}"
-            );
-            assert_eq!(
-                metric.of_query(&nothing, &judged(&[("a", 1)]), LEVEL),
-                0.0,
-                "{metric}"
-            );
+            assert_eq!(metric.of_query(&["a"], &judged(&[("a", 0)]), LEVEL), 0.0, "{metric}");
+            assert_eq!(metric.of_query(&["a"], &judged(&[]), LEVEL), 0.0, "{metric}");
+            assert_eq!(metric.of_query(&nothing, &judged(&[("a", 1)]), LEVEL), 0.0, "{metric}");
             assert_eq!(metric.mean(&Run::default(), &Qrels::default(), LEVEL), 0.0);
         }
     }

@@ -97,9 +97,6 @@ impl EvalReport {
 }
 
 fn interpolate(points: impl Iterator<Item = (f64, f64)>, at: f64) -> Option<f64> {
-    let points = points.map(|(visited_fraction, value)| super::CurvePoint {
-        visited_fraction,
-        value,
-    });
+    let points = points.map(|(visited_fraction, value)| super::CurvePoint { visited_fraction, value });
     super::Curve::new(points).ok()?.at(at).ok()?
 }

@@ -75,24 +75,15 @@ pub fn evaluate(
     let queries = embed_queries(index, dataset, &qrels)?;
     let view = index.view();
     let ids = row_ids(&view)?;
-    let sweep = Sweep {
-        index,
-        view: &view,
-        ids: &ids,
-        qrels: &qrels,
-        queries: &queries,
-    };
+    let sweep = Sweep { index, view: &view, ids: &ids, qrels: &qrels, queries: &queries };
     let leaves = index.bundle().model().indexer().shape().leaves();
     let beams = beams(&options.beams, leaves as usize)?;
     let sizes: Vec<usize> = (0..leaves).map(|leaf| view.postings(crate::LeafId(leaf)).len()).collect();
     let stored: usize = sizes.iter().sum();
 
-    let passes = beams.len() + 1 + if options.baseline == Baseline::Ivf { BASELINE_SEEDS as usize } else { 0 };
-    let mut meter = Meter {
-        on_progress,
-        done: 0,
-        total: passes * queries.ids.len(),
-    };
+    let passes =
+        beams.len() + 1 + if options.baseline == Baseline::Ivf { BASELINE_SEEDS as usize } else { 0 };
+    let mut meter = Meter { on_progress, done: 0, total: passes * queries.ids.len() };
     let exact = sweep.reach(Reach::Exact, &mut meter)?;
     let mut points = Vec::new();
     let mut run = Run::default();
@@ -115,7 +106,8 @@ pub fn evaluate(
         queries: queries.ids.len(),
         leaves,
         leaves_used: sizes.iter().filter(|&&size| size > 0).count(),
-        expected_documents_per_leaf: sizes.iter().map(|&c| (c * c) as f64).sum::<f64>() / stored.max(1) as f64,
+        expected_documents_per_leaf: sizes.iter().map(|&c| (c * c) as f64).sum::<f64>()
+            / stored.max(1) as f64,
         ideal_documents_per_leaf: stored as f64 / f64::from(leaves),
         points,
         exact: exact.quality,
@@ -133,10 +125,7 @@ fn beams(asked: &[usize], leaves: usize) -> Result<Vec<NonZeroUsize>> {
     };
     beams.sort_unstable();
     beams.dedup();
-    beams
-        .into_iter()
-        .map(|beam| NonZeroUsize::new(beam).ok_or(Error::Input(InputError::ZeroBeam)))
-        .collect()
+    beams.into_iter().map(|beam| NonZeroUsize::new(beam).ok_or(Error::Input(InputError::ZeroBeam))).collect()
 }
 
 fn embed_queries(index: &Index, dataset: &BeirDataset, qrels: &Qrels) -> Result<Queries> {
@@ -157,13 +146,7 @@ fn embed_queries(index: &Index, dataset: &BeirDataset, qrels: &Qrels) -> Result<
 /// Id of each row; empty for rows of deleted documents.
 fn row_ids(view: &View<'_>) -> Result<Vec<String>> {
     (0..view.rows() as u32)
-        .map(|row| {
-            if view.is_live(Row(row)) {
-                Ok(view.id(Row(row))?)
-            } else {
-                Ok(String::new())
-            }
-        })
+        .map(|row| if view.is_live(Row(row)) { Ok(view.id(Row(row))?) } else { Ok(String::new()) })
         .collect()
 }
 
@@ -212,19 +195,15 @@ impl Sweep<'_> {
             run: Run::default(),
         };
         let n = self.queries.ids.len().max(1) as f64;
+        let mut visited = 0;
         let rows: Vec<&[f32]> = self.queries.rows.chunks_exact(self.dim()).collect();
-        for (ids, rows) in self
-            .queries
-            .ids
-            .chunks(QUERIES_PER_ROUND)
-            .zip(rows.chunks(QUERIES_PER_ROUND))
-        {
+        for (ids, rows) in self.queries.ids.chunks(QUERIES_PER_ROUND).zip(rows.chunks(QUERIES_PER_ROUND)) {
             let ranked = rows
                 .par_iter()
                 .map(|row| self.index.rank(self.view, row, DEPTH, reach))
                 .collect::<Result<Vec<_>>>()?;
             for (id, ranked) in ids.iter().zip(ranked) {
-                measured.visited_fraction += ranked.stats.visited_fraction / n;
+                visited += ranked.stats.documents_visited;
                 measured.work_fraction += ranked.stats.work_fraction / n;
                 for (score, row) in ranked.rows {
                     measured.run.add(id, &self.ids[row.index()], score)?;
@@ -232,6 +211,8 @@ impl Sweep<'_> {
             }
             meter.add(ids.len())?;
         }
+        // Divided once: a sum of fractions can round to more than 1.
+        measured.visited_fraction = visited as f64 / (n * self.view.live().max(1) as f64);
         measured.quality = quality(&measured.run, self.qrels);
         Ok(measured)
     }
@@ -239,10 +220,8 @@ impl Sweep<'_> {
     /// The baseline at the visited fractions' own numbers of lists: one point per beam.
     fn ivf(&self, points: &[BeamPoint], lists: usize, meter: &mut Meter<'_, '_>) -> Result<Vec<IvfPoint>> {
         let dim = self.dim();
-        let live: Vec<Row> = (0..self.view.rows() as u32)
-            .map(Row)
-            .filter(|&row| self.view.is_live(row))
-            .collect();
+        let live: Vec<Row> =
+            (0..self.view.rows() as u32).map(Row).filter(|&row| self.view.is_live(row)).collect();
         let lists = lists.min(live.len());
         let units = unit_rows(self.view.row_matrix(), &live, dim);
         let mut sums: Vec<IvfPoint> = points
@@ -255,12 +234,8 @@ impl Sweep<'_> {
             })
             .collect();
         for seed in 0..BASELINE_SEEDS {
-            let options = KMeansOptions {
-                clusters: lists,
-                iterations: BASELINE_ITERATIONS,
-                seed,
-            };
-            let found = spherical_kmeans(&units, dim, &options).map_err(crate::train::TrainError::from)?;
+            let options = KMeansOptions { clusters: lists, iterations: BASELINE_ITERATIONS, seed };
+            let found = spherical_kmeans(&units, dim, &options)?;
             let mut table = vec![Vec::new(); lists];
             for (&row, &list) in live.iter().zip(&found.assignments) {
                 table[list as usize].push(row);
@@ -289,12 +264,8 @@ impl Sweep<'_> {
                 order.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]).then(a.cmp(&b)));
                 let similarity = self.index.similarity();
                 let scored: &[f32] = if similarity == Similarity::Cosine { &unit } else { query };
-                let scanner = Scanner::new(similarity, scored, self.view.row_matrix()).map_err(|_| {
-                    InputError::Dimension {
-                        found: query.len(),
-                        expected: dim,
-                    }
-                })?;
+                let scanner = Scanner::new(similarity, scored, self.view.row_matrix())
+                    .map_err(|_| InputError::Dimension { found: query.len(), expected: dim })?;
                 let mut top = TopK::new(DEPTH.get());
                 let probed = order.iter().take(point.nprobe).map(|&list| table[list].as_slice());
                 let visited = scan_lists(&scanner, probed, 1, &mut top)?;
@@ -302,15 +273,18 @@ impl Sweep<'_> {
             })
             .collect::<Result<Vec<_>>>()?;
         let mut run = Run::default();
-        let share = 1.0 / (BASELINE_SEEDS as f64 * rows.len().max(1) as f64);
-        for (id, (visited, ranking)) in self.queries.ids.iter().zip(ranked) {
-            point.visited_fraction += visited as f64 / live * share;
-            point.work_fraction += (visited + table.len()) as f64 / live * share;
+        let of_all = live * rows.len().max(1) as f64;
+        let mut visited = 0;
+        for (id, (visited_here, ranking)) in self.queries.ids.iter().zip(ranked) {
+            visited += visited_here;
             for (score, row) in ranking {
                 run.add(id, &self.ids[row.index()], score)?;
             }
         }
-        point.quality.add(&quality(&run, self.qrels), 1.0 / BASELINE_SEEDS as f64);
+        let share = 1.0 / BASELINE_SEEDS as f64;
+        point.visited_fraction += visited as f64 / of_all * share;
+        point.work_fraction += (visited + rows.len() * table.len()) as f64 / of_all * share;
+        point.quality.add(&quality(&run, self.qrels), share);
         Ok(())
     }
 }

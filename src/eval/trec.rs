@@ -120,11 +120,7 @@ impl Run {
     ) -> Result<(), TrecError> {
         let (query, id) = (query.into(), document.into());
         if !score.is_finite() {
-            return Err(TrecError::Score {
-                query,
-                document: id,
-                score,
-            });
+            return Err(TrecError::Score { query, document: id, score });
         }
         let results = self.by_query.entry(query).or_default();
         let result = ScoredId { id, score };
@@ -188,10 +184,7 @@ impl Run {
     ///
     /// [`TrecError::Fields`], [`TrecError::Number`] or [`TrecError::RepeatedDocument`] for a
     /// row that cannot be used, [`TrecError::Lines`] when reading fails.
-    pub fn read(
-        reader: impl Read + Send + 'static,
-        name: impl Into<String>,
-    ) -> Result<Self, TrecError> {
+    pub fn read(reader: impl Read + Send + 'static, name: impl Into<String>) -> Result<Self, TrecError> {
         let mut by_query: BTreeMap<String, Vec<ScoredId>> = BTreeMap::new();
         let mut seen = Seen::default();
         rows(reader, name, |name, line, [query, _, id, _, score, _]| {
@@ -199,10 +192,7 @@ impl Run {
             let score = parsed.ok_or_else(|| bad_number(name, line, "score", score))?;
             seen.check(name, line, query, id)?;
             let results = by_query.entry(query.to_owned()).or_default();
-            results.push(ScoredId {
-                id: id.to_owned(),
-                score,
-            });
+            results.push(ScoredId { id: id.to_owned(), score });
             Ok(())
         })?;
         for results in by_query.values_mut() {
@@ -233,10 +223,7 @@ pub fn write_qrels(mut to: impl Write, qrels: &Qrels) -> Result<(), TrecError> {
 /// # Errors
 ///
 /// As [`Run::read`].
-pub fn read_qrels(
-    reader: impl Read + Send + 'static,
-    name: impl Into<String>,
-) -> Result<Qrels, TrecError> {
+pub fn read_qrels(reader: impl Read + Send + 'static, name: impl Into<String>) -> Result<Qrels, TrecError> {
     let mut qrels = Qrels::default();
     let mut seen = Seen::default();
     rows(reader, name, |name, line, [query, _, id, grade]| {
@@ -299,12 +286,7 @@ impl Seen {
 }
 
 fn bad_number(name: &str, line: u64, field: &'static str, got: &str) -> TrecError {
-    TrecError::Number {
-        name: name.to_owned(),
-        line,
-        field,
-        got: got.to_owned(),
-    }
+    TrecError::Number { name: name.to_owned(), line, field, got: got.to_owned() }
 }
 
 /// An id or tag that can stand in a file whose fields are separated by white space.

@@ -50,7 +50,8 @@ impl Index {
     /// They are encoded on the calling thread's rayon pool and committed in groups of a few
     /// hundred; a group is visible whole or not at all. Of several documents with one id in the
     /// batch the last one counts. Text beyond the encoder's maximum length is stored but
-    /// does not count for its embedding.
+    /// does not count for its embedding. The whole batch is held in memory: give a large corpus in
+    /// parts.
     ///
     /// # Durability
     /// As [`Self::insert`].
@@ -93,10 +94,8 @@ impl Index {
                 return Ok(summary);
             }
             done += group.len();
-            let committed = self.store.commit(WriteBatch {
-                puts: self.prepare(group)?,
-                deletes: Vec::new(),
-            })?;
+            let committed =
+                self.store.commit(WriteBatch { puts: self.prepare(group)?, deletes: Vec::new() })?;
             summary.inserted += committed.inserted;
             summary.replaced += committed.replaced;
             summary.generation = committed.generation;
@@ -136,21 +135,15 @@ impl Index {
 fn check(document: &Document) -> Result<()> {
     crate::store::check_id(&document.id)?;
     if document.title.trim().is_empty() && document.text.trim().is_empty() {
-        return Err(InputError::EmptyDocument {
-            id: document.id.clone(),
-        }
-        .into());
+        return Err(InputError::EmptyDocument { id: document.id.clone() }.into());
     }
     Ok(())
 }
 
 /// Drops every document but the last of each id, keeping the order of the rest.
 fn keep_last(documents: &mut Vec<Document>) {
-    let last: HashMap<String, usize> = documents
-        .iter()
-        .enumerate()
-        .map(|(place, document)| (document.id.clone(), place))
-        .collect();
+    let last: HashMap<String, usize> =
+        documents.iter().enumerate().map(|(place, document)| (document.id.clone(), place)).collect();
     if last.len() < documents.len() {
         let mut place = 0;
         documents.retain(|document| {

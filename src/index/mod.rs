@@ -11,6 +11,7 @@ pub use insert::InsertSummary;
 pub use options::{DEFAULT_BEAM, DEFAULT_K, IndexBuilder, Query};
 pub use search::{Hit, SearchResult, SearchStats};
 
+#[cfg(feature = "train")]
 pub(crate) use options::Reach;
 #[cfg(feature = "train")]
 pub(crate) use search::{scan_lists, unit};
@@ -19,10 +20,12 @@ use crate::document::Document;
 use crate::error::{Error, InputError, Result};
 use crate::model::{Bundle, Model, ModelError};
 use crate::scan::Similarity;
-use crate::store::{Damage, Store, StoreConfig, StoreError, StoreStats, VerifyReport, View, WriteBatch};
+use crate::store::{Damage, Store, StoreConfig, StoreError, StoreStats, VerifyReport, WriteBatch};
 
 /// Folder of the model bundle inside an index directory.
 pub const MODEL_DIR: &str = "model";
+/// The same while it is being copied.
+const PARTIAL_MODEL_DIR: &str = "model.new";
 
 /// An open index directory.
 ///
@@ -52,7 +55,7 @@ impl Index {
     /// Makes an empty index in `path` with its own copy of a trained bundle, and opens it.
     ///
     /// The directory is made where it is missing; it must be empty, or hold what an
-    /// interrupted create left.
+    /// interrupted create with the same bundle left.
     ///
     /// # Durability
     /// The empty index survives a power failure once this has returned.
@@ -73,14 +76,14 @@ impl Index {
         refuse_occupied(path)?;
         let model = path.join(MODEL_DIR);
         if model.exists() {
-            // Left by a create that was interrupted before the index existed.
-            fs::remove_dir_all(&model).map_err(|source| ModelError::Io {
-                action: "clear",
-                path: model.clone(),
-                source,
-            })?;
+            // Left whole by a create that was interrupted after the rename below; anything else
+            // under this name is not ours to clear.
+            if !Bundle::open(&model).is_ok_and(|left| left.hash() == bundle.hash()) {
+                return Err(StoreError::AlreadyExists { path: model }.into());
+            }
+        } else {
+            copy_model(bundle, path, &model)?;
         }
-        bundle.copy_to(&model)?;
         let own = Bundle::open(&model)?;
         let shape = own.model().indexer.shape();
         let config = StoreConfig {
@@ -92,11 +95,7 @@ impl Index {
             model_hash: own.hash().0,
         };
         let store = Store::create(path, &config)?;
-        Ok(Self {
-            store,
-            bundle: own,
-            similarity: options.similarity,
-        })
+        Ok(Self { store, bundle: own, similarity: options.similarity })
     }
 
     /// Opens an index.
@@ -123,16 +122,14 @@ impl Index {
         }
         let similarity = Similarity::from_code(config.similarity).ok_or(StoreError::Corrupt {
             file: "MANIFEST",
-            detail: Damage::Field {
-                field: "similarity",
-                found: u64::from(config.similarity),
-            },
+            detail: Damage::Field { field: "similarity", found: u64::from(config.similarity) },
         })?;
-        Ok(Self {
-            store,
-            bundle,
-            similarity,
-        })
+        Ok(Self { store, bundle, similarity })
+    }
+
+    /// The index directory.
+    pub fn path(&self) -> &Path {
+        self.store.path()
     }
 
     /// The model that the index was made with.
@@ -179,12 +176,7 @@ impl Index {
     ///
     /// Reads a page at a time; a document inserted or deleted meanwhile may be seen or not.
     pub fn iter(&self) -> Documents<'_> {
-        Documents {
-            index: self,
-            page: Vec::new().into_iter(),
-            last: None,
-            done: false,
-        }
+        Documents { index: self, page: Vec::new().into_iter(), last: None, done: false }
     }
 
     /// Deletes a document; says whether there was one.
@@ -196,10 +188,7 @@ impl Index {
     /// # Errors
     /// Failures of the disk.
     pub fn delete(&self, id: &str) -> Result<bool> {
-        let committed = self.store.commit(WriteBatch {
-            puts: Vec::new(),
-            deletes: vec![id.to_owned()],
-        })?;
+        let committed = self.store.commit(WriteBatch { puts: Vec::new(), deletes: vec![id.to_owned()] })?;
         Ok(committed.deleted > 0)
     }
 
@@ -236,9 +225,25 @@ impl Index {
     }
 
     #[cfg(feature = "train")]
-    pub(crate) fn view(&self) -> View<'_> {
+    pub(crate) fn view(&self) -> crate::store::View<'_> {
         self.store.read()
     }
+}
+
+/// Copies a bundle so that it appears whole or not at all.
+fn copy_model(bundle: &Bundle, index: &Path, model: &Path) -> Result<()> {
+    let partial = index.join(PARTIAL_MODEL_DIR);
+    let failed = |action| {
+        let path = partial.clone();
+        move |source| ModelError::Io { action, path, source }
+    };
+    if partial.exists() {
+        fs::remove_dir_all(&partial).map_err(failed("clear"))?;
+    }
+    bundle.copy_to(&partial)?;
+    // Made durable by the store, which syncs the directory before it has an index.
+    fs::rename(&partial, model).map_err(failed("rename"))?;
+    Ok(())
 }
 
 /// A create may only start in an empty directory, or where one was interrupted.
@@ -248,7 +253,9 @@ fn refuse_occupied(path: &Path) -> Result<()> {
     };
     let names: Vec<_> = entries.flatten().map(|entry| entry.file_name()).collect();
     let interrupted = names.iter().any(|name| name == "MANIFEST.new");
-    let ours = |name: &std::ffi::OsString| name == MODEL_DIR || name == "LOCK" || interrupted;
+    let ours = |name: &std::ffi::OsString| {
+        name == MODEL_DIR || name == PARTIAL_MODEL_DIR || name == "LOCK" || interrupted
+    };
     if names.iter().all(ours) && !names.iter().any(|name| name == "MANIFEST") {
         Ok(())
     } else {
@@ -278,11 +285,7 @@ impl Iterator for Documents<'_> {
             if self.done {
                 return None;
             }
-            let page = self
-                .index
-                .store
-                .read()
-                .documents_from(self.last.as_deref(), DOCUMENTS_PER_PAGE);
+            let page = self.index.store.read().documents_from(self.last.as_deref(), DOCUMENTS_PER_PAGE);
             match page {
                 Ok(page) => {
                     self.done = page.len() < DOCUMENTS_PER_PAGE;

@@ -22,9 +22,7 @@ pub struct IndexBuilder {
 
 impl Default for IndexBuilder {
     fn default() -> Self {
-        Self {
-            similarity: Similarity::Cosine,
-        }
+        Self { similarity: Similarity::Cosine }
     }
 }
 
@@ -74,12 +72,7 @@ pub struct Query<'a> {
 
 impl<'a> Query<'a> {
     pub(super) fn new(index: &'a Index, input: QueryInput<'a>) -> Self {
-        Self {
-            index,
-            input,
-            k: DEFAULT_K,
-            reach: Some(DEFAULT_BEAM),
-        }
+        Self { index, input, k: DEFAULT_K, reach: Some(DEFAULT_BEAM) }
     }
 
     /// Hits at most; [`DEFAULT_K`] by default. Fewer come back where the visited leaves hold fewer.

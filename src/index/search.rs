@@ -131,7 +131,12 @@ impl Index {
         Query::new(self, QueryInput::Vector(vector))
     }
 
-    pub(super) fn run_query(&self, input: &QueryInput<'_>, k: NonZeroUsize, reach: Reach) -> Result<SearchResult> {
+    pub(super) fn run_query(
+        &self,
+        input: &QueryInput<'_>,
+        k: NonZeroUsize,
+        reach: Reach,
+    ) -> Result<SearchResult> {
         let started = Instant::now();
         let embedded;
         let vector = match *input {
@@ -157,16 +162,9 @@ impl Index {
             .map(|(score, row)| {
                 let document = view.document(row)?;
                 let leaves = view.leaves_of(&document.id)?;
-                let missing = || {
-                    damaged("documents", "the leaf of a document")
-                };
+                let missing = || damaged("documents", "the leaf of a document");
                 let leaf = leaves.and_then(|l| l.first().copied()).ok_or_else(missing)?;
-                Ok(Hit {
-                    id: document.id.clone(),
-                    score,
-                    document,
-                    leaf,
-                })
+                Ok(Hit { id: document.id.clone(), score, document, leaf })
             })
             .collect::<Result<Vec<_>>>()?;
         stats.fetch = started.elapsed();
@@ -174,7 +172,13 @@ impl Index {
     }
 
     /// The best rows of one view for a checked query vector.
-    pub(crate) fn rank(&self, view: &View<'_>, vector: &[f32], k: NonZeroUsize, reach: Reach) -> Result<Ranked> {
+    pub(crate) fn rank(
+        &self,
+        view: &View<'_>,
+        vector: &[f32],
+        k: NonZeroUsize,
+        reach: Reach,
+    ) -> Result<Ranked> {
         let unit = unit(vector);
         let query: &[f32] = match self.similarity {
             Similarity::Cosine => &unit,
@@ -204,27 +208,16 @@ impl Index {
         let live = view.live().max(1) as f64;
         stats.visited_fraction = visited as f64 / live;
         stats.work_fraction = (visited as f64 + multiply_adds as f64 / vector.len() as f64) / live;
-        Ok(Ranked {
-            rows: top.into_sorted(),
-            stats,
-        })
+        Ok(Ranked { rows: top.into_sorted(), stats })
     }
 
     pub(super) fn check_vector(&self, vector: &[f32]) -> Result<()> {
         let expected = self.model().indexer.dim();
         if vector.len() != expected {
-            return Err(InputError::Dimension {
-                found: vector.len(),
-                expected,
-            }
-            .into());
+            return Err(InputError::Dimension { found: vector.len(), expected }.into());
         }
         let norm: f64 = vector.iter().map(|x| f64::from(*x) * f64::from(*x)).sum();
-        if norm.is_finite() && norm > 0.0 {
-            Ok(())
-        } else {
-            Err(InputError::BadVector.into())
-        }
+        if norm.is_finite() && norm > 0.0 { Ok(()) } else { Err(InputError::BadVector.into()) }
     }
 }
 
@@ -256,10 +249,7 @@ fn impossible(error: crate::scan::ScanError) -> crate::error::Error {
 }
 
 fn damaged(file: &'static str, what: &'static str) -> StoreError {
-    StoreError::Corrupt {
-        file,
-        detail: Damage::Missing { what },
-    }
+    StoreError::Corrupt { file, detail: Damage::Missing { what } }
 }
 
 /// A vector at unit L2 norm.

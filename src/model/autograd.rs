@@ -2,7 +2,7 @@
 //!
 //! candle's composed softmax, GELU and layer norm make many single-threaded passes over
 //! memory, and its fused ones have no gradient. On other devices the composed forms of
-//! [`super::transformer`] run; tests hold these to them, values and gradients.
+//! [`super::differentiable`] run; tests hold these to them, values and gradients.
 
 use candle_core::{CpuStorage, CustomOp1, CustomOp2, CustomOp3, Layout, Result, Shape, Tensor};
 
@@ -67,7 +67,13 @@ impl CustomOp2 for SoftmaxGradient {
         "softmax-gradient"
     }
 
-    fn cpu_fwd(&self, s1: &CpuStorage, l1: &Layout, s2: &CpuStorage, l2: &Layout) -> Result<(CpuStorage, Shape)> {
+    fn cpu_fwd(
+        &self,
+        s1: &CpuStorage,
+        l1: &Layout,
+        s2: &CpuStorage,
+        l2: &Layout,
+    ) -> Result<(CpuStorage, Shape)> {
         let width = l1.shape().dim(candle_core::D::Minus1)?;
         let mut dx = slice(s2, l2)?.to_vec();
         kernels::softmax_gradient(&mut dx, slice(s1, l1)?, width, self.scale);
@@ -87,7 +93,13 @@ impl CustomOp2 for AddBias {
         "add-bias"
     }
 
-    fn cpu_fwd(&self, s1: &CpuStorage, l1: &Layout, s2: &CpuStorage, l2: &Layout) -> Result<(CpuStorage, Shape)> {
+    fn cpu_fwd(
+        &self,
+        s1: &CpuStorage,
+        l1: &Layout,
+        s2: &CpuStorage,
+        l2: &Layout,
+    ) -> Result<(CpuStorage, Shape)> {
         let mut y = slice(s1, l1)?.to_vec();
         kernels::add_bias(&mut y, slice(s2, l2)?);
         Ok((CpuStorage::F32(y), l1.shape().clone()))
@@ -117,7 +129,13 @@ impl CustomOp2 for BiasActivation {
         "bias-activation"
     }
 
-    fn cpu_fwd(&self, s1: &CpuStorage, l1: &Layout, s2: &CpuStorage, l2: &Layout) -> Result<(CpuStorage, Shape)> {
+    fn cpu_fwd(
+        &self,
+        s1: &CpuStorage,
+        l1: &Layout,
+        s2: &CpuStorage,
+        l2: &Layout,
+    ) -> Result<(CpuStorage, Shape)> {
         let mut y = slice(s1, l1)?.to_vec();
         kernels::bias_activation(&mut y, slice(s2, l2)?, self.0);
         Ok((CpuStorage::F32(y), l1.shape().clone()))
@@ -234,7 +252,13 @@ impl CustomOp2 for LayerNormWeightGradient {
         "layer-norm-weight-gradient"
     }
 
-    fn cpu_fwd(&self, s1: &CpuStorage, l1: &Layout, s2: &CpuStorage, l2: &Layout) -> Result<(CpuStorage, Shape)> {
+    fn cpu_fwd(
+        &self,
+        s1: &CpuStorage,
+        l1: &Layout,
+        s2: &CpuStorage,
+        l2: &Layout,
+    ) -> Result<(CpuStorage, Shape)> {
         let width = l1.shape().dim(candle_core::D::Minus1)?;
         let dw = kernels::norm_weight_gradient(slice(s1, l1)?, slice(s2, l2)?, width, self.eps);
         Ok((CpuStorage::F32(dw), Shape::from(width)))

@@ -10,7 +10,6 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use candle_core::{DType, Device, Tensor};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -20,6 +19,12 @@ use super::encoder::Encoder;
 use super::error::ModelError;
 use super::indexer::Indexer;
 use crate::tree::TreeShape;
+
+#[cfg(feature = "train")]
+pub(crate) use write::{BundleParts, check_output};
+
+#[cfg(feature = "train")]
+mod write;
 
 /// The file that makes a model directory a bundle.
 pub const MANIFEST_FILE: &str = "ehi.json";
@@ -97,10 +102,7 @@ impl Bundle {
             return Err(if dir.join("config.json").is_file() {
                 ModelError::NotABundle { path: dir }
             } else {
-                ModelError::NotAModel {
-                    path: dir,
-                    missing: MANIFEST_FILE,
-                }
+                ModelError::NotAModel { path: dir, missing: MANIFEST_FILE }
             });
         }
         let manifest = read_manifest(&path)?;
@@ -109,6 +111,12 @@ impl Bundle {
             if hex(&Sha256::digest(read_file(&file)?)) != *expected {
                 return Err(ModelError::Checksum { path: file });
             }
+        }
+        // A file that the loader would read but the manifest does not list would change the
+        // model without changing its hash.
+        let unlisted = |name: &&str| !manifest.files.contains_key(*name) && dir.join(name).exists();
+        if let Some(name) = CARRIED_FILES.iter().find(|name| unlisted(name)) {
+            return Err(ModelError::Checksum { path: dir.join(name) });
         }
         let shape = TreeShape::new(manifest.branching_factor, manifest.height)?;
         let encoder = Encoder::load(&dir)?;
@@ -129,12 +137,7 @@ impl Bundle {
             });
         }
         let indexer = Indexer::load(&dir.join(INDEXER_FILE), shape, manifest.dim, manifest.logit_scale)?;
-        Ok(Self {
-            hash: manifest.hash(),
-            dir,
-            manifest,
-            model: Arc::new(Model { encoder, indexer }),
-        })
+        Ok(Self { hash: manifest.hash(), dir, manifest, model: Arc::new(Model { encoder, indexer }) })
     }
 
     /// Where it was opened from.
@@ -189,99 +192,6 @@ impl BundleManifest {
     }
 }
 
-/// The parts of a bundle about to be written.
-pub(crate) struct BundleParts<'a> {
-    /// Directory of the base model, whose configuration is carried along.
-    pub base: &'a Path,
-    /// Encoder tensors under their checkpoint names; stored as f16.
-    pub encoder: Vec<(String, Tensor)>,
-    pub indexer: &'a Indexer,
-    pub leaves_per_document: u32,
-    /// More files: name and content (report, card). Not part of the model's identity.
-    pub extras: Vec<(&'static str, Vec<u8>)>,
-}
-
-impl BundleParts<'_> {
-    /// Writes the bundle so that `out` appears whole or not at all.
-    pub(crate) fn write(&self, out: &Path) -> Result<(), ModelError> {
-        check_output(out)?;
-        let partial = partial_path(out);
-        if partial.exists() {
-            fs::remove_dir_all(&partial).map_err(|e| io_error("clear", &partial, e))?;
-        }
-        fs::create_dir_all(&partial).map_err(|e| io_error("create", &partial, e))?;
-        let mut names = vec![ENCODER_FILE, INDEXER_FILE];
-        for name in CARRIED_FILES {
-            let source = self.base.join(name);
-            if source.is_file() {
-                write_synced(&partial.join(name), &read_file(&source)?)?;
-                names.push(name);
-            }
-        }
-        let mut tensors = std::collections::HashMap::new();
-        for (name, tensor) in &self.encoder {
-            let half = tensor.detach().to_device(&Device::Cpu)?.to_dtype(DType::F16)?.contiguous()?;
-            tensors.insert(name.clone(), half);
-        }
-        candle_core::safetensors::save(&tensors, partial.join(ENCODER_FILE))?;
-        self.indexer.save(&partial.join(INDEXER_FILE))?;
-        let mut files = BTreeMap::new();
-        for name in names {
-            let path = partial.join(name);
-            files.insert(name.to_owned(), hex(&Sha256::digest(read_file(&path)?)));
-            sync_file(&path)?;
-        }
-        let shape = self.indexer.shape();
-        let manifest = BundleManifest {
-            format_version: BUNDLE_FORMAT,
-            dim: self.indexer.dim(),
-            branching_factor: shape.branching_factor(),
-            height: shape.height(),
-            leaves_per_document: self.leaves_per_document,
-            logit_scale: self.indexer.logit_scale(),
-            files,
-        };
-        let path = partial.join(MANIFEST_FILE);
-        let mut json = serde_json::to_vec_pretty(&manifest).map_err(|source| ModelError::Json {
-            path: path.clone(),
-            source,
-        })?;
-        json.push(b'\n');
-        write_synced(&path, &json)?;
-        for (name, content) in &self.extras {
-            write_synced(&partial.join(name), content)?;
-        }
-        sync_dir(&partial)?;
-        // An empty directory at the target is allowed; rename replaces it on Unix only.
-        if out.exists() {
-            fs::remove_dir(out).map_err(|e| io_error("replace", out, e))?;
-        }
-        fs::rename(&partial, out).map_err(|e| io_error("create", out, e))?;
-        match out.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => sync_dir(parent),
-            _ => sync_dir(Path::new(".")),
-        }
-    }
-}
-
-/// Refuses an output directory that holds anything.
-pub(crate) fn check_output(out: &Path) -> Result<(), ModelError> {
-    let occupied = match fs::read_dir(out) {
-        Ok(mut entries) => entries.next().is_some(),
-        Err(_) => out.exists(),
-    };
-    if occupied {
-        return Err(ModelError::OutputExists { path: out.to_owned() });
-    }
-    Ok(())
-}
-
-fn partial_path(out: &Path) -> PathBuf {
-    let mut name = out.file_name().unwrap_or_default().to_owned();
-    name.push(".partial");
-    out.with_file_name(name)
-}
-
 fn read_manifest(path: &Path) -> Result<BundleManifest, ModelError> {
     #[derive(Deserialize)]
     struct Version {
@@ -308,7 +218,9 @@ fn read_manifest(path: &Path) -> Result<BundleManifest, ModelError> {
         }
     }
     // Names come from a file, and are joined to a path.
-    if let Some(name) = manifest.files.keys().find(|name| !CARRIED_FILES.contains(&name.as_str()) && **name != ENCODER_FILE && **name != INDEXER_FILE) {
+    if let Some(name) = manifest.files.keys().find(|name| {
+        !CARRIED_FILES.contains(&name.as_str()) && **name != ENCODER_FILE && **name != INDEXER_FILE
+    }) {
         return Err(ModelError::Unsupported {
             path: path.to_owned(),
             what: "file",
@@ -320,11 +232,7 @@ fn read_manifest(path: &Path) -> Result<BundleManifest, ModelError> {
 }
 
 fn io_error(action: &'static str, path: &Path, source: std::io::Error) -> ModelError {
-    ModelError::Io {
-        action,
-        path: path.to_owned(),
-        source,
-    }
+    ModelError::Io { action, path: path.to_owned(), source }
 }
 
 pub(crate) fn read_file(path: &Path) -> Result<Vec<u8>, ModelError> {
@@ -332,10 +240,8 @@ pub(crate) fn read_file(path: &Path) -> Result<Vec<u8>, ModelError> {
 }
 
 pub(crate) fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, ModelError> {
-    serde_json::from_slice(&read_file(path)?).map_err(|source| ModelError::Json {
-        path: path.to_owned(),
-        source,
-    })
+    serde_json::from_slice(&read_file(path)?)
+        .map_err(|source| ModelError::Json { path: path.to_owned(), source })
 }
 
 pub(crate) fn read_json_or_default<T: DeserializeOwned + Default>(path: &Path) -> Result<T, ModelError> {
@@ -355,9 +261,7 @@ fn write_synced(path: &Path, content: &[u8]) -> Result<(), ModelError> {
 }
 
 fn sync_file(path: &Path) -> Result<(), ModelError> {
-    fs::File::open(path)
-        .and_then(|file| file.sync_all())
-        .map_err(|e| io_error("sync", path, e))
+    fs::File::open(path).and_then(|file| file.sync_all()).map_err(|e| io_error("sync", path, e))
 }
 
 /// Makes the names in a directory, and in the folders that a bundle has, durable.

@@ -95,10 +95,7 @@ impl TransformerConfig {
     /// Reads a `config.json`.
     pub(crate) fn from_file(path: &Path) -> Result<Self, ModelError> {
         let bytes = super::bundle::read_file(path)?;
-        let json_error = |source| ModelError::Json {
-            path: path.to_owned(),
-            source,
-        };
+        let json_error = |source| ModelError::Json { path: path.to_owned(), source };
         let kind: ModelType = serde_json::from_slice(&bytes).map_err(json_error)?;
         let config = match kind.model_type.as_str() {
             "bert" => {

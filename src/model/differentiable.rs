@@ -25,22 +25,6 @@ pub(crate) enum Fusion {
     Fused,
 }
 
-/// Softmax over the last dimension, with a gradient (candle's fused one has none).
-fn softmax(x: &Tensor) -> candle_core::Result<Tensor> {
-    // The shift by the maximum cancels in the result, so it needs no gradient.
-    let max = x.max_keepdim(D::Minus1)?.detach();
-    let exp = x.broadcast_sub(&max)?.exp()?;
-    exp.broadcast_div(&exp.sum_keepdim(D::Minus1)?)
-}
-
-/// Log-softmax over the last dimension, with a gradient.
-pub(crate) fn log_softmax(x: &Tensor) -> candle_core::Result<Tensor> {
-    let max = x.max_keepdim(D::Minus1)?.detach();
-    let shifted = x.broadcast_sub(&max)?;
-    let log_sum = shifted.exp()?.sum_keepdim(D::Minus1)?.log()?;
-    shifted.broadcast_sub(&log_sum)
-}
-
 fn activate(x: &Tensor, activation: Activation) -> candle_core::Result<Tensor> {
     match activation {
         Activation::GeluErf => x.gelu_erf(),
@@ -88,7 +72,10 @@ impl AttentionMask {
     fn softmax(&self, scores: &Tensor, scale: f32) -> candle_core::Result<Tensor> {
         match &self.additive {
             None => autograd::masked_softmax(scores, &self.lengths, scale),
-            Some(mask) => softmax(&(scores * f64::from(scale))?.broadcast_add(mask)?),
+            Some(mask) => {
+                let scores = (scores * f64::from(scale))?.broadcast_add(mask)?;
+                candle_nn::ops::softmax(&scores, D::Minus1)
+            }
         }
     }
 }
@@ -104,7 +91,12 @@ impl Linear {
     }
 
     /// The layer followed by an activation.
-    fn forward_activated(&self, x: &Tensor, activation: Activation, fusion: Fusion) -> candle_core::Result<Tensor> {
+    fn forward_activated(
+        &self,
+        x: &Tensor,
+        activation: Activation,
+        fusion: Fusion,
+    ) -> candle_core::Result<Tensor> {
         match fusion {
             Fusion::Composed => activate(&self.forward(x, fusion)?, activation),
             Fusion::Fused => autograd::bias_activation(&self.product(x)?, &self.bias, activation),
@@ -124,13 +116,7 @@ impl LayerNorm {
         if fusion == Fusion::Fused {
             return autograd::layer_norm(x, &self.weight, &self.bias, self.eps as f32);
         }
-        let mean = x.mean_keepdim(D::Minus1)?;
-        let centred = x.broadcast_sub(&mean)?;
-        let variance = centred.sqr()?.mean_keepdim(D::Minus1)?;
-        centred
-            .broadcast_div(&(variance + self.eps)?.sqrt()?)?
-            .broadcast_mul(&self.weight)?
-            .broadcast_add(&self.bias)
+        candle_nn::ops::layer_norm_slow(x, &self.weight, &self.bias, self.eps as f32)
     }
 }
 
@@ -171,10 +157,7 @@ impl Embeddings {
     /// Shapes: `ids` `[batch, tokens]` u32; output `[batch, tokens, m]`.
     fn forward(&self, ids: &Tensor, fusion: Fusion) -> candle_core::Result<Tensor> {
         let (batch, tokens) = ids.dims2()?;
-        let words = self
-            .word
-            .index_select(&ids.flatten_all()?, 0)?
-            .reshape((batch, tokens, ()))?;
+        let words = self.word.index_select(&ids.flatten_all()?, 0)?.reshape((batch, tokens, ()))?;
         let positions = self.position.narrow(0, 0, tokens)?;
         self.norm.forward(&words.broadcast_add(&positions)?, fusion)
     }
@@ -186,7 +169,12 @@ impl Transformer {
     ///
     /// # Shapes
     /// `ids` `[batch, tokens]` u32, padded anyhow behind each length; output `[batch, tokens, m]` f32.
-    pub(super) fn forward(&self, ids: &Tensor, lengths: &[usize], fusion: Fusion) -> candle_core::Result<Tensor> {
+    pub(super) fn forward(
+        &self,
+        ids: &Tensor,
+        lengths: &[usize],
+        fusion: Fusion,
+    ) -> candle_core::Result<Tensor> {
         let mask = AttentionMask::with_fusion(lengths, ids.dim(1)?, ids.device(), fusion)?;
         let mut x = self.embeddings.forward(ids, fusion)?;
         for layer in &self.layers {

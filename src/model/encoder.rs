@@ -99,32 +99,22 @@ impl Encoder {
 
     pub(crate) fn load_on(dir: &Path, device: &Device) -> Result<Self, ModelError> {
         let config_path = dir.join("config.json");
-        for (file, missing) in [
-            (config_path.clone(), "config.json"),
-            (dir.join(TOKENIZER_FILE), TOKENIZER_FILE),
-        ] {
+        for (file, missing) in
+            [(config_path.clone(), "config.json"), (dir.join(TOKENIZER_FILE), TOKENIZER_FILE)]
+        {
             if !file.is_file() {
-                return Err(ModelError::NotAModel {
-                    path: dir.to_owned(),
-                    missing,
-                });
+                return Err(ModelError::NotAModel { path: dir.to_owned(), missing });
             }
         }
         let weights_path = [ENCODER_FILE, "model.safetensors"]
             .map(|name| dir.join(name))
             .into_iter()
             .find(|path| path.is_file())
-            .ok_or(ModelError::NotAModel {
-                path: dir.to_owned(),
-                missing: "model.safetensors",
-            })?;
+            .ok_or(ModelError::NotAModel { path: dir.to_owned(), missing: "model.safetensors" })?;
         let config = TransformerConfig::from_file(&config_path)?;
         let (pooling, normalisation) = read_modules(dir)?;
         let sbert: SentenceBertConfig = bundle::read_json_or_default(&dir.join("sentence_bert_config.json"))?;
-        let max_tokens = sbert
-            .max_seq_length
-            .unwrap_or(DEFAULT_MAX_TOKENS)
-            .min(config.max_positions);
+        let max_tokens = sbert.max_seq_length.unwrap_or(DEFAULT_MAX_TOKENS).min(config.max_positions);
         if max_tokens < 2 {
             return Err(ModelError::BadConfig {
                 path: dir.join("sentence_bert_config.json"),
@@ -133,7 +123,8 @@ impl Encoder {
                 expected: "at least 2".to_owned(),
             });
         }
-        let prompts: PromptConfig = bundle::read_json_or_default(&dir.join("config_sentence_transformers.json"))?;
+        let prompts: PromptConfig =
+            bundle::read_json_or_default(&dir.join("config_sentence_transformers.json"))?;
         let tokenizer = TextTokenizer::from_file(&dir.join(TOKENIZER_FILE), max_tokens, config.vocab_size)?;
         let weights = Weights::from_file(&weights_path, device)?;
         let transformer = Transformer::load(&weights, config)?;
@@ -202,15 +193,11 @@ impl Encoder {
     ) -> Result<ControlFlow<(), Vec<f32>>, ModelError> {
         let mut rows = Vec::with_capacity(texts.len() * self.dim());
         for (round, chunk) in texts.chunks(TEXTS_PER_ROUND).enumerate() {
-            let tokens = chunk
-                .par_iter()
-                .map(|text| self.tokenize(text, role))
-                .collect::<Result<Vec<_>, _>>()?;
+            let tokens =
+                chunk.par_iter().map(|text| self.tokenize(text, role)).collect::<Result<Vec<_>, _>>()?;
             let embedded = self.embed_tokens(&tokens)?;
             if let Some(index) = embedded.chunks(self.dim()).position(|row| !is_usable(row)) {
-                return Err(ModelError::BadEmbedding {
-                    index: round * TEXTS_PER_ROUND + index,
-                });
+                return Err(ModelError::BadEmbedding { index: round * TEXTS_PER_ROUND + index });
             }
             rows.extend_from_slice(&embedded);
             if progress(round * TEXTS_PER_ROUND + chunk.len()).is_break() {
@@ -223,9 +210,8 @@ impl Encoder {
     fn embed_tokens(&self, texts: &[Vec<u32>]) -> Result<Vec<f32>, ModelError> {
         let m = self.dim();
         let out = Mutex::new(vec![0f32; texts.len() * m]);
-        micro_batches(texts, TOKENS_PER_BATCH)
-            .into_par_iter()
-            .try_for_each(|batch| -> Result<(), ModelError> {
+        micro_batches(texts, TOKENS_PER_BATCH).into_par_iter().try_for_each(
+            |batch| -> Result<(), ModelError> {
                 let slices: Vec<&[u32]> = batch.iter().map(|&i| texts[i].as_slice()).collect();
                 let hidden = self.packed.forward(&slices)?;
                 let pooled = pool_packed(&hidden, m, self.pooling, self.normalisation);
@@ -234,7 +220,8 @@ impl Encoder {
                     out[index * m..][..m].copy_from_slice(row);
                 }
                 Ok(())
-            })?;
+            },
+        )?;
         Ok(out.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()))
     }
 }
@@ -274,6 +261,9 @@ impl PromptConfig {
     }
 }
 
+/// The folder that every sentence-transformers model has its pooling settings in.
+const POOLING_DIR: &str = "1_Pooling";
+
 /// Pooling and normalisation from `modules.json`; mean and unit norm where there is none.
 fn read_modules(dir: &Path) -> Result<(Pooling, Normalisation), ModelError> {
     let path = dir.join("modules.json");
@@ -285,7 +275,17 @@ fn read_modules(dir: &Path) -> Result<(Pooling, Normalisation), ModelError> {
     for module in &modules {
         match module.kind.rsplit('.').next().unwrap_or_default() {
             "Transformer" => {}
-            "Pooling" => pooling = read_pooling(&dir.join(&module.path).join("config.json"))?,
+            "Pooling" if module.path == POOLING_DIR => {
+                pooling = read_pooling(&dir.join(POOLING_DIR).join("config.json"))?;
+            }
+            "Pooling" => {
+                return Err(ModelError::Unsupported {
+                    path,
+                    what: "pooling folder",
+                    found: module.path.clone(),
+                    supported: POOLING_DIR,
+                });
+            }
             "Normalize" => normalisation = Normalisation::Unit,
             _ => {
                 return Err(ModelError::Unsupported {

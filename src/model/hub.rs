@@ -29,10 +29,7 @@ const OPTIONAL: [&str; 4] = [
 /// # Errors
 /// [`ModelError::Hub`] with the model's name and the client's own words.
 pub fn fetch(name: &str) -> Result<PathBuf, ModelError> {
-    let error = |message: String| ModelError::Hub {
-        model: name.to_owned(),
-        message,
-    };
+    let error = |message: String| ModelError::Hub { model: name.to_owned(), message };
     let cache = match std::env::var_os("HF_HUB_CACHE") {
         Some(path) => Cache::new(path.into()),
         None => Cache::from_env(),
@@ -69,5 +66,6 @@ pub fn fetch(name: &str) -> Result<PathBuf, ModelError> {
 }
 
 fn is_offline() -> bool {
-    std::env::var("HF_HUB_OFFLINE").is_ok_and(|value| !matches!(value.as_str(), "" | "0" | "false" | "no" | "off"))
+    std::env::var("HF_HUB_OFFLINE")
+        .is_ok_and(|value| !matches!(value.as_str(), "" | "0" | "false" | "no" | "off"))
 }

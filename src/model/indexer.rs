@@ -5,7 +5,6 @@
 //! `log softmax(s W^T F(x))` with `F(x) = x + ReLU(U^T x)` (section 3.3, Eq. 1). The
 //! paper puts the one-hots first; the order is a permutation of rows.
 
-use std::collections::HashMap;
 use std::num::NonZeroUsize;
 use std::path::Path;
 
@@ -70,12 +69,7 @@ impl Indexer {
                 }
             }
         }
-        Ok(Self {
-            shape,
-            dim,
-            logit_scale,
-            levels,
-        })
+        Ok(Self { shape, dim, logit_scale, levels })
     }
 
     /// Branching factor and height.
@@ -88,19 +82,16 @@ impl Indexer {
         self.dim
     }
 
+    #[cfg(feature = "train")]
     pub(crate) fn logit_scale(&self) -> f32 {
         self.logit_scale
     }
-
 
     /// The most probable `beam` leaves for a unit embedding (Algorithm 2, TOPK-INDEXER).
     pub(crate) fn route(&self, unit: &[f32], beam: NonZeroUsize) -> Routing {
         let mut scorer = QueryScorer::new(self, unit);
         let search = beam_search(self.shape, &mut scorer, beam);
-        Routing {
-            search,
-            multiply_adds: scorer.multiply_adds,
-        }
+        Routing { search, multiply_adds: scorer.multiply_adds }
     }
 
     /// The best `count` leaves of each row, best first: where documents are stored.
@@ -117,7 +108,12 @@ impl Indexer {
     }
 
     /// Reads the level networks of a tree of the given shape.
-    pub(crate) fn load(path: &Path, shape: TreeShape, dim: usize, logit_scale: f32) -> Result<Self, ModelError> {
+    pub(crate) fn load(
+        path: &Path,
+        shape: TreeShape,
+        dim: usize,
+        logit_scale: f32,
+    ) -> Result<Self, ModelError> {
         let weights = super::weights::Weights::from_file(path, &candle_core::Device::Cpu)?;
         let b = shape.branching_factor() as usize;
         let levels = (0..shape.height() as usize)
@@ -137,9 +133,10 @@ impl Indexer {
     }
 
     /// Writes the level networks as f32 safetensors.
+    #[cfg(feature = "train")]
     pub(crate) fn save(&self, path: &Path) -> Result<(), ModelError> {
         let b = self.shape.branching_factor() as usize;
-        let mut tensors = HashMap::new();
+        let mut tensors = std::collections::HashMap::new();
         for (level, weights) in self.levels.iter().enumerate() {
             let width = self.dim + b * level;
             let device = &candle_core::Device::Cpu;
@@ -237,18 +234,13 @@ mod tests {
     #[test]
     fn two_levels_match_equation_1() -> Result<(), Box<dyn std::error::Error>> {
         let shape = TreeShape::new(2, 2)?;
-        let level0 = LevelWeights {
-            transform: vec![0.0, 1.0, 0.0, 0.0],
-            classifier: vec![1.0, 0.0, 0.0, 1.0],
-        };
+        let level0 =
+            LevelWeights { transform: vec![0.0, 1.0, 0.0, 0.0], classifier: vec![1.0, 0.0, 0.0, 1.0] };
         // Width 4: inputs u0 u1 and the one-hot of the child above.
         let mut transform = vec![0.0; 16];
         transform[2 * 4] = -1.0; // child 0 above lowers hidden 0, which the ReLU cuts off
         transform[3 * 4 + 1] = 2.0; // child 1 above raises hidden 1
-        let level1 = LevelWeights {
-            transform,
-            classifier: vec![1.0, 0.0, 0.0, 1.0, 0.5, 0.0, 0.0, 0.5],
-        };
+        let level1 = LevelWeights { transform, classifier: vec![1.0, 0.0, 0.0, 1.0, 0.5, 0.0, 0.0, 0.5] };
         let indexer = Indexer::new(shape, 2, 2.0, vec![level0, level1])?;
         let unit = [0.6f32, 0.8];
         // Level 0: U^T u = [0, 0.6]; F = [0.6, 1.4]; logits 2 * F = [1.2, 2.8].

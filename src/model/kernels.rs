@@ -142,7 +142,14 @@ fn softmax_row(row: &mut [f32], scale: f32) {
 }
 
 /// `x = layer_norm(x + bias + residual)` for each row of `weight.len()` values.
-pub(crate) fn add_norm(x: &mut [f32], bias: &[f32], residual: &[f32], weight: &[f32], shift: &[f32], eps: f32) {
+pub(crate) fn add_norm(
+    x: &mut [f32],
+    bias: &[f32],
+    residual: &[f32],
+    weight: &[f32],
+    shift: &[f32],
+    eps: f32,
+) {
     let width = weight.len();
     Arch::new().dispatch(|| {
         for (row, residual) in x.chunks_exact_mut(width).zip(residual.chunks_exact(width)) {
@@ -313,7 +320,8 @@ mod tests {
             assert!((f64::from(erf_form[0]) - want).abs() < 5e-7 * (1.0 + y.abs()), "gelu({x})");
             let mut tanh_form = [x];
             bias_activation(&mut tanh_form, &[0.0], Activation::GeluTanh);
-            let want = 0.5 * y * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (y + 0.044715 * y * y * y)).tanh());
+            let want =
+                0.5 * y * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (y + 0.044715 * y * y * y)).tanh());
             assert!((f64::from(tanh_form[0]) - want).abs() < 5e-7 * (1.0 + y.abs()), "gelu_tanh({x})");
         }
         let mut relu = [-1.0, 2.0];

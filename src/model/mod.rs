@@ -18,7 +18,9 @@ mod tokenize;
 mod transformer;
 mod weights;
 
-pub use bundle::{BUNDLE_FORMAT, Bundle, ENCODER_FILE, INDEXER_FILE, MANIFEST_FILE, ModelHash, TOKENIZER_FILE};
+pub use bundle::{
+    BUNDLE_FORMAT, Bundle, ENCODER_FILE, INDEXER_FILE, MANIFEST_FILE, ModelHash, TOKENIZER_FILE,
+};
 pub use encoder::{DEFAULT_MAX_TOKENS, Encoder, Role};
 pub use error::ModelError;
 #[cfg(feature = "hub")]
@@ -28,6 +30,8 @@ pub use indexer::Indexer;
 #[cfg(feature = "train")]
 pub(crate) use bundle::{BundleParts, check_output};
 #[cfg(feature = "train")]
+pub(crate) use differentiable::AttentionMask;
+#[cfg(feature = "train")]
 pub(crate) use encoder::micro_batches;
 #[cfg(feature = "train")]
 pub(crate) use indexer::LevelWeights;
@@ -35,8 +39,6 @@ pub(crate) use indexer::LevelWeights;
 pub(crate) use packed::{PackedHidden, PackedTail, PackedTransformer};
 #[cfg(feature = "train")]
 pub(crate) use pooling::{pool_packed, pool_padded, unit_rows};
-#[cfg(feature = "train")]
-pub(crate) use differentiable::{AttentionMask, log_softmax};
 #[cfg(feature = "train")]
 pub(crate) use transformer::{Layer, LayerNorm, Linear};
 

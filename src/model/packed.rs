@@ -57,11 +57,7 @@ fn transposed(t: &Tensor) -> candle_core::Result<Tensor> {
 
 impl PackedNorm {
     fn new(norm: &LayerNorm) -> candle_core::Result<Self> {
-        Ok(Self {
-            weight: to_vec(&norm.weight)?,
-            bias: to_vec(&norm.bias)?,
-            eps: norm.eps as f32,
-        })
+        Ok(Self { weight: to_vec(&norm.weight)?, bias: to_vec(&norm.bias)?, eps: norm.eps as f32 })
     }
 }
 
@@ -83,7 +79,12 @@ impl PackedLayer {
         })
     }
 
-    fn forward(&self, x: &Tensor, lengths: &[usize], config: &TransformerConfig) -> candle_core::Result<Tensor> {
+    fn forward(
+        &self,
+        x: &Tensor,
+        lengths: &[usize],
+        config: &TransformerConfig,
+    ) -> candle_core::Result<Tensor> {
         let (m, heads, width) = (config.hidden_size, config.heads, config.head_size());
         let scale = 1.0 / (width as f32).sqrt();
         let qkv = x.matmul(&self.qkv)?;
@@ -92,22 +93,15 @@ impl PackedLayer {
         let mut start = 0;
         for &length in lengths {
             let rows = qkv.narrow(0, start, length)?;
-            let part = |index: usize| {
-                rows.narrow(1, index * m, m)?
-                    .reshape((length, heads, width))?
-                    .transpose(0, 1)
-            };
+            let part =
+                |index: usize| rows.narrow(1, index * m, m)?.reshape((length, heads, width))?.transpose(0, 1);
             let scores = part(0)?.matmul(&part(1)?.transpose(1, 2)?)?;
             scores.inplace_op1(&ScaledSoftmax { scale })?;
             let context = scores.matmul(&part(2)?)?;
             contexts.push(context.transpose(0, 1)?.reshape((length, m))?);
             start += length;
         }
-        let context = if contexts.len() == 1 {
-            contexts.swap_remove(0)
-        } else {
-            Tensor::cat(&contexts, 0)?
-        };
+        let context = if contexts.len() == 1 { contexts.swap_remove(0) } else { Tensor::cat(&contexts, 0)? };
         let attended = context.matmul(&self.attention_output)?;
         attended.inplace_op2(x, &AddNorm(&self.attention_output_bias, &self.attention_norm))?;
         let inner = attended.matmul(&self.intermediate)?;
@@ -158,19 +152,18 @@ impl PackedTransformer {
         for layer in &self.layers {
             x = layer.forward(&x, &lengths, &self.config)?;
         }
-        Ok(PackedHidden {
-            values: x.flatten_all()?.to_vec1()?,
-            lengths,
-        })
+        Ok(PackedHidden { values: x.flatten_all()?.to_vec1()?, lengths })
     }
 }
 
 /// Runs only the last layers, over hidden states that another pass left behind.
+#[cfg(feature = "train")]
 pub(crate) struct PackedTail {
     config: TransformerConfig,
     layers: Vec<PackedLayer>,
 }
 
+#[cfg(feature = "train")]
 impl PackedTail {
     /// Prepares `layers`, which may be training variables.
     pub(crate) fn new(layers: &[Layer], config: &TransformerConfig) -> candle_core::Result<Self> {
@@ -190,10 +183,7 @@ impl PackedTail {
         for layer in &self.layers {
             x = layer.forward(&x, &hidden.lengths, &self.config)?;
         }
-        Ok(PackedHidden {
-            values: x.flatten_all()?.to_vec1()?,
-            lengths: hidden.lengths,
-        })
+        Ok(PackedHidden { values: x.flatten_all()?.to_vec1()?, lengths: hidden.lengths })
     }
 }
 
@@ -259,7 +249,9 @@ impl InplaceOp2 for AddNorm<'_> {
         residual: &CpuStorage,
         residual_layout: &Layout,
     ) -> candle_core::Result<()> {
-        let (CpuStorage::F32(residual), Some((start, end))) = (residual, residual_layout.contiguous_offsets()) else {
+        let (CpuStorage::F32(residual), Some((start, end))) =
+            (residual, residual_layout.contiguous_offsets())
+        else {
             candle_core::bail!("fused kernel needs a contiguous f32 residual")
         };
         let norm = self.1;

@@ -1,5 +1,6 @@
 //! Hidden states to one embedding per text.
 
+#[cfg(feature = "train")]
 use candle_core::{Device, Tensor};
 
 use super::packed::PackedHidden;
@@ -29,7 +30,12 @@ const NORM_EPSILON: f64 = 1e-12;
 ///
 /// # Shapes
 /// Output `[texts, m]` row by row.
-pub(crate) fn pool_packed(hidden: &PackedHidden, m: usize, pooling: Pooling, normalisation: Normalisation) -> Vec<f32> {
+pub(crate) fn pool_packed(
+    hidden: &PackedHidden,
+    m: usize,
+    pooling: Pooling,
+    normalisation: Normalisation,
+) -> Vec<f32> {
     let mut out = Vec::with_capacity(hidden.lengths.len() * m);
     let mut rest = hidden.values.as_slice();
     for &length in &hidden.lengths {
@@ -65,6 +71,7 @@ pub(crate) fn pool_packed(hidden: &PackedHidden, m: usize, pooling: Pooling, nor
 ///
 /// # Shapes
 /// `hidden` `[batch, tokens, m]` f32; output `[batch, m]`.
+#[cfg(feature = "train")]
 pub(crate) fn pool_padded(
     hidden: &Tensor,
     lengths: &[usize],
@@ -85,12 +92,14 @@ pub(crate) fn pool_padded(
 }
 
 /// Rows scaled to unit L2 norm, differentiable at zero.
+#[cfg(feature = "train")]
 pub(crate) fn unit_rows(x: &Tensor) -> candle_core::Result<Tensor> {
     let norm = (x.sqr()?.sum_keepdim(1)? + NORM_EPSILON)?.sqrt()?;
     x.broadcast_div(&norm)
 }
 
 /// `[batch, tokens, 1]`: 1 / length at real tokens, 0 at padding.
+#[cfg(feature = "train")]
 fn mean_weights(lengths: &[usize], tokens: usize, device: &Device) -> candle_core::Result<Tensor> {
     let mut weights = vec![0f32; lengths.len() * tokens];
     for (row, &length) in weights.chunks_mut(tokens).zip(lengths) {

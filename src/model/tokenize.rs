@@ -22,24 +22,13 @@ impl TextTokenizer {
     /// Reads a `tokenizer.json`; texts are cut at `max_tokens`, special tokens included.
     pub(crate) fn from_file(path: &Path, max_tokens: usize, vocab_size: usize) -> Result<Self, ModelError> {
         let bytes = super::bundle::read_file(path)?;
-        let error = |message: String| ModelError::Tokenizer {
-            path: path.to_owned(),
-            message,
-        };
+        let error = |message: String| ModelError::Tokenizer { path: path.to_owned(), message };
         let mut tokenizer = Tokenizer::from_bytes(&bytes).map_err(|e| error(e.to_string()))?;
         tokenizer.with_padding(None);
         tokenizer
-            .with_truncation(Some(TruncationParams {
-                max_length: max_tokens,
-                ..TruncationParams::default()
-            }))
+            .with_truncation(Some(TruncationParams { max_length: max_tokens, ..TruncationParams::default() }))
             .map_err(|e| error(e.to_string()))?;
-        Ok(Self {
-            tokenizer,
-            path: path.to_owned(),
-            max_tokens,
-            vocab_size,
-        })
+        Ok(Self { tokenizer, path: path.to_owned(), max_tokens, vocab_size })
     }
 
     /// The longest sequence that [`Self::encode`] returns.
@@ -64,14 +53,8 @@ impl TextTokenizer {
     }
 
     fn encode_whole(&self, text: &str) -> Result<Vec<u32>, ModelError> {
-        let error = |message: String| ModelError::Tokenizer {
-            path: self.path.clone(),
-            message,
-        };
-        let encoding = self
-            .tokenizer
-            .encode_fast(text, true)
-            .map_err(|e| error(e.to_string()))?;
+        let error = |message: String| ModelError::Tokenizer { path: self.path.clone(), message };
+        let encoding = self.tokenizer.encode_fast(text, true).map_err(|e| error(e.to_string()))?;
         let ids = encoding.get_ids();
         if let Some(id) = ids.iter().find(|&&id| id as usize >= self.vocab_size) {
             return Err(error(format!(

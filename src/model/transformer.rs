@@ -44,10 +44,9 @@ pub(crate) struct Embeddings {
     pub word: Tensor,
     /// `[positions, m]`, with the row of token type 0 already added: every text is one segment.
     pub position: Tensor,
-    /// `[types, m]`; kept apart so that a bundle is saved with the names it came with.
-    pub token_type: Option<Tensor>,
-    /// `[positions, m]` as loaded.
-    pub raw_position: Tensor,
+    /// The tables as loaded, by name, so that a bundle is saved as it came.
+    #[cfg(feature = "train")]
+    pub raw: Vec<(&'static str, Tensor)>,
     pub norm: LayerNorm,
 }
 
@@ -141,6 +140,7 @@ impl Layer {
     }
 
     /// The layer's tensors under their checkpoint names.
+    #[cfg(feature = "train")]
     pub(crate) fn named(&self, architecture: Architecture, layer: usize) -> Vec<(String, Tensor)> {
         let names = LayerNames::new(architecture, layer);
         let mut all = Vec::new();
@@ -155,10 +155,9 @@ impl Layer {
             all.push((format!("{}.weight", names.full(part)), linear.weight.clone()));
             all.push((format!("{}.bias", names.full(part)), linear.bias.clone()));
         }
-        for (part, norm) in [
-            (names.attention_norm, &self.attention_norm),
-            (names.output_norm, &self.output_norm),
-        ] {
+        for (part, norm) in
+            [(names.attention_norm, &self.attention_norm), (names.output_norm, &self.output_norm)]
+        {
             all.push((format!("{}.weight", names.full(part)), norm.weight.clone()));
             all.push((format!("{}.bias", names.full(part)), norm.bias.clone()));
         }
@@ -169,21 +168,22 @@ impl Layer {
 impl Embeddings {
     fn load(weights: &Weights, config: &TransformerConfig) -> Result<Self, ModelError> {
         let m = config.hidden_size;
-        let word = weights.get("embeddings.word_embeddings.weight", &[config.vocab_size, m])?;
-        let raw_position = weights.get("embeddings.position_embeddings.weight", &[config.max_positions, m])?;
-        let token_type = match config.type_vocab_size {
-            0 => None,
-            types => Some(weights.get("embeddings.token_type_embeddings.weight", &[types, m])?),
+        let table = |name: &'static str, rows: usize| -> Result<(&'static str, Tensor), ModelError> {
+            Ok((name, weights.get(name, &[rows, m])?))
         };
-        let position = match &token_type {
-            Some(table) => raw_position.broadcast_add(&table.narrow(0, 0, 1)?)?,
-            None => raw_position.clone(),
-        };
+        let word = table("embeddings.word_embeddings.weight", config.vocab_size)?;
+        let mut raw = vec![table("embeddings.position_embeddings.weight", config.max_positions)?];
+        let mut position = raw[0].1.clone();
+        if config.type_vocab_size > 0 {
+            let types = table("embeddings.token_type_embeddings.weight", config.type_vocab_size)?;
+            position = position.broadcast_add(&types.1.narrow(0, 0, 1)?)?;
+            raw.push(types);
+        }
         Ok(Self {
-            word,
+            word: word.1,
             position,
-            token_type,
-            raw_position,
+            #[cfg(feature = "train")]
+            raw,
             norm: LayerNorm::load(weights, "embeddings.LayerNorm", m, config.layer_norm_eps)?,
         })
     }
@@ -192,28 +192,21 @@ impl Embeddings {
 impl Transformer {
     pub(crate) fn load(weights: &Weights, config: TransformerConfig) -> Result<Self, ModelError> {
         let embeddings = Embeddings::load(weights, &config)?;
-        let layers = (0..config.layers)
-            .map(|layer| Layer::load(weights, &config, layer))
-            .collect::<Result<_, _>>()?;
-        Ok(Self {
-            config,
-            embeddings,
-            layers,
-        })
+        let layers =
+            (0..config.layers).map(|layer| Layer::load(weights, &config, layer)).collect::<Result<_, _>>()?;
+        Ok(Self { config, embeddings, layers })
     }
 
     /// Every tensor under its checkpoint name, without a model prefix.
+    #[cfg(feature = "train")]
     pub(crate) fn named(&self) -> Vec<(String, Tensor)> {
         let e = &self.embeddings;
         let mut all = vec![
             ("embeddings.word_embeddings.weight".to_owned(), e.word.clone()),
-            ("embeddings.position_embeddings.weight".to_owned(), e.raw_position.clone()),
             ("embeddings.LayerNorm.weight".to_owned(), e.norm.weight.clone()),
             ("embeddings.LayerNorm.bias".to_owned(), e.norm.bias.clone()),
         ];
-        if let Some(table) = &e.token_type {
-            all.push(("embeddings.token_type_embeddings.weight".to_owned(), table.clone()));
-        }
+        all.extend(e.raw.iter().map(|(name, table)| ((*name).to_owned(), table.clone())));
         for (index, layer) in self.layers.iter().enumerate() {
             all.extend(layer.named(self.config.architecture, index));
         }

@@ -23,10 +23,8 @@ impl Weights {
     /// (some checkpoints save their position ids) are left out.
     pub(crate) fn from_file(path: &Path, device: &Device) -> Result<Self, ModelError> {
         let bytes = super::bundle::read_file(path)?;
-        let file = safetensors::SafeTensors::deserialize(&bytes).map_err(|source| ModelError::Safetensors {
-            path: path.to_owned(),
-            source,
-        })?;
+        let file = safetensors::SafeTensors::deserialize(&bytes)
+            .map_err(|source| ModelError::Safetensors { path: path.to_owned(), source })?;
         let mut tensors = HashMap::new();
         for (name, view) in file.tensors() {
             let dtype = match view.dtype() {
@@ -36,29 +34,22 @@ impl Weights {
                 safetensors::Dtype::F64 => DType::F64,
                 _ => continue,
             };
-            let tensor = Tensor::from_raw_buffer(view.data(), dtype, view.shape(), device)?.to_dtype(DType::F32)?;
+            let tensor =
+                Tensor::from_raw_buffer(view.data(), dtype, view.shape(), device)?.to_dtype(DType::F32)?;
             let bare = PREFIXES.iter().find_map(|p| name.strip_prefix(p)).unwrap_or(&name);
             tensors.insert(bare.to_owned(), tensor);
         }
-        Ok(Self {
-            path: path.to_owned(),
-            tensors,
-        })
+        Ok(Self { path: path.to_owned(), tensors })
     }
 
     /// The named tensor, if it has the shape that the configuration asks for and finite values.
     pub(crate) fn get(&self, name: &str, shape: &[usize]) -> Result<Tensor, ModelError> {
         // Old checkpoints call a layer norm's weight and bias gamma and beta.
-        let old = name
-            .replace("LayerNorm.weight", "LayerNorm.gamma")
-            .replace("LayerNorm.bias", "LayerNorm.beta");
-        let tensor = self
-            .tensors
-            .get(name)
-            .or_else(|| self.tensors.get(&old))
-            .ok_or_else(|| ModelError::MissingTensor {
-                path: self.path.clone(),
-                name: name.to_owned(),
+        let old =
+            name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta");
+        let tensor =
+            self.tensors.get(name).or_else(|| self.tensors.get(&old)).ok_or_else(|| {
+                ModelError::MissingTensor { path: self.path.clone(), name: name.to_owned() }
             })?;
         if tensor.dims() != shape {
             return Err(ModelError::TensorShape {
@@ -71,10 +62,7 @@ impl Weights {
         // A NaN or an infinity survives the sum; a sum of finite f32 weights does not overflow f64.
         let sum = tensor.to_dtype(DType::F64)?.sum_all()?.to_scalar::<f64>()?;
         if !sum.is_finite() {
-            return Err(ModelError::NonFiniteTensor {
-                path: self.path.clone(),
-                name: name.to_owned(),
-            });
+            return Err(ModelError::NonFiniteTensor { path: self.path.clone(), name: name.to_owned() });
         }
         Ok(tensor.clone())
     }

@@ -114,12 +114,7 @@ fn sum<L: Lanes, T: Term>(lanes: L, query: &[f32], row: &[f16]) -> f32 {
         let mut padded_query = [0.0; MAX_WIDTH];
         padded_row[..x.len()].copy_from_slice(x);
         padded_query[..y.len()].copy_from_slice(y);
-        partial[1] = T::add(
-            lanes,
-            lanes.widen(&padded_row),
-            lanes.load(&padded_query),
-            partial[1],
-        );
+        partial[1] = T::add(lanes, lanes.widen(&padded_row), lanes.load(&padded_query), partial[1]);
     }
 
     let [a, b, c, d] = partial;

@@ -73,9 +73,7 @@ pub enum ScanError {
         dim: usize,
     },
     /// A posting list names a row that the matrix does not have.
-    #[error(
-        "{row:?} is outside a matrix of {rows} rows; the posting lists and the vector file disagree"
-    )]
+    #[error("{row:?} is outside a matrix of {rows} rows; the posting lists and the vector file disagree")]
     RowOutOfRange {
         /// The row asked for.
         row: Row,
@@ -102,10 +100,7 @@ impl Kernel {
     /// The kernels this processor can run, fastest first; the last is the scalar one.
     pub fn available() -> impl Iterator<Item = Self> {
         #[cfg(target_arch = "x86_64")]
-        let fast = [
-            x86::Avx512::detect().map(Self::Avx512),
-            x86::Avx2::detect().map(Self::Avx2),
-        ];
+        let fast = [x86::Avx512::detect().map(Self::Avx512), x86::Avx2::detect().map(Self::Avx2)];
         #[cfg(target_arch = "aarch64")]
         let fast = [neon::Neon::detect().map(Self::Neon)];
         #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
@@ -168,26 +163,14 @@ impl<'a> Scanner<'a> {
     ///
     /// # Errors
     /// [`ScanError::EmptyQuery`], [`ScanError::RaggedMatrix`].
-    pub fn new(
-        similarity: Similarity,
-        query: &'a [f32],
-        matrix: &'a [f16],
-    ) -> Result<Self, ScanError> {
+    pub fn new(similarity: Similarity, query: &'a [f32], matrix: &'a [f16]) -> Result<Self, ScanError> {
         if query.is_empty() {
             return Err(ScanError::EmptyQuery);
         }
         if !matrix.len().is_multiple_of(query.len()) {
-            return Err(ScanError::RaggedMatrix {
-                values: matrix.len(),
-                dim: query.len(),
-            });
+            return Err(ScanError::RaggedMatrix { values: matrix.len(), dim: query.len() });
         }
-        Ok(Self {
-            kernel: Kernel::detect(),
-            similarity,
-            query,
-            matrix,
-        })
+        Ok(Self { kernel: Kernel::detect(), similarity, query, matrix })
     }
 
     /// Pushes the score of each of `rows` into `top`; returns how many there were.
@@ -196,11 +179,7 @@ impl<'a> Scanner<'a> {
     ///
     /// # Errors
     /// [`ScanError::RowOutOfRange`]; `top` may then hold some of the scores.
-    pub fn scan(
-        &self,
-        rows: impl IntoIterator<Item = Row>,
-        top: &mut TopK,
-    ) -> Result<usize, ScanError> {
+    pub fn scan(&self, rows: impl IntoIterator<Item = Row>, top: &mut TopK) -> Result<usize, ScanError> {
         let mut rows = rows.into_iter();
         let mut ids = [Row(0); BLOCK_ROWS];
         let mut slices = [&self.matrix[..0]; BLOCK_ROWS];
@@ -217,8 +196,7 @@ impl<'a> Scanner<'a> {
                 return Ok(scanned);
             }
             let scores = &mut scores[..filled];
-            self.kernel
-                .score(self.similarity, self.query, &slices[..filled], scores);
+            self.kernel.score(self.similarity, self.query, &slices[..filled], scores);
             for (&score, &row) in scores.iter().zip(&ids) {
                 top.push(score, row);
             }

@@ -1,11 +1,7 @@
 use super::*;
 use proptest::prelude::*;
 
-const ALL: [Similarity; 3] = [
-    Similarity::Cosine,
-    Similarity::DotProduct,
-    Similarity::Manhattan,
-];
+const ALL: [Similarity; 3] = [Similarity::Cosine, Similarity::DotProduct, Similarity::Manhattan];
 
 /// The score in f64, and how far an f32 sum in any order may be from it.
 ///
@@ -13,10 +9,7 @@ const ALL: [Similarity; 3] = [
 /// so the error is below `n * EPSILON * sum |term|` (`EPSILON` is twice the unit
 /// roundoff), plus what underflow takes from each.
 fn exact(similarity: Similarity, query: &[f32], row: &[f16]) -> (f64, f64) {
-    let pairs = row
-        .iter()
-        .map(|x| x.to_f64())
-        .zip(query.iter().map(|&y| f64::from(y)));
+    let pairs = row.iter().map(|x| x.to_f64()).zip(query.iter().map(|&y| f64::from(y)));
     let terms: Vec<f64> = match similarity {
         Similarity::Cosine | Similarity::DotProduct => pairs.map(|(x, y)| x * y).collect(),
         Similarity::Manhattan => pairs.map(|(x, y)| -(x - y).abs()).collect(),
@@ -40,16 +33,8 @@ fn assert_close(query: &[f32], row: &[f16]) {
         for kernel in Kernel::available() {
             let got = f64::from(score(kernel, similarity, query, row));
             let context = || format!("{kernel:?} {similarity:?} dim {}: {got}", query.len());
-            assert!(
-                (got - expected).abs() <= bound,
-                "{}, exactly {expected}",
-                context()
-            );
-            assert!(
-                (got - reference).abs() <= 2.0 * bound,
-                "{}, scalar {reference}",
-                context()
-            );
+            assert!((got - expected).abs() <= bound, "{}, exactly {expected}", context());
+            assert!((got - reference).abs() <= 2.0 * bound, "{}, scalar {reference}", context());
         }
     }
 }
@@ -59,9 +44,7 @@ fn every_width_and_tail_is_summed() {
     for dim in (1..=150).chain([384, 767, 768, 769, 1024]) {
         // Distinct terms, so that a dropped or repeated one shows.
         let query: Vec<f32> = (0..dim).map(|i| 1.0 + i as f32).collect();
-        let row: Vec<f16> = (0..dim)
-            .map(|i| f16::from_f32(0.5 + (i % 7) as f32))
-            .collect();
+        let row: Vec<f16> = (0..dim).map(|i| f16::from_f32(0.5 + (i % 7) as f32)).collect();
         assert_close(&query, &row);
     }
 }
@@ -74,14 +57,8 @@ fn subnormals_are_not_flushed() {
         for dim in [1, 8, 17, 64] {
             let row = vec![smallest; dim];
             let expected = dim as f32 * smallest.to_f32();
-            assert_eq!(
-                score(kernel, Similarity::DotProduct, &vec![1.0; dim], &row),
-                expected
-            );
-            assert_eq!(
-                score(kernel, Similarity::Manhattan, &vec![0.0; dim], &row),
-                -expected
-            );
+            assert_eq!(score(kernel, Similarity::DotProduct, &vec![1.0; dim], &row), expected);
+            assert_eq!(score(kernel, Similarity::Manhattan, &vec![0.0; dim], &row), -expected);
         }
     }
 }
@@ -94,14 +71,8 @@ fn nan_and_infinity_reach_the_score() {
             row[dim - 1] = f16::NAN;
             assert!(score(kernel, Similarity::Cosine, &vec![1.0; dim], &row).is_nan());
             row[dim - 1] = f16::INFINITY;
-            assert_eq!(
-                score(kernel, Similarity::DotProduct, &vec![1.0; dim], &row),
-                f32::INFINITY
-            );
-            assert_eq!(
-                score(kernel, Similarity::Manhattan, &vec![1.0; dim], &row),
-                f32::NEG_INFINITY
-            );
+            assert_eq!(score(kernel, Similarity::DotProduct, &vec![1.0; dim], &row), f32::INFINITY);
+            assert_eq!(score(kernel, Similarity::Manhattan, &vec![1.0; dim], &row), f32::NEG_INFINITY);
         }
     }
 }
@@ -113,28 +84,17 @@ fn codes_round_trip_and_zero_is_none() {
     }
     assert_eq!(Similarity::from_code(0), None);
     assert_eq!(Similarity::from_code(4), None);
-    assert_eq!(
-        serde_json::to_string(&Similarity::DotProduct).unwrap(),
-        r#""dot_product""#
-    );
+    assert_eq!(serde_json::to_string(&Similarity::DotProduct).unwrap(), r#""dot_product""#);
 }
 
 #[test]
 fn a_scan_over_several_blocks_finds_the_nearest_rows() {
     // Row r holds r in both dimensions: the distance to 150 ranks the rows.
-    let matrix: Vec<f16> = (0..300)
-        .flat_map(|r| [f16::from_f32(r as f32); 2])
-        .collect();
+    let matrix: Vec<f16> = (0..300).flat_map(|r| [f16::from_f32(r as f32); 2]).collect();
     let scanner = Scanner::new(Similarity::Manhattan, &[150.0, 150.0], &matrix).unwrap();
     let mut top = TopK::new(3);
-    assert_eq!(
-        scanner.scan((0..300).step_by(2).map(Row), &mut top),
-        Ok(150)
-    );
-    assert_eq!(
-        top.into_sorted(),
-        [(0.0, Row(150)), (-4.0, Row(148)), (-4.0, Row(152))]
-    );
+    assert_eq!(scanner.scan((0..300).step_by(2).map(Row), &mut top), Ok(150));
+    assert_eq!(top.into_sorted(), [(0.0, Row(150)), (-4.0, Row(148)), (-4.0, Row(152))]);
 }
 
 #[test]
@@ -142,21 +102,9 @@ fn bad_shapes_and_rows_are_refused_by_name() {
     let matrix = [f16::ONE; 6];
     let new = |query| Scanner::new(Similarity::Cosine, query, &matrix);
     assert_eq!(new(&[]).unwrap_err(), ScanError::EmptyQuery);
-    assert_eq!(
-        new(&[1.0; 4]).unwrap_err(),
-        ScanError::RaggedMatrix { values: 6, dim: 4 }
-    );
-    let error = new(&[1.0; 3])
-        .unwrap()
-        .scan([Row(1), Row(2)], &mut TopK::new(1))
-        .unwrap_err();
-    assert_eq!(
-        error,
-        ScanError::RowOutOfRange {
-            row: Row(2),
-            rows: 2
-        }
-    );
+    assert_eq!(new(&[1.0; 4]).unwrap_err(), ScanError::RaggedMatrix { values: 6, dim: 4 });
+    let error = new(&[1.0; 3]).unwrap().scan([Row(1), Row(2)], &mut TopK::new(1)).unwrap_err();
+    assert_eq!(error, ScanError::RowOutOfRange { row: Row(2), rows: 2 });
 }
 
 proptest! {

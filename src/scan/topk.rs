@@ -18,10 +18,7 @@ pub(crate) struct TopK {
 impl TopK {
     /// An empty selection of at most `k` rows; memory grows only as they come.
     pub fn new(k: usize) -> Self {
-        Self {
-            k,
-            heap: BinaryHeap::new(),
-        }
+        Self { k, heap: BinaryHeap::new() }
     }
 
     /// Offers one row; O(1) where it is not among the best so far, else O(log k).
@@ -40,11 +37,7 @@ impl TopK {
 
     /// The rows kept, best first.
     pub fn into_sorted(self) -> Vec<(f32, Row)> {
-        self.heap
-            .into_sorted_vec()
-            .into_iter()
-            .map(|entry| (entry.score, entry.row))
-            .collect()
+        self.heap.into_sorted_vec().into_iter().map(|entry| (entry.score, entry.row)).collect()
     }
 }
 
@@ -58,21 +51,14 @@ struct Entry {
 impl Entry {
     fn new(score: f32, row: Row) -> Self {
         // `total_cmp` puts NaN with a sign below every number, and would tell -0 from 0.
-        let score = if score.is_nan() {
-            f32::NAN.copysign(-1.0)
-        } else {
-            score + 0.0
-        };
+        let score = if score.is_nan() { f32::NAN.copysign(-1.0) } else { score + 0.0 };
         Self { score, row }
     }
 }
 
 impl Ord for Entry {
     fn cmp(&self, other: &Self) -> Ordering {
-        other
-            .score
-            .total_cmp(&self.score)
-            .then(self.row.cmp(&other.row))
+        other.score.total_cmp(&self.score).then(self.row.cmp(&other.row))
     }
 }
 
@@ -100,10 +86,7 @@ mod tests {
         for (row, &score) in (0..).zip(scores) {
             top.push(score, Row(row));
         }
-        top.into_sorted()
-            .into_iter()
-            .map(|(_, row)| row.0)
-            .collect()
+        top.into_sorted().into_iter().map(|(_, row)| row.0).collect()
     }
 
     #[test]

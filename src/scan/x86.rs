@@ -95,22 +95,14 @@ impl Lanes for Avx2 {
     #[inline(always)]
     fn distance_add(self, a: __m256, b: __m256, sum: __m256) -> __m256 {
         // SAFETY: `self` proves AVX2.
-        unsafe {
-            _mm256_add_ps(
-                _mm256_andnot_ps(_mm256_set1_ps(-0.0), _mm256_sub_ps(a, b)),
-                sum,
-            )
-        }
+        unsafe { _mm256_add_ps(_mm256_andnot_ps(_mm256_set1_ps(-0.0), _mm256_sub_ps(a, b)), sum) }
     }
 
     #[inline(always)]
     fn total(self, vector: __m256) -> f32 {
         // SAFETY: `self` proves AVX2.
         unsafe {
-            let quarters = _mm_add_ps(
-                _mm256_castps256_ps128(vector),
-                _mm256_extractf128_ps::<1>(vector),
-            );
+            let quarters = _mm_add_ps(_mm256_castps256_ps128(vector), _mm256_extractf128_ps::<1>(vector));
             let halves = _mm_add_ps(quarters, _mm_movehl_ps(quarters, quarters));
             _mm_cvtss_f32(_mm_add_ss(halves, _mm_movehdup_ps(halves)))
         }

@@ -89,17 +89,8 @@ impl WriteBatch {
         for (position, put) in self.puts.into_iter().enumerate() {
             if kept.contains(&position) {
                 let payload = payload::encode(&put.document)?;
-                let Put {
-                    document,
-                    embedding,
-                    leaves,
-                } = put;
-                puts.push(CheckedPut {
-                    id: document.id,
-                    payload,
-                    embedding,
-                    leaves,
-                });
+                let Put { document, embedding, leaves } = put;
+                puts.push(CheckedPut { id: document.id, payload, embedding, leaves });
             }
         }
         Ok(CheckedBatch { puts, deletes })
@@ -110,10 +101,7 @@ pub(crate) fn check_id(id: &str) -> Result<()> {
     if (1..=limits::ID_BYTES).contains(&id.len()) {
         return Ok(());
     }
-    Err(StoreError::InvalidId {
-        found: id.len(),
-        most: limits::ID_BYTES,
-    })
+    Err(StoreError::InvalidId { found: id.len(), most: limits::ID_BYTES })
 }
 
 fn check_put(put: &Put, config: &StoreConfig) -> Result<()> {
@@ -121,36 +109,20 @@ fn check_put(put: &Put, config: &StoreConfig) -> Result<()> {
     let id = || put.document.id.clone();
     if put.embedding.len() != config.dim as usize {
         let (expected, found) = (config.dim, put.embedding.len());
-        return Err(StoreError::DimensionMismatch {
-            id: id(),
-            expected,
-            found,
-        });
+        return Err(StoreError::DimensionMismatch { id: id(), expected, found });
     }
-    if let Some(position) = put
-        .embedding
-        .iter()
-        .position(|element| !element.is_finite())
-    {
+    if let Some(position) = put.embedding.iter().position(|element| !element.is_finite()) {
         return Err(StoreError::NotFinite { id: id(), position });
     }
     let (found, most) = (put.leaves.len(), config.leaves_per_document);
     if found == 0 || found > most as usize {
-        return Err(StoreError::LeafCount {
-            id: id(),
-            found,
-            most,
-        });
+        return Err(StoreError::LeafCount { id: id(), found, most });
     }
     let leaves = config.leaves();
     let mut seen = HashSet::with_capacity(found);
     for &leaf in &put.leaves {
         if u64::from(leaf.0) >= leaves {
-            return Err(StoreError::LeafOutOfRange {
-                id: id(),
-                leaf,
-                leaves,
-            });
+            return Err(StoreError::LeafOutOfRange { id: id(), leaf, leaves });
         }
         if !seen.insert(leaf) {
             return Err(StoreError::DuplicateLeaf { id: id(), leaf });

@@ -50,12 +50,7 @@ impl Store {
             let state = self.read_state();
             (state.rows, self.stage(&state, checked)?)
         };
-        let Committed {
-            generation,
-            inserted,
-            replaced,
-            deleted,
-        } = staged.done;
+        let Committed { generation, inserted, replaced, deleted } = staged.done;
         if inserted + replaced + deleted == 0 {
             return Ok(staged.done);
         }
@@ -64,37 +59,25 @@ impl Store {
         let (tail, full_blocks) = writer.tail.extend(bytes, writer.vectors.stride());
         if !bytes.is_empty() {
             writer.vectors.append(rows, bytes)?;
-            writer
-                .vectors
-                .sync()
-                .inspect_err(|_| self.health.refuse_writes())?;
+            writer.vectors.sync().inspect_err(|_| self.health.refuse_writes())?;
         }
 
         for block in full_blocks {
             let key = keys::vector_block(block.number);
-            staged
-                .changes
-                .put(&key, records::encode_block_crc(&key, block.crc));
+            staged.changes.put(&key, records::encode_block_crc(&key, block.crc));
         }
         for (leaf, block, rows) in staged.edit.blocks() {
             let key = keys::postings(leaf, block);
             if rows.is_empty() {
                 staged.changes.remove(&key);
             } else {
-                staged
-                    .changes
-                    .put(&key, records::encode_postings(&key, rows));
+                staged.changes.put(&key, records::encode_postings(&key, rows));
             }
         }
         let mut state = self.write_state();
         // Counts cannot overflow: the batch was staged against this very state.
         let documents = state.documents + inserted as u32 - deleted as u32;
-        let record = CommitRecord {
-            generation,
-            rows: tail.rows,
-            documents,
-            tail_crc: tail.crc,
-        };
+        let record = CommitRecord { generation, rows: tail.rows, documents, tail_crc: tail.crc };
         staged.changes.put(&keys::COMMIT_KEY, record.encode());
         // Set first: a failure or a panic leaves the database in an unknown state.
         self.health.refuse_everything();
@@ -106,10 +89,7 @@ impl Store {
         state.rows = tail.rows;
         state.mapping = writer.vectors.mapping().clone();
         state.leaves.publish(staged.edit);
-        staged
-            .dead
-            .into_iter()
-            .for_each(|row| state.live.remove(row));
+        staged.dead.into_iter().for_each(|row| state.live.remove(row));
         (rows..tail.rows).for_each(|row| state.live.insert(Row(row)));
         writer.tail = tail;
         self.health.restore();
@@ -118,25 +98,16 @@ impl Store {
 
     fn stage(&self, state: &State, batch: CheckedBatch) -> Result<Staged> {
         let wanted = batch.puts.len();
-        let fits =
-            u32::try_from(wanted).is_ok_and(|wanted| state.rows.checked_add(wanted).is_some());
+        let fits = u32::try_from(wanted).is_ok_and(|wanted| state.rows.checked_add(wanted).is_some());
         if !fits {
-            return Err(StoreError::TooManyRows {
-                used: state.rows,
-                wanted,
-            });
+            return Err(StoreError::TooManyRows { used: state.rows, wanted });
         }
         let mut staged = Staged {
             changes: Changes::default(),
             edit: LeafEdit::default(),
             matrix: Vec::with_capacity(wanted * state.dim),
             dead: Vec::new(),
-            done: Committed {
-                generation: state.generation,
-                inserted: 0,
-                replaced: 0,
-                deleted: 0,
-            },
+            done: Committed { generation: state.generation, inserted: 0, replaced: 0, deleted: 0 },
         };
         for id in &batch.deletes {
             if let Some(record) = find_record(self, id)? {
@@ -171,9 +142,7 @@ impl Staged {
         }
         for &leaf in &record.leaves {
             if !self.edit.remove(&state.leaves, leaf, record.row) {
-                let detail = Damage::Missing {
-                    what: "the posting of a document",
-                };
+                let detail = Damage::Missing { what: "the posting of a document" };
                 return Err(StoreError::corrupt(names::DOCUMENTS, detail));
             }
         }
@@ -183,12 +152,7 @@ impl Staged {
 
     /// Adds a document under a new row, the largest so far.
     fn add(&mut self, state: &State, row: Row, put: CheckedPut) {
-        let CheckedPut {
-            id,
-            payload,
-            embedding,
-            leaves,
-        } = put;
+        let CheckedPut { id, payload, embedding, leaves } = put;
         for (chunk, bytes) in (0..).zip(payload.chunks(limits::CHUNK_BYTES)) {
             self.changes.put(&keys::text(row, chunk), bytes.to_vec());
         }

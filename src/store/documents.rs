@@ -64,13 +64,8 @@ impl Database {
         // sled would make an empty database in place of missing files.
         for name in [names::SLED_LOG, names::SLED_CONFIG] {
             let path = dir.join(names::DOCUMENTS).join(name);
-            if !path
-                .try_exists()
-                .map_err(StoreError::io(&path, Operation::Read))?
-            {
-                return Err(corrupt(Damage::Missing {
-                    what: "a file of the database",
-                }));
+            if !path.try_exists().map_err(StoreError::io(&path, Operation::Read))? {
+                return Err(corrupt(Damage::Missing { what: "a file of the database" }));
             }
         }
         Self::open_sled(backend, dir)
@@ -78,10 +73,8 @@ impl Database {
 
     fn open_sled(backend: &dyn Backend, dir: &Path) -> Result<Self> {
         let path = dir.join(names::DOCUMENTS);
-        let config = sled::Config::new()
-            .path(&path)
-            .cache_capacity(CACHE_BYTES)
-            .flush_every_ms(Some(FLUSH_EVERY_MS));
+        let config =
+            sled::Config::new().path(&path).cache_capacity(CACHE_BYTES).flush_every_ms(Some(FLUSH_EVERY_MS));
         let started = Instant::now();
         let tree = loop {
             let opened = guarded(&path, Operation::Open, || config.open());
@@ -92,9 +85,7 @@ impl Database {
                     thread::sleep(Duration::from_millis(5));
                 }
                 Err(StoreError::Io { source, .. }) if is_lock_failure(&source) => {
-                    return Err(StoreError::Locked {
-                        path: dir.to_owned(),
-                    });
+                    return Err(StoreError::Locked { path: dir.to_owned() });
                 }
                 other => break other?,
             }
@@ -114,9 +105,7 @@ impl Database {
             .open(&config_path, OpenMode::ReadWrite)
             .and_then(|config| config.sync_all())
             .map_err(StoreError::io(&config_path, Operation::Sync))?;
-        backend
-            .sync_directory(&self.path)
-            .map_err(StoreError::io(&self.path, Operation::Sync))
+        backend.sync_directory(&self.path).map_err(StoreError::io(&self.path, Operation::Sync))
     }
 
     pub(super) fn get(&self, key: &[u8]) -> Result<Option<sled::IVec>> {
@@ -148,8 +137,7 @@ impl Database {
             if failed {
                 return None;
             }
-            let entry =
-                guarded(&self.path, Operation::Read, || entries.next().transpose()).transpose();
+            let entry = guarded(&self.path, Operation::Read, || entries.next().transpose()).transpose();
             failed = matches!(entry, Some(Err(_)));
             entry
         })
@@ -158,18 +146,14 @@ impl Database {
     /// Applies all of `changes` or, as a crash leaves it, none: sled recovers a batch of
     /// one tree whole. Durable after the next [`Self::flush`].
     pub(super) fn apply(&self, changes: Changes) -> Result<()> {
-        guarded(&self.path, Operation::Apply, || {
-            self.tree.apply_batch(changes.batch)
-        })
+        guarded(&self.path, Operation::Apply, || self.tree.apply_batch(changes.batch))
     }
 
     /// Makes everything applied so far durable.
     pub(super) fn flush(&self) -> Result<()> {
         guarded(&self.path, Operation::Sync, || self.tree.flush())?;
         let log_path = || self.path.join(names::SLED_LOG);
-        self.log
-            .sync_all()
-            .map_err(|source| StoreError::io(log_path(), Operation::Sync)(source))
+        self.log.sync_all().map_err(|source| StoreError::io(log_path(), Operation::Sync)(source))
     }
 
     /// Bytes the database takes on disk.
@@ -200,23 +184,16 @@ fn is_lock_failure(error: &io::Error) -> bool {
 
 /// Runs a call into sled; its errors become ours and its panics, which damaged files
 /// cause, become errors too.
-fn guarded<T>(
-    path: &Path,
-    operation: Operation,
-    call: impl FnOnce() -> sled::Result<T>,
-) -> Result<T> {
+fn guarded<T>(path: &Path, operation: Operation, call: impl FnOnce() -> sled::Result<T>) -> Result<T> {
     // Sound to go on: after an error from here a writer is poisoned, and reading through a
     // tree that a panic passed by can at worst give another error.
     match catch_unwind(AssertUnwindSafe(call)) {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(sled::Error::Io(source))) => Err(StoreError::io(path, operation)(source)),
-        Ok(Err(error @ sled::Error::Corruption { .. })) => Err(corrupt(Damage::Engine {
-            report: error.to_string(),
-        })),
-        Ok(Err(error)) => Err(StoreError::Database {
-            operation,
-            source: error.into(),
-        }),
+        Ok(Err(error @ sled::Error::Corruption { .. })) => {
+            Err(corrupt(Damage::Engine { report: error.to_string() }))
+        }
+        Ok(Err(error)) => Err(StoreError::Database { operation, source: error.into() }),
         Err(panic) => {
             let report = panic
                 .downcast_ref::<String>()

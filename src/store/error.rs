@@ -311,16 +311,9 @@ impl fmt::Display for Operation {
 }
 
 impl StoreError {
-    pub(super) fn io(
-        path: impl Into<PathBuf>,
-        operation: Operation,
-    ) -> impl FnOnce(io::Error) -> Self {
+    pub(super) fn io(path: impl Into<PathBuf>, operation: Operation) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
-        move |source| Self::Io {
-            path,
-            operation,
-            source,
-        }
+        move |source| Self::Io { path, operation, source }
     }
 
     pub(super) fn corrupt(file: &'static str, detail: Damage) -> Self {

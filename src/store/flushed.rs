@@ -29,9 +29,7 @@ impl FlushedMark {
     pub(super) fn create(backend: &dyn Backend, dir: &Path, store_id: StoreId) -> Result<()> {
         let path = dir.join(names::FLUSHED);
         let io = |operation| StoreError::io(&path, operation);
-        let file = backend
-            .open(&path, OpenMode::Replace)
-            .map_err(io(Operation::Create))?;
+        let file = backend.open(&path, OpenMode::Replace).map_err(io(Operation::Create))?;
         let mut bytes = [0; BYTES];
         bytes[..SLOT_BYTES].copy_from_slice(&encode(Generation(0), store_id));
         file.write_at(&bytes, 0).map_err(io(Operation::Write))?;
@@ -56,23 +54,12 @@ impl FlushedMark {
         let mut newest = None;
         for slot in 0..SLOTS {
             let mut bytes = [0; SLOT_BYTES];
-            file.read_at(&mut bytes, slot * SLOT_STRIDE)
-                .map_err(io(Operation::Read))?;
+            file.read_at(&mut bytes, slot * SLOT_STRIDE).map_err(io(Operation::Read))?;
             newest = newest.max(decode(&bytes, store_id).map(|generation| (generation, slot)));
         }
-        let (newest, slot) = newest.ok_or_else(|| {
-            corrupt(Damage::Checksum {
-                what: "both slots",
-                number: 0,
-            })
-        })?;
-        Ok(Self {
-            file,
-            path,
-            store_id,
-            newest,
-            next_slot: (slot + 1) % SLOTS,
-        })
+        let (newest, slot) =
+            newest.ok_or_else(|| corrupt(Damage::Checksum { what: "both slots", number: 0 }))?;
+        Ok(Self { file, path, store_id, newest, next_slot: (slot + 1) % SLOTS })
     }
 
     /// Refuses a database that is older than what was promised.
@@ -81,11 +68,7 @@ impl FlushedMark {
             return Ok(());
         }
         let (what, expected, found) = ("the newest generation left", self.newest.0, found.0);
-        let detail = Damage::Disagreement {
-            what,
-            expected,
-            found,
-        };
+        let detail = Damage::Disagreement { what, expected, found };
         Err(StoreError::corrupt(names::DOCUMENTS, detail))
     }
 
@@ -95,9 +78,7 @@ impl FlushedMark {
         self.file
             .write_at(&bytes, self.next_slot * SLOT_STRIDE)
             .map_err(StoreError::io(&self.path, Operation::Write))?;
-        self.file
-            .sync_data()
-            .map_err(StoreError::io(&self.path, Operation::Sync))?;
+        self.file.sync_data().map_err(StoreError::io(&self.path, Operation::Sync))?;
         self.newest = generation;
         self.next_slot = (self.next_slot + 1) % SLOTS;
         Ok(())
@@ -150,18 +131,10 @@ mod tests {
             mark = open().unwrap();
             assert!(mark.check(Generation(n - 1)).is_err());
             mark.check(Generation(n)).unwrap();
-            mark.file
-                .write_at(&[0xaa; 9], mark.next_slot * SLOT_STRIDE)
-                .unwrap();
+            mark.file.write_at(&[0xaa; 9], mark.next_slot * SLOT_STRIDE).unwrap();
             assert!(open().unwrap().check(Generation(n - 1)).is_err());
         }
         mark.file.write_at(&[0; BYTES], 0).unwrap();
-        assert!(matches!(
-            open(),
-            Err(StoreError::Corrupt {
-                file: names::FLUSHED,
-                ..
-            })
-        ));
+        assert!(matches!(open(), Err(StoreError::Corrupt { file: names::FLUSHED, .. })));
     }
 }

@@ -38,10 +38,6 @@ impl Health {
     }
 
     fn check(&self, worst: u8) -> Result<()> {
-        if self.0.load(Ordering::Acquire) <= worst {
-            Ok(())
-        } else {
-            Err(StoreError::Poisoned)
-        }
+        if self.0.load(Ordering::Acquire) <= worst { Ok(()) } else { Err(StoreError::Poisoned) }
     }
 }

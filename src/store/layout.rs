@@ -56,8 +56,7 @@ pub(super) mod manifest {
     pub(in crate::store) const AT_BRANCHING: Range<usize> = after(&AT_PAD, 4);
     pub(in crate::store) const AT_HEIGHT: Range<usize> = after(&AT_BRANCHING, 4);
     pub(in crate::store) const AT_LEAVES_PER_DOCUMENT: Range<usize> = after(&AT_HEIGHT, 4);
-    pub(in crate::store) const AT_MODEL_HASH: Range<usize> =
-        after(&AT_LEAVES_PER_DOCUMENT, MODEL_HASH_BYTES);
+    pub(in crate::store) const AT_MODEL_HASH: Range<usize> = after(&AT_LEAVES_PER_DOCUMENT, MODEL_HASH_BYTES);
     pub(in crate::store) const AT_STORE_ID: Range<usize> = after(&AT_MODEL_HASH, STORE_ID_BYTES);
     pub(in crate::store) const AT_RESERVED: Range<usize> = after(&AT_STORE_ID, 44);
     pub(in crate::store) const AT_CRC: Range<usize> = after(&AT_RESERVED, CRC_BYTES);

@@ -11,8 +11,7 @@ use super::{
     error::{Damage, Operation, Result, StoreError},
     io::{Backend, OpenMode},
     layout::{
-        DTYPE_F16, FORMAT_VERSION, OLDEST_READABLE_VERSION, STORE_ID_BYTES, limits, manifest::*,
-        names,
+        DTYPE_F16, FORMAT_VERSION, OLDEST_READABLE_VERSION, STORE_ID_BYTES, limits, manifest::*, names,
     },
 };
 
@@ -44,21 +43,11 @@ impl StoreConfig {
             if (least..=most).contains(&found) {
                 Ok(())
             } else {
-                Err(StoreError::InvalidConfig {
-                    field,
-                    found,
-                    least,
-                    most,
-                })
+                Err(StoreError::InvalidConfig { field, found, least, most })
             }
         };
         within("dim", self.dim.into(), 1, limits::DIM.into())?;
-        within(
-            "branching_factor",
-            self.branching_factor.into(),
-            2,
-            u32::MAX.into(),
-        )?;
+        within("branching_factor", self.branching_factor.into(), 2, u32::MAX.into())?;
         within("height", self.height.into(), 1, 32)?;
         within("number of leaves", self.leaves(), 1, limits::LEAVES)?;
         within(
@@ -121,28 +110,16 @@ impl Manifest {
         }
         // Before the version: its place never moves, so a damaged version is seen as damage.
         if crc32fast::hash(&bytes[..AT_CRC.start]) != u32_at(bytes, AT_CRC.start) {
-            return Err(corrupt(Damage::Checksum {
-                what: "the file",
-                number: 0,
-            }));
+            return Err(corrupt(Damage::Checksum { what: "the file", number: 0 }));
         }
         let version = u32_at(bytes, AT_VERSION.start);
         check_version(names::MANIFEST, version)?;
-        let field = |field, found: u8| {
-            corrupt(Damage::Field {
-                field,
-                found: found.into(),
-            })
-        };
+        let field = |field, found: u8| corrupt(Damage::Field { field, found: found.into() });
         let dtype = bytes[AT_DTYPE.start];
         if dtype != DTYPE_F16 {
             return Err(field("dtype", dtype));
         }
-        if let Some(&byte) = bytes[AT_PAD]
-            .iter()
-            .chain(&bytes[AT_RESERVED])
-            .find(|b| **b != 0)
-        {
+        if let Some(&byte) = bytes[AT_PAD].iter().chain(&bytes[AT_RESERVED]).find(|b| **b != 0) {
             return Err(field("reserved byte", byte));
         }
         let mut model_hash = [0; 32];
@@ -158,15 +135,10 @@ impl Manifest {
             model_hash,
         };
         config.check().map_err(|error| match error {
-            StoreError::InvalidConfig { field, found, .. } => {
-                corrupt(Damage::Field { field, found })
-            }
+            StoreError::InvalidConfig { field, found, .. } => corrupt(Damage::Field { field, found }),
             other => other,
         })?;
-        Ok(Self {
-            config,
-            store_id: StoreId(store_id),
-        })
+        Ok(Self { config, store_id: StoreId(store_id) })
     }
 
     /// Writes the manifest under its provisional name and makes it durable. From here on
@@ -174,15 +146,10 @@ impl Manifest {
     pub(super) fn write_provisional(&self, backend: &dyn Backend, dir: &Path) -> Result<()> {
         let path = dir.join(names::MANIFEST_NEW);
         let io = |operation| StoreError::io(&path, operation);
-        let file = backend
-            .open(&path, OpenMode::Replace)
-            .map_err(io(Operation::Create))?;
-        file.write_at(&self.encode(), 0)
-            .map_err(io(Operation::Write))?;
+        let file = backend.open(&path, OpenMode::Replace).map_err(io(Operation::Create))?;
+        file.write_at(&self.encode(), 0).map_err(io(Operation::Write))?;
         file.sync_all().map_err(io(Operation::Sync))?;
-        backend
-            .sync_directory(dir)
-            .map_err(StoreError::io(dir, Operation::Sync))
+        backend.sync_directory(dir).map_err(StoreError::io(dir, Operation::Sync))
     }
 
     /// Renames the manifest into place. The commit point of a create.
@@ -190,31 +157,20 @@ impl Manifest {
         backend
             .rename(&dir.join(names::MANIFEST_NEW), &dir.join(names::MANIFEST))
             .map_err(StoreError::io(dir.join(names::MANIFEST), Operation::Rename))?;
-        backend
-            .sync_directory(dir)
-            .map_err(StoreError::io(dir, Operation::Sync))
+        backend.sync_directory(dir).map_err(StoreError::io(dir, Operation::Sync))
     }
 
     pub(super) fn read(backend: &dyn Backend, dir: &Path) -> Result<Self> {
         let path = dir.join(names::MANIFEST);
         let io = |operation| StoreError::io(&path, operation);
-        let file = backend
-            .open(&path, OpenMode::Read)
-            .map_err(io(Operation::Open))?;
+        let file = backend.open(&path, OpenMode::Read).map_err(io(Operation::Open))?;
         let found = file.len().map_err(io(Operation::Read))?;
         let needed = BYTES as u64;
         if found < needed {
-            return Err(StoreError::corrupt(
-                names::MANIFEST,
-                Damage::TooShort { needed, found },
-            ));
+            return Err(StoreError::corrupt(names::MANIFEST, Damage::TooShort { needed, found }));
         }
         if found > needed {
-            let detail = Damage::Disagreement {
-                what: "its length",
-                expected: needed,
-                found,
-            };
+            let detail = Damage::Disagreement { what: "its length", expected: needed, found };
             return Err(StoreError::corrupt(names::MANIFEST, detail));
         }
         let mut bytes = [0; BYTES];
@@ -229,12 +185,7 @@ pub(super) fn check_version(file: &'static str, found: u32) -> Result<()> {
     if (oldest..=newest).contains(&found) {
         return Ok(());
     }
-    Err(StoreError::UnsupportedVersion {
-        file,
-        found,
-        oldest,
-        newest,
-    })
+    Err(StoreError::UnsupportedVersion { file, found, oldest, newest })
 }
 
 fn u32_at(bytes: &[u8; BYTES], at: usize) -> u32 {
@@ -254,10 +205,7 @@ mod tests {
             similarity: 1,
             model_hash: [7; 32],
         };
-        Manifest {
-            config,
-            store_id: StoreId::unique(),
-        }
+        Manifest { config, store_id: StoreId::unique() }
     }
 
     #[test]
@@ -287,10 +235,7 @@ mod tests {
             flipped[bit / 8] ^= 1 << (bit % 8);
             assert!(matches!(
                 Manifest::decode(&flipped),
-                Err(StoreError::Corrupt {
-                    file: names::MANIFEST,
-                    ..
-                })
+                Err(StoreError::Corrupt { file: names::MANIFEST, .. })
             ));
         }
     }
@@ -324,9 +269,6 @@ mod tests {
         assert_eq!(change(|c| c.height = 0), "height");
         assert_eq!(change(|c| c.height = 32), "number of leaves");
         assert_eq!(change(|c| c.leaves_per_document = 0), "leaves_per_document");
-        assert_eq!(
-            change(|c| c.leaves_per_document = 1601),
-            "leaves_per_document"
-        );
+        assert_eq!(change(|c| c.leaves_per_document = 1601), "leaves_per_document");
     }
 }

@@ -14,10 +14,7 @@ use memmap2::{MmapOptions, MmapRaw};
 use super::layout::vectors::HEADER_BYTES;
 
 // Rows are read as they lie in the file, which is little-endian.
-const _: () = assert!(
-    cfg!(target_endian = "little"),
-    "the store needs a little-endian target"
-);
+const _: () = assert!(cfg!(target_endian = "little"), "the store needs a little-endian target");
 
 /// A mapping of the file as long as it was when it was made. Cheap to clone; the pages
 /// stay mapped until the last clone is dropped.
@@ -31,8 +28,7 @@ impl Mapping {
     /// while mapped: the store holds the directory's lock and only ever grows the file.
     pub(super) fn new(file: &File, len_bytes: u64) -> io::Result<Self> {
         let too_short = || io::Error::from(io::ErrorKind::UnexpectedEof);
-        let len =
-            usize::try_from(len_bytes).map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
+        let len = usize::try_from(len_bytes).map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
         if len < HEADER_BYTES || file.metadata()?.len() < len_bytes {
             return Err(too_short());
         }
@@ -66,8 +62,7 @@ mod tests {
     fn hands_out_what_is_mapped_and_no_more() {
         let file = tempfile::tempfile().unwrap();
         file.set_len(HEADER_BYTES as u64 + 6).unwrap();
-        file.write_all_at(&f16::from_f32(1.5).to_le_bytes(), HEADER_BYTES as u64 + 2)
-            .unwrap();
+        file.write_all_at(&f16::from_f32(1.5).to_le_bytes(), HEADER_BYTES as u64 + 2).unwrap();
         let map = Mapping::new(&file, HEADER_BYTES as u64 + 6).unwrap();
         assert_eq!(map.elements(3).unwrap(), [0.0, 1.5, 0.0].map(f16::from_f32));
         assert_eq!(map.elements(0).unwrap(), []);
@@ -84,8 +79,7 @@ mod tests {
         let old = Mapping::new(&file, HEADER_BYTES as u64 + 2).unwrap();
         file.set_len(HEADER_BYTES as u64 * 3).unwrap();
         let new = Mapping::new(&file, HEADER_BYTES as u64 * 3).unwrap();
-        file.write_all_at(&f16::ONE.to_le_bytes(), HEADER_BYTES as u64)
-            .unwrap();
+        file.write_all_at(&f16::ONE.to_le_bytes(), HEADER_BYTES as u64).unwrap();
         assert_eq!(old.elements(1).unwrap(), [f16::ONE]);
         assert_eq!(new.elements(1).unwrap(), [f16::ONE]);
     }

@@ -67,8 +67,8 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
 };
 
-pub use batch::{Committed, Put, WriteBatch};
 pub(crate) use batch::check_id;
+pub use batch::{Committed, Put, WriteBatch};
 pub use error::{Damage, Operation, Result, StoreError};
 pub use manifest::StoreConfig;
 pub use verify::{Problem, VerifyReport};
@@ -151,10 +151,7 @@ impl Store {
 
     /// A view of the newest generation. Waits for a commit in its last step, no longer.
     pub fn read(&self) -> View<'_> {
-        View {
-            store: self,
-            state: self.read_state(),
-        }
+        View { store: self, state: self.read_state() }
     }
 
     /// Makes all commits so far durable.
@@ -184,11 +181,8 @@ impl Store {
     /// Sizes and counts. Costs a walk over the leaves that are not empty.
     pub fn stats(&self) -> Result<StoreStats> {
         let state = self.read_state();
-        let mut leaf_sizes: Vec<_> = state
-            .leaves
-            .iter()
-            .map(|(leaf, list)| (leaf, list.rows().len()))
-            .collect();
+        let mut leaf_sizes: Vec<_> =
+            state.leaves.iter().map(|(leaf, list)| (leaf, list.rows().len())).collect();
         leaf_sizes.sort_unstable();
         let stride = u64::from(self.config.dim) * layout::ELEMENT_BYTES as u64;
         let vector_bytes = layout::vectors::HEADER_BYTES as u64 + u64::from(state.rows) * stride;
@@ -202,19 +196,12 @@ impl Store {
             document_bytes,
             total_bytes: vector_bytes + document_bytes,
             leaf_sizes,
-            posting_blocks: state
-                .leaves
-                .iter()
-                .map(|(_, list)| list.blocks() as u64)
-                .sum(),
+            posting_blocks: state.leaves.iter().map(|(_, list)| list.blocks() as u64).sum(),
         })
     }
 
     fn manifest(&self) -> Manifest {
-        Manifest {
-            config: self.config.clone(),
-            store_id: self.store_id,
-        }
+        Manifest { config: self.config.clone(), store_id: self.store_id }
     }
 
     // A panic while one of the locks was held is of no further consequence: the writer
@@ -248,10 +235,7 @@ impl Drop for Store {
 
 impl std::fmt::Debug for Store {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Store")
-            .field("dir", &self.dir)
-            .field("config", &self.config)
-            .finish_non_exhaustive()
+        f.debug_struct("Store").field("dir", &self.dir).field("config", &self.config).finish_non_exhaustive()
     }
 }
 

@@ -53,11 +53,7 @@ impl Store {
         Self::open_on(Arc::new(FileSystem), dir.as_ref())
     }
 
-    pub(super) fn create_on(
-        backend: Arc<dyn Backend>,
-        dir: &Path,
-        config: &StoreConfig,
-    ) -> Result<Self> {
+    pub(super) fn create_on(backend: Arc<dyn Backend>, dir: &Path, config: &StoreConfig) -> Result<Self> {
         config.check()?;
         fs::create_dir_all(dir).map_err(StoreError::io(dir, Operation::CreateDirectory))?;
         refuse_existing(dir)?;
@@ -65,27 +61,18 @@ impl Store {
         // Again, for one that was made between the check and the lock.
         refuse_existing(dir)?;
         documents::remove_unfinished(dir)?;
-        let manifest = Manifest {
-            config: config.clone(),
-            store_id: StoreId::unique(),
-        };
+        let manifest = Manifest { config: config.clone(), store_id: StoreId::unique() };
         manifest.write_provisional(&*backend, dir)?;
         VectorFile::create(&*backend, dir, &manifest)?;
         FlushedMark::create(&*backend, dir, manifest.store_id)?;
         let database = Database::create(&*backend, dir)?;
-        let record = CommitRecord {
-            generation: Generation(0),
-            rows: 0,
-            documents: 0,
-            tail_crc: Tail::EMPTY.crc,
-        };
+        let record =
+            CommitRecord { generation: Generation(0), rows: 0, documents: 0, tail_crc: Tail::EMPTY.crc };
         let mut changes = Changes::default();
         changes.put(&keys::COMMIT_KEY, record.encode());
         database.apply(changes)?;
         database.sync_creation(&*backend)?;
-        backend
-            .sync_directory(dir)
-            .map_err(StoreError::io(dir, Operation::Sync))?;
+        backend.sync_directory(dir).map_err(StoreError::io(dir, Operation::Sync))?;
         Manifest::publish(&*backend, dir)?;
         // The directory itself may be new as well. Not ours, so it may be unreadable; then
         // its entry is as durable as its owner makes it.
@@ -99,28 +86,20 @@ impl Store {
 
     pub(super) fn open_on(backend: Arc<dyn Backend>, dir: &Path) -> Result<Self> {
         if !exists(dir)? {
-            return Err(StoreError::NotFound {
-                path: dir.to_owned(),
-            });
+            return Err(StoreError::NotFound { path: dir.to_owned() });
         }
         if !dir.is_dir() || !(has(dir, names::MANIFEST)? || has(dir, names::MANIFEST_NEW)?) {
-            return Err(StoreError::NotAnIndex {
-                path: dir.to_owned(),
-            });
+            return Err(StoreError::NotAnIndex { path: dir.to_owned() });
         }
         let lock = lock(dir)?;
         // Under the lock, so that a create still at work is not taken for an interrupted one.
         if !has(dir, names::MANIFEST)? {
-            return Err(StoreError::InterruptedCreate {
-                path: dir.to_owned(),
-            });
+            return Err(StoreError::InterruptedCreate { path: dir.to_owned() });
         }
         let manifest = Manifest::read(&*backend, dir)?;
         // A create may have failed in its last sync. The rename must last before anything
         // is stored, or the directory could turn up as an interrupted create later.
-        backend
-            .sync_directory(dir)
-            .map_err(StoreError::io(dir, Operation::Sync))?;
+        backend.sync_directory(dir).map_err(StoreError::io(dir, Operation::Sync))?;
         let database = Database::open(&*backend, dir)?;
         Self::load(backend, dir, manifest, database, lock)
     }
@@ -136,29 +115,21 @@ impl Store {
         let what = "the commit record";
         let value = database.get(&keys::COMMIT_KEY)?;
         let value = value.ok_or_else(|| corrupt(Damage::Missing { what }))?;
-        let record = CommitRecord::decode(&value)
-            .ok_or_else(|| corrupt(Damage::Undecodable { what, number: 0 }))?;
+        let record =
+            CommitRecord::decode(&value).ok_or_else(|| corrupt(Damage::Undecodable { what, number: 0 }))?;
         let flushed = FlushedMark::open(&*backend, dir, manifest.store_id)?;
         flushed.check(record.generation)?;
         let vectors = VectorFile::open(&*backend, dir, &manifest, record.rows)?;
         let mapping = vectors.mapping().clone();
         let state = State::load(&manifest.config, record, &database, mapping)?;
-        let tail = Tail {
-            rows: record.rows,
-            crc: record.tail_crc,
-        };
+        let tail = Tail { rows: record.rows, crc: record.tail_crc };
         Ok(Self {
             dir: dir.to_owned(),
             config: manifest.config,
             store_id: manifest.store_id,
             backend,
             health: Health::default(),
-            writer: Mutex::new(Writer {
-                vectors,
-                flushed,
-                tail,
-                dirty: false,
-            }),
+            writer: Mutex::new(Writer { vectors, flushed, tail, dirty: false }),
             state: RwLock::new(state),
             database,
             _lock: lock,
@@ -169,16 +140,9 @@ impl Store {
 /// Refuses a directory that has an index, or a file of ours that no unfinished create left.
 fn refuse_existing(dir: &Path) -> Result<()> {
     let unfinished = has(dir, names::MANIFEST_NEW)?;
-    for name in [
-        names::MANIFEST,
-        names::FLUSHED,
-        names::VECTORS,
-        names::DOCUMENTS,
-    ] {
+    for name in [names::MANIFEST, names::FLUSHED, names::VECTORS, names::DOCUMENTS] {
         if has(dir, name)? && (name == names::MANIFEST || !unfinished) {
-            return Err(StoreError::AlreadyExists {
-                path: dir.join(name),
-            });
+            return Err(StoreError::AlreadyExists { path: dir.join(name) });
         }
     }
     Ok(())
@@ -189,8 +153,7 @@ fn has(dir: &Path, name: &str) -> Result<bool> {
 }
 
 fn exists(path: &Path) -> Result<bool> {
-    path.try_exists()
-        .map_err(StoreError::io(path, Operation::Read))
+    path.try_exists().map_err(StoreError::io(path, Operation::Read))
 }
 
 /// Takes the lock of the directory; the operating system gives it back with the handle.
@@ -206,9 +169,7 @@ fn lock(dir: &Path) -> Result<File> {
         .map_err(StoreError::io(&path, Operation::Open))?;
     match file.try_lock() {
         Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(StoreError::Locked {
-            path: dir.to_owned(),
-        }),
+        Err(TryLockError::WouldBlock) => Err(StoreError::Locked { path: dir.to_owned() }),
         Err(TryLockError::Error(source)) => Err(StoreError::io(&path, Operation::Lock)(source)),
     }
 }

@@ -35,31 +35,20 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, 
 
 /// The payload of `document`.
 pub(super) fn encode(document: &Document) -> Result<Vec<u8>> {
-    let too_large = |found| StoreError::DocumentTooLarge {
-        id: document.id.clone(),
-        found,
-        most: limits::PAYLOAD_BYTES,
-    };
+    let too_large =
+        |found| StoreError::DocumentTooLarge { id: document.id.clone(), found, most: limits::PAYLOAD_BYTES };
     // JSON is never shorter than the text itself; do not encode what cannot fit.
     let at_least = document.text.len().saturating_add(document.title.len());
     if at_least > limits::PAYLOAD_BYTES {
         return Err(too_large(at_least));
     }
     if document.metadata.as_ref().is_some_and(is_too_deep) {
-        return Err(StoreError::MetadataTooDeep {
-            id: document.id.clone(),
-            most: limits::METADATA_DEPTH,
-        });
+        return Err(StoreError::MetadataTooDeep { id: document.id.clone(), most: limits::METADATA_DEPTH });
     }
-    let written = Written {
-        title: &document.title,
-        text: &document.text,
-        metadata: document.metadata.as_ref(),
-    };
-    let bytes = serde_json::to_vec(&written).map_err(|error| StoreError::Database {
-        operation: super::Operation::Write,
-        source: error.into(),
-    })?;
+    let written =
+        Written { title: &document.title, text: &document.text, metadata: document.metadata.as_ref() };
+    let bytes = serde_json::to_vec(&written)
+        .map_err(|error| StoreError::Database { operation: super::Operation::Write, source: error.into() })?;
     if bytes.len() > limits::PAYLOAD_BYTES {
         return Err(too_large(bytes.len()));
     }
@@ -68,17 +57,8 @@ pub(super) fn encode(document: &Document) -> Result<Vec<u8>> {
 
 /// The document, or `None` where the bytes are no payload.
 pub(super) fn decode(id: String, bytes: &[u8]) -> Option<Document> {
-    let Read {
-        title,
-        text,
-        metadata,
-    } = serde_json::from_slice(bytes).ok()?;
-    Some(Document {
-        id,
-        title,
-        text,
-        metadata,
-    })
+    let Read { title, text, metadata } = serde_json::from_slice(bytes).ok()?;
+    Some(Document { id, title, text, metadata })
 }
 
 /// Level by level, because recursion over a value of any depth could exhaust the stack.
@@ -137,11 +117,7 @@ mod tests {
             let document = Document::new("a", "", "").with_metadata(json!(float));
             let back = decode("a".into(), &encode(&document).unwrap()).unwrap();
             let back = back.metadata.as_ref().and_then(Value::as_f64).unwrap();
-            assert_eq!(
-                back.to_bits(),
-                float.to_bits(),
-                "{float:e} came back as {back:e}"
-            );
+            assert_eq!(back.to_bits(), float.to_bits(), "{float:e} came back as {back:e}");
         }
     }
 
@@ -150,10 +126,7 @@ mod tests {
         let nested = |depth| (0..depth).fold(json!(1), |value, _| json!([value]));
         let document = |depth| Document::new("a", "", "").with_metadata(nested(depth));
         let deepest = document(limits::METADATA_DEPTH);
-        assert_eq!(
-            decode("a".into(), &encode(&deepest).unwrap()),
-            Some(deepest)
-        );
+        assert_eq!(decode("a".into(), &encode(&deepest).unwrap()), Some(deepest));
         assert!(matches!(
             encode(&document(limits::METADATA_DEPTH + 1)),
             Err(StoreError::MetadataTooDeep { .. })
@@ -163,10 +136,7 @@ mod tests {
     #[test]
     fn an_oversized_document_is_refused() {
         let text = "x".repeat(limits::PAYLOAD_BYTES);
-        assert!(matches!(
-            encode(&Document::new("a", "", text)),
-            Err(StoreError::DocumentTooLarge { .. })
-        ));
+        assert!(matches!(encode(&Document::new("a", "", text)), Err(StoreError::DocumentTooLarge { .. })));
     }
 
     #[test]

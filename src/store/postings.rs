@@ -42,10 +42,7 @@ impl PostingList {
             return None;
         }
         self.rows.extend_from_slice(rows);
-        self.blocks.push(Block {
-            number,
-            rows: rows.len(),
-        });
+        self.blocks.push(Block { number, rows: rows.len() });
         Some(())
     }
 
@@ -141,12 +138,9 @@ pub(super) struct LeafEdit {
 
 impl LeafEdit {
     fn list(&mut self, table: &LeafTable, leaf: LeafId) -> &mut (PostingList, BTreeSet<u32>) {
-        self.lists.entry(leaf).or_insert_with(|| {
-            (
-                table.lists.get(&leaf).cloned().unwrap_or_default(),
-                BTreeSet::new(),
-            )
-        })
+        self.lists
+            .entry(leaf)
+            .or_insert_with(|| (table.lists.get(&leaf).cloned().unwrap_or_default(), BTreeSet::new()))
     }
 
     /// Adds a row larger than all rows of `leaf`.
@@ -164,9 +158,7 @@ impl LeafEdit {
     /// Every block to write; one without rows is to be removed.
     pub(super) fn blocks(&self) -> impl Iterator<Item = (LeafId, u32, &[Row])> {
         self.lists.iter().flat_map(|(leaf, (list, changed))| {
-            changed
-                .iter()
-                .map(move |number| (*leaf, *number, list.block(*number)))
+            changed.iter().map(move |number| (*leaf, *number, list.block(*number)))
         })
     }
 }

@@ -76,13 +76,13 @@ impl DocumentRecord {
         let chunks = fields.u32()?;
         let payload_crc = fields.u32()?;
         let leaves: Vec<LeafId> = fields.rest()?.map(LeafId).collect();
-        let record = Self {
-            row,
-            payload_bytes,
-            payload_crc,
-            leaves,
-        };
+        let record = Self { row, payload_bytes, payload_crc, leaves };
+        let mut distinct = record.leaves.clone();
+        distinct.sort_unstable();
+        distinct.dedup();
         let sound = !record.leaves.is_empty()
+            && record.leaves.len() <= limits::LEAVES_PER_DOCUMENT as usize
+            && distinct.len() == record.leaves.len()
             && record.chunks() == chunks
             && payload_bytes as usize <= limits::PAYLOAD_BYTES;
         sound.then_some(record)
@@ -101,9 +101,8 @@ pub(super) fn encode_postings(key: &[u8], rows: &[Row]) -> Vec<u8> {
 /// Inverse of [`encode_postings`].
 pub(super) fn decode_postings(key: &[u8], value: &[u8]) -> Option<Vec<Row>> {
     let rows: Vec<Row> = Fields(unseal(key, value)?).rest()?.map(Row).collect();
-    let sound = !rows.is_empty()
-        && rows.len() <= limits::POSTING_BLOCK_ROWS
-        && rows.is_sorted_by(|a, b| a < b);
+    let sound =
+        !rows.is_empty() && rows.len() <= limits::POSTING_BLOCK_ROWS && rows.is_sorted_by(|a, b| a < b);
     sound.then_some(rows)
 }
 
@@ -170,8 +169,7 @@ impl<'a> Fields<'a> {
     /// All that is left, as numbers; `None` where it is no whole count of them.
     fn rest(self) -> Option<impl Iterator<Item = u32> + use<'a>> {
         let (numbers, odd) = self.0.as_chunks::<4>();
-        odd.is_empty()
-            .then(|| numbers.iter().map(|bytes| u32::from_le_bytes(*bytes)))
+        odd.is_empty().then(|| numbers.iter().map(|bytes| u32::from_le_bytes(*bytes)))
     }
 
     fn end(self) -> Option<()> {
@@ -220,50 +218,27 @@ mod tests {
             tail_crc: 0xDEAD_BEEF,
         };
         assert_eq!(record.encode().len(), 24);
-        check(record.encode(), record, &keys::COMMIT_KEY, |_, value| {
-            CommitRecord::decode(value)
-        });
-        let impossible = CommitRecord {
-            documents: 301,
-            ..record
-        };
+        check(record.encode(), record, &keys::COMMIT_KEY, |_, value| CommitRecord::decode(value));
+        let impossible = CommitRecord { documents: 301, ..record };
         assert_eq!(CommitRecord::decode(&impossible.encode()), None);
     }
 
     #[test]
     fn document_record() {
         let key = keys::document("an id");
-        for leaves in [
-            vec![LeafId(9)],
-            vec![LeafId(u32::MAX), LeafId(0), LeafId(7)],
-        ] {
-            let record = DocumentRecord {
-                row: Row(5),
-                payload_bytes: 3585,
-                payload_crc: 77,
-                leaves,
-            };
+        for leaves in [vec![LeafId(9)], vec![LeafId(u32::MAX), LeafId(0), LeafId(7)]] {
+            let record = DocumentRecord { row: Row(5), payload_bytes: 3585, payload_crc: 77, leaves };
             assert_eq!(record.chunks(), 2);
             check(record.encode(&key), record, &key, DocumentRecord::decode);
         }
-        let nowhere = DocumentRecord {
-            row: Row(5),
-            payload_bytes: 1,
-            payload_crc: 0,
-            leaves: vec![],
-        };
+        let nowhere = DocumentRecord { row: Row(5), payload_bytes: 1, payload_crc: 0, leaves: vec![] };
         assert_eq!(DocumentRecord::decode(&key, &nowhere.encode(&key)), None);
     }
 
     #[test]
     fn the_largest_values_stay_under_the_limit() {
         let leaves = (0..limits::LEAVES_PER_DOCUMENT).map(LeafId).collect();
-        let record = DocumentRecord {
-            row: Row(0),
-            payload_bytes: 0,
-            payload_crc: 0,
-            leaves,
-        };
+        let record = DocumentRecord { row: Row(0), payload_bytes: 0, payload_crc: 0, leaves };
         assert!(record.encode(&keys::document("a")).len() <= limits::VALUE_BYTES);
     }
 
@@ -273,11 +248,7 @@ mod tests {
         let rows = vec![Row(1), Row(2), Row(70_000)];
         check(encode_postings(&key, &rows), rows, &key, decode_postings);
         for bad in [vec![], vec![Row(2), Row(1)], vec![Row(1), Row(1)]] {
-            assert_eq!(
-                decode_postings(&key, &encode_postings(&key, &bad)),
-                None,
-                "{bad:?}"
-            );
+            assert_eq!(decode_postings(&key, &encode_postings(&key, &bad)), None, "{bad:?}");
         }
     }
 

@@ -33,9 +33,7 @@ pub(super) struct LiveRows {
 
 impl LiveRows {
     pub(super) fn contains(&self, row: Row) -> bool {
-        self.words
-            .get(row.index() / 64)
-            .is_some_and(|word| word >> (row.index() % 64) & 1 == 1)
+        self.words.get(row.index() / 64).is_some_and(|word| word >> (row.index() % 64) & 1 == 1)
     }
 
     pub(super) fn insert(&mut self, row: Row) {
@@ -53,10 +51,7 @@ impl LiveRows {
     }
 
     fn count(&self) -> u64 {
-        self.words
-            .iter()
-            .map(|word| u64::from(word.count_ones()))
-            .sum()
+        self.words.iter().map(|word| u64::from(word.count_ones())).sum()
     }
 }
 
@@ -71,10 +66,7 @@ impl State {
     ) -> Result<Self> {
         let mut leaves = LeafTable::default();
         let mut live = LiveRows::default();
-        for entry in database.scan(
-            keys::POSTINGS,
-            std::ops::Bound::Included(vec![keys::POSTINGS]),
-        ) {
+        for entry in database.scan(keys::POSTINGS, std::ops::Bound::Included(vec![keys::POSTINGS])) {
             let (key, value) = entry?;
             let (leaf, rows) = read_posting_block(config, record.rows, &mut leaves, &key, &value)
                 .map_err(|detail| StoreError::corrupt(names::DOCUMENTS, detail))?;
@@ -107,24 +99,15 @@ impl State {
     /// Committed rows, `[rows, dim]`, those of dead documents included.
     pub(super) fn matrix(&self) -> &[f16] {
         // Never shorter: a state is published together with a mapping that covers its rows.
-        self.mapping
-            .elements(self.rows as usize * self.dim)
-            .unwrap_or_default()
+        self.mapping.elements(self.rows as usize * self.dim).unwrap_or_default()
     }
 
     fn check_last_block(&self, record: CommitRecord, database: &Database) -> Result<()> {
-        let tail = Tail {
-            rows: record.rows,
-            crc: record.tail_crc,
-        };
+        let tail = Tail { rows: record.rows, crc: record.tail_crc };
         if self.matrix().len() != self.rows as usize * self.dim {
             let what = "the mapped length";
             let (expected, found) = (self.rows.into(), self.matrix().len() as u64);
-            let detail = Damage::Disagreement {
-                what,
-                expected,
-                found,
-            };
+            let detail = Damage::Disagreement { what, expected, found };
             return Err(StoreError::corrupt(names::VECTORS, detail));
         }
         let Some(last_row) = self.rows.checked_sub(1) else {
@@ -134,20 +117,15 @@ impl State {
         let expected = if block < tail.full_blocks() {
             let key = keys::vector_block(block);
             let value = database.get(&key)?;
-            value
-                .and_then(|value| records::decode_block_crc(&key, &value))
-                .ok_or_else(|| {
-                    let (what, number) = ("the checksum of vector block", block.into());
-                    StoreError::corrupt(names::DOCUMENTS, Damage::Undecodable { what, number })
-                })?
+            value.and_then(|value| records::decode_block_crc(&key, &value)).ok_or_else(|| {
+                let (what, number) = ("the checksum of vector block", block.into());
+                StoreError::corrupt(names::DOCUMENTS, Damage::Undecodable { what, number })
+            })?
         } else {
             tail.crc
         };
         if crc32fast::hash(vectors::block_bytes(self.matrix(), self.dim, block)) != expected {
-            let detail = Damage::Checksum {
-                what: "block",
-                number: block.into(),
-            };
+            let detail = Damage::Checksum { what: "block", number: block.into() };
             return Err(StoreError::corrupt(names::VECTORS, detail));
         }
         Ok(())
@@ -163,33 +141,19 @@ pub(super) fn read_posting_block(
     value: &[u8],
 ) -> Result<(LeafId, Vec<Row>), Damage> {
     let Some((leaf, block)) = keys::parse_two(key) else {
-        return Err(Damage::Stray {
-            prefix: keys::POSTINGS,
-            number: 0,
-        });
+        return Err(Damage::Stray { prefix: keys::POSTINGS, number: 0 });
     };
     let leaf = LeafId::from_key(leaf);
     let number = u64::from(leaf.0);
     if number >= config.leaves() {
-        return Err(Damage::Stray {
-            prefix: keys::POSTINGS,
-            number,
-        });
+        return Err(Damage::Stray { prefix: keys::POSTINGS, number });
     }
-    let undecodable = || Damage::Undecodable {
-        what: "a posting block of leaf",
-        number,
-    };
+    let undecodable = || Damage::Undecodable { what: "a posting block of leaf", number };
     let rows = records::decode_postings(key, value).ok_or_else(undecodable)?;
     if let Some(row) = rows.last().filter(|row| row.0 >= committed_rows) {
-        return Err(Damage::Field {
-            field: "the row of a posting",
-            found: row.0.into(),
-        });
+        return Err(Damage::Field { field: "the row of a posting", found: row.0.into() });
     }
-    table
-        .push_block(leaf, block, &rows)
-        .ok_or_else(undecodable)?;
+    table.push_block(leaf, block, &rows).ok_or_else(undecodable)?;
     Ok((leaf, rows))
 }
 

@@ -48,10 +48,7 @@ impl Tail {
             self.rows += (now.len() / stride) as u32;
             self.crc = hasher.finalize();
             if self.rows.is_multiple_of(BLOCK_ROWS) {
-                full.push(FullBlock {
-                    number: self.rows / BLOCK_ROWS - 1,
-                    crc: self.crc,
-                });
+                full.push(FullBlock { number: self.rows / BLOCK_ROWS - 1, crc: self.crc });
                 self.crc = 0;
             }
             rest = later;
@@ -74,21 +71,14 @@ impl VectorFile {
     pub(super) fn create(backend: &dyn Backend, dir: &Path, manifest: &Manifest) -> Result<()> {
         let path = dir.join(names::VECTORS);
         let io = |operation| StoreError::io(&path, operation);
-        let file = backend
-            .open(&path, OpenMode::Replace)
-            .map_err(io(Operation::Create))?;
+        let file = backend.open(&path, OpenMode::Replace).map_err(io(Operation::Create))?;
         let header = encode_header(manifest.config.dim, manifest.store_id);
         file.write_at(&header, 0).map_err(io(Operation::Write))?;
         file.sync_all().map_err(io(Operation::Sync))
     }
 
     /// Opens the file and checks it against the manifest and the committed row count.
-    pub(super) fn open(
-        backend: &dyn Backend,
-        dir: &Path,
-        manifest: &Manifest,
-        rows: u32,
-    ) -> Result<Self> {
+    pub(super) fn open(backend: &dyn Backend, dir: &Path, manifest: &Manifest, rows: u32) -> Result<Self> {
         let path = dir.join(names::VECTORS);
         let io = |operation| StoreError::io(&path, operation);
         let file = backend.open(&path, OpenMode::ReadWrite).map_err(|source| {
@@ -108,13 +98,7 @@ impl VectorFile {
         file.read_at(&mut header, 0).map_err(io(Operation::Read))?;
         check_header(&header, manifest.config.dim, manifest.store_id)?;
         let mapping = Mapping::new(file.as_file(), len).map_err(io(Operation::Map))?;
-        Ok(Self {
-            file,
-            path,
-            stride,
-            len,
-            mapping,
-        })
+        Ok(Self { file, path, stride, len, mapping })
     }
 
     pub(super) fn mapping(&self) -> &Mapping {
@@ -135,23 +119,17 @@ impl VectorFile {
         if end > self.len {
             let step = self.len.clamp(GROW_AT_LEAST_BYTES, GROW_AT_MOST_BYTES);
             let len = end.max(self.len + step);
-            self.file
-                .grow(len)
-                .map_err(StoreError::io(&self.path, Operation::Grow))?;
+            self.file.grow(len).map_err(StoreError::io(&self.path, Operation::Grow))?;
             let mapping = Mapping::new(self.file.as_file(), len);
             self.mapping = mapping.map_err(StoreError::io(&self.path, Operation::Map))?;
             self.len = len;
         }
-        self.file
-            .write_at(matrix, offset)
-            .map_err(StoreError::io(&self.path, Operation::Write))
+        self.file.write_at(matrix, offset).map_err(StoreError::io(&self.path, Operation::Write))
     }
 
     /// Makes everything written so far durable.
     pub(super) fn sync(&self) -> Result<()> {
-        self.file
-            .sync_data()
-            .map_err(StoreError::io(&self.path, Operation::Sync))
+        self.file.sync_data().map_err(StoreError::io(&self.path, Operation::Sync))
     }
 }
 
@@ -183,13 +161,9 @@ fn check_header(bytes: &[u8; HEADER_BYTES], dim: u32, store_id: StoreId) -> Resu
     if bytes[AT_MAGIC] != MAGIC {
         return Err(corrupt(Damage::Magic));
     }
-    let u32_at =
-        |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+    let u32_at = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
     if crc32fast::hash(&bytes[..AT_CRC.start]) != u32_at(AT_CRC.start) {
-        return Err(corrupt(Damage::Checksum {
-            what: "the header",
-            number: 0,
-        }));
+        return Err(corrupt(Damage::Checksum { what: "the header", number: 0 }));
     }
     check_version(names::VECTORS, u32_at(AT_VERSION.start))?;
     let found: &[u8] = &bytes[AT_STORE_ID];
@@ -199,11 +173,7 @@ fn check_header(bytes: &[u8; HEADER_BYTES], dim: u32, store_id: StoreId) -> Resu
     }
     let disagreement = |what, expected: u32, found: u32| {
         let (expected, found) = (expected.into(), found.into());
-        corrupt(Damage::Disagreement {
-            what,
-            expected,
-            found,
-        })
+        corrupt(Damage::Disagreement { what, expected, found })
     };
     let found = u32_at(AT_DIM.start);
     if found != dim {
@@ -213,15 +183,8 @@ fn check_header(bytes: &[u8; HEADER_BYTES], dim: u32, store_id: StoreId) -> Resu
     if found != DTYPE_F16 {
         return Err(disagreement("dtype", DTYPE_F16.into(), found.into()));
     }
-    if let Some(byte) = bytes[AT_PAD]
-        .iter()
-        .chain(&bytes[AT_RESERVED])
-        .find(|byte| **byte != 0)
-    {
-        return Err(corrupt(Damage::Field {
-            field: "reserved byte",
-            found: (*byte).into(),
-        }));
+    if let Some(byte) = bytes[AT_PAD].iter().chain(&bytes[AT_RESERVED]).find(|byte| **byte != 0) {
+        return Err(corrupt(Damage::Field { field: "reserved byte", found: (*byte).into() }));
     }
     Ok(())
 }
@@ -245,10 +208,7 @@ mod tests {
         assert!(check_header(&bytes, 385, id).is_err());
         assert!(matches!(
             check_header(&bytes, 384, StoreId([8; 16])),
-            Err(StoreError::Corrupt {
-                detail: Damage::Foreign,
-                ..
-            })
+            Err(StoreError::Corrupt { detail: Damage::Foreign, .. })
         ));
     }
 
@@ -259,13 +219,7 @@ mod tests {
             let mut flipped = bytes;
             flipped[at] ^= 0x10;
             let error = check_header(&flipped, 384, StoreId([9; 16])).unwrap_err();
-            assert!(matches!(
-                error,
-                StoreError::Corrupt {
-                    file: names::VECTORS,
-                    ..
-                }
-            ));
+            assert!(matches!(error, StoreError::Corrupt { file: names::VECTORS, .. }));
         }
     }
 
@@ -275,10 +229,7 @@ mod tests {
         let matrix: Vec<u8> = (0..stride * 700).map(|n| (n * 31 % 251) as u8).collect();
         let whole = Tail::EMPTY.extend(&matrix, stride);
         assert_eq!(whole.1.len(), 2);
-        assert_eq!(
-            whole.1[1].crc,
-            crc32fast::hash(&matrix[256 * stride..512 * stride])
-        );
+        assert_eq!(whole.1[1].crc, crc32fast::hash(&matrix[256 * stride..512 * stride]));
         assert_eq!(whole.0.crc, crc32fast::hash(&matrix[512 * stride..]));
         for rows in [1, 3, 255, 256, 257, 511] {
             let (mut tail, mut full) = (Tail::EMPTY, Vec::new());

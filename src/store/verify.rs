@@ -73,14 +73,7 @@ impl VerifyReport {
 
     fn compare(&mut self, what: &'static str, expected: u64, found: u64) {
         if expected != found {
-            self.problem(
-                names::DOCUMENTS,
-                Damage::Disagreement {
-                    what,
-                    expected,
-                    found,
-                },
-            );
+            self.problem(names::DOCUMENTS, Damage::Disagreement { what, expected, found });
         }
     }
 }
@@ -146,9 +139,7 @@ impl Walk<'_> {
         if manifest != store.manifest() {
             self.report.problem(names::MANIFEST, Damage::Foreign);
         }
-        let State {
-            rows, generation, ..
-        } = *self.view.state;
+        let State { rows, generation, .. } = *self.view.state;
         let flushed = FlushedMark::open(&*store.backend, &store.dir, store.store_id)
             .and_then(|flushed| flushed.check(generation));
         self.report.note(flushed)?;
@@ -169,10 +160,7 @@ impl Walk<'_> {
             Some(&keys::ROW) => self.id(key, value).err(),
             Some(&keys::TEXT) => self.text(key).err(),
             Some(&keys::VECTOR_BLOCK) => self.vector_block(key, value).err(),
-            prefix => Some(Damage::Stray {
-                prefix: prefix.copied().unwrap_or(0),
-                number: 0,
-            }),
+            prefix => Some(Damage::Stray { prefix: prefix.copied().unwrap_or(0), number: 0 }),
         };
         if let Some(damage) = damage {
             self.report.problem(names::DOCUMENTS, damage);
@@ -192,28 +180,21 @@ impl Walk<'_> {
         let row = record.row;
         if row.0 >= self.view.state.rows || self.chunks.insert(row, record.chunks()).is_some() {
             let (field, found) = ("the row of a document", row.0.into());
-            self.report
-                .problem(names::DOCUMENTS, Damage::Field { field, found });
+            self.report.problem(names::DOCUMENTS, Damage::Field { field, found });
             return Ok(());
         }
         for &leaf in &record.leaves {
             if self.view.postings(leaf).binary_search(&row).is_err() {
                 let what = "the posting of a document";
-                self.report
-                    .problem(names::DOCUMENTS, Damage::Missing { what });
+                self.report.problem(names::DOCUMENTS, Damage::Missing { what });
             }
         }
         let key = keys::row(row);
         let back = self.view.store.database.get(&key);
         let back = self.report.note(back)?.flatten();
-        if back
-            .and_then(|value| records::decode_id(&key, &value))
-            .as_deref()
-            != Some(id.as_str())
-        {
+        if back.and_then(|value| records::decode_id(&key, &value)).as_deref() != Some(id.as_str()) {
             let (what, number) = ("the id of row", row.0.into());
-            self.report
-                .problem(names::DOCUMENTS, Damage::Undecodable { what, number });
+            self.report.problem(names::DOCUMENTS, Damage::Undecodable { what, number });
         }
         let loaded = self.view.load(id, &record);
         self.report.note(loaded)?;
@@ -228,19 +209,13 @@ impl Walk<'_> {
         let (_, rows) = read_posting_block(config, rows, &mut self.leaves, key, value)?;
         self.report.postings += rows.len() as u64;
         match rows.iter().find(|row| !self.chunks.contains_key(row)) {
-            Some(row) => Err(Damage::Stray {
-                prefix: keys::POSTINGS,
-                number: row.0.into(),
-            }),
+            Some(row) => Err(Damage::Stray { prefix: keys::POSTINGS, number: row.0.into() }),
             None => Ok(()),
         }
     }
 
     fn id(&mut self, key: &[u8], value: &[u8]) -> Result<(), Damage> {
-        let stray = |number| Damage::Stray {
-            prefix: keys::ROW,
-            number,
-        };
+        let stray = |number| Damage::Stray { prefix: keys::ROW, number };
         let row = Row::from_key(keys::parse_one(key).ok_or_else(|| stray(0))?);
         // That it is the right id was checked from the document's side.
         if !self.chunks.contains_key(&row) || records::decode_id(key, value).is_none() {
@@ -251,10 +226,7 @@ impl Walk<'_> {
     }
 
     fn text(&mut self, key: &[u8]) -> Result<(), Damage> {
-        let stray = |number| Damage::Stray {
-            prefix: keys::TEXT,
-            number,
-        };
+        let stray = |number| Damage::Stray { prefix: keys::TEXT, number };
         let (row, chunk) = keys::parse_two(key).ok_or_else(|| stray(0))?;
         let row = Row::from_key(row);
         if self.chunks.get(&row).is_none_or(|chunks| chunk >= *chunks) {
@@ -264,26 +236,14 @@ impl Walk<'_> {
     }
 
     fn vector_block(&mut self, key: &[u8], value: &[u8]) -> Result<(), Damage> {
-        let stray = |number| Damage::Stray {
-            prefix: keys::VECTOR_BLOCK,
-            number,
-        };
+        let stray = |number| Damage::Stray { prefix: keys::VECTOR_BLOCK, number };
         let block = u32::from_be_bytes(keys::parse_one(key).ok_or_else(|| stray(0))?);
         let number = u64::from(block);
-        if block
-            >= (Tail {
-                rows: self.view.state.rows,
-                crc: 0,
-            })
-            .full_blocks()
-        {
+        if block >= (Tail { rows: self.view.state.rows, crc: 0 }).full_blocks() {
             return Err(stray(number));
         }
         self.full_blocks += 1;
-        let undecodable = Damage::Undecodable {
-            what: "the checksum of vector block",
-            number,
-        };
+        let undecodable = Damage::Undecodable { what: "the checksum of vector block", number };
         let crc = records::decode_block_crc(key, value).ok_or(undecodable)?;
         self.block(block, crc);
         Ok(())
@@ -293,10 +253,7 @@ impl Walk<'_> {
         self.report.vector_blocks += 1;
         let bytes = vectors::block_bytes(self.view.row_matrix(), self.view.state.dim, block);
         if crc32fast::hash(bytes) != crc {
-            let damage = Damage::Checksum {
-                what: "block",
-                number: block.into(),
-            };
+            let damage = Damage::Checksum { what: "block", number: block.into() };
             self.report.problem(names::VECTORS, damage);
         }
     }
@@ -308,19 +265,10 @@ impl Walk<'_> {
         let documents = self.report.documents;
         match self.record {
             Some(record) => {
-                self.report
-                    .compare("the generation", record.generation.0, state.generation.0);
-                self.report
-                    .compare("the number of rows", record.rows.into(), state.rows.into());
-                self.report.compare(
-                    "the number of documents",
-                    record.documents.into(),
-                    documents,
-                );
-                let tail = Tail {
-                    rows: record.rows,
-                    crc: record.tail_crc,
-                };
+                self.report.compare("the generation", record.generation.0, state.generation.0);
+                self.report.compare("the number of rows", record.rows.into(), state.rows.into());
+                self.report.compare("the number of documents", record.documents.into(), documents);
+                let tail = Tail { rows: record.rows, crc: record.tail_crc };
                 self.report.compare(
                     "the number of vector block checksums",
                     tail.full_blocks().into(),
@@ -332,22 +280,14 @@ impl Walk<'_> {
             }
             None => {
                 let what = "the commit record";
-                self.report
-                    .problem(names::DOCUMENTS, Damage::Missing { what });
+                self.report.problem(names::DOCUMENTS, Damage::Missing { what });
             }
         }
-        self.report
-            .compare("the number of commit records", 1, self.commits);
-        self.report.compare(
-            "the number of documents in memory",
-            documents,
-            state.documents.into(),
-        );
-        self.report
-            .compare("the number of ids of rows", documents, self.ids);
+        self.report.compare("the number of commit records", 1, self.commits);
+        self.report.compare("the number of documents in memory", documents, state.documents.into());
+        self.report.compare("the number of ids of rows", documents, self.ids);
         let postings = self.report.postings;
-        self.report
-            .compare("the number of postings", self.expected_postings, postings);
+        self.report.compare("the number of postings", self.expected_postings, postings);
         let mut differing = 0;
         for (leaf, list) in state.leaves.iter() {
             differing += u64::from(self.leaves.rows(leaf) != list.rows());
@@ -355,11 +295,9 @@ impl Walk<'_> {
         for (leaf, list) in self.leaves.iter() {
             differing += u64::from(state.leaves.rows(leaf) != list.rows());
         }
-        self.report
-            .compare("the number of leaves that differ in memory", 0, differing);
+        self.report.compare("the number of leaves that differ in memory", 0, differing);
         let differs = |row| state.live.contains(row) != self.chunks.contains_key(&row);
         let differing = (0..state.rows).map(Row).filter(|row| differs(*row)).count() as u64;
-        self.report
-            .compare("the number of rows whose liveness differs", 0, differing);
+        self.report.compare("the number of rows whose liveness differs", 0, differing);
     }
 }

@@ -72,14 +72,9 @@ impl View<'_> {
         }
         let key = keys::row(row);
         let Some(value) = self.store.database.get(&key)? else {
-            return Err(corrupt(Damage::Missing {
-                what: "the id of a live row",
-            }));
+            return Err(corrupt(Damage::Missing { what: "the id of a live row" }));
         };
-        let undecodable = Damage::Undecodable {
-            what: "the id of row",
-            number: row.0.into(),
-        };
+        let undecodable = Damage::Undecodable { what: "the id of row", number: row.0.into() };
         records::decode_id(&key, &value).ok_or_else(|| corrupt(undecodable))
     }
 
@@ -146,26 +141,15 @@ impl View<'_> {
         let mut bytes = Vec::with_capacity(record.payload_bytes as usize);
         for chunk in 0..record.chunks() {
             let Some(value) = self.store.database.get(&keys::text(record.row, chunk))? else {
-                return Err(corrupt(Damage::Missing {
-                    what: "a chunk of a document",
-                }));
+                return Err(corrupt(Damage::Missing { what: "a chunk of a document" }));
             };
             bytes.extend_from_slice(&value);
         }
-        if bytes.len() != record.payload_bytes as usize
-            || crc32fast::hash(&bytes) != record.payload_crc
-        {
-            return Err(corrupt(Damage::Checksum {
-                what: "the document of row",
-                number,
-            }));
+        if bytes.len() != record.payload_bytes as usize || crc32fast::hash(&bytes) != record.payload_crc {
+            return Err(corrupt(Damage::Checksum { what: "the document of row", number }));
         }
-        payload::decode(id, &bytes).ok_or_else(|| {
-            corrupt(Damage::Undecodable {
-                what: "the document of row",
-                number,
-            })
-        })
+        payload::decode(id, &bytes)
+            .ok_or_else(|| corrupt(Damage::Undecodable { what: "the document of row", number }))
     }
 }
 
@@ -179,17 +163,9 @@ pub(super) fn find_record(store: &Store, id: &str) -> Result<Option<DocumentReco
     Ok(Some(record))
 }
 
-pub(super) fn decode_document(
-    key: &[u8],
-    value: &[u8],
-) -> Result<(String, DocumentRecord), Damage> {
-    let undecodable = || Damage::Undecodable {
-        what: "the record of a document",
-        number: 0,
-    };
-    let id = key
-        .get(1..)
-        .and_then(|id| String::from_utf8(id.to_vec()).ok());
+pub(super) fn decode_document(key: &[u8], value: &[u8]) -> Result<(String, DocumentRecord), Damage> {
+    let undecodable = || Damage::Undecodable { what: "the record of a document", number: 0 };
+    let id = key.get(1..).and_then(|id| String::from_utf8(id.to_vec()).ok());
     let id = id.ok_or_else(undecodable)?;
     let record = DocumentRecord::decode(key, value).ok_or_else(undecodable)?;
     Ok((id, record))

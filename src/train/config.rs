@@ -87,6 +87,9 @@ pub struct LossWeights {
     pub distillation: f64,
 }
 
+/// An index stores a document in at most this many leaves.
+const MAX_LEAVES_PER_DOCUMENT: u32 = 512;
+
 /// The two forms that the paper gives the intra-leaf term.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -141,13 +144,7 @@ pub enum Preset {
 
 impl Default for LossWeights {
     fn default() -> Self {
-        Self {
-            siamese: 0.2,
-            indexing: 0.8,
-            intra_leaf: 0.2,
-            balance: 0.2,
-            distillation: 0.2,
-        }
+        Self { siamese: 0.2, indexing: 0.8, intra_leaf: 0.2, balance: 0.2, distillation: 0.2 }
     }
 }
 
@@ -222,10 +219,7 @@ impl TrainConfig {
     /// # Errors
     /// [`TrainError::ConfigFile`] for an unreadable file, bad JSON or an unknown field.
     pub fn from_file(path: &Path) -> Result<Self, TrainError> {
-        let error = |source| TrainError::ConfigFile {
-            path: path.to_owned(),
-            source,
-        };
+        let error = |source| TrainError::ConfigFile { path: path.to_owned(), source };
         let file = std::fs::File::open(path).map_err(|e| error(serde_json::Error::io(e)))?;
         serde_json::from_reader(std::io::BufReader::new(file)).map_err(error)
     }
@@ -272,8 +266,12 @@ impl TrainConfig {
                 return Err(bad(field, found.to_string(), "at least 2"));
             }
         }
-        if self.leaves_per_document == 0 || self.leaves_per_document > shape.leaves() {
-            let expected = format!("1 to {}", shape.leaves());
+        if shape.branching_factor() < 2 {
+            return Err(bad("branching_factor", shape.branching_factor().to_string(), "at least 2"));
+        }
+        let most = shape.leaves().min(MAX_LEAVES_PER_DOCUMENT);
+        if self.leaves_per_document == 0 || self.leaves_per_document > most {
+            let expected = format!("1 to {most}");
             return Err(bad("leaves_per_document", self.leaves_per_document.to_string(), &expected));
         }
         let weights = &self.loss_weights;

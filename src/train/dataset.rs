@@ -39,12 +39,7 @@ impl TrainingSet {
     pub fn from_beir(dataset: &BeirDataset, dev_fraction: f64) -> Result<Self> {
         let documents = dataset
             .corpus()?
-            .map(|document| {
-                document.map(|d| Document {
-                    metadata: None,
-                    ..d
-                })
-            })
+            .map(|document| document.map(|d| Document { metadata: None, ..d }))
             .collect::<std::result::Result<Vec<_>, _>>()?;
         let queries = dataset
             .queries()?
@@ -57,10 +52,8 @@ impl TrainingSet {
             let split = carve_dev(judgments, DEV_SPLIT_SEED, DevFraction::new(dev_fraction)?);
             (split.train, split.dev)
         };
-        let places: HashMap<&str, u32> = (0u32..)
-            .zip(&documents)
-            .map(|(place, document)| (document.id.as_str(), place))
-            .collect();
+        let places: HashMap<&str, u32> =
+            (0u32..).zip(&documents).map(|(place, document)| (document.id.as_str(), place)).collect();
         let resolve = |qrels: &Qrels| -> Result<Vec<TrainingQuery>> {
             let mut resolved = Vec::with_capacity(qrels.len());
             for (id, judged) in qrels.iter() {
@@ -74,10 +67,7 @@ impl TrainingSet {
                 }
                 if !positives.is_empty() {
                     positives.sort_unstable();
-                    resolved.push(TrainingQuery {
-                        text: text.clone(),
-                        positives,
-                    });
+                    resolved.push(TrainingQuery { text: text.clone(), positives });
                 }
             }
             Ok(resolved)
@@ -101,10 +91,7 @@ impl TrainingSet {
 }
 
 fn unknown(kind: &'static str, id: &str) -> TrainError {
-    TrainError::Unknown {
-        kind,
-        id: id.to_owned(),
-    }
+    TrainError::Unknown { kind, id: id.to_owned() }
 }
 
 /// Sentences of a text long enough to stand for a query.

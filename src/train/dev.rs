@@ -25,7 +25,8 @@ pub(crate) fn figures(snapshot: &Snapshot, texts: &Texts, dim: usize) -> DevFigu
     }
     let stored: usize = sizes.iter().sum();
     let mut figures = DevFigures {
-        expected_documents_per_leaf: sizes.iter().map(|&c| (c * c) as f64).sum::<f64>() / stored.max(1) as f64,
+        expected_documents_per_leaf: sizes.iter().map(|&c| (c * c) as f64).sum::<f64>()
+            / stored.max(1) as f64,
         ideal_documents_per_leaf: stored as f64 / leaves as f64,
         empty_leaves: sizes.iter().filter(|&&c| c == 0).count(),
         ..DevFigures::default()
@@ -52,18 +53,14 @@ pub(crate) fn figures(snapshot: &Snapshot, texts: &Texts, dim: usize) -> DevFigu
         .collect();
     beams.push(leaves);
     for beam in beams {
-        let mut point = DevPoint {
-            beam,
-            visited_fraction: 0.0,
-            recall_at_10: 0.0,
-            recall_at_100: 0.0,
-        };
+        let mut point = DevPoint { beam, visited_fraction: 0.0, recall_at_10: 0.0, recall_at_100: 0.0 };
         for (&query, ranking) in queries.iter().zip(&rankings) {
             let unit = &snapshot.queries[query * dim..][..dim];
             let beam = NonZeroUsize::new(beam).unwrap_or(NonZeroUsize::MIN);
             let routing = snapshot.indexer.route(unit, beam);
             let reached = routing.search.leaves.iter();
-            let visited: BTreeSet<u32> = reached.flat_map(|l| table[l.leaf.index()].iter().copied()).collect();
+            let visited: BTreeSet<u32> =
+                reached.flat_map(|l| table[l.leaf.index()].iter().copied()).collect();
             point.visited_fraction += visited.len() as f64 / documents as f64 / n;
             let mut ranked = ranking.iter().copied().filter(|d| visited.contains(d));
             let top: Vec<u32> = ranked.by_ref().take(DEPTH).collect();

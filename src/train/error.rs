@@ -69,7 +69,4 @@ pub enum TrainError {
         /// Why.
         reason: String,
     },
-    /// k-means could not start the tree.
-    #[error("clustering: {0}")]
-    Cluster(#[from] crate::cluster::ClusterError),
 }

@@ -1,12 +1,12 @@
 //! The tree indexer with gradients: path embeddings and leaf log-probabilities (section 3.3).
 
-use candle_core::{Device, Tensor, Var};
+use candle_core::{D, Device, Tensor, Var};
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 
 use super::optimizer::Parameter;
 use crate::ids::LeafId;
-use crate::model::{Indexer, LevelWeights, ModelError, log_softmax};
+use crate::model::{Indexer, LevelWeights, ModelError};
 use crate::tree::TreeShape;
 
 /// The level networks as variables.
@@ -49,13 +49,7 @@ impl TrainableIndexer {
             transform.push(Var::from_tensor(&u)?);
             classifier.push(Var::from_tensor(&w)?);
         }
-        Ok(Self {
-            shape,
-            dim,
-            logit_scale,
-            transform,
-            classifier,
-        })
+        Ok(Self { shape, dim, logit_scale, transform, classifier })
     }
 
     /// Makes the columns of the first level's classifier the given unit centroids, so that its
@@ -75,10 +69,8 @@ impl TrainableIndexer {
         let levels = self.transform.iter().zip(&self.classifier).enumerate();
         levels
             .flat_map(|(level, (u, w))| {
-                [(name(level, "transform"), u), (name(level, "classifier"), w)].map(|(name, var)| Parameter {
-                    name,
-                    var: var.clone(),
-                })
+                [(name(level, "transform"), u), (name(level, "classifier"), w)]
+                    .map(|(name, var)| Parameter { name, var: var.clone() })
             })
             .collect()
     }
@@ -92,12 +84,7 @@ impl TrainableIndexer {
             .transform
             .iter()
             .zip(&self.classifier)
-            .map(|(u, w)| {
-                Ok(LevelWeights {
-                    transform: flat(u)?,
-                    classifier: flat(w)?,
-                })
-            })
+            .map(|(u, w)| Ok(LevelWeights { transform: flat(u)?, classifier: flat(w)? }))
             .collect::<candle_core::Result<_>>()?;
         Indexer::new(self.shape, self.dim, self.logit_scale as f32, levels)
     }
@@ -109,7 +96,7 @@ impl TrainableIndexer {
     fn child_log_probabilities(&self, level: usize, x: &Tensor) -> candle_core::Result<Tensor> {
         let hidden = (x + x.matmul(self.transform[level].as_tensor())?.relu()?)?;
         let logits = (hidden.matmul(self.classifier[level].as_tensor())? * self.logit_scale)?;
-        log_softmax(&logits)
+        candle_nn::ops::log_softmax(&logits, D::Minus1)
     }
 
     /// Path embeddings along each row's most probable path (Algorithm 2, INDEXER).
@@ -137,10 +124,7 @@ impl TrainableIndexer {
             parts.push(absolute);
             children.push(conditional);
         }
-        Ok(Paths {
-            embedding: Tensor::cat(&parts, 1)?,
-            children,
-        })
+        Ok(Paths { embedding: Tensor::cat(&parts, 1)?, children })
     }
 
     /// Log-probability of reaching a leaf, for pairs of a row of `unit` and a leaf.
@@ -228,14 +212,10 @@ mod tests {
             let frozen = trainable.freeze().unwrap();
             let rows = unit_rows(&mut rng, 6, 8);
             let unit = Tensor::from_slice(&rows, (6, 8), &Device::Cpu).unwrap();
-            let entries: Vec<(u32, LeafId)> = (0..6u32)
-                .flat_map(|row| (0..shape.leaves()).map(move |leaf| (row, LeafId(leaf))))
-                .collect();
-            let logs: Vec<f32> = trainable
-                .leaf_log_probabilities(&unit, &entries)
-                .unwrap()
-                .to_vec1()
-                .unwrap();
+            let entries: Vec<(u32, LeafId)> =
+                (0..6u32).flat_map(|row| (0..shape.leaves()).map(move |leaf| (row, LeafId(leaf)))).collect();
+            let logs: Vec<f32> =
+                trainable.leaf_log_probabilities(&unit, &entries).unwrap().to_vec1().unwrap();
             let paths = trainable.paths(&unit).unwrap();
             let embedding: Vec<Vec<f32>> = paths.embedding.to_vec2().unwrap();
             for (row, vector) in rows.chunks(8).enumerate() {

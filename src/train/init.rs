@@ -7,7 +7,6 @@ use rand::Rng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 
-use super::error::TrainError;
 use super::indexer::{TrainableIndexer, normal};
 use super::losses;
 use super::optimizer::{AdamW, Gradients, Group};
@@ -56,12 +55,8 @@ pub(crate) fn from_kmeans(
 }
 
 fn cluster(rows: &[f32], dim: usize, clusters: usize, rng: &mut ChaCha8Rng) -> Result<(Vec<u32>, Vec<f32>)> {
-    let options = KMeansOptions {
-        clusters,
-        iterations: ITERATIONS,
-        seed: rng.random(),
-    };
-    let found = spherical_kmeans(rows, dim, &options).map_err(TrainError::from)?;
+    let options = KMeansOptions { clusters, iterations: ITERATIONS, seed: rng.random() };
+    let found = spherical_kmeans(rows, dim, &options)?;
     Ok((found.assignments, found.centroids))
 }
 
@@ -86,10 +81,8 @@ fn hierarchical(
             if clusters == 0 {
                 continue;
             }
-            let rows: Vec<f32> = own
-                .iter()
-                .flat_map(|&d| documents[d * dim..][..dim].iter().copied())
-                .collect();
+            let rows: Vec<f32> =
+                own.iter().flat_map(|&d| documents[d * dim..][..dim].iter().copied()).collect();
             let (assignments, _) = cluster(&rows, dim, clusters, rng)?;
             for (&document, child) in own.iter().zip(assignments) {
                 nodes[document] = node as u32 * b + child;

@@ -119,30 +119,18 @@ mod tests {
     fn triplet_by_hand() {
         let q = tensor(&[&[1.0, 0.0], &[0.0, 1.0]]);
         let d = tensor(&[&[0.8, 0.6], &[0.7, 0.1]]);
-        let all = Negatives {
-            in_batch: tensor(&[&[0.0, 1.0], &[1.0, 0.0]]),
-            mined: None,
-        };
+        let all = Negatives { in_batch: tensor(&[&[0.0, 1.0], &[1.0, 0.0]]), mined: None };
         // q0: 0.7 - 0.8 + 0.3 = 0.2; q1: 0.6 - 0.1 + 0.3 = 0.8.
         assert!((scalar(triplet(&q, &d, None, &all, 0.3)) - 0.5).abs() < 1e-6);
         // d1 is also relevant to q0: only q1 counts.
-        let one = Negatives {
-            in_batch: tensor(&[&[0.0, 0.0], &[1.0, 0.0]]),
-            mined: None,
-        };
+        let one = Negatives { in_batch: tensor(&[&[0.0, 0.0], &[1.0, 0.0]]), mined: None };
         assert!((scalar(triplet(&q, &d, None, &one, 0.3)) - 0.8).abs() < 1e-6);
         // A mined negative for q0 only: 0.9 - 0.8 + 0.3 = 0.4; mean of 0.2, 0.8, 0.4.
-        let mined = Negatives {
-            mined: Some(Tensor::new(&[1f32, 0.0], &Device::Cpu).unwrap()),
-            ..all
-        };
+        let mined = Negatives { mined: Some(Tensor::new(&[1f32, 0.0], &Device::Cpu).unwrap()), ..all };
         let h = tensor(&[&[0.9, 0.0], &[5.0, 5.0]]);
         assert!((scalar(triplet(&q, &d, Some(&h), &mined, 0.3)) - 1.4 / 3.0).abs() < 1e-6);
         // Nothing valid: 0, not NaN.
-        let none = Negatives {
-            in_batch: tensor(&[&[0.0, 0.0], &[0.0, 0.0]]),
-            mined: None,
-        };
+        let none = Negatives { in_batch: tensor(&[&[0.0, 0.0], &[0.0, 0.0]]), mined: None };
         assert_eq!(scalar(triplet(&q, &d, None, &none, 0.3)), 0.0);
     }
 

@@ -34,8 +34,6 @@ pub use report::{DevFigures, DevPoint, EpochReport, MovedTensor, TrainReport};
 use crate::error::{Error, Result};
 use crate::model::{BundleParts, Encoder, ModelError, PackedTransformer, check_output};
 use crate::progress::{OnProgress, Progress, Stage, no_progress};
-#[cfg(test)]
-pub(crate) use indexer::normal;
 use indexer::TrainableIndexer;
 use optimizer::{AdamW, Group, Parameter};
 use refresh::{Refresher, Snapshot};
@@ -73,11 +71,7 @@ pub struct Trainer {
 impl Trainer {
     /// A run that starts from the encoder in `base`: a sentence-transformers directory or a bundle.
     pub fn new(base: impl Into<PathBuf>, config: TrainConfig) -> Self {
-        Self {
-            base: base.into(),
-            config,
-            device: TrainDevice::Cpu,
-        }
+        Self { base: base.into(), config, device: TrainDevice::Cpu }
     }
 
     /// The same run on another device.
@@ -224,12 +218,16 @@ impl Trainer {
         self.fit(set, out, &mut no_progress, &mut |_| ())
     }
 
-    fn write(&self, out: &Path, tail: &Tail<'_>, indexer: &TrainableIndexer, report: &TrainReport) -> Result<()> {
+    fn write(
+        &self,
+        out: &Path,
+        tail: &Tail<'_>,
+        indexer: &TrainableIndexer,
+        report: &TrainReport,
+    ) -> Result<()> {
         let frozen = indexer.freeze()?;
-        let json = serde_json::to_vec_pretty(report).map_err(|source| ModelError::Json {
-            path: out.join(REPORT_FILE),
-            source,
-        })?;
+        let json = serde_json::to_vec_pretty(report)
+            .map_err(|source| ModelError::Json { path: out.join(REPORT_FILE), source })?;
         BundleParts {
             base: &self.base,
             encoder: tail.named(),
@@ -259,16 +257,12 @@ impl Trainer {
     fn open_device(&self) -> Result<Device> {
         match self.device {
             TrainDevice::Cpu => Ok(Device::Cpu),
-            TrainDevice::Cuda if !cfg!(feature = "cuda") => Err(TrainError::NoCuda {
-                reason: "this build lacks the `cuda` feature".to_owned(),
+            TrainDevice::Cuda if !cfg!(feature = "cuda") => {
+                Err(TrainError::NoCuda { reason: "this build lacks the `cuda` feature".to_owned() }.into())
             }
-            .into()),
-            TrainDevice::Cuda => Device::new_cuda(0).map_err(|e| {
-                TrainError::NoCuda {
-                    reason: e.to_string(),
-                }
-                .into()
-            }),
+            TrainDevice::Cuda => {
+                Device::new_cuda(0).map_err(|e| TrainError::NoCuda { reason: e.to_string() }.into())
+            }
         }
     }
 }
@@ -285,10 +279,7 @@ fn learning_rate_factor(config: &TrainConfig, step: usize, total: usize) -> f64 
 }
 
 fn copy_parameters(optimizer: &AdamW) -> candle_core::Result<BTreeMap<String, Tensor>> {
-    optimizer
-        .parameters()
-        .map(|p| Ok((p.name.clone(), p.var.as_tensor().detach().copy()?)))
-        .collect()
+    optimizer.parameters().map(|p| Ok((p.name.clone(), p.var.as_tensor().detach().copy()?))).collect()
 }
 
 /// Every trainable tensor must have a gradient: candle drops gradients without a word.
@@ -311,15 +302,9 @@ fn check_moved(optimizer: &AdamW, start: &BTreeMap<String, Tensor>) -> Result<Ve
         };
         let relative_change = change().map_err(ModelError::from)?;
         if relative_change == 0.0 {
-            return Err(TrainError::NotTrained {
-                tensor: parameter.name.clone(),
-            }
-            .into());
+            return Err(TrainError::NotTrained { tensor: parameter.name.clone() }.into());
         }
-        moved.push(MovedTensor {
-            name: parameter.name.clone(),
-            relative_change,
-        });
+        moved.push(MovedTensor { name: parameter.name.clone(), relative_change });
     }
     Ok(moved)
 }

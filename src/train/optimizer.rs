@@ -38,20 +38,12 @@ impl AdamW {
         let moments = groups
             .iter()
             .map(|group| {
-                let zeros = |p: &Parameter| {
-                    Ok(Moments {
-                        first: p.var.zeros_like()?,
-                        second: p.var.zeros_like()?,
-                    })
-                };
+                let zeros =
+                    |p: &Parameter| Ok(Moments { first: p.var.zeros_like()?, second: p.var.zeros_like()? });
                 group.parameters.iter().map(zeros).collect()
             })
             .collect::<candle_core::Result<_>>()?;
-        Ok(Self {
-            groups,
-            moments,
-            step: 0,
-        })
+        Ok(Self { groups, moments, step: 0 })
     }
 
     pub(crate) fn parameters(&self) -> impl Iterator<Item = &Parameter> {
@@ -116,10 +108,7 @@ mod tests {
     #[test]
     fn adamw_by_hand() -> candle_core::Result<()> {
         let var = Var::new(&[1f32], &Device::Cpu)?;
-        let parameter = Parameter {
-            name: "x".to_owned(),
-            var: var.clone(),
-        };
+        let parameter = Parameter { name: "x".to_owned(), var: var.clone() };
         let mut optimizer = AdamW::new(vec![Group {
             parameters: vec![parameter.clone()],
             learning_rate: 0.1,

@@ -77,7 +77,8 @@ impl Refresher<'_> {
         let mut queries = self.tail.embed(self.query_cache, &all, |_| Ok(()))?;
         make_unit(&mut queries, self.dim);
         let indexer = self.indexer.freeze()?;
-        let per_document = NonZeroUsize::new(self.config.leaves_per_document as usize).unwrap_or(NonZeroUsize::MIN);
+        let per_document =
+            NonZeroUsize::new(self.config.leaves_per_document as usize).unwrap_or(NonZeroUsize::MIN);
         let leaves = indexer.route_rows(&documents, per_document);
         let mut snapshot = Snapshot {
             documents,
@@ -187,8 +188,7 @@ pub(crate) fn nearest_documents(
     depth: usize,
 ) -> Vec<Vec<u32>> {
     let (documents, dim) = (packed.rows(), packed.dim());
-    let block: Vec<f32> =
-        numbers.iter().flat_map(|&q| queries[q * dim..][..dim].iter().copied()).collect();
+    let block: Vec<f32> = numbers.iter().flat_map(|&q| queries[q * dim..][..dim].iter().copied()).collect();
     let mut scores = vec![0f32; numbers.len() * documents];
     packed.dot_products(&block, &mut scores);
     scores

@@ -99,7 +99,8 @@ impl StepContext<'_> {
     ) -> Result<(LossParts, Gradients)> {
         let layout = self.lay_out(batch, snapshot, rng);
         let (queries, query_forward) = self.tail.forward(self.query_cache, &layout.queries.texts)?;
-        let (documents, document_forward) = self.tail.forward(self.document_cache, &layout.documents.texts)?;
+        let (documents, document_forward) =
+            self.tail.forward(self.document_cache, &layout.documents.texts)?;
         let run = || -> candle_core::Result<(LossParts, Gradients)> {
             let queries = Var::from_tensor(&queries)?;
             let documents = Var::from_tensor(&documents)?;
@@ -233,10 +234,7 @@ impl StepContext<'_> {
             Some((_, weights)) => Some(Tensor::new(weights.as_slice(), self.device)?),
             None => None,
         };
-        let negatives = losses::Negatives {
-            in_batch: Tensor::from_vec(valid, (n, n), self.device)?,
-            mined,
-        };
+        let negatives = losses::Negatives { in_batch: Tensor::from_vec(valid, (n, n), self.device)?, mined };
         Ok((negatives, layout.mined.as_ref().map(|(rows, _)| rows.clone())))
     }
 

@@ -9,7 +9,7 @@ use super::optimizer::{Gradients, Parameter};
 use super::trunk::TrunkCache;
 use crate::error::Result;
 use crate::model::{
-    Encoder, Layer, LayerNorm, Linear, ModelError, PackedTail, AttentionMask, pool_packed, pool_padded,
+    AttentionMask, Encoder, Layer, LayerNorm, Linear, ModelError, PackedTail, pool_packed, pool_padded,
 };
 
 /// The last layers of an encoder as variables, on top of a [`TrunkCache`].
@@ -32,8 +32,7 @@ struct Part {
     embeddings: Tensor,
 }
 
-/// Padded tokens in one part of a batch. Parts run on all cores, each with a graph of its own,
-/// because candle's element-wise operations use one core.
+/// Padded tokens in one part of a batch; each part has a graph of its own.
 const TOKENS_PER_PART: usize = 1024;
 /// Tokens per micro-batch without gradient.
 const TOKENS_PER_BATCH: usize = 2048;
@@ -49,10 +48,7 @@ impl<'a> Tail<'a> {
             let mut variable = |part: &str, tensor: &Tensor| -> candle_core::Result<Tensor> {
                 let var = Var::from_tensor(&tensor.to_device(device)?.copy()?)?;
                 let shared = var.as_tensor().clone();
-                parameters.push(Parameter {
-                    name: format!("encoder.layer.{index}.{part}"),
-                    var,
-                });
+                parameters.push(Parameter { name: format!("encoder.layer.{index}.{part}"), var });
                 Ok(shared)
             };
             let mut linear = |part: &str, linear: &Linear| -> candle_core::Result<Linear> {
@@ -85,12 +81,7 @@ impl<'a> Tail<'a> {
                 output_norm: norm("output_norm", &layer.output_norm)?,
             });
         }
-        Ok(Self {
-            encoder,
-            layers,
-            parameters,
-            device: device.clone(),
-        })
+        Ok(Self { encoder, layers, parameters, device: device.clone() })
     }
 
     pub(crate) fn parameters(&self) -> &[Parameter] {
@@ -123,21 +114,12 @@ impl<'a> Tail<'a> {
                 _ => groups.push(vec![position]),
             }
         }
-        let parts = groups
-            .into_par_iter()
-            .map(|positions| {
-                let own: Vec<usize> = positions.iter().map(|&p| texts[p]).collect();
-                Ok(Part {
-                    embeddings: self.embed_padded(cache, &own)?,
-                    positions,
-                })
-            })
-            .collect::<candle_core::Result<Vec<_>>>()
-            .map_err(ModelError::from)?;
-        let forward = Forward {
-            rows: texts.len(),
-            parts,
+        let part = |positions: Vec<usize>| {
+            let own: Vec<usize> = positions.iter().map(|&p| texts[p]).collect();
+            Ok(Part { embeddings: self.embed_padded(cache, &own)?, positions })
         };
+        let parts = map_parts(groups, part).map_err(ModelError::from)?;
+        let forward = Forward { rows: texts.len(), parts };
         let joined = forward.join().map_err(ModelError::from)?;
         Ok((joined, forward))
     }
@@ -159,18 +141,12 @@ impl<'a> Tail<'a> {
         gradients: &mut Gradients,
     ) -> candle_core::Result<()> {
         // In the order of the parts, whichever is done first: sums must not depend on timing.
-        let stores = forward
-            .parts
-            .par_iter()
-            .map(|part| {
-                let positions: Vec<u32> = part.positions.iter().map(|&p| p as u32).collect();
-                let rows = gradient.index_select(&Tensor::new(positions.as_slice(), gradient.device())?, 0)?;
-                (&part.embeddings * rows)?.sum_all()?.backward()
-            })
-            .collect::<candle_core::Result<Vec<_>>>()?;
-        stores
-            .iter()
-            .try_for_each(|store| gradients.add(&self.parameters, store))
+        let stores = map_parts(forward.parts.iter().collect(), |part: &Part| {
+            let positions: Vec<u32> = part.positions.iter().map(|&p| p as u32).collect();
+            let rows = gradient.index_select(&Tensor::new(positions.as_slice(), gradient.device())?, 0)?;
+            (&part.embeddings * rows)?.sum_all()?.backward()
+        })?;
+        stores.iter().try_for_each(|store| gradients.add(&self.parameters, store))
     }
 
     /// Embeddings without gradient, by the fast path.
@@ -202,22 +178,36 @@ impl<'a> Tail<'a> {
         let out = Mutex::new(vec![0f32; texts.len() * m]);
         let mut finished = 0;
         for round in groups.chunks(16) {
-            round
-                .par_iter()
-                .try_for_each(|positions| -> std::result::Result<(), ModelError> {
-                    let own: Vec<usize> = positions.iter().map(|&p| texts[p]).collect();
-                    let hidden = packed.forward(cache.packed(&own))?;
-                    let pooled = pool_packed(&hidden, m, self.encoder.pooling, self.encoder.normalisation);
-                    let mut out = out.lock().unwrap_or_else(|p| p.into_inner());
-                    for (&position, row) in positions.iter().zip(pooled.chunks_exact(m)) {
-                        out[position * m..][..m].copy_from_slice(row);
-                    }
-                    Ok(())
-                })?;
+            round.par_iter().try_for_each(|positions| -> std::result::Result<(), ModelError> {
+                let own: Vec<usize> = positions.iter().map(|&p| texts[p]).collect();
+                let hidden = packed.forward(cache.packed(&own))?;
+                let pooled = pool_packed(&hidden, m, self.encoder.pooling, self.encoder.normalisation);
+                let mut out = out.lock().unwrap_or_else(|p| p.into_inner());
+                for (&position, row) in positions.iter().zip(pooled.chunks_exact(m)) {
+                    out[position * m..][..m].copy_from_slice(row);
+                }
+                Ok(())
+            })?;
             finished += round.iter().map(Vec::len).sum::<usize>();
             done(finished)?;
         }
         Ok(out.into_inner().unwrap_or_else(|p| p.into_inner()))
+    }
+}
+
+/// Maps the parts of a batch, on all cores where that pays.
+///
+/// candle's element-wise operations share one pool behind a spinning barrier: callers on
+/// several threads wait for each other, at several times the cost of taking turns. With
+/// `CANDLE_NUM_THREADS=1` there is no pool, and the parts run side by side.
+fn map_parts<T: Send, R: Send>(
+    items: Vec<T>,
+    map: impl Fn(T) -> candle_core::Result<R> + Send + Sync,
+) -> candle_core::Result<Vec<R>> {
+    if candle_core::utils::barrier_pool().n_workers() == 0 {
+        items.into_par_iter().map(map).collect()
+    } else {
+        items.into_iter().map(map).collect()
     }
 }
 

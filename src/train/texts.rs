@@ -55,13 +55,7 @@ impl Texts {
             .par_iter()
             .map(|text| tokens(encoder, text, Role::Query, config.max_query_tokens))
             .collect::<Result<Vec<_>, _>>()?;
-        Ok(Self {
-            documents,
-            queries,
-            positives,
-            train: set.train.len(),
-            dev: set.dev.len(),
-        })
+        Ok(Self { documents, queries, positives, train: set.train.len(), dev: set.dev.len() })
     }
 
     /// Numbers of the dev queries.

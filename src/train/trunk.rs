@@ -34,30 +34,25 @@ impl TrunkCache {
         let texts = Mutex::new(vec![Vec::new(); tokens.len()]);
         let mut done = 0;
         for round in micro_batches(tokens, TOKENS_PER_BATCH).chunks(BATCHES_PER_ROUND) {
-            round
-                .par_iter()
-                .try_for_each(|batch| -> std::result::Result<(), ModelError> {
-                    let slices: Vec<&[u32]> = batch.iter().map(|&i| tokens[i].as_slice()).collect();
-                    let hidden = trunk.forward(&slices)?;
-                    let mut rest = hidden.values.as_slice();
-                    for (&index, &length) in batch.iter().zip(&hidden.lengths) {
-                        let (own, tail) = rest.split_at(length * dim);
-                        rest = tail;
-                        let mut half = vec![f16::ZERO; own.len()];
-                        half.convert_from_f32_slice(own);
-                        texts.lock().unwrap_or_else(|p| p.into_inner())[index] = half;
-                    }
-                    Ok(())
-                })?;
+            round.par_iter().try_for_each(|batch| -> std::result::Result<(), ModelError> {
+                let slices: Vec<&[u32]> = batch.iter().map(|&i| tokens[i].as_slice()).collect();
+                let hidden = trunk.forward(&slices)?;
+                let mut rest = hidden.values.as_slice();
+                for (&index, &length) in batch.iter().zip(&hidden.lengths) {
+                    let (own, tail) = rest.split_at(length * dim);
+                    rest = tail;
+                    let mut half = vec![f16::ZERO; own.len()];
+                    half.convert_from_f32_slice(own);
+                    texts.lock().unwrap_or_else(|p| p.into_inner())[index] = half;
+                }
+                Ok(())
+            })?;
             done += round.iter().map(Vec::len).sum::<usize>();
             if let ControlFlow::Break(()) = on_progress(Progress::new(Stage::Trunk, done, tokens.len())) {
                 return Err(Error::Cancelled);
             }
         }
-        Ok(Self {
-            texts: texts.into_inner().unwrap_or_else(|p| p.into_inner()),
-            dim,
-        })
+        Ok(Self { texts: texts.into_inner().unwrap_or_else(|p| p.into_inner()), dim })
     }
 
     /// Tokens of one text.
@@ -66,7 +61,11 @@ impl TrunkCache {
     }
 
     /// A padded batch `[texts, longest, dim]` f32, padding zero, with the lengths.
-    pub(crate) fn padded(&self, texts: &[usize], device: &Device) -> candle_core::Result<(Tensor, Vec<usize>)> {
+    pub(crate) fn padded(
+        &self,
+        texts: &[usize],
+        device: &Device,
+    ) -> candle_core::Result<(Tensor, Vec<usize>)> {
         let lengths: Vec<usize> = texts.iter().map(|&t| self.length(t)).collect();
         let longest = lengths.iter().copied().max().unwrap_or(0);
         let mut flat = vec![0f32; texts.len() * longest * self.dim];

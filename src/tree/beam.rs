@@ -27,6 +27,7 @@ pub struct ScoredLeaf {
 
 impl ScoredLeaf {
     /// The probability of reaching the leaf, from 0 to 1; may underflow to 0.
+    #[cfg(test)]
     pub fn probability(self) -> f32 {
         self.log_probability.exp()
     }
@@ -82,10 +83,7 @@ pub fn beam_search(shape: TreeShape, scorer: &mut impl LevelScorer, beam: NonZer
     }
 
     nodes.sort_unstable_by(Node::best_first);
-    Beam {
-        leaves: nodes.iter().map(Node::scored_leaf).collect(),
-        expanded,
-    }
+    Beam { leaves: nodes.iter().map(Node::scored_leaf).collect(), expanded }
 }
 
 /// A node by its number on its level, which also encodes its path.
@@ -96,23 +94,15 @@ struct Node {
 }
 
 impl Node {
-    const ROOT: Self = Self {
-        number: 0,
-        log_probability: 0.0,
-    };
+    const ROOT: Self = Self { number: 0, log_probability: 0.0 };
 
     /// A total order, since scores are never NaN and numbers are unique on a level.
     fn best_first(a: &Self, b: &Self) -> Ordering {
-        b.log_probability
-            .total_cmp(&a.log_probability)
-            .then(a.number.cmp(&b.number))
+        b.log_probability.total_cmp(&a.log_probability).then(a.number.cmp(&b.number))
     }
 
     fn scored_leaf(&self) -> ScoredLeaf {
-        ScoredLeaf {
-            leaf: LeafId(self.number),
-            log_probability: self.log_probability,
-        }
+        ScoredLeaf { leaf: LeafId(self.number), log_probability: self.log_probability }
     }
 }
 
@@ -140,11 +130,7 @@ mod tests {
             let levels = (0..shape.height())
                 .map(|level| (0..width(level)).map(|_| log_probability()).collect())
                 .collect();
-            Self {
-                shape,
-                levels,
-                calls: 0,
-            }
+            Self { shape, levels, calls: 0 }
         }
 
         /// Every leaf, best first, by walking every path.
@@ -153,12 +139,7 @@ mod tests {
         }
 
         /// The `keep` best of the nodes at `level` whose parents pass `admit`.
-        fn best_nodes(
-            &self,
-            level: u32,
-            keep: usize,
-            admit: impl Fn(u32) -> bool,
-        ) -> Vec<ScoredLeaf> {
+        fn best_nodes(&self, level: u32, keep: usize, admit: impl Fn(u32) -> bool) -> Vec<ScoredLeaf> {
             let branching_factor = self.shape.branching_factor();
             let mut nodes: Vec<ScoredLeaf> = (0..branching_factor.pow(level))
                 .filter(|node| admit(node / branching_factor))
@@ -168,10 +149,7 @@ mod tests {
                         let sum = sum + self.levels[depth as usize - 1][ancestor as usize];
                         if sum.is_nan() { f32::NEG_INFINITY } else { sum }
                     });
-                    ScoredLeaf {
-                        leaf: LeafId(node),
-                        log_probability,
-                    }
+                    ScoredLeaf { leaf: LeafId(node), log_probability }
                 })
                 .collect();
             // Stable, so equal scores stay in id order.
@@ -182,14 +160,9 @@ mod tests {
 
         /// Beam search by definition: all nodes of a level, those of kept parents, sort, cut.
         fn beam_by_definition(&self, beam: usize) -> Vec<ScoredLeaf> {
-            let mut kept = vec![ScoredLeaf {
-                leaf: LeafId(0),
-                log_probability: 0.0,
-            }];
+            let mut kept = vec![ScoredLeaf { leaf: LeafId(0), log_probability: 0.0 }];
             for level in 1..=self.shape.height() {
-                kept = self.best_nodes(level, beam, |parent| {
-                    kept.iter().any(|node| node.leaf.0 == parent)
-                });
+                kept = self.best_nodes(level, beam, |parent| kept.iter().any(|node| node.leaf.0 == parent));
             }
             kept
         }
@@ -198,9 +171,7 @@ mod tests {
     impl LevelScorer for Table {
         fn child_log_probabilities(&mut self, path: &[u32], out: &mut [f32]) {
             self.calls += 1;
-            let node = path.iter().fold(0, |node, child| {
-                node * self.shape.branching_factor() + child
-            });
+            let node = path.iter().fold(0, |node, child| node * self.shape.branching_factor() + child);
             let first = node as usize * out.len();
             out.copy_from_slice(&self.levels[path.len()][first..first + out.len()]);
         }
@@ -231,10 +202,7 @@ mod tests {
         assert_eq!(ids(&wide.leaves), [2, 0]);
         assert_eq!(wide.expanded, [1, 2]);
         assert!((wide.leaves[0].probability() - 0.4).abs() < 1e-6);
-        assert_eq!(
-            ids(&beam_search(shape, &mut table, beam(4)).leaves),
-            [2, 0, 1, 3]
-        );
+        assert_eq!(ids(&beam_search(shape, &mut table, beam(4)).leaves), [2, 0, 1, 3]);
     }
 
     #[test]
@@ -242,10 +210,7 @@ mod tests {
         let shape = TreeShape::new(3, 3).unwrap();
         let mut signs = [0.0f32, -0.0].into_iter().cycle();
         let mut table = Table::new(shape, || signs.next().unwrap());
-        assert_eq!(
-            ids(&beam_search(shape, &mut table, beam(5)).leaves),
-            [0, 1, 2, 3, 4]
-        );
+        assert_eq!(ids(&beam_search(shape, &mut table, beam(5)).leaves), [0, 1, 2, 3, 4]);
     }
 
     #[test]

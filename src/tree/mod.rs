@@ -78,24 +78,14 @@ impl TreeShape {
     /// [`TreeShapeError`] says which of these fails.
     pub fn new(branching_factor: u32, height: u32) -> Result<Self, TreeShapeError> {
         if branching_factor == 0 || height == 0 {
-            return Err(TreeShapeError::Zero {
-                branching_factor,
-                height,
-            });
+            return Err(TreeShapeError::Zero { branching_factor, height });
         }
         if branching_factor == 1 && height > 1 {
             return Err(TreeShapeError::Degenerate { height });
         }
         match branching_factor.checked_pow(height) {
-            Some(leaves) if leaves <= MAX_LEAVES => Ok(Self {
-                branching_factor,
-                height,
-                leaves,
-            }),
-            _ => Err(TreeShapeError::TooManyLeaves {
-                branching_factor,
-                height,
-            }),
+            Some(leaves) if leaves <= MAX_LEAVES => Ok(Self { branching_factor, height, leaves }),
+            _ => Err(TreeShapeError::TooManyLeaves { branching_factor, height }),
         }
     }
 
@@ -134,16 +124,8 @@ impl TreeShape {
     /// # Panics
     /// If the tree does not [contain](Self::contains) the leaf, or `path` is not `H` long.
     pub fn write_path(self, leaf: LeafId, path: &mut [u32]) {
-        assert!(
-            self.contains(leaf),
-            "{leaf:?} is outside a tree of {} leaves",
-            self.leaves
-        );
-        assert_eq!(
-            path.len(),
-            self.height as usize,
-            "a path has one child per level"
-        );
+        assert!(self.contains(leaf), "{leaf:?} is outside a tree of {} leaves", self.leaves);
+        assert_eq!(path.len(), self.height as usize, "a path has one child per level");
         self.write_digits(leaf.0, path);
     }
 
@@ -152,17 +134,9 @@ impl TreeShape {
     /// # Panics
     /// If `path` is not `H` long or names a child of `B` or more.
     pub fn leaf(self, path: &[u32]) -> LeafId {
-        assert_eq!(
-            path.len(),
-            self.height as usize,
-            "a path has one child per level"
-        );
+        assert_eq!(path.len(), self.height as usize, "a path has one child per level");
         LeafId(path.iter().fold(0, |node, &child| {
-            assert!(
-                child < self.branching_factor,
-                "child {child} of a node with {}",
-                self.branching_factor
-            );
+            assert!(child < self.branching_factor, "child {child} of a node with {}", self.branching_factor);
             node * self.branching_factor + child
         }))
     }
@@ -194,10 +168,7 @@ impl TryFrom<UncheckedShape> for TreeShape {
 
 impl From<TreeShape> for UncheckedShape {
     fn from(shape: TreeShape) -> Self {
-        Self {
-            branching_factor: shape.branching_factor,
-            height: shape.height,
-        }
+        Self { branching_factor: shape.branching_factor, height: shape.height }
     }
 }
 
@@ -218,31 +189,15 @@ mod tests {
 
     #[test]
     fn unusable_shapes_are_refused_by_name() {
-        assert!(matches!(
-            TreeShape::new(0, 1),
-            Err(TreeShapeError::Zero { .. })
-        ));
-        assert!(matches!(
-            TreeShape::new(2, 0),
-            Err(TreeShapeError::Zero { .. })
-        ));
-        assert!(matches!(
-            TreeShape::new(1, 2),
-            Err(TreeShapeError::Degenerate { height: 2 })
-        ));
+        assert!(matches!(TreeShape::new(0, 1), Err(TreeShapeError::Zero { .. })));
+        assert!(matches!(TreeShape::new(2, 0), Err(TreeShapeError::Zero { .. })));
+        assert!(matches!(TreeShape::new(1, 2), Err(TreeShapeError::Degenerate { height: 2 })));
         assert_eq!(TreeShape::new(2, MAX_HEIGHT).unwrap().leaves(), MAX_LEAVES);
         assert_eq!(TreeShape::new(1, 1).unwrap().leaves(), 1);
-        for (branching_factor, height) in [
-            (2, MAX_HEIGHT + 1),
-            (MAX_LEAVES + 1, 1),
-            (u32::MAX, u32::MAX),
-        ] {
+        for (branching_factor, height) in [(2, MAX_HEIGHT + 1), (MAX_LEAVES + 1, 1), (u32::MAX, u32::MAX)] {
             assert_eq!(
                 TreeShape::new(branching_factor, height),
-                Err(TreeShapeError::TooManyLeaves {
-                    branching_factor,
-                    height
-                })
+                Err(TreeShapeError::TooManyLeaves { branching_factor, height })
             );
         }
     }
@@ -253,12 +208,8 @@ mod tests {
         let json = serde_json::to_string(&shape).unwrap();
         assert_eq!(json, r#"{"branching_factor":40,"height":2}"#);
         assert_eq!(serde_json::from_str::<TreeShape>(&json).unwrap(), shape);
-        let refused =
-            serde_json::from_str::<TreeShape>(r#"{"branching_factor":40,"height":9}"#).unwrap_err();
-        assert!(
-            refused.to_string().contains("more than 16777216 leaves"),
-            "{refused}"
-        );
+        let refused = serde_json::from_str::<TreeShape>(r#"{"branching_factor":40,"height":9}"#).unwrap_err();
+        assert!(refused.to_string().contains("more than 16777216 leaves"), "{refused}");
     }
 
     #[test]

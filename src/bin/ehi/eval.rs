@@ -10,8 +10,8 @@ use ehi::data::BeirDataset;
 use ehi::eval::{Baseline, EvalOptions, EvalReport, evaluate};
 
 use crate::bars::Bars;
+use crate::evaluation;
 use crate::failure::Failure;
-use crate::tables;
 
 /// What the run file calls this engine.
 const RUN_TAG: &str = "ehi";
@@ -79,7 +79,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         let file = File::create(path).map_err(Failure::file("write", path))?;
         ranking.write(BufWriter::new(file), RUN_TAG)?;
     }
-    tables::write_evaluation(out, &report).map_err(Failure::Output)
+    evaluation::write_evaluation(out, &report).map_err(Failure::Output)
 }
 
 fn write_json(path: &Path, report: &EvalReport) -> std::io::Result<()> {

@@ -11,7 +11,14 @@ const SHOWN_CHARACTERS: usize = 160;
 pub fn write_hits(out: &mut dyn Write, index: &Index, result: &SearchResult) -> io::Result<()> {
     for (place, hit) in result.iter().enumerate() {
         let title = start_of(&hit.document.title);
-        writeln!(out, "{:>3}  {:.4}  {}  leaf {}  {title}", place + 1, hit.score, start_of(&hit.id), hit.leaf.0)?;
+        writeln!(
+            out,
+            "{:>3}  {:.4}  {}  leaf {}  {title}",
+            place + 1,
+            hit.score,
+            start_of(&hit.id),
+            hit.leaf.0
+        )?;
         if !hit.document.text.is_empty() {
             writeln!(out, "     {}", start_of(&hit.document.text))?;
         }
@@ -39,10 +46,8 @@ fn write_cost(out: &mut dyn Write, index: &Index, stats: &SearchStats) -> io::Re
 
 /// The first characters on one line, without control characters, which could steer a terminal.
 fn start_of(text: &str) -> String {
-    let mut characters = text
-        .chars()
-        .map(|c| if c.is_whitespace() { ' ' } else { c })
-        .filter(|c| !c.is_control());
+    let mut characters =
+        text.chars().map(|c| if c.is_whitespace() { ' ' } else { c }).filter(|c| !c.is_control());
     let mut start: String = characters.by_ref().take(SHOWN_CHARACTERS).collect();
     if characters.next().is_some() {
         start.push('…');

@@ -128,7 +128,9 @@ fn culprit(error: &Error, documents: &[Document]) -> Option<usize> {
         Error::Store(StoreError::InvalidId { found, .. }) => {
             documents.iter().position(|document| document.id.len() == *found)
         }
-        Error::Store(StoreError::DocumentTooLarge { id, .. } | StoreError::MetadataTooDeep { id, .. }) => named(id),
+        Error::Store(StoreError::DocumentTooLarge { id, .. } | StoreError::MetadataTooDeep { id, .. }) => {
+            named(id)
+        }
         _ => None,
     }
 }

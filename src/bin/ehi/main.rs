@@ -2,13 +2,14 @@
 
 mod bars;
 mod eval;
+mod evaluation;
 mod failure;
 mod hits;
 mod insert;
 mod search;
 mod store;
-mod tables;
 mod train;
+mod training;
 
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;

@@ -3,7 +3,8 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use ehi::{Bundle, Document, Index, StoreStats};
+use ehi::{Bundle, Index, StoreStats};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
@@ -41,12 +42,20 @@ pub fn create(args: &CreateArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let index = Index::create(&args.index, &Bundle::open(&args.model)?)?;
     let leaves = index.bundle().model().indexer().shape().leaves();
     let dim = index.bundle().model().encoder().dim();
-    writeln!(out, "created {}: {leaves} leaves, {dim} dimensions", args.index.display()).map_err(Failure::Output)
+    writeln!(out, "created {}: {leaves} leaves, {dim} dimensions", args.index.display())
+        .map_err(Failure::Output)
 }
 
 pub fn get(args: &IdArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let document = Index::open(&args.index)?.get(&args.id)?.ok_or_else(|| args.absent())?;
-    writeln!(out, "{}", beir_line(&document)).map_err(Failure::Output)
+    let line = BeirLine {
+        _id: &document.id,
+        title: &document.title,
+        text: &document.text,
+        metadata: document.metadata.as_ref(),
+    };
+    serde_json::to_writer(&mut *out, &line).map_err(|error| Failure::Output(error.into()))?;
+    writeln!(out).map_err(Failure::Output)
 }
 
 pub fn delete(args: &IdArgs, out: &mut dyn Write) -> Result<(), Failure> {
@@ -64,14 +73,13 @@ impl IdArgs {
     }
 }
 
-/// A document with the keys of a BEIR corpus line.
-fn beir_line(document: &Document) -> Value {
-    json!({
-        "_id": document.id,
-        "title": document.title,
-        "text": document.text,
-        "metadata": document.metadata,
-    })
+/// A document with the keys of a BEIR corpus line, in their usual order.
+#[derive(Serialize)]
+struct BeirLine<'a> {
+    _id: &'a str,
+    title: &'a str,
+    text: &'a str,
+    metadata: Option<&'a Value>,
 }
 
 pub fn stats(args: &ReportArgs, out: &mut dyn Write) -> Result<(), Failure> {

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::io::Write;
 use std::path::PathBuf;
+use std::process::Command;
 
 use clap::ValueEnum;
 use ehi::data::BeirDataset;
@@ -10,7 +11,7 @@ use ehi::train::{Init, Preset, TrainConfig, TrainDevice, Trainer, TrainingSet};
 
 use crate::bars::Bars;
 use crate::failure::Failure;
-use crate::tables;
+use crate::training;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -110,7 +111,24 @@ impl Args {
     }
 }
 
+/// Starts the program anew with candle's own thread pool off, unless the user has set its size.
+///
+/// The pool's barrier makes the parts of a training batch wait for each other; without it they run
+/// side by side. candle reads the variable once, and changing it in a running program is unsound.
+fn restart_without_candle_pool() {
+    use std::os::unix::process::CommandExt;
+    const POOL_SIZE: &str = "CANDLE_NUM_THREADS";
+    if std::env::var_os(POOL_SIZE).is_none()
+        && let Ok(program) = std::env::current_exe()
+    {
+        // Comes back only where it failed; then training is merely slower.
+        let error = Command::new(program).args(std::env::args_os().skip(1)).env(POOL_SIZE, "1").exec();
+        tracing::debug!(%error, "could not restart with {POOL_SIZE}=1");
+    }
+}
+
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
+    restart_without_candle_pool();
     let config = args.settings()?;
     let base = args.base_directory()?;
     let set = TrainingSet::from_beir(&BeirDataset::open(&args.data)?, config.dev_fraction)?;
@@ -124,10 +142,11 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         &set,
         &args.out,
         &mut |progress| bars.borrow_mut().show(progress),
-        &mut |epoch| bars.borrow().say(&tables::epoch_line(epoch, epochs)),
+        &mut |epoch| bars.borrow().say(&training::epoch_line(epoch, epochs)),
     );
     bars.borrow_mut().clear();
     let report = report?;
-    tables::write_training(out, &report).map_err(Failure::Output)?;
-    writeln!(out, "bundle {} written after {:.1} s", args.out.display(), report.seconds).map_err(Failure::Output)
+    training::write_training(out, &report).map_err(Failure::Output)?;
+    writeln!(out, "bundle {} written after {:.1} s", args.out.display(), report.seconds)
+        .map_err(Failure::Output)
 }

@@ -3,11 +3,7 @@ use proptest::prelude::*;
 use rand::Rng;
 
 fn options(clusters: usize, iterations: usize) -> KMeansOptions {
-    KMeansOptions {
-        clusters,
-        iterations,
-        seed: 7,
-    }
+    KMeansOptions { clusters, iterations, seed: 7 }
 }
 
 /// `n` unit rows, each the axis `i % groups` with noise of up to `noise` per dimension.
@@ -27,10 +23,7 @@ fn assert_valid(rows: &[f32], dim: usize, found: &KMeans) {
     assert_eq!(found.assignments.len() * dim, rows.len());
     assert_eq!(found.sizes.len() * dim, found.centroids.len());
     let mut sizes = vec![0; found.sizes.len()];
-    found
-        .assignments
-        .iter()
-        .for_each(|&c| sizes[c as usize] += 1);
+    found.assignments.iter().for_each(|&c| sizes[c as usize] += 1);
     assert_eq!(found.sizes, sizes);
     assert!(sizes.iter().all(|&size| size > 0), "{sizes:?}");
     for centroid in found.centroids.chunks(dim) {
@@ -57,20 +50,11 @@ fn the_objective_never_falls_and_the_assignment_is_to_the_nearest() {
     for iterations in 0..12 {
         let found = spherical_kmeans(&rows, 16, &options(40, iterations)).unwrap();
         assert_valid(&rows, 16, &found);
-        assert!(
-            found.objective >= before - 1e-7,
-            "{} after {before}",
-            found.objective
-        );
-        assert_eq!(
-            found.assignments,
-            nearest(&rows, &found.centroids, 16).assignments
-        );
+        assert!(found.objective >= before - 1e-7, "{} after {before}", found.objective);
+        assert_eq!(found.assignments, nearest(&rows, &found.centroids, 16).assignments);
         before = found.objective;
     }
-    let seeded = spherical_kmeans(&rows, 16, &options(40, 0))
-        .unwrap()
-        .objective;
+    let seeded = spherical_kmeans(&rows, 16, &options(40, 0)).unwrap().objective;
     assert!(before > seeded + 0.01, "{before} is no gain over {seeded}");
 }
 
@@ -78,15 +62,8 @@ fn the_objective_never_falls_and_the_assignment_is_to_the_nearest() {
 fn threads_do_not_change_the_result_but_the_seed_does() {
     let rows = groups(5_000, 12, 6, 1.0);
     let run = |threads, seed| {
-        let pool = rayon::ThreadPoolBuilder::new()
-            .num_threads(threads)
-            .build()
-            .unwrap();
-        let options = KMeansOptions {
-            clusters: 100,
-            iterations: 4,
-            seed,
-        };
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        let options = KMeansOptions { clusters: 100, iterations: 4, seed };
         pool.install(|| spherical_kmeans(&rows, 12, &options).unwrap())
     };
     assert_eq!(run(1, 7), run(3, 7));
@@ -97,10 +74,8 @@ fn threads_do_not_change_the_result_but_the_seed_does() {
 fn an_empty_cluster_takes_part_of_the_largest() {
     // Centroid 2 is nearest to nothing: cluster 0 has four rows, of which the first is
     // the worst placed and takes its neighbour along.
-    let rows: Vec<f32> = [0.0f32, 0.1, 1.0, 1.1, 1.6]
-        .iter()
-        .flat_map(|angle| [angle.cos(), angle.sin(), 0.0])
-        .collect();
+    let rows: Vec<f32> =
+        [0.0f32, 0.1, 1.0, 1.1, 1.6].iter().flat_map(|angle| [angle.cos(), angle.sin(), 0.0]).collect();
     let centroids = vec![0.7, 0.7, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0];
     let clustering = Clustering::new(&rows, 3, centroids);
     assert_eq!(clustering.nearest.assignments, [2, 2, 0, 0, 1]);
@@ -117,35 +92,15 @@ fn repeated_rows_leave_no_cluster_empty() {
 
 #[test]
 fn bad_input_is_refused_by_name() {
-    let run = |rows: &[f32], dim, clusters| {
-        spherical_kmeans(rows, dim, &options(clusters, 1)).unwrap_err()
-    };
+    let run = |rows: &[f32], dim, clusters| spherical_kmeans(rows, dim, &options(clusters, 1)).unwrap_err();
     let rows = [1.0, 0.0, 0.0, 1.0];
     assert_eq!(run(&rows, 0, 1), ClusterError::ZeroDim);
-    assert_eq!(
-        run(&rows, 3, 1),
-        ClusterError::RaggedRows { values: 4, dim: 3 }
-    );
+    assert_eq!(run(&rows, 3, 1), ClusterError::RaggedRows { values: 4, dim: 3 });
     assert_eq!(run(&rows, 2, 0), ClusterError::NoClusters);
-    assert_eq!(
-        run(&rows, 2, 3),
-        ClusterError::MoreClustersThanRows {
-            clusters: 3,
-            rows: 2
-        }
-    );
-    assert_eq!(
-        run(&[1.0, 0.0, f32::NAN, 1.0], 2, 1),
-        ClusterError::NonFinite { row: 1 }
-    );
-    assert_eq!(
-        run(&[1.0, 0.0, f32::INFINITY, 1.0], 2, 1),
-        ClusterError::NonFinite { row: 1 }
-    );
-    assert_eq!(
-        run(&[3.0, 4.0], 2, 1),
-        ClusterError::NotUnit { row: 0, norm: 5.0 }
-    );
+    assert_eq!(run(&rows, 2, 3), ClusterError::MoreClustersThanRows { clusters: 3, rows: 2 });
+    assert_eq!(run(&[1.0, 0.0, f32::NAN, 1.0], 2, 1), ClusterError::NonFinite { row: 1 });
+    assert_eq!(run(&[1.0, 0.0, f32::INFINITY, 1.0], 2, 1), ClusterError::NonFinite { row: 1 });
+    assert_eq!(run(&[3.0, 4.0], 2, 1), ClusterError::NotUnit { row: 0, norm: 5.0 });
 }
 
 proptest! {

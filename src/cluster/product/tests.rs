@@ -6,13 +6,9 @@ fn exact(queries: &[f32], rows: &[f32], dim: usize) -> Vec<(f64, f64)> {
     let mut products = Vec::new();
     for query in queries.chunks(dim) {
         for row in rows.chunks(dim) {
-            let terms = query
-                .iter()
-                .zip(row)
-                .map(|(&x, &y)| f64::from(x) * f64::from(y));
+            let terms = query.iter().zip(row).map(|(&x, &y)| f64::from(x) * f64::from(y));
             let magnitude: f64 = terms.clone().map(f64::abs).sum();
-            let bound =
-                dim as f64 * (f64::from(f32::EPSILON) * magnitude + f64::from(f32::MIN_POSITIVE));
+            let bound = dim as f64 * (f64::from(f32::EPSILON) * magnitude + f64::from(f32::MIN_POSITIVE));
             products.push((terms.sum(), bound));
         }
     }
@@ -25,32 +21,22 @@ fn assert_products(queries: &[f32], rows: &[f32], dim: usize) {
     let mut out = vec![f32::NAN; expected.len()];
     dot_products(queries, rows, dim, &mut out);
     for (&got, (expected, bound)) in out.iter().zip(&expected) {
-        assert!(
-            (f64::from(got) - expected).abs() <= *bound,
-            "{got} is not {expected}"
-        );
+        assert!((f64::from(got) - expected).abs() <= *bound, "{got} is not {expected}");
     }
     if n > 0 {
         let nearest = nearest(queries, rows, dim);
-        for ((products, &row), &similarity) in out
-            .chunks(n)
-            .zip(&nearest.assignments)
-            .zip(&nearest.similarities)
+        for ((products, &row), &similarity) in
+            out.chunks(n).zip(&nearest.assignments).zip(&nearest.similarities)
         {
             let best = products.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-            let first = products
-                .iter()
-                .position(|&product| product == best)
-                .unwrap();
+            let first = products.iter().position(|&product| product == best).unwrap();
             assert_eq!((row as usize, similarity), (first, best));
         }
     }
 }
 
 fn values(n: usize) -> Vec<f32> {
-    (0..n)
-        .map(|i| ((i * 7919 + 13) % 1009) as f32 / 504.5 - 1.0)
-        .collect()
+    (0..n).map(|i| ((i * 7919 + 13) % 1009) as f32 / 504.5 - 1.0).collect()
 }
 
 #[test]
@@ -66,10 +52,7 @@ fn every_tile_shape_is_summed() {
 fn blocks_and_threads_do_not_change_a_value() {
     let (queries, rows, dim) = (values(300 * 24), values(130 * 24), 24);
     let run = |threads| {
-        let pool = rayon::ThreadPoolBuilder::new()
-            .num_threads(threads)
-            .build()
-            .unwrap();
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         let mut out = vec![0.0; 300 * 130];
         pool.install(|| dot_products(&queries, &rows, dim, &mut out));
         (out, pool.install(|| nearest(&queries, &rows, dim)))

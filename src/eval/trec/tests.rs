@@ -19,14 +19,7 @@ fn written(run: &Run) -> String {
 #[test]
 fn rows_are_written_in_the_order_of_trec_eval() {
     let mut run = Run::default();
-    for (id, score) in [
-        ("b", 0.5),
-        ("a", 0.5),
-        ("B", 0.5),
-        ("z", -0.0),
-        ("y", 0.0),
-        ("é", 0.1),
-    ] {
+    for (id, score) in [("b", 0.5), ("a", 0.5), ("B", 0.5), ("z", -0.0), ("y", 0.0), ("é", 0.1)] {
         run.add("q2", id, score).unwrap();
     }
     run.add("q10", "a", 1e-30).unwrap();
@@ -42,12 +35,7 @@ fn rows_are_written_in_the_order_of_trec_eval() {
 #[test]
 fn ranks_and_tags_of_other_engines_are_ignored() {
     let run = read("q\tQ0\td1\t9\t1e-1\tx\r\n\nq ITER d2   1 +2.5  y\n").unwrap();
-    let order: Vec<(&str, f32)> = run
-        .get("q")
-        .unwrap()
-        .iter()
-        .map(|r| (r.id.as_str(), r.score))
-        .collect();
+    let order: Vec<(&str, f32)> = run.get("q").unwrap().iter().map(|r| (r.id.as_str(), r.score)).collect();
     assert_eq!(order, [("d2", 2.5), ("d1", 0.1)]);
 }
 
@@ -56,26 +44,14 @@ fn rows_of_the_wrong_form_are_typed_errors() {
     type Check = fn(&TrecError) -> bool;
     let cases: [(&str, Check); 6] = [
         ("q Q0 d 1 0.5 t\nq Q0 d 1 0.5\n", |e| {
-            matches!(
-                e,
-                TrecError::Fields {
-                    line: 2,
-                    got: 5,
-                    expected: 6,
-                    ..
-                }
-            )
+            matches!(e, TrecError::Fields { line: 2, got: 5, expected: 6, .. })
         }),
         (
             "q Q0 d 1 high t\n",
             |e| matches!(e, TrecError::Number { line: 1, field: "score", got, .. } if got == "high"),
         ),
-        ("q Q0 d 1 NaN t\n", |e| {
-            matches!(e, TrecError::Number { line: 1, .. })
-        }),
-        ("q Q0 d 1 1e99 t\n", |e| {
-            matches!(e, TrecError::Number { line: 1, .. })
-        }),
+        ("q Q0 d 1 NaN t\n", |e| matches!(e, TrecError::Number { line: 1, .. })),
+        ("q Q0 d 1 1e99 t\n", |e| matches!(e, TrecError::Number { line: 1, .. })),
         (
             "q Q0 d 1 1 t\np Q0 d 1 1 t\nq Q0 d 2 0.5 t\n",
             |e| matches!(e, TrecError::RepeatedDocument { line: 3, query, .. } if query == "q"),
@@ -87,11 +63,7 @@ fn rows_of_the_wrong_form_are_typed_errors() {
         assert!(check(&error), "{text:?}: {error}");
     }
     let error = Run::read(&b"q Q0 \xff 1 1 t"[..], "in").unwrap_err();
-    let source = DataError::InvalidUtf8 {
-        name: "in".to_owned(),
-        line: 1,
-        valid_up_to: 5,
-    };
+    let source = DataError::InvalidUtf8 { name: "in".to_owned(), line: 1, valid_up_to: 5 };
     match error {
         TrecError::Lines { source: got } => assert_eq!(got.to_string(), source.to_string()),
         other => panic!("{other}"),
@@ -106,52 +78,20 @@ fn judgments_round_trip() {
     }
     let mut bytes = Vec::new();
     write_qrels(&mut bytes, &qrels).unwrap();
-    assert_eq!(
-        String::from_utf8_lossy(&bytes),
-        "q1 0 c -1\nq2 0 a 0\nq2 0 b 2\n"
-    );
+    assert_eq!(String::from_utf8_lossy(&bytes), "q1 0 c -1\nq2 0 a 0\nq2 0 b 2\n");
     assert_eq!(read_qrels(Cursor::new(bytes), "in").unwrap(), qrels);
 
     let error = read_qrels(&b"q 0 d 1\nq 0 d 1\n"[..], "in").unwrap_err();
-    assert!(
-        matches!(error, TrecError::RepeatedDocument { line: 2, .. }),
-        "{error}"
-    );
+    assert!(matches!(error, TrecError::RepeatedDocument { line: 2, .. }), "{error}");
     let error = read_qrels(&b"q 0 d 1.0\n"[..], "in").unwrap_err();
-    assert!(
-        matches!(
-            error,
-            TrecError::Number {
-                line: 1,
-                field: "grade",
-                ..
-            }
-        ),
-        "{error}"
-    );
+    assert!(matches!(error, TrecError::Number { line: 1, field: "grade", .. }), "{error}");
     let error = read_qrels(&b"query-id corpus-id score\n"[..], "in").unwrap_err();
-    assert!(
-        matches!(
-            error,
-            TrecError::Fields {
-                got: 3,
-                expected: 4,
-                ..
-            }
-        ),
-        "{error}"
-    );
+    assert!(matches!(error, TrecError::Fields { got: 3, expected: 4, .. }), "{error}");
 }
 
 #[test]
 fn what_a_file_cannot_hold_is_refused() {
-    for bad in [
-        "",
-        "two words",
-        "tab\there",
-        "line\nfeed",
-        "vertical\u{0b}tab",
-    ] {
+    for bad in ["", "two words", "tab\there", "line\nfeed", "vertical\u{0b}tab"] {
         let mut by_id = Run::default();
         by_id.add("q", bad, 1.0).unwrap();
         let mut by_query = Run::default();
@@ -165,26 +105,17 @@ fn what_a_file_cannot_hold_is_refused() {
             write_qrels(io::sink(), &qrels),
         ];
         for result in results {
-            assert!(
-                matches!(result, Err(TrecError::Unwritable { id }) if id == bad),
-                "{bad:?}"
-            );
+            assert!(matches!(result, Err(TrecError::Unwritable { id }) if id == bad), "{bad:?}");
         }
     }
     let mut run = Run::default();
     for score in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
-        assert!(matches!(
-            run.add("q", "d", score),
-            Err(TrecError::Score { .. })
-        ));
+        assert!(matches!(run.add("q", "d", score), Err(TrecError::Score { .. })));
     }
     assert!(run.is_empty());
     run.add("q", "d", 1.0).unwrap();
     let mut full: &mut [u8] = &mut [0; 4];
-    assert!(matches!(
-        run.write(&mut full, "tag"),
-        Err(TrecError::Write { .. })
-    ));
+    assert!(matches!(run.write(&mut full, "tag"), Err(TrecError::Write { .. })));
 }
 
 fn finite_score() -> impl Strategy<Value = f32> {

@@ -1,10 +1,9 @@
-use rand::SeedableRng;
+use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::*;
 use crate::model::config::Architecture;
 use crate::model::packed::PackedTransformer;
-use crate::train::normal;
 use candle_core::Var;
 
 const HIDDEN: usize = 24;
@@ -15,8 +14,11 @@ fn random(activation: Activation, seed: u64) -> (Transformer, Vec<Var>) {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let mut vars = Vec::new();
     let mut tensor = |shape: &[usize], mean: f32, std: f32| {
-        let count = shape.iter().product();
-        let values: Vec<f32> = normal(&mut rng, count, std).iter().map(|x| x + mean).collect();
+        let count: usize = shape.iter().product();
+        // Uniform, of this standard deviation.
+        let half_width = std * 3f32.sqrt();
+        let values: Vec<f32> =
+            (0..count).map(|_| mean + half_width * (2.0 * rng.random::<f32>() - 1.0)).collect();
         let var = Var::from_tensor(&Tensor::from_vec(values, shape, &Device::Cpu).unwrap()).unwrap();
         vars.push(var.clone());
         var.as_tensor().clone()
@@ -30,8 +32,11 @@ fn random(activation: Activation, seed: u64) -> (Transformer, Vec<Var>) {
         let (query, key, value) = (linear(HIDDEN, HIDDEN), linear(HIDDEN, HIDDEN), linear(HIDDEN, HIDDEN));
         let attention_output = linear(HIDDEN, HIDDEN);
         let (intermediate, output) = (linear(40, HIDDEN), linear(HIDDEN, 40));
-        let mut norm =
-            || LayerNorm { weight: tensor(&[HIDDEN], 1.0, 0.2), bias: tensor(&[HIDDEN], 0.0, 0.2), eps: 1e-12 };
+        let mut norm = || LayerNorm {
+            weight: tensor(&[HIDDEN], 1.0, 0.2),
+            bias: tensor(&[HIDDEN], 0.0, 0.2),
+            eps: 1e-12,
+        };
         let (attention_norm, output_norm) = (norm(), norm());
         layers.push(Layer {
             query,
@@ -47,10 +52,13 @@ fn random(activation: Activation, seed: u64) -> (Transformer, Vec<Var>) {
     let position = tensor(&[16, HIDDEN], 0.0, 1.0);
     let embeddings = Embeddings {
         word: tensor(&[VOCABULARY, HIDDEN], 0.0, 1.0),
-        raw_position: position.clone(),
+        raw: vec![("embeddings.position_embeddings.weight", position.clone())],
         position,
-        token_type: None,
-        norm: LayerNorm { weight: tensor(&[HIDDEN], 1.0, 0.2), bias: tensor(&[HIDDEN], 0.0, 0.2), eps: 1e-12 },
+        norm: LayerNorm {
+            weight: tensor(&[HIDDEN], 1.0, 0.2),
+            bias: tensor(&[HIDDEN], 0.0, 0.2),
+            eps: 1e-12,
+        },
     };
     let config = TransformerConfig {
         architecture: Architecture::DistilBert,
@@ -109,7 +117,13 @@ fn packed_composed_and_fused_agree() {
 fn objective(hidden: &Tensor, lengths: &[usize]) -> Tensor {
     let (texts, tokens, m) = hidden.dims3().unwrap();
     let weights: Vec<f32> = (0..texts * tokens * m)
-        .map(|i| if (i / m) % tokens < lengths[i / (m * tokens)] { ((i * 37) % 19) as f32 / 19.0 - 0.4 } else { 0.0 })
+        .map(|i| {
+            if (i / m) % tokens < lengths[i / (m * tokens)] {
+                ((i * 37) % 19) as f32 / 19.0 - 0.4
+            } else {
+                0.0
+            }
+        })
         .collect();
     let weights = Tensor::from_vec(weights, (texts, tokens, m), &Device::Cpu).unwrap();
     (hidden * weights).unwrap().sum_all().unwrap()
@@ -127,7 +141,8 @@ fn gradients_reach_every_tensor_and_agree() {
         });
         for (number, var) in vars.iter().enumerate() {
             let [composed, fused] = stores.each_ref().map(|store| -> Vec<f32> {
-                let gradient = store.get(var.as_tensor()).unwrap_or_else(|| panic!("tensor {number} has no gradient"));
+                let gradient =
+                    store.get(var.as_tensor()).unwrap_or_else(|| panic!("tensor {number} has no gradient"));
                 gradient.flatten_all().unwrap().to_vec1().unwrap()
             });
             let scale = composed.iter().map(|x| x.abs()).fold(0.0, f32::max);
@@ -148,7 +163,8 @@ fn gradients_match_finite_differences() {
     let hidden = transformer.forward(&ids, &lengths, Fusion::Fused).unwrap();
     let store = objective(&hidden, &lengths).backward().unwrap();
     for var in &vars[..16] {
-        let gradient: Vec<f32> = store.get(var.as_tensor()).unwrap().flatten_all().unwrap().to_vec1().unwrap();
+        let gradient: Vec<f32> =
+            store.get(var.as_tensor()).unwrap().flatten_all().unwrap().to_vec1().unwrap();
         let start = var.as_tensor().copy().unwrap();
         let flat: Vec<f32> = start.flatten_all().unwrap().to_vec1().unwrap();
         let at = gradient.len() / 2;

@@ -11,11 +11,7 @@ use super::*;
 fn a_new_store_is_empty_and_keeps_its_config() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a/b");
-    let config = StoreConfig {
-        similarity: 200,
-        model_hash: [9; 32],
-        ..config()
-    };
+    let config = StoreConfig { similarity: 200, model_hash: [9; 32], ..config() };
     assert_is(&Store::create(&path, &config).unwrap(), &Model::new());
     let store = Store::open(&path).unwrap();
     assert_eq!(store.config(), &config);
@@ -31,42 +27,18 @@ fn insert_replace_delete_reopen() {
     let mut with_metadata = put("c", 3, &[15]);
     with_metadata.document.metadata = Some(json!({"page": 7, "score": 0.1}));
     let steps = [
-        (
-            puts(vec![put("a", 1, &[0, 3]), put("b", 2, &[3]), with_metadata]),
-            (3, 0, 0),
-        ),
+        (puts(vec![put("a", 1, &[0, 3]), put("b", 2, &[3]), with_metadata]), (3, 0, 0)),
         (puts(vec![put("a", 4, &[5])]), (0, 1, 0)),
         (deletes(&["b", "b", "unknown", ""]), (0, 0, 1)),
-        (
-            WriteBatch {
-                puts: vec![put("c", 5, &[1])],
-                deletes: vec!["c".into(), "a".into()],
-            },
-            (0, 1, 1),
-        ),
-        (
-            puts(vec![
-                put("a", 6, &[2]),
-                put("d", 7, &[2]),
-                put("a", 8, &[4]),
-            ]),
-            (2, 0, 0),
-        ),
+        (WriteBatch { puts: vec![put("c", 5, &[1])], deletes: vec!["c".into(), "a".into()] }, (0, 1, 1)),
+        (puts(vec![put("a", 6, &[2]), put("d", 7, &[2]), put("a", 8, &[4])]), (2, 0, 0)),
     ];
     drop(Store::create(dir.path(), &config()).unwrap());
     for (n, (batch, (inserted, replaced, deleted))) in (1..).zip(steps) {
         let store = Store::open(dir.path()).unwrap();
         apply(&mut model, &batch);
         let generation = Generation(n);
-        assert_eq!(
-            store.commit(batch).unwrap(),
-            Committed {
-                generation,
-                inserted,
-                replaced,
-                deleted
-            }
-        );
+        assert_eq!(store.commit(batch).unwrap(), Committed { generation, inserted, replaced, deleted });
         assert_eq!(store.read().generation(), generation);
         assert_is(&store, &model);
         drop(store);
@@ -91,25 +63,16 @@ fn dead_rows_are_not_visible() {
     let store = Store::open(dir.path()).unwrap();
     let view = store.read();
     let stats = store.stats().unwrap();
-    assert_eq!(
-        (stats.documents, stats.rows, stats.dead_rows),
-        (299, 301, 2)
-    );
+    assert_eq!((stats.documents, stats.rows, stats.dead_rows), (299, 301, 2));
     assert_eq!(stats.vector_bytes, 4096 + 301 * 16);
     assert_eq!(stats.total_bytes, stats.vector_bytes + stats.document_bytes);
     assert!(stats.document_bytes > 0);
     let postings: usize = model.values().map(|put| put.leaves.len()).sum();
-    assert_eq!(
-        stats.leaf_sizes.iter().map(|(_, size)| size).sum::<usize>(),
-        postings
-    );
+    assert_eq!(stats.leaf_sizes.iter().map(|(_, size)| size).sum::<usize>(), postings);
     for dead in [Row(7), Row(8), Row(301), Row(u32::MAX)] {
         assert!(!view.is_live(dead));
         assert!(matches!(view.id(dead), Err(StoreError::NoSuchRow { row }) if row == dead));
-        assert!(matches!(
-            view.document(dead),
-            Err(StoreError::NoSuchRow { .. })
-        ));
+        assert!(matches!(view.document(dead), Err(StoreError::NoSuchRow { .. })));
     }
     assert!(!view.contains("id007").unwrap());
     assert_eq!(view.row_of("id008").unwrap(), Some(Row(300)));
@@ -123,9 +86,7 @@ fn what_cannot_be_stored_is_refused_before_anything_is_written() {
     let files = || fs::read(dir.path().join("vectors.f16")).unwrap();
     let before = files();
     let refused = |bad: Put| {
-        let error = store
-            .commit(puts(vec![put("ok", 2, &[1]), bad]))
-            .unwrap_err();
+        let error = store.commit(puts(vec![put("ok", 2, &[1]), bad])).unwrap_err();
         assert_eq!(store.read().generation(), Generation(1));
         assert!(files() == before);
         error
@@ -137,61 +98,29 @@ fn what_cannot_be_stored_is_refused_before_anything_is_written() {
     };
     assert!(matches!(
         refused(with(|p| p.embedding.truncate(7))),
-        StoreError::DimensionMismatch {
-            expected: 8,
-            found: 7,
-            ..
-        }
+        StoreError::DimensionMismatch { expected: 8, found: 7, .. }
     ));
     for bad in [f16::NAN, f16::INFINITY, f16::NEG_INFINITY] {
         let mut put = with(|_| ());
         put.embedding[5] = bad;
-        assert!(matches!(
-            refused(put),
-            StoreError::NotFinite { position: 5, .. }
-        ));
+        assert!(matches!(refused(put), StoreError::NotFinite { position: 5, .. }));
     }
-    assert!(matches!(
-        refused(with(|p| p.leaves.clear())),
-        StoreError::LeafCount { found: 0, .. }
-    ));
-    assert!(matches!(
-        refused(put("b", 2, &[0, 1, 2, 3])),
-        StoreError::LeafCount {
-            found: 4,
-            most: 3,
-            ..
-        }
-    ));
+    assert!(matches!(refused(with(|p| p.leaves.clear())), StoreError::LeafCount { found: 0, .. }));
+    assert!(matches!(refused(put("b", 2, &[0, 1, 2, 3])), StoreError::LeafCount { found: 4, most: 3, .. }));
     assert!(matches!(
         refused(put("b", 2, &[16])),
-        StoreError::LeafOutOfRange {
-            leaf: LeafId(16),
-            leaves: 16,
-            ..
-        }
+        StoreError::LeafOutOfRange { leaf: LeafId(16), leaves: 16, .. }
     ));
-    assert!(matches!(
-        refused(put("b", 2, &[1, 1])),
-        StoreError::DuplicateLeaf { .. }
-    ));
-    assert!(matches!(
-        refused(put("", 2, &[1])),
-        StoreError::InvalidId { found: 0, .. }
-    ));
+    assert!(matches!(refused(put("b", 2, &[1, 1])), StoreError::DuplicateLeaf { .. }));
+    assert!(matches!(refused(put("", 2, &[1])), StoreError::InvalidId { found: 0, .. }));
     let long = "é".repeat(257);
-    assert!(matches!(
-        refused(put(&long, 2, &[1])),
-        StoreError::InvalidId { found: 514, .. }
-    ));
+    assert!(matches!(refused(put(&long, 2, &[1])), StoreError::InvalidId { found: 514, .. }));
     assert!(matches!(
         refused(with(|p| p.document.text = "\n".repeat(40 << 20))),
         StoreError::DocumentTooLarge { .. }
     ));
     // The handle is as good as before.
-    store
-        .commit(puts(vec![put(&"x".repeat(512), 2, &[1])]))
-        .unwrap();
+    store.commit(puts(vec![put(&"x".repeat(512), 2, &[1])])).unwrap();
 }
 
 #[test]
@@ -212,12 +141,7 @@ fn big_documents_stay_in_the_synced_log() {
     store.commit(batch).unwrap();
     store.flush().unwrap();
     // sled puts large nodes in files of their own that it never syncs.
-    assert_eq!(
-        fs::read_dir(dir.path().join("documents/blobs"))
-            .unwrap()
-            .count(),
-        0
-    );
+    assert_eq!(fs::read_dir(dir.path().join("documents/blobs")).unwrap().count(), 0);
     drop(store);
     let store = Store::open(dir.path()).unwrap();
     assert_is(&store, &model);
@@ -233,22 +157,13 @@ fn a_leaf_with_many_documents_has_many_blocks() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::create(dir.path(), &config()).unwrap();
     let mut model = Model::new();
-    let batch = puts(
-        (0..1500)
-            .map(|n| put(&format!("{n:04}"), n, &[7]))
-            .collect(),
-    );
+    let batch = puts((0..1500).map(|n| put(&format!("{n:04}"), n, &[7])).collect());
     apply(&mut model, &batch);
     store.commit(batch).unwrap();
     assert_eq!(store.stats().unwrap().posting_blocks, 3);
-    let gone: Vec<String> = (0..1500)
-        .filter(|n| n % 3 != 0 || *n >= 1024)
-        .map(|n| format!("{n:04}"))
-        .collect();
-    let batch = WriteBatch {
-        puts: vec![put("new", 1, &[7])],
-        deletes: gone,
-    };
+    let gone: Vec<String> =
+        (0..1500).filter(|n| n % 3 != 0 || *n >= 1024).map(|n| format!("{n:04}")).collect();
+    let batch = WriteBatch { puts: vec![put("new", 1, &[7])], deletes: gone };
     apply(&mut model, &batch);
     store.commit(batch).unwrap();
     assert_is(&store, &model);
@@ -260,14 +175,8 @@ fn a_leaf_with_many_documents_has_many_blocks() {
 fn a_second_handle_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::create(dir.path(), &config()).unwrap();
-    assert!(matches!(
-        Store::open(dir.path()),
-        Err(StoreError::Locked { .. })
-    ));
-    assert!(matches!(
-        Store::create(dir.path(), &config()),
-        Err(StoreError::AlreadyExists { .. })
-    ));
+    assert!(matches!(Store::open(dir.path()), Err(StoreError::Locked { .. })));
+    assert!(matches!(Store::create(dir.path(), &config()), Err(StoreError::AlreadyExists { .. })));
     drop(store);
     Store::open(dir.path()).unwrap();
 }
@@ -280,14 +189,8 @@ fn directories_that_hold_no_index_are_told_apart() {
     let foreign = dir.path().join("foreign");
     fs::create_dir(&foreign).unwrap();
     fs::write(foreign.join("notes.txt"), "mine").unwrap();
-    assert!(matches!(
-        Store::open(&foreign),
-        Err(StoreError::NotAnIndex { .. })
-    ));
-    assert!(matches!(
-        Store::open(foreign.join("notes.txt")),
-        Err(StoreError::NotAnIndex { .. })
-    ));
+    assert!(matches!(Store::open(&foreign), Err(StoreError::NotAnIndex { .. })));
+    assert!(matches!(Store::open(foreign.join("notes.txt")), Err(StoreError::NotAnIndex { .. })));
     // A refused directory is left as it was found.
     assert_eq!(fs::read_dir(&foreign).unwrap().count(), 1);
     for name in ["documents", "vectors.f16", "FLUSHED"] {
@@ -319,12 +222,7 @@ fn readers_see_whole_generations_while_a_writer_works() {
     let store = Store::create(dir.path(), &config()).unwrap();
     let done = AtomicBool::new(false);
     // Generation g: document "x" has seed g and lies in leaf g % 16 alone.
-    let batch = |g: u32| {
-        puts(vec![
-            put("x", g, &[g % 16]),
-            put(&format!("y{g:04}"), g, &[15 - g % 15]),
-        ])
-    };
+    let batch = |g: u32| puts(vec![put("x", g, &[g % 16]), put(&format!("y{g:04}"), g, &[15 - g % 15])]);
     store.commit(batch(1)).unwrap();
     thread::scope(|scope| {
         for _ in 0..3 {
@@ -344,10 +242,7 @@ fn readers_see_whole_generations_while_a_writer_works() {
             });
         }
         for g in 2..400 {
-            assert_eq!(
-                store.commit(batch(g)).unwrap().generation,
-                Generation(g.into())
-            );
+            assert_eq!(store.commit(batch(g)).unwrap().generation, Generation(g.into()));
         }
         done.store(true, Ordering::Relaxed);
     });
@@ -357,25 +252,16 @@ fn readers_see_whole_generations_while_a_writer_works() {
 #[test]
 fn the_file_grows_while_old_views_read() {
     let dir = tempfile::tempdir().unwrap();
-    let config = StoreConfig {
-        dim: 4096,
-        ..config()
-    };
+    let config = StoreConfig { dim: 4096, ..config() };
     let store = Store::create(dir.path(), &config).unwrap();
-    let wide = |n: u32| Put {
-        embedding: vec![f16::from_f32(n as f32); 4096],
-        ..put(&n.to_string(), n, &[0])
-    };
+    let wide =
+        |n: u32| Put { embedding: vec![f16::from_f32(n as f32); 4096], ..put(&n.to_string(), n, &[0]) };
     // 8 KiB a row: 400 rows pass two growth steps.
     for n in 0..400 {
         store.commit(puts(vec![wide(n)])).unwrap();
     }
     let view = store.read();
     for n in 0..400 {
-        assert!(
-            view.row_matrix()[n * 4096..][..4096]
-                .iter()
-                .all(|x| x.to_f32() == n as f32)
-        );
+        assert!(view.row_matrix()[n * 4096..][..4096].iter().all(|x| x.to_f32() == n as f32));
     }
 }

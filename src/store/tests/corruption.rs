@@ -5,20 +5,14 @@ use std::{fs::OpenOptions, os::unix::fs::FileExt};
 use super::{super::layout::vectors::HEADER_BYTES, *};
 
 fn flip(path: &Path, at: u64) {
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open(path)
-        .unwrap();
+    let file = OpenOptions::new().read(true).write(true).open(path).unwrap();
     let mut byte = [0];
     file.read_exact_at(&mut byte, at).unwrap();
     file.write_all_at(&[byte[0] ^ 0x40], at).unwrap();
 }
 
 fn open_error(dir: &Path) -> StoreError {
-    Store::open(dir)
-        .map(|_| ())
-        .expect_err("a damaged index was opened")
+    Store::open(dir).map(|_| ()).expect_err("a damaged index was opened")
 }
 
 fn is_corrupt(error: &StoreError, name: &str) -> bool {
@@ -37,10 +31,7 @@ fn every_byte_of_the_manifest() {
     }
     for len in [0, 1, 127] {
         fs::write(&path, &whole[..len]).unwrap();
-        assert!(
-            is_corrupt(&open_error(dir.path()), "MANIFEST"),
-            "{len} bytes"
-        );
+        assert!(is_corrupt(&open_error(dir.path()), "MANIFEST"), "{len} bytes");
     }
     fs::write(&path, [&whole[..], b"x"].concat()).unwrap();
     assert!(is_corrupt(&open_error(dir.path()), "MANIFEST"));
@@ -54,25 +45,13 @@ fn the_header_of_the_vector_file() {
     let path = dir.path().join("vectors.f16");
     for at in [0, 8, 12, 16, 24, 40, 2000, 4092, 4095] {
         flip(&path, at);
-        assert!(
-            is_corrupt(&open_error(dir.path()), "vectors.f16"),
-            "byte {at}"
-        );
+        assert!(is_corrupt(&open_error(dir.path()), "vectors.f16"), "byte {at}");
         flip(&path, at);
     }
     let (other, _) = sample();
     fs::copy(other.path().join("vectors.f16"), &path).unwrap();
     let error = open_error(dir.path());
-    assert!(
-        matches!(
-            error,
-            StoreError::Corrupt {
-                detail: Damage::Foreign,
-                ..
-            }
-        ),
-        "{error}"
-    );
+    assert!(matches!(error, StoreError::Corrupt { detail: Damage::Foreign, .. }), "{error}");
 }
 
 #[test]
@@ -81,17 +60,9 @@ fn a_short_vector_file() {
     let path = dir.path().join("vectors.f16");
     let committed = HEADER_BYTES as u64 + 301 * 16;
     for len in [committed - 1, HEADER_BYTES as u64, 100, 0] {
-        OpenOptions::new()
-            .write(true)
-            .open(&path)
-            .unwrap()
-            .set_len(len)
-            .unwrap();
+        OpenOptions::new().write(true).open(&path).unwrap().set_len(len).unwrap();
         let error = open_error(dir.path());
-        let expected = Damage::TooShort {
-            needed: committed,
-            found: len,
-        };
+        let expected = Damage::TooShort { needed: committed, found: len };
         assert!(matches!(error, StoreError::Corrupt { detail, .. } if detail == expected));
     }
     fs::remove_file(&path).unwrap();
@@ -106,10 +77,7 @@ fn a_row_in_the_last_block_fails_the_open_and_any_other_the_check() {
         let at = HEADER_BYTES as u64 + row * 16 + 3;
         flip(&path, at);
         let error = open_error(dir.path());
-        let expected = Damage::Checksum {
-            what: "block",
-            number: 1,
-        };
+        let expected = Damage::Checksum { what: "block", number: 1 };
         assert!(matches!(error, StoreError::Corrupt { detail, .. } if detail == expected));
         flip(&path, at);
     }
@@ -117,13 +85,7 @@ fn a_row_in_the_last_block_fails_the_open_and_any_other_the_check() {
     let store = Store::open(dir.path()).unwrap();
     let report = store.verify().unwrap();
     assert_eq!(report.problem_count, 1);
-    assert_eq!(
-        report.problems[0].damage,
-        Damage::Checksum {
-            what: "block",
-            number: 0
-        }
-    );
+    assert_eq!(report.problems[0].damage, Damage::Checksum { what: "block", number: 0 });
     flip(&path, HEADER_BYTES as u64 + 255 * 16);
     // What lies behind the committed rows means nothing.
     flip(&path, HEADER_BYTES as u64 + 301 * 16);
@@ -141,10 +103,7 @@ fn tampered(dir: &Path, change: impl FnOnce(&sled::Db)) -> Vec<Problem> {
     drop(database);
     match Store::open(copy.path()) {
         Ok(store) => store.verify().unwrap().problems,
-        Err(StoreError::Corrupt { file, detail }) => vec![Problem {
-            file,
-            damage: detail,
-        }],
+        Err(StoreError::Corrupt { file, detail }) => vec![Problem { file, damage: detail }],
         Err(other) => panic!("{other}"),
     }
 }
@@ -191,25 +150,9 @@ fn every_kind_of_entry_missing_flipped_or_stray() {
             assert_ne!(found, [], "{kind} exchanged");
         }
     }
-    for stray in [
-        &b""[..],
-        b"A",
-        b"z",
-        b"r\0\0\0\x07",
-        b"t\0\0\0\x07\0\0\0\0",
-        b"v\0\0\0\x01",
-    ] {
+    for stray in [&b""[..], b"A", b"z", b"r\0\0\0\x07", b"t\0\0\0\x07\0\0\0\0", b"v\0\0\0\x01"] {
         let found = tampered(dir.path(), |db| drop(db.insert(stray, b"x").unwrap()));
-        assert!(
-            matches!(
-                found[..],
-                [Problem {
-                    damage: Damage::Stray { .. },
-                    ..
-                }]
-            ),
-            "{found:?}"
-        );
+        assert!(matches!(found[..], [Problem { damage: Damage::Stray { .. }, .. }]), "{found:?}");
     }
 }
 
@@ -226,11 +169,7 @@ fn a_database_that_went_back_in_time() {
     fs::remove_dir_all(dir.path().join("documents")).unwrap();
     copy_directory(old.path(), &dir.path().join("documents"));
     let error = open_error(dir.path());
-    let expected = Damage::Disagreement {
-        what: "the newest generation left",
-        expected: 4,
-        found: 3,
-    };
+    let expected = Damage::Disagreement { what: "the newest generation left", expected: 4, found: 3 };
     assert!(matches!(error, StoreError::Corrupt { detail, .. } if detail == expected));
     fs::remove_file(dir.path().join("FLUSHED")).unwrap();
     assert!(is_corrupt(&open_error(dir.path()), "FLUSHED"));
@@ -254,9 +193,7 @@ fn flipped_bytes_of_the_database_log() {
             // What no page uses any more may be damaged without harm.
             Ok(store) if store.verify().unwrap().is_sound() => assert_is(&store, &model),
             Ok(_) => refused += 1,
-            Err(
-                StoreError::Corrupt { .. } | StoreError::Io { .. } | StoreError::Database { .. },
-            ) => {
+            Err(StoreError::Corrupt { .. } | StoreError::Io { .. } | StoreError::Database { .. }) => {
                 refused += 1;
             }
             Err(other) => panic!("byte {at}: {other}"),

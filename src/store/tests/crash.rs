@@ -24,11 +24,7 @@ struct Faulty {
 
 impl Faulty {
     fn new(fail_at: usize) -> Self {
-        Self {
-            fail_at,
-            count: Arc::default(),
-            failed: Arc::default(),
-        }
+        Self { fail_at, count: Arc::default(), failed: Arc::default() }
     }
 
     fn step(&self, name: &'static str) -> IoResult<()> {
@@ -40,11 +36,7 @@ impl Faulty {
     }
 
     fn again(&self) -> Self {
-        Self {
-            fail_at: self.fail_at,
-            count: self.count.clone(),
-            failed: self.failed.clone(),
-        }
+        Self { fail_at: self.fail_at, count: self.count.clone(), failed: self.failed.clone() }
     }
 }
 
@@ -56,10 +48,7 @@ struct FaultyFile {
 impl Backend for Faulty {
     fn open(&self, path: &Path, mode: OpenMode) -> IoResult<Box<dyn BackendFile>> {
         self.step("open")?;
-        Ok(Box::new(FaultyFile {
-            file: FileSystem.open(path, mode)?,
-            faults: self.again(),
-        }))
+        Ok(Box::new(FaultyFile { file: FileSystem.open(path, mode)?, faults: self.again() }))
     }
     fn rename(&self, from: &Path, to: &Path) -> IoResult<()> {
         self.step("rename")?;
@@ -118,10 +107,7 @@ fn a_create_that_fails_anywhere_can_be_done_again() {
         };
         failures += 1;
         if !dir.path().join(names::MANIFEST).exists() {
-            assert!(
-                matches!(result, Err(StoreError::Io { .. })),
-                "{failed}: {result:?}"
-            );
+            assert!(matches!(result, Err(StoreError::Io { .. })), "{failed}: {result:?}");
             assert!(matches!(
                 Store::open(dir.path()),
                 Err(StoreError::InterruptedCreate { .. } | StoreError::NotAnIndex { .. })
@@ -137,15 +123,8 @@ fn a_create_that_fails_anywhere_can_be_done_again() {
 fn a_write_or_sync_that_fails_anywhere_loses_nothing_acknowledged() {
     let (origin, before) = sample();
     let batches: Vec<WriteBatch> = vec![
-        puts(
-            (0..40)
-                .map(|n| put(&format!("new{n}"), n, &[n % 16]))
-                .collect(),
-        ),
-        WriteBatch {
-            puts: vec![put("id001", 1001, &[9])],
-            deletes: vec!["id002".into()],
-        },
+        puts((0..40).map(|n| put(&format!("new{n}"), n, &[n % 16])).collect()),
+        WriteBatch { puts: vec![put("id001", 1001, &[9])], deletes: vec!["id002".into()] },
         puts(vec![put("last", 1002, &[1, 2, 3])]),
     ];
     let mut failures = Vec::new();
@@ -155,12 +134,7 @@ fn a_write_or_sync_that_fails_anywhere_loses_nothing_acknowledged() {
         let path = dir.path().join(names::VECTORS);
         // So that the first commit has to grow the file.
         let committed = HEADER_BYTES as u64 + 301 * 16;
-        fs::OpenOptions::new()
-            .write(true)
-            .open(path)
-            .unwrap()
-            .set_len(committed)
-            .unwrap();
+        fs::OpenOptions::new().write(true).open(path).unwrap().set_len(committed).unwrap();
         let faults = Faulty::new(failures.len());
         let store = Store::open_on(Arc::new(faults.again()), dir.path());
         let (mut acknowledged, mut newest) = (before.clone(), before.clone());
@@ -178,16 +152,10 @@ fn a_write_or_sync_that_fails_anywhere_loses_nothing_acknowledged() {
                         acknowledged = newest.clone();
                     } else {
                         assert!(matches!(store.flush(), Err(StoreError::Poisoned)));
-                        assert!(matches!(
-                            store.commit(batch.clone()),
-                            Err(StoreError::Poisoned)
-                        ));
+                        assert!(matches!(store.commit(batch.clone()), Err(StoreError::Poisoned)));
                     }
                 } else if failed == Some("sync") {
-                    assert!(matches!(
-                        store.commit(batch.clone()),
-                        Err(StoreError::Poisoned)
-                    ));
+                    assert!(matches!(store.commit(batch.clone()), Err(StoreError::Poisoned)));
                     assert!(matches!(store.flush(), Err(StoreError::Poisoned)));
                 } else {
                     // Nothing happened yet: the same commit works once there is room.
@@ -204,14 +172,7 @@ fn a_write_or_sync_that_fails_anywhere_loses_nothing_acknowledged() {
         let failed = *faults.failed.lock().unwrap();
         let store = Store::open(dir.path()).unwrap();
         let is_acknowledged = store.read().live() == acknowledged.len();
-        assert_is(
-            &store,
-            if is_acknowledged {
-                &acknowledged
-            } else {
-                &newest
-            },
-        );
+        assert_is(&store, if is_acknowledged { &acknowledged } else { &newest });
         let Some(failed) = failed else { break };
         failures.push(failed);
     }
@@ -248,11 +209,7 @@ impl Backend for CopyAfterSync {
         if !path.ends_with(names::VECTORS) {
             return Ok(file);
         }
-        Ok(Box::new(CopyingFile {
-            file,
-            from: self.from.clone(),
-            to: self.to.clone(),
-        }))
+        Ok(Box::new(CopyingFile { file, from: self.from.clone(), to: self.to.clone() }))
     }
     fn rename(&self, from: &Path, to: &Path) -> IoResult<()> {
         FileSystem.rename(from, to)
@@ -292,36 +249,20 @@ impl BackendFile for CopyingFile {
 fn a_crash_between_the_sync_and_the_batch_leaves_the_old_generation() {
     let (dir, model) = sample();
     let image = tempfile::tempdir().unwrap();
-    let backend = CopyAfterSync {
-        from: dir.path().into(),
-        to: image.path().into(),
-    };
+    let backend = CopyAfterSync { from: dir.path().into(), to: image.path().into() };
     let store = Store::open_on(Arc::new(backend), dir.path()).unwrap();
-    let batch = puts(
-        (0..300)
-            .map(|n| put(&format!("id{n:03}"), 1000 + n, &[n % 16]))
-            .collect(),
-    );
+    let batch = puts((0..300).map(|n| put(&format!("id{n:03}"), 1000 + n, &[n % 16])).collect());
     store.commit(batch).unwrap();
     drop(store);
 
-    let rows = |path: &Path| {
-        fs::read(path.join("vectors.f16")).unwrap()[HEADER_BYTES..][..601 * 16].to_vec()
-    };
-    assert!(
-        rows(image.path()) == rows(dir.path()),
-        "the new rows are in the image"
-    );
+    let rows = |path: &Path| fs::read(path.join("vectors.f16")).unwrap()[HEADER_BYTES..][..601 * 16].to_vec();
+    assert!(rows(image.path()) == rows(dir.path()), "the new rows are in the image");
     let store = Store::open(image.path()).unwrap();
     assert_is(&store, &model);
     assert_eq!(store.read().rows(), 301);
     // The next commit overwrites what the lost one left.
     let mut model = model;
-    let batch = puts(
-        (0..3)
-            .map(|n| put(&format!("after{n}"), 1500 + n, &[n]))
-            .collect(),
-    );
+    let batch = puts((0..3).map(|n| put(&format!("after{n}"), 1500 + n, &[n])).collect());
     apply(&mut model, &batch);
     store.commit(batch).unwrap();
     assert_eq!(store.read().rows(), 304);
@@ -359,9 +300,7 @@ fn an_image_of_a_live_directory_is_a_whole_generation() {
     let mut history = vec![Model::new()];
     for n in 0..24u32 {
         let batch = WriteBatch {
-            puts: (0..n * 3)
-                .map(|i| put(&format!("{}", (i * 7 + n) % 50), n * 40 + i, &[i % 16]))
-                .collect(),
+            puts: (0..n * 3).map(|i| put(&format!("{}", (i * 7 + n) % 50), n * 40 + i, &[i % 16])).collect(),
             deletes: vec![format!("{}", n * 3 % 50), "x".into()],
         };
         let mut model = history.last().unwrap().clone();
@@ -377,10 +316,7 @@ fn an_image_of_a_live_directory_is_a_whole_generation() {
         let image = tempfile::tempdir().unwrap();
         // In the order of a crash-consistent snapshot: the database first, so that no
         // batch in it names rows that were written after the vector file was copied.
-        copy_directory(
-            &dir.path().join("documents"),
-            &image.path().join("documents"),
-        );
+        copy_directory(&dir.path().join("documents"), &image.path().join("documents"));
         for name in ["MANIFEST", "FLUSHED", "vectors.f16"] {
             fs::copy(dir.path().join(name), image.path().join(name)).unwrap();
         }

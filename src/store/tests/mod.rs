@@ -30,9 +30,7 @@ fn config() -> StoreConfig {
 
 /// An embedding that differs for every seed below 2048.
 fn embedding(seed: u32) -> Vec<f16> {
-    (0..DIM)
-        .map(|i| f16::from_f32(if i == 0 { seed as f32 } else { i as f32 / 8.0 }))
-        .collect()
+    (0..DIM).map(|i| f16::from_f32(if i == 0 { seed as f32 } else { i as f32 / 8.0 })).collect()
 }
 
 fn put(id: &str, seed: u32, leaves: &[u32]) -> Put {
@@ -44,17 +42,11 @@ fn put(id: &str, seed: u32, leaves: &[u32]) -> Put {
 }
 
 fn puts(puts: Vec<Put>) -> WriteBatch {
-    WriteBatch {
-        puts,
-        deletes: vec![],
-    }
+    WriteBatch { puts, deletes: vec![] }
 }
 
 fn deletes(ids: &[&str]) -> WriteBatch {
-    WriteBatch {
-        puts: vec![],
-        deletes: ids.iter().map(|id| (*id).to_owned()).collect(),
-    }
+    WriteBatch { puts: vec![], deletes: ids.iter().map(|id| (*id).to_owned()).collect() }
 }
 
 /// What a store must contain: each live document with its embedding and leaves.
@@ -83,13 +75,7 @@ fn assert_is(store: &Store, model: &Model) {
         }
         listed.extend(page);
     }
-    assert_eq!(
-        listed,
-        model
-            .values()
-            .map(|put| put.document.clone())
-            .collect::<Vec<_>>()
-    );
+    assert_eq!(listed, model.values().map(|put| put.document.clone()).collect::<Vec<_>>());
     assert_eq!(view.row_matrix().len(), view.rows() * DIM);
     let mut postings: BTreeMap<LeafId, Vec<Row>> = BTreeMap::new();
     for (id, put) in model {
@@ -134,14 +120,8 @@ fn sample() -> (tempfile::TempDir, Model) {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::create(dir.path(), &config()).unwrap();
     let mut model = Model::new();
-    let all = (0..300)
-        .map(|n| put(&format!("id{n:03}"), n, &[n % 16, (n + 5) % 16]))
-        .collect();
-    for batch in [
-        puts(all),
-        deletes(&["id007"]),
-        puts(vec![put("id008", 900, &[3])]),
-    ] {
+    let all = (0..300).map(|n| put(&format!("id{n:03}"), n, &[n % 16, (n + 5) % 16])).collect();
+    for batch in [puts(all), deletes(&["id007"]), puts(vec![put("id008", 900, &[3])])] {
         apply(&mut model, &batch);
         store.commit(batch).unwrap();
     }

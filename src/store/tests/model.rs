@@ -6,10 +6,7 @@ use super::*;
 
 #[derive(Clone, Debug)]
 enum Step {
-    Commit {
-        puts: Vec<(u8, u16, usize, Vec<u32>)>,
-        deletes: Vec<u8>,
-    },
+    Commit { puts: Vec<(u8, u16, usize, Vec<u32>)>, deletes: Vec<u8> },
     Flush,
     Reopen,
 }
@@ -19,10 +16,7 @@ fn step() -> impl Strategy<Value = Step> {
     // Lengths on both sides of a chunk's end as well as short ones.
     let length = prop_oneof![4 => 0usize..40, 1 => 3540usize..3600, 1 => 7000usize..9000];
     let put = (0u8..12, 0u16..2000, length, leaves);
-    let commit = (
-        prop::collection::vec(put, 0..6),
-        prop::collection::vec(0u8..14, 0..4),
-    );
+    let commit = (prop::collection::vec(put, 0..6), prop::collection::vec(0u8..14, 0..4));
     prop_oneof![
         8 => commit.prop_map(|(puts, deletes)| Step::Commit { puts, deletes }),
         1 => Just(Step::Flush),

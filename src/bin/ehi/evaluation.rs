@@ -1,9 +1,8 @@
-//! Reports of evaluation and training as tables.
+//! An evaluation as a table.
 
 use std::io::{self, Write};
 
 use ehi::eval::{EvalReport, Quality};
-use ehi::train::{DevFigures, TrainReport};
 
 /// The visited fraction at which tree and baseline are compared.
 const COMPARED_AT: f64 = 0.1;
@@ -22,7 +21,13 @@ pub fn write_evaluation(out: &mut dyn Write, report: &EvalReport) -> io::Result<
     )?;
     write_header(out, "beam")?;
     for point in &report.points {
-        write_row(out, &point.beam.to_string(), point.visited_fraction, Some(point.work_fraction), &point.quality)?;
+        write_row(
+            out,
+            &point.beam.to_string(),
+            point.visited_fraction,
+            Some(point.work_fraction),
+            &point.quality,
+        )?;
     }
     write_row(out, "exact", 1.0, None, &report.exact)?;
     if !report.ivf.is_empty() {
@@ -44,10 +49,7 @@ pub fn write_evaluation(out: &mut dyn Write, report: &EvalReport) -> io::Result<
 }
 
 fn write_header(out: &mut dyn Write, first: &str) -> io::Result<()> {
-    writeln!(
-        out,
-        "{first:>7}  visited    work  recall@10  recall@20  recall@50  recall@100  MRR@10  nDCG@10"
-    )
+    writeln!(out, "{first:>7}  visited    work  recall@10  recall@20  recall@50  recall@100  MRR@10  nDCG@10")
 }
 
 fn write_row(
@@ -74,51 +76,4 @@ fn write_row(
 fn write_compared(out: &mut dyn Write, name: &str, [at_10, at_100]: [Option<f64>; 2]) -> io::Result<()> {
     let figure = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.4}"));
     writeln!(out, "{name:<14}  {:>9}  {:>10}", figure(at_10), figure(at_100))
-}
-
-/// The dev figures before and after training.
-pub fn write_training(out: &mut dyn Write, report: &TrainReport) -> io::Result<()> {
-    let (before, after) = (&report.before, &report.after);
-    let line = |out: &mut dyn Write, name: &str, figure: &dyn Fn(&DevFigures) -> String| {
-        writeln!(out, "{name:<28}  {:>14}  {:>14}", figure(before), figure(after))
-    };
-    writeln!(
-        out,
-        "{} documents, {} training queries with {} pairs, {} dev queries",
-        report.documents, report.train_queries, report.train_pairs, report.dev_queries
-    )?;
-    writeln!(out, "{:<28}  {:>14}  {:>14}", "", "before", "after")?;
-    if report.dev_queries == 0 {
-        writeln!(out, "no dev split, so no recall was measured")?;
-    } else {
-        line(out, "exact recall@10", &|f| format!("{:.4}", f.exact_recall_at_10))?;
-        line(out, "exact recall@100", &|f| format!("{:.4}", f.exact_recall_at_100))?;
-        for place in 0..before.points.len().min(after.points.len()) {
-            let beam = before.points[place].beam;
-            line(out, &format!("beam {beam}: visited"), &|f| {
-                format!("{:.2}%", f.points[place].visited_fraction * 100.0)
-            })?;
-            line(out, &format!("beam {beam}: recall@10"), &|f| format!("{:.4}", f.points[place].recall_at_10))?;
-            line(out, &format!("beam {beam}: recall@100"), &|f| format!("{:.4}", f.points[place].recall_at_100))?;
-        }
-    }
-    line(out, "expected documents per leaf", &|f| format!("{:.1}", f.expected_documents_per_leaf))?;
-    line(out, "  of an even load", &|f| format!("{:.1}", f.ideal_documents_per_leaf))?;
-    line(out, "empty leaves", &|f| f.empty_leaves.to_string())
-}
-
-/// An epoch's mean losses on one line.
-pub fn epoch_line(epoch: &ehi::train::EpochReport, epochs: usize) -> String {
-    format!(
-        "epoch {}/{epochs}: loss {:.4} (siamese {:.4}, indexing {:.4}, intra-leaf {:.4}, balance {:.4}, \
-         distillation {:.4}) in {:.1} s",
-        epoch.epoch,
-        epoch.loss,
-        epoch.siamese,
-        epoch.indexing,
-        epoch.intra_leaf,
-        epoch.balance,
-        epoch.distillation,
-        epoch.seconds,
-    )
 }

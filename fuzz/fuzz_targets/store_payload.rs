@@ -1,0 +1,6 @@
+//! A stored document's payload.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| ehi::fuzzing::payload(bytes));

@@ -1,0 +1,93 @@
+"""Writes the seeds of the fuzz targets: small sound inputs, one folder for each target.
+
+    python3 fuzz/seeds/make.py
+"""
+
+import gzip
+import json
+import pathlib
+import struct
+
+HERE = pathlib.Path(__file__).parent
+
+
+def write(target, name, content):
+    folder = HERE / target
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_bytes(content)
+
+
+def safetensors(tensors):
+    header, data = {}, b""
+    for name, shape in tensors.items():
+        count = 1
+        for size in shape:
+            count *= size
+        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [len(data), len(data) + 4 * count]}
+        data += b"".join(struct.pack("<f", 1 - 0.3 * (i % 5)) for i in range(count))
+    head = json.dumps(header).encode()
+    return struct.pack("<Q", len(head)) + head + data
+
+
+def choice(index, of):
+    """How `arbitrary` reads variant `index` of an enum with `of` variants."""
+    return struct.pack("<I", (index * 2**32 + of - 1) // of)
+
+
+DOCUMENTS = b"""{"_id": "a", "title": "Trees", "text": "have leaves", "metadata": {"year": 2020, "tags": ["x", null]}}
+{"_id": "b", "text": "\\u00e9\\n", "title": null, "other": [1.5e3, true]}
+"""
+write("jsonl", "plain", DOCUMENTS)
+write("jsonl", "gzip", gzip.compress(DOCUMENTS, mtime=0))
+write("jsonl", "mark-and-crlf", b"\xef\xbb\xbf" + DOCUMENTS.replace(b"\n", b"\r\n\r\n"))
+write("jsonl", "not-utf8", DOCUMENTS + b"\xff\n" + DOCUMENTS)
+
+write("qrels", "beir", b"query-id\tcorpus-id\tscore\nq1\td1\t1\nq1\td2\t0\nq2\td1\t-2\n")
+write("qrels", "trec", b"q1 0 d1 1\nq1 0 d2 0\nq2 0 d1 -2\n")
+write("trec_run", "run", b"q1 Q0 d1 1 0.9 tag\nq1 Q0 d2 2 -1e-3 tag\nq2 Q0 d1 1 3.25 tag\n")
+
+write("store_payload", "whole", b'{"title":"T","text":"x","metadata":{"n":[1,-1,0.1,1e300,18446744073709551615]}}')
+write("store_payload", "null-metadata", b'{"text":"","metadata":null}')
+write("store_payload", "nested", b'{"text":"x","metadata":' + b"[" * 70 + b"]" * 70 + b"}")
+
+# The first byte chooses the kind; the checksum is put behind by the target.
+write("store_records", "commit", b"\x00" + struct.pack("<QIII", 7, 300, 299, 1))
+write("store_records", "document", b"\x01" + struct.pack("<IIIIII", 5, 3585, 2, 77, 9, 3))
+write("store_records", "postings", b"\x02" + struct.pack("<III", 1, 2, 70000))
+write("store_records", "id", b"\x03" + "é".encode())
+write("store_records", "block", b"\x03" + struct.pack("<I", 5))
+
+M, INNER, VOCAB, POSITIONS = 4, 4, 6, 8
+CONFIG = {"model_type": "bert", "vocab_size": VOCAB, "hidden_size": M, "num_hidden_layers": 1,
+          "num_attention_heads": 2, "intermediate_size": INNER, "max_position_embeddings": POSITIONS,
+          "type_vocab_size": 2, "layer_norm_eps": 1e-12, "hidden_act": "gelu",
+          "position_embedding_type": "absolute"}
+MODULES = [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
+           {"idx": 1, "name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"}]
+ENCODER = {"embeddings.word_embeddings.weight": [VOCAB, M], "embeddings.position_embeddings.weight": [POSITIONS, M],
+           "embeddings.token_type_embeddings.weight": [2, M], "embeddings.LayerNorm.weight": [M],
+           "embeddings.LayerNorm.bias": [M]}
+for part, (out, inner) in {"attention.self.query": (M, M), "attention.self.key": (M, M),
+                           "attention.self.value": (M, M), "attention.output.dense": (M, M),
+                           "intermediate.dense": (INNER, M), "output.dense": (M, INNER)}.items():
+    ENCODER[f"encoder.layer.0.{part}.weight"] = [out, inner]
+    ENCODER[f"encoder.layer.0.{part}.bias"] = [out]
+for part in ["attention.output.LayerNorm", "output.LayerNorm"]:
+    ENCODER[f"encoder.layer.0.{part}.weight"] = [M]
+    ENCODER[f"encoder.layer.0.{part}.bias"] = [M]
+INDEXER = {"levels.0.transform": [M, M], "levels.0.classifier": [M, 2],
+           "levels.1.transform": [M + 2, M + 2], "levels.1.classifier": [M + 2, 2]}
+MANIFEST = {"format_version": 1, "dim": M, "branching_factor": 2, "height": 2, "leaves_per_document": 1,
+            "logit_scale": 20.0, "files": {"config.json": "0" * 64, "encoder.safetensors": "0" * 64,
+                                           "indexer.safetensors": "0" * 64, "tokenizer.json": "0" * 64}}
+write("bundle", "manifest", choice(0, 4) + json.dumps(MANIFEST).encode())
+for index, (name, content) in enumerate([
+    ("config", json.dumps(CONFIG).encode()),
+    ("modules", json.dumps(MODULES).encode()),
+    ("pooling", b'{"pooling_mode_cls_token": true, "pooling_mode_mean_tokens": false}'),
+    ("sentence-bert", b'{"max_seq_length": 8, "do_lower_case": false}'),
+    ("prompts", b'{"prompts": {"query": "a ", "passage": "b "}, "default_prompt_name": "query"}'),
+    ("encoder", safetensors(ENCODER)),
+    ("indexer", safetensors(INDEXER)),
+]):
+    write("bundle", name, choice(2, 4) + choice(index, 7) + content)

@@ -1,0 +1,108 @@
+//! Writing a bundle so that it appears whole or not at all.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use candle_core::{DType, Device, Tensor};
+use sha2::{Digest, Sha256};
+
+use super::{
+    BUNDLE_FORMAT, BundleManifest, CARRIED_FILES, ENCODER_FILE, INDEXER_FILE, MANIFEST_FILE, hex, io_error,
+    read_file, sync_dir, write_synced,
+};
+use crate::model::{Indexer, ModelError};
+
+/// The parts of a bundle about to be written.
+pub(crate) struct BundleParts<'a> {
+    /// Directory of the base model, whose configuration is carried along.
+    pub base: &'a Path,
+    /// Encoder tensors under their checkpoint names; stored as f16.
+    pub encoder: Vec<(String, Tensor)>,
+    pub indexer: &'a Indexer,
+    pub leaves_per_document: u32,
+    /// More files: name and content (report, card). Not part of the model's identity.
+    pub extras: Vec<(&'static str, Vec<u8>)>,
+}
+
+impl BundleParts<'_> {
+    /// Writes the bundle so that `out` appears whole or not at all.
+    pub(crate) fn write(&self, out: &Path) -> Result<(), ModelError> {
+        check_output(out)?;
+        let partial = partial_path(out);
+        if partial.exists() {
+            fs::remove_dir_all(&partial).map_err(|e| io_error("clear", &partial, e))?;
+        }
+        fs::create_dir_all(&partial).map_err(|e| io_error("create", &partial, e))?;
+        let mut names = vec![ENCODER_FILE, INDEXER_FILE];
+        for name in CARRIED_FILES {
+            let source = self.base.join(name);
+            if source.is_file() {
+                write_synced(&partial.join(name), &read_file(&source)?)?;
+                names.push(name);
+            }
+        }
+        let mut tensors = HashMap::new();
+        for (name, tensor) in &self.encoder {
+            let half = tensor.detach().to_device(&Device::Cpu)?.to_dtype(DType::F16)?.contiguous()?;
+            tensors.insert(name.clone(), half);
+        }
+        candle_core::safetensors::save(&tensors, partial.join(ENCODER_FILE))?;
+        self.indexer.save(&partial.join(INDEXER_FILE))?;
+        let mut files = BTreeMap::new();
+        for name in names {
+            let path = partial.join(name);
+            let content = read_file(&path)?;
+            files.insert(name.to_owned(), hex(&Sha256::digest(&content)));
+            // Anew, because the safetensors writer makes files that only their owner may read.
+            fs::remove_file(&path).map_err(|e| io_error("replace", &path, e))?;
+            write_synced(&path, &content)?;
+        }
+        let shape = self.indexer.shape();
+        let manifest = BundleManifest {
+            format_version: BUNDLE_FORMAT,
+            dim: self.indexer.dim(),
+            branching_factor: shape.branching_factor(),
+            height: shape.height(),
+            leaves_per_document: self.leaves_per_document,
+            logit_scale: self.indexer.logit_scale(),
+            files,
+        };
+        let path = partial.join(MANIFEST_FILE);
+        let mut json = serde_json::to_vec_pretty(&manifest)
+            .map_err(|source| ModelError::Json { path: path.clone(), source })?;
+        json.push(b'\n');
+        write_synced(&path, &json)?;
+        for (name, content) in &self.extras {
+            write_synced(&partial.join(name), content)?;
+        }
+        sync_dir(&partial)?;
+        // An empty directory at the target is allowed; rename replaces it on Unix only.
+        if out.exists() {
+            fs::remove_dir(out).map_err(|e| io_error("replace", out, e))?;
+        }
+        fs::rename(&partial, out).map_err(|e| io_error("create", out, e))?;
+        match out.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => sync_dir(parent),
+            _ => sync_dir(Path::new(".")),
+        }
+    }
+}
+
+/// Refuses an output directory that holds anything.
+pub(crate) fn check_output(out: &Path) -> Result<(), ModelError> {
+    let occupied = match fs::read_dir(out) {
+        Ok(mut entries) => entries.next().is_some(),
+        Err(_) => out.exists(),
+    };
+    if occupied {
+        return Err(ModelError::OutputExists { path: out.to_owned() });
+    }
+    Ok(())
+}
+
+fn partial_path(out: &Path) -> PathBuf {
+    let mut name = out.file_name().unwrap_or_default().to_owned();
+    name.push(".partial");
+    out.with_file_name(name)
+}

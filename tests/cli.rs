@@ -1,0 +1,480 @@
+//! The whole flow through the binary.
+#![cfg(all(feature = "cli", feature = "train"))]
+
+mod support;
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use ehi::data::BeirDataset;
+use ehi::eval::{Metric, RelevanceLevel, Run};
+use ehi::{Index, Similarity};
+use flate2::{Compression, write::GzEncoder};
+use serde_json::{Value, json};
+use support::{DOCUMENTS, Shape, bundle, corpus_lines, document, documents, id};
+use tempfile::TempDir;
+
+const SHAPE: Shape = Shape { height: 2, leaves_per_document: 1 };
+
+/// What a run of the binary left.
+struct Ran {
+    code: Option<i32>,
+    out: String,
+    err: String,
+}
+
+impl Ran {
+    fn of(output: Output) -> Self {
+        Self {
+            code: output.status.code(),
+            out: String::from_utf8(output.stdout).unwrap(),
+            err: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+
+    /// Standard output of a success.
+    #[track_caller]
+    fn ok(self) -> String {
+        assert_eq!(self.code, Some(0), "{}{}", self.out, self.err);
+        self.out
+    }
+
+    #[track_caller]
+    fn json(self) -> Value {
+        serde_json::from_str(&self.ok()).unwrap()
+    }
+
+    /// The one line of a failure.
+    #[track_caller]
+    fn failure(self) -> String {
+        assert_eq!(self.code, Some(1), "{}{}", self.out, self.err);
+        self.line()
+    }
+
+    #[track_caller]
+    fn line(self) -> String {
+        let line = self.err.strip_suffix('\n').unwrap_or(&self.err);
+        assert!(line.starts_with("ehi: ") && !line.contains('\n'), "{}", self.err);
+        line.to_owned()
+    }
+}
+
+fn ehi<S: AsRef<std::ffi::OsStr>>(arguments: impl IntoIterator<Item = S>) -> Ran {
+    Ran::of(command().args(arguments).output().unwrap())
+}
+
+fn command() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ehi"));
+    command.env_remove("RUST_LOG").env_remove("RUST_BACKTRACE");
+    command
+}
+
+/// A folder with an index in it, made by the binary.
+struct Flow {
+    dir: TempDir,
+}
+
+impl Flow {
+    fn new() -> Self {
+        let flow = Self { dir: tempfile::tempdir().unwrap() };
+        let model = bundle(SHAPE);
+        let said = ehi(["create", "--index", &flow.index(), "--model", text(model.path())]).ok();
+        assert!(said.contains("16 leaves") && said.contains("768 dimensions"), "{said}");
+        flow
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn index(&self) -> String {
+        text(&self.path("index")).to_owned()
+    }
+
+    /// A command on the index.
+    fn run(&self, command: &str, rest: &[&str]) -> Ran {
+        let index = self.index();
+        ehi([command, "--index", &index].iter().chain(rest))
+    }
+
+    fn insert(&self, count: usize) {
+        let file = self.path("documents.jsonl");
+        fs::write(&file, corpus_lines(&documents(count))).unwrap();
+        self.run("insert", &[text(&file)]).ok();
+    }
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+#[test]
+fn documents_are_inserted_from_files_packed_files_and_standard_input() {
+    let flow = Flow::new();
+    let all = documents(60);
+    let plain = flow.path("a.jsonl");
+    fs::write(&plain, corpus_lines(&all[..20])).unwrap();
+    let packed = flow.path("b.jsonl.gz");
+    let mut encoder = GzEncoder::new(File::create(&packed).unwrap(), Compression::default());
+    encoder.write_all(corpus_lines(&all[15..40]).as_bytes()).unwrap();
+    encoder.finish().unwrap();
+    let said = flow.run("insert", &[text(&plain), text(&packed)]).ok();
+    assert_eq!(said, "40 inserted, 5 replaced, 0 superseded; the index has 40 documents\n");
+
+    let mut child = command()
+        .args(["insert", "--index", &flow.index(), "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let twice = corpus_lines(&all[40..]) + &corpus_lines(&all[59..]);
+    child.stdin.take().unwrap().write_all(twice.as_bytes()).unwrap();
+    let said = Ran::of(child.wait_with_output().unwrap()).ok();
+    assert_eq!(said, "20 inserted, 0 replaced, 1 superseded; the index has 60 documents\n");
+
+    let index = Index::open(flow.path("index")).unwrap();
+    assert_eq!(index.iter().map(Result::unwrap).collect::<Vec<_>>(), all);
+}
+
+#[test]
+fn what_was_inserted_before_a_bad_line_stays() {
+    let flow = Flow::new();
+    let file = flow.path("bad.jsonl");
+    let cases: [(&[u8], &str); 3] = [
+        (b"{\"_id\": \"bad\", \"text\": \"\xff\"}\n", "not UTF-8"),
+        (b"{\"_id\": \"bad\", \"text\": \" \"}\n", "neither title nor text"),
+        (b"{\"text\": \"no id\"}\n", "`_id` is missing"),
+    ];
+    for (round, (bad, message)) in cases.into_iter().enumerate() {
+        let first = round * 4;
+        let mut bytes = corpus_lines(&(first..first + 3).map(document).collect::<Vec<_>>()).into_bytes();
+        bytes.push(b'\n');
+        bytes.extend(bad);
+        bytes.extend(corpus_lines(&[document(99)]).bytes());
+        fs::write(&file, &bytes).unwrap();
+        let ran = flow.run("insert", &[text(&file)]);
+        let total = (round + 1) * 3;
+        assert_eq!(
+            ran.out,
+            format!("3 inserted, 0 replaced, 0 superseded; the index has {total} documents\n")
+        );
+        let line = ran.failure();
+        assert!(line.starts_with(&format!("ehi: {}:5: ", file.display())), "{line}");
+        assert!(line.contains(message), "{line}");
+    }
+    assert!(flow.run("verify", &[]).ok().starts_with("sound: 9 documents"));
+
+    let line = flow.run("insert", &["absent.jsonl"]).failure();
+    assert!(line.contains("absent.jsonl") && line.contains("No such file"), "{line}");
+}
+
+#[test]
+fn searches_print_text_or_json() {
+    let flow = Flow::new();
+    flow.insert(DOCUMENTS);
+    let question = "cell and gene 17";
+    let json = flow.run("search", &["--k", "7", "--beam", "3", "--json", question]).json();
+
+    let index = Index::open(flow.path("index")).unwrap();
+    assert_eq!(index.similarity(), Similarity::Cosine);
+    let expected = index.search(question, 7, 3).unwrap();
+    drop(index);
+    let hits = json["hits"].as_array().unwrap();
+    assert_eq!(hits.len(), expected.len());
+    for (hit, expected) in hits.iter().zip(&expected) {
+        assert_eq!(hit["id"], json!(expected.id));
+        assert_eq!(hit["leaf"], json!(expected.leaf.0));
+        assert_eq!(hit["title"], json!(expected.document.title));
+        assert_eq!(hit["text"], json!(expected.document.text));
+        assert_eq!(Some(&hit["metadata"]), expected.document.metadata.as_ref());
+        assert_eq!(hit["score"].as_f64().unwrap() as f32, expected.score);
+    }
+    let stats = &json["stats"];
+    assert_eq!(stats["leaves_visited"], json!(3));
+    assert_eq!(stats["documents_visited"], json!(expected.stats.documents_visited));
+    assert_eq!(stats["visited_fraction"].as_f64(), Some(expected.stats.visited_fraction));
+    for time in ["encode_ms", "beam_ms", "scan_ms", "fetch_ms"] {
+        let ms = stats[time].as_f64().unwrap();
+        assert!((0.0..60_000.0).contains(&ms), "{time} {ms}");
+    }
+
+    let said = flow.run("search", &["--k", "7", "--beam", "3", question]).ok();
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(lines.len(), 2 * expected.len() + 1, "{said}");
+    for (pair, hit) in lines.chunks(2).zip(&expected) {
+        for part in
+            [&hit.id, &format!("{:.4}", hit.score), &format!("leaf {}", hit.leaf.0), &hit.document.title]
+        {
+            assert!(pair[0].contains(part.as_str()), "{part}: {}", pair[0]);
+        }
+        assert_eq!(pair[1].trim(), hit.document.text);
+    }
+    let cost = lines.last().unwrap();
+    let visited = format!("3 of 16 leaves, {} of {DOCUMENTS} documents", expected.stats.documents_visited);
+    assert!(cost.starts_with(&visited), "{cost}");
+
+    // The defaults are those of the library.
+    let json = flow.run("search", &["--json", question]).json();
+    assert_eq!((json["hits"].as_array().unwrap().len(), &json["stats"]["leaves_visited"]), (10, &json!(8)));
+
+    assert!(flow.run("search", &[" "]).failure().contains("query is empty"));
+    assert!(flow.run("search", &["--k", "0", "x"]).failure().contains("k is 0"));
+    assert!(flow.run("search", &["--beam", "0", "x"]).failure().contains("beam is 0"));
+}
+
+#[test]
+fn documents_are_printed_and_deleted() {
+    let flow = Flow::new();
+    flow.insert(5);
+    let line = flow.run("get", &[&id(3)]).ok();
+    assert_eq!(line.lines().count(), 1);
+    assert!(line.starts_with("{\"_id\":"), "{line}");
+    let expected = document(3);
+    let want = json!({
+        "_id": expected.id, "title": expected.title, "text": expected.text, "metadata": expected.metadata,
+    });
+    assert_eq!(serde_json::from_str::<Value>(&line).unwrap(), want);
+
+    let said = flow.run("delete", &[&id(3)]).ok();
+    assert_eq!(said, format!("deleted {}, 4 documents left\n", id(3)));
+    for command in ["get", "delete"] {
+        let ran = flow.run(command, &[&id(3)]);
+        assert_eq!(ran.out, "");
+        assert!(ran.failure().ends_with(&format!("has no document `{}`", id(3))));
+    }
+    // The printed line goes back in.
+    let file = flow.path("line.jsonl");
+    fs::write(&file, line).unwrap();
+    flow.run("insert", &[text(&file)]).ok();
+    assert_eq!(Index::open(flow.path("index")).unwrap().get(&id(3)).unwrap(), Some(document(3)));
+}
+
+#[test]
+fn stats_and_verify_report_the_index() {
+    let flow = Flow::new();
+    flow.insert(30);
+    flow.insert(10);
+    let stats = flow.run("stats", &["--json"]).json();
+    for (field, value) in [
+        ("documents", json!(30)),
+        ("rows", json!(40)),
+        ("dead_rows", json!(10)),
+        ("leaves", json!(16)),
+        ("branching_factor", json!(4)),
+        ("height", json!(2)),
+        ("leaves_per_document", json!(1)),
+        ("dim", json!(768)),
+        ("similarity", json!("cosine")),
+        ("model", json!(bundle(SHAPE).hash().to_string())),
+    ] {
+        assert_eq!(stats[field], value, "{field}");
+    }
+    let sizes = stats["leaf_sizes"].as_array().unwrap();
+    assert_eq!(sizes.iter().map(|leaf| leaf["documents"].as_u64().unwrap()).sum::<u64>(), 30);
+    assert_eq!(stats["leaves_used"], json!(sizes.len()));
+    assert!(flow.run("stats", &[]).ok().contains("30 (40 rows, 10 dead)"));
+
+    assert!(flow.run("verify", &[]).ok().starts_with("sound: 30 documents"));
+    assert_eq!(flow.run("verify", &["--json"]).json()["sound"], json!(true));
+}
+
+/// Damage that opening does not look at, but a full check does.
+#[test]
+fn verify_fails_on_a_damaged_index() {
+    let flow = Flow::new();
+    // Two blocks of rows: opening checks the last one only.
+    flow.insert(260);
+    let vectors = flow.path("index").join("vectors.f16");
+    let mut bytes = fs::read(&vectors).unwrap();
+    bytes[4096 + 1000] ^= 0x10;
+    fs::write(&vectors, bytes).unwrap();
+    let ran = flow.run("verify", &[]);
+    assert!(ran.out.contains("vectors.f16: "), "{}", ran.out);
+    assert!(ran.out.contains("damaged: "), "{}", ran.out);
+    assert!(ran.failure().contains("is damaged: 1 problem"));
+    let ran = flow.run("verify", &["--json"]);
+    assert_eq!(ran.code, Some(1));
+    let json: Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!((&json["sound"], &json["problem_count"]), (&json!(false), &json!(1)));
+    assert_eq!(json["problems"][0]["file"], json!("vectors.f16"));
+}
+
+#[test]
+fn an_evaluation_is_written_as_figures_and_as_a_run() {
+    let flow = Flow::new();
+    flow.insert(DOCUMENTS);
+    let (json, run) = (flow.path("eval.json"), flow.path("run.trec"));
+    let data = text(support::dataset()).to_owned();
+    let arguments = ["--data", &data, "--split", "test", "--beams", "1,2,all", "--baseline", "ivf"];
+    let files = ["--json", text(&json), "--run", text(&run)];
+    let table = flow.run("eval", &[&arguments[..], &files[..]].concat()).ok();
+    for part in ["beam", "nprobe", "exact", "recall@10", "at 10% visited", "IVF"] {
+        assert!(table.contains(part), "{part}: {table}");
+    }
+    let figures: Value = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
+    assert_eq!(
+        (&figures["documents"], &figures["queries"], &figures["leaves"]),
+        (&json!(DOCUMENTS), &json!(10), &json!(16))
+    );
+    let points = figures["points"].as_array().unwrap();
+    assert_eq!(points.iter().map(|p| p["beam"].as_u64().unwrap()).collect::<Vec<_>>(), [1, 2, 16]);
+    let probes = figures["ivf"].as_array().unwrap();
+    assert_eq!(probes.iter().map(|p| p["nprobe"].as_u64().unwrap()).collect::<Vec<_>>(), [1, 2, 16]);
+
+    let k = |k| NonZeroUsize::new(k).unwrap();
+    let qrels = BeirDataset::open(support::dataset()).unwrap().qrels("test").unwrap();
+    let read = Run::read(File::open(&run).unwrap(), "run.trec").unwrap();
+    let last = points.last().unwrap();
+    assert_eq!(last["visited_fraction"], json!(1.0));
+    for metric in [
+        Metric::Recall(k(10)),
+        Metric::Recall(k(20)),
+        Metric::Recall(k(50)),
+        Metric::Recall(k(100)),
+        Metric::Mrr(k(10)),
+        Metric::Ndcg(k(10)),
+    ] {
+        let found = last[metric.to_string()].as_f64().unwrap();
+        let expected = metric.mean(&read, &qrels, RelevanceLevel::default());
+        assert!((found - expected).abs() < 1e-12, "{metric}: {found} {expected}");
+        assert!(table.contains(&format!("{found:.4}")), "{metric} is not in the table");
+        assert_eq!(last[metric.to_string()], figures["exact"][metric.to_string()], "{metric}");
+    }
+    assert!(last["recall@100"].as_f64().unwrap() > 0.5);
+
+    assert!(flow.run("eval", &["--data", &data, "--split", "dev"]).failure().contains("no split `dev`"));
+    for beams in ["0", "x", "1,,2"] {
+        let ran = flow.run("eval", &["--data", &data, "--beams", beams]);
+        assert_eq!(ran.code, Some(2), "{beams}");
+        ran.line();
+    }
+}
+
+fn train(flow: &Flow, rest: &[&str]) -> Ran {
+    let base = text(support::base_model());
+    ehi(["train", "--base", base, "--data", text(support::dataset())].iter().chain(rest).map(|a| {
+        // Paths of the flow's folder are given by name.
+        match a.strip_prefix("@") {
+            Some(name) => text(&flow.path(name)).to_owned(),
+            None => (*a).to_owned(),
+        }
+    }))
+}
+
+#[test]
+fn a_bundle_is_trained_used_and_trained_further() {
+    let flow = Flow::new();
+    let config = flow.path("config.json");
+    fs::write(&config, serde_json::to_vec(&support::config(SHAPE)).unwrap()).unwrap();
+    let ran =
+        train(&flow, &["--out", "@bundle", "--config", "@config.json", "--height", "1", "--epochs", "2"]);
+    assert_eq!(ran.err.lines().filter(|line| line.starts_with("epoch ")).count(), 2, "{}", ran.err);
+    let said = ran.ok();
+    for part in ["before", "after", "exact recall@10", "exact recall@100", "beam 4: visited", "empty leaves"]
+    {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    assert!(said.contains(&format!("bundle {} written", flow.path("bundle").display())), "{said}");
+    let report: Value =
+        serde_json::from_slice(&fs::read(flow.path("bundle/training.json")).unwrap()).unwrap();
+    assert_eq!((&report["config"]["height"], &report["config"]["epochs"]), (&json!(1), &json!(2)));
+    assert_eq!(report["config"]["batch_size"], json!(8), "from the file");
+
+    let bundle = text(&flow.path("bundle")).to_owned();
+    let index = text(&flow.path("second")).to_owned();
+    assert!(ehi(["create", "--index", &index, "--model", &bundle]).ok().contains("4 leaves"));
+
+    let refused = train(&flow, &["--out", "@bundle", "--config", "@config.json"]).failure();
+    assert!(refused.contains("already exists"), "{refused}");
+
+    let data = text(support::dataset());
+    let out = text(&flow.path("further")).to_owned();
+    let arguments = ["train", "--base", &bundle, "--data", data, "--out", &out, "--config", text(&config)];
+    ehi(arguments.iter().chain(&["--seed", "5", "--init", "random"])).ok();
+    let report: Value =
+        serde_json::from_slice(&fs::read(flow.path("further/training.json")).unwrap()).unwrap();
+    assert_eq!((&report["config"]["seed"], &report["config"]["init"]), (&json!(5), &json!("random")));
+}
+
+#[test]
+fn a_run_without_a_dev_split_says_so() {
+    let flow = Flow::new();
+    let mut config = support::config(Shape::of_height(1));
+    config.dev_fraction = 0.0;
+    fs::write(flow.path("config.json"), serde_json::to_vec(&config).unwrap()).unwrap();
+    let said = train(&flow, &["--out", "@bundle", "--config", "@config.json"]).ok();
+    assert!(said.contains("no dev split") && !said.contains("recall@10"), "{said}");
+}
+
+#[test]
+fn bad_settings_of_training_are_refused() {
+    let flow = Flow::new();
+    fs::write(flow.path("config.json"), r#"{"epochs": 2, "epoks": 3}"#).unwrap();
+    let line = train(&flow, &["--out", "@bundle", "--config", "@config.json"]).failure();
+    assert!(line.contains("config.json") && line.contains("unknown field `epoks`"), "{line}");
+    let line = train(&flow, &["--out", "@bundle", "--config", "@absent.json"]).failure();
+    assert!(line.contains("absent.json"), "{line}");
+    let line = train(&flow, &["--out", "@bundle", "--epochs", "0"]).failure();
+    assert!(line.contains("epochs is 0"), "{line}");
+    let ran = train(&flow, &["--out", "@bundle", "--config", "@config.json", "--preset", "fiqa"]);
+    assert_eq!(ran.code, Some(2));
+    assert!(ran.line().contains("cannot be used with"));
+    #[cfg(not(feature = "cuda"))]
+    {
+        let line = train(&flow, &["--out", "@bundle", "--branching", "4", "--device", "cuda"]).failure();
+        assert!(line.contains("lacks the `cuda` feature"), "{line}");
+    }
+    #[cfg(not(feature = "hub"))]
+    {
+        let absent = text(&flow.path("absent")).to_owned();
+        let data = text(support::dataset());
+        let line = ehi(["train", "--base", &absent, "--data", data, "--out", "x"]).failure();
+        assert!(line.contains(&absent) && line.contains("`hub` feature"), "{line}");
+    }
+    assert!(!flow.path("bundle").exists());
+}
+
+#[test]
+fn errors_are_one_line() {
+    let flow = Flow::new();
+    for arguments in [
+        vec!["search", "--index", "/nonexistent/index", "x"],
+        vec!["create", "--index", "x", "--model", "/nonexistent/model"],
+        vec!["eval", "--index", "/nonexistent/index", "--data", "/nonexistent/data"],
+        vec!["verify", "--index", "/nonexistent/index"],
+    ] {
+        let line = ehi(&arguments).failure();
+        assert!(line.contains("/nonexistent/"), "{line}");
+    }
+    let model = bundle(SHAPE);
+    let line = ehi(["create", "--index", &flow.index(), "--model", text(model.path())]).failure();
+    assert!(line.contains("already exists"), "{line}");
+    for arguments in
+        [vec!["search", "x"], vec!["unheard-of"], vec!["get", "--index"], vec!["stats", "--jsom"]]
+    {
+        let ran = ehi(&arguments);
+        assert_eq!(ran.code, Some(2), "{arguments:?}");
+        ran.line();
+    }
+    assert!(ehi(["--version"]).ok().starts_with("ehi "));
+    assert!(ehi(["help"]).ok().contains("search"));
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let flow = Flow::new();
+    flow.insert(DOCUMENTS);
+    let mut child = command()
+        .args(["search", "--index", &flow.index(), "--k", "100", "--beam", "16", "--json", "tree"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let ran = Ran::of(child.wait_with_output().unwrap());
+    assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""));
+}

@@ -1,0 +1,148 @@
+//! The trainer on a tiny corpus, with the small DistilBERT of the fixtures.
+#![cfg(feature = "train")]
+
+mod support;
+
+use std::ops::ControlFlow;
+
+use ehi::data::BeirDataset;
+use ehi::train::{Init, IntraLeaf, Negatives, TrainConfig, TrainError, TrainReport, Trainer, TrainingSet};
+use ehi::{Bundle, Error, Progress, Stage};
+use tempfile::TempDir;
+
+fn config() -> TrainConfig {
+    let mut config = TrainConfig::default();
+    config.branching_factor = 4;
+    config.epochs = 3;
+    config.batch_size = 8;
+    config.max_document_tokens = 24;
+    config.max_query_tokens = 16;
+    config.pseudo_queries_per_step = 8;
+    config
+}
+
+struct Run {
+    report: TrainReport,
+    bundle: Bundle,
+    _dir: TempDir,
+}
+
+fn train(config: TrainConfig) -> Run {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("bundle");
+    let set = training_set(&config);
+    let report = Trainer::new(support::base_model(), config).fit_quietly(&set, &out).unwrap();
+    Run { report, bundle: Bundle::open(&out).unwrap(), _dir: dir }
+}
+
+fn training_set(config: &TrainConfig) -> TrainingSet {
+    TrainingSet::from_beir(&BeirDataset::open(support::dataset()).unwrap(), config.dev_fraction).unwrap()
+}
+
+#[test]
+fn every_tensor_moves_and_the_loss_falls() {
+    let run = train(config());
+    let epochs = &run.report.epochs;
+    assert_eq!(epochs.len(), 3);
+    assert!(epochs[2].loss < epochs[0].loss, "{epochs:?}");
+    // 16 tensors of the last layer, two of the only level.
+    assert_eq!(run.report.moved.len(), 18);
+    assert!(run.report.moved.iter().all(|m| m.relative_change > 0.0 && m.relative_change.is_finite()));
+    assert!(run.report.moved.iter().any(|m| m.name == "encoder.layer.1.query.weight"));
+    assert!(run.report.before.points.last().unwrap().visited_fraction > 0.999);
+}
+
+#[test]
+fn a_run_depends_on_its_seed_alone() {
+    let first = train(config()).bundle.hash();
+    assert_eq!(first, train(config()).bundle.hash());
+    let mut other = config();
+    other.seed = 1;
+    assert_ne!(first, train(other).bundle.hash());
+}
+
+#[test]
+fn every_choice_trains() {
+    for (height, init, negatives, intra_leaf, layers) in [
+        (2, Init::KMeans, Negatives::Index, IntraLeaf::Product, 2),
+        (3, Init::Random, Negatives::IndexSiamese, IntraLeaf::Triplet, 0),
+        (1, Init::Random, Negatives::Index, IntraLeaf::Triplet, 1),
+    ] {
+        let mut config = config();
+        config.branching_factor = 2;
+        config.height = height;
+        config.init = init;
+        config.negatives = negatives;
+        config.intra_leaf = intra_leaf;
+        config.trainable_layers = layers;
+        config.leaves_per_document = 2;
+        config.epochs = 2;
+        config.refresh_interval = 1;
+        let run = train(config);
+        assert_eq!(run.report.moved.len(), 16 * layers + 2 * height as usize);
+        let shape = run.bundle.model().indexer().shape();
+        assert_eq!((shape.branching_factor(), shape.height()), (2, height));
+        assert_eq!(run.bundle.leaves_per_document(), 2);
+    }
+}
+
+/// A bundle is a base model for more training.
+#[test]
+fn a_bundle_is_a_base() {
+    let first = train(config());
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = config();
+    config.epochs = 1;
+    let set = training_set(&config);
+    Trainer::new(first.bundle.path(), config).fit_quietly(&set, &dir.path().join("second")).unwrap();
+    let second = Bundle::open(dir.path().join("second")).unwrap();
+    assert_ne!(first.bundle.hash(), second.hash());
+}
+
+#[test]
+fn cancelling_at_any_stage_leaves_no_bundle() {
+    for stage in [Stage::Trunk, Stage::Refresh, Stage::Initialise, Stage::Train] {
+        let dir = tempfile::tempdir().unwrap();
+        let out = dir.path().join("bundle");
+        let mut config = config();
+        config.branching_factor = 2;
+        config.height = 2;
+        let set = training_set(&config);
+        let mut stop =
+            |p: Progress| if p.stage == stage { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+        let result = Trainer::new(support::base_model(), config).fit(&set, &out, &mut stop, &mut |_| ());
+        assert!(matches!(result, Err(Error::Cancelled)), "{stage:?}: {result:?}");
+        assert!(!out.exists());
+    }
+}
+
+#[test]
+fn impossible_runs_are_refused_by_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("bundle");
+    let attempt = |change: &dyn Fn(&mut TrainConfig)| {
+        let mut config = config();
+        let set = training_set(&config);
+        change(&mut config);
+        let error = Trainer::new(support::base_model(), config).fit_quietly(&set, &out).unwrap_err();
+        assert!(!out.exists());
+        error
+    };
+    let too_many = attempt(&|c| c.branching_factor = 100_000);
+    assert!(matches!(too_many, Error::Train(TrainError::TooFewDocuments { .. })), "{too_many}");
+    let layers = attempt(&|c| c.trainable_layers = 3);
+    assert!(matches!(layers, Error::Train(TrainError::Config { field: "trainable_layers", .. })), "{layers}");
+    let epochs = attempt(&|c| c.epochs = 0);
+    assert!(matches!(epochs, Error::Train(TrainError::Config { field: "epochs", .. })), "{epochs}");
+    let margin = attempt(&|c| c.margin = f64::NAN);
+    assert!(matches!(margin, Error::Train(TrainError::Config { field: "margin", .. })), "{margin}");
+    // A learning rate at which the weights overflow within a step or two.
+    let nan = attempt(&|c| {
+        c.encoder_learning_rate = 1.0;
+        c.indexer_learning_rate = 1.0;
+        c.logit_scale = 1e4;
+        c.warmup_fraction = 0.0;
+        c.epochs = 200;
+    });
+    assert!(matches!(nan, Error::Train(TrainError::NonFiniteLoss { .. }) | Error::Model(_)), "{nan}");
+}
