@@ -13,11 +13,12 @@ use tempfile::TempDir;
 fn config() -> TrainConfig {
     let mut config = TrainConfig::default();
     config.branching_factor = 4;
-    config.epochs = 3;
+    config.epochs = 2;
     config.batch_size = 8;
     config.max_document_tokens = 24;
     config.max_query_tokens = 16;
     config.pseudo_queries_per_step = 8;
+    config.pseudo_pairs_per_pair = 0.5;
     config
 }
 
@@ -43,8 +44,8 @@ fn training_set(config: &TrainConfig) -> TrainingSet {
 fn every_tensor_moves_and_the_loss_falls() {
     let run = train(config());
     let epochs = &run.report.epochs;
-    assert_eq!(epochs.len(), 3);
-    assert!(epochs[2].loss < epochs[0].loss, "{epochs:?}");
+    assert_eq!(epochs.len(), 2);
+    assert!(epochs[1].loss < epochs[0].loss, "{epochs:?}");
     // 16 tensors of the last layer, two of the only level.
     assert_eq!(run.report.moved.len(), 18);
     assert!(run.report.moved.iter().all(|m| m.relative_change > 0.0 && m.relative_change.is_finite()));
@@ -76,7 +77,6 @@ fn every_choice_trains() {
         config.intra_leaf = intra_leaf;
         config.trainable_layers = layers;
         config.leaves_per_document = 2;
-        config.epochs = 2;
         config.refresh_interval = 1;
         let run = train(config);
         assert_eq!(run.report.moved.len(), 16 * layers + 2 * height as usize);
@@ -136,13 +136,4 @@ fn impossible_runs_are_refused_by_name() {
     assert!(matches!(epochs, Error::Train(TrainError::Config { field: "epochs", .. })), "{epochs}");
     let margin = attempt(&|c| c.margin = f64::NAN);
     assert!(matches!(margin, Error::Train(TrainError::Config { field: "margin", .. })), "{margin}");
-    // A learning rate at which the weights overflow within a step or two.
-    let nan = attempt(&|c| {
-        c.encoder_learning_rate = 1.0;
-        c.indexer_learning_rate = 1.0;
-        c.logit_scale = 1e4;
-        c.warmup_fraction = 0.0;
-        c.epochs = 200;
-    });
-    assert!(matches!(nan, Error::Train(TrainError::NonFiniteLoss { .. }) | Error::Model(_)), "{nan}");
 }

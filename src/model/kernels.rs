@@ -283,7 +283,8 @@ mod tests {
 
     /// The error function by its Taylor series (small x) or 1 (large x), in f64.
     fn erf_reference(x: f64) -> f64 {
-        if x.abs() > 6.0 {
+        // The series cancels catastrophically further out, where 1 is right to 2e-8.
+        if x.abs() > 4.0 {
             return x.signum();
         }
         let (mut term, mut total, mut n) = (x, x, 0.0);
