@@ -147,7 +147,7 @@ mod tests {
     #[test]
     fn balance_is_zero_at_uniform_and_log_b_at_collapse() {
         let uniform = tensor(&[&[1.0, 0.0], &[0.0, 1.0]]);
-        assert!(scalar(balance(&[uniform.clone()])).abs() < 1e-6);
+        assert!(scalar(balance(std::slice::from_ref(&uniform))).abs() < 1e-6);
         let collapsed = tensor(&[&[1.0, 0.0], &[1.0, 0.0]]);
         assert!((scalar(balance(&[uniform, collapsed])) - 2f32.ln()).abs() < 1e-5);
     }
