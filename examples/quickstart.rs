@@ -56,10 +56,11 @@ fn run() -> Result<(), ehi::Error> {
 
     index.delete("statins")?;
     index.flush()?;
-    println!(
-        "{} documents after a delete, one of them {:?}",
-        index.len(),
-        index.get("crispr")?.map(|d| d.title)
-    );
+    for id in ["statins", "crispr"] {
+        match index.get(id)? {
+            Some(document) => println!("{id} is there: {}", document.title),
+            None => println!("{id} is gone"),
+        }
+    }
     Ok(())
 }
