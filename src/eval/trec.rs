@@ -294,7 +294,8 @@ fn bad_number(name: &str, line: u64, field: &'static str, got: &str) -> TrecErro
 /// `trec_eval` splits on ASCII white space as C does, which includes the vertical tab.
 fn field(id: &str) -> Result<&str, TrecError> {
     let is_space = |byte: u8| byte.is_ascii_whitespace() || byte == 0x0b || byte == 0;
-    if id.is_empty() || id.bytes().any(is_space) {
+    // A byte order mark at the start of a file is no part of its first field when it is read.
+    if id.is_empty() || id.bytes().any(is_space) || id.starts_with('\u{feff}') {
         return Err(TrecError::Unwritable { id: id.to_owned() });
     }
     Ok(id)

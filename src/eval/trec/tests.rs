@@ -91,7 +91,7 @@ fn judgments_round_trip() {
 
 #[test]
 fn what_a_file_cannot_hold_is_refused() {
-    for bad in ["", "two words", "tab\there", "line\nfeed", "vertical\u{0b}tab"] {
+    for bad in ["", "two words", "tab\there", "line\nfeed", "vertical\u{0b}tab", "\u{feff}mark"] {
         let mut by_id = Run::default();
         by_id.add("q", bad, 1.0).unwrap();
         let mut by_query = Run::default();
