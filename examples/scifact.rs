@@ -67,7 +67,7 @@ fn run() -> Result<(), Box<dyn Error>> {
     let documents = dataset.corpus()?.collect::<Result<Vec<Document>, _>>()?;
     writeln!(out, "{} documents read in {:.1} s", documents.len(), clock.elapsed().as_secs_f64())?;
 
-    writeln!(out, "encoding them takes a minute or two")?;
+    writeln!(out, "encoding them takes a few minutes")?;
     let clock = Instant::now();
     index.insert_batch_with(documents, &mut |progress| bars.show(progress))?;
     index.flush()?;
