@@ -20,7 +20,10 @@ use crate::document::Document;
 use crate::error::{Error, InputError, Result};
 use crate::model::{Bundle, Model, ModelError};
 use crate::scan::Similarity;
-use crate::store::{Damage, Store, StoreConfig, StoreError, StoreStats, VerifyReport, WriteBatch};
+use crate::store::{
+    Damage, LOCK_FILE, MANIFEST_FILE, Store, StoreConfig, StoreError, StoreStats, UNPUBLISHED_MANIFEST_FILE,
+    VerifyReport, WriteBatch,
+};
 
 /// Folder of the model bundle inside an index directory.
 pub const MODEL_DIR: &str = "model";
@@ -121,7 +124,7 @@ impl Index {
             .into());
         }
         let similarity = Similarity::from_code(config.similarity).ok_or(StoreError::Corrupt {
-            file: "MANIFEST",
+            file: MANIFEST_FILE,
             detail: Damage::Field { field: "similarity", found: u64::from(config.similarity) },
         })?;
         Ok(Self { store, bundle, similarity })
@@ -252,11 +255,11 @@ fn refuse_occupied(path: &Path) -> Result<()> {
         return Ok(());
     };
     let names: Vec<_> = entries.flatten().map(|entry| entry.file_name()).collect();
-    let interrupted = names.iter().any(|name| name == "MANIFEST.new");
+    let interrupted = names.iter().any(|name| name == UNPUBLISHED_MANIFEST_FILE);
     let ours = |name: &std::ffi::OsString| {
-        name == MODEL_DIR || name == PARTIAL_MODEL_DIR || name == "LOCK" || interrupted
+        name == MODEL_DIR || name == PARTIAL_MODEL_DIR || name == LOCK_FILE || interrupted
     };
-    if names.iter().all(ours) && !names.iter().any(|name| name == "MANIFEST") {
+    if names.iter().all(ours) && !names.iter().any(|name| name == MANIFEST_FILE) {
         Ok(())
     } else {
         Err(StoreError::AlreadyExists { path: path.to_owned() }.into())

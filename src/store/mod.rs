@@ -83,6 +83,13 @@ use manifest::{Manifest, StoreId};
 use state::State;
 use vectors::{Tail, VectorFile};
 
+/// File that makes a directory an index.
+pub(crate) const MANIFEST_FILE: &str = layout::names::MANIFEST;
+/// The same before it is published: its presence marks a create under way or interrupted.
+pub(crate) const UNPUBLISHED_MANIFEST_FILE: &str = layout::names::MANIFEST_NEW;
+/// File that the open handle holds locked.
+pub(crate) const LOCK_FILE: &str = layout::names::LOCK;
+
 /// An open index directory.
 ///
 /// One handle has it at a time, in all processes; threads share the handle. Readers
