@@ -52,16 +52,21 @@ fn run() -> Result<(), Box<dyn Error>> {
     let dataset = BeirDataset::open(root.join("examples/data/scifact"))?;
     let set = TrainingSet::from_beir(&dataset, config.dev_fraction)?;
     let bars = RefCell::new(Bars::new());
-    let report = Trainer::new(base, config).fit(
-        &set,
-        &bundle,
-        &mut |progress| bars.borrow_mut().show(progress),
-        &mut |epoch| bars.borrow().say(&training::epoch_line(epoch, EPOCHS)),
-    );
+    let fitted = Trainer::builder()
+        .base(base)
+        .output(&bundle)
+        .config(config)
+        .on_progress(|progress| bars.borrow_mut().show(progress))
+        .on_event(|event| {
+            if let Some(line) = training::event_line(event, EPOCHS) {
+                bars.borrow().say(&line);
+            }
+        })
+        .fit(&set);
     bars.borrow_mut().clear();
 
     let mut out = io::stdout().lock();
-    let report = report?;
+    let report = fitted?.report;
     training::write_training(&mut out, &report)?;
     writeln!(out, "bundle {} written after {:.1} s", bundle.display(), report.seconds)?;
     Ok(())

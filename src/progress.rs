@@ -28,6 +28,8 @@ pub enum Stage {
     Initialise,
     /// Optimiser steps.
     Train,
+    /// Optimiser steps of the tree alone.
+    TrainIndexer,
     /// Queries evaluated.
     Evaluate,
     /// Parts of the store checked.

@@ -438,10 +438,17 @@ fn bad_settings_of_a_training_run_are_refused_before_it_starts() {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("bundle");
     type Edit = fn(&mut TrainConfig);
-    let edits: [(&str, Edit); 7] = [
-        ("epochs", |c| c.epochs = 0),
+    let fit = |config: TrainConfig| {
+        let run = Trainer::builder().base(support::base_model()).output(&out).config(config);
+        run.fit(&set).err().unwrap()
+    };
+    let edits: [(&str, Edit); 10] = [
+        ("epochs", |c| (c.epochs, c.indexer_epochs) = (0, 0)),
+        ("dropout", |c| c.dropout = 1.0),
+        ("routing_dim", |c| c.routing_dim = 100_000),
+        ("trainable_layers", |c| c.train_embeddings = true),
         ("batch_size", |c| c.batch_size = 1),
-        ("branching_factor and height", |c| c.branching_factor = 0),
+        ("branching_factor", |c| c.branching_factor = Some(0)),
         ("leaves_per_document", |c| c.leaves_per_document = 99),
         ("encoder_learning_rate", |c| c.encoder_learning_rate = f64::NAN),
         ("margin", |c| c.margin = -1.0),
@@ -450,21 +457,22 @@ fn bad_settings_of_a_training_run_are_refused_before_it_starts() {
     for (name, edit) in edits {
         let mut config = support::config(FLAT);
         edit(&mut config);
-        match Trainer::new(support::base_model(), config).fit_quietly(&set, &out).unwrap_err() {
+        match fit(config) {
             Error::Train(TrainError::Config { field, .. }) => assert_eq!(field, name),
             error => panic!("{name}: {error}"),
         }
     }
     let mut config = support::config(FLAT);
-    config.branching_factor = 1000;
-    let error = Trainer::new(support::base_model(), config).fit_quietly(&set, &out).unwrap_err();
+    config.branching_factor = Some(1000);
+    let error = fit(config);
     assert!(matches!(error, Error::Train(TrainError::TooFewDocuments { .. })), "{error}");
     assert!(names(dir.path()).is_empty());
+    let unnamed = Trainer::builder().config(support::config(FLAT)).fit(&set).err().unwrap();
+    assert!(matches!(unnamed, Error::Train(TrainError::Missing { what: "base" })), "{unnamed}");
 
     fs::create_dir(&out).unwrap();
     fs::write(out.join("mine"), "").unwrap();
-    let error =
-        Trainer::new(support::base_model(), support::config(FLAT)).fit_quietly(&set, &out).unwrap_err();
+    let error = fit(support::config(FLAT));
     assert!(matches!(error, Error::Model(ModelError::OutputExists { .. })), "{error}");
     assert_eq!(names(&out), ["mine"]);
 }

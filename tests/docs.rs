@@ -40,6 +40,8 @@ fn fields(config: &TrainConfig) -> BTreeMap<String, Value> {
 fn same(cell: &str, value: &Value) -> bool {
     match value {
         Value::String(text) => cell == text,
+        Value::Bool(value) => cell == value.to_string(),
+        Value::Null => cell == "by rule",
         number => cell.replace(',', "").parse::<f64>().ok() == number.as_f64(),
     }
 }

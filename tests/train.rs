@@ -6,18 +6,22 @@ mod support;
 use std::ops::ControlFlow;
 
 use ehi::data::BeirDataset;
-use ehi::train::{Init, IntraLeaf, Negatives, TrainConfig, TrainError, TrainReport, Trainer, TrainingSet};
+use ehi::train::{
+    CHECKPOINT_FILE, Fitted, Init, IntraLeaf, Negatives, Schedule, TrainConfig, TrainError, TrainEvent,
+    TrainReport, Trainer, TrainingSet,
+};
 use ehi::{Bundle, Error, Progress, Stage};
 use tempfile::TempDir;
 
 fn config() -> TrainConfig {
     let mut config = TrainConfig::default();
-    config.branching_factor = 4;
+    config.branching_factor = Some(4);
     config.epochs = 2;
     config.batch_size = 8;
     config.max_document_tokens = 24;
     config.max_query_tokens = 16;
-    config.pseudo_queries_per_step = 8;
+    config.distilled_texts_per_step = 8;
+    config.indexer_epochs = 2;
     config.pseudo_pairs_per_pair = 0.5;
     config
 }
@@ -32,8 +36,12 @@ fn train(config: TrainConfig) -> Run {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("bundle");
     let set = training_set(&config);
-    let report = Trainer::new(support::base_model(), config).fit_quietly(&set, &out).unwrap();
-    Run { report, bundle: Bundle::open(&out).unwrap(), _dir: dir }
+    let Fitted { report, bundle, .. } = trainer(config).output(&out).fit(&set).unwrap();
+    Run { report, bundle, _dir: dir }
+}
+
+fn trainer<'a>(config: TrainConfig) -> Trainer<'a> {
+    Trainer::builder().base(support::base_model()).config(config)
 }
 
 fn training_set(config: &TrainConfig) -> TrainingSet {
@@ -68,26 +76,195 @@ fn a_run_depends_on_its_seed_alone() {
 
 #[test]
 fn every_choice_trains() {
-    for (height, init, negatives, intra_leaf, layers) in [
-        (2, Init::KMeans, Negatives::Index, IntraLeaf::Product, 2),
-        (3, Init::Random, Negatives::IndexSiamese, IntraLeaf::Triplet, 0),
-        (1, Init::Random, Negatives::Index, IntraLeaf::Triplet, 1),
+    for (height, init, negatives, intra_leaf, layers, routing_dim, transform) in [
+        (2, Init::KMeans, Negatives::Index, IntraLeaf::Product, 2, 0, true),
+        (3, Init::Random, Negatives::IndexSiamese, IntraLeaf::Triplet, 0, 5, false),
+        (1, Init::Random, Negatives::Exact, IntraLeaf::Triplet, 1, 0, false),
+        (1, Init::KMeans, Negatives::ExactSiamese, IntraLeaf::Triplet, 1, 6, true),
     ] {
         let mut config = config();
-        config.branching_factor = 2;
+        config.branching_factor = Some(2);
         config.height = height;
         config.init = init;
         config.negatives = negatives;
         config.intra_leaf = intra_leaf;
         config.trainable_layers = layers;
+        config.routing_dim = routing_dim;
+        config.transform = transform;
         config.leaves_per_document = 2;
         config.refresh_interval = 1;
+        config.dropout = 0.1;
+        config.gradient_clip = 1.0;
+        config.schedule = Schedule::Cosine;
+        config.distillation_temperature = 0.1;
+        config.distillation_texts = 100;
         let run = train(config);
-        assert_eq!(run.report.moved.len(), 16 * layers + 2 * height as usize);
-        let shape = run.bundle.model().indexer().shape();
-        assert_eq!((shape.branching_factor(), shape.height()), (2, height));
+        let per_level = if transform { 2 } else { 1 };
+        let projection = usize::from(routing_dim > 0);
+        assert_eq!(run.report.moved.len(), 16 * layers + per_level * height as usize + projection);
+        let indexer = run.bundle.model().indexer();
+        assert_eq!((indexer.shape().branching_factor(), indexer.shape().height()), (2, height));
+        let dim = run.bundle.model().encoder().dim();
+        assert_eq!(indexer.routing_dim(), if routing_dim > 0 { routing_dim } else { dim });
         assert_eq!(run.bundle.leaves_per_document(), 2);
     }
+}
+
+/// The word, position and norm tables move too, and the bundle holds them.
+#[test]
+fn the_whole_encoder_trains() {
+    let mut config = config();
+    config.trainable_layers = 2;
+    config.train_embeddings = true;
+    config.epochs = 1;
+    let run = train(config);
+    assert_eq!(run.report.moved.len(), 4 + 16 * 2 + 2);
+    let word = run.report.moved.iter().find(|m| m.name == "encoder.embeddings.word").unwrap();
+    assert!(word.relative_change > 0.0);
+}
+
+#[test]
+fn the_number_of_leaves_follows_the_corpus() {
+    let mut config = config();
+    config.branching_factor = None;
+    let set = training_set(&config);
+    let leaves = config.shape(set.documents()).unwrap().leaves();
+    assert_eq!(leaves as usize, set.documents() / 20);
+    assert_eq!(config.shape(5183).unwrap().leaves(), 259);
+    config.height = 2;
+    assert_eq!(config.shape(5183).unwrap().leaves(), 256);
+    config.epochs = 0;
+    config.height = 1;
+    let run = train(config);
+    assert_eq!(run.report.config.branching_factor, Some(leaves));
+    assert!(run.report.epochs.is_empty());
+}
+
+/// Stopped anywhere and resumed, a run gives the bits of one that was never stopped.
+#[test]
+fn resuming_equals_a_straight_run() {
+    let mut config = config();
+    config.negatives = Negatives::Index;
+    config.dropout = 0.1;
+    config.epochs = 3;
+    config.refresh_interval = 2;
+    config.early_stopping_patience = 5;
+    let straight = train(config.clone());
+    let set = training_set(&config);
+    let total: u64 = {
+        let mut steps = 0;
+        let dir = tempfile::tempdir().unwrap();
+        let count = |event: &TrainEvent| {
+            if let TrainEvent::Step { .. } = event {
+                steps += 1;
+            }
+        };
+        trainer(config.clone()).output(dir.path().join("b")).on_event(count).fit(&set).unwrap();
+        steps
+    };
+    // In the middle of an epoch, at the end of one that refreshes next, at the last step; and in the
+    // phase of the tree alone.
+    for (stage, at) in [
+        (Stage::Train, 2),
+        (Stage::Train, total / 3),
+        (Stage::Train, total / 3 * 2),
+        (Stage::Train, total),
+        (Stage::TrainIndexer, 2),
+        (Stage::TrainIndexer, 3),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let (out, checkpoints) = (dir.path().join("bundle"), dir.path().join("checkpoints"));
+        let stop = |p: Progress| match p.stage == stage && p.done >= at {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        };
+        let run = || trainer(config.clone()).output(&out).checkpoints(&checkpoints, 2);
+        assert!(matches!(run().on_progress(stop).fit(&set), Err(Error::Cancelled)), "{stage:?} {at}");
+        assert!(checkpoints.join(CHECKPOINT_FILE).is_file());
+        let mut resumed = false;
+        let fitted = run()
+            .resume(true)
+            .on_event(|event| resumed |= matches!(event, TrainEvent::Resumed { .. }))
+            .fit(&set)
+            .unwrap();
+        assert!(resumed);
+        assert_eq!(fitted.bundle.hash(), straight.bundle.hash(), "{stage:?} {at}");
+        let losses = |r: &TrainReport| r.epochs.iter().map(|e| e.loss.to_bits()).collect::<Vec<_>>();
+        assert_eq!(losses(&fitted.report), losses(&straight.report));
+    }
+}
+
+#[test]
+fn a_checkpoint_of_another_run_or_a_damaged_one_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let checkpoints = dir.path().join("checkpoints");
+    let set = training_set(&config());
+    let run = |config: TrainConfig| {
+        trainer(config).output(dir.path().join("bundle")).checkpoints(&checkpoints, 1).resume(true)
+    };
+    let stop = |p: Progress| match p.stage == Stage::Train {
+        true => ControlFlow::Break(()),
+        false => ControlFlow::Continue(()),
+    };
+    assert!(matches!(run(config()).on_progress(stop).fit(&set), Err(Error::Cancelled)));
+    let mut other = config();
+    other.margin = 0.2;
+    let error = run(other).fit(&set).err().unwrap();
+    assert!(matches!(error, Error::Train(TrainError::OtherRun { what: "configuration", .. })), "{error}");
+    let path = checkpoints.join(CHECKPOINT_FILE);
+    let whole = std::fs::read(&path).unwrap();
+    let mut flipped = whole.clone();
+    *flipped.last_mut().unwrap() ^= 1;
+    for damaged in [&flipped[..], &whole[..whole.len() / 2], b"", b"no checkpoint"] {
+        std::fs::write(&path, damaged).unwrap();
+        let error = run(config()).fit(&set).err().unwrap();
+        assert!(matches!(error, Error::Train(TrainError::Checkpoint { .. })), "{error}");
+    }
+    // What the interrupted writing of the next one leaves behind does no harm.
+    std::fs::write(&path, &whole).unwrap();
+    std::fs::write(path.with_extension("safetensors.partial"), b"torn").unwrap();
+    run(config()).fit(&set).unwrap();
+}
+
+#[test]
+fn early_stopping_goes_back_to_the_best_weights() {
+    let mut config = config();
+    config.early_stopping_patience = 1;
+    config.refresh_interval = 1;
+    config.epochs = 12;
+    config.dev_fraction = 0.3;
+    // Rates far too high, so that training harms.
+    config.encoder_learning_rate = 0.05;
+    config.indexer_learning_rate = 0.05;
+    config.indexer_epochs = 0;
+    let run = train(config);
+    let stop = run.report.stopped_early.unwrap();
+    assert!(stop.best_after < stop.stopped_after && stop.stopped_after < 12, "{stop:?}");
+    assert_eq!(run.report.epochs.len(), stop.stopped_after);
+}
+
+#[test]
+fn the_log_has_a_line_for_every_event() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log.jsonl");
+    let mut events = 0;
+    let set = training_set(&config());
+    trainer(config())
+        .output(dir.path().join("bundle"))
+        .log(&path)
+        .on_event(|_| events += 1)
+        .fit(&set)
+        .unwrap();
+    let text = std::fs::read_to_string(&path).unwrap();
+    let lines: Vec<serde_json::Value> =
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.len(), events);
+    let steps: Vec<_> = lines.iter().filter(|line| line["event"] == "step").collect();
+    assert!(steps.iter().all(|step| step["losses"]["total"].as_f64().unwrap() > 0.0));
+    assert_eq!(steps.last().unwrap()["step"], steps.last().unwrap()["steps"]);
+    assert_eq!(lines.last().unwrap()["event"], "finished");
+    let lost = trainer(config()).output(dir.path().join("other")).log(dir.path().join("no/such/log"));
+    assert!(matches!(lost.fit(&set).err().unwrap(), Error::Train(TrainError::Log { .. })));
 }
 
 /// A bundle is a base model for more training.
@@ -98,24 +275,24 @@ fn a_bundle_is_a_base() {
     let mut config = config();
     config.epochs = 1;
     let set = training_set(&config);
-    Trainer::new(first.bundle.path(), config).fit_quietly(&set, &dir.path().join("second")).unwrap();
-    let second = Bundle::open(dir.path().join("second")).unwrap();
+    let again = trainer(config).base(first.bundle.path()).output(dir.path().join("second"));
+    let second = again.fit(&set).unwrap().bundle;
     assert_ne!(first.bundle.hash(), second.hash());
 }
 
 #[test]
 fn cancelling_at_any_stage_leaves_no_bundle() {
-    for stage in [Stage::Trunk, Stage::Refresh, Stage::Initialise, Stage::Train] {
+    for stage in [Stage::Trunk, Stage::Refresh, Stage::Initialise, Stage::Train, Stage::TrainIndexer] {
         let dir = tempfile::tempdir().unwrap();
         let out = dir.path().join("bundle");
         let mut config = config();
-        config.branching_factor = 2;
+        config.branching_factor = Some(2);
         config.height = 2;
         let set = training_set(&config);
-        let mut stop =
+        let stop =
             |p: Progress| if p.stage == stage { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
-        let result = Trainer::new(support::base_model(), config).fit(&set, &out, &mut stop, &mut |_| ());
-        assert!(matches!(result, Err(Error::Cancelled)), "{stage:?}: {result:?}");
+        let result = trainer(config).output(&out).on_progress(stop).fit(&set);
+        assert!(matches!(result, Err(Error::Cancelled)), "{stage:?}");
         assert!(!out.exists());
     }
 }
@@ -128,15 +305,15 @@ fn impossible_runs_are_refused_by_name() {
         let mut config = config();
         let set = training_set(&config);
         change(&mut config);
-        let error = Trainer::new(support::base_model(), config).fit_quietly(&set, &out).unwrap_err();
+        let error = trainer(config).output(&out).fit(&set).err().unwrap();
         assert!(!out.exists());
         error
     };
-    let too_many = attempt(&|c| c.branching_factor = 100_000);
+    let too_many = attempt(&|c| c.branching_factor = Some(100_000));
     assert!(matches!(too_many, Error::Train(TrainError::TooFewDocuments { .. })), "{too_many}");
     let layers = attempt(&|c| c.trainable_layers = 3);
     assert!(matches!(layers, Error::Train(TrainError::Config { field: "trainable_layers", .. })), "{layers}");
-    let epochs = attempt(&|c| c.epochs = 0);
+    let epochs = attempt(&|c| (c.epochs, c.indexer_epochs) = (0, 0));
     assert!(matches!(epochs, Error::Train(TrainError::Config { field: "epochs", .. })), "{epochs}");
     let margin = attempt(&|c| c.margin = f64::NAN);
     assert!(matches!(margin, Error::Train(TrainError::Config { field: "margin", .. })), "{margin}");

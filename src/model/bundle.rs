@@ -34,8 +34,9 @@ pub const ENCODER_FILE: &str = "encoder.safetensors";
 pub const INDEXER_FILE: &str = "indexer.safetensors";
 /// The tokenizer.
 pub const TOKENIZER_FILE: &str = "tokenizer.json";
-/// Newest bundle format that this build reads and the one it writes.
-pub const BUNDLE_FORMAT: u32 = 1;
+/// Newest bundle format that this build reads. It writes 1 for a tree as the paper has it, so that
+/// older builds read it, and 2 for one with a projection or without U.
+pub const BUNDLE_FORMAT: u32 = 2;
 
 /// Files of a base model that a bundle carries along where they exist.
 const CARRIED_FILES: [&str; 9] = [

@@ -4,13 +4,17 @@
 //! constants), so this one uses composed operations, or on the CPU the fused ones of
 //! [`super::autograd`].
 
+use std::cell::Cell;
+
 use candle_core::{D, Device, Tensor};
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
 
 use super::autograd;
 use super::config::{Activation, TransformerConfig};
 #[cfg(test)]
-use super::transformer::{Embeddings, Transformer};
-use super::transformer::{Layer, LayerNorm, Linear};
+use super::transformer::Transformer;
+use super::transformer::{Embeddings, Layer, LayerNorm, Linear};
 
 /// Added to the attention scores of padding. Finite, so that a row of nothing but
 /// padding gives numbers instead of NaN.
@@ -68,6 +72,11 @@ impl AttentionMask {
         Ok(Self { lengths: lengths.to_vec(), fusion, additive })
     }
 
+    /// The program that goes with the mask.
+    pub(crate) fn fusion(&self) -> Fusion {
+        self.fusion
+    }
+
     /// Attention weights from scores `[batch, heads, tokens, tokens]`.
     fn softmax(&self, scores: &Tensor, scale: f32) -> candle_core::Result<Tensor> {
         match &self.additive {
@@ -77,6 +86,34 @@ impl AttentionMask {
                 candle_nn::ops::softmax(&scores, D::Minus1)
             }
         }
+    }
+}
+
+/// Dropout in training: each value is zeroed at this rate and the rest scaled up.
+///
+/// The masks follow from the seed and the order of the calls, so that a pass can be repeated.
+pub(crate) struct Dropout {
+    rate: f32,
+    seed: u64,
+    calls: Cell<u64>,
+}
+
+impl Dropout {
+    pub(crate) fn new(rate: f64, seed: u64) -> Self {
+        Self { rate: rate as f32, seed, calls: Cell::new(0) }
+    }
+
+    fn apply(&self, x: Tensor) -> candle_core::Result<Tensor> {
+        if self.rate == 0.0 {
+            return Ok(x);
+        }
+        let mut rng = ChaCha8Rng::seed_from_u64(self.seed);
+        rng.set_stream(self.calls.replace(self.calls.get() + 1));
+        let kept = 1.0 / (1.0 - self.rate);
+        let mask: Vec<f32> =
+            (0..x.elem_count()).map(|_| if rng.random::<f32>() < self.rate { 0.0 } else { kept }).collect();
+        let mask = Tensor::from_vec(mask, x.shape(), x.device())?;
+        x * mask
     }
 }
 
@@ -121,7 +158,8 @@ impl LayerNorm {
 }
 
 impl Layer {
-    /// One block over a padded batch, every operation differentiable.
+    /// One block over a padded batch, every operation differentiable; dropout on what its two
+    /// parts add to their residuals.
     ///
     /// # Shapes
     /// `x` `[batch, tokens, m]` f32; output as `x`.
@@ -130,6 +168,7 @@ impl Layer {
         x: &Tensor,
         mask: &AttentionMask,
         config: &TransformerConfig,
+        dropout: &Dropout,
     ) -> candle_core::Result<Tensor> {
         let fusion = mask.fusion;
         let (batch, tokens, m) = x.dims3()?;
@@ -145,17 +184,20 @@ impl Layer {
             .transpose(1, 2)?
             .contiguous()?
             .reshape((batch, tokens, m))?;
-        let attended = (self.attention_output.forward(&context, fusion)? + x)?;
+        let attended = (dropout.apply(self.attention_output.forward(&context, fusion)?)? + x)?;
         let x = self.attention_norm.forward(&attended, fusion)?;
         let inner = self.intermediate.forward_activated(&x, config.activation, fusion)?;
-        self.output_norm.forward(&(self.output.forward(&inner, fusion)? + x)?, fusion)
+        let added = dropout.apply(self.output.forward(&inner, fusion)?)?;
+        self.output_norm.forward(&(added + x)?, fusion)
     }
 }
 
-#[cfg(test)]
 impl Embeddings {
-    /// Shapes: `ids` `[batch, tokens]` u32; output `[batch, tokens, m]`.
-    fn forward(&self, ids: &Tensor, fusion: Fusion) -> candle_core::Result<Tensor> {
+    /// The tables' rows of a padded batch, summed and normalised, every operation differentiable.
+    ///
+    /// # Shapes
+    /// `ids` `[batch, tokens]` u32; output `[batch, tokens, m]`.
+    pub(crate) fn forward(&self, ids: &Tensor, fusion: Fusion) -> candle_core::Result<Tensor> {
         let (batch, tokens) = ids.dims2()?;
         let words = self.word.index_select(&ids.flatten_all()?, 0)?.reshape((batch, tokens, ()))?;
         let positions = self.position.narrow(0, 0, tokens)?;
@@ -178,11 +220,11 @@ impl Transformer {
         let mask = AttentionMask::with_fusion(lengths, ids.dim(1)?, ids.device(), fusion)?;
         let mut x = self.embeddings.forward(ids, fusion)?;
         for layer in &self.layers {
-            x = layer.forward(&x, &mask, &self.config)?;
+            x = layer.forward(&x, &mask, &self.config, &Dropout::new(0.0, 0))?;
         }
         Ok(x)
     }
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -4,7 +4,12 @@
 //! the one-hot children chosen above it, and gives the children's log-probabilities
 //! `log softmax(s W^T F(x))` with `F(x) = x + ReLU(U^T x)` (section 3.3, Eq. 1). The
 //! paper puts the one-hots first; the order is a permutation of rows.
+//!
+//! Two parts of ours make routing cheap, and are absent from a tree trained as the paper
+//! writes it: a projection P, with which every level reads `[P^T u; ..]` in place of `[u; ..]`,
+//! and `F(x) = x`, without U.
 
+use std::borrow::Cow;
 use std::num::NonZeroUsize;
 use std::path::Path;
 
@@ -15,13 +20,23 @@ use super::error::ModelError;
 use crate::ids::LeafId;
 use crate::tree::{Beam, LevelScorer, TreeShape, beam_search};
 
-/// Parameters of one level.
+/// Parameters of one level, of width r + B * level, where r is the width of what it reads: that
+/// of the projection, or m without one.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct LevelWeights {
-    /// U, `[width, width]` row-major by input, where width = m + B * level.
-    pub transform: Vec<f32>,
+    /// U, `[width, width]` row-major by input; absent where F(x) = x.
+    pub transform: Option<Vec<f32>>,
     /// W, `[width, B]` row-major by input.
     pub classifier: Vec<f32>,
+}
+
+/// All parameters of a tree.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct TreeWeights {
+    /// P, `[m, r]` row-major by input.
+    pub projection: Option<Vec<f32>>,
+    /// Root first.
+    pub levels: Vec<LevelWeights>,
 }
 
 /// The trained tree: routes an embedding to leaves.
@@ -29,8 +44,10 @@ pub(crate) struct LevelWeights {
 pub struct Indexer {
     shape: TreeShape,
     dim: usize,
+    /// Width r of what the levels read.
+    routing_dim: usize,
     logit_scale: f32,
-    levels: Vec<LevelWeights>,
+    weights: TreeWeights,
 }
 
 /// The leaves that an embedding reaches, and what finding them cost.
@@ -45,31 +62,33 @@ impl Indexer {
     /// Puts an indexer together.
     ///
     /// # Errors
-    /// [`candle_core::Error`] never; a wrong length is [`ModelError::TensorShape`].
+    /// [`ModelError::TensorShape`] for a wrong length.
     pub(crate) fn new(
         shape: TreeShape,
         dim: usize,
         logit_scale: f32,
-        levels: Vec<LevelWeights>,
+        weights: TreeWeights,
     ) -> Result<Self, ModelError> {
         let b = shape.branching_factor() as usize;
-        for (level, weights) in levels.iter().enumerate() {
-            let width = dim + b * level;
-            for (part, found, expected) in [
-                ("transform", weights.transform.len(), [width, width]),
-                ("classifier", weights.classifier.len(), [width, b]),
-            ] {
-                if found != expected[0] * expected[1] {
-                    return Err(ModelError::TensorShape {
-                        path: super::bundle::INDEXER_FILE.into(),
-                        name: tensor_name(level, part),
-                        found: vec![found],
-                        expected: expected.to_vec(),
-                    });
-                }
+        let check = |name: String, found: usize, expected: [usize; 2]| {
+            if found == expected[0] * expected[1] && found > 0 {
+                return Ok(());
             }
+            let path = super::bundle::INDEXER_FILE.into();
+            Err(ModelError::TensorShape { path, name, found: vec![found], expected: expected.to_vec() })
+        };
+        let routing_dim = weights.projection.as_ref().map_or(dim, |p| p.len() / dim);
+        if let Some(projection) = &weights.projection {
+            check(PROJECTION.to_owned(), projection.len(), [dim, routing_dim])?;
         }
-        Ok(Self { shape, dim, logit_scale, levels })
+        for (level, own) in weights.levels.iter().enumerate() {
+            let width = routing_dim + b * level;
+            if let Some(transform) = &own.transform {
+                check(tensor_name(level, TRANSFORM), transform.len(), [width, width])?;
+            }
+            check(tensor_name(level, CLASSIFIER), own.classifier.len(), [width, b])?;
+        }
+        Ok(Self { shape, dim, routing_dim, logit_scale, weights })
     }
 
     /// Branching factor and height.
@@ -80,6 +99,17 @@ impl Indexer {
     /// Width m of the embeddings that it routes.
     pub fn dim(&self) -> usize {
         self.dim
+    }
+
+    /// Width r that the levels read: that of the projection, or m without one.
+    pub fn routing_dim(&self) -> usize {
+        self.routing_dim
+    }
+
+    /// Whether the tree is more than the paper's: projected, or without U.
+    #[cfg(feature = "train")]
+    pub(crate) fn is_reduced(&self) -> bool {
+        self.weights.projection.is_some() || self.weights.levels.iter().any(|l| l.transform.is_none())
     }
 
     #[cfg(feature = "train")]
@@ -116,39 +146,63 @@ impl Indexer {
     ) -> Result<Self, ModelError> {
         let weights = super::weights::Weights::from_file(path, &candle_core::Device::Cpu)?;
         let b = shape.branching_factor() as usize;
+        let read = |name: &str, shape: &[usize]| -> Result<Vec<f32>, ModelError> {
+            Ok(weights.get(name, shape)?.flatten_all()?.to_vec1()?)
+        };
+        let routing_dim = match weights.shape(PROJECTION).as_deref() {
+            Some([_, columns]) => *columns,
+            Some(_) => 0,
+            None => dim,
+        };
+        let projection = match weights.shape(PROJECTION) {
+            Some(_) => Some(read(PROJECTION, &[dim, routing_dim])?),
+            None => None,
+        };
         let levels = (0..shape.height() as usize)
             .map(|level| {
-                let width = dim + b * level;
-                let read = |part: &str, shape: [usize; 2]| -> Result<Vec<f32>, ModelError> {
-                    let tensor = weights.get(&tensor_name(level, part), &shape)?;
-                    Ok(tensor.flatten_all()?.to_vec1()?)
+                let width = routing_dim + b * level;
+                let transform = tensor_name(level, TRANSFORM);
+                let transform = match weights.shape(&transform) {
+                    Some(_) => Some(read(&transform, &[width, width])?),
+                    None => None,
                 };
                 Ok(LevelWeights {
-                    transform: read("transform", [width, width])?,
-                    classifier: read("classifier", [width, b])?,
+                    transform,
+                    classifier: read(&tensor_name(level, CLASSIFIER), &[width, b])?,
                 })
             })
             .collect::<Result<Vec<_>, ModelError>>()?;
-        Self::new(shape, dim, logit_scale, levels)
+        Self::new(shape, dim, logit_scale, TreeWeights { projection, levels })
     }
 
-    /// Writes the level networks as f32 safetensors.
+    /// Writes the tree as f32 safetensors.
     #[cfg(feature = "train")]
     pub(crate) fn save(&self, path: &Path) -> Result<(), ModelError> {
         let b = self.shape.branching_factor() as usize;
         let mut tensors = std::collections::HashMap::new();
-        for (level, weights) in self.levels.iter().enumerate() {
-            let width = self.dim + b * level;
-            let device = &candle_core::Device::Cpu;
-            let transform = candle_core::Tensor::from_slice(&weights.transform, (width, width), device)?;
-            let classifier = candle_core::Tensor::from_slice(&weights.classifier, (width, b), device)?;
-            tensors.insert(tensor_name(level, "transform"), transform);
-            tensors.insert(tensor_name(level, "classifier"), classifier);
+        let mut add = |name: String, values: &[f32], shape: (usize, usize)| -> candle_core::Result<()> {
+            tensors.insert(name, candle_core::Tensor::from_slice(values, shape, &candle_core::Device::Cpu)?);
+            Ok(())
+        };
+        if let Some(projection) = &self.weights.projection {
+            add(PROJECTION.to_owned(), projection, (self.dim, self.routing_dim))?;
+        }
+        for (level, weights) in self.weights.levels.iter().enumerate() {
+            let width = self.routing_dim + b * level;
+            if let Some(transform) = &weights.transform {
+                add(tensor_name(level, TRANSFORM), transform, (width, width))?;
+            }
+            add(tensor_name(level, CLASSIFIER), &weights.classifier, (width, b))?;
         }
         candle_core::safetensors::save(&tensors, path)?;
         Ok(())
     }
 }
+
+/// Names of the tensors in a bundle; those of a level are prefixed by [`tensor_name`].
+const PROJECTION: &str = "projection";
+const TRANSFORM: &str = "transform";
+const CLASSIFIER: &str = "classifier";
 
 fn tensor_name(level: usize, part: &str) -> String {
     format!("levels.{level}.{part}")
@@ -156,12 +210,13 @@ fn tensor_name(level: usize, part: &str) -> String {
 
 /// Scores the children of tree nodes for one embedding.
 ///
-/// The part of `U^T x` that comes from the embedding is the same for all nodes of a
-/// level, so it is computed once per level and query.
+/// What comes from the embedding alone is the same for all nodes of a level, so it is
+/// computed once per level and query: `U^T [z; 0]`, or without U the logits themselves.
 struct QueryScorer<'a> {
     indexer: &'a Indexer,
-    unit: &'a [f32],
-    /// Per level `U^T [u; 0]`, empty until first needed.
+    /// z: the embedding, projected where the tree has a projection.
+    input: Cow<'a, [f32]>,
+    /// Per level, empty until first needed.
     bases: Vec<Vec<f32>>,
     hidden: Vec<f32>,
     multiply_adds: u64,
@@ -169,43 +224,72 @@ struct QueryScorer<'a> {
 
 impl<'a> QueryScorer<'a> {
     fn new(indexer: &'a Indexer, unit: &'a [f32]) -> Self {
-        Self {
-            indexer,
-            unit,
-            bases: vec![Vec::new(); indexer.levels.len()],
-            hidden: Vec::new(),
-            multiply_adds: 0,
-        }
+        let mut multiply_adds = 0;
+        let input = match &indexer.weights.projection {
+            None => Cow::Borrowed(unit),
+            Some(projection) => {
+                let mut input = vec![0f32; indexer.routing_dim];
+                add_rows(&mut input, projection, unit);
+                multiply_adds += projection.len() as u64;
+                Cow::Owned(input)
+            }
+        };
+        let bases = vec![Vec::new(); indexer.weights.levels.len()];
+        Self { indexer, input, bases, hidden: Vec::new(), multiply_adds }
     }
-}
 
-impl LevelScorer for QueryScorer<'_> {
-    fn child_log_probabilities(&mut self, path: &[u32], out: &mut [f32]) {
-        let level = path.len();
-        let weights = &self.indexer.levels[level];
-        let (m, b) = (self.indexer.dim, out.len());
-        let width = m + b * level;
+    /// `s W^T [z; one-hots]`
+    fn linear(&mut self, path: &[u32], classifier: &[f32], out: &mut [f32]) {
+        let (level, r, b) = (path.len(), self.input.len(), out.len());
+        if self.bases[level].is_empty() {
+            let mut base = vec![0f32; b];
+            add_rows(&mut base, classifier, &self.input);
+            self.multiply_adds += (r * b) as u64;
+            self.bases[level] = base;
+        }
+        out.copy_from_slice(&self.bases[level]);
+        for (above, &digit) in path.iter().enumerate() {
+            let row = &classifier[(r + b * above + digit as usize) * b..][..b];
+            out.iter_mut().zip(row).for_each(|(o, w)| *o += w);
+        }
+        self.multiply_adds += (level * b) as u64;
+    }
+
+    /// `s W^T F([z; one-hots])`
+    fn transformed(&mut self, path: &[u32], transform: &[f32], classifier: &[f32], out: &mut [f32]) {
+        let (level, r, b) = (path.len(), self.input.len(), out.len());
+        let width = r + b * level;
         if self.bases[level].is_empty() {
             let mut base = vec![0f32; width];
-            add_rows(&mut base, &weights.transform, self.unit);
-            self.multiply_adds += (m * width) as u64;
+            add_rows(&mut base, transform, &self.input);
+            self.multiply_adds += (r * width) as u64;
             self.bases[level] = base;
         }
         let hidden = &mut self.hidden;
         hidden.clear();
         hidden.extend_from_slice(&self.bases[level]);
         for (above, &digit) in path.iter().enumerate() {
-            let row = &weights.transform[(m + b * above + digit as usize) * width..][..width];
+            let row = &transform[(r + b * above + digit as usize) * width..][..width];
             hidden.iter_mut().zip(row).for_each(|(h, u)| *h += u);
         }
         hidden.iter_mut().for_each(|h| *h = h.max(0.0));
-        hidden.iter_mut().zip(self.unit).for_each(|(h, u)| *h += u);
+        hidden.iter_mut().zip(self.input.iter()).for_each(|(h, u)| *h += u);
         for (above, &digit) in path.iter().enumerate() {
-            hidden[m + b * above + digit as usize] += 1.0;
+            hidden[r + b * above + digit as usize] += 1.0;
         }
         out.fill(0.0);
-        add_rows(out, &weights.classifier, hidden);
+        add_rows(out, classifier, hidden);
         self.multiply_adds += (level * width + width * b) as u64;
+    }
+}
+
+impl LevelScorer for QueryScorer<'_> {
+    fn child_log_probabilities(&mut self, path: &[u32], out: &mut [f32]) {
+        let weights = &self.indexer.weights.levels[path.len()];
+        match &weights.transform {
+            Some(transform) => self.transformed(path, transform, &weights.classifier, out),
+            None => self.linear(path, &weights.classifier, out),
+        }
         let scale = self.indexer.logit_scale;
         out.iter_mut().for_each(|logit| *logit *= scale);
         let max = out.iter().copied().fold(f32::NEG_INFINITY, f32::max);
@@ -235,13 +319,17 @@ mod tests {
     fn two_levels_match_equation_1() -> Result<(), Box<dyn std::error::Error>> {
         let shape = TreeShape::new(2, 2)?;
         let level0 =
-            LevelWeights { transform: vec![0.0, 1.0, 0.0, 0.0], classifier: vec![1.0, 0.0, 0.0, 1.0] };
+            LevelWeights { transform: Some(vec![0.0, 1.0, 0.0, 0.0]), classifier: vec![1.0, 0.0, 0.0, 1.0] };
         // Width 4: inputs u0 u1 and the one-hot of the child above.
         let mut transform = vec![0.0; 16];
         transform[2 * 4] = -1.0; // child 0 above lowers hidden 0, which the ReLU cuts off
         transform[3 * 4 + 1] = 2.0; // child 1 above raises hidden 1
-        let level1 = LevelWeights { transform, classifier: vec![1.0, 0.0, 0.0, 1.0, 0.5, 0.0, 0.0, 0.5] };
-        let indexer = Indexer::new(shape, 2, 2.0, vec![level0, level1])?;
+        let level1 = LevelWeights {
+            transform: Some(transform),
+            classifier: vec![1.0, 0.0, 0.0, 1.0, 0.5, 0.0, 0.0, 0.5],
+        };
+        let weights = TreeWeights { projection: None, levels: vec![level0, level1] };
+        let indexer = Indexer::new(shape, 2, 2.0, weights)?;
         let unit = [0.6f32, 0.8];
         // Level 0: U^T u = [0, 0.6]; F = [0.6, 1.4]; logits 2 * F = [1.2, 2.8].
         let p0 = |logits: [f64; 2], i: usize| logits[i].exp() / (logits[0].exp() + logits[1].exp());
@@ -259,6 +347,29 @@ mod tests {
         assert_eq!(routing.search.leaves[0].leaf, LeafId(3));
         // 2*2 + 2*2 at the root; 2*4 once and (4 + 8) for each of two nodes below.
         assert_eq!(routing.multiply_adds, 8 + 8 + 24);
+        Ok(())
+    }
+    /// m = 2 projected to 1, B = 2, H = 2, no U, worked by hand.
+    #[test]
+    fn projection_and_plain_levels_match_their_definition() -> Result<(), Box<dyn std::error::Error>> {
+        let shape = TreeShape::new(2, 2)?;
+        let level0 = LevelWeights { transform: None, classifier: vec![1.0, -1.0] };
+        // Rows: z, child 0 above, child 1 above.
+        let level1 = LevelWeights { transform: None, classifier: vec![2.0, 0.0, 0.5, 0.0, 0.0, 3.0] };
+        let weights = TreeWeights { projection: Some(vec![1.0, 0.5]), levels: vec![level0, level1] };
+        let indexer = Indexer::new(shape, 2, 1.0, weights)?;
+        assert_eq!(indexer.routing_dim(), 1);
+        // z = 0.6 + 0.4 = 1.
+        let routing = indexer.route(&[0.6, 0.8], NonZeroUsize::new(4).ok_or("zero")?);
+        let p = |logits: [f64; 2], i: usize| logits[i].exp() / (logits[0].exp() + logits[1].exp());
+        let below = [[2.5, 0.0], [2.0, 3.0]];
+        for scored in &routing.search.leaves {
+            let (i, j) = ((scored.leaf.0 / 2) as usize, (scored.leaf.0 % 2) as usize);
+            let want = p([1.0, -1.0], i) * p(below[i], j);
+            assert!((f64::from(scored.probability()) - want).abs() < 1e-6, "{:?}", scored.leaf);
+        }
+        // 2*1 to project; 1*2 at the root; 1*2 once below and 2 for each of two nodes.
+        assert_eq!(routing.multiply_adds, 2 + 2 + 2 + 4);
         Ok(())
     }
 }

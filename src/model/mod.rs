@@ -3,7 +3,7 @@
 #[cfg(feature = "train")]
 mod autograd;
 mod bundle;
-mod config;
+pub(crate) mod config;
 #[cfg(feature = "train")]
 mod differentiable;
 mod encoder;
@@ -29,18 +29,20 @@ pub use indexer::Indexer;
 
 #[cfg(feature = "train")]
 pub(crate) use bundle::{BundleParts, check_output};
+#[cfg(all(test, feature = "train"))]
+pub(crate) use differentiable::tests::random as random_transformer;
 #[cfg(feature = "train")]
-pub(crate) use differentiable::AttentionMask;
+pub(crate) use differentiable::{AttentionMask, Dropout};
 #[cfg(feature = "train")]
 pub(crate) use encoder::micro_batches;
 #[cfg(feature = "train")]
-pub(crate) use indexer::LevelWeights;
+pub(crate) use indexer::{LevelWeights, TreeWeights};
 #[cfg(feature = "train")]
 pub(crate) use packed::{PackedHidden, PackedTail, PackedTransformer};
 #[cfg(feature = "train")]
-pub(crate) use pooling::{pool_packed, pool_padded, unit_rows};
+pub(crate) use pooling::{Normalisation, Pooling, pool_packed, pool_padded, unit_rows};
 #[cfg(feature = "train")]
-pub(crate) use transformer::{Layer, LayerNorm, Linear};
+pub(crate) use transformer::{Embeddings, Layer, LayerNorm, Linear, Transformer};
 
 /// The trained pair: text encoder E_theta and tree indexer I_phi.
 pub struct Model {

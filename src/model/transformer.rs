@@ -187,6 +187,18 @@ impl Embeddings {
             norm: LayerNorm::load(weights, "embeddings.LayerNorm", m, config.layer_norm_eps)?,
         })
     }
+
+    /// Makes the raw position table what a trained `position` says: it without the row of token
+    /// type 0.
+    #[cfg(feature = "train")]
+    pub(crate) fn take_position_apart(&mut self) -> candle_core::Result<()> {
+        let position = self.position.to_device(&candle_core::Device::Cpu)?;
+        self.raw[0].1 = match self.raw.get(1) {
+            Some((_, types)) => position.broadcast_sub(&types.narrow(0, 0, 1)?)?,
+            None => position,
+        };
+        Ok(())
+    }
 }
 
 impl Transformer {

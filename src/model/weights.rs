@@ -42,6 +42,11 @@ impl Weights {
         Ok(Self { path: path.to_owned(), tensors })
     }
 
+    /// Shape of the named tensor, if the file has it.
+    pub(crate) fn shape(&self, name: &str) -> Option<Vec<usize>> {
+        self.tensors.get(name).map(|tensor| tensor.dims().to_vec())
+    }
+
     /// The named tensor, if it has the shape that the configuration asks for and finite values.
     pub(crate) fn get(&self, name: &str, shape: &[usize]) -> Result<Tensor, ModelError> {
         // Old checkpoints call a layer norm's weight and bias gamma and beta.

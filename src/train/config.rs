@@ -12,15 +12,15 @@ use crate::tree::TreeShape;
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct TrainConfig {
-    /// Branching factor B.
-    pub branching_factor: u32,
+    /// Branching factor B; absent, the rule of [`TrainConfig::shape`] chooses it.
+    pub branching_factor: Option<u32>,
     /// Height H; the tree has B^H leaves.
     pub height: u32,
     /// Leaves per document (d2l, appendix C.4).
     pub leaves_per_document: u32,
     /// Seed of everything random in the run.
     pub seed: u64,
-    /// Passes over the training pairs.
+    /// Passes over the training pairs; 0 goes straight to [`Self::indexer_epochs`].
     pub epochs: usize,
     /// Pairs per optimiser step.
     pub batch_size: usize,
@@ -32,8 +32,14 @@ pub struct TrainConfig {
     pub weight_decay: f64,
     /// Fraction of the steps over which the learning rates rise from 0.
     pub warmup_fraction: f64,
-    /// Learning rates fall linearly to this fraction of their peak by the last step.
+    /// How the learning rates fall after that.
+    pub schedule: Schedule,
+    /// Learning rates fall to this fraction of their peak by the last step.
     pub final_learning_rate_fraction: f64,
+    /// Gradients of a step are scaled down to this L2 norm over all tensors; 0 leaves them be.
+    pub gradient_clip: f64,
+    /// Dropout on what each trainable layer's attention and feed-forward part adds.
+    pub dropout: f64,
     /// Weights of the loss terms.
     pub loss_weights: LossWeights,
     /// Margin gamma of the triplet loss (Eq. 2).
@@ -48,13 +54,23 @@ pub struct TrainConfig {
     pub negatives: Negatives,
     /// Beam with which the index under training is searched for hard negatives (beta, Algorithm 1).
     pub mining_beam: usize,
+    /// Nearest documents that exact mining draws from.
+    pub mining_depth: usize,
     /// Start of the tree.
     pub init: Init,
     /// Factor on the indexer's logits: unit vectors give logits near 0, where a softmax passes
     /// no useful gradient.
     pub logit_scale: f64,
+    /// Whether the levels have the paper's hidden transform U; without it F(x) = x, which routes at
+    /// a fraction of the cost.
+    pub transform: bool,
+    /// Width r of a learned projection through which the levels read the embedding; 0 for none, as
+    /// in the paper. Routing costs about r + L r / m document dot products with it.
+    pub routing_dim: usize,
     /// Trainable encoder layers, counted from the top; 0 trains the indexer alone.
     pub trainable_layers: usize,
+    /// Trains the embedding tables too; needs every layer trainable. The whole encoder, that is.
+    pub train_embeddings: bool,
     /// Queries are cut at this many tokens in training.
     pub max_query_tokens: usize,
     /// Documents are cut at this many tokens in training; the index itself reads the model's
@@ -62,10 +78,26 @@ pub struct TrainConfig {
     pub max_document_tokens: usize,
     /// Pairs made from the documents themselves (title or a sentence as the query) per real pair.
     pub pseudo_pairs_per_pair: f64,
-    /// Further document-made queries in each step, which take part in routing distillation only.
-    pub pseudo_queries_per_step: usize,
-    /// Exact-search neighbours whose leaves a query is taught to reach (routing distillation).
+    /// Sentences of each document that become queries beside its title.
+    pub pseudo_sentences: usize,
+    /// Texts in each step that take part in routing distillation only: queries and documents, with
+    /// the embeddings of the last refresh, so that they cost the encoder nothing.
+    pub distilled_texts_per_step: usize,
+    /// Texts for which distillation targets are worked out at a refresh, at most; beyond it a
+    /// fresh sample each time.
+    pub distillation_texts: usize,
+    /// Exact-search neighbours whose leaves a text is taught to reach (routing distillation).
     pub distillation_depth: usize,
+    /// Neighbours weigh `exp(similarity / temperature)`; 0 weighs them all the same.
+    pub distillation_temperature: f64,
+    /// Share of a real query's target that goes to the leaves of its relevant documents.
+    pub distillation_positive_share: f64,
+    /// Passes over the distilled texts at the end, with the encoder as it then is, in which the
+    /// tree alone is trained, by distillation and balance; not in the paper.
+    pub indexer_epochs: usize,
+    /// Refreshes without a better dev figure after which the joint training stops and the best
+    /// weights come back; 0 never stops early.
+    pub early_stopping_patience: usize,
     /// Fraction of the training queries set aside as dev split, by a seeded hash of their ids.
     pub dev_fraction: f64,
 }
@@ -113,6 +145,31 @@ pub enum Negatives {
     IndexSiamese,
     /// The same, in every term that has a query.
     Index,
+    /// One more per query, drawn from its exact nearest documents, in the siamese term only
+    /// (ANCE; appendix C.2 compares it).
+    ExactSiamese,
+    /// The same, in every term that has a query.
+    Exact,
+}
+
+impl Negatives {
+    /// Whether mined negatives also enter the term on path embeddings.
+    pub(crate) fn in_every_term(self) -> bool {
+        matches!(self, Self::Index | Self::Exact)
+    }
+}
+
+/// Course of the learning rates after the warm-up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Schedule {
+    /// They stay.
+    Constant,
+    /// A straight line.
+    Linear,
+    /// Half a cosine wave.
+    Cosine,
 }
 
 /// Start of the tree.
@@ -151,36 +208,52 @@ impl Default for LossWeights {
 impl Default for TrainConfig {
     fn default() -> Self {
         Self {
-            branching_factor: 40,
+            branching_factor: None,
             height: 1,
             leaves_per_document: 1,
             seed: 0,
-            epochs: 10,
+            epochs: 20,
             batch_size: 64,
             encoder_learning_rate: 1e-4,
             indexer_learning_rate: 1e-3,
             weight_decay: 0.01,
             warmup_fraction: 0.1,
+            schedule: Schedule::Linear,
             final_learning_rate_fraction: 0.1,
+            gradient_clip: 0.0,
+            dropout: 0.0,
             loss_weights: LossWeights::default(),
             margin: 0.3,
             dissimilarity_threshold: 0.9,
             intra_leaf: IntraLeaf::Triplet,
-            refresh_interval: 2,
+            refresh_interval: 5,
             negatives: Negatives::InBatch,
             mining_beam: 4,
+            mining_depth: 64,
             init: Init::KMeans,
             logit_scale: 20.0,
+            transform: true,
+            routing_dim: 0,
             trainable_layers: 1,
+            train_embeddings: false,
             max_query_tokens: 64,
             max_document_tokens: 160,
-            pseudo_pairs_per_pair: 1.0,
-            pseudo_queries_per_step: 128,
+            pseudo_pairs_per_pair: 0.0,
+            pseudo_sentences: 1,
+            distilled_texts_per_step: 512,
+            distillation_texts: 100_000,
             distillation_depth: 10,
+            distillation_temperature: 0.0,
+            distillation_positive_share: 0.5,
+            indexer_epochs: 20,
+            early_stopping_patience: 0,
             dev_fraction: 0.1,
         }
     }
 }
+
+/// Documents that a leaf should hold where the number of leaves is not given.
+const DOCUMENTS_PER_LEAF: usize = 20;
 
 impl TrainConfig {
     /// The paper's settings for a dataset: its table in appendix B, 100 epochs, r = 5, no
@@ -194,7 +267,7 @@ impl TrainConfig {
             Preset::Nq320k => (1024, 1000, 1e-4, 4e-4, [0.2, 0.4, 0.11]),
         };
         Self {
-            branching_factor: leaves,
+            branching_factor: Some(leaves),
             epochs: 100,
             batch_size,
             encoder_learning_rate: encoder,
@@ -209,7 +282,10 @@ impl TrainConfig {
             refresh_interval: 5,
             negatives: Negatives::Index,
             pseudo_pairs_per_pair: 0.0,
-            pseudo_queries_per_step: 0,
+            distilled_texts_per_step: 0,
+            indexer_epochs: 0,
+            transform: true,
+            routing_dim: 0,
             ..Self::default()
         }
     }
@@ -224,14 +300,20 @@ impl TrainConfig {
         serde_json::from_reader(std::io::BufReader::new(file)).map_err(error)
     }
 
-    /// The tree that this configuration asks for.
+    /// The tree for a corpus: B as configured, or else so that a leaf holds about 20 documents,
+    /// whatever the height.
     ///
     /// # Errors
     /// [`TrainError::Config`] for an impossible shape.
-    pub fn shape(&self) -> Result<TreeShape, TrainError> {
-        TreeShape::new(self.branching_factor, self.height).map_err(|error| TrainError::Config {
+    pub fn shape(&self, documents: usize) -> Result<TreeShape, TrainError> {
+        let branching_factor = self.branching_factor.unwrap_or_else(|| {
+            let leaves = (documents / DOCUMENTS_PER_LEAF) as f64;
+            // Rounded down, but for the noise of the root: no more leaves than asked for.
+            (leaves.powf(1.0 / f64::from(self.height.max(1))) + 1e-9).max(2.0) as u32
+        });
+        TreeShape::new(branching_factor, self.height).map_err(|error| TrainError::Config {
             field: "branching_factor and height",
-            found: format!("{} and {}", self.branching_factor, self.height),
+            found: format!("{branching_factor} and {}", self.height),
             expected: error.to_string(),
         })
     }
@@ -241,16 +323,16 @@ impl TrainConfig {
     /// # Errors
     /// [`TrainError::Config`] names the first field that is out of range.
     pub fn check(&self) -> Result<(), TrainError> {
-        let shape = self.shape()?;
         let bad = |field, found: String, expected: &str| TrainError::Config {
             field,
             found,
             expected: expected.to_owned(),
         };
         for (field, found) in [
-            ("epochs", self.epochs),
+            ("epochs", self.epochs.max(self.indexer_epochs)),
             ("refresh_interval", self.refresh_interval),
             ("mining_beam", self.mining_beam),
+            ("mining_depth", self.mining_depth),
             ("distillation_depth", self.distillation_depth),
         ] {
             if found == 0 {
@@ -266,10 +348,14 @@ impl TrainConfig {
                 return Err(bad(field, found.to_string(), "at least 2"));
             }
         }
-        if shape.branching_factor() < 2 {
-            return Err(bad("branching_factor", shape.branching_factor().to_string(), "at least 2"));
+        if let Some(found) = self.branching_factor.filter(|&b| b < 2) {
+            return Err(bad("branching_factor", found.to_string(), "at least 2"));
         }
-        let most = shape.leaves().min(MAX_LEAVES_PER_DOCUMENT);
+        let leaves = match self.branching_factor {
+            Some(_) => self.shape(0)?.leaves(),
+            None => MAX_LEAVES_PER_DOCUMENT,
+        };
+        let most = leaves.min(MAX_LEAVES_PER_DOCUMENT);
         if self.leaves_per_document == 0 || self.leaves_per_document > most {
             let expected = format!("1 to {most}");
             return Err(bad("leaves_per_document", self.leaves_per_document.to_string(), &expected));
@@ -286,6 +372,10 @@ impl TrainConfig {
             ("loss_weights.intra_leaf", weights.intra_leaf, 1e6),
             ("loss_weights.balance", weights.balance, 1e6),
             ("loss_weights.distillation", weights.distillation, 1e6),
+            ("gradient_clip", self.gradient_clip, 1e6),
+            ("dropout", self.dropout, 0.9),
+            ("distillation_temperature", self.distillation_temperature, 1e3),
+            ("distillation_positive_share", self.distillation_positive_share, 1.0),
             ("margin", self.margin, 2.0),
             ("dissimilarity_threshold", self.dissimilarity_threshold, 2.0),
             ("logit_scale", self.logit_scale, 1e4),

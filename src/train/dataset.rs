@@ -10,6 +10,7 @@ use crate::error::Result;
 /// A query with the positions of its relevant documents.
 #[derive(Clone, Debug)]
 pub(crate) struct TrainingQuery {
+    pub id: String,
     pub text: String,
     /// Positions in the document list, ascending.
     pub positives: Vec<u32>,
@@ -67,7 +68,7 @@ impl TrainingSet {
                 }
                 if !positives.is_empty() {
                     positives.sort_unstable();
-                    resolved.push(TrainingQuery { text: text.clone(), positives });
+                    resolved.push(TrainingQuery { id: id.to_owned(), text: text.clone(), positives });
                 }
             }
             Ok(resolved)

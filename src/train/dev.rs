@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::num::NonZeroUsize;
 
-use super::refresh::{Snapshot, nearest_documents};
+use super::distil::nearest_documents;
+use super::refresh::Snapshot;
 use super::report::{DevFigures, DevPoint};
 use super::texts::Texts;
 use crate::cluster::Panels;
@@ -12,7 +13,8 @@ use crate::cluster::Panels;
 const DEPTH: usize = 100;
 
 /// Recall of exact search and of the tree at growing beams, and the tree's load.
-pub(crate) fn figures(snapshot: &Snapshot, texts: &Texts, dim: usize) -> DevFigures {
+pub(crate) fn figures(snapshot: &Snapshot, texts: &Texts) -> DevFigures {
+    let dim = snapshot.embedded.dim;
     let documents = texts.documents.len();
     let leaves = snapshot.indexer.shape().leaves() as usize;
     let mut sizes = vec![0usize; leaves];
@@ -36,8 +38,12 @@ pub(crate) fn figures(snapshot: &Snapshot, texts: &Texts, dim: usize) -> DevFigu
         return figures;
     }
     // The whole ranking: a leaf's documents are read off it in their exact order.
-    let packed = Panels::pack(&snapshot.documents, dim);
-    let rankings = nearest_documents(&packed, &snapshot.queries, &queries, documents);
+    let packed = Panels::pack(&snapshot.embedded.documents, dim);
+    let rows = &snapshot.embedded.queries[texts.train * dim..][..queries.len() * dim];
+    let rankings: Vec<Vec<u32>> = nearest_documents(&packed, rows, documents)
+        .into_iter()
+        .map(|ranking| ranking.into_iter().map(|entry| entry.0).collect())
+        .collect();
     let recall = |ranked: &mut dyn Iterator<Item = u32>, query: usize, k: usize| {
         let positives = &texts.positives[query];
         let found = ranked.take(k).filter(|d| positives.binary_search(d).is_ok()).count();
@@ -55,7 +61,7 @@ pub(crate) fn figures(snapshot: &Snapshot, texts: &Texts, dim: usize) -> DevFigu
     for beam in beams {
         let mut point = DevPoint { beam, visited_fraction: 0.0, recall_at_10: 0.0, recall_at_100: 0.0 };
         for (&query, ranking) in queries.iter().zip(&rankings) {
-            let unit = &snapshot.queries[query * dim..][..dim];
+            let unit = snapshot.embedded.rows().text(query);
             let beam = NonZeroUsize::new(beam).unwrap_or(NonZeroUsize::MIN);
             let routing = snapshot.indexer.route(unit, beam);
             let reached = routing.search.leaves.iter();

@@ -42,7 +42,10 @@ pub enum TrainError {
         leaves: u32,
     },
     /// A loss came out as NaN or infinite.
-    #[error("the {part} loss is {value} at step {step}; lower the learning rates")]
+    #[error(
+        "the {part} loss is {value} at step {step}, in the batch of the queries {}; lower the learning rates",
+        some_of(batch)
+    )]
     NonFiniteLoss {
         /// Which part.
         part: &'static str,
@@ -50,6 +53,8 @@ pub enum TrainError {
         value: f32,
         /// Optimiser step, from 0.
         step: usize,
+        /// Ids of the batch's queries.
+        batch: Vec<String>,
     },
     /// A trainable tensor got no gradient: the graph is cut somewhere.
     #[error("tensor `{tensor}` received no gradient in the first step")]
@@ -63,10 +68,58 @@ pub enum TrainError {
         /// The tensor's name.
         tensor: String,
     },
+    /// The cache of the frozen layers' output cannot be written.
+    #[error("cache of hidden states in {}: {source}", dir.display())]
+    Cache {
+        /// Where it was to be.
+        dir: std::path::PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// The log cannot be written.
+    #[error("training log {}: {source}", path.display())]
+    Log {
+        /// The file.
+        path: std::path::PathBuf,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// A checkpoint cannot be read or written.
+    #[error("checkpoint {}: {detail}", path.display())]
+    Checkpoint {
+        /// The file.
+        path: std::path::PathBuf,
+        /// Why.
+        detail: String,
+    },
+    /// A checkpoint belongs to a run with other data, another base or another configuration.
+    #[error("checkpoint {} is of another run: its {what} differs", path.display())]
+    OtherRun {
+        /// The file.
+        path: std::path::PathBuf,
+        /// What differs.
+        what: &'static str,
+    },
+    /// The run was given no base model or no place for its bundle.
+    #[error("a training run needs `{what}`")]
+    Missing {
+        /// The builder's method.
+        what: &'static str,
+    },
     /// The machine has no usable GPU, or the crate was built without the `cuda` feature.
     #[error("device cuda is not available: {reason}")]
     NoCuda {
         /// Why.
         reason: String,
     },
+}
+
+/// The first few of a long list.
+fn some_of(names: &[String]) -> String {
+    const SHOWN: usize = 8;
+    let mut shown = names.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
+    if names.len() > SHOWN {
+        shown.push_str(&format!(" and {} more", names.len() - SHOWN));
+    }
+    shown
 }

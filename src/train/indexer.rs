@@ -6,14 +6,27 @@ use rand_chacha::ChaCha8Rng;
 
 use super::optimizer::Parameter;
 use crate::ids::LeafId;
-use crate::model::{Indexer, LevelWeights, ModelError};
+use crate::model::{Indexer, LevelWeights, ModelError, TreeWeights};
 use crate::tree::TreeShape;
+
+/// What a tree is made of, before its weights.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct IndexerOptions {
+    pub shape: TreeShape,
+    /// Width m of the embeddings.
+    pub dim: usize,
+    /// Width r of the projection P that the levels read through; none without it.
+    pub projection: Option<usize>,
+    /// Whether the levels have a U; without one F(x) = x.
+    pub transform: bool,
+    pub logit_scale: f64,
+}
 
 /// The level networks as variables.
 pub(crate) struct TrainableIndexer {
-    shape: TreeShape,
-    dim: usize,
-    logit_scale: f64,
+    options: IndexerOptions,
+    projection: Option<Var>,
+    /// U of each level; empty where the tree has none.
     transform: Vec<Var>,
     classifier: Vec<Var>,
 }
@@ -31,25 +44,35 @@ pub(crate) struct Paths {
 const TRANSFORM_STD: f32 = 1e-3;
 
 impl TrainableIndexer {
-    /// Small random weights: classifier columns about unit length, transforms near zero.
+    /// Small random weights: classifier columns about unit length, transforms near zero, and a
+    /// projection that keeps lengths on average.
     pub(crate) fn random(
-        shape: TreeShape,
-        dim: usize,
-        logit_scale: f64,
+        options: IndexerOptions,
         rng: &mut ChaCha8Rng,
         device: &Device,
     ) -> candle_core::Result<Self> {
-        let b = shape.branching_factor() as usize;
+        let b = options.shape.branching_factor() as usize;
+        let mut variable = |rows: usize, columns: usize, std: f32| {
+            Var::from_tensor(&Tensor::from_vec(normal(rng, rows * columns, std), (rows, columns), device)?)
+        };
+        let read = options.projection.unwrap_or(options.dim);
+        let projection = match options.projection {
+            Some(r) => Some(variable(options.dim, r, 1.0 / (r as f32).sqrt())?),
+            None => None,
+        };
         let (mut transform, mut classifier) = (Vec::new(), Vec::new());
-        for level in 0..shape.height() as usize {
-            let width = dim + b * level;
-            let std = 1.0 / (width as f32).sqrt();
-            let u = Tensor::from_vec(normal(rng, width * width, TRANSFORM_STD), (width, width), device)?;
-            let w = Tensor::from_vec(normal(rng, width * b, std), (width, b), device)?;
-            transform.push(Var::from_tensor(&u)?);
-            classifier.push(Var::from_tensor(&w)?);
+        for level in 0..options.shape.height() as usize {
+            let width = read + b * level;
+            if options.transform {
+                transform.push(variable(width, width, TRANSFORM_STD)?);
+            }
+            classifier.push(variable(width, b, 1.0 / (width as f32).sqrt())?);
         }
-        Ok(Self { shape, dim, logit_scale, transform, classifier })
+        Ok(Self { options, projection, transform, classifier })
+    }
+
+    pub(crate) fn options(&self) -> &IndexerOptions {
+        &self.options
     }
 
     /// Makes the columns of the first level's classifier the given unit centroids, so that its
@@ -58,21 +81,44 @@ impl TrainableIndexer {
     /// # Shapes
     /// `centroids` `[B, dim]` row-major.
     pub(crate) fn set_centroids(&self, centroids: &[f32]) -> candle_core::Result<()> {
-        let b = self.shape.branching_factor() as usize;
+        let b = self.options.shape.branching_factor() as usize;
         let device = self.classifier[0].device();
-        let w = Tensor::from_slice(centroids, (b, self.dim), device)?.t()?.contiguous()?;
-        self.classifier[0].set(&w)
+        let centroids = Tensor::from_slice(centroids, (b, self.options.dim), device)?;
+        let read = match &self.projection {
+            Some(projection) => centroids.matmul(projection.as_tensor())?,
+            None => centroids,
+        };
+        self.classifier[0].set(&read.t()?.contiguous()?)
+    }
+
+    /// Makes the projection's columns the given orthonormal basis; nothing without a projection.
+    ///
+    /// # Shapes
+    /// `basis` `[dim, r]` row-major.
+    pub(crate) fn set_projection(&self, basis: &[f32]) -> candle_core::Result<()> {
+        match &self.projection {
+            Some(projection) => {
+                projection.set(&Tensor::from_slice(basis, projection.shape(), projection.device())?)
+            }
+            None => Ok(()),
+        }
     }
 
     pub(crate) fn parameters(&self) -> Vec<Parameter> {
-        let name = |level: usize, part: &str| format!("indexer.levels.{level}.{part}");
-        let levels = self.transform.iter().zip(&self.classifier).enumerate();
-        levels
-            .flat_map(|(level, (u, w))| {
-                [(name(level, "transform"), u), (name(level, "classifier"), w)]
-                    .map(|(name, var)| Parameter { name, var: var.clone() })
-            })
-            .collect()
+        let mut all = Vec::new();
+        let mut add = |name: String, var: &Var| {
+            all.push(Parameter { name: format!("indexer.{name}"), var: var.clone() });
+        };
+        if let Some(projection) = &self.projection {
+            add("projection".to_owned(), projection);
+        }
+        for (level, classifier) in self.classifier.iter().enumerate() {
+            if let Some(transform) = self.transform.get(level) {
+                add(format!("levels.{level}.transform"), transform);
+            }
+            add(format!("levels.{level}.classifier"), classifier);
+        }
+        all
     }
 
     /// A frozen copy for routing.
@@ -81,21 +127,40 @@ impl TrainableIndexer {
             var.as_tensor().to_device(&Device::Cpu)?.flatten_all()?.to_vec1()
         };
         let levels = self
-            .transform
+            .classifier
             .iter()
-            .zip(&self.classifier)
-            .map(|(u, w)| Ok(LevelWeights { transform: flat(u)?, classifier: flat(w)? }))
+            .enumerate()
+            .map(|(level, w)| {
+                let transform = self.transform.get(level).map(flat).transpose()?;
+                Ok(LevelWeights { transform, classifier: flat(w)? })
+            })
             .collect::<candle_core::Result<_>>()?;
-        Indexer::new(self.shape, self.dim, self.logit_scale as f32, levels)
+        let projection = self.projection.as_ref().map(flat).transpose()?;
+        let IndexerOptions { shape, dim, logit_scale, .. } = self.options;
+        Indexer::new(shape, dim, logit_scale as f32, TreeWeights { projection, levels })
+    }
+
+    /// What the levels read: the unit embeddings, projected where the tree has a projection.
+    ///
+    /// # Shapes
+    /// `unit` `[n, dim]`; output `[n, r]`.
+    fn project(&self, unit: &Tensor) -> candle_core::Result<Tensor> {
+        match &self.projection {
+            Some(projection) => unit.matmul(projection.as_tensor()),
+            None => Ok(unit.clone()),
+        }
     }
 
     /// Conditional log-probabilities of the children at `level`.
     ///
     /// # Shapes
-    /// `x` `[n, dim + B level]`: unit embeddings and the one-hots above; output `[n, B]`.
+    /// `x` `[n, r + B level]`: what [`Self::project`] gives and the one-hots above; output `[n, B]`.
     fn child_log_probabilities(&self, level: usize, x: &Tensor) -> candle_core::Result<Tensor> {
-        let hidden = (x + x.matmul(self.transform[level].as_tensor())?.relu()?)?;
-        let logits = (hidden.matmul(self.classifier[level].as_tensor())? * self.logit_scale)?;
+        let hidden = match self.transform.get(level) {
+            Some(transform) => (x + x.matmul(transform.as_tensor())?.relu()?)?,
+            None => x.clone(),
+        };
+        let logits = (hidden.matmul(self.classifier[level].as_tensor())? * self.options.logit_scale)?;
         candle_nn::ops::log_softmax(&logits, D::Minus1)
     }
 
@@ -108,10 +173,10 @@ impl TrainableIndexer {
     /// `unit` `[n, dim]` unit norm.
     pub(crate) fn paths(&self, unit: &Tensor) -> candle_core::Result<Paths> {
         let n = unit.dim(0)?;
-        let mut x = unit.clone();
+        let mut x = self.project(unit)?;
         let mut parent: Option<Tensor> = None;
         let (mut parts, mut children) = (Vec::new(), Vec::new());
-        for level in 0..self.shape.height() as usize {
+        for level in 0..self.options.shape.height() as usize {
             let conditional = self.child_log_probabilities(level, &x)?.exp()?;
             let absolute = match &parent {
                 Some(parent) => conditional.broadcast_mul(parent)?,
@@ -139,10 +204,11 @@ impl TrainableIndexer {
         let device = unit.device();
         let rows: Vec<u32> = entries.iter().map(|entry| entry.0).collect();
         let rows = Tensor::new(rows.as_slice(), device)?;
-        let paths: Vec<Vec<u32>> = entries.iter().map(|entry| self.shape.path(entry.1)).collect();
+        let paths: Vec<Vec<u32>> = entries.iter().map(|entry| self.options.shape.path(entry.1)).collect();
         let mut total: Option<Tensor> = None;
-        let mut x = unit.clone();
-        for level in 0..self.shape.height() as usize {
+        let read = self.project(unit)?;
+        let mut x = read.clone();
+        for level in 0..self.options.shape.height() as usize {
             let digits: Vec<u32> = paths.iter().map(|path| path[level]).collect();
             let logs = self.child_log_probabilities(level, &x)?;
             // The root is the same for every leaf of a row, so it is computed once per row.
@@ -153,8 +219,8 @@ impl TrainableIndexer {
                 Some(sum) => (sum + own)?,
                 None => own,
             });
-            if level + 1 < self.shape.height() as usize {
-                let above = if level == 0 { unit.index_select(&rows, 0)? } else { x };
+            if level + 1 < self.options.shape.height() as usize {
+                let above = if level == 0 { read.index_select(&rows, 0)? } else { x };
                 x = Tensor::cat(&[&above, &self.one_hot(&digits, entries.len(), device)?], 1)?;
             }
         }
@@ -162,7 +228,7 @@ impl TrainableIndexer {
     }
 
     fn one_hot(&self, digits: &[u32], rows: usize, device: &Device) -> candle_core::Result<Tensor> {
-        let b = self.shape.branching_factor() as usize;
+        let b = self.options.shape.branching_factor() as usize;
         let mut flat = vec![0f32; rows * b];
         for (row, &digit) in flat.chunks_exact_mut(b).zip(digits) {
             row[digit as usize] = 1.0;
@@ -200,9 +266,17 @@ mod tests {
     #[test]
     fn frozen_copy_routes_as_the_variables_do() {
         let mut rng = ChaCha8Rng::seed_from_u64(5);
-        for (b, h) in [(5u32, 1u32), (3, 2), (3, 3)] {
+        for (b, h, projection, transform) in [
+            (5u32, 1u32, None, true),
+            (3, 2, None, true),
+            (3, 3, None, true),
+            (5, 1, Some(3), false),
+            (3, 2, Some(4), true),
+            (3, 3, None, false),
+        ] {
             let shape = TreeShape::new(b, h).unwrap();
-            let trainable = TrainableIndexer::random(shape, 8, 20.0, &mut rng, &Device::Cpu).unwrap();
+            let options = IndexerOptions { shape, dim: 8, projection, transform, logit_scale: 20.0 };
+            let trainable = TrainableIndexer::random(options, &mut rng, &Device::Cpu).unwrap();
             // Transforms large enough to matter.
             for u in &trainable.transform {
                 let w = u.dim(0).unwrap();

@@ -2,9 +2,9 @@
 
 use std::ops::ControlFlow;
 
-use candle_core::Tensor;
+use candle_core::{Device, Tensor};
 use rand::Rng;
-use rand::seq::SliceRandom;
+use rand::seq::{SliceRandom, index};
 use rand_chacha::ChaCha8Rng;
 
 use super::indexer::{TrainableIndexer, normal};
@@ -32,26 +32,78 @@ const FIT_NOISE: f32 = 0.3;
 /// For H = 1 the classifier's columns are the k-means centroids: routing equals IVF's before
 /// the first step. For H > 1 hierarchical k-means gives each document a leaf, and all level
 /// networks are fitted to those leaves by cross-entropy, because one network per level is
-/// shared by all parents and cannot hold the centroids of each.
+/// shared by all parents and cannot hold the centroids of each. A projection starts as the
+/// principal directions of the documents, and is fitted too, since it loses some of the rest.
 ///
 /// # Shapes
 /// `documents` `[n, dim]` unit rows.
 pub(crate) fn from_kmeans(
     indexer: &TrainableIndexer,
-    shape: TreeShape,
     documents: &[f32],
     dim: usize,
     rng: &mut ChaCha8Rng,
     on_progress: &mut OnProgress<'_>,
 ) -> Result<()> {
+    let shape = indexer.options().shape;
     let root = cluster(documents, dim, shape.branching_factor() as usize, rng)?;
     let tensor_error = |e| Error::from(ModelError::from(e));
+    if let Some(width) = indexer.options().projection {
+        let basis = principal_basis(documents, dim, width, rng).map_err(tensor_error)?;
+        indexer.set_projection(&basis).map_err(tensor_error)?;
+    }
     indexer.set_centroids(&root.1).map_err(tensor_error)?;
-    if shape.height() == 1 {
+    if shape.height() == 1 && indexer.options().projection.is_none() {
         return Ok(());
     }
     let leaves = hierarchical(shape, documents, dim, root.0, rng)?;
     fit(indexer, documents, dim, &leaves, rng, on_progress)
+}
+
+/// Rows from which the principal directions are worked out.
+const BASIS_ROWS: usize = 20_000;
+/// Rounds of subspace iteration; the directions need not be exact, only a good start.
+const BASIS_ROUNDS: usize = 12;
+
+/// An orthonormal basis of the directions in which the documents vary most.
+///
+/// # Shapes
+/// `documents` `[n, dim]`; output `[dim, width]` row-major.
+fn principal_basis(
+    documents: &[f32],
+    dim: usize,
+    width: usize,
+    rng: &mut ChaCha8Rng,
+) -> candle_core::Result<Vec<f32>> {
+    let all = documents.len() / dim;
+    let rows = index::sample(rng, all, all.min(BASIS_ROWS));
+    let sample: Vec<f32> = rows.iter().flat_map(|d| documents[d * dim..][..dim].iter().copied()).collect();
+    let sample = Tensor::from_vec(sample, (rows.len(), dim), &Device::Cpu)?;
+    let centred = sample.broadcast_sub(&sample.mean_keepdim(0)?)?;
+    let scatter = centred.t()?.matmul(&centred)?;
+    let mut basis = orthonormal(normal(rng, dim * width, 1.0), dim, width);
+    for _ in 0..BASIS_ROUNDS {
+        let product = scatter.matmul(&Tensor::from_vec(basis, (dim, width), &Device::Cpu)?)?;
+        basis = orthonormal(product.flatten_all()?.to_vec1()?, dim, width);
+    }
+    Ok(basis)
+}
+
+/// Gram-Schmidt on the columns of a `[dim, width]` matrix.
+fn orthonormal(mut matrix: Vec<f32>, dim: usize, width: usize) -> Vec<f32> {
+    for column in 0..width {
+        // Twice, because once leaves rounding behind where columns are nearly parallel.
+        for _ in 0..2 {
+            for before in 0..column {
+                let dot: f32 =
+                    (0..dim).map(|i| matrix[i * width + before] * matrix[i * width + column]).sum();
+                (0..dim).for_each(|i| matrix[i * width + column] -= dot * matrix[i * width + before]);
+            }
+        }
+        let norm = (0..dim).map(|i| matrix[i * width + column].powi(2)).sum::<f32>().sqrt();
+        let scale = if norm > f32::MIN_POSITIVE { 1.0 / norm } else { 0.0 };
+        (0..dim).for_each(|i| matrix[i * width + column] *= scale);
+    }
+    matrix
 }
 
 fn cluster(rows: &[f32], dim: usize, clusters: usize, rng: &mut ChaCha8Rng) -> Result<(Vec<u32>, Vec<f32>)> {
@@ -137,4 +189,28 @@ fn fit(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::SeedableRng;
+
+    #[test]
+    fn the_basis_spans_where_the_rows_vary() {
+        // Rows vary along the first two axes of five, and share an offset along the last.
+        let mut rng = ChaCha8Rng::seed_from_u64(3);
+        let rows: Vec<f32> = normal(&mut rng, 2 * 200, 1.0)
+            .chunks(2)
+            .flat_map(|pair| [3.0 * pair[0], pair[1], 0.0, 0.0, 7.0])
+            .collect();
+        let basis = principal_basis(&rows, 5, 2, &mut rng).unwrap();
+        for column in 0..2 {
+            let outside: f32 = (2..5).map(|i| basis[i * 2 + column].powi(2)).sum();
+            let norm: f32 = (0..5).map(|i| basis[i * 2 + column].powi(2)).sum();
+            assert!(outside < 1e-6 && (norm - 1.0).abs() < 1e-5, "{basis:?}");
+        }
+        let dot: f32 = (0..5).map(|i| basis[i * 2] * basis[i * 2 + 1]).sum();
+        assert!(dot.abs() < 1e-5);
+    }
 }

@@ -50,6 +50,30 @@ impl AdamW {
         self.groups.iter().flat_map(|group| &group.parameters)
     }
 
+    /// Steps done, and the two moments of every parameter by its name.
+    pub(crate) fn state(&self) -> (i32, Vec<(&str, &Tensor, &Tensor)>) {
+        let moments = self.groups.iter().zip(&self.moments).flat_map(|(group, moments)| {
+            group.parameters.iter().zip(moments).map(|(p, m)| (p.name.as_str(), &m.first, &m.second))
+        });
+        (self.step, moments.collect())
+    }
+
+    /// Puts back what [`Self::state`] gave; `moments` finds both moments of a parameter.
+    pub(crate) fn restore(
+        &mut self,
+        step: i32,
+        mut moments: impl FnMut(&Parameter) -> Option<(Tensor, Tensor)>,
+    ) {
+        self.step = step;
+        for (group, own) in self.groups.iter().zip(&mut self.moments) {
+            for (parameter, m) in group.parameters.iter().zip(own) {
+                if let Some((first, second)) = moments(parameter) {
+                    *m = Moments { first, second };
+                }
+            }
+        }
+    }
+
     /// One step with every learning rate times `factor`; a parameter without a gradient stays.
     pub(crate) fn step(&mut self, gradients: &Gradients, factor: f64) -> candle_core::Result<()> {
         self.step += 1;
@@ -94,6 +118,26 @@ impl Gradients {
         Ok(())
     }
 
+    /// L2 norm over all tensors.
+    pub(crate) fn norm(&self) -> candle_core::Result<f64> {
+        let mut sum = 0.0;
+        for gradient in self.by_name.values() {
+            sum += f64::from(gradient.sqr()?.sum_all()?.to_scalar::<f32>()?);
+        }
+        Ok(sum.sqrt())
+    }
+
+    /// Scales everything down to an L2 norm of at most `most`; returns the norm before.
+    pub(crate) fn clip(&mut self, most: f64) -> candle_core::Result<f64> {
+        let norm = self.norm()?;
+        if norm > most {
+            for gradient in self.by_name.values_mut() {
+                *gradient = (&*gradient * (most / norm))?;
+            }
+        }
+        Ok(norm)
+    }
+
     pub(crate) fn get(&self, parameter: &Parameter) -> Option<&Tensor> {
         self.by_name.get(&parameter.name)
     }
@@ -128,6 +172,19 @@ mod tests {
             x = x * (1.0 - 0.05 * 0.5) - 0.05 * mh / (vh.sqrt() + 1e-8);
             assert!((f64::from(var.to_vec1::<f32>()?[0]) - x).abs() < 1e-5);
         }
+        Ok(())
+    }
+    #[test]
+    fn clipping_keeps_the_direction() -> candle_core::Result<()> {
+        let var = Var::new(&[3f32, 4.0], &Device::Cpu)?;
+        let parameter = Parameter { name: "x".to_owned(), var: var.clone() };
+        let mut gradients = Gradients::default();
+        let loss = (var.as_tensor() * var.as_tensor())?.sum_all()?;
+        gradients.add(std::slice::from_ref(&parameter), &loss.backward()?)?;
+        assert!((gradients.clip(100.0)? - 10.0).abs() < 1e-6);
+        assert!((gradients.clip(5.0)? - 10.0).abs() < 1e-6);
+        let clipped: Vec<f32> = gradients.get(&parameter).unwrap().to_vec1()?;
+        assert!((clipped[0] - 3.0).abs() < 1e-6 && (clipped[1] - 4.0).abs() < 1e-6);
         Ok(())
     }
 }

@@ -24,6 +24,12 @@ pub struct TrainReport {
     pub before: DevFigures,
     /// One entry per epoch.
     pub epochs: Vec<EpochReport>,
+    /// One entry per pass over the distilled texts in which the tree alone was trained.
+    #[serde(default)]
+    pub indexer_epochs: Vec<IndexerEpochReport>,
+    /// The epoch after which the joint training stopped early, and whose weights it went back to.
+    #[serde(default)]
+    pub stopped_early: Option<EarlyStop>,
     /// The trained encoder and tree.
     pub after: DevFigures,
     /// Trainable tensors with how far each moved: L2 norm of the change over that of the start.
@@ -54,6 +60,142 @@ pub struct EpochReport {
     pub seconds: f64,
 }
 
+impl EpochReport {
+    pub(super) fn add(&mut self, parts: &LossParts, weight: f64) {
+        self.loss += f64::from(parts.total) * weight;
+        self.siamese += f64::from(parts.siamese) * weight;
+        self.indexing += f64::from(parts.indexing) * weight;
+        self.intra_leaf += f64::from(parts.intra_leaf) * weight;
+        self.balance += f64::from(parts.balance) * weight;
+        self.distillation += f64::from(parts.distillation) * weight;
+    }
+}
+
+/// The terms of one step's loss, before their weights.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct LossParts {
+    /// Weighted sum of the terms.
+    pub total: f32,
+    /// L_siamese (Eq. 3).
+    pub siamese: f32,
+    /// L_indexing (Eq. 4).
+    pub indexing: f32,
+    /// L_intra-leaf (Eq. 5).
+    pub intra_leaf: f32,
+    /// KL divergence from uniform load.
+    pub balance: f32,
+    /// Routing distillation.
+    pub distillation: f32,
+}
+
+impl LossParts {
+    /// The first term that is NaN or infinite.
+    pub(super) fn first_non_finite(&self) -> Option<(&'static str, f32)> {
+        [
+            ("siamese", self.siamese),
+            ("indexing", self.indexing),
+            ("intra-leaf", self.intra_leaf),
+            ("balance", self.balance),
+            ("distillation", self.distillation),
+            ("total", self.total),
+        ]
+        .into_iter()
+        .find(|(_, value)| !value.is_finite())
+    }
+}
+
+/// Mean losses of a pass in which the tree alone was trained.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct IndexerEpochReport {
+    /// From 1.
+    pub epoch: usize,
+    /// Routing distillation.
+    pub distillation: f64,
+    /// KL divergence from uniform load.
+    pub balance: f64,
+    /// Wall-clock seconds.
+    pub seconds: f64,
+}
+
+/// Where early stopping ended the joint training.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct EarlyStop {
+    /// Epochs trained.
+    pub stopped_after: usize,
+    /// Epochs after which the weights were best.
+    pub best_after: usize,
+}
+
+/// What a run tells while it lasts; the lines of its log.
+#[derive(Clone, Debug, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum TrainEvent {
+    /// Everything is loaded.
+    Started {
+        /// Documents in the corpus.
+        documents: usize,
+        /// Queries to train on.
+        train_queries: usize,
+        /// Queries set aside.
+        dev_queries: usize,
+        /// Leaves of the tree.
+        leaves: u32,
+    },
+    /// The run goes on from a checkpoint.
+    Resumed {
+        /// Epochs finished.
+        epochs: usize,
+        /// Optimiser steps done.
+        step: usize,
+    },
+    /// The corpus was encoded and routed anew.
+    Refreshed {
+        /// Epochs finished.
+        epochs: usize,
+        /// Recall on the dev split, and the tree's load.
+        figures: DevFigures,
+        /// Wall-clock seconds it took.
+        seconds: f64,
+    },
+    /// An optimiser step was done.
+    Step {
+        /// Optimiser steps done, this one included.
+        step: usize,
+        /// Optimiser steps in all.
+        steps: usize,
+        /// The terms of its loss.
+        losses: LossParts,
+        /// L2 norm of the gradients, before clipping.
+        gradient_norm: f64,
+        /// Factor of the schedule on the learning rates.
+        learning_rate_factor: f64,
+        /// Pairs per second since this process began to train.
+        pairs_per_second: f64,
+        /// Estimate for the rest of the joint training, in seconds.
+        seconds_left: f64,
+    },
+    /// An epoch is over.
+    Epoch(EpochReport),
+    /// A pass of the tree alone is over.
+    IndexerEpoch(IndexerEpochReport),
+    /// A checkpoint is on disk.
+    Checkpoint {
+        /// Optimiser steps done.
+        step: usize,
+    },
+    /// Early stopping ended the joint training.
+    StoppedEarly(EarlyStop),
+    /// The bundle is written.
+    Finished {
+        /// Wall-clock seconds of the whole run.
+        seconds: f64,
+    },
+}
+
 /// Figures on the dev split and of the tree's load, with documents cut as in training.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -70,6 +212,17 @@ pub struct DevFigures {
     pub ideal_documents_per_leaf: f64,
     /// Leaves without a document.
     pub empty_leaves: usize,
+}
+
+impl DevFigures {
+    /// The tree's recall@100 at a visited fraction, by linear interpolation between beams.
+    pub fn recall_at_100(&self, visited_fraction: f64) -> Option<f64> {
+        let points = self.points.iter().map(|p| crate::eval::CurvePoint {
+            visited_fraction: p.visited_fraction.min(1.0),
+            value: p.recall_at_100,
+        });
+        crate::eval::Curve::new(points).ok()?.at(visited_fraction).ok()?
+    }
 }
 
 /// The tree at one beam size.

@@ -1,4 +1,4 @@
-//! Batches: shuffled real pairs, pairs and queries made from documents.
+//! Batches: shuffled real pairs and pairs made from documents.
 
 use rand::Rng;
 use rand::seq::SliceRandom;
@@ -13,8 +13,6 @@ pub(crate) struct Batch {
     pub queries: Vec<usize>,
     /// Relevant document of each pair.
     pub positives: Vec<usize>,
-    /// More queries for the distillation term alone.
-    pub distilled: Vec<usize>,
 }
 
 /// Draws an epoch's batches.
@@ -23,7 +21,6 @@ pub(crate) struct Sampler {
     pseudo: Vec<usize>,
     batch_size: usize,
     pseudo_pairs: usize,
-    pseudo_queries: usize,
 }
 
 impl Sampler {
@@ -36,7 +33,6 @@ impl Sampler {
             pseudo: (texts.train + texts.dev..texts.queries.len()).collect(),
             batch_size: config.batch_size,
             pseudo_pairs,
-            pseudo_queries: config.pseudo_queries_per_step,
             pairs,
         }
     }
@@ -62,16 +58,9 @@ impl Sampler {
         (0..steps)
             .map(|step| {
                 let own = &pairs[step * pairs.len() / steps..(step + 1) * pairs.len() / steps];
-                let mut distilled = Vec::new();
-                if !self.pseudo.is_empty() {
-                    distilled.extend(
-                        (0..self.pseudo_queries).map(|_| self.pseudo[rng.random_range(0..self.pseudo.len())]),
-                    );
-                }
                 Batch {
                     queries: own.iter().map(|pair| pair.0).collect(),
                     positives: own.iter().map(|pair| pair.1).collect(),
-                    distilled,
                 }
             })
             .collect()

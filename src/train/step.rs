@@ -12,7 +12,7 @@ use super::indexer::TrainableIndexer;
 use super::losses;
 use super::optimizer::Gradients;
 use super::refresh::Snapshot;
-use super::report::EpochReport;
+use super::report::LossParts;
 use super::sampler::Batch;
 use super::tail::Tail;
 use super::texts::Texts;
@@ -25,33 +25,11 @@ use crate::model::{ModelError, unit_rows};
 pub(crate) struct StepContext<'a> {
     pub config: &'a TrainConfig,
     pub texts: &'a Texts,
-    pub document_cache: &'a TrunkCache,
-    pub query_cache: &'a TrunkCache,
+    pub document_cache: &'a TrunkCache<'a>,
+    pub query_cache: &'a TrunkCache<'a>,
     pub tail: &'a Tail<'a>,
     pub indexer: &'a TrainableIndexer,
     pub device: &'a Device,
-}
-
-/// The terms of one step's loss.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct LossParts {
-    pub total: f32,
-    pub siamese: f32,
-    pub indexing: f32,
-    pub intra_leaf: f32,
-    pub balance: f32,
-    pub distillation: f32,
-}
-
-impl EpochReport {
-    pub(super) fn add(&mut self, parts: &LossParts, weight: f64) {
-        self.loss += f64::from(parts.total) * weight;
-        self.siamese += f64::from(parts.siamese) * weight;
-        self.indexing += f64::from(parts.indexing) * weight;
-        self.intra_leaf += f64::from(parts.intra_leaf) * weight;
-        self.balance += f64::from(parts.balance) * weight;
-        self.distillation += f64::from(parts.distillation) * weight;
-    }
 }
 
 /// Texts of a batch without repetition, and where each role finds its row.
@@ -78,10 +56,31 @@ struct Layout {
     pair_documents: Vec<u32>,
     /// Row of each query's mined negative; row 0 with weight 0 where it has none.
     mined: Option<(Vec<u32>, Vec<f32>)>,
-    /// (row of the query, leaf) and the target's mass on it.
-    targets: Vec<(u32, LeafId)>,
-    masses: Vec<f32>,
-    distilled: usize,
+    /// Routing distillation of the pairs' own queries.
+    own: Distillation,
+    /// That of the texts whose embeddings the last refresh gave, `[texts, dim]`.
+    distilled: Distillation,
+    distilled_rows: Vec<f32>,
+}
+
+/// Entries of a distillation term.
+#[derive(Default)]
+pub(crate) struct Distillation {
+    /// Row of the text, and a leaf that it should reach.
+    pub entries: Vec<(u32, LeafId)>,
+    /// The target's mass on it.
+    pub masses: Vec<f32>,
+    pub texts: usize,
+}
+
+impl Distillation {
+    pub(crate) fn add(&mut self, row: u32, target: &[(LeafId, f32)]) {
+        self.texts += 1;
+        for &(leaf, mass) in target {
+            self.entries.push((row, leaf));
+            self.masses.push(mass);
+        }
+    }
 }
 
 impl StepContext<'_> {
@@ -98,9 +97,11 @@ impl StepContext<'_> {
         rng: &mut ChaCha8Rng,
     ) -> Result<(LossParts, Gradients)> {
         let layout = self.lay_out(batch, snapshot, rng);
-        let (queries, query_forward) = self.tail.forward(self.query_cache, &layout.queries.texts)?;
+        let seeds: [u64; 2] = [rng.random(), rng.random()];
+        let (queries, query_forward) =
+            self.tail.forward(self.query_cache, &layout.queries.texts, seeds[0])?;
         let (documents, document_forward) =
-            self.tail.forward(self.document_cache, &layout.documents.texts)?;
+            self.tail.forward(self.document_cache, &layout.documents.texts, seeds[1])?;
         let run = || -> candle_core::Result<(LossParts, Gradients)> {
             let queries = Var::from_tensor(&queries)?;
             let documents = Var::from_tensor(&documents)?;
@@ -109,9 +110,12 @@ impl StepContext<'_> {
             if parts.first_non_finite().is_none() {
                 let store = loss.backward()?;
                 gradients.add(&self.indexer.parameters(), &store)?;
-                for (var, forward) in [(&queries, &query_forward), (&documents, &document_forward)] {
+                for (var, cache, forward) in [
+                    (&queries, self.query_cache, &query_forward),
+                    (&documents, self.document_cache, &document_forward),
+                ] {
                     if let Some(gradient) = store.get(var.as_tensor()) {
-                        self.tail.backward(forward, gradient, &mut gradients)?;
+                        self.tail.backward(cache, forward, gradient, &mut gradients)?;
                     }
                 }
             }
@@ -119,7 +123,8 @@ impl StepContext<'_> {
         };
         let (parts, gradients) = run().map_err(ModelError::from)?;
         if let Some((part, value)) = parts.first_non_finite() {
-            return Err(TrainError::NonFiniteLoss { part, value, step }.into());
+            let batch = batch.queries.iter().map(|&query| self.texts.name(query)).collect();
+            return Err(TrainError::NonFiniteLoss { part, value, step, batch }.into());
         }
         Ok((parts, gradients))
     }
@@ -131,9 +136,9 @@ impl StepContext<'_> {
             pair_queries: Vec::new(),
             pair_documents: Vec::new(),
             mined: None,
-            targets: Vec::new(),
-            masses: Vec::new(),
-            distilled: 0,
+            own: Distillation::default(),
+            distilled: Distillation::default(),
+            distilled_rows: Vec::new(),
         };
         for (&query, &document) in batch.queries.iter().zip(&batch.positives) {
             layout.pair_queries.push(layout.queries.add(query));
@@ -149,14 +154,18 @@ impl StepContext<'_> {
             }
             layout.mined = Some((rows, weights));
         }
-        if self.config.loss_weights.distillation > 0.0 {
-            for &query in batch.distilled.iter().chain(&batch.queries) {
-                let row = layout.queries.add(query);
-                for &(leaf, mass) in &snapshot.targets[query] {
-                    layout.targets.push((row, leaf));
-                    layout.masses.push(mass);
+        if let Some(distilled) = &snapshot.distilled {
+            for &query in &batch.queries {
+                // Document-made queries come among the distilled texts instead.
+                if query < self.texts.train {
+                    layout.own.add(layout.queries.add(query), distilled.targets.of(query));
                 }
-                layout.distilled += 1;
+            }
+            let texts = &distilled.neighbours.texts;
+            for row in 0..self.config.distilled_texts_per_step as u32 {
+                let place = rng.random_range(0..texts.len());
+                layout.distilled.add(row, distilled.targets.of(place));
+                layout.distilled_rows.extend(snapshot.embedded.rows().text(texts[place]));
             }
         }
         layout
@@ -184,7 +193,9 @@ impl StepContext<'_> {
         let mined = mined_rows.as_ref().map(|rows| pick(rows, documents)).transpose()?;
         let siamese = losses::triplet(&q, &d, mined.as_ref(), &negatives, config.margin)?;
         let mined = match (config.negatives, &mined_rows) {
-            (Negatives::Index, Some(rows)) => Some(pick(rows, &document_paths.embedding)?),
+            (negatives, Some(rows)) if negatives.in_every_term() => {
+                Some(pick(rows, &document_paths.embedding)?)
+            }
             _ => None,
         };
         let indexing = losses::triplet(&tq, &td, mined.as_ref(), &negatives, config.margin)?;
@@ -208,15 +219,31 @@ impl StepContext<'_> {
             balance: balance.to_scalar()?,
             ..LossParts::default()
         };
-        if !layout.targets.is_empty() {
-            let logs = self.indexer.leaf_log_probabilities(&unit_queries, &layout.targets)?;
-            let masses = Tensor::new(layout.masses.as_slice(), self.device)?;
-            let distillation = losses::distillation(&logs, &masses, layout.distilled)?;
-            parts.distillation = distillation.to_scalar()?;
-            total = (total + (distillation * weights.distillation)?)?;
+        let mut terms = Vec::new();
+        if layout.own.texts > 0 {
+            terms.push((&layout.own, unit_queries.clone()));
+        }
+        if layout.distilled.texts > 0 {
+            let rows = layout.distilled_rows.as_slice();
+            let shape = (layout.distilled.texts, self.indexer.options().dim);
+            terms.push((&layout.distilled, Tensor::from_slice(rows, shape, self.device)?));
+        }
+        let texts: usize = terms.iter().map(|(term, _)| term.texts).sum();
+        for (term, unit) in terms {
+            let share = term.texts as f64 / texts as f64;
+            let loss = (self.distillation(term, &unit)? * share)?;
+            parts.distillation += loss.to_scalar::<f32>()?;
+            total = (total + (loss * weights.distillation)?)?;
         }
         parts.total = total.to_scalar()?;
         Ok((total, parts))
+    }
+
+    /// Routing distillation of rows of `unit`.
+    fn distillation(&self, term: &Distillation, unit: &Tensor) -> candle_core::Result<Tensor> {
+        let logs = self.indexer.leaf_log_probabilities(unit, &term.entries)?;
+        let masses = Tensor::new(term.masses.as_slice(), self.device)?;
+        losses::distillation(&logs, &masses, term.texts)
     }
 
     /// Another pair's document is a negative unless it answers this query too.
@@ -251,20 +278,5 @@ impl StepContext<'_> {
             }
         }
         Tensor::from_vec(gate, (n, n), self.device)
-    }
-}
-
-impl LossParts {
-    fn first_non_finite(&self) -> Option<(&'static str, f32)> {
-        [
-            ("siamese", self.siamese),
-            ("indexing", self.indexing),
-            ("intra-leaf", self.intra_leaf),
-            ("balance", self.balance),
-            ("distillation", self.distillation),
-            ("total", self.total),
-        ]
-        .into_iter()
-        .find(|(_, value)| !value.is_finite())
     }
 }

@@ -9,41 +9,70 @@ use super::optimizer::{Gradients, Parameter};
 use super::trunk::TrunkCache;
 use crate::error::Result;
 use crate::model::{
-    AttentionMask, Encoder, Layer, LayerNorm, Linear, ModelError, PackedTail, pool_packed, pool_padded,
+    AttentionMask, Dropout, Embeddings, Encoder, Layer, LayerNorm, Linear, ModelError, PackedHidden,
+    PackedTail, PackedTransformer, Transformer, pool_packed, pool_padded,
 };
 
-/// The last layers of an encoder as variables, on top of a [`TrunkCache`].
+/// The last layers of an encoder as variables, on top of a [`TrunkCache`]; with the embedding
+/// tables below them, the whole encoder.
 pub(crate) struct Tail<'a> {
     encoder: &'a Encoder,
+    /// Variables too; the texts' token ids are read then, not their cached states.
+    embeddings: Option<Embeddings>,
     layers: Vec<Layer>,
+    dropout: f64,
     parameters: Vec<Parameter>,
     device: Device,
+}
+
+/// What a tail trains.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scope {
+    /// Layers from the top.
+    pub layers: usize,
+    /// The embedding tables as well.
+    pub embeddings: bool,
+    pub dropout: f64,
 }
 
 /// The forward pass of some texts, kept for its backward pass.
 pub(crate) struct Forward {
     parts: Vec<Part>,
-    rows: usize,
+    /// Texts of the whole batch, and the seed of its dropout.
+    texts: Vec<usize>,
+    seed: u64,
 }
 
 struct Part {
     /// Where in the batch the rows of `embeddings` belong.
     positions: Vec<usize>,
     embeddings: Tensor,
+    /// Whether `embeddings` still hangs on its graph; otherwise the backward pass runs the
+    /// forward pass once more.
+    graph: bool,
 }
 
 /// Padded tokens in one part of a batch; each part has a graph of its own.
 const TOKENS_PER_PART: usize = 1024;
+/// Padded tokens times trainable layers whose graphs a batch keeps, some 40 values of the
+/// encoder's width each; a larger batch recomputes the rest. About 3 GiB at width 384.
+const GRAPH_TOKENS: usize = 48 * 1024;
+/// Parts whose gradients are held at a time.
+const PARTS_PER_ROUND: usize = 16;
 /// Tokens per micro-batch without gradient.
 const TOKENS_PER_BATCH: usize = 2048;
 
 impl<'a> Tail<'a> {
-    /// Copies the last `count` layers of `encoder` into variables on `device`.
-    pub(crate) fn new(encoder: &'a Encoder, count: usize, device: &Device) -> candle_core::Result<Self> {
+    /// Copies what `scope` names into variables on `device`.
+    pub(crate) fn new(encoder: &'a Encoder, scope: Scope, device: &Device) -> candle_core::Result<Self> {
         let all = &encoder.transformer.layers;
-        let first = all.len() - count;
+        let first = all.len() - scope.layers;
         let mut parameters = Vec::new();
         let mut layers = Vec::new();
+        let embeddings = match scope.embeddings {
+            true => Some(variable_embeddings(&encoder.transformer.embeddings, device, &mut parameters)?),
+            false => None,
+        };
         for (index, layer) in all.iter().enumerate().skip(first) {
             let mut variable = |part: &str, tensor: &Tensor| -> candle_core::Result<Tensor> {
                 let var = Var::from_tensor(&tensor.to_device(device)?.copy()?)?;
@@ -81,27 +110,45 @@ impl<'a> Tail<'a> {
                 output_norm: norm("output_norm", &layer.output_norm)?,
             });
         }
-        Ok(Self { encoder, layers, parameters, device: device.clone() })
+        Ok(Self { encoder, embeddings, layers, dropout: scope.dropout, parameters, device: device.clone() })
     }
 
     pub(crate) fn parameters(&self) -> &[Parameter] {
         &self.parameters
     }
 
-    /// The whole encoder's tensors, the trained layers in place of the original ones.
-    pub(crate) fn named(&self) -> Vec<(String, Tensor)> {
+    /// The whole encoder's tensors, the trained ones in place of the original ones.
+    pub(crate) fn named(&self) -> candle_core::Result<Vec<(String, Tensor)>> {
+        let mut transformer = self.transformer();
+        if self.embeddings.is_some() {
+            transformer.embeddings.take_position_apart()?;
+        }
+        Ok(transformer.named())
+    }
+
+    fn transformer(&self) -> Transformer {
         let mut transformer = self.encoder.transformer.clone();
         let first = transformer.layers.len() - self.layers.len();
         transformer.layers.truncate(first);
         transformer.layers.extend(self.layers.iter().cloned());
-        transformer.named()
+        if let Some(embeddings) = &self.embeddings {
+            transformer.embeddings = embeddings.clone();
+        }
+        transformer
     }
 
-    /// Embeddings of some texts with the graph kept.
+    /// Embeddings of some texts with the graph kept, or so much of it as a large batch may keep.
+    ///
+    /// `seed` is that of the batch's dropout.
     ///
     /// # Shapes
     /// The joined result is `[texts, dim]` f32 in the order of `texts`.
-    pub(crate) fn forward(&self, cache: &TrunkCache, texts: &[usize]) -> Result<(Tensor, Forward)> {
+    pub(crate) fn forward(
+        &self,
+        cache: &TrunkCache<'_>,
+        texts: &[usize],
+        seed: u64,
+    ) -> Result<(Tensor, Forward)> {
         let mut order: Vec<usize> = (0..texts.len()).collect();
         order.sort_by_key(|&position| std::cmp::Reverse(cache.length(texts[position])));
         let mut groups: Vec<Vec<usize>> = Vec::new();
@@ -114,21 +161,59 @@ impl<'a> Tail<'a> {
                 _ => groups.push(vec![position]),
             }
         }
-        let part = |positions: Vec<usize>| {
-            let own: Vec<usize> = positions.iter().map(|&p| texts[p]).collect();
-            Ok(Part { embeddings: self.embed_padded(cache, &own)?, positions })
+        let mut room = GRAPH_TOKENS / self.layers.len().max(1);
+        let groups: Vec<(usize, bool, Vec<usize>)> = groups
+            .into_iter()
+            .enumerate()
+            .map(|(number, positions)| {
+                let tokens = positions.len() * cache.length(texts[positions[0]]);
+                let keep = tokens <= room;
+                room = room.saturating_sub(tokens);
+                (number, keep, positions)
+            })
+            .collect();
+        let part = |(number, graph, positions): (usize, bool, Vec<usize>)| {
+            let embeddings = self.embed_padded(cache, texts, &positions, seed, number)?;
+            let embeddings = if graph { embeddings } else { embeddings.detach() };
+            Ok(Part { positions, embeddings, graph })
         };
         let parts = map_parts(groups, part).map_err(ModelError::from)?;
-        let forward = Forward { rows: texts.len(), parts };
+        let forward = Forward { texts: texts.to_vec(), parts, seed };
         let joined = forward.join().map_err(ModelError::from)?;
         Ok((joined, forward))
     }
 
-    fn embed_padded(&self, cache: &TrunkCache, texts: &[usize]) -> candle_core::Result<Tensor> {
-        let (mut x, lengths) = cache.padded(texts, &self.device)?;
-        let mask = AttentionMask::new(&lengths, x.dim(1)?, &self.device)?;
+    /// The texts at some positions of a batch.
+    fn embed_padded(
+        &self,
+        cache: &TrunkCache<'_>,
+        texts: &[usize],
+        positions: &[usize],
+        seed: u64,
+        number: usize,
+    ) -> candle_core::Result<Tensor> {
+        let own: Vec<usize> = positions.iter().map(|&p| texts[p]).collect();
+        let dropout = Dropout::new(self.dropout, seed.wrapping_add(number as u64));
+        let (mut x, lengths, mask) = match &self.embeddings {
+            None => {
+                let (x, lengths) = cache.padded(&own, &self.device)?;
+                let mask = AttentionMask::new(&lengths, x.dim(1)?, &self.device)?;
+                (x, lengths, mask)
+            }
+            Some(embeddings) => {
+                let lengths: Vec<usize> = own.iter().map(|&t| cache.length(t)).collect();
+                let longest = lengths.iter().copied().max().unwrap_or(0);
+                let mut ids = vec![0u32; own.len() * longest];
+                for (row, &text) in ids.chunks_exact_mut(longest.max(1)).zip(&own) {
+                    row[..cache.length(text)].copy_from_slice(cache.tokens(text));
+                }
+                let ids = Tensor::from_vec(ids, (own.len(), longest), &self.device)?;
+                let mask = AttentionMask::new(&lengths, longest, &self.device)?;
+                (embeddings.forward(&ids, mask.fusion())?, lengths, mask)
+            }
+        };
         for layer in &self.layers {
-            x = layer.forward(&x, &mask, &self.encoder.transformer.config)?;
+            x = layer.forward(&x, &mask, &self.encoder.transformer.config, &dropout)?;
         }
         pool_padded(&x, &lengths, self.encoder.pooling, self.encoder.normalisation)
     }
@@ -136,17 +221,34 @@ impl<'a> Tail<'a> {
     /// Gradients of the variables, given the loss's gradient with respect to the embeddings.
     pub(crate) fn backward(
         &self,
+        cache: &TrunkCache<'_>,
         forward: &Forward,
         gradient: &Tensor,
         gradients: &mut Gradients,
     ) -> candle_core::Result<()> {
         // In the order of the parts, whichever is done first: sums must not depend on timing.
-        let stores = map_parts(forward.parts.iter().collect(), |part: &Part| {
-            let positions: Vec<u32> = part.positions.iter().map(|&p| p as u32).collect();
-            let rows = gradient.index_select(&Tensor::new(positions.as_slice(), gradient.device())?, 0)?;
-            (&part.embeddings * rows)?.sum_all()?.backward()
-        })?;
-        stores.iter().try_for_each(|store| gradients.add(&self.parameters, store))
+        let numbered: Vec<(usize, &Part)> = forward.parts.iter().enumerate().collect();
+        for round in numbered.chunks(PARTS_PER_ROUND) {
+            let stores = map_parts(round.to_vec(), |(number, part): (usize, &Part)| {
+                let positions: Vec<u32> = part.positions.iter().map(|&p| p as u32).collect();
+                let positions = Tensor::new(positions.as_slice(), gradient.device())?;
+                let rows = gradient.index_select(&positions, 0)?;
+                let again = match part.graph {
+                    true => None,
+                    false => Some(self.embed_padded(
+                        cache,
+                        &forward.texts,
+                        &part.positions,
+                        forward.seed,
+                        number,
+                    )?),
+                };
+                let embeddings = again.as_ref().unwrap_or(&part.embeddings);
+                (embeddings * rows)?.sum_all()?.backward()
+            })?;
+            stores.iter().try_for_each(|store| gradients.add(&self.parameters, store))?;
+        }
+        Ok(())
     }
 
     /// Embeddings without gradient, by the fast path.
@@ -155,13 +257,19 @@ impl<'a> Tail<'a> {
     /// Output `[texts, dim]` row-major, in the order of `texts`; `done` is told how many are finished.
     pub(crate) fn embed(
         &self,
-        cache: &TrunkCache,
+        cache: &TrunkCache<'_>,
         texts: &[usize],
         mut done: impl FnMut(usize) -> Result<()>,
     ) -> Result<Vec<f32>> {
         let config = &self.encoder.transformer.config;
         let m = config.hidden_size;
-        let packed = PackedTail::new(&self.layers, config).map_err(ModelError::from)?;
+        let packed = match &self.embeddings {
+            None => Inference::Tail(PackedTail::new(&self.layers, config).map_err(ModelError::from)?),
+            Some(_) => {
+                let whole = PackedTransformer::new(&self.transformer(), self.layers.len());
+                Inference::Whole(whole.map_err(ModelError::from)?)
+            }
+        };
         let mut groups: Vec<Vec<usize>> = Vec::new();
         let mut room = 0;
         for (position, &text) in texts.iter().enumerate() {
@@ -180,7 +288,7 @@ impl<'a> Tail<'a> {
         for round in groups.chunks(16) {
             round.par_iter().try_for_each(|positions| -> std::result::Result<(), ModelError> {
                 let own: Vec<usize> = positions.iter().map(|&p| texts[p]).collect();
-                let hidden = packed.forward(cache.packed(&own))?;
+                let hidden = packed.forward(cache, &own)?;
                 let pooled = pool_packed(&hidden, m, self.encoder.pooling, self.encoder.normalisation);
                 let mut out = out.lock().unwrap_or_else(|p| p.into_inner());
                 for (&position, row) in positions.iter().zip(pooled.chunks_exact(m)) {
@@ -193,6 +301,51 @@ impl<'a> Tail<'a> {
         }
         Ok(out.into_inner().unwrap_or_else(|p| p.into_inner()))
     }
+}
+
+/// The tail prepared for a pass without gradient.
+enum Inference {
+    Tail(PackedTail),
+    Whole(PackedTransformer),
+}
+
+impl Inference {
+    fn forward(&self, cache: &TrunkCache<'_>, texts: &[usize]) -> candle_core::Result<PackedHidden> {
+        match self {
+            Self::Tail(tail) => tail.forward(cache.packed(texts)?),
+            Self::Whole(whole) => {
+                let tokens: Vec<&[u32]> = texts.iter().map(|&t| cache.tokens(t)).collect();
+                whole.forward(&tokens)
+            }
+        }
+    }
+}
+
+/// The tables and their norm as variables.
+///
+/// The row of token type 0 is already in the position table, so that the sum of both is trained;
+/// it is saved with that row taken off again.
+fn variable_embeddings(
+    embeddings: &Embeddings,
+    device: &Device,
+    parameters: &mut Vec<Parameter>,
+) -> candle_core::Result<Embeddings> {
+    let mut variable = |part: &str, tensor: &Tensor| -> candle_core::Result<Tensor> {
+        let var = Var::from_tensor(&tensor.to_device(device)?.copy()?)?;
+        let shared = var.as_tensor().clone();
+        parameters.push(Parameter { name: format!("encoder.embeddings.{part}"), var });
+        Ok(shared)
+    };
+    Ok(Embeddings {
+        word: variable("word", &embeddings.word)?,
+        position: variable("position", &embeddings.position)?,
+        raw: embeddings.raw.clone(),
+        norm: LayerNorm {
+            weight: variable("norm.weight", &embeddings.norm.weight)?,
+            bias: variable("norm.bias", &embeddings.norm.bias)?,
+            eps: embeddings.norm.eps,
+        },
+    })
 }
 
 /// Maps the parts of a batch, on all cores where that pays.
@@ -215,7 +368,7 @@ impl Forward {
     /// All embeddings in the order of the batch, cut from their graphs.
     fn join(&self) -> candle_core::Result<Tensor> {
         let parts: Vec<Tensor> = self.parts.iter().map(|part| part.embeddings.detach()).collect();
-        let mut place = vec![0u32; self.rows];
+        let mut place = vec![0u32; self.texts.len()];
         let positions = self.parts.iter().flat_map(|part| &part.positions);
         for (row, &position) in positions.enumerate() {
             place[position] = row as u32;

@@ -1,6 +1,6 @@
 //! Every text of a run as token ids: documents, and queries real and made from documents.
 
-use rand::Rng;
+use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
 
@@ -19,10 +19,12 @@ pub(crate) struct Texts {
     pub positives: Vec<Vec<u32>>,
     pub train: usize,
     pub dev: usize,
+    /// Ids of the training queries, to name them by.
+    ids: Vec<String>,
 }
 
 impl Texts {
-    /// Tokenises everything; a document gives its title and one random sentence as queries.
+    /// Tokenises everything; a document gives its title and some random sentences as queries.
     pub(crate) fn new(
         set: &TrainingSet,
         encoder: &Encoder,
@@ -40,10 +42,13 @@ impl Texts {
             texts.push(&query.text);
             positives.push(query.positives.clone());
         }
-        if config.pseudo_pairs_per_pair > 0.0 || config.pseudo_queries_per_step > 0 {
+        let distils = config.loss_weights.distillation > 0.0
+            && (config.distilled_texts_per_step > 0 || config.indexer_epochs > 0);
+        if config.pseudo_pairs_per_pair > 0.0 || distils {
             for (place, document) in (0u32..).zip(&set.documents) {
-                let sentences = sentences(&document.text);
-                let drawn = (!sentences.is_empty()).then(|| sentences[rng.random_range(0..sentences.len())]);
+                let mut drawn = sentences(&document.text);
+                drawn.shuffle(rng);
+                drawn.truncate(config.pseudo_sentences);
                 let title = Some(document.title.as_str()).filter(|title| !title.trim().is_empty());
                 for text in title.into_iter().chain(drawn) {
                     texts.push(text);
@@ -55,7 +60,8 @@ impl Texts {
             .par_iter()
             .map(|text| tokens(encoder, text, Role::Query, config.max_query_tokens))
             .collect::<Result<Vec<_>, _>>()?;
-        Ok(Self { documents, queries, positives, train: set.train.len(), dev: set.dev.len() })
+        let ids = set.train.iter().map(|query| query.id.clone()).collect();
+        Ok(Self { documents, queries, positives, train: set.train.len(), dev: set.dev.len(), ids })
     }
 
     /// Numbers of the dev queries.
@@ -63,14 +69,12 @@ impl Texts {
         (self.train..self.train + self.dev).collect()
     }
 
-    /// Numbers of the queries that training may see.
-    pub(crate) fn training_queries(&self) -> Vec<usize> {
-        (0..self.train).chain(self.train + self.dev..self.queries.len()).collect()
-    }
-
-    /// Whether a query was made from a document.
-    pub(crate) fn is_pseudo(&self, query: usize) -> bool {
-        query >= self.train + self.dev
+    /// What a message calls a query: its id, or the document that it was made from.
+    pub(crate) fn name(&self, query: usize) -> String {
+        match self.ids.get(query) {
+            Some(id) => id.clone(),
+            None => format!("made from document {}", self.positives[query][0]),
+        }
     }
 
     pub(crate) fn is_relevant(&self, query: usize, document: u32) -> bool {

@@ -58,8 +58,7 @@ pub fn bundle(shape: Shape) -> Bundle {
             let dataset = BeirDataset::open(dataset()).unwrap();
             let config = config(shape);
             let set = TrainingSet::from_beir(&dataset, config.dev_fraction).unwrap();
-            Trainer::new(base_model(), config).fit_quietly(&set, &out).unwrap();
-            Bundle::open(&out).unwrap()
+            Trainer::builder().base(base_model()).output(&out).config(config).fit(&set).unwrap().bundle
         })
         .clone()
 }
@@ -67,14 +66,16 @@ pub fn bundle(shape: Shape) -> Bundle {
 /// Settings that train the tree alone, in well under a second.
 pub fn config(shape: Shape) -> TrainConfig {
     let mut config = TrainConfig::default();
-    config.branching_factor = BRANCHING;
+    config.branching_factor = Some(BRANCHING);
     config.height = shape.height;
     config.leaves_per_document = shape.leaves_per_document;
     config.epochs = 1;
     config.batch_size = 8;
     config.trainable_layers = 0;
     config.max_document_tokens = 24;
-    config.pseudo_queries_per_step = 8;
+    config.distilled_texts_per_step = 8;
+    config.pseudo_pairs_per_pair = 1.0;
+    config.indexer_epochs = 1;
     config.dev_fraction = 0.2;
     config
 }

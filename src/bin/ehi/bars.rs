@@ -70,6 +70,7 @@ fn name(stage: Stage) -> &'static str {
         Stage::Refresh => "refresh",
         Stage::Initialise => "start tree",
         Stage::Train => "train",
+        Stage::TrainIndexer => "train tree",
         Stage::Evaluate => "evaluate",
         Stage::Verify => "verify",
         _ => "working",

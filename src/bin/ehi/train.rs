@@ -2,8 +2,10 @@
 
 use std::cell::RefCell;
 use std::io::Write;
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::ValueEnum;
 use ehi::data::BeirDataset;
@@ -26,7 +28,7 @@ pub struct Args {
     /// Directory of the new bundle; must not exist yet
     #[arg(long, value_name = "BUNDLE")]
     out: PathBuf,
-    /// Branching factor B
+    /// Branching factor B; by the size of the corpus if absent
     #[arg(long)]
     branching: Option<u32>,
     /// Height H; the tree has B^H leaves
@@ -50,6 +52,24 @@ pub struct Args {
     /// JSON file of settings; absent ones take their default
     #[arg(long, value_name = "FILE", conflicts_with = "preset")]
     config: Option<PathBuf>,
+    /// Leave a checkpoint in this directory now and then, and when interrupted
+    #[arg(long, value_name = "DIR")]
+    checkpoints: Option<PathBuf>,
+    /// Optimiser steps between two checkpoints
+    #[arg(long, value_name = "N", default_value_t = 100, requires = "checkpoints")]
+    checkpoint_steps: usize,
+    /// Go on from the checkpoint in that directory, if there is one
+    #[arg(long, requires = "checkpoints")]
+    resume: bool,
+    /// Append every step, epoch and refresh to this file, one JSON object a line
+    #[arg(long, value_name = "FILE")]
+    log: Option<PathBuf>,
+    /// Keep the frozen layers' output in this directory, for later runs over the same texts
+    #[arg(long, value_name = "DIR")]
+    cache: Option<PathBuf>,
+    /// Disk for the frozen layers' output
+    #[arg(long, value_name = "BYTES", default_value_t = ehi::train::DEFAULT_CACHE_BYTES)]
+    cache_bytes: u64,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -87,7 +107,7 @@ impl Args {
             }),
             (None, None) => TrainConfig::default(),
         };
-        config.branching_factor = self.branching.unwrap_or(config.branching_factor);
+        config.branching_factor = self.branching.or(config.branching_factor);
         config.height = self.height.unwrap_or(config.height);
         config.epochs = self.epochs.unwrap_or(config.epochs);
         config.seed = self.seed.unwrap_or(config.seed);
@@ -127,8 +147,26 @@ fn restart_without_candle_pool() {
     }
 }
 
+/// Set by the first interrupt, which ends the run with a checkpoint; a second one kills.
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+fn stop_at_interrupt() {
+    let handler = || {
+        if INTERRUPTED.swap(true, Ordering::Relaxed) {
+            std::process::exit(INTERRUPTED_STATUS);
+        }
+    };
+    if let Err(error) = ctrlc::set_handler(handler) {
+        tracing::debug!(%error, "interrupts end the run without a checkpoint");
+    }
+}
+
+/// 128 + SIGINT, as shells have it.
+const INTERRUPTED_STATUS: i32 = 130;
+
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     restart_without_candle_pool();
+    stop_at_interrupt();
     let config = args.settings()?;
     let base = args.base_directory()?;
     let set = TrainingSet::from_beir(&BeirDataset::open(&args.data)?, config.dev_fraction)?;
@@ -138,14 +176,33 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         DeviceName::Cuda => TrainDevice::Cuda,
     };
     let bars = RefCell::new(Bars::new());
-    let report = Trainer::new(base, config).device(device).fit(
-        &set,
-        &args.out,
-        &mut |progress| bars.borrow_mut().show(progress),
-        &mut |epoch| bars.borrow().say(&training::epoch_line(epoch, epochs)),
-    );
+    let mut trainer = Trainer::builder()
+        .base(base)
+        .output(&args.out)
+        .config(config)
+        .device(device)
+        .cache_bytes(args.cache_bytes)
+        .on_progress(|progress| match INTERRUPTED.load(Ordering::Relaxed) {
+            true => ControlFlow::Break(()),
+            false => bars.borrow_mut().show(progress),
+        })
+        .on_event(|event| {
+            if let Some(line) = training::event_line(event, epochs) {
+                bars.borrow().say(&line);
+            }
+        });
+    if let Some(dir) = &args.checkpoints {
+        trainer = trainer.checkpoints(dir, args.checkpoint_steps).resume(args.resume);
+    }
+    if let Some(dir) = &args.cache {
+        trainer = trainer.cache(dir);
+    }
+    if let Some(path) = &args.log {
+        trainer = trainer.log(path);
+    }
+    let fitted = trainer.fit(&set);
     bars.borrow_mut().clear();
-    let report = report?;
+    let report = fitted?.report;
     training::write_training(out, &report).map_err(Failure::Output)?;
     writeln!(out, "bundle {} written after {:.1} s", args.out.display(), report.seconds)
         .map_err(Failure::Output)

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use ehi::train::{DevFigures, EpochReport, TrainReport};
+use ehi::train::{DevFigures, EpochReport, TrainEvent, TrainReport};
 
 /// The dev figures before and after training.
 pub fn write_training(out: &mut dyn Write, report: &TrainReport) -> io::Result<()> {
@@ -39,8 +39,38 @@ pub fn write_training(out: &mut dyn Write, report: &TrainReport) -> io::Result<(
     line(out, "empty leaves", &|f| f.empty_leaves.to_string())
 }
 
+/// What a reader of the run should see of an event, on one line; most steps are left out.
+pub fn event_line(event: &TrainEvent, epochs: usize) -> Option<String> {
+    Some(match event {
+        TrainEvent::Started { documents, train_queries, dev_queries, leaves } => format!(
+            "{documents} documents, {train_queries} training queries, {dev_queries} held out, {leaves} leaves"
+        ),
+        TrainEvent::Resumed { epochs, step } => format!("going on after {epochs} epochs, step {step}"),
+        TrainEvent::Refreshed { epochs, figures, seconds } => format!(
+            "after {epochs} epochs, held out: exact recall@10 {:.4}, recall@100 {:.4}; tree recall@100 at 10% \
+             visited {}; {:.1} expected documents per leaf (even {:.1}), {} empty; {seconds:.1} s",
+            figures.exact_recall_at_10,
+            figures.exact_recall_at_100,
+            figures.recall_at_100(0.1).map_or_else(|| "-".to_owned(), |recall| format!("{recall:.4}")),
+            figures.expected_documents_per_leaf,
+            figures.ideal_documents_per_leaf,
+            figures.empty_leaves,
+        ),
+        TrainEvent::Epoch(epoch) => epoch_line(epoch, epochs),
+        TrainEvent::IndexerEpoch(epoch) => format!(
+            "tree alone, pass {}: distillation {:.4}, balance {:.4} in {:.1} s",
+            epoch.epoch, epoch.distillation, epoch.balance, epoch.seconds
+        ),
+        TrainEvent::StoppedEarly(stop) => format!(
+            "no better for a while: stopped after epoch {}, back to the weights after epoch {}",
+            stop.stopped_after, stop.best_after
+        ),
+        _ => return None,
+    })
+}
+
 /// An epoch's mean losses on one line.
-pub fn epoch_line(epoch: &EpochReport, epochs: usize) -> String {
+fn epoch_line(epoch: &EpochReport, epochs: usize) -> String {
     format!(
         "epoch {}/{epochs}: loss {:.4} (siamese {:.4}, indexing {:.4}, intra-leaf {:.4}, balance {:.4}, \
          distillation {:.4}) in {:.1} s",

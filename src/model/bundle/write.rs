@@ -60,7 +60,7 @@ impl BundleParts<'_> {
         }
         let shape = self.indexer.shape();
         let manifest = BundleManifest {
-            format_version: BUNDLE_FORMAT,
+            format_version: if self.indexer.is_reduced() { BUNDLE_FORMAT } else { 1 },
             dim: self.indexer.dim(),
             branching_factor: shape.branching_factor(),
             height: shape.height(),

@@ -10,7 +10,7 @@ const HIDDEN: usize = 24;
 const VOCABULARY: usize = 50;
 
 /// A small random transformer whose tensors are all variables.
-fn random(activation: Activation, seed: u64) -> (Transformer, Vec<Var>) {
+pub(crate) fn random(activation: Activation, seed: u64) -> (Transformer, Vec<Var>) {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let mut vars = Vec::new();
     let mut tensor = |shape: &[usize], mean: f32, std: f32| {

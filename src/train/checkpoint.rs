@@ -1,0 +1,245 @@
+//! What a run needs to go on as if it had never stopped, in one file.
+//!
+//! A refresh depends on the weights and the random generator at its moment alone, so both are
+//! kept as they were at the last refresh, and its embeddings, targets and mined negatives are
+//! worked out anew on resuming. On the CPU that gives the same bits.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use candle_core::{Device, Tensor};
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+use serde::{Deserialize, Serialize};
+
+use super::error::TrainError;
+use super::parameters::Weights;
+use super::report::{DevFigures, EarlyStop, EpochReport, IndexerEpochReport};
+
+/// The file in the directory of checkpoints; a new one takes the place of the last.
+pub const CHECKPOINT_FILE: &str = "checkpoint.safetensors";
+
+/// Version of the file's format.
+const FORMAT: u32 = 1;
+/// Key of the state in the file's metadata.
+const STATE: &str = "state";
+
+/// What must agree for a run to go on from a checkpoint: hex SHA-256 of each.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Identity {
+    pub config: String,
+    pub base: String,
+    pub data: String,
+}
+
+/// State of the random generator.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct RngState {
+    seed: [u8; 32],
+    stream: u64,
+    /// Decimal, because JSON numbers do not hold 128 bits.
+    word: String,
+}
+
+/// The parts of a run, in their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Phase {
+    /// Encoder and tree.
+    Joint,
+    /// The tree alone.
+    Indexer,
+}
+
+/// Where a run is, without its tensors.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct State {
+    pub format: u32,
+    pub identity: Identity,
+    pub phase: Phase,
+    /// Epochs of this phase that are over.
+    pub epoch: usize,
+    /// Steps of the current epoch that are done.
+    pub step_in_epoch: usize,
+    /// Steps of the joint phase that are done.
+    pub step: usize,
+    /// Steps that the optimiser has counted.
+    pub optimizer_step: i32,
+    pub rng: RngState,
+    pub rng_at_refresh: RngState,
+    pub rng_at_epoch: RngState,
+    pub seconds: f64,
+    pub before: DevFigures,
+    pub epochs: Vec<EpochReport>,
+    /// Sums over the current epoch.
+    pub sums: EpochReport,
+    pub indexer_epochs: Vec<IndexerEpochReport>,
+    /// Best dev figure, and the epochs after which it was reached.
+    pub best: Option<(f64, usize)>,
+    pub refreshes_without_better: usize,
+    pub stopped_early: Option<EarlyStop>,
+    /// CRC-32 of the tensors' bytes in the order of their names.
+    pub checksum: u32,
+}
+
+/// The tensors of a checkpoint.
+#[derive(Default)]
+pub(crate) struct Tensors {
+    pub now: Weights,
+    pub at_start: Weights,
+    pub at_refresh: Weights,
+    /// Empty without early stopping.
+    pub best: Weights,
+    pub first_moment: Weights,
+    pub second_moment: Weights,
+}
+
+impl Tensors {
+    fn groups(&self) -> [(&'static str, &Weights); 6] {
+        [
+            ("now", &self.now),
+            ("start", &self.at_start),
+            ("refresh", &self.at_refresh),
+            ("best", &self.best),
+            ("first", &self.first_moment),
+            ("second", &self.second_moment),
+        ]
+    }
+}
+
+impl RngState {
+    pub(crate) fn of(rng: &ChaCha8Rng) -> Self {
+        let word = rng.get_word_pos().to_string();
+        Self { seed: rng.get_seed(), stream: rng.get_stream(), word }
+    }
+
+    pub(crate) fn restore(&self) -> Option<ChaCha8Rng> {
+        let mut rng = ChaCha8Rng::from_seed(self.seed);
+        rng.set_stream(self.stream);
+        rng.set_word_pos(self.word.parse().ok()?);
+        Some(rng)
+    }
+}
+
+fn failed(path: &Path, detail: impl ToString) -> TrainError {
+    TrainError::Checkpoint { path: path.to_owned(), detail: detail.to_string() }
+}
+
+/// Writes a checkpoint so that either it or the one before it is there, whenever the power fails.
+pub(crate) fn write(dir: &Path, state: &mut State, tensors: &Tensors) -> Result<(), TrainError> {
+    let path = dir.join(CHECKPOINT_FILE);
+    state.format = FORMAT;
+    let mut flat: BTreeMap<String, (Vec<usize>, Vec<f32>)> = BTreeMap::new();
+    for (group, weights) in tensors.groups() {
+        for (name, tensor) in weights {
+            let values = || tensor.to_device(&Device::Cpu)?.flatten_all()?.to_vec1::<f32>();
+            let values = values().map_err(|e| failed(&path, e))?;
+            flat.insert(format!("{group}/{name}"), (tensor.dims().to_vec(), values));
+        }
+    }
+    let mut crc = crc32fast::Hasher::new();
+    flat.values().for_each(|(_, values)| crc.update(bytemuck::cast_slice(values)));
+    state.checksum = crc.finalize();
+    let json = serde_json::to_string(state).map_err(|e| failed(&path, e))?;
+    let views = flat
+        .iter()
+        .map(|(name, (shape, values))| {
+            let bytes = bytemuck::cast_slice(values);
+            let view = safetensors::tensor::TensorView::new(safetensors::Dtype::F32, shape.clone(), bytes);
+            Ok((name.as_str(), view.map_err(|e| failed(&path, e))?))
+        })
+        .collect::<Result<Vec<_>, TrainError>>()?;
+    let metadata = std::collections::HashMap::from([(STATE.to_owned(), json)]);
+    let bytes = safetensors::serialize(views, Some(metadata)).map_err(|e| failed(&path, e))?;
+    let partial = partial_path(&path);
+    let store = || -> std::io::Result<()> {
+        fs::create_dir_all(dir)?;
+        let mut file = File::create(&partial)?;
+        file.write_all(&bytes)?;
+        file.sync_all()?;
+        fs::rename(&partial, &path)?;
+        File::open(dir)?.sync_all()
+    };
+    store().map_err(|e| failed(&path, e))
+}
+
+/// Reads the checkpoint of a directory, if it has one.
+pub(crate) fn read(dir: &Path, identity: &Identity) -> Result<Option<(State, Tensors)>, TrainError> {
+    let path = dir.join(CHECKPOINT_FILE);
+    let bytes = match fs::read(&path) {
+        Ok(bytes) => bytes,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(failed(&path, e)),
+    };
+    let (_, header) = safetensors::SafeTensors::read_metadata(&bytes).map_err(|e| failed(&path, e))?;
+    let json = header.metadata().as_ref().and_then(|m| m.get(STATE));
+    let json = json.ok_or_else(|| failed(&path, "it holds no state"))?;
+    #[derive(Deserialize)]
+    struct Version {
+        format: u32,
+    }
+    // The version alone first: a newer format may have other fields.
+    let Version { format } = serde_json::from_str(json).map_err(|e| failed(&path, e))?;
+    if format > FORMAT {
+        return Err(failed(&path, format!("format {format}; this build reads up to {FORMAT}")));
+    }
+    let state: State = serde_json::from_str(json).map_err(|e| failed(&path, e))?;
+    for (what, found, expected) in [
+        ("configuration", &state.identity.config, &identity.config),
+        ("base model", &state.identity.base, &identity.base),
+        ("training set", &state.identity.data, &identity.data),
+    ] {
+        if found != expected {
+            return Err(TrainError::OtherRun { path, what });
+        }
+    }
+    let file = safetensors::SafeTensors::deserialize(&bytes).map_err(|e| failed(&path, e))?;
+    let mut views: Vec<_> = file.tensors();
+    views.sort_by(|a, b| a.0.cmp(&b.0));
+    let mut crc = crc32fast::Hasher::new();
+    views.iter().for_each(|(_, view)| crc.update(view.data()));
+    if crc.finalize() != state.checksum {
+        return Err(failed(&path, "its checksum is wrong"));
+    }
+    let mut tensors = Tensors::default();
+    for (name, view) in views {
+        let dtype = candle_core::DType::F32;
+        let tensor = Tensor::from_raw_buffer(view.data(), dtype, view.shape(), &Device::Cpu)
+            .map_err(|e| failed(&path, e))?;
+        let (group, name) = name.split_once('/').unwrap_or(("", &name));
+        let weights = match group {
+            "now" => &mut tensors.now,
+            "start" => &mut tensors.at_start,
+            "refresh" => &mut tensors.at_refresh,
+            "best" => &mut tensors.best,
+            "first" => &mut tensors.first_moment,
+            "second" => &mut tensors.second_moment,
+            _ => return Err(failed(&path, format!("unknown tensor {name}"))),
+        };
+        weights.insert(name.to_owned(), tensor);
+    }
+    Ok(Some((state, tensors)))
+}
+
+fn partial_path(path: &Path) -> PathBuf {
+    path.with_extension("safetensors.partial")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::Rng;
+
+    #[test]
+    fn the_generator_goes_on_where_it_was() {
+        let mut rng = ChaCha8Rng::seed_from_u64(9);
+        let _: u64 = rng.random();
+        let _: u32 = rng.random();
+        let state = RngState::of(&rng);
+        let state: RngState = serde_json::from_str(&serde_json::to_string(&state).unwrap()).unwrap();
+        let mut again = state.restore().unwrap();
+        assert_eq!(rng.random::<u64>(), again.random::<u64>());
+    }
+}

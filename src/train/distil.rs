@@ -1,0 +1,190 @@
+//! Routing distillation: which leaves a text should reach, from its exact nearest documents.
+//!
+//! Not in the paper. It needs no labels, so every document and every leaf is trained, not only
+//! the few that the pairs touch.
+
+use rand::seq::index;
+use rand_chacha::ChaCha8Rng;
+use rayon::prelude::*;
+
+use super::config::TrainConfig;
+use super::texts::Texts;
+use crate::cluster::Panels;
+use crate::ids::LeafId;
+
+/// Texts scored against the whole corpus at once.
+const TEXTS_PER_BLOCK: usize = 64;
+
+/// The exact nearest documents of the distilled texts, and how much each counts.
+///
+/// Texts are numbered as queries are in [`Texts`], and documents behind them. The training
+/// queries come first, in their order; then a sample of document-made queries and documents.
+pub(crate) struct Neighbours {
+    pub texts: Vec<usize>,
+    documents: Vec<u32>,
+    weights: Vec<f32>,
+    /// Where each text's neighbours begin, and one more entry for the end.
+    starts: Vec<usize>,
+}
+
+/// The leaves that each distilled text should reach, with weights that sum to 1.
+pub(crate) struct Targets {
+    entries: Vec<(LeafId, f32)>,
+    starts: Vec<usize>,
+}
+
+/// Unit rows of every text of a run.
+#[derive(Clone, Copy)]
+pub(crate) struct Rows<'a> {
+    pub dim: usize,
+    /// `[documents, dim]`
+    pub documents: &'a [f32],
+    /// `[queries, dim]`
+    pub queries: &'a [f32],
+}
+
+impl<'a> Rows<'a> {
+    /// The row of a text, numbered as in [`Neighbours`].
+    pub(crate) fn text(&self, number: usize) -> &'a [f32] {
+        let queries = self.queries.len() / self.dim;
+        match number.checked_sub(queries) {
+            None => &self.queries[number * self.dim..][..self.dim],
+            Some(document) => &self.documents[document * self.dim..][..self.dim],
+        }
+    }
+}
+
+impl Neighbours {
+    /// Draws the texts and finds their neighbours.
+    pub(crate) fn find(texts: &Texts, config: &TrainConfig, rows: Rows<'_>, rng: &mut ChaCha8Rng) -> Self {
+        let mut numbers: Vec<usize> = (0..texts.train).collect();
+        let first_pseudo = texts.train + texts.dev;
+        let unlabelled = texts.queries.len() - first_pseudo + texts.documents.len();
+        let room = config.distillation_texts.saturating_sub(numbers.len());
+        if config.distilled_texts_per_step == 0 && config.indexer_epochs == 0 {
+            // Real queries alone.
+        } else if room >= unlabelled {
+            numbers.extend((0..unlabelled).map(|i| first_pseudo + i));
+        } else {
+            let mut drawn: Vec<usize> = index::sample(rng, unlabelled, room).into_vec();
+            drawn.sort_unstable();
+            numbers.extend(drawn.into_iter().map(|i| first_pseudo + i));
+        }
+        let depth = config.distillation_depth.min(texts.documents.len());
+        let panels = Panels::pack(rows.documents, rows.dim);
+        let found: Vec<Vec<(u32, f32)>> = numbers
+            .par_chunks(TEXTS_PER_BLOCK)
+            .flat_map_iter(|block| {
+                let rows: Vec<f32> = block.iter().flat_map(|&t| rows.text(t).iter().copied()).collect();
+                nearest_documents(&panels, &rows, depth)
+            })
+            .collect();
+        let mut all = Self { texts: numbers, documents: Vec::new(), weights: Vec::new(), starts: vec![0] };
+        for (&text, nearest) in all.texts.iter().zip(&found) {
+            let of_pairs = if text < texts.train { config.distillation_positive_share as f32 } else { 0.0 };
+            let masses = masses(nearest, config.distillation_temperature as f32);
+            for (&(document, _), mass) in nearest.iter().zip(masses) {
+                all.documents.push(document);
+                all.weights.push(mass * (1.0 - of_pairs));
+            }
+            if of_pairs > 0.0 {
+                let positives = &texts.positives[text];
+                all.documents.extend(positives);
+                all.weights.extend(positives.iter().map(|_| of_pairs / positives.len() as f32));
+            }
+            all.starts.push(all.documents.len());
+        }
+        all
+    }
+
+    /// The leaves that hold those documents.
+    pub(crate) fn targets(&self, leaves: &[Vec<LeafId>]) -> Targets {
+        let mut targets = Targets { entries: Vec::new(), starts: vec![0] };
+        let mut own: Vec<(LeafId, f32)> = Vec::new();
+        for bounds in self.starts.windows(2) {
+            own.clear();
+            for place in bounds[0]..bounds[1] {
+                let leaves = &leaves[self.documents[place] as usize];
+                let share = self.weights[place] / leaves.len() as f32;
+                for &leaf in leaves {
+                    match own.iter_mut().find(|entry| entry.0 == leaf) {
+                        Some(entry) => entry.1 += share,
+                        None => own.push((leaf, share)),
+                    }
+                }
+            }
+            targets.entries.extend(&own);
+            targets.starts.push(targets.entries.len());
+        }
+        targets
+    }
+}
+
+impl Targets {
+    /// Leaves and weights of the text at a place in [`Neighbours::texts`].
+    pub(crate) fn of(&self, place: usize) -> &[(LeafId, f32)] {
+        &self.entries[self.starts[place]..self.starts[place + 1]]
+    }
+}
+
+/// Weights of neighbours, which sum to 1: equal at temperature 0.
+fn masses(nearest: &[(u32, f32)], temperature: f32) -> Vec<f32> {
+    let best = nearest.first().map_or(0.0, |entry| entry.1);
+    let raw: Vec<f32> = nearest
+        .iter()
+        .map(|&(_, score)| if temperature > 0.0 { ((score - best) / temperature).exp() } else { 1.0 })
+        .collect();
+    let sum: f32 = raw.iter().sum();
+    raw.into_iter().map(|mass| mass / sum).collect()
+}
+
+/// The `depth` nearest documents of some rows by exact search, best first, with the similarity.
+///
+/// # Shapes
+/// `packed` are the document rows, `rows` `[n, dim]`; n lists of `depth`.
+pub(crate) fn nearest_documents(packed: &Panels, rows: &[f32], depth: usize) -> Vec<Vec<(u32, f32)>> {
+    let documents = packed.rows();
+    let mut scores = vec![0f32; rows.len() / packed.dim() * documents];
+    packed.dot_products(rows, &mut scores);
+    scores
+        .chunks_exact(documents)
+        .map(|row| {
+            let mut order: Vec<(u32, f32)> = (0..).zip(row.iter().copied()).collect();
+            let best_first = |a: &(u32, f32), b: &(u32, f32)| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0));
+            if depth < documents {
+                order.select_nth_unstable_by(depth, best_first);
+                order.truncate(depth);
+            }
+            order.sort_unstable_by(best_first);
+            order
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_follow_the_documents_leaves() {
+        let neighbours = Neighbours {
+            texts: vec![0, 1],
+            documents: vec![0, 1, 2, 2],
+            weights: vec![0.25, 0.25, 0.5, 1.0],
+            starts: vec![0, 3, 4],
+        };
+        let leaf = |numbers: &[u32]| numbers.iter().copied().map(LeafId).collect::<Vec<_>>();
+        let targets = neighbours.targets(&[leaf(&[4]), leaf(&[4]), leaf(&[7, 1])]);
+        assert_eq!(targets.of(0), [(LeafId(4), 0.5), (LeafId(7), 0.25), (LeafId(1), 0.25)]);
+        assert_eq!(targets.of(1), [(LeafId(7), 0.5), (LeafId(1), 0.5)]);
+    }
+
+    #[test]
+    fn masses_sum_to_one_and_sharpen() {
+        let nearest = [(0, 0.9), (1, 0.8), (2, 0.1)];
+        assert_eq!(masses(&nearest, 0.0), [1.0 / 3.0; 3]);
+        let sharp = masses(&nearest, 0.1);
+        assert!((sharp.iter().sum::<f32>() - 1.0).abs() < 1e-6);
+        assert!((sharp[0] / sharp[1] - 1f32.exp()).abs() < 1e-3);
+    }
+}

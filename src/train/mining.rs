@@ -1,0 +1,85 @@
+//! Hard negatives: documents that the index, or exact search, would wrongly give a query.
+
+use std::num::NonZeroUsize;
+
+use rand::Rng;
+use rand_chacha::ChaCha8Rng;
+
+use super::config::{Negatives, TrainConfig};
+use super::distil::{Rows, nearest_documents};
+use super::texts::Texts;
+use crate::cluster::Panels;
+use crate::ids::LeafId;
+use crate::model::Indexer;
+
+/// Mined candidates kept per query.
+const CANDIDATES: usize = 64;
+/// Queries scored against the whole corpus at once.
+const QUERIES_PER_BLOCK: usize = 64;
+
+/// For each training query documents that do not answer it, by the configured source; none
+/// where negatives come from the batch alone.
+pub(crate) fn mine(
+    config: &TrainConfig,
+    texts: &Texts,
+    rows: Rows<'_>,
+    leaves: &[Vec<LeafId>],
+    indexer: &Indexer,
+    rng: &mut ChaCha8Rng,
+) -> Vec<Vec<u32>> {
+    match config.negatives {
+        Negatives::InBatch => Vec::new(),
+        Negatives::IndexSiamese | Negatives::Index => from_leaves(config, texts, rows, leaves, indexer, rng),
+        Negatives::ExactSiamese | Negatives::Exact => from_exact_search(config, texts, rows),
+    }
+}
+
+/// Documents of the leaves that the query's beam reaches (Algorithm 1).
+fn from_leaves(
+    config: &TrainConfig,
+    texts: &Texts,
+    rows: Rows<'_>,
+    leaves: &[Vec<LeafId>],
+    indexer: &Indexer,
+    rng: &mut ChaCha8Rng,
+) -> Vec<Vec<u32>> {
+    let mut table = vec![Vec::new(); indexer.shape().leaves() as usize];
+    for (document, leaves) in (0u32..).zip(leaves) {
+        for leaf in leaves {
+            table[leaf.index()].push(document);
+        }
+    }
+    let beam = NonZeroUsize::new(config.mining_beam).unwrap_or(NonZeroUsize::MIN);
+    (0..texts.train)
+        .map(|query| {
+            let reached = indexer.route(rows.text(query), beam).search.leaves;
+            let mut candidates: Vec<u32> = reached
+                .iter()
+                .flat_map(|scored| table[scored.leaf.index()].iter().copied())
+                .filter(|&document| !texts.is_relevant(query, document))
+                .collect();
+            candidates.sort_unstable();
+            candidates.dedup();
+            while candidates.len() > CANDIDATES {
+                let out = rng.random_range(0..candidates.len());
+                candidates.swap_remove(out);
+            }
+            candidates
+        })
+        .collect()
+}
+
+/// The query's exact nearest documents.
+fn from_exact_search(config: &TrainConfig, texts: &Texts, rows: Rows<'_>) -> Vec<Vec<u32>> {
+    let panels = Panels::pack(rows.documents, rows.dim);
+    let depth = config.mining_depth.min(texts.documents.len());
+    let mut all = Vec::with_capacity(texts.train);
+    for block in rows.queries[..texts.train * rows.dim].chunks(QUERIES_PER_BLOCK * rows.dim) {
+        for nearest in nearest_documents(&panels, block, depth) {
+            let query = all.len();
+            let wrong = nearest.into_iter().map(|entry| entry.0).filter(|&d| !texts.is_relevant(query, d));
+            all.push(wrong.collect());
+        }
+    }
+    all
+}

@@ -1,0 +1,396 @@
+//! A training run from the outside: what it starts from, where it leaves its bundle.
+
+use std::path::{Path, PathBuf};
+
+use candle_core::Device;
+use sha2::{Digest, Sha256};
+
+use super::checkpoint::Identity;
+use super::config::TrainConfig;
+use super::dataset::TrainingSet;
+use super::dev;
+use super::error::TrainError;
+use super::indexer::{IndexerOptions, TrainableIndexer};
+use super::log::Log;
+use super::refresh::Refresher;
+use super::report::{TrainEvent, TrainReport};
+use super::run::{self, Checkpoints, Outcome, Run};
+use super::step::StepContext;
+use super::tail::{Scope, Tail};
+use super::texts::Texts;
+use super::trunk::{CachePlace, Frozen, TrunkCache};
+use crate::error::Result;
+use crate::model::{Bundle, BundleParts, Encoder, ModelError, PackedTransformer, check_output};
+use crate::progress::{OnProgress, Progress, no_progress};
+
+/// File of the report inside a bundle.
+pub const REPORT_FILE: &str = "training.json";
+
+/// Bytes of hidden states that a run keeps on disk unless told otherwise: 32 GiB.
+pub const DEFAULT_CACHE_BYTES: u64 = 32 << 30;
+
+/// Where the tensors of a run live.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TrainDevice {
+    /// The CPU.
+    #[default]
+    Cpu,
+    /// The first NVIDIA GPU; needs the `cuda` feature.
+    Cuda,
+}
+
+/// A training run about to start.
+///
+/// Disk: the hidden states below the trainable layers are kept as f16 in a nameless file beside
+/// the output, tokens times width times 2 bytes, within [`Self::cache_bytes`]; about 0.9 GB for 5,000
+/// abstracts and MiniLM. Memory: token ids of every text, and embeddings of all texts in f32.
+///
+/// ```no_run
+/// use ehi::data::BeirDataset;
+/// use ehi::train::{TrainConfig, Trainer, TrainingSet};
+///
+/// let config = TrainConfig::default();
+/// let set = TrainingSet::from_beir(&BeirDataset::open("my-data")?, config.dev_fraction)?;
+/// let fitted = Trainer::builder().base("target/base-model").output("my-bundle").config(config).fit(&set)?;
+/// println!("{} leaves", fitted.bundle.model().indexer().shape().leaves());
+/// # Ok::<(), ehi::Error>(())
+/// ```
+#[must_use = "a run does nothing until `fit`"]
+pub struct Trainer<'a> {
+    base: Option<PathBuf>,
+    output: Option<PathBuf>,
+    config: TrainConfig,
+    device: TrainDevice,
+    checkpoints: Option<Checkpoints>,
+    cache_dir: Option<PathBuf>,
+    cache_bytes: u64,
+    log: Option<PathBuf>,
+    on_progress: Box<dyn FnMut(Progress) -> std::ops::ControlFlow<()> + 'a>,
+    on_event: Box<dyn FnMut(&TrainEvent) + 'a>,
+}
+
+/// A finished run.
+pub struct Fitted {
+    /// The trained model, as written.
+    pub bundle: Bundle,
+    /// What the run leaves on record; the bundle holds it as [`REPORT_FILE`].
+    pub report: TrainReport,
+}
+
+impl<'a> Trainer<'a> {
+    /// A run with the default configuration on the CPU; [`Self::base`] and [`Self::output`] must
+    /// be given.
+    pub fn builder() -> Self {
+        Self {
+            base: None,
+            output: None,
+            config: TrainConfig::default(),
+            device: TrainDevice::default(),
+            checkpoints: None,
+            cache_dir: None,
+            cache_bytes: DEFAULT_CACHE_BYTES,
+            log: None,
+            on_progress: Box::new(no_progress),
+            on_event: Box::new(|_| ()),
+        }
+    }
+
+    /// The encoder to start from: a sentence-transformers directory or a bundle.
+    pub fn base(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.base = Some(dir.into());
+        self
+    }
+
+    /// Where the bundle goes: a directory that does not exist yet or is empty.
+    pub fn output(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.output = Some(dir.into());
+        self
+    }
+
+    /// Every choice of the run.
+    pub fn config(mut self, config: TrainConfig) -> Self {
+        self.config = config;
+        self
+    }
+
+    /// Where to train.
+    pub fn device(mut self, device: TrainDevice) -> Self {
+        self.device = device;
+        self
+    }
+
+    /// Leaves a checkpoint in `dir` every so many optimiser steps, after each pass of the tree
+    /// alone, and when the run is cancelled; a new one takes the place of the last.
+    pub fn checkpoints(mut self, dir: impl Into<PathBuf>, steps: usize) -> Self {
+        let resume = self.checkpoints.is_some_and(|c| c.resume);
+        self.checkpoints = Some(Checkpoints { dir: dir.into(), steps: steps.max(1), resume });
+        self
+    }
+
+    /// Goes on from the checkpoint in the directory given to [`Self::checkpoints`], if one is there.
+    ///
+    /// On the CPU the result is bit for bit that of a run that never stopped, on a machine with the
+    /// same vector instructions.
+    pub fn resume(mut self, resume: bool) -> Self {
+        if let Some(checkpoints) = &mut self.checkpoints {
+            checkpoints.resume = resume;
+        }
+        self
+    }
+
+    /// Keeps the frozen layers' output in a directory, for later runs over the same texts and the
+    /// same base. By default it lies in a nameless file beside the output.
+    pub fn cache(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.cache_dir = Some(dir.into());
+        self
+    }
+
+    /// Bytes that this may take, [`DEFAULT_CACHE_BYTES`] by default. Texts beyond it are run through
+    /// the frozen layers whenever they are needed, which is slower and changes no result beyond
+    /// rounding.
+    pub fn cache_bytes(mut self, bytes: u64) -> Self {
+        self.cache_bytes = bytes;
+        self
+    }
+
+    /// Appends every [`TrainEvent`] to a file, one JSON object a line.
+    pub fn log(mut self, path: impl Into<PathBuf>) -> Self {
+        self.log = Some(path.into());
+        self
+    }
+
+    /// Hears how far each stage is, and may cancel.
+    pub fn on_progress(mut self, callback: impl FnMut(Progress) -> std::ops::ControlFlow<()> + 'a) -> Self {
+        self.on_progress = Box::new(callback);
+        self
+    }
+
+    /// Hears of every step, epoch, refresh and checkpoint.
+    pub fn on_event(mut self, callback: impl FnMut(&TrainEvent) + 'a) -> Self {
+        self.on_event = Box::new(callback);
+        self
+    }
+
+    /// Trains, writes the bundle and opens it.
+    ///
+    /// # Paper
+    /// Algorithm 1; deviations in `docs/paper-map.md`.
+    ///
+    /// # Errors
+    /// [`TrainError`] for the configuration, the data, a NaN loss, a tensor that gets no gradient or
+    /// does not move, and a checkpoint that is damaged or of another run; [`ModelError`] for the base
+    /// model; [`Error::Cancelled`](crate::Error::Cancelled). No bundle is written then.
+    pub fn fit(mut self, set: &TrainingSet) -> Result<Fitted> {
+        let base = self.base.take().ok_or(TrainError::Missing { what: "base" })?;
+        let output = self.output.take().ok_or(TrainError::Missing { what: "output" })?;
+        let config = &self.config;
+        config.check()?;
+        check_output(&output)?;
+        let device = open_device(self.device)?;
+        let shape = config.shape(set.documents.len())?;
+        if set.documents.len() < shape.leaves() as usize {
+            let (documents, leaves) = (set.documents.len(), shape.leaves());
+            return Err(TrainError::TooFewDocuments { documents, leaves }.into());
+        }
+        if config.leaves_per_document > shape.leaves() {
+            return Err(out_of_range(
+                "leaves_per_document",
+                config.leaves_per_document,
+                format!("at most the tree's {} leaves", shape.leaves()),
+            ));
+        }
+        let mut log = self.log.as_deref().map(Log::open).transpose()?;
+        let mut on_event = |event: &TrainEvent| {
+            if let Some(log) = &mut log {
+                log.write(event);
+            }
+            (self.on_event)(event);
+        };
+        let on_progress: &mut OnProgress<'_> = &mut *self.on_progress;
+
+        let encoder = Encoder::load(&base)?;
+        let scope = scope(config, &encoder)?;
+        let mut rng = run::generator(config);
+        let texts = Texts::new(set, &encoder, config, &mut rng)?;
+        on_event(&TrainEvent::Started {
+            documents: texts.documents.len(),
+            train_queries: texts.train,
+            dev_queries: texts.dev,
+            leaves: shape.leaves(),
+        });
+        let dim = encoder.dim();
+        let frozen = encoder.transformer.layers.len() - scope.layers;
+        let identity = identity(config, &encoder, &texts)?;
+        let frozen = Frozen {
+            trunk: PackedTransformer::new(&encoder.transformer, frozen).map_err(ModelError::from)?,
+            dim,
+            pooled: (scope.layers == 0).then_some((encoder.pooling, encoder.normalisation)),
+        };
+        // The whole encoder reads token ids, so there is nothing to keep.
+        let mut budget = if scope.embeddings { 0 } else { self.cache_bytes };
+        let place = |tokens: &[Vec<u32>]| match &self.cache_dir {
+            None => CachePlace::Nameless(parent(&output)),
+            Some(dir) => CachePlace::Kept { dir: dir.clone(), name: cache_name(&identity, scope, tokens) },
+        };
+        let query_place = place(&texts.queries);
+        let query_cache =
+            TrunkCache::compute(&frozen, &texts.queries, &query_place, &mut budget, on_progress)?;
+        let document_place = place(&texts.documents);
+        let document_cache =
+            TrunkCache::compute(&frozen, &texts.documents, &document_place, &mut budget, on_progress)?;
+        let tail = Tail::new(&encoder, scope, &device).map_err(ModelError::from)?;
+        let options = IndexerOptions {
+            shape,
+            dim,
+            projection: (config.routing_dim > 0).then_some(config.routing_dim),
+            transform: config.transform,
+            logit_scale: config.logit_scale,
+        };
+        let indexer = TrainableIndexer::random(options, &mut rng, &device).map_err(ModelError::from)?;
+        let refresher = Refresher {
+            config,
+            texts: &texts,
+            document_cache: &document_cache,
+            query_cache: &query_cache,
+            tail: &tail,
+            indexer: &indexer,
+        };
+        let context = StepContext {
+            config,
+            texts: &texts,
+            document_cache: &document_cache,
+            query_cache: &query_cache,
+            tail: &tail,
+            indexer: &indexer,
+            device: &device,
+        };
+        let checkpoints = self.checkpoints.clone();
+        let run =
+            Run::new(config, refresher, context, checkpoints, identity, rng, on_progress, &mut on_event);
+        let outcome = run.finish()?;
+        let report = report(config, &texts, &outcome);
+        write(&output, &base, config, &tail, &outcome, &report)?;
+        on_event(&TrainEvent::Finished { seconds: report.seconds });
+        Ok(Fitted { bundle: Bundle::open(&output)?, report })
+    }
+}
+
+fn out_of_range(field: &'static str, found: impl ToString, expected: String) -> crate::Error {
+    TrainError::Config { field, found: found.to_string(), expected }.into()
+}
+
+/// What the configuration trains of this encoder.
+fn scope(config: &TrainConfig, encoder: &Encoder) -> Result<Scope> {
+    let layers = encoder.transformer.layers.len();
+    if config.trainable_layers > layers {
+        let expected = format!("at most the encoder's {layers}");
+        return Err(out_of_range("trainable_layers", config.trainable_layers, expected));
+    }
+    if config.train_embeddings && config.trainable_layers < layers {
+        let expected = format!("all {layers} layers with train_embeddings");
+        return Err(out_of_range("trainable_layers", config.trainable_layers, expected));
+    }
+    if config.routing_dim > encoder.dim() {
+        let expected = format!("at most the embeddings' width {}", encoder.dim());
+        return Err(out_of_range("routing_dim", config.routing_dim, expected));
+    }
+    Ok(Scope {
+        layers: config.trainable_layers,
+        embeddings: config.train_embeddings,
+        dropout: config.dropout,
+    })
+}
+
+/// Name of the kept file for some texts: everything that decides their states.
+fn cache_name(identity: &Identity, scope: Scope, tokens: &[Vec<u32>]) -> String {
+    let mut digest = Sha256::new_with_prefix(&identity.base);
+    digest.update((scope.layers as u64).to_le_bytes());
+    for list in tokens {
+        digest.update((list.len() as u64).to_le_bytes());
+        digest.update(bytemuck::cast_slice::<u32, u8>(list));
+    }
+    digest.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// What a checkpoint must agree with.
+fn identity(config: &TrainConfig, encoder: &Encoder, texts: &Texts) -> Result<Identity> {
+    let hex = |digest: Sha256| digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    let json =
+        serde_json::to_vec(config).map_err(|source| ModelError::Json { path: REPORT_FILE.into(), source })?;
+    let mut base = Sha256::new();
+    for (name, tensor) in encoder.transformer.named() {
+        base.update(name.as_bytes());
+        let values: Vec<f32> = tensor.flatten_all().and_then(|t| t.to_vec1()).map_err(ModelError::from)?;
+        base.update(bytemuck::cast_slice::<f32, u8>(&values));
+    }
+    let mut data = Sha256::new();
+    for list in texts.documents.iter().chain(&texts.queries).chain(&texts.positives) {
+        data.update((list.len() as u64).to_le_bytes());
+        data.update(bytemuck::cast_slice::<u32, u8>(list));
+    }
+    data.update((texts.train as u64).to_le_bytes());
+    data.update((texts.dev as u64).to_le_bytes());
+    Ok(Identity { config: hex(Sha256::new_with_prefix(json)), base: hex(base), data: hex(data) })
+}
+
+fn report(config: &TrainConfig, texts: &Texts, outcome: &Outcome) -> TrainReport {
+    let mut config = config.clone();
+    // What the rule chose, so that the report says it.
+    config.branching_factor = Some(outcome.last.indexer.shape().branching_factor());
+    TrainReport {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        config,
+        documents: texts.documents.len(),
+        train_queries: texts.train,
+        train_pairs: texts.positives[..texts.train].iter().map(Vec::len).sum(),
+        dev_queries: texts.dev,
+        before: outcome.state.before.clone(),
+        epochs: outcome.state.epochs.clone(),
+        indexer_epochs: outcome.state.indexer_epochs.clone(),
+        stopped_early: outcome.state.stopped_early,
+        after: dev::figures(&outcome.last, texts),
+        moved: outcome.moved.clone(),
+        seconds: outcome.seconds,
+    }
+}
+
+fn write(
+    output: &Path,
+    base: &Path,
+    config: &TrainConfig,
+    tail: &Tail<'_>,
+    outcome: &Outcome,
+    report: &TrainReport,
+) -> Result<()> {
+    let json = serde_json::to_vec_pretty(report)
+        .map_err(|source| ModelError::Json { path: output.join(REPORT_FILE), source })?;
+    BundleParts {
+        base,
+        encoder: tail.named().map_err(ModelError::from)?,
+        indexer: &outcome.last.indexer,
+        leaves_per_document: config.leaves_per_document,
+        extras: vec![(REPORT_FILE, json)],
+    }
+    .write(output)?;
+    Ok(())
+}
+
+fn parent(path: &Path) -> PathBuf {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+        _ => PathBuf::from("."),
+    }
+}
+
+fn open_device(device: TrainDevice) -> Result<Device> {
+    match device {
+        TrainDevice::Cpu => Ok(Device::Cpu),
+        TrainDevice::Cuda if !cfg!(feature = "cuda") => {
+            Err(TrainError::NoCuda { reason: "this build lacks the `cuda` feature".to_owned() }.into())
+        }
+        TrainDevice::Cuda => {
+            Device::new_cuda(0).map_err(|e| TrainError::NoCuda { reason: e.to_string() }.into())
+        }
+    }
+}
