@@ -33,11 +33,11 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Train encoder and tree on a BEIR folder's corpus, queries and train judgments
+    /// Train encoder and tree on a dataset's corpus, queries and train judgments
     Train(train::Args),
     /// Make an empty index with its own copy of a trained bundle
     Create(store::CreateArgs),
-    /// Insert documents from BEIR corpus lines; a document replaces the one with its id
+    /// Insert documents from BEIR corpus lines or a dataset; a document replaces the one with its id
     Insert(insert::Args),
     /// Find the documents that answer a question
     Search(search::Args),
@@ -49,7 +49,7 @@ enum Command {
     Stats(store::ReportArgs),
     /// Read the whole index and check every checksum and invariant
     Verify(store::ReportArgs),
-    /// Measure quality against documents visited on a BEIR folder
+    /// Measure quality against documents visited on a dataset
     Eval(eval::Args),
 }
 
