@@ -63,6 +63,14 @@ pub enum InputError {
     /// A number of lists of an evaluation's baseline is 0.
     #[error("the number of lists is 0; divide the documents into at least one")]
     ZeroLists,
+    /// A leaf beyond those of the tree.
+    #[error("there is no leaf {leaf}; the tree has {leaves}, counted from 0")]
+    UnknownLeaf {
+        /// The leaf asked for.
+        leaf: u32,
+        /// Leaves of the tree.
+        leaves: u32,
+    },
     /// A query vector of another width than the index.
     #[error("the vector has {found} values, the index has {expected}")]
     Dimension {

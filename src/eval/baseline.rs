@@ -24,8 +24,8 @@ const ITERATIONS: usize = 50;
 const BLOCK_ROWS: usize = 16_384;
 /// Bytes of f32 rows that centroids are found from, unless asked otherwise.
 ///
-/// 175,000 rows of 384 values: beyond 39 a list for 4,096 lists, from where more rows hardly
-/// move a centroid.
+/// 175,000 rows of 384 values: for 4,096 lists more than 39 a list, the fewest that Faiss finds
+/// centroids from without a warning.
 pub const DEFAULT_SAMPLE_BYTES: usize = 256 << 20;
 
 /// Options of the baseline.

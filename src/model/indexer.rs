@@ -15,6 +15,10 @@ use super::error::ModelError;
 use crate::ids::LeafId;
 use crate::tree::{Beam, LevelScorer, TreeShape, beam_search};
 
+mod observe;
+
+pub(crate) use observe::RoutingSample;
+
 /// Parameters of one level.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct LevelWeights {

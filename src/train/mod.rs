@@ -32,7 +32,9 @@ pub use error::TrainError;
 pub use report::{DevFigures, DevPoint, EpochReport, MovedTensor, TrainReport};
 
 use crate::error::{Error, Result};
-use crate::model::{BundleParts, Encoder, ModelError, PackedTransformer, check_output};
+use crate::model::{
+    BundleParts, Encoder, ModelError, PackedTransformer, RoutingProfile, RoutingProfiles, check_output,
+};
 use crate::progress::{OnProgress, Progress, Stage, no_progress};
 use indexer::TrainableIndexer;
 use optimizer::{AdamW, Group, Parameter};
@@ -44,7 +46,7 @@ use texts::Texts;
 use trunk::TrunkCache;
 
 /// File of the report inside a bundle.
-pub const REPORT_FILE: &str = "training.json";
+pub const REPORT_FILE: &str = crate::model::REPORT_FILE;
 
 /// Where the tensors of a run live.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -203,6 +205,10 @@ impl Trainer {
             before,
             epochs,
             after,
+            routing: Some(RoutingProfiles::new(
+                RoutingProfile::measure(&last.indexer, &last.documents),
+                RoutingProfile::measure(&last.indexer, &last.queries[..texts.train * dim]),
+            )),
             moved,
             seconds: started.elapsed().as_secs_f64(),
         };

@@ -3,9 +3,12 @@
 mod bars;
 mod eval;
 mod evaluation;
+mod explain;
 mod failure;
+mod health;
 mod hits;
 mod insert;
+mod leaves;
 mod search;
 mod store;
 mod train;
@@ -41,6 +44,12 @@ enum Command {
     Insert(insert::Args),
     /// Find the documents that answer a question
     Search(search::Args),
+    /// Find them, and say which leaves were reached, why, and what came from where
+    Explain(explain::Args),
+    /// What each leaf is about: distinctive words, typical documents, questions
+    Leaves(leaves::Args),
+    /// Whether the tree still fits what is stored
+    Health(store::ReportArgs),
     /// Print a document as a JSON line
     Get(store::IdArgs),
     /// Delete a document
@@ -82,6 +91,9 @@ fn run(command: Command, out: &mut dyn Write) -> Result<(), Failure> {
         Command::Create(args) => store::create(&args, out),
         Command::Insert(args) => insert::run(&args, out),
         Command::Search(args) => search::run(&args, out),
+        Command::Explain(args) => explain::run(&args, out),
+        Command::Leaves(args) => leaves::run(&args, out),
+        Command::Health(args) => health::run(&args, out),
         Command::Get(args) => store::get(&args, out),
         Command::Delete(args) => store::delete(&args, out),
         Command::Stats(args) => store::stats(&args, out),
