@@ -1,7 +1,7 @@
-//! Measures an index on a BEIR folder whose corpus it holds.
+//! Measures an index on a dataset whose corpus it holds.
 //!
 //! ```text
-//! cargo run --release --example evaluate INDEX BEIR [SPLIT]
+//! cargo run --release --example evaluate INDEX DATASET [SPLIT]
 //! ```
 
 #[path = "../src/bin/ehi/bars.rs"]
@@ -14,8 +14,8 @@ use std::error::Error;
 use std::io;
 
 use ehi::Index;
-use ehi::data::BeirDataset;
-use ehi::eval::{Baseline, EvalOptions, evaluate};
+use ehi::data::Dataset;
+use ehi::eval::{Baseline, EvalOptions, IvfOptions, evaluate};
 
 use bars::Bars;
 
@@ -31,14 +31,22 @@ fn run() -> Result<(), Box<dyn Error>> {
     let (directory, data, split) = match arguments.as_slice() {
         [directory, data] => (directory, data, "test"),
         [directory, data, split] => (directory, data, split.as_str()),
-        _ => return Err("give an index directory and a BEIR folder, and a split if it is not `test`".into()),
+        _ => {
+            return Err(
+                "give an index directory and a dataset folder, and a split if it is not `test`".into()
+            );
+        }
     };
     let index = Index::open(directory)?;
-    let dataset = BeirDataset::open(data)?;
-    let options = EvalOptions { baseline: Baseline::Ivf, ..EvalOptions::default() };
+    let dataset = Dataset::open(data)?;
+    let options = EvalOptions {
+        baseline: Baseline::Ivf(IvfOptions::default()),
+        at: evaluation::COMPARED_AT.to_vec(),
+        ..EvalOptions::default()
+    };
     let mut bars = Bars::new();
     let (report, _) = evaluate(&index, &dataset, split, &options, &mut |progress| bars.show(progress))?;
     bars.clear();
-    evaluation::write_evaluation(&mut io::stdout().lock(), &report)?;
+    evaluation::write_evaluation(&mut io::stdout().lock(), &report, &evaluation::default_metrics())?;
     Ok(())
 }

@@ -22,8 +22,8 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use ehi::data::BeirDataset;
-use ehi::eval::{Baseline, EvalOptions, evaluate};
+use ehi::data::Dataset;
+use ehi::eval::{Baseline, EvalOptions, IvfOptions, evaluate};
 use ehi::{Bundle, Document, Index};
 
 use bars::Bars;
@@ -63,7 +63,7 @@ fn run() -> Result<(), Box<dyn Error>> {
     )?;
 
     let clock = Instant::now();
-    let dataset = BeirDataset::open(root.join("examples/data/scifact"))?;
+    let dataset = Dataset::open(root.join("examples/data/scifact"))?;
     let documents = dataset.corpus()?.collect::<Result<Vec<Document>, _>>()?;
     writeln!(out, "{} documents read in {:.1} s", documents.len(), clock.elapsed().as_secs_f64())?;
 
@@ -90,11 +90,15 @@ fn run() -> Result<(), Box<dyn Error>> {
     }
 
     let clock = Instant::now();
-    let options = EvalOptions { baseline: Baseline::Ivf, ..EvalOptions::default() };
+    let options = EvalOptions {
+        baseline: Baseline::Ivf(IvfOptions::default()),
+        at: evaluation::COMPARED_AT.to_vec(),
+        ..EvalOptions::default()
+    };
     let (report, _) = evaluate(&index, &dataset, "test", &options, &mut |progress| bars.show(progress))?;
     bars.clear();
     writeln!(out, "\ntest split, evaluated in {:.1} s", clock.elapsed().as_secs_f64())?;
-    evaluation::write_evaluation(&mut out, &report)?;
+    evaluation::write_evaluation(&mut out, &report, &evaluation::default_metrics())?;
     writeln!(out, "\nthe index stays in {}", directory.display())?;
     Ok(())
 }

@@ -32,6 +32,10 @@ pub enum Error {
     #[cfg(feature = "train")]
     #[error(transparent)]
     Trec(#[from] crate::eval::TrecError),
+    /// A fraction at which an evaluation was to be read.
+    #[cfg(feature = "train")]
+    #[error(transparent)]
+    Curve(#[from] crate::eval::CurveError),
     /// The caller's progress callback asked to stop; what was acknowledged before stays.
     #[error("cancelled")]
     Cancelled,
@@ -56,6 +60,17 @@ pub enum InputError {
     /// The beam of a search is 0.
     #[error("the beam is 0; visit at least one leaf")]
     ZeroBeam,
+    /// A number of lists of an evaluation's baseline is 0.
+    #[error("the number of lists is 0; divide the documents into at least one")]
+    ZeroLists,
+    /// A leaf beyond those of the tree.
+    #[error("there is no leaf {leaf}; the tree has {leaves}, counted from 0")]
+    UnknownLeaf {
+        /// The leaf asked for.
+        leaf: u32,
+        /// Leaves of the tree.
+        leaves: u32,
+    },
     /// A query vector of another width than the index.
     #[error("the vector has {found} values, the index has {expected}")]
     Dimension {

@@ -5,7 +5,8 @@ use std::fmt;
 /// A leaf of the tree: its path read as base-B digits, root first.
 ///
 /// With branching factor B and height H, values run from 0 to `B^H - 1`.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+#[serde(transparent)]
 pub struct LeafId(pub u32);
 
 /// A row of the embedding matrix, counted from 0 in the order of insertion.

@@ -23,7 +23,7 @@
 //! - [`Index`]: the store, open, insert, search.
 //! - [`Bundle`]: a trained model; [`train`] makes one.
 //! - [`eval`]: recall against documents visited, beside exact search and IVF.
-//! - [`data`]: BEIR datasets.
+//! - [`data`]: datasets in the layouts of BEIR, MS MARCO and extreme classification.
 
 #![deny(unsafe_code)]
 #![deny(missing_docs)]
@@ -45,6 +45,7 @@ mod model;
 mod progress;
 mod scan;
 mod store;
+mod terms;
 #[cfg(feature = "train")]
 pub mod train;
 mod tree;
@@ -55,12 +56,15 @@ pub use document::Document;
 pub use error::{Error, InputError, Result};
 pub use ids::{Generation, LeafId, Row};
 pub use index::{
-    DEFAULT_BEAM, DEFAULT_K, Documents, Hit, Index, IndexBuilder, InsertSummary, MODEL_DIR, Query,
-    SearchResult, SearchStats,
+    Advice, DEFAULT_BEAM, DEFAULT_K, DEFAULT_SAMPLES, DEFAULT_TERMS, Documents, ExactHit, ExplainOptions,
+    ExplainedHit, Explanation, FEWEST_RECENT, Health, Hit, Index, IndexBuilder, InsertSummary, LeafDocument,
+    LeafOptions, LeafQuery, LeafSummary, LeafTerm, MODEL_DIR, Query, RECENT, ReachedLeaf, RoutingHealth,
+    SHIFTED, SKEW_GROWTH, SKEWED, SearchResult, SearchStats,
 };
 pub use model::{
-    BUNDLE_FORMAT, Bundle, DEFAULT_MAX_TOKENS, ENCODER_FILE, Encoder, INDEXER_FILE, Indexer, MANIFEST_FILE,
-    Model, ModelError, ModelHash, Role, TOKENIZER_FILE,
+    BUNDLE_FORMAT, Bundle, DEFAULT_MAX_TOKENS, ENCODER_FILE, ENTROPY_QUANTILES, Encoder, INDEXER_FILE,
+    Indexer, MANIFEST_FILE, Model, ModelError, ModelHash, Role, RoutingProfile, RoutingProfiles,
+    TOKENIZER_FILE,
 };
 #[cfg(feature = "hub")]
 pub use model::{DEFAULT_MODEL, fetch};

@@ -398,12 +398,16 @@ fn searches_run_beside_a_writer() {
 
 #[test]
 fn an_evaluation_agrees_with_searches() {
-    use ehi::data::BeirDataset;
-    use ehi::eval::{Baseline, EvalOptions, RelevanceLevel, evaluate, recall_at_k};
+    use ehi::data::Dataset;
+    use ehi::eval::{Baseline, EvalOptions, IvfOptions, Metric, RelevanceLevel, evaluate, recall_at_k};
     let shape = Shape::of_height(2);
     let (_dir, index) = filled(shape, DOCUMENTS);
-    let dataset = BeirDataset::open(support::dataset()).unwrap();
-    let options = EvalOptions { beams: vec![1, 2, usize::MAX], baseline: Baseline::Ivf };
+    let dataset = Dataset::open(support::dataset()).unwrap();
+    let options = EvalOptions {
+        beams: vec![1, 2, usize::MAX],
+        baseline: Baseline::Ivf(IvfOptions::default()),
+        ..EvalOptions::default()
+    };
     let (report, run) = evaluate(&index, &dataset, "test", &options, &mut ehi::no_progress).unwrap();
     assert_eq!(report.points.iter().map(|p| p.beam).collect::<Vec<_>>(), [1, 2, 16]);
     assert_eq!((report.documents, report.queries, report.leaves), (DOCUMENTS, 10, 16));
@@ -419,16 +423,18 @@ fn an_evaluation_agrees_with_searches() {
             recall += recall_at_k(&ids, judged, k, RelevanceLevel::default()) / qrels.len() as f64;
             visited += result.stats.visited_fraction / qrels.len() as f64;
         }
-        assert!((recall - point.quality.recall_at_10).abs() < 1e-9, "beam {}", point.beam);
+        assert!((recall - point.quality.get(Metric::Recall(k)).unwrap()).abs() < 1e-9, "beam {}", point.beam);
         assert!((visited - point.visited_fraction).abs() < 1e-9, "beam {}", point.beam);
     }
     let full = report.points.last().unwrap();
-    assert_eq!((full.visited_fraction, full.quality), (1.0, report.exact));
+    assert_eq!((full.visited_fraction, &full.quality), (1.0, &report.exact));
     assert_eq!(run.len(), 10);
     let baseline = report.ivf.last().unwrap();
     assert_eq!((baseline.nprobe, baseline.visited_fraction), (16, 1.0));
-    assert!((baseline.quality.recall_at_100 - report.exact.recall_at_100).abs() < 1e-12);
+    let at_100 = Metric::Recall(NonZeroUsize::new(100).unwrap());
+    let (ivf, exact) = (baseline.quality.get(at_100).unwrap(), report.exact.get(at_100).unwrap());
+    assert!((ivf - exact).abs() < 1e-12);
     // This was `None` while the sum of the visited fractions could round to more than 1.
-    assert!(report.ivf_at(0.5, |q| q.recall_at_10).is_some());
-    assert!(report.tree_at(0.5, |q| q.recall_at_10).is_some());
+    assert!(report.ivf_at(0.5, Metric::Recall(k)).is_some());
+    assert!(report.tree_at(0.5, Metric::Recall(k)).is_some());
 }

@@ -104,3 +104,37 @@ fn the_order_of_ties_matters_in_the_fixture() {
     }
     assert!(different >= 8, "{different} queries");
 }
+
+/// Grades 1 to 3 of TREC DL 2019 with a ranking by BM25; see `fixtures/datasets/make.py`.
+#[test]
+fn graded_judgments_agree_with_trec_eval_at_every_level() {
+    #[derive(Deserialize)]
+    struct Recorded {
+        levels: Vec<Mean>,
+    }
+    #[derive(Deserialize)]
+    struct Mean {
+        level: i32,
+        mean: BTreeMap<String, f64>,
+    }
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/datasets/dl19");
+    let open = |name: &str| File::open(folder.join(name)).unwrap();
+    let run = Run::read(open("run.txt.gz"), "run").unwrap();
+    let qrels = read_qrels(open("qrels.txt.gz"), "qrels").unwrap();
+    let recorded: Recorded = serde_json::from_reader(open("expected.json")).unwrap();
+    assert_eq!((qrels.len(), run.len()), (12, 11));
+    assert_eq!(recorded.levels.iter().map(|l| l.level).collect::<Vec<_>>(), [1, 2, 3]);
+    let mut compared = 0;
+    for Mean { level, mean } in &recorded.levels {
+        for (name, expected) in mean {
+            let metric: Metric = name.parse().unwrap();
+            let got = metric.mean(&run, &qrels, RelevanceLevel(*level));
+            assert!((got - expected).abs() <= TOLERANCE, "{name} at level {level}: {got}, not {expected}");
+            compared += 1;
+        }
+    }
+    assert_eq!(compared, 3 * 20);
+    // The level must matter, or the test says nothing of it.
+    assert!(recorded.levels[0].mean["recall@10"] < recorded.levels[2].mean["recall@10"]);
+    assert!(recorded.levels[0].mean["precision@10"] > recorded.levels[2].mean["precision@10"]);
+}

@@ -91,3 +91,13 @@ for index, (name, content) in enumerate([
     ("indexer", safetensors(INDEXER)),
 ]):
     write("bundle", name, choice(2, 4) + choice(index, 7) + content)
+
+write("collection", "rows", b"7\tone passage\twith a tab\n8\tanother\r\n\nno tab\n")
+write("collection", "qrels", b"1\t0\t7\t1\n1 0 8 2\n2\t0\t7\t0\n")
+write("extreme", "labels", b"""{"uid": "a", "title": "Trees", "content": "have leaves"}
+{"uid": "b", "title": "", "content": null}
+""")
+write("extreme", "points", b"""{"uid": "p", "title": "leaves", "target_ind": [0, 2], "target_rel": [1.0, 0.5]}
+{"uid": "q", "title": "none"}
+{"uid": "r", "title": "all", "target_ind": [1]}
+""")

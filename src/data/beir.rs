@@ -1,16 +1,16 @@
 //! A dataset directory in the BEIR layout.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::files::{GZIP_ENDING, open_either};
 use super::{DataError, Documents, Qrels, Queries, read_documents, read_queries};
 
 const CORPUS: &str = "corpus.jsonl";
 const QUERIES: &str = "queries.jsonl";
 const QRELS: &str = "qrels";
 const QRELS_ENDING: &str = ".tsv";
-const GZIP_ENDING: &str = ".gz";
 
 /// A retrieval dataset on disk: documents, queries, and judgments by split.
 ///
@@ -132,20 +132,4 @@ impl BeirDataset {
 fn split_of(file_name: &str) -> Option<&str> {
     let plain = file_name.strip_suffix(GZIP_ENDING).unwrap_or(file_name);
     plain.strip_suffix(QRELS_ENDING).filter(|split| !split.is_empty())
-}
-
-/// Opens `path` or `path` with `.gz`, whichever exists, and gives its name for errors.
-fn open_either(path: &Path) -> Result<(File, String), DataError> {
-    let mut packed = path.as_os_str().to_owned();
-    packed.push(GZIP_ENDING);
-    for candidate in [path, Path::new(&packed)] {
-        match File::open(candidate) {
-            Ok(file) => return Ok((file, candidate.display().to_string())),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(source) => {
-                return Err(DataError::Open { path: candidate.to_owned(), source });
-            }
-        }
-    }
-    Err(DataError::MissingFile { path: path.to_owned() })
 }

@@ -11,13 +11,13 @@ use thiserror::Error;
 #[non_exhaustive]
 pub enum DataError {
     /// The directory holds neither the file nor its `.gz` form.
-    #[error("{}: no such file, with or without `.gz`; the BEIR layout needs it", path.display())]
+    #[error("{}: no such file, with or without `.gz`; the layout needs it", path.display())]
     MissingFile {
         /// The path without `.gz`.
         path: PathBuf,
     },
     /// The dataset's path is missing or is not a directory.
-    #[error("{}: not a directory; give the directory that holds corpus.jsonl", path.display())]
+    #[error("{}: not a directory; give the directory that holds the dataset's files", path.display())]
     NotADirectory {
         /// The path as given.
         path: PathBuf,
@@ -118,15 +118,41 @@ pub enum DataError {
         /// The field or column.
         field: &'static str,
     },
-    /// A row of judgments has the wrong number of columns.
-    #[error("{name}:{line}: {got} tab-separated columns instead of query-id, corpus-id, score")]
-    QrelsColumns {
+    /// A row has the wrong number of columns.
+    #[error("{name}:{line}: {got} columns instead of {expected}")]
+    Columns {
         /// The file.
         name: String,
         /// The line.
         line: u64,
         /// The number of columns found.
         got: usize,
+        /// The columns of the form.
+        expected: &'static str,
+    },
+    /// A point's target is not among the labels.
+    #[error("{name}:{line}: the target {target} is not among the {labels} labels")]
+    Target {
+        /// The file.
+        name: String,
+        /// The line.
+        line: u64,
+        /// The position named, from 0.
+        target: u64,
+        /// The number of labels.
+        labels: usize,
+    },
+    /// A point has another number of relevances than of targets.
+    #[error("{name}:{line}: {relevances} values of target_rel for {targets} of target_ind")]
+    TargetCount {
+        /// The file.
+        name: String,
+        /// The line.
+        line: u64,
+        /// Values of `target_ind`.
+        targets: usize,
+        /// Values of `target_rel`.
+        relevances: usize,
     },
     /// The score of a judgment is not an integer.
     #[error("{name}:{line}: the score `{got}` is not a 32-bit integer")]
@@ -162,4 +188,19 @@ pub enum DataError {
         /// The value as given.
         got: f64,
     },
+}
+
+impl DataError {
+    /// Whether nothing more can be read from the stream that it comes from.
+    pub(super) fn ends_stream(&self) -> bool {
+        matches!(
+            self,
+            Self::Read { .. }
+                | Self::TruncatedGzip { .. }
+                | Self::CorruptGzip { .. }
+                | Self::LineTooLong { .. }
+                | Self::Open { .. }
+                | Self::MissingFile { .. }
+        )
+    }
 }

@@ -1,22 +1,35 @@
 //! Documents, queries and judgments read from files, one line at a time.
 //!
-//! [`BeirDataset`] reads a directory in the BEIR layout, [`read_documents`] one
-//! stream of documents in the same form; [`carve_dev`] sets some training queries aside.
+//! [`Dataset`] reads a directory in the layout of BEIR, MS MARCO or extreme classification;
+//! [`read_documents`] and its like read one stream; [`carve_dev`] sets some training queries
+//! aside.
 
 mod beir;
+mod dataset;
 mod error;
+mod extreme;
+mod files;
 mod jsonl;
 mod lines;
+mod msmarco;
 mod qrels;
 mod split;
+mod streams;
+mod tsv;
 
 pub use beir::BeirDataset;
+pub use dataset::Dataset;
 pub use error::DataError;
-pub use jsonl::{Documents, Queries, Query, read_documents, read_queries};
+pub use extreme::{ExtremeDataset, read_targets};
 pub use lines::MAX_LINE_BYTES;
 pub(crate) use lines::{Line, Lines};
+pub use msmarco::MsMarcoDataset;
 pub use qrels::{Judgments, Qrels};
 pub use split::{DevFraction, TrainDev, carve_dev, is_dev};
+pub use streams::{
+    Documents, Queries, Query, read_collection, read_documents, read_labels, read_points, read_queries,
+    read_query_table,
+};
 
 #[cfg(test)]
 mod tests;

@@ -28,7 +28,7 @@ impl Qrels {
     ///
     /// # Errors
     ///
-    /// [`DataError::QrelsColumns`], [`DataError::QrelsScore`], [`DataError::EmptyId`] or
+    /// [`DataError::Columns`], [`DataError::QrelsScore`], [`DataError::EmptyId`] or
     /// [`DataError::ConflictingJudgment`] for a row that cannot be used, and the errors of
     /// reading. The first error ends the reading: judgments that are only half there would
     /// give wrong figures.
@@ -47,29 +47,62 @@ impl Qrels {
         Ok(qrels)
     }
 
+    /// Reads rows `query-id 0 corpus-id score` without a header, plain or gzip-compressed: the
+    /// form of MS MARCO and TREC.
+    ///
+    /// Columns are separated by tabs or spaces; the second one is not looked at.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::read`].
+    pub fn read_four_columns(
+        reader: impl Read + Send + 'static,
+        name: impl Into<String>,
+    ) -> Result<Self, DataError> {
+        let mut lines = Lines::new(reader, name);
+        let name = lines.name().to_owned();
+        let mut qrels = Self::default();
+        while let Some(line) = lines.next_line() {
+            let line = line?;
+            let columns: Vec<&str> = line.text.split_ascii_whitespace().collect();
+            let [query, _, document, score] = columns[..] else {
+                let expected = "query-id, 0, corpus-id, score";
+                return Err(DataError::Columns { name, line: line.number, got: columns.len(), expected });
+            };
+            qrels.add([query, document, score], line.number, &name)?;
+        }
+        Ok(qrels)
+    }
+
     fn add_row(&mut self, line: Line<'_>, name: &str) -> Result<(), DataError> {
         let columns: Vec<&str> = line.text.split('\t').map(str::trim_ascii).collect();
         let [query, document, score] = columns[..] else {
-            return Err(DataError::QrelsColumns {
+            return Err(DataError::Columns {
                 name: name.to_owned(),
                 line: line.number,
                 got: columns.len(),
+                expected: "query-id, corpus-id, score",
             });
         };
+        self.add([query, document, score], line.number, name)
+    }
+
+    fn add(&mut self, columns: [&str; 3], line: u64, name: &str) -> Result<(), DataError> {
+        let [query, document, score] = columns;
         for (id, field) in [(query, COLUMNS[0]), (document, COLUMNS[1])] {
             if id.is_empty() {
-                return Err(DataError::EmptyId { name: name.to_owned(), line: line.number, field });
+                return Err(DataError::EmptyId { name: name.to_owned(), line, field });
             }
         }
         let grade = score.parse().map_err(|_| DataError::QrelsScore {
             name: name.to_owned(),
-            line: line.number,
+            line,
             got: score.to_owned(),
         })?;
         match self.insert(query, document, grade) {
             Some(first) if first != grade => Err(DataError::ConflictingJudgment {
                 name: name.to_owned(),
-                line: line.number,
+                line,
                 query: query.to_owned(),
                 document: document.to_owned(),
                 first,

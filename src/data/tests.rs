@@ -260,9 +260,9 @@ fn judgments_are_read_with_and_without_a_header() {
 fn judgments_of_the_wrong_form_are_typed_errors() {
     type Check = fn(&DataError) -> bool;
     let cases: [(&str, Check); 8] = [
-        ("q\td\t1\nq\td\n", |e| matches!(e, DataError::QrelsColumns { line: 2, got: 2, .. })),
-        ("q\t0\td\t1\n", |e| matches!(e, DataError::QrelsColumns { line: 1, got: 4, .. })),
-        ("q d 1\n", |e| matches!(e, DataError::QrelsColumns { line: 1, got: 1, .. })),
+        ("q\td\t1\nq\td\n", |e| matches!(e, DataError::Columns { line: 2, got: 2, .. })),
+        ("q\t0\td\t1\n", |e| matches!(e, DataError::Columns { line: 1, got: 4, .. })),
+        ("q d 1\n", |e| matches!(e, DataError::Columns { line: 1, got: 1, .. })),
         ("q\td\t1.5\n", |e| matches!(e, DataError::QrelsScore { line: 1, got, .. } if got == "1.5")),
         ("q\td\t1\nq\td\tscore\n", |e| matches!(e, DataError::QrelsScore { line: 2, .. })),
         ("q\td\t1\n\td\t1\n", |e| matches!(e, DataError::EmptyId { line: 2, field: "query-id", .. })),

@@ -1,4 +1,4 @@
-//! A metric against the visited fraction, read between the measured points.
+//! A metric against what a search costs, read between the measured points.
 
 use thiserror::Error;
 
@@ -6,17 +6,17 @@ use thiserror::Error;
 #[derive(Clone, Debug, PartialEq, Error)]
 #[non_exhaustive]
 pub enum CurveError {
-    /// A visited fraction lies outside `0.0..=1.0` or is not a number.
-    #[error("the visited fraction {got} is not between 0 and 1")]
+    /// A fraction is less than 0, infinite or not a number.
+    #[error("the fraction {got} is not a finite number from 0")]
     Fraction {
         /// The fraction as given.
         got: f64,
     },
     /// A value is infinite or not a number.
-    #[error("the value {got} at the visited fraction {visited_fraction} is not finite")]
+    #[error("the value {got} at the fraction {fraction} is not finite")]
     Value {
         /// Where the value was measured.
-        visited_fraction: f64,
+        fraction: f64,
         /// The value as given.
         got: f64,
     },
@@ -25,13 +25,14 @@ pub enum CurveError {
 /// What was measured at one setting, say one beam size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CurvePoint {
-    /// The mean share of the live documents whose score was computed, from 0 to 1.
-    pub visited_fraction: f64,
+    /// What it cost, over the cost of scoring every live document: the visited fraction, or
+    /// the work fraction, which can exceed 1.
+    pub fraction: f64,
     /// The metric there.
     pub value: f64,
 }
 
-/// Measured points in the order of the visited fraction, each fraction once.
+/// Measured points in the order of the fraction, each fraction once.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Curve {
     points: Vec<CurvePoint>,
@@ -43,20 +44,20 @@ impl Curve {
     ///
     /// # Errors
     ///
-    /// [`CurveError`] for a fraction out of range and for a value that is not finite.
+    /// [`CurveError`] for a fraction that is not a finite number from 0 and for a value that is not finite.
     pub fn new(points: impl IntoIterator<Item = CurvePoint>) -> Result<Self, CurveError> {
         let mut points: Vec<CurvePoint> = points.into_iter().collect();
         for point in &points {
-            check_fraction(point.visited_fraction)?;
+            check_fraction(point.fraction)?;
             if !point.value.is_finite() {
-                return Err(CurveError::Value { visited_fraction: point.visited_fraction, got: point.value });
+                return Err(CurveError::Value { fraction: point.fraction, got: point.value });
             }
         }
         points.sort_by(|a, b| {
-            let by_fraction = a.visited_fraction.total_cmp(&b.visited_fraction);
+            let by_fraction = a.fraction.total_cmp(&b.fraction);
             by_fraction.then_with(|| b.value.total_cmp(&a.value))
         });
-        points.dedup_by_key(|point| point.visited_fraction);
+        points.dedup_by_key(|point| point.fraction);
         Ok(Self { points })
     }
 
@@ -65,36 +66,36 @@ impl Curve {
         &self.points
     }
 
-    /// The metric at a visited fraction, on straight lines between the measured points.
+    /// The metric at a fraction, on straight lines between the measured points.
     ///
-    /// Below the first point the line starts at no documents visited and the value 0. `None`
+    /// Below the first point the line starts at the fraction 0 and the value 0. `None`
     /// above the last point, where nothing was measured, and on an empty curve.
     ///
     /// # Errors
     ///
-    /// [`CurveError::Fraction`] when `visited_fraction` is not in `0.0..=1.0`.
-    pub fn at(&self, visited_fraction: f64) -> Result<Option<f64>, CurveError> {
-        check_fraction(visited_fraction)?;
-        let above = self.points.partition_point(|point| point.visited_fraction < visited_fraction);
+    /// [`CurveError::Fraction`] when `fraction` is not a finite number from 0.
+    pub fn at(&self, fraction: f64) -> Result<Option<f64>, CurveError> {
+        check_fraction(fraction)?;
+        let above = self.points.partition_point(|point| point.fraction < fraction);
         let Some(right) = self.points.get(above) else {
             return Ok(None);
         };
-        if right.visited_fraction == visited_fraction {
+        if right.fraction == fraction {
             return Ok(Some(right.value));
         }
-        let origin = CurvePoint { visited_fraction: 0.0, value: 0.0 };
+        let origin = CurvePoint { fraction: 0.0, value: 0.0 };
         let left = match above.checked_sub(1) {
             Some(below) => self.points[below],
             None => origin,
         };
-        let width = right.visited_fraction - left.visited_fraction;
-        let share = (visited_fraction - left.visited_fraction) / width;
+        let width = right.fraction - left.fraction;
+        let share = (fraction - left.fraction) / width;
         Ok(Some(left.value + share * (right.value - left.value)))
     }
 }
 
 fn check_fraction(got: f64) -> Result<(), CurveError> {
-    if (0.0..=1.0).contains(&got) { Ok(()) } else { Err(CurveError::Fraction { got }) }
+    if got.is_finite() && got >= 0.0 { Ok(()) } else { Err(CurveError::Fraction { got }) }
 }
 
 #[cfg(test)]
@@ -102,7 +103,7 @@ mod tests {
     use super::*;
 
     fn curve(points: &[(f64, f64)]) -> Result<Curve, CurveError> {
-        Curve::new(points.iter().map(|&(visited_fraction, value)| CurvePoint { visited_fraction, value }))
+        Curve::new(points.iter().map(|&(fraction, value)| CurvePoint { fraction, value }))
     }
 
     #[test]
@@ -131,7 +132,7 @@ mod tests {
 
     #[test]
     fn points_out_of_range_are_refused() {
-        for bad in [-0.1, 1.1, f64::NAN] {
+        for bad in [-0.1, f64::INFINITY, f64::NAN] {
             assert!(matches!(curve(&[(bad, 0.5)]), Err(CurveError::Fraction { .. })));
             let good = curve(&[(0.5, 0.5)]).unwrap();
             assert!(matches!(good.at(bad), Err(CurveError::Fraction { .. })));

@@ -6,6 +6,9 @@
 
 use std::fmt;
 use std::num::NonZeroUsize;
+use std::str::FromStr;
+
+use thiserror::Error;
 
 use super::trec::Run;
 use crate::data::{Judgments, Qrels};
@@ -113,7 +116,31 @@ pub enum Metric {
     Ndcg(NonZeroUsize),
 }
 
+const fn k(value: usize) -> NonZeroUsize {
+    match NonZeroUsize::new(value) {
+        Some(k) => k,
+        None => NonZeroUsize::MIN,
+    }
+}
+
 impl Metric {
+    /// What an evaluation always computes.
+    pub const STANDARD: [Self; 13] = [
+        Self::Recall(k(1)),
+        Self::Recall(k(10)),
+        Self::Recall(k(20)),
+        Self::Recall(k(50)),
+        Self::Recall(k(100)),
+        Self::Precision(k(1)),
+        Self::Precision(k(3)),
+        Self::Precision(k(5)),
+        Self::Mrr(k(10)),
+        Self::Ndcg(k(1)),
+        Self::Ndcg(k(3)),
+        Self::Ndcg(k(5)),
+        Self::Ndcg(k(10)),
+    ];
+
     /// The last rank that is looked at.
     pub fn k(self) -> NonZeroUsize {
         match self {
@@ -147,6 +174,32 @@ impl Metric {
     }
 }
 
+/// A name that is no [`Metric`]'s.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("`{got}` is no metric; say recall@k, precision@k, mrr@k or ndcg@k with a k from 1")]
+pub struct UnknownMetric {
+    /// The name as given.
+    pub got: String,
+}
+
+/// From the form of `Display`, in any case; `p@5` is `precision@5`.
+impl FromStr for Metric {
+    type Err = UnknownMetric;
+
+    fn from_str(text: &str) -> Result<Self, UnknownMetric> {
+        let unknown = || UnknownMetric { got: text.to_owned() };
+        let (name, k) = text.trim().split_once('@').ok_or_else(unknown)?;
+        let metric = match name.to_ascii_lowercase().as_str() {
+            "recall" => Self::Recall,
+            "precision" | "p" => Self::Precision,
+            "mrr" => Self::Mrr,
+            "ndcg" => Self::Ndcg,
+            _ => return Err(unknown()),
+        };
+        Ok(metric(k.parse().map_err(|_| unknown())?))
+    }
+}
+
 /// As in `recall@10`.
 impl fmt::Display for Metric {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -165,10 +218,6 @@ mod tests {
     use super::*;
 
     const LEVEL: RelevanceLevel = RelevanceLevel(1);
-
-    fn k(value: usize) -> NonZeroUsize {
-        NonZeroUsize::new(value).unwrap()
-    }
 
     fn judged(pairs: &[(&str, i32)]) -> Judgments {
         pairs.iter().map(|(id, grade)| ((*id).to_owned(), *grade)).collect()
@@ -224,5 +273,13 @@ mod tests {
     fn names() {
         assert_eq!(Metric::Ndcg(k(10)).to_string(), "ndcg@10");
         assert_eq!(RelevanceLevel::default(), LEVEL);
+        for metric in Metric::STANDARD {
+            assert_eq!(metric.to_string().parse(), Ok(metric));
+        }
+        assert_eq!(" P@3 ".parse(), Ok(Metric::Precision(k(3))));
+        assert_eq!("nDCG@10".parse(), Ok(Metric::Ndcg(k(10))));
+        for bad in ["", "recall", "recall@", "recall@0", "recall@-1", "map@10", "@10", "ndcg@10@2"] {
+            assert_eq!(bad.parse::<Metric>(), Err(UnknownMetric { got: bad.to_owned() }));
+        }
     }
 }

@@ -1,13 +1,18 @@
 //! How good an index is: quality against documents visited, beside exact search and IVF.
 
+mod baseline;
 mod curve;
+mod judge;
 mod metrics;
+mod per_query;
 mod report;
 mod sweep;
 mod trec;
 
+pub use baseline::{DEFAULT_SAMPLE_BYTES, IvfOptions};
 pub use curve::{Curve, CurveError, CurvePoint};
-pub use metrics::{Metric, RelevanceLevel, mrr_at_k, ndcg_at_k, precision_at_k, recall_at_k};
-pub use report::{BeamPoint, EvalReport, IvfPoint, Quality};
+pub use metrics::{Metric, RelevanceLevel, UnknownMetric, mrr_at_k, ndcg_at_k, precision_at_k, recall_at_k};
+pub use per_query::{Engine, PerQuery, QueryFigures, Setting};
+pub use report::{BeamPoint, Comparison, Cost, EvalReport, IvfPoint, ListsAt, Quality};
 pub use sweep::{Baseline, EvalOptions, evaluate};
 pub use trec::{Run, ScoredId, TrecError, read_qrels, write_qrels};

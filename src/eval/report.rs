@@ -1,33 +1,53 @@
 //! What an evaluation found, in the shape that `ehi eval --json` writes.
 
-use serde::Serialize;
+use serde::ser::{Serialize, SerializeMap, Serializer};
 
-/// Quality of a ranking, averaged over queries; fractions in [0, 1].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-#[non_exhaustive]
+use super::per_query::PerQuery;
+use super::{Curve, CurveError, CurvePoint, Metric};
+
+/// Quality of a ranking: metrics in the order they were asked for, with their means over
+/// queries, from 0 to 1.
+///
+/// Written as a map with keys such as `recall@10`.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Quality {
-    /// Recall@10.
-    #[serde(rename = "recall@10")]
-    pub recall_at_10: f64,
-    /// Recall@20.
-    #[serde(rename = "recall@20")]
-    pub recall_at_20: f64,
-    /// Recall@50.
-    #[serde(rename = "recall@50")]
-    pub recall_at_50: f64,
-    /// Recall@100.
-    #[serde(rename = "recall@100")]
-    pub recall_at_100: f64,
-    /// MRR@10.
-    #[serde(rename = "mrr@10")]
-    pub mrr_at_10: f64,
-    /// nDCG@10.
-    #[serde(rename = "ndcg@10")]
-    pub ndcg_at_10: f64,
+    values: Vec<(Metric, f64)>,
+}
+
+impl Quality {
+    pub(super) fn new(values: impl IntoIterator<Item = (Metric, f64)>) -> Self {
+        Self { values: values.into_iter().collect() }
+    }
+
+    /// The mean of a metric, or `None` where it was not computed.
+    pub fn get(&self, metric: Metric) -> Option<f64> {
+        self.values.iter().find(|(known, _)| *known == metric).map(|(_, value)| *value)
+    }
+
+    /// The metrics with their means.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (Metric, f64)> + '_ {
+        self.values.iter().copied()
+    }
+
+    /// Each metric as `value` gives it; `None` where it gives none.
+    fn try_map(&self, mut value: impl FnMut(Metric) -> Option<f64>) -> Option<Self> {
+        let values = self.values.iter().map(|&(metric, _)| Some((metric, value(metric)?)));
+        Some(Self { values: values.collect::<Option<_>>()? })
+    }
+}
+
+impl Serialize for Quality {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.values.len()))?;
+        for (metric, value) in &self.values {
+            map.serialize_entry(&metric.to_string(), value)?;
+        }
+        map.end()
+    }
 }
 
 /// The tree at one beam.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
 #[non_exhaustive]
 pub struct BeamPoint {
     /// Leaves visited.
@@ -41,10 +61,12 @@ pub struct BeamPoint {
     pub quality: Quality,
 }
 
-/// The k-means baseline at one number of probed lists, averaged over seeds.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+/// The k-means baseline at one number of lists and of probed lists, averaged over seeds.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
 #[non_exhaustive]
 pub struct IvfPoint {
+    /// Lists that the documents are divided into.
+    pub lists: usize,
     /// Lists probed.
     pub nprobe: usize,
     /// Documents scored over live documents, mean over queries and seeds.
@@ -56,14 +78,66 @@ pub struct IvfPoint {
     pub quality: Quality,
 }
 
+/// What a search is charged for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cost {
+    /// Documents scored.
+    Visited,
+    /// Documents scored, and routing in document dot products: multiply-adds of the tree's
+    /// networks over the width of an embedding, or the centroids of the baseline.
+    Work,
+}
+
+impl Cost {
+    pub(super) fn choose(self, visited_fraction: f64, work_fraction: f64) -> f64 {
+        match self {
+            Self::Visited => visited_fraction,
+            Self::Work => work_fraction,
+        }
+    }
+}
+
+/// The baseline of one number of lists at a fraction.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+#[non_exhaustive]
+pub struct ListsAt {
+    /// Lists that the documents are divided into.
+    pub lists: usize,
+    /// By interpolation; `None` beyond the dearest point measured.
+    pub quality: Option<Quality>,
+}
+
+/// Tree, baseline and exact search at one fraction of the cost of scoring every document.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+#[non_exhaustive]
+pub struct Comparison {
+    /// The fraction asked for.
+    pub fraction: f64,
+    /// The tree, by interpolation between beams; `None` beyond the dearest beam measured.
+    pub tree: Option<Quality>,
+    /// The baseline for each number of lists.
+    pub ivf: Vec<ListsAt>,
+    /// The best of them by each metric: the upper envelope; `None` without one.
+    pub ivf_best: Option<Quality>,
+    /// Exact search, which scores every document whatever the fraction.
+    pub exact: Quality,
+}
+
 /// An evaluation of an index on one split.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
 #[non_exhaustive]
 pub struct EvalReport {
     /// Live documents.
     pub documents: usize,
-    /// Judged queries.
+    /// Judged queries, over which every mean is taken.
     pub queries: usize,
+    /// Judged queries that the dataset has no text of. They could not be asked and count 0 in
+    /// every mean of quality, as with `-c` of `trec_eval`; costs are means over the others.
+    pub missing_queries: usize,
+    /// Judged documents that the index does not hold, so that nothing can find them.
+    pub missing_documents: usize,
+    /// The lowest grade that counted as relevant.
+    pub relevance_level: i32,
     /// Leaves of the tree.
     pub leaves: u32,
     /// Leaves with at least one document.
@@ -76,27 +150,83 @@ pub struct EvalReport {
     pub points: Vec<BeamPoint>,
     /// Exact search over every document.
     pub exact: Quality,
-    /// The baseline; empty unless asked for.
+    /// The baseline by lists, then by lists probed; empty unless asked for.
     pub ivf: Vec<IvfPoint>,
+    /// All of them at each visited fraction asked for.
+    pub at: Vec<Comparison>,
+    /// All of them at each work fraction asked for.
+    pub at_work: Vec<Comparison>,
+    /// The figures of each query, for tests of significance; not written with the rest.
+    #[serde(skip)]
+    pub per_query: PerQuery,
 }
 
 impl EvalReport {
     /// A metric of the tree at a visited fraction, by linear interpolation between beams.
     ///
-    /// `None` beyond the largest beam measured.
-    pub fn tree_at(&self, visited_fraction: f64, metric: fn(&Quality) -> f64) -> Option<f64> {
-        let points = self.points.iter().map(|p| (p.visited_fraction, metric(&p.quality)));
-        interpolate(points, visited_fraction)
+    /// `None` beyond the largest beam measured, and for a metric that was not computed.
+    pub fn tree_at(&self, visited_fraction: f64, metric: Metric) -> Option<f64> {
+        self.tree_curve(Cost::Visited, metric)?.at(visited_fraction).ok()?
     }
 
-    /// As [`Self::tree_at`], for the baseline.
-    pub fn ivf_at(&self, visited_fraction: f64, metric: fn(&Quality) -> f64) -> Option<f64> {
-        let points = self.ivf.iter().map(|p| (p.visited_fraction, metric(&p.quality)));
-        interpolate(points, visited_fraction)
+    /// As [`Self::tree_at`], for the best of the baseline's numbers of lists there.
+    pub fn ivf_at(&self, visited_fraction: f64, metric: Metric) -> Option<f64> {
+        let at = |lists| self.ivf_curve(Cost::Visited, lists, metric)?.at(visited_fraction).ok()?;
+        self.lists().into_iter().filter_map(at).reduce(f64::max)
+    }
+
+    /// The numbers of lists that the baseline was measured with, ascending.
+    pub fn lists(&self) -> Vec<usize> {
+        let mut lists: Vec<usize> = self.ivf.iter().map(|point| point.lists).collect();
+        lists.sort_unstable();
+        lists.dedup();
+        lists
+    }
+
+    /// A metric of the tree against its cost; `None` for a metric that was not computed.
+    pub fn tree_curve(&self, cost: Cost, metric: Metric) -> Option<Curve> {
+        let points = self.points.iter();
+        curve(points.map(|p| (cost.choose(p.visited_fraction, p.work_fraction), p.quality.get(metric))))
+    }
+
+    /// As [`Self::tree_curve`], for the baseline of one number of lists.
+    pub fn ivf_curve(&self, cost: Cost, lists: usize, metric: Metric) -> Option<Curve> {
+        let points = self.ivf.iter().filter(|p| p.lists == lists);
+        curve(points.map(|p| (cost.choose(p.visited_fraction, p.work_fraction), p.quality.get(metric))))
+    }
+
+    /// Tree, baseline and exact search at a fraction of the cost of scoring every document.
+    ///
+    /// # Errors
+    ///
+    /// [`CurveError::Fraction`] when `fraction` is not a finite number from 0.
+    pub fn compare(&self, cost: Cost, fraction: f64) -> Result<Comparison, CurveError> {
+        // Also for a report without points.
+        Curve::new([])?.at(fraction)?;
+        let at = |curve: Option<Curve>| curve?.at(fraction).ok()?;
+        let ivf: Vec<ListsAt> = self
+            .lists()
+            .into_iter()
+            .map(|lists| {
+                let quality = self.exact.try_map(|metric| at(self.ivf_curve(cost, lists, metric)));
+                ListsAt { lists, quality }
+            })
+            .collect();
+        let best = |metric| {
+            let values = ivf.iter().filter_map(|at| at.quality.as_ref()?.get(metric));
+            values.reduce(f64::max)
+        };
+        Ok(Comparison {
+            fraction,
+            tree: self.exact.try_map(|metric| at(self.tree_curve(cost, metric))),
+            ivf_best: self.exact.try_map(best),
+            ivf,
+            exact: self.exact.clone(),
+        })
     }
 }
 
-fn interpolate(points: impl Iterator<Item = (f64, f64)>, at: f64) -> Option<f64> {
-    let points = points.map(|(visited_fraction, value)| super::CurvePoint { visited_fraction, value });
-    super::Curve::new(points).ok()?.at(at).ok()?
+fn curve(points: impl Iterator<Item = (f64, Option<f64>)>) -> Option<Curve> {
+    let points = points.map(|(fraction, value)| Some(CurvePoint { fraction, value: value? }));
+    Curve::new(points.collect::<Option<Vec<_>>>()?).ok()
 }

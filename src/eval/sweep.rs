@@ -3,40 +3,34 @@
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 
-use half::f16;
-use half::slice::HalfFloatSliceExt;
 use rayon::prelude::*;
 
-use super::report::{BeamPoint, EvalReport, IvfPoint, Quality};
-use super::{Metric, RelevanceLevel, Run};
-use crate::cluster::{KMeansOptions, Panels, spherical_kmeans};
-use crate::data::{BeirDataset, Qrels};
+use super::baseline::{self, IvfOptions};
+use super::judge::{Judge, Questions, Ranking};
+use super::per_query::{PerQuery, QueryFigures, Setting, mean};
+use super::report::{BeamPoint, Cost, EvalReport};
+use super::{Curve, Metric, RelevanceLevel, Run};
+use crate::data::Dataset;
 use crate::error::{Error, InputError, Result};
-use crate::ids::Row;
-use crate::index::{Index, Reach, scan_lists};
-use crate::model::Role;
+use crate::ids::LeafId;
+use crate::index::{Index, Reach};
 use crate::progress::{OnProgress, Progress, Stage};
-use crate::scan::{Scanner, Similarity, TopK};
 use crate::store::View;
 
-/// Documents ranked per query: what the deepest metric reads.
-const DEPTH: NonZeroUsize = NonZeroUsize::new(100).unwrap();
-/// Seeds over which the k-means baseline is averaged; one alone is noise of a point or two.
-const BASELINE_SEEDS: u64 = 4;
-/// Lloyd iterations of the baseline at most.
-const BASELINE_ITERATIONS: usize = 50;
-/// Queries scored between two progress reports.
-const QUERIES_PER_ROUND: usize = 64;
+/// Documents ranked per query at least: what the run holds.
+const DEPTH: usize = 100;
+/// Queries scored between two progress reports, and the rankings that are in memory at once.
+pub(super) const QUERIES_PER_ROUND: usize = 64;
 
 /// What to compare the tree with.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Baseline {
     /// Nothing but exact search.
     #[default]
     None,
-    /// IVF: k-means of the same document embeddings into as many lists as the tree has leaves.
-    Ivf,
+    /// IVF: lists by k-means of the same document embeddings.
+    Ivf(IvfOptions),
 }
 
 /// Options of [`evaluate`].
@@ -46,80 +40,122 @@ pub struct EvalOptions {
     pub beams: Vec<usize>,
     /// What to compare with.
     pub baseline: Baseline,
-}
-
-/// Judged queries with their embeddings.
-struct Queries {
-    ids: Vec<String>,
-    /// `[queries, dim]` f32
-    rows: Vec<f32>,
+    /// Metrics to compute beside [`Metric::STANDARD`].
+    pub metrics: Vec<Metric>,
+    /// The lowest grade that counts as relevant; nDCG goes by the grades themselves.
+    pub relevance_level: RelevanceLevel,
+    /// Visited fractions at which tree, baseline and exact search are compared.
+    pub at: Vec<f64>,
+    /// Work fractions at which they are compared.
+    pub at_work: Vec<f64>,
 }
 
 /// Evaluates an index on one split of a dataset whose corpus it holds.
 ///
 /// Figures are means over all judged queries of the split. Ties are ranked as trec_eval ranks
-/// them, so that the figures agree with it on the returned run.
+/// them, so that the figures agree with it on the returned run. Beside the queries and their
+/// judgments, memory holds a row number for each document and what the baseline may take:
+/// see [`IvfOptions`].
 ///
-/// Returns the report and the ranking of the largest beam, to a depth of 100.
+/// Returns the report and the ranking of the largest beam, to a depth of 100 or of the deepest
+/// metric.
 ///
 /// # Errors
-/// Failures of reading the dataset or the index, and [`Error::Cancelled`].
+/// Failures of reading the dataset or the index, [`Error::Curve`] for a fraction that is not a
+/// finite number from 0, [`InputError::ZeroBeam`], [`InputError::ZeroLists`], and
+/// [`Error::Cancelled`].
 pub fn evaluate(
     index: &Index,
-    dataset: &BeirDataset,
+    dataset: &Dataset,
     split: &str,
     options: &EvalOptions,
     on_progress: &mut OnProgress<'_>,
 ) -> Result<(EvalReport, Run)> {
-    let qrels = dataset.qrels(split)?;
-    let queries = embed_queries(index, dataset, &qrels)?;
-    let view = index.view();
-    let ids = row_ids(&view)?;
-    let sweep = Sweep { index, view: &view, ids: &ids, qrels: &qrels, queries: &queries };
     let leaves = index.bundle().model().indexer().shape().leaves();
     let beams = beams(&options.beams, leaves as usize)?;
-    let sizes: Vec<usize> = (0..leaves).map(|leaf| view.postings(crate::LeafId(leaf)).len()).collect();
-    let stored: usize = sizes.iter().sum();
+    for &fraction in options.at.iter().chain(&options.at_work) {
+        Curve::new([])?.at(fraction)?;
+    }
+    let mut metrics = Metric::STANDARD.to_vec();
+    metrics.extend(options.metrics.iter().filter(|metric| !Metric::STANDARD.contains(metric)));
+    let depth = metrics.iter().map(|metric| metric.k().get()).max().unwrap_or(DEPTH).max(DEPTH);
 
-    let passes =
-        beams.len() + 1 + if options.baseline == Baseline::Ivf { BASELINE_SEEDS as usize } else { 0 };
-    let mut meter = Meter { on_progress, done: 0, total: passes * queries.ids.len() };
-    let exact = sweep.reach(Reach::Exact, &mut meter)?;
+    let qrels = dataset.qrels(split)?;
+    let questions = Questions::read(index, dataset, &qrels)?;
+    let view = index.view();
+    let judge = Judge::new(&view, &questions, &qrels, &metrics, options.relevance_level)?;
+    let missing_queries = questions.ids.len() - questions.asked;
+    if missing_queries > 0 {
+        tracing::warn!(missing_queries, split, "judged queries have no text and count as not answered");
+    }
+    if judge.missing_documents > 0 {
+        tracing::warn!(judge.missing_documents, split, "judged documents are not in the index");
+    }
+    let sweep = Sweep { index, view: &view, questions: &questions, judge: &judge, depth };
+    let baseline = match &options.baseline {
+        Baseline::None => None,
+        Baseline::Ivf(ivf) => Some(baseline::Plan::new(ivf, leaves as usize, &options.beams, view.live())?),
+    };
+    let passes = beams.len() + 1 + baseline.as_ref().map_or(0, baseline::Plan::passes);
+    let mut meter = Meter { on_progress, done: 0, total: passes * questions.asked };
+
+    let mut per_query = PerQuery {
+        queries: questions.ids.clone(),
+        asked: questions.asked,
+        metrics: metrics.clone(),
+        settings: vec![sweep.reach(Setting::Exact, Reach::Exact, None, &mut meter)?],
+    };
+    let exact = per_query.quality(&per_query.settings[0]);
     let mut points = Vec::new();
     let mut run = Run::default();
-    for beam in beams {
-        let measured = sweep.reach(Reach::Beam(beam), &mut meter)?;
+    for (place, &beam) in beams.iter().enumerate() {
+        let kept = (place + 1 == beams.len()).then_some(&mut run);
+        let setting = Setting::Tree { beam: beam.get() };
+        let figures = sweep.reach(setting, Reach::Beam(beam), kept, &mut meter)?;
         points.push(BeamPoint {
             beam: beam.get(),
-            visited_fraction: measured.visited_fraction,
-            work_fraction: measured.work_fraction,
-            quality: measured.quality,
+            visited_fraction: mean(&figures.visited_fraction).min(1.0),
+            work_fraction: mean(&figures.work_fraction),
+            quality: per_query.quality(&figures),
         });
-        run = measured.run;
+        per_query.settings.push(figures);
     }
-    let ivf = match options.baseline {
-        Baseline::None => Vec::new(),
-        Baseline::Ivf => sweep.ivf(&points, leaves as usize, &mut meter)?,
-    };
-    let report = EvalReport {
+    let mut ivf = Vec::new();
+    for figures in baseline.map_or(Ok(Vec::new()), |plan| plan.measure(&sweep, &mut meter))? {
+        ivf.extend(baseline::point(&figures, &per_query));
+        per_query.settings.push(figures);
+    }
+    let sizes: Vec<usize> = (0..leaves).map(|leaf| view.postings(LeafId(leaf)).len()).collect();
+    let stored: usize = sizes.iter().sum();
+    let mut report = EvalReport {
         documents: view.live(),
-        queries: queries.ids.len(),
+        queries: questions.ids.len(),
+        missing_queries,
+        missing_documents: judge.missing_documents,
+        relevance_level: options.relevance_level.0,
         leaves,
         leaves_used: sizes.iter().filter(|&&size| size > 0).count(),
         expected_documents_per_leaf: sizes.iter().map(|&c| (c * c) as f64).sum::<f64>()
             / stored.max(1) as f64,
         ideal_documents_per_leaf: stored as f64 / f64::from(leaves),
         points,
-        exact: exact.quality,
+        exact,
         ivf,
+        at: Vec::new(),
+        at_work: Vec::new(),
+        per_query,
     };
+    let compare = |cost, fractions: &[f64]| {
+        fractions.iter().map(|&at| Ok(report.compare(cost, at)?)).collect::<Result<Vec<_>>>()
+    };
+    let (at, at_work) = (compare(Cost::Visited, &options.at)?, compare(Cost::Work, &options.at_work)?);
+    (report.at, report.at_work) = (at, at_work);
     Ok((report, run))
 }
 
 fn beams(asked: &[usize], leaves: usize) -> Result<Vec<NonZeroUsize>> {
     let mut beams: Vec<usize> = if asked.is_empty() {
-        let powers = std::iter::successors(Some(1usize), |beam| Some(beam * 2));
-        powers.take_while(|&beam| beam < leaves).chain([leaves]).collect()
+        powers_of_two(leaves)
     } else {
         asked.iter().map(|&beam| beam.min(leaves)).collect()
     };
@@ -128,36 +164,20 @@ fn beams(asked: &[usize], leaves: usize) -> Result<Vec<NonZeroUsize>> {
     beams.into_iter().map(|beam| NonZeroUsize::new(beam).ok_or(Error::Input(InputError::ZeroBeam))).collect()
 }
 
-fn embed_queries(index: &Index, dataset: &BeirDataset, qrels: &Qrels) -> Result<Queries> {
-    let mut ids = Vec::new();
-    let mut texts = Vec::new();
-    for query in dataset.queries()? {
-        let query = query?;
-        if qrels.contains(&query.id) {
-            ids.push(query.id);
-            texts.push(query.text);
-        }
-    }
-    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-    let rows = index.bundle().model().encoder().embed(&texts, Role::Query)?;
-    Ok(Queries { ids, rows })
+/// 1, 2, 4 and so on below `all`, and `all`.
+pub(super) fn powers_of_two(all: usize) -> Vec<usize> {
+    let powers = std::iter::successors(Some(1usize), |power| power.checked_mul(2));
+    powers.take_while(|&power| power < all).chain([all]).collect()
 }
 
-/// Id of each row; empty for rows of deleted documents.
-fn row_ids(view: &View<'_>) -> Result<Vec<String>> {
-    (0..view.rows() as u32)
-        .map(|row| if view.is_live(Row(row)) { Ok(view.id(Row(row))?) } else { Ok(String::new()) })
-        .collect()
-}
-
-struct Meter<'a, 'b> {
+pub(super) struct Meter<'a, 'b> {
     on_progress: &'a mut OnProgress<'b>,
     done: usize,
     total: usize,
 }
 
 impl Meter<'_, '_> {
-    fn add(&mut self, queries: usize) -> Result<()> {
+    pub fn add(&mut self, queries: usize) -> Result<()> {
         self.done += queries;
         match (self.on_progress)(Progress::new(Stage::Evaluate, self.done, self.total)) {
             ControlFlow::Continue(()) => Ok(()),
@@ -166,164 +186,63 @@ impl Meter<'_, '_> {
     }
 }
 
-struct Sweep<'a> {
-    index: &'a Index,
-    view: &'a View<'a>,
-    ids: &'a [String],
-    qrels: &'a Qrels,
-    queries: &'a Queries,
-}
-
-/// One setting, measured over all queries.
-struct Measured {
-    visited_fraction: f64,
-    work_fraction: f64,
-    quality: Quality,
-    run: Run,
+/// What every setting is measured with.
+pub(super) struct Sweep<'a> {
+    pub index: &'a Index,
+    pub view: &'a View<'a>,
+    pub questions: &'a Questions,
+    pub judge: &'a Judge<'a>,
+    /// Documents ranked per query.
+    pub depth: usize,
 }
 
 impl Sweep<'_> {
-    fn dim(&self) -> usize {
+    pub fn dim(&self) -> usize {
         self.index.bundle().model().encoder().dim()
     }
 
-    fn reach(&self, reach: Reach, meter: &mut Meter<'_, '_>) -> Result<Measured> {
-        let mut measured = Measured {
-            visited_fraction: 0.0,
-            work_fraction: 0.0,
-            quality: Quality::default(),
-            run: Run::default(),
+    /// Measures one reach over all queries; the rankings go to `run` where there is one.
+    fn reach(
+        &self,
+        setting: Setting,
+        reach: Reach,
+        mut run: Option<&mut Run>,
+        meter: &mut Meter<'_, '_>,
+    ) -> Result<QueryFigures> {
+        let depth = NonZeroUsize::new(self.depth).unwrap_or(NonZeroUsize::MIN);
+        let mut figures = QueryFigures {
+            setting,
+            visited_fraction: Vec::with_capacity(self.questions.asked),
+            work_fraction: Vec::with_capacity(self.questions.asked),
+            values: Vec::new(),
         };
-        let n = self.queries.ids.len().max(1) as f64;
-        let mut visited = 0;
-        let rows: Vec<&[f32]> = self.queries.rows.chunks_exact(self.dim()).collect();
-        for (ids, rows) in self.queries.ids.chunks(QUERIES_PER_ROUND).zip(rows.chunks(QUERIES_PER_ROUND)) {
+        let rows: Vec<&[f32]> = self.questions.rows.chunks_exact(self.dim()).collect();
+        for (round, rows) in rows.chunks(QUERIES_PER_ROUND).enumerate() {
             let ranked = rows
                 .par_iter()
-                .map(|row| self.index.rank(self.view, row, DEPTH, reach))
+                .map(|row| {
+                    let mut ranked = self.index.rank(self.view, row, depth, reach)?;
+                    self.judge.order(&mut ranked.rows)?;
+                    Ok(ranked)
+                })
                 .collect::<Result<Vec<_>>>()?;
-            for (id, ranked) in ids.iter().zip(ranked) {
-                visited += ranked.stats.documents_visited;
-                measured.work_fraction += ranked.stats.work_fraction / n;
-                for (score, row) in ranked.rows {
-                    measured.run.add(id, &self.ids[row.index()], score)?;
+            for (query, ranked) in (round * QUERIES_PER_ROUND..).zip(ranked) {
+                figures.visited_fraction.push(ranked.stats.visited_fraction);
+                figures.work_fraction.push(ranked.stats.work_fraction);
+                figures.values.extend(self.judge.values(query, &ranked.rows));
+                if let Some(run) = run.as_deref_mut() {
+                    self.record(run, query, &ranked.rows)?;
                 }
             }
-            meter.add(ids.len())?;
+            meter.add(rows.len())?;
         }
-        // Divided once: a sum of fractions can round to more than 1.
-        measured.visited_fraction = visited as f64 / (n * self.view.live().max(1) as f64);
-        measured.quality = quality(&measured.run, self.qrels);
-        Ok(measured)
+        Ok(figures)
     }
 
-    /// The baseline at the visited fractions' own numbers of lists: one point per beam.
-    fn ivf(&self, points: &[BeamPoint], lists: usize, meter: &mut Meter<'_, '_>) -> Result<Vec<IvfPoint>> {
-        let dim = self.dim();
-        let live: Vec<Row> =
-            (0..self.view.rows() as u32).map(Row).filter(|&row| self.view.is_live(row)).collect();
-        let lists = lists.min(live.len());
-        let units = unit_rows(self.view.row_matrix(), &live, dim);
-        let mut sums: Vec<IvfPoint> = points
-            .iter()
-            .map(|point| IvfPoint {
-                nprobe: point.beam.min(lists),
-                visited_fraction: 0.0,
-                work_fraction: 0.0,
-                quality: Quality::default(),
-            })
-            .collect();
-        for seed in 0..BASELINE_SEEDS {
-            let options = KMeansOptions { clusters: lists, iterations: BASELINE_ITERATIONS, seed };
-            let found = spherical_kmeans(&units, dim, &options)?;
-            let mut table = vec![Vec::new(); lists];
-            for (&row, &list) in live.iter().zip(&found.assignments) {
-                table[list as usize].push(row);
-            }
-            let centroids = Panels::pack(&found.centroids, dim);
-            for point in &mut sums {
-                self.probe(point, &centroids, &table)?;
-            }
-            meter.add(self.queries.ids.len())?;
+    fn record(&self, run: &mut Run, query: usize, ranking: &Ranking) -> Result<()> {
+        for &(score, row) in ranking {
+            run.add(&self.questions.ids[query], self.view.id(row)?, score)?;
         }
-        Ok(sums)
-    }
-
-    /// Adds one seed's share to a baseline point.
-    fn probe(&self, point: &mut IvfPoint, centroids: &Panels, table: &[Vec<Row>]) -> Result<()> {
-        let dim = self.dim();
-        let live = self.view.live().max(1) as f64;
-        let rows: Vec<&[f32]> = self.queries.rows.chunks_exact(dim).collect();
-        let ranked = rows
-            .par_iter()
-            .map(|query| -> Result<_> {
-                let unit = crate::index::unit(query);
-                let mut scores = vec![0f32; table.len()];
-                centroids.dot_products(&unit, &mut scores);
-                let mut order: Vec<usize> = (0..table.len()).collect();
-                order.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]).then(a.cmp(&b)));
-                let similarity = self.index.similarity();
-                let scored: &[f32] = if similarity == Similarity::Cosine { &unit } else { query };
-                let scanner = Scanner::new(similarity, scored, self.view.row_matrix())
-                    .map_err(|_| InputError::Dimension { found: query.len(), expected: dim })?;
-                let mut top = TopK::new(DEPTH.get());
-                let probed = order.iter().take(point.nprobe).map(|&list| table[list].as_slice());
-                let visited = scan_lists(&scanner, probed, 1, &mut top)?;
-                Ok((visited, top.into_sorted()))
-            })
-            .collect::<Result<Vec<_>>>()?;
-        let mut run = Run::default();
-        let of_all = live * rows.len().max(1) as f64;
-        let mut visited = 0;
-        for (id, (visited_here, ranking)) in self.queries.ids.iter().zip(ranked) {
-            visited += visited_here;
-            for (score, row) in ranking {
-                run.add(id, &self.ids[row.index()], score)?;
-            }
-        }
-        let share = 1.0 / BASELINE_SEEDS as f64;
-        point.visited_fraction += visited as f64 / of_all * share;
-        point.work_fraction += (visited + rows.len() * table.len()) as f64 / of_all * share;
-        point.quality.add(&quality(&run, self.qrels), share);
         Ok(())
-    }
-}
-
-/// Live rows as unit f32.
-fn unit_rows(matrix: &[f16], live: &[Row], dim: usize) -> Vec<f32> {
-    let mut rows = vec![0f32; live.len() * dim];
-    for (out, row) in rows.chunks_exact_mut(dim).zip(live) {
-        matrix[row.index() * dim..][..dim].convert_to_f32_slice(out);
-        let unit = crate::index::unit(out);
-        out.copy_from_slice(&unit);
-    }
-    rows
-}
-
-impl Quality {
-    fn add(&mut self, other: &Quality, weight: f64) {
-        for (sum, value) in [
-            (&mut self.recall_at_10, other.recall_at_10),
-            (&mut self.recall_at_20, other.recall_at_20),
-            (&mut self.recall_at_50, other.recall_at_50),
-            (&mut self.recall_at_100, other.recall_at_100),
-            (&mut self.mrr_at_10, other.mrr_at_10),
-            (&mut self.ndcg_at_10, other.ndcg_at_10),
-        ] {
-            *sum += value * weight;
-        }
-    }
-}
-
-fn quality(run: &Run, qrels: &Qrels) -> Quality {
-    let k = |k: usize| NonZeroUsize::new(k).unwrap_or(NonZeroUsize::MIN);
-    let mean = |metric: Metric| metric.mean(run, qrels, RelevanceLevel::default());
-    Quality {
-        recall_at_10: mean(Metric::Recall(k(10))),
-        recall_at_20: mean(Metric::Recall(k(20))),
-        recall_at_50: mean(Metric::Recall(k(50))),
-        recall_at_100: mean(Metric::Recall(k(100))),
-        mrr_at_10: mean(Metric::Mrr(k(10))),
-        ndcg_at_10: mean(Metric::Ndcg(k(10))),
     }
 }

@@ -64,8 +64,22 @@ pub enum TrecError {
         /// The score.
         score: f32,
     },
-    /// An id or the tag is empty or has white space, which separates the fields of the file.
-    #[error("`{id}` cannot be a field of a TREC file: it is empty or contains white space")]
+    /// An id in a file has a NUL, or begins with a byte order mark.
+    #[error("{name}:{line}: the id `{}` has a NUL or a byte order mark, which no TREC file can hold", id.escape_debug())]
+    Unreadable {
+        /// The file.
+        name: String,
+        /// The line, from 1.
+        line: u64,
+        /// The id.
+        id: String,
+    },
+    /// An id or the tag is empty, has white space, which separates the fields of the file, or
+    /// a NUL, or begins with a byte order mark.
+    #[error(
+        "`{}` cannot be a field of a TREC file: it is empty, or has white space, a NUL or a byte order mark",
+        id.escape_debug()
+    )]
     Unwritable {
         /// The id or tag.
         id: String,
@@ -161,7 +175,7 @@ impl Run {
     ///
     /// # Errors
     ///
-    /// [`TrecError::Unwritable`] for an id or a tag that is empty or has white space, and
+    /// [`TrecError::Unwritable`] for an id or a tag that cannot be a field of the file, and
     /// [`TrecError::Write`]. The file is then incomplete.
     pub fn write(&self, mut to: impl Write, tag: &str) -> Result<(), TrecError> {
         field(tag)?;
@@ -182,8 +196,8 @@ impl Run {
     ///
     /// # Errors
     ///
-    /// [`TrecError::Fields`], [`TrecError::Number`] or [`TrecError::RepeatedDocument`] for a
-    /// row that cannot be used, [`TrecError::Lines`] when reading fails.
+    /// [`TrecError::Fields`], [`TrecError::Number`], [`TrecError::Unreadable`] or
+    /// [`TrecError::RepeatedDocument`] for a row that cannot be used, [`TrecError::Lines`] when reading fails.
     pub fn read(reader: impl Read + Send + 'static, name: impl Into<String>) -> Result<Self, TrecError> {
         let mut by_query: BTreeMap<String, Vec<ScoredId>> = BTreeMap::new();
         let mut seen = Seen::default();
@@ -253,7 +267,7 @@ fn rows<const N: usize>(
     let name = lines.name().to_owned();
     while let Some(line) = lines.next_line() {
         let Line { number, text } = line?;
-        let fields: Vec<&str> = text.split_ascii_whitespace().collect();
+        let fields: Vec<&str> = text.split(is_space).filter(|field| !field.is_empty()).collect();
         let got = fields.len();
         let fields = <[&str; N]>::try_from(fields).map_err(|_| TrecError::Fields {
             name: name.clone(),
@@ -272,6 +286,11 @@ struct Seen(BTreeMap<String, HashSet<String>>);
 
 impl Seen {
     fn check(&mut self, name: &str, line: u64, query: &str, id: &str) -> Result<(), TrecError> {
+        for id in [query, id] {
+            if field(id).is_err() {
+                return Err(TrecError::Unreadable { name: name.to_owned(), line, id: id.to_owned() });
+            }
+        }
         let documents = self.0.entry(query.to_owned()).or_default();
         if documents.insert(id.to_owned()) {
             return Ok(());
@@ -289,13 +308,16 @@ fn bad_number(name: &str, line: u64, field: &'static str, got: &str) -> TrecErro
     TrecError::Number { name: name.to_owned(), line, field, got: got.to_owned() }
 }
 
+/// White space as `trec_eval` has it: that of C, which includes the vertical tab.
+fn is_space(c: char) -> bool {
+    c.is_ascii_whitespace() || c == '\x0b'
+}
+
 /// An id or tag that can stand in a file whose fields are separated by white space.
-///
-/// `trec_eval` splits on ASCII white space as C does, which includes the vertical tab.
 fn field(id: &str) -> Result<&str, TrecError> {
-    let is_space = |byte: u8| byte.is_ascii_whitespace() || byte == 0x0b || byte == 0;
-    // A byte order mark at the start of a file is no part of its first field when it is read.
-    if id.is_empty() || id.bytes().any(is_space) || id.starts_with('\u{feff}') {
+    // C ends a text at a NUL, and a byte order mark at the start of a file is no part of its first
+    // field when it is read.
+    if id.is_empty() || id.contains(is_space) || id.contains('\0') || id.starts_with('\u{feff}') {
         return Err(TrecError::Unwritable { id: id.to_owned() });
     }
     Ok(id)

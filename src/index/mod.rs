@@ -1,20 +1,31 @@
 //! The index: documents, embeddings and tree behind one handle.
 
+mod explain;
+mod health;
 mod insert;
+mod leaves;
 mod options;
 mod search;
 
 use std::fs;
 use std::path::Path;
 
+pub use explain::{ExactHit, ExplainOptions, ExplainedHit, Explanation, ReachedLeaf};
+pub use health::{Advice, FEWEST_RECENT, Health, RECENT, RoutingHealth, SHIFTED, SKEW_GROWTH, SKEWED};
 pub use insert::InsertSummary;
+pub use leaves::{
+    DEFAULT_SAMPLES, DEFAULT_TERMS, LeafDocument, LeafOptions, LeafQuery, LeafSummary, LeafTerm,
+};
 pub use options::{DEFAULT_BEAM, DEFAULT_K, IndexBuilder, Query};
 pub use search::{Hit, SearchResult, SearchStats};
 
 #[cfg(feature = "train")]
 pub(crate) use options::Reach;
 #[cfg(feature = "train")]
-pub(crate) use search::{scan_lists, unit};
+pub(crate) use search::scan_lists;
+pub(crate) use search::unit;
+
+use health::Served;
 
 use crate::document::Document;
 use crate::error::{Error, InputError, Result};
@@ -52,6 +63,8 @@ pub struct Index {
     store: Store,
     bundle: Bundle,
     similarity: Similarity,
+    /// Not on disk: begins anew at every open.
+    served: Served,
 }
 
 impl Index {
@@ -98,7 +111,7 @@ impl Index {
             model_hash: own.hash().0,
         };
         let store = Store::create(path, &config)?;
-        Ok(Self { store, bundle: own, similarity: options.similarity })
+        Ok(Self { store, bundle: own, similarity: options.similarity, served: Served::default() })
     }
 
     /// Opens an index.
@@ -127,7 +140,7 @@ impl Index {
             file: MANIFEST_FILE,
             detail: Damage::Field { field: "similarity", found: u64::from(config.similarity) },
         })?;
-        Ok(Self { store, bundle, similarity })
+        Ok(Self { store, bundle, similarity, served: Served::default() })
     }
 
     /// The index directory.

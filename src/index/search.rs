@@ -1,5 +1,6 @@
 //! The read path: encode, route, scan the leaves' postings, fetch the best documents.
 
+use std::borrow::Cow;
 use std::num::NonZeroUsize;
 use std::ops::Deref;
 use std::time::{Duration, Instant};
@@ -9,9 +10,10 @@ use super::options::{Query, QueryInput, Reach};
 use crate::document::Document;
 use crate::error::{InputError, Result};
 use crate::ids::{LeafId, Row};
-use crate::model::Role;
+use crate::model::{Role, RoutingSample};
 use crate::scan::{Scanner, Similarity, TopK};
 use crate::store::{Damage, StoreError, View};
+use crate::tree::ScoredLeaf;
 
 /// One document found.
 #[derive(Clone, Debug, PartialEq)]
@@ -89,6 +91,12 @@ impl<'a> IntoIterator for &'a SearchResult {
 pub(crate) struct Ranked {
     pub rows: Vec<(f32, Row)>,
     pub stats: SearchStats,
+    /// The leaves visited, most probable first; none for exact search.
+    pub leaves: Vec<ScoredLeaf>,
+    /// How sure the tree was; `None` for exact search.
+    pub sample: Option<RoutingSample>,
+    /// Multiply-adds of the routing.
+    pub multiply_adds: u64,
 }
 
 impl Index {
@@ -137,38 +145,48 @@ impl Index {
         k: NonZeroUsize,
         reach: Reach,
     ) -> Result<SearchResult> {
+        let (vector, encode) = self.embed_input(input)?;
+        let view = self.store.read();
+        let Ranked { rows, mut stats, sample, .. } = self.rank(&view, &vector, k, reach)?;
+        if let Some(sample) = sample {
+            self.served.record(sample);
+        }
+        stats.encode = encode;
         let started = Instant::now();
-        let embedded;
+        let hits = self.fetch(&view, &rows)?;
+        stats.fetch = started.elapsed();
+        Ok(SearchResult { hits, stats })
+    }
+
+    /// A query as a checked vector, and how long that took.
+    pub(super) fn embed_input<'a>(&self, input: &QueryInput<'a>) -> Result<(Cow<'a, [f32]>, Duration)> {
+        let started = Instant::now();
         let vector = match *input {
             QueryInput::Vector(vector) => {
                 self.check_vector(vector)?;
-                vector
+                Cow::Borrowed(vector)
             }
             QueryInput::Text(text) => {
                 if text.trim().is_empty() {
                     return Err(InputError::EmptyQuery.into());
                 }
-                embedded = self.model().encoder.embed(&[text], Role::Query)?;
-                &embedded
+                Cow::Owned(self.model().encoder.embed(&[text], Role::Query)?)
             }
         };
-        let encode = started.elapsed();
-        let view = self.store.read();
-        let Ranked { rows, mut stats } = self.rank(&view, vector, k, reach)?;
-        stats.encode = encode;
-        let started = Instant::now();
-        let hits = rows
-            .into_iter()
-            .map(|(score, row)| {
+        Ok((vector, started.elapsed()))
+    }
+
+    /// Ranked rows with their documents.
+    pub(super) fn fetch(&self, view: &View<'_>, rows: &[(f32, Row)]) -> Result<Vec<Hit>> {
+        rows.iter()
+            .map(|&(score, row)| {
                 let document = view.document(row)?;
                 let leaves = view.leaves_of(&document.id)?;
                 let missing = || damaged("documents", "the leaf of a document");
                 let leaf = leaves.and_then(|l| l.first().copied()).ok_or_else(missing)?;
                 Ok(Hit { id: document.id.clone(), score, document, leaf })
             })
-            .collect::<Result<Vec<_>>>()?;
-        stats.fetch = started.elapsed();
-        Ok(SearchResult { hits, stats })
+            .collect()
     }
 
     /// The best rows of one view for a checked query vector.
@@ -188,6 +206,7 @@ impl Index {
         let mut top = TopK::new(k.get());
         let scanner = Scanner::new(self.similarity, query, view.row_matrix()).map_err(impossible)?;
         let mut multiply_adds = 0;
+        let (mut leaves, mut observed) = (Vec::new(), None);
         let started = Instant::now();
         let visited = match reach {
             Reach::Exact => {
@@ -195,11 +214,12 @@ impl Index {
                 scanner.scan(rows, &mut top).map_err(impossible)?
             }
             Reach::Beam(beam) => {
-                let routing = self.model().indexer.route(&unit, beam);
-                multiply_adds = routing.multiply_adds;
+                let (routing, sample) = self.model().indexer.route_observed(&unit, beam);
+                (multiply_adds, observed) = (routing.multiply_adds, Some(sample));
                 stats.beam = started.elapsed();
-                stats.leaves_visited = routing.search.leaves.len();
-                let lists = routing.search.leaves.iter().map(|l| view.postings(l.leaf));
+                leaves = routing.search.leaves;
+                stats.leaves_visited = leaves.len();
+                let lists = leaves.iter().map(|l| view.postings(l.leaf));
                 scan_lists(&scanner, lists, self.leaves_per_document(), &mut top)?
             }
         };
@@ -208,7 +228,7 @@ impl Index {
         let live = view.live().max(1) as f64;
         stats.visited_fraction = visited as f64 / live;
         stats.work_fraction = (visited as f64 + multiply_adds as f64 / vector.len() as f64) / live;
-        Ok(Ranked { rows: top.into_sorted(), stats })
+        Ok(Ranked { rows: top.into_sorted(), stats, leaves, sample: observed, multiply_adds })
     }
 
     pub(super) fn check_vector(&self, vector: &[f32]) -> Result<()> {

@@ -34,6 +34,8 @@ pub const ENCODER_FILE: &str = "encoder.safetensors";
 pub const INDEXER_FILE: &str = "indexer.safetensors";
 /// The tokenizer.
 pub const TOKENIZER_FILE: &str = "tokenizer.json";
+/// The report of the run that made the bundle; no part of the model's identity.
+pub(crate) const REPORT_FILE: &str = "training.json";
 /// Newest bundle format that this build reads. It writes 1 for a tree as the paper has it, so that
 /// older builds read it, and 2 for one with a projection or without U.
 pub const BUNDLE_FORMAT: u32 = 2;
@@ -161,7 +163,8 @@ impl Bundle {
         self.manifest.leaves_per_document
     }
 
-    /// Copies the bundle's own files (no report, no card) into `target`, synced to disk.
+    /// Copies the bundle's own files into `target`, synced to disk, and its report where there is
+    /// one, which [`Self::routing_profiles`] reads; no card.
     ///
     /// # Errors
     /// [`ModelError::Io`].
@@ -169,6 +172,10 @@ impl Bundle {
         let names = self.manifest.files.keys().map(String::as_str);
         for name in names.chain([MANIFEST_FILE]) {
             write_synced(&target.join(name), &read_file(&self.dir.join(name))?)?;
+        }
+        let report = self.dir.join(REPORT_FILE);
+        if report.is_file() {
+            write_synced(&target.join(REPORT_FILE), &read_file(&report)?)?;
         }
         sync_dir(target)
     }

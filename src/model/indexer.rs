@@ -20,6 +20,10 @@ use super::error::ModelError;
 use crate::ids::LeafId;
 use crate::tree::{Beam, LevelScorer, TreeShape, beam_search};
 
+mod observe;
+
+pub(crate) use observe::RoutingSample;
+
 /// Parameters of one level, of width r + B * level, where r is the width of what it reads: that
 /// of the projection, or m without one.
 #[derive(Clone, Debug, PartialEq)]

@@ -14,6 +14,7 @@ mod indexer;
 mod kernels;
 mod packed;
 mod pooling;
+mod profile;
 mod tokenize;
 mod transformer;
 mod weights;
@@ -26,9 +27,12 @@ pub use error::ModelError;
 #[cfg(feature = "hub")]
 pub use hub::{DEFAULT_MODEL, fetch};
 pub use indexer::Indexer;
+pub use profile::{ENTROPY_QUANTILES, RoutingProfile, RoutingProfiles};
+
+pub(crate) use indexer::RoutingSample;
 
 #[cfg(feature = "train")]
-pub(crate) use bundle::{BundleParts, check_output};
+pub(crate) use bundle::{BundleParts, REPORT_FILE, check_output};
 #[cfg(all(test, feature = "train"))]
 pub(crate) use differentiable::tests::random as random_transformer;
 #[cfg(feature = "train")]

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::error::TrainError;
-use crate::data::{BeirDataset, DevFraction, Qrels, carve_dev};
+use crate::data::{BeirDataset, Dataset, DevFraction, Qrels, carve_dev};
 use crate::document::Document;
 use crate::error::Result;
 
@@ -29,15 +29,23 @@ pub struct TrainingSet {
 const DEV_SPLIT_SEED: u64 = 0;
 
 impl TrainingSet {
-    /// Reads a BEIR folder's corpus, queries and `train` judgments; never its test split.
+    /// As [`Self::read`], for a BEIR folder.
     ///
-    /// The dev split is the folder's own `dev` judgments, or, where it has none, the given
+    /// # Errors
+    /// Those of [`Self::read`].
+    pub fn from_beir(dataset: &BeirDataset, dev_fraction: f64) -> Result<Self> {
+        Self::read(&Dataset::from(dataset.clone()), dev_fraction)
+    }
+
+    /// Reads a dataset's corpus, queries and `train` judgments; never its test split.
+    ///
+    /// The dev split is the dataset's own `dev` judgments, or, where it has none, the given
     /// fraction of the training queries, chosen by a seeded hash of their ids.
     ///
     /// # Errors
     /// Every error of the reader, and [`TrainError::Unknown`] for a judgment that names a
     /// document or query that is not there.
-    pub fn from_beir(dataset: &BeirDataset, dev_fraction: f64) -> Result<Self> {
+    pub fn read(dataset: &Dataset, dev_fraction: f64) -> Result<Self> {
         let documents = dataset
             .corpus()?
             .map(|document| document.map(|d| Document { metadata: None, ..d }))

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::config::TrainConfig;
+use crate::model::RoutingProfiles;
 
 /// The record of a training run, written into the bundle as `training.json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -32,6 +33,10 @@ pub struct TrainReport {
     pub stopped_early: Option<EarlyStop>,
     /// The trained encoder and tree.
     pub after: DevFigures,
+    /// How sure the trained tree is of its corpus and of its training queries; absent from the
+    /// reports of older versions.
+    #[serde(default)]
+    pub routing: Option<RoutingProfiles>,
     /// Trainable tensors with how far each moved: L2 norm of the change over that of the start.
     pub moved: Vec<MovedTensor>,
     /// Wall-clock seconds of the whole run.

@@ -20,11 +20,13 @@ use super::tail::{Scope, Tail};
 use super::texts::Texts;
 use super::trunk::{CachePlace, Frozen, TrunkCache};
 use crate::error::Result;
-use crate::model::{Bundle, BundleParts, Encoder, ModelError, PackedTransformer, check_output};
+use crate::model::{
+    Bundle, BundleParts, Encoder, ModelError, PackedTransformer, RoutingProfile, RoutingProfiles, check_output,
+};
 use crate::progress::{OnProgress, Progress, no_progress};
 
 /// File of the report inside a bundle.
-pub const REPORT_FILE: &str = "training.json";
+pub const REPORT_FILE: &str = crate::model::REPORT_FILE;
 
 /// Bytes of hidden states that a run keeps on disk unless told otherwise: 32 GiB.
 pub const DEFAULT_CACHE_BYTES: u64 = 32 << 30;
@@ -350,6 +352,13 @@ fn report(config: &TrainConfig, texts: &Texts, outcome: &Outcome) -> TrainReport
         indexer_epochs: outcome.state.indexer_epochs.clone(),
         stopped_early: outcome.state.stopped_early,
         after: dev::figures(&outcome.last, texts),
+        routing: Some(RoutingProfiles::new(
+            RoutingProfile::measure(&outcome.last.indexer, &outcome.last.embedded.documents),
+            RoutingProfile::measure(
+                &outcome.last.indexer,
+                &outcome.last.embedded.queries[..texts.train * outcome.last.embedded.dim],
+            ),
+        )),
         moved: outcome.moved.clone(),
         seconds: outcome.seconds,
     }

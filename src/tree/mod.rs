@@ -11,7 +11,7 @@
 
 mod beam;
 
-pub(crate) use beam::{Beam, LevelScorer, beam_search};
+pub(crate) use beam::{Beam, LevelScorer, ScoredLeaf, beam_search};
 
 use crate::ids::LeafId;
 use serde::{Deserialize, Serialize};

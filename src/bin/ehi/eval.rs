@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use ehi::Index;
-use ehi::data::BeirDataset;
-use ehi::eval::{Baseline, EvalOptions, EvalReport, evaluate};
+use ehi::data::Dataset;
+use ehi::eval::{Baseline, EvalOptions, EvalReport, IvfOptions, Metric, RelevanceLevel, evaluate};
 
 use crate::bars::Bars;
 use crate::evaluation;
@@ -21,8 +21,9 @@ pub struct Args {
     /// Directory of the index
     #[arg(long, value_name = "DIR")]
     index: PathBuf,
-    /// BEIR folder whose corpus the index holds
-    #[arg(long, value_name = "BEIR")]
+    /// Dataset whose corpus the index holds: a folder in the layout of BEIR, MS MARCO (TSV) or
+    /// extreme classification
+    #[arg(long, value_name = "DIR")]
     data: PathBuf,
     /// Whose judgments count
     #[arg(long, default_value = "test")]
@@ -33,12 +34,31 @@ pub struct Args {
     /// What to compare with
     #[arg(long)]
     baseline: Option<BaselineName>,
+    /// Numbers of lists of the baseline; as many as leaves by default
+    #[arg(long, value_delimiter = ',', requires = "baseline", value_parser = positive)]
+    lists: Vec<usize>,
+    /// Visited fractions at which tree, baseline and exact search are compared
+    #[arg(long, value_delimiter = ',', value_parser = visited, default_values_t = evaluation::COMPARED_AT)]
+    at: Vec<f64>,
+    /// Work fractions at which they are compared: documents scored plus routing, in document dot
+    /// products over documents
+    #[arg(long, value_delimiter = ',', value_parser = work)]
+    at_work: Vec<f64>,
+    /// Columns of the table: recall@k, precision@k, mrr@k and ndcg@k for any k
+    #[arg(long, value_delimiter = ',', default_value = evaluation::METRICS)]
+    metrics: Vec<Metric>,
+    /// The lowest grade that counts as relevant; nDCG goes by the grades themselves
+    #[arg(long, value_name = "GRADE", default_value_t = RelevanceLevel::default().0)]
+    relevance_level: i32,
     /// Write the figures to this file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Write the ranking of the largest beam to this file, in TREC's format
     #[arg(long, value_name = "FILE")]
     run: Option<PathBuf>,
+    /// Write the figures of each query to this file, as JSON lines
+    #[arg(long, value_name = "FILE")]
+    per_query: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -58,15 +78,39 @@ fn beam(text: &str) -> Result<usize, String> {
     }
 }
 
+fn positive(text: &str) -> Result<usize, String> {
+    match text.trim().parse() {
+        Ok(0) | Err(_) => Err("this is a number from 1".to_owned()),
+        Ok(number) => Ok(number),
+    }
+}
+
+fn visited(text: &str) -> Result<f64, String> {
+    work(text).ok().filter(|fraction| *fraction <= 1.0).ok_or_else(|| "a fraction is from 0 to 1".to_owned())
+}
+
+/// Routing comes on top of the documents, so this may be more than 1.
+fn work(text: &str) -> Result<f64, String> {
+    let parsed = text.trim().parse().ok();
+    let fraction = parsed.filter(|fraction: &f64| fraction.is_finite() && *fraction >= 0.0);
+    fraction.ok_or_else(|| "a fraction is a number from 0".to_owned())
+}
+
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
-    let dataset = BeirDataset::open(&args.data)?;
+    let dataset = Dataset::open(&args.data)?;
     let index = Index::open(&args.index)?;
     let options = EvalOptions {
         beams: args.beams.clone(),
         baseline: match args.baseline {
-            Some(BaselineName::Ivf) => Baseline::Ivf,
+            Some(BaselineName::Ivf) => {
+                Baseline::Ivf(IvfOptions { lists: args.lists.clone(), ..IvfOptions::default() })
+            }
             None => Baseline::None,
         },
+        metrics: args.metrics.clone(),
+        relevance_level: RelevanceLevel(args.relevance_level),
+        at: args.at.clone(),
+        at_work: args.at_work.clone(),
     };
     let mut bars = Bars::new();
     let evaluated = evaluate(&index, &dataset, &args.split, &options, &mut |progress| bars.show(progress));
@@ -79,7 +123,11 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         let file = File::create(path).map_err(Failure::file("write", path))?;
         ranking.write(BufWriter::new(file), RUN_TAG)?;
     }
-    evaluation::write_evaluation(out, &report).map_err(Failure::Output)
+    if let Some(path) = &args.per_query {
+        let file = File::create(path).map_err(Failure::file("write", path))?;
+        report.per_query.write(BufWriter::new(file)).map_err(Failure::file("write", path))?;
+    }
+    evaluation::write_evaluation(out, &report, &args.metrics).map_err(Failure::Output)
 }
 
 fn write_json(path: &Path, report: &EvalReport) -> std::io::Result<()> {

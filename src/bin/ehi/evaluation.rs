@@ -2,13 +2,22 @@
 
 use std::io::{self, Write};
 
-use ehi::eval::{EvalReport, Quality};
+use ehi::eval::{Comparison, EvalReport, Metric, Quality};
 
-/// The visited fraction at which tree and baseline are compared.
-const COMPARED_AT: f64 = 0.1;
+/// What the table shows unless asked otherwise: as much as fits on a line of a terminal.
+pub const METRICS: &str = "recall@10,recall@20,recall@100,mrr@10,ndcg@10";
+/// The visited fractions at which tree, baseline and exact search are compared unless asked
+/// otherwise.
+pub const COMPARED_AT: [f64; 3] = [0.05, 0.1, 0.2];
 
-/// Quality by beam, of exact search and of the baseline, and all at one visited fraction.
-pub fn write_evaluation(out: &mut dyn Write, report: &EvalReport) -> io::Result<()> {
+/// Columns of the table from a list with commas; a name that is no metric is left out.
+#[allow(dead_code, reason = "the binary reads its columns from the command line")]
+pub fn default_metrics() -> Vec<Metric> {
+    METRICS.split(',').filter_map(|name| name.parse().ok()).collect()
+}
+
+/// Quality by beam, of exact search and of the baseline, and all at each fraction asked for.
+pub fn write_evaluation(out: &mut dyn Write, report: &EvalReport, metrics: &[Metric]) -> io::Result<()> {
     writeln!(
         out,
         "{} documents, {} queries, {} leaves ({} used), {:.1} expected documents per leaf (even load: {:.1})",
@@ -19,61 +28,98 @@ pub fn write_evaluation(out: &mut dyn Write, report: &EvalReport) -> io::Result<
         report.expected_documents_per_leaf,
         report.ideal_documents_per_leaf,
     )?;
-    write_header(out, "beam")?;
-    for point in &report.points {
-        write_row(
-            out,
-            &point.beam.to_string(),
-            point.visited_fraction,
-            Some(point.work_fraction),
-            &point.quality,
-        )?;
+    if report.missing_queries > 0 {
+        writeln!(out, "{} judged queries have no text and count 0", report.missing_queries)?;
     }
-    write_row(out, "exact", 1.0, None, &report.exact)?;
-    if !report.ivf.is_empty() {
-        writeln!(out, "\nIVF: k-means of the same embeddings, as many lists as leaves")?;
-        write_header(out, "nprobe")?;
-        for point in &report.ivf {
-            let name = point.nprobe.to_string();
-            write_row(out, &name, point.visited_fraction, Some(point.work_fraction), &point.quality)?;
+    if report.missing_documents > 0 {
+        writeln!(out, "{} judged documents are not in the index", report.missing_documents)?;
+    }
+    let table = Table { metrics };
+    table.header(out, "beam")?;
+    for point in &report.points {
+        let cost = Some((point.visited_fraction, point.work_fraction));
+        table.row(out, &point.beam.to_string(), cost, &point.quality)?;
+    }
+    table.row(out, "exact", None, &report.exact)?;
+    for lists in report.lists() {
+        writeln!(out, "\nIVF: k-means of the same embeddings into {lists} lists, mean of four seeds")?;
+        table.header(out, "nprobe")?;
+        for point in report.ivf.iter().filter(|point| point.lists == lists) {
+            let cost = Some((point.visited_fraction, point.work_fraction));
+            table.row(out, &point.nprobe.to_string(), cost, &point.quality)?;
         }
     }
-    writeln!(out, "\nat {:.0}% visited  recall@10  recall@100", COMPARED_AT * 100.0)?;
-    let metrics: [fn(&Quality) -> f64; 2] = [|q| q.recall_at_10, |q| q.recall_at_100];
-    let tree = metrics.map(|metric| report.tree_at(COMPARED_AT, metric));
-    write_compared(out, "tree", tree)?;
-    if !report.ivf.is_empty() {
-        write_compared(out, "IVF", metrics.map(|metric| report.ivf_at(COMPARED_AT, metric)))?;
+    for (what, comparisons) in [("visited", &report.at), ("work", &report.at_work)] {
+        for comparison in comparisons {
+            table.comparison(out, what, comparison)?;
+        }
     }
-    write_compared(out, "exact search", metrics.map(|metric| Some(metric(&report.exact))))
+    Ok(())
 }
 
-fn write_header(out: &mut dyn Write, first: &str) -> io::Result<()> {
-    writeln!(out, "{first:>7}  visited    work  recall@10  recall@20  recall@50  recall@100  MRR@10  nDCG@10")
+struct Table<'a> {
+    metrics: &'a [Metric],
 }
 
-fn write_row(
-    out: &mut dyn Write,
-    name: &str,
-    visited: f64,
-    work: Option<f64>,
-    quality: &Quality,
-) -> io::Result<()> {
-    let work = work.map_or_else(String::new, |work| format!("{:.2}%", work * 100.0));
-    writeln!(
-        out,
-        "{name:>7}  {:>6.2}%  {work:>6}  {:>9.4}  {:>9.4}  {:>9.4}  {:>10.4}  {:>6.4}  {:>7.4}",
-        visited * 100.0,
-        quality.recall_at_10,
-        quality.recall_at_20,
-        quality.recall_at_50,
-        quality.recall_at_100,
-        quality.mrr_at_10,
-        quality.ndcg_at_10,
-    )
+impl Table<'_> {
+    fn header(&self, out: &mut dyn Write, first: &str) -> io::Result<()> {
+        write!(out, "{first:>7}  visited     work")?;
+        self.names(out)
+    }
+
+    fn names(&self, out: &mut dyn Write) -> io::Result<()> {
+        for metric in self.metrics {
+            write!(out, "  {metric:>6}")?;
+        }
+        writeln!(out)
+    }
+
+    fn row(
+        &self,
+        out: &mut dyn Write,
+        name: &str,
+        cost: Option<(f64, f64)>,
+        quality: &Quality,
+    ) -> io::Result<()> {
+        let (visited, work) = cost.map_or((1.0, String::new()), |(visited, work)| (visited, percent(work)));
+        write!(out, "{name:>7}  {:>7}  {work:>7}", percent(visited))?;
+        self.figures(out, Some(quality))
+    }
+
+    fn comparison(&self, out: &mut dyn Write, what: &str, at: &Comparison) -> io::Result<()> {
+        let title = format!("at {}% {what}", shortest(at.fraction * 100.0));
+        write!(out, "\n{title:<18}")?;
+        self.names(out)?;
+        let line = |out: &mut dyn Write, name: &str, quality| {
+            write!(out, "{name:<18}")?;
+            self.figures(out, quality)
+        };
+        line(out, "tree", at.tree.as_ref())?;
+        for lists in &at.ivf {
+            line(out, &format!("IVF, {} lists", lists.lists), lists.quality.as_ref())?;
+        }
+        if at.ivf.len() > 1 {
+            line(out, "IVF, best of these", at.ivf_best.as_ref())?;
+        }
+        line(out, "exact search", Some(&at.exact))
+    }
+
+    fn figures(&self, out: &mut dyn Write, quality: Option<&Quality>) -> io::Result<()> {
+        for &metric in self.metrics {
+            let value = quality.and_then(|quality| quality.get(metric));
+            let figure = value.map_or_else(|| "-".to_owned(), |value| format!("{value:.4}"));
+            write!(out, "  {figure:>width$}", width = metric.to_string().len().max(6))?;
+        }
+        writeln!(out)
+    }
 }
 
-fn write_compared(out: &mut dyn Write, name: &str, [at_10, at_100]: [Option<f64>; 2]) -> io::Result<()> {
-    let figure = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.4}"));
-    writeln!(out, "{name:<14}  {:>9}  {:>10}", figure(at_10), figure(at_100))
+fn percent(fraction: f64) -> String {
+    format!("{:.2}%", fraction * 100.0)
+}
+
+/// Without the digits that a product like 0.07 * 100 adds.
+fn shortest(number: f64) -> String {
+    let text = format!("{number:.6}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }

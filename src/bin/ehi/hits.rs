@@ -45,7 +45,7 @@ fn write_cost(out: &mut dyn Write, index: &Index, stats: &SearchStats) -> io::Re
 }
 
 /// The first characters on one line, without control characters, which could steer a terminal.
-fn start_of(text: &str) -> String {
+pub fn start_of(text: &str) -> String {
     let mut characters =
         text.chars().map(|c| if c.is_whitespace() { ' ' } else { c }).filter(|c| !c.is_control());
     let mut start: String = characters.by_ref().take(SHOWN_CHARACTERS).collect();

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use ehi::data::read_documents;
+use ehi::data::{Dataset, read_documents};
 use ehi::{Document, Error, Index, InputError, InsertSummary, Stage, StoreError};
 
 use crate::bars::Bars;
@@ -19,7 +19,8 @@ pub struct Args {
     /// Directory of the index
     #[arg(long, value_name = "DIR")]
     index: PathBuf,
-    /// BEIR corpus lines, plain or gzip; - for standard input
+    /// BEIR corpus lines, plain or gzip; - for standard input; or the folder of a dataset in the
+    /// layout of BEIR, MS MARCO (TSV) or extreme classification
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
 }
@@ -65,6 +66,8 @@ impl Inserter<'_> {
         let name = if is_stdin { "<stdin>".to_owned() } else { path.display().to_string() };
         let mut documents = if is_stdin {
             read_documents(io::stdin(), name.clone())
+        } else if path.is_dir() {
+            Dataset::open(path)?.corpus()?
         } else {
             read_documents(File::open(path).map_err(Failure::file("open", path))?, name.clone())
         };

@@ -3,9 +3,12 @@
 mod bars;
 mod eval;
 mod evaluation;
+mod explain;
 mod failure;
+mod health;
 mod hits;
 mod insert;
+mod leaves;
 mod search;
 mod store;
 mod train;
@@ -33,14 +36,20 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Train encoder and tree on a BEIR folder's corpus, queries and train judgments
+    /// Train encoder and tree on a dataset's corpus, queries and train judgments
     Train(train::Args),
     /// Make an empty index with its own copy of a trained bundle
     Create(store::CreateArgs),
-    /// Insert documents from BEIR corpus lines; a document replaces the one with its id
+    /// Insert documents from BEIR corpus lines or a dataset; a document replaces the one with its id
     Insert(insert::Args),
     /// Find the documents that answer a question
     Search(search::Args),
+    /// Find them, and say which leaves were reached, why, and what came from where
+    Explain(explain::Args),
+    /// What each leaf is about: distinctive words, typical documents, questions
+    Leaves(leaves::Args),
+    /// Whether the tree still fits what is stored
+    Health(store::ReportArgs),
     /// Print a document as a JSON line
     Get(store::IdArgs),
     /// Delete a document
@@ -49,7 +58,7 @@ enum Command {
     Stats(store::ReportArgs),
     /// Read the whole index and check every checksum and invariant
     Verify(store::ReportArgs),
-    /// Measure quality against documents visited on a BEIR folder
+    /// Measure quality against documents visited on a dataset
     Eval(eval::Args),
 }
 
@@ -82,6 +91,9 @@ fn run(command: Command, out: &mut dyn Write) -> Result<(), Failure> {
         Command::Create(args) => store::create(&args, out),
         Command::Insert(args) => insert::run(&args, out),
         Command::Search(args) => search::run(&args, out),
+        Command::Explain(args) => explain::run(&args, out),
+        Command::Leaves(args) => leaves::run(&args, out),
+        Command::Health(args) => health::run(&args, out),
         Command::Get(args) => store::get(&args, out),
         Command::Delete(args) => store::delete(&args, out),
         Command::Stats(args) => store::stats(&args, out),

@@ -32,10 +32,10 @@ pub struct IdArgs {
 pub struct ReportArgs {
     /// Directory of the index
     #[arg(long, value_name = "DIR")]
-    index: PathBuf,
+    pub index: PathBuf,
     /// Print one JSON object
     #[arg(long)]
-    json: bool,
+    pub json: bool,
 }
 
 pub fn create(args: &CreateArgs, out: &mut dyn Write) -> Result<(), Failure> {

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::ValueEnum;
-use ehi::data::BeirDataset;
+use ehi::data::Dataset;
 use ehi::train::{Init, Preset, TrainConfig, TrainDevice, Trainer, TrainingSet};
 
 use crate::bars::Bars;
@@ -22,8 +22,9 @@ pub struct Args {
     #[cfg_attr(feature = "hub", arg(long, value_name = "DIR", default_value = ehi::DEFAULT_MODEL))]
     #[cfg_attr(not(feature = "hub"), arg(long, value_name = "DIR"))]
     base: PathBuf,
-    /// BEIR folder: corpus.jsonl, queries.jsonl, qrels/train.tsv
-    #[arg(long, value_name = "BEIR")]
+    /// Dataset: a folder with corpus.jsonl, queries.jsonl and qrels/train.tsv, or in the layout of
+    /// MS MARCO (TSV) or extreme classification
+    #[arg(long, value_name = "DIR")]
     data: PathBuf,
     /// Directory of the new bundle; must not exist yet
     #[arg(long, value_name = "BUNDLE")]
@@ -169,7 +170,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     stop_at_interrupt();
     let config = args.settings()?;
     let base = args.base_directory()?;
-    let set = TrainingSet::from_beir(&BeirDataset::open(&args.data)?, config.dev_fraction)?;
+    let set = TrainingSet::read(&Dataset::open(&args.data)?, config.dev_fraction)?;
     let epochs = config.epochs;
     let device = match args.device {
         DeviceName::Cpu => TrainDevice::Cpu,

@@ -89,9 +89,29 @@ fn judgments_round_trip() {
     assert!(matches!(error, TrecError::Fields { got: 3, expected: 4, .. }), "{error}");
 }
 
+/// Reading took these for parts of an id that writing then refused.
+#[test]
+fn what_is_read_can_be_written() {
+    // `trec_eval` splits at a vertical tab.
+    let run = read("q\u{0b}Q0 d\u{0b}\u{0b}1 0.5 t\n").unwrap();
+    assert_eq!(run.get("q").unwrap()[0].id, "d");
+    assert_eq!(read(&written(&run)).unwrap(), run);
+    for (row, bad) in [
+        ("q Q0 d\0 1 0.5 t\n", "d\0"),
+        ("q\0 Q0 d 1 0.5 t\n", "q\0"),
+        ("q Q0 \u{feff}d 1 0.5 t\n", "\u{feff}d"),
+    ] {
+        let error = read(row).unwrap_err();
+        assert!(matches!(&error, TrecError::Unreadable { line: 1, id, .. } if id == bad), "{row:?}: {error}");
+        assert!(!error.to_string().contains('\0'));
+    }
+    let error = read_qrels(&b"q 0 d\0 1\n"[..], "in").unwrap_err();
+    assert!(matches!(error, TrecError::Unreadable { line: 1, .. }), "{error}");
+}
+
 #[test]
 fn what_a_file_cannot_hold_is_refused() {
-    for bad in ["", "two words", "tab\there", "line\nfeed", "vertical\u{0b}tab", "\u{feff}mark"] {
+    for bad in ["", "two words", "tab\there", "line\nfeed", "vertical\u{0b}tab", "nul\0", "\u{feff}mark"] {
         let mut by_id = Run::default();
         by_id.add("q", bad, 1.0).unwrap();
         let mut by_query = Run::default();

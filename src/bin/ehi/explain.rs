@@ -1,0 +1,170 @@
+//! `ehi explain`
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ehi::{DEFAULT_BEAM, DEFAULT_K, ExplainOptions, Explanation, Index};
+use serde_json::{Value, json};
+
+use crate::failure::Failure;
+use crate::hits::start_of;
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// Directory of the index
+    #[arg(long, value_name = "DIR")]
+    index: PathBuf,
+    /// Hits at most
+    #[arg(long, short, default_value_t = DEFAULT_K)]
+    k: usize,
+    /// Leaves to visit; more than the tree has means all
+    #[arg(long, short, default_value_t = DEFAULT_BEAM)]
+    beam: usize,
+    /// Compare with exact search, which scores every document
+    #[arg(long)]
+    exact: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    /// The question
+    query: String,
+}
+
+pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
+    let index = Index::open(&args.index)?;
+    let options = ExplainOptions { k: args.k, beam: args.beam, exact: args.exact };
+    let explanation = index.explain(&args.query, &options)?;
+    if args.json {
+        writeln!(out, "{}", explanation_json(&explanation)).map_err(Failure::Output)
+    } else {
+        write_explanation(out, &index, &explanation).map_err(Failure::Output)
+    }
+}
+
+fn ms(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}
+
+fn explanation_json(explanation: &Explanation) -> Value {
+    let leaves: Vec<Value> = explanation
+        .leaves
+        .iter()
+        .map(|leaf| {
+            json!({
+                "leaf": leaf.leaf.0,
+                "path": leaf.path,
+                "level_probabilities": leaf.level_probabilities,
+                "probability": leaf.probability,
+                "documents": leaf.documents,
+            })
+        })
+        .collect();
+    let hits: Vec<Value> = explanation
+        .hits
+        .iter()
+        .map(|found| {
+            json!({
+                "id": found.hit.id,
+                "score": found.hit.score,
+                "title": found.hit.document.title,
+                "leaf": found.from.0,
+                "exact_rank": found.exact_rank,
+            })
+        })
+        .collect();
+    let exact = explanation.exact.as_ref().map(|exact| {
+        let hit = |found: &ehi::ExactHit| {
+            json!({
+                "id": found.hit.id,
+                "score": found.hit.score,
+                "title": found.hit.document.title,
+                "leaf": found.hit.leaf.0,
+                "leaf_probability": found.leaf_probability,
+                "visited": found.visited,
+            })
+        };
+        exact.iter().map(hit).collect::<Vec<Value>>()
+    });
+    let stats = &explanation.stats;
+    json!({
+        "entropy": explanation.entropy,
+        "leaves": leaves,
+        "hits": hits,
+        "exact": exact,
+        "stats": {
+            "leaves_visited": stats.leaves_visited,
+            "documents_visited": stats.documents_visited,
+            "visited_fraction": stats.visited_fraction,
+            "work_fraction": stats.work_fraction,
+            "multiply_adds": explanation.multiply_adds,
+            "encode_ms": ms(stats.encode),
+            "beam_ms": ms(stats.beam),
+            "scan_ms": ms(stats.scan),
+            "fetch_ms": ms(stats.fetch),
+            "exact_ms": ms(explanation.exact_time),
+        },
+    })
+}
+
+fn write_explanation(out: &mut dyn Write, index: &Index, explanation: &Explanation) -> io::Result<()> {
+    let all = index.bundle().model().indexer().shape().leaves();
+    writeln!(
+        out,
+        "{} of {all} leaves reached; entropy of the choice {:.2} nats (at most {:.2})",
+        explanation.leaves.len(),
+        explanation.entropy,
+        f64::from(all).ln(),
+    )?;
+    writeln!(out, "    leaf  probability  documents  by level")?;
+    for leaf in &explanation.leaves {
+        let steps: Vec<String> = leaf
+            .path
+            .iter()
+            .zip(&leaf.level_probabilities)
+            .map(|(child, probability)| format!("{child}: {probability:.4}"))
+            .collect();
+        writeln!(
+            out,
+            "{:>8}  {:>11.4}  {:>9}  {}",
+            leaf.leaf.0,
+            leaf.probability,
+            leaf.documents,
+            steps.join(", ")
+        )?;
+    }
+    writeln!(out, "\n   score      leaf  exact rank  document")?;
+    for found in &explanation.hits {
+        let rank = found.exact_rank.map_or_else(|| "-".to_owned(), |rank| rank.to_string());
+        let document = document(&found.hit);
+        writeln!(out, "{:>8.4}  {:>8}  {rank:>10}  {document}", found.hit.score, found.from.0)?;
+    }
+    for missed in explanation.exact.iter().flatten().filter(|found| !found.visited) {
+        writeln!(
+            out,
+            "not reached: {} (score {:.4}), in leaf {} with probability {:.4}",
+            document(&missed.hit),
+            missed.hit.score,
+            missed.hit.leaf.0,
+            missed.leaf_probability,
+        )?;
+    }
+    let stats = &explanation.stats;
+    writeln!(
+        out,
+        "\n{} of {} documents scored ({:.1}%), {:.1}% with routing; encode {:.2} ms, beam {:.2} ms, scan {:.2} \
+         ms, fetch {:.2} ms",
+        stats.documents_visited,
+        index.len(),
+        stats.visited_fraction * 100.0,
+        stats.work_fraction * 100.0,
+        ms(stats.encode),
+        ms(stats.beam),
+        ms(stats.scan),
+        ms(stats.fetch),
+    )
+}
+
+fn document(hit: &ehi::Hit) -> String {
+    format!("{}  {}", start_of(&hit.id), start_of(&hit.document.title))
+}

@@ -1,0 +1,73 @@
+//! `ehi leaves`
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use ehi::data::read_queries;
+use ehi::{DEFAULT_SAMPLES, DEFAULT_TERMS, Index, LeafId, LeafOptions, LeafSummary};
+
+use crate::failure::Failure;
+use crate::hits::start_of;
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// Directory of the index
+    #[arg(long, value_name = "DIR")]
+    index: PathBuf,
+    /// One leaf alone
+    #[arg(long)]
+    leaf: Option<u32>,
+    /// Questions to route, as BEIR query lines, plain or gzip
+    #[arg(long, value_name = "FILE")]
+    queries: Option<PathBuf>,
+    /// Distinctive words of each leaf at most
+    #[arg(long, default_value_t = DEFAULT_TERMS)]
+    terms: usize,
+    /// Documents, and questions, shown of each leaf at most
+    #[arg(long, default_value_t = DEFAULT_SAMPLES)]
+    samples: usize,
+    /// Print one JSON array
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
+    let index = Index::open(&args.index)?;
+    let queries = match &args.queries {
+        None => Vec::new(),
+        Some(path) => {
+            let file = File::open(path).map_err(Failure::file("open", path))?;
+            let queries = read_queries(file, path.display().to_string());
+            queries.map(|query| query.map(|query| query.text)).collect::<Result<_, _>>()?
+        }
+    };
+    let leaf = args.leaf.map(LeafId);
+    let asked = !queries.is_empty();
+    let options = LeafOptions { leaf, terms: args.terms, samples: args.samples, queries };
+    let leaves = index.leaves(&options)?;
+    if args.json {
+        let json = serde_json::to_string(&leaves).map_err(|error| Failure::Output(error.into()))?;
+        writeln!(out, "{json}").map_err(Failure::Output)
+    } else {
+        leaves.iter().try_for_each(|leaf| write_leaf(out, leaf, asked)).map_err(Failure::Output)
+    }
+}
+
+fn write_leaf(out: &mut dyn Write, leaf: &LeafSummary, asked: bool) -> io::Result<()> {
+    let path: Vec<String> = leaf.path.iter().map(u32::to_string).collect();
+    write!(out, "leaf {} (path {})  {} documents", leaf.leaf.0, path.join("."), leaf.documents)?;
+    if asked {
+        write!(out, ", {} questions", leaf.queries_routed)?;
+    }
+    let terms: Vec<String> = leaf.terms.iter().map(|term| start_of(&term.term)).collect();
+    writeln!(out, "\n  words      {}", terms.join(", "))?;
+    for document in &leaf.nearest {
+        let title = if document.title.is_empty() { &document.text } else { &document.title };
+        writeln!(out, "  document   {}  {}", start_of(&document.id), start_of(title))?;
+    }
+    for query in &leaf.queries {
+        writeln!(out, "  question   {:.4}  {}", query.probability, start_of(&query.text))?;
+    }
+    writeln!(out)
+}

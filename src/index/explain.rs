@@ -1,0 +1,170 @@
+//! Why a search found what it found.
+
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use super::options::{DEFAULT_BEAM, DEFAULT_K, QueryInput, Reach};
+use super::search::{Hit, Ranked, SearchStats};
+use super::{Index, unit};
+use crate::error::{InputError, Result};
+use crate::ids::LeafId;
+
+/// Options of [`Index::explain`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExplainOptions {
+    /// Hits at most; [`DEFAULT_K`] by default.
+    pub k: usize,
+    /// Leaves to visit; [`DEFAULT_BEAM`] by default.
+    pub beam: usize,
+    /// Whether to compare with exact search, which costs a scan of every document, and 16 bytes of
+    /// memory for each.
+    pub exact: bool,
+}
+
+impl Default for ExplainOptions {
+    fn default() -> Self {
+        Self { k: DEFAULT_K, beam: DEFAULT_BEAM, exact: false }
+    }
+}
+
+/// A leaf that a search visited.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct ReachedLeaf {
+    /// The leaf.
+    pub leaf: LeafId,
+    /// The child taken at each level, root first.
+    pub path: Vec<u32>,
+    /// Probability of the node reached at each level: the product of the choices so far (Eq. 1).
+    pub level_probabilities: Vec<f32>,
+    /// Probability of the leaf: the last of them.
+    pub probability: f32,
+    /// Documents of the leaf.
+    pub documents: usize,
+}
+
+/// A hit, and where it came from.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct ExplainedHit {
+    /// The hit; its leaf is the most probable one *of the document*.
+    pub hit: Hit,
+    /// The most probable one of the visited leaves that hold the document.
+    pub from: LeafId,
+    /// Rank in exact search, from 1; only where that was asked for.
+    pub exact_rank: Option<usize>,
+}
+
+/// One of the best documents of exact search.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct ExactHit {
+    /// The document and its leaf.
+    pub hit: Hit,
+    /// Whether one of its leaves was visited.
+    pub visited: bool,
+    /// Probability of its leaf for the query.
+    pub leaf_probability: f32,
+}
+
+/// What a search did, step by step.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Explanation {
+    /// The leaves visited, most probable first.
+    pub leaves: Vec<ReachedLeaf>,
+    /// Entropy of the tree's choice in nats: see [`RoutingProfile`](crate::RoutingProfile).
+    pub entropy: f32,
+    /// Best first.
+    pub hits: Vec<ExplainedHit>,
+    /// The best `k` of exact search, where it was asked for.
+    pub exact: Option<Vec<ExactHit>>,
+    /// What the search cost, without the comparison.
+    pub stats: SearchStats,
+    /// Multiply-adds spent in the level networks.
+    pub multiply_adds: u64,
+    /// The comparison with exact search.
+    pub exact_time: Duration,
+}
+
+impl Index {
+    /// Searches, and says which leaves were reached, why, and what came from where.
+    ///
+    /// The hits are those of [`Index::search`] with the same options.
+    ///
+    /// # Errors
+    /// Those of [`Index::search`].
+    pub fn explain(&self, query: &str, options: &ExplainOptions) -> Result<Explanation> {
+        let k = NonZeroUsize::new(options.k).ok_or(InputError::ZeroK)?;
+        let beam = NonZeroUsize::new(options.beam).ok_or(InputError::ZeroBeam)?;
+        let (vector, encode) = self.embed_input(&QueryInput::Text(query))?;
+        let view = self.store.read();
+        let Ranked { rows, mut stats, leaves, sample, multiply_adds } =
+            self.rank(&view, &vector, k, Reach::Beam(beam))?;
+        stats.encode = encode;
+        let started = std::time::Instant::now();
+        let found = self.fetch(&view, &rows)?;
+        stats.fetch = started.elapsed();
+        if let Some(sample) = sample {
+            self.served.record(sample);
+        }
+
+        let indexer = &self.model().indexer;
+        let shape = indexer.shape();
+        let unit = unit(&vector);
+        let reached: Vec<LeafId> = leaves.iter().map(|scored| scored.leaf).collect();
+        let level_probabilities = indexer.level_probabilities(&unit, &reached);
+        let leaves =
+            leaves.iter().zip(level_probabilities).map(|(scored, level_probabilities)| ReachedLeaf {
+                leaf: scored.leaf,
+                path: shape.path(scored.leaf),
+                level_probabilities,
+                probability: scored.log_probability.exp(),
+                documents: view.postings(scored.leaf).len(),
+            });
+        let started = std::time::Instant::now();
+        let exact = match options.exact {
+            false => None,
+            true => {
+                let all = NonZeroUsize::new(view.live()).unwrap_or(NonZeroUsize::MIN);
+                Some(self.rank(&view, &vector, all, Reach::Exact)?.rows)
+            }
+        };
+        let rank_of = |row| {
+            let place = exact.as_ref()?.iter().position(|&(_, other)| other == row)?;
+            Some(place + 1)
+        };
+        let mut hits = Vec::with_capacity(found.len());
+        for (hit, &(_, row)) in found.into_iter().zip(&rows) {
+            let own = view.leaves_of(&hit.id)?.unwrap_or_default();
+            let from = reached.iter().find(|leaf| own.contains(leaf)).copied().unwrap_or(hit.leaf);
+            hits.push(ExplainedHit { hit, from, exact_rank: rank_of(row) });
+        }
+        let exact = match &exact {
+            None => None,
+            Some(ranked) => {
+                let best = self.fetch(&view, &ranked[..k.get().min(ranked.len())])?;
+                let leaves: Vec<LeafId> = best.iter().map(|hit| hit.leaf).collect();
+                let probabilities = indexer.level_probabilities(&unit, &leaves);
+                let mut exact = Vec::with_capacity(best.len());
+                for (hit, probabilities) in best.into_iter().zip(probabilities) {
+                    let own = view.leaves_of(&hit.id)?.unwrap_or_default();
+                    let visited = own.iter().any(|leaf| reached.contains(leaf));
+                    let leaf_probability = probabilities.last().copied().unwrap_or_default();
+                    exact.push(ExactHit { hit, visited, leaf_probability });
+                }
+                Some(exact)
+            }
+        };
+        let exact_time = if exact.is_some() { started.elapsed() } else { Duration::ZERO };
+        Ok(Explanation {
+            leaves: leaves.collect(),
+            entropy: sample.map_or(0.0, |sample| sample.entropy),
+            hits,
+            exact,
+            stats,
+            multiply_adds,
+            exact_time,
+        })
+    }
+}

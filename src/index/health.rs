@@ -1,0 +1,272 @@
+//! Whether the tree still fits what is stored and what is asked.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Mutex;
+
+use serde::Serialize;
+
+use super::Index;
+use crate::error::Result;
+use crate::ids::{LeafId, Row};
+use crate::model::{RoutingProfile, RoutingSample};
+
+/// Rows, and queries, that count as recent. Enough that a share is off by a few percent at most.
+pub const RECENT: usize = 1_024;
+/// Fewer say nothing for certain.
+pub const FEWEST_RECENT: usize = 50;
+/// Expected over even load from which it is worth training again. A beam then costs four
+/// times what it would in a balanced tree; the shipped tree has 1.1 on its corpus.
+pub const SKEWED: f64 = 4.0;
+/// The same against the corpus that the tree was trained on, where that is known.
+pub const SKEW_GROWTH: f64 = 2.0;
+/// Places of the median and of the 75 % quantile among those of a profile. A recent *median* above
+/// the reference's 75 % quantile means that half are as unsure as a quarter was; of
+/// [`FEWEST_RECENT`] rows from one source that happens once in thousands of times.
+const MEDIAN: usize = 2;
+const UNCERTAIN: usize = 3;
+/// Share that goes to other leaves than in training, above what chance explains, from which the
+/// partition is that of another collection.
+pub const SHIFTED: f64 = 0.25;
+
+/// Routing of recent rows or queries against those of training.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct RoutingHealth {
+    /// The newest ones; `None` without any.
+    pub recent: Option<RoutingProfile>,
+    /// Those of training; `None` where the model does not say.
+    pub reference: Option<RoutingProfile>,
+    /// Share of the recent ones that goes to other leaves than those of training, from 0 to 1;
+    /// `None` where one of them is missing.
+    pub shift: Option<f64>,
+    /// The shift that as many rows of the training's own distribution would show by chance.
+    pub shift_by_chance: Option<f64>,
+}
+
+/// What is not as it should be, in words.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Advice {
+    /// The load of the leaves is uneven.
+    Skewed {
+        /// Expected documents per leaf over the even load.
+        skew: f64,
+        /// The same of the training corpus.
+        trained: Option<f64>,
+    },
+    /// The tree is less sure of new documents than of most of those that it was trained on.
+    UncertainDocuments {
+        /// Their median entropy, in nats.
+        recent: f64,
+        /// The median of training.
+        trained: f64,
+    },
+    /// New documents go to other leaves.
+    ShiftedDocuments {
+        /// The share that does.
+        shift: f64,
+    },
+    /// The tree is less sure of recent queries than of most of those that it was trained on.
+    UncertainQueries {
+        /// Their median entropy, in nats.
+        recent: f64,
+        /// The median of training.
+        trained: f64,
+    },
+    /// Recent queries go to other leaves.
+    ShiftedQueries {
+        /// The share that does.
+        shift: f64,
+    },
+}
+
+impl fmt::Display for Advice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Skewed { skew, trained } => {
+                write!(f, "the load of the leaves is uneven: a visited leaf is {skew:.1} times the average")?;
+                if let Some(trained) = trained {
+                    write!(f, ", {trained:.1} times in training")?;
+                }
+                f.write_str("; train again on the documents there are now")
+            }
+            Self::UncertainDocuments { recent, trained } => write!(
+                f,
+                "the tree is unsure of new documents (median entropy {recent:.2} nats, {trained:.2} in training); they \
+                 are unlike its corpus, so visit more leaves, or train again with them"
+            ),
+            Self::ShiftedDocuments { shift } => write!(
+                f,
+                "{:.0}% of the new documents go to other leaves than the corpus did; train again with them",
+                shift * 100.0
+            ),
+            Self::UncertainQueries { recent, trained } => write!(
+                f,
+                "the tree is unsure of recent queries (median entropy {recent:.2} nats, {trained:.2} in training); \
+                 visit more leaves, or train again with queries like these"
+            ),
+            Self::ShiftedQueries { shift } => write!(
+                f,
+                "{:.0}% of the recent queries go to other leaves than those of training; train again with \
+                 queries like these if their answers are not found",
+                shift * 100.0
+            ),
+        }
+    }
+}
+
+/// Load of the leaves, and routing of what is new.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Health {
+    /// Live documents.
+    pub documents: usize,
+    /// Leaves of the tree.
+    pub leaves: u32,
+    /// Leaves without a document.
+    pub empty_leaves: usize,
+    /// The leaf with the most documents, and how many; `None` without any.
+    pub largest_leaf: Option<(LeafId, usize)>,
+    /// Documents that a visited leaf holds on average, where a leaf is visited as often as it has
+    /// documents: sum of p_i c_i (section 4.6).
+    pub expected_documents_per_leaf: f64,
+    /// Entries over leaves: its value at a perfectly even load.
+    pub ideal_documents_per_leaf: f64,
+    /// The first over the second; 1 is even.
+    pub skew: f64,
+    /// The skew of the training corpus, where it is known.
+    pub trained_skew: Option<f64>,
+    /// The newest rows, at most [`RECENT`], that are still live.
+    pub documents_routing: RoutingHealth,
+    /// The newest queries served by this handle, at most [`RECENT`]; exact searches are not routed.
+    pub queries_routing: RoutingHealth,
+    /// What to do; empty where nothing stands out, or where nothing is known to compare with.
+    pub advice: Vec<Advice>,
+}
+
+/// Routing of the queries served since the index was opened, the newest ones.
+#[derive(Default)]
+pub(super) struct Served(Mutex<VecDeque<RoutingSample>>);
+
+impl Served {
+    /// Takes a query down, unless another thread is at it: no search waits for this.
+    pub fn record(&self, sample: RoutingSample) {
+        if let Ok(mut samples) = self.0.try_lock() {
+            if samples.len() == RECENT {
+                samples.pop_front();
+            }
+            samples.push_back(sample);
+        }
+    }
+
+    fn samples(&self) -> Vec<RoutingSample> {
+        match self.0.lock() {
+            Ok(samples) => samples.iter().copied().collect(),
+            Err(poisoned) => poisoned.into_inner().iter().copied().collect(),
+        }
+    }
+}
+
+impl Index {
+    /// Whether the tree still fits: the load of its leaves, and how sure it is of the newest
+    /// documents and queries, against those of its training.
+    ///
+    /// Costs routing [`RECENT`] rows. Queries are those that this handle has answered by the tree.
+    ///
+    /// # Errors
+    /// Failures of the file system; [`ModelError`](crate::ModelError) for a damaged training report.
+    pub fn health(&self) -> Result<Health> {
+        let reference = self.bundle().routing_profiles()?;
+        let indexer = &self.model().indexer;
+        let leaves = indexer.shape().leaves();
+        let view = self.store.read();
+        let newest = (0..view.rows() as u32).rev().map(Row).filter(|&row| view.is_live(row)).take(RECENT);
+        let rows: Vec<f32> = newest.flat_map(|row| self.unit_row(&view, row)).collect();
+        let documents = view.live();
+        drop(view);
+        let sizes = self.store.stats()?.leaf_sizes;
+        let stored: usize = sizes.iter().map(|(_, size)| size).sum();
+        let expected = sizes.iter().map(|&(_, c)| (c * c) as f64).sum::<f64>() / stored.max(1) as f64;
+        let ideal = stored as f64 / f64::from(leaves);
+        let skew = if stored == 0 { 1.0 } else { expected / ideal };
+        let trained_skew = reference.as_ref().map(|reference| {
+            let shares = &reference.documents.leaf_shares;
+            f64::from(leaves) * shares.iter().map(|share| share * share).sum::<f64>()
+        });
+        let (trained_documents, trained_queries) =
+            reference.map(|reference| (reference.documents, reference.queries)).unzip();
+        let documents_routing =
+            RoutingHealth::new(Some(RoutingProfile::measure(indexer, &rows)), trained_documents);
+        let queries_routing =
+            RoutingHealth::new(Some(RoutingProfile::of(&self.served.samples(), leaves)), trained_queries);
+
+        let mut advice = Vec::new();
+        // A few documents cannot be spread evenly.
+        let enough = documents >= FEWEST_RECENT.max(leaves as usize);
+        if enough && skew >= trained_skew.map_or(SKEWED, |trained| trained * SKEW_GROWTH) {
+            advice.push(Advice::Skewed { skew, trained: trained_skew });
+        }
+        if let Some((recent, trained)) = documents_routing.uncertain() {
+            advice.push(Advice::UncertainDocuments { recent, trained });
+        }
+        if let Some(shift) = documents_routing.shifted() {
+            advice.push(Advice::ShiftedDocuments { shift });
+        }
+        if let Some((recent, trained)) = queries_routing.uncertain() {
+            advice.push(Advice::UncertainQueries { recent, trained });
+        }
+        if let Some(shift) = queries_routing.shifted() {
+            advice.push(Advice::ShiftedQueries { shift });
+        }
+        Ok(Health {
+            documents,
+            leaves,
+            empty_leaves: leaves as usize - sizes.len(),
+            // The first of several.
+            largest_leaf: sizes.iter().copied().rev().max_by_key(|&(_, size)| size),
+            expected_documents_per_leaf: expected,
+            ideal_documents_per_leaf: ideal,
+            skew,
+            trained_skew,
+            documents_routing,
+            queries_routing,
+            advice,
+        })
+    }
+}
+
+impl RoutingHealth {
+    fn new(recent: Option<RoutingProfile>, reference: Option<RoutingProfile>) -> Self {
+        let known = |profile: &RoutingProfile| profile.rows > 0;
+        let (recent, reference) = (recent.filter(known), reference.filter(known));
+        let both = recent.as_ref().zip(reference.as_ref());
+        let shift = both.map(|(recent, reference)| recent.shift(reference));
+        // A share p of n rows is off by sqrt(2 p (1 - p) / (pi n)) on average, on either side.
+        let shift_by_chance = both.map(|(recent, reference)| {
+            let spread = |n: usize| 2.0 / (std::f64::consts::PI * n as f64);
+            let n = spread(recent.rows) + spread(reference.rows);
+            let shares = reference.leaf_shares.iter();
+            shares.map(|p| (p * (1.0 - p) * n).max(0.0).sqrt()).sum::<f64>() / 2.0
+        });
+        Self { recent, reference, shift, shift_by_chance }
+    }
+
+    fn enough(&self) -> Option<(&RoutingProfile, &RoutingProfile)> {
+        let both = self.recent.as_ref().zip(self.reference.as_ref());
+        both.filter(|(recent, _)| recent.rows >= FEWEST_RECENT)
+    }
+
+    /// Median entropies, where the recent one is too high.
+    fn uncertain(&self) -> Option<(f64, f64)> {
+        let (recent, reference) = self.enough()?;
+        let (recent, reference) = (recent.entropy_quantiles, reference.entropy_quantiles);
+        (recent[MEDIAN] > reference[UNCERTAIN]).then_some((recent[MEDIAN], reference[MEDIAN]))
+    }
+
+    fn shifted(&self) -> Option<f64> {
+        self.enough()?;
+        self.shift.filter(|shift| *shift >= self.shift_by_chance.unwrap_or(0.0) + SHIFTED)
+    }
+}

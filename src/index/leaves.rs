@@ -1,0 +1,197 @@
+//! What each leaf is about.
+
+use std::collections::{BTreeSet, HashMap};
+use std::num::NonZeroUsize;
+
+use half::slice::HalfFloatSliceExt;
+use serde::Serialize;
+
+use super::{Index, unit};
+use crate::error::{InputError, Result};
+use crate::ids::{LeafId, Row};
+use crate::model::Role;
+use crate::scan::TopK;
+use crate::store::{StoreError, View};
+use crate::terms::TermCounts;
+
+/// Terms of a leaf unless asked otherwise.
+pub const DEFAULT_TERMS: usize = 8;
+/// Sample documents, and sample queries, of a leaf unless asked otherwise.
+pub const DEFAULT_SAMPLES: usize = 3;
+/// Queries embedded at once.
+const QUERIES_PER_BLOCK: usize = 256;
+
+/// Options of [`Index::leaves`].
+#[derive(Clone, Debug)]
+pub struct LeafOptions {
+    /// One leaf alone, be it empty; all that have documents or questions by default. Costs the same, since a word is
+    /// distinctive against the rest of the collection.
+    pub leaf: Option<LeafId>,
+    /// Terms at most; [`DEFAULT_TERMS`] by default.
+    pub terms: usize,
+    /// Documents, and queries, at most; [`DEFAULT_SAMPLES`] by default.
+    pub samples: usize,
+    /// Questions to route; each goes to its most probable leaf.
+    pub queries: Vec<String>,
+}
+
+impl Default for LeafOptions {
+    fn default() -> Self {
+        Self { leaf: None, terms: DEFAULT_TERMS, samples: DEFAULT_SAMPLES, queries: Vec::new() }
+    }
+}
+
+/// A word that a leaf's documents use more than the others do.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct LeafTerm {
+    /// Lower case.
+    pub term: String,
+    /// Log-odds against the other leaves, in standard deviations; positive.
+    pub weight: f64,
+    /// Documents of the leaf that hold it.
+    pub documents: u32,
+}
+
+/// A document near the middle of a leaf.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct LeafDocument {
+    /// The document's id.
+    pub id: String,
+    /// Its title, which may be empty.
+    pub title: String,
+    /// Its text.
+    pub text: String,
+    /// Cosine with the mean of the leaf's embeddings.
+    pub similarity: f32,
+}
+
+/// A question whose most probable leaf it is.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct LeafQuery {
+    /// The question.
+    pub text: String,
+    /// Probability of the leaf for it.
+    pub probability: f32,
+}
+
+/// What a leaf is about.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct LeafSummary {
+    /// The leaf.
+    pub leaf: LeafId,
+    /// The child taken at each level, root first.
+    pub path: Vec<u32>,
+    /// Documents in it.
+    pub documents: usize,
+    /// The most distinctive words, best first; fewer or none where it has nothing of its own.
+    pub terms: Vec<LeafTerm>,
+    /// The documents nearest to the mean of its embeddings, nearest first.
+    pub nearest: Vec<LeafDocument>,
+    /// The surest of the questions that go to it.
+    pub queries: Vec<LeafQuery>,
+    /// All of the questions that go to it.
+    pub queries_routed: usize,
+}
+
+impl Index {
+    /// What each leaf with documents or questions is about, ascending by leaf.
+    ///
+    /// Reads every document once and keeps counts of words, not texts. A document inserted or
+    /// deleted meanwhile may be counted or not.
+    ///
+    /// # Paper
+    /// Section 4.6 and the appendix on the semantics of leaves.
+    ///
+    /// # Errors
+    /// [`InputError::UnknownLeaf`] for a leaf that the tree does not have,
+    /// [`InputError::EmptyQuery`], and failures of reading and of the encoder.
+    pub fn leaves(&self, options: &LeafOptions) -> Result<Vec<LeafSummary>> {
+        let shape = self.model().indexer.shape();
+        if let Some(leaf) = options.leaf.filter(|&leaf| !shape.contains(leaf)) {
+            return Err(InputError::UnknownLeaf { leaf: leaf.0, leaves: shape.leaves() }.into());
+        }
+        let mut questions = self.route_questions(&options.queries)?;
+        let mut listed: BTreeSet<LeafId> = questions.keys().copied().chain(options.leaf).collect();
+        listed.extend(self.store.stats()?.leaf_sizes.into_iter().map(|(leaf, _)| leaf));
+        let mut counts = TermCounts::new(listed.len());
+        let mut summaries = Vec::new();
+        for (group, &leaf) in listed.iter().enumerate() {
+            // A view a leaf: a writer waits for one leaf at most.
+            let view = self.store.read();
+            let rows = view.postings(leaf);
+            for &row in rows {
+                counts.add(group, &view.document(row)?.embedding_text());
+            }
+            if options.leaf.is_some_and(|only| only != leaf) {
+                continue;
+            }
+            let mut queries = questions.remove(&leaf).unwrap_or_default();
+            let queries_routed = queries.len();
+            queries.sort_by(|a, b| b.probability.total_cmp(&a.probability));
+            queries.truncate(options.samples);
+            let nearest = self.nearest_to_mean(&view, rows, options.samples)?;
+            let (path, documents) = (shape.path(leaf), rows.len());
+            let terms = Vec::new();
+            let summary = LeafSummary { leaf, path, documents, terms, nearest, queries, queries_routed };
+            summaries.push((group, summary));
+        }
+        let mut terms = counts.distinctive(options.terms);
+        Ok(summaries
+            .into_iter()
+            .map(|(group, summary)| {
+                let own = std::mem::take(&mut terms[group]).into_iter();
+                let terms = own.map(|t| LeafTerm { term: t.term, weight: t.weight, documents: t.texts });
+                LeafSummary { terms: terms.collect(), ..summary }
+            })
+            .collect())
+    }
+
+    fn route_questions(&self, texts: &[String]) -> Result<HashMap<LeafId, Vec<LeafQuery>>> {
+        let model = self.model();
+        let mut by_leaf: HashMap<LeafId, Vec<LeafQuery>> = HashMap::new();
+        if texts.iter().any(|text| text.trim().is_empty()) {
+            return Err(InputError::EmptyQuery.into());
+        }
+        for block in texts.chunks(QUERIES_PER_BLOCK) {
+            let block: Vec<&str> = block.iter().map(String::as_str).collect();
+            let rows = model.encoder.embed(&block, Role::Query)?;
+            for (text, row) in block.iter().zip(rows.chunks_exact(model.encoder.dim())) {
+                let (_, sample) = model.indexer.route_observed(&unit(row), NonZeroUsize::MIN);
+                let query = LeafQuery { text: (*text).to_owned(), probability: sample.top_probability };
+                by_leaf.entry(sample.leaf).or_default().push(query);
+            }
+        }
+        Ok(by_leaf)
+    }
+
+    fn nearest_to_mean(&self, view: &View<'_>, rows: &[Row], most: usize) -> Result<Vec<LeafDocument>> {
+        let mut sum = vec![0f64; self.model().encoder.dim()];
+        for &row in rows {
+            let unit = self.unit_row(view, row);
+            sum.iter_mut().zip(unit).for_each(|(sum, x)| *sum += f64::from(x));
+        }
+        let sum: Vec<f32> = sum.into_iter().map(|x| x as f32).collect();
+        let mean = unit(&sum);
+        let mut top = TopK::new(most);
+        for &row in rows {
+            top.push(self.unit_row(view, row).iter().zip(&mean).map(|(x, m)| x * m).sum(), row);
+        }
+        let nearest = top.into_sorted().into_iter().map(|(similarity, row)| {
+            let document = view.document(row)?;
+            Ok(LeafDocument { id: document.id, title: document.title, text: document.text, similarity })
+        });
+        nearest.collect::<std::result::Result<_, StoreError>>().map_err(Into::into)
+    }
+
+    /// A stored row at unit norm, f32.
+    pub(super) fn unit_row(&self, view: &View<'_>, row: Row) -> Vec<f32> {
+        let dim = self.model().encoder.dim();
+        let mut values = vec![0f32; dim];
+        view.row_matrix()[row.index() * dim..][..dim].convert_to_f32_slice(&mut values);
+        unit(&values)
+    }
+}

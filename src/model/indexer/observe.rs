@@ -1,0 +1,83 @@
+//! Routing with an account of it: how sure the tree was, and the probabilities on the way.
+
+use std::num::NonZeroUsize;
+
+use super::{Indexer, QueryScorer, Routing};
+use crate::ids::LeafId;
+use crate::tree::{LevelScorer, beam_search};
+
+/// How sure the tree was of one embedding.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct RoutingSample {
+    /// Entropy of the choice among the children, in nats, summed over the nodes on the path to
+    /// `leaf`: that of the distribution over leaves where the tree has one level, and an estimate
+    /// of it from one path where it has more. From 0 to the logarithm of the number of leaves.
+    pub entropy: f32,
+    /// Probability of `leaf`.
+    pub top_probability: f32,
+    /// The most probable leaf that was reached.
+    pub leaf: LeafId,
+}
+
+/// A scorer that takes down the entropy of each node's choice.
+struct Observer<S> {
+    scorer: S,
+    branching_factor: u32,
+    /// Level and number of a node, and the entropy of the choice among its children.
+    nodes: Vec<(usize, u32, f32)>,
+}
+
+impl<S: LevelScorer> LevelScorer for Observer<S> {
+    fn child_log_probabilities(&mut self, path: &[u32], out: &mut [f32]) {
+        self.scorer.child_log_probabilities(path, out);
+        let entropy =
+            -out.iter().map(|&p| if p > f32::NEG_INFINITY { p.exp() * p } else { 0.0 }).sum::<f32>();
+        let number = path.iter().fold(0, |node, &child| node * self.branching_factor + child);
+        self.nodes.push((path.len(), number, entropy));
+    }
+}
+
+impl Indexer {
+    /// As [`Self::route`], with how sure the tree was. Costs an exponential a child scored more.
+    pub(crate) fn route_observed(&self, unit: &[f32], beam: NonZeroUsize) -> (Routing, RoutingSample) {
+        let scorer = QueryScorer::new(self, unit);
+        let branching_factor = self.shape.branching_factor();
+        let mut observer = Observer { scorer, branching_factor, nodes: Vec::new() };
+        let search = beam_search(self.shape, &mut observer, beam);
+        let best = search.leaves.first();
+        let leaf = best.map_or(LeafId(0), |best| best.leaf);
+        let mut entropy = 0.0;
+        let (mut number, mut level) = (leaf.0, self.shape.height() as usize);
+        while level > 0 {
+            (number, level) = (number / branching_factor, level - 1);
+            // Each node above a leaf that was reached had its children scored.
+            let node = observer.nodes.iter().find(|node| (node.0, node.1) == (level, number));
+            entropy += node.map_or(0.0, |node| node.2);
+        }
+        let top_probability = best.map_or(0.0, |best| best.log_probability.exp());
+        let multiply_adds = observer.scorer.multiply_adds;
+        (Routing { search, multiply_adds }, RoutingSample { entropy, top_probability, leaf })
+    }
+
+    /// The probability of each node on the way to each leaf, below the root first: products of the
+    /// choices so far, so that the last one is the leaf's (Eq. 1).
+    ///
+    /// # Panics
+    /// If the tree does not have a leaf.
+    pub(crate) fn level_probabilities(&self, unit: &[f32], leaves: &[LeafId]) -> Vec<Vec<f32>> {
+        let mut scorer = QueryScorer::new(self, unit);
+        let mut children = vec![0f32; self.shape.branching_factor() as usize];
+        let mut of_leaf = |leaf: LeafId| {
+            let path = self.shape.path(leaf);
+            let mut log_probability = 0f32;
+            let mut probabilities = Vec::with_capacity(path.len());
+            for (level, &child) in path.iter().enumerate() {
+                scorer.child_log_probabilities(&path[..level], &mut children);
+                log_probability += children[child as usize];
+                probabilities.push(log_probability.exp());
+            }
+            probabilities
+        };
+        leaves.iter().map(|&leaf| of_leaf(leaf)).collect()
+    }
+}

@@ -1,0 +1,162 @@
+//! Datasets in the layouts of MS MARCO and of extreme classification; the samples are real, see
+//! `fixtures/datasets/make.py`.
+
+use std::collections::{BTreeSet, HashSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use ehi::data::{BeirDataset, DataError, Dataset, ExtremeDataset, MsMarcoDataset};
+
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/datasets").join(name)
+}
+
+fn ids(dataset: &Dataset) -> (Vec<String>, Vec<String>) {
+    let documents = dataset.corpus().unwrap().map(|document| document.unwrap().id).collect();
+    (documents, dataset.queries().unwrap().map(|query| query.unwrap().id).collect())
+}
+
+/// Every judgment must name a document and a query that are there.
+fn assert_whole(dataset: &Dataset) {
+    let (documents, queries) = ids(dataset);
+    let (documents, queries): (HashSet<_>, HashSet<_>) =
+        (documents.into_iter().collect(), queries.into_iter().collect());
+    let mut judged = BTreeSet::new();
+    for split in dataset.splits().unwrap() {
+        for (query, judgments) in dataset.qrels(&split).unwrap().iter() {
+            assert!(queries.contains(query), "{split}: {query}");
+            assert!(judgments.keys().all(|id| documents.contains(id)), "{split}: {query}");
+            judged.insert(query.to_owned());
+        }
+    }
+    assert_eq!(judged.len(), queries.len());
+}
+
+#[test]
+fn layouts_are_told_apart_by_their_files() {
+    let open = |name| Dataset::open(fixture(name)).unwrap();
+    assert!(matches!(open("msmarco"), Dataset::MsMarco(_)));
+    assert!(matches!(open("extreme"), Dataset::Extreme(_)));
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let scifact = Dataset::open(root.join("examples/data/scifact")).unwrap();
+    assert!(matches!(scifact, Dataset::Beir(_)));
+    assert_eq!(scifact.dir(), root.join("examples/data/scifact"));
+
+    // What is none of them is taken for BEIR, whose files are then missed by name.
+    let empty = tempfile::tempdir().unwrap();
+    let error = Dataset::open(empty.path()).unwrap().corpus().err().unwrap();
+    assert!(matches!(&error, DataError::MissingFile { path } if path.ends_with("corpus.jsonl")), "{error}");
+    let absent = empty.path().join("absent");
+    assert!(matches!(Dataset::open(&absent), Err(DataError::NotADirectory { .. })));
+    assert!(matches!(MsMarcoDataset::open(&absent), Err(DataError::NotADirectory { .. })));
+    assert!(matches!(ExtremeDataset::open(&absent), Err(DataError::NotADirectory { .. })));
+    let beir = BeirDataset::open(empty.path()).unwrap();
+    assert!(matches!(Dataset::from(beir), Dataset::Beir(_)));
+}
+
+#[test]
+fn ms_marco_is_read_as_it_is_distributed() {
+    let dataset = Dataset::open(fixture("msmarco")).unwrap();
+    let (documents, queries) = ids(&dataset);
+    assert_eq!((documents.len(), queries.len()), (30, 20));
+    assert_eq!(dataset.splits().unwrap(), ["dev.small", "train"]);
+    assert_whole(&dataset);
+
+    let train = dataset.qrels("train").unwrap();
+    assert_eq!(train.get("118457").unwrap()["7068493"], 1);
+    let bona_fides = dataset.queries().unwrap().map(Result::unwrap).find(|q| q.id == "118457").unwrap();
+    assert_eq!(bona_fides.text, "define bona fides");
+    let passage = dataset.corpus().unwrap().map(Result::unwrap).find(|d| d.id == "7068493").unwrap();
+    assert!(passage.title.is_empty() && passage.text.contains("bona fides"), "{}", passage.text);
+    assert!(matches!(dataset.qrels("test"), Err(DataError::UnknownSplit { known, .. }) if known.len() == 2));
+    // A split's name is no path.
+    assert!(matches!(dataset.qrels("../train"), Err(DataError::UnknownSplit { .. })));
+}
+
+#[test]
+fn a_query_file_that_cannot_be_read_ends_the_queries() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("collection.tsv"), "1\ta passage\twith a tab\n2\t\n").unwrap();
+    fs::write(dir.path().join("queries.a.tsv"), b"1\tone\nno tab\n\t nothing\n2\ttwo\n").unwrap();
+    fs::write(dir.path().join("queries.b.tsv"), [0x1f, 0x8b, 1, 2, 3]).unwrap();
+    fs::write(dir.path().join("queries.c.tsv"), "3\tthree\n").unwrap();
+    fs::write(dir.path().join("qrels.x.tsv"), "1 0 1 1\n1 0 2\n").unwrap();
+    let dataset = Dataset::open(dir.path()).unwrap();
+    let texts: Vec<String> = dataset.corpus().unwrap().map(|d| d.unwrap().text).collect();
+    assert_eq!(texts, ["a passage\twith a tab", ""]);
+
+    let queries: Vec<_> = dataset.queries().unwrap().collect();
+    assert_eq!(queries.len(), 5);
+    assert_eq!(queries[0].as_ref().unwrap().text, "one");
+    let error = queries[1].as_ref().unwrap_err();
+    assert!(matches!(error, DataError::Columns { line: 2, got: 1, .. }), "{error}");
+    let error = queries[2].as_ref().unwrap_err();
+    assert!(matches!(error, DataError::EmptyId { line: 3, .. }), "{error}");
+    assert_eq!(queries[3].as_ref().unwrap().id, "2");
+    assert!(queries[4].as_ref().unwrap_err().to_string().contains("queries.b.tsv"));
+    let error = dataset.qrels("x").unwrap_err();
+    assert!(matches!(error, DataError::Columns { line: 2, got: 3, .. }), "{error}");
+}
+
+#[test]
+fn labels_are_documents_and_points_are_queries() {
+    let dataset = Dataset::open(fixture("extreme")).unwrap();
+    let (documents, queries) = ids(&dataset);
+    assert_eq!((documents.len(), queries.len()), (24, 24));
+    assert_eq!(dataset.splits().unwrap(), ["test", "train"]);
+    assert_whole(&dataset);
+
+    let test = dataset.qrels("test").unwrap();
+    assert_eq!((test.len(), test.judgments()), (8, 12));
+    // Places 8 and 9 of lbl.json.
+    let targets: Vec<&String> = test.get("T16").unwrap().keys().collect();
+    assert_eq!(targets, [&documents[8], &documents[9]]);
+    let label = dataset.corpus().unwrap().next().unwrap().unwrap();
+    assert!(!label.title.is_empty() && !label.text.is_empty());
+    let point = dataset.queries().unwrap().map(Result::unwrap).find(|q| q.id == "T16").unwrap();
+    assert_eq!(point.text, "Design and development of a 3-axis MRI-compatible force sensor");
+    assert!(matches!(dataset.qrels("dev"), Err(DataError::UnknownSplit { .. })));
+}
+
+#[test]
+fn targets_that_cannot_be_are_typed_errors() {
+    type Check = fn(&DataError) -> bool;
+    let cases: [(&str, Check); 7] = [
+        (r#"{"uid":"p","title":"t","target_ind":[2]}"#, |e| {
+            matches!(e, DataError::Target { line: 1, target: 2, labels: 2, .. })
+        }),
+        (r#"{"uid":"p","target_ind":[0,1],"target_rel":[1.0]}"#, |e| {
+            matches!(e, DataError::TargetCount { targets: 2, relevances: 1, .. })
+        }),
+        (r#"{"uid":"p","target_ind":[-1]}"#, |e| matches!(e, DataError::Json { .. })),
+        (r#"{"uid":"p","target_ind":[18446744073709551615]}"#, |e| matches!(e, DataError::Target { .. })),
+        (r#"{"target_ind":[0]}"#, |e| matches!(e, DataError::MissingField { field: "uid", .. })),
+        (r#"{"uid":"","target_ind":[0]}"#, |e| matches!(e, DataError::EmptyId { field: "uid", .. })),
+        ("[]", |e| matches!(e, DataError::Json { line: 1, .. })),
+    ];
+    let labels = ["a".to_owned(), "b".to_owned()];
+    for (text, check) in cases {
+        let error = ehi::data::read_targets(text.as_bytes(), "trn.json", &labels).unwrap_err();
+        assert!(check(&error), "{text}: {error}");
+        assert!(error.to_string().starts_with("trn.json:1: "), "{error}");
+    }
+    let points = r#"{"uid":"p","target_ind":[0,1],"target_rel":[0.25,0]}
+        {"uid":"q"}"#;
+    let read = ehi::data::read_targets(points.as_bytes(), "trn.json", &labels).unwrap();
+    assert_eq!(read.len(), 1);
+    assert_eq!(read.get("p").unwrap().values().copied().collect::<Vec<_>>(), [1, 0]);
+    let labels: Vec<_> = ehi::data::read_labels(r#"{"uid":"a"}"#.as_bytes(), "lbl.json").collect();
+    assert!(matches!(&labels[..], [Err(DataError::MissingField { field: "title", .. })]));
+}
+
+#[cfg(feature = "train")]
+#[test]
+fn every_layout_can_be_trained_on() {
+    use ehi::train::TrainingSet;
+    // No split of MS MARCO is called dev here, so some of the ten training queries are set aside.
+    for (name, documents, queries) in [("msmarco", 30, 10), ("extreme", 24, 16)] {
+        let set = TrainingSet::read(&Dataset::open(fixture(name)).unwrap(), 0.2).unwrap();
+        let (train, dev) = set.queries();
+        assert_eq!((set.documents(), train + dev), (documents, queries), "{name}");
+    }
+}
