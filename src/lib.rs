@@ -45,6 +45,8 @@ mod model;
 mod progress;
 mod scan;
 mod store;
+#[allow(dead_code, reason = "the report of a training run is the first to read it")]
+mod terms;
 #[cfg(feature = "train")]
 pub mod train;
 mod tree;
