@@ -3,11 +3,16 @@
 mod curve;
 mod metrics;
 mod report;
+mod significance;
 mod sweep;
 mod trec;
 
+pub(crate) use curve::Bracket;
 pub use curve::{Curve, CurveError, CurvePoint};
+pub(crate) use metrics::binary_ndcg_at_k;
 pub use metrics::{Metric, RelevanceLevel, mrr_at_k, ndcg_at_k, precision_at_k, recall_at_k};
 pub use report::{BeamPoint, EvalReport, IvfPoint, Quality};
+pub use significance::{BOOTSTRAP_RESAMPLES, SignificanceError, paired_bootstrap, paired_t_test};
+pub(crate) use sweep::doubling;
 pub use sweep::{Baseline, EvalOptions, evaluate};
 pub use trec::{Run, ScoredId, TrecError, read_qrels, write_qrels};

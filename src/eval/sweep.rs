@@ -18,6 +18,7 @@ use crate::model::Role;
 use crate::progress::{OnProgress, Progress, Stage};
 use crate::scan::{Scanner, Similarity, TopK};
 use crate::store::View;
+use crate::tree::Load;
 
 /// Documents ranked per query: what the deepest metric reads.
 const DEPTH: NonZeroUsize = NonZeroUsize::new(100).unwrap();
@@ -79,8 +80,7 @@ pub fn evaluate(
     let leaves = index.bundle().model().indexer().shape().leaves();
     let beams = beams(&options.beams, leaves as usize)?;
     let sizes: Vec<usize> = (0..leaves).map(|leaf| view.postings(crate::LeafId(leaf)).len()).collect();
-    let stored: usize = sizes.iter().sum();
-
+    let load = Load::of(&sizes);
     let passes =
         beams.len() + 1 + if options.baseline == Baseline::Ivf { BASELINE_SEEDS as usize } else { 0 };
     let mut meter = Meter { on_progress, done: 0, total: passes * queries.ids.len() };
@@ -105,10 +105,9 @@ pub fn evaluate(
         documents: view.live(),
         queries: queries.ids.len(),
         leaves,
-        leaves_used: sizes.iter().filter(|&&size| size > 0).count(),
-        expected_documents_per_leaf: sizes.iter().map(|&c| (c * c) as f64).sum::<f64>()
-            / stored.max(1) as f64,
-        ideal_documents_per_leaf: stored as f64 / f64::from(leaves),
+        leaves_used: sizes.len() - load.empty,
+        expected_documents_per_leaf: load.expected,
+        ideal_documents_per_leaf: load.ideal,
         points,
         exact: exact.quality,
         ivf,
@@ -118,14 +117,19 @@ pub fn evaluate(
 
 fn beams(asked: &[usize], leaves: usize) -> Result<Vec<NonZeroUsize>> {
     let mut beams: Vec<usize> = if asked.is_empty() {
-        let powers = std::iter::successors(Some(1usize), |beam| Some(beam * 2));
-        powers.take_while(|&beam| beam < leaves).chain([leaves]).collect()
+        doubling(leaves).collect()
     } else {
         asked.iter().map(|&beam| beam.min(leaves)).collect()
     };
     beams.sort_unstable();
     beams.dedup();
     beams.into_iter().map(|beam| NonZeroUsize::new(beam).ok_or(Error::Input(InputError::ZeroBeam))).collect()
+}
+
+/// 1, 2, 4 and so on, and `most` itself.
+pub(crate) fn doubling(most: usize) -> impl Iterator<Item = usize> {
+    let powers = std::iter::successors(Some(1usize), |number| number.checked_mul(2));
+    powers.take_while(move |&number| number < most).chain([most])
 }
 
 fn embed_queries(index: &Index, dataset: &BeirDataset, qrels: &Qrels) -> Result<Queries> {

@@ -16,6 +16,7 @@ mod step;
 mod tail;
 mod texts;
 mod trunk;
+mod verdict;
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -30,6 +31,11 @@ pub use config::{Init, IntraLeaf, LossWeights, Negatives, Preset, TrainConfig};
 pub use dataset::TrainingSet;
 pub use error::TrainError;
 pub use report::{DevFigures, DevPoint, EpochReport, MovedTensor, TrainReport};
+pub use verdict::{
+    CEILING, ComparedMetric, Comparison, DECISION_FRACTION, Difference, FEWEST_QUERIES, FRACTIONS, Figures,
+    FractionPoint, MeasuredPoint, Method, MethodFigures, Recommendation, SIGNIFICANCE_LEVEL, SMALLEST_GAIN,
+    Verdict,
+};
 
 use crate::error::{Error, Result};
 use crate::model::{BundleParts, Encoder, ModelError, PackedTransformer, check_output};
@@ -161,14 +167,14 @@ impl Trainer {
             device: &device,
         };
         let mut snapshot = refresher.refresh_from(documents, &mut rng)?;
-        let before = dev::figures(&snapshot, &texts, dim);
+        let before = dev::figures(&snapshot, &texts, dim)?;
         let mut epochs = Vec::with_capacity(config.epochs);
         let mut step = 0;
         for epoch in 0..config.epochs {
             let epoch_started = Instant::now();
             if epoch > 0 && epoch % config.refresh_interval == 0 {
                 snapshot = refresher.refresh(&mut rng, on_progress)?;
-                log_load(epoch, &dev::figures(&snapshot, &texts, dim));
+                log_load(epoch, &dev::figures(&snapshot, &texts, dim)?);
             }
             let mut sums = EpochReport::default();
             let batches = sampler.epoch(&texts, &mut rng);
@@ -192,7 +198,7 @@ impl Trainer {
         }
         let moved = check_moved(&optimizer, &start)?;
         let last: Snapshot = refresher.refresh(&mut rng, on_progress)?;
-        let after = dev::figures(&last, &texts, dim);
+        let after = dev::figures(&last, &texts, dim)?;
         let report = TrainReport {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             config: config.clone(),

@@ -18,6 +18,7 @@ use crate::error::{Error, Result};
 use crate::ids::LeafId;
 use crate::model::Indexer;
 use crate::progress::{OnProgress, Progress, Stage};
+use crate::tree::leaf_table;
 
 /// Everything that one refresh leaves behind.
 pub(crate) struct Snapshot {
@@ -129,12 +130,7 @@ impl Refresher<'_> {
 
     /// Hard negatives: documents of the leaves that the query's beam reaches, without its own.
     fn mine(&self, snapshot: &mut Snapshot, rng: &mut ChaCha8Rng) {
-        let mut table = vec![Vec::new(); snapshot.indexer.shape().leaves() as usize];
-        for (document, leaves) in (0u32..).zip(&snapshot.leaves) {
-            for leaf in leaves {
-                table[leaf.index()].push(document);
-            }
-        }
+        let table = leaf_table(&snapshot.leaves, snapshot.indexer.shape().leaves() as usize);
         let beam = NonZeroUsize::new(self.config.mining_beam).unwrap_or(NonZeroUsize::MIN);
         for (query, unit) in (0..self.texts.train).zip(snapshot.queries.chunks_exact(self.dim)) {
             let mut candidates: Vec<u32> = snapshot
@@ -181,12 +177,7 @@ impl Target {
 /// # Shapes
 /// `documents` are the packed document rows, `queries` `[all queries, dim]`; `numbers` names
 /// the queries to answer.
-pub(crate) fn nearest_documents(
-    packed: &Panels,
-    queries: &[f32],
-    numbers: &[usize],
-    depth: usize,
-) -> Vec<Vec<u32>> {
+fn nearest_documents(packed: &Panels, queries: &[f32], numbers: &[usize], depth: usize) -> Vec<Vec<u32>> {
     let (documents, dim) = (packed.rows(), packed.dim());
     let block: Vec<f32> = numbers.iter().flat_map(|&q| queries[q * dim..][..dim].iter().copied()).collect();
     let mut scores = vec![0f32; numbers.len() * documents];
