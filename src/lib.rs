@@ -45,7 +45,7 @@ mod model;
 mod progress;
 mod scan;
 mod store;
-#[allow(dead_code, reason = "the report of a training run is the first to read it")]
+#[cfg(feature = "train")]
 mod terms;
 #[cfg(feature = "train")]
 pub mod train;

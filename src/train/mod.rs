@@ -4,11 +4,14 @@
 mod config;
 mod dataset;
 mod dev;
+mod ending;
 mod error;
 mod indexer;
 mod init;
+mod load;
 mod losses;
 mod optimizer;
+mod page;
 mod refresh;
 mod report;
 mod sampler;
@@ -30,6 +33,7 @@ use rand_chacha::ChaCha8Rng;
 pub use config::{Init, IntraLeaf, LossWeights, Negatives, Preset, TrainConfig};
 pub use dataset::TrainingSet;
 pub use error::TrainError;
+pub use load::{LeafSizes, LoadReport};
 pub use report::{DevFigures, DevPoint, EpochReport, MovedTensor, TrainReport};
 pub use verdict::{
     CEILING, ComparedMetric, Comparison, DECISION_FRACTION, Difference, FEWEST_QUERIES, FRACTIONS, Figures,
@@ -40,6 +44,7 @@ pub use verdict::{
 use crate::error::{Error, Result};
 use crate::model::{BundleParts, Encoder, ModelError, PackedTransformer, check_output};
 use crate::progress::{OnProgress, Progress, Stage, no_progress};
+use ending::Beginning;
 use indexer::TrainableIndexer;
 use optimizer::{AdamW, Group, Parameter};
 use refresh::{Refresher, Snapshot};
@@ -51,6 +56,8 @@ use trunk::TrunkCache;
 
 /// File of the report inside a bundle.
 pub const REPORT_FILE: &str = "training.json";
+/// File of the report as a page for a browser inside a bundle.
+pub const PAGE_FILE: &str = "report.html";
 
 /// Where the tensors of a run live.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -168,13 +175,17 @@ impl Trainer {
         };
         let mut snapshot = refresher.refresh_from(documents, &mut rng)?;
         let before = dev::figures(&snapshot, &texts, dim)?;
+        let beginning = Beginning::of(&snapshot, &texts, dim);
+        let mut loads = vec![LoadReport::new(0, &before)];
         let mut epochs = Vec::with_capacity(config.epochs);
         let mut step = 0;
         for epoch in 0..config.epochs {
             let epoch_started = Instant::now();
             if epoch > 0 && epoch % config.refresh_interval == 0 {
                 snapshot = refresher.refresh(&mut rng, on_progress)?;
-                log_load(epoch, &dev::figures(&snapshot, &texts, dim)?);
+                let figures = dev::figures(&snapshot, &texts, dim)?;
+                log_load(epoch, &figures);
+                loads.push(LoadReport::new(epoch, &figures));
             }
             let mut sums = EpochReport::default();
             let batches = sampler.epoch(&texts, &mut rng);
@@ -199,6 +210,8 @@ impl Trainer {
         let moved = check_moved(&optimizer, &start)?;
         let last: Snapshot = refresher.refresh(&mut rng, on_progress)?;
         let after = dev::figures(&last, &texts, dim)?;
+        loads.push(LoadReport::new(config.epochs, &after));
+        let ending = beginning.ending(&last, set, &texts, config.seed, on_progress)?;
         let report = TrainReport {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             config: config.clone(),
@@ -209,10 +222,13 @@ impl Trainer {
             before,
             epochs,
             after,
+            verdict: Some(ending.verdict),
+            loads,
+            leaf_sizes: ending.leaf_sizes,
             moved,
             seconds: started.elapsed().as_secs_f64(),
         };
-        self.write(out, &tail, &indexer, &report)?;
+        self.write(out, &tail, &indexer, &report, page::render(&report, &ending.leaves))?;
         Ok(report)
     }
 
@@ -230,6 +246,7 @@ impl Trainer {
         tail: &Tail<'_>,
         indexer: &TrainableIndexer,
         report: &TrainReport,
+        page: String,
     ) -> Result<()> {
         let frozen = indexer.freeze()?;
         let json = serde_json::to_vec_pretty(report)
@@ -239,7 +256,7 @@ impl Trainer {
             encoder: tail.named(),
             indexer: &frozen,
             leaves_per_document: self.config.leaves_per_document,
-            extras: vec![(REPORT_FILE, json)],
+            extras: vec![(REPORT_FILE, json), (PAGE_FILE, page.into_bytes())],
         }
         .write(out)?;
         Ok(())

@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::config::TrainConfig;
+use super::load::{LeafSizes, LoadReport};
+use super::verdict::Verdict;
 
 /// The record of a training run, written into the bundle as `training.json`.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -26,6 +28,15 @@ pub struct TrainReport {
     pub epochs: Vec<EpochReport>,
     /// The trained encoder and tree.
     pub after: DevFigures,
+    /// Whether training helped; `None` in reports of versions that did not judge.
+    #[serde(default)]
+    pub verdict: Option<Verdict>,
+    /// The tree's load before the first epoch, at each refresh and at the end.
+    #[serde(default)]
+    pub loads: Vec<LoadReport>,
+    /// Documents and queries of each leaf at the end.
+    #[serde(default)]
+    pub leaf_sizes: LeafSizes,
     /// Trainable tensors with how far each moved: L2 norm of the change over that of the start.
     pub moved: Vec<MovedTensor>,
     /// Wall-clock seconds of the whole run.
