@@ -7,8 +7,8 @@ use std::ops::ControlFlow;
 
 use ehi::data::BeirDataset;
 use ehi::train::{
-    CHECKPOINT_FILE, Fitted, Init, IntraLeaf, Negatives, Schedule, TrainConfig, TrainError, TrainEvent,
-    TrainReport, Trainer, TrainingSet,
+    CHECKPOINT_FILE, Fitted, Init, IntraLeaf, Method, Negatives, PAGE_FILE, REPORT_FILE, Recommendation,
+    Schedule, TrainConfig, TrainError, TrainEvent, TrainReport, Trainer, TrainingSet,
 };
 use ehi::{Bundle, Error, Progress, Stage};
 use tempfile::TempDir;
@@ -149,29 +149,15 @@ fn resuming_equals_a_straight_run() {
     config.epochs = 3;
     config.refresh_interval = 2;
     config.early_stopping_patience = 5;
-    let straight = train(config.clone());
+    let mut total = 0;
     let set = training_set(&config);
-    let total: u64 = {
-        let mut steps = 0;
-        let dir = tempfile::tempdir().unwrap();
-        let count = |event: &TrainEvent| {
-            if let TrainEvent::Step { .. } = event {
-                steps += 1;
-            }
-        };
-        trainer(config.clone()).output(dir.path().join("b")).on_event(count).fit(&set).unwrap();
-        steps
-    };
-    // In the middle of an epoch, at the end of one that refreshes next, at the last step; and in the
-    // phase of the tree alone.
-    for (stage, at) in [
-        (Stage::Train, 2),
-        (Stage::Train, total / 3),
-        (Stage::Train, total / 3 * 2),
-        (Stage::Train, total),
-        (Stage::TrainIndexer, 2),
-        (Stage::TrainIndexer, 3),
-    ] {
+    let dir = tempfile::tempdir().unwrap();
+    let count = |event: &TrainEvent| total += u64::from(matches!(event, TrainEvent::Step { .. }));
+    let straight =
+        trainer(config.clone()).output(dir.path().join("bundle")).on_event(count).fit(&set).unwrap();
+    // In the middle of an epoch, at the end of one that refreshes next, and in the phase of the tree
+    // alone.
+    for (stage, at) in [(Stage::Train, 2), (Stage::Train, total / 3 * 2), (Stage::TrainIndexer, 2)] {
         let dir = tempfile::tempdir().unwrap();
         let (out, checkpoints) = (dir.path().join("bundle"), dir.path().join("checkpoints"));
         let stop = |p: Progress| match p.stage == stage && p.done >= at {
@@ -231,7 +217,7 @@ fn early_stopping_goes_back_to_the_best_weights() {
     let mut config = config();
     config.early_stopping_patience = 1;
     config.refresh_interval = 1;
-    config.epochs = 12;
+    config.epochs = 8;
     config.dev_fraction = 0.3;
     // Rates far too high, so that training harms.
     config.encoder_learning_rate = 0.05;
@@ -317,4 +303,71 @@ fn impossible_runs_are_refused_by_name() {
     assert!(matches!(epochs, Error::Train(TrainError::Config { field: "epochs", .. })), "{epochs}");
     let margin = attempt(&|c| c.margin = f64::NAN);
     assert!(matches!(margin, Error::Train(TrainError::Config { field: "margin", .. })), "{margin}");
+}
+
+/// What a run says of itself must be in the bundle, readable, and agree with its own figures.
+#[test]
+fn a_run_ends_with_a_verdict_and_a_page() {
+    let mut config = config();
+    config.refresh_interval = 1;
+    config.dev_fraction = 0.2;
+    let run = train(config);
+    let report = &run.report;
+    let verdict = report.verdict.as_ref().unwrap();
+    assert_eq!((verdict.documents, verdict.queries, verdict.leaves), (120, report.dev_queries, 4));
+    // Fewer dev queries than a decision needs.
+    assert_eq!(verdict.recommendation, Recommendation::CannotSay, "{}", verdict.sentence);
+    let last = |method| verdict.method(method).unwrap().at.last().unwrap().figures.unwrap();
+    assert_eq!(last(Method::BaseExact).recall_at_100, report.before.exact_recall_at_100);
+    assert_eq!(last(Method::TrainedExact).recall_at_10, report.after.exact_recall_at_10);
+    // All lists and all leaves are exact search.
+    assert_eq!(last(Method::TrainedIvf).recall_at_100, last(Method::TrainedExact).recall_at_100);
+    let tree = verdict.method(Method::TrainedTree).unwrap();
+    for (point, figures) in tree.measured.iter().zip(&report.after.points) {
+        assert_eq!((point.setting, point.visited_fraction), (figures.beam, figures.visited_fraction));
+        assert_eq!(point.figures.recall_at_100, figures.recall_at_100);
+        assert!(point.figures.work_fraction > point.visited_fraction);
+    }
+    // Before the first epoch, before the second, and at the end.
+    assert_eq!(report.loads.iter().map(|load| load.epoch).collect::<Vec<_>>(), [0, 1, 2]);
+    assert_eq!(report.loads[2].empty_leaves, report.after.empty_leaves);
+    assert_eq!(report.leaf_sizes.documents.iter().sum::<usize>(), 120);
+    assert_eq!(report.leaf_sizes.queries.iter().sum::<usize>(), report.train_queries + report.dev_queries);
+
+    let json = std::fs::read_to_string(run.bundle.path().join(REPORT_FILE)).unwrap();
+    let read: TrainReport = serde_json::from_str(&json).unwrap();
+    assert_eq!(read.verdict.as_ref(), Some(verdict));
+    let page = std::fs::read_to_string(run.bundle.path().join(PAGE_FILE)).unwrap();
+    assert!(page.starts_with("<!DOCTYPE html>") && page.ends_with("</html>\n"));
+    for outside in ["<script", "<link", "<img", "src=", "@import", "url("] {
+        assert!(!page.contains(outside), "{outside}");
+    }
+    assert!(!page.contains("Not drawn"));
+    assert!(page.contains("Leaf 3"));
+}
+
+/// A title that looks like markup must not become markup in the page.
+#[test]
+fn the_page_escapes_what_users_wrote() {
+    let dir = tempfile::tempdir().unwrap();
+    let beir = dir.path().join("beir");
+    std::fs::create_dir_all(beir.join("qrels")).unwrap();
+    let source = support::dataset();
+    for name in ["queries.jsonl", "qrels/train.tsv"] {
+        std::fs::copy(source.join(name), beir.join(name)).unwrap();
+    }
+    let mut documents = support::documents(support::DOCUMENTS);
+    for document in &mut documents {
+        document.title = "<script>alert('&')</script>".to_owned();
+    }
+    std::fs::write(beir.join("corpus.jsonl"), support::corpus_lines(&documents)).unwrap();
+    let set = TrainingSet::from_beir(&BeirDataset::open(&beir).unwrap(), 0.0).unwrap();
+    let mut config = config();
+    config.epochs = 1;
+    config.dev_fraction = 0.0;
+    let out = dir.path().join("bundle");
+    let report = trainer(config).output(&out).fit(&set).unwrap().report;
+    assert_eq!(report.verdict.unwrap().recommendation, Recommendation::CannotSay);
+    let page = std::fs::read_to_string(out.join(PAGE_FILE)).unwrap();
+    assert!(!page.contains("<script") && page.contains("&lt;script&gt;alert(&#39;&amp;&#39;)"));
 }

@@ -9,7 +9,7 @@ use rayon::prelude::*;
 use super::judge::Ranking;
 use super::per_query::{PerQuery, QueryFigures, Setting, mean};
 use super::report::IvfPoint;
-use super::sweep::{Meter, QUERIES_PER_ROUND, Sweep, powers_of_two};
+use super::sweep::{Meter, QUERIES_PER_ROUND, Sweep, doubling};
 use crate::cluster::{KMeansOptions, Panels, spherical_kmeans};
 use crate::error::{InputError, Result};
 use crate::ids::Row;
@@ -72,8 +72,8 @@ impl Plan {
         // Without documents there is nothing to divide.
         let probes = asked.into_iter().filter(|&lists| lists > 0).map(|lists| {
             let scaled = |&beam: &usize| (beam.min(leaves) * lists).div_ceil(leaves);
-            let mut probes =
-                if beams.is_empty() { powers_of_two(lists) } else { beams.iter().map(scaled).collect() };
+            let mut probes: Vec<usize> =
+                if beams.is_empty() { doubling(lists).collect() } else { beams.iter().map(scaled).collect() };
             probes.sort_unstable();
             probes.dedup();
             (lists, probes)

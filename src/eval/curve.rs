@@ -76,21 +76,41 @@ impl Curve {
     /// [`CurveError::Fraction`] when `fraction` is not a finite number from 0.
     pub fn at(&self, fraction: f64) -> Result<Option<f64>, CurveError> {
         check_fraction(fraction)?;
-        let above = self.points.partition_point(|point| point.fraction < fraction);
-        let Some(right) = self.points.get(above) else {
-            return Ok(None);
-        };
-        if right.fraction == fraction {
-            return Ok(Some(right.value));
+        if let Some(bracket) = Bracket::around(&self.points, |point| point.fraction, fraction) {
+            return Ok(Some(bracket.value(|place| self.points[place].value)));
         }
-        let origin = CurvePoint { fraction: 0.0, value: 0.0 };
-        let left = match above.checked_sub(1) {
-            Some(below) => self.points[below],
-            None => origin,
-        };
-        let width = right.fraction - left.fraction;
-        let share = (fraction - left.fraction) / width;
-        Ok(Some(left.value + share * (right.value - left.value)))
+        let first = self.points.first().filter(|first| fraction < first.fraction);
+        Ok(first.map(|first| first.value * fraction / first.fraction))
+    }
+}
+
+/// The two measured points on either side of a fraction.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Bracket {
+    left: usize,
+    right: usize,
+    /// Of the way from left to right.
+    share: f64,
+}
+
+impl Bracket {
+    /// The points around `at`, among points in ascending order of `fraction`; both are the same point
+    /// where it was measured exactly. `None` outside the measured range.
+    pub(crate) fn around<P>(points: &[P], fraction: impl Fn(&P) -> f64, at: f64) -> Option<Self> {
+        let right = points.partition_point(|point| fraction(point) < at);
+        let above = fraction(points.get(right)?);
+        if above == at {
+            return Some(Self { left: right, right, share: 0.0 });
+        }
+        let left = right.checked_sub(1)?;
+        let below = fraction(&points[left]);
+        Some(Self { left, right, share: (at - below) / (above - below) })
+    }
+
+    /// What lies on the straight line between the values of the two points.
+    pub(crate) fn value(&self, of: impl Fn(usize) -> f64) -> f64 {
+        let left = of(self.left);
+        left + self.share * (of(self.right) - left)
     }
 }
 
@@ -128,6 +148,19 @@ mod tests {
         let from_zero = curve(&[(0.0, 0.2), (1.0, 0.4)]).unwrap();
         assert_eq!(from_zero.at(0.0), Ok(Some(0.2)));
         assert!((from_zero.at(0.5).unwrap().unwrap() - 0.3).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_bracket_holds_the_fraction_or_is_none() {
+        let fractions = [0.1, 0.2, 0.2, 0.6];
+        let around = |at: f64| Bracket::around(&fractions, |&f| f, at);
+        assert_eq!((around(0.05), around(0.7)), (None, None));
+        assert_eq!(around(0.1), Some(Bracket { left: 0, right: 0, share: 0.0 }));
+        assert_eq!(around(0.2), Some(Bracket { left: 1, right: 1, share: 0.0 }));
+        let between = around(0.3).unwrap();
+        assert_eq!((between.left, between.right), (2, 3));
+        assert!((between.value(|place| [0.0, 0.0, 1.0, 3.0][place]) - 1.5).abs() < 1e-12);
+        assert_eq!(Bracket::around(&[], |&f: &f64| f, 0.5), None);
     }
 
     #[test]

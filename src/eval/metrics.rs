@@ -98,6 +98,15 @@ pub fn ndcg_at_k(ranked: &[impl AsRef<str>], judged: &Judgments, k: NonZeroUsize
     discounted_gain(grades) / best
 }
 
+/// [`ndcg_at_k`] of a ranking given as hits, where `relevant` documents have the grade 1.
+pub(crate) fn binary_ndcg_at_k(hits: &[bool], relevant: usize, k: usize) -> f64 {
+    let best = discounted_gain(std::iter::repeat_n(1, relevant.min(k)));
+    if best == 0.0 {
+        return 0.0;
+    }
+    discounted_gain(hits.iter().take(k).map(|&hit| i32::from(hit))) / best
+}
+
 fn discounted_gain(grades: impl Iterator<Item = i32>) -> f64 {
     grades.enumerate().map(|(position, grade)| f64::from(grade) / ((position + 2) as f64).log2()).sum()
 }
@@ -244,6 +253,17 @@ mod tests {
         assert!((ndcg_at_k(&ranked, &judged, k(2)) - got / ideal).abs() < 1e-15);
         assert_eq!(ndcg_at_k(&["a", "e", "b"], &judged, k(3)), 1.0);
         assert_eq!(ndcg_at_k(&["d", "a"], &self::judged(&[("d", -2), ("a", 1)]), k(1)), 0.0);
+    }
+
+    #[test]
+    fn the_binary_ndcg_is_the_graded_one_with_grades_of_one() {
+        let judged = judged(&[("a", 1), ("b", 1), ("c", 0), ("e", 1)]);
+        let ranked = ["c", "b", "x", "a"];
+        let hits = [false, true, false, true];
+        for cut in [1, 2, 3, 10] {
+            assert_eq!(binary_ndcg_at_k(&hits, 3, cut), ndcg_at_k(&ranked, &judged, k(cut)));
+        }
+        assert_eq!(binary_ndcg_at_k(&hits, 0, 10), 0.0);
     }
 
     #[test]

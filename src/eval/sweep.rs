@@ -16,6 +16,7 @@ use crate::ids::LeafId;
 use crate::index::{Index, Reach};
 use crate::progress::{OnProgress, Progress, Stage};
 use crate::store::View;
+use crate::tree::Load;
 
 /// Documents ranked per query at least: what the run holds.
 const DEPTH: usize = 100;
@@ -126,7 +127,7 @@ pub fn evaluate(
         per_query.settings.push(figures);
     }
     let sizes: Vec<usize> = (0..leaves).map(|leaf| view.postings(LeafId(leaf)).len()).collect();
-    let stored: usize = sizes.iter().sum();
+    let load = Load::of(&sizes);
     let mut report = EvalReport {
         documents: view.live(),
         queries: questions.ids.len(),
@@ -134,10 +135,9 @@ pub fn evaluate(
         missing_documents: judge.missing_documents,
         relevance_level: options.relevance_level.0,
         leaves,
-        leaves_used: sizes.iter().filter(|&&size| size > 0).count(),
-        expected_documents_per_leaf: sizes.iter().map(|&c| (c * c) as f64).sum::<f64>()
-            / stored.max(1) as f64,
-        ideal_documents_per_leaf: stored as f64 / f64::from(leaves),
+        leaves_used: sizes.len() - load.empty,
+        expected_documents_per_leaf: load.expected,
+        ideal_documents_per_leaf: load.ideal,
         points,
         exact,
         ivf,
@@ -155,7 +155,7 @@ pub fn evaluate(
 
 fn beams(asked: &[usize], leaves: usize) -> Result<Vec<NonZeroUsize>> {
     let mut beams: Vec<usize> = if asked.is_empty() {
-        powers_of_two(leaves)
+        doubling(leaves).collect()
     } else {
         asked.iter().map(|&beam| beam.min(leaves)).collect()
     };
@@ -164,10 +164,10 @@ fn beams(asked: &[usize], leaves: usize) -> Result<Vec<NonZeroUsize>> {
     beams.into_iter().map(|beam| NonZeroUsize::new(beam).ok_or(Error::Input(InputError::ZeroBeam))).collect()
 }
 
-/// 1, 2, 4 and so on below `all`, and `all`.
-pub(super) fn powers_of_two(all: usize) -> Vec<usize> {
-    let powers = std::iter::successors(Some(1usize), |power| power.checked_mul(2));
-    powers.take_while(|&power| power < all).chain([all]).collect()
+/// 1, 2, 4 and so on, and `most` itself.
+pub(crate) fn doubling(most: usize) -> impl Iterator<Item = usize> {
+    let powers = std::iter::successors(Some(1usize), |number| number.checked_mul(2));
+    powers.take_while(move |&number| number < most).chain([most])
 }
 
 pub(super) struct Meter<'a, 'b> {

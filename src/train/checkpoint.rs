@@ -15,6 +15,7 @@ use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
 use super::error::TrainError;
+use super::load::LoadReport;
 use super::parameters::Weights;
 use super::report::{DevFigures, EarlyStop, EpochReport, IndexerEpochReport};
 
@@ -78,6 +79,7 @@ pub(crate) struct State {
     pub indexer_epochs: Vec<IndexerEpochReport>,
     /// Best dev figure, and the epochs after which it was reached.
     pub best: Option<(f64, usize)>,
+    pub loads: Vec<LoadReport>,
     pub refreshes_without_better: usize,
     pub stopped_early: Option<EarlyStop>,
     /// CRC-32 of the tensors' bytes in the order of their names.

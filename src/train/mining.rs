@@ -11,6 +11,7 @@ use super::texts::Texts;
 use crate::cluster::Panels;
 use crate::ids::LeafId;
 use crate::model::Indexer;
+use crate::tree::leaf_table;
 
 /// Mined candidates kept per query.
 const CANDIDATES: usize = 64;
@@ -43,12 +44,7 @@ fn from_leaves(
     indexer: &Indexer,
     rng: &mut ChaCha8Rng,
 ) -> Vec<Vec<u32>> {
-    let mut table = vec![Vec::new(); indexer.shape().leaves() as usize];
-    for (document, leaves) in (0u32..).zip(leaves) {
-        for leaf in leaves {
-            table[leaf.index()].push(document);
-        }
-    }
+    let table = leaf_table(leaves, indexer.shape().leaves() as usize);
     let beam = NonZeroUsize::new(config.mining_beam).unwrap_or(NonZeroUsize::MIN);
     (0..texts.train)
         .map(|query| {

@@ -6,13 +6,16 @@ mod config;
 mod dataset;
 mod dev;
 mod distil;
+mod ending;
 mod error;
 mod indexer;
 mod init;
+mod load;
 mod log;
 mod losses;
 mod mining;
 mod optimizer;
+mod page;
 mod parameters;
 mod refresh;
 mod report;
@@ -24,13 +27,20 @@ mod tail;
 mod texts;
 mod trainer;
 mod trunk;
+mod verdict;
 
 pub use checkpoint::CHECKPOINT_FILE;
 pub use config::{Init, IntraLeaf, LossWeights, Negatives, Preset, Schedule, TrainConfig};
 pub use dataset::TrainingSet;
 pub use error::TrainError;
+pub use load::{LeafSizes, LoadReport};
 pub use report::{
     DevFigures, DevPoint, EarlyStop, EpochReport, IndexerEpochReport, LossParts, MovedTensor, TrainEvent,
     TrainReport,
 };
-pub use trainer::{DEFAULT_CACHE_BYTES, Fitted, REPORT_FILE, TrainDevice, Trainer};
+pub use trainer::{DEFAULT_CACHE_BYTES, Fitted, PAGE_FILE, REPORT_FILE, TrainDevice, Trainer};
+pub use verdict::{
+    CEILING, ComparedMetric, Comparison, DECISION_FRACTION, Difference, FEWEST_QUERIES, FRACTIONS, Figures,
+    FractionPoint, MeasuredPoint, Method, MethodFigures, Recommendation, SIGNIFICANCE_LEVEL, SMALLEST_GAIN,
+    Verdict,
+};

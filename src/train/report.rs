@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::config::TrainConfig;
+use super::load::{LeafSizes, LoadReport};
+use super::verdict::Verdict;
 use crate::model::RoutingProfiles;
 
 /// The record of a training run, written into the bundle as `training.json`.
@@ -37,6 +39,15 @@ pub struct TrainReport {
     /// reports of older versions.
     #[serde(default)]
     pub routing: Option<RoutingProfiles>,
+    /// Whether training helped; `None` in reports of versions that did not judge.
+    #[serde(default)]
+    pub verdict: Option<Verdict>,
+    /// The tree's load before the first epoch, at each refresh and at the end.
+    #[serde(default)]
+    pub loads: Vec<LoadReport>,
+    /// Documents and queries of each leaf at the end.
+    #[serde(default)]
+    pub leaf_sizes: LeafSizes,
     /// Trainable tensors with how far each moved: L2 norm of the change over that of the start.
     pub moved: Vec<MovedTensor>,
     /// Wall-clock seconds of the whole run.
@@ -222,10 +233,10 @@ pub struct DevFigures {
 impl DevFigures {
     /// The tree's recall@100 at a visited fraction, by linear interpolation between beams.
     pub fn recall_at_100(&self, visited_fraction: f64) -> Option<f64> {
-        let points = self.points.iter().map(|p| crate::eval::CurvePoint {
-            visited_fraction: p.visited_fraction.min(1.0),
-            value: p.recall_at_100,
-        });
+        let points = self
+            .points
+            .iter()
+            .map(|p| crate::eval::CurvePoint { fraction: p.visited_fraction, value: p.recall_at_100 });
         crate::eval::Curve::new(points).ok()?.at(visited_fraction).ok()?
     }
 }

@@ -12,8 +12,10 @@ use candle_core::Tensor;
 
 use super::checkpoint::{self, Identity, Phase, RngState, State, Tensors};
 use super::config::TrainConfig;
+use super::ending::Beginning;
 use super::error::TrainError;
 use super::init;
+use super::load::LoadReport;
 use super::losses;
 use super::optimizer::{AdamW, Gradients, Group, Parameter};
 use super::parameters::{self, Weights};
@@ -59,7 +61,7 @@ pub(crate) struct Outcome {
     pub state: State,
     pub moved: Vec<MovedTensor>,
     pub last: Snapshot,
-    pub base: Embedded,
+    pub beginning: Beginning,
     pub seconds: f64,
 }
 
@@ -102,6 +104,7 @@ impl<'a, 'p, 'e> Run<'a, 'p, 'e> {
             sums: EpochReport::default(),
             indexer_epochs: Vec::new(),
             best: None,
+            loads: Vec::new(),
             refreshes_without_better: 0,
             stopped_early: None,
             checksum: 0,
@@ -129,6 +132,7 @@ impl<'a, 'p, 'e> Run<'a, 'p, 'e> {
             Some(own) if own.resume => checkpoint::read(&own.dir, &self.identity)?,
             _ => None,
         };
+        let beginning = Beginning::of(&base, self.context.texts);
         let all = self.parameters();
         let mut snapshot = None;
         let mut moments = None;
@@ -162,14 +166,14 @@ impl<'a, 'p, 'e> Run<'a, 'p, 'e> {
             }
         }
         if self.state.phase == Phase::Joint {
-            self.joint(&base, snapshot.take(), moments.take())?;
+            self.joint(base, snapshot.take(), moments.take())?;
             self.state.phase = Phase::Indexer;
             (self.state.epoch, self.state.step_in_epoch) = (0, 0);
         }
         let last = self.indexer_alone(snapshot, moments)?;
         let moved = self.check_moved(&all)?;
         let seconds = self.seconds();
-        Ok(Outcome { state: self.state, moved, last, base, seconds })
+        Ok(Outcome { state: self.state, moved, last, beginning, seconds })
     }
 
     fn parameters(&self) -> Vec<Parameter> {
@@ -204,7 +208,7 @@ impl<'a, 'p, 'e> Run<'a, 'p, 'e> {
     /// Algorithm 1: encoder and tree together.
     fn joint(
         &mut self,
-        base: &Embedded,
+        base: Embedded,
         mut snapshot: Option<Snapshot>,
         moments: Option<(Weights, Weights)>,
     ) -> Result<()> {
@@ -223,6 +227,8 @@ impl<'a, 'p, 'e> Run<'a, 'p, 'e> {
             },
         ];
         let mut optimizer = self.optimizer(groups, moments)?;
+        // The first refresh takes it, so that it is not worked out twice.
+        let mut base = Some(base);
         let sampler = Sampler::new(self.context.texts, config);
         let total = sampler.steps() * config.epochs;
         let (began, first_step, mut pairs) = (Instant::now(), self.state.step, 0);
@@ -231,7 +237,7 @@ impl<'a, 'p, 'e> Run<'a, 'p, 'e> {
             let before_epoch = self.state.sums.seconds;
             if self.state.step_in_epoch == 0 {
                 if self.state.epoch.is_multiple_of(config.refresh_interval) {
-                    snapshot = Some(self.refresh(base, &optimizer)?);
+                    snapshot = Some(self.refresh(base.take(), &optimizer)?);
                     if self.state.stopped_early.is_some() {
                         return Ok(());
                     }
@@ -285,7 +291,7 @@ impl<'a, 'p, 'e> Run<'a, 'p, 'e> {
                 }
                 let progress = Progress::new(Stage::Train, self.state.step, total);
                 let cancelled = (self.on_progress)(progress) == ControlFlow::Break(());
-                let due = self.checkpoints.as_ref().is_some_and(|c| self.state.step % c.steps == 0);
+                let due = self.checkpoints.as_ref().is_some_and(|c| self.state.step.is_multiple_of(c.steps));
                 if due || cancelled {
                     self.checkpoint(&optimizer)?;
                 }
@@ -298,14 +304,14 @@ impl<'a, 'p, 'e> Run<'a, 'p, 'e> {
     }
 
     /// A refresh between two epochs, with the figures that early stopping watches.
-    fn refresh(&mut self, base: &Embedded, optimizer: &AdamW) -> Result<Snapshot> {
+    fn refresh(&mut self, base: Option<Embedded>, optimizer: &AdamW) -> Result<Snapshot> {
         let all = self.parameters();
         let began = Instant::now();
         self.tensors.at_refresh = parameters::copy(&all).map_err(tensor_error)?;
         self.state.rng_at_refresh = RngState::of(&self.rng);
         let before = self.rng.clone();
-        let refreshed = match self.state.epoch {
-            0 => self.refresher.refresh_from(base.clone(), &mut self.rng),
+        let refreshed = match base {
+            Some(base) if self.state.epoch == 0 => self.refresher.refresh_from(base, &mut self.rng),
             _ => self.refresher.refresh(&mut self.rng, self.on_progress),
         };
         if matches!(refreshed, Err(Error::Cancelled)) {
@@ -313,10 +319,11 @@ impl<'a, 'p, 'e> Run<'a, 'p, 'e> {
             self.checkpoint(optimizer)?;
         }
         let snapshot = refreshed?;
-        let figures = dev::figures(&snapshot, self.context.texts);
+        let figures = dev::figures(&snapshot, self.context.texts)?;
         if self.state.epoch == 0 {
             self.state.before = figures.clone();
         }
+        self.state.loads.push(LoadReport::new(self.state.epoch, &figures));
         self.watch(&figures, &all)?;
         let seconds = began.elapsed().as_secs_f64();
         (self.on_event)(&TrainEvent::Refreshed { epochs: self.state.epoch, figures, seconds });
@@ -366,11 +373,12 @@ impl<'a, 'p, 'e> Run<'a, 'p, 'e> {
                 self.state.optimizer_step = 0;
                 let began = Instant::now();
                 let snapshot = self.refresher.refresh(&mut self.rng, self.on_progress)?;
-                let figures = dev::figures(&snapshot, self.context.texts);
+                let figures = dev::figures(&snapshot, self.context.texts)?;
                 if config.epochs == 0 {
                     self.state.before = figures.clone();
                 }
                 let (epochs, seconds) = (self.state.epochs.len(), began.elapsed().as_secs_f64());
+                self.state.loads.push(LoadReport::new(epochs, &figures));
                 (self.on_event)(&TrainEvent::Refreshed { epochs, figures, seconds });
                 snapshot
             }
@@ -478,11 +486,17 @@ impl<'a, 'p, 'e> Run<'a, 'p, 'e> {
         Ok(())
     }
 
-    /// Every trainable tensor must have moved.
+    /// Every tensor that the run trained must have moved.
     fn check_moved(&self, all: &[Parameter]) -> Result<Vec<MovedTensor>> {
-        parameters::moved(all, &self.tensors.at_start)
-            .map_err(tensor_error)?
+        let back_at_start = self.state.stopped_early.is_some_and(|stop| stop.best_after == 0);
+        let joint = self.state.step > 0 && !back_at_start;
+        let alone: Vec<String> =
+            self.context.indexer.parameters().into_iter().map(|parameter| parameter.name).collect();
+        let alone = if self.state.indexer_epochs.is_empty() { Vec::new() } else { alone };
+        let moved = parameters::moved(all, &self.tensors.at_start).map_err(tensor_error)?;
+        moved
             .into_iter()
+            .filter(|(name, _)| joint || alone.contains(name))
             .map(|(name, relative_change)| match relative_change == 0.0 {
                 true => Err(TrainError::NotTrained { tensor: name }.into()),
                 false => Ok(MovedTensor { name, relative_change }),

@@ -1,5 +1,7 @@
 //! Every text of a run as token ids: documents, and queries real and made from documents.
 
+use std::ops::Range;
+
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
@@ -65,8 +67,8 @@ impl Texts {
     }
 
     /// Numbers of the dev queries.
-    pub(crate) fn dev_queries(&self) -> Vec<usize> {
-        (self.train..self.train + self.dev).collect()
+    pub(crate) fn dev_queries(&self) -> Range<usize> {
+        self.train..self.train + self.dev
     }
 
     /// What a message calls a query: its id, or the document that it was made from.

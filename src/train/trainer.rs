@@ -11,7 +11,9 @@ use super::dataset::TrainingSet;
 use super::dev;
 use super::error::TrainError;
 use super::indexer::{IndexerOptions, TrainableIndexer};
+use super::load::{LeafSizes, LoadReport};
 use super::log::Log;
+use super::page;
 use super::refresh::Refresher;
 use super::report::{TrainEvent, TrainReport};
 use super::run::{self, Checkpoints, Outcome, Run};
@@ -19,14 +21,19 @@ use super::step::StepContext;
 use super::tail::{Scope, Tail};
 use super::texts::Texts;
 use super::trunk::{CachePlace, Frozen, TrunkCache};
+use super::verdict::Verdict;
 use crate::error::Result;
 use crate::model::{
-    Bundle, BundleParts, Encoder, ModelError, PackedTransformer, RoutingProfile, RoutingProfiles, check_output,
+    Bundle, BundleParts, Encoder, ModelError, PackedTransformer, RoutingProfile, RoutingProfiles,
+    check_output,
 };
 use crate::progress::{OnProgress, Progress, no_progress};
 
 /// File of the report inside a bundle.
 pub const REPORT_FILE: &str = crate::model::REPORT_FILE;
+
+/// File of the report as a page for a browser inside a bundle.
+pub const PAGE_FILE: &str = "report.html";
 
 /// Bytes of hidden states that a run keeps on disk unless told otherwise: 32 GiB.
 pub const DEFAULT_CACHE_BYTES: u64 = 32 << 30;
@@ -271,8 +278,11 @@ impl<'a> Trainer<'a> {
         let run =
             Run::new(config, refresher, context, checkpoints, identity, rng, on_progress, &mut on_event);
         let outcome = run.finish()?;
-        let report = report(config, &texts, &outcome);
-        write(&output, &base, config, &tail, &outcome, &report)?;
+        let ending = outcome.beginning.ending(&outcome.last, set, &texts, config.seed, on_progress)?;
+        let page_of = ending.leaves;
+        let report = report(config, &texts, &outcome, ending.verdict, ending.leaf_sizes)?;
+        let page = page::render(&report, &page_of);
+        write(&output, &base, config, &tail, &outcome, &report, page)?;
         on_event(&TrainEvent::Finished { seconds: report.seconds });
         Ok(Fitted { bundle: Bundle::open(&output)?, report })
     }
@@ -336,11 +346,20 @@ fn identity(config: &TrainConfig, encoder: &Encoder, texts: &Texts) -> Result<Id
     Ok(Identity { config: hex(Sha256::new_with_prefix(json)), base: hex(base), data: hex(data) })
 }
 
-fn report(config: &TrainConfig, texts: &Texts, outcome: &Outcome) -> TrainReport {
+fn report(
+    config: &TrainConfig,
+    texts: &Texts,
+    outcome: &Outcome,
+    verdict: Verdict,
+    leaf_sizes: LeafSizes,
+) -> Result<TrainReport> {
     let mut config = config.clone();
     // What the rule chose, so that the report says it.
     config.branching_factor = Some(outcome.last.indexer.shape().branching_factor());
-    TrainReport {
+    let after = dev::figures(&outcome.last, texts)?;
+    let mut loads = outcome.state.loads.clone();
+    loads.push(LoadReport::new(outcome.state.epochs.len() + outcome.state.indexer_epochs.len(), &after));
+    Ok(TrainReport {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         config,
         documents: texts.documents.len(),
@@ -351,7 +370,10 @@ fn report(config: &TrainConfig, texts: &Texts, outcome: &Outcome) -> TrainReport
         epochs: outcome.state.epochs.clone(),
         indexer_epochs: outcome.state.indexer_epochs.clone(),
         stopped_early: outcome.state.stopped_early,
-        after: dev::figures(&outcome.last, texts),
+        after,
+        verdict: Some(verdict),
+        loads,
+        leaf_sizes,
         routing: Some(RoutingProfiles::new(
             RoutingProfile::measure(&outcome.last.indexer, &outcome.last.embedded.documents),
             RoutingProfile::measure(
@@ -361,7 +383,7 @@ fn report(config: &TrainConfig, texts: &Texts, outcome: &Outcome) -> TrainReport
         )),
         moved: outcome.moved.clone(),
         seconds: outcome.seconds,
-    }
+    })
 }
 
 fn write(
@@ -371,6 +393,7 @@ fn write(
     tail: &Tail<'_>,
     outcome: &Outcome,
     report: &TrainReport,
+    page: String,
 ) -> Result<()> {
     let json = serde_json::to_vec_pretty(report)
         .map_err(|source| ModelError::Json { path: output.join(REPORT_FILE), source })?;
@@ -379,7 +402,7 @@ fn write(
         encoder: tail.named().map_err(ModelError::from)?,
         indexer: &outcome.last.indexer,
         leaves_per_document: config.leaves_per_document,
-        extras: vec![(REPORT_FILE, json)],
+        extras: vec![(REPORT_FILE, json), (PAGE_FILE, page.into_bytes())],
     }
     .write(output)?;
     Ok(())

@@ -10,8 +10,12 @@
 //! is our `h - 1`.
 
 mod beam;
+#[cfg(feature = "train")]
+mod leaves;
 
 pub(crate) use beam::{Beam, LevelScorer, ScoredLeaf, beam_search};
+#[cfg(feature = "train")]
+pub(crate) use leaves::{Load, leaf_table};
 
 use crate::ids::LeafId;
 use serde::{Deserialize, Serialize};

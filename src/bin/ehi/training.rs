@@ -2,9 +2,12 @@
 
 use std::io::{self, Write};
 
-use ehi::train::{DevFigures, EpochReport, TrainEvent, TrainReport};
+use ehi::train::{
+    ComparedMetric, Comparison, DevFigures, EpochReport, FRACTIONS, Figures, Method, TrainEvent, TrainReport,
+    Verdict,
+};
 
-/// The dev figures before and after training.
+/// The dev figures before and after training, and the verdict.
 pub fn write_training(out: &mut dyn Write, report: &TrainReport) -> io::Result<()> {
     let (before, after) = (&report.before, &report.after);
     let line = |out: &mut dyn Write, name: &str, figure: &dyn Fn(&DevFigures) -> String| {
@@ -36,7 +39,81 @@ pub fn write_training(out: &mut dyn Write, report: &TrainReport) -> io::Result<(
     }
     line(out, "expected documents per leaf", &|f| format!("{:.1}", f.expected_documents_per_leaf))?;
     line(out, "  of an even load", &|f| format!("{:.1}", f.ideal_documents_per_leaf))?;
-    line(out, "empty leaves", &|f| f.empty_leaves.to_string())
+    line(out, "empty leaves", &|f| f.empty_leaves.to_string())?;
+    match &report.verdict {
+        Some(verdict) => write_verdict(out, verdict),
+        None => Ok(()),
+    }
+}
+
+/// Methods by visited fraction, their differences, and what to do.
+fn write_verdict(out: &mut dyn Write, verdict: &Verdict) -> io::Result<()> {
+    if !verdict.methods.is_empty() {
+        let parts: [(&str, fn(&Figures) -> f64); 4] = [
+            ("recall@100, %", |f| f.recall_at_100),
+            ("recall@10, %", |f| f.recall_at_10),
+            ("nDCG@10, %", |f| f.ndcg_at_10),
+            ("work, %", |f| f.work_fraction),
+        ];
+        for (name, part) in parts {
+            write_figures(out, verdict, name, part)?;
+        }
+        writeln!(out, "\n{:<50}  visited  recall@10 (p)     recall@100 (p)", "difference in points")?;
+        for pair in verdict.comparisons.chunks_exact(2) {
+            write_differences(out, pair)?;
+        }
+    }
+    writeln!(out, "\n{}", verdict.sentence)
+}
+
+/// A part of every method's figures at each visited fraction.
+fn write_figures(
+    out: &mut dyn Write,
+    verdict: &Verdict,
+    name: &str,
+    part: fn(&Figures) -> f64,
+) -> io::Result<()> {
+    write!(out, "\n{name:<33}")?;
+    for fraction in FRACTIONS {
+        write!(out, " {:>6}", format!("{:.0}%", fraction * 100.0))?;
+    }
+    writeln!(out, "  visited")?;
+    for method in &verdict.methods {
+        write!(out, "{:<33}", method.method)?;
+        for point in &method.at {
+            let figure = point.figures.map_or_else(|| "-".to_owned(), |f| format!("{:.1}", part(&f) * 100.0));
+            write!(out, " {figure:>6}")?;
+        }
+        writeln!(out)?;
+    }
+    Ok(())
+}
+
+/// The two metrics of one comparison, with the larger of the two p-values.
+fn write_differences(out: &mut dyn Write, pair: &[Comparison]) -> io::Result<()> {
+    let Some(first) = pair.first() else {
+        return Ok(());
+    };
+    let figure = |metric| {
+        let found = pair.iter().find(|comparison| comparison.metric == metric)?.difference?;
+        let points = format!("{:+.1}", found.difference * 100.0);
+        Some(match found.bootstrap_p.zip(found.t_test_p) {
+            Some((bootstrap, t_test)) => format!("{points} ({:.4})", bootstrap.max(t_test)),
+            None => points,
+        })
+    };
+    let [at_10, at_100] = [ComparedMetric::RecallAt10, ComparedMetric::RecallAt100].map(figure);
+    let visited = match first.method {
+        Method::TrainedExact => "all".to_owned(),
+        _ => format!("{:.0}%", first.visited_fraction * 100.0),
+    };
+    let name = format!("{} against {}", short(first.method), short(first.against));
+    let or_dash = |figure: Option<String>| figure.unwrap_or_else(|| "-".to_owned());
+    writeln!(out, "{name:<50}  {visited:>7}  {:<16}  {}", or_dash(at_10), or_dash(at_100))
+}
+
+fn short(method: Method) -> String {
+    method.to_string().replace(" encoder,", "")
 }
 
 /// What a reader of the run should see of an event, on one line; most steps are left out.

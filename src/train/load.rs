@@ -1,0 +1,52 @@
+//! How evenly the leaves are used, over a run and at its end.
+
+use serde::{Deserialize, Serialize};
+
+use super::report::DevFigures;
+use crate::ids::LeafId;
+
+/// The tree's load at a refresh.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct LoadReport {
+    /// Epochs finished.
+    pub epoch: usize,
+    /// Expected documents per leaf, sum of c_i^2 over the number of entries (section 4.6).
+    pub expected_documents_per_leaf: f64,
+    /// Entries over leaves: the value of a perfectly even load.
+    pub ideal_documents_per_leaf: f64,
+    /// Leaves without a document.
+    pub empty_leaves: usize,
+}
+
+impl LoadReport {
+    pub(crate) fn new(epoch: usize, figures: &DevFigures) -> Self {
+        Self {
+            epoch,
+            expected_documents_per_leaf: figures.expected_documents_per_leaf,
+            ideal_documents_per_leaf: figures.ideal_documents_per_leaf,
+            empty_leaves: figures.empty_leaves,
+        }
+    }
+}
+
+/// What each leaf of the trained tree holds and attracts; one entry per leaf, by its number.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct LeafSizes {
+    /// Documents stored in it.
+    pub documents: Vec<usize>,
+    /// Training and dev queries whose most probable leaf it is.
+    pub queries: Vec<usize>,
+}
+
+impl LeafSizes {
+    pub(crate) fn count(leaves: usize, documents: &[Vec<LeafId>], queries: &[Vec<LeafId>]) -> Self {
+        let count = |of: &[Vec<LeafId>]| {
+            let mut sizes = vec![0; leaves];
+            of.iter().flatten().for_each(|leaf| sizes[leaf.index()] += 1);
+            sizes
+        };
+        Self { documents: count(documents), queries: count(queries) }
+    }
+}

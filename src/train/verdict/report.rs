@@ -1,0 +1,214 @@
+//! The verdict as it is kept and written.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::Recommendation;
+
+/// Whether training helped, measured on the dev queries in memory.
+///
+/// Written into a bundle's `training.json`. Figures are means over the dev queries with every
+/// document and query cut as in training, so they are not those of an index; relevance is
+/// binary.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Verdict {
+    /// What to do.
+    pub recommendation: Recommendation,
+    /// The same with its reason, in one sentence.
+    pub sentence: String,
+    /// Visited fraction that the recommendation is about; `None` where it cannot be given.
+    pub decided_at: Option<f64>,
+    /// Documents in the corpus.
+    pub documents: usize,
+    /// Dev queries.
+    pub queries: usize,
+    /// Leaves of the tree, and lists of [`Method::BaseIvf`] and [`Method::TrainedIvf`] where the
+    /// corpus has as many documents.
+    pub leaves: u32,
+    /// One entry per method, in the order of [`Method`].
+    pub methods: Vec<MethodFigures>,
+    /// Differences between methods with their p-values.
+    pub comparisons: Vec<Comparison>,
+}
+
+/// A way of searching.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Method {
+    /// The base encoder, every document scored.
+    BaseExact,
+    /// The base encoder with k-means lists, as many as the tree has leaves; mean of four seeds.
+    BaseIvf,
+    /// The base encoder with the number of lists that does best at each fraction, out of the square
+    /// root of the documents, twice that, and the tree's leaves.
+    ///
+    /// Chosen by recall@100 on the same queries that it is judged on, which flatters it.
+    BaseIvfBest,
+    /// The trained encoder, every document scored.
+    TrainedExact,
+    /// As [`Self::BaseIvf`], with the trained encoder.
+    TrainedIvf,
+    /// As [`Self::BaseIvfBest`], with the trained encoder.
+    TrainedIvfBest,
+    /// The trained encoder with the learned tree: what the bundle does.
+    TrainedTree,
+}
+
+impl fmt::Display for Method {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::BaseExact => "base encoder, exact search",
+            Self::BaseIvf => "base encoder, IVF",
+            Self::BaseIvfBest => "base encoder, IVF, best lists",
+            Self::TrainedExact => "trained encoder, exact search",
+            Self::TrainedIvf => "trained encoder, IVF",
+            Self::TrainedIvfBest => "trained encoder, IVF, best lists",
+            Self::TrainedTree => "trained encoder, learned tree",
+        })
+    }
+}
+
+/// Quality and cost, means over queries.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Figures {
+    /// Documents scored plus the multiply-adds of choosing lists or leaves over dim, all over documents.
+    pub work_fraction: f64,
+    /// Recall@10, in [0, 1].
+    #[serde(rename = "recall@10")]
+    pub recall_at_10: f64,
+    /// Recall@100, in [0, 1].
+    #[serde(rename = "recall@100")]
+    pub recall_at_100: f64,
+    /// nDCG@10 with a gain of 1 for every relevant document, in [0, 1].
+    #[serde(rename = "ndcg@10")]
+    pub ndcg_at_10: f64,
+}
+
+/// A method at growing cost.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct MethodFigures {
+    /// Which one.
+    pub method: Method,
+    /// As measured, at 1, 2, 4 and so on lists or leaves and at all; empty for the best of several
+    /// numbers of lists, and without dev queries.
+    pub measured: Vec<MeasuredPoint>,
+    /// At [`FRACTIONS`](super::FRACTIONS), on straight lines between the measured points.
+    pub at: Vec<FractionPoint>,
+}
+
+/// A method at one setting.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct MeasuredPoint {
+    /// Leaves or lists visited; 1 for exact search.
+    pub setting: usize,
+    /// Documents scored over documents.
+    pub visited_fraction: f64,
+    /// What was found.
+    #[serde(flatten)]
+    pub figures: Figures,
+}
+
+/// A method at one visited fraction.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct FractionPoint {
+    /// Documents scored over documents.
+    pub visited_fraction: f64,
+    /// Lists or leaves that the documents are divided into; `None` for exact search.
+    pub lists: Option<usize>,
+    /// `None` where the method visits more even at its smallest setting.
+    pub figures: Option<Figures>,
+}
+
+/// A metric that methods are compared in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum ComparedMetric {
+    /// Recall@10.
+    #[serde(rename = "recall@10")]
+    RecallAt10,
+    /// Recall@100.
+    #[serde(rename = "recall@100")]
+    RecallAt100,
+}
+
+impl fmt::Display for ComparedMetric {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::RecallAt10 => "recall@10",
+            Self::RecallAt100 => "recall@100",
+        })
+    }
+}
+
+/// Two methods on the same queries at the same visited fraction.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Comparison {
+    /// The method that should be better.
+    pub method: Method,
+    /// The one that it is compared with.
+    pub against: Method,
+    /// Documents scored over documents; 1 for exact search.
+    pub visited_fraction: f64,
+    /// What is compared.
+    pub metric: ComparedMetric,
+    /// `None` where one of the two was not measured at this fraction.
+    pub difference: Option<Difference>,
+}
+
+/// A difference of two means over the same queries.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Difference {
+    /// Mean of the method.
+    pub value: f64,
+    /// Mean of the one it is compared with.
+    pub against: f64,
+    /// The first minus the second.
+    pub difference: f64,
+    /// Two-sided p-value of [`paired_bootstrap`](crate::eval::paired_bootstrap); `None` with fewer
+    /// than two queries.
+    pub bootstrap_p: Option<f64>,
+    /// Two-sided p-value of [`paired_t_test`](crate::eval::paired_t_test); `None` with fewer than
+    /// two queries.
+    pub t_test_p: Option<f64>,
+}
+
+impl Verdict {
+    /// A method's figures.
+    pub fn method(&self, method: Method) -> Option<&MethodFigures> {
+        self.methods.iter().find(|figures| figures.method == method)
+    }
+
+    /// The difference between two methods at a visited fraction, where it was measured.
+    pub fn difference(
+        &self,
+        method: Method,
+        against: Method,
+        visited_fraction: f64,
+        metric: ComparedMetric,
+    ) -> Option<Difference> {
+        let asked = |c: &&Comparison| {
+            (c.method, c.against, c.metric) == (method, against, metric)
+                && c.visited_fraction == visited_fraction
+        };
+        self.comparisons.iter().find(asked)?.difference
+    }
+}
+
+impl Figures {
+    /// The value of a compared metric.
+    pub fn of(&self, metric: ComparedMetric) -> f64 {
+        match metric {
+            ComparedMetric::RecallAt10 => self.recall_at_10,
+            ComparedMetric::RecallAt100 => self.recall_at_100,
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Who is in which leaf, and how evenly.
+
+use crate::ids::LeafId;
+
+/// Documents of each leaf in ascending order, from the leaves of each document.
+///
+/// # Panics
+/// If a document is in a leaf outside `0..leaves`.
+pub(crate) fn leaf_table(leaves_of_documents: &[Vec<LeafId>], leaves: usize) -> Vec<Vec<u32>> {
+    let mut table = vec![Vec::new(); leaves];
+    for (document, own) in (0u32..).zip(leaves_of_documents) {
+        for leaf in own {
+            table[leaf.index()].push(document);
+        }
+    }
+    table
+}
+
+/// How evenly a tree divides its documents.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Load {
+    /// Expected documents per leaf, sum of p_i c_i with p_i = c_i over all entries (section 4.6).
+    pub expected: f64,
+    /// Entries over leaves: the value of a perfectly even load.
+    pub ideal: f64,
+    /// Leaves without a document.
+    pub empty: usize,
+}
+
+impl Load {
+    /// The load of leaves with these numbers of documents.
+    pub(crate) fn of(sizes: &[usize]) -> Self {
+        let stored: usize = sizes.iter().sum();
+        let squares: f64 = sizes.iter().map(|&c| (c * c) as f64).sum();
+        Self {
+            expected: squares / stored.max(1) as f64,
+            ideal: stored as f64 / sizes.len().max(1) as f64,
+            empty: sizes.iter().filter(|&&c| c == 0).count(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_document_is_in_the_table_of_each_of_its_leaves() {
+        let leaves = [vec![LeafId(2)], vec![LeafId(0), LeafId(2)], vec![]];
+        assert_eq!(leaf_table(&leaves, 4), [vec![1], vec![], vec![0, 1], vec![]]);
+    }
+
+    #[test]
+    fn the_load_by_hand() {
+        assert_eq!(Load::of(&[3, 0, 1]), Load { expected: 2.5, ideal: 4.0 / 3.0, empty: 1 });
+        assert_eq!(Load::of(&[2, 2]), Load { expected: 2.0, ideal: 2.0, empty: 0 });
+        assert_eq!(Load::of(&[]), Load::default());
+    }
+}
