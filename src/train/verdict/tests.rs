@@ -26,7 +26,7 @@ enum Sees {
 }
 
 fn unit(parts: &[(usize, f32)]) -> Vec<f32> {
-    let mut row = vec![0f32; DIM];
+    let mut row = [0f32; DIM];
     for &(at, value) in parts {
         row[at] += value;
     }
