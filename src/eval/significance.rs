@@ -133,9 +133,9 @@ mod tests {
     #[test]
     fn the_t_test_agrees_with_scipy() {
         for (left, right, p) in [
-            (&LEFT[..], &RIGHT[..], 0.072_735_610_653_819_45),
-            (&FEW_LEFT[..], &FEW_RIGHT[..], 0.159_552_852_698_393_98),
-            (&[1.0, 2.0][..], &[0.5, 0.25][..], 0.322_828_934_431_089_26),
+            (&LEFT[..], &RIGHT[..], 0.072_735_610_653_82),
+            (&FEW_LEFT[..], &FEW_RIGHT[..], 0.159_552_852_698_394),
+            (&[1.0, 2.0][..], &[0.5, 0.25][..], 0.322_828_934_431_09),
         ] {
             let got = paired_t_test(left, right).unwrap();
             assert!((got - p).abs() < 1e-9, "{got} and {p}");

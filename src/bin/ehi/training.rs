@@ -46,10 +46,13 @@ pub fn write_training(out: &mut dyn Write, report: &TrainReport) -> io::Result<(
     }
 }
 
+/// A figure of a method.
+type Part = fn(&Figures) -> f64;
+
 /// Methods by visited fraction, their differences, and what to do.
 fn write_verdict(out: &mut dyn Write, verdict: &Verdict) -> io::Result<()> {
     if !verdict.methods.is_empty() {
-        let parts: [(&str, fn(&Figures) -> f64); 4] = [
+        let parts: [(&str, Part); 4] = [
             ("recall@100, %", |f| f.recall_at_100),
             ("recall@10, %", |f| f.recall_at_10),
             ("nDCG@10, %", |f| f.ndcg_at_10),
@@ -58,7 +61,7 @@ fn write_verdict(out: &mut dyn Write, verdict: &Verdict) -> io::Result<()> {
         for (name, part) in parts {
             write_figures(out, verdict, name, part)?;
         }
-        writeln!(out, "\n{:<50}  visited  recall@10 (p)     recall@100 (p)", "difference in points")?;
+        writeln!(out, "\n{:<46}  visited  recall@10 (p)     recall@100 (p)", "difference in points")?;
         for pair in verdict.comparisons.chunks_exact(2) {
             write_differences(out, pair)?;
         }
@@ -67,19 +70,14 @@ fn write_verdict(out: &mut dyn Write, verdict: &Verdict) -> io::Result<()> {
 }
 
 /// A part of every method's figures at each visited fraction.
-fn write_figures(
-    out: &mut dyn Write,
-    verdict: &Verdict,
-    name: &str,
-    part: fn(&Figures) -> f64,
-) -> io::Result<()> {
-    write!(out, "\n{name:<33}")?;
+fn write_figures(out: &mut dyn Write, verdict: &Verdict, name: &str, part: Part) -> io::Result<()> {
+    write!(out, "\n{name:<26}")?;
     for fraction in FRACTIONS {
         write!(out, " {:>6}", format!("{:.0}%", fraction * 100.0))?;
     }
     writeln!(out, "  visited")?;
     for method in &verdict.methods {
-        write!(out, "{:<33}", method.method)?;
+        write!(out, "{:<26}", method.method)?;
         for point in &method.at {
             let figure = point.figures.map_or_else(|| "-".to_owned(), |f| format!("{:.1}", part(&f) * 100.0));
             write!(out, " {figure:>6}")?;
@@ -107,13 +105,9 @@ fn write_differences(out: &mut dyn Write, pair: &[Comparison]) -> io::Result<()>
         Method::TrainedExact => "all".to_owned(),
         _ => format!("{:.0}%", first.visited_fraction * 100.0),
     };
-    let name = format!("{} against {}", short(first.method), short(first.against));
+    let name = format!("{} against {}", first.method, first.against);
     let or_dash = |figure: Option<String>| figure.unwrap_or_else(|| "-".to_owned());
-    writeln!(out, "{name:<50}  {visited:>7}  {:<16}  {}", or_dash(at_10), or_dash(at_100))
-}
-
-fn short(method: Method) -> String {
-    method.to_string().replace(" encoder,", "")
+    writeln!(out, "{name:<46}  {visited:>7}  {:<16}  {}", or_dash(at_10), or_dash(at_100))
 }
 
 /// What a reader of the run should see of an event, on one line; most steps are left out.

@@ -20,6 +20,9 @@ const LEAVES_IN_FULL: usize = 20;
 /// Leaves in that table at most.
 const LEAVES_IN_TABLE: usize = 1_000;
 
+/// A figure of a method.
+type Part = fn(&Figures) -> f64;
+
 /// The page of a run, as UTF-8 HTML.
 pub(crate) fn render(report: &TrainReport, leaves: &[LeafAbout]) -> String {
     let mut out = String::from("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
@@ -70,7 +73,7 @@ fn quality(out: &mut String, verdict: &Verdict) {
         out,
         format_args!(
             "<p class=\"faint\">Means over {} queries, with documents cut as in training. Visited are the documents \
-             whose score was computed. IVF has as many k-means lists as the tree has leaves ({}), mean of four \
+             whose score was computed. Base and trained are the encoders. IVF has as many k-means lists as the tree has leaves ({}), mean of four \
              seeds; \u{201c}best lists\u{201d} has the number of lists that does best at each fraction on these very \
              queries, which flatters it. A dash: the method visits more even at its smallest setting.</p>\n",
             verdict.queries, verdict.leaves,
@@ -80,7 +83,7 @@ fn quality(out: &mut String, verdict: &Verdict) {
     out.push_str(&plots::recall(verdict, ComparedMetric::RecallAt100));
     out.push_str(&plots::recall(verdict, ComparedMetric::RecallAt10));
     out.push_str("</div>\n");
-    let parts: [(&str, fn(&Figures) -> f64); 4] = [
+    let parts: [(&str, Part); 4] = [
         ("Recall@100, %, by documents visited", |f| f.recall_at_100),
         ("Recall@10, %, by documents visited", |f| f.recall_at_10),
         ("nDCG@10, %, by documents visited", |f| f.ndcg_at_10),
@@ -92,13 +95,13 @@ fn quality(out: &mut String, verdict: &Verdict) {
         let rows: Vec<Cells> = verdict.methods.iter().map(|method| method_row(method, part)).collect();
         out.push_str(&table(caption, &head, &rows));
     }
-    let head = ["", "visited", "metric", "this", "that", "difference, points", "p, bootstrap", "p, t-test"];
+    let head = ["", "visited", "metric", "this", "that", "points", "p, bootstrap", "p, t-test"];
     let rows: Vec<Cells> = verdict.comparisons.iter().filter_map(comparison_row).collect();
-    let caption = "Differences, with two-sided p-values over the queries";
+    let caption = "Differences in points, with two-sided p-values over the queries";
     out.push_str(&table(caption, &head.map(str::to_owned), &rows));
 }
 
-fn method_row(method: &MethodFigures, part: fn(&Figures) -> f64) -> Cells {
+fn method_row(method: &MethodFigures, part: Part) -> Cells {
     let figure = |figures: Option<Figures>| match figures {
         Some(figures) => format!("{:.1}", part(&figures) * 100.0),
         None => "\u{2013}".to_owned(),
@@ -199,7 +202,8 @@ fn about_leaves(out: &mut String, leaves: &[LeafAbout]) {
             ]
         })
         .collect();
-    out.push_str(&table("", &["leaf", "documents", "queries", "words"].map(str::to_owned), &rows));
+    let head = ["leaf", "documents", "queries", "words"].map(str::to_owned);
+    push(out, format_args!("<div class=\"words\">\n{}</div>\n", table("", &head, &rows)));
     if rest.len() > LEAVES_IN_TABLE {
         push(
             out,

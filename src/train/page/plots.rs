@@ -26,6 +26,8 @@ const COLOURS: [RGBColor; 6] = [
 /// Bars at most; of more leaves every so many are drawn.
 const MOST_BARS: usize = 300;
 
+/// A term of the loss by its epoch.
+type LossTerm = fn(&EpochReport) -> f64;
 type Drawn = Result<(), Box<dyn std::error::Error>>;
 
 /// A line with its name in the legend.
@@ -50,11 +52,12 @@ struct Axes<'a> {
 /// A metric against the visited fraction, for every method.
 pub(super) fn recall(verdict: &Verdict, metric: ComparedMetric) -> String {
     let shown = [
-        (Method::TrainedTree, 0, false),
-        (Method::TrainedIvf, 1, false),
-        (Method::TrainedIvfBest, 2, false),
         (Method::BaseIvf, 1, true),
         (Method::BaseIvfBest, 2, true),
+        (Method::TrainedIvf, 1, false),
+        (Method::TrainedIvfBest, 2, false),
+        // Last, so that it lies above the others.
+        (Method::TrainedTree, 0, false),
     ];
     let mut lines = Vec::new();
     for (method, colour, dashed) in shown {
@@ -111,7 +114,7 @@ fn percent(fraction: &f64) -> String {
 
 /// The terms of the loss over epochs.
 pub(super) fn losses(epochs: &[EpochReport]) -> String {
-    let parts: [(&str, fn(&EpochReport) -> f64); 6] = [
+    let parts: [(&str, LossTerm); 6] = [
         ("total", |e| e.loss),
         ("siamese", |e| e.siamese),
         ("indexing", |e| e.indexing),
@@ -234,8 +237,9 @@ fn draw(svg: &mut String, axes: &Axes<'_>, series: impl FnOnce(&mut Chart<'_, '_
     let root = SVGBackend::with_string(svg, SIZE).into_drawing_area();
     let mut chart = ChartBuilder::on(&root)
         .margin(12)
-        .x_label_area_size(44)
-        .y_label_area_size(60)
+        .margin_right(32)
+        .x_label_area_size(54)
+        .y_label_area_size(72)
         .build_cartesian_2d(axes.x.clone(), axes.y.clone())?;
     chart
         .configure_mesh()
@@ -243,8 +247,8 @@ fn draw(svg: &mut String, axes: &Axes<'_>, series: impl FnOnce(&mut Chart<'_, '_
         .bold_line_style(GRID)
         .light_line_style(TRANSPARENT)
         .axis_style(INK)
-        .label_style(("sans-serif", 14, &INK))
-        .axis_desc_style(("sans-serif", 14, &INK))
+        .label_style(("sans-serif", 19, &INK))
+        .axis_desc_style(("sans-serif", 19, &INK))
         .x_labels(axes.x_labels)
         .y_labels(6)
         .x_desc(axes.x_name)

@@ -2,7 +2,7 @@
 
 use super::report::{ComparedMetric, Comparison, Difference, Method};
 use super::space::{Measured, Outcome};
-use super::{FRACTIONS, Measurements};
+use super::{DECISION_FRACTION, FRACTIONS, Measurements};
 use crate::eval::{paired_bootstrap, paired_t_test};
 
 /// Visited fractions from which methods are compared; below, a handful of documents decides.
@@ -16,10 +16,15 @@ pub(super) fn compare(
     tree: &Measured,
     seed: u64,
 ) -> Vec<Comparison> {
+    let all = [tree, &base.ivf.measured, &trained.ivf.measured];
+    let common = |fraction: f64| all.iter().all(|measured| measured.around(fraction).is_some());
+    // Where everything is visited they are all exact search; said only where nothing else can be.
+    let decidable = FRACTIONS.into_iter().any(|f| (DECISION_FRACTION..1.0).contains(&f) && common(f));
+    let compared = |fraction: f64| fraction >= FROM && (fraction < 1.0 || !decidable);
     let mut comparisons = Vec::new();
     let tree = (Method::TrainedTree, tree);
     for against in [(Method::BaseIvf, &base.ivf.measured), (Method::TrainedIvf, &trained.ivf.measured)] {
-        for visited_fraction in FRACTIONS.into_iter().filter(|&fraction| fraction >= FROM) {
+        for visited_fraction in FRACTIONS.into_iter().filter(|&fraction| compared(fraction)) {
             add(&mut comparisons, tree, against, visited_fraction, seed);
         }
     }

@@ -209,7 +209,7 @@ impl Evidence {
                 percent(self.visited_fraction),
             )
         } else {
-            format!("training neither gained nor lost, {}", self.against_base(AT_100))
+            format!("{}, less than a point either way", self.against_base(AT_100))
         };
         (Recommendation::NoHeadroom, reason)
     }

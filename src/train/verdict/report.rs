@@ -60,13 +60,13 @@ pub enum Method {
 impl fmt::Display for Method {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
-            Self::BaseExact => "base encoder, exact search",
-            Self::BaseIvf => "base encoder, IVF",
-            Self::BaseIvfBest => "base encoder, IVF, best lists",
-            Self::TrainedExact => "trained encoder, exact search",
-            Self::TrainedIvf => "trained encoder, IVF",
-            Self::TrainedIvfBest => "trained encoder, IVF, best lists",
-            Self::TrainedTree => "trained encoder, learned tree",
+            Self::BaseExact => "base, exact search",
+            Self::BaseIvf => "base, IVF",
+            Self::BaseIvfBest => "base, IVF, best lists",
+            Self::TrainedExact => "trained, exact search",
+            Self::TrainedIvf => "trained, IVF",
+            Self::TrainedIvfBest => "trained, IVF, best lists",
+            Self::TrainedTree => "trained, learned tree",
         })
     }
 }

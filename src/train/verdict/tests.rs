@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 
 use super::*;
-use crate::model::LevelWeights;
+use crate::model::{LevelWeights, TreeWeights};
 use crate::progress::no_progress;
 use crate::tree::TreeShape;
 
@@ -26,7 +26,7 @@ enum Sees {
 }
 
 fn unit(parts: &[(usize, f32)]) -> Vec<f32> {
-    let mut row = vec![0f32; DIM];
+    let mut row = [0f32; DIM];
     for &(at, value) in parts {
         row[at] += value;
     }
