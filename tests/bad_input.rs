@@ -442,10 +442,9 @@ fn bad_settings_of_a_training_run_are_refused_before_it_starts() {
         let run = Trainer::builder().base(support::base_model()).output(&out).config(config);
         run.fit(&set).err().unwrap()
     };
-    let edits: [(&str, Edit); 10] = [
+    let edits: [(&str, Edit); 9] = [
         ("epochs", |c| (c.epochs, c.indexer_epochs) = (0, 0)),
         ("dropout", |c| c.dropout = 1.0),
-        ("routing_dim", |c| c.routing_dim = 100_000),
         ("trainable_layers", |c| c.train_embeddings = true),
         ("batch_size", |c| c.batch_size = 1),
         ("branching_factor", |c| c.branching_factor = Some(0)),

@@ -519,7 +519,8 @@ fn bad_settings_of_training_are_refused() {
     assert!(line.contains("config.json") && line.contains("unknown field `epoks`"), "{line}");
     let line = train(&flow, &["--out", "@bundle", "--config", "@absent.json"]).failure();
     assert!(line.contains("absent.json"), "{line}");
-    let line = train(&flow, &["--out", "@bundle", "--epochs", "0"]).failure();
+    fs::write(flow.path("none.json"), r#"{"indexer_epochs": 0}"#).unwrap();
+    let line = train(&flow, &["--out", "@bundle", "--config", "@none.json", "--epochs", "0"]).failure();
     assert!(line.contains("epochs is 0"), "{line}");
     let ran = train(&flow, &["--out", "@bundle", "--config", "@config.json", "--preset", "fiqa"]);
     assert_eq!(ran.code, Some(2));

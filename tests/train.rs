@@ -129,10 +129,10 @@ fn the_number_of_leaves_follows_the_corpus() {
     config.branching_factor = None;
     let set = training_set(&config);
     let leaves = config.shape(set.documents()).unwrap().leaves();
-    assert_eq!(leaves as usize, set.documents() / 20);
-    assert_eq!(config.shape(5183).unwrap().leaves(), 259);
+    assert_eq!(leaves as usize, set.documents() / 10);
+    assert_eq!(config.shape(5183).unwrap().leaves(), 518);
     config.height = 2;
-    assert_eq!(config.shape(5183).unwrap().leaves(), 256);
+    assert_eq!(config.shape(5183).unwrap().leaves(), 22 * 22);
     config.epochs = 0;
     config.height = 1;
     let run = train(config);
@@ -328,9 +328,9 @@ fn a_run_ends_with_a_verdict_and_a_page() {
         assert_eq!(point.figures.recall_at_100, figures.recall_at_100);
         assert!(point.figures.work_fraction > point.visited_fraction);
     }
-    // Before the first epoch, before the second, and at the end.
-    assert_eq!(report.loads.iter().map(|load| load.epoch).collect::<Vec<_>>(), [0, 1, 2]);
-    assert_eq!(report.loads[2].empty_leaves, report.after.empty_leaves);
+    // Before the first epoch, before the second, before the tree is trained alone, and at the end.
+    assert_eq!(report.loads.iter().map(|load| load.epoch).collect::<Vec<_>>(), [0, 1, 2, 4]);
+    assert_eq!(report.loads[3].empty_leaves, report.after.empty_leaves);
     assert_eq!(report.leaf_sizes.documents.iter().sum::<usize>(), 120);
     assert_eq!(report.leaf_sizes.queries.iter().sum::<usize>(), report.train_queries + report.dev_queries);
 

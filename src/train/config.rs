@@ -64,8 +64,8 @@ pub struct TrainConfig {
     /// Whether the levels have the paper's hidden transform U; without it F(x) = x, which routes at
     /// a fraction of the cost.
     pub transform: bool,
-    /// Width r of a learned projection through which the levels read the embedding; 0 for none, as
-    /// in the paper. Routing costs about r + L r / m document dot products with it.
+    /// Width r of a learned projection through which the levels read the embedding; none, as in the
+    /// paper, at 0 and from the embedding's own width. Routing costs about r + L r / m document dot products with it.
     pub routing_dim: usize,
     /// Trainable encoder layers, counted from the top; 0 trains the indexer alone.
     pub trainable_layers: usize,
@@ -232,8 +232,8 @@ impl Default for TrainConfig {
             mining_depth: 64,
             init: Init::KMeans,
             logit_scale: 20.0,
-            transform: true,
-            routing_dim: 0,
+            transform: false,
+            routing_dim: 64,
             trainable_layers: 1,
             train_embeddings: false,
             max_query_tokens: 64,
@@ -242,8 +242,8 @@ impl Default for TrainConfig {
             pseudo_sentences: 1,
             distilled_texts_per_step: 512,
             distillation_texts: 100_000,
-            distillation_depth: 10,
-            distillation_temperature: 0.0,
+            distillation_depth: 100,
+            distillation_temperature: 0.05,
             distillation_positive_share: 0.5,
             indexer_epochs: 20,
             early_stopping_patience: 0,
@@ -253,7 +253,7 @@ impl Default for TrainConfig {
 }
 
 /// Documents that a leaf should hold where the number of leaves is not given.
-const DOCUMENTS_PER_LEAF: usize = 20;
+const DOCUMENTS_PER_LEAF: usize = 10;
 
 impl TrainConfig {
     /// The paper's settings for a dataset: its table in appendix B, 100 epochs, r = 5, no
@@ -300,7 +300,7 @@ impl TrainConfig {
         serde_json::from_reader(std::io::BufReader::new(file)).map_err(error)
     }
 
-    /// The tree for a corpus: B as configured, or else so that a leaf holds about 20 documents,
+    /// The tree for a corpus: B as configured, or else so that a leaf holds about 10 documents,
     /// whatever the height.
     ///
     /// # Errors

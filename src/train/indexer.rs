@@ -211,10 +211,17 @@ impl TrainableIndexer {
         for level in 0..self.options.shape.height() as usize {
             let digits: Vec<u32> = paths.iter().map(|path| path[level]).collect();
             let logs = self.child_log_probabilities(level, &x)?;
-            // The root is the same for every leaf of a row, so it is computed once per row.
-            let logs = if level == 0 { logs.index_select(&rows, 0)? } else { logs };
-            let chosen = Tensor::new(digits.as_slice(), device)?.unsqueeze(1)?;
-            let own = logs.gather(&chosen, 1)?.squeeze(1)?;
+            let own = if level == 0 {
+                // The root is the same for every leaf of a row, so it is computed once per row, and
+                // one value is picked for each entry: a row for each would be many times as much.
+                let b = self.options.shape.branching_factor();
+                let flat: Vec<u32> =
+                    entries.iter().zip(&digits).map(|(entry, digit)| entry.0 * b + digit).collect();
+                logs.flatten_all()?.index_select(&Tensor::new(flat.as_slice(), device)?, 0)?
+            } else {
+                let chosen = Tensor::new(digits.as_slice(), device)?.unsqueeze(1)?;
+                logs.gather(&chosen, 1)?.squeeze(1)?
+            };
             total = Some(match total {
                 Some(sum) => (sum + own)?,
                 None => own,

@@ -9,7 +9,7 @@ use crate::ids::LeafId;
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct LoadReport {
-    /// Epochs finished.
+    /// Epochs finished; passes of the tree alone count too.
     pub epoch: usize,
     /// Expected documents per leaf, sum of c_i^2 over the number of entries (section 4.6).
     pub expected_documents_per_leaf: f64,

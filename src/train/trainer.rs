@@ -252,7 +252,7 @@ impl<'a> Trainer<'a> {
         let options = IndexerOptions {
             shape,
             dim,
-            projection: (config.routing_dim > 0).then_some(config.routing_dim),
+            projection: (1..dim).contains(&config.routing_dim).then_some(config.routing_dim),
             transform: config.transform,
             logit_scale: config.logit_scale,
         };
@@ -302,10 +302,6 @@ fn scope(config: &TrainConfig, encoder: &Encoder) -> Result<Scope> {
     if config.train_embeddings && config.trainable_layers < layers {
         let expected = format!("all {layers} layers with train_embeddings");
         return Err(out_of_range("trainable_layers", config.trainable_layers, expected));
-    }
-    if config.routing_dim > encoder.dim() {
-        let expected = format!("at most the embeddings' width {}", encoder.dim());
-        return Err(out_of_range("routing_dim", config.routing_dim, expected));
     }
     Ok(Scope {
         layers: config.trainable_layers,
