@@ -10,7 +10,7 @@ use ehi::train::{
     CHECKPOINT_FILE, Fitted, Init, IntraLeaf, Method, Negatives, PAGE_FILE, REPORT_FILE, Recommendation,
     Schedule, TrainConfig, TrainError, TrainEvent, TrainReport, Trainer, TrainingSet,
 };
-use ehi::{Bundle, Error, Progress, Stage};
+use ehi::{Bundle, Error, Index, Progress, Stage};
 use tempfile::TempDir;
 
 fn config() -> TrainConfig {
@@ -149,6 +149,8 @@ fn resuming_equals_a_straight_run() {
     config.epochs = 3;
     config.refresh_interval = 2;
     config.early_stopping_patience = 5;
+    // The tree proper starts in the second phase.
+    config.coarse_leaves = Some(2);
     let mut total = 0;
     let set = training_set(&config);
     let dir = tempfile::tempdir().unwrap();
@@ -210,6 +212,74 @@ fn a_checkpoint_of_another_run_or_a_damaged_one_is_refused() {
     std::fs::write(&path, &whole).unwrap();
     std::fs::write(path.with_extension("safetensors.partial"), b"torn").unwrap();
     run(config()).fit(&set).unwrap();
+}
+
+/// A base whose weights are finite but overflow: the loss is not a number from the first step on.
+#[test]
+fn a_loss_that_is_no_number_names_the_step_and_the_batch() {
+    let dir = tempfile::tempdir().unwrap();
+    let base = dir.path().join("base");
+    std::fs::create_dir_all(base.join("1_Pooling")).unwrap();
+    for name in
+        ["config.json", "tokenizer.json", "modules.json", "1_Pooling/config.json", "model.safetensors"]
+    {
+        std::fs::copy(support::base_model().join(name), base.join(name)).unwrap();
+    }
+    let path = base.join("model.safetensors");
+    let device = candle_core::Device::Cpu;
+    let mut tensors = candle_core::safetensors::load(&path, &device).unwrap();
+    let name =
+        tensors.keys().find(|name| name.ends_with("layer.1.output_layer_norm.weight")).unwrap().clone();
+    let huge = candle_core::Tensor::full(3e38f32, tensors[&name].shape(), &device).unwrap();
+    tensors.insert(name, huge);
+    candle_core::safetensors::save(&tensors, &path).unwrap();
+
+    let mut config = config();
+    // k-means would refuse such rows before the first step.
+    config.init = Init::Random;
+    let set = training_set(&config);
+    let out = dir.path().join("bundle");
+    let error = trainer(config).base(&base).output(&out).fit(&set).err().unwrap();
+    assert!(error.to_string().contains("at step 0, in the batch of the queries"), "{error}");
+    let Error::Train(TrainError::NonFiniteLoss { step, batch, .. }) = error else { panic!("{error}") };
+    assert_eq!(step, 0);
+    assert!(!batch.is_empty() && batch.len() <= 8, "{batch:?}");
+    assert!(!out.exists());
+}
+
+#[test]
+fn pairs_over_stored_documents_train() {
+    let bundle = support::bundle(support::Shape::of_height(1));
+    let dir = tempfile::tempdir().unwrap();
+    let index = Index::create(dir.path().join("index"), &bundle).unwrap();
+    let documents = support::documents(support::DOCUMENTS);
+    index.insert_batch(documents.clone()).unwrap();
+    let pairs = || documents.iter().map(|d| (d.title.clone(), d.id.clone()));
+    let set = TrainingSet::from_index(&index, pairs(), 0.2).unwrap();
+    assert_eq!(set.documents(), documents.len());
+    let (train, dev) = set.queries();
+    assert!(train > dev && dev > 0);
+    let mut config = config();
+    (config.epochs, config.trainable_layers) = (0, 0);
+    let fitted = trainer(config).output(dir.path().join("bundle")).fit(&set).unwrap();
+    assert_ne!(fitted.bundle.hash(), bundle.hash());
+
+    let error = |pairs: Vec<(String, String)>| TrainingSet::from_index(&index, pairs, 0.0).unwrap_err();
+    let unknown = error(vec![("a".to_owned(), "no such".to_owned())]);
+    assert!(matches!(unknown, Error::Train(TrainError::Unknown { kind: "document", .. })), "{unknown}");
+    let empty = error(vec![(" ".to_owned(), documents[0].id.clone())]);
+    assert!(matches!(empty, Error::Train(TrainError::EmptyQuery { .. })), "{empty}");
+    assert!(matches!(error(Vec::new()), Error::Train(TrainError::NoPairs)));
+    let twice = [documents[0].clone(), documents[0].clone()];
+    let twice = TrainingSet::from_pairs(twice, pairs(), 0.0).unwrap_err();
+    assert!(matches!(twice, Error::Train(TrainError::Duplicate { .. })), "{twice}");
+    let alone = TrainingSet::from_pairs(documents[..1].to_vec(), pairs().take(1), 0.0).unwrap();
+    let error = trainer(support::config(support::Shape::of_height(1)))
+        .output(dir.path().join("alone"))
+        .fit(&alone)
+        .err()
+        .unwrap();
+    assert!(matches!(error, Error::Train(TrainError::TooFewDocuments { documents: 1, .. })), "{error}");
 }
 
 #[test]

@@ -2,8 +2,11 @@
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
-use super::per_query::PerQuery;
-use super::{Curve, CurveError, CurvePoint, Metric};
+use super::per_query::{Engine, PerQuery};
+use super::{Curve, CurveError, CurvePoint, Metric, paired_bootstrap, paired_t_test};
+
+/// Seed of the resamples, so that an evaluation says the same each time.
+const BOOTSTRAP_SEED: u64 = 0;
 
 /// Quality of a ranking: metrics in the order they were asked for, with their means over
 /// queries, from 0 to 1.
@@ -119,6 +122,10 @@ pub struct Comparison {
     pub ivf: Vec<ListsAt>,
     /// The best of them by each metric: the upper envelope; `None` without one.
     pub ivf_best: Option<Quality>,
+    /// By each metric, how likely a difference as large as that between tree and `ivf_best` is by
+    /// chance: the larger p-value of a paired t-test and a paired bootstrap over the queries, both
+    /// two-sided; `None` without either curve, or with fewer than two queries.
+    pub p_value: Option<Quality>,
     /// Exact search, which scores every document whatever the fraction.
     pub exact: Quality,
 }
@@ -216,9 +223,22 @@ impl EvalReport {
             let values = ivf.iter().filter_map(|at| at.quality.as_ref()?.get(metric));
             values.reduce(f64::max)
         };
+        let best_lists = |metric| {
+            let quality = |at: &ListsAt| at.quality.as_ref()?.get(metric);
+            let known = ivf.iter().filter_map(|at| Some((at.lists, quality(at)?)));
+            known.max_by(|a, b| a.1.total_cmp(&b.1)).map(|(lists, _)| lists)
+        };
+        let p_value = |metric| {
+            let of = |engine| self.per_query.values_at(engine, cost, fraction, metric);
+            let (tree, lists) = (of(Engine::Tree)?, of(Engine::Ivf { lists: best_lists(metric)? })?);
+            let (bootstrap, t_test) =
+                (paired_bootstrap(&tree, &lists, BOOTSTRAP_SEED), paired_t_test(&tree, &lists));
+            Some(bootstrap.ok()?.max(t_test.ok()?))
+        };
         Ok(Comparison {
             fraction,
             tree: self.exact.try_map(|metric| at(self.tree_curve(cost, metric))),
+            p_value: self.exact.try_map(p_value),
             ivf_best: self.exact.try_map(best),
             ivf,
             exact: self.exact.clone(),

@@ -16,6 +16,13 @@ pub struct TrainConfig {
     pub branching_factor: Option<u32>,
     /// Height H; the tree has B^H leaves.
     pub height: u32,
+    /// Leaves of the coarse tree with which the encoder is trained; the tree proper then starts
+    /// anew from the trained embeddings, and is trained alone. Absent, or with no more leaves than
+    /// this, there is one tree throughout, as in the paper.
+    ///
+    /// A batch of some dozens of pairs cannot balance or separate hundreds of leaves, and the
+    /// encoder pays for the attempt.
+    pub coarse_leaves: Option<u32>,
     /// Leaves per document (d2l, appendix C.4).
     pub leaves_per_document: u32,
     /// Seed of everything random in the run.
@@ -210,6 +217,7 @@ impl Default for TrainConfig {
         Self {
             branching_factor: None,
             height: 1,
+            coarse_leaves: Some(64),
             leaves_per_document: 1,
             seed: 0,
             epochs: 20,
@@ -240,7 +248,7 @@ impl Default for TrainConfig {
             max_document_tokens: 160,
             pseudo_pairs_per_pair: 0.0,
             pseudo_sentences: 1,
-            distilled_texts_per_step: 512,
+            distilled_texts_per_step: 0,
             distillation_texts: 100_000,
             distillation_depth: 100,
             distillation_temperature: 0.05,
@@ -268,6 +276,7 @@ impl TrainConfig {
         };
         Self {
             branching_factor: Some(leaves),
+            coarse_leaves: None,
             epochs: 100,
             batch_size,
             encoder_learning_rate: encoder,
@@ -318,6 +327,15 @@ impl TrainConfig {
         })
     }
 
+    /// The tree with which the encoder is trained, where it is not the one for good: one level of
+    /// the paper's form.
+    pub(crate) fn coarse_shape(&self, shape: TreeShape) -> Option<TreeShape> {
+        let leaves = self.coarse_leaves?;
+        let two = self.epochs > 0 && self.indexer_epochs > 0 && self.loss_weights.distillation > 0.0;
+        let coarser = leaves < shape.leaves() && self.leaves_per_document <= leaves;
+        if two && coarser { TreeShape::new(leaves, 1).ok() } else { None }
+    }
+
     /// Checks every range.
     ///
     /// # Errors
@@ -350,6 +368,9 @@ impl TrainConfig {
         }
         if let Some(found) = self.branching_factor.filter(|&b| b < 2) {
             return Err(bad("branching_factor", found.to_string(), "at least 2"));
+        }
+        if let Some(found) = self.coarse_leaves.filter(|&leaves| leaves < 2) {
+            return Err(bad("coarse_leaves", found.to_string(), "at least 2"));
         }
         let leaves = match self.branching_factor {
             Some(_) => self.shape(0)?.leaves(),

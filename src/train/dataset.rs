@@ -1,11 +1,12 @@
 //! What a run trains on: documents, queries and which documents answer them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::error::TrainError;
-use crate::data::{BeirDataset, Dataset, DevFraction, Qrels, carve_dev};
+use crate::data::{BeirDataset, Dataset, DevFraction, Qrels, carve_dev, is_dev};
 use crate::document::Document;
 use crate::error::Result;
+use crate::index::Index;
 
 /// A query with the positions of its relevant documents.
 #[derive(Clone, Debug)]
@@ -86,6 +87,65 @@ impl TrainingSet {
             return Err(TrainError::NoPairs.into());
         }
         Ok(Self { documents, train, dev })
+    }
+
+    /// Documents, and pairs of a query's text and the id of a document that answers it.
+    ///
+    /// Pairs with the same text are one query with several answers. The dev split is the given
+    /// fraction of the queries, chosen by a seeded hash of their texts.
+    ///
+    /// # Errors
+    /// [`TrainError::Unknown`] for a pair that names no document, [`TrainError::EmptyQuery`],
+    /// [`TrainError::Duplicate`] for two documents of one id, [`TrainError::NoPairs`], and a dev
+    /// fraction out of range.
+    pub fn from_pairs(
+        documents: impl IntoIterator<Item = Document>,
+        pairs: impl IntoIterator<Item = (String, String)>,
+        dev_fraction: f64,
+    ) -> Result<Self> {
+        let documents: Vec<Document> =
+            documents.into_iter().map(|document| Document { metadata: None, ..document }).collect();
+        let mut places = HashMap::with_capacity(documents.len());
+        for (place, document) in (0u32..).zip(&documents) {
+            if places.insert(document.id.as_str(), place).is_some() {
+                return Err(TrainError::Duplicate { id: document.id.clone() }.into());
+            }
+        }
+        let mut queries: BTreeMap<String, Vec<u32>> = BTreeMap::new();
+        for (query, document) in pairs {
+            if query.trim().is_empty() {
+                return Err(TrainError::EmptyQuery { document }.into());
+            }
+            let place = places.get(document.as_str()).ok_or_else(|| unknown("document", &document))?;
+            queries.entry(query).or_default().push(*place);
+        }
+        let fraction = DevFraction::new(dev_fraction)?;
+        let (mut train, mut dev) = (Vec::new(), Vec::new());
+        for (text, mut positives) in queries {
+            positives.sort_unstable();
+            positives.dedup();
+            let into = if is_dev(&text, DEV_SPLIT_SEED, fraction) { &mut dev } else { &mut train };
+            into.push(TrainingQuery { id: text.clone(), text, positives });
+        }
+        if train.is_empty() {
+            return Err(TrainError::NoPairs.into());
+        }
+        Ok(Self { documents, train, dev })
+    }
+
+    /// As [`Self::from_pairs`], over the documents stored in an index.
+    ///
+    /// All of them are read into memory.
+    ///
+    /// # Errors
+    /// Those of [`Self::from_pairs`], and failures of reading the index.
+    pub fn from_index(
+        index: &Index,
+        pairs: impl IntoIterator<Item = (String, String)>,
+        dev_fraction: f64,
+    ) -> Result<Self> {
+        let documents = index.iter().collect::<Result<Vec<_>>>()?;
+        Self::from_pairs(documents, pairs, dev_fraction)
     }
 
     /// Documents in the corpus.

@@ -33,6 +33,18 @@ pub enum TrainError {
         /// Its id.
         id: String,
     },
+    /// Two documents of a training set have one id.
+    #[error("two documents of the training set have the id `{id}`")]
+    Duplicate {
+        /// The id.
+        id: String,
+    },
+    /// A pair's query holds nothing but white space.
+    #[error("the query of a pair with document `{document}` is empty")]
+    EmptyQuery {
+        /// Id of the pair's document.
+        document: String,
+    },
     /// The corpus is too small for the tree.
     #[error("{documents} documents cannot fill {leaves} leaves; lower the branching factor or the height")]
     TooFewDocuments {

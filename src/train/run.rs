@@ -14,6 +14,7 @@ use super::checkpoint::{self, Identity, Phase, RngState, State, Tensors};
 use super::config::TrainConfig;
 use super::ending::Beginning;
 use super::error::TrainError;
+use super::indexer::TrainableIndexer;
 use super::init;
 use super::load::LoadReport;
 use super::losses;
@@ -46,6 +47,8 @@ pub(crate) struct Run<'a, 'p, 'e> {
     pub config: &'a TrainConfig,
     pub refresher: Refresher<'a>,
     pub context: StepContext<'a>,
+    /// The tree for good, where the joint phase trains a coarser one.
+    indexer: &'a TrainableIndexer,
     pub checkpoints: Option<Checkpoints>,
     pub identity: Identity,
     pub on_progress: &'a mut OnProgress<'p>,
@@ -80,6 +83,7 @@ impl<'a, 'p, 'e> Run<'a, 'p, 'e> {
         config: &'a TrainConfig,
         refresher: Refresher<'a>,
         context: StepContext<'a>,
+        indexer: &'a TrainableIndexer,
         checkpoints: Option<Checkpoints>,
         identity: Identity,
         rng: ChaCha8Rng,
@@ -114,6 +118,7 @@ impl<'a, 'p, 'e> Run<'a, 'p, 'e> {
             config,
             refresher,
             context,
+            indexer,
             checkpoints,
             identity,
             on_progress,
@@ -133,21 +138,18 @@ impl<'a, 'p, 'e> Run<'a, 'p, 'e> {
             _ => None,
         };
         let beginning = Beginning::of(&base, self.context.texts);
-        let all = self.parameters();
         let mut snapshot = None;
         let mut moments = None;
         match stored {
-            None => {
-                if self.config.init == Init::KMeans {
-                    let indexer = self.context.indexer;
-                    init::from_kmeans(indexer, &base.documents, base.dim, &mut self.rng, self.on_progress)?;
-                }
-                self.tensors.at_start = parameters::copy(&all).map_err(tensor_error)?;
-            }
+            None => self.start_tree(&base)?,
             Some((state, tensors)) => {
                 let event = TrainEvent::Resumed { epochs: state.epoch, step: state.step };
                 self.state = state;
                 self.tensors = tensors;
+                if self.state.phase == Phase::Indexer {
+                    self.take_tree_for_good();
+                }
+                let all = self.parameters();
                 let refreshes_next = self.state.phase == Phase::Joint
                     && self.state.step_in_epoch == 0
                     && self.state.epoch.is_multiple_of(self.config.refresh_interval);
@@ -171,9 +173,38 @@ impl<'a, 'p, 'e> Run<'a, 'p, 'e> {
             (self.state.epoch, self.state.step_in_epoch) = (0, 0);
         }
         let last = self.indexer_alone(snapshot, moments)?;
-        let moved = self.check_moved(&all)?;
+        let moved = self.check_moved(&self.parameters())?;
         let seconds = self.seconds();
         Ok(Outcome { state: self.state, moved, last, beginning, seconds })
+    }
+
+    /// Starts the tree of the moment from the document embeddings, and notes where it started.
+    fn start_tree(&mut self, embedded: &Embedded) -> Result<()> {
+        if self.config.init == Init::KMeans {
+            let (rows, dim) = (&embedded.documents, embedded.dim);
+            init::from_kmeans(self.context.indexer, rows, dim, &mut self.rng, self.on_progress)?;
+        }
+        let tree = parameters::copy(&self.context.indexer.parameters()).map_err(tensor_error)?;
+        if self.tensors.at_start.is_empty() {
+            self.tensors.at_start = parameters::copy(self.context.tail.parameters()).map_err(tensor_error)?;
+        }
+        // The encoder started where the run did, a tree for good only now.
+        let encoder: Vec<&str> = self.context.tail.parameters().iter().map(|p| p.name.as_str()).collect();
+        self.tensors.at_start.retain(|name, _| encoder.contains(&name.as_str()));
+        self.tensors.at_start.extend(tree);
+        Ok(())
+    }
+
+    /// Whether the joint phase trains a coarser tree than that for good.
+    fn is_coarse(&self) -> bool {
+        !std::ptr::eq(self.context.indexer, self.indexer)
+    }
+
+    fn take_tree_for_good(&mut self) {
+        self.context.indexer = self.indexer;
+        self.refresher.indexer = self.indexer;
+        // They were of the other tree.
+        self.tensors.best.clear();
     }
 
     fn parameters(&self) -> Vec<Parameter> {
@@ -234,7 +265,6 @@ impl<'a, 'p, 'e> Run<'a, 'p, 'e> {
         let (began, first_step, mut pairs) = (Instant::now(), self.state.step, 0);
         while self.state.epoch < config.epochs {
             let epoch_started = Instant::now();
-            let before_epoch = self.state.sums.seconds;
             if self.state.step_in_epoch == 0 {
                 if self.state.epoch.is_multiple_of(config.refresh_interval) {
                     snapshot = Some(self.refresh(base.take(), &optimizer)?);
@@ -245,6 +275,7 @@ impl<'a, 'p, 'e> Run<'a, 'p, 'e> {
                 self.state.rng_at_epoch = RngState::of(&self.rng);
                 self.state.sums = EpochReport::default();
             }
+            let before_epoch = self.state.sums.seconds;
             let Some(snapshot) = &snapshot else {
                 return Err(tensor_error(candle_core::Error::Msg("no refresh before an epoch".into())));
             };
@@ -363,16 +394,20 @@ impl<'a, 'p, 'e> Run<'a, 'p, 'e> {
         moments: Option<(Weights, Weights)>,
     ) -> Result<Snapshot> {
         let config = self.config;
-        let parameters = self.context.indexer.parameters();
         let resumed = snapshot.is_some();
         let mut snapshot = match snapshot {
             Some(snapshot) => snapshot,
             None => {
+                let embedded = self.refresher.embed(self.on_progress)?;
+                if self.is_coarse() {
+                    self.take_tree_for_good();
+                    self.start_tree(&embedded)?;
+                }
                 self.tensors.at_refresh = parameters::copy(&self.parameters()).map_err(tensor_error)?;
                 self.state.rng_at_refresh = RngState::of(&self.rng);
                 self.state.optimizer_step = 0;
                 let began = Instant::now();
-                let snapshot = self.refresher.refresh(&mut self.rng, self.on_progress)?;
+                let snapshot = self.refresher.refresh_from(embedded, &mut self.rng)?;
                 let figures = dev::figures(&snapshot, self.context.texts)?;
                 if config.epochs == 0 {
                     self.state.before = figures.clone();
@@ -383,6 +418,7 @@ impl<'a, 'p, 'e> Run<'a, 'p, 'e> {
                 snapshot
             }
         };
+        let parameters = self.context.indexer.parameters();
         let group = Group {
             parameters: parameters.clone(),
             learning_rate: config.indexer_learning_rate,

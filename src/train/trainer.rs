@@ -249,6 +249,12 @@ impl<'a> Trainer<'a> {
         let document_cache =
             TrunkCache::compute(&frozen, &texts.documents, &document_place, &mut budget, on_progress)?;
         let tail = Tail::new(&encoder, scope, &device).map_err(ModelError::from)?;
+        let coarse = config.coarse_shape(shape).map(|shape| {
+            let logit_scale = config.logit_scale;
+            let options = IndexerOptions { shape, dim, projection: None, transform: true, logit_scale };
+            TrainableIndexer::random(options, &mut rng, &device)
+        });
+        let coarse = coarse.transpose().map_err(ModelError::from)?;
         let options = IndexerOptions {
             shape,
             dim,
@@ -263,7 +269,7 @@ impl<'a> Trainer<'a> {
             document_cache: &document_cache,
             query_cache: &query_cache,
             tail: &tail,
-            indexer: &indexer,
+            indexer: coarse.as_ref().unwrap_or(&indexer),
         };
         let context = StepContext {
             config,
@@ -271,12 +277,21 @@ impl<'a> Trainer<'a> {
             document_cache: &document_cache,
             query_cache: &query_cache,
             tail: &tail,
-            indexer: &indexer,
+            indexer: refresher.indexer,
             device: &device,
         };
         let checkpoints = self.checkpoints.clone();
-        let run =
-            Run::new(config, refresher, context, checkpoints, identity, rng, on_progress, &mut on_event);
+        let run = Run::new(
+            config,
+            refresher,
+            context,
+            &indexer,
+            checkpoints,
+            identity,
+            rng,
+            on_progress,
+            &mut on_event,
+        );
         let outcome = run.finish()?;
         let ending = outcome.beginning.ending(&outcome.last, set, &texts, config.seed, on_progress)?;
         let page_of = ending.leaves;

@@ -101,6 +101,9 @@ impl Table<'_> {
         if at.ivf.len() > 1 {
             line(out, "IVF, best of these", at.ivf_best.as_ref())?;
         }
+        if at.p_value.is_some() {
+            line(out, "p, tree against it", at.p_value.as_ref())?;
+        }
         line(out, "exact search", Some(&at.exact))
     }
 

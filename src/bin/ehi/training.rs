@@ -24,18 +24,10 @@ pub fn write_training(out: &mut dyn Write, report: &TrainReport) -> io::Result<(
     } else {
         line(out, "exact recall@10", &|f| format!("{:.4}", f.exact_recall_at_10))?;
         line(out, "exact recall@100", &|f| format!("{:.4}", f.exact_recall_at_100))?;
-        for place in 0..before.points.len().min(after.points.len()) {
-            let beam = before.points[place].beam;
-            line(out, &format!("beam {beam}: visited"), &|f| {
-                format!("{:.2}%", f.points[place].visited_fraction * 100.0)
-            })?;
-            line(out, &format!("beam {beam}: recall@10"), &|f| {
-                format!("{:.4}", f.points[place].recall_at_10)
-            })?;
-            line(out, &format!("beam {beam}: recall@100"), &|f| {
-                format!("{:.4}", f.points[place].recall_at_100)
-            })?;
-        }
+        // The two may be of different trees, so they are compared at one cost and not by beam.
+        line(out, "tree recall@100, 10% visited", &|f| {
+            f.recall_at_100(0.1).map_or_else(|| "-".to_owned(), |recall| format!("{recall:.4}"))
+        })?;
     }
     line(out, "expected documents per leaf", &|f| format!("{:.1}", f.expected_documents_per_leaf))?;
     line(out, "  of an even load", &|f| format!("{:.1}", f.ideal_documents_per_leaf))?;
