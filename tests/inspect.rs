@@ -222,7 +222,10 @@ fn served_queries_are_remembered_up_to_a_bound() {
     }
     let health = index.health().unwrap();
     assert_eq!(health.queries_routing.recent.as_ref().unwrap().rows, RECENT);
-    assert!(health.advice.iter().any(|a| matches!(a, Advice::ShiftedQueries { .. })), "{health:?}");
+    // One question over and over is not what the tree was trained on; by which of the two signs that
+    // shows depends on where the tiny tree happens to send it.
+    let strange = |a: &Advice| matches!(a, Advice::ShiftedQueries { .. } | Advice::UncertainQueries { .. });
+    assert!(health.advice.iter().any(strange), "{health:?}");
     drop(index);
     let index = Index::open(dir.path().join("index")).unwrap();
     assert!(index.health().unwrap().queries_routing.recent.is_none(), "an open begins anew");
