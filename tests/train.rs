@@ -149,6 +149,7 @@ fn resuming_equals_a_straight_run() {
     config.epochs = 3;
     config.refresh_interval = 2;
     config.early_stopping_patience = 5;
+    (config.max_document_tokens, config.max_query_tokens) = (12, 8);
     // The tree proper starts in the second phase.
     config.coarse_leaves = Some(2);
     let mut total = 0;
