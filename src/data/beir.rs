@@ -1,10 +1,9 @@
 //! A dataset directory in the BEIR layout.
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::files::{GZIP_ENDING, open_either};
+use super::files::{check_split, directory, middles, open_either};
 use super::{DataError, Documents, Qrels, Queries, read_documents, read_queries};
 
 const CORPUS: &str = "corpus.jsonl";
@@ -51,11 +50,7 @@ impl BeirDataset {
     ///
     /// [`DataError::NotADirectory`] when there is no directory at `dir`.
     pub fn open(dir: impl Into<PathBuf>) -> Result<Self, DataError> {
-        let dir = dir.into();
-        if !dir.is_dir() {
-            return Err(DataError::NotADirectory { path: dir });
-        }
-        Ok(Self { dir })
+        Ok(Self { dir: directory(dir)? })
     }
 
     /// The directory.
@@ -93,21 +88,10 @@ impl BeirDataset {
     ///
     /// [`DataError::Open`] when the directory cannot be listed.
     pub fn splits(&self) -> Result<Vec<String>, DataError> {
-        let path = self.dir.join(QRELS);
-        let failed = |source| DataError::Open { path: path.clone(), source };
-        let entries = match fs::read_dir(&path) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(failed(error)),
-        };
-        let mut splits = Vec::new();
-        for entry in entries {
-            let name = entry.map_err(failed)?.file_name();
-            splits.extend(name.to_str().and_then(split_of).map(str::to_owned));
+        match middles(&self.dir.join(QRELS), "", QRELS_ENDING) {
+            Err(DataError::Open { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            splits => splits,
         }
-        splits.sort_unstable();
-        splits.dedup();
-        Ok(splits)
     }
 
     /// Reads the judgments of a split, named as the file is without its endings.
@@ -117,19 +101,9 @@ impl BeirDataset {
     /// [`DataError::UnknownSplit`], which names the splits there are, and the errors of
     /// [`Qrels::read`].
     pub fn qrels(&self, split: &str) -> Result<Qrels, DataError> {
-        // Looking the name up in the listing also keeps it inside the directory.
-        let known = self.splits()?;
-        if known.iter().all(|name| name != split) {
-            return Err(DataError::UnknownSplit { dir: self.dir.clone(), split: split.to_owned(), known });
-        }
+        check_split(&self.dir, split, self.splits()?)?;
         let path = self.dir.join(QRELS).join(format!("{split}{QRELS_ENDING}"));
         let (file, name) = open_either(&path)?;
         Qrels::read(file, name)
     }
-}
-
-/// `test` for `test.tsv` and `test.tsv.gz`.
-fn split_of(file_name: &str) -> Option<&str> {
-    let plain = file_name.strip_suffix(GZIP_ENDING).unwrap_or(file_name);
-    plain.strip_suffix(QRELS_ENDING).filter(|split| !split.is_empty())
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use super::files::{either_exists, open_either};
+use super::files::{check_split, directory, either_exists, open_either};
 use super::jsonl::{Place, next_record};
 use super::{DataError, Documents, Lines, Qrels, Queries, Query, read_labels};
 use crate::document::Document;
@@ -43,11 +43,7 @@ impl ExtremeDataset {
     ///
     /// [`DataError::NotADirectory`] when there is no directory at `dir`.
     pub fn open(dir: impl Into<PathBuf>) -> Result<Self, DataError> {
-        let dir = dir.into();
-        if !dir.is_dir() {
-            return Err(DataError::NotADirectory { path: dir });
-        }
-        Ok(Self { dir })
+        Ok(Self { dir: directory(dir)? })
     }
 
     /// The directory.
@@ -94,10 +90,7 @@ impl ExtremeDataset {
     /// [`DataError::UnknownSplit`], which names the splits there are, and the errors of
     /// [`read_labels`] and [`read_targets`].
     pub fn qrels(&self, split: &str) -> Result<Qrels, DataError> {
-        let known = self.splits()?;
-        if known.iter().all(|name| name != split) {
-            return Err(DataError::UnknownSplit { dir: self.dir.clone(), split: split.to_owned(), known });
-        }
+        check_split(&self.dir, split, self.splits()?)?;
         let labels = self.corpus()?.map(|label| label.map(|l| l.id)).collect::<Result<Vec<_>, _>>()?;
         let file = POINTS.iter().find(|(name, _)| *name == split).map_or("", |(_, file)| *file);
         let (file, name) = open_either(&self.dir.join(file))?;

@@ -6,7 +6,23 @@ use std::path::{Path, PathBuf};
 
 use super::DataError;
 
-pub(super) const GZIP_ENDING: &str = ".gz";
+const GZIP_ENDING: &str = ".gz";
+
+/// The path of a dataset, if it is a directory.
+pub(super) fn directory(path: impl Into<PathBuf>) -> Result<PathBuf, DataError> {
+    let path = path.into();
+    if path.is_dir() { Ok(path) } else { Err(DataError::NotADirectory { path }) }
+}
+
+/// Refuses a split that the dataset in `dir` has no judgments of.
+///
+/// Looking the name up in the listing also keeps it inside the directory.
+pub(super) fn check_split(dir: &Path, split: &str, known: Vec<String>) -> Result<(), DataError> {
+    if known.iter().any(|name| name == split) {
+        return Ok(());
+    }
+    Err(DataError::UnknownSplit { dir: dir.to_owned(), split: split.to_owned(), known })
+}
 
 /// Opens `path` or `path` with `.gz`, whichever exists, and gives its name for errors.
 pub(super) fn open_either(path: &Path) -> Result<(File, String), DataError> {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::files::{middles, open_either};
+use super::files::{check_split, directory, middles, open_either};
 use super::{DataError, Documents, Qrels, Queries, read_collection, tsv};
 
 pub(super) const COLLECTION: &str = "collection.tsv";
@@ -33,11 +33,7 @@ impl MsMarcoDataset {
     ///
     /// [`DataError::NotADirectory`] when there is no directory at `dir`.
     pub fn open(dir: impl Into<PathBuf>) -> Result<Self, DataError> {
-        let dir = dir.into();
-        if !dir.is_dir() {
-            return Err(DataError::NotADirectory { path: dir });
-        }
-        Ok(Self { dir })
+        Ok(Self { dir: directory(dir)? })
     }
 
     /// The directory.
@@ -86,11 +82,7 @@ impl MsMarcoDataset {
     /// [`DataError::UnknownSplit`], which names the splits there are, and the errors of
     /// [`Qrels::read_four_columns`].
     pub fn qrels(&self, split: &str) -> Result<Qrels, DataError> {
-        // Looking the name up in the listing also keeps it inside the directory.
-        let known = self.splits()?;
-        if known.iter().all(|name| name != split) {
-            return Err(DataError::UnknownSplit { dir: self.dir.clone(), split: split.to_owned(), known });
-        }
+        check_split(&self.dir, split, self.splits()?)?;
         let (file, name) = open_either(&self.dir.join(format!("{QRELS}{split}{ENDING}")))?;
         Qrels::read_four_columns(file, name)
     }

@@ -18,6 +18,6 @@ pub use metrics::{Metric, RelevanceLevel, UnknownMetric, mrr_at_k, ndcg_at_k, pr
 pub use per_query::{Engine, PerQuery, QueryFigures, Setting};
 pub use report::{BeamPoint, Comparison, Cost, EvalReport, IvfPoint, ListsAt, Quality};
 pub use significance::{BOOTSTRAP_RESAMPLES, SignificanceError, paired_bootstrap, paired_t_test};
-pub(crate) use sweep::doubling;
 pub use sweep::{Baseline, EvalOptions, evaluate};
+pub(crate) use sweep::{Meter, doubling};
 pub use trec::{Run, ScoredId, TrecError, read_qrels, write_qrels};

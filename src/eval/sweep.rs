@@ -170,10 +170,10 @@ pub(crate) fn doubling(most: usize) -> impl Iterator<Item = usize> {
     powers.take_while(move |&number| number < most).chain([most])
 }
 
-pub(super) struct Meter<'a, 'b> {
-    on_progress: &'a mut OnProgress<'b>,
-    done: usize,
-    total: usize,
+pub(crate) struct Meter<'a, 'b> {
+    pub on_progress: &'a mut OnProgress<'b>,
+    pub done: usize,
+    pub total: usize,
 }
 
 impl Meter<'_, '_> {

@@ -282,6 +282,6 @@ fn sync_dir(dir: &Path) -> Result<(), ModelError> {
     Ok(())
 }
 
-fn hex(bytes: &[u8]) -> String {
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -32,7 +32,7 @@ pub use profile::{ENTROPY_QUANTILES, RoutingProfile, RoutingProfiles};
 pub(crate) use indexer::RoutingSample;
 
 #[cfg(feature = "train")]
-pub(crate) use bundle::{BundleParts, REPORT_FILE, check_output};
+pub(crate) use bundle::{BundleParts, REPORT_FILE, check_output, hex};
 #[cfg(all(test, feature = "train"))]
 pub(crate) use differentiable::tests::random as random_transformer;
 #[cfg(feature = "train")]

@@ -55,18 +55,22 @@ impl<'a> Rows<'a> {
 }
 
 impl Neighbours {
-    /// Draws the texts and finds their neighbours.
-    pub(crate) fn find(texts: &Texts, config: &TrainConfig, rows: Rows<'_>, rng: &mut ChaCha8Rng) -> Self {
+    /// Draws the texts, those without labels only where asked for, and finds their neighbours.
+    pub(crate) fn find(
+        texts: &Texts,
+        config: &TrainConfig,
+        rows: Rows<'_>,
+        unlabelled: bool,
+        rng: &mut ChaCha8Rng,
+    ) -> Self {
         let mut numbers: Vec<usize> = (0..texts.train).collect();
         let first_pseudo = texts.train + texts.dev;
-        let unlabelled = texts.queries.len() - first_pseudo + texts.documents.len();
+        let others = texts.queries.len() - first_pseudo + texts.documents.len();
         let room = config.distillation_texts.saturating_sub(numbers.len());
-        if config.distilled_texts_per_step == 0 && config.indexer_epochs == 0 {
-            // Real queries alone.
-        } else if room >= unlabelled {
-            numbers.extend((0..unlabelled).map(|i| first_pseudo + i));
-        } else {
-            let mut drawn: Vec<usize> = index::sample(rng, unlabelled, room).into_vec();
+        if unlabelled && room >= others {
+            numbers.extend((0..others).map(|i| first_pseudo + i));
+        } else if unlabelled {
+            let mut drawn: Vec<usize> = index::sample(rng, others, room).into_vec();
             drawn.sort_unstable();
             numbers.extend(drawn.into_iter().map(|i| first_pseudo + i));
         }

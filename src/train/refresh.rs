@@ -87,16 +87,28 @@ impl Refresher<'_> {
     }
 
     /// Encodes, routes, mines, works out what to distil.
-    pub(crate) fn refresh(&self, rng: &mut ChaCha8Rng, on_progress: &mut OnProgress<'_>) -> Result<Snapshot> {
+    ///
+    /// `unlabelled` says whether texts other than the training queries get distillation targets.
+    pub(crate) fn refresh(
+        &self,
+        unlabelled: bool,
+        rng: &mut ChaCha8Rng,
+        on_progress: &mut OnProgress<'_>,
+    ) -> Result<Snapshot> {
         let embedded = self.embed(on_progress)?;
-        self.refresh_from(embedded, rng)
+        self.refresh_from(embedded, unlabelled, rng)
     }
 
     /// As [`Self::refresh`], with the embeddings already at hand.
-    pub(crate) fn refresh_from(&self, embedded: Embedded, rng: &mut ChaCha8Rng) -> Result<Snapshot> {
+    pub(crate) fn refresh_from(
+        &self,
+        embedded: Embedded,
+        unlabelled: bool,
+        rng: &mut ChaCha8Rng,
+    ) -> Result<Snapshot> {
         let (indexer, leaves) = self.route(&embedded)?;
         let distilled = (self.config.loss_weights.distillation > 0.0).then(|| {
-            let neighbours = Neighbours::find(self.texts, self.config, embedded.rows(), rng);
+            let neighbours = Neighbours::find(self.texts, self.config, embedded.rows(), unlabelled, rng);
             let targets = neighbours.targets(&leaves);
             Distilled { neighbours, targets }
         });

@@ -50,7 +50,6 @@ pub(crate) struct Run<'a, 'p, 'e> {
     /// The tree for good, where the joint phase trains a coarser one.
     indexer: &'a TrainableIndexer,
     pub checkpoints: Option<Checkpoints>,
-    pub identity: Identity,
     pub on_progress: &'a mut OnProgress<'p>,
     pub on_event: &'a mut (dyn FnMut(&TrainEvent) + 'e),
     rng: ChaCha8Rng,
@@ -93,7 +92,7 @@ impl<'a, 'p, 'e> Run<'a, 'p, 'e> {
         let at = RngState::of(&rng);
         let state = State {
             format: 0,
-            identity: identity.clone(),
+            identity,
             phase: Phase::Joint,
             epoch: 0,
             step_in_epoch: 0,
@@ -120,7 +119,6 @@ impl<'a, 'p, 'e> Run<'a, 'p, 'e> {
             context,
             indexer,
             checkpoints,
-            identity,
             on_progress,
             on_event,
             rng,
@@ -134,7 +132,7 @@ impl<'a, 'p, 'e> Run<'a, 'p, 'e> {
     pub(crate) fn finish(mut self) -> Result<Outcome> {
         let base = self.refresher.embed(self.on_progress)?;
         let stored = match &self.checkpoints {
-            Some(own) if own.resume => checkpoint::read(&own.dir, &self.identity)?,
+            Some(own) if own.resume => checkpoint::read(&own.dir, &self.state.identity)?,
             _ => None,
         };
         let beginning = Beginning::of(&base, self.context.texts);
@@ -156,7 +154,8 @@ impl<'a, 'p, 'e> Run<'a, 'p, 'e> {
                 if !refreshes_next {
                     parameters::restore(&all, &self.tensors.at_refresh).map_err(tensor_error)?;
                     self.rng = self.generator(&self.state.rng_at_refresh)?;
-                    snapshot = Some(self.refresher.refresh(&mut self.rng, self.on_progress)?);
+                    let unlabelled = self.distils_unlabelled();
+                    snapshot = Some(self.refresher.refresh(unlabelled, &mut self.rng, self.on_progress)?);
                 }
                 parameters::restore(&all, &self.tensors.now).map_err(tensor_error)?;
                 self.rng = self.generator(&self.state.rng)?;
@@ -221,6 +220,14 @@ impl<'a, 'p, 'e> Run<'a, 'p, 'e> {
         let path = self.checkpoints.as_ref().map(|c| c.dir.clone()).unwrap_or_default();
         let detail = "its random generator cannot be restored".to_owned();
         Ok(state.restore().ok_or(TrainError::Checkpoint { path, detail })?)
+    }
+
+    /// Whether this phase distils other texts than the training queries.
+    fn distils_unlabelled(&self) -> bool {
+        match self.state.phase {
+            Phase::Joint => self.config.distilled_texts_per_step > 0,
+            Phase::Indexer => self.config.indexer_epochs > 0,
+        }
     }
 
     /// AdamW over some groups, with the moments of a checkpoint if there are any.
@@ -341,9 +348,12 @@ impl<'a, 'p, 'e> Run<'a, 'p, 'e> {
         self.tensors.at_refresh = parameters::copy(&all).map_err(tensor_error)?;
         self.state.rng_at_refresh = RngState::of(&self.rng);
         let before = self.rng.clone();
+        let unlabelled = self.distils_unlabelled();
         let refreshed = match base {
-            Some(base) if self.state.epoch == 0 => self.refresher.refresh_from(base, &mut self.rng),
-            _ => self.refresher.refresh(&mut self.rng, self.on_progress),
+            Some(base) if self.state.epoch == 0 => {
+                self.refresher.refresh_from(base, unlabelled, &mut self.rng)
+            }
+            _ => self.refresher.refresh(unlabelled, &mut self.rng, self.on_progress),
         };
         if matches!(refreshed, Err(Error::Cancelled)) {
             self.rng = before;
@@ -407,7 +417,8 @@ impl<'a, 'p, 'e> Run<'a, 'p, 'e> {
                 self.state.rng_at_refresh = RngState::of(&self.rng);
                 self.state.optimizer_step = 0;
                 let began = Instant::now();
-                let snapshot = self.refresher.refresh_from(embedded, &mut self.rng)?;
+                let unlabelled = self.distils_unlabelled();
+                let snapshot = self.refresher.refresh_from(embedded, unlabelled, &mut self.rng)?;
                 let figures = dev::figures(&snapshot, self.context.texts)?;
                 if config.epochs == 0 {
                     self.state.before = figures.clone();
@@ -477,11 +488,9 @@ impl<'a, 'p, 'e> Run<'a, 'p, 'e> {
             }
         }
         let run = || -> candle_core::Result<(LossParts, Gradients)> {
-            let device = self.context.device;
-            let unit = Tensor::from_vec(rows, (batch.len(), snapshot.embedded.dim), device)?;
-            let logs = indexer.leaf_log_probabilities(&unit, &term.entries)?;
-            let masses = Tensor::new(term.masses.as_slice(), device)?;
-            let distillation = losses::distillation(&logs, &masses, term.texts)?;
+            let shape = (batch.len(), snapshot.embedded.dim);
+            let unit = Tensor::from_vec(rows, shape, self.context.device)?;
+            let distillation = self.context.distillation(&term, &unit)?;
             let balance = losses::balance(&indexer.paths(&unit)?.children)?;
             let total = ((&distillation * weights.distillation)? + (&balance * weights.balance)?)?;
             let mut gradients = Gradients::default();

@@ -240,7 +240,7 @@ impl StepContext<'_> {
     }
 
     /// Routing distillation of rows of `unit`.
-    fn distillation(&self, term: &Distillation, unit: &Tensor) -> candle_core::Result<Tensor> {
+    pub(crate) fn distillation(&self, term: &Distillation, unit: &Tensor) -> candle_core::Result<Tensor> {
         let logs = self.indexer.leaf_log_probabilities(unit, &term.entries)?;
         let masses = Tensor::new(term.masses.as_slice(), self.device)?;
         losses::distillation(&logs, &masses, term.texts)

@@ -25,7 +25,7 @@ use super::verdict::Verdict;
 use crate::error::Result;
 use crate::model::{
     Bundle, BundleParts, Encoder, ModelError, PackedTransformer, RoutingProfile, RoutingProfiles,
-    check_output,
+    check_output, hex,
 };
 use crate::progress::{OnProgress, Progress, no_progress};
 
@@ -333,12 +333,11 @@ fn cache_name(identity: &Identity, scope: Scope, tokens: &[Vec<u32>]) -> String 
         digest.update((list.len() as u64).to_le_bytes());
         digest.update(bytemuck::cast_slice::<u32, u8>(list));
     }
-    digest.finalize().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+    hex(&digest.finalize()[..16])
 }
 
 /// What a checkpoint must agree with.
 fn identity(config: &TrainConfig, encoder: &Encoder, texts: &Texts) -> Result<Identity> {
-    let hex = |digest: Sha256| digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
     let json =
         serde_json::to_vec(config).map_err(|source| ModelError::Json { path: REPORT_FILE.into(), source })?;
     let mut base = Sha256::new();
@@ -354,7 +353,11 @@ fn identity(config: &TrainConfig, encoder: &Encoder, texts: &Texts) -> Result<Id
     }
     data.update((texts.train as u64).to_le_bytes());
     data.update((texts.dev as u64).to_le_bytes());
-    Ok(Identity { config: hex(Sha256::new_with_prefix(json)), base: hex(base), data: hex(data) })
+    Ok(Identity {
+        config: hex(&Sha256::digest(json)),
+        base: hex(&base.finalize()),
+        data: hex(&data.finalize()),
+    })
 }
 
 fn report(

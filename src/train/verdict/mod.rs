@@ -13,8 +13,6 @@ mod space;
 #[cfg(test)]
 mod tests;
 
-use std::ops::ControlFlow;
-
 pub(crate) use partition::Partition;
 pub use recommendation::{
     CEILING, DECISION_FRACTION, FEWEST_QUERIES, Recommendation, SIGNIFICANCE_LEVEL, SMALLEST_GAIN,
@@ -25,10 +23,11 @@ pub use report::{
 };
 pub(crate) use space::Space;
 
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::eval::Meter;
 use crate::ids::LeafId;
 use crate::model::Indexer;
-use crate::progress::{OnProgress, Progress, Stage};
+use crate::progress::OnProgress;
 use ivf::Lists;
 use space::{Measured, Outcome, Point, QUERIES_PER_BLOCK};
 
@@ -84,7 +83,8 @@ enum Source<'a> {
 /// encoder at a time, and what [`Space::measure`] says.
 ///
 /// # Errors
-/// [`Error::Cluster`] for rows that are not of unit norm, [`Error::Cancelled`].
+/// [`Error::Cluster`](crate::Error::Cluster) for rows that are not of unit norm,
+/// [`Error::Cancelled`](crate::Error::Cancelled).
 pub(crate) fn compute(held_out: &HeldOut<'_>, on_progress: &mut OnProgress<'_>) -> Result<Verdict> {
     let HeldOut { dim, positives, indexer, .. } = *held_out;
     let documents = held_out.trained.documents.len() / dim;
@@ -134,13 +134,13 @@ fn measure(
     for &lists in counts {
         for seed in 0..ivf::SEEDS {
             partitions.push(Partition::k_means(rows.documents, held_out.dim, lists, seed)?);
-            meter.step()?;
+            meter.add(1)?;
         }
     }
     let of_lists = partitions.len();
     partitions.extend(tree);
     let space = Space::new(rows.documents, held_out.dim, rows.queries, held_out.positives);
-    let (exact, mut measured) = space.measure(&partitions, &mut || meter.step())?;
+    let (exact, mut measured) = space.measure(&partitions, &mut || meter.add(1))?;
     let tree = measured.split_off(of_lists).pop().unwrap_or_default();
     let documents = rows.documents.len() / held_out.dim;
     let mut lists = counts
@@ -150,22 +150,6 @@ fn measure(
     let ivf = lists.next().unwrap_or_default();
     let alternatives = lists.collect();
     Ok((Measurements { exact, ivf, alternatives }, tree))
-}
-
-struct Meter<'a, 'b> {
-    on_progress: &'a mut OnProgress<'b>,
-    done: usize,
-    total: usize,
-}
-
-impl Meter<'_, '_> {
-    fn step(&mut self) -> Result<()> {
-        self.done += 1;
-        match (self.on_progress)(Progress::new(Stage::Evaluate, self.done, self.total)) {
-            ControlFlow::Continue(()) => Ok(()),
-            ControlFlow::Break(()) => Err(Error::Cancelled),
-        }
-    }
 }
 
 impl<'a> Source<'a> {

@@ -1,8 +1,10 @@
 //! Small worlds in which the right verdict is known.
 
 use std::num::NonZeroUsize;
+use std::ops::ControlFlow;
 
 use super::*;
+use crate::error::Error;
 use crate::model::{LevelWeights, TreeWeights};
 use crate::progress::no_progress;
 use crate::tree::TreeShape;
