@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use ehi::data::BeirDataset;
 use ehi::train::{
     CHECKPOINT_FILE, Fitted, Init, IntraLeaf, Method, Negatives, PAGE_FILE, REPORT_FILE, Recommendation,
-    Schedule, TrainConfig, TrainError, TrainEvent, TrainReport, Trainer, TrainingSet,
+    Schedule, Siamese, TrainConfig, TrainError, TrainEvent, TrainReport, Trainer, TrainingSet,
 };
 use ehi::{Bundle, Error, Index, Progress, Stage};
 use tempfile::TempDir;
@@ -91,6 +91,7 @@ fn every_choice_trains() {
         config.trainable_layers = layers;
         config.routing_dim = routing_dim;
         config.transform = transform;
+        config.siamese = if height == 1 { Siamese::Contrastive } else { Siamese::Triplet };
         config.leaves_per_document = 2;
         config.refresh_interval = 1;
         config.dropout = 0.1;

@@ -77,15 +77,27 @@ impl AttentionMask {
         self.fusion
     }
 
-    /// Attention weights from scores `[batch, heads, tokens, tokens]`.
-    fn softmax(&self, scores: &Tensor, scale: f32) -> candle_core::Result<Tensor> {
-        match &self.additive {
-            None => autograd::masked_softmax(scores, &self.lengths, scale),
-            Some(mask) => {
-                let scores = (scores * f64::from(scale))?.broadcast_add(mask)?;
-                candle_nn::ops::softmax(&scores, D::Minus1)
-            }
-        }
+    /// Attention of projected rows.
+    ///
+    /// # Shapes
+    /// `query`, `key`, `value` and the output `[batch, tokens, m]`.
+    fn attention(
+        &self,
+        query: &Tensor,
+        key: &Tensor,
+        value: &Tensor,
+        config: &TransformerConfig,
+    ) -> candle_core::Result<Tensor> {
+        let (heads, width) = (config.heads, config.head_size());
+        let Some(mask) = &self.additive else {
+            return autograd::attention(query, key, value, &self.lengths, heads);
+        };
+        let (batch, tokens, m) = query.dims3()?;
+        let split = |t: &Tensor| t.reshape((batch, tokens, heads, width))?.transpose(1, 2)?.contiguous();
+        let scores = split(query)?.matmul(&split(key)?.transpose(2, 3)?)?;
+        let scores = (scores / (width as f64).sqrt())?.broadcast_add(mask)?;
+        let context = candle_nn::ops::softmax(&scores, D::Minus1)?.matmul(&split(value)?)?;
+        context.transpose(1, 2)?.contiguous()?.reshape((batch, tokens, m))
     }
 }
 
@@ -120,11 +132,12 @@ impl Dropout {
 impl Linear {
     /// Shapes: `[batch, tokens, in]` to `[batch, tokens, out]`.
     fn forward(&self, x: &Tensor, fusion: Fusion) -> candle_core::Result<Tensor> {
-        let y = self.product(x)?;
-        match fusion {
-            Fusion::Composed => y.broadcast_add(&self.bias),
-            Fusion::Fused => autograd::add_bias(&y, &self.bias),
+        if fusion == Fusion::Fused {
+            return autograd::linear(x, &self.weight, &self.bias);
         }
+        let (batch, tokens, width) = x.dims3()?;
+        let y = x.reshape((batch * tokens, width))?.matmul(&self.weight.t()?)?;
+        y.reshape((batch, tokens, ()))?.broadcast_add(&self.bias)
     }
 
     /// The layer followed by an activation.
@@ -136,14 +149,11 @@ impl Linear {
     ) -> candle_core::Result<Tensor> {
         match fusion {
             Fusion::Composed => activate(&self.forward(x, fusion)?, activation),
-            Fusion::Fused => autograd::bias_activation(&self.product(x)?, &self.bias, activation),
+            Fusion::Fused => {
+                let product = autograd::product(x, &self.weight)?;
+                autograd::bias_activation(&product, &self.bias, activation)
+            }
         }
-    }
-
-    fn product(&self, x: &Tensor) -> candle_core::Result<Tensor> {
-        let (batch, tokens, width) = x.dims3()?;
-        let y = x.reshape((batch * tokens, width))?.matmul(&self.weight.t()?)?;
-        y.reshape((batch, tokens, ()))
     }
 }
 
@@ -171,19 +181,10 @@ impl Layer {
         dropout: &Dropout,
     ) -> candle_core::Result<Tensor> {
         let fusion = mask.fusion;
-        let (batch, tokens, m) = x.dims3()?;
-        let (heads, width) = (config.heads, config.head_size());
-        let split = |t: Tensor| t.reshape((batch, tokens, heads, width))?.transpose(1, 2)?.contiguous();
-        let query = split(self.query.forward(x, fusion)?)?;
-        let key = split(self.key.forward(x, fusion)?)?;
-        let value = split(self.value.forward(x, fusion)?)?;
-        let scores = query.matmul(&key.transpose(2, 3)?)?;
-        let context = mask
-            .softmax(&scores, 1.0 / (width as f32).sqrt())?
-            .matmul(&value)?
-            .transpose(1, 2)?
-            .contiguous()?
-            .reshape((batch, tokens, m))?;
+        let query = self.query.forward(x, fusion)?;
+        let key = self.key.forward(x, fusion)?;
+        let value = self.value.forward(x, fusion)?;
+        let context = mask.attention(&query, &key, &value, config)?;
         let attended = (dropout.apply(self.attention_output.forward(&context, fusion)?)? + x)?;
         let x = self.attention_norm.forward(&attended, fusion)?;
         let inner = self.intermediate.forward_activated(&x, config.activation, fusion)?;

@@ -170,18 +170,6 @@ pub(crate) fn norm(x: &mut [f32], weight: &[f32], shift: &[f32], eps: f32) {
     });
 }
 
-/// As [`scaled_softmax`] over the first `length` values of each row; the rest comes out 0.
-#[cfg(feature = "train")]
-pub(crate) fn masked_softmax(x: &mut [f32], width: usize, length: usize, scale: f32) {
-    Arch::new().dispatch(|| {
-        for row in x.chunks_exact_mut(width) {
-            let (live, masked) = row.split_at_mut(length);
-            softmax_row(live, scale);
-            masked.fill(0.0);
-        }
-    });
-}
-
 /// `g = scale y (g - sum(g y))` for each row: the gradient through [`scaled_softmax`].
 #[cfg(feature = "train")]
 pub(crate) fn softmax_gradient(g: &mut [f32], y: &[f32], width: usize, scale: f32) {

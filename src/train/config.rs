@@ -49,6 +49,10 @@ pub struct TrainConfig {
     pub dropout: f64,
     /// Weights of the loss terms.
     pub loss_weights: LossWeights,
+    /// Form of the siamese term.
+    pub siamese: Siamese,
+    /// Temperature T of the contrastive siamese term.
+    pub siamese_temperature: f64,
     /// Margin gamma of the triplet loss (Eq. 2).
     pub margin: f64,
     /// Dissimilarity threshold tau (section 3.5): documents at least this similar are not pushed apart.
@@ -113,7 +117,7 @@ pub struct TrainConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LossWeights {
-    /// lambda_1, on embeddings (Eq. 3).
+    /// lambda_1, on embeddings (Eq. 3, or its contrastive form).
     pub siamese: f64,
     /// lambda_2, on path embeddings (Eq. 4).
     pub indexing: f64,
@@ -128,6 +132,17 @@ pub struct LossWeights {
 
 /// An index stores a document in at most this many leaves.
 const MAX_LEAVES_PER_DOCUMENT: u32 = 512;
+
+/// Forms of the siamese term.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Siamese {
+    /// Eq. 3: a mean of hinges with margin gamma.
+    Triplet,
+    /// Cross-entropy of the own document among the negatives (InfoNCE); not in the paper.
+    Contrastive,
+}
 
 /// The two forms that the paper gives the intra-leaf term.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -208,7 +223,7 @@ pub enum Preset {
 
 impl Default for LossWeights {
     fn default() -> Self {
-        Self { siamese: 0.2, indexing: 0.8, intra_leaf: 0.2, balance: 0.2, distillation: 0.2 }
+        Self { siamese: 1.0, indexing: 0.8, intra_leaf: 0.2, balance: 0.2, distillation: 0.2 }
     }
 }
 
@@ -220,7 +235,7 @@ impl Default for TrainConfig {
             coarse_leaves: Some(64),
             leaves_per_document: 1,
             seed: 0,
-            epochs: 20,
+            epochs: 10,
             batch_size: 64,
             encoder_learning_rate: 1e-4,
             indexer_learning_rate: 1e-3,
@@ -231,6 +246,8 @@ impl Default for TrainConfig {
             gradient_clip: 0.0,
             dropout: 0.0,
             loss_weights: LossWeights::default(),
+            siamese: Siamese::Contrastive,
+            siamese_temperature: 0.05,
             margin: 0.3,
             dissimilarity_threshold: 0.9,
             intra_leaf: IntraLeaf::Triplet,
@@ -253,7 +270,7 @@ impl Default for TrainConfig {
             distillation_depth: 100,
             distillation_temperature: 0.05,
             distillation_positive_share: 0.5,
-            indexer_epochs: 20,
+            indexer_epochs: 60,
             early_stopping_patience: 0,
             dev_fraction: 0.1,
         }
@@ -288,6 +305,7 @@ impl TrainConfig {
                 distillation: 0.0,
                 ..LossWeights::default()
             },
+            siamese: Siamese::Triplet,
             refresh_interval: 5,
             negatives: Negatives::Index,
             pseudo_pairs_per_pair: 0.0,
@@ -406,6 +424,9 @@ impl TrainConfig {
             if !(0.0..=most).contains(&found) {
                 return Err(bad(field, found.to_string(), &format!("0 to {most}")));
             }
+        }
+        if !(1e-3..=1e3).contains(&self.siamese_temperature) {
+            return Err(bad("siamese_temperature", self.siamese_temperature.to_string(), "0.001 to 1,000"));
         }
         Ok(())
     }

@@ -43,6 +43,43 @@ pub(crate) fn triplet(
     mean(&total, &count)
 }
 
+/// Cross-entropy of finding each query's own document among the batch's others and its mined one.
+///
+/// `-log(exp(q.d / T) / (exp(q.d / T) + sum over negatives exp(q.n / T)))`, mean over the queries:
+/// InfoNCE. Not in the paper; in place of Eq. 3 it weighs hard negatives by themselves, where the
+/// mean of hinges gives every negative inside the margin the same pull.
+///
+/// # Shapes
+/// As [`triplet`].
+pub(crate) fn contrastive(
+    queries: &Tensor,
+    positives: &Tensor,
+    mined: Option<&Tensor>,
+    negatives: &Negatives,
+    temperature: f64,
+) -> candle_core::Result<Tensor> {
+    let own = ((queries * positives)?.sum_keepdim(1)? / temperature)?;
+    let others = (queries.matmul(&positives.t()?)? / temperature)?;
+    let mut columns = vec![own.clone(), masked(&others, &negatives.in_batch)?];
+    if let (Some(mined), Some(valid)) = (mined, &negatives.mined) {
+        let hard = ((queries * mined)?.sum_keepdim(1)? / temperature)?;
+        columns.push(masked(&hard, &valid.unsqueeze(1)?)?);
+    }
+    let logits = Tensor::cat(&columns, 1)?;
+    // The shift cancels out of the gradient, so it may be a constant.
+    let shift = logits.detach().max_keepdim(1)?;
+    let sum = logits.broadcast_sub(&shift)?.exp()?.sum_keepdim(1)?;
+    ((sum.log()? + shift)? - own)?.mean_all()
+}
+
+/// `logits` where `valid` is 1, and beyond reach of a softmax where it is 0.
+fn masked(logits: &Tensor, valid: &Tensor) -> candle_core::Result<Tensor> {
+    (logits * valid)? + valid.affine(-MASKED_LOGIT, MASKED_LOGIT)?
+}
+
+/// A logit that contributes nothing; finite, so that 0 times it is 0.
+const MASKED_LOGIT: f64 = -1e9;
+
 /// Pushes the path embeddings of dissimilar documents of different pairs apart.
 ///
 /// # Shapes
@@ -132,6 +169,41 @@ mod tests {
         // Nothing valid: 0, not NaN.
         let none = Negatives { in_batch: tensor(&[&[0.0, 0.0], &[0.0, 0.0]]), mined: None };
         assert_eq!(scalar(triplet(&q, &d, None, &none, 0.3)), 0.0);
+    }
+
+    #[test]
+    fn contrastive_by_hand() {
+        let q = tensor(&[&[1.0, 0.0], &[0.0, 1.0]]);
+        let d = tensor(&[&[0.8, 0.6], &[0.7, 0.1]]);
+        let all = Negatives { in_batch: tensor(&[&[0.0, 1.0], &[1.0, 0.0]]), mined: None };
+        let one = |own: f32, other: f32| (1.0 + ((other - own) / 0.5).exp()).ln();
+        // q0: own 0.8, other 0.7; q1: own 0.1, other 0.6.
+        let expected = (one(0.8, 0.7) + one(0.1, 0.6)) / 2.0;
+        assert!((scalar(contrastive(&q, &d, None, &all, 0.5)) - expected).abs() < 1e-6);
+        // d1 is also relevant to q0, which then has no negative: loss 0.
+        let one_sided = Negatives { in_batch: tensor(&[&[0.0, 0.0], &[1.0, 0.0]]), mined: None };
+        assert!((scalar(contrastive(&q, &d, None, &one_sided, 0.5)) - one(0.1, 0.6) / 2.0).abs() < 1e-6);
+        // A mined negative at 0.8, like the own document, for q0 only.
+        let mined = Negatives { mined: Some(Tensor::new(&[1f32, 0.0], &Device::Cpu).unwrap()), ..one_sided };
+        let h = tensor(&[&[0.8, 0.0], &[5.0, 5.0]]);
+        let expected = (2f32.ln() + one(0.1, 0.6)) / 2.0;
+        assert!((scalar(contrastive(&q, &d, Some(&h), &mined, 0.5)) - expected).abs() < 1e-6);
+    }
+
+    #[test]
+    fn contrastive_has_the_gradient_of_cross_entropy() {
+        let q = candle_core::Var::from_tensor(&tensor(&[&[1.0, 0.0], &[0.0, 1.0]])).unwrap();
+        let d = tensor(&[&[0.8, 0.6], &[0.7, 0.1]]);
+        let all = Negatives { in_batch: tensor(&[&[0.0, 1.0], &[1.0, 0.0]]), mined: None };
+        let loss = contrastive(q.as_tensor(), &d, None, &all, 0.5).unwrap();
+        let store = loss.backward().unwrap();
+        let found: Vec<Vec<f32>> = store.get(q.as_tensor()).unwrap().to_vec2().unwrap();
+        // Per query: probability of the negative times (negative - own) / T / queries.
+        let p = |own: f32, other: f32| 1.0 / (1.0 + ((own - other) / 0.5).exp());
+        let (p0, p1) = (p(0.8, 0.7), p(0.1, 0.6));
+        for (found, expected) in found.concat().iter().zip([p0 * -0.1, p0 * -0.5, p1 * 0.1, p1 * 0.5]) {
+            assert!((found - expected).abs() < 1e-5, "{found} {expected}");
+        }
     }
 
     #[test]

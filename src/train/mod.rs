@@ -30,7 +30,7 @@ mod trunk;
 mod verdict;
 
 pub use checkpoint::CHECKPOINT_FILE;
-pub use config::{Init, IntraLeaf, LossWeights, Negatives, Preset, Schedule, TrainConfig};
+pub use config::{Init, IntraLeaf, LossWeights, Negatives, Preset, Schedule, Siamese, TrainConfig};
 pub use dataset::TrainingSet;
 pub use error::TrainError;
 pub use load::{LeafSizes, LoadReport};

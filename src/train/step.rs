@@ -6,7 +6,7 @@ use candle_core::{Device, Tensor, Var};
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 
-use super::config::{Negatives, TrainConfig};
+use super::config::{Negatives, Siamese, TrainConfig};
 use super::error::TrainError;
 use super::indexer::TrainableIndexer;
 use super::losses;
@@ -191,7 +191,12 @@ impl StepContext<'_> {
         let td = pick(&layout.pair_documents, &document_paths.embedding)?;
         let (negatives, mined_rows) = self.negatives(layout)?;
         let mined = mined_rows.as_ref().map(|rows| pick(rows, documents)).transpose()?;
-        let siamese = losses::triplet(&q, &d, mined.as_ref(), &negatives, config.margin)?;
+        let siamese = match config.siamese {
+            Siamese::Triplet => losses::triplet(&q, &d, mined.as_ref(), &negatives, config.margin)?,
+            Siamese::Contrastive => {
+                losses::contrastive(&q, &d, mined.as_ref(), &negatives, config.siamese_temperature)?
+            }
+        };
         let mined = match (config.negatives, &mined_rows) {
             (negatives, Some(rows)) if negatives.in_every_term() => {
                 Some(pick(rows, &document_paths.embedding)?)

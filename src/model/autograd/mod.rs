@@ -4,10 +4,16 @@
 //! memory, and its fused ones have no gradient. On other devices the composed forms of
 //! [`super::differentiable`] run; tests hold these to them, values and gradients.
 
-use candle_core::{CpuStorage, CustomOp1, CustomOp2, CustomOp3, Layout, Result, Shape, Tensor};
+use candle_core::{CpuStorage, CustomOp2, CustomOp3, Layout, Result, Shape, Tensor};
 
 use super::config::Activation;
 use super::kernels;
+
+mod attention;
+mod linear;
+
+pub(crate) use attention::attention;
+pub(crate) use linear::{linear, product};
 
 fn slice<'a>(storage: &'a CpuStorage, layout: &Layout) -> Result<&'a [f32]> {
     match (storage, layout.contiguous_offsets()) {
@@ -22,99 +28,6 @@ fn column_sums(x: &Tensor) -> Result<Tensor> {
     let flat = x.reshape(((), n))?;
     let ones = Tensor::ones((1, flat.dim(0)?), x.dtype(), x.device())?;
     ones.matmul(&flat)?.squeeze(0)
-}
-
-/// `softmax(scale * x)` over the last dimension, where only the first `lengths[text]` columns count.
-///
-/// # Shapes
-/// `x` `[texts, heads, tokens, tokens]`; columns behind a text's length come out 0.
-pub(crate) fn masked_softmax(x: &Tensor, lengths: &[usize], scale: f32) -> Result<Tensor> {
-    x.contiguous()?.apply_op1(MaskedSoftmax { lengths: lengths.to_vec(), scale })
-}
-
-struct MaskedSoftmax {
-    lengths: Vec<usize>,
-    scale: f32,
-}
-
-impl CustomOp1 for MaskedSoftmax {
-    fn name(&self) -> &'static str {
-        "masked-softmax"
-    }
-
-    fn cpu_fwd(&self, storage: &CpuStorage, layout: &Layout) -> Result<(CpuStorage, Shape)> {
-        let (_, heads, rows, columns) = layout.shape().dims4()?;
-        let mut y = slice(storage, layout)?.to_vec();
-        for (text, &length) in y.chunks_exact_mut(heads * rows * columns).zip(&self.lengths) {
-            kernels::masked_softmax(text, columns, length, self.scale);
-        }
-        Ok((CpuStorage::F32(y), layout.shape().clone()))
-    }
-
-    fn bwd(&self, _x: &Tensor, y: &Tensor, gradient: &Tensor) -> Result<Option<Tensor>> {
-        let op = SoftmaxGradient { scale: self.scale };
-        Ok(Some(y.apply_op2_no_bwd(&gradient.contiguous()?, &op)?))
-    }
-}
-
-/// dx = scale y (g - sum(g y)). Masked columns have y = 0, so they get 0.
-struct SoftmaxGradient {
-    scale: f32,
-}
-
-impl CustomOp2 for SoftmaxGradient {
-    fn name(&self) -> &'static str {
-        "softmax-gradient"
-    }
-
-    fn cpu_fwd(
-        &self,
-        s1: &CpuStorage,
-        l1: &Layout,
-        s2: &CpuStorage,
-        l2: &Layout,
-    ) -> Result<(CpuStorage, Shape)> {
-        let width = l1.shape().dim(candle_core::D::Minus1)?;
-        let mut dx = slice(s2, l2)?.to_vec();
-        kernels::softmax_gradient(&mut dx, slice(s1, l1)?, width, self.scale);
-        Ok((CpuStorage::F32(dx), l1.shape().clone()))
-    }
-}
-
-/// `x + bias` over the last dimension.
-pub(crate) fn add_bias(x: &Tensor, bias: &Tensor) -> Result<Tensor> {
-    x.contiguous()?.apply_op2(bias, AddBias)
-}
-
-struct AddBias;
-
-impl CustomOp2 for AddBias {
-    fn name(&self) -> &'static str {
-        "add-bias"
-    }
-
-    fn cpu_fwd(
-        &self,
-        s1: &CpuStorage,
-        l1: &Layout,
-        s2: &CpuStorage,
-        l2: &Layout,
-    ) -> Result<(CpuStorage, Shape)> {
-        let mut y = slice(s1, l1)?.to_vec();
-        kernels::add_bias(&mut y, slice(s2, l2)?);
-        Ok((CpuStorage::F32(y), l1.shape().clone()))
-    }
-
-    fn bwd(
-        &self,
-        _x: &Tensor,
-        _bias: &Tensor,
-        _y: &Tensor,
-        gradient: &Tensor,
-    ) -> Result<(Option<Tensor>, Option<Tensor>)> {
-        let gradient = gradient.contiguous()?;
-        Ok((Some(gradient.clone()), Some(column_sums(&gradient)?)))
-    }
 }
 
 /// `activation(x + bias)` over the last dimension.
