@@ -29,6 +29,9 @@ pub struct TrainConfig {
     pub seed: u64,
     /// Passes over the training pairs; 0 goes straight to [`Self::indexer_epochs`].
     pub epochs: usize,
+    /// Training pairs that an epoch takes at most, a fresh sample each time that takes one pair of
+    /// each query before a second of any; 0 takes all.
+    pub pairs_per_epoch: usize,
     /// Pairs per optimiser step.
     pub batch_size: usize,
     /// AdamW learning rate of the encoder's trainable layers.
@@ -236,6 +239,7 @@ impl Default for TrainConfig {
             leaves_per_document: 1,
             seed: 0,
             epochs: 10,
+            pairs_per_epoch: 0,
             batch_size: 64,
             encoder_learning_rate: 1e-4,
             indexer_learning_rate: 1e-3,
