@@ -98,16 +98,19 @@ pub(crate) struct Tensors {
     pub second_moment: Weights,
 }
 
+/// Name in the file of each group of [`Tensors`], in the order of its fields.
+const GROUPS: [&str; 6] = ["now", "start", "refresh", "best", "first", "second"];
+
 impl Tensors {
-    fn groups(&self) -> [(&'static str, &Weights); 6] {
-        [
-            ("now", &self.now),
-            ("start", &self.at_start),
-            ("refresh", &self.at_refresh),
-            ("best", &self.best),
-            ("first", &self.first_moment),
-            ("second", &self.second_moment),
-        ]
+    fn groups(&self) -> [&Weights; 6] {
+        let Self { now, at_start, at_refresh, best, first_moment, second_moment } = self;
+        [now, at_start, at_refresh, best, first_moment, second_moment]
+    }
+
+    fn group_mut(&mut self, group: &str) -> Option<&mut Weights> {
+        let Self { now, at_start, at_refresh, best, first_moment, second_moment } = self;
+        let all = [now, at_start, at_refresh, best, first_moment, second_moment];
+        GROUPS.iter().zip(all).find(|(name, _)| **name == group).map(|(_, weights)| weights)
     }
 }
 
@@ -134,7 +137,7 @@ pub(crate) fn write(dir: &Path, state: &mut State, tensors: &Tensors) -> Result<
     let path = dir.join(CHECKPOINT_FILE);
     state.format = FORMAT;
     let mut flat: BTreeMap<String, (Vec<usize>, Vec<f32>)> = BTreeMap::new();
-    for (group, weights) in tensors.groups() {
+    for (group, weights) in GROUPS.into_iter().zip(tensors.groups()) {
         for (name, tensor) in weights {
             let values = || tensor.to_device(&Device::Cpu)?.flatten_all()?.to_vec1::<f32>();
             let values = values().map_err(|e| failed(&path, e))?;
@@ -210,16 +213,8 @@ pub(crate) fn read(dir: &Path, identity: &Identity) -> Result<Option<(State, Ten
         let dtype = candle_core::DType::F32;
         let tensor = Tensor::from_raw_buffer(view.data(), dtype, view.shape(), &Device::Cpu)
             .map_err(|e| failed(&path, e))?;
-        let (group, name) = name.split_once('/').unwrap_or(("", &name));
-        let weights = match group {
-            "now" => &mut tensors.now,
-            "start" => &mut tensors.at_start,
-            "refresh" => &mut tensors.at_refresh,
-            "best" => &mut tensors.best,
-            "first" => &mut tensors.first_moment,
-            "second" => &mut tensors.second_moment,
-            _ => return Err(failed(&path, format!("unknown tensor {name}"))),
-        };
+        let own = name.split_once('/').and_then(|(group, name)| Some((tensors.group_mut(group)?, name)));
+        let (weights, name) = own.ok_or_else(|| failed(&path, format!("unknown tensor {name}")))?;
         weights.insert(name.to_owned(), tensor);
     }
     Ok(Some((state, tensors)))
