@@ -7,8 +7,9 @@ use std::ops::ControlFlow;
 
 use ehi::data::BeirDataset;
 use ehi::train::{
-    CHECKPOINT_FILE, Fitted, Init, IntraLeaf, Method, Negatives, PAGE_FILE, REPORT_FILE, Recommendation,
-    Schedule, Siamese, TrainConfig, TrainError, TrainEvent, TrainReport, Trainer, TrainingSet,
+    CHECKPOINT_FILE, Fitted, Init, IntraLeaf, Method, Negatives, PAGE_FILE, Precision, REPORT_FILE,
+    Recommendation, Schedule, Siamese, TrainConfig, TrainError, TrainEvent, TrainReport, Trainer,
+    TrainingSet,
 };
 use ehi::{Bundle, Error, Index, Progress, Stage};
 use tempfile::TempDir;
@@ -92,6 +93,7 @@ fn every_choice_trains() {
         config.routing_dim = routing_dim;
         config.transform = transform;
         config.siamese = if height == 1 { Siamese::Contrastive } else { Siamese::Triplet };
+        config.precision = if height == 2 { Precision::Bf16 } else { Precision::F32 };
         config.leaves_per_document = 2;
         config.refresh_interval = 1;
         config.dropout = 0.1;

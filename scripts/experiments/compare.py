@@ -60,8 +60,8 @@ def exact(documents, queries):
     return index.search(queries, DEPTH)[1]
 
 
-def tree_points(documents, queries, relevant, bundle):
-    """One level: P, an optional U, W. Returns the points and the routing cost in dot products."""
+def tree_scores(bundle):
+    """What scores the leaves of a tree of one level, P, an optional U, W, and its multiply-adds."""
     tensors = load_file(bundle / "indexer.safetensors")
     if any(name.startswith("levels.1") for name in tensors):
         raise SystemExit(f"{bundle}: only trees of one level are read here; `ehi eval` reads all")
@@ -74,9 +74,14 @@ def tree_points(documents, queries, relevant, bundle):
             x = x + np.maximum(x @ transform, 0)
         return x @ classifier
 
-    parameters = sum(t.size for t in (projection, transform, classifier) if t is not None)
-    leaf = scores(documents).argmax(axis=1)
-    leaves = classifier.shape[1]
+    return scores, sum(t.size for t in (projection, transform, classifier) if t is not None)
+
+
+def tree_points(documents, queries, relevant, bundle):
+    """Returns the points, the routing cost in dot products, and the number of leaves."""
+    scores, parameters = tree_scores(bundle)
+    document_scores = scores(documents)
+    leaf, leaves = document_scores.argmax(axis=1), document_scores.shape[1]
     members = [np.flatnonzero(leaf == each) for each in range(leaves)]
     order = np.argsort(-scores(queries), axis=1, kind="stable")
     similar = queries @ documents.T

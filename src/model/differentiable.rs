@@ -6,9 +6,10 @@
 
 use std::cell::Cell;
 
-use candle_core::{D, Device, Tensor};
+use candle_core::{D, DType, Device, Tensor};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use serde::{Deserialize, Serialize};
 
 use super::autograd;
 use super::config::{Activation, TransformerConfig};
@@ -20,12 +21,37 @@ use super::transformer::{Embeddings, Layer, LayerNorm, Linear};
 /// padding gives numbers instead of NaN.
 const MASKED_SCORE: f32 = -1e9;
 
-/// Which of two programs computes the element-wise steps.
+/// Number format of the encoder's matrix products in training.
+///
+/// Weights, residuals, norms, softmax, losses and the optimiser are f32 in either.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Precision {
+    /// f32 throughout.
+    #[default]
+    F32,
+    /// Both operands and the result of each product are rounded to bf16: what a GPU's matrix units
+    /// are fast at. A CPU is slower with it than without.
+    Bf16,
+}
+
+impl Precision {
+    /// `a b`, f32 in and out.
+    fn matmul(self, a: &Tensor, b: &Tensor) -> candle_core::Result<Tensor> {
+        match self {
+            Self::F32 => a.matmul(b),
+            Self::Bf16 => a.to_dtype(DType::BF16)?.matmul(&b.to_dtype(DType::BF16)?)?.to_dtype(DType::F32),
+        }
+    }
+}
+
+/// Which of two programs computes the layers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fusion {
+pub(crate) enum Program {
     /// candle's own operations, on any device.
-    Composed,
-    /// [`super::autograd`], on the CPU.
+    Composed(Precision),
+    /// [`super::autograd`], in f32 on the CPU.
     Fused,
 }
 
@@ -40,28 +66,34 @@ fn activate(x: &Tensor, activation: Activation) -> candle_core::Result<Tensor> {
 /// Which tokens of a padded batch are real.
 pub(crate) struct AttentionMask {
     lengths: Vec<usize>,
-    fusion: Fusion,
+    program: Program,
     /// `[batch, 1, 1, tokens]` f32, 0 at real tokens; for the composed form.
     additive: Option<Tensor>,
 }
 
 impl AttentionMask {
     /// The mask of texts of these lengths, padded to `tokens`, with the fastest program that
-    /// the device has.
-    pub(crate) fn new(lengths: &[usize], tokens: usize, device: &Device) -> candle_core::Result<Self> {
-        let fusion = if device.is_cpu() { Fusion::Fused } else { Fusion::Composed };
-        Self::with_fusion(lengths, tokens, device, fusion)
-    }
-
-    pub(crate) fn with_fusion(
+    /// the device has for this precision.
+    pub(crate) fn new(
         lengths: &[usize],
         tokens: usize,
         device: &Device,
-        fusion: Fusion,
+        precision: Precision,
     ) -> candle_core::Result<Self> {
-        let additive = match fusion {
-            Fusion::Fused => None,
-            Fusion::Composed => {
+        let fused = device.is_cpu() && precision == Precision::F32;
+        let program = if fused { Program::Fused } else { Program::Composed(precision) };
+        Self::with_program(lengths, tokens, device, program)
+    }
+
+    pub(crate) fn with_program(
+        lengths: &[usize],
+        tokens: usize,
+        device: &Device,
+        program: Program,
+    ) -> candle_core::Result<Self> {
+        let additive = match program {
+            Program::Fused => None,
+            Program::Composed(_) => {
                 let mut mask = vec![0f32; lengths.len() * tokens];
                 for (row, &length) in mask.chunks_mut(tokens).zip(lengths) {
                     row[length..].fill(MASKED_SCORE);
@@ -69,12 +101,12 @@ impl AttentionMask {
                 Some(Tensor::from_vec(mask, (lengths.len(), 1, 1, tokens), device)?)
             }
         };
-        Ok(Self { lengths: lengths.to_vec(), fusion, additive })
+        Ok(Self { lengths: lengths.to_vec(), program, additive })
     }
 
     /// The program that goes with the mask.
-    pub(crate) fn fusion(&self) -> Fusion {
-        self.fusion
+    pub(crate) fn program(&self) -> Program {
+        self.program
     }
 
     /// Attention of projected rows.
@@ -89,14 +121,15 @@ impl AttentionMask {
         config: &TransformerConfig,
     ) -> candle_core::Result<Tensor> {
         let (heads, width) = (config.heads, config.head_size());
-        let Some(mask) = &self.additive else {
+        let (Some(mask), Program::Composed(precision)) = (&self.additive, self.program) else {
             return autograd::attention(query, key, value, &self.lengths, heads);
         };
         let (batch, tokens, m) = query.dims3()?;
         let split = |t: &Tensor| t.reshape((batch, tokens, heads, width))?.transpose(1, 2)?.contiguous();
-        let scores = split(query)?.matmul(&split(key)?.transpose(2, 3)?)?;
+        let scores = precision.matmul(&split(query)?, &split(key)?.transpose(2, 3)?)?;
         let scores = (scores / (width as f64).sqrt())?.broadcast_add(mask)?;
-        let context = candle_nn::ops::softmax(&scores, D::Minus1)?.matmul(&split(value)?)?;
+        let weights = candle_nn::ops::softmax(&scores, D::Minus1)?;
+        let context = precision.matmul(&weights, &split(value)?)?;
         context.transpose(1, 2)?.contiguous()?.reshape((batch, tokens, m))
     }
 }
@@ -131,12 +164,12 @@ impl Dropout {
 
 impl Linear {
     /// Shapes: `[batch, tokens, in]` to `[batch, tokens, out]`.
-    fn forward(&self, x: &Tensor, fusion: Fusion) -> candle_core::Result<Tensor> {
-        if fusion == Fusion::Fused {
+    fn forward(&self, x: &Tensor, program: Program) -> candle_core::Result<Tensor> {
+        let Program::Composed(precision) = program else {
             return autograd::linear(x, &self.weight, &self.bias);
-        }
+        };
         let (batch, tokens, width) = x.dims3()?;
-        let y = x.reshape((batch * tokens, width))?.matmul(&self.weight.t()?)?;
+        let y = precision.matmul(&x.reshape((batch * tokens, width))?, &self.weight.t()?)?;
         y.reshape((batch, tokens, ()))?.broadcast_add(&self.bias)
     }
 
@@ -145,11 +178,11 @@ impl Linear {
         &self,
         x: &Tensor,
         activation: Activation,
-        fusion: Fusion,
+        program: Program,
     ) -> candle_core::Result<Tensor> {
-        match fusion {
-            Fusion::Composed => activate(&self.forward(x, fusion)?, activation),
-            Fusion::Fused => {
+        match program {
+            Program::Composed(_) => activate(&self.forward(x, program)?, activation),
+            Program::Fused => {
                 let product = autograd::product(x, &self.weight)?;
                 autograd::bias_activation(&product, &self.bias, activation)
             }
@@ -159,8 +192,8 @@ impl Linear {
 
 impl LayerNorm {
     /// Shapes: `[.., m]` to `[.., m]`.
-    fn forward(&self, x: &Tensor, fusion: Fusion) -> candle_core::Result<Tensor> {
-        if fusion == Fusion::Fused {
+    fn forward(&self, x: &Tensor, program: Program) -> candle_core::Result<Tensor> {
+        if program == Program::Fused {
             return autograd::layer_norm(x, &self.weight, &self.bias, self.eps as f32);
         }
         candle_nn::ops::layer_norm_slow(x, &self.weight, &self.bias, self.eps as f32)
@@ -180,16 +213,16 @@ impl Layer {
         config: &TransformerConfig,
         dropout: &Dropout,
     ) -> candle_core::Result<Tensor> {
-        let fusion = mask.fusion;
-        let query = self.query.forward(x, fusion)?;
-        let key = self.key.forward(x, fusion)?;
-        let value = self.value.forward(x, fusion)?;
+        let program = mask.program;
+        let query = self.query.forward(x, program)?;
+        let key = self.key.forward(x, program)?;
+        let value = self.value.forward(x, program)?;
         let context = mask.attention(&query, &key, &value, config)?;
-        let attended = (dropout.apply(self.attention_output.forward(&context, fusion)?)? + x)?;
-        let x = self.attention_norm.forward(&attended, fusion)?;
-        let inner = self.intermediate.forward_activated(&x, config.activation, fusion)?;
-        let added = dropout.apply(self.output.forward(&inner, fusion)?)?;
-        self.output_norm.forward(&(added + x)?, fusion)
+        let attended = (dropout.apply(self.attention_output.forward(&context, program)?)? + x)?;
+        let x = self.attention_norm.forward(&attended, program)?;
+        let inner = self.intermediate.forward_activated(&x, config.activation, program)?;
+        let added = dropout.apply(self.output.forward(&inner, program)?)?;
+        self.output_norm.forward(&(added + x)?, program)
     }
 }
 
@@ -198,11 +231,11 @@ impl Embeddings {
     ///
     /// # Shapes
     /// `ids` `[batch, tokens]` u32; output `[batch, tokens, m]`.
-    pub(crate) fn forward(&self, ids: &Tensor, fusion: Fusion) -> candle_core::Result<Tensor> {
+    pub(crate) fn forward(&self, ids: &Tensor, program: Program) -> candle_core::Result<Tensor> {
         let (batch, tokens) = ids.dims2()?;
         let words = self.word.index_select(&ids.flatten_all()?, 0)?.reshape((batch, tokens, ()))?;
         let positions = self.position.narrow(0, 0, tokens)?;
-        self.norm.forward(&words.broadcast_add(&positions)?, fusion)
+        self.norm.forward(&words.broadcast_add(&positions)?, program)
     }
 }
 
@@ -216,10 +249,10 @@ impl Transformer {
         &self,
         ids: &Tensor,
         lengths: &[usize],
-        fusion: Fusion,
+        program: Program,
     ) -> candle_core::Result<Tensor> {
-        let mask = AttentionMask::with_fusion(lengths, ids.dim(1)?, ids.device(), fusion)?;
-        let mut x = self.embeddings.forward(ids, fusion)?;
+        let mask = AttentionMask::with_program(lengths, ids.dim(1)?, ids.device(), program)?;
+        let mut x = self.embeddings.forward(ids, program)?;
         for layer in &self.layers {
             x = layer.forward(&x, &mask, &self.config, &Dropout::new(0.0, 0))?;
         }

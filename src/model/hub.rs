@@ -23,8 +23,9 @@ const OPTIONAL: [&str; 4] = [
 /// Fetches `name` (for instance [`DEFAULT_MODEL`]) and returns its directory in the cache.
 ///
 /// Files that the cache already holds are not fetched again. The cache is `HF_HUB_CACHE`, or
-/// `$HF_HOME/hub`, or the usual place in the home directory; with `HF_HUB_OFFLINE` set to
-/// anything but 0, nothing is fetched and a missing file is an error.
+/// `$HF_HOME/hub`, or the usual place in the home directory; `HF_ENDPOINT` names another hub than
+/// the usual one, and with `HF_HUB_OFFLINE` set to anything but 0, nothing is fetched and a missing
+/// file is an error.
 ///
 /// # Errors
 /// [`ModelError::Hub`] with the model's name and the client's own words.
@@ -46,11 +47,11 @@ pub fn fetch(name: &str) -> Result<PathBuf, ModelError> {
         }
         return directory.ok_or_else(|| error("the cache gave no directory".to_owned()));
     }
-    let api = ApiBuilder::from_cache(cache)
-        .with_progress(false)
-        .build()
-        .map_err(|e| error(e.to_string()))?
-        .repo(repo);
+    let mut builder = ApiBuilder::from_cache(cache).with_progress(false);
+    if let Ok(endpoint) = std::env::var("HF_ENDPOINT") {
+        builder = builder.with_endpoint(endpoint.trim_end_matches('/').to_owned());
+    }
+    let api = builder.build().map_err(|e| error(e.to_string()))?.repo(repo);
     let mut directory = None;
     for file in REQUIRED {
         let path = api.get(file).map_err(|e| error(format!("{file}: {e}")))?;

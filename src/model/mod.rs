@@ -33,6 +33,8 @@ pub(crate) use indexer::RoutingSample;
 
 #[cfg(feature = "train")]
 pub(crate) use bundle::{BundleParts, REPORT_FILE, check_output, hex};
+#[cfg(feature = "train")]
+pub use differentiable::Precision;
 #[cfg(all(test, feature = "train"))]
 pub(crate) use differentiable::tests::random as random_transformer;
 #[cfg(feature = "train")]

@@ -5,6 +5,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::error::TrainError;
+use crate::model::Precision;
 use crate::tree::TreeShape;
 
 /// Configuration of a training run; reads and writes as JSON, absent fields take their default.
@@ -50,6 +51,8 @@ pub struct TrainConfig {
     pub gradient_clip: f64,
     /// Dropout on what each trainable layer's attention and feed-forward part adds.
     pub dropout: f64,
+    /// Number format of the trainable layers' matrix products.
+    pub precision: Precision,
     /// Weights of the loss terms.
     pub loss_weights: LossWeights,
     /// Form of the siamese term.
@@ -249,6 +252,7 @@ impl Default for TrainConfig {
             final_learning_rate_fraction: 0.1,
             gradient_clip: 0.0,
             dropout: 0.0,
+            precision: Precision::F32,
             loss_weights: LossWeights::default(),
             siamese: Siamese::Contrastive,
             siamese_temperature: 0.05,

@@ -29,6 +29,7 @@ mod trainer;
 mod trunk;
 mod verdict;
 
+pub use crate::model::Precision;
 pub use checkpoint::CHECKPOINT_FILE;
 pub use config::{Init, IntraLeaf, LossWeights, Negatives, Preset, Schedule, Siamese, TrainConfig};
 pub use dataset::TrainingSet;

@@ -10,7 +10,7 @@ use super::trunk::TrunkCache;
 use crate::error::Result;
 use crate::model::{
     AttentionMask, Dropout, Embeddings, Encoder, Layer, LayerNorm, Linear, ModelError, PackedHidden,
-    PackedTail, PackedTransformer, Transformer, pool_packed, pool_padded,
+    PackedTail, PackedTransformer, Precision, Transformer, pool_packed, pool_padded,
 };
 
 /// The last layers of an encoder as variables, on top of a [`TrunkCache`]; with the embedding
@@ -21,6 +21,7 @@ pub(crate) struct Tail<'a> {
     embeddings: Option<Embeddings>,
     layers: Vec<Layer>,
     dropout: f64,
+    precision: Precision,
     parameters: Vec<Parameter>,
     device: Device,
 }
@@ -33,6 +34,7 @@ pub(crate) struct Scope {
     /// The embedding tables as well.
     pub embeddings: bool,
     pub dropout: f64,
+    pub precision: Precision,
 }
 
 /// The forward pass of some texts, kept for its backward pass.
@@ -110,7 +112,8 @@ impl<'a> Tail<'a> {
                 output_norm: norm("output_norm", &layer.output_norm)?,
             });
         }
-        Ok(Self { encoder, embeddings, layers, dropout: scope.dropout, parameters, device: device.clone() })
+        let Scope { dropout, precision, .. } = scope;
+        Ok(Self { encoder, embeddings, layers, dropout, precision, parameters, device: device.clone() })
     }
 
     pub(crate) fn parameters(&self) -> &[Parameter] {
@@ -197,7 +200,7 @@ impl<'a> Tail<'a> {
         let (mut x, lengths, mask) = match &self.embeddings {
             None => {
                 let (x, lengths) = cache.padded(&own, &self.device)?;
-                let mask = AttentionMask::new(&lengths, x.dim(1)?, &self.device)?;
+                let mask = AttentionMask::new(&lengths, x.dim(1)?, &self.device, self.precision)?;
                 (x, lengths, mask)
             }
             Some(embeddings) => {
@@ -208,8 +211,8 @@ impl<'a> Tail<'a> {
                     row[..cache.length(text)].copy_from_slice(cache.tokens(text));
                 }
                 let ids = Tensor::from_vec(ids, (own.len(), longest), &self.device)?;
-                let mask = AttentionMask::new(&lengths, longest, &self.device)?;
-                (embeddings.forward(&ids, mask.fusion())?, lengths, mask)
+                let mask = AttentionMask::new(&lengths, longest, &self.device, self.precision)?;
+                (embeddings.forward(&ids, mask.program())?, lengths, mask)
             }
         };
         for layer in &self.layers {

@@ -322,6 +322,7 @@ fn scope(config: &TrainConfig, encoder: &Encoder) -> Result<Scope> {
         layers: config.trainable_layers,
         embeddings: config.train_embeddings,
         dropout: config.dropout,
+        precision: config.precision,
     })
 }
 

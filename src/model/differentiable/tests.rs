@@ -101,8 +101,9 @@ fn packed_composed_and_fused_agree() {
     for activation in [Activation::GeluErf, Activation::GeluTanh, Activation::Relu] {
         let (transformer, _) = random(activation, 1);
         let (texts, ids, lengths) = texts();
-        let composed = real(&transformer.forward(&ids, &lengths, Fusion::Composed).unwrap(), &lengths);
-        let fused = real(&transformer.forward(&ids, &lengths, Fusion::Fused).unwrap(), &lengths);
+        let composed =
+            real(&transformer.forward(&ids, &lengths, Program::Composed(Precision::F32)).unwrap(), &lengths);
+        let fused = real(&transformer.forward(&ids, &lengths, Program::Fused).unwrap(), &lengths);
         let slices: Vec<&[u32]> = texts.iter().map(Vec::as_slice).collect();
         let packed = PackedTransformer::new(&transformer, 2).unwrap().forward(&slices).unwrap();
         assert_eq!(packed.lengths, lengths);
@@ -135,8 +136,8 @@ fn gradients_reach_every_tensor_and_agree() {
     for activation in [Activation::GeluErf, Activation::GeluTanh, Activation::Relu] {
         let (transformer, vars) = random(activation, 2);
         let (_, ids, lengths) = texts();
-        let stores = [Fusion::Composed, Fusion::Fused].map(|fusion| {
-            let hidden = transformer.forward(&ids, &lengths, fusion).unwrap();
+        let stores = [Program::Composed(Precision::F32), Program::Fused].map(|program| {
+            let hidden = transformer.forward(&ids, &lengths, program).unwrap();
             objective(&hidden, &lengths).backward().unwrap()
         });
         for (number, var) in vars.iter().enumerate() {
@@ -151,16 +152,40 @@ fn gradients_reach_every_tensor_and_agree() {
     }
 }
 
+/// bf16 keeps 8 bits, so values and gradients agree to a percent or so of their scale and no better.
+#[test]
+fn mixed_precision_is_close_in_values_and_gradients() {
+    let (transformer, vars) = random(Activation::GeluErf, 4);
+    let (_, ids, lengths) = texts();
+    let [exact, mixed] = [Precision::F32, Precision::Bf16].map(|precision| {
+        let hidden = transformer.forward(&ids, &lengths, Program::Composed(precision)).unwrap();
+        let store = objective(&hidden, &lengths).backward().unwrap();
+        let gradients: Vec<Vec<f32>> = vars
+            .iter()
+            .map(|var| store.get(var.as_tensor()).unwrap().flatten_all().unwrap().to_vec1().unwrap())
+            .collect();
+        (real(&hidden, &lengths), gradients)
+    });
+    let difference = worst(&exact.0, &mixed.0);
+    assert!(difference > 1e-5 && difference < 0.1, "{difference}");
+    for (number, (exact, mixed)) in exact.1.iter().zip(&mixed.1).enumerate() {
+        let norm = |values: &[f32]| values.iter().map(|x| x * x).sum::<f32>().sqrt();
+        let off: Vec<f32> = exact.iter().zip(mixed).map(|(a, b)| a - b).collect();
+        // A key's bias has no gradient but that of the rounding.
+        assert!(norm(&off) < 0.05 * norm(exact) + 0.02, "tensor {number}: {} of {}", norm(&off), norm(exact));
+    }
+}
+
 /// Gradients against central differences, for a weight of each kind.
 #[test]
 fn gradients_match_finite_differences() {
     let (transformer, vars) = random(Activation::GeluErf, 3);
     let (_, ids, lengths) = texts();
     let value = || -> f32 {
-        let hidden = transformer.forward(&ids, &lengths, Fusion::Fused).unwrap();
+        let hidden = transformer.forward(&ids, &lengths, Program::Fused).unwrap();
         objective(&hidden, &lengths).to_scalar().unwrap()
     };
-    let hidden = transformer.forward(&ids, &lengths, Fusion::Fused).unwrap();
+    let hidden = transformer.forward(&ids, &lengths, Program::Fused).unwrap();
     let store = objective(&hidden, &lengths).backward().unwrap();
     for var in &vars[..16] {
         let gradient: Vec<f32> =

@@ -1,0 +1,221 @@
+#!/usr/bin/env python3
+"""Trains variants of a configuration and tabulates their verdicts on held-out queries.
+
+    python3 scripts/experiments/variants.py --set leaves --base ENCODER --data examples/data/scifact --out target/variants
+    python3 scripts/experiments/variants.py --set losses --base target/base-model --data examples/data/scifact --out target/variants
+
+Sets of trees train the tree alone on the encoder of ENCODER, a bundle whose encoder was trained with
+`dev_fraction` 0.3; the others train both from the base model, five epochs. All hold out 30% of the training queries:
+the test split is not read. A variant whose report is in OUT already is not trained again, and `--seeds` repeats each.
+
+Work is the documents scored plus the routing, in document dot products over the number of documents. A figure at
+a share visited, or at a share of work, is read on a straight line between the beams measured, from (0, 0).
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+
+TREE = {"dev_fraction": 0.3, "epochs": 0, "trainable_layers": 0}
+JOINT = {"dev_fraction": 0.3, "epochs": 5}
+
+
+def tree(**changes):
+    return TREE | changes
+
+
+def joint(**changes):
+    return JOINT | changes
+
+
+def weight(**changes):
+    return joint(loss_weights=changes)
+
+
+def shape(branching, height, **changes):
+    # One level reads the projection alone; several need to see the path so far.
+    return tree(branching_factor=branching, height=height, transform=height > 1, **changes)
+
+
+# Defaults are spelled out where a set varies them, so that a table says what it compares.
+SETS = {
+    "leaves": {
+        f"{leaves} leaves, projection {width}": tree(branching_factor=leaves, routing_dim=width)
+        for leaves, width in [
+            (40, 16), (130, 8), (130, 16), (130, 32), (260, 8), (260, 16), (260, 32), (260, 64),
+            (518, 16), (518, 32), (518, 64), (1036, 32), (1036, 64), (518, 0),
+        ]
+    },
+    "heights": {
+        f"B = {b}, H = {h}": shape(b, h)
+        for b, h in [(40, 1), (4, 2), (6, 2), (8, 2), (4, 3), (6, 3), (8, 3), (64, 1), (216, 1), (512, 1), (23, 2)]
+    },
+    "leaves-per-document": {f"{n} leaves per document": tree(leaves_per_document=n) for n in (1, 2, 3, 4)},
+    "distillation": {
+        "as by default": tree(),
+        "10 nearest, temperature 0": tree(distillation_depth=10, distillation_temperature=0.0),
+        "30 nearest": tree(distillation_depth=30),
+        "300 nearest": tree(distillation_depth=300),
+        "temperature 0.02": tree(distillation_temperature=0.02),
+        "temperature 0.1": tree(distillation_temperature=0.1),
+        "temperature 0.2": tree(distillation_temperature=0.2),
+        "positives' share 0": tree(distillation_positive_share=0.0),
+        "positives' share 1": tree(distillation_positive_share=1.0),
+        "no sentences": tree(pseudo_sentences=0),
+        "3 sentences": tree(pseudo_sentences=3),
+        "weight 1": tree(loss_weights={"distillation": 1.0}),
+        "balance 0": tree(loss_weights={"balance": 0.0}),
+        "balance 1": tree(loss_weights={"balance": 1.0}),
+        "with U (64 x 64)": tree(transform=True),
+        "random start": tree(init="random"),
+        "5 passes": tree(indexer_epochs=5),
+        "20 passes": tree(indexer_epochs=20),
+        "0 passes: k-means": tree(indexer_epochs=0),
+    },
+    "losses": {
+        "all terms": joint(),
+        "no siamese term": weight(siamese=0.0),
+        "no indexing term": weight(indexing=0.0),
+        "no intra-leaf term": weight(intra_leaf=0.0),
+        "no balance term": weight(balance=0.0),
+        "no distillation in the joint phase": weight(distillation=0.0),
+        "siamese term alone": weight(indexing=0.0, intra_leaf=0.0, balance=0.0, distillation=0.0),
+        "triplet siamese term": joint(siamese="triplet"),
+        "intra-leaf term as in Eq. 5": joint(intra_leaf="product"),
+    },
+    # The tree as the joint phase leaves it, without the phase of the tree alone.
+    "losses-one-tree": {
+        name: changes | {"branching_factor": 64, "coarse_leaves": None, "indexer_epochs": 0}
+        for name, changes in {
+            "all terms": joint(),
+            "no siamese term": weight(siamese=0.0),
+            "no indexing term": weight(indexing=0.0),
+            "no intra-leaf term": weight(intra_leaf=0.0),
+            "no balance term": weight(balance=0.0),
+            "no distillation": weight(distillation=0.0),
+        }.items()
+    },
+    "negatives": {
+        kind: joint(negatives=kind, refresh_interval=1)
+        for kind in ("in_batch", "index_siamese", "index", "exact_siamese", "exact")
+    },
+    "batch": {f"batch of {size}": joint(batch_size=size) for size in (16, 32, 64, 128)},
+    "scope": {
+        "tree alone": joint(epochs=0, trainable_layers=0),
+        "last layer": joint(),
+        "last 2 layers": joint(trainable_layers=2),
+        "all 6 layers": joint(trainable_layers=6),
+        "all 6 layers and the embeddings": joint(trainable_layers=6, train_embeddings=True),
+    },
+    "start": {
+        "k-means": joint(),
+        "random": joint(init="random"),
+        "random, the paper's terms alone": joint(
+            init="random", logit_scale=1.0, loss_weights={"balance": 0.0, "distillation": 0.0}, indexer_epochs=0,
+            coarse_leaves=None, branching_factor=64,
+        ),
+        "random, 64 leaves, one tree": joint(init="random", indexer_epochs=0, coarse_leaves=None, branching_factor=64),
+        "k-means, 64 leaves, one tree": joint(indexer_epochs=0, coarse_leaves=None, branching_factor=64),
+    },
+}
+SHARES = (0.02, 0.05, 0.1, 0.2)
+
+
+def at(points, key, share, metric):
+    before = {key: 0.0, metric: 0.0}
+    for point in points:
+        if point[key] >= share:
+            width = point[key] - before[key]
+            part = (share - before[key]) / width if width > 0 else 1.0
+            return before[metric] + part * (point[metric] - before[metric])
+        before = point
+    return before[metric]
+
+
+def read(report):
+    """The figures of one run, in percent except the load."""
+    methods = {method["method"]: method for method in report["verdict"]["methods"]}
+    points, exact = methods["trained_tree"]["measured"], methods["trained_exact"]["measured"][0]
+    load = report["loads"][-1]
+    row = {"routing": 100 * (points[0]["work_fraction"] - points[0]["visited_fraction"])}
+    for key, name in (("visited_fraction", "visited"), ("work_fraction", "work")):
+        for share in SHARES:
+            row[f"{name} {share:g}"] = 100 * at(points, key, share, "recall@100")
+    row["recall@10 at 0.1 visited"] = 100 * at(points, "visited_fraction", 0.1, "recall@10")
+    row["exact recall@10"], row["exact recall@100"] = (100 * exact[name] for name in ("recall@10", "recall@100"))
+    row["load"] = load["expected_documents_per_leaf"] / load["ideal_documents_per_leaf"]
+    row["empty"] = load["empty_leaves"]
+    row["seconds"] = report["seconds"]
+    return row
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--set", choices=SETS, action="append", required=True)
+    parser.add_argument("--base", type=pathlib.Path, required=True)
+    parser.add_argument("--data", type=pathlib.Path, required=True)
+    parser.add_argument("--out", type=pathlib.Path, required=True)
+    parser.add_argument("--ehi", default="target/release/ehi")
+    parser.add_argument("--seeds", default="0")
+    parser.add_argument("--set-value", action="append", default=[], help="NAME=JSON, over every variant")
+    parser.add_argument("--only", help="variants whose name holds this")
+    parser.add_argument("--read", action="store_true", help="tabulate what is there, train nothing")
+    arguments = parser.parse_args()
+    seeds = [int(seed) for seed in arguments.seeds.split(",")]
+    common = {name: json.loads(value) for name, value in (each.split("=", 1) for each in arguments.set_value)}
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    for name in arguments.set:
+        rows = []
+        for variant, changes in SETS[name].items():
+            if arguments.only and arguments.only not in variant:
+                continue
+            figures = []
+            for seed in seeds:
+                slug = "".join(c if c.isalnum() else "-" for c in f"{name} {variant} {seed}")
+                bundle = arguments.out / slug
+                if not (bundle / "training.json").exists():
+                    if arguments.read:
+                        continue
+                    train(arguments, changes | common, seed, bundle)
+                if (bundle / "training.json").exists():
+                    figures.append(read(json.loads((bundle / "training.json").read_text())))
+            if figures:
+                rows.append((variant, figures))
+        table(name, rows)
+
+
+def train(arguments, config, seed, bundle):
+    file = bundle.with_suffix(".json")
+    file.write_text(json.dumps(config))
+    command = [arguments.ehi, "train", "--base", arguments.base, "--data", arguments.data, "--out", bundle]
+    command += ["--config", file, "--seed", str(seed), "--cache", arguments.out / "cache"]
+    with open(bundle.with_suffix(".log"), "w") as log:
+        code = subprocess.run(list(map(str, command)), stdout=log, stderr=log, env=os.environ).returncode
+    if code != 0:
+        # A variant may fail by rights: a collapsed loss, a tree that does not fit. It says so in its log.
+        print(f"{bundle.name}: failed, see its log", flush=True)
+
+
+def table(name, rows):
+    head = [f"{100 * share:g}%" for share in SHARES]
+    print(f"\n{name}: recall@100 at a share visited | at a share of work\n", flush=True)
+    titles = ["Variant", "Routing, %", *head, *(f"work {each}" for each in head), "R@10 at 10%", "exact R@10", "exact R@100"]
+    titles += ["load / ideal", "empty", "seconds"]
+    print("| " + " | ".join(titles) + " |\n|" + "---|" * len(titles))
+    for variant, figures in rows:
+        cells = []
+        for key in figures[0]:
+            values = [row[key] for row in figures]
+            digits = {"load": 2, "empty": 0, "seconds": 0, "routing": 2}.get(key, 1)
+            text = f"{statistics.mean(values):.{digits}f}"
+            if len(values) > 1 and key not in ("routing", "seconds"):
+                text += f" ± {statistics.stdev(values):.{digits}f}"
+            cells.append(text)
+        print(f"| {variant} | " + " | ".join(cells) + " |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
