@@ -33,7 +33,7 @@ const CLAIMS: [&str; 3] = ["118", "129", "261"];
 /// Hits shown for each.
 const K: usize = 3;
 /// Leaves visited for each.
-const BEAM: usize = 4;
+const BEAM: usize = 16;
 
 fn main() {
     if let Err(error) = run() {
