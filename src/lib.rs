@@ -73,5 +73,5 @@ pub use scan::Similarity;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub use store::fuzzing;
-pub use store::{Damage, Operation, Problem, StoreError, StoreStats, VerifyReport};
+pub use store::{Damage, Durability, Operation, Problem, StoreError, StoreStats, VerifyReport};
 pub use tree::{MAX_HEIGHT, MAX_LEAVES, TreeShape, TreeShapeError};

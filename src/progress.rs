@@ -32,6 +32,8 @@ pub enum Stage {
     TrainIndexer,
     /// Queries evaluated.
     Evaluate,
+    /// Documents copied into a new segment.
+    Compact,
     /// Parts of the store checked.
     Verify,
 }

@@ -8,7 +8,7 @@ use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ehi::{Document, Error, Index, Role, SearchResult, Similarity};
+use ehi::{Document, Error, Index, Role, SearchResult, Similarity, StoreError};
 use serde_json::json;
 use support::{DOCUMENTS, Shape, bundle, document, documents, filled, id};
 
@@ -307,11 +307,56 @@ fn a_reopened_index_gives_the_same_answers() {
         }
         let again = index.stats().unwrap();
         assert_eq!(
-            (again.generation, again.rows, again.leaf_sizes),
-            (stats.generation, stats.rows, stats.leaf_sizes)
+            (again.generation, again.documents, again.leaf_sizes),
+            (stats.generation, stats.documents, stats.leaf_sizes)
         );
         assert!(index.verify().unwrap().is_sound());
     }
+}
+
+/// Another process would see the same: the handles share nothing but the directory.
+#[test]
+fn a_read_only_index_follows_the_writer() {
+    let (dir, index) = filled(FLAT, 40);
+    let path = dir.path().join("index");
+    let reader = Index::open_read_only(&path).unwrap();
+    assert!(reader.is_read_only() && reader.is_empty(), "nothing was flushed yet");
+    index.flush().unwrap();
+    assert!(reader.refresh().unwrap() && !reader.refresh().unwrap());
+    let answers = |index: &Index| QUESTIONS.map(|q| index.search(q, 10, 4).unwrap().hits);
+    assert_eq!(answers(&reader), answers(&index));
+
+    index.delete(&id(3)).unwrap();
+    index.insert_batch(documents(60)).unwrap();
+    assert_eq!(reader.len(), 40);
+    index.compact().unwrap();
+    // Not asked to move: what it has open was removed, and is still there for it.
+    assert_eq!(reader.get(&id(3)).unwrap(), Some(document(3)));
+    assert!(reader.refresh().unwrap());
+    assert_eq!((reader.len(), reader.stats().unwrap().segments), (60, 1));
+    assert_eq!(answers(&reader), answers(&index));
+    let refused = reader.insert(document(70)).unwrap_err();
+    assert!(matches!(refused, Error::Store(StoreError::ReadOnly { .. })), "{refused}");
+    drop(index);
+    assert_eq!(answers(&reader), answers(&Index::open(&path).unwrap()));
+}
+
+#[test]
+fn a_cancelled_compaction_changes_nothing() {
+    let (dir, index) = filled(FLAT, 30);
+    index.flush().unwrap();
+    index.delete(&id(1)).unwrap();
+    let mut heard = 0;
+    let cancelled = index.compact_with(&mut |progress| {
+        heard = progress.done;
+        if progress.done == 20 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    assert!(matches!(cancelled, Err(Error::Cancelled)));
+    assert_eq!((heard, index.len(), index.stats().unwrap().dead_rows), (20, 29, 1));
+    index.compact().unwrap();
+    assert_eq!((index.len(), index.stats().unwrap().dead_rows), (29, 0));
+    drop(index);
+    assert!(Index::open(dir.path().join("index")).unwrap().verify().unwrap().is_sound());
 }
 
 #[test]

@@ -46,16 +46,20 @@ write("qrels", "beir", b"query-id\tcorpus-id\tscore\nq1\td1\t1\nq1\td2\t0\nq2\td
 write("qrels", "trec", b"q1 0 d1 1\nq1 0 d2 0\nq2 0 d1 -2\n")
 write("trec_run", "run", b"q1 Q0 d1 1 0.9 tag\nq1 Q0 d2 2 -1e-3 tag\nq2 Q0 d1 1 3.25 tag\n")
 
-write("store_payload", "whole", b'{"title":"T","text":"x","metadata":{"n":[1,-1,0.1,1e300,18446744073709551615]}}')
-write("store_payload", "null-metadata", b'{"text":"","metadata":null}')
-write("store_payload", "nested", b'{"text":"x","metadata":' + b"[" * 70 + b"]" * 70 + b"}")
+# The metadata is behind the byte that no JSON has.
+write("store_payload", "whole", b'{"title":"T","text":"x"}\xff{"n":[1,-1,0.1,1e300,18446744073709551615]}')
+write("store_payload", "null-metadata", b'{"text":""}\xffnull')
+write("store_payload", "nested", b'{"text":"x"}\xff' + b"[" * 70 + b"]" * 70)
 
-# The first byte chooses the kind; the checksum is put behind by the target.
-write("store_records", "commit", b"\x00" + struct.pack("<QIII", 7, 300, 299, 1))
-write("store_records", "document", b"\x01" + struct.pack("<IIIIII", 5, 3585, 2, 77, 9, 3))
-write("store_records", "postings", b"\x02" + struct.pack("<III", 1, 2, 70000))
-write("store_records", "id", b"\x03" + "é".encode())
-write("store_records", "block", b"\x03" + struct.pack("<I", 5))
+
+def field(content):
+    return struct.pack("<I", len(content)) + content
+
+
+# Length and checksum are put before it by the target.
+PUT = field(b"id") + field(b'{"text":"x"}') + field(b"null") + struct.pack("<III", 2, 7, 3) + struct.pack("<I4e", 4, 1, -0.5, 0, 2)
+write("store_commit", "puts", struct.pack("<I", 2) + PUT + PUT.replace(b"id", b"di") + struct.pack("<I", 0))
+write("store_commit", "deletes", struct.pack("<II", 0, 2) + field(b"a") + field("é".encode()))
 
 M, INNER, VOCAB, POSITIONS = 4, 4, 6, 8
 CONFIG = {"model_type": "bert", "vocab_size": VOCAB, "hidden_size": M, "num_hidden_layers": 1,

@@ -1,6 +1,5 @@
 //! IVF, the baseline: lists by k-means of the index's own embeddings.
 
-use half::f16;
 use half::slice::HalfFloatSliceExt;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -15,6 +14,7 @@ use crate::error::{InputError, Result};
 use crate::ids::Row;
 use crate::index::scan_lists;
 use crate::scan::{Scanner, Similarity, TopK};
+use crate::store::View;
 
 /// Seeds over which the baseline is averaged; one alone is noise of a point or two.
 const SEEDS: u64 = 4;
@@ -110,7 +110,7 @@ impl Plan {
 
     fn divide(&self, sweep: &Sweep<'_>, live: &[Row], lists: usize, seed: u64) -> Result<Lists> {
         let dim = sweep.dim();
-        let matrix = sweep.view.row_matrix();
+        let view = sweep.view;
         let options = KMeansOptions { clusters: lists, iterations: ITERATIONS, seed };
         let sample = (self.sample_bytes / (dim * size_of::<f32>())).clamp(lists, live.len());
         let mut table = vec![Vec::new(); lists];
@@ -118,7 +118,7 @@ impl Plan {
             rows.iter().zip(assignments).for_each(|(&row, &list)| table[list as usize].push(row));
         };
         let centroids = if sample == live.len() {
-            let found = spherical_kmeans(&unit_rows(matrix, live, dim), dim, &options)?;
+            let found = spherical_kmeans(&unit_rows(view, live, dim)?, dim, &options)?;
             assign(live, &found.assignments);
             Panels::pack(&found.centroids, dim)
         } else {
@@ -126,10 +126,10 @@ impl Plan {
             let mut places = rand::seq::index::sample(&mut rng, live.len(), sample).into_vec();
             places.sort_unstable();
             let rows: Vec<Row> = places.into_iter().map(|place| live[place]).collect();
-            let found = spherical_kmeans(&unit_rows(matrix, &rows, dim), dim, &options)?;
+            let found = spherical_kmeans(&unit_rows(view, &rows, dim)?, dim, &options)?;
             let centroids = Panels::pack(&found.centroids, dim);
             for block in live.chunks(BLOCK_ROWS) {
-                assign(block, &centroids.nearest(&unit_rows(matrix, block, dim)).assignments);
+                assign(block, &centroids.nearest(&unit_rows(view, block, dim)?).assignments);
             }
             centroids
         };
@@ -173,13 +173,16 @@ impl Lists {
         order.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]).then(a.cmp(&b)));
         let similarity = sweep.index.similarity();
         let scored: &[f32] = if similarity == Similarity::Cosine { &unit } else { query };
-        let scanner = Scanner::new(similarity, scored, sweep.view.row_matrix())
+        let scanner = Scanner::new(similarity, scored)
             .map_err(|_| InputError::Dimension { found: query.len(), expected: sweep.dim() })?;
         let mut top = TopK::new(sweep.depth);
         let (mut visited, mut probed) = (0, 0);
         let mut found = Vec::with_capacity(probes.len());
         for &nprobe in probes {
-            let lists = order[probed..nprobe].iter().map(|&list| self.table[list].as_slice());
+            let lists = order[probed..nprobe].iter().map(|&list| {
+                let row = |&row: &Row| Ok((row, sweep.view.embedding(row)?));
+                self.table[list].iter().map(row).collect()
+            });
             visited += scan_lists(&scanner, lists, 1, &mut top)?;
             probed = nprobe;
             let mut ranking = top.clone().into_sorted();
@@ -214,12 +217,12 @@ pub(super) fn point(figures: &QueryFigures, per_query: &PerQuery) -> Option<IvfP
 }
 
 /// Rows as unit f32.
-fn unit_rows(matrix: &[f16], of: &[Row], dim: usize) -> Vec<f32> {
+fn unit_rows(view: &View, of: &[Row], dim: usize) -> Result<Vec<f32>> {
     let mut rows = vec![0f32; of.len() * dim];
     for (out, row) in rows.chunks_exact_mut(dim).zip(of) {
-        matrix[row.index() * dim..][..dim].convert_to_f32_slice(out);
+        view.embedding(*row)?.convert_to_f32_slice(out);
         let unit = crate::index::unit(out);
         out.copy_from_slice(&unit);
     }
-    rows
+    Ok(rows)
 }

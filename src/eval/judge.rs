@@ -45,7 +45,7 @@ pub(super) type Ranking = Vec<(f32, Row)>;
 
 /// Judges rankings of rows. Of all the ids, only those of judged documents are in memory.
 pub(super) struct Judge<'a> {
-    view: &'a View<'a>,
+    view: &'a View,
     metrics: &'a [Metric],
     level: RelevanceLevel,
     /// Of each asked query.
@@ -61,7 +61,7 @@ struct Judged<'a> {
 
 impl<'a> Judge<'a> {
     pub fn new(
-        view: &'a View<'a>,
+        view: &'a View,
         questions: &Questions,
         qrels: &'a Qrels,
         metrics: &'a [Metric],

@@ -126,7 +126,8 @@ pub fn evaluate(
         ivf.extend(baseline::point(&figures, &per_query));
         per_query.settings.push(figures);
     }
-    let sizes: Vec<usize> = (0..leaves).map(|leaf| view.postings(LeafId(leaf)).len()).collect();
+    let sizes =
+        (0..leaves).map(|leaf| Ok(view.postings(LeafId(leaf))?.len())).collect::<Result<Vec<usize>>>()?;
     let load = Load::of(&sizes);
     let mut report = EvalReport {
         documents: view.live(),
@@ -189,7 +190,7 @@ impl Meter<'_, '_> {
 /// What every setting is measured with.
 pub(super) struct Sweep<'a> {
     pub index: &'a Index,
-    pub view: &'a View<'a>,
+    pub view: &'a View,
     pub questions: &'a Questions,
     pub judge: &'a Judge<'a>,
     /// Documents ranked per query.

@@ -120,7 +120,7 @@ impl Index {
                 path: shape.path(scored.leaf),
                 level_probabilities,
                 probability: scored.log_probability.exp(),
-                documents: view.postings(scored.leaf).len(),
+                documents: 0,
             });
         let started = std::time::Instant::now();
         let exact = match options.exact {
@@ -136,7 +136,7 @@ impl Index {
         };
         let mut hits = Vec::with_capacity(found.len());
         for (hit, &(_, row)) in found.into_iter().zip(&rows) {
-            let own = view.leaves_of(&hit.id)?.unwrap_or_default();
+            let own = view.leaves(row)?;
             let from = reached.iter().find(|leaf| own.contains(leaf)).copied().unwrap_or(hit.leaf);
             hits.push(ExplainedHit { hit, from, exact_rank: rank_of(row) });
         }
@@ -147,8 +147,8 @@ impl Index {
                 let leaves: Vec<LeafId> = best.iter().map(|hit| hit.leaf).collect();
                 let probabilities = indexer.level_probabilities(&unit, &leaves);
                 let mut exact = Vec::with_capacity(best.len());
-                for (hit, probabilities) in best.into_iter().zip(probabilities) {
-                    let own = view.leaves_of(&hit.id)?.unwrap_or_default();
+                for ((hit, probabilities), &(_, row)) in best.into_iter().zip(probabilities).zip(ranked) {
+                    let own = view.leaves(row)?;
                     let visited = own.iter().any(|leaf| reached.contains(leaf));
                     let leaf_probability = probabilities.last().copied().unwrap_or_default();
                     exact.push(ExactHit { hit, visited, leaf_probability });
@@ -157,8 +157,12 @@ impl Index {
             }
         };
         let exact_time = if exact.is_some() { started.elapsed() } else { Duration::ZERO };
+        let mut leaves: Vec<ReachedLeaf> = leaves.collect();
+        for reached in &mut leaves {
+            reached.documents = view.postings(reached.leaf)?.len();
+        }
         Ok(Explanation {
-            leaves: leaves.collect(),
+            leaves,
             entropy: sample.map_or(0.0, |sample| sample.entropy),
             hits,
             exact,

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::Index;
 use crate::error::Result;
-use crate::ids::{LeafId, Row};
+use crate::ids::LeafId;
 use crate::model::{RoutingProfile, RoutingSample};
 
 /// Rows, and queries, that count as recent. Enough that a share is off by a few percent at most.
@@ -182,8 +182,10 @@ impl Index {
         let indexer = &self.model().indexer;
         let leaves = indexer.shape().leaves();
         let view = self.store.read();
-        let newest = (0..view.rows() as u32).rev().map(Row).filter(|&row| view.is_live(row)).take(RECENT);
-        let rows: Vec<f32> = newest.flat_map(|row| self.unit_row(&view, row)).collect();
+        let mut rows = Vec::new();
+        for row in view.newest(RECENT)? {
+            rows.extend(self.unit_row(&view, row)?);
+        }
         let documents = view.live();
         drop(view);
         let sizes = self.store.stats()?.leaf_sizes;

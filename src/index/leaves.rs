@@ -100,8 +100,7 @@ pub struct LeafSummary {
 impl Index {
     /// What each leaf with documents or questions is about, ascending by leaf.
     ///
-    /// Reads every document once and keeps counts of words, not texts. A document inserted or
-    /// deleted meanwhile may be counted or not.
+    /// Reads every document once and keeps counts of words, not texts.
     ///
     /// # Paper
     /// Section 4.6 and the appendix on the semantics of leaves.
@@ -118,12 +117,11 @@ impl Index {
         let mut listed: BTreeSet<LeafId> = questions.keys().copied().chain(options.leaf).collect();
         listed.extend(self.store.stats()?.leaf_sizes.into_iter().map(|(leaf, _)| leaf));
         let mut counts = TermCounts::new(listed.len());
+        let view = self.store.read();
         let mut summaries = Vec::new();
         for (group, &leaf) in listed.iter().enumerate() {
-            // A view a leaf: a writer waits for one leaf at most.
-            let view = self.store.read();
-            let rows = view.postings(leaf);
-            for &row in rows {
+            let rows = view.postings(leaf)?;
+            for &row in &rows {
                 counts.add(group, &view.document(row)?.embedding_text());
             }
             if options.leaf.is_some_and(|only| only != leaf) {
@@ -133,7 +131,7 @@ impl Index {
             let queries_routed = queries.len();
             queries.sort_by(|a, b| b.probability.total_cmp(&a.probability));
             queries.truncate(options.samples);
-            let nearest = self.nearest_to_mean(&view, rows, options.samples)?;
+            let nearest = self.nearest_to_mean(&view, &rows, options.samples)?;
             let (path, documents) = (shape.path(leaf), rows.len());
             let terms = Vec::new();
             let summary = LeafSummary { leaf, path, documents, terms, nearest, queries, queries_routed };
@@ -168,17 +166,18 @@ impl Index {
         Ok(by_leaf)
     }
 
-    fn nearest_to_mean(&self, view: &View<'_>, rows: &[Row], most: usize) -> Result<Vec<LeafDocument>> {
+    fn nearest_to_mean(&self, view: &View, rows: &[Row], most: usize) -> Result<Vec<LeafDocument>> {
         let mut sum = vec![0f64; self.model().encoder.dim()];
         for &row in rows {
-            let unit = self.unit_row(view, row);
+            let unit = self.unit_row(view, row)?;
             sum.iter_mut().zip(unit).for_each(|(sum, x)| *sum += f64::from(x));
         }
         let sum: Vec<f32> = sum.into_iter().map(|x| x as f32).collect();
         let mean = unit(&sum);
         let mut top = TopK::new(most);
         for &row in rows {
-            top.push(self.unit_row(view, row).iter().zip(&mean).map(|(x, m)| x * m).sum(), row);
+            let unit = self.unit_row(view, row)?;
+            top.push(unit.iter().zip(&mean).map(|(x, m)| x * m).sum(), row);
         }
         let nearest = top.into_sorted().into_iter().map(|(similarity, row)| {
             let document = view.document(row)?;
@@ -188,10 +187,9 @@ impl Index {
     }
 
     /// A stored row at unit norm, f32.
-    pub(super) fn unit_row(&self, view: &View<'_>, row: Row) -> Vec<f32> {
-        let dim = self.model().encoder.dim();
-        let mut values = vec![0f32; dim];
-        view.row_matrix()[row.index() * dim..][..dim].convert_to_f32_slice(&mut values);
-        unit(&values)
+    pub(super) fn unit_row(&self, view: &View, row: Row) -> Result<Vec<f32>> {
+        let mut values = vec![0f32; self.model().encoder.dim()];
+        view.embedding(row)?.convert_to_f32_slice(&mut values);
+        Ok(unit(&values))
     }
 }

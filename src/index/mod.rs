@@ -8,6 +8,7 @@ mod options;
 mod search;
 
 use std::fs;
+use std::ops::ControlFlow;
 use std::path::Path;
 
 pub use explain::{ExactHit, ExplainOptions, ExplainedHit, Explanation, ReachedLeaf};
@@ -30,6 +31,7 @@ use health::Served;
 use crate::document::Document;
 use crate::error::{Error, InputError, Result};
 use crate::model::{Bundle, Model, ModelError};
+use crate::progress::{OnProgress, Progress, Stage};
 use crate::scan::Similarity;
 use crate::store::{
     Damage, LOCK_FILE, MANIFEST_FILE, Store, StoreConfig, StoreError, StoreStats, UNPUBLISHED_MANIFEST_FILE,
@@ -43,8 +45,8 @@ const PARTIAL_MODEL_DIR: &str = "model.new";
 
 /// An open index directory.
 ///
-/// Shared by threads behind a reference or an [`Arc`](std::sync::Arc); one handle has a directory
-/// at a time, in all processes. Dropping it flushes.
+/// Shared by threads behind a reference or an [`Arc`](std::sync::Arc). One handle writes a directory at a
+/// time, in all processes, and any number read it ([`Self::open_read_only`]). Dropping it flushes.
 ///
 /// # Examples
 /// ```no_run
@@ -110,14 +112,14 @@ impl Index {
             similarity: options.similarity.code(),
             model_hash: own.hash().0,
         };
-        let store = Store::create(path, &config)?;
+        let store = Store::create(path, &config, options.store)?;
         Ok(Self { store, bundle: own, similarity: options.similarity, served: Served::default() })
     }
 
     /// Opens an index.
     ///
-    /// Reads the model and the posting lists into memory and maps the embeddings; checks format
-    /// versions, dimensions, the model's hash and checksums. [`Self::verify`] checks the rest.
+    /// Reads the model into memory and maps the rest; checks format versions, dimensions, the model's
+    /// hash, and each page when it is first read. [`Self::verify`] checks all of it.
     ///
     /// # Errors
     /// [`StoreError::NotFound`], [`StoreError::NotAnIndex`], [`StoreError::InterruptedCreate`],
@@ -125,8 +127,21 @@ impl Index {
     /// [`ModelError`](crate::ModelError) for a damaged model; [`InputError::ModelMismatch`] where the
     /// model folder holds another model than the index was made with.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        let path = path.as_ref();
-        let store = Store::open(path)?;
+        Self::builder().open(path)
+    }
+
+    /// Opens an index for reading, beside a writer in this process or another one.
+    ///
+    /// It shows the newest generation that the writer flushed; [`Self::refresh`] moves on to a later
+    /// one. Any number of processes may read. What it has open stays readable whatever the writer does.
+    ///
+    /// # Errors
+    /// Those of [`Self::open`] but [`StoreError::Locked`]. Writes answer [`StoreError::ReadOnly`].
+    pub fn open_read_only(path: impl AsRef<Path>) -> Result<Self> {
+        Self::with_store(path.as_ref(), Store::open_read_only(path.as_ref())?)
+    }
+
+    fn with_store(path: &Path, store: Store) -> Result<Self> {
         let bundle = Bundle::open(path.join(MODEL_DIR))?;
         let config = store.config();
         if bundle.hash().0 != config.model_hash {
@@ -137,10 +152,63 @@ impl Index {
             .into());
         }
         let similarity = Similarity::from_code(config.similarity).ok_or(StoreError::Corrupt {
-            file: MANIFEST_FILE,
+            file: MANIFEST_FILE.into(),
             detail: Damage::Field { field: "similarity", found: u64::from(config.similarity) },
         })?;
         Ok(Self { store, bundle, similarity, served: Served::default() })
+    }
+
+    /// Moves a handle of [`Self::open_read_only`] to the newest flushed generation; says whether it moved.
+    ///
+    /// Costs a read of the manifest, and the opening of segments that are new. Searches under way
+    /// finish on the generation they began with.
+    ///
+    /// # Errors
+    /// Those of [`Self::open_read_only`]; the handle then shows what it showed before.
+    pub fn refresh(&self) -> Result<bool> {
+        Ok(self.store.refresh()?)
+    }
+
+    /// Whether the handle is one of [`Self::open_read_only`].
+    pub fn is_read_only(&self) -> bool {
+        self.store.is_read_only()
+    }
+
+    /// Writes all documents anew in the order in which searches read them, and gives back the space of
+    /// deleted and replaced ones, of which no byte is left in the index directory.
+    ///
+    /// Searches go on meanwhile; writes wait. The disk needs room for both the old files and the new.
+    /// Happens by itself, in parts, as documents are inserted and deleted; so this is for an index that is
+    /// to be as small and fast as it can be, or that must not keep what was deleted.
+    ///
+    /// # Durability
+    /// As [`Self::flush`].
+    ///
+    /// # Errors
+    /// Failures of the disk; then nothing has changed.
+    pub fn compact(&self) -> Result<()> {
+        self.compact_with(&mut crate::progress::no_progress)
+    }
+
+    /// As [`Self::compact`], with progress in documents and cancellation between them.
+    ///
+    /// # Errors
+    /// Those of [`Self::compact`], and [`Error::Cancelled`] with nothing changed.
+    pub fn compact_with(&self, on_progress: &mut OnProgress<'_>) -> Result<()> {
+        // Each document is copied twice: its embedding, then the rest.
+        let total = 2 * self.len();
+        let mut done = 0;
+        let compacted = self.store.compact(&mut || {
+            done += 1;
+            match on_progress(Progress::new(Stage::Compact, done, total)) {
+                ControlFlow::Continue(()) => Ok(()),
+                ControlFlow::Break(()) => Err(StoreError::Cancelled),
+            }
+        });
+        match compacted {
+            Err(StoreError::Cancelled) => Err(Error::Cancelled),
+            other => Ok(other?),
+        }
     }
 
     /// The index directory.
@@ -199,7 +267,7 @@ impl Index {
     ///
     /// # Durability
     /// Gone from searches when this returns; on disk for certain after [`Self::flush`]. Its bytes
-    /// stay in the files for now.
+    /// stay in the files until those are merged, at the latest by [`Self::compact`].
     ///
     /// # Errors
     /// Failures of the disk.
@@ -241,7 +309,7 @@ impl Index {
     }
 
     #[cfg(feature = "train")]
-    pub(crate) fn view(&self) -> crate::store::View<'_> {
+    pub(crate) fn view(&self) -> crate::store::View {
         self.store.read()
     }
 }

@@ -8,26 +8,28 @@ use super::search::SearchResult;
 use crate::error::{InputError, Result};
 use crate::model::Bundle;
 use crate::scan::Similarity;
+use crate::store::{Durability, Store, StoreOptions};
 
 /// Hits of a search unless asked otherwise.
 pub const DEFAULT_K: usize = 10;
 /// Leaves that a search visits unless asked otherwise.
 pub const DEFAULT_BEAM: usize = 8;
 
-/// Options with which an index is created; they hold for its life.
+/// Options with which an index is created or opened.
 #[derive(Clone, Debug)]
 pub struct IndexBuilder {
     pub(super) similarity: Similarity,
+    pub(super) store: StoreOptions,
 }
 
 impl Default for IndexBuilder {
     fn default() -> Self {
-        Self { similarity: Similarity::Cosine }
+        Self { similarity: Similarity::Cosine, store: StoreOptions::default() }
     }
 }
 
 impl IndexBuilder {
-    /// How documents are ranked (section 3.6); cosine by default.
+    /// How documents are ranked (section 3.6); cosine by default. Holds for the life of the index.
     ///
     /// Documents and queries are stored and compared at unit norm for cosine, and as the
     /// encoder gives them for the others. Routing through the tree always uses unit norm.
@@ -37,12 +39,27 @@ impl IndexBuilder {
         self
     }
 
+    /// What survives what; [`Durability::OnFlush`] by default. Holds for this handle, not for the index.
+    #[must_use]
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.store.durability = durability;
+        self
+    }
+
     /// As [`Index::create`], with these options.
     ///
     /// # Errors
     /// Those of [`Index::create`].
     pub fn create(self, path: impl AsRef<Path>, bundle: &Bundle) -> Result<Index> {
         Index::create_with(path.as_ref(), bundle, &self)
+    }
+
+    /// As [`Index::open`], with these options; the similarity is the index's own.
+    ///
+    /// # Errors
+    /// Those of [`Index::open`].
+    pub fn open(self, path: impl AsRef<Path>) -> Result<Index> {
+        Index::with_store(path.as_ref(), Store::open(path.as_ref(), self.store)?)
     }
 }
 

@@ -5,6 +5,8 @@ use std::num::NonZeroUsize;
 use std::ops::Deref;
 use std::time::{Duration, Instant};
 
+use half::f16;
+
 use super::Index;
 use super::options::{Query, QueryInput, Reach};
 use crate::document::Document;
@@ -55,7 +57,7 @@ pub struct SearchStats {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct SearchResult {
-    /// Best first; equal scores in order of insertion.
+    /// Best first; equal scores in the order of their rows.
     pub hits: Vec<Hit>,
     /// What the search cost.
     pub stats: SearchStats,
@@ -103,7 +105,7 @@ impl Index {
     /// The `k` best documents of the `beam` most probable leaves for a question.
     ///
     /// Costs one pass of the encoder, a beam search in the tree and a scan of the visited
-    /// leaves. Runs beside other searches and, but for its last step, beside a writer.
+    /// leaves. Runs beside other searches and beside a writer.
     ///
     /// A beam beyond the number of leaves visits all of them; then the result is that of
     /// exact search. Fewer than `k` hits come back where the visited leaves hold fewer.
@@ -177,26 +179,19 @@ impl Index {
     }
 
     /// Ranked rows with their documents.
-    pub(super) fn fetch(&self, view: &View<'_>, rows: &[(f32, Row)]) -> Result<Vec<Hit>> {
+    pub(super) fn fetch(&self, view: &View, rows: &[(f32, Row)]) -> Result<Vec<Hit>> {
         rows.iter()
             .map(|&(score, row)| {
                 let document = view.document(row)?;
-                let leaves = view.leaves_of(&document.id)?;
-                let missing = || damaged("documents", "the leaf of a document");
-                let leaf = leaves.and_then(|l| l.first().copied()).ok_or_else(missing)?;
+                let missing = || damaged("segments", "the leaf of a document");
+                let leaf = view.leaves(row)?.first().copied().ok_or_else(missing)?;
                 Ok(Hit { id: document.id.clone(), score, document, leaf })
             })
             .collect()
     }
 
     /// The best rows of one view for a checked query vector.
-    pub(crate) fn rank(
-        &self,
-        view: &View<'_>,
-        vector: &[f32],
-        k: NonZeroUsize,
-        reach: Reach,
-    ) -> Result<Ranked> {
+    pub(crate) fn rank(&self, view: &View, vector: &[f32], k: NonZeroUsize, reach: Reach) -> Result<Ranked> {
         let unit = unit(vector);
         let query: &[f32] = match self.similarity {
             Similarity::Cosine => &unit,
@@ -204,14 +199,18 @@ impl Index {
         };
         let mut stats = SearchStats::default();
         let mut top = TopK::new(k.get());
-        let scanner = Scanner::new(self.similarity, query, view.row_matrix()).map_err(impossible)?;
+        let scanner = Scanner::new(self.similarity, query).map_err(impossible)?;
         let mut multiply_adds = 0;
         let (mut leaves, mut observed) = (Vec::new(), None);
         let started = Instant::now();
         let visited = match reach {
             Reach::Exact => {
-                let rows = (0..view.rows() as u32).map(Row).filter(|&row| view.is_live(row));
-                scanner.scan(rows, &mut top).map_err(impossible)?
+                let mut visited = 0;
+                view.each_block(|rows| -> Result<()> {
+                    visited += scanner.scan(rows.iter().copied(), &mut top).map_err(impossible)?;
+                    Ok(())
+                })?;
+                visited
             }
             Reach::Beam(beam) => {
                 let (routing, sample) = self.model().indexer.route_observed(&unit, beam);
@@ -219,7 +218,7 @@ impl Index {
                 stats.beam = started.elapsed();
                 leaves = routing.search.leaves;
                 stats.leaves_visited = leaves.len();
-                let lists = leaves.iter().map(|l| view.postings(l.leaf));
+                let lists = leaves.iter().map(|l| view.leaf(l.leaf));
                 scan_lists(&scanner, lists, self.leaves_per_document(), &mut top)?
             }
         };
@@ -244,20 +243,23 @@ impl Index {
 /// Scores each row of some posting lists once; returns how many there were.
 pub(crate) fn scan_lists<'a>(
     scanner: &Scanner<'_>,
-    lists: impl Iterator<Item = &'a [Row]>,
+    lists: impl Iterator<Item = std::result::Result<Vec<(Row, &'a [f16])>, StoreError>>,
     lists_per_row: u32,
     top: &mut TopK,
 ) -> Result<usize> {
     if lists_per_row > 1 {
         // A document may be in several of the lists.
-        let mut union: Vec<Row> = lists.flatten().copied().collect();
-        union.sort_unstable();
-        union.dedup();
+        let mut union = Vec::new();
+        for list in lists {
+            union.extend(list?);
+        }
+        union.sort_unstable_by_key(|(row, _)| *row);
+        union.dedup_by_key(|(row, _)| *row);
         return scanner.scan(union, top).map_err(impossible);
     }
     let mut visited = 0;
     for list in lists {
-        visited += scanner.scan(list.iter().copied(), top).map_err(impossible)?;
+        visited += scanner.scan(list?, top).map_err(impossible)?;
     }
     Ok(visited)
 }
@@ -265,11 +267,11 @@ pub(crate) fn scan_lists<'a>(
 /// The store hands out whole rows and checked postings, so a scan that fails means damage.
 fn impossible(error: crate::scan::ScanError) -> crate::error::Error {
     tracing::error!(%error, "scan of checked rows failed");
-    damaged("vectors.f16", "a row that a posting list names").into()
+    damaged("segments", "a row that a posting list names").into()
 }
 
 fn damaged(file: &'static str, what: &'static str) -> StoreError {
-    StoreError::Corrupt { file, detail: Damage::Missing { what } }
+    StoreError::Corrupt { file: file.into(), detail: Damage::Missing { what } }
 }
 
 /// A vector at unit L2 norm.

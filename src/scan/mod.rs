@@ -1,9 +1,9 @@
 //! Scoring stored embeddings: "which of these rows are most similar to this query?"
 //!
-//! A `Scanner` reads rows of a matrix of half-precision embeddings and pushes
+//! A `Scanner` reads rows of half-precision embeddings and pushes
 //! their scores into a `TopK`. The arithmetic runs on the fastest `Kernel` the
 //! processor has, found at run time; all of them share one loop (`lanes.rs`) except
-//! the plain reference (`scalar.rs`). Nothing here knows files: the matrix is a slice.
+//! the plain reference (`scalar.rs`). Nothing here knows files: rows are slices.
 
 mod lanes;
 #[cfg(target_arch = "aarch64")]
@@ -62,23 +62,15 @@ pub enum ScanError {
     /// A query without dimensions.
     #[error("the query has no dimensions; pass an embedding as wide as the index")]
     EmptyQuery,
-    /// The matrix does not hold a whole number of rows as wide as the query.
-    #[error(
-        "a matrix of {values} values has no whole number of rows of {dim} dimensions; pass a query as wide as the index"
-    )]
-    RaggedMatrix {
-        /// Values in the matrix.
-        values: usize,
+    /// A row is not as wide as the query.
+    #[error("{row:?} has {found} dimensions, the query {dim}; pass a query as wide as the index")]
+    Width {
+        /// The row.
+        row: Row,
+        /// Its dimensions.
+        found: usize,
         /// Dimensions of the query.
         dim: usize,
-    },
-    /// A posting list names a row that the matrix does not have.
-    #[error("{row:?} is outside a matrix of {rows} rows; the posting lists and the vector file disagree")]
-    RowOutOfRange {
-        /// The row asked for.
-        row: Row,
-        /// Rows in the matrix.
-        rows: usize,
     },
 }
 
@@ -145,51 +137,56 @@ impl Kernel {
 /// Rows handed to a kernel at a time.
 const BLOCK_ROWS: usize = 64;
 
-/// One query against the rows of one matrix.
+/// One query, to be scored against any number of rows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scanner<'a> {
     kernel: Kernel,
     similarity: Similarity,
     query: &'a [f32],
-    matrix: &'a [f16],
 }
 
 impl<'a> Scanner<'a> {
-    /// Prepares to score the rows of `matrix`.
+    /// Prepares to score rows.
     ///
     /// # Shapes
-    /// `query` `[dim]` f32; `matrix` `[rows, dim]` f16, row-major. Both of unit norm
-    /// for [`Similarity::Cosine`].
+    /// `query` `[dim]` f32; of unit norm for [`Similarity::Cosine`].
     ///
     /// # Errors
-    /// [`ScanError::EmptyQuery`], [`ScanError::RaggedMatrix`].
-    pub fn new(similarity: Similarity, query: &'a [f32], matrix: &'a [f16]) -> Result<Self, ScanError> {
+    /// [`ScanError::EmptyQuery`].
+    pub fn new(similarity: Similarity, query: &'a [f32]) -> Result<Self, ScanError> {
         if query.is_empty() {
             return Err(ScanError::EmptyQuery);
         }
-        if !matrix.len().is_multiple_of(query.len()) {
-            return Err(ScanError::RaggedMatrix { values: matrix.len(), dim: query.len() });
-        }
-        Ok(Self { kernel: Kernel::detect(), similarity, query, matrix })
+        Ok(Self { kernel: Kernel::detect(), similarity, query })
     }
 
     /// Pushes the score of each of `rows` into `top`; returns how many there were.
     ///
-    /// Ascending rows are the fastest. A row given twice is scored and pushed twice.
+    /// Rows that lie side by side are the fastest. A row given twice is scored and pushed twice.
+    ///
+    /// # Shapes
+    /// Each row `[dim]` f16; of unit norm for [`Similarity::Cosine`].
     ///
     /// # Errors
-    /// [`ScanError::RowOutOfRange`]; `top` may then hold some of the scores.
-    pub fn scan(&self, rows: impl IntoIterator<Item = Row>, top: &mut TopK) -> Result<usize, ScanError> {
+    /// [`ScanError::Width`]; `top` may then hold some of the scores.
+    pub fn scan<'r>(
+        &self,
+        rows: impl IntoIterator<Item = (Row, &'r [f16])>,
+        top: &mut TopK,
+    ) -> Result<usize, ScanError> {
         let mut rows = rows.into_iter();
         let mut ids = [Row(0); BLOCK_ROWS];
-        let mut slices = [&self.matrix[..0]; BLOCK_ROWS];
+        let mut slices: [&[f16]; BLOCK_ROWS] = [&[]; BLOCK_ROWS];
         let mut scores = [0.0; BLOCK_ROWS];
         let mut scanned = 0;
         loop {
             let mut filled = 0;
-            for row in rows.by_ref().take(BLOCK_ROWS) {
+            for (row, values) in rows.by_ref().take(BLOCK_ROWS) {
+                if values.len() != self.query.len() {
+                    return Err(ScanError::Width { row, found: values.len(), dim: self.query.len() });
+                }
                 ids[filled] = row;
-                slices[filled] = self.row(row)?;
+                slices[filled] = values;
                 filled += 1;
             }
             if filled == 0 {
@@ -202,15 +199,6 @@ impl<'a> Scanner<'a> {
             }
             scanned += filled;
         }
-    }
-
-    fn row(&self, row: Row) -> Result<&'a [f16], ScanError> {
-        let dim = self.query.len();
-        let rows = self.matrix.len() / dim;
-        if row.index() >= rows {
-            return Err(ScanError::RowOutOfRange { row, rows });
-        }
-        Ok(&self.matrix[row.index() * dim..][..dim])
     }
 }
 

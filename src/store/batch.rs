@@ -1,6 +1,9 @@
 //! What a caller asks to change, and the checks before anything is written.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use half::f16;
 
@@ -8,7 +11,8 @@ use super::{
     error::{Result, StoreError},
     layout::limits,
     manifest::StoreConfig,
-    payload,
+    payload::{self, Encoded},
+    state::Applied,
 };
 use crate::{
     document::Document,
@@ -51,26 +55,46 @@ pub struct Committed {
     pub deleted: usize,
 }
 
+impl Committed {
+    pub(super) fn new(generation: Generation, applied: Applied) -> Self {
+        let Applied { inserted, replaced, deleted } = applied;
+        Self { generation, inserted, replaced, deleted }
+    }
+}
+
 /// A batch that passed every check: no id twice, payloads encoded.
+#[derive(Debug, PartialEq)]
 pub(super) struct CheckedBatch {
     /// In the order of their last mention.
-    pub(super) puts: Vec<CheckedPut>,
+    pub(super) puts: Vec<Arc<CheckedPut>>,
     /// Ids to delete that are not put, each once.
     pub(super) deletes: Vec<String>,
 }
 
 /// A put whose every part may be written as it is.
+#[derive(Debug, PartialEq)]
 pub(super) struct CheckedPut {
-    pub(super) id: String,
+    pub(super) id: Arc<str>,
+    /// Title and text.
     pub(super) payload: Vec<u8>,
+    /// Empty where there is none.
+    pub(super) metadata: Vec<u8>,
     pub(super) embedding: Vec<f16>,
     pub(super) leaves: Vec<LeafId>,
+}
+
+impl CheckedPut {
+    /// Memory that it takes, about.
+    pub(super) fn bytes(&self) -> usize {
+        let embedding = size_of_val(self.embedding.as_slice());
+        self.id.len() + self.payload.len() + self.metadata.len() + 2 * embedding + 128
+    }
 }
 
 impl WriteBatch {
     pub(super) fn check(self, config: &StoreConfig) -> Result<CheckedBatch> {
         for put in &self.puts {
-            check_put(put, config)?;
+            check_parts(&put.document.id, &put.embedding, &put.leaves, config)?;
         }
         let mut last: HashMap<&str, usize> = HashMap::with_capacity(self.puts.len());
         for (position, put) in self.puts.iter().enumerate() {
@@ -88,12 +112,21 @@ impl WriteBatch {
         let mut puts = Vec::with_capacity(kept.len());
         for (position, put) in self.puts.into_iter().enumerate() {
             if kept.contains(&position) {
-                let payload = payload::encode(&put.document)?;
+                let Encoded { payload, metadata } = payload::encode(&put.document)?;
                 let Put { document, embedding, leaves } = put;
-                puts.push(CheckedPut { id: document.id, payload, embedding, leaves });
+                let id = document.id.into();
+                puts.push(Arc::new(CheckedPut { id, payload, metadata, embedding, leaves }));
             }
         }
         Ok(CheckedBatch { puts, deletes })
+    }
+}
+
+impl CheckedBatch {
+    /// Whether what a journal holds could have been checked against this configuration.
+    pub(super) fn check(&self, config: &StoreConfig) -> Result<()> {
+        self.puts.iter().try_for_each(|put| check_parts(&put.id, &put.embedding, &put.leaves, config))?;
+        self.deletes.iter().try_for_each(|id| check_id(id))
     }
 }
 
@@ -104,25 +137,25 @@ pub(crate) fn check_id(id: &str) -> Result<()> {
     Err(StoreError::InvalidId { found: id.len(), most: limits::ID_BYTES })
 }
 
-fn check_put(put: &Put, config: &StoreConfig) -> Result<()> {
-    check_id(&put.document.id)?;
-    let id = || put.document.id.clone();
-    if put.embedding.len() != config.dim as usize {
-        let (expected, found) = (config.dim, put.embedding.len());
+fn check_parts(id: &str, embedding: &[f16], leaves: &[LeafId], config: &StoreConfig) -> Result<()> {
+    check_id(id)?;
+    let id = || id.to_owned();
+    if embedding.len() != config.dim as usize {
+        let (expected, found) = (config.dim, embedding.len());
         return Err(StoreError::DimensionMismatch { id: id(), expected, found });
     }
-    if let Some(position) = put.embedding.iter().position(|element| !element.is_finite()) {
+    if let Some(position) = embedding.iter().position(|element| !element.is_finite()) {
         return Err(StoreError::NotFinite { id: id(), position });
     }
-    let (found, most) = (put.leaves.len(), config.leaves_per_document);
+    let (found, most) = (leaves.len(), config.leaves_per_document);
     if found == 0 || found > most as usize {
         return Err(StoreError::LeafCount { id: id(), found, most });
     }
-    let leaves = config.leaves();
+    let all = config.leaves();
     let mut seen = HashSet::with_capacity(found);
-    for &leaf in &put.leaves {
-        if u64::from(leaf.0) >= leaves {
-            return Err(StoreError::LeafOutOfRange { id: id(), leaf, leaves });
+    for &leaf in leaves {
+        if u64::from(leaf.0) >= all {
+            return Err(StoreError::LeafOutOfRange { id: id(), leaf, leaves: all });
         }
         if !seen.insert(leaf) {
             return Err(StoreError::DuplicateLeaf { id: id(), leaf });

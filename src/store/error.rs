@@ -1,6 +1,6 @@
 //! What can go wrong in the store, and what to do about it.
 
-use std::{fmt, io, path::PathBuf};
+use std::{borrow::Cow, fmt, io, path::PathBuf};
 
 use crate::ids::{LeafId, Row};
 
@@ -50,7 +50,7 @@ pub enum StoreError {
     )]
     UnsupportedVersion {
         /// The file that says so.
-        file: &'static str,
+        file: Cow<'static, str>,
         /// Its version.
         found: u32,
         /// The oldest version that this crate reads.
@@ -62,7 +62,7 @@ pub enum StoreError {
     #[error("{file} is damaged: {detail}; restore the index from a copy or build it again")]
     Corrupt {
         /// The file or database, relative to the directory of the index.
-        file: &'static str,
+        file: Cow<'static, str>,
         /// What is wrong with it.
         detail: Damage,
     },
@@ -87,6 +87,12 @@ pub enum StoreError {
     /// An earlier write failed at a point after which the handle cannot be trusted.
     #[error("an earlier write or sync failed; drop this handle and open the index again")]
     Poisoned,
+    /// The handle was opened for reading.
+    #[error("the index in {} was opened read-only; open it for writing", path.display())]
+    ReadOnly {
+        /// The directory of the index.
+        path: PathBuf,
+    },
     /// A setting is outside its range.
     #[error("{field} is {found}, it must be from {least} to {most}")]
     InvalidConfig {
@@ -163,6 +169,14 @@ pub enum StoreError {
         /// The limit.
         most: usize,
     },
+    /// The document cannot be written as JSON.
+    #[error("{id:?} cannot be written as JSON: {source}")]
+    Encode {
+        /// The document.
+        id: String,
+        /// The reason given.
+        source: serde_json::Error,
+    },
     /// The metadata is nested too deeply to be read back.
     #[error("the metadata of {id:?} is nested more than {most} levels deep")]
     MetadataTooDeep {
@@ -179,6 +193,9 @@ pub enum StoreError {
         /// Rows that the batch needs.
         wanted: usize,
     },
+    /// A long call was told to stop; nothing has changed.
+    #[error("cancelled")]
+    Cancelled,
     /// The row belongs to no live document.
     #[error("{row:?} belongs to no live document")]
     NoSuchRow {
@@ -242,12 +259,12 @@ pub enum Damage {
         /// Its row, leaf or block number, 0 where there is none.
         number: u64,
     },
-    /// A key that belongs to nothing.
-    #[error("a key of kind {prefix:#04x} belongs to nothing (number {number})")]
+    /// Something that must not be there.
+    #[error("{what} {number} must not be there")]
     Stray {
-        /// First byte of the key.
-        prefix: u8,
-        /// Its number, 0 where there is none.
+        /// The thing.
+        what: &'static str,
+        /// Its row.
         number: u64,
     },
     /// The files are of different indexes.
@@ -316,7 +333,7 @@ impl StoreError {
         move |source| Self::Io { path, operation, source }
     }
 
-    pub(super) fn corrupt(file: &'static str, detail: Damage) -> Self {
-        Self::Corrupt { file, detail }
+    pub(super) fn corrupt(file: impl Into<Cow<'static, str>>, detail: Damage) -> Self {
+        Self::Corrupt { file: file.into(), detail }
     }
 }

@@ -1,7 +1,9 @@
-//! Every operation on the manifest, the vector file and sled's log file that
-//! durability rests on, behind one trait, so that tests can make each of them fail.
+//! Every operation that durability rests on, behind one trait, so that tests can make each of them
+//! fail and can work out what a power failure would leave. What sled does is not among them: nothing
+//! rests on that.
 
 use std::{
+    ffi::OsString,
     fs::{self, File, OpenOptions},
     io,
     os::unix::fs::FileExt,
@@ -13,8 +15,6 @@ use std::{
 pub(crate) enum OpenMode {
     /// Must exist; read only.
     Read,
-    /// Must exist.
-    ReadWrite,
     /// Made, or emptied where it is there. Only for files no reader can have.
     Replace,
 }
@@ -27,6 +27,12 @@ pub(crate) trait Backend: Send + Sync + 'static {
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Makes the entries of a directory durable.
     fn sync_directory(&self, path: &Path) -> io::Result<()>;
+    /// Removes a file.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+    /// Makes a directory, and those above it, where they are missing.
+    fn create_directory(&self, path: &Path) -> io::Result<()>;
+    /// Names of the entries of a directory.
+    fn list(&self, path: &Path) -> io::Result<Vec<OsString>>;
 }
 
 /// One open file.
@@ -37,10 +43,6 @@ pub(crate) trait BackendFile: Send + Sync {
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
     /// Length in bytes.
     fn len(&self) -> io::Result<u64>;
-    /// Makes the file longer; the new part reads as zeros. Never called to shorten.
-    fn grow(&self, len: u64) -> io::Result<()>;
-    /// Makes the contents durable, and of the metadata what reading them needs.
-    fn sync_data(&self) -> io::Result<()>;
     /// Makes contents and metadata durable.
     fn sync_all(&self) -> io::Result<()>;
     /// The file itself, for mapping only.
@@ -56,7 +58,6 @@ impl Backend for FileSystem {
         let mut options = OpenOptions::new();
         match mode {
             OpenMode::Read => options.read(true),
-            OpenMode::ReadWrite => options.read(true).write(true),
             OpenMode::Replace => options.read(true).write(true).create(true).truncate(true),
         };
         Ok(Box::new(options.open(path)?))
@@ -68,6 +69,73 @@ impl Backend for FileSystem {
 
     fn sync_directory(&self, path: &Path) -> io::Result<()> {
         File::open(path)?.sync_all()
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn create_directory(&self, path: &Path) -> io::Result<()> {
+        fs::create_dir_all(path)
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<OsString>> {
+        fs::read_dir(path)?.map(|entry| Ok(entry?.file_name())).collect()
+    }
+}
+
+/// A file system whose syncs do nothing: what a power failure leaves of it is anyone's guess.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Unsynced<B>(pub(crate) B);
+
+/// A file of it.
+struct UnsyncedFile(Box<dyn BackendFile>);
+
+impl<B: Backend> Backend for Unsynced<B> {
+    fn open(&self, path: &Path, mode: OpenMode) -> io::Result<Box<dyn BackendFile>> {
+        Ok(Box::new(UnsyncedFile(self.0.open(path, mode)?)))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.0.rename(from, to)
+    }
+
+    fn sync_directory(&self, _path: &Path) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.0.remove(path)
+    }
+
+    fn create_directory(&self, path: &Path) -> io::Result<()> {
+        self.0.create_directory(path)
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<OsString>> {
+        self.0.list(path)
+    }
+}
+
+impl BackendFile for UnsyncedFile {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.0.read_at(buffer, offset)
+    }
+
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.0.write_at(bytes, offset)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.0.len()
+    }
+
+    fn sync_all(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn as_file(&self) -> &File {
+        self.0.as_file()
     }
 }
 
@@ -82,14 +150,6 @@ impl BackendFile for File {
 
     fn len(&self) -> io::Result<u64> {
         Ok(self.metadata()?.len())
-    }
-
-    fn grow(&self, len: u64) -> io::Result<()> {
-        self.set_len(len)
-    }
-
-    fn sync_data(&self) -> io::Result<()> {
-        File::sync_data(self)
     }
 
     fn sync_all(&self) -> io::Result<()> {

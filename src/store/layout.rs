@@ -4,8 +4,6 @@
 
 use std::ops::Range;
 
-use crate::ids::{LeafId, Row};
-
 /// The format this crate writes. Independent of the crate's version.
 pub(super) const FORMAT_VERSION: u32 = 1;
 /// The oldest format this crate still opens.
@@ -17,12 +15,10 @@ pub(super) mod names {
     /// The manifest before it is published; its presence marks a create under way.
     pub(in crate::store) const MANIFEST_NEW: &str = "MANIFEST.new";
     pub(in crate::store) const LOCK: &str = "LOCK";
+    /// Directory of the journal, a sled database.
     pub(in crate::store) const DOCUMENTS: &str = "documents";
-    pub(in crate::store) const VECTORS: &str = "vectors.f16";
-    pub(in crate::store) const FLUSHED: &str = "FLUSHED";
-    /// sled's own names inside [`DOCUMENTS`].
-    pub(in crate::store) const SLED_LOG: &str = "db";
-    pub(in crate::store) const SLED_CONFIG: &str = "conf";
+    /// Directory of the sealed files.
+    pub(in crate::store) const SEGMENTS: &str = "segments";
 }
 
 /// Width of a magic; the first byte is no text and the line ends show a text-mode copy.
@@ -35,11 +31,23 @@ pub(super) const STORE_ID_BYTES: usize = 16;
 pub(super) const MODEL_HASH_BYTES: usize = 32;
 /// The only element type so far: IEEE 754 binary16.
 pub(super) const DTYPE_F16: u8 = 1;
-/// Width of one element.
-pub(super) const ELEMENT_BYTES: usize = 2;
 
 const fn after(field: &Range<usize>, width: usize) -> Range<usize> {
     field.end..field.end + width
+}
+
+/// A little-endian number at a place that the caller knows to be inside.
+pub(super) fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    let mut field = [0; 4];
+    field.copy_from_slice(&bytes[at..at + 4]);
+    u32::from_le_bytes(field)
+}
+
+/// As [`u32_at`].
+pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    let mut field = [0; 8];
+    field.copy_from_slice(&bytes[at..at + 8]);
+    u64::from_le_bytes(field)
 }
 
 /// Fields of `MANIFEST`.
@@ -58,68 +66,125 @@ pub(super) mod manifest {
     pub(in crate::store) const AT_LEAVES_PER_DOCUMENT: Range<usize> = after(&AT_HEIGHT, 4);
     pub(in crate::store) const AT_MODEL_HASH: Range<usize> = after(&AT_LEAVES_PER_DOCUMENT, MODEL_HASH_BYTES);
     pub(in crate::store) const AT_STORE_ID: Range<usize> = after(&AT_MODEL_HASH, STORE_ID_BYTES);
-    pub(in crate::store) const AT_RESERVED: Range<usize> = after(&AT_STORE_ID, 44);
+    pub(in crate::store) const AT_GENERATION: Range<usize> = after(&AT_STORE_ID, 8);
+    pub(in crate::store) const AT_NEXT_SEGMENT: Range<usize> = after(&AT_GENERATION, 8);
+    pub(in crate::store) const AT_SEGMENTS: Range<usize> = after(&AT_NEXT_SEGMENT, 4);
+    pub(in crate::store) const AT_MODEL: Range<usize> = after(&AT_SEGMENTS, 4);
+    pub(in crate::store) const AT_ENTRIES_CRC: Range<usize> = after(&AT_MODEL, CRC_BYTES);
+    pub(in crate::store) const AT_RESERVED: Range<usize> = after(&AT_ENTRIES_CRC, 16);
     pub(in crate::store) const AT_CRC: Range<usize> = after(&AT_RESERVED, CRC_BYTES);
-    /// Whole file. Every later version keeps this size, the magic, the version and the
-    /// place of the checksum, so that "newer" and "damaged" stay distinguishable.
-    pub(in crate::store) const BYTES: usize = AT_CRC.end;
+    /// The head, which the entries of the segments follow. Every later version keeps this size, the
+    /// magic, the version and the place of the checksum, so that "newer" and "damaged" stay
+    /// distinguishable.
+    pub(in crate::store) const HEAD_BYTES: usize = AT_CRC.end;
+
+    pub(in crate::store) const AT_NUMBER: Range<usize> = 0..8;
+    pub(in crate::store) const AT_ROWS: Range<usize> = after(&AT_NUMBER, 4);
+    pub(in crate::store) const AT_DEAD: Range<usize> = after(&AT_ROWS, 4);
+    pub(in crate::store) const AT_VECTORS_LEN: Range<usize> = after(&AT_DEAD, 8);
+    pub(in crate::store) const AT_VECTORS_CRC: Range<usize> = after(&AT_VECTORS_LEN, CRC_BYTES);
+    pub(in crate::store) const AT_DOCUMENTS_CRC: Range<usize> = after(&AT_VECTORS_CRC, CRC_BYTES);
+    pub(in crate::store) const AT_DOCUMENTS_LEN: Range<usize> = after(&AT_DOCUMENTS_CRC, 8);
+    pub(in crate::store) const AT_DEAD_GENERATION: Range<usize> = after(&AT_DOCUMENTS_LEN, 8);
+    pub(in crate::store) const AT_DEAD_LEN: Range<usize> = after(&AT_DEAD_GENERATION, 8);
+    pub(in crate::store) const AT_DEAD_CRC: Range<usize> = after(&AT_DEAD_LEN, CRC_BYTES);
+    pub(in crate::store) const AT_ENTRY_RESERVED: Range<usize> = after(&AT_DEAD_CRC, 4);
+    /// The entry of one segment.
+    pub(in crate::store) const ENTRY_BYTES: usize = AT_ENTRY_RESERVED.end;
 }
 
-/// Fields of the header of `vectors.f16`, and where the rows are.
-pub(super) mod vectors {
+/// Sealed files: the header, the fixed-width end, and an entry of the directory before it.
+pub(super) mod sealed {
     use super::*;
 
-    pub(in crate::store) const MAGIC: [u8; MAGIC_BYTES] = *b"\x8aehv\r\n\x1a\n";
+    pub(in crate::store) const MAGIC: [u8; MAGIC_BYTES] = *b"\x8behs\r\n\x1a\n";
     pub(in crate::store) const AT_MAGIC: Range<usize> = 0..MAGIC_BYTES;
     pub(in crate::store) const AT_VERSION: Range<usize> = after(&AT_MAGIC, 4);
-    pub(in crate::store) const AT_DIM: Range<usize> = after(&AT_VERSION, 4);
-    pub(in crate::store) const AT_DTYPE: Range<usize> = after(&AT_DIM, 1);
-    pub(in crate::store) const AT_PAD: Range<usize> = after(&AT_DTYPE, 7);
+    pub(in crate::store) const AT_KIND: Range<usize> = after(&AT_VERSION, 1);
+    pub(in crate::store) const AT_PAD: Range<usize> = after(&AT_KIND, 3);
     pub(in crate::store) const AT_STORE_ID: Range<usize> = after(&AT_PAD, STORE_ID_BYTES);
+    pub(in crate::store) const AT_SEGMENT: Range<usize> = after(&AT_STORE_ID, 8);
     pub(in crate::store) const AT_RESERVED: Range<usize> =
-        after(&AT_STORE_ID, HEADER_BYTES - CRC_BYTES - AT_STORE_ID.end);
+        after(&AT_SEGMENT, HEADER_BYTES - CRC_BYTES - AT_SEGMENT.end);
     pub(in crate::store) const AT_CRC: Range<usize> = after(&AT_RESERVED, CRC_BYTES);
-    /// One page, so that rows keep the alignment of the mapping.
+    /// One page of memory, so that the first section has its alignment.
     pub(in crate::store) const HEADER_BYTES: usize = 4096;
 
-    /// Rows that one checksum covers.
-    pub(in crate::store) const BLOCK_ROWS: u32 = 256;
-    /// The file grows by its own size, but by no less and no more than these.
-    pub(in crate::store) const GROW_AT_LEAST_BYTES: u64 = 1 << 20;
-    pub(in crate::store) const GROW_AT_MOST_BYTES: u64 = 64 << 20;
+    /// Bytes that one checksum covers.
+    pub(in crate::store) const PAGE_BYTES: u64 = 64 << 10;
+    /// Sections begin at multiples of this: a cache line.
+    pub(in crate::store) const ALIGNMENT: usize = 64;
+
+    pub(in crate::store) const AT_SECTION_NAME: Range<usize> = 0..4;
+    pub(in crate::store) const AT_SECTION_OFFSET: Range<usize> = after(&AT_SECTION_NAME, 8);
+    pub(in crate::store) const AT_SECTION_LEN: Range<usize> = after(&AT_SECTION_OFFSET, 8);
+    pub(in crate::store) const SECTION_BYTES: usize = AT_SECTION_LEN.end;
+
+    pub(in crate::store) const TAIL_MAGIC: [u8; MAGIC_BYTES] = *b"ehs-end\n";
+    pub(in crate::store) const AT_BODY_BYTES: Range<usize> = 0..8;
+    pub(in crate::store) const AT_SECTIONS: Range<usize> = after(&AT_BODY_BYTES, 4);
+    pub(in crate::store) const AT_DIRECTORY_CRC: Range<usize> = after(&AT_SECTIONS, CRC_BYTES);
+    pub(in crate::store) const AT_TAIL_MAGIC: Range<usize> = after(&AT_DIRECTORY_CRC, MAGIC_BYTES);
+    pub(in crate::store) const AT_TAIL_CRC: Range<usize> = after(&AT_TAIL_MAGIC, CRC_BYTES);
+    pub(in crate::store) const TAIL_BYTES: usize = AT_TAIL_CRC.end;
 }
 
-/// Slots of `FLUSHED`.
-pub(super) mod flushed {
-    use super::*;
+/// The one section of a `.dead` file: a bit for each row from the lowest of the first u64 on, as far
+/// as the last dead row.
+pub(super) mod dead {
+    pub(in crate::store) const BITMAP: u32 = 48;
+}
 
-    pub(in crate::store) const AT_GENERATION: Range<usize> = 0..8;
-    pub(in crate::store) const AT_STORE_ID: Range<usize> = after(&AT_GENERATION, STORE_ID_BYTES);
-    pub(in crate::store) const AT_CRC: Range<usize> = after(&AT_STORE_ID, CRC_BYTES);
-    pub(in crate::store) const SLOT_BYTES: usize = AT_CRC.end;
-    pub(in crate::store) const SLOTS: u64 = 2;
-    /// Far enough apart that no sector and no page holds parts of both.
-    pub(in crate::store) const SLOT_STRIDE: u64 = 4096;
-    /// Whole file.
-    pub(in crate::store) const BYTES: usize = SLOT_STRIDE as usize + SLOT_BYTES;
+/// Names of the sections of a segment's files. `ENDS` say where the entries of the section beside
+/// them end; the first begins at 0.
+pub(super) mod segment {
+    /// `N.vectors`: `[rows, dim]` f16.
+    pub(in crate::store) const ROWS: u32 = 1;
+
+    /// Ids one behind another, UTF-8; ends u64.
+    pub(in crate::store) const IDS: u32 = 16;
+    pub(in crate::store) const ID_ENDS: u32 = 17;
+    /// Rows in the byte order of their ids, u32.
+    pub(in crate::store) const ID_ORDER: u32 = 18;
+    /// Title and text in JSON; ends u64.
+    pub(in crate::store) const PAYLOADS: u32 = 19;
+    pub(in crate::store) const PAYLOAD_ENDS: u32 = 20;
+    /// Metadata in JSON, empty where there is none; ends u64.
+    pub(in crate::store) const METADATA: u32 = 21;
+    pub(in crate::store) const METADATA_ENDS: u32 = 22;
+    /// The generation that each row's document came with, u64.
+    pub(in crate::store) const BORN: u32 = 23;
+    /// The leaves that occur, ascending, u32; ends of the rows that lie with each, u32.
+    pub(in crate::store) const LEAVES: u32 = 32;
+    pub(in crate::store) const LEAF_ENDS: u32 = 33;
+    /// Rows that lie with another leaf, leaf after leaf, u32; ends for each leaf, u32.
+    pub(in crate::store) const FURTHER: u32 = 34;
+    pub(in crate::store) const FURTHER_ENDS: u32 = 35;
+    /// All leaves of each row, u32; ends u32. Both empty where no row has more than one.
+    pub(in crate::store) const ROW_LEAVES: u32 = 36;
+    pub(in crate::store) const ROW_LEAF_ENDS: u32 = 37;
+}
+
+/// Keys and widths of the journal.
+pub(super) mod journal {
+    pub(in crate::store) const BASE: u8 = b'B';
+    pub(in crate::store) const COMMIT: u8 = b'c';
+    /// Length and checksum before the bytes of a commit.
+    pub(in crate::store) const PREFIX_BYTES: usize = 12;
 }
 
 /// Limits of what may be stored.
 pub(super) mod limits {
-    /// Longest id in bytes of UTF-8; sled keeps keys in its nodes.
+    /// Longest id in bytes of UTF-8.
     pub(in crate::store) const ID_BYTES: usize = 512;
     /// Longest payload: title, text and metadata in JSON.
     pub(in crate::store) const PAYLOAD_BYTES: usize = 64 << 20;
     /// Deepest metadata: half of what the JSON parser follows when it reads back.
     pub(in crate::store) const METADATA_DEPTH: usize = 64;
-    /// Largest value in sled. A leaf node holds up to 20 entries, and a node above
-    /// 128 KiB would go to a separate file that sled never syncs.
-    pub(in crate::store) const VALUE_BYTES: usize = 4096;
-    /// Bytes of payload in one chunk.
+    /// Bytes of a commit in one value of sled. A leaf node holds up to 20 entries, and a node above
+    /// 128 KiB would go to a file of its own.
     pub(in crate::store) const CHUNK_BYTES: usize = 3584;
-    /// Rows in one posting block: 2 KiB, rewritten by an insert into its leaf.
-    pub(in crate::store) const POSTING_BLOCK_ROWS: usize = 512;
-    /// Most leaves a document may be in; keeps its record under [`VALUE_BYTES`].
+    /// Most leaves a document may be in.
     pub(in crate::store) const LEAVES_PER_DOCUMENT: u32 = 512;
     /// Largest dimension of an embedding.
     pub(in crate::store) const DIM: u32 = 65_536;
@@ -127,72 +192,8 @@ pub(super) mod limits {
     pub(in crate::store) const LEAVES: u64 = 1 << 32;
 }
 
-/// Keys of the one sled tree: a prefix byte, then big-endian numbers or the id.
-pub(super) mod keys {
-    use super::*;
-
-    pub(in crate::store) const COMMIT: u8 = b'C';
-    pub(in crate::store) const DOCUMENT: u8 = b'd';
-    pub(in crate::store) const POSTINGS: u8 = b'p';
-    pub(in crate::store) const ROW: u8 = b'r';
-    pub(in crate::store) const TEXT: u8 = b't';
-    pub(in crate::store) const VECTOR_BLOCK: u8 = b'v';
-
-    /// The key of the commit record.
-    pub(in crate::store) const COMMIT_KEY: [u8; 1] = [COMMIT];
-
-    pub(in crate::store) fn document(id: &str) -> Vec<u8> {
-        let mut key = Vec::with_capacity(1 + id.len());
-        key.push(DOCUMENT);
-        key.extend_from_slice(id.as_bytes());
-        key
-    }
-
-    pub(in crate::store) fn row(row: Row) -> [u8; 5] {
-        one(ROW, row.to_key())
-    }
-
-    pub(in crate::store) fn vector_block(block: u32) -> [u8; 5] {
-        one(VECTOR_BLOCK, block.to_be_bytes())
-    }
-
-    pub(in crate::store) fn postings(leaf: LeafId, block: u32) -> [u8; 9] {
-        two(POSTINGS, leaf.to_key(), block)
-    }
-
-    pub(in crate::store) fn text(row: Row, chunk: u32) -> [u8; 9] {
-        two(TEXT, row.to_key(), chunk)
-    }
-
-    /// The one number of a row or vector-block key; `None` for any other width.
-    pub(in crate::store) fn parse_one(key: &[u8]) -> Option<[u8; 4]> {
-        key.get(1..)?.try_into().ok()
-    }
-
-    /// The two numbers of a posting or text key; `None` for any other width.
-    pub(in crate::store) fn parse_two(key: &[u8]) -> Option<([u8; 4], u32)> {
-        let rest: [u8; 8] = key.get(1..)?.try_into().ok()?;
-        let [a, b, c, d, block @ ..] = rest;
-        Some(([a, b, c, d], u32::from_be_bytes(block)))
-    }
-
-    fn one(prefix: u8, number: [u8; 4]) -> [u8; 5] {
-        let [a, b, c, d] = number;
-        [prefix, a, b, c, d]
-    }
-
-    fn two(prefix: u8, first: [u8; 4], second: u32) -> [u8; 9] {
-        let [a, b, c, d] = first;
-        let [e, f, g, h] = second.to_be_bytes();
-        [prefix, a, b, c, d, e, f, g, h]
-    }
-}
-
 const _: () = {
-    assert!(manifest::BYTES == 128);
-    assert!(vectors::AT_CRC.end == vectors::HEADER_BYTES);
-    assert!(limits::CHUNK_BYTES <= limits::VALUE_BYTES);
-    assert!(limits::POSTING_BLOCK_ROWS * Row::BYTES + CRC_BYTES <= limits::VALUE_BYTES);
-    // The widest node sled can build stays inline: 20 entries of the longest key and value.
-    assert!(20 * (limits::VALUE_BYTES + limits::ID_BYTES + 32) < 128 * 1024);
+    assert!(manifest::HEAD_BYTES == 128 && manifest::ENTRY_BYTES == 64);
+    // The widest node sled can build stays inline: 20 entries of a chunk and its key.
+    assert!(20 * (limits::CHUNK_BYTES + 64) < 128 * 1024);
 };

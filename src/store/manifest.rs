@@ -1,5 +1,5 @@
-//! `MANIFEST`: what an index is, fixed when it is created. Its rename into place is what
-//! makes a directory an index.
+//! `MANIFEST`: what an index is, and the files of its newest sealed generation. Its rename into
+//! place is the commit point of everything that is to last.
 
 use std::{
     hash::{BuildHasher, Hasher, RandomState},
@@ -8,12 +8,17 @@ use std::{
 };
 
 use super::{
+    dead::DeadFile,
     error::{Damage, Operation, Result, StoreError},
     io::{Backend, OpenMode},
     layout::{
         DTYPE_F16, FORMAT_VERSION, OLDEST_READABLE_VERSION, STORE_ID_BYTES, limits, manifest::*, names,
+        u32_at, u64_at,
     },
+    sealed::Seal,
+    segment::SegmentFiles,
 };
+use crate::ids::Generation;
 
 /// What an index is: fixed at creation, bound to the model that made its embeddings.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,16 +83,54 @@ impl StoreId {
     }
 }
 
+/// A generation: what the index is, and the files that it consists of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Manifest {
     pub(super) config: StoreConfig,
     pub(super) store_id: StoreId,
+    pub(super) generation: Generation,
+    /// Above the numbers of all segments there ever were.
+    pub(super) next_segment: u64,
+    /// Number of the directory that the model is in.
+    pub(super) model: u32,
+    /// In the order of their rows.
+    pub(super) segments: Vec<SegmentEntry>,
+}
+
+/// The files of a segment, and which of its rows are dead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SegmentEntry {
+    pub(super) files: SegmentFiles,
+    /// None where no row is dead.
+    pub(super) dead: Option<DeadFile>,
 }
 
 impl Manifest {
-    pub(super) fn encode(&self) -> [u8; BYTES] {
+    /// An empty index.
+    pub(super) fn empty(config: &StoreConfig) -> Self {
+        Self {
+            config: config.clone(),
+            store_id: StoreId::unique(),
+            generation: Generation(0),
+            next_segment: 0,
+            model: 0,
+            segments: Vec::new(),
+        }
+    }
+
+    /// Names of all files of the segments, inside the index.
+    pub(super) fn files(&self) -> impl Iterator<Item = String> + '_ {
+        self.segments.iter().flat_map(|entry| {
+            let number = entry.files.number;
+            let dead = entry.dead.map(|dead| DeadFile::name(number, dead.generation));
+            [SegmentFiles::vectors_name(number), SegmentFiles::documents_name(number)].into_iter().chain(dead)
+        })
+    }
+
+    pub(super) fn encode(&self) -> Vec<u8> {
         let config = &self.config;
-        let mut bytes = [0; BYTES];
+        let entries: Vec<u8> = self.segments.iter().flat_map(SegmentEntry::encode).collect();
+        let mut bytes = vec![0; HEAD_BYTES];
         bytes[AT_MAGIC].copy_from_slice(&MAGIC);
         bytes[AT_VERSION].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
         bytes[AT_DIM].copy_from_slice(&config.dim.to_le_bytes());
@@ -98,61 +141,100 @@ impl Manifest {
         bytes[AT_LEAVES_PER_DOCUMENT].copy_from_slice(&config.leaves_per_document.to_le_bytes());
         bytes[AT_MODEL_HASH].copy_from_slice(&config.model_hash);
         bytes[AT_STORE_ID].copy_from_slice(&self.store_id.0);
+        bytes[AT_GENERATION].copy_from_slice(&self.generation.0.to_le_bytes());
+        bytes[AT_NEXT_SEGMENT].copy_from_slice(&self.next_segment.to_le_bytes());
+        bytes[AT_SEGMENTS].copy_from_slice(&(self.segments.len() as u32).to_le_bytes());
+        bytes[AT_MODEL].copy_from_slice(&self.model.to_le_bytes());
+        bytes[AT_ENTRIES_CRC].copy_from_slice(&crc32fast::hash(&entries).to_le_bytes());
         let crc = crc32fast::hash(&bytes[..AT_CRC.start]);
         bytes[AT_CRC].copy_from_slice(&crc.to_le_bytes());
+        bytes.extend(entries);
         bytes
     }
 
-    pub(super) fn decode(bytes: &[u8; BYTES]) -> Result<Self> {
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self> {
         let corrupt = |detail| StoreError::corrupt(names::MANIFEST, detail);
-        if bytes[AT_MAGIC] != MAGIC {
+        let found = bytes.len() as u64;
+        let Some((head, entries)) = bytes.split_first_chunk::<HEAD_BYTES>() else {
+            return Err(corrupt(Damage::TooShort { needed: HEAD_BYTES as u64, found }));
+        };
+        if head[AT_MAGIC] != MAGIC {
             return Err(corrupt(Damage::Magic));
         }
         // Before the version: its place never moves, so a damaged version is seen as damage.
-        if crc32fast::hash(&bytes[..AT_CRC.start]) != u32_at(bytes, AT_CRC.start) {
-            return Err(corrupt(Damage::Checksum { what: "the file", number: 0 }));
+        if crc32fast::hash(&head[..AT_CRC.start]) != u32_at(head, AT_CRC.start) {
+            return Err(corrupt(Damage::Checksum { what: "the head", number: 0 }));
         }
-        let version = u32_at(bytes, AT_VERSION.start);
+        let version = u32_at(head, AT_VERSION.start);
         check_version(names::MANIFEST, version)?;
-        let field = |field, found: u8| corrupt(Damage::Field { field, found: found.into() });
-        let dtype = bytes[AT_DTYPE.start];
+        let field = |field, found: u64| corrupt(Damage::Field { field, found });
+        let dtype = head[AT_DTYPE.start];
         if dtype != DTYPE_F16 {
-            return Err(field("dtype", dtype));
+            return Err(field("dtype", dtype.into()));
         }
-        if let Some(&byte) = bytes[AT_PAD].iter().chain(&bytes[AT_RESERVED]).find(|b| **b != 0) {
-            return Err(field("reserved byte", byte));
+        if let Some(&byte) = head[AT_PAD].iter().chain(&head[AT_RESERVED]).find(|b| **b != 0) {
+            return Err(field("reserved byte", byte.into()));
         }
         let mut model_hash = [0; 32];
-        model_hash.copy_from_slice(&bytes[AT_MODEL_HASH]);
+        model_hash.copy_from_slice(&head[AT_MODEL_HASH]);
         let mut store_id = [0; STORE_ID_BYTES];
-        store_id.copy_from_slice(&bytes[AT_STORE_ID]);
+        store_id.copy_from_slice(&head[AT_STORE_ID]);
         let config = StoreConfig {
-            dim: u32_at(bytes, AT_DIM.start),
-            branching_factor: u32_at(bytes, AT_BRANCHING.start),
-            height: u32_at(bytes, AT_HEIGHT.start),
-            leaves_per_document: u32_at(bytes, AT_LEAVES_PER_DOCUMENT.start),
-            similarity: bytes[AT_SIMILARITY.start],
+            dim: u32_at(head, AT_DIM.start),
+            branching_factor: u32_at(head, AT_BRANCHING.start),
+            height: u32_at(head, AT_HEIGHT.start),
+            leaves_per_document: u32_at(head, AT_LEAVES_PER_DOCUMENT.start),
+            similarity: head[AT_SIMILARITY.start],
             model_hash,
         };
         config.check().map_err(|error| match error {
-            StoreError::InvalidConfig { field, found, .. } => corrupt(Damage::Field { field, found }),
+            StoreError::InvalidConfig { field: name, found, .. } => field(name, found),
             other => other,
         })?;
-        Ok(Self { config, store_id: StoreId(store_id) })
+        let expected = HEAD_BYTES as u64 + u64::from(u32_at(head, AT_SEGMENTS.start)) * ENTRY_BYTES as u64;
+        if found != expected {
+            return Err(corrupt(Damage::Disagreement { what: "its length", expected, found }));
+        }
+        if crc32fast::hash(entries) != u32_at(head, AT_ENTRIES_CRC.start) {
+            return Err(corrupt(Damage::Checksum { what: "the segments", number: 0 }));
+        }
+        let next_segment = u64_at(head, AT_NEXT_SEGMENT.start);
+        let mut segments = Vec::with_capacity(entries.len() / ENTRY_BYTES);
+        let mut rows = 0u64;
+        for entry in entries.as_chunks::<ENTRY_BYTES>().0 {
+            let entry = SegmentEntry::decode(entry).map_err(corrupt)?;
+            let number = entry.files.number;
+            let twice = segments.iter().any(|other: &SegmentEntry| other.files.number == number);
+            if number >= next_segment || twice {
+                return Err(field("the number of a segment", number));
+            }
+            rows += u64::from(entry.files.rows);
+            segments.push(entry);
+        }
+        if rows > u32::MAX.into() {
+            return Err(field("the number of rows", rows));
+        }
+        Ok(Self {
+            config,
+            store_id: StoreId(store_id),
+            generation: Generation(u64_at(head, AT_GENERATION.start)),
+            next_segment,
+            model: u32_at(head, AT_MODEL.start),
+            segments,
+        })
     }
 
-    /// Writes the manifest under its provisional name and makes it durable. From here on
-    /// the directory counts as one where a create is under way.
+    /// Writes the manifest under its provisional name and makes it durable.
     pub(super) fn write_provisional(&self, backend: &dyn Backend, dir: &Path) -> Result<()> {
         let path = dir.join(names::MANIFEST_NEW);
         let io = |operation| StoreError::io(&path, operation);
         let file = backend.open(&path, OpenMode::Replace).map_err(io(Operation::Create))?;
         file.write_at(&self.encode(), 0).map_err(io(Operation::Write))?;
-        file.sync_all().map_err(io(Operation::Sync))?;
-        backend.sync_directory(dir).map_err(StoreError::io(dir, Operation::Sync))
+        file.sync_all().map_err(io(Operation::Sync))
     }
 
-    /// Renames the manifest into place. The commit point of a create.
+    /// Renames the provisional manifest into place. The commit point of everything; durable when
+    /// this has returned.
     pub(super) fn publish(backend: &dyn Backend, dir: &Path) -> Result<()> {
         backend
             .rename(&dir.join(names::MANIFEST_NEW), &dir.join(names::MANIFEST))
@@ -165,31 +247,68 @@ impl Manifest {
         let io = |operation| StoreError::io(&path, operation);
         let file = backend.open(&path, OpenMode::Read).map_err(io(Operation::Open))?;
         let found = file.len().map_err(io(Operation::Read))?;
-        let needed = BYTES as u64;
-        if found < needed {
-            return Err(StoreError::corrupt(names::MANIFEST, Damage::TooShort { needed, found }));
-        }
-        if found > needed {
-            let detail = Damage::Disagreement { what: "its length", expected: needed, found };
+        // A damaged length must not become a demand for memory.
+        let most = HEAD_BYTES as u64 + MOST_SEGMENTS * ENTRY_BYTES as u64;
+        if found > most {
+            let detail = Damage::Disagreement { what: "its length", expected: most, found };
             return Err(StoreError::corrupt(names::MANIFEST, detail));
         }
-        let mut bytes = [0; BYTES];
+        let mut bytes = vec![0; found as usize];
         file.read_at(&mut bytes, 0).map_err(io(Operation::Read))?;
         Self::decode(&bytes)
     }
 }
 
+/// Far more segments than merging ever leaves.
+const MOST_SEGMENTS: u64 = 1 << 16;
+
+impl SegmentEntry {
+    fn encode(&self) -> [u8; ENTRY_BYTES] {
+        let SegmentFiles { number, rows, vectors, documents } = self.files;
+        let mut bytes = [0; ENTRY_BYTES];
+        bytes[AT_NUMBER].copy_from_slice(&number.to_le_bytes());
+        bytes[AT_ROWS].copy_from_slice(&rows.to_le_bytes());
+        bytes[AT_VECTORS_LEN].copy_from_slice(&vectors.len.to_le_bytes());
+        bytes[AT_VECTORS_CRC].copy_from_slice(&vectors.crc.to_le_bytes());
+        bytes[AT_DOCUMENTS_LEN].copy_from_slice(&documents.len.to_le_bytes());
+        bytes[AT_DOCUMENTS_CRC].copy_from_slice(&documents.crc.to_le_bytes());
+        if let Some(dead) = self.dead {
+            bytes[AT_DEAD].copy_from_slice(&dead.count.to_le_bytes());
+            bytes[AT_DEAD_GENERATION].copy_from_slice(&dead.generation.0.to_le_bytes());
+            bytes[AT_DEAD_LEN].copy_from_slice(&dead.seal.len.to_le_bytes());
+            bytes[AT_DEAD_CRC].copy_from_slice(&dead.seal.crc.to_le_bytes());
+        }
+        bytes
+    }
+
+    fn decode(bytes: &[u8; ENTRY_BYTES]) -> Result<Self, Damage> {
+        let seal = |len: usize, crc: usize| Seal { len: u64_at(bytes, len), crc: u32_at(bytes, crc) };
+        let files = SegmentFiles {
+            number: u64_at(bytes, AT_NUMBER.start),
+            rows: u32_at(bytes, AT_ROWS.start),
+            vectors: seal(AT_VECTORS_LEN.start, AT_VECTORS_CRC.start),
+            documents: seal(AT_DOCUMENTS_LEN.start, AT_DOCUMENTS_CRC.start),
+        };
+        let count = u32_at(bytes, AT_DEAD.start);
+        if count > files.rows {
+            return Err(Damage::Field { field: "the number of dead rows", found: count.into() });
+        }
+        let dead = (count > 0).then(|| DeadFile {
+            generation: Generation(u64_at(bytes, AT_DEAD_GENERATION.start)),
+            count,
+            seal: seal(AT_DEAD_LEN.start, AT_DEAD_CRC.start),
+        });
+        Ok(Self { files, dead })
+    }
+}
+
 /// Refuses, by number, a version that this crate does not read.
-pub(super) fn check_version(file: &'static str, found: u32) -> Result<()> {
+pub(super) fn check_version(file: &str, found: u32) -> Result<()> {
     let (oldest, newest) = (OLDEST_READABLE_VERSION, FORMAT_VERSION);
     if (oldest..=newest).contains(&found) {
         return Ok(());
     }
-    Err(StoreError::UnsupportedVersion { file, found, oldest, newest })
-}
-
-fn u32_at(bytes: &[u8; BYTES], at: usize) -> u32 {
-    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+    Err(StoreError::UnsupportedVersion { file: file.to_owned().into(), found, oldest, newest })
 }
 
 #[cfg(test)]
@@ -205,7 +324,23 @@ mod tests {
             similarity: 1,
             model_hash: [7; 32],
         };
-        Manifest { config, store_id: StoreId::unique() }
+        let files = |number| SegmentFiles {
+            number,
+            rows: 100,
+            vectors: Seal { len: 9000, crc: 1 },
+            documents: Seal { len: 8000, crc: 2 },
+        };
+        let dead = DeadFile { generation: Generation(5), count: 7, seal: Seal { len: 4200, crc: 3 } };
+        Manifest {
+            generation: Generation(6),
+            next_segment: 12,
+            model: 2,
+            segments: vec![
+                SegmentEntry { files: files(11), dead: None },
+                SegmentEntry { files: files(3), dead: Some(dead) },
+            ],
+            ..Manifest::empty(&config)
+        }
     }
 
     #[test]
@@ -214,6 +349,7 @@ mod tests {
         let bytes = manifest.encode();
         assert_eq!(Manifest::decode(&bytes).unwrap(), manifest);
         // The numbers of docs/format.md, written out once.
+        assert_eq!(bytes.len(), 128 + 2 * 64);
         assert_eq!(bytes[..8], *b"\x89ehi\r\n\x1a\n");
         assert_eq!(bytes[8..12], 1u32.to_le_bytes());
         assert_eq!(bytes[12..16], 384u32.to_le_bytes());
@@ -223,21 +359,48 @@ mod tests {
         assert_eq!(bytes[28..32], 3u32.to_le_bytes());
         assert_eq!(bytes[32..64], [7; 32]);
         assert_eq!(bytes[64..80], manifest.store_id.0);
-        assert_eq!(bytes[80..124], [0; 44]);
-        assert_eq!(bytes[124..], crc32fast::hash(&bytes[..124]).to_le_bytes());
+        assert_eq!(bytes[80..88], 6u64.to_le_bytes());
+        assert_eq!(bytes[88..96], 12u64.to_le_bytes());
+        assert_eq!(bytes[96..104], [2, 0, 0, 0, 2, 0, 0, 0]);
+        assert_eq!(bytes[104..108], crc32fast::hash(&bytes[128..]).to_le_bytes());
+        assert_eq!(bytes[108..124], [0; 16]);
+        assert_eq!(bytes[124..128], crc32fast::hash(&bytes[..124]).to_le_bytes());
+        assert_eq!(bytes[192..200], 3u64.to_le_bytes());
+        assert_eq!(bytes[200..208], [100, 0, 0, 0, 7, 0, 0, 0]);
+        assert_eq!(bytes[208..216], 9000u64.to_le_bytes());
+        assert_eq!(bytes[216..224], [1, 0, 0, 0, 2, 0, 0, 0]);
+        assert_eq!(bytes[224..232], 8000u64.to_le_bytes());
+        assert_eq!(bytes[232..240], 5u64.to_le_bytes());
+        assert_eq!(bytes[240..248], 4200u64.to_le_bytes());
+        assert_eq!(bytes[248..256], [3, 0, 0, 0, 0, 0, 0, 0]);
     }
 
     #[test]
-    fn every_flipped_bit_is_refused() {
+    fn every_flipped_bit_and_every_cut_is_refused() {
         let bytes = manifest().encode();
-        for bit in 0..BYTES * 8 {
-            let mut flipped = bytes;
+        let refused = |bytes: &[u8]| matches!(Manifest::decode(bytes), Err(StoreError::Corrupt { file, .. }) if file == names::MANIFEST);
+        for bit in 0..bytes.len() * 8 {
+            let mut flipped = bytes.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);
-            assert!(matches!(
-                Manifest::decode(&flipped),
-                Err(StoreError::Corrupt { file: names::MANIFEST, .. })
-            ));
+            assert!(refused(&flipped), "bit {bit}");
         }
+        for len in 0..bytes.len() {
+            assert!(refused(&bytes[..len]), "{len} bytes");
+        }
+        assert!(refused(&[bytes.as_slice(), &[0]].concat()));
+    }
+
+    #[test]
+    fn impossible_segments_are_refused() {
+        let change = |change: fn(&mut Manifest)| {
+            let mut manifest = manifest();
+            change(&mut manifest);
+            Manifest::decode(&manifest.encode()).is_err()
+        };
+        assert!(change(|m| m.next_segment = 11), "a number not yet given out");
+        assert!(change(|m| m.segments[1].files.number = 11), "a number twice");
+        assert!(change(|m| m.segments[1].files.rows = 6), "more dead rows than rows");
+        assert!(change(|m| m.segments[0].files.rows = u32::MAX), "more rows than a row number has");
     }
 
     #[test]

@@ -1,17 +1,12 @@
-//! The one mapping: `vectors.f16`, shared and read-only.
+//! Mappings of sealed files, shared and read-only.
 //!
-//! Rows below the committed count are never written again, so a slice of them is
-//! constant although the writer appends to the same file through `pwrite`. The mapping
-//! is never handed out whole: behind the committed rows lies what a writer may be
-//! changing.
+//! A sealed file is written once, before anyone maps it, and never changed or shortened; removing it
+//! leaves its pages to those who have them mapped. So a slice of a mapping is constant.
 #![allow(unsafe_code)]
 
-use std::{fs::File, io, slice, sync::Arc};
+use std::{fs::File, io, ops::Range, slice, sync::Arc};
 
-use half::f16;
 use memmap2::{MmapOptions, MmapRaw};
-
-use super::layout::vectors::HEADER_BYTES;
 
 // Rows are read as they lie in the file, which is little-endian.
 const _: () = assert!(cfg!(target_endian = "little"), "the store needs a little-endian target");
@@ -24,31 +19,31 @@ pub(super) struct Mapping {
 }
 
 impl Mapping {
-    /// Maps the first `len_bytes` bytes of `file`, which must be that long and is never shortened
-    /// while mapped: the store holds the directory's lock and only ever grows the file.
+    /// Maps the first `len_bytes` bytes of `file`, which must be that long.
     pub(super) fn new(file: &File, len_bytes: u64) -> io::Result<Self> {
         let too_short = || io::Error::from(io::ErrorKind::UnexpectedEof);
         let len = usize::try_from(len_bytes).map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
-        if len < HEADER_BYTES || file.metadata()?.len() < len_bytes {
+        if len == 0 || file.metadata()?.len() < len_bytes {
             return Err(too_short());
         }
         let map = MmapOptions::new().len(len).map_raw_read_only(file)?;
         Ok(Self { map: Arc::new(map) })
     }
 
-    /// The first `elements` elements behind the header, or `None` where the mapping is
-    /// shorter. The caller asks for committed rows only.
-    pub(super) fn elements(&self, elements: usize) -> Option<&[f16]> {
-        let bytes = elements.checked_mul(size_of::<f16>())?;
-        if HEADER_BYTES.checked_add(bytes)? > self.map.len() {
+    /// Length of the mapping in bytes.
+    pub(super) fn len(&self) -> usize {
+        self.map.len()
+    }
+
+    /// Bytes of a file that is never written again, or `None` outside of it.
+    pub(super) fn bytes(&self, range: Range<usize>) -> Option<&[u8]> {
+        if range.start > range.end || range.end > self.map.len() {
             return None;
         }
-        // SAFETY: header + bytes <= map.len() was checked just above, the mapping lives as
-        // long as `self`, the file is at least that long (checked in `new`, never shortened
-        // under the lock), and committed bytes are never written again.
-        let bytes = unsafe { slice::from_raw_parts(self.map.as_ptr().add(HEADER_BYTES), bytes) };
-        // Never fails: a page-aligned base plus a header of whole pages, and whole elements.
-        bytemuck::try_cast_slice(bytes).ok()
+        // SAFETY: start <= end <= map.len() was checked just above, the mapping lives as long as
+        // `self`, and the file is at least that long (checked in `new`, never shortened). Callers
+        // map sealed files with this, of which no byte changes after they are published.
+        Some(unsafe { slice::from_raw_parts(self.map.as_ptr().add(range.start), range.len()) })
     }
 }
 
@@ -61,26 +56,28 @@ mod tests {
     #[test]
     fn hands_out_what_is_mapped_and_no_more() {
         let file = tempfile::tempfile().unwrap();
-        file.set_len(HEADER_BYTES as u64 + 6).unwrap();
-        file.write_all_at(&f16::from_f32(1.5).to_le_bytes(), HEADER_BYTES as u64 + 2).unwrap();
-        let map = Mapping::new(&file, HEADER_BYTES as u64 + 6).unwrap();
-        assert_eq!(map.elements(3).unwrap(), [0.0, 1.5, 0.0].map(f16::from_f32));
-        assert_eq!(map.elements(0).unwrap(), []);
-        assert!(map.elements(4).is_none());
-        assert!(map.elements(usize::MAX).is_none());
-        assert!(Mapping::new(&file, HEADER_BYTES as u64 + 7).is_err());
-        assert!(Mapping::new(&file, 10).is_err());
+        file.set_len(10).unwrap();
+        file.write_all_at(&[7, 8], 3).unwrap();
+        let map = Mapping::new(&file, 10).unwrap();
+        assert_eq!(map.len(), 10);
+        assert_eq!(map.bytes(2..6).unwrap(), [0, 7, 8, 0]);
+        assert!(map.bytes(10..10).unwrap().is_empty());
+        #[expect(clippy::reversed_empty_ranges, reason = "a damaged file may ask for it")]
+        let backwards = 6..2;
+        for outside in [9..11, backwards, 11..11, usize::MAX - 1..usize::MAX] {
+            assert!(map.bytes(outside.clone()).is_none(), "{outside:?}");
+        }
+        assert!(Mapping::new(&file, 11).is_err());
+        assert!(Mapping::new(&file, 0).is_err());
     }
 
     #[test]
-    fn an_old_mapping_outlives_growth() {
-        let file = tempfile::tempfile().unwrap();
-        file.set_len(HEADER_BYTES as u64 + 2).unwrap();
-        let old = Mapping::new(&file, HEADER_BYTES as u64 + 2).unwrap();
-        file.set_len(HEADER_BYTES as u64 * 3).unwrap();
-        let new = Mapping::new(&file, HEADER_BYTES as u64 * 3).unwrap();
-        file.write_all_at(&f16::ONE.to_le_bytes(), HEADER_BYTES as u64).unwrap();
-        assert_eq!(old.elements(1).unwrap(), [f16::ONE]);
-        assert_eq!(new.elements(1).unwrap(), [f16::ONE]);
+    fn a_mapping_outlives_the_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        std::fs::write(&path, [5; 100]).unwrap();
+        let map = Mapping::new(&File::open(&path).unwrap(), 100).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(map.bytes(0..100).unwrap(), [5; 100]);
     }
 }

@@ -1,70 +1,62 @@
-//! Documents, embeddings and posting lists on disk.
+//! Documents, embeddings and posting lists on disk: "what is stored, and what will still be there
+//! after a crash?"
 //!
-//! # Files
+//! # What is where
 //!
-//! A directory holds a `MANIFEST` (what the index is, fixed at creation), `vectors.f16`
-//! (one row of embedding per document ever stored, only ever appended to) and `documents`
-//! (a sled database with all else: documents, ids, posting lists, checksums and the
-//! commit record). `FLUSHED` has the newest generation promised. `LOCK` is held for as long as a handle lives. Every byte is described
-//! in `docs/format.md`.
+//! `MANIFEST` names the sealed files of the newest durable generation: segments of documents with their
+//! embeddings in the order of their leaves ([`segment`]), and which of their rows are dead
+//! ([`dead`]). Sealed files never change ([`sealed`]). What was committed since is in memory
+//! ([`fresh`]) and, so that the end of the process does not lose it, in a journal ([`journal`], the only
+//! use of sled). Every byte is described in `docs/format.md`.
 //!
-//! # The commit
+//! # A generation
 //!
-//! The commit record in the database says how many rows exist. It alone decides; rows
-//! behind that count are garbage that nobody reads and the next commit overwrites.
+//! Each commit makes one: an immutable list of parts, sealed and fresh ([`state`]), which readers
+//! take hold of and keep. So a reader sees one generation whole, and neither waits for the other.
 //!
-//! 1. The new rows are written behind the committed ones, by `pwrite`, never through a mapping.
-//! 2. The vector file is synced.
-//! 3. Only then *one* batch is applied to the database: documents, ids, text, posting
-//!    lists, block checksums and the commit record that names the rows of step 1. The
-//!    database may write a batch to disk at any moment from here on, which is why step 2
-//!    has to be over before step 3 begins and not merely before step 5. This is the
-//!    commit point: a crash before it leaves the old generation, after it the new one,
-//!    never a part.
-//! 4. The new generation is published to readers, together with step 3 under the write lock:
-//!    a view sees the database and the memory of the same generation.
-//! 5. `flush` writes out the database and syncs its log, after which the generation survives
-//!    a power failure; then it notes that generation in `FLUSHED`. Until then a crash may
-//!    fall back to an earlier generation, whole. A database that comes back older than
-//!    `FLUSHED` says has lost what was promised and is refused.
+//! # What lasts
 //!
-//! A failed write in step 1 changes nothing and may be tried again. A failed sync leaves
-//! unknown what is on disk, so the handle refuses writes from then on; a failed step 3
-//! leaves unknown what the database holds, so it refuses reads of documents as well.
+//! Only `MANIFEST` decides. `flush` seals what is fresh into a new segment and renames a new manifest
+//! into place, which is the commit point; the order of its steps is at the head of `seal.rs`. A power
+//! failure before it leaves the last flushed generation, and nothing that was written for it had been
+//! touched. The journal is never needed for what was flushed: it is believed where its
+//! checksums hold and it continues the very generation of the manifest, and is discarded otherwise.
 //!
-//! # Creation
+//! # Who reads what
 //!
-//! A manifest under a provisional name marks the directory; then all other files are made
-//! and synced; then the manifest is renamed, which is the commit point. A directory with
-//! the provisional manifest only was interrupted, holds nothing, and may be created again.
+//! One handle writes, under `LOCK`. Read-only handles, in any number of processes, read manifests and
+//! sealed files, so they see flushed generations; what they have mapped stays readable when the
+//! writer removes it.
 
 mod batch;
 mod commit;
-mod documents;
+mod dead;
 mod error;
-mod flushed;
+mod fresh;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod health;
 mod io;
+mod journal;
 mod layout;
 mod manifest;
 mod mmap;
 mod opening;
+mod part;
 mod payload;
-mod postings;
-mod records;
+mod seal;
+mod sealed;
+mod segment;
 mod state;
 #[cfg(test)]
 mod tests;
-mod vectors;
 mod verify;
 mod view;
 
 use std::{
     fs::File,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
 };
 
 pub(crate) use batch::check_id;
@@ -75,13 +67,12 @@ pub use verify::{Problem, VerifyReport};
 pub use view::View;
 
 use crate::ids::{Generation, LeafId};
-use documents::Database;
-use flushed::FlushedMark;
 use health::Health;
 use io::Backend;
+use journal::Journal;
 use manifest::{Manifest, StoreId};
+use part::Place;
 use state::State;
-use vectors::{Tail, VectorFile};
 
 /// File that makes a directory an index.
 pub(crate) const MANIFEST_FILE: &str = layout::names::MANIFEST;
@@ -90,10 +81,33 @@ pub(crate) const UNPUBLISHED_MANIFEST_FILE: &str = layout::names::MANIFEST_NEW;
 /// File that the open handle holds locked.
 pub(crate) const LOCK_FILE: &str = layout::names::LOCK;
 
+/// What survives what.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Durability {
+    /// Nothing is synced: a power failure may lose or damage the index. For indexes that can be made
+    /// again, and faster there.
+    None,
+    /// What was committed before [`Index::flush`](crate::Index::flush) returned survives a power failure. What came after it
+    /// survives the end of the process, but for its last half second.
+    #[default]
+    OnFlush,
+    /// Every commit survives a power failure once it has returned.
+    EveryBatch,
+}
+
+/// How a handle behaves; not stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StoreOptions {
+    /// What survives what.
+    pub durability: Durability,
+}
+
 /// An open index directory.
 ///
-/// One handle has it at a time, in all processes; threads share the handle. Readers
-/// never wait for the disk syncs of a writer, only for its last step.
+/// One handle writes it at a time, in all processes; threads share the handle. Readers and the
+/// writer never wait for each other.
 ///
 /// # Durability
 ///
@@ -103,22 +117,31 @@ pub struct Store {
     config: StoreConfig,
     store_id: StoreId,
     backend: Arc<dyn Backend>,
+    options: StoreOptions,
     health: Health,
-    /// Serialises commits and flushes. Taken before `state`, never after it.
+    /// Serialises commits and flushes.
     writer: Mutex<Writer>,
-    state: RwLock<State>,
-    database: Database,
-    // Last, so that the lock is given back when everything else is closed.
-    _lock: File,
+    /// Held for as long as it takes to copy or replace the pointer.
+    state: RwLock<Arc<State>>,
+    /// None for a read-only handle. Last, so that it is given back when all else is closed.
+    lock: Option<File>,
 }
 
 /// What only the writer uses.
 struct Writer {
-    vectors: VectorFile,
-    flushed: FlushedMark,
-    tail: Tail,
-    /// Whether something was applied since the last flush.
+    /// The one on disk.
+    manifest: Manifest,
+    journal: JournalState,
+    /// Whether there are commits that the manifest lacks.
     dirty: bool,
+}
+
+enum JournalState {
+    /// None on disk: made by the first commit that needs it.
+    None,
+    Open(Journal),
+    /// An addition failed: it lacks commits, and gets no more until those are sealed.
+    Broken,
 }
 
 /// Sizes and counts of an index.
@@ -129,20 +152,18 @@ pub struct StoreStats {
     pub generation: Generation,
     /// Live documents.
     pub documents: u64,
-    /// Rows of the vector file, dead ones included.
+    /// Rows, dead ones included.
     pub rows: u64,
     /// Rows of deleted and replaced documents.
     pub dead_rows: u64,
-    /// Bytes of the header and all rows of the vector file, without what is reserved.
-    pub vector_bytes: u64,
-    /// Bytes of the document database.
-    pub document_bytes: u64,
-    /// Bytes of both.
+    /// Segments on disk.
+    pub segments: u64,
+    /// Documents that are in memory and the journal only.
+    pub fresh_documents: u64,
+    /// Bytes of the sealed files: embeddings, documents and posting lists.
     pub total_bytes: u64,
     /// Number of live documents of each leaf that has any, ascending by leaf.
     pub leaf_sizes: Vec<(LeafId, usize)>,
-    /// Blocks that the posting lists are stored in.
-    pub posting_blocks: u64,
 }
 
 impl Store {
@@ -156,83 +177,87 @@ impl Store {
         &self.dir
     }
 
-    /// A view of the newest generation. Waits for a commit in its last step, no longer.
-    pub fn read(&self) -> View<'_> {
-        View { store: self, state: self.read_state() }
+    /// Whether the handle cannot write.
+    pub fn is_read_only(&self) -> bool {
+        self.lock.is_none()
     }
 
-    /// Makes all commits so far durable.
-    ///
-    /// # Durability
-    ///
-    /// What was committed before survives a power failure once this has returned.
-    ///
-    /// # Errors
-    ///
-    /// A failed sync also poisons the handle: open the index again to find out what is there.
-    pub fn flush(&self) -> Result<()> {
-        let mut writer = self.lock_writer();
-        self.health.check_writes()?;
-        if writer.dirty {
-            // Cannot move on meanwhile: only the writer publishes.
-            let generation = self.read_state().generation;
-            self.database
-                .flush()
-                .and_then(|()| writer.flushed.advance(generation))
-                .inspect_err(|_| self.health.refuse_writes())?;
-            writer.dirty = false;
-        }
-        Ok(())
+    /// A view of the newest generation. Never waits for a writer.
+    pub fn read(&self) -> View {
+        View { state: self.state() }
     }
 
-    /// Sizes and counts. Costs a walk over the leaves that are not empty.
+    /// Sizes and counts. Costs a walk over the posting lists.
     pub fn stats(&self) -> Result<StoreStats> {
-        let state = self.read_state();
-        let mut leaf_sizes: Vec<_> =
-            state.leaves.iter().map(|(leaf, list)| (leaf, list.rows().len())).collect();
-        leaf_sizes.sort_unstable();
-        let stride = u64::from(self.config.dim) * layout::ELEMENT_BYTES as u64;
-        let vector_bytes = layout::vectors::HEADER_BYTES as u64 + u64::from(state.rows) * stride;
-        let document_bytes = self.database.size_bytes()?;
+        let view = self.read();
+        let state = &view.state;
+        let mut sizes = std::collections::BTreeMap::new();
+        let (mut segments, mut total_bytes, mut fresh_documents) = (0, 0, 0u64);
+        for part in state.parts() {
+            match &part.place {
+                Place::Sealed(segment) => {
+                    segments += 1;
+                    total_bytes += segment.bytes();
+                }
+                Place::Fresh(_) => fresh_documents += u64::from(part.live()),
+            }
+            for row in part.live_rows() {
+                for leaf in part.source().leaves(row)? {
+                    *sizes.entry(leaf).or_insert(0) += 1;
+                }
+            }
+        }
         Ok(StoreStats {
             generation: state.generation,
-            documents: state.documents.into(),
-            rows: state.rows.into(),
-            dead_rows: (state.rows - state.documents).into(),
-            vector_bytes,
-            document_bytes,
-            total_bytes: vector_bytes + document_bytes,
-            leaf_sizes,
-            posting_blocks: state.leaves.iter().map(|(_, list)| list.blocks() as u64).sum(),
+            documents: state.live().into(),
+            rows: state.rows().into(),
+            dead_rows: (state.rows() - state.live()).into(),
+            segments,
+            fresh_documents,
+            total_bytes,
+            leaf_sizes: sizes.into_iter().collect(),
         })
     }
 
-    fn manifest(&self) -> Manifest {
-        Manifest { config: self.config.clone(), store_id: self.store_id }
+    fn state(&self) -> Arc<State> {
+        Arc::clone(&self.state.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    // A panic while one of the locks was held is of no further consequence: the writer
-    // refuses everything before the step that such a panic could leave half done.
-
-    fn lock_writer(&self) -> MutexGuard<'_, Writer> {
-        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    fn publish(&self, state: State) {
+        *self.state.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(state);
     }
 
-    fn read_state(&self) -> RwLockReadGuard<'_, State> {
-        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    /// The writer's part, where the handle may write.
+    fn lock_writer(&self) -> Result<MutexGuard<'_, Writer>> {
+        if self.is_read_only() {
+            return Err(StoreError::ReadOnly { path: self.dir.clone() });
+        }
+        // A panic while the lock was held left the state as it was: it is replaced last.
+        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        self.health.check_writes()?;
+        Ok(writer)
     }
 
-    fn write_state(&self) -> RwLockWriteGuard<'_, State> {
-        self.state.write().unwrap_or_else(PoisonError::into_inner)
+    /// Flushes and leaves no journal behind.
+    fn close(&mut self) -> Result<()> {
+        self.flush()?;
+        let writer = self.writer.get_mut().unwrap_or_else(PoisonError::into_inner);
+        match std::mem::replace(&mut writer.journal, JournalState::None) {
+            JournalState::Open(journal) => journal.remove(&self.dir),
+            JournalState::Broken => Journal::clear(&self.dir),
+            JournalState::None => Ok(()),
+        }
     }
 }
 
 impl Drop for Store {
     fn drop(&mut self) {
-        match self.flush() {
-            Ok(()) => {}
-            // Said when it happened.
-            Err(StoreError::Poisoned) => {}
+        if self.is_read_only() {
+            return;
+        }
+        match self.close() {
+            // Poisoned: said when it happened.
+            Ok(()) | Err(StoreError::Poisoned) => {}
             Err(error) => {
                 tracing::error!(index = %self.dir.display(), %error, "flush on close failed");
             }
@@ -249,5 +274,6 @@ impl std::fmt::Debug for Store {
 const _: () = {
     const fn shared_by_threads<T: Send + Sync>() {}
     shared_by_threads::<Store>();
+    shared_by_threads::<View>();
     shared_by_threads::<StoreError>();
 };

@@ -1,25 +1,27 @@
 //! Creating an index and opening one.
 
 use std::{
-    fs::{self, File, TryLockError},
+    fs::{File, TryLockError},
     path::Path,
     sync::{Arc, Mutex, RwLock},
 };
 
 use super::{
-    Result, Store, StoreConfig, StoreError, Writer,
-    documents::{self, Changes, Database},
+    Durability, JournalState, Result, Store, StoreConfig, StoreError, StoreOptions, Writer,
     error::{Damage, Operation},
-    flushed::FlushedMark,
     health::Health,
-    io::{Backend, FileSystem},
-    layout::{keys, names},
-    manifest::{Manifest, StoreId},
-    records::CommitRecord,
+    io::{Backend, FileSystem, Unsynced},
+    journal::Journal,
+    layout::names,
+    manifest::Manifest,
+    part::Part,
+    segment::Segment,
     state::State,
-    vectors::{Tail, VectorFile},
 };
-use crate::ids::Generation;
+
+/// How often a read-only handle reads the manifest again when a file that it names is gone: the
+/// writer may have made a newer generation meanwhile.
+const READ_ATTEMPTS: usize = 16;
 
 impl Store {
     /// Makes an empty index in `dir`, which is made too where it is missing, and opens it.
@@ -35,44 +37,84 @@ impl Store {
     ///
     /// [`StoreError::InvalidConfig`], [`StoreError::AlreadyExists`], [`StoreError::Locked`],
     /// and failures of the file system.
-    pub fn create(dir: impl AsRef<Path>, config: &StoreConfig) -> Result<Self> {
-        Self::create_on(Arc::new(FileSystem), dir.as_ref(), config)
+    pub fn create(dir: impl AsRef<Path>, config: &StoreConfig, options: StoreOptions) -> Result<Self> {
+        Self::create_on(options.backend(), dir.as_ref(), config, options)
     }
 
-    /// Opens the index in `dir`.
+    /// Opens the index in `dir` for reading and writing.
     ///
-    /// Reads the posting lists into memory and checks the newest embeddings; for a check of
-    /// everything see [`Store::verify`].
+    /// Costs the same whatever the size of the index, unless the last handle was not closed: then the
+    /// commits that it did not flush are taken over from its journal.
     ///
     /// # Errors
     ///
     /// [`StoreError::NotFound`], [`StoreError::NotAnIndex`], [`StoreError::InterruptedCreate`],
     /// [`StoreError::Locked`], [`StoreError::UnsupportedVersion`], [`StoreError::Corrupt`],
     /// and failures of the file system.
-    pub fn open(dir: impl AsRef<Path>) -> Result<Self> {
-        Self::open_on(Arc::new(FileSystem), dir.as_ref())
+    pub fn open(dir: impl AsRef<Path>, options: StoreOptions) -> Result<Self> {
+        Self::open_on(options.backend(), dir.as_ref(), options)
     }
 
-    pub(super) fn create_on(backend: Arc<dyn Backend>, dir: &Path, config: &StoreConfig) -> Result<Self> {
+    /// Opens the index in `dir` for reading, beside a writer in this process or another one.
+    ///
+    /// Shows the newest generation that was flushed; [`Store::refresh`] moves on.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Store::open`] but [`StoreError::Locked`].
+    pub fn open_read_only(dir: impl AsRef<Path>) -> Result<Self> {
+        let (backend, dir) = (Arc::new(FileSystem), dir.as_ref());
+        Self::check_is_index(dir)?;
+        if !has(dir, names::MANIFEST)? {
+            return Err(StoreError::InterruptedCreate { path: dir.to_owned() });
+        }
+        let (manifest, state) = read_newest(&*backend, dir, None)?;
+        Self::with(backend, dir, manifest, state, JournalState::None, StoreOptions::default(), None)
+    }
+
+    /// Moves a read-only handle to the newest flushed generation; says whether that is another one.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Store::open_read_only`]; the handle then shows what it showed before.
+    pub fn refresh(&self) -> Result<bool> {
+        if self.lock.is_some() {
+            // A writer's handle always shows its newest generation.
+            return Ok(false);
+        }
+        let mut writer = self.writer.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let before = self.state();
+        let (manifest, state) = read_newest(&*self.backend, &self.dir, Some((&writer.manifest, &before)))?;
+        if manifest == writer.manifest {
+            return Ok(false);
+        }
+        writer.manifest = manifest;
+        self.publish(state);
+        Ok(true)
+    }
+
+    pub(super) fn create_on(
+        backend: Arc<dyn Backend>,
+        dir: &Path,
+        config: &StoreConfig,
+        options: StoreOptions,
+    ) -> Result<Self> {
         config.check()?;
-        fs::create_dir_all(dir).map_err(StoreError::io(dir, Operation::CreateDirectory))?;
+        backend.create_directory(dir).map_err(StoreError::io(dir, Operation::CreateDirectory))?;
         refuse_existing(dir)?;
         let lock = lock(dir)?;
         // Again, for one that was made between the check and the lock.
         refuse_existing(dir)?;
-        documents::remove_unfinished(dir)?;
-        let manifest = Manifest { config: config.clone(), store_id: StoreId::unique() };
+        // First, and durable before anything else: it marks the directory as one where a create began.
+        let manifest = Manifest::empty(config);
         manifest.write_provisional(&*backend, dir)?;
-        VectorFile::create(&*backend, dir, &manifest)?;
-        FlushedMark::create(&*backend, dir, manifest.store_id)?;
-        let database = Database::create(&*backend, dir)?;
-        let record =
-            CommitRecord { generation: Generation(0), rows: 0, documents: 0, tail_crc: Tail::EMPTY.crc };
-        let mut changes = Changes::default();
-        changes.put(&keys::COMMIT_KEY, record.encode());
-        database.apply(changes)?;
-        database.sync_creation(&*backend)?;
-        backend.sync_directory(dir).map_err(StoreError::io(dir, Operation::Sync))?;
+        let sync = |dir: &Path| backend.sync_directory(dir).map_err(StoreError::io(dir, Operation::Sync));
+        sync(dir)?;
+        let segments = dir.join(names::SEGMENTS);
+        backend.create_directory(&segments).map_err(StoreError::io(&segments, Operation::CreateDirectory))?;
+        Journal::clear(dir)?;
+        sync(&segments)?;
+        sync(dir)?;
         Manifest::publish(&*backend, dir)?;
         // The directory itself may be new as well. Not ours, so it may be unreadable; then
         // its entry is as durable as its owner makes it.
@@ -81,66 +123,170 @@ impl Store {
         {
             tracing::warn!(directory = %parent.display(), %error, "could not sync the parent directory");
         }
-        Self::load(backend, dir, manifest, database, lock)
+        let state = State::new(manifest.generation, Vec::new())?;
+        Self::with(backend, dir, manifest, state, JournalState::None, options, Some(lock))
     }
 
-    pub(super) fn open_on(backend: Arc<dyn Backend>, dir: &Path) -> Result<Self> {
+    pub(super) fn open_on(backend: Arc<dyn Backend>, dir: &Path, options: StoreOptions) -> Result<Self> {
+        Self::check_is_index(dir)?;
+        let lock = lock(dir)?;
+        // Under the lock, so that a create still at work is not taken for an interrupted one.
+        if !has(dir, names::MANIFEST)? {
+            return Err(StoreError::InterruptedCreate { path: dir.to_owned() });
+        }
+        // The rename that made it may have been the last thing before a crash. It must last before
+        // anything is built on it.
+        backend.sync_directory(dir).map_err(StoreError::io(dir, Operation::Sync))?;
+        let manifest = Manifest::read(&*backend, dir)?;
+        let state = load(&*backend, dir, &manifest, None)?;
+        let (state, journal) = recover(dir, &manifest, state)?;
+        let store = Self::with(backend, dir, manifest, state, journal, options, Some(lock))?;
+        {
+            let mut writer = store.lock_writer()?;
+            writer.dirty = store.state().generation != writer.manifest.generation;
+        }
+        Ok(store)
+    }
+
+    fn check_is_index(dir: &Path) -> Result<()> {
         if !exists(dir)? {
             return Err(StoreError::NotFound { path: dir.to_owned() });
         }
         if !dir.is_dir() || !(has(dir, names::MANIFEST)? || has(dir, names::MANIFEST_NEW)?) {
             return Err(StoreError::NotAnIndex { path: dir.to_owned() });
         }
-        let lock = lock(dir)?;
-        // Under the lock, so that a create still at work is not taken for an interrupted one.
-        if !has(dir, names::MANIFEST)? {
-            return Err(StoreError::InterruptedCreate { path: dir.to_owned() });
-        }
-        let manifest = Manifest::read(&*backend, dir)?;
-        // A create may have failed in its last sync. The rename must last before anything
-        // is stored, or the directory could turn up as an interrupted create later.
-        backend.sync_directory(dir).map_err(StoreError::io(dir, Operation::Sync))?;
-        let database = Database::open(&*backend, dir)?;
-        Self::load(backend, dir, manifest, database, lock)
+        Ok(())
     }
 
-    fn load(
+    fn with(
         backend: Arc<dyn Backend>,
         dir: &Path,
         manifest: Manifest,
-        database: Database,
-        lock: File,
+        state: State,
+        journal: JournalState,
+        options: StoreOptions,
+        lock: Option<File>,
     ) -> Result<Self> {
-        let corrupt = |detail| StoreError::corrupt(names::DOCUMENTS, detail);
-        let what = "the commit record";
-        let value = database.get(&keys::COMMIT_KEY)?;
-        let value = value.ok_or_else(|| corrupt(Damage::Missing { what }))?;
-        let record =
-            CommitRecord::decode(&value).ok_or_else(|| corrupt(Damage::Undecodable { what, number: 0 }))?;
-        let flushed = FlushedMark::open(&*backend, dir, manifest.store_id)?;
-        flushed.check(record.generation)?;
-        let vectors = VectorFile::open(&*backend, dir, &manifest, record.rows)?;
-        let mapping = vectors.mapping().clone();
-        let state = State::load(&manifest.config, record, &database, mapping)?;
-        let tail = Tail { rows: record.rows, crc: record.tail_crc };
         Ok(Self {
             dir: dir.to_owned(),
-            config: manifest.config,
+            config: manifest.config.clone(),
             store_id: manifest.store_id,
             backend,
+            options,
             health: Health::default(),
-            writer: Mutex::new(Writer { vectors, flushed, tail, dirty: false }),
-            state: RwLock::new(state),
-            database,
-            _lock: lock,
+            writer: Mutex::new(Writer { manifest, journal, dirty: false }),
+            state: RwLock::new(Arc::new(state)),
+            lock,
         })
+    }
+}
+
+impl StoreOptions {
+    fn backend(&self) -> Arc<dyn Backend> {
+        match self.durability {
+            Durability::None => Arc::new(Unsynced(FileSystem)),
+            _ => Arc::new(FileSystem),
+        }
+    }
+}
+
+/// Opens the segments of a generation, or takes them over from a handle's earlier one.
+fn load(
+    backend: &dyn Backend,
+    dir: &Path,
+    manifest: &Manifest,
+    before: Option<(&Manifest, &State)>,
+) -> Result<State> {
+    let mut parts = Vec::with_capacity(manifest.segments.len());
+    for entry in &manifest.segments {
+        let known = before.and_then(|(old, state)| {
+            let place = old.segments.iter().position(|other| other.files == entry.files)?;
+            Some((&old.segments[place], state.parts().get(place)?))
+        });
+        if let Some((old, part)) = known
+            && old.dead == entry.dead
+        {
+            parts.push(part.clone());
+            continue;
+        }
+        let (store_id, number) = (manifest.store_id, entry.files.number);
+        let dead = match entry.dead {
+            Some(file) => file.read(backend, dir, store_id, number, entry.files.rows)?,
+            None => Arc::default(),
+        };
+        parts.push(match known {
+            Some((_, part)) => Part { dead, ..part.clone() },
+            None => {
+                Part::sealed(Segment::open(backend, dir, store_id, manifest.config.dim, entry.files)?, dead)
+            }
+        });
+    }
+    State::new(manifest.generation, parts)
+}
+
+/// The newest generation that can be opened while a writer goes on.
+fn read_newest(
+    backend: &dyn Backend,
+    dir: &Path,
+    before: Option<(&Manifest, &State)>,
+) -> Result<(Manifest, State)> {
+    let mut manifest = Manifest::read(backend, dir)?;
+    for _ in 0..READ_ATTEMPTS {
+        match load(backend, dir, &manifest, before) {
+            Ok(state) => return Ok((manifest, state)),
+            Err(error @ StoreError::Corrupt { detail: Damage::Missing { .. }, .. }) => {
+                let newer = Manifest::read(backend, dir)?;
+                if newer == manifest {
+                    return Err(error);
+                }
+                manifest = newer;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    let state = load(backend, dir, &manifest, before)?;
+    Ok((manifest, state))
+}
+
+/// The state with the commits of the journal that an earlier handle left, if it did.
+///
+/// A journal promises nothing: one that cannot be read is set aside, and the index opens without it.
+fn recover(dir: &Path, manifest: &Manifest, state: State) -> Result<(State, JournalState)> {
+    if !Journal::exists(dir) {
+        return Ok((state, JournalState::None));
+    }
+    let dim = manifest.config.dim as usize;
+    let replayed =
+        Journal::recover(dir, manifest.store_id, manifest.generation).and_then(|(journal, found)| {
+            let Some(commits) = found else {
+                journal.remove(dir)?;
+                return Ok((state.clone(), JournalState::None));
+            };
+            let mut replayed = state.clone();
+            for commit in &commits {
+                commit.check(&manifest.config)?;
+                replayed = replayed.apply(dim, commit)?.0;
+            }
+            Ok((replayed, JournalState::Open(journal)))
+        });
+    match replayed {
+        Ok(found) => Ok(found),
+        Err(error @ StoreError::Locked { .. }) => Err(error),
+        Err(error) => {
+            let aside = Journal::set_aside(dir)?;
+            tracing::warn!(
+                index = %dir.display(), %error, journal = %aside.display(),
+                "the journal cannot be read and was set aside; commits that were never flushed are lost"
+            );
+            Ok((state, JournalState::None))
+        }
     }
 }
 
 /// Refuses a directory that has an index, or a file of ours that no unfinished create left.
 fn refuse_existing(dir: &Path) -> Result<()> {
     let unfinished = has(dir, names::MANIFEST_NEW)?;
-    for name in [names::MANIFEST, names::FLUSHED, names::VECTORS, names::DOCUMENTS] {
+    for name in [names::MANIFEST, names::SEGMENTS, names::DOCUMENTS] {
         if has(dir, name)? && (name == names::MANIFEST || !unfinished) {
             return Err(StoreError::AlreadyExists { path: dir.join(name) });
         }

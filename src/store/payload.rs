@@ -1,6 +1,7 @@
-//! A document's payload: title, text and metadata as JSON. The id is the key.
+//! A document as it is stored: title and text in JSON, and the metadata apart from them, so that a
+//! filter need not read texts. The id is stored beside both.
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
@@ -14,8 +15,6 @@ struct Written<'a> {
     #[serde(skip_serializing_if = "str::is_empty")]
     title: &'a str,
     text: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    metadata: Option<&'a Value>,
 }
 
 #[derive(Deserialize)]
@@ -24,17 +23,19 @@ struct Read {
     #[serde(default)]
     title: String,
     text: String,
-    #[serde(default, deserialize_with = "present")]
-    metadata: Option<Value>,
 }
 
-/// Keeps `"metadata": null` apart from no metadata.
-fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
-    Value::deserialize(deserializer).map(Some)
+/// What is stored of a document beside its id.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Encoded {
+    /// Title and text.
+    pub(super) payload: Vec<u8>,
+    /// Empty where the document has none; `null` is one.
+    pub(super) metadata: Vec<u8>,
 }
 
-/// The payload of `document`.
-pub(super) fn encode(document: &Document) -> Result<Vec<u8>> {
+/// What to store of `document`.
+pub(super) fn encode(document: &Document) -> Result<Encoded> {
     let too_large =
         |found| StoreError::DocumentTooLarge { id: document.id.clone(), found, most: limits::PAYLOAD_BYTES };
     // JSON is never shorter than the text itself; do not encode what cannot fit.
@@ -45,19 +46,27 @@ pub(super) fn encode(document: &Document) -> Result<Vec<u8>> {
     if document.metadata.as_ref().is_some_and(is_too_deep) {
         return Err(StoreError::MetadataTooDeep { id: document.id.clone(), most: limits::METADATA_DEPTH });
     }
-    let written =
-        Written { title: &document.title, text: &document.text, metadata: document.metadata.as_ref() };
-    let bytes = serde_json::to_vec(&written)
-        .map_err(|error| StoreError::Database { operation: super::Operation::Write, source: error.into() })?;
-    if bytes.len() > limits::PAYLOAD_BYTES {
-        return Err(too_large(bytes.len()));
+    let failed = |error: serde_json::Error| StoreError::Encode { id: document.id.clone(), source: error };
+    let payload =
+        serde_json::to_vec(&Written { title: &document.title, text: &document.text }).map_err(failed)?;
+    let metadata = match &document.metadata {
+        Some(metadata) => serde_json::to_vec(metadata).map_err(failed)?,
+        None => Vec::new(),
+    };
+    let bytes = payload.len() + metadata.len();
+    if bytes > limits::PAYLOAD_BYTES {
+        return Err(too_large(bytes));
     }
-    Ok(bytes)
+    Ok(Encoded { payload, metadata })
 }
 
-/// The document, or `None` where the bytes are no payload.
-pub(super) fn decode(id: String, bytes: &[u8]) -> Option<Document> {
-    let Read { title, text, metadata } = serde_json::from_slice(bytes).ok()?;
+/// The document, or `None` where the bytes are none.
+pub(super) fn decode(id: String, payload: &[u8], metadata: &[u8]) -> Option<Document> {
+    let Read { title, text } = serde_json::from_slice(payload).ok()?;
+    let metadata = match metadata {
+        [] => None,
+        json => Some(serde_json::from_slice(json).ok()?),
+    };
     Some(Document { id, title, text, metadata })
 }
 
@@ -88,6 +97,11 @@ mod tests {
 
     use super::*;
 
+    fn there_and_back(document: &Document) -> Option<Document> {
+        let Encoded { payload, metadata } = encode(document).unwrap();
+        decode(document.id.clone(), &payload, &metadata)
+    }
+
     #[test]
     fn documents_come_back_unchanged() {
         for document in [
@@ -100,8 +114,7 @@ mod tests {
                 "s": {"": [], "é": {}, "b": [true, false, null]},
             })),
         ] {
-            let bytes = encode(&document).unwrap();
-            assert_eq!(decode("a".into(), &bytes), Some(document));
+            assert_eq!(there_and_back(&document), Some(document));
         }
     }
 
@@ -115,7 +128,7 @@ mod tests {
                 continue;
             }
             let document = Document::new("a", "", "").with_metadata(json!(float));
-            let back = decode("a".into(), &encode(&document).unwrap()).unwrap();
+            let back = there_and_back(&document).unwrap();
             let back = back.metadata.as_ref().and_then(Value::as_f64).unwrap();
             assert_eq!(back.to_bits(), float.to_bits(), "{float:e} came back as {back:e}");
         }
@@ -126,7 +139,7 @@ mod tests {
         let nested = |depth| (0..depth).fold(json!(1), |value, _| json!([value]));
         let document = |depth| Document::new("a", "", "").with_metadata(nested(depth));
         let deepest = document(limits::METADATA_DEPTH);
-        assert_eq!(decode("a".into(), &encode(&deepest).unwrap()), Some(deepest));
+        assert_eq!(there_and_back(&deepest), Some(deepest));
         assert!(matches!(
             encode(&document(limits::METADATA_DEPTH + 1)),
             Err(StoreError::MetadataTooDeep { .. })
@@ -141,8 +154,11 @@ mod tests {
 
     #[test]
     fn garbage_is_refused() {
-        assert_eq!(decode("a".into(), b"{\"text\":\"x\",\"more\":1}"), None);
-        assert_eq!(decode("a".into(), b"{\"title\":\"x\"}"), None);
-        assert_eq!(decode("a".into(), b"\xff"), None);
+        let text: &[u8] = b"{\"text\":\"x\"}";
+        assert!(decode("a".into(), text, b"").is_some());
+        for bad in [b"{\"text\":\"x\",\"more\":1}".as_slice(), b"{\"title\":\"x\"}", b"\xff", b""] {
+            assert_eq!(decode("a".into(), bad, b""), None);
+        }
+        assert_eq!(decode("a".into(), text, b"{"), None);
     }
 }

@@ -1,177 +1,132 @@
-//! What readers see: one generation, in memory.
+//! One generation, and how the next one is made from it.
 
-use half::f16;
+use std::sync::Arc;
 
 use super::{
-    documents::Database,
-    error::{Damage, Result, StoreError},
-    layout::{keys, names},
-    manifest::StoreConfig,
-    mmap::Mapping,
-    postings::LeafTable,
-    records::{self, CommitRecord},
-    vectors::{self, Tail},
+    batch::CheckedBatch,
+    error::{Result, StoreError},
+    fresh::Fresh,
+    part::{Part, Place},
 };
-use crate::ids::{Generation, LeafId, Row};
+use crate::ids::{Generation, Row};
 
-/// One published generation. The writer replaces its parts under the write lock only.
+/// What a view shows. Never changed once it is published: readers keep the one they have.
+#[derive(Clone)]
 pub(super) struct State {
     pub(super) generation: Generation,
-    pub(super) rows: u32,
-    pub(super) documents: u32,
-    pub(super) dim: usize,
-    pub(super) mapping: Mapping,
-    pub(super) leaves: LeafTable,
-    pub(super) live: LiveRows,
+    /// In the order of their rows: the sealed ones, then the fresh ones from the oldest on.
+    parts: Vec<Part>,
+    rows: u32,
+    live: u32,
 }
 
-/// Which rows belong to a live document; follows from the posting lists.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct LiveRows {
-    words: Vec<u64>,
-}
-
-impl LiveRows {
-    pub(super) fn contains(&self, row: Row) -> bool {
-        self.words.get(row.index() / 64).is_some_and(|word| word >> (row.index() % 64) & 1 == 1)
-    }
-
-    pub(super) fn insert(&mut self, row: Row) {
-        let word = row.index() / 64;
-        if word >= self.words.len() {
-            self.words.resize(word + 1, 0);
-        }
-        self.words[word] |= 1 << (row.index() % 64);
-    }
-
-    pub(super) fn remove(&mut self, row: Row) {
-        if let Some(word) = self.words.get_mut(row.index() / 64) {
-            *word &= !(1 << (row.index() % 64));
-        }
-    }
-
-    fn count(&self) -> u64 {
-        self.words.iter().map(|word| u64::from(word.count_ones())).sum()
-    }
+/// What a batch did to a state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Applied {
+    pub(super) inserted: usize,
+    pub(super) replaced: usize,
+    pub(super) deleted: usize,
 }
 
 impl State {
-    /// Builds the state of the last commit from disk and checks what is cheap to check:
-    /// the last block of rows, every posting block, and the counts.
-    pub(super) fn load(
-        config: &StoreConfig,
-        record: CommitRecord,
-        database: &Database,
-        mapping: Mapping,
-    ) -> Result<Self> {
-        let mut leaves = LeafTable::default();
-        let mut live = LiveRows::default();
-        for entry in database.scan(keys::POSTINGS, std::ops::Bound::Included(vec![keys::POSTINGS])) {
-            let (key, value) = entry?;
-            let (leaf, rows) = read_posting_block(config, record.rows, &mut leaves, &key, &value)
-                .map_err(|detail| StoreError::corrupt(names::DOCUMENTS, detail))?;
-            debug_assert!(u64::from(leaf.0) < config.leaves());
-            rows.into_iter().for_each(|row| live.insert(row));
+    /// A generation of these parts.
+    pub(super) fn new(generation: Generation, mut parts: Vec<Part>) -> Result<Self> {
+        let (mut rows, mut live) = (0u32, 0);
+        for part in &mut parts {
+            part.base = rows;
+            live += part.live();
+            let too_many = StoreError::TooManyRows { used: rows, wanted: part.rows() as usize };
+            rows = rows.checked_add(part.rows()).ok_or(too_many)?;
         }
-        if live.count() != u64::from(record.documents) {
-            return Err(StoreError::corrupt(
-                names::DOCUMENTS,
-                Damage::Disagreement {
-                    what: "the number of rows in posting lists",
-                    expected: record.documents.into(),
-                    found: live.count(),
-                },
-            ));
-        }
-        let state = Self {
-            generation: record.generation,
-            rows: record.rows,
-            documents: record.documents,
-            dim: config.dim as usize,
-            mapping,
-            leaves,
-            live,
-        };
-        state.check_last_block(record, database)?;
-        Ok(state)
+        Ok(Self { generation, parts, rows, live })
     }
 
-    /// Committed rows, `[rows, dim]`, those of dead documents included.
-    pub(super) fn matrix(&self) -> &[f16] {
-        // Never shorter: a state is published together with a mapping that covers its rows.
-        self.mapping.elements(self.rows as usize * self.dim).unwrap_or_default()
+    pub(super) fn parts(&self) -> &[Part] {
+        &self.parts
     }
 
-    fn check_last_block(&self, record: CommitRecord, database: &Database) -> Result<()> {
-        let tail = Tail { rows: record.rows, crc: record.tail_crc };
-        if self.matrix().len() != self.rows as usize * self.dim {
-            let what = "the mapped length";
-            let (expected, found) = (self.rows.into(), self.matrix().len() as u64);
-            let detail = Damage::Disagreement { what, expected, found };
-            return Err(StoreError::corrupt(names::VECTORS, detail));
+    /// Rows of all parts, dead ones included.
+    pub(super) fn rows(&self) -> u32 {
+        self.rows
+    }
+
+    /// Live documents.
+    pub(super) fn live(&self) -> u32 {
+        self.live
+    }
+
+    /// The part of a row, and the row in it.
+    pub(super) fn locate(&self, row: Row) -> Option<(&Part, u32)> {
+        let part = self.parts.partition_point(|part| part.base <= row.0).checked_sub(1)?;
+        let part = &self.parts[part];
+        let local = row.0 - part.base;
+        (local < part.rows()).then_some((part, local))
+    }
+
+    /// The part of an id's live document, by its place among the parts, and the row in it.
+    pub(super) fn find(&self, id: &str) -> Result<Option<(usize, u32)>> {
+        // The newest first: what was inserted lately is asked for most.
+        for (place, part) in self.parts.iter().enumerate().rev() {
+            if let Some(row) = part.find(id)? {
+                return Ok(Some((place, row)));
+            }
         }
-        let Some(last_row) = self.rows.checked_sub(1) else {
-            return Ok(());
-        };
-        let block = last_row / super::layout::vectors::BLOCK_ROWS;
-        let expected = if block < tail.full_blocks() {
-            let key = keys::vector_block(block);
-            let value = database.get(&key)?;
-            value.and_then(|value| records::decode_block_crc(&key, &value)).ok_or_else(|| {
-                let (what, number) = ("the checksum of vector block", block.into());
-                StoreError::corrupt(names::DOCUMENTS, Damage::Undecodable { what, number })
-            })?
-        } else {
-            tail.crc
-        };
-        if crc32fast::hash(vectors::block_bytes(self.matrix(), self.dim, block)) != expected {
-            let detail = Damage::Checksum { what: "block", number: block.into() };
-            return Err(StoreError::corrupt(names::VECTORS, detail));
+        Ok(None)
+    }
+
+    /// Memory that the fresh parts take, about.
+    pub(super) fn fresh_bytes(&self) -> usize {
+        self.fresh().map(|(_, fresh)| fresh.bytes()).sum()
+    }
+
+    /// The fresh parts and their places.
+    pub(super) fn fresh(&self) -> impl Iterator<Item = (usize, &Arc<Fresh>)> {
+        self.parts.iter().enumerate().filter_map(|(place, part)| match &part.place {
+            Place::Fresh(fresh) => Some((place, fresh)),
+            Place::Sealed(_) => None,
+        })
+    }
+
+    /// The next generation, or this one where the batch changes nothing.
+    pub(super) fn apply(&self, dim: usize, batch: &CheckedBatch) -> Result<(Self, Applied)> {
+        let (mut parts, mut applied) = (self.parts.clone(), Applied::default());
+        for id in &batch.deletes {
+            if let Some((place, row)) = self.find(id)? {
+                parts[place].bury(row);
+                applied.deleted += 1;
+            }
         }
-        Ok(())
+        for put in &batch.puts {
+            match self.find(&put.id)? {
+                Some((place, row)) => {
+                    parts[place].bury(row);
+                    applied.replaced += 1;
+                }
+                None => applied.inserted += 1,
+            }
+        }
+        if applied == Applied::default() {
+            return Ok((self.clone(), applied));
+        }
+        if !batch.puts.is_empty() {
+            let born = self.generation.next();
+            let puts = batch.puts.iter().map(|put| (Arc::clone(put), born));
+            parts.push(Part::fresh(Fresh::new(dim, puts.collect())));
+            join_fresh(dim, &mut parts);
+        }
+        Ok((Self::new(self.generation.next(), parts)?, applied))
     }
 }
 
-/// Adds one stored posting block to `table`.
-pub(super) fn read_posting_block(
-    config: &StoreConfig,
-    committed_rows: u32,
-    table: &mut LeafTable,
-    key: &[u8],
-    value: &[u8],
-) -> Result<(LeafId, Vec<Row>), Damage> {
-    let Some((leaf, block)) = keys::parse_two(key) else {
-        return Err(Damage::Stray { prefix: keys::POSTINGS, number: 0 });
-    };
-    let leaf = LeafId::from_key(leaf);
-    let number = u64::from(leaf.0);
-    if number >= config.leaves() {
-        return Err(Damage::Stray { prefix: keys::POSTINGS, number });
-    }
-    let undecodable = || Damage::Undecodable { what: "a posting block of leaf", number };
-    let rows = records::decode_postings(key, value).ok_or_else(undecodable)?;
-    if let Some(row) = rows.last().filter(|row| row.0 >= committed_rows) {
-        return Err(Damage::Field { field: "the row of a posting", found: row.0.into() });
-    }
-    table.push_block(leaf, block, &rows).ok_or_else(undecodable)?;
-    Ok((leaf, rows))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn live_rows_are_a_set() {
-        let mut live = LiveRows::default();
-        for row in [0, 63, 64, 1000] {
-            assert!(!live.contains(Row(row)));
-            live.insert(Row(row));
-            assert!(live.contains(Row(row)));
-        }
-        live.remove(Row(64));
-        live.remove(Row(1 << 30));
-        assert!(!live.contains(Row(64)));
-        assert_eq!(live.count(), 3);
+/// Joins the newest fresh part with the one before it for as long as that is not much larger.
+fn join_fresh(dim: usize, parts: &mut Vec<Part>) {
+    while let [.., older, newer] = parts.as_slice()
+        && let (Place::Fresh(first), Place::Fresh(second)) = (&older.place, &newer.place)
+        && older.live() < 2 * newer.rows()
+    {
+        let rows = older.live_rows().map(|row| (&**first, row));
+        let joined = Fresh::joined(dim, rows.chain(newer.live_rows().map(|row| (&**second, row))));
+        parts.truncate(parts.len() - 2);
+        parts.push(Part::fresh(joined));
     }
 }

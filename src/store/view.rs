@@ -1,15 +1,12 @@
 //! Reading one generation.
 
-use std::{ops::Bound, sync::RwLockReadGuard};
+use std::sync::Arc;
 
 use half::f16;
 
 use super::{
-    Store,
-    error::{Damage, Result, StoreError},
-    layout::{keys, names},
-    payload,
-    records::{self, DocumentRecord},
+    error::{Result, StoreError},
+    part::{Part, Place},
     state::State,
 };
 use crate::{
@@ -19,15 +16,14 @@ use crate::{
 
 /// One generation of the store, unchanged for as long as the view lives.
 ///
-/// A commit waits for open views before it becomes visible, so keep a view for one query,
-/// not for a session. A thread must neither commit nor take a second view while it
-/// holds one: either can wait for itself.
-pub struct View<'a> {
-    pub(super) store: &'a Store,
-    pub(super) state: RwLockReadGuard<'a, State>,
+/// Cheap to take and to keep: writers go on meanwhile, and space that they give up is kept for
+/// the view.
+#[derive(Clone)]
+pub struct View {
+    pub(super) state: Arc<State>,
 }
 
-impl View<'_> {
+impl View {
     /// The generation that this view shows.
     pub fn generation(&self) -> Generation {
         self.state.generation
@@ -35,142 +31,229 @@ impl View<'_> {
 
     /// Number of live documents.
     pub fn live(&self) -> usize {
-        self.state.documents as usize
+        self.state.live() as usize
     }
 
     /// Number of rows, those of deleted and replaced documents included.
+    #[cfg(any(test, feature = "train"))]
     pub fn rows(&self) -> usize {
-        self.state.rows as usize
+        self.state.rows() as usize
     }
 
-    /// Whether a row belongs to a live document. Constant time, from memory.
+    /// Whether a row belongs to a live document. From memory.
+    #[cfg(any(test, feature = "train"))]
     pub fn is_live(&self, row: Row) -> bool {
-        self.state.live.contains(row)
+        self.state.locate(row).is_some_and(|(part, local)| part.is_live(local))
     }
 
-    /// The embeddings, `[rows, dim]` f16, row-major, as mapped from the file.
+    /// The embedding of a row, `[dim]` f16, that of a dead document included.
     ///
-    /// Rows of deleted and replaced documents are still in it; see [`Self::is_live`].
-    pub fn row_matrix(&self) -> &[f16] {
-        self.state.matrix()
+    /// # Errors
+    ///
+    /// [`StoreError::NoSuchRow`] beyond the rows, and damage of the page that it is on.
+    pub fn embedding(&self, row: Row) -> Result<&[f16]> {
+        let (part, local) = self.state.locate(row).ok_or(StoreError::NoSuchRow { row })?;
+        part.matrix(local..local + 1)
     }
 
-    /// The live rows of a leaf, ascending; empty for a leaf without any.
-    pub fn postings(&self, leaf: LeafId) -> &[Row] {
-        self.state.leaves.rows(leaf)
+    /// The live rows of a leaf with their embeddings, `[dim]` f16 each; in the order in which they
+    /// lie on disk.
+    ///
+    /// # Errors
+    ///
+    /// Damage of the posting list or of the pages that the rows are on.
+    pub fn leaf(&self, leaf: LeafId) -> Result<Vec<(Row, &[f16])>> {
+        let mut rows = Vec::new();
+        for part in self.state.parts() {
+            let (own, further) = part.leaf(leaf)?;
+            push_rows(part, own, &mut rows)?;
+            for &row in further.iter().filter(|row| part.is_live(**row)) {
+                rows.push((Row(part.base + row), part.matrix(row..row + 1)?));
+            }
+        }
+        Ok(rows)
+    }
+
+    /// All live rows with their embeddings, `[dim]` f16 each, handed out in blocks.
+    ///
+    /// # Errors
+    ///
+    /// Damage of the pages that the rows are on; what `visit` answers.
+    pub fn each_block<E: From<StoreError>>(
+        &self,
+        mut visit: impl FnMut(&[(Row, &[f16])]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        const BLOCK_ROWS: u32 = 1024;
+        let mut rows = Vec::new();
+        for part in self.state.parts() {
+            for start in (0..part.rows()).step_by(BLOCK_ROWS as usize) {
+                rows.clear();
+                push_rows(part, start..(start + BLOCK_ROWS).min(part.rows()), &mut rows)?;
+                visit(&rows)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The live rows of a leaf, ascending.
+    ///
+    /// # Errors
+    ///
+    /// Damage of the posting list.
+    pub fn postings(&self, leaf: LeafId) -> Result<Vec<Row>> {
+        let mut rows = Vec::new();
+        for part in self.state.parts() {
+            let (own, further) = part.leaf(leaf)?;
+            let live = own.chain(further.iter().copied()).filter(|row| part.is_live(*row));
+            rows.extend(live.map(|row| Row(part.base + row)));
+        }
+        rows.sort_unstable();
+        Ok(rows)
+    }
+
+    /// The live documents that came last, the newest first; at most `count`.
+    ///
+    /// # Errors
+    ///
+    /// Damage of the pages that say when they came.
+    pub fn newest(&self, count: usize) -> Result<Vec<Row>> {
+        let mut newest = Vec::new();
+        for part in self.state.parts() {
+            for row in part.live_rows() {
+                newest.push((part.source().born(row)?, Row(part.base + row)));
+            }
+            if newest.len() > count {
+                newest.select_nth_unstable_by(count, |a, b| b.cmp(a));
+                newest.truncate(count);
+            }
+        }
+        newest.sort_unstable_by(|a, b| b.cmp(a));
+        Ok(newest.into_iter().map(|(_, row)| row).collect())
     }
 
     /// The id of the live document of a row.
     ///
     /// # Errors
     ///
-    /// [`StoreError::NoSuchRow`] where no live document has it, and failures of reading.
+    /// [`StoreError::NoSuchRow`] where no live document has it, and damage.
+    #[cfg(any(test, feature = "train"))]
     pub fn id(&self, row: Row) -> Result<String> {
-        self.store.health.check_reads()?;
-        if !self.is_live(row) {
-            return Err(StoreError::NoSuchRow { row });
-        }
-        let key = keys::row(row);
-        let Some(value) = self.store.database.get(&key)? else {
-            return Err(corrupt(Damage::Missing { what: "the id of a live row" }));
-        };
-        let undecodable = Damage::Undecodable { what: "the id of row", number: row.0.into() };
-        records::decode_id(&key, &value).ok_or_else(|| corrupt(undecodable))
+        let (part, local) = self.live_part(row)?;
+        Ok(part.source().id(local)?.into_owned())
     }
 
-    /// The live document of a row, read from disk and checked against its checksum.
+    /// The live document of a row.
     ///
     /// # Errors
     ///
     /// As [`Self::id`].
     pub fn document(&self, row: Row) -> Result<Document> {
-        let id = self.id(row)?;
-        match self.record(&id)? {
-            Some(record) if record.row == row => self.load(id, &record),
-            _ => Err(corrupt(Damage::Disagreement {
-                what: "the row of a document",
-                expected: row.0.into(),
-                found: 0,
-            })),
-        }
+        let (part, local) = self.live_part(row)?;
+        part.document(local)
+    }
+
+    /// The leaves that a row's document was put in, in the order given.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::id`].
+    pub fn leaves(&self, row: Row) -> Result<Vec<LeafId>> {
+        let (part, local) = self.live_part(row)?;
+        part.source().leaves(local)
     }
 
     /// The row of a document, `None` where no live document has the id.
     pub fn row_of(&self, id: &str) -> Result<Option<Row>> {
-        Ok(self.record(id)?.map(|record| record.row))
-    }
-
-    /// The leaves that a document was put in, in the order given; `None` where no live
-    /// document has the id.
-    pub fn leaves_of(&self, id: &str) -> Result<Option<Vec<LeafId>>> {
-        Ok(self.record(id)?.map(|record| record.leaves))
+        let found = self.state.find(id)?;
+        Ok(found.map(|(place, local)| Row(self.state.parts()[place].base + local)))
     }
 
     /// Whether a live document has the id.
     pub fn contains(&self, id: &str) -> Result<bool> {
-        Ok(self.record(id)?.is_some())
+        Ok(self.state.find(id)?.is_some())
     }
 
     /// Up to `limit` documents in the byte order of their ids, from the first one behind
     /// `after`. The last id of a page is the `after` of the next one, in the same view
     /// or a later one.
     pub fn documents_from(&self, after: Option<&str>, limit: usize) -> Result<Vec<Document>> {
-        self.store.health.check_reads()?;
-        let start = match after {
-            Some(id) => Bound::Excluded(keys::document(id)),
-            None => Bound::Included(vec![keys::DOCUMENT]),
-        };
-        let entries = self.store.database.scan(keys::DOCUMENT, start).take(limit);
-        entries
-            .map(|entry| {
-                let (key, value) = entry?;
-                let (id, record) = decode_document(&key, &value).map_err(corrupt)?;
-                self.load(id, &record)
-            })
-            .collect()
+        let mut cursors: Vec<Cursor<'_>> = Vec::new();
+        for part in self.state.parts() {
+            cursors.push(Cursor::new(part, after)?);
+        }
+        let mut documents = Vec::new();
+        while documents.len() < limit {
+            let heads = cursors.iter_mut().filter(|cursor| cursor.head.is_some());
+            let Some(first) = heads.min_by(|a, b| a.head.cmp(&b.head)) else { break };
+            if let Some((_, row)) = first.head.take() {
+                documents.push(first.part.document(row)?);
+                first.advance()?;
+            }
+        }
+        Ok(documents)
     }
 
-    pub(super) fn record(&self, id: &str) -> Result<Option<DocumentRecord>> {
-        self.store.health.check_reads()?;
-        find_record(self.store, id)
+    fn live_part(&self, row: Row) -> Result<(&Part, u32)> {
+        let found = self.state.locate(row).filter(|(part, local)| part.is_live(*local));
+        found.ok_or(StoreError::NoSuchRow { row })
+    }
+}
+
+/// Adds the live ones of consecutive rows.
+fn push_rows<'a>(part: &'a Part, rows: std::ops::Range<u32>, out: &mut Vec<(Row, &'a [f16])>) -> Result<()> {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let matrix = part.matrix(rows.clone())?;
+    let dim = matrix.len() / rows.len();
+    let live = rows.zip(matrix.chunks_exact(dim)).filter(|(row, _)| part.is_live(*row));
+    out.extend(live.map(|(row, embedding)| (Row(part.base + row), embedding)));
+    Ok(())
+}
+
+/// A walk over the live documents of a part in the order of their ids.
+struct Cursor<'a> {
+    part: &'a Part,
+    /// For a fresh part: its rows in the order of their ids.
+    order: Vec<u32>,
+    next: u32,
+    head: Option<(String, u32)>,
+}
+
+impl<'a> Cursor<'a> {
+    fn new(part: &'a Part, after: Option<&str>) -> Result<Self> {
+        let mut cursor = Self { part, order: Vec::new(), next: 0, head: None };
+        match &part.place {
+            Place::Sealed(segment) => cursor.next = after.map_or(Ok(0), |id| segment.first_from(id))?,
+            Place::Fresh(fresh) => {
+                cursor.order = fresh.in_id_order();
+                let before = |row: &u32| after.is_some_and(|id| fresh.id_of(*row) < id);
+                cursor.next = cursor.order.partition_point(before) as u32;
+            }
+        }
+        cursor.advance()?;
+        if let (Some(id), Some((head, _))) = (after, &cursor.head)
+            && head == id
+        {
+            cursor.advance()?;
+        }
+        Ok(cursor)
     }
 
-    /// Reads a document's payload and checks it.
-    pub(super) fn load(&self, id: String, record: &DocumentRecord) -> Result<Document> {
-        let number = u64::from(record.row.0);
-        let mut bytes = Vec::with_capacity(record.payload_bytes as usize);
-        for chunk in 0..record.chunks() {
-            let Some(value) = self.store.database.get(&keys::text(record.row, chunk))? else {
-                return Err(corrupt(Damage::Missing { what: "a chunk of a document" }));
+    /// Moves to the next live document.
+    fn advance(&mut self) -> Result<()> {
+        self.head = None;
+        while self.next < self.part.rows() {
+            let row = match &self.part.place {
+                Place::Sealed(segment) => segment.by_id(self.next)?,
+                Place::Fresh(_) => self.order[self.next as usize],
             };
-            bytes.extend_from_slice(&value);
+            self.next += 1;
+            if self.part.is_live(row) {
+                self.head = Some((self.part.source().id(row)?.into_owned(), row));
+                break;
+            }
         }
-        if bytes.len() != record.payload_bytes as usize || crc32fast::hash(&bytes) != record.payload_crc {
-            return Err(corrupt(Damage::Checksum { what: "the document of row", number }));
-        }
-        payload::decode(id, &bytes)
-            .ok_or_else(|| corrupt(Damage::Undecodable { what: "the document of row", number }))
+        Ok(())
     }
-}
-
-/// The record of a live document as the database has it, whatever the health of the handle.
-pub(super) fn find_record(store: &Store, id: &str) -> Result<Option<DocumentRecord>> {
-    let key = keys::document(id);
-    let Some(value) = store.database.get(&key)? else {
-        return Ok(None);
-    };
-    let (_, record) = decode_document(&key, &value).map_err(corrupt)?;
-    Ok(Some(record))
-}
-
-pub(super) fn decode_document(key: &[u8], value: &[u8]) -> Result<(String, DocumentRecord), Damage> {
-    let undecodable = || Damage::Undecodable { what: "the record of a document", number: 0 };
-    let id = key.get(1..).and_then(|id| String::from_utf8(id.to_vec()).ok());
-    let id = id.ok_or_else(undecodable)?;
-    let record = DocumentRecord::decode(key, value).ok_or_else(undecodable)?;
-    Ok((id, record))
-}
-
-fn corrupt(detail: Damage) -> StoreError {
-    StoreError::corrupt(names::DOCUMENTS, detail)
 }

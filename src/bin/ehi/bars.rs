@@ -72,6 +72,7 @@ fn name(stage: Stage) -> &'static str {
         Stage::Train => "train",
         Stage::TrainIndexer => "train tree",
         Stage::Evaluate => "evaluate",
+        Stage::Compact => "compact",
         Stage::Verify => "verify",
         _ => "working",
     }

@@ -98,7 +98,7 @@ fn work(text: &str) -> Result<f64, String> {
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let dataset = Dataset::open(&args.data)?;
-    let index = Index::open(&args.index)?;
+    let index = Index::open_read_only(&args.index)?;
     let options = EvalOptions {
         beams: args.beams.clone(),
         baseline: match args.baseline {

@@ -32,7 +32,7 @@ pub struct Args {
 }
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
-    let index = Index::open(&args.index)?;
+    let index = Index::open_read_only(&args.index)?;
     let options = ExplainOptions { k: args.k, beam: args.beam, exact: args.exact };
     let explanation = index.explain(&args.query, &options)?;
     if args.json {

@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::store::ReportArgs;
 
 pub fn run(args: &ReportArgs, out: &mut dyn Write) -> Result<(), Failure> {
-    let health = Index::open(&args.index)?.health()?;
+    let health = Index::open_read_only(&args.index)?.health()?;
     if args.json {
         let words: Vec<String> = health.advice.iter().map(ToString::to_string).collect();
         writeln!(out, "{}", json!({ "health": health, "words": words })).map_err(Failure::Output)

@@ -33,7 +33,7 @@ pub struct Args {
 }
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
-    let index = Index::open(&args.index)?;
+    let index = Index::open_read_only(&args.index)?;
     let queries = match &args.queries {
         None => Vec::new(),
         Some(path) => {

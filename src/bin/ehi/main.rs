@@ -54,6 +54,8 @@ enum Command {
     Get(store::IdArgs),
     /// Delete a document
     Delete(store::IdArgs),
+    /// Write the index anew, as small and fast as it can be, without what was deleted
+    Compact(store::ReportArgs),
     /// Sizes, counts and the load of the leaves
     Stats(store::ReportArgs),
     /// Read the whole index and check every checksum and invariant
@@ -96,6 +98,7 @@ fn run(command: Command, out: &mut dyn Write) -> Result<(), Failure> {
         Command::Health(args) => health::run(&args, out),
         Command::Get(args) => store::get(&args, out),
         Command::Delete(args) => store::delete(&args, out),
+        Command::Compact(args) => store::compact(&args, out),
         Command::Stats(args) => store::stats(&args, out),
         Command::Verify(args) => store::verify(&args, out),
         Command::Eval(args) => eval::run(&args, out),

@@ -29,7 +29,7 @@ pub struct Args {
 }
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
-    let index = Index::open(&args.index)?;
+    let index = Index::open_read_only(&args.index)?;
     let result = index.search(&args.query, args.k, args.beam)?;
     if args.json {
         writeln!(out, "{}", result_json(&result)).map_err(Failure::Output)

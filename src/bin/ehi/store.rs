@@ -1,4 +1,4 @@
-//! `ehi create`, `get`, `delete`, `stats` and `verify`.
+//! `ehi create`, `get`, `delete`, `compact`, `stats` and `verify`.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -7,6 +7,7 @@ use ehi::{Bundle, Index, StoreStats};
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::bars::Bars;
 use crate::failure::Failure;
 
 #[derive(clap::Args)]
@@ -47,7 +48,7 @@ pub fn create(args: &CreateArgs, out: &mut dyn Write) -> Result<(), Failure> {
 }
 
 pub fn get(args: &IdArgs, out: &mut dyn Write) -> Result<(), Failure> {
-    let document = Index::open(&args.index)?.get(&args.id)?.ok_or_else(|| args.absent())?;
+    let document = Index::open_read_only(&args.index)?.get(&args.id)?.ok_or_else(|| args.absent())?;
     let line = BeirLine {
         _id: &document.id,
         title: &document.title,
@@ -67,6 +68,32 @@ pub fn delete(args: &IdArgs, out: &mut dyn Write) -> Result<(), Failure> {
     writeln!(out, "deleted {}, {} documents left", args.id, index.len()).map_err(Failure::Output)
 }
 
+pub fn compact(args: &ReportArgs, out: &mut dyn Write) -> Result<(), Failure> {
+    let index = Index::open(&args.index)?;
+    let before = index.stats()?;
+    let mut bars = Bars::new();
+    let compacted = index.compact_with(&mut |progress| bars.show(progress));
+    bars.clear();
+    compacted?;
+    let after = index.stats()?;
+    let (from, to) = (before.total_bytes, after.total_bytes);
+    let written = if args.json {
+        let sizes = |stats: &StoreStats| json!({ "bytes": stats.total_bytes, "segments": stats.segments, "dead_rows": stats.dead_rows });
+        writeln!(
+            out,
+            "{}",
+            json!({ "documents": after.documents, "before": sizes(&before), "after": sizes(&after) })
+        )
+    } else {
+        writeln!(
+            out,
+            "{} documents in {} segments, was {}; {to} bytes, was {from}; {} dead rows gone",
+            after.documents, after.segments, before.segments, before.dead_rows
+        )
+    };
+    written.map_err(Failure::Output)
+}
+
 impl IdArgs {
     fn absent(&self) -> Failure {
         Failure::Absent { index: self.index.clone(), id: self.id.clone() }
@@ -83,7 +110,7 @@ struct BeirLine<'a> {
 }
 
 pub fn stats(args: &ReportArgs, out: &mut dyn Write) -> Result<(), Failure> {
-    let index = Index::open(&args.index)?;
+    let index = Index::open_read_only(&args.index)?;
     let stats = index.stats()?;
     if args.json {
         writeln!(out, "{}", stats_json(&index, &stats)).map_err(Failure::Output)
@@ -105,10 +132,9 @@ fn stats_json(index: &Index, stats: &StoreStats) -> Value {
         "rows": stats.rows,
         "dead_rows": stats.dead_rows,
         "generation": stats.generation.0,
-        "vector_bytes": stats.vector_bytes,
-        "document_bytes": stats.document_bytes,
+        "segments": stats.segments,
+        "fresh_documents": stats.fresh_documents,
         "total_bytes": stats.total_bytes,
-        "posting_blocks": stats.posting_blocks,
         "dim": model.encoder().dim(),
         "similarity": index.similarity(),
         "branching_factor": shape.branching_factor(),
@@ -146,17 +172,13 @@ fn write_stats(out: &mut dyn Write, index: &Index, stats: &StoreStats) -> std::i
         entries as f64 / f64::from(shape.leaves()),
     )?;
     writeln!(out, "dimensions     {}", model.encoder().dim())?;
-    writeln!(
-        out,
-        "bytes          {} (vectors {}, documents {})",
-        stats.total_bytes, stats.vector_bytes, stats.document_bytes
-    )?;
+    writeln!(out, "bytes          {} in {} segments", stats.total_bytes, stats.segments)?;
     writeln!(out, "generation     {}", stats.generation.0)?;
     writeln!(out, "model          {}", index.bundle().hash())
 }
 
 pub fn verify(args: &ReportArgs, out: &mut dyn Write) -> Result<(), Failure> {
-    let report = Index::open(&args.index)?.verify()?;
+    let report = Index::open_read_only(&args.index)?.verify()?;
     let written = if args.json {
         let problems: Vec<Value> = report
             .problems
@@ -168,7 +190,7 @@ pub fn verify(args: &ReportArgs, out: &mut dyn Write) -> Result<(), Failure> {
             "documents": report.documents,
             "payload_bytes": report.payload_bytes,
             "postings": report.postings,
-            "vector_blocks": report.vector_blocks,
+            "file_bytes": report.file_bytes,
             "problem_count": report.problem_count,
             "problems": problems,
         });
@@ -182,8 +204,8 @@ pub fn verify(args: &ReportArgs, out: &mut dyn Write) -> Result<(), Failure> {
                 let verdict = if report.is_sound() { "sound" } else { "damaged" };
                 writeln!(
                     out,
-                    "{verdict}: {} documents ({} bytes), {} postings, {} vector blocks checked",
-                    report.documents, report.payload_bytes, report.postings, report.vector_blocks
+                    "{verdict}: {} documents ({} bytes), {} postings, {} bytes of files checked",
+                    report.documents, report.payload_bytes, report.postings, report.file_bytes
                 )
             })
     };

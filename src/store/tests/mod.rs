@@ -2,8 +2,10 @@
 
 mod basic;
 mod corruption;
-mod crash;
+mod faults;
 mod model;
+mod power;
+mod recorder;
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -16,6 +18,7 @@ use crate::{
 };
 
 const DIM: usize = 8;
+const LEAVES: u32 = 16;
 
 fn config() -> StoreConfig {
     StoreConfig {
@@ -26,6 +29,14 @@ fn config() -> StoreConfig {
         similarity: 1,
         model_hash: [3; 32],
     }
+}
+
+fn create(dir: &Path) -> Store {
+    Store::create(dir, &config(), StoreOptions::default()).unwrap()
+}
+
+fn open(dir: &Path) -> Result<Store> {
+    Store::open(dir, StoreOptions::default())
 }
 
 /// An embedding that differs for every seed below 2048.
@@ -61,41 +72,64 @@ fn apply(model: &mut Model, batch: &WriteBatch) {
     }
 }
 
-/// Everything a reader can see is what the model says, and the full check agrees.
-#[track_caller]
-fn assert_is(store: &Store, model: &Model) {
-    let view = store.read();
-    assert_eq!(view.live(), model.len());
-    let mut listed = Vec::new();
+/// Everything that a reader can see is what the model says, or what differs first.
+fn compare(view: &View, model: &Model) -> std::result::Result<(), String> {
+    fn check<T: PartialEq + std::fmt::Debug>(
+        what: impl std::fmt::Display,
+        found: T,
+        expected: T,
+    ) -> std::result::Result<(), String> {
+        if found == expected { Ok(()) } else { Err(format!("{what}: {found:?}, expected {expected:?}")) }
+    }
+    let failed = |error: StoreError| error.to_string();
+    check("live documents", view.live(), model.len())?;
+    let mut listed: Vec<Document> = Vec::new();
     loop {
-        let after = listed.last().map(|document: &Document| document.id.clone());
-        let page = view.documents_from(after.as_deref(), 3).unwrap();
+        let after = listed.last().map(|document| document.id.clone());
+        let page = view.documents_from(after.as_deref(), 3).map_err(failed)?;
         if page.is_empty() {
             break;
         }
         listed.extend(page);
     }
-    assert_eq!(listed, model.values().map(|put| put.document.clone()).collect::<Vec<_>>());
-    assert_eq!(view.row_matrix().len(), view.rows() * DIM);
+    check("all documents", listed, model.values().map(|put| put.document.clone()).collect::<Vec<_>>())?;
     let mut postings: BTreeMap<LeafId, Vec<Row>> = BTreeMap::new();
     for (id, put) in model {
-        let row = view.row_of(id).unwrap().unwrap();
-        assert!(view.is_live(row));
-        assert_eq!(&view.id(row).unwrap(), id);
-        assert_eq!(view.document(row).unwrap(), put.document);
-        assert_eq!(view.leaves_of(id).unwrap().unwrap(), put.leaves);
-        let elements = row.index() * DIM..(row.index() + 1) * DIM;
-        assert_eq!(view.row_matrix()[elements], put.embedding);
-        for leaf in &put.leaves {
-            postings.entry(*leaf).or_default().push(row);
-        }
+        let row = view.row_of(id).map_err(failed)?.ok_or_else(|| format!("{id} is not there"))?;
+        check(format!("{id} is live"), view.is_live(row), true)?;
+        check("its id", &view.id(row).map_err(failed)?, id)?;
+        check("the document", &view.document(row).map_err(failed)?, &put.document)?;
+        check("its leaves", view.leaves(row).map_err(failed)?, put.leaves.clone())?;
+        check("its embedding", view.embedding(row).map_err(failed)?, &put.embedding)?;
+        put.leaves.iter().for_each(|leaf| postings.entry(*leaf).or_default().push(row));
     }
-    for leaf in (0..16).map(LeafId) {
+    let mut all = 0;
+    view.each_block(|rows| {
+        all += rows.len();
+        Ok::<_, StoreError>(())
+    })
+    .map_err(failed)?;
+    check("rows of the exact scan", all, model.len())?;
+    for leaf in (0..LEAVES).map(LeafId) {
         let mut expected = postings.remove(&leaf).unwrap_or_default();
         expected.sort_unstable();
-        assert_eq!(view.postings(leaf), expected);
+        check(format!("{leaf:?}"), view.postings(leaf).map_err(failed)?, expected.clone())?;
+        let mut scanned = view.leaf(leaf).map_err(failed)?;
+        scanned.sort_unstable_by_key(|(row, _)| *row);
+        check("its rows", scanned.iter().map(|(row, _)| *row).collect::<Vec<_>>(), expected)?;
+        for (row, embedding) in scanned {
+            check("a row's embedding", embedding, view.embedding(row).map_err(failed)?)?;
+        }
     }
-    drop(view);
+    Ok(())
+}
+
+/// The model is what readers see, and the full check agrees.
+#[track_caller]
+fn assert_is(store: &Store, model: &Model) {
+    if let Err(difference) = compare(&store.read(), model) {
+        panic!("{difference}");
+    }
     let report = store.verify().unwrap();
     assert!(report.is_sound(), "{report:?}");
     assert_eq!(report.documents, model.len() as u64);
@@ -114,16 +148,18 @@ fn copy_directory(from: &Path, to: &Path) {
     }
 }
 
-/// A directory with 300 documents, one deleted and one replaced: one full block of rows
-/// and a tail. Returned closed.
+/// A directory with 300 documents, one deleted and one replaced: two segments, one with dead rows.
+/// Returned closed.
 fn sample() -> (tempfile::TempDir, Model) {
     let dir = tempfile::tempdir().unwrap();
-    let store = Store::create(dir.path(), &config()).unwrap();
+    let store = create(dir.path());
     let mut model = Model::new();
-    let all = (0..300).map(|n| put(&format!("id{n:03}"), n, &[n % 16, (n + 5) % 16])).collect();
+    let all = (0..300).map(|n| put(&format!("id{n:03}"), n, &[n % LEAVES, (n + 5) % LEAVES])).collect();
     for batch in [puts(all), deletes(&["id007"]), puts(vec![put("id008", 900, &[3])])] {
         apply(&mut model, &batch);
         store.commit(batch).unwrap();
+        store.flush().unwrap();
     }
+    drop(store);
     (dir, model)
 }

@@ -6,9 +6,15 @@ use super::*;
 
 #[derive(Clone, Debug)]
 enum Step {
-    Commit { puts: Vec<(u8, u16, usize, Vec<u32>)>, deletes: Vec<u8> },
+    Commit {
+        puts: Vec<(u8, u16, usize, Vec<u32>)>,
+        deletes: Vec<u8>,
+    },
     Flush,
+    Compact,
     Reopen,
+    /// Opens a copy of the directory, as a killed process leaves it.
+    Kill,
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -19,7 +25,9 @@ fn step() -> impl Strategy<Value = Step> {
     let commit = (prop::collection::vec(put, 0..6), prop::collection::vec(0u8..14, 0..4));
     prop_oneof![
         8 => commit.prop_map(|(puts, deletes)| Step::Commit { puts, deletes }),
-        1 => Just(Step::Flush),
+        2 => Just(Step::Flush),
+        1 => Just(Step::Compact),
+        1 => Just(Step::Kill),
         2 => Just(Step::Reopen),
     ]
 }
@@ -28,9 +36,9 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 24, max_shrink_iters: 200, ..ProptestConfig::default() })]
     #[test]
     fn a_store_is_a_map(steps in prop::collection::vec(step(), 1..25)) {
-        let dir = tempfile::tempdir().unwrap();
-        let mut store = Store::create(dir.path(), &config()).unwrap();
-        let mut model = Model::new();
+        let mut dir = tempfile::tempdir().unwrap();
+        let mut store = create(dir.path());
+        let (mut model, mut history, mut flushed) = (Model::new(), vec![Model::new()], 0);
         for step in steps {
             match step {
                 Step::Commit { puts, deletes } => {
@@ -48,15 +56,33 @@ proptest! {
                     let new = model.keys().filter(|id| !before.contains_key(*id)).count();
                     prop_assert_eq!((done.inserted, done.deleted), (new, gone));
                 }
-                Step::Flush => store.flush().unwrap(),
+                Step::Flush => {
+                    store.flush().unwrap();
+                    flushed = history.len() - 1;
+                }
+                Step::Compact => {
+                    store.compact(&mut || Ok(())).unwrap();
+                    flushed = history.len() - 1;
+                }
+                Step::Kill => {
+                    let image = tempfile::tempdir().unwrap();
+                    copy_directory(dir.path(), image.path());
+                    drop(store);
+                    dir = image;
+                    store = open(dir.path()).unwrap();
+                    let found = history.iter().rposition(|model| compare(&store.read(), model).is_ok());
+                    prop_assert!(found.is_some_and(|found| found >= flushed), "{:?} of {}", found, flushed);
+                    model = history[found.unwrap_or_default()].clone();
+                }
                 Step::Reopen => {
                     let generation = store.read().generation();
                     drop(store);
-                    store = Store::open(dir.path()).unwrap();
+                    store = open(dir.path()).unwrap();
                     prop_assert_eq!(store.read().generation(), generation);
                 }
             }
             assert_is(&store, &model);
+            history.push(model.clone());
         }
     }
 }

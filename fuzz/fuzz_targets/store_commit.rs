@@ -1,0 +1,6 @@
+//! A commit as the journal holds it.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| ehi::fuzzing::commit(bytes));

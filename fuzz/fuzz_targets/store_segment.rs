@@ -1,0 +1,9 @@
+//! A segment whose checksums are right and whose sections hold anything.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|input: (&[u8], [u16; 14], u16)| {
+    let (bytes, cuts, rows) = input;
+    ehi::fuzzing::segment(bytes, &cuts, rows);
+});

@@ -1,0 +1,137 @@
+//! The parts of a generation: segments on disk and fresh documents in memory, read alike.
+
+use std::{borrow::Cow, ops::Range, sync::Arc};
+
+use half::f16;
+
+use super::{
+    dead::DeadRows,
+    error::{Damage, Result, StoreError},
+    fresh::Fresh,
+    layout::names,
+    segment::{Segment, Source},
+};
+use crate::{
+    document::Document,
+    ids::{Generation, LeafId},
+};
+
+/// Where the rows of a part are.
+#[derive(Clone)]
+pub(super) enum Place {
+    Sealed(Arc<Segment>),
+    Fresh(Arc<Fresh>),
+}
+
+/// A part as one generation has it.
+#[derive(Clone)]
+pub(super) struct Part {
+    pub(super) place: Place,
+    pub(super) dead: Arc<DeadRows>,
+    /// Number of its first row among the rows of the generation.
+    pub(super) base: u32,
+}
+
+impl Part {
+    pub(super) fn sealed(segment: Segment, dead: Arc<DeadRows>) -> Self {
+        Self { place: Place::Sealed(Arc::new(segment)), dead, base: 0 }
+    }
+
+    pub(super) fn fresh(fresh: Fresh) -> Self {
+        Self { place: Place::Fresh(Arc::new(fresh)), dead: Arc::default(), base: 0 }
+    }
+
+    /// Rows, dead ones included.
+    pub(super) fn rows(&self) -> u32 {
+        match &self.place {
+            Place::Sealed(segment) => segment.rows(),
+            Place::Fresh(fresh) => fresh.rows(),
+        }
+    }
+
+    pub(super) fn live(&self) -> u32 {
+        self.rows() - self.dead.count()
+    }
+
+    pub(super) fn is_live(&self, row: u32) -> bool {
+        row < self.rows() && !self.dead.contains(row)
+    }
+
+    /// The live rows, ascending.
+    pub(super) fn live_rows(&self) -> impl Iterator<Item = u32> + '_ {
+        (0..self.rows()).filter(|row| !self.dead.contains(*row))
+    }
+
+    /// Embeddings of consecutive rows, `[rows, dim]` f16, dead ones included.
+    pub(super) fn matrix(&self, rows: Range<u32>) -> Result<&[f16]> {
+        match &self.place {
+            Place::Sealed(segment) => segment.matrix(rows),
+            Place::Fresh(fresh) => fresh.matrix(rows).ok_or_else(|| {
+                StoreError::corrupt(names::DOCUMENTS, Damage::Missing { what: "a row in memory" })
+            }),
+        }
+    }
+
+    /// The rows of a leaf, dead ones included: those that lie side by side, and those elsewhere.
+    pub(super) fn leaf(&self, leaf: LeafId) -> Result<(Range<u32>, &[u32])> {
+        match &self.place {
+            Place::Sealed(segment) => segment.leaf(leaf),
+            Place::Fresh(fresh) => Ok(fresh.leaf(leaf)),
+        }
+    }
+
+    /// The live row of an id.
+    pub(super) fn find(&self, id: &str) -> Result<Option<u32>> {
+        let row = match &self.place {
+            Place::Sealed(segment) => segment.find(id)?,
+            Place::Fresh(fresh) => fresh.find(id),
+        };
+        Ok(row.filter(|row| !self.dead.contains(*row)))
+    }
+
+    pub(super) fn document(&self, row: u32) -> Result<Document> {
+        match &self.place {
+            Place::Sealed(segment) => segment.document(row),
+            Place::Fresh(fresh) => fresh.document(row),
+        }
+    }
+
+    /// What a segment is built from.
+    pub(super) fn source(&self) -> &dyn Source {
+        match &self.place {
+            Place::Sealed(segment) => &**segment,
+            Place::Fresh(fresh) => &**fresh,
+        }
+    }
+
+    /// This part with one more row dead.
+    pub(super) fn bury(&mut self, row: u32) {
+        Arc::make_mut(&mut self.dead).insert(row);
+    }
+}
+
+impl Source for Segment {
+    fn leaves(&self, row: u32) -> Result<Vec<LeafId>> {
+        self.leaves_of(row)
+    }
+
+    fn embedding(&self, row: u32) -> Result<Cow<'_, [f16]>> {
+        Ok(Cow::Borrowed(self.matrix(row..row + 1)?))
+    }
+
+    fn id(&self, row: u32) -> Result<Cow<'_, str>> {
+        Ok(Cow::Borrowed(Segment::id(self, row)?))
+    }
+
+    fn payload(&self, row: u32) -> Result<Cow<'_, [u8]>> {
+        Ok(Cow::Borrowed(Segment::payload(self, row)?))
+    }
+
+    fn metadata(&self, row: u32) -> Result<Cow<'_, [u8]>> {
+        Ok(Cow::Borrowed(Segment::metadata(self, row)?))
+    }
+
+    fn born(&self, row: u32) -> Result<Generation> {
+        Segment::born(self, row)
+    }
+}

@@ -1,0 +1,236 @@
+//! Bringing generations to disk: sealing what is fresh, merging segments, and compaction.
+//!
+//! # The commit point
+//!
+//! 1. The fresh documents, and those of the segments that are to be merged with them, are written to the
+//!    two files of a new segment, and both are synced.
+//! 2. For each other segment with rows that died since, a new file of dead rows is written and synced.
+//! 3. The directory `segments` is synced: the names of steps 1 and 2 last.
+//! 4. `MANIFEST.new`, which names the files, is written and synced.
+//! 5. It is renamed to `MANIFEST`. **Commit point**: before it the old generation is what a crash
+//!    leaves, after it the new one. No file of the old one was touched.
+//! 6. The directory of the index is synced: now the generation lasts.
+//! 7. Files that no manifest names any more are removed, and the journal begins anew.
+//!
+//! A write that fails changes nothing, since only new files are written. After a failed sync in any
+//! step nobody knows what is on disk, and the handle refuses writes from then on.
+
+use std::{collections::HashSet, sync::Arc};
+
+use super::{
+    JournalState, Result, Store, StoreError, Writer,
+    dead::{DeadFile, DeadRows},
+    error::Operation,
+    layout::names,
+    manifest::{Manifest, SegmentEntry},
+    part::{Part, Place},
+    segment::{self, Member, Segment, Source},
+    state::State,
+};
+
+/// A segment is merged with what comes after it once that is at least half as large.
+const MERGE_RATIO: u32 = 2;
+/// A segment is written anew once one in this many of its rows is dead.
+const DEAD_SHARE: u32 = 4;
+
+/// Called after each document; an error ends the call.
+pub(super) type Tick<'a> = &'a mut dyn FnMut() -> Result<()>;
+
+impl Store {
+    /// Makes all commits so far durable.
+    ///
+    /// # Durability
+    ///
+    /// What was committed before survives a power failure once this has returned, and read-only handles
+    /// see it after their next [`Store::refresh`]. With [`Durability::None`](super::Durability::None) the files are
+    /// written but not synced.
+    ///
+    /// # Errors
+    ///
+    /// After a failed write the call may be repeated. A failed sync poisons the handle: open the index
+    /// again to find out what is there.
+    pub fn flush(&self) -> Result<()> {
+        let mut writer = self.lock_writer()?;
+        if writer.dirty { self.seal(&mut writer) } else { Ok(()) }
+    }
+
+    /// Writes all documents to one new segment, in the order in which searches read them, and
+    /// gives back the space of the dead ones. Readers go on meanwhile; writers wait.
+    ///
+    /// # Durability
+    ///
+    /// As [`Store::flush`]. No byte of a deleted document is left in the directory of the index.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::flush`], and what `tick` answers; then nothing has changed.
+    pub fn compact(&self, tick: Tick<'_>) -> Result<()> {
+        let mut writer = self.lock_writer()?;
+        let state = self.state();
+        let compact = !writer.dirty && state.parts().len() <= 1 && state.live() == state.rows();
+        if compact {
+            return Ok(());
+        }
+        let all = vec![true; state.parts().len()];
+        self.replace(&mut writer, &state, &all, tick)
+    }
+
+    /// Seals the fresh documents, merging as it becomes due.
+    pub(super) fn seal(&self, writer: &mut Writer) -> Result<()> {
+        let state = self.state();
+        let due = due(state.parts());
+        self.replace(writer, &state, &due, &mut || Ok(()))
+    }
+
+    /// Makes the next manifest: the parts marked in `merged` become one segment.
+    fn replace(
+        &self,
+        writer: &mut Writer,
+        state: &Arc<State>,
+        merged: &[bool],
+        tick: Tick<'_>,
+    ) -> Result<()> {
+        let mut manifest = Manifest {
+            generation: state.generation,
+            next_segment: writer.manifest.next_segment + 1,
+            segments: Vec::new(),
+            ..writer.manifest.clone()
+        };
+        let built = self.build(state, merged, writer.manifest.next_segment, tick)?;
+        let mut parts = Vec::new();
+        for (part, _) in state.parts().iter().zip(merged).filter(|(_, merged)| !**merged) {
+            let Place::Sealed(segment) = &part.place else { continue };
+            let dead = self.dead_file(&writer.manifest, segment, &part.dead, state)?;
+            manifest.segments.push(SegmentEntry { files: segment.files(), dead });
+            parts.push(part.clone());
+        }
+        if let Some(segment) = built {
+            manifest.segments.push(SegmentEntry { files: segment.files(), dead: None });
+            parts.push(Part::sealed(segment, Arc::default()));
+        }
+        let next = State::new(state.generation, parts)?;
+        self.make_current(&manifest)?;
+        self.publish(next);
+        writer.manifest = manifest;
+        writer.dirty = false;
+        self.forget(writer);
+        Ok(())
+    }
+
+    /// A segment of the live rows of the parts marked; none where there are no such rows.
+    fn build(&self, state: &State, merged: &[bool], number: u64, tick: Tick<'_>) -> Result<Option<Segment>> {
+        let chosen: Vec<&Part> =
+            state.parts().iter().zip(merged).filter(|(_, merged)| **merged).map(|(part, _)| part).collect();
+        let sources: Vec<&dyn Source> = chosen.iter().map(|part| part.source()).collect();
+        let members: Vec<Member> = (0..)
+            .zip(&chosen)
+            .flat_map(|(source, part)| part.live_rows().map(move |row| Member { source, row }))
+            .collect();
+        if members.is_empty() {
+            return Ok(None);
+        }
+        let built = segment::build(&*self.backend, &self.dir, self.store_id, number, &sources, members, tick);
+        let built = self.poison_if_sync(built)?;
+        let dim = self.config().dim;
+        Segment::open(&*self.backend, &self.dir, self.store_id, dim, built).map(Some)
+    }
+
+    /// The file of a segment's dead rows: the one there is, or a new one.
+    fn dead_file(
+        &self,
+        manifest: &Manifest,
+        segment: &Segment,
+        dead: &DeadRows,
+        state: &State,
+    ) -> Result<Option<DeadFile>> {
+        let number = segment.files().number;
+        let now = manifest.segments.iter().find(|entry| entry.files.number == number);
+        let now = now.and_then(|entry| entry.dead);
+        // Rows only ever die, so equal counts mean equal sets.
+        if now.map_or(0, |file| file.count) == dead.count() {
+            return Ok(now);
+        }
+        let file = DeadFile::write(&*self.backend, &self.dir, self.store_id, number, state.generation, dead);
+        self.poison_if_sync(file).map(Some)
+    }
+
+    /// Steps 3 to 6.
+    fn make_current(&self, manifest: &Manifest) -> Result<()> {
+        let segments = self.dir.join(names::SEGMENTS);
+        let synced = self.backend.sync_directory(&segments);
+        self.poison_if_sync(synced.map_err(StoreError::io(&segments, Operation::Sync)))?;
+        self.poison_if_sync(manifest.write_provisional(&*self.backend, &self.dir))?;
+        // Whatever goes wrong here, which manifest is on disk is not known.
+        Manifest::publish(&*self.backend, &self.dir).inspect_err(|_| self.health.refuse_writes())
+    }
+
+    /// Step 7. Failures are of no consequence but space.
+    fn forget(&self, writer: &mut Writer) {
+        let generation = writer.manifest.generation;
+        let restarted = match &mut writer.journal {
+            JournalState::Open(journal) => journal.restart(self.store_id, generation),
+            JournalState::Broken | JournalState::None => Ok(()),
+        };
+        if let Err(error) = restarted {
+            tracing::warn!(index = %self.dir.display(), %error, "the journal could not begin anew");
+            writer.journal = JournalState::Broken;
+        } else if matches!(writer.journal, JournalState::Broken) {
+            writer.journal = JournalState::None;
+        }
+        let named: HashSet<String> = writer.manifest.files().collect();
+        for name in self.strays(&named) {
+            if let Err(error) = self.backend.remove(&self.dir.join(&name)) {
+                tracing::warn!(index = %self.dir.display(), file = %name, %error, "could not remove");
+            }
+        }
+    }
+
+    /// Files in `segments` with names of ours that the manifest does not name.
+    fn strays(&self, named: &HashSet<String>) -> Vec<String> {
+        let entries = self.backend.list(&self.dir.join(names::SEGMENTS)).unwrap_or_default();
+        let ours = |name: &str| {
+            let mut parts = name.split('.');
+            let number =
+                parts.next().is_some_and(|part| part.len() >= 8 && part.bytes().all(|b| b.is_ascii_digit()));
+            number && matches!(parts.next_back(), Some("vectors" | "documents" | "dead"))
+        };
+        entries
+            .into_iter()
+            .filter_map(|name| name.into_string().ok())
+            .filter(|name| ours(name))
+            .map(|name| format!("{}/{name}", names::SEGMENTS))
+            .filter(|name| !named.contains(name))
+            .collect()
+    }
+
+    /// A failed sync poisons the handle; any other failure leaves it as it is.
+    fn poison_if_sync<T>(&self, result: Result<T>) -> Result<T> {
+        result.inspect_err(|error| {
+            if matches!(error, StoreError::Io { operation: Operation::Sync, .. }) {
+                self.health.refuse_writes();
+            }
+        })
+    }
+}
+
+/// Which parts go into the next segment: the fresh ones, the sealed ones before them for as long as those
+/// are not much larger, and those with many dead rows.
+fn due(parts: &[Part]) -> Vec<bool> {
+    let mut merged = vec![false; parts.len()];
+    let mut rows = 0u32;
+    let mut open = true;
+    for (place, part) in parts.iter().enumerate().rev() {
+        let live = part.live();
+        match part.place {
+            Place::Fresh(_) => merged[place] = true,
+            Place::Sealed(_) => {
+                open &= live < rows.saturating_mul(MERGE_RATIO);
+                merged[place] = open || part.dead.count() > part.rows() / DEAD_SHARE;
+            }
+        }
+        if merged[place] {
+            rows = rows.saturating_add(live);
+        }
+    }
+    merged
+}

@@ -1,0 +1,170 @@
+//! Reading a sealed file through a mapping that is checked page by page.
+
+use std::{
+    ops::Range,
+    path::Path,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use super::{HEADER_BYTES, Identity, PAGE_BYTES, SECTION_BYTES, Seal, Section, TAIL_BYTES, Tail, u32_at};
+use crate::store::{
+    error::{Damage, Operation, Result, StoreError},
+    io::{Backend, OpenMode},
+    layout::CRC_BYTES,
+    mmap::Mapping,
+};
+
+/// An open sealed file. Shared by threads; the pages stay mapped when the file is unlinked.
+pub(in crate::store) struct SealedFile {
+    name: String,
+    mapping: Mapping,
+    sections: Vec<Section>,
+    body_bytes: u64,
+    /// One bit for each page that was read and found sound.
+    sound: Box<[AtomicU64]>,
+}
+
+impl SealedFile {
+    /// Opens a file that the manifest names, and checks all but its pages.
+    ///
+    /// `name` is what errors call it.
+    pub(in crate::store) fn open(
+        backend: &dyn Backend,
+        path: &Path,
+        name: String,
+        identity: Identity,
+        seal: Seal,
+    ) -> Result<Self> {
+        let io = |operation| StoreError::io(path, operation);
+        let corrupt = |detail| StoreError::corrupt(name.clone(), detail);
+        let file = backend.open(path, OpenMode::Read).map_err(|source| {
+            if source.kind() == std::io::ErrorKind::NotFound {
+                corrupt(Damage::Missing { what: "the file" })
+            } else {
+                io(Operation::Open)(source)
+            }
+        })?;
+        let len = file.len().map_err(io(Operation::Read))?;
+        if len != seal.len || len < (HEADER_BYTES + TAIL_BYTES) as u64 {
+            let (expected, found) = (seal.len, len);
+            return Err(corrupt(Damage::Disagreement { what: "its length", expected, found }));
+        }
+        let mapping = Mapping::new(file.as_file(), len).map_err(io(Operation::Map))?;
+        let at = |range: Range<u64>| {
+            let range = range.start as usize..range.end as usize;
+            mapping.bytes(range).ok_or_else(|| corrupt(Damage::TooShort { needed: seal.len, found: len }))
+        };
+        let tail = at(len - TAIL_BYTES as u64..len)?;
+        let tail: &[u8; TAIL_BYTES] = tail.try_into().map_err(|_| corrupt(Damage::Magic))?;
+        let tail = Tail::decode(tail).map_err(corrupt)?;
+        if tail.checksum() != seal.crc {
+            return Err(corrupt(Damage::Foreign));
+        }
+        if tail.file_bytes() != Some(len) || tail.body_bytes < HEADER_BYTES as u64 {
+            let found = tail.body_bytes;
+            return Err(corrupt(Damage::Field { field: "the length of the sections", found }));
+        }
+        let directory = at(tail.body_bytes..len - TAIL_BYTES as u64)?;
+        if crc32fast::hash(directory) != tail.crc {
+            return Err(corrupt(Damage::Checksum { what: "the directory", number: 0 }));
+        }
+        let page_crcs = (tail.pages() * CRC_BYTES as u64) as usize;
+        let sections: Vec<Section> =
+            directory[page_crcs..].chunks_exact(SECTION_BYTES).map(Section::decode).collect();
+        for section in &sections {
+            let end = section.offset.checked_add(section.len);
+            if end.is_none_or(|end| end > tail.body_bytes) {
+                return Err(corrupt(Damage::Field { field: "a section's offset", found: section.offset }));
+            }
+        }
+        let header = at(0..HEADER_BYTES as u64)?;
+        identity.check(&name, header.try_into().map_err(|_| corrupt(Damage::Magic))?)?;
+        let words = tail.pages().div_ceil(64) as usize;
+        Ok(Self {
+            sections,
+            body_bytes: tail.body_bytes,
+            sound: (0..words).map(|_| AtomicU64::new(0)).collect(),
+            name,
+            mapping,
+        })
+    }
+
+    /// What errors call the file.
+    pub(in crate::store) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Bytes of the whole file.
+    pub(in crate::store) fn len(&self) -> u64 {
+        self.mapping.len() as u64
+    }
+
+    /// Where a section is; empty where the file has none of this name.
+    pub(in crate::store) fn section(&self, name: u32) -> Range<u64> {
+        let found = self.sections.iter().find(|section| section.name == name);
+        found.map_or(0..0, |section| section.offset..section.offset + section.len)
+    }
+
+    /// Checked bytes at offsets in the file, which must lie inside a section.
+    pub(in crate::store) fn bytes(&self, range: Range<u64>) -> Result<&[u8]> {
+        let inside = range.start <= range.end && range.end <= self.body_bytes;
+        let bytes = match inside {
+            true => self.mapping.bytes(range.start as usize..range.end as usize),
+            false => None,
+        };
+        let too_short = || Damage::TooShort { needed: range.end, found: self.body_bytes };
+        let bytes = bytes.ok_or_else(|| self.corrupt(too_short()))?;
+        if !bytes.is_empty() {
+            for page in range.start / PAGE_BYTES..=(range.end - 1) / PAGE_BYTES {
+                self.check_page(page)?;
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// Checked numbers or elements `range` of a section.
+    pub(in crate::store) fn elements<T: bytemuck::Pod>(
+        &self,
+        section: &Range<u64>,
+        range: Range<usize>,
+    ) -> Result<&[T]> {
+        let width = size_of::<T>() as u64;
+        let (start, end) = (range.start as u64 * width, range.end as u64 * width);
+        if start > end || end > section.end - section.start {
+            let needed = end;
+            return Err(self.corrupt(Damage::TooShort { needed, found: section.end - section.start }));
+        }
+        let bytes = self.bytes(section.start + start..section.start + end)?;
+        let cast = bytemuck::try_cast_slice(bytes);
+        cast.map_err(|_| self.corrupt(Damage::Field { field: "a section's offset", found: section.start }))
+    }
+
+    /// Reads page after page.
+    pub(in crate::store) fn check_all(&self) -> impl Iterator<Item = Result<()>> + '_ {
+        (0..self.body_bytes.div_ceil(PAGE_BYTES)).map(|page| self.check_page(page))
+    }
+
+    pub(in crate::store) fn corrupt(&self, detail: Damage) -> StoreError {
+        StoreError::corrupt(self.name.clone(), detail)
+    }
+
+    fn check_page(&self, page: u64) -> Result<()> {
+        let (word, bit) = (&self.sound[(page / 64) as usize], 1 << (page % 64));
+        // Relaxed: the bit says that bytes which never change were seen to be right.
+        if word.load(Ordering::Relaxed) & bit != 0 {
+            return Ok(());
+        }
+        let start = page * PAGE_BYTES;
+        let end = (start + PAGE_BYTES).min(self.body_bytes);
+        let bytes = self.mapping.bytes(start as usize..end as usize);
+        let at = (self.body_bytes + page * CRC_BYTES as u64) as usize;
+        let crc = self.mapping.bytes(at..at + CRC_BYTES);
+        match (bytes, crc) {
+            (Some(bytes), Some(crc)) if crc32fast::hash(bytes) == u32_at(crc, 0) => {
+                word.fetch_or(bit, Ordering::Relaxed);
+                Ok(())
+            }
+            _ => Err(self.corrupt(Damage::Checksum { what: "page", number: page })),
+        }
+    }
+}

@@ -1,0 +1,185 @@
+use std::{fs, path::Path, sync::Arc};
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::store::{StoreError, io::FileSystem};
+
+const ME: Identity = Identity { kind: Kind::Documents, store_id: StoreId([7; STORE_ID_BYTES]), segment: 3 };
+
+fn write(path: &Path, sections: &[(u32, Vec<u8>)], chunk: usize) -> Seal {
+    let mut writer = SealedWriter::create(&FileSystem, path, ME).unwrap();
+    for (name, bytes) in sections {
+        writer.begin(*name).unwrap();
+        bytes.chunks(chunk).for_each(|part| writer.write(part).unwrap());
+    }
+    writer.finish().unwrap()
+}
+
+fn open(path: &Path, seal: Seal) -> Result<SealedFile> {
+    SealedFile::open(&FileSystem, path, "some.file".to_owned(), ME, seal)
+}
+
+fn pattern(len: usize, seed: u32) -> Vec<u8> {
+    (0..len as u32).map(|n| (n.wrapping_mul(2_654_435_761).wrapping_add(seed << 24) >> 24) as u8).collect()
+}
+
+/// Everything that the sections hold, or the error that stopped reading.
+fn read_all(file: &SealedFile, names: impl IntoIterator<Item = u32>) -> Result<Vec<Vec<u8>>> {
+    names.into_iter().map(|name| file.bytes(file.section(name)).map(<[u8]>::to_vec)).collect()
+}
+
+#[test]
+fn sections_come_back_whatever_the_sizes_and_the_pieces() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("file");
+    let page = PAGE_BYTES as usize;
+    for (number, lens) in [
+        vec![],
+        vec![0],
+        vec![1, 0, 63, 64, 65],
+        vec![page - HEADER_BYTES],
+        vec![page - HEADER_BYTES + 1, 5],
+        vec![3 * page, 2 << 20],
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        for chunk in [1 << 30, 1000, 64 << 10] {
+            let sections: Vec<(u32, Vec<u8>)> =
+                (10..).zip(&lens).map(|(name, &len)| (name, pattern(len, name))).collect();
+            let seal = write(&path, &sections, chunk);
+            assert_eq!(seal.len, fs::metadata(&path).unwrap().len(), "case {number}");
+            let file = open(&path, seal).unwrap();
+            for (name, bytes) in &sections {
+                let range = file.section(*name);
+                assert!(range.start.is_multiple_of(ALIGNMENT as u64));
+                assert!(file.bytes(range).unwrap() == bytes, "case {number}, section {name}");
+            }
+            assert_eq!(file.section(99), 0..0);
+            file.check_all().for_each(|page| page.unwrap());
+        }
+    }
+}
+
+#[test]
+fn elements_are_typed_and_bounded() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("file");
+    let numbers: Vec<u32> = (0..1000).collect();
+    let seal = write(&path, &[(1, vec![9; 3]), (2, bytemuck::cast_slice(&numbers).to_vec())], 1 << 20);
+    let file = open(&path, seal).unwrap();
+    let section = file.section(2);
+    assert_eq!(file.elements::<u32>(&section, 10..13).unwrap(), [10, 11, 12]);
+    assert_eq!(file.elements::<u32>(&section, 1000..1000).unwrap(), [] as [u32; 0]);
+    for range in [999..1001, usize::MAX / 8..usize::MAX / 8 + 1] {
+        let refused = file.elements::<u32>(&section, range);
+        assert!(matches!(refused, Err(StoreError::Corrupt { detail: Damage::TooShort { .. }, .. })));
+    }
+}
+
+/// Any change of any byte is noticed at open, or when a page is read that holds it.
+#[test]
+fn every_flipped_byte_and_every_cut_is_noticed() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("file");
+    let seal = write(&path, &[(1, pattern(70_000, 1)), (2, pattern(10, 2))], 4096);
+    let whole = fs::read(&path).unwrap();
+    // All bytes but those inside a page's middle, of which a sample does.
+    let places = (0..whole.len()).filter(|at| *at < 200 || *at > 74_100 || at.is_multiple_of(397));
+    for at in places {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1 << (at % 8);
+        fs::write(&path, &bytes).unwrap();
+        let damage = open(&path, seal).and_then(|file| file.check_all().collect::<Result<()>>());
+        assert!(matches!(damage, Err(StoreError::Corrupt { .. })), "byte {at}");
+    }
+    for len in (0..whole.len()).step_by(311).chain([whole.len() - 1]) {
+        fs::write(&path, &whole[..len]).unwrap();
+        assert!(matches!(open(&path, seal), Err(StoreError::Corrupt { .. })), "{len} bytes");
+    }
+    fs::write(&path, [whole.as_slice(), &[0]].concat()).unwrap();
+    assert!(matches!(open(&path, seal), Err(StoreError::Corrupt { .. })), "one byte more");
+    fs::remove_file(&path).unwrap();
+    let missing = open(&path, seal).map(|_| ()).unwrap_err();
+    assert!(matches!(missing, StoreError::Corrupt { detail: Damage::Missing { .. }, .. }), "{missing}");
+}
+
+/// A whole and sound file in the wrong place is none of ours.
+#[test]
+fn another_files_bytes_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("file");
+    let seal = write(&path, &[(1, pattern(100, 1))], 4096);
+    for other in [
+        Identity { segment: 4, ..ME },
+        Identity { kind: Kind::Vectors, ..ME },
+        Identity { store_id: StoreId([8; STORE_ID_BYTES]), ..ME },
+    ] {
+        let opened = SealedFile::open(&FileSystem, &path, "f".to_owned(), other, seal);
+        assert!(matches!(opened, Err(StoreError::Corrupt { .. })), "{other:?}");
+    }
+    // The same segment written again with other contents of the same length.
+    let again = write(&path, &[(1, pattern(100, 2))], 4096);
+    assert_eq!(again.len, seal.len);
+    assert!(matches!(open(&path, seal), Err(StoreError::Corrupt { .. })));
+    open(&path, again).unwrap();
+}
+
+#[test]
+fn a_damaged_page_spoils_only_what_is_in_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("file");
+    let bytes = pattern(5 * PAGE_BYTES as usize, 1);
+    let seal = write(&path, &[(1, bytes.clone())], 1 << 20);
+    let mut damaged = fs::read(&path).unwrap();
+    damaged[2 * PAGE_BYTES as usize + 17] ^= 1;
+    fs::write(&path, &damaged).unwrap();
+    let file = Arc::new(open(&path, seal).unwrap());
+    let section = file.section(1);
+    let readers: Vec<_> = (0..4)
+        .map(|_| {
+            let (file, section) = (Arc::clone(&file), section.clone());
+            std::thread::spawn(move || {
+                for _ in 0..50 {
+                    assert!(file.bytes(section.start..2 * PAGE_BYTES).is_ok());
+                    assert!(file.bytes(3 * PAGE_BYTES..section.end).is_ok());
+                    assert!(file.bytes(2 * PAGE_BYTES - 1..2 * PAGE_BYTES + 1).is_err());
+                }
+            })
+        })
+        .collect();
+    readers.into_iter().for_each(|reader| reader.join().unwrap());
+    let error = file.check_all().find_map(Result::err).unwrap();
+    let page_2 = Damage::Checksum { what: "page", number: 2 };
+    assert!(
+        matches!(&error, StoreError::Corrupt { file, detail } if file == "some.file" && *detail == page_2)
+    );
+}
+
+proptest! {
+    /// What was written is read, or an error says that it is not: never other bytes.
+    #[test]
+    fn damage_never_changes_an_answer(
+        lens in prop::collection::vec(0usize..200_000, 0..4),
+        flips in prop::collection::vec((any::<prop::sample::Index>(), 0u8..8), 0..4),
+    ) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        let sections: Vec<(u32, Vec<u8>)> =
+            (1..).zip(&lens).map(|(name, &len)| (name, pattern(len, name))).collect();
+        let seal = write(&path, &sections, 7777);
+        let mut bytes = fs::read(&path).unwrap();
+        for (place, bit) in flips {
+            let at = place.index(bytes.len());
+            bytes[at] ^= 1 << bit;
+        }
+        fs::write(&path, &bytes).unwrap();
+        let names = sections.iter().map(|(name, _)| *name);
+        if let Ok(read) = open(&path, seal).and_then(|file| read_all(&file, names)) {
+            for (read, (_, written)) in read.iter().zip(&sections) {
+                prop_assert!(read == written);
+            }
+        }
+    }
+}

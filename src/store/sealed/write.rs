@@ -1,0 +1,109 @@
+//! Writing a sealed file, from front to back.
+
+use std::path::{Path, PathBuf};
+
+use super::{HEADER_BYTES, Identity, PAGE_BYTES, Seal, Section, Tail};
+use crate::store::{
+    error::{Operation, Result, StoreError},
+    io::{Backend, BackendFile, OpenMode},
+    layout::sealed::ALIGNMENT,
+};
+
+/// Bytes gathered before a write.
+const BUFFER_BYTES: usize = 1 << 20;
+
+/// A sealed file in the making. Dropping it leaves a file without an end, which nothing names.
+pub(in crate::store) struct SealedWriter {
+    file: Box<dyn BackendFile>,
+    path: PathBuf,
+    /// Bytes handed in so far, the header's included; those in `buffer` are not written yet.
+    len: u64,
+    buffer: Vec<u8>,
+    page: crc32fast::Hasher,
+    pages: Vec<u8>,
+    sections: Vec<Section>,
+}
+
+impl SealedWriter {
+    /// Makes the file, or empties one that an interrupted writer left.
+    pub(in crate::store) fn create(backend: &dyn Backend, path: &Path, identity: Identity) -> Result<Self> {
+        let file = backend.open(path, OpenMode::Replace).map_err(StoreError::io(path, Operation::Create))?;
+        let mut writer = Self {
+            file,
+            path: path.to_owned(),
+            len: 0,
+            buffer: Vec::with_capacity(BUFFER_BYTES),
+            page: crc32fast::Hasher::new(),
+            pages: Vec::new(),
+            sections: Vec::new(),
+        };
+        writer.append(&identity.encode())?;
+        debug_assert_eq!(writer.len, HEADER_BYTES as u64);
+        Ok(writer)
+    }
+
+    /// Begins a section; what is written from now on belongs to it.
+    pub(in crate::store) fn begin(&mut self, name: u32) -> Result<()> {
+        let gap = self.len.next_multiple_of(ALIGNMENT as u64) - self.len;
+        self.append(&[0; ALIGNMENT][..gap as usize])?;
+        self.sections.push(Section { name, offset: self.len, len: 0 });
+        Ok(())
+    }
+
+    /// Adds to the section begun last.
+    pub(in crate::store) fn write(&mut self, bytes: &[u8]) -> Result<()> {
+        debug_assert!(!self.sections.is_empty());
+        if let Some(section) = self.sections.last_mut() {
+            section.len += bytes.len() as u64;
+        }
+        self.append(bytes)
+    }
+
+    /// Ends the file and makes it durable; its entry in the directory is the caller's.
+    pub(in crate::store) fn finish(mut self) -> Result<Seal> {
+        let mut tail = Tail { body_bytes: self.len, sections: self.sections.len() as u32, crc: 0 };
+        if !self.len.is_multiple_of(PAGE_BYTES) {
+            self.end_page();
+        }
+        let mut end = std::mem::take(&mut self.pages);
+        end.extend(self.sections.iter().flat_map(|section| section.encode()));
+        tail.crc = crc32fast::hash(&end);
+        end.extend(tail.encode());
+        let seal = Seal { len: self.len + end.len() as u64, crc: tail.checksum() };
+        self.flush()?;
+        self.file.write_at(&end, self.len).map_err(StoreError::io(&self.path, Operation::Write))?;
+        self.file.sync_all().map_err(StoreError::io(&self.path, Operation::Sync))?;
+        Ok(seal)
+    }
+
+    fn append(&mut self, mut bytes: &[u8]) -> Result<()> {
+        while !bytes.is_empty() {
+            let to_page_end = PAGE_BYTES - self.len % PAGE_BYTES;
+            let room = (BUFFER_BYTES - self.buffer.len()).min(to_page_end as usize);
+            let (now, later) = bytes.split_at(bytes.len().min(room));
+            self.page.update(now);
+            self.buffer.extend_from_slice(now);
+            self.len += now.len() as u64;
+            if self.len.is_multiple_of(PAGE_BYTES) {
+                self.end_page();
+            }
+            if self.buffer.len() == BUFFER_BYTES {
+                self.flush()?;
+            }
+            bytes = later;
+        }
+        Ok(())
+    }
+
+    fn end_page(&mut self) {
+        let page = std::mem::replace(&mut self.page, crc32fast::Hasher::new());
+        self.pages.extend_from_slice(&page.finalize().to_le_bytes());
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        let at = self.len - self.buffer.len() as u64;
+        self.file.write_at(&self.buffer, at).map_err(StoreError::io(&self.path, Operation::Write))?;
+        self.buffer.clear();
+        Ok(())
+    }
+}

@@ -1,0 +1,211 @@
+//! Building a segment from documents that are elsewhere: in the database, or in other segments.
+
+use std::{borrow::Cow, path::Path};
+
+use half::f16;
+
+use super::SegmentFiles;
+use crate::{
+    ids::{Generation, LeafId},
+    store::{
+        error::{Result, StoreError},
+        io::Backend,
+        layout::segment::*,
+        manifest::StoreId,
+        sealed::{Identity, Kind, SealedWriter},
+    },
+};
+
+/// Where a segment's documents come from.
+pub(in crate::store) trait Source {
+    /// The leaves that a row's document is in, the one it is to lie with first.
+    fn leaves(&self, row: u32) -> Result<Vec<LeafId>>;
+    /// `[dim]` f16.
+    fn embedding(&self, row: u32) -> Result<Cow<'_, [f16]>>;
+    /// The id of a row's document.
+    fn id(&self, row: u32) -> Result<Cow<'_, str>>;
+    /// Title and text, as stored.
+    fn payload(&self, row: u32) -> Result<Cow<'_, [u8]>>;
+    /// Metadata as JSON; empty where there is none.
+    fn metadata(&self, row: u32) -> Result<Cow<'_, [u8]>>;
+    /// The generation that the document came with.
+    fn born(&self, row: u32) -> Result<Generation>;
+}
+
+/// A row of a source that goes into the segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::store) struct Member {
+    /// Which of the sources.
+    pub(in crate::store) source: u32,
+    /// Its row there.
+    pub(in crate::store) row: u32,
+}
+
+/// Writes the two files of segment `number` and makes them durable, but not yet their directory entries.
+///
+/// Memory: some 40 bytes for each document, and their ids; embeddings and payloads pass through.
+/// No two members may have the same id. `tick` is called after each document.
+pub(in crate::store) fn build(
+    backend: &dyn Backend,
+    dir: &Path,
+    store_id: StoreId,
+    number: u64,
+    sources: &[&dyn Source],
+    members: Vec<Member>,
+    tick: &mut dyn FnMut() -> Result<()>,
+) -> Result<SegmentFiles> {
+    let too_many = || StoreError::TooManyRows { used: 0, wanted: members.len() };
+    let rows = u32::try_from(members.len()).map_err(|_| too_many())?;
+    let Arranged { members, leaves } = arrange(sources, members)?;
+    let identity = |kind| Identity { kind, store_id, segment: number };
+
+    let path = dir.join(SegmentFiles::vectors_name(number));
+    let mut file = SealedWriter::create(backend, &path, identity(Kind::Vectors))?;
+    file.begin(ROWS)?;
+    for member in &members {
+        let embedding = sources[member.source as usize].embedding(member.row)?;
+        file.write(bytemuck::cast_slice(&embedding))?;
+        tick()?;
+    }
+    let vectors = file.finish()?;
+
+    let path = dir.join(SegmentFiles::documents_name(number));
+    let mut file = SealedWriter::create(backend, &path, identity(Kind::Documents))?;
+    write_blobs(&mut file, PAYLOADS, PAYLOAD_ENDS, &members, |member| {
+        tick()?;
+        sources[member.source as usize].payload(member.row)
+    })?;
+    write_blobs(&mut file, METADATA, METADATA_ENDS, &members, |member| {
+        sources[member.source as usize].metadata(member.row)
+    })?;
+    write_ids(&mut file, sources, &members)?;
+    leaves.write(&mut file)?;
+    file.begin(BORN)?;
+    for member in &members {
+        file.write(&sources[member.source as usize].born(member.row)?.0.to_le_bytes())?;
+    }
+    let documents = file.finish()?;
+    Ok(SegmentFiles { number, rows, vectors, documents })
+}
+
+/// Members in the order of their rows, and the posting lists of that order.
+struct Arranged {
+    members: Vec<Member>,
+    leaves: Leaves,
+}
+
+/// The posting lists as they are stored.
+#[derive(Default)]
+struct Leaves {
+    /// Ascending.
+    leaves: Vec<u32>,
+    /// Where the rows that lie with each leaf end.
+    ends: Vec<u32>,
+    /// Rows that lie with another leaf, leaf after leaf, and where those of each end.
+    further: Vec<u32>,
+    further_ends: Vec<u32>,
+    /// All leaves of each row, row after row; nothing where each has one.
+    row_leaves: Vec<u32>,
+    row_ends: Vec<u32>,
+}
+
+/// Sorts by leaf; the order of the members, which is that of insertion, decides among those of one leaf.
+fn arrange(sources: &[&dyn Source], members: Vec<Member>) -> Result<Arranged> {
+    let mut keyed = Vec::with_capacity(members.len());
+    let mut several = false;
+    for (place, member) in members.iter().enumerate() {
+        let leaves = sources[member.source as usize].leaves(member.row)?;
+        several |= leaves.len() > 1;
+        let first = leaves.first().map_or(0, |leaf| leaf.0);
+        keyed.push((first, place as u32));
+    }
+    keyed.sort_unstable();
+    let sorted: Vec<Member> = keyed.iter().map(|&(_, place)| members[place as usize]).collect();
+    // (leaf, row) of the leaves behind the first.
+    let mut further: Vec<(u32, u32)> = Vec::new();
+    let mut lists = Leaves::default();
+    if several {
+        for (row, member) in (0..).zip(&sorted) {
+            let leaves = sources[member.source as usize].leaves(member.row)?;
+            lists.row_leaves.extend(leaves.iter().map(|leaf| leaf.0));
+            lists.row_ends.push(lists.row_leaves.len() as u32);
+            further.extend(leaves.iter().skip(1).map(|leaf| (leaf.0, row)));
+        }
+        further.sort_unstable();
+    }
+    let mut own = keyed.iter().map(|&(leaf, _)| leaf).peekable();
+    let mut others = further.iter().copied().peekable();
+    let mut rows = 0;
+    while let Some(leaf) =
+        [own.peek().copied(), others.peek().map(|&(leaf, _)| leaf)].into_iter().flatten().min()
+    {
+        while own.next_if_eq(&leaf).is_some() {
+            rows += 1;
+        }
+        while let Some((_, row)) = others.next_if(|&(other, _)| other == leaf) {
+            lists.further.push(row);
+        }
+        lists.leaves.push(leaf);
+        lists.ends.push(rows);
+        lists.further_ends.push(lists.further.len() as u32);
+    }
+    Ok(Arranged { members: sorted, leaves: lists })
+}
+
+impl Leaves {
+    fn write(&self, file: &mut SealedWriter) -> Result<()> {
+        for (name, numbers) in [
+            (LEAVES, &self.leaves),
+            (LEAF_ENDS, &self.ends),
+            (FURTHER, &self.further),
+            (FURTHER_ENDS, &self.further_ends),
+            (ROW_LEAVES, &self.row_leaves),
+            (ROW_LEAF_ENDS, &self.row_ends),
+        ] {
+            file.begin(name)?;
+            file.write(bytemuck::cast_slice(numbers))?;
+        }
+        Ok(())
+    }
+}
+
+/// One entry of bytes for each row, and where each ends.
+fn write_blobs<'a>(
+    file: &mut SealedWriter,
+    bytes: u32,
+    ends: u32,
+    members: &[Member],
+    mut entry: impl FnMut(&Member) -> Result<Cow<'a, [u8]>>,
+) -> Result<()> {
+    let (mut end, mut all_ends) = (0, Vec::with_capacity(members.len()));
+    file.begin(bytes)?;
+    for member in members {
+        let entry = entry(member)?;
+        file.write(&entry)?;
+        end += entry.len() as u64;
+        all_ends.push(end);
+    }
+    file.begin(ends)?;
+    file.write(bytemuck::cast_slice(&all_ends))
+}
+
+fn write_ids(file: &mut SealedWriter, sources: &[&dyn Source], members: &[Member]) -> Result<()> {
+    let (mut ids, mut ends) = (String::new(), Vec::with_capacity(members.len()));
+    for member in members {
+        ids.push_str(&sources[member.source as usize].id(member.row)?);
+        ends.push(ids.len() as u64);
+    }
+    let id = |row: u32| {
+        let start = if row == 0 { 0 } else { ends[row as usize - 1] as usize };
+        &ids.as_bytes()[start..ends[row as usize] as usize]
+    };
+    let mut order: Vec<u32> = (0..members.len() as u32).collect();
+    order.sort_unstable_by(|&a, &b| id(a).cmp(id(b)));
+    debug_assert!(order.windows(2).all(|pair| id(pair[0]) < id(pair[1])), "an id twice in a segment");
+    file.begin(IDS)?;
+    file.write(ids.as_bytes())?;
+    file.begin(ID_ENDS)?;
+    file.write(bytemuck::cast_slice(&ends))?;
+    file.begin(ID_ORDER)?;
+    file.write(bytemuck::cast_slice(&order))
+}

@@ -1,0 +1,297 @@
+//! Reading a segment.
+
+use std::{ops::Range, path::Path};
+
+use half::f16;
+
+use crate::{
+    document::Document,
+    ids::{Generation, LeafId},
+    store::{
+        error::{Damage, Result},
+        io::Backend,
+        layout::{names, segment::*},
+        manifest::StoreId,
+        payload,
+        sealed::{Identity, Kind, Seal, SealedFile},
+    },
+};
+
+/// How the manifest names the files of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::store) struct SegmentFiles {
+    pub(in crate::store) number: u64,
+    pub(in crate::store) rows: u32,
+    pub(in crate::store) vectors: Seal,
+    pub(in crate::store) documents: Seal,
+}
+
+/// An open segment. Every byte it hands out was checked.
+pub(in crate::store) struct Segment {
+    files: SegmentFiles,
+    dim: usize,
+    vectors: SealedFile,
+    documents: SealedFile,
+    rows: Range<u64>,
+    parts: Parts,
+}
+
+/// Where the sections of `N.documents` are.
+struct Parts {
+    ids: Range<u64>,
+    id_ends: Range<u64>,
+    id_order: Range<u64>,
+    payloads: Range<u64>,
+    payload_ends: Range<u64>,
+    metadata: Range<u64>,
+    metadata_ends: Range<u64>,
+    born: Range<u64>,
+    leaves: Range<u64>,
+    leaf_ends: Range<u64>,
+    further: Range<u64>,
+    further_ends: Range<u64>,
+    row_leaves: Range<u64>,
+    row_leaf_ends: Range<u64>,
+}
+
+impl SegmentFiles {
+    /// Name of `N.vectors` inside the index.
+    pub(in crate::store) fn vectors_name(number: u64) -> String {
+        format!("{}/{number:08}.vectors", names::SEGMENTS)
+    }
+
+    /// Name of `N.documents` inside the index.
+    pub(in crate::store) fn documents_name(number: u64) -> String {
+        format!("{}/{number:08}.documents", names::SEGMENTS)
+    }
+}
+
+impl Segment {
+    /// Opens a segment and checks what its size does not matter for.
+    pub(in crate::store) fn open(
+        backend: &dyn Backend,
+        dir: &Path,
+        store_id: StoreId,
+        dim: u32,
+        files: SegmentFiles,
+    ) -> Result<Self> {
+        let open = |name: String, kind, seal| {
+            let identity = Identity { kind, store_id, segment: files.number };
+            SealedFile::open(backend, &dir.join(&name), name, identity, seal)
+        };
+        let vectors = open(SegmentFiles::vectors_name(files.number), Kind::Vectors, files.vectors)?;
+        let documents = open(SegmentFiles::documents_name(files.number), Kind::Documents, files.documents)?;
+        let rows = vectors.section(ROWS);
+        let stride = u64::from(dim) * size_of::<f16>() as u64;
+        let (expected, found) = (u64::from(files.rows) * stride, rows.end - rows.start);
+        if expected != found {
+            return Err(vectors.corrupt(Damage::Disagreement { what: "bytes of rows", expected, found }));
+        }
+        let at = |name| documents.section(name);
+        let parts = Parts {
+            ids: at(IDS),
+            id_ends: at(ID_ENDS),
+            id_order: at(ID_ORDER),
+            payloads: at(PAYLOADS),
+            payload_ends: at(PAYLOAD_ENDS),
+            metadata: at(METADATA),
+            metadata_ends: at(METADATA_ENDS),
+            born: at(BORN),
+            leaves: at(LEAVES),
+            leaf_ends: at(LEAF_ENDS),
+            further: at(FURTHER),
+            further_ends: at(FURTHER_ENDS),
+            row_leaves: at(ROW_LEAVES),
+            row_leaf_ends: at(ROW_LEAF_ENDS),
+        };
+        let count = |section: &Range<u64>, width: u64| (section.end - section.start) / width;
+        let leaves = count(&parts.leaves, 4);
+        for (what, section, width, expected) in [
+            ("the number of ids", &parts.id_ends, 8, files.rows.into()),
+            ("the length of the order of ids", &parts.id_order, 4, files.rows.into()),
+            ("the number of payloads", &parts.payload_ends, 8, files.rows.into()),
+            ("the number of metadata", &parts.metadata_ends, 8, files.rows.into()),
+            ("the number of rows' generations", &parts.born, 8, files.rows.into()),
+            ("the number of leaves' ends", &parts.leaf_ends, 4, leaves),
+            ("the number of further leaves' ends", &parts.further_ends, 4, leaves),
+        ] {
+            let found = count(section, width);
+            if found != expected {
+                return Err(documents.corrupt(Damage::Disagreement { what, expected, found }));
+            }
+        }
+        let row_leaf_ends = count(&parts.row_leaf_ends, 4);
+        if row_leaf_ends != 0 && row_leaf_ends != u64::from(files.rows) {
+            let (expected, found) = (files.rows.into(), row_leaf_ends);
+            let what = "the number of rows' leaves";
+            return Err(documents.corrupt(Damage::Disagreement { what, expected, found }));
+        }
+        Ok(Self { files, dim: dim as usize, vectors, documents, rows, parts })
+    }
+
+    /// What errors call it.
+    pub(in crate::store) fn name(&self) -> &str {
+        self.documents.name()
+    }
+
+    pub(in crate::store) fn files(&self) -> SegmentFiles {
+        self.files
+    }
+
+    /// Rows, dead ones included.
+    pub(in crate::store) fn rows(&self) -> u32 {
+        self.files.rows
+    }
+
+    /// Bytes of both files.
+    pub(in crate::store) fn bytes(&self) -> u64 {
+        self.vectors.len() + self.documents.len()
+    }
+
+    /// Embeddings of consecutive rows, `[rows, dim]` f16.
+    pub(in crate::store) fn matrix(&self, rows: Range<u32>) -> Result<&[f16]> {
+        let elements = rows.start as usize * self.dim..rows.end as usize * self.dim;
+        self.vectors.elements(&self.rows, elements)
+    }
+
+    /// The leaves that have a document here, ascending.
+    pub(in crate::store) fn leaves(&self) -> Result<&[u32]> {
+        self.numbers(&self.parts.leaves, 0..self.leaf_count())
+    }
+
+    /// The rows of a leaf: those that lie with it, and those that lie with another leaf, ascending.
+    pub(in crate::store) fn leaf(&self, leaf: LeafId) -> Result<(Range<u32>, &[u32])> {
+        match self.leaves()?.binary_search(&leaf.0) {
+            Ok(place) => self.leaf_at(place),
+            Err(_) => Ok((0..0, &[])),
+        }
+    }
+
+    /// As [`Self::leaf`], by the leaf's place in [`Self::leaves`].
+    pub(in crate::store) fn leaf_at(&self, place: usize) -> Result<(Range<u32>, &[u32])> {
+        let own = self.span(&self.parts.leaf_ends, place, self.rows().into())?;
+        let all = (self.parts.further.end - self.parts.further.start) / 4;
+        let further = self.span(&self.parts.further_ends, place, all)?;
+        let further = self.numbers(&self.parts.further, further.start as usize..further.end as usize)?;
+        if further.iter().any(|row| *row >= self.rows()) {
+            return Err(self.undecodable("the posting list of leaf", place as u64));
+        }
+        Ok((own, further))
+    }
+
+    /// The leaves that a row's document is in, in the order they were given.
+    pub(in crate::store) fn leaves_of(&self, row: u32) -> Result<Vec<LeafId>> {
+        if self.parts.row_leaf_ends.is_empty() {
+            // One leaf for each document: the one whose rows these are.
+            let ends = self.numbers(&self.parts.leaf_ends, 0..self.leaf_count())?;
+            let place = ends.partition_point(|&end| end <= row);
+            let leaf = self.leaves()?.get(place).copied();
+            return Ok(vec![LeafId(leaf.ok_or_else(|| self.undecodable("the leaf of row", row.into()))?)]);
+        }
+        let all = (self.parts.row_leaves.end - self.parts.row_leaves.start) / 4;
+        let span = self.span(&self.parts.row_leaf_ends, row as usize, all)?;
+        let leaves = self.numbers(&self.parts.row_leaves, span.start as usize..span.end as usize)?;
+        Ok(leaves.iter().map(|&leaf| LeafId(leaf)).collect())
+    }
+
+    /// The id of a row's document.
+    pub(in crate::store) fn id(&self, row: u32) -> Result<&str> {
+        let bytes = self.blob(&self.parts.id_ends, &self.parts.ids, row)?;
+        std::str::from_utf8(bytes).map_err(|_| self.undecodable("the id of row", row.into()))
+    }
+
+    /// The row of an id.
+    pub(in crate::store) fn find(&self, id: &str) -> Result<Option<u32>> {
+        let place = self.first_from(id)?;
+        if place == self.rows() {
+            return Ok(None);
+        }
+        let row = self.by_id(place)?;
+        Ok((self.id(row)? == id).then_some(row))
+    }
+
+    /// How many ids come before this one: where it is, or would be, in the order of ids.
+    pub(in crate::store) fn first_from(&self, id: &str) -> Result<u32> {
+        let (mut low, mut high) = (0, self.rows());
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if self.id(self.by_id(middle)?)? < id {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        Ok(low)
+    }
+
+    /// The row at a place in the byte order of ids.
+    pub(in crate::store) fn by_id(&self, place: u32) -> Result<u32> {
+        let row = self.numbers(&self.parts.id_order, place as usize..place as usize + 1)?[0];
+        if row < self.rows() { Ok(row) } else { Err(self.undecodable("the order of ids", place.into())) }
+    }
+
+    /// A row's document.
+    pub(in crate::store) fn document(&self, row: u32) -> Result<Document> {
+        let document = payload::decode(self.id(row)?.to_owned(), self.payload(row)?, self.metadata(row)?);
+        document.ok_or_else(|| self.undecodable("the document of row", row.into()))
+    }
+
+    /// Title and text of a row's document, as stored.
+    pub(in crate::store) fn payload(&self, row: u32) -> Result<&[u8]> {
+        self.blob(&self.parts.payload_ends, &self.parts.payloads, row)
+    }
+
+    /// Metadata of a row's document as JSON; empty where it has none.
+    pub(in crate::store) fn metadata(&self, row: u32) -> Result<&[u8]> {
+        self.blob(&self.parts.metadata_ends, &self.parts.metadata, row)
+    }
+
+    /// The generation that a row's document came with.
+    pub(in crate::store) fn born(&self, row: u32) -> Result<Generation> {
+        let born: &[u64] = self.documents.elements(&self.parts.born, row as usize..row as usize + 1)?;
+        Ok(Generation(born[0]))
+    }
+
+    /// Reads every byte of both files, page after page.
+    pub(in crate::store) fn check_bytes(&self) -> impl Iterator<Item = Result<()>> + '_ {
+        self.vectors.check_all().chain(self.documents.check_all())
+    }
+
+    fn leaf_count(&self) -> usize {
+        ((self.parts.leaves.end - self.parts.leaves.start) / 4) as usize
+    }
+
+    fn numbers(&self, section: &Range<u64>, range: Range<usize>) -> Result<&[u32]> {
+        self.documents.elements(section, range)
+    }
+
+    /// What lies between two neighbouring ends, the first of which is 0 before the first; never
+    /// beyond `most`.
+    fn span(&self, ends: &Range<u64>, place: usize, most: u64) -> Result<Range<u32>> {
+        let start = match place {
+            0 => 0,
+            _ => self.numbers(ends, place - 1..place)?[0],
+        };
+        let end = self.numbers(ends, place..place + 1)?[0];
+        let sound = start <= end && u64::from(end) <= most;
+        if sound { Ok(start..end) } else { Err(self.undecodable("the end of entry", place as u64)) }
+    }
+
+    /// The bytes of one row in a section of bytes.
+    fn blob(&self, ends: &Range<u64>, bytes: &Range<u64>, row: u32) -> Result<&[u8]> {
+        let row = row as usize;
+        let ends: &[u64] = match row {
+            0 => self.documents.elements(ends, 0..1)?,
+            _ => self.documents.elements(ends, row - 1..row + 1)?,
+        };
+        let (start, end) = if row == 0 { (0, ends[0]) } else { (ends[0], ends[1]) };
+        if start > end || end > bytes.end - bytes.start {
+            return Err(self.undecodable("the end of entry", row as u64));
+        }
+        self.documents.bytes(bytes.start + start..bytes.start + end)
+    }
+
+    fn undecodable(&self, what: &'static str, number: u64) -> crate::store::StoreError {
+        self.documents.corrupt(Damage::Undecodable { what, number })
+    }
+}

@@ -1,0 +1,202 @@
+use std::{borrow::Cow, collections::BTreeMap, fs};
+
+use half::f16;
+use proptest::prelude::*;
+use serde_json::json;
+use tempfile::TempDir;
+
+use super::*;
+use crate::{
+    document::Document,
+    ids::{Generation, LeafId},
+    store::{
+        Result, StoreError,
+        io::FileSystem,
+        layout::{STORE_ID_BYTES, names},
+        manifest::StoreId,
+        payload,
+    },
+};
+
+const DIM: usize = 3;
+const STORE: StoreId = StoreId([5; STORE_ID_BYTES]);
+
+/// A source in memory.
+#[derive(Clone, Debug)]
+struct Given {
+    document: Document,
+    embedding: [f16; DIM],
+    leaves: Vec<LeafId>,
+}
+
+impl Source for Vec<Given> {
+    fn leaves(&self, row: u32) -> Result<Vec<LeafId>> {
+        Ok(self[row as usize].leaves.clone())
+    }
+
+    fn embedding(&self, row: u32) -> Result<Cow<'_, [f16]>> {
+        Ok(Cow::Borrowed(&self[row as usize].embedding))
+    }
+
+    fn id(&self, row: u32) -> Result<Cow<'_, str>> {
+        Ok(Cow::Borrowed(&self[row as usize].document.id))
+    }
+
+    fn payload(&self, row: u32) -> Result<Cow<'_, [u8]>> {
+        Ok(Cow::Owned(payload::encode(&self[row as usize].document)?.payload))
+    }
+
+    fn metadata(&self, row: u32) -> Result<Cow<'_, [u8]>> {
+        Ok(Cow::Owned(payload::encode(&self[row as usize].document)?.metadata))
+    }
+
+    fn born(&self, row: u32) -> Result<Generation> {
+        Ok(Generation(u64::from(row) + 100))
+    }
+}
+
+fn given(place: usize, leaves: &[u32]) -> Given {
+    let document = Document::new(format!("id-{}", place * 7919 % 1000), "a title", format!("text {place}"));
+    let document =
+        if place.is_multiple_of(3) { document.with_metadata(json!({ "place": place })) } else { document };
+    let embedding = [place as f32, -1.0, place as f32 / 3.0].map(f16::from_f32);
+    Given { document, embedding, leaves: leaves.iter().map(|&leaf| LeafId(leaf)).collect() }
+}
+
+fn write(dir: &TempDir, sources: &[Vec<Given>]) -> SegmentFiles {
+    fs::create_dir_all(dir.path().join(names::SEGMENTS)).unwrap();
+    let members = (0..)
+        .zip(sources)
+        .flat_map(|(source, rows)| (0..rows.len() as u32).map(move |row| Member { source, row }))
+        .collect();
+    let sources: Vec<&dyn Source> = sources.iter().map(|source| source as &dyn Source).collect();
+    build(&FileSystem, dir.path(), STORE, 9, &sources, members, &mut || Ok(())).unwrap()
+}
+
+fn open(dir: &TempDir, files: SegmentFiles) -> Result<Segment> {
+    Segment::open(&FileSystem, dir.path(), STORE, DIM as u32, files)
+}
+
+/// Where each row came from, by its id.
+fn members(sources: &[Vec<Given>], segment: &Segment) -> Vec<Member> {
+    let mut places = BTreeMap::new();
+    for (source, rows) in (0..).zip(sources) {
+        for (row, given) in (0..).zip(rows) {
+            places.insert(given.document.id.as_str(), Member { source, row });
+        }
+    }
+    (0..segment.rows()).map(|row| places[segment.id(row).unwrap()]).collect()
+}
+
+/// All that a segment says against all that went into it.
+fn check(sources: &[Vec<Given>], segment: &Segment) {
+    let members = members(sources, segment);
+    let all: Vec<&Given> = sources.iter().flatten().collect();
+    assert_eq!(segment.rows() as usize, all.len());
+    assert!(segment.check_bytes().all(|page| page.is_ok()));
+    let mut lists: BTreeMap<LeafId, Vec<u32>> = BTreeMap::new();
+    let mut last = None;
+    for (row, member) in (0..).zip(&members) {
+        let own = &sources[member.source as usize][member.row as usize];
+        assert_eq!(segment.id(row).unwrap(), own.document.id);
+        assert_eq!(segment.document(row).unwrap(), own.document);
+        assert_eq!(segment.matrix(row..row + 1).unwrap(), own.embedding);
+        assert_eq!(segment.leaves_of(row).unwrap(), own.leaves);
+        assert_eq!(segment.born(row).unwrap(), Generation(u64::from(member.row) + 100));
+        assert_eq!(segment.find(&own.document.id).unwrap(), Some(row));
+        // Of one leaf, in the order in which they were given.
+        let order = (own.leaves[0], member.source, member.row);
+        assert!(last < Some(order));
+        last = Some(order);
+        own.leaves.iter().for_each(|leaf| lists.entry(*leaf).or_default().push(row));
+    }
+    assert_eq!(segment.leaves().unwrap(), lists.keys().map(|leaf| leaf.0).collect::<Vec<_>>());
+    for (leaf, rows) in &lists {
+        let (own, further) = segment.leaf(*leaf).unwrap();
+        assert!(own.clone().all(|row| segment.leaves_of(row).unwrap()[0] == *leaf));
+        let mut found: Vec<u32> = own.chain(further.iter().copied()).collect();
+        found.sort_unstable();
+        assert_eq!(found, *rows, "{leaf:?}");
+    }
+    assert_eq!(segment.leaf(LeafId(4_000_000)).unwrap(), (0..0, [].as_slice()));
+    let mut ids: Vec<&str> = all.iter().map(|own| own.document.id.as_str()).collect();
+    ids.sort_unstable();
+    for (place, id) in (0..).zip(&ids) {
+        assert_eq!(segment.id(segment.by_id(place).unwrap()).unwrap(), *id);
+        assert_eq!(segment.first_from(id).unwrap(), place);
+    }
+    for id in ["", "id-", "zzz", "id-1x"] {
+        assert_eq!(segment.find(id).unwrap(), None, "{id:?}");
+    }
+}
+
+#[test]
+fn segments_hold_what_was_put_in() {
+    for sources in [
+        vec![],
+        vec![vec![given(1, &[7])]],
+        vec![(0..300).map(|n| given(n, &[n as u32 * 31 % 11])).collect()],
+        vec![
+            (0..40).map(|n| given(n, &[n as u32 % 5, 9, 100])).collect(),
+            (40..90).map(|n| given(n, &[9 - n as u32 % 3])).collect(),
+        ],
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let files = write(&dir, &sources);
+        check(&sources, &open(&dir, files).unwrap());
+    }
+}
+
+#[test]
+fn an_answer_to_cancel_ends_the_build() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir_all(dir.path().join(names::SEGMENTS)).unwrap();
+    let source: Vec<Given> = (0..10).map(|n| given(n, &[1])).collect();
+    let members = (0..10).map(|row| Member { source: 0, row }).collect();
+    let mut left = 4;
+    let mut tick = || {
+        left -= 1;
+        if left == 0 { Err(StoreError::Poisoned) } else { Ok(()) }
+    };
+    let built = build(&FileSystem, dir.path(), STORE, 9, &[&source], members, &mut tick);
+    assert!(matches!(built, Err(StoreError::Poisoned)));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    /// A damaged segment answers as a sound one does, or says that it is damaged; it never panics.
+    #[test]
+    fn damage_is_an_error_or_changes_nothing(
+        rows in 1usize..120,
+        flips in prop::collection::vec((any::<bool>(), any::<prop::sample::Index>(), 0u8..8), 1..4),
+    ) {
+        let dir = tempfile::tempdir().unwrap();
+        let sources = vec![(0..rows).map(|n| given(n, &[n as u32 % 7, 20 + n as u32 % 2])).collect::<Vec<_>>()];
+        let files = write(&dir, &sources);
+        let members = members(&sources, &open(&dir, files).unwrap());
+        for (vectors, place, bit) in flips {
+            let name = if vectors { SegmentFiles::vectors_name(9) } else { SegmentFiles::documents_name(9) };
+            let path = dir.path().join(name);
+            let mut bytes = fs::read(&path).unwrap();
+            let at = place.index(bytes.len());
+            bytes[at] ^= 1 << bit;
+            fs::write(&path, bytes).unwrap();
+        }
+        let Ok(segment) = open(&dir, files) else { return Ok(()) };
+        for (row, member) in (0..).zip(&members) {
+            let own = &sources[0][member.row as usize];
+            if let Ok(document) = segment.document(row) {
+                prop_assert_eq!(&document, &own.document);
+            }
+            if let Ok(embedding) = segment.matrix(row..row + 1) {
+                prop_assert_eq!(embedding, own.embedding);
+            }
+            if let Ok(leaves) = segment.leaves_of(row) {
+                prop_assert_eq!(&leaves, &own.leaves);
+            }
+            if let Ok(found) = segment.find(&own.document.id) {
+                prop_assert_eq!(found, Some(row));
+            }
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! Failing disks: every operation of a small run fails once.
+
+use std::{
+    ffi::OsString,
+    io::{Error, ErrorKind, Result as IoResult},
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
+use super::{
+    super::{
+        io::{Backend, BackendFile, FileSystem, OpenMode},
+        layout::names,
+    },
+    *,
+};
+
+/// Fails one operation, the `fail_at`th since it was made.
+#[derive(Clone)]
+struct Faulty {
+    fail_at: usize,
+    kind: ErrorKind,
+    count: Arc<AtomicUsize>,
+    /// What the failing operation was.
+    failed: Arc<Mutex<Option<&'static str>>>,
+}
+
+impl Faulty {
+    fn new(fail_at: usize, kind: ErrorKind) -> Self {
+        Self { fail_at, kind, count: Arc::default(), failed: Arc::default() }
+    }
+
+    fn failed(&self) -> Option<&'static str> {
+        *self.failed.lock().unwrap()
+    }
+
+    fn step(&self, name: &'static str) -> IoResult<()> {
+        if self.count.fetch_add(1, Ordering::SeqCst) == self.fail_at {
+            *self.failed.lock().unwrap() = Some(name);
+            return Err(Error::from(self.kind));
+        }
+        Ok(())
+    }
+}
+
+struct FaultyFile {
+    file: Box<dyn BackendFile>,
+    faults: Faulty,
+}
+
+impl Backend for Faulty {
+    fn open(&self, path: &Path, mode: OpenMode) -> IoResult<Box<dyn BackendFile>> {
+        self.step("open")?;
+        Ok(Box::new(FaultyFile { file: FileSystem.open(path, mode)?, faults: self.clone() }))
+    }
+    fn rename(&self, from: &Path, to: &Path) -> IoResult<()> {
+        self.step("rename")?;
+        FileSystem.rename(from, to)
+    }
+    fn sync_directory(&self, path: &Path) -> IoResult<()> {
+        self.step("sync")?;
+        FileSystem.sync_directory(path)
+    }
+    fn remove(&self, path: &Path) -> IoResult<()> {
+        self.step("remove")?;
+        FileSystem.remove(path)
+    }
+    fn create_directory(&self, path: &Path) -> IoResult<()> {
+        self.step("create directory")?;
+        FileSystem.create_directory(path)
+    }
+    fn list(&self, path: &Path) -> IoResult<Vec<OsString>> {
+        self.step("list")?;
+        FileSystem.list(path)
+    }
+}
+
+impl BackendFile for FaultyFile {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> IoResult<()> {
+        self.faults.step("read")?;
+        self.file.read_at(buffer, offset)
+    }
+    fn write_at(&self, bytes: &[u8], offset: u64) -> IoResult<()> {
+        if let Err(error) = self.faults.step("write") {
+            // As much as fitted.
+            self.file.write_at(&bytes[..bytes.len() / 2], offset)?;
+            return Err(error);
+        }
+        self.file.write_at(bytes, offset)
+    }
+    fn len(&self) -> IoResult<u64> {
+        self.faults.step("len")?;
+        self.file.len()
+    }
+    fn sync_all(&self) -> IoResult<()> {
+        self.faults.step("sync")?;
+        self.file.sync_all()
+    }
+    fn as_file(&self) -> &std::fs::File {
+        self.file.as_file()
+    }
+}
+
+#[test]
+fn a_create_that_fails_anywhere_can_be_done_again() {
+    let mut failures = 0;
+    loop {
+        let dir = tempfile::tempdir().unwrap();
+        let faults = Faulty::new(failures, ErrorKind::StorageFull);
+        let options = StoreOptions::default();
+        let result = Store::create_on(Arc::new(faults.clone()), dir.path(), &config(), options).map(drop);
+        let Some(failed) = faults.failed() else {
+            result.unwrap();
+            break;
+        };
+        failures += 1;
+        if !dir.path().join(names::MANIFEST).exists() {
+            assert!(matches!(result, Err(StoreError::Io { .. })), "{failed}: {result:?}");
+            assert!(matches!(
+                open(dir.path()),
+                Err(StoreError::InterruptedCreate { .. } | StoreError::NotAnIndex { .. })
+            ));
+            drop(create(dir.path()));
+        }
+        assert_is(&open(dir.path()).unwrap(), &Model::new());
+    }
+    assert!(failures > 8, "only {failures} operations");
+}
+
+/// Each operation of commits, flushes and a compaction fails once, by an error that may pass
+/// (a full disk) and by one that does not (a failing disk).
+#[test]
+fn a_failure_anywhere_loses_nothing_acknowledged() {
+    let (origin, before) = sample();
+    let batches: Vec<WriteBatch> = vec![
+        puts((0..40).map(|n| put(&format!("new{n}"), n, &[n % LEAVES])).collect()),
+        WriteBatch { puts: vec![put("id001", 1001, &[9])], deletes: vec!["id002".into()] },
+        puts(vec![put("last", 1002, &[1, 2, 3])]),
+    ];
+    for (kind, durability) in
+        [(ErrorKind::StorageFull, Durability::OnFlush), (ErrorKind::Other, Durability::EveryBatch)]
+    {
+        let mut failures = Vec::new();
+        loop {
+            let dir = tempfile::tempdir().unwrap();
+            copy_directory(origin.path(), dir.path());
+            let faults = Faulty::new(failures.len(), kind);
+            let options = StoreOptions { durability };
+            let store = Store::open_on(Arc::new(faults.clone()), dir.path(), options);
+            // What was promised, and all that was committed in memory.
+            let (mut acknowledged, mut newest) = (before.clone(), before.clone());
+            if let Ok(store) = store {
+                for (number, batch) in batches.iter().enumerate() {
+                    let generation = store.read().generation();
+                    let committed = store.commit(batch.clone());
+                    // With a flush in it, a commit can fail after it became visible.
+                    if store.read().generation() != generation {
+                        apply(&mut newest, batch);
+                    }
+                    let flushed = committed.and_then(|_| match number {
+                        2 => store.compact(&mut || Ok(())),
+                        _ => store.flush(),
+                    });
+                    // Whatever happened, readers see what was committed.
+                    assert_is_readable(&store, &newest);
+                    match flushed {
+                        Ok(()) => acknowledged = newest.clone(),
+                        Err(StoreError::Poisoned) => {
+                            assert!(
+                                matches!(faults.failed(), Some("sync" | "rename")),
+                                "{:?}",
+                                faults.failed()
+                            );
+                        }
+                        Err(_) if matches!(faults.failed(), Some("sync" | "rename")) => {
+                            assert!(matches!(store.flush(), Err(StoreError::Poisoned)));
+                            assert!(matches!(store.commit(deletes(&["x"])), Err(StoreError::Poisoned)));
+                        }
+                        // Nothing is lost: the same works once there is room.
+                        Err(_) => {
+                            store.flush().unwrap();
+                            if store.read().generation() == generation {
+                                store.commit(batch.clone()).unwrap();
+                                apply(&mut newest, batch);
+                                store.flush().unwrap();
+                            }
+                            acknowledged = newest.clone();
+                        }
+                    }
+                }
+            }
+            let failed = faults.failed();
+            // What was not acknowledged may be there or not, batch by batch.
+            let store = open(dir.path()).unwrap();
+            let found = compare(&store.read(), &acknowledged).or_else(|_| compare(&store.read(), &newest));
+            assert_eq!(found, Ok(()), "{failed:?}");
+            assert!(store.verify().unwrap().is_sound());
+            let Some(failed) = failed else { break };
+            failures.push(failed);
+        }
+        for kind in ["open", "read", "len", "write", "sync", "rename", "list", "remove"] {
+            assert!(failures.contains(&kind), "no {kind} in {failures:?}");
+        }
+    }
+}
+
+fn assert_is_readable(store: &Store, model: &Model) {
+    let view = store.read();
+    assert_eq!(view.live(), model.len());
+    for (id, put) in model.iter().take(5) {
+        let row = view.row_of(id).unwrap().unwrap();
+        assert_eq!(view.document(row).unwrap(), put.document);
+    }
+}

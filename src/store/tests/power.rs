@@ -1,0 +1,286 @@
+//! Power failures at every step of a run: what was promised is there, and nothing is half there.
+
+use std::path::PathBuf;
+
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use rayon::prelude::*;
+
+use super::{
+    recorder::{Forget, Kept, Recorder, Step, image},
+    *,
+};
+
+/// What a workload does between two batches.
+#[derive(Clone, Copy, Debug)]
+enum Act {
+    Nothing,
+    Flush,
+    Compact,
+    Reopen,
+}
+
+struct Workload {
+    name: &'static str,
+    durability: Durability,
+    batches: Vec<(WriteBatch, Act)>,
+}
+
+fn workloads() -> Vec<Workload> {
+    let one = |n: u32| put(&format!("d{n}"), n, &[n % LEAVES]);
+    let some = |from: u32, to: u32| puts((from..to).map(one).collect());
+    let replaced = |n: u32, by: u32| put(&format!("d{n}"), by, &[by % LEAVES, (by + 1) % LEAVES]);
+    let mut big = one(1);
+    big.document.text = "big ".repeat(50_000);
+    let wide = (0..40).map(|n| put(&format!("w{n}"), n, &[n % LEAVES, (n + 3) % LEAVES, (n + 7) % LEAVES]));
+    let flushed = |batches: Vec<WriteBatch>| batches.into_iter().map(|batch| (batch, Act::Flush)).collect();
+    let mut random = ChaCha8Rng::seed_from_u64(5);
+    let mut mixed = |count: usize| {
+        (0..count)
+            .map(|_| {
+                let puts = (0..random.random_range(0..6u32))
+                    .map(|_| replaced(random.random_range(0..20), random.random_range(0..2000)));
+                let batch = WriteBatch {
+                    puts: puts.collect(),
+                    deletes: (0..random.random_range(0..3u32))
+                        .map(|_| format!("d{}", random.random_range(0..20)))
+                        .collect(),
+                };
+                let acts = [Act::Nothing, Act::Flush, Act::Flush, Act::Compact, Act::Reopen];
+                (batch, acts[random.random_range(0..acts.len())])
+            })
+            .collect::<Vec<_>>()
+    };
+    let on_flush = Durability::OnFlush;
+    let work = |name, durability, batches| Workload { name, durability, batches };
+    vec![
+        work("first creation", on_flush, vec![]),
+        work("one document", on_flush, vec![(some(0, 1), Act::Flush)]),
+        work("single inserts", on_flush, flushed((0..10).map(|n| some(n, n + 1)).collect())),
+        work("one batch", on_flush, vec![(some(0, 60), Act::Flush)]),
+        work("batches", on_flush, flushed((0..4).map(|n| some(n * 15, n * 15 + 15)).collect())),
+        work(
+            "replacing",
+            on_flush,
+            flushed(vec![
+                some(0, 20),
+                puts((0..20).map(|n| replaced(n, n + 500)).collect()),
+                puts(vec![replaced(3, 9)]),
+            ]),
+        ),
+        work(
+            "deleting",
+            on_flush,
+            flushed(vec![some(0, 40), deletes(&["d3", "d4"]), deletes(&["d5"]), deletes(&["d39", "d0"])]),
+        ),
+        work(
+            "deleting everything",
+            on_flush,
+            flushed(vec![some(0, 3), deletes(&["d0", "d1"]), deletes(&["d2"]), some(7, 9)]),
+        ),
+        work(
+            "compaction",
+            on_flush,
+            vec![
+                (some(0, 30), Act::Flush),
+                (deletes(&["d1", "d2", "d29"]), Act::Flush),
+                (some(30, 35), Act::Compact),
+                (some(35, 36), Act::Compact),
+            ],
+        ),
+        work(
+            "big documents",
+            on_flush,
+            vec![(puts(vec![big, one(2)]), Act::Flush), (deletes(&["d1"]), Act::Compact)],
+        ),
+        work("several leaves", on_flush, vec![(puts(wide.collect()), Act::Flush), (some(0, 5), Act::Flush)]),
+        work(
+            "reopening",
+            on_flush,
+            vec![(some(0, 5), Act::Reopen), (some(5, 6), Act::Reopen), (deletes(&["d2"]), Act::Reopen)],
+        ),
+        work(
+            "every batch",
+            Durability::EveryBatch,
+            (0..8).map(|n| (some(n * 2, n * 2 + 3), Act::Nothing)).collect(),
+        ),
+        work("anything", on_flush, mixed(14)),
+        work("anything else", on_flush, mixed(14)),
+    ]
+}
+
+/// Runs a workload, and returns what was done to the disk with the models after each batch.
+fn run(workload: &Workload, forget: Forget) -> (Vec<Step>, Vec<Model>) {
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("index");
+    fs::create_dir(&dir).unwrap();
+    let recorder = Recorder::new(&dir, forget);
+    let options = StoreOptions { durability: workload.durability };
+    let mut history = vec![Model::new()];
+    let mut store = Store::create_on(Arc::new(recorder.clone()), &dir, &config(), options).unwrap();
+    recorder.note(Step::Acknowledged(0));
+    for (number, (batch, act)) in workload.batches.iter().enumerate() {
+        let mut model = history[number].clone();
+        apply(&mut model, batch);
+        history.push(model);
+        recorder.note(Step::Tried(number + 1));
+        store.commit(batch.clone()).unwrap();
+        match act {
+            Act::Nothing => {}
+            Act::Flush => store.flush().unwrap(),
+            Act::Compact => store.compact(&mut || Ok(())).unwrap(),
+            Act::Reopen => {
+                drop(store);
+                store = Store::open_on(Arc::new(recorder.clone()), &dir, options).unwrap();
+            }
+        }
+        if !matches!(act, Act::Nothing) || workload.durability == Durability::EveryBatch {
+            recorder.note(Step::Acknowledged(number + 1));
+        }
+    }
+    drop(store);
+    (Arc::into_inner(recorder.steps).map_or_else(Vec::new, |s| s.into_inner().unwrap()), history)
+}
+
+/// How an image is put together, so that a failure can be looked at again.
+#[derive(Clone, Copy, Debug)]
+struct Cut {
+    after: usize,
+    kept: Kept,
+    seed: u64,
+}
+
+/// Every step is a cut, each with several choices of what was on disk.
+fn cuts(steps: &[Step], random: usize) -> Vec<Cut> {
+    let mut cuts = Vec::new();
+    for after in 0..=steps.len() {
+        let mut add = |kept, seed| cuts.push(Cut { after, kept, seed });
+        for kept in [Kept::None, Kept::All, Kept::Contents, Kept::Names] {
+            add(kept, 0);
+        }
+        for share in [0.25, 0.5, 0.75] {
+            add(Kept::Prefix(share), 0);
+        }
+        for seed in 0..random as u64 {
+            add(Kept::Some, seed);
+            add(Kept::Torn(512), seed);
+            add(Kept::Torn(4096), seed);
+        }
+    }
+    cuts
+}
+
+/// Whether the store that a cut leaves is what it must be.
+fn check(steps: &[Step], history: &[Model], cut: Cut) -> std::result::Result<(), String> {
+    let steps = &steps[..cut.after];
+    let mut rng = ChaCha8Rng::seed_from_u64(cut.seed << 32 | cut.after as u64);
+    let files = image(steps, cut.kept, &mut rng);
+    let parent = in_memory().map_err(|error| error.to_string())?;
+    let dir = parent.path().join("index");
+    fs::create_dir_all(dir.join("segments")).map_err(|error| error.to_string())?;
+    for (path, contents) in &files {
+        fs::write(dir.join(path), contents).map_err(|error| error.to_string())?;
+    }
+    let last = |of: fn(&Step) -> Option<usize>| steps.iter().rev().find_map(of);
+    let acknowledged = last(|step| if let Step::Acknowledged(n) = step { Some(*n) } else { None });
+    let tried = last(|step| if let Step::Tried(n) = step { Some(*n) } else { None }).unwrap_or(0);
+    // Without syncs, which would be of the real disk.
+    let options = StoreOptions { durability: Durability::None };
+    let store = match (Store::open(&dir, options), acknowledged) {
+        (Ok(store), _) => store,
+        (Err(StoreError::InterruptedCreate { .. } | StoreError::NotAnIndex { .. }), None) => {
+            // Nothing was promised yet, and the create can be done again.
+            if !files.contains_key(&PathBuf::from("MANIFEST.new")) {
+                fs::remove_dir(dir.join("segments")).map_err(|error| error.to_string())?;
+            }
+            Store::create(&dir, &config(), options).map_err(|error| format!("create again: {error}"))?
+        }
+        (Err(error), _) => return Err(format!("open: {error}")),
+    };
+    let range = acknowledged.unwrap_or(0)..=tried;
+    let differences: Vec<String> =
+        range.clone().map_while(|at| compare(&store.read(), &history[at]).err()).collect();
+    if differences.len() > range.end() - range.start() {
+        return Err(format!("none of the states {range:?}: {}", differences.join("; ")));
+    }
+    let mut model = history[range.start() + differences.len()].clone();
+    // It goes on as a store does.
+    let batch =
+        WriteBatch { puts: vec![put("after", 77, &[7]), put("d1", 78, &[8])], deletes: vec!["d2".into()] };
+    apply(&mut model, &batch);
+    let failed = |what: &'static str| move |error: StoreError| format!("{what}: {error}");
+    store.commit(batch).map_err(failed("commit"))?;
+    store.flush().map_err(failed("flush"))?;
+    compare(&store.read(), &model)?;
+    store.compact(&mut || Ok(())).map_err(failed("compact"))?;
+    let report = store.verify().map_err(failed("verify"))?;
+    if !report.is_sound() {
+        return Err(format!("{report:?}"));
+    }
+    drop(store);
+    compare(&Store::open(&dir, options).map_err(failed("open again"))?.read(), &model)
+}
+
+/// A folder in memory where the system has such; the images are written, not synced.
+fn in_memory() -> std::io::Result<tempfile::TempDir> {
+    let shared_memory = Path::new("/dev/shm");
+    if shared_memory.is_dir() { tempfile::tempdir_in(shared_memory) } else { tempfile::tempdir() }
+}
+
+/// Number of images, and the violations among them.
+fn survey(forget: Forget, random: usize) -> (usize, Vec<String>) {
+    let mut images = 0;
+    let mut violations = Vec::new();
+    for workload in workloads() {
+        let (steps, history) = run(&workload, forget);
+        let cuts = cuts(&steps, random);
+        images += cuts.len();
+        let found = cuts.par_iter().filter_map(|&cut| {
+            let error = check(&steps, &history, cut).err()?;
+            Some(format!("{} of {} steps of {:?}, {cut:?}: {error}", cut.after, steps.len(), workload.name))
+        });
+        violations.extend(found.collect::<Vec<_>>());
+    }
+    (images, violations)
+}
+
+/// `EHI_POWER_IMAGES` asks for about so many images; the documented long run has a million.
+#[test]
+fn a_power_failure_anywhere_loses_nothing_promised() {
+    let asked: usize = std::env::var("EHI_POWER_IMAGES").ok().and_then(|n| n.parse().ok()).unwrap_or(20_000);
+    let (base, step) = survey_size();
+    let random = asked.saturating_sub(base).div_ceil(step).max(1);
+    let (images, violations) = survey(Forget::Nothing, random);
+    println!("{images} images, {} violations", violations.len());
+    assert!(
+        violations.is_empty(),
+        "{} of {images}:\n{}",
+        violations.len(),
+        violations[..violations.len().min(5)].join("\n")
+    );
+    assert!(images >= asked.min(20_000), "only {images} images");
+}
+
+/// Images without random choices, and those that one more round of them adds.
+fn survey_size() -> (usize, usize) {
+    let steps: usize = workloads().iter().map(|workload| run(workload, Forget::Nothing).0.len() + 1).sum();
+    (steps * 7, steps * 3)
+}
+
+/// A check that cannot fail proves nothing: with any one sync left out, or the manifest published
+/// first, images turn up that break a promise.
+#[test]
+fn every_sync_is_needed_and_so_is_their_order() {
+    for forget in [
+        Forget::Vectors,
+        Forget::Documents,
+        Forget::Dead,
+        Forget::Manifest,
+        Forget::Segments,
+        Forget::Root,
+        Forget::Order,
+    ] {
+        let (images, violations) = survey(forget, 1);
+        assert!(!violations.is_empty(), "{forget:?}: no violation in {images} images");
+    }
+}
