@@ -2,10 +2,11 @@
 //! whole test split measured against exact search and IVF.
 //!
 //! ```text
-//! cargo run --release --example scifact [BUNDLE]
+//! cargo run --release --example scifact [BUNDLE [DOCUMENTS]]
 //! ```
 //!
-//! The bundle is `models/scifact-minilm` unless another one is given.
+//! The bundle is `models/scifact-minilm` unless another one is given. With a number of documents only so
+//! many are read, for a quick look: then the figures are not those of SciFact.
 
 #[path = "../src/bin/ehi/bars.rs"]
 #[allow(dead_code, reason = "shared with the binary, which uses more of it")]
@@ -64,7 +65,8 @@ fn run() -> Result<(), Box<dyn Error>> {
 
     let clock = Instant::now();
     let dataset = Dataset::open(root.join("examples/data/scifact"))?;
-    let documents = dataset.corpus()?.collect::<Result<Vec<Document>, _>>()?;
+    let most = std::env::args().nth(2).map_or(Ok(usize::MAX), |most| most.parse())?;
+    let documents = dataset.corpus()?.take(most).collect::<Result<Vec<Document>, _>>()?;
     writeln!(out, "{} documents read in {:.1} s", documents.len(), clock.elapsed().as_secs_f64())?;
 
     writeln!(out, "encoding them takes a few minutes")?;
