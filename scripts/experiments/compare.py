@@ -77,23 +77,28 @@ def tree_scores(bundle):
     return scores, sum(t.size for t in (projection, transform, classifier) if t is not None)
 
 
+def beam_points(documents, queries, relevant, members, query_scores):
+    """Visited share and recalls at growing beams; a document counts once, however many of its leaves are probed."""
+    order, similar = np.argsort(-query_scores, axis=1, kind="stable"), queries @ documents.T
+    points = []
+    for beam in probes(len(members)):
+        found, visited = np.full((len(queries), DEPTH), -1), 0
+        for row in range(len(queries)):
+            rows = np.unique(np.concatenate([members[leaf] for leaf in order[row, :beam]]))
+            visited += len(rows)
+            best = rows[np.argsort(-similar[row, rows], kind="stable")[:DEPTH]]
+            found[row, : len(best)] = best
+        points.append((visited / len(queries) / len(documents), recalls(found, relevant)))
+    return points
+
+
 def tree_points(documents, queries, relevant, bundle):
     """Returns the points, the routing cost in dot products, and the number of leaves."""
     scores, parameters = tree_scores(bundle)
     document_scores = scores(documents)
     leaf, leaves = document_scores.argmax(axis=1), document_scores.shape[1]
     members = [np.flatnonzero(leaf == each) for each in range(leaves)]
-    order = np.argsort(-scores(queries), axis=1, kind="stable")
-    similar = queries @ documents.T
-    points = []
-    for beam in probes(leaves):
-        found, visited = np.full((len(queries), DEPTH), -1), 0
-        for row in range(len(queries)):
-            rows = np.concatenate([members[each] for each in order[row, :beam]])
-            visited += len(rows)
-            best = rows[np.argsort(-similar[row, rows], kind="stable")[:DEPTH]]
-            found[row, : len(best)] = best
-        points.append((visited / len(queries) / len(documents), recalls(found, relevant)))
+    points = beam_points(documents, queries, relevant, members, scores(queries))
     return points, parameters / documents.shape[1], leaves
 
 

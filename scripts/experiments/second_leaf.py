@@ -19,7 +19,7 @@ import argparse
 import pathlib
 
 import numpy as np
-from compare import DEPTH, at, bootstrap, load, probes, recalls, tree_scores
+from compare import at, beam_points, bootstrap, load, tree_scores
 
 CANDIDATES = 16
 
@@ -46,19 +46,8 @@ def second(kind, documents, scores, weight):
 
 
 def points(documents, queries, relevant, leaves, query_scores):
-    count = query_scores.shape[1]
-    members = [np.flatnonzero((leaves == leaf).any(axis=1)) for leaf in range(count)]
-    order, similar = np.argsort(-query_scores, axis=1, kind="stable"), queries @ documents.T
-    out = []
-    for beam in probes(count):
-        found, visited = np.full((len(queries), DEPTH), -1), 0
-        for row in range(len(queries)):
-            rows = np.unique(np.concatenate([members[leaf] for leaf in order[row, :beam]]))
-            visited += len(rows)
-            best = rows[np.argsort(-similar[row, rows], kind="stable")[:DEPTH]]
-            found[row, : len(best)] = best
-        out.append((visited / len(queries) / len(documents), recalls(found, relevant)))
-    return out
+    members = [np.flatnonzero((leaves == leaf).any(axis=1)) for leaf in range(query_scores.shape[1])]
+    return beam_points(documents, queries, relevant, members, query_scores)
 
 
 def main():

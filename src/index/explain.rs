@@ -114,14 +114,16 @@ impl Index {
         let unit = unit(&vector);
         let reached: Vec<LeafId> = leaves.iter().map(|scored| scored.leaf).collect();
         let level_probabilities = indexer.level_probabilities(&unit, &reached);
-        let leaves =
-            leaves.iter().zip(level_probabilities).map(|(scored, level_probabilities)| ReachedLeaf {
+        let mut reached_leaves = Vec::with_capacity(leaves.len());
+        for (scored, level_probabilities) in leaves.iter().zip(level_probabilities) {
+            reached_leaves.push(ReachedLeaf {
                 leaf: scored.leaf,
                 path: shape.path(scored.leaf),
                 level_probabilities,
                 probability: scored.log_probability.exp(),
-                documents: 0,
+                documents: view.postings(scored.leaf)?.len(),
             });
+        }
         let started = std::time::Instant::now();
         let exact = match options.exact {
             false => None,
@@ -157,12 +159,8 @@ impl Index {
             }
         };
         let exact_time = if exact.is_some() { started.elapsed() } else { Duration::ZERO };
-        let mut leaves: Vec<ReachedLeaf> = leaves.collect();
-        for reached in &mut leaves {
-            reached.documents = view.postings(reached.leaf)?.len();
-        }
         Ok(Explanation {
-            leaves,
+            leaves: reached_leaves,
             entropy: sample.map_or(0.0, |sample| sample.entropy),
             hits,
             exact,

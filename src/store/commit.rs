@@ -42,7 +42,6 @@ impl Store {
         let generation = after.generation;
         let full = after.fresh_bytes() > SEAL_AT_BYTES;
         self.publish(after);
-        writer.dirty = true;
         if full || self.options.durability == Durability::EveryBatch {
             self.seal(&mut writer)?;
         }

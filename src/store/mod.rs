@@ -132,8 +132,6 @@ struct Writer {
     /// The one on disk.
     manifest: Manifest,
     journal: JournalState,
-    /// Whether there are commits that the manifest lacks.
-    dirty: bool,
 }
 
 enum JournalState {

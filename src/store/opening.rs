@@ -69,7 +69,8 @@ impl Store {
             return Err(StoreError::InterruptedCreate { path: dir.to_owned() });
         }
         let (manifest, state) = read_newest(&*backend, dir, None)?;
-        Self::with(backend, dir, manifest, state, JournalState::None, StoreOptions::default(), None)
+        let (journal, options) = (JournalState::None, StoreOptions::default());
+        Ok(Self::with(backend, dir, manifest, state, journal, options, None))
     }
 
     /// Moves a read-only handle to the newest flushed generation; says whether that is another one.
@@ -124,7 +125,7 @@ impl Store {
             tracing::warn!(directory = %parent.display(), %error, "could not sync the parent directory");
         }
         let state = State::new(manifest.generation, Vec::new())?;
-        Self::with(backend, dir, manifest, state, JournalState::None, options, Some(lock))
+        Ok(Self::with(backend, dir, manifest, state, JournalState::None, options, Some(lock)))
     }
 
     pub(super) fn open_on(backend: Arc<dyn Backend>, dir: &Path, options: StoreOptions) -> Result<Self> {
@@ -140,12 +141,7 @@ impl Store {
         let manifest = Manifest::read(&*backend, dir)?;
         let state = load(&*backend, dir, &manifest, None)?;
         let (state, journal) = recover(dir, &manifest, state)?;
-        let store = Self::with(backend, dir, manifest, state, journal, options, Some(lock))?;
-        {
-            let mut writer = store.lock_writer()?;
-            writer.dirty = store.state().generation != writer.manifest.generation;
-        }
-        Ok(store)
+        Ok(Self::with(backend, dir, manifest, state, journal, options, Some(lock)))
     }
 
     fn check_is_index(dir: &Path) -> Result<()> {
@@ -166,18 +162,18 @@ impl Store {
         journal: JournalState,
         options: StoreOptions,
         lock: Option<File>,
-    ) -> Result<Self> {
-        Ok(Self {
+    ) -> Self {
+        Self {
             dir: dir.to_owned(),
             config: manifest.config.clone(),
             store_id: manifest.store_id,
             backend,
             options,
             health: Health::default(),
-            writer: Mutex::new(Writer { manifest, journal, dirty: false }),
+            writer: Mutex::new(Writer { manifest, journal }),
             state: RwLock::new(Arc::new(state)),
             lock,
-        })
+        }
     }
 }
 

@@ -51,7 +51,7 @@ impl Store {
     /// again to find out what is there.
     pub fn flush(&self) -> Result<()> {
         let mut writer = self.lock_writer()?;
-        if writer.dirty { self.seal(&mut writer) } else { Ok(()) }
+        if self.is_sealed(&writer) { Ok(()) } else { self.seal(&mut writer) }
     }
 
     /// Writes all documents to one new segment, in the order in which searches read them, and
@@ -67,12 +67,17 @@ impl Store {
     pub fn compact(&self, tick: Tick<'_>) -> Result<()> {
         let mut writer = self.lock_writer()?;
         let state = self.state();
-        let compact = !writer.dirty && state.parts().len() <= 1 && state.live() == state.rows();
+        let compact = self.is_sealed(&writer) && state.parts().len() <= 1 && state.live() == state.rows();
         if compact {
             return Ok(());
         }
         let all = vec![true; state.parts().len()];
         self.replace(&mut writer, &state, &all, tick)
+    }
+
+    /// Whether the manifest has all commits.
+    fn is_sealed(&self, writer: &Writer) -> bool {
+        writer.manifest.generation == self.state().generation
     }
 
     /// Seals the fresh documents, merging as it becomes due.
@@ -83,13 +88,7 @@ impl Store {
     }
 
     /// Makes the next manifest: the parts marked in `merged` become one segment.
-    fn replace(
-        &self,
-        writer: &mut Writer,
-        state: &Arc<State>,
-        merged: &[bool],
-        tick: Tick<'_>,
-    ) -> Result<()> {
+    fn replace(&self, writer: &mut Writer, state: &State, merged: &[bool], tick: Tick<'_>) -> Result<()> {
         let mut manifest = Manifest {
             generation: state.generation,
             next_segment: writer.manifest.next_segment + 1,
@@ -112,7 +111,6 @@ impl Store {
         self.make_current(&manifest)?;
         self.publish(next);
         writer.manifest = manifest;
-        writer.dirty = false;
         self.forget(writer);
         Ok(())
     }

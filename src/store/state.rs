@@ -76,15 +76,11 @@ impl State {
 
     /// Memory that the fresh parts take, about.
     pub(super) fn fresh_bytes(&self) -> usize {
-        self.fresh().map(|(_, fresh)| fresh.bytes()).sum()
-    }
-
-    /// The fresh parts and their places.
-    pub(super) fn fresh(&self) -> impl Iterator<Item = (usize, &Arc<Fresh>)> {
-        self.parts.iter().enumerate().filter_map(|(place, part)| match &part.place {
-            Place::Fresh(fresh) => Some((place, fresh)),
-            Place::Sealed(_) => None,
-        })
+        let bytes = |part: &Part| match &part.place {
+            Place::Fresh(fresh) => fresh.bytes(),
+            Place::Sealed(_) => 0,
+        };
+        self.parts.iter().map(bytes).sum()
     }
 
     /// The next generation, or this one where the batch changes nothing.

@@ -61,17 +61,25 @@ impl CustomOp2 for BiasActivation {
         _y: &Tensor,
         gradient: &Tensor,
     ) -> Result<(Option<Tensor>, Option<Tensor>)> {
-        let dx = x.apply_op3_no_bwd(bias, &gradient.contiguous()?, &ActivationGradient(self.0))?;
+        let kernel =
+            |dx: &mut [f32], x: &[f32], bias: &[f32]| kernels::activation_gradient(dx, x, bias, self.0);
+        let op = GradientKernel { name: "activation-gradient", kernel };
+        let dx = x.apply_op3_no_bwd(bias, &gradient.contiguous()?, &op)?;
         let db = column_sums(&dx)?;
         Ok((Some(dx), Some(db)))
     }
 }
 
-struct ActivationGradient(Activation);
+/// A kernel of a backward pass: it turns the third argument, a gradient, into another in place, with
+/// the other two at hand.
+struct GradientKernel<K> {
+    name: &'static str,
+    kernel: K,
+}
 
-impl CustomOp3 for ActivationGradient {
+impl<K: Fn(&mut [f32], &[f32], &[f32]) + Send + Sync> CustomOp3 for GradientKernel<K> {
     fn name(&self) -> &'static str {
-        "activation-gradient"
+        self.name
     }
 
     fn cpu_fwd(
@@ -84,7 +92,7 @@ impl CustomOp3 for ActivationGradient {
         l3: &Layout,
     ) -> Result<(CpuStorage, Shape)> {
         let mut dx = slice(s3, l3)?.to_vec();
-        kernels::activation_gradient(&mut dx, slice(s1, l1)?, slice(s2, l2)?, self.0);
+        (self.kernel)(&mut dx, slice(s1, l1)?, slice(s2, l2)?);
         Ok((CpuStorage::F32(dx), l1.shape().clone()))
     }
 }
@@ -126,33 +134,12 @@ impl CustomOp3 for LayerNorm {
         gradient: &Tensor,
     ) -> Result<(Option<Tensor>, Option<Tensor>, Option<Tensor>)> {
         let gradient = gradient.contiguous()?;
-        let dx = x.apply_op3_no_bwd(weight, &gradient, &LayerNormGradient { eps: self.eps })?;
+        let kernel =
+            |dx: &mut [f32], x: &[f32], weight: &[f32]| kernels::norm_gradient(dx, x, weight, self.eps);
+        let op = GradientKernel { name: "layer-norm-gradient", kernel };
+        let dx = x.apply_op3_no_bwd(weight, &gradient, &op)?;
         let dw = x.apply_op2_no_bwd(&gradient, &LayerNormWeightGradient { eps: self.eps })?;
         Ok((Some(dx), Some(dw), Some(column_sums(&gradient)?)))
-    }
-}
-
-struct LayerNormGradient {
-    eps: f32,
-}
-
-impl CustomOp3 for LayerNormGradient {
-    fn name(&self) -> &'static str {
-        "layer-norm-gradient"
-    }
-
-    fn cpu_fwd(
-        &self,
-        s1: &CpuStorage,
-        l1: &Layout,
-        s2: &CpuStorage,
-        l2: &Layout,
-        s3: &CpuStorage,
-        l3: &Layout,
-    ) -> Result<(CpuStorage, Shape)> {
-        let mut dx = slice(s3, l3)?.to_vec();
-        kernels::norm_gradient(&mut dx, slice(s1, l1)?, slice(s2, l2)?, self.eps);
-        Ok((CpuStorage::F32(dx), l1.shape().clone()))
     }
 }
 

@@ -210,8 +210,9 @@ fn a_reader_follows_the_writer() {
         // Not asked yet: what it has open is still readable.
         assert_is(&reader, &seen);
         let moved = reader.refresh().unwrap();
-        assert_eq!(moved, flushed && reader.read().generation() == store.read().generation() && moved);
+        assert!(flushed || !moved, "moved to what was not flushed");
         if flushed {
+            assert_eq!(reader.read().generation(), store.read().generation());
             seen = model.clone();
         }
         assert_is(&reader, &seen);
@@ -390,7 +391,6 @@ fn an_image_of_a_live_directory_is_a_whole_generation() {
     let store = create(dir.path());
     let mut history = vec![Model::new()];
     let mut flushed = 0;
-    let mut beyond = 0;
     for n in 0..24u32 {
         let batch = WriteBatch {
             puts: (0..n * 3)
@@ -413,11 +413,8 @@ fn an_image_of_a_live_directory_is_a_whole_generation() {
         let copy = open(image.path()).unwrap();
         let generation = copy.read().generation().0 as usize;
         assert!(generation >= flushed);
-        beyond += usize::from(generation > flushed);
         assert_is(&copy, &history[generation]);
         drop(copy);
         assert_is(&open(image.path()).unwrap(), &history[generation]);
     }
-    // The journal is of use at least now and then; sled writes its buffers out when it likes.
-    tracing::debug!(beyond, "images with commits from the journal");
 }

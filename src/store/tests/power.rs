@@ -227,17 +227,27 @@ fn in_memory() -> std::io::Result<tempfile::TempDir> {
     if shared_memory.is_dir() { tempfile::tempdir_in(shared_memory) } else { tempfile::tempdir() }
 }
 
+/// What a workload did, and the models after each of its batches.
+type Ran = (&'static str, Vec<Step>, Vec<Model>);
+
+fn run_all(forget: Forget) -> Vec<Ran> {
+    let run_one = |workload: &Workload| {
+        let (steps, history) = run(workload, forget);
+        (workload.name, steps, history)
+    };
+    workloads().iter().map(run_one).collect()
+}
+
 /// Number of images, and the violations among them.
-fn survey(forget: Forget, random: usize) -> (usize, Vec<String>) {
+fn survey(ran: &[Ran], random: usize) -> (usize, Vec<String>) {
     let mut images = 0;
     let mut violations = Vec::new();
-    for workload in workloads() {
-        let (steps, history) = run(&workload, forget);
-        let cuts = cuts(&steps, random);
+    for (name, steps, history) in ran {
+        let cuts = cuts(steps, random);
         images += cuts.len();
         let found = cuts.par_iter().filter_map(|&cut| {
-            let error = check(&steps, &history, cut).err()?;
-            Some(format!("{} of {} steps of {:?}, {cut:?}: {error}", cut.after, steps.len(), workload.name))
+            let error = check(steps, history, cut).err()?;
+            Some(format!("{} of {} steps of {name:?}, {cut:?}: {error}", cut.after, steps.len()))
         });
         violations.extend(found.collect::<Vec<_>>());
     }
@@ -248,23 +258,15 @@ fn survey(forget: Forget, random: usize) -> (usize, Vec<String>) {
 #[test]
 fn a_power_failure_anywhere_loses_nothing_promised() {
     let asked: usize = std::env::var("EHI_POWER_IMAGES").ok().and_then(|n| n.parse().ok()).unwrap_or(20_000);
-    let (base, step) = survey_size();
-    let random = asked.saturating_sub(base).div_ceil(step).max(1);
-    let (images, violations) = survey(Forget::Nothing, random);
+    let ran = run_all(Forget::Nothing);
+    let places: usize = ran.iter().map(|(_, steps, _)| steps.len() + 1).sum();
+    // Seven images for each place, and three more for each round of random choices.
+    let random = asked.saturating_sub(7 * places).div_ceil(3 * places).max(1);
+    let (images, violations) = survey(&ran, random);
     println!("{images} images, {} violations", violations.len());
-    assert!(
-        violations.is_empty(),
-        "{} of {images}:\n{}",
-        violations.len(),
-        violations[..violations.len().min(5)].join("\n")
-    );
+    let first = violations[..violations.len().min(5)].join("\n");
+    assert!(violations.is_empty(), "{} of {images}:\n{first}", violations.len());
     assert!(images >= asked.min(20_000), "only {images} images");
-}
-
-/// Images without random choices, and those that one more round of them adds.
-fn survey_size() -> (usize, usize) {
-    let steps: usize = workloads().iter().map(|workload| run(workload, Forget::Nothing).0.len() + 1).sum();
-    (steps * 7, steps * 3)
 }
 
 /// A check that cannot fail proves nothing: with any one sync left out, or the manifest published
@@ -280,7 +282,7 @@ fn every_sync_is_needed_and_so_is_their_order() {
         Forget::Root,
         Forget::Order,
     ] {
-        let (images, violations) = survey(forget, 1);
+        let (images, violations) = survey(&run_all(forget), 1);
         assert!(!violations.is_empty(), "{forget:?}: no violation in {images} images");
     }
 }
