@@ -15,7 +15,8 @@ fn search_vector(c: &mut Criterion) {
     let index = scifact::index();
     let texts = scifact::queries(QUERIES);
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-    let encoder = index.bundle().model().encoder();
+    let bundle = index.bundle();
+    let encoder = bundle.model().encoder();
     let rows = encoder.embed(&texts, Role::Query).expect("the queries embed");
     let vectors: Vec<&[f32]> = rows.chunks_exact(encoder.dim()).collect();
 

@@ -82,6 +82,15 @@ pub enum InputError {
     /// A vector with NaN, an infinity, or nothing but zeros.
     #[error("the vector holds a NaN or an infinity, or is all zeros")]
     BadVector,
+    /// A change to the model that is in service already.
+    #[error("the index is served by model {model} already")]
+    SameModel {
+        /// Hash of the model.
+        model: String,
+    },
+    /// A return to an earlier model where none is kept.
+    #[error("no earlier model is kept; there was no change of model, or its old one was dropped")]
+    NoPreviousModel,
     /// The index was made with another model.
     #[error("the index was made with model {index}, not with {given}")]
     ModelMismatch {

@@ -58,7 +58,7 @@ pub use ids::{Generation, LeafId, Row};
 pub use index::{
     Advice, DEFAULT_BEAM, DEFAULT_K, DEFAULT_SAMPLES, DEFAULT_TERMS, Documents, ExactHit, ExplainOptions,
     ExplainedHit, Explanation, FEWEST_RECENT, Health, Hit, Index, IndexBuilder, InsertSummary, LeafDocument,
-    LeafOptions, LeafQuery, LeafSummary, LeafTerm, MODEL_DIR, Query, RECENT, ReachedLeaf, RoutingHealth,
+    LeafOptions, LeafQuery, LeafSummary, LeafTerm, ModelChange, Query, RECENT, ReachedLeaf, RoutingHealth,
     SHIFTED, SKEW_GROWTH, SKEWED, SearchResult, SearchStats,
 };
 pub use model::{

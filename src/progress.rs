@@ -34,6 +34,8 @@ pub enum Stage {
     Evaluate,
     /// Documents copied into a new segment.
     Compact,
+    /// Documents encoded with another model.
+    Reencode,
     /// Parts of the store checked.
     Verify,
 }

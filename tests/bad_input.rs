@@ -10,11 +10,13 @@ use std::process::Command;
 use ehi::data::{DataError, read_documents};
 use ehi::train::{TrainConfig, TrainError, Trainer, TrainingSet};
 use ehi::{
-    Bundle, Document, ENCODER_FILE, Encoder, Error, INDEXER_FILE, Index, InputError, MODEL_DIR, ModelError,
-    Role, StoreError,
+    Bundle, Document, ENCODER_FILE, Encoder, Error, INDEXER_FILE, Index, InputError, ModelError, Role,
+    StoreError,
 };
 use support::{Shape, bundle, document, documents, filled, id};
 
+/// Where the model of an index is until it is changed.
+const MODEL_DIR: &str = "model";
 const FLAT: Shape = Shape { height: 1, leaves_per_document: 1 };
 /// Documents in the index before something goes wrong.
 const STORED: usize = 12;

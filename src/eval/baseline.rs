@@ -171,7 +171,7 @@ impl Lists {
         self.centroids.dot_products(&unit, &mut scores);
         let mut order: Vec<usize> = (0..self.table.len()).collect();
         order.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]).then(a.cmp(&b)));
-        let similarity = sweep.index.similarity();
+        let similarity = sweep.serving.similarity;
         let scored: &[f32] = if similarity == Similarity::Cosine { &unit } else { query };
         let scanner = Scanner::new(similarity, scored)
             .map_err(|_| InputError::Dimension { found: query.len(), expected: sweep.dim() })?;

@@ -6,7 +6,7 @@ use super::{Metric, RelevanceLevel};
 use crate::data::{Dataset, Judgments, Qrels};
 use crate::error::Result;
 use crate::ids::Row;
-use crate::index::Index;
+use crate::index::Serving;
 use crate::model::Role;
 use crate::store::View;
 
@@ -21,7 +21,7 @@ pub(super) struct Questions {
 
 impl Questions {
     /// Reads and embeds the queries of a split; of several with one id the first one.
-    pub fn read(index: &Index, dataset: &Dataset, qrels: &Qrels) -> Result<Self> {
+    pub fn read(serving: &Serving, dataset: &Dataset, qrels: &Qrels) -> Result<Self> {
         let mut seen = HashSet::new();
         let mut ids = Vec::new();
         let mut texts = Vec::new();
@@ -33,7 +33,7 @@ impl Questions {
             }
         }
         let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-        let rows = index.bundle().model().encoder().embed(&texts, Role::Query)?;
+        let rows = serving.model().encoder().embed(&texts, Role::Query)?;
         let asked = ids.len();
         ids.extend(qrels.iter().map(|(id, _)| id).filter(|id| !seen.contains(*id)).map(str::to_owned));
         Ok(Self { ids, rows, asked })

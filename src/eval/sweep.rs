@@ -13,7 +13,7 @@ use super::{Curve, Metric, RelevanceLevel, Run};
 use crate::data::Dataset;
 use crate::error::{Error, InputError, Result};
 use crate::ids::LeafId;
-use crate::index::{Index, Reach};
+use crate::index::{Index, Reach, Serving};
 use crate::progress::{OnProgress, Progress, Stage};
 use crate::store::View;
 use crate::tree::Load;
@@ -72,7 +72,8 @@ pub fn evaluate(
     options: &EvalOptions,
     on_progress: &mut OnProgress<'_>,
 ) -> Result<(EvalReport, Run)> {
-    let leaves = index.bundle().model().indexer().shape().leaves();
+    let serving = &*index.serving();
+    let leaves = serving.model().indexer().shape().leaves();
     let beams = beams(&options.beams, leaves as usize)?;
     for &fraction in options.at.iter().chain(&options.at_work) {
         Curve::new([])?.at(fraction)?;
@@ -82,8 +83,8 @@ pub fn evaluate(
     let depth = metrics.iter().map(|metric| metric.k().get()).max().unwrap_or(DEPTH).max(DEPTH);
 
     let qrels = dataset.qrels(split)?;
-    let questions = Questions::read(index, dataset, &qrels)?;
-    let view = index.view();
+    let questions = Questions::read(serving, dataset, &qrels)?;
+    let view = serving.view();
     let judge = Judge::new(&view, &questions, &qrels, &metrics, options.relevance_level)?;
     let missing_queries = questions.ids.len() - questions.asked;
     if missing_queries > 0 {
@@ -92,7 +93,7 @@ pub fn evaluate(
     if judge.missing_documents > 0 {
         tracing::warn!(judge.missing_documents, split, "judged documents are not in the index");
     }
-    let sweep = Sweep { index, view: &view, questions: &questions, judge: &judge, depth };
+    let sweep = Sweep { serving, view: &view, questions: &questions, judge: &judge, depth };
     let baseline = match &options.baseline {
         Baseline::None => None,
         Baseline::Ivf(ivf) => Some(baseline::Plan::new(ivf, leaves as usize, &options.beams, view.live())?),
@@ -189,7 +190,7 @@ impl Meter<'_, '_> {
 
 /// What every setting is measured with.
 pub(super) struct Sweep<'a> {
-    pub index: &'a Index,
+    pub serving: &'a Serving,
     pub view: &'a View,
     pub questions: &'a Questions,
     pub judge: &'a Judge<'a>,
@@ -199,7 +200,7 @@ pub(super) struct Sweep<'a> {
 
 impl Sweep<'_> {
     pub fn dim(&self) -> usize {
-        self.index.bundle().model().encoder().dim()
+        self.serving.model().encoder().dim()
     }
 
     /// Measures one reach over all queries; the rankings go to `run` where there is one.
@@ -222,7 +223,7 @@ impl Sweep<'_> {
             let ranked = rows
                 .par_iter()
                 .map(|row| {
-                    let mut ranked = self.index.rank(self.view, row, depth, reach)?;
+                    let mut ranked = self.serving.rank(self.view, row, depth, reach)?;
                     self.judge.order(&mut ranked.rows)?;
                     Ok(ranked)
                 })

@@ -97,19 +97,20 @@ impl Index {
     pub fn explain(&self, query: &str, options: &ExplainOptions) -> Result<Explanation> {
         let k = NonZeroUsize::new(options.k).ok_or(InputError::ZeroK)?;
         let beam = NonZeroUsize::new(options.beam).ok_or(InputError::ZeroBeam)?;
-        let (vector, encode) = self.embed_input(&QueryInput::Text(query))?;
-        let view = self.store.read();
+        let serving = self.serving();
+        let (vector, encode) = serving.embed_input(&QueryInput::Text(query))?;
+        let view = serving.view();
         let Ranked { rows, mut stats, leaves, sample, multiply_adds } =
-            self.rank(&view, &vector, k, Reach::Beam(beam))?;
+            serving.rank(&view, &vector, k, Reach::Beam(beam))?;
         stats.encode = encode;
         let started = std::time::Instant::now();
-        let found = self.fetch(&view, &rows)?;
+        let found = serving.fetch(&view, &rows)?;
         stats.fetch = started.elapsed();
         if let Some(sample) = sample {
-            self.served.record(sample);
+            serving.served.record(sample);
         }
 
-        let indexer = &self.model().indexer;
+        let indexer = &serving.model().indexer;
         let shape = indexer.shape();
         let unit = unit(&vector);
         let reached: Vec<LeafId> = leaves.iter().map(|scored| scored.leaf).collect();
@@ -129,7 +130,7 @@ impl Index {
             false => None,
             true => {
                 let all = NonZeroUsize::new(view.live()).unwrap_or(NonZeroUsize::MIN);
-                Some(self.rank(&view, &vector, all, Reach::Exact)?.rows)
+                Some(serving.rank(&view, &vector, all, Reach::Exact)?.rows)
             }
         };
         let rank_of = |row| {
@@ -145,7 +146,7 @@ impl Index {
         let exact = match &exact {
             None => None,
             Some(ranked) => {
-                let best = self.fetch(&view, &ranked[..k.get().min(ranked.len())])?;
+                let best = serving.fetch(&view, &ranked[..k.get().min(ranked.len())])?;
                 let leaves: Vec<LeafId> = best.iter().map(|hit| hit.leaf).collect();
                 let probabilities = indexer.level_probabilities(&unit, &leaves);
                 let mut exact = Vec::with_capacity(best.len());

@@ -178,17 +178,18 @@ impl Index {
     /// # Errors
     /// Failures of the file system; [`ModelError`](crate::ModelError) for a damaged training report.
     pub fn health(&self) -> Result<Health> {
-        let reference = self.bundle().routing_profiles()?;
-        let indexer = &self.model().indexer;
+        let serving = self.serving();
+        let reference = serving.bundle.routing_profiles()?;
+        let indexer = &serving.model().indexer;
         let leaves = indexer.shape().leaves();
-        let view = self.store.read();
+        let view = serving.view();
         let mut rows = Vec::new();
         for row in view.newest(RECENT)? {
-            rows.extend(self.unit_row(&view, row)?);
+            rows.extend(serving.unit_row(&view, row)?);
         }
         let documents = view.live();
         drop(view);
-        let sizes = self.store.stats()?.leaf_sizes;
+        let sizes = serving.store.stats()?.leaf_sizes;
         let stored: usize = sizes.iter().map(|(_, size)| size).sum();
         let expected = sizes.iter().map(|&(_, c)| (c * c) as f64).sum::<f64>() / stored.max(1) as f64;
         let ideal = stored as f64 / f64::from(leaves);
@@ -202,7 +203,7 @@ impl Index {
         let documents_routing =
             RoutingHealth::new(Some(RoutingProfile::measure(indexer, &rows)), trained_documents);
         let queries_routing =
-            RoutingHealth::new(Some(RoutingProfile::of(&self.served.samples(), leaves)), trained_queries);
+            RoutingHealth::new(Some(RoutingProfile::of(&serving.served.samples(), leaves)), trained_queries);
 
         let mut advice = Vec::new();
         // A few documents cannot be spread evenly.

@@ -8,6 +8,7 @@ use half::f16;
 
 use super::Index;
 use super::search::unit;
+use super::serving::Serving;
 use crate::document::Document;
 use crate::error::{Error, InputError, Result};
 use crate::ids::Generation;
@@ -17,7 +18,7 @@ use crate::scan::Similarity;
 use crate::store::{Put, WriteBatch};
 
 /// Documents encoded and committed together.
-const DOCUMENTS_PER_COMMIT: usize = 256;
+pub(super) const DOCUMENTS_PER_COMMIT: usize = 256;
 
 /// What a batch of inserts did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,7 +84,7 @@ impl Index {
             inserted: 0,
             replaced: 0,
             superseded: given - documents.len(),
-            generation: self.store.read().generation(),
+            generation: self.serving().view().generation(),
         };
         let total = documents.len();
         let mut done = 0;
@@ -94,8 +95,10 @@ impl Index {
                 return Ok(summary);
             }
             done += group.len();
-            let committed =
-                self.store.commit(WriteBatch { puts: self.prepare(group)?, deletes: Vec::new() })?;
+            let committed = self.write(|on| {
+                let batch = WriteBatch { puts: on.prepare(group)?, deletes: Vec::new() };
+                Ok(on.store.commit(batch)?)
+            })?;
             summary.inserted += committed.inserted;
             summary.replaced += committed.replaced;
             summary.generation = committed.generation;
@@ -104,9 +107,11 @@ impl Index {
             }
         }
     }
+}
 
+impl Serving {
     /// Encodes and routes documents.
-    fn prepare(&self, documents: Vec<Document>) -> Result<Vec<Put>> {
+    pub(super) fn prepare(&self, documents: Vec<Document>) -> Result<Vec<Put>> {
         let model = self.model();
         let texts: Vec<_> = documents.iter().map(Document::embedding_text).collect();
         let texts: Vec<&str> = texts.iter().map(AsRef::as_ref).collect();

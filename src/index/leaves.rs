@@ -6,6 +6,7 @@ use std::num::NonZeroUsize;
 use half::slice::HalfFloatSliceExt;
 use serde::Serialize;
 
+use super::serving::Serving;
 use super::{Index, unit};
 use crate::error::{InputError, Result};
 use crate::ids::{LeafId, Row};
@@ -109,15 +110,16 @@ impl Index {
     /// [`InputError::UnknownLeaf`] for a leaf that the tree does not have,
     /// [`InputError::EmptyQuery`], and failures of reading and of the encoder.
     pub fn leaves(&self, options: &LeafOptions) -> Result<Vec<LeafSummary>> {
-        let shape = self.model().indexer.shape();
+        let serving = self.serving();
+        let shape = serving.model().indexer.shape();
         if let Some(leaf) = options.leaf.filter(|&leaf| !shape.contains(leaf)) {
             return Err(InputError::UnknownLeaf { leaf: leaf.0, leaves: shape.leaves() }.into());
         }
-        let mut questions = self.route_questions(&options.queries)?;
+        let mut questions = serving.route_questions(&options.queries)?;
         let mut listed: BTreeSet<LeafId> = questions.keys().copied().chain(options.leaf).collect();
-        listed.extend(self.store.stats()?.leaf_sizes.into_iter().map(|(leaf, _)| leaf));
+        listed.extend(serving.store.stats()?.leaf_sizes.into_iter().map(|(leaf, _)| leaf));
         let mut counts = TermCounts::new(listed.len());
-        let view = self.store.read();
+        let view = serving.view();
         let mut summaries = Vec::new();
         for (group, &leaf) in listed.iter().enumerate() {
             let rows = view.postings(leaf)?;
@@ -131,7 +133,7 @@ impl Index {
             let queries_routed = queries.len();
             queries.sort_by(|a, b| b.probability.total_cmp(&a.probability));
             queries.truncate(options.samples);
-            let nearest = self.nearest_to_mean(&view, &rows, options.samples)?;
+            let nearest = serving.nearest_to_mean(&view, &rows, options.samples)?;
             let (path, documents) = (shape.path(leaf), rows.len());
             let terms = Vec::new();
             let summary = LeafSummary { leaf, path, documents, terms, nearest, queries, queries_routed };
@@ -147,7 +149,9 @@ impl Index {
             })
             .collect())
     }
+}
 
+impl Serving {
     fn route_questions(&self, texts: &[String]) -> Result<HashMap<LeafId, Vec<LeafQuery>>> {
         let model = self.model();
         let mut by_leaf: HashMap<LeafId, Vec<LeafQuery>> = HashMap::new();

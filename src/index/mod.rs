@@ -1,16 +1,20 @@
 //! The index: documents, embeddings and tree behind one handle.
 
+mod change;
 mod explain;
 mod health;
 mod insert;
 mod leaves;
 mod options;
 mod search;
+mod serving;
 
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
+pub use change::ModelChange;
 pub use explain::{ExactHit, ExplainOptions, ExplainedHit, Explanation, ReachedLeaf};
 pub use health::{Advice, FEWEST_RECENT, Health, RECENT, RoutingHealth, SHIFTED, SKEW_GROWTH, SKEWED};
 pub use insert::InsertSummary;
@@ -26,22 +30,22 @@ pub(crate) use options::Reach;
 pub(crate) use search::scan_lists;
 pub(crate) use search::unit;
 
-use health::Served;
+pub(crate) use serving::Serving;
 
 use crate::document::Document;
-use crate::error::{Error, InputError, Result};
-use crate::model::{Bundle, Model, ModelError};
+use crate::error::{Error, Result};
+use crate::model::Bundle;
 use crate::progress::{OnProgress, Progress, Stage};
 use crate::scan::Similarity;
 use crate::store::{
-    Damage, LOCK_FILE, MANIFEST_FILE, Store, StoreConfig, StoreError, StoreStats, UNPUBLISHED_MANIFEST_FILE,
+    LOCK_FILE, MANIFEST_FILE, Store, StoreError, StoreOptions, StoreStats, UNPUBLISHED_MANIFEST_FILE,
     VerifyReport, WriteBatch,
 };
+use serving::{check_model, is_model, store_dir};
 
-/// Folder of the model bundle inside an index directory.
-pub const MODEL_DIR: &str = "model";
-/// The same while it is being copied.
-const PARTIAL_MODEL_DIR: &str = "model.new";
+/// How often a read-only handle looks again for the store in service, when the writer has just removed
+/// the one that it was about to open.
+const READ_ATTEMPTS: usize = 16;
 
 /// An open index directory.
 ///
@@ -62,11 +66,16 @@ const PARTIAL_MODEL_DIR: &str = "model.new";
 /// # Ok::<(), ehi::Error>(())
 /// ```
 pub struct Index {
-    store: Store,
-    bundle: Bundle,
-    similarity: Similarity,
-    /// Not on disk: begins anew at every open.
-    served: Served,
+    /// Held for as long as it takes to copy or replace the pointer.
+    serving: RwLock<Arc<Serving>>,
+    /// Writers share it; the last step of a change of model has it alone.
+    writing: RwLock<()>,
+    /// One change of model at a time.
+    changing: Mutex<()>,
+    options: StoreOptions,
+    /// The store in the index directory itself: holds the lock, and says which store serves. Last, so that it is
+    /// closed last.
+    root: Arc<Store>,
 }
 
 impl Index {
@@ -92,28 +101,13 @@ impl Index {
 
     fn create_with(path: &Path, bundle: &Bundle, options: &IndexBuilder) -> Result<Self> {
         refuse_occupied(path)?;
-        let model = path.join(MODEL_DIR);
-        if model.exists() {
-            // Left whole by a create that was interrupted after the rename below; anything else
-            // under this name is not ours to clear.
-            if !Bundle::open(&model).is_ok_and(|left| left.hash() == bundle.hash()) {
-                return Err(StoreError::AlreadyExists { path: model }.into());
-            }
-        } else {
-            copy_model(bundle, path, &model)?;
-        }
-        let own = Bundle::open(&model)?;
-        let shape = own.model().indexer.shape();
-        let config = StoreConfig {
-            dim: own.model().encoder.dim() as u32,
-            branching_factor: shape.branching_factor(),
-            height: shape.height(),
-            leaves_per_document: own.leaves_per_document(),
-            similarity: options.similarity.code(),
-            model_hash: own.hash().0,
-        };
-        let store = Store::create(path, &config, options.store)?;
-        Ok(Self { store, bundle: own, similarity: options.similarity, served: Served::default() })
+        let serving = Serving::create(path, 0, bundle, options.similarity, options.store)?;
+        Ok(Self::new(Arc::clone(&serving.store), serving, options.store))
+    }
+
+    fn new(root: Arc<Store>, serving: Serving, options: StoreOptions) -> Self {
+        let serving = RwLock::new(Arc::new(serving));
+        Self { serving, writing: RwLock::new(()), changing: Mutex::new(()), options, root }
     }
 
     /// Opens an index.
@@ -138,27 +132,28 @@ impl Index {
     /// # Errors
     /// Those of [`Self::open`] but [`StoreError::Locked`]. Writes answer [`StoreError::ReadOnly`].
     pub fn open_read_only(path: impl AsRef<Path>) -> Result<Self> {
-        Self::with_store(path.as_ref(), Store::open_read_only(path.as_ref())?)
+        let path = path.as_ref();
+        let root = Arc::new(Store::open_read_only(path)?);
+        let serving = newest(&root)?;
+        Ok(Self::new(root, serving, StoreOptions::default()))
     }
 
-    fn with_store(path: &Path, store: Store) -> Result<Self> {
-        let bundle = Bundle::open(path.join(MODEL_DIR))?;
-        let config = store.config();
-        if bundle.hash().0 != config.model_hash {
-            return Err(InputError::ModelMismatch {
-                index: crate::model::ModelHash(config.model_hash).to_string(),
-                given: bundle.hash().to_string(),
-            }
-            .into());
+    fn open_with(path: &Path, options: &IndexBuilder) -> Result<Self> {
+        let root = Arc::new(Store::open(path, options.store)?);
+        let number = root.models().current;
+        let store = match number {
+            0 => Arc::clone(&root),
+            _ => Arc::new(Store::open(store_dir(path, number), options.store)?),
+        };
+        let serving = Serving::open(number, store)?;
+        if let Some(expected) = options.expected {
+            check_model(serving.bundle.hash(), expected)?;
         }
-        let similarity = Similarity::from_code(config.similarity).ok_or(StoreError::Corrupt {
-            file: MANIFEST_FILE.into(),
-            detail: Damage::Field { field: "similarity", found: u64::from(config.similarity) },
-        })?;
-        Ok(Self { store, bundle, similarity, served: Served::default() })
+        Ok(Self::new(root, serving, options.store))
     }
 
-    /// Moves a handle of [`Self::open_read_only`] to the newest flushed generation; says whether it moved.
+    /// Moves a handle of [`Self::open_read_only`] to the newest flushed generation, of another model where that
+    /// was changed; says whether it moved.
     ///
     /// Costs a read of the manifest, and the opening of segments that are new. Searches under way
     /// finish on the generation they began with.
@@ -166,12 +161,32 @@ impl Index {
     /// # Errors
     /// Those of [`Self::open_read_only`]; the handle then shows what it showed before.
     pub fn refresh(&self) -> Result<bool> {
-        Ok(self.store.refresh()?)
+        if !self.is_read_only() {
+            return Ok(false);
+        }
+        let _only = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let moved = self.root.refresh()?;
+        let before = self.serving();
+        let number = self.root.models().current;
+        if before.number == number {
+            return match before.store.refresh() {
+                Ok(further) => Ok(further || (moved && number == 0)),
+                // Removed since the manifest in the root was read.
+                Err(_) if self.root.refresh()? => self.serve(newest(&self.root)?),
+                Err(error) => Err(error.into()),
+            };
+        }
+        self.serve(newest(&self.root)?)
+    }
+
+    fn serve(&self, next: Serving) -> Result<bool> {
+        *self.serving.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(next);
+        Ok(true)
     }
 
     /// Whether the handle is one of [`Self::open_read_only`].
     pub fn is_read_only(&self) -> bool {
-        self.store.is_read_only()
+        self.root.is_read_only()
     }
 
     /// Writes all documents anew in the order in which searches read them, and gives back the space of
@@ -198,7 +213,8 @@ impl Index {
         // Each document is copied twice: its embedding, then the rest.
         let total = 2 * self.len();
         let mut done = 0;
-        let compacted = self.store.compact(&mut || {
+        let _writing = self.writing.read().unwrap_or_else(PoisonError::into_inner);
+        let compacted = self.serving().store.compact(&mut || {
             done += 1;
             match on_progress(Progress::new(Stage::Compact, done, total)) {
                 ControlFlow::Continue(()) => Ok(()),
@@ -213,22 +229,23 @@ impl Index {
 
     /// The index directory.
     pub fn path(&self) -> &Path {
-        self.store.path()
+        self.root.path()
     }
 
-    /// The model that the index was made with.
-    pub fn bundle(&self) -> &Bundle {
-        &self.bundle
+    /// The model in service: the one that the index was made with, or the one of the last
+    /// [`Self::reencode`].
+    pub fn bundle(&self) -> Arc<Bundle> {
+        Arc::clone(&self.serving().bundle)
     }
 
     /// How documents are ranked.
     pub fn similarity(&self) -> Similarity {
-        self.similarity
+        self.serving().similarity
     }
 
     /// Live documents.
     pub fn len(&self) -> usize {
-        self.store.read().live()
+        self.serving().view().live()
     }
 
     /// Whether there is no live document.
@@ -241,7 +258,7 @@ impl Index {
     /// # Errors
     /// Failures of reading.
     pub fn get(&self, id: &str) -> Result<Option<Document>> {
-        let view = self.store.read();
+        let view = self.serving().view();
         match view.row_of(id)? {
             Some(row) => Ok(Some(view.document(row)?)),
             None => Ok(None),
@@ -253,7 +270,7 @@ impl Index {
     /// # Errors
     /// Failures of reading.
     pub fn contains(&self, id: &str) -> Result<bool> {
-        Ok(self.store.read().contains(id)?)
+        Ok(self.serving().view().contains(id)?)
     }
 
     /// All documents in the byte order of their ids.
@@ -272,7 +289,8 @@ impl Index {
     /// # Errors
     /// Failures of the disk.
     pub fn delete(&self, id: &str) -> Result<bool> {
-        let committed = self.store.commit(WriteBatch { puts: Vec::new(), deletes: vec![id.to_owned()] })?;
+        let batch = WriteBatch { puts: Vec::new(), deletes: vec![id.to_owned()] };
+        let committed = self.write(|on| Ok(on.store.commit(batch)?))?;
         Ok(committed.deleted > 0)
     }
 
@@ -281,7 +299,7 @@ impl Index {
     /// # Errors
     /// A failed sync; the handle refuses writes from then on.
     pub fn flush(&self) -> Result<()> {
-        Ok(self.store.flush()?)
+        self.write(|on| Ok(on.store.flush()?))
     }
 
     /// Sizes and counts.
@@ -289,7 +307,7 @@ impl Index {
     /// # Errors
     /// Failures of the file system.
     pub fn stats(&self) -> Result<StoreStats> {
-        Ok(self.store.stats()?)
+        Ok(self.serving().store.stats()?)
     }
 
     /// Reads the whole index and checks every invariant and checksum.
@@ -297,37 +315,44 @@ impl Index {
     /// # Errors
     /// Failures of reading; damage is in the report.
     pub fn verify(&self) -> Result<VerifyReport> {
-        Ok(self.store.verify()?)
+        Ok(self.serving().store.verify()?)
     }
 
-    pub(crate) fn model(&self) -> &Model {
-        self.bundle.model()
+    pub(crate) fn serving(&self) -> Arc<Serving> {
+        Arc::clone(&self.serving.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    pub(crate) fn leaves_per_document(&self) -> u32 {
-        self.store.config().leaves_per_document
+    /// Writes to the store in service, which stays that for as long.
+    fn write<T>(&self, write: impl FnOnce(&Serving) -> Result<T>) -> Result<T> {
+        let _writing = self.writing.read().unwrap_or_else(PoisonError::into_inner);
+        write(&self.serving())
     }
 
-    #[cfg(feature = "train")]
-    pub(crate) fn view(&self) -> crate::store::View {
-        self.store.read()
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        if self.is_read_only() {
+            return Err(StoreError::ReadOnly { path: self.path().to_owned() }.into());
+        }
+        Ok(())
     }
 }
 
-/// Copies a bundle so that it appears whole or not at all.
-fn copy_model(bundle: &Bundle, index: &Path, model: &Path) -> Result<()> {
-    let partial = index.join(PARTIAL_MODEL_DIR);
-    let failed = |action| {
-        let path = partial.clone();
-        move |source| ModelError::Io { action, path, source }
-    };
-    if partial.exists() {
-        fs::remove_dir_all(&partial).map_err(failed("clear"))?;
+/// The store in service, opened for reading beside a writer that may be changing it.
+fn newest(root: &Arc<Store>) -> Result<Serving> {
+    let mut attempt = 0;
+    loop {
+        let number = root.models().current;
+        let opened = match number {
+            0 => Serving::open(0, Arc::clone(root)),
+            _ => Store::open_read_only(store_dir(root.path(), number))
+                .map_err(Error::from)
+                .and_then(|store| Serving::open(number, Arc::new(store))),
+        };
+        attempt += 1;
+        match opened {
+            Err(_) if attempt < READ_ATTEMPTS && root.refresh()? => {}
+            opened => return opened,
+        }
     }
-    bundle.copy_to(&partial)?;
-    // Made durable by the store, which syncs the directory before it has an index.
-    fs::rename(&partial, model).map_err(failed("rename"))?;
-    Ok(())
 }
 
 /// A create may only start in an empty directory, or where one was interrupted.
@@ -337,9 +362,7 @@ fn refuse_occupied(path: &Path) -> Result<()> {
     };
     let names: Vec<_> = entries.flatten().map(|entry| entry.file_name()).collect();
     let interrupted = names.iter().any(|name| name == UNPUBLISHED_MANIFEST_FILE);
-    let ours = |name: &std::ffi::OsString| {
-        name == MODEL_DIR || name == PARTIAL_MODEL_DIR || name == LOCK_FILE || interrupted
-    };
+    let ours = |name: &std::ffi::OsString| is_model(name) || name == LOCK_FILE || interrupted;
     if names.iter().all(ours) && !names.iter().any(|name| name == MANIFEST_FILE) {
         Ok(())
     } else {
@@ -369,7 +392,7 @@ impl Iterator for Documents<'_> {
             if self.done {
                 return None;
             }
-            let page = self.index.store.read().documents_from(self.last.as_deref(), DOCUMENTS_PER_PAGE);
+            let page = self.index.serving().view().documents_from(self.last.as_deref(), DOCUMENTS_PER_PAGE);
             match page {
                 Ok(page) => {
                     self.done = page.len() < DOCUMENTS_PER_PAGE;

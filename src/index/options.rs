@@ -2,13 +2,14 @@
 
 use std::num::NonZeroUsize;
 use std::path::Path;
+use std::time::Duration;
 
 use super::Index;
 use super::search::SearchResult;
 use crate::error::{InputError, Result};
-use crate::model::Bundle;
+use crate::model::{Bundle, ModelHash};
 use crate::scan::Similarity;
-use crate::store::{Durability, Store, StoreOptions};
+use crate::store::{Durability, StoreOptions};
 
 /// Hits of a search unless asked otherwise.
 pub const DEFAULT_K: usize = 10;
@@ -20,11 +21,12 @@ pub const DEFAULT_BEAM: usize = 8;
 pub struct IndexBuilder {
     pub(super) similarity: Similarity,
     pub(super) store: StoreOptions,
+    pub(super) expected: Option<ModelHash>,
 }
 
 impl Default for IndexBuilder {
     fn default() -> Self {
-        Self { similarity: Similarity::Cosine, store: StoreOptions::default() }
+        Self { similarity: Similarity::Cosine, store: StoreOptions::default(), expected: None }
     }
 }
 
@@ -46,6 +48,21 @@ impl IndexBuilder {
         self
     }
 
+    /// Waits this long for another handle or process to give the index back, where one has it open for
+    /// writing; not at all by default.
+    #[must_use]
+    pub fn lock_wait(mut self, most: Duration) -> Self {
+        self.store.lock_wait = most;
+        self
+    }
+
+    /// Makes [`Self::open`] an error ([`InputError::ModelMismatch`]) where the index is served by another model.
+    #[must_use]
+    pub fn expect_model(mut self, bundle: &Bundle) -> Self {
+        self.expected = Some(bundle.hash());
+        self
+    }
+
     /// As [`Index::create`], with these options.
     ///
     /// # Errors
@@ -59,7 +76,7 @@ impl IndexBuilder {
     /// # Errors
     /// Those of [`Index::open`].
     pub fn open(self, path: impl AsRef<Path>) -> Result<Index> {
-        Index::with_store(path.as_ref(), Store::open(path.as_ref(), self.store)?)
+        Index::open_with(path.as_ref(), &self)
     }
 }
 
@@ -120,6 +137,6 @@ impl<'a> Query<'a> {
             Some(beam) => Reach::Beam(NonZeroUsize::new(beam).ok_or(InputError::ZeroBeam)?),
             None => Reach::Exact,
         };
-        self.index.run_query(&self.input, k, reach)
+        self.index.serving().run_query(&self.input, k, reach)
     }
 }

@@ -9,6 +9,7 @@ use half::f16;
 
 use super::Index;
 use super::options::{Query, QueryInput, Reach};
+use super::serving::Serving;
 use crate::document::Document;
 use crate::error::{InputError, Result};
 use crate::ids::{LeafId, Row};
@@ -140,7 +141,9 @@ impl Index {
     pub fn query_vector<'a>(&'a self, vector: &'a [f32]) -> Query<'a> {
         Query::new(self, QueryInput::Vector(vector))
     }
+}
 
+impl Serving {
     pub(super) fn run_query(
         &self,
         input: &QueryInput<'_>,
@@ -148,7 +151,7 @@ impl Index {
         reach: Reach,
     ) -> Result<SearchResult> {
         let (vector, encode) = self.embed_input(input)?;
-        let view = self.store.read();
+        let view = self.view();
         let Ranked { rows, mut stats, sample, .. } = self.rank(&view, &vector, k, reach)?;
         if let Some(sample) = sample {
             self.served.record(sample);

@@ -91,10 +91,22 @@ pub(super) struct Manifest {
     pub(super) generation: Generation,
     /// Above the numbers of all segments there ever were.
     pub(super) next_segment: u64,
-    /// Number of the directory that the model is in.
-    pub(super) model: u32,
+    /// Which stores the index has: see [`Models`].
+    pub(super) models: Models,
     /// In the order of their rows.
     pub(super) segments: Vec<SegmentEntry>,
+}
+
+/// Which of the stores of an index serves it, as the manifest in its root says.
+///
+/// The store of model 0 is the root itself; those of later models are directories in `models`, each with a
+/// manifest of its own, whose pointer is not read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Models {
+    /// The one that searches and writes go to.
+    pub(crate) current: u32,
+    /// The one before it, kept to go back to.
+    pub(crate) kept: Option<u32>,
 }
 
 /// The files of a segment, and which of its rows are dead.
@@ -113,7 +125,7 @@ impl Manifest {
             store_id: StoreId::unique(),
             generation: Generation(0),
             next_segment: 0,
-            model: 0,
+            models: Models::default(),
             segments: Vec::new(),
         }
     }
@@ -144,7 +156,10 @@ impl Manifest {
         bytes[AT_GENERATION].copy_from_slice(&self.generation.0.to_le_bytes());
         bytes[AT_NEXT_SEGMENT].copy_from_slice(&self.next_segment.to_le_bytes());
         bytes[AT_SEGMENTS].copy_from_slice(&(self.segments.len() as u32).to_le_bytes());
-        bytes[AT_MODEL].copy_from_slice(&self.model.to_le_bytes());
+        bytes[AT_MODEL].copy_from_slice(&self.models.current.to_le_bytes());
+        // 0 is none.
+        let kept = self.models.kept.map_or(0, |kept| kept + 1);
+        bytes[AT_KEPT].copy_from_slice(&kept.to_le_bytes());
         bytes[AT_ENTRIES_CRC].copy_from_slice(&crc32fast::hash(&entries).to_le_bytes());
         let crc = crc32fast::hash(&bytes[..AT_CRC.start]);
         bytes[AT_CRC].copy_from_slice(&crc.to_le_bytes());
@@ -191,6 +206,13 @@ impl Manifest {
             StoreError::InvalidConfig { field: name, found, .. } => field(name, found),
             other => other,
         })?;
+        let models = Models {
+            current: u32_at(head, AT_MODEL.start),
+            kept: u32_at(head, AT_KEPT.start).checked_sub(1),
+        };
+        if models.kept == Some(models.current) || models.current > MOST_MODEL {
+            return Err(field("the number of the model", models.current.into()));
+        }
         let expected = HEAD_BYTES as u64 + u64::from(u32_at(head, AT_SEGMENTS.start)) * ENTRY_BYTES as u64;
         if found != expected {
             return Err(corrupt(Damage::Disagreement { what: "its length", expected, found }));
@@ -219,7 +241,7 @@ impl Manifest {
             store_id: StoreId(store_id),
             generation: Generation(u64_at(head, AT_GENERATION.start)),
             next_segment,
-            model: u32_at(head, AT_MODEL.start),
+            models,
             segments,
         })
     }
@@ -258,6 +280,9 @@ impl Manifest {
         Self::decode(&bytes)
     }
 }
+
+/// One model a second for a century; leaves room for what a number may be added to.
+pub(super) const MOST_MODEL: u32 = u32::MAX - 2;
 
 /// Far more segments than merging ever leaves.
 const MOST_SEGMENTS: u64 = 1 << 16;
@@ -334,7 +359,7 @@ mod tests {
         Manifest {
             generation: Generation(6),
             next_segment: 12,
-            model: 2,
+            models: Models { current: 2, kept: Some(0) },
             segments: vec![
                 SegmentEntry { files: files(11), dead: None },
                 SegmentEntry { files: files(3), dead: Some(dead) },
@@ -363,7 +388,8 @@ mod tests {
         assert_eq!(bytes[88..96], 12u64.to_le_bytes());
         assert_eq!(bytes[96..104], [2, 0, 0, 0, 2, 0, 0, 0]);
         assert_eq!(bytes[104..108], crc32fast::hash(&bytes[128..]).to_le_bytes());
-        assert_eq!(bytes[108..124], [0; 16]);
+        assert_eq!(bytes[108..112], 1u32.to_le_bytes());
+        assert_eq!(bytes[112..124], [0; 12]);
         assert_eq!(bytes[124..128], crc32fast::hash(&bytes[..124]).to_le_bytes());
         assert_eq!(bytes[192..200], 3u64.to_le_bytes());
         assert_eq!(bytes[200..208], [100, 0, 0, 0, 7, 0, 0, 0]);
@@ -401,6 +427,8 @@ mod tests {
         assert!(change(|m| m.segments[1].files.number = 11), "a number twice");
         assert!(change(|m| m.segments[1].files.rows = 6), "more dead rows than rows");
         assert!(change(|m| m.segments[0].files.rows = u32::MAX), "more rows than a row number has");
+        assert!(change(|m| m.models.kept = Some(2)), "the current model kept as the one before it");
+        assert!(change(|m| m.models.current = u32::MAX), "a number without a next one");
     }
 
     #[test]

@@ -31,6 +31,7 @@
 mod batch;
 mod commit;
 mod dead;
+mod difference;
 mod error;
 mod fresh;
 #[cfg(feature = "fuzzing")]
@@ -57,11 +58,14 @@ use std::{
     fs::File,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
+    time::Duration,
 };
 
 pub(crate) use batch::check_id;
 pub use batch::{Committed, Put, WriteBatch};
+pub use difference::Difference;
 pub use error::{Damage, Operation, Result, StoreError};
+pub(crate) use manifest::Models;
 pub use manifest::StoreConfig;
 pub use verify::{Problem, VerifyReport};
 pub use view::View;
@@ -102,6 +106,8 @@ pub enum Durability {
 pub struct StoreOptions {
     /// What survives what.
     pub durability: Durability,
+    /// How long to wait for another handle or process to give the directory back.
+    pub lock_wait: Duration,
 }
 
 /// An open index directory.
@@ -215,6 +221,11 @@ impl Store {
             total_bytes,
             leaf_sizes: sizes.into_iter().collect(),
         })
+    }
+
+    /// Which store serves the index, as the manifest of this one says.
+    pub(crate) fn models(&self) -> Models {
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner).manifest.models
     }
 
     fn state(&self) -> Arc<State> {

@@ -4,6 +4,7 @@ use std::{
     fs::{File, TryLockError},
     path::Path,
     sync::{Arc, Mutex, RwLock},
+    time::{Duration, Instant},
 };
 
 use super::{
@@ -22,6 +23,8 @@ use super::{
 /// How often a read-only handle reads the manifest again when a file that it names is gone: the
 /// writer may have made a newer generation meanwhile.
 const READ_ATTEMPTS: usize = 16;
+/// How often a lock that is waited for is tried.
+const LOCK_POLL: Duration = Duration::from_millis(20);
 
 impl Store {
     /// Makes an empty index in `dir`, which is made too where it is missing, and opens it.
@@ -103,7 +106,7 @@ impl Store {
         config.check()?;
         backend.create_directory(dir).map_err(StoreError::io(dir, Operation::CreateDirectory))?;
         refuse_existing(dir)?;
-        let lock = lock(dir)?;
+        let lock = lock(dir, options.lock_wait)?;
         // Again, for one that was made between the check and the lock.
         refuse_existing(dir)?;
         // First, and durable before anything else: it marks the directory as one where a create began.
@@ -130,7 +133,7 @@ impl Store {
 
     pub(super) fn open_on(backend: Arc<dyn Backend>, dir: &Path, options: StoreOptions) -> Result<Self> {
         Self::check_is_index(dir)?;
-        let lock = lock(dir)?;
+        let lock = lock(dir, options.lock_wait)?;
         // Under the lock, so that a create still at work is not taken for an interrupted one.
         if !has(dir, names::MANIFEST)? {
             return Err(StoreError::InterruptedCreate { path: dir.to_owned() });
@@ -298,8 +301,9 @@ fn exists(path: &Path) -> Result<bool> {
     path.try_exists().map_err(StoreError::io(path, Operation::Read))
 }
 
-/// Takes the lock of the directory; the operating system gives it back with the handle.
-fn lock(dir: &Path) -> Result<File> {
+/// Takes the lock of the directory, waiting for it if told to; the operating system gives it back with
+/// the handle.
+fn lock(dir: &Path, wait: Duration) -> Result<File> {
     let path = dir.join(names::LOCK);
     let mut options = File::options();
     let file = options
@@ -309,9 +313,16 @@ fn lock(dir: &Path) -> Result<File> {
         .truncate(false)
         .open(&path)
         .map_err(StoreError::io(&path, Operation::Open))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(StoreError::Locked { path: dir.to_owned() }),
-        Err(TryLockError::Error(source)) => Err(StoreError::io(&path, Operation::Lock)(source)),
+    let started = Instant::now();
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::WouldBlock) if started.elapsed() < wait => {
+                // There is no lock with a time limit to wait on.
+                std::thread::sleep(LOCK_POLL.min(wait));
+            }
+            Err(TryLockError::WouldBlock) => return Err(StoreError::Locked { path: dir.to_owned() }),
+            Err(TryLockError::Error(source)) => return Err(StoreError::io(&path, Operation::Lock)(source)),
+        }
     }
 }

@@ -22,7 +22,7 @@ use super::{
     dead::{DeadFile, DeadRows},
     error::Operation,
     layout::names,
-    manifest::{Manifest, SegmentEntry},
+    manifest::{Manifest, Models, SegmentEntry},
     part::{Part, Place},
     segment::{self, Member, Segment, Source},
     state::State,
@@ -73,6 +73,46 @@ impl Store {
         }
         let all = vec![true; state.parts().len()];
         self.replace(&mut writer, &state, &all, tick)
+    }
+
+    /// Says which store is to serve the index from now on, in one step with what is not yet sealed.
+    ///
+    /// # Durability
+    ///
+    /// As [`Store::flush`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::flush`]; then nothing has changed.
+    pub(crate) fn point_to(&self, models: Models) -> Result<()> {
+        let mut writer = self.lock_writer()?;
+        if !self.is_sealed(&writer) {
+            self.seal(&mut writer)?;
+        }
+        let manifest = Manifest { models, ..writer.manifest.clone() };
+        self.make_current(&manifest)?;
+        writer.manifest = manifest;
+        Ok(())
+    }
+
+    /// Gives up all documents of this store, which another one serves by now, and says so.
+    ///
+    /// # Durability
+    ///
+    /// As [`Store::flush`].
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::flush`]; then nothing has changed.
+    pub(crate) fn give_up(&self, models: Models) -> Result<()> {
+        let mut writer = self.lock_writer()?;
+        let generation = self.state().generation.next();
+        let manifest = Manifest { models, generation, segments: Vec::new(), ..writer.manifest.clone() };
+        self.make_current(&manifest)?;
+        self.publish(State::new(generation, Vec::new())?);
+        writer.manifest = manifest;
+        self.forget(&mut writer);
+        Ok(())
     }
 
     /// Whether the manifest has all commits.

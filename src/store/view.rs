@@ -1,6 +1,6 @@
 //! Reading one generation.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use half::f16;
 
@@ -177,20 +177,40 @@ impl View {
     /// `after`. The last id of a page is the `after` of the next one, in the same view
     /// or a later one.
     pub fn documents_from(&self, after: Option<&str>, limit: usize) -> Result<Vec<Document>> {
-        let mut cursors: Vec<Cursor<'_>> = Vec::new();
-        for part in self.state.parts() {
-            cursors.push(Cursor::new(part, after)?);
-        }
+        let mut walk = self.walk(after)?;
         let mut documents = Vec::new();
-        while documents.len() < limit {
-            let heads = cursors.iter_mut().filter(|cursor| cursor.head.is_some());
-            let Some(first) = heads.min_by(|a, b| a.head.cmp(&b.head)) else { break };
-            if let Some((_, row)) = first.head.take() {
-                documents.push(first.part.document(row)?);
-                first.advance()?;
-            }
+        while documents.len() < limit
+            && let Some((_, row)) = walk.next()?
+        {
+            documents.push(self.document(row)?);
         }
         Ok(documents)
+    }
+
+    /// All live documents in the byte order of their ids, from the first one behind `after`.
+    pub fn walk(&self, after: Option<&str>) -> Result<Walk<'_>> {
+        let parts = self.state.parts().iter();
+        Ok(Walk { cursors: parts.map(|part| Cursor::new(part, after)).collect::<Result<_>>()? })
+    }
+
+    /// Title and text, and metadata, of a live document, as they are stored.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::document`].
+    pub fn stored(&self, row: Row) -> Result<(Cow<'_, [u8]>, Cow<'_, [u8]>)> {
+        let (part, local) = self.live_part(row)?;
+        Ok((part.source().payload(local)?, part.source().metadata(local)?))
+    }
+
+    /// The generation that a live document came with.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::document`].
+    pub fn born(&self, row: Row) -> Result<Generation> {
+        let (part, local) = self.live_part(row)?;
+        part.source().born(local)
     }
 
     fn live_part(&self, row: Row) -> Result<(&Part, u32)> {
@@ -209,6 +229,27 @@ fn push_rows<'a>(part: &'a Part, rows: std::ops::Range<u32>, out: &mut Vec<(Row,
     let live = rows.zip(matrix.chunks_exact(dim)).filter(|(row, _)| part.is_live(*row));
     out.extend(live.map(|(row, embedding)| (Row(part.base + row), embedding)));
     Ok(())
+}
+
+/// A walk over the live documents of a view in the byte order of their ids.
+pub struct Walk<'a> {
+    cursors: Vec<Cursor<'a>>,
+}
+
+impl Walk<'_> {
+    /// The next document.
+    ///
+    /// # Errors
+    ///
+    /// Damage of the pages that ids are on.
+    pub fn next(&mut self) -> Result<Option<(String, Row)>> {
+        let heads = self.cursors.iter_mut().filter(|cursor| cursor.head.is_some());
+        let Some(first) = heads.min_by(|a, b| a.head.cmp(&b.head)) else { return Ok(None) };
+        let Some((id, row)) = first.head.take() else { return Ok(None) };
+        let row = Row(first.part.base + row);
+        first.advance()?;
+        Ok(Some((id, row)))
+    }
 }
 
 /// A walk over the live documents of a part in the order of their ids.

@@ -19,6 +19,7 @@ mod page;
 mod parameters;
 mod refresh;
 mod report;
+mod retrain;
 mod run;
 mod sampler;
 mod schedule;
@@ -39,6 +40,7 @@ pub use report::{
     DevFigures, DevPoint, EarlyStop, EpochReport, IndexerEpochReport, LossParts, MovedTensor, TrainEvent,
     TrainReport,
 };
+pub use retrain::Retrained;
 pub use trainer::{DEFAULT_CACHE_BYTES, Fitted, PAGE_FILE, REPORT_FILE, TrainDevice, Trainer};
 pub use verdict::{
     CEILING, ComparedMetric, Comparison, DECISION_FRACTION, Difference, FEWEST_QUERIES, FRACTIONS, Figures,

@@ -75,9 +75,11 @@ pub struct Trainer<'a> {
     cache_dir: Option<PathBuf>,
     cache_bytes: u64,
     log: Option<PathBuf>,
-    on_progress: Box<dyn FnMut(Progress) -> std::ops::ControlFlow<()> + 'a>,
+    on_progress: ProgressCallback<'a>,
     on_event: Box<dyn FnMut(&TrainEvent) + 'a>,
 }
+
+type ProgressCallback<'a> = Box<OnProgress<'a>>;
 
 /// A finished run.
 pub struct Fitted {
@@ -179,6 +181,26 @@ impl<'a> Trainer<'a> {
     pub fn on_event(mut self, callback: impl FnMut(&TrainEvent) + 'a) -> Self {
         self.on_event = Box::new(callback);
         self
+    }
+
+    /// Share of the queries that is set aside.
+    pub(super) fn dev_fraction(&self) -> f64 {
+        self.config.dev_fraction
+    }
+
+    pub(super) fn has_output(&self) -> bool {
+        self.output.is_some()
+    }
+
+    pub(super) fn base_if_none(mut self, dir: &Path) -> Self {
+        self.base.get_or_insert_with(|| dir.to_owned());
+        self
+    }
+
+    /// The progress callback, and the run without it.
+    pub(super) fn take_progress(mut self) -> (Self, ProgressCallback<'a>) {
+        let callback = std::mem::replace(&mut self.on_progress, Box::new(no_progress));
+        (self, callback)
     }
 
     /// Trains, writes the bundle and opens it.

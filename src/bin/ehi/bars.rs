@@ -73,6 +73,7 @@ fn name(stage: Stage) -> &'static str {
         Stage::TrainIndexer => "train tree",
         Stage::Evaluate => "evaluate",
         Stage::Compact => "compact",
+        Stage::Reencode => "encode anew",
         Stage::Verify => "verify",
         _ => "working",
     }

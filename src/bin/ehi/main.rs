@@ -9,6 +9,7 @@ mod health;
 mod hits;
 mod insert;
 mod leaves;
+mod model;
 mod search;
 mod store;
 mod train;
@@ -56,6 +57,12 @@ enum Command {
     Delete(store::IdArgs),
     /// Write the index anew, as small and fast as it can be, without what was deleted
     Compact(store::ReportArgs),
+    /// Encode every document with another model and change over to it; the old one is kept
+    Reencode(model::ReencodeArgs),
+    /// Return to the model before the last change
+    Rollback(store::ReportArgs),
+    /// Give back the space of the model before the last change
+    DropPrevious(store::ReportArgs),
     /// Sizes, counts and the load of the leaves
     Stats(store::ReportArgs),
     /// Read the whole index and check every checksum and invariant
@@ -99,6 +106,9 @@ fn run(command: Command, out: &mut dyn Write) -> Result<(), Failure> {
         Command::Get(args) => store::get(&args, out),
         Command::Delete(args) => store::delete(&args, out),
         Command::Compact(args) => store::compact(&args, out),
+        Command::Reencode(args) => model::reencode(&args, out),
+        Command::Rollback(args) => model::rollback(&args, out),
+        Command::DropPrevious(args) => model::drop_previous(&args, out),
         Command::Stats(args) => store::stats(&args, out),
         Command::Verify(args) => store::verify(&args, out),
         Command::Eval(args) => eval::run(&args, out),

@@ -120,7 +120,8 @@ pub fn stats(args: &ReportArgs, out: &mut dyn Write) -> Result<(), Failure> {
 }
 
 fn stats_json(index: &Index, stats: &StoreStats) -> Value {
-    let model = index.bundle().model();
+    let bundle = index.bundle();
+    let model = bundle.model();
     let shape = model.indexer().shape();
     let leaf_sizes: Vec<Value> = stats
         .leaf_sizes
@@ -148,7 +149,8 @@ fn stats_json(index: &Index, stats: &StoreStats) -> Value {
 }
 
 fn write_stats(out: &mut dyn Write, index: &Index, stats: &StoreStats) -> std::io::Result<()> {
-    let model = index.bundle().model();
+    let bundle = index.bundle();
+    let model = bundle.model();
     let shape = model.indexer().shape();
     let sizes = || stats.leaf_sizes.iter().map(|(_, documents)| *documents);
     let entries: usize = sizes().sum();

@@ -31,7 +31,7 @@ fn insert_replace_delete_reopen() {
         (puts(vec![put("a", 6, &[2]), put("d", 7, &[2]), put("a", 8, &[4])]), (2, 0, 0)),
     ];
     for durability in [Durability::None, Durability::OnFlush, Durability::EveryBatch] {
-        let options = StoreOptions { durability };
+        let options = StoreOptions { durability, ..StoreOptions::default() };
         let dir = tempfile::tempdir().unwrap();
         let mut model = Model::new();
         drop(Store::create(dir.path(), &config(), options).unwrap());

@@ -144,7 +144,7 @@ fn a_failure_anywhere_loses_nothing_acknowledged() {
             let dir = tempfile::tempdir().unwrap();
             copy_directory(origin.path(), dir.path());
             let faults = Faulty::new(failures.len(), kind);
-            let options = StoreOptions { durability };
+            let options = StoreOptions { durability, ..StoreOptions::default() };
             let store = Store::open_on(Arc::new(faults.clone()), dir.path(), options);
             // What was promised, and all that was committed in memory.
             let (mut acknowledged, mut newest) = (before.clone(), before.clone());

@@ -115,7 +115,7 @@ fn run(workload: &Workload, forget: Forget) -> (Vec<Step>, Vec<Model>) {
     let dir = parent.path().join("index");
     fs::create_dir(&dir).unwrap();
     let recorder = Recorder::new(&dir, forget);
-    let options = StoreOptions { durability: workload.durability };
+    let options = StoreOptions { durability: workload.durability, ..StoreOptions::default() };
     let mut history = vec![Model::new()];
     let mut store = Store::create_on(Arc::new(recorder.clone()), &dir, &config(), options).unwrap();
     recorder.note(Step::Acknowledged(0));
@@ -185,7 +185,7 @@ fn check(steps: &[Step], history: &[Model], cut: Cut) -> std::result::Result<(),
     let acknowledged = last(|step| if let Step::Acknowledged(n) = step { Some(*n) } else { None });
     let tried = last(|step| if let Step::Tried(n) = step { Some(*n) } else { None }).unwrap_or(0);
     // Without syncs, which would be of the real disk.
-    let options = StoreOptions { durability: Durability::None };
+    let options = StoreOptions { durability: Durability::None, ..StoreOptions::default() };
     let store = match (Store::open(&dir, options), acknowledged) {
         (Ok(store), _) => store,
         (Err(StoreError::InterruptedCreate { .. } | StoreError::NotAnIndex { .. }), None) => {

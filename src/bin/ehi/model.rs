@@ -1,0 +1,62 @@
+//! `ehi reencode`, `rollback` and `drop-previous`: change of model.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use ehi::{Bundle, Error, Index, ModelChange, OnProgress};
+use serde_json::json;
+
+use crate::bars::Bars;
+use crate::failure::Failure;
+use crate::store::ReportArgs;
+
+#[derive(clap::Args)]
+pub struct ReencodeArgs {
+    #[command(flatten)]
+    report: ReportArgs,
+    /// The trained bundle to change to
+    #[arg(long, value_name = "BUNDLE")]
+    model: PathBuf,
+}
+
+pub fn reencode(args: &ReencodeArgs, out: &mut dyn Write) -> Result<(), Failure> {
+    let bundle = Bundle::open(&args.model)?;
+    change(&args.report, out, |index, on_progress| index.reencode_with(&bundle, on_progress))
+}
+
+pub fn rollback(args: &ReportArgs, out: &mut dyn Write) -> Result<(), Failure> {
+    change(args, out, |index, on_progress| index.rollback_with(on_progress))
+}
+
+pub fn drop_previous(args: &ReportArgs, out: &mut dyn Write) -> Result<(), Failure> {
+    let dropped = Index::open(&args.index)?.drop_previous_model()?;
+    let written = match (args.json, dropped) {
+        (true, _) => writeln!(out, "{}", json!({ "dropped": dropped })),
+        (false, true) => writeln!(out, "the previous model and its embeddings are gone"),
+        (false, false) => writeln!(out, "no previous model was kept"),
+    };
+    written.map_err(Failure::Output)
+}
+
+fn change(
+    args: &ReportArgs,
+    out: &mut dyn Write,
+    run: impl FnOnce(&Index, &mut OnProgress<'_>) -> Result<ModelChange, Error>,
+) -> Result<(), Failure> {
+    let index = Index::open(&args.index)?;
+    let mut bars = Bars::new();
+    let changed = run(&index, &mut |progress| bars.show(progress));
+    bars.clear();
+    let ModelChange { from, to, documents, encoded, .. } = changed?;
+    let written = if args.json {
+        let (from, to) = (from.to_string(), to.to_string());
+        writeln!(out, "{}", json!({ "from": from, "to": to, "documents": documents, "encoded": encoded }))
+    } else {
+        writeln!(
+            out,
+            "{documents} documents, {encoded} of them encoded now; the model was {from} and is {to}\n\
+             `ehi rollback` returns to it, `ehi drop-previous` gives back its space"
+        )
+    };
+    written.map_err(Failure::Output)
+}

@@ -1,0 +1,64 @@
+//! What one generation has that another lacks, by the documents themselves.
+
+use std::cmp::Ordering;
+
+use super::{View, error::Result};
+use crate::ids::Row;
+
+/// What has to be done to a copy of an original.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Difference {
+    /// Rows of the original whose documents the copy lacks, or has otherwise; the oldest document first.
+    pub missing: Vec<Row>,
+    /// Ids that the copy has and the original has not.
+    pub surplus: Vec<String>,
+}
+
+impl Difference {
+    /// Documents that differ.
+    pub fn len(&self) -> usize {
+        self.missing.len() + self.surplus.len()
+    }
+}
+
+impl View {
+    /// What `copy`, which may be of another store, lacks of this generation.
+    ///
+    /// Compares ids, titles, texts and metadata, not embeddings or leaves. Costs a walk over all ids
+    /// and a comparison of all texts.
+    ///
+    /// # Errors
+    ///
+    /// Damage of the pages that documents are on.
+    pub fn difference(&self, copy: &Self) -> Result<Difference> {
+        let (mut own, mut others) = (self.walk(None)?, copy.walk(None)?);
+        let (mut mine, mut theirs) = (own.next()?, others.next()?);
+        let (mut missing, mut surplus) = (Vec::new(), Vec::new());
+        loop {
+            let order = match (&mine, &theirs) {
+                (None, None) => break,
+                (Some(_), None) => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
+                (Some((mine, _)), Some((theirs, _))) => mine.cmp(theirs),
+            };
+            match (order, &mine, &mut theirs) {
+                (Ordering::Less, Some((_, row)), _) => missing.push((self.born(*row)?, *row)),
+                (Ordering::Greater, _, Some((id, _))) => surplus.push(std::mem::take(id)),
+                (Ordering::Equal, Some((_, row)), Some((_, other)))
+                    if self.stored(*row)? != copy.stored(*other)? =>
+                {
+                    missing.push((self.born(*row)?, *row));
+                }
+                _ => {}
+            }
+            if order.is_le() {
+                mine = own.next()?;
+            }
+            if order.is_ge() {
+                theirs = others.next()?;
+            }
+        }
+        missing.sort_unstable();
+        Ok(Difference { missing: missing.into_iter().map(|(_, row)| row).collect(), surplus })
+    }
+}

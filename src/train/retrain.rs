@@ -1,0 +1,60 @@
+//! Training on what an index holds, and the change over to what came of it.
+
+use std::fs;
+
+use super::dataset::TrainingSet;
+use super::trainer::{Fitted, Trainer};
+use crate::error::Result;
+use crate::index::{Index, ModelChange};
+use crate::model::{Bundle, ModelError};
+
+/// What [`Index::retrain`] did.
+pub struct Retrained {
+    /// The trained model, and the report with its verdict.
+    pub fitted: Fitted,
+    /// The change over to it.
+    pub change: ModelChange,
+}
+
+impl Index {
+    /// Trains encoder and tree on the documents stored here and pairs of a query and the id of a document that
+    /// answers it, and changes over to the new model as [`Self::reencode`] does.
+    ///
+    /// `trainer` has the settings. Its base is the index's own model where it has none, and its output a folder of the
+    /// index that is removed in the end. Its progress callback hears of the change of model too, and may
+    /// cancel it. Changes over whatever the verdict says: to decide by it, call [`Trainer::fit`] on
+    /// [`TrainingSet::from_index`], read the report, and then [`Self::reencode`]; or
+    /// [`Self::rollback`] afterwards.
+    ///
+    /// # Errors
+    /// Those of [`TrainingSet::from_index`], [`Trainer::fit`] and [`Self::reencode`]; the index is then as before.
+    pub fn retrain(
+        &self,
+        pairs: impl IntoIterator<Item = (String, String)>,
+        trainer: Trainer<'_>,
+    ) -> Result<Retrained> {
+        self.check_writable()?;
+        let set = TrainingSet::from_index(self, pairs, trainer.dev_fraction())?;
+        let (trainer, mut on_progress) = trainer.take_progress();
+        let bundle = self.bundle();
+        let given = trainer.has_output();
+        let output = self.path().join("model.trained");
+        let clear = || match fs::remove_dir_all(&output) {
+            Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
+                Err(ModelError::Io { action: "clear", path: output.clone(), source })
+            }
+            _ => Ok(()),
+        };
+        clear()?;
+        let trainer = if given { trainer } else { trainer.output(&output) };
+        let mut fitted = trainer.base_if_none(bundle.path()).on_progress(&mut *on_progress).fit(&set)?;
+        drop(set);
+        let change = self.reencode_with(&fitted.bundle, &mut *on_progress)?;
+        if !given {
+            // The index has its own copy by now.
+            fitted.bundle = Bundle::clone(&self.bundle());
+            clear()?;
+        }
+        Ok(Retrained { fitted, change })
+    }
+}
