@@ -16,7 +16,8 @@ const FLAT: Shape = Shape { height: 1, leaves_per_document: 1 };
 
 /// The questions' embeddings: encoding is most of what these tests cost.
 fn vectors(index: &Index) -> Vec<Vec<f32>> {
-    let encoder = index.bundle().model().encoder();
+    let bundle = index.bundle();
+    let encoder = bundle.model().encoder();
     let rows = encoder.embed(&QUESTIONS, Role::Query).unwrap();
     rows.chunks_exact(encoder.dim()).map(<[f32]>::to_vec).collect()
 }

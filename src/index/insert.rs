@@ -1,6 +1,6 @@
 //! The write path: check, encode, route to leaves, commit.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 
@@ -11,17 +11,32 @@ use super::search::unit;
 use super::serving::Serving;
 use crate::document::Document;
 use crate::error::{Error, InputError, Result};
-use crate::ids::Generation;
+use crate::ids::{Generation, LeafId};
 use crate::model::Role;
 use crate::progress::{OnProgress, Progress, Stage, no_progress};
 use crate::scan::Similarity;
-use crate::store::{Put, WriteBatch};
+use crate::store::{Committed, Put, WriteBatch};
 
 /// Documents encoded and committed together.
 pub(super) const DOCUMENTS_PER_COMMIT: usize = 256;
 
-/// What a batch of inserts did.
+/// Bytes of embeddings that are committed together where they are given, about.
+const BYTES_PER_COMMIT: usize = 32 << 20;
+
+/// What became of one document of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum InsertStatus {
+    /// Stored under a new id.
+    Inserted,
+    /// Stored in place of one of the same id.
+    Replaced,
+    /// Not stored: a later one of the batch has the same id.
+    Superseded,
+}
+
+/// What a batch of inserts did.
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct InsertSummary {
     /// Documents stored under a new id.
@@ -30,8 +45,31 @@ pub struct InsertSummary {
     pub replaced: usize,
     /// Documents of the batch that a later one with the same id took the place of.
     pub superseded: usize,
+    /// Of each document in the order given.
+    pub statuses: Vec<InsertStatus>,
     /// The generation that readers see now.
     pub generation: Generation,
+}
+
+impl InsertSummary {
+    fn new(generation: Generation) -> Self {
+        Self { inserted: 0, replaced: 0, superseded: 0, statuses: Vec::new(), generation }
+    }
+
+    /// Counts a group: of each of its documents, whether it was kept; of each kept one what it did.
+    fn add(&mut self, kept: &[bool], committed: &Committed) {
+        let mut replaced = committed.replaced.iter();
+        for &kept in kept {
+            let (count, status) = match kept.then(|| replaced.next()).flatten() {
+                None => (&mut self.superseded, InsertStatus::Superseded),
+                Some(true) => (&mut self.replaced, InsertStatus::Replaced),
+                Some(false) => (&mut self.inserted, InsertStatus::Inserted),
+            };
+            *count += 1;
+            self.statuses.push(status);
+        }
+        self.generation = committed.generation;
+    }
 }
 
 impl Index {
@@ -74,35 +112,92 @@ impl Index {
         documents: impl IntoIterator<Item = Document>,
         on_progress: &mut OnProgress<'_>,
     ) -> Result<InsertSummary> {
-        let mut documents: Vec<Document> = documents.into_iter().collect();
+        let documents: Vec<Document> = documents.into_iter().collect();
         for document in &documents {
             check(document)?;
         }
-        let given = documents.len();
-        keep_last(&mut documents);
-        let mut summary = InsertSummary {
-            inserted: 0,
-            replaced: 0,
-            superseded: given - documents.len(),
-            generation: self.serving().view().generation(),
-        };
-        let total = documents.len();
+        let mut kept = last_of_each_id(&documents);
+        let mut summary = InsertSummary::new(self.serving().view().generation());
+        let total = kept.iter().filter(|kept| **kept).count();
         let mut done = 0;
         let mut rest = documents.into_iter();
-        loop {
-            let group: Vec<Document> = rest.by_ref().take(DOCUMENTS_PER_COMMIT).collect();
-            if group.is_empty() {
-                return Ok(summary);
-            }
+        while !kept.is_empty() {
+            // As far as the last of so many documents that are kept.
+            let places = kept.iter().enumerate().filter(|(_, kept)| **kept);
+            let last = places.map(|(place, _)| place).nth(DOCUMENTS_PER_COMMIT - 1);
+            let own: Vec<bool> = kept.drain(..last.map_or(kept.len(), |last| last + 1)).collect();
+            let group = keep(rest.by_ref().take(own.len()), &own);
             done += group.len();
             let committed = self.write(|on| {
                 let batch = WriteBatch { puts: on.prepare(group)?, deletes: Vec::new() };
                 Ok(on.store.commit(batch)?)
             })?;
-            summary.inserted += committed.inserted;
-            summary.replaced += committed.replaced;
-            summary.generation = committed.generation;
+            summary.add(&own, &committed);
             if on_progress(Progress::new(Stage::Insert, done, total)) == ControlFlow::Break(()) {
+                return Err(Error::Cancelled);
+            }
+        }
+        Ok(summary)
+    }
+
+    /// Stores documents with embeddings that the caller has: nothing is encoded, and a document may be without text.
+    ///
+    /// The embeddings should be of the index's own encoder, or of one whose space it shares. They are routed by the
+    /// tree like any other. Reads the iterator as it goes and commits in groups of some 32 MiB, each visible
+    /// whole or not at all; of several documents with one id the last one counts. So a corpus of any size can be
+    /// given at once.
+    ///
+    /// # Shapes
+    /// each vector `[dim]` f32, finite and not all zeros; at unit norm or not. Stored as f16, at unit norm for cosine.
+    ///
+    /// # Durability
+    /// As [`Self::insert`].
+    ///
+    /// # Errors
+    /// [`InputError::Dimension`], [`InputError::BadVector`],
+    /// [`StoreError::InvalidId`](crate::StoreError::InvalidId), [`StoreError::NotFinite`](crate::StoreError::NotFinite) for a
+    /// value that f16 cannot hold, and failures of the disk; with the groups before them in place.
+    pub fn insert_vectors(
+        &self,
+        documents: impl IntoIterator<Item = (Document, Vec<f32>)>,
+    ) -> Result<InsertSummary> {
+        self.insert_vectors_with(documents, &mut no_progress)
+    }
+
+    /// As [`Self::insert_vectors`], with progress in documents and cancellation between groups.
+    ///
+    /// # Errors
+    /// Those of [`Self::insert_vectors`], and [`Error::Cancelled`] with the groups before it in place.
+    pub fn insert_vectors_with(
+        &self,
+        documents: impl IntoIterator<Item = (Document, Vec<f32>)>,
+        on_progress: &mut OnProgress<'_>,
+    ) -> Result<InsertSummary> {
+        let mut rest = documents.into_iter();
+        let mut summary = InsertSummary::new(self.serving().view().generation());
+        loop {
+            let most = (BYTES_PER_COMMIT / (4 * self.serving().model().encoder.dim())).max(1);
+            // Before the write begins: the iterator is the caller's, and may do anything.
+            let (group, vectors): (Vec<Document>, Vec<Vec<f32>>) = rest.by_ref().take(most).unzip();
+            let kept = last_of_each_id(&group);
+            let committed = self.write(|on| {
+                let mut rows = Vec::with_capacity(vectors.len() * on.model().encoder.dim());
+                for ((document, vector), kept) in group.iter().zip(&vectors).zip(&kept) {
+                    crate::store::check_id(&document.id)?;
+                    on.check_vector(vector)?;
+                    rows.extend_from_slice(if *kept { vector } else { &[] });
+                }
+                drop(vectors);
+                let puts = on.place(keep(group.into_iter(), &kept), &rows);
+                Ok(on.store.commit(WriteBatch { puts, deletes: Vec::new() })?)
+            })?;
+            if kept.is_empty() {
+                return Ok(summary);
+            }
+            summary.add(&kept, &committed);
+            let done = summary.statuses.len() as u64;
+            let progress = Progress { stage: Stage::Insert, done, total: None };
+            if on_progress(progress) == ControlFlow::Break(()) {
                 return Err(Error::Cancelled);
             }
         }
@@ -116,24 +211,31 @@ impl Serving {
         let texts: Vec<_> = documents.iter().map(Document::embedding_text).collect();
         let texts: Vec<&str> = texts.iter().map(AsRef::as_ref).collect();
         let rows = model.encoder.embed(&texts, Role::Document)?;
+        Ok(self.place(documents, &rows))
+    }
+
+    /// Routes documents with their embeddings, `[documents, dim]` f32.
+    fn place(&self, documents: Vec<Document>, rows: &[f32]) -> Vec<Put> {
+        let model = self.model();
         let dim = model.encoder.dim();
         let units: Vec<f32> = rows.chunks_exact(dim).flat_map(unit).collect();
-        let count = NonZeroUsize::new(self.leaves_per_document() as usize).unwrap_or(NonZeroUsize::MIN);
-        let leaves = model.indexer.route_rows(&units, count);
+        let leaves = self.route(&units);
         let stored = match self.similarity {
             Similarity::Cosine => &units,
-            _ => &rows,
+            _ => rows,
         };
-        Ok(documents
-            .into_iter()
-            .zip(stored.chunks_exact(dim))
-            .zip(leaves)
-            .map(|((document, row), leaves)| Put {
-                document,
-                embedding: row.iter().map(|&x| f16::from_f32(x)).collect(),
-                leaves,
-            })
-            .collect())
+        let places = documents.into_iter().zip(stored.chunks_exact(dim)).zip(leaves);
+        let put = |((document, row), leaves): ((_, &[f32]), _)| {
+            let embedding = row.iter().map(|&x| f16::from_f32(x)).collect();
+            Put { document, embedding, leaves }
+        };
+        places.map(put).collect()
+    }
+
+    /// The leaves of embeddings at unit norm, `[rows, dim]` f32.
+    pub(super) fn route(&self, units: &[f32]) -> Vec<Vec<LeafId>> {
+        let count = NonZeroUsize::new(self.leaves_per_document() as usize).unwrap_or(NonZeroUsize::MIN);
+        self.model().indexer.route_rows(units, count)
     }
 }
 
@@ -145,15 +247,15 @@ fn check(document: &Document) -> Result<()> {
     Ok(())
 }
 
-/// Drops every document but the last of each id, keeping the order of the rest.
-fn keep_last(documents: &mut Vec<Document>) {
-    let last: HashMap<String, usize> =
-        documents.iter().enumerate().map(|(place, document)| (document.id.clone(), place)).collect();
-    if last.len() < documents.len() {
-        let mut place = 0;
-        documents.retain(|document| {
-            place += 1;
-            last[&document.id] == place - 1
-        });
-    }
+/// Of each document, whether it is the last one of its id.
+fn last_of_each_id(documents: &[Document]) -> Vec<bool> {
+    let mut seen = HashSet::with_capacity(documents.len());
+    let mut kept: Vec<bool> =
+        documents.iter().rev().map(|document| seen.insert(document.id.as_str())).collect();
+    kept.reverse();
+    kept
+}
+
+fn keep(documents: impl Iterator<Item = Document>, kept: &[bool]) -> Vec<Document> {
+    documents.zip(kept).filter(|(_, kept)| **kept).map(|(document, _)| document).collect()
 }

@@ -5,19 +5,19 @@ mod explain;
 mod health;
 mod insert;
 mod leaves;
+mod maintain;
 mod options;
 mod search;
 mod serving;
 
 use std::fs;
-use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 pub use change::ModelChange;
 pub use explain::{ExactHit, ExplainOptions, ExplainedHit, Explanation, ReachedLeaf};
 pub use health::{Advice, FEWEST_RECENT, Health, RECENT, RoutingHealth, SHIFTED, SKEW_GROWTH, SKEWED};
-pub use insert::InsertSummary;
+pub use insert::{InsertStatus, InsertSummary};
 pub use leaves::{
     DEFAULT_SAMPLES, DEFAULT_TERMS, LeafDocument, LeafOptions, LeafQuery, LeafSummary, LeafTerm,
 };
@@ -35,11 +35,9 @@ pub(crate) use serving::Serving;
 use crate::document::Document;
 use crate::error::{Error, Result};
 use crate::model::Bundle;
-use crate::progress::{OnProgress, Progress, Stage};
 use crate::scan::Similarity;
 use crate::store::{
-    LOCK_FILE, MANIFEST_FILE, Store, StoreError, StoreOptions, StoreStats, UNPUBLISHED_MANIFEST_FILE,
-    VerifyReport, WriteBatch,
+    LOCK_FILE, MANIFEST_FILE, Store, StoreError, StoreOptions, UNPUBLISHED_MANIFEST_FILE, WriteBatch,
 };
 use serving::{check_model, is_model, store_dir};
 
@@ -189,44 +187,6 @@ impl Index {
         self.root.is_read_only()
     }
 
-    /// Writes all documents anew in the order in which searches read them, and gives back the space of
-    /// deleted and replaced ones, of which no byte is left in the index directory.
-    ///
-    /// Searches go on meanwhile; writes wait. The disk needs room for both the old files and the new.
-    /// Happens by itself, in parts, as documents are inserted and deleted; so this is for an index that is
-    /// to be as small and fast as it can be, or that must not keep what was deleted.
-    ///
-    /// # Durability
-    /// As [`Self::flush`].
-    ///
-    /// # Errors
-    /// Failures of the disk; then nothing has changed.
-    pub fn compact(&self) -> Result<()> {
-        self.compact_with(&mut crate::progress::no_progress)
-    }
-
-    /// As [`Self::compact`], with progress in documents and cancellation between them.
-    ///
-    /// # Errors
-    /// Those of [`Self::compact`], and [`Error::Cancelled`] with nothing changed.
-    pub fn compact_with(&self, on_progress: &mut OnProgress<'_>) -> Result<()> {
-        // Each document is copied twice: its embedding, then the rest.
-        let total = 2 * self.len();
-        let mut done = 0;
-        let _writing = self.writing.read().unwrap_or_else(PoisonError::into_inner);
-        let compacted = self.serving().store.compact(&mut || {
-            done += 1;
-            match on_progress(Progress::new(Stage::Compact, done, total)) {
-                ControlFlow::Continue(()) => Ok(()),
-                ControlFlow::Break(()) => Err(StoreError::Cancelled),
-            }
-        });
-        match compacted {
-            Err(StoreError::Cancelled) => Err(Error::Cancelled),
-            other => Ok(other?),
-        }
-    }
-
     /// The index directory.
     pub fn path(&self) -> &Path {
         self.root.path()
@@ -265,6 +225,30 @@ impl Index {
         }
     }
 
+    /// The documents with these ids, in their order, all of one generation.
+    ///
+    /// # Errors
+    /// Failures of reading.
+    pub fn get_many(&self, ids: impl IntoIterator<Item: AsRef<str>>) -> Result<Vec<Option<Document>>> {
+        let view = self.serving().view();
+        let get = |id: &str| match view.row_of(id)? {
+            Some(row) => Ok(Some(view.document(row)?)),
+            None => Ok(None),
+        };
+        ids.into_iter().map(|id| get(id.as_ref())).collect()
+    }
+
+    /// Up to `limit` documents in the byte order of their ids, from the first one behind the id `after`, which
+    /// need not exist.
+    ///
+    /// The last id of a page is the `after` of the next one; a page with fewer documents is the last.
+    ///
+    /// # Errors
+    /// Failures of reading.
+    pub fn page(&self, after: Option<&str>, limit: usize) -> Result<Vec<Document>> {
+        Ok(self.serving().view().documents_from(after, limit)?)
+    }
+
     /// Whether there is a document with this id.
     ///
     /// # Errors
@@ -289,9 +273,20 @@ impl Index {
     /// # Errors
     /// Failures of the disk.
     pub fn delete(&self, id: &str) -> Result<bool> {
-        let batch = WriteBatch { puts: Vec::new(), deletes: vec![id.to_owned()] };
-        let committed = self.write(|on| Ok(on.store.commit(batch)?))?;
-        Ok(committed.deleted > 0)
+        Ok(self.delete_batch([id])? > 0)
+    }
+
+    /// Deletes the documents with these ids in one commit; says how many there were. Unknown ids do nothing.
+    ///
+    /// # Durability
+    /// As [`Self::delete`].
+    ///
+    /// # Errors
+    /// Failures of the disk; then none is deleted.
+    pub fn delete_batch(&self, ids: impl IntoIterator<Item: Into<String>>) -> Result<usize> {
+        let deletes = ids.into_iter().map(Into::into).collect();
+        let committed = self.write(|on| Ok(on.store.commit(WriteBatch { puts: Vec::new(), deletes })?))?;
+        Ok(committed.deleted)
     }
 
     /// Makes everything stored so far durable.
@@ -300,22 +295,6 @@ impl Index {
     /// A failed sync; the handle refuses writes from then on.
     pub fn flush(&self) -> Result<()> {
         self.write(|on| Ok(on.store.flush()?))
-    }
-
-    /// Sizes and counts.
-    ///
-    /// # Errors
-    /// Failures of the file system.
-    pub fn stats(&self) -> Result<StoreStats> {
-        Ok(self.serving().store.stats()?)
-    }
-
-    /// Reads the whole index and checks every invariant and checksum.
-    ///
-    /// # Errors
-    /// Failures of reading; damage is in the report.
-    pub fn verify(&self) -> Result<VerifyReport> {
-        Ok(self.serving().store.verify()?)
     }
 
     pub(crate) fn serving(&self) -> Arc<Serving> {
@@ -392,7 +371,7 @@ impl Iterator for Documents<'_> {
             if self.done {
                 return None;
             }
-            let page = self.index.serving().view().documents_from(self.last.as_deref(), DOCUMENTS_PER_PAGE);
+            let page = self.index.page(self.last.as_deref(), DOCUMENTS_PER_PAGE);
             match page {
                 Ok(page) => {
                     self.done = page.len() < DOCUMENTS_PER_PAGE;
@@ -401,7 +380,7 @@ impl Iterator for Documents<'_> {
                 }
                 Err(error) => {
                     self.done = true;
-                    return Some(Err(Error::from(error)));
+                    return Some(Err(error));
                 }
             }
         }

@@ -102,6 +102,16 @@ pub(super) fn store_dir(index: &Path, number: u32) -> PathBuf {
     }
 }
 
+/// Where the model of a store is.
+pub(super) fn model_dir(store: &Path) -> PathBuf {
+    store.join(MODEL_DIR)
+}
+
+/// Copies a bundle beside the store that is to be in `dir`.
+pub(super) fn copy_model_into(bundle: &Bundle, dir: &Path) -> Result<()> {
+    copy_model(bundle, dir, &model_dir(dir))
+}
+
 /// Removes the model of a store that was given up.
 pub(super) fn remove_model(dir: &Path) -> Result<()> {
     let path = dir.join(MODEL_DIR);

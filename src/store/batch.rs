@@ -43,22 +43,21 @@ pub struct WriteBatch {
 }
 
 /// What a commit did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Committed {
     /// The generation that readers see from now on; unchanged where nothing was to do.
     pub generation: Generation,
-    /// Documents stored under a new id.
-    pub inserted: usize,
-    /// Documents stored in place of another.
-    pub replaced: usize,
+    /// Of each put, in their order but without those that a later one of the same id outdid: whether
+    /// it took the place of a document.
+    pub replaced: Vec<bool>,
     /// Documents deleted and not stored again by the same batch.
     pub deleted: usize,
 }
 
 impl Committed {
     pub(super) fn new(generation: Generation, applied: Applied) -> Self {
-        let Applied { inserted, replaced, deleted } = applied;
-        Self { generation, inserted, replaced, deleted }
+        let Applied { replaced, deleted } = applied;
+        Self { generation, replaced, deleted }
     }
 }
 
@@ -139,14 +138,18 @@ pub(crate) fn check_id(id: &str) -> Result<()> {
 
 fn check_parts(id: &str, embedding: &[f16], leaves: &[LeafId], config: &StoreConfig) -> Result<()> {
     check_id(id)?;
-    let id = || id.to_owned();
     if embedding.len() != config.dim as usize {
         let (expected, found) = (config.dim, embedding.len());
-        return Err(StoreError::DimensionMismatch { id: id(), expected, found });
+        return Err(StoreError::DimensionMismatch { id: id.to_owned(), expected, found });
     }
     if let Some(position) = embedding.iter().position(|element| !element.is_finite()) {
-        return Err(StoreError::NotFinite { id: id(), position });
+        return Err(StoreError::NotFinite { id: id.to_owned(), position });
     }
+    check_leaves(id, leaves, config)
+}
+
+pub(super) fn check_leaves(id: &str, leaves: &[LeafId], config: &StoreConfig) -> Result<()> {
+    let id = || id.to_owned();
     let (found, most) = (leaves.len(), config.leaves_per_document);
     if found == 0 || found > most as usize {
         return Err(StoreError::LeafCount { id: id(), found, most });

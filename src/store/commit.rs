@@ -36,14 +36,15 @@ impl Store {
         if after.generation == before.generation {
             return Ok(Committed::new(after.generation, applied));
         }
-        if self.options.durability == Durability::OnFlush {
-            self.write_down(&mut writer, &before, &checked)?;
-        }
         let generation = after.generation;
-        let full = after.fresh_bytes() > SEAL_AT_BYTES;
-        self.publish(after);
-        if full || self.options.durability == Durability::EveryBatch {
-            self.seal(&mut writer)?;
+        if self.options.durability == Durability::EveryBatch || after.fresh_bytes() > SEAL_AT_BYTES {
+            // Visible once it is sealed, so that a failure leaves the index as it was.
+            self.seal(&mut writer, &after)?;
+        } else {
+            if self.options.durability == Durability::OnFlush {
+                self.write_down(&mut writer, &before, &checked)?;
+            }
+            self.publish(after);
         }
         Ok(Committed::new(generation, applied))
     }
@@ -52,7 +53,7 @@ impl Store {
     fn write_down(&self, writer: &mut Writer, before: &Arc<State>, checked: &CheckedBatch) -> Result<()> {
         if matches!(writer.journal, JournalState::Broken) {
             // What the journal lacks has to be sealed before it can go on.
-            self.seal(writer)?;
+            self.seal(writer, before)?;
         }
         if matches!(writer.journal, JournalState::None) {
             let base = before.generation;

@@ -15,7 +15,7 @@ use std::{
 pub(crate) enum OpenMode {
     /// Must exist; read only.
     Read,
-    /// Made, or emptied where it is there. Only for files no reader can have.
+    /// Made anew. What has the name loses it and stays as it is for whoever has it open or under another name.
     Replace,
 }
 
@@ -27,6 +27,8 @@ pub(crate) trait Backend: Send + Sync + 'static {
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Makes the entries of a directory durable.
     fn sync_directory(&self, path: &Path) -> io::Result<()>;
+    /// Gives a file that will not change a second name, or copies it durably where that cannot be done.
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Removes a file.
     fn remove(&self, path: &Path) -> io::Result<()>;
     /// Makes a directory, and those above it, where they are missing.
@@ -58,7 +60,15 @@ impl Backend for FileSystem {
         let mut options = OpenOptions::new();
         match mode {
             OpenMode::Read => options.read(true),
-            OpenMode::Replace => options.read(true).write(true).create(true).truncate(true),
+            OpenMode::Replace => {
+                // Not emptied: a snapshot may share the file.
+                if let Err(error) = fs::remove_file(path)
+                    && error.kind() != io::ErrorKind::NotFound
+                {
+                    return Err(error);
+                }
+                options.read(true).write(true).create_new(true)
+            }
         };
         Ok(Box::new(options.open(path)?))
     }
@@ -69,6 +79,17 @@ impl Backend for FileSystem {
 
     fn sync_directory(&self, path: &Path) -> io::Result<()> {
         File::open(path)?.sync_all()
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        match fs::hard_link(from, to) {
+            Err(error) if !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::AlreadyExists) => {
+                // Another file system, or one without links.
+                fs::copy(from, to)?;
+                File::open(to)?.sync_all()
+            }
+            linked => linked,
+        }
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
@@ -102,6 +123,10 @@ impl<B: Backend> Backend for Unsynced<B> {
 
     fn sync_directory(&self, _path: &Path) -> io::Result<()> {
         Ok(())
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.0.link(from, to)
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {

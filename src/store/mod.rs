@@ -45,10 +45,13 @@ mod mmap;
 mod opening;
 mod part;
 mod payload;
+mod reroute;
 mod seal;
 mod sealed;
 mod segment;
+mod snapshot;
 mod state;
+mod stats;
 #[cfg(test)]
 mod tests;
 mod verify;
@@ -67,15 +70,16 @@ pub use difference::Difference;
 pub use error::{Damage, Operation, Result, StoreError};
 pub(crate) use manifest::Models;
 pub use manifest::StoreConfig;
+pub(crate) use seal::Tick;
+pub(crate) use stats::bytes_below;
+pub use stats::{StoreBytes, StoreStats};
 pub use verify::{Problem, VerifyReport};
 pub use view::View;
 
-use crate::ids::{Generation, LeafId};
 use health::Health;
 use io::Backend;
 use journal::Journal;
 use manifest::{Manifest, StoreId};
-use part::Place;
 use state::State;
 
 /// File that makes a directory an index.
@@ -148,28 +152,6 @@ enum JournalState {
     Broken,
 }
 
-/// Sizes and counts of an index.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct StoreStats {
-    /// The generation they are of.
-    pub generation: Generation,
-    /// Live documents.
-    pub documents: u64,
-    /// Rows, dead ones included.
-    pub rows: u64,
-    /// Rows of deleted and replaced documents.
-    pub dead_rows: u64,
-    /// Segments on disk.
-    pub segments: u64,
-    /// Documents that are in memory and the journal only.
-    pub fresh_documents: u64,
-    /// Bytes of the sealed files: embeddings, documents and posting lists.
-    pub total_bytes: u64,
-    /// Number of live documents of each leaf that has any, ascending by leaf.
-    pub leaf_sizes: Vec<(LeafId, usize)>,
-}
-
 impl Store {
     /// What the index is.
     pub fn config(&self) -> &StoreConfig {
@@ -191,41 +173,13 @@ impl Store {
         View { state: self.state() }
     }
 
-    /// Sizes and counts. Costs a walk over the posting lists.
-    pub fn stats(&self) -> Result<StoreStats> {
-        let view = self.read();
-        let state = &view.state;
-        let mut sizes = std::collections::BTreeMap::new();
-        let (mut segments, mut total_bytes, mut fresh_documents) = (0, 0, 0u64);
-        for part in state.parts() {
-            match &part.place {
-                Place::Sealed(segment) => {
-                    segments += 1;
-                    total_bytes += segment.bytes();
-                }
-                Place::Fresh(_) => fresh_documents += u64::from(part.live()),
-            }
-            for row in part.live_rows() {
-                for leaf in part.source().leaves(row)? {
-                    *sizes.entry(leaf).or_insert(0) += 1;
-                }
-            }
-        }
-        Ok(StoreStats {
-            generation: state.generation,
-            documents: state.live().into(),
-            rows: state.rows().into(),
-            dead_rows: (state.rows() - state.live()).into(),
-            segments,
-            fresh_documents,
-            total_bytes,
-            leaf_sizes: sizes.into_iter().collect(),
-        })
-    }
-
     /// Which store serves the index, as the manifest of this one says.
     pub(crate) fn models(&self) -> Models {
-        self.writer.lock().unwrap_or_else(PoisonError::into_inner).manifest.models
+        self.manifest().models
+    }
+
+    fn manifest(&self) -> Manifest {
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner).manifest.clone()
     }
 
     fn state(&self) -> Arc<State> {

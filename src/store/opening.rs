@@ -120,15 +120,20 @@ impl Store {
         sync(&segments)?;
         sync(dir)?;
         Manifest::publish(&*backend, dir)?;
-        // The directory itself may be new as well. Not ours, so it may be unreadable; then
-        // its entry is as durable as its owner makes it.
+        let state = State::new(manifest.generation, Vec::new())?;
+        let made = Self::with(backend, dir, manifest, state, JournalState::None, options, Some(lock));
+        made.sync_parent(dir);
+        Ok(made)
+    }
+
+    /// Makes the entry of a directory that may be new durable. What is above it is not ours, so it may be
+    /// unreadable; then its entry is as durable as its owner makes it.
+    pub(super) fn sync_parent(&self, dir: &Path) {
         if let Some(parent) = dir.canonicalize().ok().as_deref().and_then(Path::parent)
-            && let Err(error) = backend.sync_directory(parent)
+            && let Err(error) = self.backend.sync_directory(parent)
         {
             tracing::warn!(directory = %parent.display(), %error, "could not sync the parent directory");
         }
-        let state = State::new(manifest.generation, Vec::new())?;
-        Ok(Self::with(backend, dir, manifest, state, JournalState::None, options, Some(lock)))
     }
 
     pub(super) fn open_on(backend: Arc<dyn Backend>, dir: &Path, options: StoreOptions) -> Result<Self> {

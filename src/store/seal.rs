@@ -24,6 +24,7 @@ use super::{
     layout::names,
     manifest::{Manifest, Models, SegmentEntry},
     part::{Part, Place},
+    reroute::{Rerouted, Route},
     segment::{self, Member, Segment, Source},
     state::State,
 };
@@ -34,7 +35,7 @@ const MERGE_RATIO: u32 = 2;
 const DEAD_SHARE: u32 = 4;
 
 /// Called after each document; an error ends the call.
-pub(super) type Tick<'a> = &'a mut dyn FnMut() -> Result<()>;
+pub(crate) type Tick<'a> = &'a mut dyn FnMut() -> Result<()>;
 
 impl Store {
     /// Makes all commits so far durable.
@@ -51,7 +52,7 @@ impl Store {
     /// again to find out what is there.
     pub fn flush(&self) -> Result<()> {
         let mut writer = self.lock_writer()?;
-        if self.is_sealed(&writer) { Ok(()) } else { self.seal(&mut writer) }
+        if self.is_sealed(&writer) { Ok(()) } else { self.seal(&mut writer, &self.state()) }
     }
 
     /// Writes all documents to one new segment, in the order in which searches read them, and
@@ -72,7 +73,20 @@ impl Store {
             return Ok(());
         }
         let all = vec![true; state.parts().len()];
-        self.replace(&mut writer, &state, &all, tick)
+        self.replace(&mut writer, &state, &all, None, tick)
+    }
+
+    /// As [`Store::compact`], with all documents put in the leaves that `route` says.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::compact`], and [`StoreError::LeafCount`], [`StoreError::LeafOutOfRange`] or
+    /// [`StoreError::DuplicateLeaf`] for what cannot be stored.
+    pub fn rebuild_postings(&self, route: Route<'_>, tick: Tick<'_>) -> Result<()> {
+        let mut writer = self.lock_writer()?;
+        let state = self.state();
+        let all = vec![true; state.parts().len()];
+        self.replace(&mut writer, &state, &all, Some(route), tick)
     }
 
     /// Says which store is to serve the index from now on, in one step with what is not yet sealed.
@@ -87,7 +101,7 @@ impl Store {
     pub(crate) fn point_to(&self, models: Models) -> Result<()> {
         let mut writer = self.lock_writer()?;
         if !self.is_sealed(&writer) {
-            self.seal(&mut writer)?;
+            self.seal(&mut writer, &self.state())?;
         }
         let manifest = Manifest { models, ..writer.manifest.clone() };
         self.make_current(&manifest)?;
@@ -116,26 +130,32 @@ impl Store {
     }
 
     /// Whether the manifest has all commits.
-    fn is_sealed(&self, writer: &Writer) -> bool {
+    pub(super) fn is_sealed(&self, writer: &Writer) -> bool {
         writer.manifest.generation == self.state().generation
     }
 
-    /// Seals the fresh documents, merging as it becomes due.
-    pub(super) fn seal(&self, writer: &mut Writer) -> Result<()> {
-        let state = self.state();
+    /// Seals the fresh documents of a generation, merging as it becomes due, and publishes it.
+    pub(super) fn seal(&self, writer: &mut Writer, state: &State) -> Result<()> {
         let due = due(state.parts());
-        self.replace(writer, &state, &due, &mut || Ok(()))
+        self.replace(writer, state, &due, None, &mut || Ok(()))
     }
 
     /// Makes the next manifest: the parts marked in `merged` become one segment.
-    fn replace(&self, writer: &mut Writer, state: &State, merged: &[bool], tick: Tick<'_>) -> Result<()> {
+    fn replace(
+        &self,
+        writer: &mut Writer,
+        state: &State,
+        merged: &[bool],
+        route: Option<Route<'_>>,
+        tick: Tick<'_>,
+    ) -> Result<()> {
         let mut manifest = Manifest {
             generation: state.generation,
             next_segment: writer.manifest.next_segment + 1,
             segments: Vec::new(),
             ..writer.manifest.clone()
         };
-        let built = self.build(state, merged, writer.manifest.next_segment, tick)?;
+        let built = self.build(state, merged, writer.manifest.next_segment, route, tick)?;
         let mut parts = Vec::new();
         for (part, _) in state.parts().iter().zip(merged).filter(|(_, merged)| !**merged) {
             let Place::Sealed(segment) = &part.place else { continue };
@@ -156,10 +176,27 @@ impl Store {
     }
 
     /// A segment of the live rows of the parts marked; none where there are no such rows.
-    fn build(&self, state: &State, merged: &[bool], number: u64, tick: Tick<'_>) -> Result<Option<Segment>> {
+    fn build(
+        &self,
+        state: &State,
+        merged: &[bool],
+        number: u64,
+        route: Option<Route<'_>>,
+        tick: Tick<'_>,
+    ) -> Result<Option<Segment>> {
         let chosen: Vec<&Part> =
             state.parts().iter().zip(merged).filter(|(_, merged)| **merged).map(|(part, _)| part).collect();
-        let sources: Vec<&dyn Source> = chosen.iter().map(|part| part.source()).collect();
+        let rerouted: Option<Vec<Rerouted<'_>>> = match route {
+            None => None,
+            Some(route) => {
+                let parts = chosen.iter().map(|part| Rerouted::new(part, &self.config, route));
+                Some(parts.collect::<Result<_>>()?)
+            }
+        };
+        let sources: Vec<&dyn Source> = match &rerouted {
+            None => chosen.iter().map(|part| part.source()).collect(),
+            Some(rerouted) => rerouted.iter().map(|part| part as &dyn Source).collect(),
+        };
         let members: Vec<Member> = (0..)
             .zip(&chosen)
             .flat_map(|(source, part)| part.live_rows().map(move |row| Member { source, row }))

@@ -21,10 +21,10 @@ pub(super) struct State {
 }
 
 /// What a batch did to a state.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Applied {
-    pub(super) inserted: usize,
-    pub(super) replaced: usize,
+    /// Of each put, whether it took the place of a document.
+    pub(super) replaced: Vec<bool>,
     pub(super) deleted: usize,
 }
 
@@ -96,9 +96,9 @@ impl State {
             match self.find(&put.id)? {
                 Some((place, row)) => {
                     parts[place].bury(row);
-                    applied.replaced += 1;
+                    applied.replaced.push(true);
                 }
-                None => applied.inserted += 1,
+                None => applied.replaced.push(false),
             }
         }
         if applied == Applied::default() {

@@ -47,7 +47,7 @@ impl VerifyReport {
         self.problem_count == 0
     }
 
-    fn problem(&mut self, file: impl Into<Cow<'static, str>>, damage: Damage) {
+    pub(crate) fn problem(&mut self, file: impl Into<Cow<'static, str>>, damage: Damage) {
         let problem = Problem { file: file.into(), damage };
         // A damaged page spoils every document on it.
         if self.problems.contains(&problem) {
@@ -90,7 +90,7 @@ impl Store {
         let mut ids = HashSet::new();
         for part in state.parts() {
             if let Place::Sealed(segment) = &part.place {
-                report.file_bytes += segment.bytes();
+                report.file_bytes += segment.bytes().iter().sum::<u64>();
                 for page in segment.check_bytes() {
                     report.note(page)?;
                 }

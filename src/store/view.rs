@@ -35,13 +35,11 @@ impl View {
     }
 
     /// Number of rows, those of deleted and replaced documents included.
-    #[cfg(any(test, feature = "train"))]
     pub fn rows(&self) -> usize {
         self.state.rows() as usize
     }
 
     /// Whether a row belongs to a live document. From memory.
-    #[cfg(any(test, feature = "train"))]
     pub fn is_live(&self, row: Row) -> bool {
         self.state.locate(row).is_some_and(|(part, local)| part.is_live(local))
     }

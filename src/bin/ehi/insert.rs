@@ -100,7 +100,7 @@ impl Inserter<'_> {
         });
         let error = match inserted {
             Ok(summary) => {
-                self.add(summary);
+                self.add(&summary);
                 return Ok(());
             }
             Err(error) => error,
@@ -110,11 +110,11 @@ impl Inserter<'_> {
         };
         group.documents.truncate(place);
         let before = self.index.insert_batch(group.documents)?;
-        self.add(before);
+        self.add(&before);
         Err(Failure::At { place: format!("{name}:{}", group.lines[place]), source: error })
     }
 
-    fn add(&mut self, summary: InsertSummary) {
+    fn add(&mut self, summary: &InsertSummary) {
         self.inserted += summary.inserted;
         self.replaced += summary.replaced;
         self.superseded += summary.superseded;

@@ -57,6 +57,8 @@ enum Command {
     Delete(store::IdArgs),
     /// Write the index anew, as small and fast as it can be, without what was deleted
     Compact(store::ReportArgs),
+    /// Copy the index as of its last flush into another directory, sharing its files where it can
+    Snapshot(store::SnapshotArgs),
     /// Encode every document with another model and change over to it; the old one is kept
     Reencode(model::ReencodeArgs),
     /// Return to the model before the last change
@@ -106,6 +108,7 @@ fn run(command: Command, out: &mut dyn Write) -> Result<(), Failure> {
         Command::Get(args) => store::get(&args, out),
         Command::Delete(args) => store::delete(&args, out),
         Command::Compact(args) => store::compact(&args, out),
+        Command::Snapshot(args) => store::snapshot(&args, out),
         Command::Reencode(args) => model::reencode(&args, out),
         Command::Rollback(args) => model::rollback(&args, out),
         Command::DropPrevious(args) => model::drop_previous(&args, out),

@@ -1,4 +1,4 @@
-//! `ehi create`, `get`, `delete`, `compact`, `stats` and `verify`.
+//! `ehi create`, `get`, `delete`, `compact`, `snapshot`, `stats` and `verify`.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -39,6 +39,15 @@ pub struct ReportArgs {
     pub json: bool,
 }
 
+#[derive(clap::Args)]
+pub struct SnapshotArgs {
+    /// Directory of the index
+    #[arg(long, value_name = "DIR")]
+    index: PathBuf,
+    /// Directory of the copy; must be missing or empty
+    target: PathBuf,
+}
+
 pub fn create(args: &CreateArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let index = Index::create(&args.index, &Bundle::open(&args.model)?)?;
     let leaves = index.bundle().model().indexer().shape().leaves();
@@ -76,9 +85,9 @@ pub fn compact(args: &ReportArgs, out: &mut dyn Write) -> Result<(), Failure> {
     bars.clear();
     compacted?;
     let after = index.stats()?;
-    let (from, to) = (before.total_bytes, after.total_bytes);
+    let (from, to) = (before.bytes.total(), after.bytes.total());
     let written = if args.json {
-        let sizes = |stats: &StoreStats| json!({ "bytes": stats.total_bytes, "segments": stats.segments, "dead_rows": stats.dead_rows });
+        let sizes = |stats: &StoreStats| json!({ "bytes": stats.bytes.total(), "segments": stats.segments, "dead_rows": stats.dead_rows });
         writeln!(
             out,
             "{}",
@@ -92,6 +101,12 @@ pub fn compact(args: &ReportArgs, out: &mut dyn Write) -> Result<(), Failure> {
         )
     };
     written.map_err(Failure::Output)
+}
+
+pub fn snapshot(args: &SnapshotArgs, out: &mut dyn Write) -> Result<(), Failure> {
+    let index = Index::open_read_only(&args.index)?;
+    index.snapshot(&args.target)?;
+    writeln!(out, "{}: {} documents", args.target.display(), index.len()).map_err(Failure::Output)
 }
 
 impl IdArgs {
@@ -123,6 +138,7 @@ fn stats_json(index: &Index, stats: &StoreStats) -> Value {
     let bundle = index.bundle();
     let model = bundle.model();
     let shape = model.indexer().shape();
+    let bytes = stats.bytes;
     let leaf_sizes: Vec<Value> = stats
         .leaf_sizes
         .iter()
@@ -135,7 +151,16 @@ fn stats_json(index: &Index, stats: &StoreStats) -> Value {
         "generation": stats.generation.0,
         "segments": stats.segments,
         "fresh_documents": stats.fresh_documents,
-        "total_bytes": stats.total_bytes,
+        "bytes": {
+            "vectors": bytes.vectors,
+            "documents": bytes.documents,
+            "dead_rows": bytes.dead_rows,
+            "journal": bytes.journal,
+            "model": bytes.model,
+            "other_models": bytes.other_models,
+            "total": bytes.total(),
+        },
+        "expected_documents_per_leaf": stats.expected_documents_per_leaf,
         "dim": model.encoder().dim(),
         "similarity": index.similarity(),
         "branching_factor": shape.branching_factor(),
@@ -154,7 +179,7 @@ fn write_stats(out: &mut dyn Write, index: &Index, stats: &StoreStats) -> std::i
     let shape = model.indexer().shape();
     let sizes = || stats.leaf_sizes.iter().map(|(_, documents)| *documents);
     let entries: usize = sizes().sum();
-    let expected = sizes().map(|c| (c * c) as f64).sum::<f64>() / entries.max(1) as f64;
+    let expected = stats.expected_documents_per_leaf;
     writeln!(out, "documents      {} ({} rows, {} dead)", stats.documents, stats.rows, stats.dead_rows)?;
     writeln!(
         out,
@@ -174,7 +199,18 @@ fn write_stats(out: &mut dyn Write, index: &Index, stats: &StoreStats) -> std::i
         entries as f64 / f64::from(shape.leaves()),
     )?;
     writeln!(out, "dimensions     {}", model.encoder().dim())?;
-    writeln!(out, "bytes          {} in {} segments", stats.total_bytes, stats.segments)?;
+    let bytes = stats.bytes;
+    writeln!(
+        out,
+        "bytes          {}: embeddings {} and documents {} in {} segments, journal {}, model {}, other models {}",
+        bytes.total(),
+        bytes.vectors,
+        bytes.documents,
+        stats.segments,
+        bytes.journal,
+        bytes.model,
+        bytes.other_models
+    )?;
     writeln!(out, "generation     {}", stats.generation.0)?;
     writeln!(out, "model          {}", index.bundle().hash())
 }

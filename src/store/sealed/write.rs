@@ -25,7 +25,7 @@ pub(in crate::store) struct SealedWriter {
 }
 
 impl SealedWriter {
-    /// Makes the file, or empties one that an interrupted writer left.
+    /// Makes the file, in place of one that an interrupted writer left.
     pub(in crate::store) fn create(backend: &dyn Backend, path: &Path, identity: Identity) -> Result<Self> {
         let file = backend.open(path, OpenMode::Replace).map_err(StoreError::io(path, Operation::Create))?;
         let mut writer = Self {

@@ -143,9 +143,9 @@ impl Segment {
         self.files.rows
     }
 
-    /// Bytes of both files.
-    pub(in crate::store) fn bytes(&self) -> u64 {
-        self.vectors.len() + self.documents.len()
+    /// Bytes of `N.vectors` and of `N.documents`.
+    pub(in crate::store) fn bytes(&self) -> [u64; 2] {
+        [self.vectors.len(), self.documents.len()]
     }
 
     /// Embeddings of consecutive rows, `[rows, dim]` f16.

@@ -39,7 +39,10 @@ fn insert_replace_delete_reopen() {
             let store = Store::open(dir.path(), options).unwrap();
             apply(&mut model, &batch);
             let generation = Generation(n);
-            assert_eq!(store.commit(batch).unwrap(), Committed { generation, inserted, replaced, deleted });
+            let committed = store.commit(batch).unwrap();
+            assert_eq!((committed.generation, committed.deleted), (generation, deleted));
+            assert_eq!(committed.replaced.iter().filter(|r| **r).count(), replaced);
+            assert_eq!(committed.replaced.len(), inserted + replaced);
             assert_eq!(store.read().generation(), generation);
             assert_is(&store, &model);
             drop(store);
@@ -170,7 +173,7 @@ fn big_documents_come_and_go() {
     assert_is(&store, &model);
     store.compact(&mut || Ok(())).unwrap();
     assert_is(&store, &model);
-    assert!(store.stats().unwrap().total_bytes < 100_000);
+    assert!(store.stats().unwrap().bytes.total() < 100_000);
 }
 
 #[test]
@@ -260,7 +263,8 @@ fn compaction_leaves_one_segment_and_no_byte_of_the_dead() {
     let again = create(fresh.path());
     again.commit(puts(model.values().cloned().collect())).unwrap();
     again.flush().unwrap();
-    let (old, new) = (stats.total_bytes as f64, again.stats().unwrap().total_bytes as f64);
+    let sealed = |bytes: StoreBytes| (bytes.vectors + bytes.documents + bytes.dead_rows) as f64;
+    let (old, new) = (sealed(stats.bytes), sealed(again.stats().unwrap().bytes));
     assert!(old <= 1.01 * new, "{old} bytes, {new} when built afresh");
 }
 
@@ -417,4 +421,79 @@ fn an_image_of_a_live_directory_is_a_whole_generation() {
         drop(copy);
         assert_is(&open(image.path()).unwrap(), &history[generation]);
     }
+}
+
+#[test]
+fn posting_lists_are_rebuilt_from_the_embeddings() {
+    let (dir, mut model) = sample();
+    let store = open(dir.path()).unwrap();
+    store.commit(puts(vec![put("fresh", 1500, &[3])])).unwrap();
+    apply(&mut model, &puts(vec![put("fresh", 1500, &[3])]));
+    // By the first element, which is the seed.
+    let leaves = |row: &[f16]| {
+        vec![LeafId(row[0].to_f32() as u32 % LEAVES), LeafId((row[0].to_f32() as u32 + 5) % LEAVES)]
+    };
+    let route = |rows: &[f16]| rows.chunks_exact(DIM).map(leaves).collect();
+    store.rebuild_postings(&route, &mut || Ok(())).unwrap();
+    model.values_mut().for_each(|put| put.leaves = leaves(&put.embedding));
+    assert_is(&store, &model);
+    assert!(store.verify().unwrap().is_sound());
+    let refused =
+        store.rebuild_postings(&|rows| vec![vec![LeafId(LEAVES)]; rows.len() / DIM], &mut || Ok(()));
+    assert!(matches!(refused, Err(StoreError::LeafOutOfRange { .. })), "{refused:?}");
+    assert_is(&store, &model);
+    drop(store);
+    assert_is(&open(dir.path()).unwrap(), &model);
+}
+
+#[test]
+fn a_snapshot_is_an_index_of_its_own() {
+    let (dir, mut model) = sample();
+    let parent = tempfile::tempdir().unwrap();
+    let at = |name: &str| parent.path().join(name);
+    let store = open(dir.path()).unwrap();
+    store.commit(puts(vec![put("fresh", 1500, &[3])])).unwrap();
+    apply(&mut model, &puts(vec![put("fresh", 1500, &[3])]));
+    store.snapshot(&at("one")).unwrap();
+    let taken = model.clone();
+    assert!(matches!(store.snapshot(&at("one")), Err(StoreError::AlreadyExists { .. })));
+    // The one goes on, and so does the other; neither sees it.
+    store.commit(deletes(&["fresh", "id001"])).unwrap();
+    apply(&mut model, &deletes(&["fresh", "id001"]));
+    store.compact(&mut || Ok(())).unwrap();
+    let copy = open(&at("one")).unwrap();
+    assert_is(&copy, &taken);
+    assert!(copy.verify().unwrap().is_sound());
+    copy.commit(deletes(&["id002"])).unwrap();
+    copy.compact(&mut || Ok(())).unwrap();
+    assert_is(&store, &model);
+    assert!(store.verify().unwrap().is_sound());
+    // A read-only handle copies what it shows, though the writer has moved on and removed the files.
+    let reader = Store::open_read_only(dir.path()).unwrap();
+    store.commit(puts(vec![put("later", 1501, &[4])])).unwrap();
+    apply(&mut model, &puts(vec![put("later", 1501, &[4])]));
+    store.compact(&mut || Ok(())).unwrap();
+    reader.snapshot(&at("two")).unwrap();
+    assert_is(&open(&at("two")).unwrap(), &model);
+}
+
+/// A snapshot that was cut off shares files with the index; a create in its place must not write to them.
+#[test]
+fn what_a_snapshot_shares_is_never_written_to() {
+    let (dir, model) = sample();
+    let store = open(dir.path()).unwrap();
+    let copy = tempfile::tempdir().unwrap();
+    store.snapshot(copy.path()).unwrap();
+    fs::rename(copy.path().join("MANIFEST"), copy.path().join("MANIFEST.new")).unwrap();
+    let other = create(copy.path());
+    for n in 0..4 {
+        other.commit(puts(vec![put(&format!("n{n}"), n, &[1])])).unwrap();
+        other.flush().unwrap();
+    }
+    drop(other);
+    assert_is(&store, &model);
+    drop(store);
+    let store = open(dir.path()).unwrap();
+    assert!(store.verify().unwrap().is_sound());
+    assert_is(&store, &model);
 }

@@ -14,7 +14,7 @@ use half::f16;
 use super::*;
 use crate::{
     document::Document,
-    ids::{LeafId, Row},
+    ids::{Generation, LeafId, Row},
 };
 
 const DIM: usize = 8;

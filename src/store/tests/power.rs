@@ -7,6 +7,7 @@ use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
 
 use super::{
+    super::io::{Backend, FileSystem, Unsynced},
     recorder::{Forget, Kept, Recorder, Step, image},
     *,
 };
@@ -18,6 +19,57 @@ enum Act {
     Flush,
     Compact,
     Reopen,
+    /// Copied into a directory of the index, where the recorder sees it.
+    Copy,
+    /// Filled into a store of its own, which serves from then on.
+    Change,
+    /// The store before the last change is given up.
+    GiveUp,
+}
+
+/// The store in the root, and the one that serves where that is another.
+struct Stores {
+    root: Store,
+    later: Option<Store>,
+}
+
+impl Stores {
+    fn open(backend: Arc<dyn Backend>, dir: &Path, options: StoreOptions) -> Result<Self> {
+        let root = Store::open_on(Arc::clone(&backend), dir, options)?;
+        let later = match root.models().current {
+            0 => None,
+            number => Some(Store::open_on(backend, &later_dir(dir, number), options)?),
+        };
+        Ok(Self { root, later })
+    }
+
+    fn serving(&self) -> &Store {
+        self.later.as_ref().unwrap_or(&self.root)
+    }
+
+    /// As an index does it, but for the encoding.
+    fn change(&mut self, backend: Arc<dyn Backend>, options: StoreOptions) -> Result<()> {
+        let Models { current, kept } = self.root.models();
+        let number = current.max(kept.unwrap_or(0)) + 1;
+        let dir = later_dir(&self.root.dir, number);
+        backend.create_directory(&dir).unwrap();
+        let filling = StoreOptions { durability: Durability::EveryBatch, ..options };
+        let target = Store::create_on(backend, &dir, &config(), filling)?;
+        let (from, to) = (self.serving().read(), target.read());
+        for row in from.difference(&to)?.missing {
+            let (document, leaves) = (from.document(row)?, from.leaves(row)?);
+            let embedding = from.embedding(row)?.to_vec();
+            target.commit(puts(vec![Put { document, embedding, leaves }]))?;
+        }
+        self.serving().flush()?;
+        self.root.point_to(Models { current: number, kept: Some(current) })?;
+        self.later = Some(target);
+        Ok(())
+    }
+}
+
+fn later_dir(root: &Path, number: u32) -> PathBuf {
+    root.join("models").join(number.to_string())
 }
 
 struct Workload {
@@ -104,6 +156,23 @@ fn workloads() -> Vec<Workload> {
             Durability::EveryBatch,
             (0..8).map(|n| (some(n * 2, n * 2 + 3), Act::Nothing)).collect(),
         ),
+        work(
+            "copies",
+            on_flush,
+            vec![(some(0, 12), Act::Copy), (deletes(&["d3"]), Act::Flush), (some(12, 14), Act::Copy)],
+        ),
+        work(
+            "change of model",
+            on_flush,
+            vec![
+                (some(0, 6), Act::Nothing),
+                (some(5, 7), Act::Change),
+                (deletes(&["d3"]), Act::Flush),
+                (some(12, 14), Act::Reopen),
+                (some(14, 15), Act::GiveUp),
+                (deletes(&["d5"]), Act::Change),
+            ],
+        ),
         work("anything", on_flush, mixed(14)),
         work("anything else", on_flush, mixed(14)),
     ]
@@ -117,28 +186,40 @@ fn run(workload: &Workload, forget: Forget) -> (Vec<Step>, Vec<Model>) {
     let recorder = Recorder::new(&dir, forget);
     let options = StoreOptions { durability: workload.durability, ..StoreOptions::default() };
     let mut history = vec![Model::new()];
-    let mut store = Store::create_on(Arc::new(recorder.clone()), &dir, &config(), options).unwrap();
+    let backend = || -> Arc<dyn Backend> { Arc::new(recorder.clone()) };
+    let root = Store::create_on(backend(), &dir, &config(), options).unwrap();
+    let mut stores = Stores { root, later: None };
     recorder.note(Step::Acknowledged(0));
     for (number, (batch, act)) in workload.batches.iter().enumerate() {
         let mut model = history[number].clone();
         apply(&mut model, batch);
         history.push(model);
         recorder.note(Step::Tried(number + 1));
-        store.commit(batch.clone()).unwrap();
+        stores.serving().commit(batch.clone()).unwrap();
         match act {
             Act::Nothing => {}
-            Act::Flush => store.flush().unwrap(),
-            Act::Compact => store.compact(&mut || Ok(())).unwrap(),
+            Act::Flush => stores.serving().flush().unwrap(),
+            Act::Compact => stores.serving().compact(&mut || Ok(())).unwrap(),
             Act::Reopen => {
-                drop(store);
-                store = Store::open_on(Arc::new(recorder.clone()), &dir, options).unwrap();
+                drop(stores);
+                stores = Stores::open(backend(), &dir, options).unwrap();
+            }
+            Act::Copy => {
+                let name = format!("copy-{number}");
+                stores.serving().snapshot(&dir.join(&name)).unwrap();
+                recorder.note(Step::Copied(name.into(), number + 1));
+            }
+            Act::Change => stores.change(backend(), options).unwrap(),
+            Act::GiveUp => {
+                stores.serving().flush().unwrap();
+                stores.root.give_up(Models { kept: None, ..stores.root.models() }).unwrap();
             }
         }
         if !matches!(act, Act::Nothing) || workload.durability == Durability::EveryBatch {
             recorder.note(Step::Acknowledged(number + 1));
         }
     }
-    drop(store);
+    drop(stores);
     (Arc::into_inner(recorder.steps).map_or_else(Vec::new, |s| s.into_inner().unwrap()), history)
 }
 
@@ -179,6 +260,10 @@ fn check(steps: &[Step], history: &[Model], cut: Cut) -> std::result::Result<(),
     let dir = parent.path().join("index");
     fs::create_dir_all(dir.join("segments")).map_err(|error| error.to_string())?;
     for (path, contents) in &files {
+        // Directories are assumed to be there; what matters is what they name.
+        let segments = path.parent().filter(|parent| !parent.ends_with("segments"));
+        fs::create_dir_all(dir.join(segments.unwrap_or(Path::new(""))).join("segments"))
+            .map_err(|error| error.to_string())?;
         fs::write(dir.join(path), contents).map_err(|error| error.to_string())?;
     }
     let last = |of: fn(&Step) -> Option<usize>| steps.iter().rev().find_map(of);
@@ -186,17 +271,20 @@ fn check(steps: &[Step], history: &[Model], cut: Cut) -> std::result::Result<(),
     let tried = last(|step| if let Step::Tried(n) = step { Some(*n) } else { None }).unwrap_or(0);
     // Without syncs, which would be of the real disk.
     let options = StoreOptions { durability: Durability::None, ..StoreOptions::default() };
-    let store = match (Store::open(&dir, options), acknowledged) {
-        (Ok(store), _) => store,
+    let backend: Arc<dyn Backend> = Arc::new(Unsynced(FileSystem));
+    let stores = match (Stores::open(Arc::clone(&backend), &dir, options), acknowledged) {
+        (Ok(stores), _) => stores,
         (Err(StoreError::InterruptedCreate { .. } | StoreError::NotAnIndex { .. }), None) => {
             // Nothing was promised yet, and the create can be done again.
             if !files.contains_key(&PathBuf::from("MANIFEST.new")) {
                 fs::remove_dir(dir.join("segments")).map_err(|error| error.to_string())?;
             }
-            Store::create(&dir, &config(), options).map_err(|error| format!("create again: {error}"))?
+            let root = Store::create(&dir, &config(), options);
+            Stores { root: root.map_err(|error| format!("create again: {error}"))?, later: None }
         }
         (Err(error), _) => return Err(format!("open: {error}")),
     };
+    let store = stores.serving();
     let range = acknowledged.unwrap_or(0)..=tried;
     let differences: Vec<String> =
         range.clone().map_while(|at| compare(&store.read(), &history[at]).err()).collect();
@@ -217,8 +305,20 @@ fn check(steps: &[Step], history: &[Model], cut: Cut) -> std::result::Result<(),
     if !report.is_sound() {
         return Err(format!("{report:?}"));
     }
-    drop(store);
-    compare(&Store::open(&dir, options).map_err(failed("open again"))?.read(), &model)
+    drop(stores);
+    let stores = Stores::open(backend, &dir, options).map_err(failed("open again"))?;
+    compare(&stores.serving().read(), &model)?;
+    for step in steps {
+        if let Step::Copied(path, at) = step {
+            let copy = Store::open(dir.join(path), options).map_err(failed("open a copy"))?;
+            compare(&copy.read(), &history[*at])?;
+            let report = copy.verify().map_err(failed("verify a copy"))?;
+            if !report.is_sound() {
+                return Err(format!("a copy: {report:?}"));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// A folder in memory where the system has such; the images are written, not synced.

@@ -23,8 +23,9 @@ use super::{
 /// One thing that was done, on paths below the directory.
 #[derive(Clone, Debug)]
 pub(super) enum Step {
-    /// Opened for writing from the start: made, or emptied.
+    /// Made anew, in place of what had the name.
     Replace(PathBuf),
+    Link(PathBuf, PathBuf),
     Write(PathBuf, u64, Vec<u8>),
     Sync(PathBuf),
     Rename(PathBuf, PathBuf),
@@ -35,6 +36,8 @@ pub(super) enum Step {
     Tried(usize),
     /// This many batches of the workload were promised to last.
     Acknowledged(usize),
+    /// A copy was made here, of the state after this many batches.
+    Copied(PathBuf, usize),
 }
 
 /// Syncs that a broken store would leave out, to see that their lack is noticed.
@@ -135,6 +138,11 @@ impl Backend for Recorder {
         }
         Ok(())
     }
+    fn link(&self, from: &Path, to: &Path) -> IoResult<()> {
+        std::fs::hard_link(from, to)?;
+        self.note(Step::Link(self.relative(from), self.relative(to)));
+        Ok(())
+    }
     fn remove(&self, path: &Path) -> IoResult<()> {
         FileSystem.remove(path)?;
         self.note(Step::Remove(self.relative(path)));
@@ -191,8 +199,8 @@ pub(super) enum Kept {
     Torn(usize),
 }
 
-/// Bytes at an offset; none where the file is emptied.
-type Change = Option<(u64, Vec<u8>)>;
+/// Bytes at an offset.
+type Change = (u64, Vec<u8>);
 
 /// A file, whatever its names.
 #[derive(Clone, Default)]
@@ -225,24 +233,25 @@ pub(super) fn image(steps: &[Step], kept: Kept, rng: &mut ChaCha8Rng) -> BTreeMa
     };
     for (number, step) in steps.iter().enumerate() {
         match step {
-            Step::Replace(path) => match names.get(path) {
-                Some(&inode) => inodes[inode].pending.push((number, None)),
-                None => {
-                    inodes.push(Inode::default());
-                    names.insert(path.clone(), inodes.len() - 1);
-                    entries.push(vec![(number, path.clone(), Some(inodes.len() - 1))]);
+            Step::Replace(path) => {
+                inodes.push(Inode::default());
+                let made = inodes.len() - 1;
+                if names.insert(path.clone(), made).is_some() {
+                    entries.push(vec![(number, path.clone(), None)]);
                 }
-            },
+                entries.push(vec![(number, path.clone(), Some(made))]);
+            }
+            Step::Link(from, to) => {
+                names.insert(to.clone(), names[from]);
+                entries.push(vec![(number, to.clone(), Some(names[from]))]);
+            }
             Step::Write(path, offset, bytes) => {
-                inodes[names[path]].pending.push((number, Some((*offset, bytes.clone()))));
+                inodes[names[path]].pending.push((number, (*offset, bytes.clone())));
             }
             Step::Sync(path) => {
                 let inode = &mut inodes[names[path]];
-                for (_, change) in std::mem::take(&mut inode.pending) {
-                    change_contents(
-                        &mut inode.durable,
-                        change.as_ref().map(|(at, bytes)| (*at, bytes.as_slice())),
-                    );
+                for (_, (at, bytes)) in std::mem::take(&mut inode.pending) {
+                    change_contents(&mut inode.durable, at, &bytes);
                 }
             }
             Step::Rename(from, to) => {
@@ -256,7 +265,7 @@ pub(super) fn image(steps: &[Step], kept: Kept, rng: &mut ChaCha8Rng) -> BTreeMa
                 entries.push(vec![(number, path.clone(), None)]);
             }
             Step::SyncDirectory(path) => settle(&mut entries, &|change| parent(&change[0].1) == *path),
-            Step::MakeDirectory | Step::Tried(_) | Step::Acknowledged(_) => {}
+            Step::MakeDirectory | Step::Tried(_) | Step::Acknowledged(_) | Step::Copied(..) => {}
         }
     }
     let unsynced = entries.len() + inodes.iter().map(|inode| inode.pending.len()).sum::<usize>();
@@ -279,23 +288,24 @@ pub(super) fn image(steps: &[Step], kept: Kept, rng: &mut ChaCha8Rng) -> BTreeMa
     let mut files = BTreeMap::new();
     for (path, inode) in durable {
         let Inode { durable: mut contents, pending } = inodes[inode].clone();
-        for (number, change) in pending {
-            let change = change.as_ref().map(|(at, bytes)| (*at, bytes.as_slice()));
-            match (kept, change) {
-                (Kept::None | Kept::Names, _) => {}
-                (Kept::All | Kept::Contents, change) => change_contents(&mut contents, change),
-                (Kept::Prefix(_), change) if number < until => change_contents(&mut contents, change),
-                (Kept::Some, change) if picks[&number] => change_contents(&mut contents, change),
-                (Kept::Prefix(_) | Kept::Some, _) => {}
-                (Kept::Torn(_), None) => change_contents(&mut contents, None),
-                (Kept::Torn(sector), Some((at, bytes))) => {
+        for (number, (at, bytes)) in &pending {
+            let kept_whole = match kept {
+                Kept::None | Kept::Names => false,
+                Kept::All | Kept::Contents => true,
+                Kept::Prefix(_) => *number < until,
+                Kept::Some => picks[number],
+                Kept::Torn(sector) => {
                     // Each sector of it or not.
                     for (place, part) in bytes.chunks(sector).enumerate() {
                         if rng.random() {
-                            change_contents(&mut contents, Some((at + (place * sector) as u64, part)));
+                            change_contents(&mut contents, at + (place * sector) as u64, part);
                         }
                     }
+                    false
                 }
+            };
+            if kept_whole {
+                change_contents(&mut contents, *at, bytes);
             }
         }
         files.insert(path, contents);
@@ -303,16 +313,10 @@ pub(super) fn image(steps: &[Step], kept: Kept, rng: &mut ChaCha8Rng) -> BTreeMa
     files
 }
 
-/// `None` empties the file.
-fn change_contents(contents: &mut Vec<u8>, change: Option<(u64, &[u8])>) {
-    match change {
-        None => contents.clear(),
-        Some((at, bytes)) => {
-            let end = at as usize + bytes.len();
-            if contents.len() < end {
-                contents.resize(end, 0);
-            }
-            contents[at as usize..end].copy_from_slice(bytes);
-        }
+fn change_contents(contents: &mut Vec<u8>, at: u64, bytes: &[u8]) {
+    let end = at as usize + bytes.len();
+    if contents.len() < end {
+        contents.resize(end, 0);
     }
+    contents[at as usize..end].copy_from_slice(bytes);
 }

@@ -1,0 +1,114 @@
+//! Sizes and counts.
+
+use std::{collections::BTreeMap, fs, path::Path};
+
+use super::{Result, Store, layout::names, part::Place};
+use crate::ids::{Generation, LeafId};
+
+/// Bytes of an index on disk, by what they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StoreBytes {
+    /// Embeddings.
+    pub vectors: u64,
+    /// Documents, with their ids, metadata and posting lists.
+    pub documents: u64,
+    /// Which rows are dead.
+    pub dead_rows: u64,
+    /// Commits that are not sealed yet.
+    pub journal: u64,
+    /// The model in service.
+    pub model: u64,
+    /// Embeddings, documents and model of the model before it, and of a change of model that is under way or was
+    /// cut off.
+    pub other_models: u64,
+}
+
+impl StoreBytes {
+    /// All of it.
+    pub fn total(&self) -> u64 {
+        let Self { vectors, documents, dead_rows, journal, model, other_models } = *self;
+        vectors + documents + dead_rows + journal + model + other_models
+    }
+}
+
+/// Sizes and counts of an index.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct StoreStats {
+    /// The generation they are of.
+    pub generation: Generation,
+    /// Live documents.
+    pub documents: u64,
+    /// Rows, dead ones included.
+    pub rows: u64,
+    /// Rows of deleted and replaced documents.
+    pub dead_rows: u64,
+    /// Segments on disk.
+    pub segments: u64,
+    /// Documents that are in memory and the journal only.
+    pub fresh_documents: u64,
+    /// Bytes on disk.
+    pub bytes: StoreBytes,
+    /// Number of live documents of each leaf that has any, ascending by leaf.
+    pub leaf_sizes: Vec<(LeafId, usize)>,
+    /// Documents that a visited leaf holds on average, where a leaf is visited as often as it has
+    /// documents: sum of p_i c_i (section 4.6); 0 without any.
+    pub expected_documents_per_leaf: f64,
+}
+
+impl Store {
+    /// Sizes and counts. Costs a walk over the posting lists.
+    pub fn stats(&self) -> Result<StoreStats> {
+        let view = self.read();
+        let state = &view.state;
+        let mut sizes = BTreeMap::new();
+        let (mut segments, mut fresh_documents) = (0, 0u64);
+        let mut bytes = StoreBytes {
+            dead_rows: bytes_below(&self.dir.join(names::SEGMENTS), &|name| name.ends_with(".dead")),
+            journal: bytes_below(&self.dir.join(names::DOCUMENTS), &|_| true),
+            ..StoreBytes::default()
+        };
+        for part in state.parts() {
+            match &part.place {
+                Place::Sealed(segment) => {
+                    segments += 1;
+                    let [vectors, documents] = segment.bytes();
+                    bytes.vectors += vectors;
+                    bytes.documents += documents;
+                }
+                Place::Fresh(_) => fresh_documents += u64::from(part.live()),
+            }
+            for row in part.live_rows() {
+                for leaf in part.source().leaves(row)? {
+                    *sizes.entry(leaf).or_insert(0usize) += 1;
+                }
+            }
+        }
+        let entries: usize = sizes.values().sum();
+        let squares: f64 = sizes.values().map(|&size| (size * size) as f64).sum();
+        Ok(StoreStats {
+            generation: state.generation,
+            documents: state.live().into(),
+            rows: state.rows().into(),
+            dead_rows: (state.rows() - state.live()).into(),
+            segments,
+            fresh_documents,
+            bytes,
+            leaf_sizes: sizes.into_iter().collect(),
+            expected_documents_per_leaf: squares / entries.max(1) as f64,
+        })
+    }
+}
+
+/// Bytes of the files with these names in a folder and those inside it, as far as they can be read: files come and
+/// go meanwhile.
+pub(crate) fn bytes_below(folder: &Path, named: &dyn Fn(&str) -> bool) -> u64 {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let bytes = entries.map(|entry| match entry.metadata() {
+        Ok(of) if of.is_dir() => bytes_below(&entry.path(), named),
+        Ok(of) if entry.file_name().to_str().is_some_and(named) => of.len(),
+        _ => 0,
+    });
+    bytes.sum()
+}
