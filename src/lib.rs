@@ -59,7 +59,7 @@ pub use index::{
     Advice, DEFAULT_BEAM, DEFAULT_K, DEFAULT_SAMPLES, DEFAULT_TERMS, Documents, ExactHit, ExplainOptions,
     ExplainedHit, Explanation, FEWEST_RECENT, Health, Hit, Index, IndexBuilder, InsertStatus, InsertSummary,
     LeafDocument, LeafOptions, LeafQuery, LeafSummary, LeafTerm, ModelChange, Query, RECENT, ReachedLeaf,
-    RoutingHealth, SHIFTED, SKEW_GROWTH, SKEWED, SearchResult, SearchStats,
+    RepairOptions, RoutingHealth, SHIFTED, SKEW_GROWTH, SKEWED, SearchResult, SearchStats,
 };
 pub use model::{
     BUNDLE_FORMAT, Bundle, DEFAULT_MAX_TOKENS, ENCODER_FILE, ENTROPY_QUANTILES, Encoder, INDEXER_FILE,
@@ -73,5 +73,8 @@ pub use scan::Similarity;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub use store::fuzzing;
-pub use store::{Damage, Durability, Operation, Problem, StoreBytes, StoreError, StoreStats, VerifyReport};
+pub use store::{
+    Damage, Durability, Operation, Problem, RepairReport, StoreBytes, StoreError, StoreStats, Undecided,
+    VerifyReport,
+};
 pub use tree::{MAX_HEIGHT, MAX_LEAVES, TreeShape, TreeShapeError};

@@ -36,6 +36,8 @@ pub enum Stage {
     Compact,
     /// Documents encoded with another model.
     Reencode,
+    /// Documents of damaged segments written again, each counted twice.
+    Repair,
     /// Parts of the store checked.
     Verify,
 }

@@ -8,11 +8,12 @@ use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ehi::{Document, Error, Index, Role, SearchResult, Similarity, StoreError};
+use ehi::{Document, Error, Index, InputError, InsertStatus, Role, SearchResult, Similarity, StoreError};
 use serde_json::json;
 use support::{DOCUMENTS, Shape, bundle, document, documents, filled, id};
 
 const FLAT: Shape = Shape { height: 1, leaves_per_document: 1 };
+const SEVERAL: Shape = Shape { height: 2, leaves_per_document: 2 };
 
 /// The questions' embeddings: encoding is most of what these tests cost.
 fn vectors(index: &Index) -> Vec<Vec<f32>> {
@@ -483,4 +484,128 @@ fn an_evaluation_agrees_with_searches() {
     // This was `None` while the sum of the visited fractions could round to more than 1.
     assert!(report.ivf_at(0.5, Metric::Recall(k)).is_some());
     assert!(report.tree_at(0.5, Metric::Recall(k)).is_some());
+}
+
+#[test]
+fn a_batch_says_what_became_of_each_document() {
+    let (_dir, index) = filled(FLAT, 3);
+    let renamed = |mut d: Document, id: &str| {
+        d.id = id.to_owned();
+        d
+    };
+    let batch = vec![
+        renamed(document(10), "new"),
+        renamed(document(11), &id(1)),
+        renamed(document(12), "new"),
+        renamed(document(13), "other"),
+    ];
+    let summary = index.insert_batch(batch).unwrap();
+    use InsertStatus::{Inserted, Replaced, Superseded};
+    assert_eq!(summary.statuses, [Superseded, Replaced, Inserted, Inserted]);
+    assert_eq!((summary.inserted, summary.replaced, summary.superseded), (2, 1, 1));
+    // Over several commits, the last of one id far behind the others.
+    let mut many: Vec<Document> = (0..600).map(document).collect();
+    many.push(renamed(document(7), &id(0)));
+    let summary = index.insert_batch(many).unwrap();
+    assert_eq!(summary.statuses.len(), 601);
+    assert_eq!(summary.statuses[..4], [Superseded, Replaced, Replaced, Inserted]);
+    assert_eq!(summary.statuses[600], Replaced);
+    assert_eq!((summary.inserted, summary.replaced, summary.superseded), (597, 3, 1));
+    assert_eq!(index.len(), 602);
+    assert_eq!(index.insert_batch([]).unwrap().statuses, []);
+}
+
+#[test]
+fn many_documents_are_read_paged_and_deleted_together() {
+    let (_dir, index) = filled(FLAT, 20);
+    let found = index.get_many([id(3), "absent".into(), id(0), id(3)]).unwrap();
+    assert_eq!(found, [Some(document(3)), None, Some(document(0)), Some(document(3))]);
+    assert_eq!(index.page(None, 3).unwrap(), documents(3));
+    assert_eq!(index.page(Some(&id(2)), 2).unwrap(), [document(3), document(4)]);
+    // Behind an id that is not there, and behind the last.
+    assert_eq!(index.page(Some("doc-0002x"), 1).unwrap(), [document(3)]);
+    assert_eq!(index.page(Some(&id(19)), 5).unwrap(), []);
+    let generation = index.stats().unwrap().generation;
+    assert_eq!(index.delete_batch([id(3), "absent".into(), id(4), id(3)]).unwrap(), 2);
+    assert_eq!(index.stats().unwrap().generation.0, generation.0 + 1, "one commit");
+    assert_eq!(index.page(Some(&id(2)), 1).unwrap(), [document(5)]);
+    assert_eq!(index.delete_batch(Vec::<String>::new()).unwrap(), 0);
+}
+
+#[test]
+fn given_embeddings_are_stored_and_found_as_computed_ones_are() {
+    let (_dir, index) = filled(FLAT, 60);
+    let other = tempfile::tempdir().unwrap();
+    let given = Index::create(other.path(), &bundle(FLAT)).unwrap();
+    let model = index.bundle();
+    let all = documents(60);
+    let texts: Vec<_> = all.iter().map(|d| d.embedding_text().into_owned()).collect();
+    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+    let encoder = model.model().encoder();
+    let rows = encoder.embed(&texts, Role::Document).unwrap();
+    let mut pairs: Vec<(Document, Vec<f32>)> =
+        all.into_iter().zip(rows.chunks_exact(encoder.dim()).map(<[f32]>::to_vec)).collect();
+    // Of one id the last counts; without text it is stored all the same; any length is brought to one.
+    let twice = vec![3.0; encoder.dim()];
+    pairs.insert(0, (Document::new(id(0), "", ""), twice.clone()));
+    pairs.push((Document::new("bare", "", ""), twice));
+    let summary = given.insert_vectors(pairs).unwrap();
+    assert_eq!(summary.statuses.len(), 62);
+    assert_eq!((summary.inserted, summary.replaced, summary.superseded), (61, 0, 1));
+    assert_eq!(given.get("bare").unwrap(), Some(Document::new("bare", "", "")));
+    given.delete("bare").unwrap();
+    for question in QUESTIONS {
+        let hits = |index: &Index| -> Vec<(u32, String, u32)> {
+            let found = index.search(question, 10, 2).unwrap();
+            let mut hits: Vec<_> =
+                found.iter().map(|h| (h.score.to_bits(), h.id.clone(), h.leaf.0)).collect();
+            hits.sort();
+            hits
+        };
+        assert_eq!(hits(&given), hits(&index));
+    }
+    let dim = encoder.dim();
+    let refused =
+        |vector: Vec<f32>| given.insert_vectors([(Document::new("x", "", "x"), vector)]).unwrap_err();
+    assert!(matches!(refused(vec![1.0; dim - 1]), Error::Input(InputError::Dimension { .. })));
+    for bad in [0.0, f32::NAN, f32::INFINITY] {
+        assert!(matches!(refused(vec![bad; dim]), Error::Input(InputError::BadVector)));
+    }
+    assert_eq!(given.len(), 60);
+    let cancelled =
+        given.insert_vectors_with([(document(99), vec![1.0; dim])], &mut |_| ControlFlow::Break(()));
+    assert!(matches!(cancelled, Err(Error::Cancelled)));
+    assert!(given.contains(&id(99)).unwrap(), "the group before the cancel is in place");
+}
+
+#[test]
+fn a_copy_and_rebuilt_lists_answer_as_the_index_does() {
+    let (dir, index) = filled(SEVERAL, 60);
+    index.delete(&id(7)).unwrap();
+    let answers = |index: &Index| -> Vec<Vec<(u32, String)>> {
+        let answer = |question: &&str| {
+            let found = index.search(question, 10, 2).unwrap();
+            let mut hits: Vec<_> = found.iter().map(|h| (h.score.to_bits(), h.id.clone())).collect();
+            hits.sort();
+            hits
+        };
+        QUESTIONS.iter().map(answer).collect()
+    };
+    let expected = answers(&index);
+    let copy = dir.path().join("copy");
+    index.snapshot(&copy).unwrap();
+    let refused = index.snapshot(&copy);
+    assert!(matches!(refused, Err(Error::Store(StoreError::AlreadyExists { .. }))), "{refused:?}");
+    index.rebuild_postings().unwrap();
+    assert_eq!(answers(&index), expected);
+    let cancelled = index.rebuild_postings_with(&mut |_| ControlFlow::Break(()));
+    assert!(matches!(cancelled, Err(Error::Cancelled)));
+    let stats = index.stats().unwrap();
+    assert_eq!(stats.documents, 59);
+    assert!(stats.bytes.vectors > 59 * 768 * 2 && stats.bytes.documents > 0 && stats.bytes.model > 0);
+    drop(index);
+    let copy = Index::open(&copy).unwrap();
+    assert_eq!(answers(&copy), expected);
+    assert!(copy.verify().unwrap().is_sound());
+    assert_eq!(copy.len(), 59);
 }

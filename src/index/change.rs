@@ -283,7 +283,7 @@ fn fill(
     target.store.commit(WriteBatch { puts: Vec::new(), deletes: surplus })?;
     for rows in missing.chunks(DOCUMENTS_PER_COMMIT) {
         let documents = rows.iter().map(|&row| Ok(view.document(row)?)).collect::<Result<_>>()?;
-        let puts = target.prepare(documents)?;
+        let puts = target.placer().prepare(documents)?;
         target.store.commit(WriteBatch { puts, deletes: Vec::new() })?;
         tick(rows.len())?;
     }

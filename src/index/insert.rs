@@ -1,21 +1,14 @@
 //! The write path: check, encode, route to leaves, commit.
 
 use std::collections::HashSet;
-use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 
-use half::f16;
-
 use super::Index;
-use super::search::unit;
-use super::serving::Serving;
 use crate::document::Document;
 use crate::error::{Error, InputError, Result};
-use crate::ids::{Generation, LeafId};
-use crate::model::Role;
+use crate::ids::Generation;
 use crate::progress::{OnProgress, Progress, Stage, no_progress};
-use crate::scan::Similarity;
-use crate::store::{Committed, Put, WriteBatch};
+use crate::store::{Committed, WriteBatch};
 
 /// Documents encoded and committed together.
 pub(super) const DOCUMENTS_PER_COMMIT: usize = 256;
@@ -129,7 +122,7 @@ impl Index {
             let group = keep(rest.by_ref().take(own.len()), &own);
             done += group.len();
             let committed = self.write(|on| {
-                let batch = WriteBatch { puts: on.prepare(group)?, deletes: Vec::new() };
+                let batch = WriteBatch { puts: on.placer().prepare(group)?, deletes: Vec::new() };
                 Ok(on.store.commit(batch)?)
             })?;
             summary.add(&own, &committed);
@@ -188,7 +181,7 @@ impl Index {
                     rows.extend_from_slice(if *kept { vector } else { &[] });
                 }
                 drop(vectors);
-                let puts = on.place(keep(group.into_iter(), &kept), &rows);
+                let puts = on.placer().place(keep(group.into_iter(), &kept), &rows);
                 Ok(on.store.commit(WriteBatch { puts, deletes: Vec::new() })?)
             })?;
             if kept.is_empty() {
@@ -201,41 +194,6 @@ impl Index {
                 return Err(Error::Cancelled);
             }
         }
-    }
-}
-
-impl Serving {
-    /// Encodes and routes documents.
-    pub(super) fn prepare(&self, documents: Vec<Document>) -> Result<Vec<Put>> {
-        let model = self.model();
-        let texts: Vec<_> = documents.iter().map(Document::embedding_text).collect();
-        let texts: Vec<&str> = texts.iter().map(AsRef::as_ref).collect();
-        let rows = model.encoder.embed(&texts, Role::Document)?;
-        Ok(self.place(documents, &rows))
-    }
-
-    /// Routes documents with their embeddings, `[documents, dim]` f32.
-    fn place(&self, documents: Vec<Document>, rows: &[f32]) -> Vec<Put> {
-        let model = self.model();
-        let dim = model.encoder.dim();
-        let units: Vec<f32> = rows.chunks_exact(dim).flat_map(unit).collect();
-        let leaves = self.route(&units);
-        let stored = match self.similarity {
-            Similarity::Cosine => &units,
-            _ => rows,
-        };
-        let places = documents.into_iter().zip(stored.chunks_exact(dim)).zip(leaves);
-        let put = |((document, row), leaves): ((_, &[f32]), _)| {
-            let embedding = row.iter().map(|&x| f16::from_f32(x)).collect();
-            Put { document, embedding, leaves }
-        };
-        places.map(put).collect()
-    }
-
-    /// The leaves of embeddings at unit norm, `[rows, dim]` f32.
-    pub(super) fn route(&self, units: &[f32]) -> Vec<Vec<LeafId>> {
-        let count = NonZeroUsize::new(self.leaves_per_document() as usize).unwrap_or(NonZeroUsize::MIN);
-        self.model().indexer.route_rows(units, count)
     }
 }
 

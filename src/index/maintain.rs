@@ -5,12 +5,9 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::PoisonError;
 
-use half::f16;
-use half::slice::HalfFloatSliceExt;
-
 use super::options::Reach;
 use super::serving::{MODELS_DIR, Serving, copy_model_into, model_dir, store_dir};
-use super::{Index, refuse_occupied, unit};
+use super::{Index, refuse_occupied};
 use crate::error::{Error, Result};
 use crate::ids::Row;
 use crate::progress::{OnProgress, Progress, Stage, no_progress};
@@ -64,7 +61,9 @@ impl Index {
     /// # Errors
     /// Those of [`Self::compact_with`].
     pub fn rebuild_postings_with(&self, on_progress: &mut OnProgress<'_>) -> Result<()> {
-        self.rewrite(on_progress, |on, tick| on.store.rebuild_postings(&|rows| on.route_stored(rows), tick))
+        self.rewrite(on_progress, |on, tick| {
+            on.store.rebuild_postings(&|rows| on.placer().route_stored(rows), tick)
+        })
     }
 
     fn rewrite(
@@ -169,18 +168,6 @@ impl Index {
 }
 
 impl Serving {
-    /// The leaves of stored embeddings, `[rows, dim]` f16.
-    fn route_stored(&self, rows: &[f16]) -> Vec<Vec<crate::ids::LeafId>> {
-        let dim = self.model().encoder.dim();
-        let mut row = vec![0f32; dim];
-        let mut units = Vec::with_capacity(rows.len());
-        for stored in rows.chunks_exact(dim) {
-            stored.convert_to_f32_slice(&mut row);
-            units.extend(unit(&row));
-        }
-        self.route(&units)
-    }
-
     /// Rows all over a view.
     fn probes(&self, view: &View) -> Result<Vec<Row>> {
         let mut rows = view.newest(PROBES / 2)?;

@@ -7,6 +7,8 @@ mod insert;
 mod leaves;
 mod maintain;
 mod options;
+mod placing;
+mod repair;
 mod search;
 mod serving;
 
@@ -22,6 +24,7 @@ pub use leaves::{
     DEFAULT_SAMPLES, DEFAULT_TERMS, LeafDocument, LeafOptions, LeafQuery, LeafSummary, LeafTerm,
 };
 pub use options::{DEFAULT_BEAM, DEFAULT_K, IndexBuilder, Query};
+pub use repair::RepairOptions;
 pub use search::{Hit, SearchResult, SearchStats};
 
 #[cfg(feature = "train")]

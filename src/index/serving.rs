@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::health::Served;
+use super::placing::Placer;
 use crate::error::{InputError, Result};
 use crate::model::{Bundle, Model, ModelError, ModelHash};
 use crate::scan::Similarity;
@@ -76,6 +77,10 @@ impl Serving {
 
     pub(crate) fn model(&self) -> &Model {
         self.bundle.model()
+    }
+
+    pub(super) fn placer(&self) -> Placer<'_> {
+        Placer { bundle: &self.bundle, similarity: self.similarity }
     }
 
     pub(crate) fn view(&self) -> View {

@@ -58,8 +58,8 @@ pub enum StoreError {
         /// The newest version that this crate reads.
         newest: u32,
     },
-    /// A file contradicts itself or another one; restore the index from a copy.
-    #[error("{file} is damaged: {detail}; restore the index from a copy or build it again")]
+    /// A file contradicts itself or another one; repair the index, or restore it from a copy.
+    #[error("{file} is damaged: {detail}; repair the index, or restore it from a copy")]
     Corrupt {
         /// The file or database, relative to the directory of the index.
         file: Cow<'static, str>,
@@ -192,6 +192,17 @@ pub enum StoreError {
         used: u32,
         /// Rows that the batch needs.
         wanted: usize,
+    },
+    /// A repair cannot tell which of some documents had been deleted; say whether to keep them.
+    #[error(
+        "{deleted} of {documents} documents had been deleted, and the file that says which is damaged; say whether to \
+         keep all of them or none"
+    )]
+    Undecided {
+        /// Documents in question.
+        documents: u64,
+        /// How many of them had been deleted.
+        deleted: u64,
     },
     /// A long call was told to stop; nothing has changed.
     #[error("cancelled")]

@@ -14,6 +14,10 @@ pub(super) mod names {
     pub(in crate::store) const MANIFEST: &str = "MANIFEST";
     /// The manifest before it is published; its presence marks a create under way.
     pub(in crate::store) const MANIFEST_NEW: &str = "MANIFEST.new";
+    /// What repair falls back on where the manifest is damaged.
+    pub(in crate::store) const MANIFEST_COPY: &str = "MANIFEST.copy";
+    /// Directory of damaged files that a repair set aside.
+    pub(in crate::store) const DAMAGED: &str = "damaged";
     pub(in crate::store) const LOCK: &str = "LOCK";
     /// Directory of the journal, a sled database.
     pub(in crate::store) const DOCUMENTS: &str = "documents";

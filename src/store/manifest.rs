@@ -265,7 +265,12 @@ impl Manifest {
     }
 
     pub(super) fn read(backend: &dyn Backend, dir: &Path) -> Result<Self> {
-        let path = dir.join(names::MANIFEST);
+        Self::read_named(backend, dir, names::MANIFEST)
+    }
+
+    /// As [`Self::read`], of a copy.
+    pub(super) fn read_named(backend: &dyn Backend, dir: &Path, name: &str) -> Result<Self> {
+        let path = dir.join(name);
         let io = |operation| StoreError::io(&path, operation);
         let file = backend.open(&path, OpenMode::Read).map_err(io(Operation::Open))?;
         let found = file.len().map_err(io(Operation::Read))?;

@@ -9,12 +9,13 @@ use std::{
 
 use super::{
     Durability, JournalState, Result, Store, StoreConfig, StoreError, StoreOptions, Writer,
+    dead::DeadRows,
     error::{Damage, Operation},
     health::Health,
     io::{Backend, FileSystem, Unsynced},
     journal::Journal,
     layout::names,
-    manifest::Manifest,
+    manifest::{Manifest, SegmentEntry, StoreId},
     part::Part,
     segment::Segment,
     state::State,
@@ -156,7 +157,11 @@ impl Store {
         if !exists(dir)? {
             return Err(StoreError::NotFound { path: dir.to_owned() });
         }
-        if !dir.is_dir() || !(has(dir, names::MANIFEST)? || has(dir, names::MANIFEST_NEW)?) {
+        let found = has(dir, names::MANIFEST)? || has(dir, names::MANIFEST_NEW)?;
+        if !found && has(dir, names::MANIFEST_COPY)? {
+            return Err(StoreError::corrupt(names::MANIFEST, Damage::Missing { what: "the file" }));
+        }
+        if !dir.is_dir() || !found {
             return Err(StoreError::NotAnIndex { path: dir.to_owned() });
         }
         Ok(())
@@ -186,7 +191,7 @@ impl Store {
 }
 
 impl StoreOptions {
-    fn backend(&self) -> Arc<dyn Backend> {
+    pub(super) fn backend(&self) -> Arc<dyn Backend> {
         match self.durability {
             Durability::None => Arc::new(Unsynced(FileSystem)),
             _ => Arc::new(FileSystem),
@@ -213,11 +218,8 @@ fn load(
             parts.push(part.clone());
             continue;
         }
-        let (store_id, number) = (manifest.store_id, entry.files.number);
-        let dead = match entry.dead {
-            Some(file) => file.read(backend, dir, store_id, number, entry.files.rows)?,
-            None => Arc::default(),
-        };
+        let store_id = manifest.store_id;
+        let dead = open_dead(backend, dir, store_id, entry)?;
         parts.push(match known {
             Some((_, part)) => Part { dead, ..part.clone() },
             None => {
@@ -226,6 +228,19 @@ fn load(
         });
     }
     State::new(manifest.generation, parts)
+}
+
+/// The dead rows of a segment.
+pub(super) fn open_dead(
+    backend: &dyn Backend,
+    dir: &Path,
+    store_id: StoreId,
+    entry: &SegmentEntry,
+) -> Result<Arc<DeadRows>> {
+    match entry.dead {
+        Some(file) => file.read(backend, dir, store_id, entry.files.number, entry.files.rows),
+        None => Ok(Arc::default()),
+    }
 }
 
 /// The newest generation that can be opened while a writer goes on.
@@ -308,7 +323,7 @@ fn exists(path: &Path) -> Result<bool> {
 
 /// Takes the lock of the directory, waiting for it if told to; the operating system gives it back with
 /// the handle.
-fn lock(dir: &Path, wait: Duration) -> Result<File> {
+pub(super) fn lock(dir: &Path, wait: Duration) -> Result<File> {
     let path = dir.join(names::LOCK);
     let mut options = File::options();
     let file = options

@@ -15,12 +15,13 @@
 //! A write that fails changes nothing, since only new files are written. After a failed sync in any
 //! step nobody knows what is on disk, and the handle refuses writes from then on.
 
-use std::{collections::HashSet, sync::Arc};
+use std::{collections::HashSet, path::Path, sync::Arc};
 
 use super::{
     JournalState, Result, Store, StoreError, Writer,
     dead::{DeadFile, DeadRows},
     error::Operation,
+    io::Backend,
     layout::names,
     manifest::{Manifest, Models, SegmentEntry},
     part::{Part, Place},
@@ -235,6 +236,10 @@ impl Store {
         let synced = self.backend.sync_directory(&segments);
         self.poison_if_sync(synced.map_err(StoreError::io(&segments, Operation::Sync)))?;
         self.poison_if_sync(manifest.write_provisional(&*self.backend, &self.dir))?;
+        if let Err(error) = manifest.write_copy(&*self.backend, &self.dir) {
+            // Nothing rests on it.
+            tracing::warn!(index = %self.dir.display(), %error, "could not write a copy of the manifest");
+        }
         // Whatever goes wrong here, which manifest is on disk is not known.
         Manifest::publish(&*self.backend, &self.dir).inspect_err(|_| self.health.refuse_writes())
     }
@@ -253,29 +258,11 @@ impl Store {
             writer.journal = JournalState::None;
         }
         let named: HashSet<String> = writer.manifest.files().collect();
-        for name in self.strays(&named) {
+        for name in strays(&*self.backend, &self.dir, &named) {
             if let Err(error) = self.backend.remove(&self.dir.join(&name)) {
                 tracing::warn!(index = %self.dir.display(), file = %name, %error, "could not remove");
             }
         }
-    }
-
-    /// Files in `segments` with names of ours that the manifest does not name.
-    fn strays(&self, named: &HashSet<String>) -> Vec<String> {
-        let entries = self.backend.list(&self.dir.join(names::SEGMENTS)).unwrap_or_default();
-        let ours = |name: &str| {
-            let mut parts = name.split('.');
-            let number =
-                parts.next().is_some_and(|part| part.len() >= 8 && part.bytes().all(|b| b.is_ascii_digit()));
-            number && matches!(parts.next_back(), Some("vectors" | "documents" | "dead"))
-        };
-        entries
-            .into_iter()
-            .filter_map(|name| name.into_string().ok())
-            .filter(|name| ours(name))
-            .map(|name| format!("{}/{name}", names::SEGMENTS))
-            .filter(|name| !named.contains(name))
-            .collect()
     }
 
     /// A failed sync poisons the handle; any other failure leaves it as it is.
@@ -286,6 +273,24 @@ impl Store {
             }
         })
     }
+}
+
+/// Files in `segments` with names of ours that are not among those named.
+pub(super) fn strays(backend: &dyn Backend, dir: &Path, named: &HashSet<String>) -> Vec<String> {
+    let entries = backend.list(&dir.join(names::SEGMENTS)).unwrap_or_default();
+    let ours = |name: &str| {
+        let mut parts = name.split('.');
+        let number =
+            parts.next().is_some_and(|part| part.len() >= 8 && part.bytes().all(|b| b.is_ascii_digit()));
+        number && matches!(parts.next_back(), Some("vectors" | "documents" | "dead"))
+    };
+    entries
+        .into_iter()
+        .filter_map(|name| name.into_string().ok())
+        .filter(|name| ours(name))
+        .map(|name| format!("{}/{name}", names::SEGMENTS))
+        .filter(|name| !named.contains(name))
+        .collect()
 }
 
 /// Which parts go into the next segment: the fresh ones, the sealed ones before them for as long as those

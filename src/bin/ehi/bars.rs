@@ -74,6 +74,7 @@ fn name(stage: Stage) -> &'static str {
         Stage::Evaluate => "evaluate",
         Stage::Compact => "compact",
         Stage::Reencode => "encode anew",
+        Stage::Repair => "repair",
         Stage::Verify => "verify",
         _ => "working",
     }

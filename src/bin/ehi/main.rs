@@ -10,6 +10,7 @@ mod hits;
 mod insert;
 mod leaves;
 mod model;
+mod repair;
 mod search;
 mod store;
 mod train;
@@ -59,6 +60,8 @@ enum Command {
     Compact(store::ReportArgs),
     /// Copy the index as of its last flush into another directory, sharing its files where it can
     Snapshot(store::SnapshotArgs),
+    /// Bring a damaged index back to what can be read of it, also where it does not open
+    Repair(repair::Args),
     /// Encode every document with another model and change over to it; the old one is kept
     Reencode(model::ReencodeArgs),
     /// Return to the model before the last change
@@ -109,6 +112,7 @@ fn run(command: Command, out: &mut dyn Write) -> Result<(), Failure> {
         Command::Delete(args) => store::delete(&args, out),
         Command::Compact(args) => store::compact(&args, out),
         Command::Snapshot(args) => store::snapshot(&args, out),
+        Command::Repair(args) => repair::run(&args, out),
         Command::Reencode(args) => model::reencode(&args, out),
         Command::Rollback(args) => model::rollback(&args, out),
         Command::DropPrevious(args) => model::drop_previous(&args, out),

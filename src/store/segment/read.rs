@@ -8,7 +8,7 @@ use crate::{
     document::Document,
     ids::{Generation, LeafId},
     store::{
-        error::{Damage, Result},
+        error::{Damage, Result, StoreError},
         io::Backend,
         layout::{names, segment::*},
         manifest::StoreId,
@@ -30,7 +30,8 @@ pub(in crate::store) struct SegmentFiles {
 pub(in crate::store) struct Segment {
     files: SegmentFiles,
     dim: usize,
-    vectors: SealedFile,
+    /// None only under repair.
+    vectors: Option<SealedFile>,
     documents: SealedFile,
     rows: Range<u64>,
     parts: Parts,
@@ -75,18 +76,48 @@ impl Segment {
         dim: u32,
         files: SegmentFiles,
     ) -> Result<Self> {
+        Self::open_either(backend, dir, store_id, dim, files, false)
+    }
+
+    /// As [`Self::open`], but a file of embeddings that cannot be used is as if every page of it were damaged.
+    pub(in crate::store) fn open_damaged(
+        backend: &dyn Backend,
+        dir: &Path,
+        store_id: StoreId,
+        dim: u32,
+        files: SegmentFiles,
+    ) -> Result<Self> {
+        Self::open_either(backend, dir, store_id, dim, files, true)
+    }
+
+    fn open_either(
+        backend: &dyn Backend,
+        dir: &Path,
+        store_id: StoreId,
+        dim: u32,
+        files: SegmentFiles,
+        damaged: bool,
+    ) -> Result<Self> {
         let open = |name: String, kind, seal| {
             let identity = Identity { kind, store_id, segment: files.number };
             SealedFile::open(backend, &dir.join(&name), name, identity, seal)
         };
-        let vectors = open(SegmentFiles::vectors_name(files.number), Kind::Vectors, files.vectors)?;
+        let vectors = open(SegmentFiles::vectors_name(files.number), Kind::Vectors, files.vectors);
+        let vectors = vectors.and_then(|vectors| {
+            let rows = vectors.section(ROWS);
+            let stride = u64::from(dim) * size_of::<f16>() as u64;
+            let (expected, found) = (u64::from(files.rows) * stride, rows.end - rows.start);
+            if expected != found {
+                return Err(vectors.corrupt(Damage::Disagreement { what: "bytes of rows", expected, found }));
+            }
+            Ok(vectors)
+        });
+        let vectors = match vectors {
+            Err(StoreError::Corrupt { .. }) if damaged => None,
+            vectors => Some(vectors?),
+        };
+        let rows = vectors.as_ref().map_or(0..0, |vectors| vectors.section(ROWS));
         let documents = open(SegmentFiles::documents_name(files.number), Kind::Documents, files.documents)?;
-        let rows = vectors.section(ROWS);
-        let stride = u64::from(dim) * size_of::<f16>() as u64;
-        let (expected, found) = (u64::from(files.rows) * stride, rows.end - rows.start);
-        if expected != found {
-            return Err(vectors.corrupt(Damage::Disagreement { what: "bytes of rows", expected, found }));
-        }
         let at = |name| documents.section(name);
         let parts = Parts {
             ids: at(IDS),
@@ -145,13 +176,19 @@ impl Segment {
 
     /// Bytes of `N.vectors` and of `N.documents`.
     pub(in crate::store) fn bytes(&self) -> [u64; 2] {
-        [self.vectors.len(), self.documents.len()]
+        [self.vectors.as_ref().map_or(0, SealedFile::len), self.documents.len()]
     }
 
     /// Embeddings of consecutive rows, `[rows, dim]` f16.
     pub(in crate::store) fn matrix(&self, rows: Range<u32>) -> Result<&[f16]> {
         let elements = rows.start as usize * self.dim..rows.end as usize * self.dim;
-        self.vectors.elements(&self.rows, elements)
+        let missing = || {
+            StoreError::corrupt(
+                SegmentFiles::vectors_name(self.files.number),
+                Damage::Missing { what: "the file" },
+            )
+        };
+        self.vectors.as_ref().ok_or_else(missing)?.elements(&self.rows, elements)
     }
 
     /// The leaves that have a document here, ascending.
@@ -254,7 +291,7 @@ impl Segment {
 
     /// Reads every byte of both files, page after page.
     pub(in crate::store) fn check_bytes(&self) -> impl Iterator<Item = Result<()>> + '_ {
-        self.vectors.check_all().chain(self.documents.check_all())
+        self.vectors.iter().flat_map(SealedFile::check_all).chain(self.documents.check_all())
     }
 
     fn leaf_count(&self) -> usize {

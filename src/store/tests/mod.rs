@@ -6,8 +6,13 @@ mod faults;
 mod model;
 mod power;
 mod recorder;
+mod repair;
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
 
 use half::f16;
 

@@ -1,0 +1,379 @@
+//! Repair of an index that does not open, or that is damaged inside.
+//!
+//! What is proven is kept: the manifest, or its copy where that is damaged; each document whose bytes match their
+//! checksums. What follows from it is made anew: embeddings and posting lists, from texts and model. What can
+//! not be known is decided by the caller. Nothing is removed: files that are damaged get a second name
+//! in `damaged` before the manifest leaves them out, and that is the commit point, as everywhere.
+
+use std::{
+    collections::{HashMap, HashSet},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use super::{
+    Result, StoreError, StoreOptions,
+    batch::{Put, check_leaves},
+    dead::{DeadFile, DeadRows},
+    error::{Damage, Operation},
+    io::{Backend, OpenMode},
+    layout::names,
+    manifest::{Manifest, SegmentEntry},
+    opening::{lock, open_dead},
+    salvage::{Found, Salvaged},
+    seal::strays,
+    segment::{self, Member, Segment, SegmentFiles, Source},
+};
+use crate::document::Document;
+
+/// Ids kept in a report.
+const MOST_IDS: usize = 100;
+/// Documents encoded at once.
+const GROUP: usize = 256;
+
+/// What to do with documents that may have been deleted: the file that says which were is damaged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Undecided {
+    /// Change nothing and answer [`StoreError::Undecided`].
+    #[default]
+    Refuse,
+    /// Keep them: some deleted documents come back.
+    Keep,
+    /// Leave them out: some that were not deleted are lost to the index; their files are set aside.
+    Drop,
+}
+
+/// What a repair found and did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RepairReport {
+    /// Whether the manifest was damaged, and is now that of its copy.
+    pub manifest_restored: bool,
+    /// Whether the model was damaged, and is now that of the bundle given.
+    pub model_restored: bool,
+    /// Segments that were damaged.
+    pub damaged_segments: u64,
+    /// Live documents now, without those that are in the journal only.
+    pub documents: u64,
+    /// Documents of damaged segments that could be read.
+    pub recovered: u64,
+    /// Those among them whose embedding or leaves were computed anew.
+    pub recomputed: u64,
+    /// Documents that could not be read.
+    pub lost: u64,
+    /// The ids of those, as far as they could be read; the first 100.
+    pub lost_ids: Vec<String>,
+    /// Documents that were kept or left out without knowing whether they had been deleted.
+    pub undecided: u64,
+    /// Where the damaged files are now.
+    pub set_aside: Vec<PathBuf>,
+}
+
+impl RepairReport {
+    /// Whether there was nothing to do.
+    pub fn was_sound(&self) -> bool {
+        !self.manifest_restored && !self.model_restored && self.damaged_segments == 0
+    }
+}
+
+/// Encodes and routes documents anew.
+pub(crate) type Compute<'a, E> = &'a mut dyn FnMut(Vec<Document>) -> Result<Vec<Put>, E>;
+
+/// A directory under repair, locked.
+pub(crate) struct Repair {
+    backend: Arc<dyn Backend>,
+    dir: PathBuf,
+    manifest: Manifest,
+    pub(crate) report: RepairReport,
+    _lock: std::fs::File,
+}
+
+impl Repair {
+    /// Takes the lock, and finds the manifest or restores it.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Locked`], [`StoreError::NotAnIndex`], [`StoreError::UnsupportedVersion`]; the damage of the manifest
+    /// where its copies are damaged too.
+    pub(crate) fn begin(dir: &Path, options: StoreOptions) -> Result<Self> {
+        Self::begin_on(options.backend(), dir, options)
+    }
+
+    pub(super) fn begin_on(backend: Arc<dyn Backend>, dir: &Path, options: StoreOptions) -> Result<Self> {
+        let there = |name: &str| dir.join(name).exists();
+        if ![names::MANIFEST, names::MANIFEST_COPY, names::MANIFEST_NEW].into_iter().any(there) {
+            return Err(StoreError::NotAnIndex { path: dir.to_owned() });
+        }
+        let lock = lock(dir, options.lock_wait)?;
+        let mut report = RepairReport::default();
+        let manifest = match Manifest::read(&*backend, dir) {
+            Ok(manifest) => manifest,
+            Err(error @ StoreError::UnsupportedVersion { .. }) => return Err(error),
+            Err(error) => {
+                // Both were written when the files that they name had been made durable.
+                let copies = [names::MANIFEST_COPY, names::MANIFEST_NEW]
+                    .map(|name| Manifest::read_named(&*backend, dir, name));
+                let newest = copies.into_iter().flatten().max_by_key(|copy| copy.generation);
+                let manifest = newest.ok_or(error)?;
+                if there(names::MANIFEST) {
+                    report.set_aside.push(set_aside(&*backend, dir, names::MANIFEST)?);
+                }
+                // Of a later generation, if anything: not provably whole, but evidence.
+                let named: HashSet<String> = manifest.files().collect();
+                for name in strays(&*backend, dir, &named) {
+                    report.set_aside.push(set_aside(&*backend, dir, &name)?);
+                }
+                manifest.write_provisional(&*backend, dir)?;
+                Manifest::publish(&*backend, dir)?;
+                report.manifest_restored = true;
+                manifest
+            }
+        };
+        Ok(Self { backend, dir: dir.to_owned(), manifest, report, _lock: lock })
+    }
+
+    /// What the manifest says of the index.
+    pub(crate) fn config(&self) -> &super::StoreConfig {
+        &self.manifest.config
+    }
+
+    /// Which store serves.
+    pub(crate) fn models(&self) -> super::Models {
+        self.manifest.models
+    }
+
+    /// Moves a directory that is not the store's own to the other damaged files.
+    pub(crate) fn set_directory_aside(&mut self, path: &Path) -> Result<()> {
+        let aside = self.dir.join(names::DAMAGED);
+        self.backend.create_directory(&aside).map_err(StoreError::io(&aside, Operation::CreateDirectory))?;
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let to = free_name(&aside, &name);
+        self.backend.rename(path, &to).map_err(StoreError::io(&to, Operation::Rename))?;
+        for dir in [&aside, &self.dir] {
+            self.backend.sync_directory(dir).map_err(StoreError::io(dir, Operation::Sync))?;
+        }
+        self.report.set_aside.push(to);
+        Ok(())
+    }
+
+    /// Replaces damaged segments by what can be read of them.
+    ///
+    /// Memory: the embeddings that are computed anew, and all ids where a file of dead rows is damaged.
+    pub(crate) fn run<E: From<StoreError>>(
+        mut self,
+        undecided: Undecided,
+        compute: Compute<'_, E>,
+        tick: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<RepairReport, E> {
+        let store_id = self.manifest.store_id;
+        let mut sound = Vec::new();
+        let mut damaged = Vec::new();
+        for &entry in &self.manifest.segments {
+            match self.open_sound(entry) {
+                Ok(segment) => sound.push((entry, segment)),
+                Err(StoreError::Corrupt { file, detail }) => {
+                    tracing::warn!(index = %self.dir.display(), %file, %detail, "damaged");
+                    damaged.push(entry);
+                }
+                Err(other) => return Err(other.into()),
+            }
+        }
+        self.report.damaged_segments = damaged.len() as u64;
+        self.report.documents = sound.iter().map(|(entry, _)| live(entry)).sum();
+        if damaged.is_empty() {
+            return Ok(self.report);
+        }
+        let mut salvaged = Vec::new();
+        for entry in &damaged {
+            salvaged.push(self.salvage(*entry, &sound, undecided, compute)?);
+        }
+        let sources: Vec<&dyn Source> = salvaged.iter().map(|source| source as &dyn Source).collect();
+        // Of an id that is in several, which only damage can bring about, the newest.
+        let mut newest: HashMap<String, Member> = HashMap::new();
+        for (source, own) in (0..).zip(&salvaged) {
+            for &row in own.rows() {
+                newest.insert(own.id(row)?.into_owned(), Member { source, row });
+            }
+        }
+        let mut members: Vec<Member> = newest.into_values().collect();
+        members.sort_unstable_by_key(|member| (member.source, member.row));
+        self.report.recovered = members.len() as u64;
+        self.report.documents += members.len() as u64;
+
+        let number = self.manifest.next_segment;
+        let mut manifest =
+            Manifest { next_segment: number + 1, segments: Vec::new(), ..self.manifest.clone() };
+        manifest.segments.extend(sound.iter().map(|(entry, _)| *entry));
+        if !members.is_empty() {
+            let files = segment::build(&*self.backend, &self.dir, store_id, number, &sources, members, tick)?;
+            manifest.segments.push(SegmentEntry { files, dead: None });
+        }
+        for entry in &damaged {
+            for name in files_of(entry) {
+                if self.dir.join(&name).exists() {
+                    self.report.set_aside.push(set_aside(&*self.backend, &self.dir, &name)?);
+                }
+            }
+        }
+        let sync =
+            |dir: &Path| self.backend.sync_directory(dir).map_err(StoreError::io(dir, Operation::Sync));
+        sync(&self.dir.join(names::SEGMENTS))?;
+        manifest.write_provisional(&*self.backend, &self.dir)?;
+        Manifest::publish(&*self.backend, &self.dir)?;
+        for name in damaged.iter().flat_map(files_of) {
+            // They have their other name. A missing one is what was wrong.
+            let _ = self.backend.remove(&self.dir.join(name));
+        }
+        Ok(self.report)
+    }
+
+    /// A segment of which every byte is right.
+    fn open_sound(&self, entry: SegmentEntry) -> Result<Segment> {
+        let Manifest { store_id, config, .. } = &self.manifest;
+        let segment = Segment::open(&*self.backend, &self.dir, *store_id, config.dim, entry.files)?;
+        segment.check_bytes().collect::<Result<()>>()?;
+        open_dead(&*self.backend, &self.dir, *store_id, &entry)?;
+        Ok(segment)
+    }
+
+    /// What can be read of a segment.
+    fn salvage<E: From<StoreError>>(
+        &mut self,
+        entry: SegmentEntry,
+        sound: &[(SegmentEntry, Segment)],
+        undecided: Undecided,
+        compute: Compute<'_, E>,
+    ) -> Result<Salvaged, E> {
+        let Manifest { store_id, ref config, .. } = self.manifest;
+        let config = config.clone();
+        let opened = Segment::open_damaged(&*self.backend, &self.dir, store_id, config.dim, entry.files);
+        let Ok(segment) = opened else {
+            self.report.lost += live(&entry);
+            return Ok(Salvaged::nothing());
+        };
+        let dead = match open_dead(&*self.backend, &self.dir, store_id, &entry) {
+            Ok(dead) => Some(dead),
+            Err(StoreError::Corrupt { .. }) => None,
+            Err(other) => return Err(other.into()),
+        };
+        let is_dead = |row| dead.as_ref().is_some_and(|dead: &Arc<DeadRows>| dead.contains(row));
+        let mut found = Found::default();
+        for row in (0..entry.files.rows).filter(|row| !is_dead(*row)) {
+            let Ok(document) = segment.document(row) else {
+                self.report.lost += 1;
+                if let Ok(id) = segment.id(row)
+                    && self.report.lost_ids.len() < MOST_IDS
+                {
+                    self.report.lost_ids.push(id.to_owned());
+                }
+                continue;
+            };
+            let leaves = segment.leaves_of(row);
+            let whole = segment.matrix(row..row + 1).is_ok_and(|row| row.iter().all(|x| x.is_finite()))
+                && leaves.is_ok_and(|leaves| check_leaves(&document.id, &leaves, &config).is_ok());
+            found.add(row, document.id, whole);
+        }
+        if dead.is_none() {
+            self.decide(&entry, sound, undecided, &mut found)?;
+        }
+        let mut salvaged = Salvaged::new(segment, &found);
+        let anew: Vec<u32> = found.incomplete().collect();
+        for rows in anew.chunks(GROUP) {
+            let documents = rows.iter().map(|&row| salvaged.document(row)).collect::<Result<_>>()?;
+            for (&row, put) in rows.iter().zip(compute(documents)?) {
+                salvaged.replace(row, put);
+            }
+        }
+        self.report.recomputed += anew.len() as u64;
+        Ok(salvaged)
+    }
+
+    /// Sorts out the documents of a segment of which it is not known which are dead.
+    fn decide(
+        &mut self,
+        entry: &SegmentEntry,
+        sound: &[(SegmentEntry, Segment)],
+        undecided: Undecided,
+        found: &mut Found,
+    ) -> Result<()> {
+        // A live document elsewhere proves that the one of the same id here was replaced.
+        let mut elsewhere = HashSet::new();
+        for (other, segment) in sound {
+            let dead = open_dead(&*self.backend, &self.dir, self.manifest.store_id, other)?;
+            for row in (0..segment.rows()).filter(|row| !dead.contains(*row)) {
+                elsewhere.insert(segment.id(row)?);
+            }
+        }
+        let replaced = found.remove(|id| elsewhere.contains(id));
+        let dead = entry.dead.map_or(0, |dead| dead.count) as usize;
+        if replaced >= dead {
+            return Ok(());
+        }
+        let (documents, deleted) = (found.len() as u64, (dead - replaced) as u64);
+        match undecided {
+            Undecided::Refuse => Err(StoreError::Undecided { documents, deleted }),
+            Undecided::Keep => {
+                self.report.undecided += documents;
+                Ok(())
+            }
+            Undecided::Drop => {
+                self.report.undecided += found.remove(|_| true) as u64;
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Live documents by the manifest.
+fn live(entry: &SegmentEntry) -> u64 {
+    u64::from(entry.files.rows - entry.dead.map_or(0, |dead| dead.count))
+}
+
+fn files_of(entry: &SegmentEntry) -> impl Iterator<Item = String> + use<> {
+    let number = entry.files.number;
+    let dead = entry.dead.map(|dead| DeadFile::name(number, dead.generation));
+    [SegmentFiles::vectors_name(number), SegmentFiles::documents_name(number)].into_iter().chain(dead)
+}
+
+/// Gives a file a second, lasting name in `damaged`, and returns that.
+fn set_aside(backend: &dyn Backend, dir: &Path, name: &str) -> Result<PathBuf> {
+    let aside = dir.join(names::DAMAGED);
+    backend.create_directory(&aside).map_err(StoreError::io(&aside, Operation::CreateDirectory))?;
+    let file =
+        Path::new(name).file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let path = free_name(&aside, &file);
+    backend.link(&dir.join(name), &path).map_err(StoreError::io(&path, Operation::Create))?;
+    for dir in [&aside, dir] {
+        backend.sync_directory(dir).map_err(StoreError::io(dir, Operation::Sync))?;
+    }
+    Ok(path)
+}
+
+/// A name that nothing in a directory has.
+fn free_name(dir: &Path, name: &str) -> PathBuf {
+    let mut path = dir.join(name);
+    for number in 1.. {
+        if !path.exists() {
+            break;
+        }
+        path = dir.join(format!("{name}.{number}"));
+    }
+    path
+}
+
+impl Manifest {
+    /// Writes what repair falls back on. It is as good as the manifest, but not synced: it is for damage, not for
+    /// power failures.
+    pub(super) fn write_copy(&self, backend: &dyn Backend, dir: &Path) -> Result<()> {
+        let path = dir.join(names::MANIFEST_COPY);
+        let io = |operation| StoreError::io(&path, operation);
+        let file = backend.open(&path, OpenMode::Replace).map_err(io(Operation::Create))?;
+        file.write_at(&self.encode(), 0).map_err(io(Operation::Write))
+    }
+}
+
+/// Damage of a file that a repair is to find anew.
+pub(super) fn missing(name: String) -> StoreError {
+    StoreError::corrupt(name, Damage::Missing { what: "the file" })
+}

@@ -1,0 +1,244 @@
+//! Repair: what can be read is kept, what follows is made anew, what cannot be known is asked.
+
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use super::*;
+
+/// Documents of several pages in two segments, one with dead rows.
+fn index() -> (tempfile::TempDir, Model) {
+    let dir = tempfile::tempdir().unwrap();
+    let mut model = Model::new();
+    let store = create(dir.path());
+    let long = |n: u32| {
+        let mut put = put(&format!("id{n:03}"), n, &[n % LEAVES, (n + 1) % LEAVES]);
+        put.document.text = format!("{n} ").repeat(1500);
+        put
+    };
+    for batch in [
+        puts((0..90).map(long).collect()),
+        puts((90..110).map(long).collect()),
+        // One replaced, two deleted.
+        WriteBatch { puts: vec![put("id003", 500, &[1])], deletes: vec!["id004".into(), "id005".into()] },
+    ] {
+        apply(&mut model, &batch);
+        store.commit(batch).unwrap();
+        store.flush().unwrap();
+    }
+    assert!(store.stats().unwrap().dead_rows >= 3);
+    (dir, model)
+}
+
+/// Repairs with a model that knows every document there ever was.
+fn repair(dir: &Path, undecided: Undecided) -> Result<RepairReport> {
+    let mut compute = |documents: Vec<Document>| -> Result<Vec<Put>> {
+        let put = |document: Document| {
+            let seed = document.title.trim_start_matches("title ").parse().unwrap();
+            Put { embedding: embedding(seed), leaves: vec![LeafId(seed % LEAVES)], document }
+        };
+        Ok(documents.into_iter().map(put).collect())
+    };
+    Repair::begin(dir, StoreOptions::default())?.run(undecided, &mut compute, &mut || Ok(()))
+}
+
+/// Opens, is sound, takes a commit, and has these documents with their embeddings.
+fn assert_holds(dir: &Path, model: &Model) {
+    let store = open(dir).unwrap();
+    let view = store.read();
+    assert_eq!(view.live(), model.len());
+    for (id, put) in model {
+        let row = view.row_of(id).unwrap().unwrap_or_else(|| panic!("{id} is gone"));
+        assert_eq!(view.document(row).unwrap(), put.document);
+        assert_eq!(view.embedding(row).unwrap(), put.embedding);
+    }
+    let report = store.verify().unwrap();
+    assert!(report.is_sound(), "{:?}", report.problems);
+    store.commit(puts(vec![put("after", 9, &[9])])).unwrap();
+    store.compact(&mut || Ok(())).unwrap();
+    store.commit(deletes(&["after"])).unwrap();
+}
+
+fn files(dir: &Path, ending: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(dir.join("segments")).unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<PathBuf> =
+        entries.filter(|path| path.extension().is_some_and(|e| e == ending)).collect();
+    files.sort();
+    files
+}
+
+fn flip(path: &Path, at: impl Fn(usize) -> usize) {
+    let mut bytes = fs::read(path).unwrap();
+    let place = at(bytes.len());
+    bytes[place] ^= 16;
+    // Not in place: the file may be shared with its copy in `damaged`.
+    fs::remove_file(path).unwrap();
+    fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn a_sound_index_is_left_as_it_is() {
+    let (dir, model) = index();
+    let before: Vec<_> = files(dir.path(), "vectors").into_iter().chain(files(dir.path(), "dead")).collect();
+    let report = repair(dir.path(), Undecided::Refuse).unwrap();
+    assert!(report.was_sound() && report.set_aside.is_empty(), "{report:?}");
+    assert_eq!(report.documents as usize, model.len());
+    let after: Vec<_> = files(dir.path(), "vectors").into_iter().chain(files(dir.path(), "dead")).collect();
+    assert_eq!(before, after);
+    assert_holds(dir.path(), &model);
+    let empty = tempfile::tempdir().unwrap();
+    assert!(matches!(repair(empty.path(), Undecided::Refuse), Err(StoreError::NotAnIndex { .. })));
+    let store = open(dir.path()).unwrap();
+    assert!(matches!(repair(dir.path(), Undecided::Refuse), Err(StoreError::Locked { .. })));
+    drop(store);
+}
+
+#[test]
+fn a_damaged_manifest_is_that_of_its_copy() {
+    for damage in 0..4 {
+        let (dir, model) = index();
+        let manifest = dir.path().join("MANIFEST");
+        match damage {
+            0 => flip(&manifest, |_| 40),
+            1 => flip(&manifest, |len| len - 1),
+            2 => fs::write(&manifest, "").unwrap(),
+            _ => fs::remove_file(&manifest).unwrap(),
+        }
+        assert!(matches!(open(dir.path()), Err(StoreError::Corrupt { .. })));
+        let report = repair(dir.path(), Undecided::Refuse).unwrap();
+        assert!(report.manifest_restored && report.damaged_segments == 0, "{report:?}");
+        assert_eq!(report.set_aside.len(), usize::from(damage != 3));
+        assert!(report.set_aside.iter().all(|path| path.exists()));
+        assert_holds(dir.path(), &model);
+    }
+    let (dir, _) = index();
+    for name in ["MANIFEST", "MANIFEST.copy"] {
+        flip(&dir.path().join(name), |_| 40);
+    }
+    assert!(matches!(repair(dir.path(), Undecided::Refuse), Err(StoreError::Corrupt { .. })));
+}
+
+#[test]
+fn embeddings_are_computed_anew_from_the_texts() {
+    let (dir, model) = index();
+    let vectors = files(dir.path(), "vectors");
+    flip(&vectors[0], |_| 5000);
+    let report = repair(dir.path(), Undecided::Refuse).unwrap();
+    assert_eq!((report.damaged_segments, report.lost), (1, 0));
+    assert!(report.recomputed > 0 && report.recomputed <= report.recovered, "{report:?}");
+    assert_holds(dir.path(), &model);
+
+    let (dir, model) = index();
+    for path in files(dir.path(), "vectors") {
+        fs::remove_file(path).unwrap();
+    }
+    let report = repair(dir.path(), Undecided::Refuse).unwrap();
+    assert_eq!((report.lost, report.recomputed as usize), (0, model.len()));
+    assert_holds(dir.path(), &model);
+}
+
+#[test]
+fn only_the_documents_of_a_damaged_page_are_lost() {
+    let (dir, mut model) = index();
+    let documents = files(dir.path(), "documents");
+    // Texts come first.
+    flip(&documents[0], |_| 100_000);
+    let report = repair(dir.path(), Undecided::Refuse).unwrap();
+    assert!(report.lost > 0 && report.lost < 40, "{report:?}");
+    assert_eq!(report.lost_ids.len() as u64, report.lost);
+    assert!(report.set_aside.iter().any(|path| path.ends_with(documents[0].file_name().unwrap())));
+    for id in &report.lost_ids {
+        assert!(model.remove(id).is_some());
+    }
+    assert_eq!(report.documents as usize, model.len());
+    assert_holds(dir.path(), &model);
+
+    let (dir, model) = index();
+    let gone = files(dir.path(), "documents").remove(0);
+    fs::remove_file(gone).unwrap();
+    let report = repair(dir.path(), Undecided::Refuse).unwrap();
+    assert!(report.lost > 0 && report.lost_ids.is_empty());
+    assert_eq!((report.documents + report.lost) as usize, model.len());
+    let store = open(dir.path()).unwrap();
+    assert_eq!(store.read().live() as u64, report.documents);
+    assert!(store.verify().unwrap().is_sound());
+}
+
+#[test]
+fn what_may_have_been_deleted_is_asked_for() {
+    let before = |dir: &Path| fs::read(dir.join("MANIFEST")).unwrap();
+    for undecided in [Undecided::Keep, Undecided::Drop] {
+        let (dir, model) = index();
+        flip(&files(dir.path(), "dead")[0], |len| len / 2);
+        let manifest = before(dir.path());
+        match repair(dir.path(), Undecided::Refuse) {
+            Err(StoreError::Undecided { deleted: 2, documents }) => assert!(documents > 50),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(before(dir.path()), manifest, "nothing has changed");
+        let report = repair(dir.path(), undecided).unwrap();
+        assert!(report.undecided > 50, "{report:?}");
+        let store = open(dir.path()).unwrap();
+        let view = store.read();
+        let kept = undecided == Undecided::Keep;
+        for id in ["id004", "id005"] {
+            assert_eq!(view.contains(id).unwrap(), kept);
+        }
+        // The replaced one is known to be replaced.
+        let row = view.row_of("id003").unwrap().unwrap();
+        assert_eq!(view.document(row).unwrap(), model["id003"].document);
+        assert_eq!(
+            view.live(),
+            if kept { model.len() + 2 } else { model.len() - report.undecided as usize + 2 }
+        );
+        assert!(store.verify().unwrap().is_sound());
+    }
+    // All that died was replaced: proven, so nothing to ask.
+    let dir = tempfile::tempdir().unwrap();
+    let mut model = Model::new();
+    let store = create(dir.path());
+    let several = (0..40).map(|n| put(&format!("id{n:03}"), n, &[n % LEAVES])).collect();
+    for batch in [puts(several), puts(vec![put("id003", 500, &[1]), put("id004", 501, &[1])])] {
+        apply(&mut model, &batch);
+        store.commit(batch).unwrap();
+        store.flush().unwrap();
+    }
+    drop(store);
+    flip(&files(dir.path(), "dead")[0], |len| len / 2);
+    let report = repair(dir.path(), Undecided::Refuse).unwrap();
+    assert_eq!((report.undecided, report.lost), (0, 0));
+    assert_holds(dir.path(), &model);
+}
+
+#[test]
+fn whatever_is_damaged_what_is_left_is_right() {
+    let mut random = ChaCha8Rng::seed_from_u64(3);
+    let mut lost = 0;
+    for round in 0..40 {
+        let (dir, model) = index();
+        let all: Vec<PathBuf> =
+            ["vectors", "documents", "dead"].iter().flat_map(|ending| files(dir.path(), ending)).collect();
+        for _ in 0..random.random_range(1..4) {
+            let at = random.random::<u32>() as usize;
+            flip(&all[random.random_range(0..all.len())], |len| at % len);
+        }
+        let report = match repair(dir.path(), Undecided::Refuse) {
+            Err(StoreError::Undecided { .. }) => repair(dir.path(), Undecided::Drop).unwrap(),
+            report => report.unwrap(),
+        };
+        lost += report.lost;
+        let store = open(dir.path()).unwrap();
+        let view = store.read();
+        assert_eq!(view.live() as u64, report.documents, "round {round}");
+        for document in view.documents_from(None, usize::MAX).unwrap() {
+            let put = &model[&document.id];
+            assert_eq!(document, put.document);
+            let row = view.row_of(&document.id).unwrap().unwrap();
+            assert_eq!(view.embedding(row).unwrap(), put.embedding);
+        }
+        if report.undecided == 0 {
+            assert_eq!(view.live() as u64 + report.lost, model.len() as u64, "round {round}: {report:?}");
+        }
+        assert!(store.verify().unwrap().is_sound());
+    }
+    assert!(lost > 0, "no damage did any harm");
+}
