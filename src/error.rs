@@ -20,6 +20,9 @@ pub enum Error {
     /// A document or a query that cannot be used.
     #[error(transparent)]
     Input(#[from] InputError),
+    /// A filter's JSON.
+    #[error(transparent)]
+    Filter(#[from] crate::filter::FilterError),
     /// Training.
     #[cfg(feature = "train")]
     #[error(transparent)]

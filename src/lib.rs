@@ -39,6 +39,7 @@ mod document;
 mod error;
 #[cfg(feature = "train")]
 pub mod eval;
+mod filter;
 mod ids;
 mod index;
 mod model;
@@ -54,6 +55,7 @@ mod tree;
 pub use cluster::ClusterError;
 pub use document::Document;
 pub use error::{Error, InputError, Result};
+pub use filter::{Filter, FilterError};
 pub use ids::{Generation, LeafId, Row};
 pub use index::{
     Advice, DEFAULT_BEAM, DEFAULT_K, DEFAULT_SAMPLES, DEFAULT_TERMS, Documents, ExactHit, ExplainOptions,

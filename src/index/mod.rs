@@ -2,6 +2,7 @@
 
 mod change;
 mod explain;
+mod filtered;
 mod health;
 mod insert;
 mod leaves;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::Index;
 use super::search::SearchResult;
 use crate::error::{InputError, Result};
+use crate::filter::Filter;
 use crate::model::{Bundle, ModelHash};
 use crate::scan::Similarity;
 use crate::store::{Durability, StoreOptions};
@@ -102,11 +103,12 @@ pub struct Query<'a> {
     pub(super) input: QueryInput<'a>,
     k: usize,
     reach: Option<usize>,
+    filter: Option<&'a Filter>,
 }
 
 impl<'a> Query<'a> {
     pub(super) fn new(index: &'a Index, input: QueryInput<'a>) -> Self {
-        Self { index, input, k: DEFAULT_K, reach: Some(DEFAULT_BEAM) }
+        Self { index, input, k: DEFAULT_K, reach: Some(DEFAULT_BEAM), filter: None }
     }
 
     /// Hits at most; [`DEFAULT_K`] by default. Fewer come back where the visited leaves hold fewer.
@@ -127,6 +129,17 @@ impl<'a> Query<'a> {
         self
     }
 
+    /// Searches among the documents that a filter lets through.
+    ///
+    /// `k` of them come back whenever there are so many: more leaves are visited than asked for until there are, and
+    /// where the filter lets fewer than about one document in a hundred through, all of those are scored, past the tree.
+    /// [`SearchStats`](crate::SearchStats) says how far it went. That a filter is evaluated costs a look at the metadata of
+    /// each document met; which documents of sealed files pass is remembered for the last few filters.
+    pub fn filter(mut self, filter: &'a Filter) -> Self {
+        self.filter = Some(filter);
+        self
+    }
+
     /// Runs the search.
     ///
     /// # Errors
@@ -137,6 +150,6 @@ impl<'a> Query<'a> {
             Some(beam) => Reach::Beam(NonZeroUsize::new(beam).ok_or(InputError::ZeroBeam)?),
             None => Reach::Exact,
         };
-        self.index.serving().run_query(&self.input, k, reach)
+        self.index.serving().run_query(&self.input, k, reach, self.filter)
     }
 }

@@ -12,6 +12,7 @@ use super::options::{Query, QueryInput, Reach};
 use super::serving::Serving;
 use crate::document::Document;
 use crate::error::{InputError, Result};
+use crate::filter::Filter;
 use crate::ids::{LeafId, Row};
 use crate::model::{Role, RoutingSample};
 use crate::scan::{Scanner, Similarity, TopK};
@@ -40,6 +41,12 @@ pub struct SearchStats {
     pub leaves_visited: usize,
     /// Documents scored.
     pub documents_visited: usize,
+    /// Documents whose id and metadata were held against the filter; 0 without one, and less where it was used
+    /// lately.
+    pub documents_checked: usize,
+    /// Whether no other document could have been a hit: all leaves were visited, or all documents that
+    /// the filter lets through were scored. Fewer than `k` hits then means that there are no more.
+    pub exhausted: bool,
     /// Documents scored over live documents, in [0, 1].
     pub visited_fraction: f64,
     /// As `visited_fraction`, plus the routing cost in document dot products.
@@ -149,10 +156,18 @@ impl Serving {
         input: &QueryInput<'_>,
         k: NonZeroUsize,
         reach: Reach,
+        filter: Option<&Filter>,
     ) -> Result<SearchResult> {
         let (vector, encode) = self.embed_input(input)?;
         let view = self.view();
-        let Ranked { rows, mut stats, sample, .. } = self.rank(&view, &vector, k, reach)?;
+        let ranked = match filter {
+            None => self.rank(&view, &vector, k, reach)?,
+            Some(filter) => {
+                let unit = unit(&vector);
+                self.rank_filtered(&view, self.scored(&vector, &unit), &unit, k, reach, filter)?
+            }
+        };
+        let Ranked { rows, mut stats, sample, .. } = ranked;
         if let Some(sample) = sample {
             self.served.record(sample);
         }
@@ -193,13 +208,18 @@ impl Serving {
             .collect()
     }
 
+    /// The query that rows are scored against.
+    fn scored<'a>(&self, vector: &'a [f32], unit: &'a [f32]) -> &'a [f32] {
+        match self.similarity {
+            Similarity::Cosine => unit,
+            _ => vector,
+        }
+    }
+
     /// The best rows of one view for a checked query vector.
     pub(crate) fn rank(&self, view: &View, vector: &[f32], k: NonZeroUsize, reach: Reach) -> Result<Ranked> {
         let unit = unit(vector);
-        let query: &[f32] = match self.similarity {
-            Similarity::Cosine => &unit,
-            _ => vector,
-        };
+        let query = self.scored(vector, &unit);
         let mut stats = SearchStats::default();
         let mut top = TopK::new(k.get());
         let scanner = Scanner::new(self.similarity, query).map_err(impossible)?;
@@ -227,6 +247,10 @@ impl Serving {
         };
         stats.scan = started.elapsed() - stats.beam;
         stats.documents_visited = visited;
+        stats.exhausted = match reach {
+            Reach::Exact => true,
+            Reach::Beam(_) => leaves.len() == self.model().indexer.shape().leaves() as usize,
+        };
         let live = view.live().max(1) as f64;
         stats.visited_fraction = visited as f64 / live;
         stats.work_fraction = (visited as f64 + multiply_adds as f64 / vector.len() as f64) / live;
@@ -268,12 +292,12 @@ pub(crate) fn scan_lists<'a>(
 }
 
 /// The store hands out whole rows and checked postings, so a scan that fails means damage.
-fn impossible(error: crate::scan::ScanError) -> crate::error::Error {
+pub(super) fn impossible(error: crate::scan::ScanError) -> crate::error::Error {
     tracing::error!(%error, "scan of checked rows failed");
     damaged("segments", "a row that a posting list names").into()
 }
 
-fn damaged(file: &'static str, what: &'static str) -> StoreError {
+pub(super) fn damaged(file: &'static str, what: &'static str) -> StoreError {
     StoreError::Corrupt { file: file.into(), detail: Damage::Missing { what } }
 }
 

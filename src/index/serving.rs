@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::filtered::KnownFilters;
 use super::health::Served;
 use super::placing::Placer;
 use crate::error::{InputError, Result};
@@ -27,6 +28,7 @@ pub(crate) struct Serving {
     pub(crate) similarity: Similarity,
     /// Not on disk: begins anew at every open.
     pub(super) served: Served,
+    pub(super) filters: KnownFilters,
 }
 
 impl Serving {
@@ -60,7 +62,14 @@ impl Serving {
             model_hash: own.hash().0,
         };
         let store = Arc::new(Store::create(dir, &config, options)?);
-        Ok(Self { number, store, bundle: Arc::new(own), similarity, served: Served::default() })
+        Ok(Self {
+            number,
+            store,
+            bundle: Arc::new(own),
+            similarity,
+            served: Served::default(),
+            filters: KnownFilters::default(),
+        })
     }
 
     /// A store with the model that lies beside it.
@@ -72,7 +81,14 @@ impl Serving {
             file: MANIFEST_FILE.into(),
             detail: Damage::Field { field: "similarity", found: u64::from(config.similarity) },
         })?;
-        Ok(Self { number, store, bundle: Arc::new(bundle), similarity, served: Served::default() })
+        Ok(Self {
+            number,
+            store,
+            bundle: Arc::new(bundle),
+            similarity,
+            served: Served::default(),
+            filters: KnownFilters::default(),
+        })
     }
 
     pub(crate) fn model(&self) -> &Model {

@@ -78,7 +78,7 @@ pub(crate) use seal::Tick;
 pub(crate) use stats::bytes_below;
 pub use stats::{StoreBytes, StoreStats};
 pub use verify::{Problem, VerifyReport};
-pub use view::View;
+pub use view::{RowSpan, View};
 
 use health::Health;
 use io::Backend;

@@ -157,11 +157,14 @@ impl Store {
         if !exists(dir)? {
             return Err(StoreError::NotFound { path: dir.to_owned() });
         }
+        if !dir.is_dir() {
+            return Err(StoreError::NotAnIndex { path: dir.to_owned() });
+        }
         let found = has(dir, names::MANIFEST)? || has(dir, names::MANIFEST_NEW)?;
         if !found && has(dir, names::MANIFEST_COPY)? {
             return Err(StoreError::corrupt(names::MANIFEST, Damage::Missing { what: "the file" }));
         }
-        if !dir.is_dir() || !found {
+        if !found {
             return Err(StoreError::NotAnIndex { path: dir.to_owned() });
         }
         Ok(())

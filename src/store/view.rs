@@ -201,6 +201,28 @@ impl View {
         Ok((part.source().payload(local)?, part.source().metadata(local)?))
     }
 
+    /// Id and stored metadata of a row, that of a dead document included.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::embedding`].
+    pub fn tags(&self, row: Row) -> Result<(Cow<'_, str>, Cow<'_, [u8]>)> {
+        let (part, local) = self.state.locate(row).ok_or(StoreError::NoSuchRow { row })?;
+        Ok((part.source().id(local)?, part.source().metadata(local)?))
+    }
+
+    /// The rows in their order by where they are.
+    pub fn spans(&self) -> Vec<RowSpan> {
+        let span = |part: &Part| {
+            let segment = match &part.place {
+                Place::Sealed(segment) => Some(segment.files().number),
+                Place::Fresh(_) => None,
+            };
+            RowSpan { segment, rows: part.base..part.base + part.rows() }
+        };
+        self.state.parts().iter().map(span).collect()
+    }
+
     /// The generation that a live document came with.
     ///
     /// # Errors
@@ -227,6 +249,16 @@ fn push_rows<'a>(part: &'a Part, rows: std::ops::Range<u32>, out: &mut Vec<(Row,
     let live = rows.zip(matrix.chunks_exact(dim)).filter(|(row, _)| part.is_live(*row));
     out.extend(live.map(|(row, embedding)| (Row(part.base + row), embedding)));
     Ok(())
+}
+
+/// Consecutive rows of a view.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RowSpan {
+    /// The number of the segment that they are; it never changes, and no other one of the store ever has the number.
+    /// None for rows in memory.
+    pub segment: Option<u64>,
+    /// The rows, dead ones included.
+    pub rows: std::ops::Range<u32>,
 }
 
 /// A walk over the live documents of a view in the byte order of their ids.

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ehi::{DEFAULT_BEAM, DEFAULT_K, Index, SearchResult};
+use ehi::{DEFAULT_BEAM, DEFAULT_K, Filter, Index, SearchResult};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
@@ -21,6 +21,9 @@ pub struct Args {
     /// Leaves to visit; more than the tree has means all
     #[arg(long, short, default_value_t = DEFAULT_BEAM)]
     beam: usize,
+    /// Search among the documents whose metadata pass, for instance {"year": {"$gte": 2010}, "lang": "en"}
+    #[arg(long, value_name = "JSON")]
+    filter: Option<Filter>,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -30,7 +33,11 @@ pub struct Args {
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let index = Index::open_read_only(&args.index)?;
-    let result = index.search(&args.query, args.k, args.beam)?;
+    let mut query = index.query(&args.query).k(args.k).beam(args.beam);
+    if let Some(filter) = &args.filter {
+        query = query.filter(filter);
+    }
+    let result = query.run()?;
     if args.json {
         writeln!(out, "{}", result_json(&result)).map_err(Failure::Output)
     } else {
@@ -59,6 +66,8 @@ fn result_json(result: &SearchResult) -> Value {
         "stats": {
             "leaves_visited": stats.leaves_visited,
             "documents_visited": stats.documents_visited,
+            "documents_checked": stats.documents_checked,
+            "exhausted": stats.exhausted,
             "visited_fraction": stats.visited_fraction,
             "work_fraction": stats.work_fraction,
             "encode_ms": ms(stats.encode),

@@ -1,0 +1,203 @@
+//! Which documents a search may return: conditions on their ids and metadata.
+
+mod error;
+mod matches;
+mod nodes;
+mod number;
+mod parse;
+mod values;
+mod write;
+
+#[cfg(test)]
+mod tests;
+
+use serde_json::Value;
+
+pub use error::FilterError;
+use matches::{Relation, Test};
+use nodes::{Join, Node};
+use values::ValueSet;
+
+/// A condition on a document's metadata and id.
+///
+/// Made with the functions below, or read from the JSON that MongoDB made common:
+///
+/// ```
+/// use ehi::Filter;
+/// use serde_json::json;
+///
+/// let read: Filter = r#"{"lang": "en", "year": {"$gte": 2010, "$lt": 2015}}"#.parse()?;
+/// let made = Filter::eq("lang", "en").and(Filter::gte("year", 2010)).and(Filter::lt("year", 2015));
+/// assert_eq!(read, made);
+/// assert!(made.matches("id-1", Some(&json!({"lang": "en", "year": 2012.5}))));
+/// # Ok::<(), ehi::FilterError>(())
+/// ```
+///
+/// # JSON
+///
+/// An object whose entries must all hold; `{}` holds for every document. (A key written twice in
+/// one object counts once, with its last value, as in all JSON.)
+///
+/// | entry | holds where |
+/// |---|---|
+/// | `"field": value` | as `$eq`; an object must be written with `$eq` |
+/// | `"field": {"$eq": value}`, `$ne` | the field equals the value; it does not, or is missing |
+/// | `"field": {"$gt": value}`, `$gte`, `$lt`, `$lte` | the field is greater, ... |
+/// | `"field": {"$in": [value, ...]}`, `$nin` | the field equals one of the values; it equals none, or is missing |
+/// | `"field": {"$exists": true}` | the field is there, even as null; with `false`, is missing |
+/// | `"field": {"$not": {...}}` | the operators in the object do not all hold |
+/// | `"$and": [filter, ...]`, `$or`, `$nor` | all, at least one, none of the filters hold |
+/// | `"$not": filter` | the filter does not hold |
+/// | `"$ids": ["id", ...]` | the document's id is one of these |
+///
+/// # Fields
+///
+/// A field is a key of the metadata, or a path of keys with dots between. An object is first asked
+/// for the whole path as one key, then for the part before the first dot; so `author.name` finds
+/// both `{"author.name": ...}` and `{"author": {"name": ...}}`, the former where both are there.
+/// In an array, a number in the path is an index from 0, and any other key is looked up in each
+/// element that is an object. JSON cannot name a field that begins with `$`.
+///
+/// # Values
+///
+/// Numbers compare by their exact value: 1 equals 1.0, and 9007199254740993 does not equal
+/// 9007199254740992.0. Arrays and objects are equal where all that they hold is. Greater and
+/// less hold only between two numbers, two strings (by their bytes in UTF-8) or two booleans (false
+/// is less), never across types. Null equals only null; a missing field does not equal it.
+///
+/// Where the field is an array, a comparison holds if it does for the array as a whole or for any
+/// of its elements; two comparisons may hold for different elements. `$ne` and `$nin` are the exact
+/// opposites of `$eq` and `$in`, so for an array they hold if no element is equal.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Filter {
+    /// Never empty. A flat list, so that even dropping a filter of any depth takes no recursion.
+    nodes: Vec<Node>,
+}
+
+impl Filter {
+    /// Most objects and arrays in each other in a filter's JSON, as [`Filter::to_json`] writes it.
+    ///
+    /// The functions make deeper filters too, and these match as any other.
+    pub const MAX_DEPTH: usize = 64;
+
+    /// The field equals the value. (A NaN or an infinity becomes null in JSON.)
+    pub fn eq(field: impl Into<String>, value: impl Into<Value>) -> Self {
+        Self::compare(field, Relation::Equal, value)
+    }
+
+    /// The field does not equal the value, or is missing.
+    pub fn ne(field: impl Into<String>, value: impl Into<Value>) -> Self {
+        !Self::eq(field, value)
+    }
+
+    /// The field is greater than the value.
+    ///
+    /// Nothing is greater or less than a null, an array or an object; such a filter matches nothing.
+    pub fn gt(field: impl Into<String>, value: impl Into<Value>) -> Self {
+        Self::compare(field, Relation::Greater, value)
+    }
+
+    /// The field is greater than the value or equal to it; see [`Filter::gt`].
+    pub fn gte(field: impl Into<String>, value: impl Into<Value>) -> Self {
+        Self::compare(field, Relation::GreaterOrEqual, value)
+    }
+
+    /// The field is less than the value; see [`Filter::gt`].
+    pub fn lt(field: impl Into<String>, value: impl Into<Value>) -> Self {
+        Self::compare(field, Relation::Less, value)
+    }
+
+    /// The field is less than the value or equal to it; see [`Filter::gt`].
+    pub fn lte(field: impl Into<String>, value: impl Into<Value>) -> Self {
+        Self::compare(field, Relation::LessOrEqual, value)
+    }
+
+    /// The field equals one of the values; of none, the filter matches nothing.
+    pub fn one_of(field: impl Into<String>, values: impl IntoIterator<Item = impl Into<Value>>) -> Self {
+        let values = ValueSet::new(values.into_iter().map(Into::into));
+        Self::test(Test::OneOf { field: field.into(), values })
+    }
+
+    /// The field is there, even as null.
+    pub fn exists(field: impl Into<String>) -> Self {
+        Self::test(Test::Exists { field: field.into() })
+    }
+
+    /// The document's id is one of these; of none, the filter matches nothing.
+    pub fn ids(ids: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        let mut ids: Vec<String> = ids.into_iter().map(Into::into).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        Self::test(Test::Ids(ids))
+    }
+
+    /// All the filters match; of none, everything does.
+    pub fn all(filters: impl IntoIterator<Item = Self>) -> Self {
+        Self::join(Join::All, filters)
+    }
+
+    /// At least one of the filters matches; of none, nothing does.
+    pub fn any(filters: impl IntoIterator<Item = Self>) -> Self {
+        Self::join(Join::Any, filters)
+    }
+
+    /// Both this and the other filter match.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self::all([self, other])
+    }
+
+    /// This or the other filter matches, or both.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        Self::any([self, other])
+    }
+
+    /// Whether a document with this id and metadata is one of those meant.
+    pub fn matches(&self, id: &str, metadata: Option<&Value>) -> bool {
+        self.evaluate(|test| Some(test.holds(id, metadata))) == Some(true)
+    }
+
+    /// As [`Filter::matches`], with the metadata as stored: JSON, or empty for none.
+    ///
+    /// The JSON is not parsed where the id decides, so it may then even be damaged.
+    pub(crate) fn matches_bytes(&self, id: &str, metadata: &[u8]) -> Result<bool, serde_json::Error> {
+        if metadata.is_empty() {
+            return Ok(self.matches(id, None));
+        }
+        if let Some(matches) = self.evaluate(|test| test.holds_for_id(id)) {
+            return Ok(matches);
+        }
+        Ok(self.matches(id, Some(&serde_json::from_slice(metadata)?)))
+    }
+
+    /// Ids of which every matching document has one, sorted, each once; `None` where the filter does
+    /// not confine them.
+    pub(crate) fn candidate_ids(&self) -> Option<Vec<&str>> {
+        self.fold(
+            |test, negated| match test {
+                Test::Ids(ids) if !negated => Some(ids.iter().map(String::as_str).collect()),
+                _ => None,
+            },
+            |join, parts: Vec<Option<Vec<&str>>>| match join {
+                Join::All => parts.into_iter().flatten().min_by_key(Vec::len),
+                Join::Any => {
+                    let mut ids = parts.into_iter().collect::<Option<Vec<_>>>()?.concat();
+                    ids.sort_unstable();
+                    ids.dedup();
+                    Some(ids)
+                }
+            },
+        )
+        .flatten()
+    }
+
+    fn compare(field: impl Into<String>, relation: Relation, value: impl Into<Value>) -> Self {
+        let value = value.into();
+        if relation.can_hold(&value) {
+            Self::test(Test::Compare { field: field.into(), relation, value })
+        } else {
+            Self::any([])
+        }
+    }
+}

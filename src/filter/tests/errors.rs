@@ -1,0 +1,129 @@
+use serde_json::{Value, json};
+
+use super::super::{
+    Filter, FilterError,
+    error::{ON_FIELDS, ON_FILTERS},
+};
+
+fn error(json: &Value) -> FilterError {
+    match Filter::from_json(json) {
+        Ok(filter) => panic!("{json} was read as {filter}"),
+        Err(error) => error,
+    }
+}
+
+#[test]
+fn each_message_says_what_to_write() {
+    for (json, expected) in [
+        (json!(null), r#"a filter is an object such as {"lang": "en"}, not null"#),
+        (json!([{"lang": "en"}]), r#"a filter is an object such as {"lang": "en"}, not an array"#),
+        (json!({"$and": ["x"]}), r#"a filter is an object such as {"lang": "en"}, not a string"#),
+        (json!({"$not": 1}), r#"a filter is an object such as {"lang": "en"}, not a number"#),
+        (
+            json!({"$price": 1}),
+            "there is no operator `$price`, and a field's name cannot begin with `$`; write one of \
+             $eq $ne $gt $gte $lt $lte $in $nin $exists $not under a field, \
+             one of $and $or $nor $not $ids beside fields",
+        ),
+        (
+            json!({"lang": {"$gte": "a", "$regex": "x"}}),
+            "there is no operator `$regex`, and a field's name cannot begin with `$`; write one of \
+             $eq $ne $gt $gte $lt $lte $in $nin $exists $not under a field, \
+             one of $and $or $nor $not $ids beside fields",
+        ),
+        (
+            json!({"$gte": 1}),
+            r#"the operator `$gte` cannot stand here; write it under a field, as in {"year": {"$gte": 2010}}"#,
+        ),
+        (
+            json!({"year": {"$or": []}}),
+            "the operator `$or` cannot stand here; write it beside fields, as in \
+             {\"lang\": \"en\", \"$or\": [{\"year\": 2010}, {\"year\": 2011}]}",
+        ),
+        (
+            json!({"year": {"gte": 1}}),
+            "the object under `year` is no operator; write {\"$eq\": {...}} to compare with an object, or \
+             one of $eq $ne $gt $gte $lt $lte $in $nin $exists $not",
+        ),
+        (json!({"year": {"$gt": null}}), "`$gt` takes a number, a string, true or false"),
+        (json!({"$or": []}), "`$or` is empty; write at least one filter in it, or leave it out"),
+    ] {
+        assert_eq!(error(&json).to_string(), expected, "{json}");
+    }
+}
+
+#[test]
+fn a_wrong_value_names_its_operator() {
+    for (operator, value) in [
+        ("$gt", json!([1])),
+        ("$gte", json!({"x": 1})),
+        ("$lt", json!(null)),
+        ("$lte", json!([])),
+        ("$in", json!("en")),
+        ("$nin", json!({"0": "en"})),
+        ("$exists", json!(1)),
+        ("$not", json!(5)),
+        ("$not", json!([{"$gt": 1}])),
+    ] {
+        let found = error(&json!({ "field": { operator: value } }));
+        assert!(
+            matches!(found, FilterError::WrongValue { operator: named, .. } if named == operator),
+            "{found}"
+        );
+    }
+    for (operator, value) in [
+        ("$and", json!({"a": 1})),
+        ("$or", json!(true)),
+        ("$nor", json!(null)),
+        ("$ids", json!("id")),
+        ("$ids", json!(["id", 1])),
+    ] {
+        let found = error(&json!({ operator: value }));
+        assert!(
+            matches!(found, FilterError::WrongValue { operator: named, .. } if named == operator),
+            "{found}"
+        );
+    }
+}
+
+#[test]
+fn nothing_empty_or_bare_is_guessed_at() {
+    for operator in ["$and", "$or", "$nor"] {
+        assert_eq!(error(&json!({ operator: [] })), FilterError::Empty { operator });
+    }
+    let bare = FilterError::BareObject { field: "a.b".into() };
+    for object in [json!({}), json!({"x": 1}), json!({"$gt": 1, "x": 1}), json!({"$not": {}})] {
+        assert_eq!(error(&json!({ "a.b": object })), bare, "{object}");
+    }
+}
+
+#[test]
+fn the_operators_listed_are_those_there_are() {
+    let unknown = |json: Value| {
+        matches!(
+            Filter::from_json(&json),
+            Err(FilterError::UnknownOperator { .. } | FilterError::Misplaced { .. })
+        )
+    };
+    for operator in ON_FIELDS {
+        assert!(!unknown(json!({ "field": { operator: 1 } })), "{operator}");
+        let beside = json!({ operator: 1 });
+        assert_eq!(unknown(beside), !ON_FILTERS.contains(&operator), "{operator}");
+    }
+    for operator in ON_FILTERS {
+        assert!(!unknown(json!({ operator: 1 })), "{operator}");
+        let under = json!({ "field": { operator: 1 } });
+        assert_eq!(unknown(under), !ON_FIELDS.contains(&operator), "{operator}");
+    }
+    assert!(unknown(json!({"$": 1})) && unknown(json!({"field": {"$": 1}})));
+}
+
+#[test]
+fn text_that_is_no_json_is_told_from_json_that_is_no_filter() {
+    let parse = |text: &str| text.parse::<Filter>().unwrap_err();
+    for text in ["", "{", "{\"a\": 1} x", "{'a': 1}", &"[".repeat(100_000)] {
+        assert!(matches!(parse(text), FilterError::NotJson { .. }));
+    }
+    assert!(parse("{\n\"a\"}").to_string().contains("line 2"));
+    assert_eq!(parse("1"), FilterError::NotAnObject { found: "a number" });
+}

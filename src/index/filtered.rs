@@ -1,0 +1,255 @@
+//! Searches among the documents that a filter lets through.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::num::NonZeroUsize;
+use std::ops::Range;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use half::f16;
+
+use super::options::Reach;
+use super::search::{Ranked, SearchStats, damaged, impossible};
+use super::serving::Serving;
+use crate::error::Result;
+use crate::filter::Filter;
+use crate::ids::{LeafId, Row};
+use crate::scan::{Scanner, TopK};
+use crate::store::{RowSpan, View};
+
+/// Documents looked at to tell how many a filter lets through.
+const SAMPLE: usize = 512;
+/// A filter that lets through fewer than one document in this many is searched exactly: so few are scored
+/// sooner than the leaves that they are in are found.
+const RARE: usize = 100;
+/// Filters of which it is kept which rows of sealed files they let through: a bit for each row.
+const KEPT_FILTERS: usize = 16;
+
+/// Rows of a segment that a filter lets through, dead ones among them, a bit for each.
+type Bits = Arc<[u64]>;
+
+/// What is known of the filters used last. Segments do not change, so it never grows old.
+#[derive(Default)]
+pub(super) struct KnownFilters(Mutex<VecDeque<(Filter, HashMap<u64, Bits>)>>);
+
+impl KnownFilters {
+    fn take(&self, filter: &Filter) -> Option<HashMap<u64, Bits>> {
+        let mut kept = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let place = kept.iter().position(|(other, _)| other == filter)?;
+        let known = kept.remove(place)?;
+        let bits = known.1.clone();
+        kept.push_back(known);
+        Some(bits)
+    }
+
+    /// Keeps what is known of the segments that a view has.
+    fn keep(&self, filter: &Filter, bits: HashMap<u64, Bits>) {
+        let mut kept = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        kept.retain(|(other, _)| other != filter);
+        kept.push_back((filter.clone(), bits));
+        while kept.len() > KEPT_FILTERS {
+            kept.pop_front();
+        }
+    }
+}
+
+/// A search under way.
+struct Search<'a> {
+    view: &'a View,
+    filter: &'a Filter,
+    scanner: &'a Scanner<'a>,
+    top: TopK,
+    /// Which rows of a segment pass, where that is known of all segments.
+    known: Option<HashMap<u64, Bits>>,
+    spans: Vec<RowSpan>,
+    /// Rows met in a leaf, where a document can be in several.
+    met: HashSet<Row>,
+    scored: usize,
+    checked: usize,
+}
+
+impl Serving {
+    /// The best rows among those that a filter lets through. Visits more leaves than asked for until there
+    /// are `k`; few rows are scored all, past the tree.
+    pub(super) fn rank_filtered(
+        &self,
+        view: &View,
+        query: &[f32],
+        unit: &[f32],
+        k: NonZeroUsize,
+        reach: Reach,
+        filter: &Filter,
+    ) -> Result<Ranked> {
+        let started = Instant::now();
+        let scanner = Scanner::new(self.similarity, query).map_err(impossible)?;
+        let known = self.filters.take(filter);
+        let spans = view.spans();
+        let known = known
+            .filter(|known| spans.iter().filter_map(|span| span.segment).all(|s| known.contains_key(&s)));
+        let top = TopK::new(k.get());
+        let met = HashSet::new();
+        let mut search =
+            Search { view, filter, scanner: &scanner, top, known, spans, met, scored: 0, checked: 0 };
+        let mut stats = SearchStats::default();
+        let (mut leaves, mut sample, mut multiply_adds) = (Vec::new(), None, 0);
+        let all_leaves = self.model().indexer.shape().leaves() as usize;
+        match reach {
+            _ if let Some(ids) = filter.candidate_ids() => {
+                search.ids(&ids)?;
+                stats.exhausted = true;
+            }
+            Reach::Beam(beam) if !search.is_rare()? => {
+                let mut visited = HashSet::new();
+                let mut width = beam.get();
+                while !stats.exhausted {
+                    let (routing, observed) =
+                        self.model().indexer.route_observed(unit, NonZeroUsize::new(width).unwrap_or(beam));
+                    multiply_adds += routing.multiply_adds;
+                    sample = sample.or(Some(observed));
+                    for scored in routing.search.leaves {
+                        if visited.insert(scored.leaf) {
+                            search.leaf(scored.leaf, self.leaves_per_document() > 1)?;
+                            leaves.push(scored);
+                        }
+                    }
+                    stats.exhausted = visited.len() >= all_leaves;
+                    if search.scored >= k.get() {
+                        break;
+                    }
+                    width = width.saturating_mul(2);
+                }
+                stats.leaves_visited = leaves.len();
+            }
+            _ => {
+                search.everything()?;
+                if let Some(known) = search.known.take() {
+                    self.filters.keep(filter, known);
+                }
+                stats.exhausted = true;
+            }
+        }
+        stats.scan = started.elapsed();
+        let live = view.live().max(1) as f64;
+        stats.documents_visited = search.scored;
+        stats.documents_checked = search.checked;
+        stats.visited_fraction = search.scored as f64 / live;
+        stats.work_fraction = (search.scored as f64 + multiply_adds as f64 / query.len() as f64) / live;
+        Ok(Ranked { rows: search.top.into_sorted(), stats, leaves, sample, multiply_adds })
+    }
+}
+
+impl<'a> Search<'a> {
+    /// Whether so few rows pass that scoring them all is the best way.
+    fn is_rare(&mut self) -> Result<bool> {
+        let Some(known) = &self.known else {
+            let (seen, passed) = self.sample(0..self.view.rows() as u32)?;
+            return Ok(passed * RARE < seen);
+        };
+        let ones = |bits: &Bits| bits.iter().map(|word| word.count_ones() as usize).sum::<usize>();
+        let mut passed: usize = known.values().map(ones).sum();
+        for span in self.spans.clone().into_iter().filter(|span| span.segment.is_none()) {
+            let (seen, own) = self.sample(span.rows.clone())?;
+            passed += own * span.rows.len() / seen.max(1);
+        }
+        Ok(passed * RARE < self.view.live())
+    }
+
+    /// Live rows looked at among these, and how many of them pass.
+    fn sample(&mut self, rows: Range<u32>) -> Result<(usize, usize)> {
+        let step = rows.len().div_ceil(SAMPLE).max(1);
+        let view = self.view;
+        let (mut seen, mut passed) = (0, 0);
+        for row in rows.step_by(step).map(Row).filter(|row| view.is_live(*row)) {
+            seen += 1;
+            passed += usize::from(self.passes(row)?);
+        }
+        Ok((seen, passed))
+    }
+
+    fn passes(&mut self, row: Row) -> Result<bool> {
+        if let Some(known) = &self.known {
+            let span = self.spans.partition_point(|span| span.rows.start <= row.0).checked_sub(1);
+            let span = span.and_then(|place| self.spans.get(place));
+            if let Some((span, bits)) = span.and_then(|span| Some((span, known.get(&span.segment?)?))) {
+                let local = (row.0 - span.rows.start) as usize;
+                return Ok(bits[local / 64] >> (local % 64) & 1 == 1);
+            }
+        }
+        self.checked += 1;
+        self.evaluate(row)
+    }
+
+    fn evaluate(&self, row: Row) -> Result<bool> {
+        let (id, metadata) = self.view.tags(row)?;
+        let passes = self.filter.matches_bytes(&id, &metadata);
+        Ok(passes.map_err(|_| damaged("segments", "the metadata of a document"))?)
+    }
+
+    fn score(&mut self, rows: Vec<(Row, &'a [f16])>) -> Result<()> {
+        self.scored += self.scanner.scan(rows, &mut self.top).map_err(impossible)?;
+        Ok(())
+    }
+
+    fn leaf(&mut self, leaf: LeafId, several: bool) -> Result<()> {
+        let mut passed = Vec::new();
+        for (row, embedding) in self.view.leaf(leaf)? {
+            // A document in several leaves is met in the first of them.
+            if several && !self.met.insert(row) {
+                continue;
+            }
+            if self.passes(row)? {
+                passed.push((row, embedding));
+            }
+        }
+        self.score(passed)
+    }
+
+    fn ids(&mut self, ids: &[&str]) -> Result<()> {
+        let mut passed = Vec::new();
+        for id in ids {
+            if let Some(row) = self.view.row_of(id)?
+                && self.passes(row)?
+            {
+                passed.push((row, self.view.embedding(row)?));
+            }
+        }
+        self.score(passed)
+    }
+
+    /// Scores every row that passes, and keeps which those are.
+    fn everything(&mut self) -> Result<()> {
+        let mut known = self.known.take().unwrap_or_default();
+        for span in self.spans.clone() {
+            let bits = match span.segment.and_then(|segment| known.get(&segment)) {
+                Some(bits) => Arc::clone(bits),
+                None => {
+                    let mut words = vec![0u64; span.rows.len().div_ceil(64)];
+                    for (local, row) in span.rows.clone().enumerate() {
+                        self.checked += 1;
+                        words[local / 64] |= u64::from(self.evaluate(Row(row))?) << (local % 64);
+                    }
+                    words.into()
+                }
+            };
+            let mut passed = Vec::new();
+            for (place, &word) in bits.iter().enumerate() {
+                let mut rest = word;
+                while rest != 0 {
+                    let row = Row(span.rows.start + place as u32 * 64 + rest.trailing_zeros());
+                    rest &= rest - 1;
+                    if self.view.is_live(row) {
+                        passed.push((row, self.view.embedding(row)?));
+                    }
+                }
+            }
+            self.score(passed)?;
+            if let Some(segment) = span.segment {
+                known.insert(segment, bits);
+            }
+        }
+        let here: HashSet<u64> = self.spans.iter().filter_map(|span| span.segment).collect();
+        known.retain(|segment, _| here.contains(segment));
+        self.known = Some(known);
+        Ok(())
+    }
+}
