@@ -5,11 +5,12 @@ mod corruption;
 mod faults;
 mod model;
 mod power;
+mod processes;
 mod recorder;
 mod repair;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
 };
