@@ -51,6 +51,13 @@ write("store_payload", "whole", b'{"title":"T","text":"x"}\xff{"n":[1,-1,0.1,1e3
 write("store_payload", "null-metadata", b'{"text":""}\xffnull')
 write("store_payload", "nested", b'{"text":"x"}\xff' + b"[" * 70 + b"]" * 70)
 
+# Likewise.
+write("filter", "operators", b'{"a": 1, "b.c": {"$gte": 2.5, "$lt": 1e3}, "d": {"$in": ["x", null]}}\xff{"a": 1, "b": {"c": 7}, "d": ["x"]}')
+write("filter", "joined", b'{"$or": [{"$ids": ["a", "id-1"]}, {"$not": {"e": {"$exists": true}}}], "$nor": [{"f": {"$ne": [1]}}]}\xff{"f": [1]}')
+
+# Six bytes an operation: a put, a flush, a reader, a delete, a snapshot, a reopening.
+write("store_operations", "each", bytes([0, 1, 9, 0, 6, 0, 9, 0, 0, 0, 0, 0, 15, 0, 0, 0, 0, 0, 7, 1, 0, 0, 0, 0]) + bytes([14, 0, 0, 0, 0, 0, 13, 0, 0, 0, 0, 0, 12, 0, 0, 0, 0, 0, 11, 0, 0, 0, 0, 0, 15, 0, 0, 0, 0, 0]))
+
 
 def field(content):
     return struct.pack("<I", len(content)) + content

@@ -4,9 +4,12 @@
 //! encoder writes. Random bytes never pass a checksum, so each input is also tried with the
 //! checksums put right, which lets the fuzzer reach the checks behind them.
 
-use std::fs;
+#![allow(clippy::expect_used, reason = "a failure is what the fuzzer looks for")]
+
+use std::{collections::BTreeMap, fs};
 
 use super::{
+    Durability, Put, Store, StoreOptions, WriteBatch,
     io::FileSystem,
     journal,
     layout::{STORE_ID_BYTES, journal::PREFIX_BYTES, manifest as head, names, segment::*},
@@ -15,7 +18,7 @@ use super::{
     sealed::{Identity, Kind, SealedWriter},
     segment::{Segment, SegmentFiles},
 };
-use crate::ids::LeafId;
+use crate::{document::Document, ids::LeafId};
 
 /// `MANIFEST`: the bytes as they are, and with magic, counts and checksums put right.
 pub fn manifest(bytes: &[u8]) {
@@ -137,4 +140,142 @@ pub fn config(dim: u32, branching_factor: u32, height: u32, leaves_per_document:
     let accepted = config.check().is_ok();
     let read = Manifest::decode(&manifest.encode()).ok();
     assert_eq!(read, accepted.then_some(manifest));
+}
+
+/// A step of [`operations`].
+#[derive(Clone, Copy, Debug)]
+enum Operation {
+    /// Stores a document under one of 16 ids, with so many characters of text, in up to four leaves, a bit for each.
+    Put {
+        id: u8,
+        length: u16,
+        leaves: u16,
+    },
+    Delete {
+        id: u8,
+    },
+    Flush,
+    Compact,
+    /// Posting lists made anew, each document in the leaf of its length.
+    Rebuild,
+    Reopen,
+    /// Goes on with a snapshot.
+    Snapshot,
+    /// Moves the reader on, or opens it.
+    Refresh,
+}
+
+impl Operation {
+    /// Every six bytes are one.
+    fn read(bytes: &[u8; 6]) -> Self {
+        let [kind, id, length, more, leaves, further] = *bytes;
+        match kind % 16 {
+            0..7 => Self::Put {
+                id,
+                length: u16::from_le_bytes([length, more]) % 5000,
+                leaves: u16::from_le_bytes([leaves, further]),
+            },
+            7..9 => Self::Delete { id },
+            9..11 => Self::Flush,
+            11 => Self::Compact,
+            12 => Self::Rebuild,
+            13 => Self::Reopen,
+            14 => Self::Snapshot,
+            _ => Self::Refresh,
+        }
+    }
+}
+
+/// Operations on a store against a map: after each the store has what the map has, and a reader what it had at the
+/// last flush that it was told of.
+pub fn operations(bytes: &[u8]) {
+    const DIM: usize = 2;
+    let config = StoreConfig {
+        dim: DIM as u32,
+        branching_factor: 16,
+        height: 1,
+        leaves_per_document: 4,
+        similarity: 0,
+        model_hash: [0; 32],
+    };
+    let options = StoreOptions { durability: Durability::None, ..StoreOptions::default() };
+    let Ok(parent) = tempfile::tempdir() else { return };
+    let mut dir = parent.path().join("0");
+    let mut store = Store::create(&dir, &config, options).expect("a new directory");
+    let mut map: BTreeMap<String, (u16, Vec<LeafId>)> = BTreeMap::new();
+    let mut flushed = map.clone();
+    let mut reader: Option<Store> = None;
+    let operations = bytes.as_chunks::<6>().0.iter().take(64).map(Operation::read);
+    for (number, operation) in operations.enumerate() {
+        match operation {
+            Operation::Put { id, length, leaves } => {
+                let id = format!("id{}", id % 16);
+                let own = (0..16).filter(|leaf| leaves >> leaf & 1 == 1).take(4).map(LeafId);
+                let mut own: Vec<LeafId> = own.collect();
+                if own.is_empty() {
+                    own.push(LeafId(u32::from(length % 16)));
+                }
+                let embedding = vec![half::f16::from_f32(f32::from(length % 2048)), half::f16::ONE];
+                let document = Document::new(&id, "", "x".repeat(length.into()));
+                let put = Put { document, embedding, leaves: own.clone() };
+                store.commit(WriteBatch { puts: vec![put], deletes: vec![] }).expect("a put");
+                map.insert(id, (length, own));
+            }
+            Operation::Delete { id } => {
+                let id = format!("id{}", id % 16);
+                let deleted = store.commit(WriteBatch { puts: vec![], deletes: vec![id.clone()] });
+                assert_eq!(deleted.expect("a delete").deleted, usize::from(map.remove(&id).is_some()));
+            }
+            Operation::Flush => store.flush().expect("a flush"),
+            Operation::Compact => store.compact(&mut || Ok(())).expect("a compaction"),
+            Operation::Rebuild => {
+                let leaf = |row: &[half::f16]| vec![LeafId(row[0].to_f32() as u32 % 16)];
+                store
+                    .rebuild_postings(&|rows| rows.chunks_exact(DIM).map(leaf).collect(), &mut || Ok(()))
+                    .expect("new lists");
+                map.values_mut()
+                    .for_each(|(length, leaves)| *leaves = vec![LeafId(u32::from(*length % 2048 % 16))]);
+            }
+            Operation::Reopen => {
+                drop(store);
+                store = Store::open(&dir, options).expect("a store that was closed");
+            }
+            Operation::Snapshot => {
+                let target = parent.path().join((number + 1).to_string());
+                store.snapshot(&target).expect("a snapshot");
+                drop(store);
+                (dir, reader) = (target, None);
+                store = Store::open(&dir, options).expect("a snapshot");
+            }
+            Operation::Refresh => match &reader {
+                Some(reader) => drop(reader.refresh().expect("a refresh")),
+                None => reader = Some(Store::open_read_only(&dir).expect("a store")),
+            },
+        }
+        let seals =
+            !matches!(operation, Operation::Put { .. } | Operation::Delete { .. } | Operation::Refresh);
+        if seals {
+            flushed = map.clone();
+        }
+        check_map(&store, &map);
+        if let (Some(reader), Operation::Refresh) = (&reader, operation) {
+            check_map(reader, &flushed);
+        }
+    }
+    assert!(store.verify().expect("a check").is_sound());
+}
+
+fn check_map(store: &Store, map: &BTreeMap<String, (u16, Vec<LeafId>)>) {
+    let view = store.read();
+    assert_eq!(view.live(), map.len());
+    let mut lists: BTreeMap<LeafId, usize> = BTreeMap::new();
+    for (id, (length, leaves)) in map {
+        let row = view.row_of(id).expect("a read").expect("a document");
+        assert_eq!(view.document(row).expect("a document").text.len(), usize::from(*length));
+        assert_eq!(view.leaves(row).expect("leaves"), *leaves);
+        leaves.iter().for_each(|leaf| *lists.entry(*leaf).or_default() += 1);
+    }
+    for leaf in (0..16).map(LeafId) {
+        assert_eq!(view.leaf(leaf).expect("a leaf").len(), lists.get(&leaf).copied().unwrap_or(0));
+    }
 }

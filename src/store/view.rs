@@ -196,9 +196,9 @@ impl View {
     /// # Errors
     ///
     /// As [`Self::document`].
-    pub fn stored(&self, row: Row) -> Result<(Cow<'_, [u8]>, Cow<'_, [u8]>)> {
+    pub fn stored(&self, row: Row) -> Result<[Cow<'_, [u8]>; 2]> {
         let (part, local) = self.live_part(row)?;
-        Ok((part.source().payload(local)?, part.source().metadata(local)?))
+        Ok([part.source().payload(local)?, part.source().metadata(local)?])
     }
 
     /// Id and stored metadata of a row, that of a dead document included.

@@ -3,6 +3,8 @@
 mod basic;
 mod corruption;
 mod faults;
+mod full;
+mod golden;
 mod model;
 mod power;
 mod processes;

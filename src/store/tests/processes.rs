@@ -122,7 +122,7 @@ fn kill_one(scenario: &str, seed: u64, dir: &Path, random: &mut ChaCha8Rng) -> (
             done = number.parse().unwrap();
         }
     };
-    while let Some(line) = lines.next() {
+    for line in lines.by_ref() {
         let line = line.unwrap();
         take(&line);
         seen += usize::from(line.starts_with('@'));

@@ -1,0 +1,6 @@
+//! Sequences of operations on a store, with reopening, copies and readers, against a map.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|operations: &[u8]| ehi::fuzzing::operations(operations));

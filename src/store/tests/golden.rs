@@ -1,0 +1,53 @@
+//! Every format that was ever released, opened for ever after.
+
+use super::*;
+
+/// Where the index of a format version is kept.
+fn fixture(version: u32) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(format!("store-v{version}"))
+}
+
+/// The batches that made the index of version 1: documents with and without metadata, replaced and deleted ones, several
+/// leaves, two segments, a file of dead rows.
+fn version_1() -> Vec<WriteBatch> {
+    let one = |n: u32| {
+        let mut put = put(&format!("id-{n:02}"), n, &[n % LEAVES, (n + 3) % LEAVES][..1 + n as usize % 2]);
+        put.document.metadata =
+            n.is_multiple_of(3).then(|| serde_json::json!({ "n": n, "word": "größer", "none": null }));
+        put
+    };
+    vec![
+        puts((0..30).map(one).collect()),
+        puts(vec![one(31), one(32)]),
+        WriteBatch { puts: vec![put("id-04", 700, &[2])], deletes: vec!["id-07".into(), "id-31".into()] },
+    ]
+}
+
+/// `EHI_WRITE_FIXTURE=1` writes the index of the newest version; for a new version only, an old one stays as it is.
+#[test]
+fn indexes_of_every_version_open() {
+    let newest = fixture(layout::FORMAT_VERSION);
+    if std::env::var_os("EHI_WRITE_FIXTURE").is_some() {
+        let store = create(&newest);
+        for batch in version_1() {
+            store.commit(batch).unwrap();
+            store.flush().unwrap();
+        }
+    }
+    let mut model = Model::new();
+    version_1().iter().for_each(|batch| apply(&mut model, batch));
+    for version in layout::OLDEST_READABLE_VERSION..=layout::FORMAT_VERSION {
+        let dir = tempfile::tempdir().unwrap();
+        copy_directory(&fixture(version), dir.path());
+        assert_is(&Store::open_read_only(dir.path()).unwrap(), &model);
+        let store = open(dir.path()).unwrap();
+        assert_is(&store, &model);
+        let stats = store.stats().unwrap();
+        assert_eq!((stats.generation, stats.documents, stats.segments), (Generation(3), 30, 2));
+        assert!(stats.dead_rows > 0 && stats.bytes.dead_rows > 0);
+        assert!(store.verify().unwrap().is_sound());
+        store.commit(puts(vec![put("new", 5, &[5])])).unwrap();
+        store.compact(&mut || Ok(())).unwrap();
+        assert_eq!(store.read().live(), 31);
+    }
+}
