@@ -307,6 +307,64 @@ fn verify_fails_on_a_damaged_index() {
     let json: Value = serde_json::from_str(&ran.out).unwrap();
     assert_eq!((&json["sound"], &json["problem_count"]), (&json!(false), &json!(1)));
     assert!(json["problems"][0]["file"].as_str().unwrap().ends_with(".vectors"), "{json}");
+
+    let said = flow.run("repair", &[]).ok();
+    assert!(said.contains("1 damaged segments") && said.contains("0 lost"), "{said}");
+    assert!(said.contains("set aside: "), "{said}");
+    flow.run("verify", &[]).ok();
+    assert!(flow.run("repair", &[]).ok().starts_with("sound: 260 documents"));
+    // Where it does not even open: manifest and model.
+    let index = flow.path("index");
+    fs::write(index.join("MANIFEST"), "").unwrap();
+    fs::remove_file(index.join("model/tokenizer.json")).unwrap();
+    assert!(flow.run("stats", &[]).failure().contains("repair the index"));
+    assert!(flow.run("repair", &[]).failure().contains("tokenizer.json"));
+    let model = bundle(SHAPE);
+    let report = flow.run("repair", &["--model", text(model.path()), "--json"]).json();
+    assert_eq!((&report["model_restored"], &report["documents"]), (&json!(true), &json!(260)));
+    flow.run("verify", &[]).ok();
+    assert_eq!(Index::open(index).unwrap().len(), 260);
+}
+
+#[test]
+fn an_index_is_copied_and_changes_its_model() {
+    let flow = Flow::new();
+    flow.insert(8);
+    let copy = flow.path("copy");
+    assert!(flow.run("snapshot", &[text(&copy)]).ok().ends_with("copy: 8 documents\n"));
+    assert!(flow.run("snapshot", &[text(&copy)]).failure().contains("already exists"));
+    let other = bundle(Shape::of_height(1));
+    let change = flow.run("reencode", &["--model", text(other.path()), "--json"]).json();
+    assert_eq!((&change["documents"], &change["encoded"]), (&json!(8), &json!(8)));
+    assert_eq!(change["to"], json!(other.hash().to_string()));
+    let stats = flow.run("stats", &["--json"]).json();
+    assert_eq!((&stats["model"], &stats["leaves"]), (&change["to"], &json!(4)));
+    assert!(stats["bytes"]["other_models"].as_u64() > Some(0));
+    assert!(flow.run("reencode", &["--model", text(other.path())]).failure().contains("already"));
+    assert!(flow.run("rollback", &[]).ok().starts_with("8 documents, 0 of them encoded now"));
+    assert_eq!(flow.run("stats", &["--json"]).json()["model"], change["from"]);
+    assert!(flow.run("drop-previous", &[]).ok().contains("gone"));
+    assert_eq!(flow.run("drop-previous", &["--json"]).json()["dropped"], json!(false));
+    assert!(flow.run("rollback", &[]).failure().contains("no earlier model"));
+    assert_eq!(flow.run("stats", &["--json"]).json()["bytes"]["other_models"], json!(0));
+    flow.run("verify", &[]).ok();
+    assert_eq!(Index::open(copy).unwrap().len(), 8);
+}
+
+#[test]
+fn a_search_keeps_to_its_filter() {
+    let flow = Flow::new();
+    flow.insert(30);
+    let filter = r#"{"place": {"$gte": 10, "$lt": 13}, "tags": "x"}"#;
+    let found = flow.run("search", &["--json", "--beam", "1", "--filter", filter, "tree leaf"]).json();
+    let mut ids: Vec<&str> =
+        found["hits"].as_array().unwrap().iter().map(|h| h["id"].as_str().unwrap()).collect();
+    ids.sort_unstable();
+    assert_eq!(ids, [id(10), id(11), id(12)]);
+    assert_eq!(found["stats"]["exhausted"], json!(true));
+    let refused = flow.run("search", &["--filter", r#"{"place": {"$around": 3}}"#, "x"]);
+    assert_eq!(refused.code, Some(2));
+    assert!(refused.line().contains("$around"));
 }
 
 #[test]

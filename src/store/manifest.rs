@@ -246,9 +246,26 @@ impl Manifest {
         })
     }
 
+    /// Writes the manifest under its provisional name, and the copy that repair falls back on.
+    ///
+    /// An old copy must not outlive its manifest: it would name files that are gone.
+    pub(super) fn prepare(&self, backend: &dyn Backend, dir: &Path) -> Result<()> {
+        self.write_provisional(backend, dir)?;
+        if let Err(error) = self.write(backend, dir, names::MANIFEST_COPY) {
+            // Nothing rests on it but the hope of a repair.
+            tracing::warn!(index = %dir.display(), %error, "could not write a copy of the manifest");
+            let _ = backend.remove(&dir.join(names::MANIFEST_COPY));
+        }
+        Ok(())
+    }
+
     /// Writes the manifest under its provisional name and makes it durable.
     pub(super) fn write_provisional(&self, backend: &dyn Backend, dir: &Path) -> Result<()> {
-        let path = dir.join(names::MANIFEST_NEW);
+        self.write(backend, dir, names::MANIFEST_NEW)
+    }
+
+    fn write(&self, backend: &dyn Backend, dir: &Path, name: &str) -> Result<()> {
+        let path = dir.join(name);
         let io = |operation| StoreError::io(&path, operation);
         let file = backend.open(&path, OpenMode::Replace).map_err(io(Operation::Create))?;
         file.write_at(&self.encode(), 0).map_err(io(Operation::Write))?;

@@ -16,7 +16,7 @@ use super::{
     batch::{Put, check_leaves},
     dead::{DeadFile, DeadRows},
     error::{Damage, Operation},
-    io::{Backend, OpenMode},
+    io::Backend,
     layout::names,
     manifest::{Manifest, SegmentEntry},
     opening::{lock, open_dead},
@@ -124,7 +124,7 @@ impl Repair {
                 for name in strays(&*backend, dir, &named) {
                     report.set_aside.push(set_aside(&*backend, dir, &name)?);
                 }
-                manifest.write_provisional(&*backend, dir)?;
+                manifest.prepare(&*backend, dir)?;
                 Manifest::publish(&*backend, dir)?;
                 report.manifest_restored = true;
                 manifest
@@ -219,7 +219,7 @@ impl Repair {
         let sync =
             |dir: &Path| self.backend.sync_directory(dir).map_err(StoreError::io(dir, Operation::Sync));
         sync(&self.dir.join(names::SEGMENTS))?;
-        manifest.write_provisional(&*self.backend, &self.dir)?;
+        manifest.prepare(&*self.backend, &self.dir)?;
         Manifest::publish(&*self.backend, &self.dir)?;
         for name in damaged.iter().flat_map(files_of) {
             // They have their other name. A missing one is what was wrong.
@@ -360,17 +360,6 @@ fn free_name(dir: &Path, name: &str) -> PathBuf {
         path = dir.join(format!("{name}.{number}"));
     }
     path
-}
-
-impl Manifest {
-    /// Writes what repair falls back on. It is as good as the manifest, but not synced: it is for damage, not for
-    /// power failures.
-    pub(super) fn write_copy(&self, backend: &dyn Backend, dir: &Path) -> Result<()> {
-        let path = dir.join(names::MANIFEST_COPY);
-        let io = |operation| StoreError::io(&path, operation);
-        let file = backend.open(&path, OpenMode::Replace).map_err(io(Operation::Create))?;
-        file.write_at(&self.encode(), 0).map_err(io(Operation::Write))
-    }
 }
 
 /// Damage of a file that a repair is to find anew.

@@ -235,11 +235,7 @@ impl Store {
         let segments = self.dir.join(names::SEGMENTS);
         let synced = self.backend.sync_directory(&segments);
         self.poison_if_sync(synced.map_err(StoreError::io(&segments, Operation::Sync)))?;
-        self.poison_if_sync(manifest.write_provisional(&*self.backend, &self.dir))?;
-        if let Err(error) = manifest.write_copy(&*self.backend, &self.dir) {
-            // Nothing rests on it.
-            tracing::warn!(index = %self.dir.display(), %error, "could not write a copy of the manifest");
-        }
+        self.poison_if_sync(manifest.prepare(&*self.backend, &self.dir))?;
         // Whatever goes wrong here, which manifest is on disk is not known.
         Manifest::publish(&*self.backend, &self.dir).inspect_err(|_| self.health.refuse_writes())
     }

@@ -77,6 +77,7 @@ impl Store {
             })?;
         }
         sync(&segments)?;
+        manifest.prepare(backend, target)?;
         Manifest::publish(backend, target)?;
         self.sync_parent(target);
         Ok(())

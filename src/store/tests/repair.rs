@@ -110,6 +110,13 @@ fn a_damaged_manifest_is_that_of_its_copy() {
         assert!(report.set_aside.iter().all(|path| path.exists()));
         assert_holds(dir.path(), &model);
     }
+    // A snapshot has one from the start.
+    let (dir, model) = index();
+    let copy = tempfile::tempdir().unwrap();
+    open(dir.path()).unwrap().snapshot(copy.path()).unwrap();
+    flip(&copy.path().join("MANIFEST"), |_| 40);
+    assert!(repair(copy.path(), Undecided::Refuse).unwrap().manifest_restored);
+    assert_holds(copy.path(), &model);
     let (dir, _) = index();
     for name in ["MANIFEST", "MANIFEST.copy"] {
         flip(&dir.path().join(name), |_| 40);
@@ -133,6 +140,10 @@ fn embeddings_are_computed_anew_from_the_texts() {
     }
     let report = repair(dir.path(), Undecided::Refuse).unwrap();
     assert_eq!((report.lost, report.recomputed as usize), (0, model.len()));
+    // The copy of the manifest is that of what was repaired, not of what was damaged.
+    fs::write(dir.path().join("MANIFEST"), "").unwrap();
+    let report = repair(dir.path(), Undecided::Refuse).unwrap();
+    assert_eq!((report.lost, report.documents as usize), (0, model.len()));
     assert_holds(dir.path(), &model);
 }
 
