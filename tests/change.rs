@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use ehi::train::{TrainError, Trainer};
-use ehi::{Document, Error, Index, InputError, Stage, StoreError};
+use ehi::{Document, Error, Index, InputError, RepairOptions, Stage, StoreError};
 use support::{DOCUMENTS, Shape, bundle, config, document, documents, filled, id};
 
 const OLD: Shape = Shape { height: 1, leaves_per_document: 1 };
@@ -111,6 +111,79 @@ fn changes_one_after_another_keep_the_last_two_models() {
     assert_eq!(directories(&path), ["2", "3"]);
     assert_serves(&index, OTHER, &documents(40));
     assert_eq!(index.previous_model().unwrap(), Some(bundle(OLD).hash()));
+}
+
+/// A reader that has one store open must never take another one for it.
+#[test]
+fn no_store_gets_the_name_of_another() {
+    let (dir, index) = filled(OLD, 30);
+    let path = dir.path().join("index");
+    index.reencode(&bundle(NEW)).unwrap();
+    let reader = Index::open_read_only(&path).unwrap();
+    index.rollback().unwrap();
+    index.drop_previous_model().unwrap();
+    index.insert(document(30)).unwrap();
+    index.reencode(&bundle(OTHER)).unwrap();
+    assert_eq!(directories(&path), ["2"]);
+    // Its store is gone from the disk.
+    assert_eq!(reader.iter().map(Result::unwrap).collect::<Vec<_>>(), documents(30));
+    assert_eq!(reader.search("tree leaf", 3, 4).unwrap().len(), 3);
+    assert!(reader.refresh().unwrap());
+    assert_serves(&reader, OTHER, &documents(31));
+    // What it showed stays shown while the first store is emptied.
+    let (dir, index) = filled(OLD, 10);
+    index.flush().unwrap();
+    let reader = Index::open_read_only(dir.path().join("index")).unwrap();
+    index.reencode(&bundle(NEW)).unwrap();
+    index.drop_previous_model().unwrap();
+    assert_serves(&reader, OLD, &documents(10));
+    assert!(reader.refresh().unwrap());
+    assert_serves(&reader, NEW, &documents(10));
+}
+
+/// Nobody needs the documents of the model before, so their damage must not be in the way.
+#[test]
+fn damage_of_what_is_kept_is_repaired() {
+    let (dir, index) = filled(OLD, 30);
+    let path = dir.path().join("index");
+    index.reencode(&bundle(NEW)).unwrap();
+    drop(index);
+    for entry in fs::read_dir(path.join("segments")).unwrap() {
+        fs::write(entry.unwrap().path(), "short").unwrap();
+    }
+    assert!(matches!(Index::open(&path), Err(Error::Store(StoreError::Corrupt { .. }))));
+    assert_serves(&Index::open_read_only(&path).unwrap(), NEW, &documents(30));
+    let report = Index::repair(&path, &RepairOptions::default()).unwrap();
+    assert!(report.damaged_segments > 0 && report.lost == 0 && !report.set_aside.is_empty(), "{report:?}");
+    let index = Index::open(&path).unwrap();
+    assert_serves(&index, NEW, &documents(30));
+    assert_eq!(index.previous_model().unwrap(), None);
+}
+
+/// The threads that encode may be the very ones that wait to write.
+#[test]
+fn writers_that_fill_the_thread_pool_hold_nothing_up() {
+    let (_dir, index) = filled(OLD, 280);
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Acquire) {
+                pool.install(|| {
+                    use rayon::prelude::*;
+                    (0..6).into_par_iter().for_each(|n| drop(index.insert(document(280 + n)).unwrap()));
+                });
+            }
+        });
+        pool.install(|| {
+            index.reencode(&bundle(NEW)).unwrap();
+            index.rebuild_postings().unwrap();
+            index.rollback().unwrap();
+        });
+        done.store(true, Ordering::Release);
+    });
+    assert_eq!(index.len(), 286);
+    assert!(index.verify().unwrap().is_sound());
 }
 
 #[test]

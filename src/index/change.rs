@@ -13,12 +13,15 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use super::Index;
+use super::apart::Apart;
 use super::insert::DOCUMENTS_PER_COMMIT;
-use super::serving::{MODELS_DIR, Serving, remove_model, store_dir};
+use super::serving::{MODELS_DIR, Serving, model_dir, remove_model, store_dir};
 use crate::error::{Error, InputError, Result};
 use crate::model::{Bundle, ModelHash};
 use crate::progress::{OnProgress, Progress, Stage, no_progress};
-use crate::store::{Difference, Durability, Models, Operation, Store, StoreError, StoreOptions, WriteBatch};
+use crate::store::{
+    DAMAGED_DIR, Difference, Durability, Models, Operation, Store, StoreError, StoreOptions, WriteBatch,
+};
 
 /// Documents that may be left for the last pass, during which writers wait.
 const FEW: usize = DOCUMENTS_PER_COMMIT;
@@ -50,7 +53,9 @@ impl Index {
     /// [`Self::drop_previous_model`], or until the next change, and [`Self::rollback`] returns to them; until
     /// then they keep documents that are deleted meanwhile.
     ///
-    /// The disk needs room for a second set of documents and embeddings.
+    /// Every document is encoded from its text, also one whose embedding was given ([`Self::insert_vectors`]).
+    /// The disk needs room for a second set of documents and embeddings. The callback of
+    /// [`Self::reencode_with`] must not write to the index or change it.
     ///
     /// # Durability
     /// A call that is cut off, by a crash too, leaves the index as it was; calling again with the same
@@ -72,8 +77,8 @@ impl Index {
         if bundle.hash() == self.serving().bundle.hash() {
             return Err(InputError::SameModel { model: bundle.hash().to_string() }.into());
         }
-        let target = match self.kept()? {
-            Some(kept) if kept.bundle.hash() == bundle.hash() => kept,
+        let target = match self.root.models().kept {
+            Some(number) if self.previous_model()? == Some(bundle.hash()) => self.open_for_filling(number)?,
             _ => self.shadow(bundle)?,
         };
         self.change_to(target, on_progress)
@@ -81,8 +86,8 @@ impl Index {
 
     /// Returns to the model before the last change.
     ///
-    /// Documents written since the change are encoded with it first, so nothing is lost; otherwise as
-    /// [`Self::reencode`]. Another call returns again.
+    /// Documents written since the change are encoded with it first, from their texts, so none is lost; an embedding that
+    /// was given anew for the same text is not taken back. Otherwise as [`Self::reencode`]. Another call returns again.
     ///
     /// # Errors
     /// [`InputError::NoPreviousModel`], and those of [`Self::reencode`].
@@ -97,8 +102,8 @@ impl Index {
     pub fn rollback_with(&self, on_progress: &mut OnProgress<'_>) -> Result<ModelChange> {
         self.check_writable()?;
         let _only = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        let kept = self.kept()?.ok_or(InputError::NoPreviousModel)?;
-        self.change_to(kept, on_progress)
+        let kept = self.root.models().kept.ok_or(InputError::NoPreviousModel)?;
+        self.change_to(self.open_for_filling(kept)?, on_progress)
     }
 
     /// The model that [`Self::rollback`] would return to.
@@ -130,12 +135,7 @@ impl Index {
         Ok(models.kept.is_some())
     }
 
-    /// The store to go back to, open for writing.
-    fn kept(&self) -> Result<Option<Serving>> {
-        let Some(number) = self.root.models().kept else { return Ok(None) };
-        self.open_for_filling(number).map(Some)
-    }
-
+    /// A store that does not serve, open for writing.
     fn open_for_filling(&self, number: u32) -> Result<Serving> {
         let store = match number {
             0 => Arc::clone(&self.root),
@@ -148,10 +148,15 @@ impl Index {
     fn shadow(&self, bundle: &Bundle) -> Result<Serving> {
         let begun = self.remove_unnamed(Some(bundle.hash()))?;
         if let Some(number) = begun {
-            return self.open_for_filling(number);
+            match self.open_for_filling(number) {
+                Err(error) if !matches!(error, Error::Store(StoreError::Locked { .. })) => {
+                    tracing::warn!(index = %self.path().display(), %error, "the beginning of a change is unusable");
+                    self.remove_unnamed(None)?;
+                }
+                begun => return begun,
+            }
         }
-        let Models { current, kept } = self.root.models();
-        let number = current.max(kept.unwrap_or(0)) + 1;
+        let number = self.root.models().next();
         let dir = store_dir(self.path(), number);
         fs::create_dir_all(&dir).map_err(io(&dir, Operation::CreateDirectory))?;
         // The store syncs its own directory and the one above it, `models`.
@@ -164,6 +169,13 @@ impl Index {
     /// Nothing was ever promised of them.
     fn remove_unnamed(&self, keep: Option<ModelHash>) -> Result<Option<u32>> {
         let models = self.root.models();
+        if models.current != 0 && models.kept != Some(0) {
+            // A crash may have come between leaving the first store out and giving it up.
+            let left = self.root.read().rows() > 0 || model_dir(self.path()).exists();
+            if left {
+                self.give_up(0, models)?;
+            }
+        }
         let dir = self.path().join(MODELS_DIR);
         let entries = match fs::read_dir(&dir) {
             Ok(entries) => entries,
@@ -184,7 +196,7 @@ impl Index {
             {
                 begun = Some(number);
             } else {
-                fs::remove_dir_all(&path).map_err(io(&path, Operation::Remove))?;
+                remove_store(self.path(), &path)?;
             }
         }
         Ok(begun)
@@ -194,6 +206,7 @@ impl Index {
     fn change_to(&self, target: Serving, on_progress: &mut OnProgress<'_>) -> Result<ModelChange> {
         let before = self.serving();
         let mut encoded = 0;
+        let apart = Apart::new();
         let mut tick = |done: &mut usize, more: usize, left: usize| {
             *done += more;
             match on_progress(Progress::new(Stage::Reencode, *done, *done + left)) {
@@ -209,7 +222,7 @@ impl Index {
                 break;
             }
             let mut left = difference.missing.len();
-            fill(&target, &view, difference, |more| {
+            fill(&target, &view, difference, &apart, |more| {
                 left -= more;
                 tick(&mut encoded, more, left)
             })?;
@@ -218,7 +231,7 @@ impl Index {
         let view = before.view();
         let difference = view.difference(&target.view())?;
         let mut left = difference.missing.len();
-        fill(&target, &view, difference, |more| {
+        fill(&target, &view, difference, &apart, |more| {
             left -= more;
             tick(&mut encoded, more, left)
         })?;
@@ -228,9 +241,11 @@ impl Index {
             0 => target,
             _ => {
                 // With the durability of the handle.
+                let (bundle, similarity) = (Arc::clone(&target.bundle), target.similarity);
                 drop(target);
-                let store = Store::open(store_dir(self.path(), number), self.options)?;
-                Serving::open(number, Arc::new(store))?
+                let options = StoreOptions { lock_wait: READERS_WAIT, ..self.options };
+                let store = Arc::new(Store::open(store_dir(self.path(), number), options)?);
+                Serving::new(number, store, bundle, similarity)
             }
         };
         let change = ModelChange {
@@ -240,7 +255,7 @@ impl Index {
             encoded,
         };
         let old = self.root.models();
-        let models = Models { current: number, kept: Some(old.current) };
+        let models = Models { current: number, kept: Some(old.current), ..old };
         before.store.flush()?;
         self.root.point_to(models)?;
         *self.serving.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(next);
@@ -260,9 +275,7 @@ impl Index {
             return remove_model(self.path());
         }
         self.root.point_to(models)?;
-        let dir = store_dir(self.path(), number);
-        fs::remove_dir_all(&dir).map_err(io(&dir, Operation::Remove))?;
-        Ok(())
+        remove_store(self.path(), &store_dir(self.path(), number))
     }
 }
 
@@ -277,16 +290,35 @@ fn fill(
     target: &Serving,
     view: &crate::store::View,
     difference: Difference,
+    apart: &Apart,
     mut tick: impl FnMut(usize) -> Result<()>,
 ) -> Result<()> {
     let Difference { missing, surplus } = difference;
     target.store.commit(WriteBatch { puts: Vec::new(), deletes: surplus })?;
     for rows in missing.chunks(DOCUMENTS_PER_COMMIT) {
         let documents = rows.iter().map(|&row| Ok(view.document(row)?)).collect::<Result<_>>()?;
-        let puts = target.placer().prepare(documents)?;
+        let placer = target.placer();
+        let puts = apart.run(|| placer.prepare(documents))?;
         target.store.commit(WriteBatch { puts, deletes: Vec::new() })?;
         tick(rows.len())?;
     }
+    Ok(())
+}
+
+/// Removes a store that nothing names; what a repair, or an unreadable journal, set aside in it stays.
+fn remove_store(index: &Path, dir: &Path) -> Result<()> {
+    let kept = index.join(DAMAGED_DIR);
+    let number = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name == DAMAGED_DIR || name.contains(".unreadable-") {
+            fs::create_dir_all(&kept).map_err(io(&kept, Operation::CreateDirectory))?;
+            let free = (0..).map(|n| kept.join(format!("{number}-{name}-{n}"))).find(|path| !path.exists());
+            let to = free.unwrap_or_else(|| kept.clone());
+            fs::rename(entry.path(), &to).map_err(io(&to, Operation::Rename))?;
+        }
+    }
+    fs::remove_dir_all(dir).map_err(io(dir, Operation::Remove))?;
     Ok(())
 }
 

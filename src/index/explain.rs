@@ -98,8 +98,8 @@ impl Index {
         let k = NonZeroUsize::new(options.k).ok_or(InputError::ZeroK)?;
         let beam = NonZeroUsize::new(options.beam).ok_or(InputError::ZeroBeam)?;
         let serving = self.serving();
-        let (vector, encode) = serving.embed_input(&QueryInput::Text(query))?;
         let view = serving.view();
+        let (vector, encode) = serving.embed_input(&QueryInput::Text(query))?;
         let Ranked { rows, mut stats, leaves, sample, multiply_adds } =
             serving.rank(&view, &vector, k, Reach::Beam(beam))?;
         stats.encode = encode;

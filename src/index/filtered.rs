@@ -59,8 +59,8 @@ struct Search<'a> {
     filter: &'a Filter,
     scanner: &'a Scanner<'a>,
     top: TopK,
-    /// Which rows of a segment pass, where that is known of all segments.
-    known: Option<HashMap<u64, Bits>>,
+    /// Which rows of a segment pass, of those segments where that is known.
+    known: HashMap<u64, Bits>,
     spans: Vec<RowSpan>,
     /// Rows met in a leaf, where a document can be in several.
     met: HashSet<Row>,
@@ -84,8 +84,7 @@ impl Serving {
         let scanner = Scanner::new(self.similarity, query).map_err(impossible)?;
         let known = self.filters.take(filter);
         let spans = view.spans();
-        let known = known
-            .filter(|known| spans.iter().filter_map(|span| span.segment).all(|s| known.contains_key(&s)));
+        let known = known.unwrap_or_default();
         let top = TopK::new(k.get());
         let met = HashSet::new();
         let mut search =
@@ -93,12 +92,13 @@ impl Serving {
         let mut stats = SearchStats::default();
         let (mut leaves, mut sample, mut multiply_adds) = (Vec::new(), None, 0);
         let all_leaves = self.model().indexer.shape().leaves() as usize;
-        match reach {
-            _ if let Some(ids) = filter.candidate_ids() => {
+        let ids = filter.candidate_ids();
+        match (ids, reach) {
+            (Some(ids), _) => {
                 search.ids(&ids)?;
                 stats.exhausted = true;
             }
-            Reach::Beam(beam) if !search.is_rare()? => {
+            (None, Reach::Beam(beam)) if !search.is_rare()? => {
                 let mut visited = HashSet::new();
                 let mut width = beam.get();
                 while !stats.exhausted {
@@ -122,9 +122,7 @@ impl Serving {
             }
             _ => {
                 search.everything()?;
-                if let Some(known) = search.known.take() {
-                    self.filters.keep(filter, known);
-                }
+                self.filters.keep(filter, std::mem::take(&mut search.known));
                 stats.exhausted = true;
             }
         }
@@ -141,12 +139,13 @@ impl Serving {
 impl<'a> Search<'a> {
     /// Whether so few rows pass that scoring them all is the best way.
     fn is_rare(&mut self) -> Result<bool> {
-        let Some(known) = &self.known else {
+        if !self.spans.iter().filter_map(|span| span.segment).all(|segment| self.known.contains_key(&segment))
+        {
             let (seen, passed) = self.sample(0..self.view.rows() as u32)?;
             return Ok(passed * RARE < seen);
-        };
+        }
         let ones = |bits: &Bits| bits.iter().map(|word| word.count_ones() as usize).sum::<usize>();
-        let mut passed: usize = known.values().map(ones).sum();
+        let mut passed: usize = self.known.values().map(ones).sum();
         for span in self.spans.clone().into_iter().filter(|span| span.segment.is_none()) {
             let (seen, own) = self.sample(span.rows.clone())?;
             passed += own * span.rows.len() / seen.max(1);
@@ -167,13 +166,11 @@ impl<'a> Search<'a> {
     }
 
     fn passes(&mut self, row: Row) -> Result<bool> {
-        if let Some(known) = &self.known {
-            let span = self.spans.partition_point(|span| span.rows.start <= row.0).checked_sub(1);
-            let span = span.and_then(|place| self.spans.get(place));
-            if let Some((span, bits)) = span.and_then(|span| Some((span, known.get(&span.segment?)?))) {
-                let local = (row.0 - span.rows.start) as usize;
-                return Ok(bits[local / 64] >> (local % 64) & 1 == 1);
-            }
+        let span = self.spans.partition_point(|span| span.rows.start <= row.0).checked_sub(1);
+        let span = span.and_then(|place| self.spans.get(place));
+        if let Some((span, bits)) = span.and_then(|span| Some((span, self.known.get(&span.segment?)?))) {
+            let local = (row.0 - span.rows.start) as usize;
+            return Ok(bits[local / 64] >> (local % 64) & 1 == 1);
         }
         self.checked += 1;
         self.evaluate(row)
@@ -218,7 +215,7 @@ impl<'a> Search<'a> {
 
     /// Scores every row that passes, and keeps which those are.
     fn everything(&mut self) -> Result<()> {
-        let mut known = self.known.take().unwrap_or_default();
+        let mut known = std::mem::take(&mut self.known);
         for span in self.spans.clone() {
             let bits = match span.segment.and_then(|segment| known.get(&segment)) {
                 Some(bits) => Arc::clone(bits),
@@ -226,7 +223,12 @@ impl<'a> Search<'a> {
                     let mut words = vec![0u64; span.rows.len().div_ceil(64)];
                     for (local, row) in span.rows.clone().enumerate() {
                         self.checked += 1;
-                        words[local / 64] |= u64::from(self.evaluate(Row(row))?) << (local % 64);
+                        let passes = match self.evaluate(Row(row)) {
+                            // Nobody asks for a dead one.
+                            Err(_) if !self.view.is_live(Row(row)) => false,
+                            passes => passes?,
+                        };
+                        words[local / 64] |= u64::from(passes) << (local % 64);
                     }
                     words.into()
                 }
@@ -249,7 +251,7 @@ impl<'a> Search<'a> {
         }
         let here: HashSet<u64> = self.spans.iter().filter_map(|span| span.segment).collect();
         known.retain(|segment, _| here.contains(segment));
-        self.known = Some(known);
+        self.known = known;
         Ok(())
     }
 }

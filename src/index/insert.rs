@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use super::Index;
+use super::serving::check_model;
 use crate::document::Document;
 use crate::error::{Error, InputError, Result};
 use crate::ids::Generation;
@@ -121,11 +122,7 @@ impl Index {
             let own: Vec<bool> = kept.drain(..last.map_or(kept.len(), |last| last + 1)).collect();
             let group = keep(rest.by_ref().take(own.len()), &own);
             done += group.len();
-            let committed = self.write(|on| {
-                let batch = WriteBatch { puts: on.placer().prepare(group)?, deletes: Vec::new() };
-                Ok(on.store.commit(batch)?)
-            })?;
-            summary.add(&own, &committed);
+            summary.add(&own, &self.encode_and_commit(group)?);
             if on_progress(Progress::new(Stage::Insert, done, total)) == ControlFlow::Break(()) {
                 return Err(Error::Cancelled);
             }
@@ -133,10 +130,23 @@ impl Index {
         Ok(summary)
     }
 
+    fn encode_and_commit(&self, mut group: Vec<Document>) -> Result<Committed> {
+        loop {
+            // Without a lock: encoding takes long, and runs on threads that may be waiting for one.
+            let serving = self.serving();
+            let batch = WriteBatch { puts: serving.placer().prepare(group)?, deletes: Vec::new() };
+            match self.commit_as_made(&serving, batch)? {
+                Ok(committed) => return Ok(committed),
+                // The model was changed meanwhile.
+                Err(batch) => group = batch.puts.into_iter().map(|put| put.document).collect(),
+            }
+        }
+    }
+
     /// Stores documents with embeddings that the caller has: nothing is encoded, and a document may be without text.
     ///
     /// The embeddings should be of the index's own encoder, or of one whose space it shares. They are routed by the
-    /// tree like any other. Reads the iterator as it goes and commits in groups of some 32 MiB, each visible
+    /// tree like any other. A later change of model encodes from the texts. Reads the iterator as it goes and commits in groups of some 32 MiB, texts included, each visible
     /// whole or not at all; of several documents with one id the last one counts. So a corpus of any size can be
     /// given at once.
     ///
@@ -147,8 +157,8 @@ impl Index {
     /// As [`Self::insert`].
     ///
     /// # Errors
-    /// [`InputError::Dimension`], [`InputError::BadVector`],
-    /// [`StoreError::InvalidId`](crate::StoreError::InvalidId), [`StoreError::NotFinite`](crate::StoreError::NotFinite) for a
+    /// [`InputError::Dimension`], [`InputError::BadVector`], [`InputError::ModelMismatch`] where the model is changed
+    /// meanwhile, [`StoreError::InvalidId`](crate::StoreError::InvalidId), [`StoreError::NotFinite`](crate::StoreError::NotFinite) for a
     /// value that f16 cannot hold, and failures of the disk; with the groups before them in place.
     pub fn insert_vectors(
         &self,
@@ -166,27 +176,38 @@ impl Index {
         documents: impl IntoIterator<Item = (Document, Vec<f32>)>,
         on_progress: &mut OnProgress<'_>,
     ) -> Result<InsertSummary> {
-        let mut rest = documents.into_iter();
-        let mut summary = InsertSummary::new(self.serving().view().generation());
+        let mut rest = documents.into_iter().fuse();
+        // The embeddings are of its space.
+        let serving = self.serving();
+        let dim = serving.model().encoder.dim();
+        let mut summary = InsertSummary::new(serving.view().generation());
         loop {
-            let most = (BYTES_PER_COMMIT / (4 * self.serving().model().encoder.dim())).max(1);
-            // Before the write begins: the iterator is the caller's, and may do anything.
-            let (group, vectors): (Vec<Document>, Vec<Vec<f32>>) = rest.by_ref().take(most).unzip();
-            let kept = last_of_each_id(&group);
-            let committed = self.write(|on| {
-                let mut rows = Vec::with_capacity(vectors.len() * on.model().encoder.dim());
-                for ((document, vector), kept) in group.iter().zip(&vectors).zip(&kept) {
-                    crate::store::check_id(&document.id)?;
-                    on.check_vector(vector)?;
-                    rows.extend_from_slice(if *kept { vector } else { &[] });
-                }
-                drop(vectors);
-                let puts = on.placer().place(keep(group.into_iter(), &kept), &rows);
-                Ok(on.store.commit(WriteBatch { puts, deletes: Vec::new() })?)
-            })?;
-            if kept.is_empty() {
+            let (mut group, mut rows, mut bytes) = (Vec::new(), Vec::new(), 0);
+            let mut vectors = Vec::new();
+            while bytes < BYTES_PER_COMMIT
+                && let Some((document, vector)) = rest.next()
+            {
+                crate::store::check_id(&document.id)?;
+                serving.check_vector(&vector)?;
+                bytes += 4 * dim + document.title.len() + document.text.len();
+                group.push(document);
+                vectors.push(vector);
+            }
+            if group.is_empty() {
                 return Ok(summary);
             }
+            let kept = last_of_each_id(&group);
+            let own = vectors.iter().zip(&kept).filter(|(_, kept)| **kept);
+            own.for_each(|(vector, _)| rows.extend_from_slice(vector));
+            drop(vectors);
+            let puts = serving.placer().place(keep(group.into_iter(), &kept), &rows);
+            drop(rows);
+            let batch = WriteBatch { puts, deletes: Vec::new() };
+            let Ok(committed) = self.commit_as_made(&serving, batch)? else {
+                let now = self.serving().bundle.hash();
+                check_model(now, serving.bundle.hash())?;
+                return Err(InputError::SameModel { model: now.to_string() }.into());
+            };
             summary.add(&kept, &committed);
             let done = summary.statuses.len() as u64;
             let progress = Progress { stage: Stage::Insert, done, total: None };

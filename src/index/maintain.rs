@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::PoisonError;
 
+use super::apart::Apart;
 use super::options::Reach;
 use super::serving::{MODELS_DIR, Serving, copy_model_into, model_dir, store_dir};
 use super::{Index, refuse_occupied};
@@ -21,7 +22,7 @@ const PROBE_HITS: NonZeroUsize = NonZeroUsize::new(10).unwrap();
 impl Index {
     /// Writes all documents anew in the order in which searches read them, and gives back the space of
     /// deleted and replaced ones, of which no byte is left in the index directory, unless a change of model keeps
-    /// an earlier one: see [`Self::drop_previous_model`].
+    /// an earlier one ([`Self::drop_previous_model`]) or a repair set files aside.
     ///
     /// Searches go on meanwhile; writes wait. The disk needs room for both the old files and the new.
     /// Happens by itself, in parts, as documents are inserted and deleted; so this is for an index that is
@@ -47,8 +48,8 @@ impl Index {
     /// Puts every document in the leaves that the tree has for its embedding, and writes all anew as
     /// [`Self::compact`] does.
     ///
-    /// Posting lists follow from embeddings and model, so this changes nothing in a sound index; it is for one whose
-    /// lists are in doubt.
+    /// Posting lists follow from embeddings and model, so this is for an index whose lists are in doubt. In a sound one it
+    /// changes the leaf of a document here and there, since stored embeddings are rounded.
     ///
     /// # Errors
     /// Those of [`Self::compact`].
@@ -61,8 +62,10 @@ impl Index {
     /// # Errors
     /// Those of [`Self::compact_with`].
     pub fn rebuild_postings_with(&self, on_progress: &mut OnProgress<'_>) -> Result<()> {
+        let apart = Apart::new();
         self.rewrite(on_progress, |on, tick| {
-            on.store.rebuild_postings(&|rows| on.placer().route_stored(rows), tick)
+            let placer = on.placer();
+            on.store.rebuild_postings(&|rows| apart.run(|| placer.route_stored(rows)), tick)
         })
     }
 
@@ -75,6 +78,7 @@ impl Index {
         let total = 2 * self.len();
         let mut done = 0;
         let _writing = self.writing.read().unwrap_or_else(PoisonError::into_inner);
+        self.root.check_writes()?;
         let written = write(&self.serving(), &mut || {
             done += 1;
             match on_progress(Progress::new(Stage::Compact, done, total)) {
@@ -91,7 +95,8 @@ impl Index {
     /// Makes a copy of the index in `target`, a directory that is missing or empty: an index of its own, with
     /// the model, as of the moment of the call.
     ///
-    /// What was committed is flushed first, unless the handle is read-only: that copies the generation which it shows.
+    /// What was committed is flushed first. A read-only handle copies the generation that it shows; where the writer has
+    /// removed its files, it moves to the newest first.
     /// Files of documents and embeddings never change, so the copy shares them where it is on the same file system
     /// and takes room for the model only; elsewhere they are copied. Searches go on meanwhile; writes wait. A shared
     /// file that the medium damages is damaged in both: a copy for that case belongs on another medium.

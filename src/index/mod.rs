@@ -1,5 +1,6 @@
 //! The index: documents, embeddings and tree behind one handle.
 
+mod apart;
 mod change;
 mod explain;
 mod filtered;
@@ -14,7 +15,7 @@ mod search;
 mod serving;
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 pub use change::ModelChange;
@@ -41,7 +42,8 @@ use crate::error::{Error, Result};
 use crate::model::Bundle;
 use crate::scan::Similarity;
 use crate::store::{
-    LOCK_FILE, MANIFEST_FILE, Store, StoreError, StoreOptions, UNPUBLISHED_MANIFEST_FILE, WriteBatch,
+    Committed, LOCK_FILE, MANIFEST_FILE, Store, StoreError, StoreOptions, UNPUBLISHED_MANIFEST_FILE,
+    WriteBatch,
 };
 use serving::{check_model, is_model, store_dir};
 
@@ -74,9 +76,13 @@ pub struct Index {
     writing: RwLock<()>,
     /// One change of model at a time.
     changing: Mutex<()>,
+    /// One training at a time.
+    #[cfg(feature = "train")]
+    pub(crate) training: Mutex<()>,
+    path: PathBuf,
     options: StoreOptions,
-    /// The store in the index directory itself: holds the lock, and says which store serves. Last, so that it is
-    /// closed last.
+    /// For writing, the store in the index directory itself: holds the lock, and says which store serves. For reading,
+    /// the store that served first. Last, so that it is closed last.
     root: Arc<Store>,
 }
 
@@ -104,12 +110,20 @@ impl Index {
     fn create_with(path: &Path, bundle: &Bundle, options: &IndexBuilder) -> Result<Self> {
         refuse_occupied(path)?;
         let serving = Serving::create(path, 0, bundle, options.similarity, options.store)?;
-        Ok(Self::new(Arc::clone(&serving.store), serving, options.store))
+        Ok(Self::new(path, Arc::clone(&serving.store), serving, options.store))
     }
 
-    fn new(root: Arc<Store>, serving: Serving, options: StoreOptions) -> Self {
-        let serving = RwLock::new(Arc::new(serving));
-        Self { serving, writing: RwLock::new(()), changing: Mutex::new(()), options, root }
+    fn new(path: &Path, root: Arc<Store>, serving: Serving, options: StoreOptions) -> Self {
+        Self {
+            serving: RwLock::new(Arc::new(serving)),
+            writing: RwLock::new(()),
+            changing: Mutex::new(()),
+            #[cfg(feature = "train")]
+            training: Mutex::new(()),
+            path: path.to_owned(),
+            options,
+            root,
+        }
     }
 
     /// Opens an index.
@@ -135,9 +149,8 @@ impl Index {
     /// Those of [`Self::open`] but [`StoreError::Locked`]. Writes answer [`StoreError::ReadOnly`].
     pub fn open_read_only(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let root = Arc::new(Store::open_read_only(path)?);
-        let serving = newest(&root)?;
-        Ok(Self::new(root, serving, StoreOptions::default()))
+        let serving = newest(path)?;
+        Ok(Self::new(path, Arc::clone(&serving.store), serving, StoreOptions::default()))
     }
 
     fn open_with(path: &Path, options: &IndexBuilder) -> Result<Self> {
@@ -151,7 +164,7 @@ impl Index {
         if let Some(expected) = options.expected {
             check_model(serving.bundle.hash(), expected)?;
         }
-        Ok(Self::new(root, serving, options.store))
+        Ok(Self::new(path, root, serving, options.store))
     }
 
     /// Moves a handle of [`Self::open_read_only`] to the newest flushed generation, of another model where that
@@ -167,18 +180,16 @@ impl Index {
             return Ok(false);
         }
         let _only = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        let moved = self.root.refresh()?;
         let before = self.serving();
-        let number = self.root.models().current;
-        if before.number == number {
-            return match before.store.refresh() {
-                Ok(further) => Ok(further || (moved && number == 0)),
-                // Removed since the manifest in the root was read.
-                Err(_) if self.root.refresh()? => self.serve(newest(&self.root)?),
-                Err(error) => Err(error.into()),
-            };
+        let current = || Store::models_of(&self.path).map(|models| models.current);
+        if before.number == current()?
+            && let Ok(moved) = before.store.refresh()
+            // While it was refreshed, the writer may have changed the model and begun to change it back.
+            && before.number == current()?
+        {
+            return Ok(moved);
         }
-        self.serve(newest(&self.root)?)
+        self.serve(newest(&self.path)?)
     }
 
     fn serve(&self, next: Serving) -> Result<bool> {
@@ -193,7 +204,7 @@ impl Index {
 
     /// The index directory.
     pub fn path(&self) -> &Path {
-        self.root.path()
+        &self.path
     }
 
     /// The model in service: the one that the index was made with, or the one of the last
@@ -308,7 +319,25 @@ impl Index {
     /// Writes to the store in service, which stays that for as long.
     fn write<T>(&self, write: impl FnOnce(&Serving) -> Result<T>) -> Result<T> {
         let _writing = self.writing.read().unwrap_or_else(PoisonError::into_inner);
+        // After a failed change of model it is not known which store the next open finds.
+        self.root.check_writes()?;
         write(&self.serving())
+    }
+
+    /// As [`Self::write`], with a batch that was made with the model of `serving`; an error where that does not serve
+    /// any more, with the batch.
+    fn commit_as_made(
+        &self,
+        serving: &Arc<Serving>,
+        batch: WriteBatch,
+    ) -> Result<std::result::Result<Committed, WriteBatch>> {
+        self.write(|_| {
+            if Arc::ptr_eq(serving, &self.serving()) {
+                Ok(Ok(serving.store.commit(batch)?))
+            } else {
+                Ok(Err(batch))
+            }
+        })
     }
 
     pub(crate) fn check_writable(&self) -> Result<()> {
@@ -320,20 +349,17 @@ impl Index {
 }
 
 /// The store in service, opened for reading beside a writer that may be changing it.
-fn newest(root: &Arc<Store>) -> Result<Serving> {
+fn newest(path: &Path) -> Result<Serving> {
     let mut attempt = 0;
     loop {
-        let number = root.models().current;
-        let opened = match number {
-            0 => Serving::open(0, Arc::clone(root)),
-            _ => Store::open_read_only(store_dir(root.path(), number))
-                .map_err(Error::from)
-                .and_then(|store| Serving::open(number, Arc::new(store))),
-        };
+        let number = Store::models_of(path)?.current;
+        let opened = Store::open_read_only(store_dir(path, number))
+            .map_err(Error::from)
+            .and_then(|store| Serving::open(number, Arc::new(store)));
         attempt += 1;
-        match opened {
-            Err(_) if attempt < READ_ATTEMPTS && root.refresh()? => {}
-            opened => return opened,
+        // Removed, or emptied, since the manifest was read?
+        if attempt == READ_ATTEMPTS || Store::models_of(path)?.current == number {
+            return opened;
         }
     }
 }

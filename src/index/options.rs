@@ -134,7 +134,7 @@ impl<'a> Query<'a> {
     /// `k` of them come back whenever there are so many: more leaves are visited than asked for until there are, and
     /// where the filter lets fewer than about one document in a hundred through, all of those are scored, past the tree.
     /// [`SearchStats`](crate::SearchStats) says how far it went. That a filter is evaluated costs a look at the metadata of
-    /// each document met; which documents of sealed files pass is remembered for the last few filters.
+    /// each document met. For filters that few documents pass, which ones do is remembered for the last few filters.
     pub fn filter(mut self, filter: &'a Filter) -> Self {
         self.filter = Some(filter);
         self

@@ -26,7 +26,7 @@ impl Index {
     ///
     /// A damaged manifest is replaced by its copy; a damaged model by the bundle in the options, which must be the very
     /// one. Of damaged segments every document is kept whose text matches its checksum; its embedding and leaves
-    /// are computed anew where they do not. Damaged files are never removed: they go to the folder `damaged` of the
+    /// are computed anew where they do not, from the text, also those that were given. Damaged files are never removed: they go to the folder `damaged` of the
     /// index. A sound index is left as it is, except that what is not sealed stays in the journal.
     ///
     /// No handle may have the index open for writing.
@@ -56,9 +56,12 @@ impl Index {
         if number == 0 {
             return finish(root, &dir, options, on_progress);
         }
-        // Says where the documents are; what lies beside it is an earlier model's, or nothing.
+        // Says where the documents are; those beside it are an earlier model's, or none.
+        let mut root = root;
+        root.forsake_if_damaged()?;
         let mut report = finish(Repair::begin(&dir, StoreOptions::default())?, &dir, options, on_progress)?;
         report.manifest_restored |= root.report.manifest_restored;
+        report.damaged_segments += root.report.damaged_segments;
         report.set_aside.extend(root.report.set_aside);
         Ok(report)
     }
@@ -104,6 +107,7 @@ fn restore_model(repair: &mut Repair, dir: &Path, options: &RepairOptions) -> Re
         repair.set_directory_aside(&model_dir(dir))?;
     }
     copy_model_into(given, dir)?;
+    repair.sync()?;
     repair.report.model_restored = true;
     Ok(Bundle::open(model_dir(dir))?)
 }

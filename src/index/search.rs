@@ -53,7 +53,7 @@ pub struct SearchStats {
     pub work_fraction: f64,
     /// Tokenising and encoding the query.
     pub encode: Duration,
-    /// Beam search in the tree.
+    /// Beam search in the tree; with a filter, part of `scan`.
     pub beam: Duration,
     /// Scoring the leaves' documents.
     pub scan: Duration,
@@ -158,8 +158,9 @@ impl Serving {
         reach: Reach,
         filter: Option<&Filter>,
     ) -> Result<SearchResult> {
-        let (vector, encode) = self.embed_input(input)?;
+        // First: once this model is no longer in service, its store may be given up.
         let view = self.view();
+        let (vector, encode) = self.embed_input(input)?;
         let ranked = match filter {
             None => self.rank(&view, &vector, k, reach)?,
             Some(filter) => {

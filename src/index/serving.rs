@@ -62,14 +62,12 @@ impl Serving {
             model_hash: own.hash().0,
         };
         let store = Arc::new(Store::create(dir, &config, options)?);
-        Ok(Self {
-            number,
-            store,
-            bundle: Arc::new(own),
-            similarity,
-            served: Served::default(),
-            filters: KnownFilters::default(),
-        })
+        Ok(Self::new(number, store, Arc::new(own), similarity))
+    }
+
+    pub(super) fn new(number: u32, store: Arc<Store>, bundle: Arc<Bundle>, similarity: Similarity) -> Self {
+        let (served, filters) = (Served::default(), KnownFilters::default());
+        Self { number, store, bundle, similarity, served, filters }
     }
 
     /// A store with the model that lies beside it.
@@ -81,14 +79,7 @@ impl Serving {
             file: MANIFEST_FILE.into(),
             detail: Damage::Field { field: "similarity", found: u64::from(config.similarity) },
         })?;
-        Ok(Self {
-            number,
-            store,
-            bundle: Arc::new(bundle),
-            similarity,
-            served: Served::default(),
-            filters: KnownFilters::default(),
-        })
+        Ok(Self::new(number, store, Arc::new(bundle), similarity))
     }
 
     pub(crate) fn model(&self) -> &Model {

@@ -76,7 +76,8 @@ pub(super) mod manifest {
     pub(in crate::store) const AT_MODEL: Range<usize> = after(&AT_SEGMENTS, 4);
     pub(in crate::store) const AT_ENTRIES_CRC: Range<usize> = after(&AT_MODEL, CRC_BYTES);
     pub(in crate::store) const AT_KEPT: Range<usize> = after(&AT_ENTRIES_CRC, 4);
-    pub(in crate::store) const AT_RESERVED: Range<usize> = after(&AT_KEPT, 12);
+    pub(in crate::store) const AT_LAST: Range<usize> = after(&AT_KEPT, 4);
+    pub(in crate::store) const AT_RESERVED: Range<usize> = after(&AT_LAST, 8);
     pub(in crate::store) const AT_CRC: Range<usize> = after(&AT_RESERVED, CRC_BYTES);
     /// The head, which the entries of the segments follow. Every later version keeps this size, the
     /// magic, the version and the place of the checksum, so that "newer" and "damaged" stay

@@ -107,6 +107,22 @@ pub(crate) struct Models {
     pub(crate) current: u32,
     /// The one before it, kept to go back to.
     pub(crate) kept: Option<u32>,
+    /// The highest number that was ever one of these: none is given out twice, so that a reader never takes one
+    /// store for another.
+    pub(crate) last: u32,
+}
+
+impl Models {
+    /// The next number, which no store ever had.
+    pub(crate) fn next(self) -> u32 {
+        self.last + 1
+    }
+
+    /// With the numbers given out so far counted.
+    pub(super) fn counted(self, before: &Manifest) -> Self {
+        let last = self.current.max(self.kept.unwrap_or(0)).max(before.models.last);
+        Self { last, ..self }
+    }
 }
 
 /// The files of a segment, and which of its rows are dead.
@@ -160,6 +176,7 @@ impl Manifest {
         // 0 is none.
         let kept = self.models.kept.map_or(0, |kept| kept + 1);
         bytes[AT_KEPT].copy_from_slice(&kept.to_le_bytes());
+        bytes[AT_LAST].copy_from_slice(&self.models.last.to_le_bytes());
         bytes[AT_ENTRIES_CRC].copy_from_slice(&crc32fast::hash(&entries).to_le_bytes());
         let crc = crc32fast::hash(&bytes[..AT_CRC.start]);
         bytes[AT_CRC].copy_from_slice(&crc.to_le_bytes());
@@ -209,8 +226,10 @@ impl Manifest {
         let models = Models {
             current: u32_at(head, AT_MODEL.start),
             kept: u32_at(head, AT_KEPT.start).checked_sub(1),
+            last: u32_at(head, AT_LAST.start),
         };
-        if models.kept == Some(models.current) || models.current > MOST_MODEL {
+        let named = models.current.max(models.kept.unwrap_or(0));
+        if models.kept == Some(models.current) || named > models.last || models.last > MOST_MODEL {
             return Err(field("the number of the model", models.current.into()));
         }
         let expected = HEAD_BYTES as u64 + u64::from(u32_at(head, AT_SEGMENTS.start)) * ENTRY_BYTES as u64;
@@ -381,7 +400,7 @@ mod tests {
         Manifest {
             generation: Generation(6),
             next_segment: 12,
-            models: Models { current: 2, kept: Some(0) },
+            models: Models { current: 2, kept: Some(0), last: 5 },
             segments: vec![
                 SegmentEntry { files: files(11), dead: None },
                 SegmentEntry { files: files(3), dead: Some(dead) },
@@ -411,7 +430,8 @@ mod tests {
         assert_eq!(bytes[96..104], [2, 0, 0, 0, 2, 0, 0, 0]);
         assert_eq!(bytes[104..108], crc32fast::hash(&bytes[128..]).to_le_bytes());
         assert_eq!(bytes[108..112], 1u32.to_le_bytes());
-        assert_eq!(bytes[112..124], [0; 12]);
+        assert_eq!(bytes[112..116], 5u32.to_le_bytes());
+        assert_eq!(bytes[116..124], [0; 8]);
         assert_eq!(bytes[124..128], crc32fast::hash(&bytes[..124]).to_le_bytes());
         assert_eq!(bytes[192..200], 3u64.to_le_bytes());
         assert_eq!(bytes[200..208], [100, 0, 0, 0, 7, 0, 0, 0]);
@@ -450,7 +470,8 @@ mod tests {
         assert!(change(|m| m.segments[1].files.rows = 6), "more dead rows than rows");
         assert!(change(|m| m.segments[0].files.rows = u32::MAX), "more rows than a row number has");
         assert!(change(|m| m.models.kept = Some(2)), "the current model kept as the one before it");
-        assert!(change(|m| m.models.current = u32::MAX), "a number without a next one");
+        assert!(change(|m| m.models.current = 6), "a number that was never given out");
+        assert!(change(|m| m.models.last = u32::MAX), "a number without a next one");
     }
 
     #[test]

@@ -40,6 +40,7 @@ mod health;
 mod io;
 mod journal;
 mod layout;
+mod lock;
 mod manifest;
 mod mmap;
 mod opening;
@@ -60,7 +61,6 @@ mod verify;
 mod view;
 
 use std::{
-    fs::File,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
     time::Duration,
@@ -83,6 +83,7 @@ pub use view::{RowSpan, View};
 use health::Health;
 use io::Backend;
 use journal::Journal;
+use lock::DirectoryLock;
 use manifest::{Manifest, StoreId};
 use state::State;
 
@@ -90,6 +91,8 @@ use state::State;
 pub(crate) const MANIFEST_FILE: &str = layout::names::MANIFEST;
 /// The same before it is published: its presence marks a create under way or interrupted.
 pub(crate) const UNPUBLISHED_MANIFEST_FILE: &str = layout::names::MANIFEST_NEW;
+/// Directory of what was damaged and is kept for one who wants to look.
+pub(crate) const DAMAGED_DIR: &str = layout::names::DAMAGED;
 /// File that the open handle holds locked.
 pub(crate) const LOCK_FILE: &str = layout::names::LOCK;
 
@@ -138,7 +141,7 @@ pub struct Store {
     /// Held for as long as it takes to copy or replace the pointer.
     state: RwLock<Arc<State>>,
     /// None for a read-only handle. Last, so that it is given back when all else is closed.
-    lock: Option<File>,
+    lock: Option<DirectoryLock>,
 }
 
 /// What only the writer uses.
@@ -180,6 +183,11 @@ impl Store {
     /// Which store serves the index, as the manifest of this one says.
     pub(crate) fn models(&self) -> Models {
         self.manifest().models
+    }
+
+    /// An error once a failure has left it unknown what is on disk.
+    pub(crate) fn check_writes(&self) -> Result<()> {
+        self.health.check_writes()
     }
 
     fn manifest(&self) -> Manifest {

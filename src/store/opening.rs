@@ -1,10 +1,8 @@
 //! Creating an index and opening one.
 
 use std::{
-    fs::{File, TryLockError},
     path::Path,
     sync::{Arc, Mutex, RwLock},
-    time::{Duration, Instant},
 };
 
 use super::{
@@ -15,7 +13,8 @@ use super::{
     io::{Backend, FileSystem, Unsynced},
     journal::Journal,
     layout::names,
-    manifest::{Manifest, SegmentEntry, StoreId},
+    lock::DirectoryLock,
+    manifest::{Manifest, Models, SegmentEntry, StoreId},
     part::Part,
     segment::Segment,
     state::State,
@@ -24,8 +23,6 @@ use super::{
 /// How often a read-only handle reads the manifest again when a file that it names is gone: the
 /// writer may have made a newer generation meanwhile.
 const READ_ATTEMPTS: usize = 16;
-/// How often a lock that is waited for is tried.
-const LOCK_POLL: Duration = Duration::from_millis(20);
 
 impl Store {
     /// Makes an empty index in `dir`, which is made too where it is missing, and opens it.
@@ -93,6 +90,13 @@ impl Store {
         if manifest == writer.manifest {
             return Ok(false);
         }
+        if manifest.store_id != self.store_id {
+            return Err(StoreError::corrupt(names::MANIFEST, Damage::Foreign));
+        }
+        if manifest.models.current != writer.manifest.models.current {
+            // Another store serves from now on, and this one may be empty by then.
+            return Ok(false);
+        }
         writer.manifest = manifest;
         self.publish(state);
         Ok(true)
@@ -107,7 +111,7 @@ impl Store {
         config.check()?;
         backend.create_directory(dir).map_err(StoreError::io(dir, Operation::CreateDirectory))?;
         refuse_existing(dir)?;
-        let lock = lock(dir, options.lock_wait)?;
+        let lock = DirectoryLock::take(dir, options.lock_wait)?;
         // Again, for one that was made between the check and the lock.
         refuse_existing(dir)?;
         // First, and durable before anything else: it marks the directory as one where a create began.
@@ -139,7 +143,7 @@ impl Store {
 
     pub(super) fn open_on(backend: Arc<dyn Backend>, dir: &Path, options: StoreOptions) -> Result<Self> {
         Self::check_is_index(dir)?;
-        let lock = lock(dir, options.lock_wait)?;
+        let lock = DirectoryLock::take(dir, options.lock_wait)?;
         // Under the lock, so that a create still at work is not taken for an interrupted one.
         if !has(dir, names::MANIFEST)? {
             return Err(StoreError::InterruptedCreate { path: dir.to_owned() });
@@ -151,6 +155,19 @@ impl Store {
         let state = load(&*backend, dir, &manifest, None)?;
         let (state, journal) = recover(dir, &manifest, state)?;
         Ok(Self::with(backend, dir, manifest, state, journal, options, Some(lock)))
+    }
+
+    /// Which store serves the index in `dir`, as its manifest says now.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::open_read_only`].
+    pub(crate) fn models_of(dir: &Path) -> Result<Models> {
+        Self::check_is_index(dir)?;
+        if !has(dir, names::MANIFEST)? {
+            return Err(StoreError::InterruptedCreate { path: dir.to_owned() });
+        }
+        Ok(Manifest::read(&FileSystem, dir)?.models)
     }
 
     fn check_is_index(dir: &Path) -> Result<()> {
@@ -177,7 +194,7 @@ impl Store {
         state: State,
         journal: JournalState,
         options: StoreOptions,
-        lock: Option<File>,
+        lock: Option<DirectoryLock>,
     ) -> Self {
         Self {
             dir: dir.to_owned(),
@@ -322,30 +339,4 @@ fn has(dir: &Path, name: &str) -> Result<bool> {
 
 fn exists(path: &Path) -> Result<bool> {
     path.try_exists().map_err(StoreError::io(path, Operation::Read))
-}
-
-/// Takes the lock of the directory, waiting for it if told to; the operating system gives it back with
-/// the handle.
-pub(super) fn lock(dir: &Path, wait: Duration) -> Result<File> {
-    let path = dir.join(names::LOCK);
-    let mut options = File::options();
-    let file = options
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .open(&path)
-        .map_err(StoreError::io(&path, Operation::Open))?;
-    let started = Instant::now();
-    loop {
-        match file.try_lock() {
-            Ok(()) => return Ok(file),
-            Err(TryLockError::WouldBlock) if started.elapsed() < wait => {
-                // There is no lock with a time limit to wait on.
-                std::thread::sleep(LOCK_POLL.min(wait));
-            }
-            Err(TryLockError::WouldBlock) => return Err(StoreError::Locked { path: dir.to_owned() }),
-            Err(TryLockError::Error(source)) => return Err(StoreError::io(&path, Operation::Lock)(source)),
-        }
-    }
 }

@@ -18,8 +18,9 @@ use super::{
     error::{Damage, Operation},
     io::Backend,
     layout::names,
+    lock::DirectoryLock,
     manifest::{Manifest, SegmentEntry},
-    opening::{lock, open_dead},
+    opening::open_dead,
     salvage::{Found, Salvaged},
     seal::strays,
     segment::{self, Member, Segment, SegmentFiles, Source},
@@ -86,7 +87,7 @@ pub(crate) struct Repair {
     dir: PathBuf,
     manifest: Manifest,
     pub(crate) report: RepairReport,
-    _lock: std::fs::File,
+    _lock: DirectoryLock,
 }
 
 impl Repair {
@@ -102,17 +103,27 @@ impl Repair {
 
     pub(super) fn begin_on(backend: Arc<dyn Backend>, dir: &Path, options: StoreOptions) -> Result<Self> {
         let there = |name: &str| dir.join(name).exists();
-        if ![names::MANIFEST, names::MANIFEST_COPY, names::MANIFEST_NEW].into_iter().any(there) {
-            return Err(StoreError::NotAnIndex { path: dir.to_owned() });
+        if ![names::MANIFEST, names::MANIFEST_COPY].into_iter().any(there) {
+            let path = dir.to_owned();
+            // One that never became an index has nothing to repair.
+            return Err(match there(names::MANIFEST_NEW) {
+                true => StoreError::InterruptedCreate { path },
+                false => StoreError::NotAnIndex { path },
+            });
         }
-        let lock = lock(dir, options.lock_wait)?;
+        let lock = DirectoryLock::take(dir, options.lock_wait)?;
+        let segments = dir.join(names::SEGMENTS);
+        backend.create_directory(&segments).map_err(StoreError::io(&segments, Operation::CreateDirectory))?;
         let mut report = RepairReport::default();
         let manifest = match Manifest::read(&*backend, dir) {
             Ok(manifest) => manifest,
-            Err(error @ StoreError::UnsupportedVersion { .. }) => return Err(error),
+            Err(error) if !matches!(error, StoreError::Corrupt { .. }) && there(names::MANIFEST) => {
+                return Err(error);
+            }
             Err(error) => {
                 // Both were written when the files that they name had been made durable.
-                let copies = [names::MANIFEST_COPY, names::MANIFEST_NEW]
+                // The last one wins among equals.
+                let copies = [names::MANIFEST_NEW, names::MANIFEST_COPY]
                     .map(|name| Manifest::read_named(&*backend, dir, name));
                 let newest = copies.into_iter().flatten().max_by_key(|copy| copy.generation);
                 let manifest = newest.ok_or(error)?;
@@ -154,6 +165,41 @@ impl Repair {
             self.backend.sync_directory(dir).map_err(StoreError::io(dir, Operation::Sync))?;
         }
         self.report.set_aside.push(to);
+        Ok(())
+    }
+
+    /// Makes what was put beside the store durable.
+    pub(crate) fn sync(&self) -> Result<()> {
+        self.backend.sync_directory(&self.dir).map_err(StoreError::io(&self.dir, Operation::Sync))
+    }
+
+    /// For a store that does not serve: where anything of it is damaged, sets all of it aside, so that it does not
+    /// keep the index from opening. It has nothing that the one that serves lacks.
+    pub(crate) fn forsake_if_damaged(&mut self) -> Result<()> {
+        let mut damaged = false;
+        for &entry in &self.manifest.segments {
+            match self.open_sound(entry) {
+                Ok(_) => {}
+                Err(StoreError::Corrupt { .. }) => damaged = true,
+                Err(other) => return Err(other),
+            }
+        }
+        if !damaged {
+            return Ok(());
+        }
+        self.report.damaged_segments = self.manifest.segments.len() as u64;
+        let entries = std::mem::take(&mut self.manifest.segments);
+        for name in entries.iter().flat_map(files_of).filter(|name| self.dir.join(name).exists()) {
+            self.report.set_aside.push(set_aside(&*self.backend, &self.dir, &name)?);
+        }
+        if self.manifest.models.kept == Some(0) {
+            self.manifest.models.kept = None;
+        }
+        self.manifest.prepare(&*self.backend, &self.dir)?;
+        Manifest::publish(&*self.backend, &self.dir)?;
+        for name in entries.iter().flat_map(files_of) {
+            let _ = self.backend.remove(&self.dir.join(name));
+        }
         Ok(())
     }
 

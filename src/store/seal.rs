@@ -70,11 +70,19 @@ impl Store {
         let mut writer = self.lock_writer()?;
         let state = self.state();
         let compact = self.is_sealed(&writer) && state.parts().len() <= 1 && state.live() == state.rows();
-        if compact {
-            return Ok(());
+        if !compact {
+            let all = vec![true; state.parts().len()];
+            self.replace(&mut writer, &state, &all, None, tick)?;
         }
-        let all = vec![true; state.parts().len()];
-        self.replace(&mut writer, &state, &all, None, tick)
+        // A crash may have left files that should be gone, and a journal keeps what it forgets until it is removed.
+        if let JournalState::Open(journal) = std::mem::replace(&mut writer.journal, JournalState::None)
+            && let Err(error) = journal.remove(&self.dir)
+        {
+            tracing::warn!(index = %self.dir.display(), %error, "could not remove the journal");
+            writer.journal = JournalState::Broken;
+        }
+        self.forget(&mut writer);
+        Ok(())
     }
 
     /// As [`Store::compact`], with all documents put in the leaves that `route` says.
@@ -90,7 +98,7 @@ impl Store {
         self.replace(&mut writer, &state, &all, Some(route), tick)
     }
 
-    /// Says which store is to serve the index from now on, in one step with what is not yet sealed.
+    /// Seals what is not yet sealed, and then says which store is to serve the index from now on.
     ///
     /// # Durability
     ///
@@ -104,7 +112,7 @@ impl Store {
         if !self.is_sealed(&writer) {
             self.seal(&mut writer, &self.state())?;
         }
-        let manifest = Manifest { models, ..writer.manifest.clone() };
+        let manifest = Manifest { models: models.counted(&writer.manifest), ..writer.manifest.clone() };
         self.make_current(&manifest)?;
         writer.manifest = manifest;
         Ok(())
@@ -122,6 +130,7 @@ impl Store {
     pub(crate) fn give_up(&self, models: Models) -> Result<()> {
         let mut writer = self.lock_writer()?;
         let generation = self.state().generation.next();
+        let models = models.counted(&writer.manifest);
         let manifest = Manifest { models, generation, segments: Vec::new(), ..writer.manifest.clone() };
         self.make_current(&manifest)?;
         self.publish(State::new(generation, Vec::new())?);

@@ -14,7 +14,8 @@ const ATTEMPTS: usize = 16;
 
 impl Store {
     /// Makes `target`, which must be missing or without files of ours, an index with the documents of the newest
-    /// generation: what was committed before the call, flushed first; of a read-only handle, what it shows.
+    /// generation: what was committed before the call, flushed first; of a read-only handle, what it shows, or, where the
+    /// writer has removed that, the newest generation, to which the handle moves.
     ///
     /// Sealed files never change, so they get second names and take no room; across file systems they are copied.
     /// Readers go on; writers wait, which is short but for copies. The last step is the manifest: a call that is
@@ -35,7 +36,7 @@ impl Store {
                 attempt += 1;
                 match self.share(&manifest, target) {
                     Err(StoreError::Corrupt { detail: Damage::Missing { .. }, .. })
-                        if attempt < ATTEMPTS && self.refresh()? =>
+                        if attempt < ATTEMPTS && self.refresh()? && self.models() == manifest.models =>
                     {
                         self.unshare(&manifest, target);
                     }
@@ -64,7 +65,8 @@ impl Store {
         }
         // It is an index of its own from the start: no other model is kept in it.
         let manifest = Manifest { models: Models::default(), ..manifest.clone() };
-        manifest.write_provisional(backend, target)?;
+        // Without documents until the files are there.
+        Manifest { segments: Vec::new(), ..manifest.clone() }.write_provisional(backend, target)?;
         sync(target)?;
         for name in manifest.files() {
             let to = target.join(&name);

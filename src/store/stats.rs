@@ -25,7 +25,7 @@ pub struct StoreBytes {
 }
 
 impl StoreBytes {
-    /// All of it.
+    /// All of these: manifests and what was set aside are not among them.
     pub fn total(&self) -> u64 {
         let Self { vectors, documents, dead_rows, journal, model, other_models } = *self;
         vectors + documents + dead_rows + journal + model + other_models

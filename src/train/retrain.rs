@@ -34,6 +34,7 @@ impl Index {
         trainer: Trainer<'_>,
     ) -> Result<Retrained> {
         self.check_writable()?;
+        let _only = self.training.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let set = TrainingSet::from_index(self, pairs, trainer.dev_fraction())?;
         let (trainer, mut on_progress) = trainer.take_progress();
         let bundle = self.bundle();

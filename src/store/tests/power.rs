@@ -49,8 +49,8 @@ impl Stores {
 
     /// As an index does it, but for the encoding.
     fn change(&mut self, backend: Arc<dyn Backend>, options: StoreOptions) -> Result<()> {
-        let Models { current, kept } = self.root.models();
-        let number = current.max(kept.unwrap_or(0)) + 1;
+        let before = self.root.models();
+        let (number, current) = (before.next(), before.current);
         let dir = later_dir(&self.root.dir, number);
         backend.create_directory(&dir).unwrap();
         let filling = StoreOptions { durability: Durability::EveryBatch, ..options };
@@ -62,7 +62,7 @@ impl Stores {
             target.commit(puts(vec![Put { document, embedding, leaves }]))?;
         }
         self.serving().flush()?;
-        self.root.point_to(Models { current: number, kept: Some(current) })?;
+        self.root.point_to(Models { current: number, kept: Some(current), ..before })?;
         self.later = Some(target);
         Ok(())
     }
