@@ -134,7 +134,7 @@ impl Index {
     /// # Errors
     /// [`StoreError::NotFound`], [`StoreError::NotAnIndex`], [`StoreError::InterruptedCreate`],
     /// [`StoreError::Locked`], [`StoreError::UnsupportedVersion`], [`StoreError::Corrupt`];
-    /// [`ModelError`](crate::ModelError) for a damaged model; [`InputError::ModelMismatch`] where the
+    /// [`ModelError`](crate::ModelError) for a damaged model; [`InputError::ModelMismatch`](crate::InputError::ModelMismatch) where the
     /// model folder holds another model than the index was made with.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::builder().open(path)

@@ -33,7 +33,7 @@ impl Index {
     ///
     /// # Errors
     /// [`StoreError::Locked`]; [`StoreError::Undecided`] where the options have to decide; [`StoreError::Corrupt`] where
-    /// the manifest and its copy are damaged; [`ModelError`] for a damaged model and no bundle;
+    /// the manifest and its copy are damaged; [`ModelError`](crate::ModelError) for a damaged model and no bundle;
     /// [`InputError::ModelMismatch`](crate::InputError::ModelMismatch) for another bundle. The documents are then
     /// as they were.
     pub fn repair(path: impl AsRef<Path>, options: &RepairOptions) -> Result<RepairReport> {
