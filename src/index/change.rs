@@ -207,9 +207,9 @@ impl Index {
         let before = self.serving();
         let mut encoded = 0;
         let apart = Apart::new();
-        let mut tick = |done: &mut usize, more: usize, left: usize| {
-            *done += more;
-            match on_progress(Progress::new(Stage::Reencode, *done, *done + left)) {
+        let mut tick = |more: usize, left: usize| {
+            encoded += more;
+            match on_progress(Progress::new(Stage::Reencode, encoded, encoded + left)) {
                 ControlFlow::Continue(()) => Ok(()),
                 ControlFlow::Break(()) => Err(Error::Cancelled),
             }
@@ -217,24 +217,14 @@ impl Index {
         for _ in 0..MOST_PASSES {
             let view = before.view();
             let difference = view.difference(&target.view())?;
-            let few = difference.len() <= FEW;
-            if few {
+            if difference.len() <= FEW {
                 break;
             }
-            let mut left = difference.missing.len();
-            fill(&target, &view, difference, &apart, |more| {
-                left -= more;
-                tick(&mut encoded, more, left)
-            })?;
+            fill(&target, &view, difference, &apart, &mut tick)?;
         }
         let _no_writes = self.writing.write().unwrap_or_else(PoisonError::into_inner);
         let view = before.view();
-        let difference = view.difference(&target.view())?;
-        let mut left = difference.missing.len();
-        fill(&target, &view, difference, &apart, |more| {
-            left -= more;
-            tick(&mut encoded, more, left)
-        })?;
+        fill(&target, &view, view.difference(&target.view())?, &apart, &mut tick)?;
         target.store.flush()?;
         let number = target.number;
         let next = match number {
@@ -285,22 +275,25 @@ fn filling() -> StoreOptions {
     StoreOptions { durability: Durability::EveryBatch, lock_wait: READERS_WAIT }
 }
 
-/// Encodes and stores what a store lacks of a view of another one.
+/// Encodes and stores what a store lacks of a view of another one; tells how many documents were encoded, and how
+/// many are left.
 fn fill(
     target: &Serving,
     view: &crate::store::View,
     difference: Difference,
     apart: &Apart,
-    mut tick: impl FnMut(usize) -> Result<()>,
+    tick: &mut dyn FnMut(usize, usize) -> Result<()>,
 ) -> Result<()> {
     let Difference { missing, surplus } = difference;
     target.store.commit(WriteBatch { puts: Vec::new(), deletes: surplus })?;
+    let mut left = missing.len();
     for rows in missing.chunks(DOCUMENTS_PER_COMMIT) {
         let documents = rows.iter().map(|&row| Ok(view.document(row)?)).collect::<Result<_>>()?;
         let placer = target.placer();
         let puts = apart.run(|| placer.prepare(documents))?;
         target.store.commit(WriteBatch { puts, deletes: Vec::new() })?;
-        tick(rows.len())?;
+        left -= rows.len();
+        tick(rows.len(), left)?;
     }
     Ok(())
 }

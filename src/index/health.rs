@@ -189,9 +189,9 @@ impl Index {
         }
         let documents = view.live();
         drop(view);
-        let sizes = serving.store.stats()?.leaf_sizes;
+        let stats = serving.store.stats()?;
+        let (sizes, expected) = (stats.leaf_sizes, stats.expected_documents_per_leaf);
         let stored: usize = sizes.iter().map(|(_, size)| size).sum();
-        let expected = sizes.iter().map(|&(_, c)| (c * c) as f64).sum::<f64>() / stored.max(1) as f64;
         let ideal = stored as f64 / f64::from(leaves);
         let skew = if stored == 0 { 1.0 } else { expected / ideal };
         let trained_skew = reference.as_ref().map(|reference| {

@@ -3,9 +3,9 @@
 use std::collections::{BTreeSet, HashMap};
 use std::num::NonZeroUsize;
 
-use half::slice::HalfFloatSliceExt;
 use serde::Serialize;
 
+use super::search::unit_of_stored;
 use super::serving::Serving;
 use super::{Index, unit};
 use crate::error::{InputError, Result};
@@ -192,8 +192,6 @@ impl Serving {
 
     /// A stored row at unit norm, f32.
     pub(super) fn unit_row(&self, view: &View, row: Row) -> Result<Vec<f32>> {
-        let mut values = vec![0f32; self.model().encoder.dim()];
-        view.embedding(row)?.convert_to_f32_slice(&mut values);
-        Ok(unit(&values))
+        Ok(unit_of_stored(view.embedding(row)?))
     }
 }

@@ -36,6 +36,8 @@ pub(crate) use search::scan_lists;
 pub(crate) use search::unit;
 
 pub(crate) use serving::Serving;
+#[cfg(feature = "train")]
+pub(crate) use serving::remove_folder;
 
 use crate::document::Document;
 use crate::error::{Error, Result};

@@ -3,9 +3,8 @@
 use std::num::NonZeroUsize;
 
 use half::f16;
-use half::slice::HalfFloatSliceExt;
 
-use super::search::unit;
+use super::search::{unit, unit_of_stored};
 use crate::document::Document;
 use crate::error::Result;
 use crate::ids::LeafId;
@@ -48,13 +47,8 @@ impl Placer<'_> {
 
     /// The leaves of stored embeddings, `[rows, dim]` f16.
     pub fn route_stored(self, rows: &[f16]) -> Vec<Vec<LeafId>> {
-        let mut row = vec![0f32; self.model().encoder.dim()];
-        let mut units = Vec::with_capacity(rows.len());
-        for stored in rows.chunks_exact(row.len()) {
-            stored.convert_to_f32_slice(&mut row);
-            units.extend(unit(&row));
-        }
-        self.route(&units)
+        let rows = rows.chunks_exact(self.model().encoder.dim());
+        self.route(&rows.flat_map(unit_of_stored).collect::<Vec<f32>>())
     }
 
     /// The leaves of embeddings at unit norm, `[rows, dim]` f32.

@@ -6,6 +6,7 @@ use std::ops::Deref;
 use std::time::{Duration, Instant};
 
 use half::f16;
+use half::slice::HalfFloatSliceExt;
 
 use super::Index;
 use super::options::{Query, QueryInput, Reach};
@@ -300,6 +301,13 @@ pub(super) fn impossible(error: crate::scan::ScanError) -> crate::error::Error {
 
 pub(super) fn damaged(file: &'static str, what: &'static str) -> StoreError {
     StoreError::Corrupt { file: file.into(), detail: Damage::Missing { what } }
+}
+
+/// A stored row at unit L2 norm, f32.
+pub(crate) fn unit_of_stored(row: &[f16]) -> Vec<f32> {
+    let mut values = vec![0f32; row.len()];
+    row.convert_to_f32_slice(&mut values);
+    unit(&values)
 }
 
 /// A vector at unit L2 norm.

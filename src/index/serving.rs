@@ -126,10 +126,14 @@ pub(super) fn copy_model_into(bundle: &Bundle, dir: &Path) -> Result<()> {
 
 /// Removes the model of a store that was given up.
 pub(super) fn remove_model(dir: &Path) -> Result<()> {
-    let path = dir.join(MODEL_DIR);
-    match fs::remove_dir_all(&path) {
+    Ok(remove_folder(&model_dir(dir))?)
+}
+
+/// Removes a folder of models with all in it, if it is there.
+pub(crate) fn remove_folder(path: &Path) -> std::result::Result<(), ModelError> {
+    match fs::remove_dir_all(path) {
         Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
-            Err(ModelError::Io { action: "remove", path, source }.into())
+            Err(ModelError::Io { action: "remove", path: path.to_owned(), source })
         }
         _ => Ok(()),
     }
@@ -143,15 +147,10 @@ pub(super) fn is_model(name: &std::ffi::OsStr) -> bool {
 /// Copies a bundle so that it appears whole or not at all.
 fn copy_model(bundle: &Bundle, dir: &Path, model: &Path) -> Result<()> {
     let partial = dir.join(PARTIAL_MODEL_DIR);
-    let failed = |action| {
-        let path = partial.clone();
-        move |source| ModelError::Io { action, path, source }
-    };
-    if partial.exists() {
-        fs::remove_dir_all(&partial).map_err(failed("clear"))?;
-    }
+    remove_folder(&partial)?;
     bundle.copy_to(&partial)?;
     // Made durable by the store, which syncs the directory before it has an index.
-    fs::rename(&partial, model).map_err(failed("rename"))?;
+    let failed = |source| ModelError::Io { action: "rename", path: partial.clone(), source };
+    fs::rename(&partial, model).map_err(failed)?;
     Ok(())
 }

@@ -15,7 +15,7 @@ use super::{
     Result, StoreError, StoreOptions,
     batch::{Put, check_leaves},
     dead::{DeadFile, DeadRows},
-    error::{Damage, Operation},
+    error::Operation,
     io::Backend,
     layout::names,
     lock::DirectoryLock,
@@ -189,15 +189,24 @@ impl Repair {
         }
         self.report.damaged_segments = self.manifest.segments.len() as u64;
         let entries = std::mem::take(&mut self.manifest.segments);
-        for name in entries.iter().flat_map(files_of).filter(|name| self.dir.join(name).exists()) {
-            self.report.set_aside.push(set_aside(&*self.backend, &self.dir, &name)?);
-        }
         if self.manifest.models.kept == Some(0) {
             self.manifest.models.kept = None;
         }
-        self.manifest.prepare(&*self.backend, &self.dir)?;
+        let manifest = self.manifest.clone();
+        self.leave_out(&entries, &manifest)
+    }
+
+    /// Sets the files of segments aside and publishes a manifest without them.
+    fn leave_out(&mut self, damaged: &[SegmentEntry], manifest: &Manifest) -> Result<()> {
+        for name in damaged.iter().flat_map(files_of).filter(|name| self.dir.join(name).exists()) {
+            self.report.set_aside.push(set_aside(&*self.backend, &self.dir, &name)?);
+        }
+        let segments = self.dir.join(names::SEGMENTS);
+        self.backend.sync_directory(&segments).map_err(StoreError::io(&segments, Operation::Sync))?;
+        manifest.prepare(&*self.backend, &self.dir)?;
         Manifest::publish(&*self.backend, &self.dir)?;
-        for name in entries.iter().flat_map(files_of) {
+        for name in damaged.iter().flat_map(files_of) {
+            // They have their other name. A missing one is what was wrong.
             let _ = self.backend.remove(&self.dir.join(name));
         }
         Ok(())
@@ -232,7 +241,7 @@ impl Repair {
         }
         let mut salvaged = Vec::new();
         for entry in &damaged {
-            salvaged.push(self.salvage(*entry, &sound, undecided, compute)?);
+            salvaged.extend(self.salvage(*entry, &sound, undecided, compute)?);
         }
         let sources: Vec<&dyn Source> = salvaged.iter().map(|source| source as &dyn Source).collect();
         // Of an id that is in several, which only damage can bring about, the newest.
@@ -255,22 +264,7 @@ impl Repair {
             let files = segment::build(&*self.backend, &self.dir, store_id, number, &sources, members, tick)?;
             manifest.segments.push(SegmentEntry { files, dead: None });
         }
-        for entry in &damaged {
-            for name in files_of(entry) {
-                if self.dir.join(&name).exists() {
-                    self.report.set_aside.push(set_aside(&*self.backend, &self.dir, &name)?);
-                }
-            }
-        }
-        let sync =
-            |dir: &Path| self.backend.sync_directory(dir).map_err(StoreError::io(dir, Operation::Sync));
-        sync(&self.dir.join(names::SEGMENTS))?;
-        manifest.prepare(&*self.backend, &self.dir)?;
-        Manifest::publish(&*self.backend, &self.dir)?;
-        for name in damaged.iter().flat_map(files_of) {
-            // They have their other name. A missing one is what was wrong.
-            let _ = self.backend.remove(&self.dir.join(name));
-        }
+        self.leave_out(&damaged, &manifest)?;
         Ok(self.report)
     }
 
@@ -283,20 +277,20 @@ impl Repair {
         Ok(segment)
     }
 
-    /// What can be read of a segment.
+    /// What can be read of a segment; `None` where nothing can be found in it.
     fn salvage<E: From<StoreError>>(
         &mut self,
         entry: SegmentEntry,
         sound: &[(SegmentEntry, Segment)],
         undecided: Undecided,
         compute: Compute<'_, E>,
-    ) -> Result<Salvaged, E> {
+    ) -> Result<Option<Salvaged>, E> {
         let Manifest { store_id, ref config, .. } = self.manifest;
         let config = config.clone();
-        let opened = Segment::open_damaged(&*self.backend, &self.dir, store_id, config.dim, entry.files);
+        let opened = Segment::open_as(&*self.backend, &self.dir, store_id, config.dim, entry.files, true);
         let Ok(segment) = opened else {
             self.report.lost += live(&entry);
-            return Ok(Salvaged::nothing());
+            return Ok(None);
         };
         let dead = match open_dead(&*self.backend, &self.dir, store_id, &entry) {
             Ok(dead) => Some(dead),
@@ -332,7 +326,7 @@ impl Repair {
             }
         }
         self.report.recomputed += anew.len() as u64;
-        Ok(salvaged)
+        Ok(Some(salvaged))
     }
 
     /// Sorts out the documents of a segment of which it is not known which are dead.
@@ -406,9 +400,4 @@ fn free_name(dir: &Path, name: &str) -> PathBuf {
         path = dir.join(format!("{name}.{number}"));
     }
     path
-}
-
-/// Damage of a file that a repair is to find anew.
-pub(super) fn missing(name: String) -> StoreError {
-    StoreError::corrupt(name, Damage::Missing { what: "the file" })
 }

@@ -44,19 +44,14 @@ impl Found {
 
 /// A segment as a source of what is left of it.
 pub(super) struct Salvaged {
-    /// None where nothing is left.
-    segment: Option<Segment>,
+    segment: Segment,
     rows: Vec<u32>,
     anew: HashMap<u32, (Vec<f16>, Vec<LeafId>)>,
 }
 
 impl Salvaged {
-    pub(super) fn nothing() -> Self {
-        Self { segment: None, rows: Vec::new(), anew: HashMap::new() }
-    }
-
     pub(super) fn new(segment: Segment, found: &Found) -> Self {
-        Self { segment: Some(segment), rows: found.rows.keys().copied().collect(), anew: HashMap::new() }
+        Self { segment, rows: found.rows.keys().copied().collect(), anew: HashMap::new() }
     }
 
     pub(super) fn rows(&self) -> &[u32] {
@@ -64,16 +59,12 @@ impl Salvaged {
     }
 
     pub(super) fn document(&self, row: u32) -> Result<Document> {
-        self.segment()?.document(row)
+        self.segment.document(row)
     }
 
     /// Puts what was made anew in place of what could not be read.
     pub(super) fn replace(&mut self, row: u32, put: Put) {
         self.anew.insert(row, (put.embedding, put.leaves));
-    }
-
-    fn segment(&self) -> Result<&Segment> {
-        self.segment.as_ref().ok_or_else(|| super::repair::missing("segments".into()))
     }
 }
 
@@ -81,31 +72,31 @@ impl Source for Salvaged {
     fn leaves(&self, row: u32) -> Result<Vec<LeafId>> {
         match self.anew.get(&row) {
             Some((_, leaves)) => Ok(leaves.clone()),
-            None => self.segment()?.leaves_of(row),
+            None => self.segment.leaves_of(row),
         }
     }
 
     fn embedding(&self, row: u32) -> Result<Cow<'_, [f16]>> {
         match self.anew.get(&row) {
             Some((embedding, _)) => Ok(Cow::Borrowed(embedding)),
-            None => Ok(Cow::Borrowed(self.segment()?.matrix(row..row + 1)?)),
+            None => Ok(Cow::Borrowed(self.segment.matrix(row..row + 1)?)),
         }
     }
 
     fn id(&self, row: u32) -> Result<Cow<'_, str>> {
-        Ok(Cow::Borrowed(self.segment()?.id(row)?))
+        Ok(Cow::Borrowed(self.segment.id(row)?))
     }
 
     fn payload(&self, row: u32) -> Result<Cow<'_, [u8]>> {
-        Ok(Cow::Borrowed(self.segment()?.payload(row)?))
+        Ok(Cow::Borrowed(self.segment.payload(row)?))
     }
 
     fn metadata(&self, row: u32) -> Result<Cow<'_, [u8]>> {
-        Ok(Cow::Borrowed(self.segment()?.metadata(row)?))
+        Ok(Cow::Borrowed(self.segment.metadata(row)?))
     }
 
     fn born(&self, row: u32) -> Result<Generation> {
         // It orders documents by age and nothing rests on it.
-        Ok(self.segment()?.born(row).unwrap_or(Generation(0)))
+        Ok(self.segment.born(row).unwrap_or(Generation(0)))
     }
 }

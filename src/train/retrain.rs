@@ -1,12 +1,10 @@
 //! Training on what an index holds, and the change over to what came of it.
 
-use std::fs;
-
 use super::dataset::TrainingSet;
 use super::trainer::{Fitted, Trainer};
 use crate::error::Result;
-use crate::index::{Index, ModelChange};
-use crate::model::{Bundle, ModelError};
+use crate::index::{Index, ModelChange, remove_folder};
+use crate::model::Bundle;
 
 /// What [`Index::retrain`] did.
 pub struct Retrained {
@@ -40,13 +38,7 @@ impl Index {
         let bundle = self.bundle();
         let given = trainer.has_output();
         let output = self.path().join("model.trained");
-        let clear = || match fs::remove_dir_all(&output) {
-            Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
-                Err(ModelError::Io { action: "clear", path: output.clone(), source })
-            }
-            _ => Ok(()),
-        };
-        clear()?;
+        remove_folder(&output)?;
         let trainer = if given { trainer } else { trainer.output(&output) };
         let mut fitted = trainer.base_if_none(bundle.path()).on_progress(&mut *on_progress).fit(&set)?;
         drop(set);
@@ -54,7 +46,7 @@ impl Index {
         if !given {
             // The index has its own copy by now.
             fitted.bundle = Bundle::clone(&self.bundle());
-            clear()?;
+            remove_folder(&output)?;
         }
         Ok(Retrained { fitted, change })
     }

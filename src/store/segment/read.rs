@@ -76,21 +76,12 @@ impl Segment {
         dim: u32,
         files: SegmentFiles,
     ) -> Result<Self> {
-        Self::open_either(backend, dir, store_id, dim, files, false)
+        Self::open_as(backend, dir, store_id, dim, files, false)
     }
 
-    /// As [`Self::open`], but a file of embeddings that cannot be used is as if every page of it were damaged.
-    pub(in crate::store) fn open_damaged(
-        backend: &dyn Backend,
-        dir: &Path,
-        store_id: StoreId,
-        dim: u32,
-        files: SegmentFiles,
-    ) -> Result<Self> {
-        Self::open_either(backend, dir, store_id, dim, files, true)
-    }
-
-    fn open_either(
+    /// As [`Self::open`]; with `damaged`, a file of embeddings that cannot be used is as if every page of it were
+    /// damaged.
+    pub(in crate::store) fn open_as(
         backend: &dyn Backend,
         dir: &Path,
         store_id: StoreId,

@@ -1,0 +1,126 @@
+use super::*;
+
+fn manifest() -> Manifest {
+    let config = StoreConfig {
+        dim: 384,
+        branching_factor: 40,
+        height: 2,
+        leaves_per_document: 3,
+        similarity: 1,
+        model_hash: [7; 32],
+    };
+    let files = |number| SegmentFiles {
+        number,
+        rows: 100,
+        vectors: Seal { len: 9000, crc: 1 },
+        documents: Seal { len: 8000, crc: 2 },
+    };
+    let dead = DeadFile { generation: Generation(5), count: 7, seal: Seal { len: 4200, crc: 3 } };
+    Manifest {
+        generation: Generation(6),
+        next_segment: 12,
+        models: Models { current: 2, kept: Some(0), last: 5 },
+        segments: vec![
+            SegmentEntry { files: files(11), dead: None },
+            SegmentEntry { files: files(3), dead: Some(dead) },
+        ],
+        ..Manifest::empty(&config)
+    }
+}
+
+#[test]
+fn round_trip_at_the_documented_offsets() {
+    let manifest = manifest();
+    let bytes = manifest.encode();
+    assert_eq!(Manifest::decode(&bytes).unwrap(), manifest);
+    // The numbers of docs/format.md, written out once.
+    assert_eq!(bytes.len(), 128 + 2 * 64);
+    assert_eq!(bytes[..8], *b"\x89ehi\r\n\x1a\n");
+    assert_eq!(bytes[8..12], 1u32.to_le_bytes());
+    assert_eq!(bytes[12..16], 384u32.to_le_bytes());
+    assert_eq!(bytes[16..20], [1, 1, 0, 0]);
+    assert_eq!(bytes[20..24], 40u32.to_le_bytes());
+    assert_eq!(bytes[24..28], 2u32.to_le_bytes());
+    assert_eq!(bytes[28..32], 3u32.to_le_bytes());
+    assert_eq!(bytes[32..64], [7; 32]);
+    assert_eq!(bytes[64..80], manifest.store_id.0);
+    assert_eq!(bytes[80..88], 6u64.to_le_bytes());
+    assert_eq!(bytes[88..96], 12u64.to_le_bytes());
+    assert_eq!(bytes[96..104], [2, 0, 0, 0, 2, 0, 0, 0]);
+    assert_eq!(bytes[104..108], crc32fast::hash(&bytes[128..]).to_le_bytes());
+    assert_eq!(bytes[108..112], 1u32.to_le_bytes());
+    assert_eq!(bytes[112..116], 5u32.to_le_bytes());
+    assert_eq!(bytes[116..124], [0; 8]);
+    assert_eq!(bytes[124..128], crc32fast::hash(&bytes[..124]).to_le_bytes());
+    assert_eq!(bytes[192..200], 3u64.to_le_bytes());
+    assert_eq!(bytes[200..208], [100, 0, 0, 0, 7, 0, 0, 0]);
+    assert_eq!(bytes[208..216], 9000u64.to_le_bytes());
+    assert_eq!(bytes[216..224], [1, 0, 0, 0, 2, 0, 0, 0]);
+    assert_eq!(bytes[224..232], 8000u64.to_le_bytes());
+    assert_eq!(bytes[232..240], 5u64.to_le_bytes());
+    assert_eq!(bytes[240..248], 4200u64.to_le_bytes());
+    assert_eq!(bytes[248..256], [3, 0, 0, 0, 0, 0, 0, 0]);
+}
+
+#[test]
+fn every_flipped_bit_and_every_cut_is_refused() {
+    let bytes = manifest().encode();
+    let refused = |bytes: &[u8]| matches!(Manifest::decode(bytes), Err(StoreError::Corrupt { file, .. }) if file == names::MANIFEST);
+    for bit in 0..bytes.len() * 8 {
+        let mut flipped = bytes.clone();
+        flipped[bit / 8] ^= 1 << (bit % 8);
+        assert!(refused(&flipped), "bit {bit}");
+    }
+    for len in 0..bytes.len() {
+        assert!(refused(&bytes[..len]), "{len} bytes");
+    }
+    assert!(refused(&[bytes.as_slice(), &[0]].concat()));
+}
+
+#[test]
+fn impossible_segments_are_refused() {
+    let change = |change: fn(&mut Manifest)| {
+        let mut manifest = manifest();
+        change(&mut manifest);
+        Manifest::decode(&manifest.encode()).is_err()
+    };
+    assert!(change(|m| m.next_segment = 11), "a number not yet given out");
+    assert!(change(|m| m.segments[1].files.number = 11), "a number twice");
+    assert!(change(|m| m.segments[1].files.rows = 6), "more dead rows than rows");
+    assert!(change(|m| m.segments[0].files.rows = u32::MAX), "more rows than a row number has");
+    assert!(change(|m| m.models.kept = Some(2)), "the current model kept as the one before it");
+    assert!(change(|m| m.models.current = 6), "a number that was never given out");
+    assert!(change(|m| m.models.last = u32::MAX), "a number without a next one");
+}
+
+#[test]
+fn other_versions_are_refused_by_number() {
+    for version in [0, FORMAT_VERSION + 1, u32::MAX] {
+        let mut bytes = manifest().encode();
+        bytes[AT_VERSION].copy_from_slice(&version.to_le_bytes());
+        let crc = crc32fast::hash(&bytes[..AT_CRC.start]);
+        bytes[AT_CRC].copy_from_slice(&crc.to_le_bytes());
+        let Err(StoreError::UnsupportedVersion { found, .. }) = Manifest::decode(&bytes) else {
+            panic!("version {version} was not refused");
+        };
+        assert_eq!(found, version);
+    }
+}
+
+#[test]
+fn settings_out_of_range_are_refused_by_name() {
+    let change = |change: fn(&mut StoreConfig)| {
+        let mut config = manifest().config;
+        change(&mut config);
+        match config.check() {
+            Err(StoreError::InvalidConfig { field, .. }) => field,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(change(|c| c.dim = 0), "dim");
+    assert_eq!(change(|c| c.branching_factor = 1), "branching_factor");
+    assert_eq!(change(|c| c.height = 0), "height");
+    assert_eq!(change(|c| c.height = 32), "number of leaves");
+    assert_eq!(change(|c| c.leaves_per_document = 0), "leaves_per_document");
+    assert_eq!(change(|c| c.leaves_per_document = 1601), "leaves_per_document");
+}
