@@ -19,8 +19,17 @@ use super::*;
 const TASK: &str = "EHI_TEST_CHILD";
 
 /// What a killed writer was doing.
-const SCENARIOS: [&str; 8] =
-    ["single", "batches", "replacing", "deleting", "compacting", "every batch", "big documents", "reopening"];
+const SCENARIOS: [&str; 9] = [
+    "single",
+    "batches",
+    "replacing",
+    "deleting",
+    "compacting",
+    "every batch",
+    "big documents",
+    "reopening",
+    "snapshots",
+];
 
 /// Batches of one life of a writer; it is killed long before the last.
 const BATCHES: usize = 400;
@@ -102,29 +111,52 @@ fn write(scenario: &str, seed: u64, dir: &Path) {
                 drop(store);
                 store = Store::open(dir, options).unwrap();
             }
+            "snapshots" => {
+                store.snapshot(&snapshot(dir, seed, number)).unwrap();
+                say(format_args!("snapshot {number}"));
+            }
             _ => store.flush().unwrap(),
         }
         say(format_args!("done {number}"));
     }
 }
 
-/// Kills a writer at a random moment, and says which states it may have left.
-fn kill_one(scenario: &str, seed: u64, dir: &Path, random: &mut ChaCha8Rng) -> (usize, usize) {
+/// Where a life of a writer puts its snapshots: beside the store, on the same file system.
+fn snapshot(store: &Path, seed: u64, number: usize) -> PathBuf {
+    store.with_file_name(format!("snapshot-{seed}-{number}"))
+}
+
+/// What a killed writer had said.
+#[derive(Default)]
+struct Said {
+    tried: usize,
+    done: usize,
+    /// Numbers of the batches after which a snapshot was complete.
+    snapshots: Vec<usize>,
+}
+
+impl Said {
+    fn take(&mut self, line: &str) {
+        if let Some(number) = line.strip_prefix("@try ") {
+            self.tried = number.parse().unwrap();
+        } else if let Some(number) = line.strip_prefix("@done ") {
+            self.done = number.parse().unwrap();
+        } else if let Some(number) = line.strip_prefix("@snapshot ") {
+            self.snapshots.push(number.parse().unwrap());
+        }
+    }
+}
+
+/// Kills a writer at a random moment.
+fn kill_one(scenario: &str, seed: u64, dir: &Path, random: &mut ChaCha8Rng) -> Said {
     let mut child = spawn(&format!("write:{scenario}:{seed}"), dir);
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let until = random.random_range(0..60);
     let wait = Duration::from_micros(random.random_range(0..4000));
-    let (mut tried, mut done, mut seen) = (0, 0, 0);
-    let mut take = |line: &str| {
-        if let Some(number) = line.strip_prefix("@try ") {
-            tried = number.parse().unwrap();
-        } else if let Some(number) = line.strip_prefix("@done ") {
-            done = number.parse().unwrap();
-        }
-    };
+    let (mut said, mut seen) = (Said::default(), 0);
     for line in lines.by_ref() {
         let line = line.unwrap();
-        take(&line);
+        said.take(&line);
         seen += usize::from(line.starts_with('@'));
         if seen > until {
             break;
@@ -133,9 +165,30 @@ fn kill_one(scenario: &str, seed: u64, dir: &Path, random: &mut ChaCha8Rng) -> (
     thread::sleep(wait);
     child.kill().unwrap();
     child.wait().unwrap();
-    lines.map_while(std::result::Result::ok).for_each(|line| take(&line));
+    lines.map_while(std::result::Result::ok).for_each(|line| said.take(&line));
     assert!(seen > 0, "{scenario}: the writer did nothing");
-    (done, tried)
+    said
+}
+
+/// A snapshot that was announced is whole; one that was cut off is no index, or whole.
+fn check_snapshots(scenario: &str, seed: u64, dir: &Path, said: &Said, states: &[Model]) {
+    for (number, state) in states.iter().enumerate().skip(1) {
+        let path = snapshot(dir, seed, number);
+        match open(&path) {
+            Ok(store) => {
+                assert_is(&store, state);
+                // It lives on its own.
+                store.commit(puts(vec![put("later", 7, &[7])])).unwrap();
+                store.compact(&mut || Ok(())).unwrap();
+            }
+            Err(error) => {
+                assert!(!said.snapshots.contains(&number), "{scenario}, kill {seed}, {number}: {error}");
+            }
+        }
+        if path.exists() {
+            fs::remove_dir_all(path).unwrap();
+        }
+    }
 }
 
 /// `EHI_KILLS` asks for so many kills of each scenario; the documented long run has 100.
@@ -145,18 +198,21 @@ fn a_killed_writer_leaves_what_it_promised() {
     let mut random = ChaCha8Rng::seed_from_u64(11);
     let mut beyond = 0;
     for scenario in SCENARIOS {
-        let dir = tempfile::tempdir().unwrap();
-        drop(create(dir.path()));
+        let scratch = tempfile::tempdir().unwrap();
+        let dir = &scratch.path().join("store");
+        drop(create(dir));
         let mut model = Model::new();
         for seed in 0..kills {
-            let (done, tried) = kill_one(scenario, seed, dir.path(), &mut random);
+            let said = kill_one(scenario, seed, dir, &mut random);
+            let (done, tried) = (said.done, said.tried);
             let mut states = vec![model.clone()];
             for batch in batches(scenario, seed).take(tried) {
                 let mut next = states[states.len() - 1].clone();
                 apply(&mut next, &batch);
                 states.push(next);
             }
-            let store = open(dir.path()).unwrap_or_else(|error| panic!("{scenario}, kill {seed}: {error}"));
+            check_snapshots(scenario, seed, dir, &said, &states);
+            let store = open(dir).unwrap_or_else(|error| panic!("{scenario}, kill {seed}: {error}"));
             let view = store.read();
             let left = (done..=tried).rev().find(|&at| compare(&view, &states[at]).is_ok());
             let left = left.unwrap_or_else(|| {
