@@ -63,6 +63,12 @@ pub enum InputError {
     /// The beam of a search is 0.
     #[error("the beam is 0; visit at least one leaf")]
     ZeroBeam,
+    /// A rule to stop by that would never let a search begin, or a share that is none.
+    #[error("`{stop}` stops no search; a count is from 1, a share over 0 and at most 1")]
+    BadStop {
+        /// The rule given.
+        stop: crate::index::Stop,
+    },
     /// A number of lists of an evaluation's baseline is 0.
     #[error("the number of lists is 0; divide the documents into at least one")]
     ZeroLists,

@@ -61,7 +61,7 @@ pub use index::{
     Advice, DEFAULT_BEAM, DEFAULT_K, DEFAULT_SAMPLES, DEFAULT_TERMS, Documents, ExactHit, ExplainOptions,
     ExplainedHit, Explanation, FEWEST_RECENT, Health, Hit, Index, IndexBuilder, InsertStatus, InsertSummary,
     LeafDocument, LeafOptions, LeafQuery, LeafSummary, LeafTerm, ModelChange, Query, RECENT, ReachedLeaf,
-    RepairOptions, RoutingHealth, SHIFTED, SKEW_GROWTH, SKEWED, SearchResult, SearchStats,
+    RepairOptions, RoutingHealth, SHIFTED, SKEW_GROWTH, SKEWED, SearchResult, SearchStats, Stop,
 };
 pub use model::{
     BUNDLE_FORMAT, Bundle, DEFAULT_MAX_TOKENS, ENCODER_FILE, ENTROPY_QUANTILES, Encoder, INDEXER_FILE,

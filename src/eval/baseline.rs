@@ -12,7 +12,7 @@ use super::sweep::{Meter, QUERIES_PER_ROUND, Sweep, doubling};
 use crate::cluster::{KMeansOptions, Panels, spherical_kmeans};
 use crate::error::{InputError, Result};
 use crate::ids::Row;
-use crate::index::scan_lists;
+use crate::index::scan;
 use crate::scan::{Scanner, Similarity, TopK};
 use crate::store::View;
 
@@ -179,11 +179,11 @@ impl Lists {
         let (mut visited, mut probed) = (0, 0);
         let mut found = Vec::with_capacity(probes.len());
         for &nprobe in probes {
-            let lists = order[probed..nprobe].iter().map(|&list| {
+            for &list in &order[probed..nprobe] {
                 let row = |&row: &Row| Ok((row, sweep.view.embedding(row)?));
-                self.table[list].iter().map(row).collect()
-            });
-            visited += scan_lists(&scanner, lists, 1, &mut top)?;
+                let rows = self.table[list].iter().map(row).collect::<Result<Vec<_>>>()?;
+                visited += scan(&scanner, rows, &mut top)?;
+            }
             probed = nprobe;
             let mut ranking = top.clone().into_sorted();
             sweep.judge.order(&mut ranking)?;

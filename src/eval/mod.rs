@@ -16,7 +16,7 @@ pub use curve::{Curve, CurveError, CurvePoint};
 pub(crate) use metrics::binary_ndcg_at_k;
 pub use metrics::{Metric, RelevanceLevel, UnknownMetric, mrr_at_k, ndcg_at_k, precision_at_k, recall_at_k};
 pub use per_query::{Engine, PerQuery, QueryFigures, Setting};
-pub use report::{BeamPoint, Comparison, Cost, EvalReport, IvfPoint, ListsAt, Quality};
+pub use report::{BeamPoint, Comparison, Cost, EvalReport, IvfPoint, ListsAt, Quality, StopPoint};
 pub use significance::{BOOTSTRAP_RESAMPLES, SignificanceError, paired_bootstrap, paired_t_test};
 pub use sweep::{Baseline, EvalOptions, evaluate};
 pub(crate) use sweep::{Meter, doubling};

@@ -6,9 +6,10 @@ use serde::Serialize;
 
 use super::Metric;
 use super::report::{Cost, Quality};
+use crate::index::Stop;
 
 /// What ranked the documents.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(tag = "engine", rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum Setting {
@@ -16,6 +17,11 @@ pub enum Setting {
     Tree {
         /// Leaves visited.
         beam: usize,
+    },
+    /// The tree, until a rule ended the search.
+    Stopped {
+        /// The rule.
+        stop: Stop,
     },
     /// The k-means baseline; its figures are means over seeds.
     Ivf {
@@ -160,7 +166,7 @@ impl PerQuery {
         Quality::new(sums)
     }
 
-    fn column(&self, figures: &QueryFigures, metric: Metric) -> Option<Vec<f64>> {
+    pub(super) fn column(&self, figures: &QueryFigures, metric: Metric) -> Option<Vec<f64>> {
         let place = self.metrics.iter().position(|known| *known == metric)?;
         let column = figures.values.iter().skip(place).step_by(self.metrics.len()).copied();
         let mut column: Vec<f64> = column.collect();

@@ -3,6 +3,8 @@
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::per_query::{Engine, PerQuery};
+use crate::index::Stop;
+
 use super::{Curve, CurveError, CurvePoint, Metric, paired_bootstrap, paired_t_test};
 
 /// Seed of the resamples, so that an evaluation says the same each time.
@@ -33,7 +35,7 @@ impl Quality {
     }
 
     /// Each metric as `value` gives it; `None` where it gives none.
-    fn try_map(&self, mut value: impl FnMut(Metric) -> Option<f64>) -> Option<Self> {
+    pub(super) fn try_map(&self, mut value: impl FnMut(Metric) -> Option<f64>) -> Option<Self> {
         let values = self.values.iter().map(|&(metric, _)| Some((metric, value(metric)?)));
         Some(Self { values: values.collect::<Option<_>>()? })
     }
@@ -62,6 +64,25 @@ pub struct BeamPoint {
     /// What was found.
     #[serde(flatten)]
     pub quality: Quality,
+}
+
+/// The tree where a rule ends each search.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+#[non_exhaustive]
+pub struct StopPoint {
+    /// The rule.
+    pub stop: Stop,
+    /// Documents scored over live documents, mean over queries.
+    pub visited_fraction: f64,
+    /// The same plus the routing cost in document dot products (multiply-adds over dim).
+    pub work_fraction: f64,
+    /// What was found.
+    #[serde(flatten)]
+    pub quality: Quality,
+    /// What the fixed beams find at the same mean visited fraction, by interpolation.
+    pub beams: Option<Quality>,
+    /// As [`Comparison::p_value`], of the rule against the fixed beams.
+    pub p_value: Option<Quality>,
 }
 
 /// The k-means baseline at one number of lists and of probed lists, averaged over seeds.
@@ -155,6 +176,8 @@ pub struct EvalReport {
     pub ideal_documents_per_leaf: f64,
     /// The tree at each beam asked for.
     pub points: Vec<BeamPoint>,
+    /// The tree with each rule to stop by asked for.
+    pub stops: Vec<StopPoint>,
     /// Exact search over every document.
     pub exact: Quality,
     /// The baseline by lists, then by lists probed; empty unless asked for.
@@ -231,9 +254,7 @@ impl EvalReport {
         let p_value = |metric| {
             let of = |engine| self.per_query.values_at(engine, cost, fraction, metric);
             let (tree, lists) = (of(Engine::Tree)?, of(Engine::Ivf { lists: best_lists(metric)? })?);
-            let (bootstrap, t_test) =
-                (paired_bootstrap(&tree, &lists, BOOTSTRAP_SEED), paired_t_test(&tree, &lists));
-            Some(bootstrap.ok()?.max(t_test.ok()?))
+            larger_p_value(&tree, &lists)
         };
         Ok(Comparison {
             fraction,
@@ -244,6 +265,13 @@ impl EvalReport {
             exact: self.exact.clone(),
         })
     }
+}
+
+/// How likely a mean difference of paired values as large as theirs is by chance: the larger p-value of a
+/// paired t-test and a paired bootstrap, both two-sided.
+pub(super) fn larger_p_value(a: &[f64], b: &[f64]) -> Option<f64> {
+    let (bootstrap, t_test) = (paired_bootstrap(a, b, BOOTSTRAP_SEED), paired_t_test(a, b));
+    Some(bootstrap.ok()?.max(t_test.ok()?))
 }
 
 fn curve(points: impl Iterator<Item = (f64, Option<f64>)>) -> Option<Curve> {

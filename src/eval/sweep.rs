@@ -7,13 +7,13 @@ use rayon::prelude::*;
 
 use super::baseline::{self, IvfOptions};
 use super::judge::{Judge, Questions, Ranking};
-use super::per_query::{PerQuery, QueryFigures, Setting, mean};
-use super::report::{BeamPoint, Cost, EvalReport};
+use super::per_query::{Engine, PerQuery, QueryFigures, Setting, mean};
+use super::report::{BeamPoint, Cost, EvalReport, StopPoint, larger_p_value};
 use super::{Curve, Metric, RelevanceLevel, Run};
 use crate::data::Dataset;
 use crate::error::{Error, InputError, Result};
 use crate::ids::LeafId;
-use crate::index::{Index, Reach, Serving};
+use crate::index::{Index, Limits, Reach, Serving, Stop};
 use crate::progress::{OnProgress, Progress, Stage};
 use crate::store::View;
 use crate::tree::Load;
@@ -39,6 +39,8 @@ pub enum Baseline {
 pub struct EvalOptions {
     /// Beams to measure; an entry beyond the leaves means all of them. Empty: powers of two and all.
     pub beams: Vec<usize>,
+    /// Rules of [`Query::stop`](crate::Query::stop), each measured over all leaves.
+    pub stops: Vec<Stop>,
     /// What to compare with.
     pub baseline: Baseline,
     /// Metrics to compute beside [`Metric::STANDARD`].
@@ -63,7 +65,7 @@ pub struct EvalOptions {
 ///
 /// # Errors
 /// Failures of reading the dataset or the index, [`Error::Curve`] for a fraction that is not a
-/// finite number from 0, [`InputError::ZeroBeam`], [`InputError::ZeroLists`], and
+/// finite number from 0, [`InputError::ZeroBeam`], [`InputError::BadStop`], [`InputError::ZeroLists`], and
 /// [`Error::Cancelled`].
 pub fn evaluate(
     index: &Index,
@@ -98,7 +100,7 @@ pub fn evaluate(
         Baseline::None => None,
         Baseline::Ivf(ivf) => Some(baseline::Plan::new(ivf, leaves as usize, &options.beams, view.live())?),
     };
-    let passes = beams.len() + 1 + baseline.as_ref().map_or(0, baseline::Plan::passes);
+    let passes = beams.len() + options.stops.len() + 1 + baseline.as_ref().map_or(0, baseline::Plan::passes);
     let mut meter = Meter { on_progress, done: 0, total: passes * questions.asked };
 
     let mut per_query = PerQuery {
@@ -113,11 +115,29 @@ pub fn evaluate(
     for (place, &beam) in beams.iter().enumerate() {
         let kept = (place + 1 == beams.len()).then_some(&mut run);
         let setting = Setting::Tree { beam: beam.get() };
-        let figures = sweep.reach(setting, Reach::Beam(beam), kept, &mut meter)?;
+        let figures = sweep.reach(setting, Reach::beam(beam), kept, &mut meter)?;
         points.push(BeamPoint {
             beam: beam.get(),
             visited_fraction: mean(&figures.visited_fraction).min(1.0),
             work_fraction: mean(&figures.work_fraction),
+            quality: per_query.quality(&figures),
+        });
+        per_query.settings.push(figures);
+    }
+    let mut stops = Vec::new();
+    for &stop in &options.stops {
+        let limits = Limits::beam(NonZeroUsize::MAX).with(stop)?;
+        let figures = sweep.reach(Setting::Stopped { stop }, Reach::Tree(limits), None, &mut meter)?;
+        let visited_fraction = mean(&figures.visited_fraction).min(1.0);
+        let beams = |metric| per_query.values_at(Engine::Tree, Cost::Visited, visited_fraction, metric);
+        stops.push(StopPoint {
+            stop,
+            visited_fraction,
+            work_fraction: mean(&figures.work_fraction),
+            beams: per_query.quality(&figures).try_map(|metric| Some(mean(&beams(metric)?))),
+            p_value: per_query
+                .quality(&figures)
+                .try_map(|metric| larger_p_value(&per_query.column(&figures, metric)?, &beams(metric)?)),
             quality: per_query.quality(&figures),
         });
         per_query.settings.push(figures);
@@ -141,6 +161,7 @@ pub fn evaluate(
         expected_documents_per_leaf: load.expected,
         ideal_documents_per_leaf: load.ideal,
         points,
+        stops,
         exact,
         ivf,
         at: Vec::new(),

@@ -3,7 +3,8 @@
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use super::options::{DEFAULT_BEAM, DEFAULT_K, QueryInput, Reach};
+use super::options::{DEFAULT_BEAM, DEFAULT_K, QueryInput};
+use super::reach::Reach;
 use super::search::{Hit, Ranked, SearchStats};
 use super::{Index, unit};
 use crate::error::{InputError, Result};
@@ -101,7 +102,7 @@ impl Index {
         let view = serving.view();
         let (vector, encode) = serving.embed_input(&QueryInput::Text(query))?;
         let Ranked { rows, mut stats, leaves, sample, multiply_adds } =
-            serving.rank(&view, &vector, k, Reach::Beam(beam))?;
+            serving.rank(&view, &vector, k, Reach::beam(beam))?;
         stats.encode = encode;
         let started = std::time::Instant::now();
         let found = serving.fetch(&view, &rows)?;

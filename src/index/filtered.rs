@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use half::f16;
 
-use super::options::Reach;
+use super::reach::{Course, Reach};
 use super::search::{Ranked, SearchStats, damaged, impossible};
 use super::serving::Serving;
 use crate::error::Result;
@@ -91,34 +91,25 @@ impl Serving {
             Search { view, filter, scanner: &scanner, top, known, spans, met, scored: 0, checked: 0 };
         let mut stats = SearchStats::default();
         let (mut leaves, mut sample, mut multiply_adds) = (Vec::new(), None, 0);
-        let all_leaves = self.model().indexer.shape().leaves() as usize;
         let ids = filter.candidate_ids();
         match (ids, reach) {
             (Some(ids), _) => {
                 search.ids(&ids)?;
                 stats.exhausted = true;
             }
-            (None, Reach::Beam(beam)) if !search.is_rare()? => {
-                let mut visited = HashSet::new();
-                let mut width = beam.get();
-                while !stats.exhausted {
-                    let (routing, observed) =
-                        self.model().indexer.route_observed(unit, NonZeroUsize::new(width).unwrap_or(beam));
-                    multiply_adds += routing.multiply_adds;
-                    sample = sample.or(Some(observed));
-                    for scored in routing.search.leaves {
-                        if visited.insert(scored.leaf) {
-                            search.leaf(scored.leaf, self.leaves_per_document() > 1)?;
-                            leaves.push(scored);
-                        }
-                    }
-                    stats.exhausted = visited.len() >= all_leaves;
-                    if search.scored >= k.get() {
-                        break;
-                    }
-                    width = width.saturating_mul(2);
+            (None, Reach::Tree(limits)) if !search.is_rare()? => {
+                let budget = limits.documents_of(view.live());
+                let mut course = Course::new(&self.model().indexer, unit, limits);
+                let several = self.leaves_per_document() > 1;
+                while search.scored < k.get() || !(course.is_over() || search.scored >= budget) {
+                    let Some(scored) = course.advance() else { break };
+                    let accepted = search.top.accepted();
+                    search.leaf(scored.leaf, several)?;
+                    course.scored(scored, search.top.accepted() > accepted);
                 }
-                stats.leaves_visited = leaves.len();
+                stats.exhausted = course.is_exhausted();
+                stats.leaves_visited = course.leaves.len();
+                Course { leaves, sample, multiply_adds, .. } = course;
             }
             _ => {
                 search.everything()?;

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::PoisonError;
 
 use super::apart::Apart;
-use super::options::Reach;
+use super::reach::Reach;
 use super::serving::{MODELS_DIR, Serving, copy_model_into, model_dir, store_dir};
 use super::{Index, refuse_occupied};
 use crate::error::{Error, Result};
@@ -157,7 +157,7 @@ impl Index {
                     // All zeros: like nothing, and so no question.
                     continue;
                 }
-                let [exact, beam] = [Reach::Exact, Reach::Beam(NonZeroUsize::MAX)]
+                let [exact, beam] = [Reach::Exact, Reach::beam(NonZeroUsize::MAX)]
                     .map(|reach| serving.rank(&view, &query, PROBE_HITS, reach));
                 let (exact, beam) = (exact?.rows, beam?.rows);
                 let (expected, found) =

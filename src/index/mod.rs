@@ -1,6 +1,7 @@
 //! The index: documents, embeddings and tree behind one handle.
 
 mod apart;
+mod batch;
 mod change;
 mod explain;
 mod filtered;
@@ -10,6 +11,7 @@ mod leaves;
 mod maintain;
 mod options;
 mod placing;
+mod reach;
 mod repair;
 mod search;
 mod serving;
@@ -26,13 +28,12 @@ pub use leaves::{
     DEFAULT_SAMPLES, DEFAULT_TERMS, LeafDocument, LeafOptions, LeafQuery, LeafSummary, LeafTerm,
 };
 pub use options::{DEFAULT_BEAM, DEFAULT_K, IndexBuilder, Query};
+pub use reach::Stop;
 pub use repair::RepairOptions;
 pub use search::{Hit, SearchResult, SearchStats};
 
 #[cfg(feature = "train")]
-pub(crate) use options::Reach;
-#[cfg(feature = "train")]
-pub(crate) use search::scan_lists;
+pub(crate) use reach::{Limits, Reach, scan};
 pub(crate) use search::unit;
 
 pub(crate) use serving::Serving;

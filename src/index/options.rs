@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::Index;
+use super::reach::{Limits, Reach, Stop, Threads};
 use super::search::SearchResult;
 use crate::error::{InputError, Result};
 use crate::filter::Filter;
@@ -81,15 +82,6 @@ impl IndexBuilder {
     }
 }
 
-/// How far a search goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reach {
-    /// This many leaves.
-    Beam(NonZeroUsize),
-    /// Every document, past the tree.
-    Exact,
-}
-
 /// What a query is given as.
 pub(super) enum QueryInput<'a> {
     Text(&'a str),
@@ -102,13 +94,25 @@ pub struct Query<'a> {
     pub(super) index: &'a Index,
     pub(super) input: QueryInput<'a>,
     k: usize,
-    reach: Option<usize>,
+    beam: Option<usize>,
+    stops: Vec<Stop>,
+    exact: bool,
     filter: Option<&'a Filter>,
+    threads: Threads,
 }
 
 impl<'a> Query<'a> {
     pub(super) fn new(index: &'a Index, input: QueryInput<'a>) -> Self {
-        Self { index, input, k: DEFAULT_K, reach: Some(DEFAULT_BEAM), filter: None }
+        Self {
+            index,
+            input,
+            k: DEFAULT_K,
+            beam: None,
+            stops: Vec::new(),
+            exact: false,
+            filter: None,
+            threads: Threads::One,
+        }
     }
 
     /// Hits at most; [`DEFAULT_K`] by default. Fewer come back where the visited leaves hold fewer.
@@ -117,21 +121,39 @@ impl<'a> Query<'a> {
         self
     }
 
-    /// Leaves to visit; [`DEFAULT_BEAM`] by default. More than the tree has means all of them.
+    /// Leaves to visit; [`DEFAULT_BEAM`] by default, and all of them at most where [`Self::stop`] says when to stop.
+    /// More than the tree has means all of them.
     pub fn beam(mut self, beam: usize) -> Self {
-        self.reach = Some(beam);
+        self.beam = Some(beam);
+        self
+    }
+
+    /// Stops by a rule, so that an easy query visits fewer leaves than a hard one. Of several rules, and a beam, the
+    /// first that applies ends the search.
+    pub fn stop(mut self, stop: Stop) -> Self {
+        self.stops.push(stop);
         self
     }
 
     /// Scores every document and leaves the tree aside.
     pub fn exact(mut self) -> Self {
-        self.reach = None;
+        self.exact = true;
+        self
+    }
+
+    /// Scores on the threads of the current rayon pool, with the same result; one thread by default.
+    ///
+    /// For one query over very many documents. Many queries are better served by a thread each, or by
+    /// [`Index::search_batch`]. A search with a filter or a rule to stop by stays on one thread.
+    pub fn parallel(mut self) -> Self {
+        self.threads = Threads::Pool;
         self
     }
 
     /// Searches among the documents that a filter lets through.
     ///
-    /// `k` of them come back whenever there are so many: more leaves are visited than asked for until there are, and
+    /// `k` of them come back whenever there are so many: more leaves are visited than asked for, or than [`Self::stop`]
+    /// would let it, until there are, and
     /// where the filter lets fewer than about one document in a hundred through, all of those are scored, past the tree.
     /// [`SearchStats`](crate::SearchStats) says how far it went. That a filter is evaluated costs a look at the metadata of
     /// each document met. For filters that few documents pass, which ones do is remembered for the last few filters.
@@ -143,13 +165,15 @@ impl<'a> Query<'a> {
     /// Runs the search.
     ///
     /// # Errors
-    /// Those of [`Index::search`].
+    /// [`InputError::BadStop`], and those of [`Index::search`].
     pub fn run(self) -> Result<SearchResult> {
         let k = NonZeroUsize::new(self.k).ok_or(InputError::ZeroK)?;
-        let reach = match self.reach {
-            Some(beam) => Reach::Beam(NonZeroUsize::new(beam).ok_or(InputError::ZeroBeam)?),
-            None => Reach::Exact,
-        };
-        self.index.serving().run_query(&self.input, k, reach, self.filter)
+        let beam = self.beam.unwrap_or(if self.stops.is_empty() { DEFAULT_BEAM } else { usize::MAX });
+        let mut limits = Limits::beam(NonZeroUsize::new(beam).ok_or(InputError::ZeroBeam)?);
+        for &stop in &self.stops {
+            limits = limits.with(stop)?;
+        }
+        let reach = if self.exact { Reach::Exact } else { Reach::Tree(limits) };
+        self.index.serving().run_query(&self.input, k, reach, self.filter, self.threads)
     }
 }

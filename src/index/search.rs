@@ -9,7 +9,8 @@ use half::f16;
 use half::slice::HalfFloatSliceExt;
 
 use super::Index;
-use super::options::{Query, QueryInput, Reach};
+use super::options::{Query, QueryInput};
+use super::reach::{Reach, Threads, Visit};
 use super::serving::Serving;
 use crate::document::Document;
 use crate::error::{InputError, Result};
@@ -158,12 +159,13 @@ impl Serving {
         k: NonZeroUsize,
         reach: Reach,
         filter: Option<&Filter>,
+        threads: Threads,
     ) -> Result<SearchResult> {
         // First: once this model is no longer in service, its store may be given up.
         let view = self.view();
         let (vector, encode) = self.embed_input(input)?;
         let ranked = match filter {
-            None => self.rank(&view, &vector, k, reach)?,
+            None => self.rank_on(threads, &view, &vector, k, reach)?,
             Some(filter) => {
                 let unit = unit(&vector);
                 self.rank_filtered(&view, self.scored(&vector, &unit), &unit, k, reach, filter)?
@@ -211,7 +213,7 @@ impl Serving {
     }
 
     /// The query that rows are scored against.
-    fn scored<'a>(&self, vector: &'a [f32], unit: &'a [f32]) -> &'a [f32] {
+    pub(super) fn scored<'a>(&self, vector: &'a [f32], unit: &'a [f32]) -> &'a [f32] {
         match self.similarity {
             Similarity::Cosine => unit,
             _ => vector,
@@ -220,43 +222,42 @@ impl Serving {
 
     /// The best rows of one view for a checked query vector.
     pub(crate) fn rank(&self, view: &View, vector: &[f32], k: NonZeroUsize, reach: Reach) -> Result<Ranked> {
+        self.rank_on(Threads::One, view, vector, k, reach)
+    }
+
+    /// The same on one thread or several.
+    pub(super) fn rank_on(
+        &self,
+        threads: Threads,
+        view: &View,
+        vector: &[f32],
+        k: NonZeroUsize,
+        reach: Reach,
+    ) -> Result<Ranked> {
         let unit = unit(vector);
         let query = self.scored(vector, &unit);
-        let mut stats = SearchStats::default();
         let mut top = TopK::new(k.get());
         let scanner = Scanner::new(self.similarity, query).map_err(impossible)?;
-        let mut multiply_adds = 0;
-        let (mut leaves, mut observed) = (Vec::new(), None);
         let started = Instant::now();
-        let visited = match reach {
-            Reach::Exact => {
-                let mut visited = 0;
-                view.each_block(|rows| -> Result<()> {
-                    visited += scanner.scan(rows.iter().copied(), &mut top).map_err(impossible)?;
-                    Ok(())
-                })?;
-                visited
-            }
-            Reach::Beam(beam) => {
-                let (routing, sample) = self.model().indexer.route_observed(&unit, beam);
-                (multiply_adds, observed) = (routing.multiply_adds, Some(sample));
-                stats.beam = started.elapsed();
-                leaves = routing.search.leaves;
-                stats.leaves_visited = leaves.len();
-                let lists = leaves.iter().map(|l| view.leaf(l.leaf));
-                scan_lists(&scanner, lists, self.leaves_per_document(), &mut top)?
-            }
+        let visit = match reach {
+            Reach::Exact => Self::visit_all(view, threads, &scanner, &mut top)?,
+            Reach::Tree(limits) => self.visit(view, &unit, limits, threads, &scanner, &mut top)?,
         };
-        stats.scan = started.elapsed() - stats.beam;
-        stats.documents_visited = visited;
-        stats.exhausted = match reach {
-            Reach::Exact => true,
-            Reach::Beam(_) => leaves.len() == self.model().indexer.shape().leaves() as usize,
-        };
+        let leaves = self.model().indexer.shape().leaves() as usize;
         let live = view.live().max(1) as f64;
-        stats.visited_fraction = visited as f64 / live;
-        stats.work_fraction = (visited as f64 + multiply_adds as f64 / vector.len() as f64) / live;
-        Ok(Ranked { rows: top.into_sorted(), stats, leaves, sample: observed, multiply_adds })
+        let routing = visit.multiply_adds as f64 / vector.len() as f64;
+        let stats = SearchStats {
+            leaves_visited: visit.leaves.len(),
+            documents_visited: visit.documents,
+            exhausted: reach == Reach::Exact || visit.leaves.len() == leaves,
+            visited_fraction: visit.documents as f64 / live,
+            work_fraction: (visit.documents as f64 + routing) / live,
+            beam: visit.beam,
+            scan: started.elapsed().saturating_sub(visit.beam),
+            ..SearchStats::default()
+        };
+        let Visit { leaves, sample, multiply_adds, .. } = visit;
+        Ok(Ranked { rows: top.into_sorted(), stats, leaves, sample, multiply_adds })
     }
 
     pub(super) fn check_vector(&self, vector: &[f32]) -> Result<()> {
@@ -267,30 +268,6 @@ impl Serving {
         let norm: f64 = vector.iter().map(|x| f64::from(*x) * f64::from(*x)).sum();
         if norm.is_finite() && norm > 0.0 { Ok(()) } else { Err(InputError::BadVector.into()) }
     }
-}
-
-/// Scores each row of some posting lists once; returns how many there were.
-pub(crate) fn scan_lists<'a>(
-    scanner: &Scanner<'_>,
-    lists: impl Iterator<Item = std::result::Result<Vec<(Row, &'a [f16])>, StoreError>>,
-    lists_per_row: u32,
-    top: &mut TopK,
-) -> Result<usize> {
-    if lists_per_row > 1 {
-        // A document may be in several of the lists.
-        let mut union = Vec::new();
-        for list in lists {
-            union.extend(list?);
-        }
-        union.sort_unstable_by_key(|(row, _)| *row);
-        union.dedup_by_key(|(row, _)| *row);
-        return scanner.scan(union, top).map_err(impossible);
-    }
-    let mut visited = 0;
-    for list in lists {
-        visited += scanner.scan(list?, top).map_err(impossible)?;
-    }
-    Ok(visited)
 }
 
 /// The store hands out whole rows and checked postings, so a scan that fails means damage.

@@ -6,6 +6,7 @@
 //! the plain reference (`scalar.rs`). Nothing here knows files: rows are slices.
 
 mod lanes;
+mod many;
 #[cfg(target_arch = "aarch64")]
 #[expect(unsafe_code, reason = "intrinsics")]
 mod neon;
@@ -15,6 +16,7 @@ mod topk;
 #[expect(unsafe_code, reason = "intrinsics")]
 mod x86;
 
+pub(crate) use many::ManyScanner;
 pub(crate) use topk::TopK;
 
 use crate::ids::Row;
@@ -130,6 +132,37 @@ impl Kernel {
             Self::Avx512(lanes) => lanes.sums::<T>(query, rows, sums),
             #[cfg(target_arch = "aarch64")]
             Self::Neon(lanes) => lanes.sums::<T>(query, rows, sums),
+        }
+    }
+}
+
+impl Kernel {
+    /// Scores each row against each query; several queries share a pass over a row, which costs far less
+    /// than a pass for each. Sums are taken in another order than [`Self::score`] takes them.
+    ///
+    /// # Shapes
+    /// `queries` q slices `[dim]` f32; `rows` n slices `[dim]` f16; `scores` `[n, q]` f32.
+    pub fn score_many(self, similarity: Similarity, queries: &[&[f32]], rows: &[&[f16]], scores: &mut [f32]) {
+        match similarity {
+            Similarity::Cosine | Similarity::DotProduct => {
+                self.sums_of_many::<Product>(queries, rows, scores);
+            }
+            Similarity::Manhattan => {
+                self.sums_of_many::<AbsoluteDifference>(queries, rows, scores);
+                scores.iter_mut().for_each(|score| *score = -*score);
+            }
+        }
+    }
+
+    fn sums_of_many<T: Term>(self, queries: &[&[f32]], rows: &[&[f16]], sums: &mut [f32]) {
+        match self {
+            Self::Scalar => scalar::sums_of_many::<T>(queries, rows, sums),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2(lanes) => lanes.sums_of_many::<T>(queries, rows, sums),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512(lanes) => lanes.sums_of_many::<T>(queries, rows, sums),
+            #[cfg(target_arch = "aarch64")]
+            Self::Neon(lanes) => lanes.sums_of_many::<T>(queries, rows, sums),
         }
     }
 }

@@ -13,12 +13,13 @@ pub(crate) struct TopK {
     k: usize,
     /// At most `k` entries, the worst on top.
     heap: BinaryHeap<Entry>,
+    accepted: u64,
 }
 
 impl TopK {
     /// An empty selection of at most `k` rows; memory grows only as they come.
     pub fn new(k: usize) -> Self {
-        Self { k, heap: BinaryHeap::new() }
+        Self { k, heap: BinaryHeap::new(), accepted: 0 }
     }
 
     /// Offers one row; O(1) where it is not among the best so far, else O(log k).
@@ -28,11 +29,30 @@ impl TopK {
         let entry = Entry::new(score, row);
         if self.heap.len() < self.k {
             self.heap.push(entry);
+            self.accepted += 1;
         } else if let Some(mut worst) = self.heap.peek_mut()
             && entry < *worst
         {
             *worst = entry;
+            self.accepted += 1;
         }
+    }
+
+    /// An empty selection of as many.
+    pub fn fork(&self) -> Self {
+        Self::new(self.k)
+    }
+
+    /// Offers all that another selection has kept.
+    pub fn merge(&mut self, other: Self) {
+        for entry in other.heap {
+            self.push(entry.score, entry.row);
+        }
+    }
+
+    /// How many of the rows offered were among the best when they came.
+    pub fn accepted(&self) -> u64 {
+        self.accepted
     }
 
     /// The rows kept, best first.

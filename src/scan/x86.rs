@@ -31,6 +31,15 @@ impl Avx2 {
         // SAFETY: an `Avx2` exists only where `detect` found these features.
         unsafe { with_features::<T>(self, query, rows, sums) }
     }
+
+    pub(super) fn sums_of_many<T: Term>(self, queries: &[&[f32]], rows: &[&[f16]], sums: &mut [f32]) {
+        #[target_feature(enable = "avx2,f16c,fma")]
+        fn with_features<T: Term>(lanes: Avx2, queries: &[&[f32]], rows: &[&[f16]], sums: &mut [f32]) {
+            lanes::sums_of_many::<Avx2, T>(lanes, queries, rows, sums);
+        }
+        // SAFETY: as above.
+        unsafe { with_features::<T>(self, queries, rows, sums) }
+    }
 }
 
 impl Avx512 {
@@ -45,6 +54,15 @@ impl Avx512 {
         }
         // SAFETY: an `Avx512` exists only where `detect` found these features.
         unsafe { with_features::<T>(self, query, rows, sums) }
+    }
+
+    pub(super) fn sums_of_many<T: Term>(self, queries: &[&[f32]], rows: &[&[f16]], sums: &mut [f32]) {
+        #[target_feature(enable = "avx512f,avx2,f16c,fma")]
+        fn with_features<T: Term>(lanes: Avx512, queries: &[&[f32]], rows: &[&[f16]], sums: &mut [f32]) {
+            lanes::sums_of_many::<Avx512, T>(lanes, queries, rows, sums);
+        }
+        // SAFETY: as above.
+        unsafe { with_features::<T>(self, queries, rows, sums) }
     }
 }
 

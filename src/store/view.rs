@@ -77,9 +77,9 @@ impl View {
     /// # Errors
     ///
     /// Damage of the pages that the rows are on; what `visit` answers.
-    pub fn each_block<E: From<StoreError>>(
-        &self,
-        mut visit: impl FnMut(&[(Row, &[f16])]) -> Result<(), E>,
+    pub fn each_block<'a, E: From<StoreError>>(
+        &'a self,
+        mut visit: impl FnMut(&[(Row, &'a [f16])]) -> Result<(), E>,
     ) -> Result<(), E> {
         const BLOCK_ROWS: u32 = 1024;
         let mut rows = Vec::new();

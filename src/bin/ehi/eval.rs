@@ -5,9 +5,9 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use ehi::Index;
 use ehi::data::Dataset;
 use ehi::eval::{Baseline, EvalOptions, EvalReport, IvfOptions, Metric, RelevanceLevel, evaluate};
+use ehi::{Index, Stop};
 
 use crate::bars::Bars;
 use crate::evaluation;
@@ -31,6 +31,10 @@ pub struct Args {
     /// Beams to measure: numbers and `all`, with commas; powers of two and all by default
     #[arg(long, value_delimiter = ',', value_parser = beam)]
     beams: Vec<usize>,
+    /// Rules by which searches stop, each compared with the fixed beams at the same mean visited fraction:
+    /// patience=LEAVES, mass=SHARE, documents=COUNT, fraction=SHARE
+    #[arg(long, value_name = "RULE", value_delimiter = ',')]
+    stop: Vec<Stop>,
     /// What to compare with
     #[arg(long)]
     baseline: Option<BaselineName>,
@@ -107,6 +111,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
             }
             None => Baseline::None,
         },
+        stops: args.stop.clone(),
         metrics: args.metrics.clone(),
         relevance_level: RelevanceLevel(args.relevance_level),
         at: args.at.clone(),

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use ehi::eval::{Comparison, EvalReport, Metric, Quality};
+use ehi::eval::{Comparison, EvalReport, Metric, Quality, StopPoint};
 
 /// What the table shows unless asked otherwise: as much as fits on a line of a terminal.
 pub const METRICS: &str = "recall@10,recall@20,recall@100,mrr@10,ndcg@10";
@@ -41,6 +41,9 @@ pub fn write_evaluation(out: &mut dyn Write, report: &EvalReport, metrics: &[Met
         table.row(out, &point.beam.to_string(), cost, &point.quality)?;
     }
     table.row(out, "exact", None, &report.exact)?;
+    for point in &report.stops {
+        table.stop(out, point)?;
+    }
     for lists in report.lists() {
         writeln!(out, "\nIVF: k-means of the same embeddings into {lists} lists, mean of four seeds")?;
         table.header(out, "nprobe")?;
@@ -105,6 +108,21 @@ impl Table<'_> {
             line(out, "p, tree against it", at.p_value.as_ref())?;
         }
         line(out, "exact search", Some(&at.exact))
+    }
+
+    fn stop(&self, out: &mut dyn Write, point: &StopPoint) -> io::Result<()> {
+        let (visited, work) = (percent(point.visited_fraction), percent(point.work_fraction));
+        write!(out, "\n{:<18}", format!("{} ({visited}, {work} work)", point.stop))?;
+        self.names(out)?;
+        for (name, quality) in [
+            ("tree, stopped", Some(&point.quality)),
+            ("fixed beams there", point.beams.as_ref()),
+            ("p, against them", point.p_value.as_ref()),
+        ] {
+            write!(out, "{name:<18}")?;
+            self.figures(out, quality)?;
+        }
+        Ok(())
     }
 
     fn figures(&self, out: &mut dyn Write, quality: Option<&Quality>) -> io::Result<()> {

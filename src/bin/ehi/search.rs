@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ehi::{DEFAULT_BEAM, DEFAULT_K, Filter, Index, SearchResult};
+use ehi::{DEFAULT_K, Filter, Index, SearchResult, Stop};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
@@ -18,9 +18,12 @@ pub struct Args {
     /// Hits at most
     #[arg(long, short, default_value_t = DEFAULT_K)]
     k: usize,
-    /// Leaves to visit; more than the tree has means all
-    #[arg(long, short, default_value_t = DEFAULT_BEAM)]
-    beam: usize,
+    /// Leaves to visit; more than the tree has means all. 8 by default, or all where `--stop` says when to stop
+    #[arg(long, short)]
+    beam: Option<usize>,
+    /// Stop earlier, by the first rule that applies: patience=LEAVES, mass=SHARE, documents=COUNT, fraction=SHARE
+    #[arg(long, value_name = "RULE", value_delimiter = ',')]
+    stop: Vec<Stop>,
     /// Search among the documents whose metadata pass, for instance {"year": {"$gte": 2010}, "lang": "en"}
     #[arg(long, value_name = "JSON")]
     filter: Option<Filter>,
@@ -33,7 +36,13 @@ pub struct Args {
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let index = Index::open_read_only(&args.index)?;
-    let mut query = index.query(&args.query).k(args.k).beam(args.beam);
+    let mut query = index.query(&args.query).k(args.k);
+    if let Some(beam) = args.beam {
+        query = query.beam(beam);
+    }
+    for &stop in &args.stop {
+        query = query.stop(stop);
+    }
     if let Some(filter) = &args.filter {
         query = query.filter(filter);
     }
