@@ -188,10 +188,10 @@ impl Index {
             rows.extend(serving.unit_row(&view, row)?);
         }
         let documents = view.live();
+        let sizes = view.leaf_sizes()?;
         drop(view);
-        let stats = serving.store.stats()?;
-        let (sizes, expected) = (stats.leaf_sizes, stats.expected_documents_per_leaf);
-        let stored: usize = sizes.iter().map(|(_, size)| size).sum();
+        let stored: usize = sizes.values().sum();
+        let expected = sizes.values().map(|&size| (size * size) as f64).sum::<f64>() / stored.max(1) as f64;
         let ideal = stored as f64 / f64::from(leaves);
         let skew = if stored == 0 { 1.0 } else { expected / ideal };
         let trained_skew = reference.as_ref().map(|reference| {
@@ -228,7 +228,7 @@ impl Index {
             leaves,
             empty_leaves: leaves as usize - sizes.len(),
             // The first of several.
-            largest_leaf: sizes.iter().copied().rev().max_by_key(|&(_, size)| size),
+            largest_leaf: sizes.iter().map(|(&leaf, &size)| (leaf, size)).rev().max_by_key(|&(_, size)| size),
             expected_documents_per_leaf: expected,
             ideal_documents_per_leaf: ideal,
             skew,

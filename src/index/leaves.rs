@@ -117,9 +117,9 @@ impl Index {
         }
         let mut questions = serving.route_questions(&options.queries)?;
         let mut listed: BTreeSet<LeafId> = questions.keys().copied().chain(options.leaf).collect();
-        listed.extend(serving.store.stats()?.leaf_sizes.into_iter().map(|(leaf, _)| leaf));
-        let mut counts = TermCounts::new(listed.len());
         let view = serving.view();
+        listed.extend(view.leaf_sizes()?.into_keys());
+        let mut counts = TermCounts::new(listed.len());
         let mut summaries = Vec::new();
         for (group, &leaf) in listed.iter().enumerate() {
             let rows = view.postings(leaf)?;

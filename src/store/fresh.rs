@@ -92,6 +92,14 @@ impl Fresh {
         (own, self.further.get(&leaf.0).map_or(&[], Vec::as_slice))
     }
 
+    /// The leaves that have a document here, ascending.
+    pub(super) fn all_leaves(&self) -> Vec<u32> {
+        let mut leaves: Vec<u32> = self.leaves.iter().chain(self.further.keys()).copied().collect();
+        leaves.sort_unstable();
+        leaves.dedup();
+        leaves
+    }
+
     pub(super) fn find(&self, id: &str) -> Option<u32> {
         self.by_id.get(id).copied()
     }

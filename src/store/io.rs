@@ -31,7 +31,7 @@ pub(crate) trait Backend: Send + Sync + 'static {
     fn link(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Removes a file.
     fn remove(&self, path: &Path) -> io::Result<()>;
-    /// Makes a directory, and those above it, where they are missing.
+    /// Makes a directory where it is missing, and those above it, durably.
     fn create_directory(&self, path: &Path) -> io::Result<()>;
     /// Names of the entries of a directory.
     fn list(&self, path: &Path) -> io::Result<Vec<OsString>>;
@@ -97,7 +97,17 @@ impl Backend for FileSystem {
     }
 
     fn create_directory(&self, path: &Path) -> io::Result<()> {
-        fs::create_dir_all(path)
+        let above = path.parent().filter(|above| !above.as_os_str().is_empty() && !above.exists());
+        if let Some(above) = above {
+            self.create_directory(above)?;
+            // Its own entry; that of `path` is the caller's to sync, with what it makes there.
+            let entry_of = above.canonicalize()?;
+            entry_of.parent().map_or(Ok(()), |parent| self.sync_directory(parent))?;
+        }
+        match fs::create_dir(path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+            made => made,
+        }
     }
 
     fn list(&self, path: &Path) -> io::Result<Vec<OsString>> {

@@ -1,6 +1,6 @@
 //! The parts of a generation: segments on disk and fresh documents in memory, read alike.
 
-use std::{borrow::Cow, ops::Range, sync::Arc};
+use std::{borrow::Cow, collections::BTreeMap, ops::Range, sync::Arc};
 
 use half::f16;
 
@@ -78,6 +78,25 @@ impl Part {
             Place::Sealed(segment) => segment.leaf(leaf),
             Place::Fresh(fresh) => Ok(fresh.leaf(leaf)),
         }
+    }
+
+    /// Adds the number of live rows of each leaf that has any.
+    pub(super) fn add_leaf_sizes(&self, sizes: &mut BTreeMap<LeafId, usize>) -> Result<()> {
+        let leaves = match &self.place {
+            Place::Sealed(segment) => Cow::Borrowed(segment.leaves()?),
+            Place::Fresh(fresh) => Cow::Owned(fresh.all_leaves()),
+        };
+        for &leaf in &*leaves {
+            let (own, further) = self.leaf(LeafId(leaf))?;
+            let live = match self.dead.count() {
+                0 => own.len() + further.len(),
+                _ => own.chain(further.iter().copied()).filter(|row| self.is_live(*row)).count(),
+            };
+            if live > 0 {
+                *sizes.entry(LeafId(leaf)).or_insert(0) += live;
+            }
+        }
+        Ok(())
     }
 
     /// The live row of an id.

@@ -1,6 +1,6 @@
 //! Sizes and counts.
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{fs, path::Path};
 
 use super::{Result, Store, layout::names, part::Place};
 use crate::ids::{Generation, LeafId};
@@ -62,7 +62,7 @@ impl Store {
     pub fn stats(&self) -> Result<StoreStats> {
         let view = self.read();
         let state = &view.state;
-        let mut sizes = BTreeMap::new();
+        let sizes = view.leaf_sizes()?;
         let (mut segments, mut fresh_documents) = (0, 0u64);
         let mut bytes = StoreBytes {
             dead_rows: bytes_below(&self.dir.join(names::SEGMENTS), &|name| name.ends_with(".dead")),
@@ -78,11 +78,6 @@ impl Store {
                     bytes.documents += documents;
                 }
                 Place::Fresh(_) => fresh_documents += u64::from(part.live()),
-            }
-            for row in part.live_rows() {
-                for leaf in part.source().leaves(row)? {
-                    *sizes.entry(leaf).or_insert(0usize) += 1;
-                }
             }
         }
         let entries: usize = sizes.values().sum();

@@ -1,6 +1,6 @@
 //! Reading one generation.
 
-use std::{borrow::Cow, sync::Arc};
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
 use half::f16;
 
@@ -107,6 +107,17 @@ impl View {
         }
         rows.sort_unstable();
         Ok(rows)
+    }
+
+    /// Number of live documents of each leaf that has any, ascending by leaf. Reads posting lists alone.
+    ///
+    /// # Errors
+    ///
+    /// Damage of a posting list.
+    pub fn leaf_sizes(&self) -> Result<BTreeMap<LeafId, usize>> {
+        let mut sizes = BTreeMap::new();
+        self.state.parts().iter().try_for_each(|part| part.add_leaf_sizes(&mut sizes))?;
+        Ok(sizes)
     }
 
     /// The live documents that came last, the newest first; at most `count`.

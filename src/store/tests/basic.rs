@@ -10,7 +10,7 @@ use super::*;
 #[test]
 fn a_new_store_is_empty_and_keeps_its_config() {
     let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("a/b");
+    let path = dir.path().join("a/b/c");
     let config = StoreConfig { similarity: 200, model_hash: [9; 32], ..config() };
     assert_is(&Store::create(&path, &config, StoreOptions::default()).unwrap(), &Model::new());
     let store = open(&path).unwrap();

@@ -111,6 +111,8 @@ fn compare(view: &View, model: &Model) -> std::result::Result<(), String> {
         check("its embedding", view.embedding(row).map_err(failed)?, &put.embedding)?;
         put.leaves.iter().for_each(|leaf| postings.entry(*leaf).or_default().push(row));
     }
+    let sizes = postings.iter().map(|(leaf, rows)| (*leaf, rows.len())).collect();
+    check("sizes of the leaves", view.leaf_sizes().map_err(failed)?, sizes)?;
     let mut all = 0;
     view.each_block(|rows| {
         all += rows.len();
