@@ -34,6 +34,7 @@
 
 #[cfg(feature = "train")]
 mod cluster;
+mod codes;
 pub mod data;
 mod document;
 mod error;

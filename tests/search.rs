@@ -48,7 +48,8 @@ fn rules_end_a_search_where_they_say() {
         let live = index.len();
         for question in QUESTIONS {
             let with = |stops: &[Stop]| {
-                stops.iter().fold(index.query(question).k(5), |query, &stop| query.stop(stop)).run().unwrap()
+                let query = index.query(question).k(5).codes(false);
+                stops.iter().fold(query, |query, &stop| query.stop(stop)).run().unwrap()
             };
             let exact = index.query(question).k(5).exact().run().unwrap();
             // Rules that never apply leave nothing out.
@@ -174,6 +175,54 @@ fn a_batch_answers_as_its_searches_do() {
             }
         }
     }
+}
+
+/// Documents in few leaves, so that most rows have codes to be ruled out by.
+#[test]
+fn codes_spare_most_embeddings_and_few_hits() {
+    let dir = tempfile::tempdir().unwrap();
+    let index = Index::create(dir.path(), &bundle(Shape::of_height(1))).unwrap();
+    let dim = index.bundle().model().encoder().dim();
+    let mut state = 1u64;
+    let mut random = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 40) as f32 / (1 << 23) as f32 - 1.0
+    };
+    let centres: Vec<Vec<f32>> = (0..8).map(|_| (0..dim).map(|_| random()).collect()).collect();
+    let mut near =
+        |centre: usize| -> Vec<f32> { centres[centre].iter().map(|x| x + 0.7 * random()).collect() };
+    let rows: Vec<Vec<f32>> = (0..4000).map(|n| near(n % 8)).collect();
+    let queries: Vec<Vec<f32>> = (0..40).map(|n| near(n % 8)).collect();
+    index.insert_vectors((0..4000).map(|n| (document(n), rows[n].clone()))).unwrap();
+    index.compact().unwrap();
+    assert!(index.verify().unwrap().is_sound());
+    let (mut found, mut read, mut visited) = (0, 0, 0);
+    for query in &queries {
+        let run = |codes| index.query_vector(query).k(10).beam(3).codes(codes).run().unwrap();
+        let (with, without) = (run(true), run(false));
+        assert_eq!(with.stats.documents_visited, without.stats.documents_visited);
+        assert_eq!(without.stats.embeddings_read, without.stats.documents_visited);
+        let best = hits(&without);
+        found += hits(&with).iter().filter(|hit| best.contains(hit)).count();
+        read += with.stats.embeddings_read;
+        visited += with.stats.documents_visited;
+        // All leaves are exact search, with or without codes.
+        let all = index.query_vector(query).k(10).beam(4).run().unwrap();
+        assert_eq!(hits(&all), hits(&index.query_vector(query).k(10).exact().run().unwrap()));
+    }
+    assert!(found >= 398, "{found} of 400");
+    assert!(read * 3 < visited, "{read} of {visited}, {found}");
+    // An index without codes has smaller files, and one opened so loses them when it is compacted.
+    let bytes = |index: &Index| index.stats().unwrap().bytes.vectors;
+    let before = bytes(&index);
+    drop(index);
+    let index = Index::builder().codes(false).open(dir.path()).unwrap();
+    index.insert(document(4000)).unwrap();
+    index.compact().unwrap();
+    assert!(bytes(&index) < before - 4000 * (dim as u64 / 8), "{} {before}", bytes(&index));
+    assert!(index.verify().unwrap().is_sound());
+    let plain = index.query_vector(&queries[0]).beam(3).run().unwrap().stats;
+    assert_eq!(plain.embeddings_read, plain.documents_visited);
 }
 
 #[test]

@@ -12,7 +12,6 @@ use super::sweep::{Meter, QUERIES_PER_ROUND, Sweep, doubling};
 use crate::cluster::{KMeansOptions, Panels, spherical_kmeans};
 use crate::error::{InputError, Result};
 use crate::ids::Row;
-use crate::index::scan;
 use crate::scan::{Scanner, Similarity, TopK};
 use crate::store::View;
 
@@ -173,8 +172,8 @@ impl Lists {
         order.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]).then(a.cmp(&b)));
         let similarity = sweep.serving.similarity;
         let scored: &[f32] = if similarity == Similarity::Cosine { &unit } else { query };
-        let scanner = Scanner::new(similarity, scored)
-            .map_err(|_| InputError::Dimension { found: query.len(), expected: sweep.dim() })?;
+        let wrong_width = || InputError::Dimension { found: query.len(), expected: sweep.dim() };
+        let scanner = Scanner::new(similarity, scored).map_err(|_| wrong_width())?;
         let mut top = TopK::new(sweep.depth);
         let (mut visited, mut probed) = (0, 0);
         let mut found = Vec::with_capacity(probes.len());
@@ -182,7 +181,7 @@ impl Lists {
             for &list in &order[probed..nprobe] {
                 let row = |&row: &Row| Ok((row, sweep.view.embedding(row)?));
                 let rows = self.table[list].iter().map(row).collect::<Result<Vec<_>>>()?;
-                visited += scan(&scanner, rows, &mut top)?;
+                visited += scanner.scan(rows, &mut top).map_err(|_| wrong_width())?;
             }
             probed = nprobe;
             let mut ranking = top.clone().into_sorted();

@@ -158,6 +158,7 @@ impl Serving {
             let stats = SearchStats {
                 leaves_visited: leaves.len(),
                 documents_visited: documents,
+                embeddings_read: documents,
                 exhausted: leaves.len() == all,
                 visited_fraction: documents as f64 / live,
                 work_fraction: work / live,

@@ -139,7 +139,7 @@ impl Index {
     fn open_for_filling(&self, number: u32) -> Result<Serving> {
         let store = match number {
             0 => Arc::clone(&self.root),
-            _ => Arc::new(Store::open(store_dir(self.path(), number), filling())?),
+            _ => Arc::new(Store::open(store_dir(self.path(), number), self.filling())?),
         };
         Serving::open(number, store)
     }
@@ -162,7 +162,7 @@ impl Index {
         // The store syncs its own directory and the one above it, `models`.
         let root = self.path();
         fs::File::open(root).and_then(|dir| dir.sync_all()).map_err(io(root, Operation::Sync))?;
-        Serving::create(&dir, number, bundle, self.serving().similarity, filling())
+        Serving::create(&dir, number, bundle, self.serving().similarity, self.filling())
     }
 
     /// Removes stores that the index does not name, but one of the model `keep`, whose number is returned.
@@ -259,6 +259,12 @@ impl Index {
     }
 
     /// Removes a store that is no longer wanted.
+    /// How a store is open while it is filled: each group lasts, so that a call that is cut off can be
+    /// continued, and no journal is needed.
+    fn filling(&self) -> StoreOptions {
+        StoreOptions { durability: Durability::EveryBatch, lock_wait: READERS_WAIT, ..self.options }
+    }
+
     fn give_up(&self, number: u32, models: Models) -> Result<()> {
         if number == 0 {
             self.root.give_up(models)?;
@@ -267,12 +273,6 @@ impl Index {
         self.root.point_to(models)?;
         remove_store(self.path(), &store_dir(self.path(), number))
     }
-}
-
-/// How a store is open while it is filled: each group lasts, so that a call that is cut off can be
-/// continued, and no journal is needed.
-fn filling() -> StoreOptions {
-    StoreOptions { durability: Durability::EveryBatch, lock_wait: READERS_WAIT }
 }
 
 /// Encodes and stores what a store lacks of a view of another one; tells how many documents were encoded, and how

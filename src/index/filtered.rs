@@ -118,6 +118,7 @@ impl Serving {
             }
         }
         stats.scan = started.elapsed();
+        stats.embeddings_read = search.scored;
         let live = view.live().max(1) as f64;
         stats.documents_visited = search.scored;
         stats.documents_checked = search.checked;

@@ -33,7 +33,7 @@ pub use repair::RepairOptions;
 pub use search::{Hit, SearchResult, SearchStats};
 
 #[cfg(feature = "train")]
-pub(crate) use reach::{Limits, Reach, scan};
+pub(crate) use reach::{Limits, Reach};
 pub(crate) use search::unit;
 
 pub(crate) use serving::Serving;

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::Index;
-use super::reach::{Limits, Reach, Stop, Threads};
+use super::reach::{How, Limits, Reach, Stop, Threads};
 use super::search::SearchResult;
 use crate::error::{InputError, Result};
 use crate::filter::Filter;
@@ -47,6 +47,15 @@ impl IndexBuilder {
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Self {
         self.store.durability = durability;
+        self
+    }
+
+    /// Whether documents are stored with codes beside their embeddings ([`Query::codes`]), an eighth more bytes or less;
+    /// they are by default, but for Manhattan distance and for embeddings narrower than 64. Holds for what this handle
+    /// writes; compaction brings all documents to it.
+    #[must_use]
+    pub fn codes(mut self, codes: bool) -> Self {
+        self.store.without_codes = !codes;
         self
     }
 
@@ -98,7 +107,7 @@ pub struct Query<'a> {
     stops: Vec<Stop>,
     exact: bool,
     filter: Option<&'a Filter>,
-    threads: Threads,
+    how: How,
 }
 
 impl<'a> Query<'a> {
@@ -111,7 +120,7 @@ impl<'a> Query<'a> {
             stops: Vec::new(),
             exact: false,
             filter: None,
-            threads: Threads::One,
+            how: How::default(),
         }
     }
 
@@ -141,12 +150,21 @@ impl<'a> Query<'a> {
         self
     }
 
+    /// Whether codes of one bit a dimension may rule documents out, so that their embeddings need not be read; they may by
+    /// default. A hit is then missed now and then: about one in a thousand (`docs/benchmarks.md`).
+    ///
+    /// Exact search and a beam of all leaves read every embedding, as do searches with a filter and batches.
+    pub fn codes(mut self, codes: bool) -> Self {
+        self.how.codes = codes;
+        self
+    }
+
     /// Scores on the threads of the current rayon pool, with the same result; one thread by default.
     ///
     /// For one query over very many documents. Many queries are better served by a thread each, or by
     /// [`Index::search_batch`]. A search with a filter or a rule to stop by stays on one thread.
     pub fn parallel(mut self) -> Self {
-        self.threads = Threads::Pool;
+        self.how.threads = Threads::Pool;
         self
     }
 
@@ -174,6 +192,6 @@ impl<'a> Query<'a> {
             limits = limits.with(stop)?;
         }
         let reach = if self.exact { Reach::Exact } else { Reach::Tree(limits) };
-        self.index.serving().run_query(&self.input, k, reach, self.filter, self.threads)
+        self.index.serving().run_query(&self.input, k, reach, self.filter, self.how)
     }
 }

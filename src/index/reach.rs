@@ -11,11 +11,12 @@ use rayon::prelude::*;
 
 use super::search::impossible;
 use super::serving::Serving;
+use crate::codes::{CodedQuery, FACTORS, Rotation};
 use crate::error::{InputError, Result};
 use crate::ids::{LeafId, Row};
 use crate::model::{Indexer, RoutingSample};
 use crate::scan::{Scanner, TopK};
-use crate::store::View;
+use crate::store::{Run, View};
 use crate::tree::ScoredLeaf;
 
 /// Leaves with which an adaptive search of a tree of several levels begins; it widens as it goes on. With one
@@ -91,6 +92,12 @@ impl serde::Serialize for Stop {
     }
 }
 
+/// Shortest run of rows whose codes are looked at: a few embeddings are sooner read.
+const FEWEST_CODED: usize = 16;
+/// Codes compared before the rows that they leave are scored.
+const CODES_PER_BLOCK: usize = 64;
+/// How many standard deviations, about, a score may lie above its estimate before a hit can be missed.
+const CODE_WIDTH: f32 = 2.5;
 /// Rows that a thread scores at a time.
 const ROWS_PER_TASK: usize = 1024;
 /// Rows of an exact search that are handed to the threads together: some megabytes of references.
@@ -104,6 +111,20 @@ pub(crate) enum Threads {
     One,
     /// The current rayon pool.
     Pool,
+}
+
+/// How rows are scored.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct How {
+    pub threads: Threads,
+    /// Whether codes may say that an embedding need not be read.
+    pub codes: bool,
+}
+
+impl Default for How {
+    fn default() -> Self {
+        Self { threads: Threads::One, codes: true }
+    }
 }
 
 /// How far a search goes.
@@ -236,7 +257,8 @@ impl<'a> Course<'a> {
         self.leaves.push(scored);
     }
 
-    fn all(&self) -> usize {
+    /// Leaves of the tree.
+    pub fn all(&self) -> usize {
         self.indexer.shape().leaves() as usize
     }
 
@@ -267,6 +289,8 @@ pub(super) struct Visit {
     pub leaves: Vec<ScoredLeaf>,
     /// Documents scored, each once.
     pub documents: usize,
+    /// Those of them whose embedding was read.
+    pub embeddings: usize,
     pub multiply_adds: u64,
     pub sample: Option<RoutingSample>,
     /// Time of the beam searches.
@@ -280,40 +304,64 @@ impl Serving {
         view: &View,
         unit: &[f32],
         limits: Limits,
-        threads: Threads,
+        how: How,
         scanner: &Scanner<'_>,
         top: &mut TopK,
     ) -> Result<Visit> {
         let budget = limits.documents_of(view.live());
+        let mut course = Course::new(&self.model().indexer, unit, limits);
         // A document may be in several leaves.
         let mut met = (self.leaves_per_document() > 1).then(|| Met::new(view.rows()));
-        let mut course = Course::new(&self.model().indexer, unit, limits);
         // Rules that look at what was found need one leaf after another.
-        let together = threads == Threads::Pool && !limits.is_adaptive();
+        let together = how.threads == Threads::Pool && !limits.is_adaptive();
+        // A beam of all leaves is exact search.
+        let exact = limits == Limits::beam(limits.leaves) && limits.leaves.get() >= course.all();
+        let mut codes = (how.codes && !exact && !together && met.is_none())
+            .then(|| self.coded())
+            .flatten()
+            .map(|rotation| Coded { rotation, query: None });
         let mut gathered = Vec::new();
-        let mut documents: usize = 0;
+        let (mut documents, mut embeddings) = (0usize, 0);
         while !course.is_over()
             && let Some(scored) = course.advance()
         {
-            let mut rows = view.leaf(scored.leaf)?;
-            if let Some(met) = &mut met {
-                rows.retain(|(row, _)| met.insert(*row));
-            }
-            if documents > 0 && documents.saturating_add(rows.len()) > budget {
+            let runs = view.leaf_runs(scored.leaf)?;
+            let live: usize = runs.iter().map(Run::live).sum();
+            if met.is_none() && documents > 0 && documents.saturating_add(live) > budget {
                 break;
             }
-            documents += rows.len();
             let accepted = top.accepted();
-            if together {
-                gathered.append(&mut rows);
-            } else {
-                scan(scanner, rows, top)?;
+            let first = gathered.len();
+            for run in &runs {
+                let skipped = match &mut codes {
+                    Some(codes) => codes.scan(run, scanner, top)?,
+                    None => None,
+                };
+                match skipped {
+                    Some(read) => embeddings += read,
+                    None => run.push_to(&mut gathered)?,
+                }
+            }
+            let mut found = live;
+            if let Some(met) = &mut met {
+                let mut own = gathered.split_off(first);
+                own.retain(|(row, _)| met.insert(*row));
+                found = own.len();
+                if documents > 0 && documents.saturating_add(found) > budget {
+                    break;
+                }
+                gathered.append(&mut own);
+            }
+            documents += found;
+            embeddings += gathered.len() - first;
+            if !together {
+                scanner.scan(gathered.drain(..), top).map_err(impossible)?;
             }
             course.scored(scored, top.accepted() > accepted);
         }
         scan_in_pool(scanner, &gathered, top)?;
         let Course { leaves, multiply_adds, sample, beam, .. } = course;
-        Ok(Visit { leaves, documents, multiply_adds, sample, beam })
+        Ok(Visit { leaves, documents, embeddings, multiply_adds, sample, beam })
     }
 
     /// Scores every live row.
@@ -339,16 +387,11 @@ impl Serving {
             Ok(())
         })?;
         scan_in_pool(scanner, &gathered, top)?;
-        Ok(Visit { documents, ..Visit::default() })
+        Ok(Visit { documents, embeddings: documents, ..Visit::default() })
     }
 }
 
-/// Scores rows of posting lists; returns how many there were.
-pub(crate) fn scan(scanner: &Scanner<'_>, rows: Vec<(Row, &[f16])>, top: &mut TopK) -> Result<usize> {
-    scanner.scan(rows, top).map_err(impossible)
-}
-
-/// The same on the threads of the current rayon pool, with the same result.
+/// Scores rows on the threads of the current rayon pool, with the same result as on one.
 fn scan_in_pool(scanner: &Scanner<'_>, rows: &[(Row, &[f16])], top: &mut TopK) -> Result<usize> {
     let part = |rows: &[(Row, &[f16])]| -> Result<TopK> {
         let mut own = top.fork();
@@ -358,6 +401,52 @@ fn scan_in_pool(scanner: &Scanner<'_>, rows: &[(Row, &[f16])], top: &mut TopK) -
     let parts = rows.par_chunks(ROWS_PER_TASK).map(part).collect::<Result<Vec<_>>>()?;
     parts.into_iter().for_each(|own| top.merge(own));
     Ok(rows.len())
+}
+
+/// The codes of rows at work for one query.
+struct Coded<'a> {
+    rotation: &'a Rotation,
+    /// Made when it is first needed.
+    query: Option<CodedQuery>,
+}
+
+impl Coded<'_> {
+    /// Scores the rows of a run whose codes do not rule them out, and says how many those are; `None` where codes would
+    /// be of no use.
+    fn scan(&mut self, run: &Run<'_>, scanner: &Scanner<'_>, top: &mut TopK) -> Result<Option<usize>> {
+        if run.len() < FEWEST_CODED {
+            return Ok(None);
+        }
+        let Some((codes, factors)) = run.codes()? else { return Ok(None) };
+        let query =
+            self.query.get_or_insert_with(|| CodedQuery::new(self.rotation, scanner.query(), CODE_WIDTH));
+        let words = codes.len() / run.len();
+        let mut bounds = [0f32; CODES_PER_BLOCK];
+        let (mut first, mut read) = (0, 0);
+        let mut left = Vec::with_capacity(CODES_PER_BLOCK);
+        let factors = factors.chunks(CODES_PER_BLOCK * FACTORS);
+        for (codes, factors) in codes.chunks(CODES_PER_BLOCK * words).zip(factors) {
+            let count = factors.len() / FACTORS;
+            let bounds = &mut bounds[..count];
+            // It only rises.
+            let threshold = top.threshold();
+            match threshold {
+                Some(_) => scanner.kernel().upper_bounds(query, codes, factors, bounds),
+                // Whatever they are is among the best.
+                None => bounds.fill(f32::INFINITY),
+            }
+            let threshold = threshold.unwrap_or(f32::NEG_INFINITY);
+            for (place, _) in (first..).zip(&*bounds).filter(|(_, bound)| **bound >= threshold) {
+                if let Some(row) = run.row(place) {
+                    left.push((row, run.embedding(place)?));
+                }
+            }
+            first += count;
+            read += left.len();
+            scanner.scan(left.drain(..), top).map_err(impossible)?;
+        }
+        Ok(Some(read))
+    }
 }
 
 /// A set of rows, a bit for each.

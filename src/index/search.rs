@@ -10,7 +10,7 @@ use half::slice::HalfFloatSliceExt;
 
 use super::Index;
 use super::options::{Query, QueryInput};
-use super::reach::{Reach, Threads, Visit};
+use super::reach::{How, Reach, Visit};
 use super::serving::Serving;
 use crate::document::Document;
 use crate::error::{InputError, Result};
@@ -43,6 +43,8 @@ pub struct SearchStats {
     pub leaves_visited: usize,
     /// Documents scored.
     pub documents_visited: usize,
+    /// Those of them whose embedding was read; the codes of the others ruled them out.
+    pub embeddings_read: usize,
     /// Documents whose id and metadata were held against the filter; 0 without one, and less where it was used
     /// lately.
     pub documents_checked: usize,
@@ -159,13 +161,13 @@ impl Serving {
         k: NonZeroUsize,
         reach: Reach,
         filter: Option<&Filter>,
-        threads: Threads,
+        how: How,
     ) -> Result<SearchResult> {
         // First: once this model is no longer in service, its store may be given up.
         let view = self.view();
         let (vector, encode) = self.embed_input(input)?;
         let ranked = match filter {
-            None => self.rank_on(threads, &view, &vector, k, reach)?,
+            None => self.rank_as(how, &view, &vector, k, reach)?,
             Some(filter) => {
                 let unit = unit(&vector);
                 self.rank_filtered(&view, self.scored(&vector, &unit), &unit, k, reach, filter)?
@@ -222,13 +224,13 @@ impl Serving {
 
     /// The best rows of one view for a checked query vector.
     pub(crate) fn rank(&self, view: &View, vector: &[f32], k: NonZeroUsize, reach: Reach) -> Result<Ranked> {
-        self.rank_on(Threads::One, view, vector, k, reach)
+        self.rank_as(How::default(), view, vector, k, reach)
     }
 
-    /// The same on one thread or several.
-    pub(super) fn rank_on(
+    /// The same with a say in how rows are scored.
+    pub(super) fn rank_as(
         &self,
-        threads: Threads,
+        how: How,
         view: &View,
         vector: &[f32],
         k: NonZeroUsize,
@@ -240,8 +242,8 @@ impl Serving {
         let scanner = Scanner::new(self.similarity, query).map_err(impossible)?;
         let started = Instant::now();
         let visit = match reach {
-            Reach::Exact => Self::visit_all(view, threads, &scanner, &mut top)?,
-            Reach::Tree(limits) => self.visit(view, &unit, limits, threads, &scanner, &mut top)?,
+            Reach::Exact => Self::visit_all(view, how.threads, &scanner, &mut top)?,
+            Reach::Tree(limits) => self.visit(view, &unit, limits, how, &scanner, &mut top)?,
         };
         let leaves = self.model().indexer.shape().leaves() as usize;
         let live = view.live().max(1) as f64;
@@ -249,6 +251,7 @@ impl Serving {
         let stats = SearchStats {
             leaves_visited: visit.leaves.len(),
             documents_visited: visit.documents,
+            embeddings_read: visit.embeddings,
             exhausted: reach == Reach::Exact || visit.leaves.len() == leaves,
             visited_fraction: visit.documents as f64 / live,
             work_fraction: (visit.documents as f64 + routing) / live,

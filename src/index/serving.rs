@@ -2,11 +2,12 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::filtered::KnownFilters;
 use super::health::Served;
 use super::placing::Placer;
+use crate::codes::Rotation;
 use crate::error::{InputError, Result};
 use crate::model::{Bundle, Model, ModelError, ModelHash};
 use crate::scan::Similarity;
@@ -29,6 +30,7 @@ pub(crate) struct Serving {
     /// Not on disk: begins anew at every open.
     pub(super) served: Served,
     pub(super) filters: KnownFilters,
+    rotation: OnceLock<Rotation>,
 }
 
 impl Serving {
@@ -67,7 +69,7 @@ impl Serving {
 
     pub(super) fn new(number: u32, store: Arc<Store>, bundle: Arc<Bundle>, similarity: Similarity) -> Self {
         let (served, filters) = (Served::default(), KnownFilters::default());
-        Self { number, store, bundle, similarity, served, filters }
+        Self { number, store, bundle, similarity, served, filters, rotation: OnceLock::new() }
     }
 
     /// A store with the model that lies beside it.
@@ -80,6 +82,12 @@ impl Serving {
             detail: Damage::Field { field: "similarity", found: u64::from(config.similarity) },
         })?;
         Ok(Self::new(number, store, Arc::new(bundle), similarity))
+    }
+
+    /// The rotation of codes; `None` where scores are no products.
+    pub(super) fn coded(&self) -> Option<&Rotation> {
+        let product = self.similarity.is_product();
+        product.then(|| self.rotation.get_or_init(|| Rotation::new(self.model().indexer.dim())))
     }
 
     pub(crate) fn model(&self) -> &Model {

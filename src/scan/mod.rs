@@ -19,6 +19,7 @@ mod x86;
 pub(crate) use many::ManyScanner;
 pub(crate) use topk::TopK;
 
+use crate::codes::CodedQuery;
 use crate::ids::Row;
 use half::f16;
 use lanes::{AbsoluteDifference, Product, Term};
@@ -47,6 +48,11 @@ impl Similarity {
             Self::DotProduct => 2,
             Self::Manhattan => 3,
         }
+    }
+
+    /// Whether it is computed as a dot product.
+    pub(crate) fn is_product(self) -> bool {
+        matches!(self, Self::Cosine | Self::DotProduct)
     }
 
     /// Inverse of [`Self::code`]; `None` where no similarity has this code.
@@ -154,6 +160,20 @@ impl Kernel {
         }
     }
 
+    /// The highest score that each row is likely to have, by its code.
+    ///
+    /// # Shapes
+    /// `codes` `[rows, words]` u64, `factors` `[rows, 2]` f32, `bounds` `[rows]` f32.
+    pub fn upper_bounds(self, query: &CodedQuery, codes: &[u64], factors: &[f32], bounds: &mut [f32]) {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2(avx2) | Self::Avx512(x86::Avx512(avx2)) => {
+                avx2.upper_bounds(query, codes, factors, bounds);
+            }
+            _ => query.upper_bounds(codes, factors, bounds),
+        }
+    }
+
     fn sums_of_many<T: Term>(self, queries: &[&[f32]], rows: &[&[f16]], sums: &mut [f32]) {
         match self {
             Self::Scalar => scalar::sums_of_many::<T>(queries, rows, sums),
@@ -179,6 +199,16 @@ pub(crate) struct Scanner<'a> {
 }
 
 impl<'a> Scanner<'a> {
+    /// The instructions it runs on.
+    pub fn kernel(&self) -> Kernel {
+        self.kernel
+    }
+
+    /// What rows are scored against.
+    pub fn query(&self) -> &'a [f32] {
+        self.query
+    }
+
     /// Prepares to score rows.
     ///
     /// # Shapes

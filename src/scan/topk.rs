@@ -50,6 +50,12 @@ impl TopK {
         }
     }
 
+    /// The score that a row needs at least to be among the best so far, once there are `k` of them.
+    pub fn threshold(&self) -> Option<f32> {
+        let worst = self.heap.peek().filter(|_| self.heap.len() >= self.k);
+        worst.map(|entry| entry.score)
+    }
+
     /// How many of the rows offered were among the best when they came.
     pub fn accepted(&self) -> u64 {
         self.accepted

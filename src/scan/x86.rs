@@ -1,25 +1,27 @@
 //! AVX2 and AVX-512 vectors. Intrinsics only: the loop is in `lanes.rs`.
 
 use super::lanes::{self, Lanes, Term};
+use crate::codes::CodedQuery;
 use half::f16;
 use std::arch::x86_64::*;
 
 /// Bytes that one prefetch brings in.
 const CACHE_LINE_BYTES: usize = 64;
 
-/// Proof that the processor has AVX2, F16C and FMA.
+/// Proof that the processor has AVX2, F16C, FMA and POPCNT.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Avx2(());
 
 /// Proof that the processor has AVX-512F, and AVX2, F16C and FMA with it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Avx512(());
+pub(crate) struct Avx512(pub(super) Avx2);
 
 impl Avx2 {
     pub(super) fn detect() -> Option<Self> {
         (is_x86_feature_detected!("avx2")
             && is_x86_feature_detected!("f16c")
-            && is_x86_feature_detected!("fma"))
+            && is_x86_feature_detected!("fma")
+            && is_x86_feature_detected!("popcnt"))
         .then_some(Self(()))
     }
 
@@ -42,9 +44,21 @@ impl Avx2 {
     }
 }
 
+impl Avx2 {
+    /// [`CodedQuery::upper_bound`] of each code.
+    pub(super) fn upper_bounds(self, query: &CodedQuery, codes: &[u64], factors: &[f32], bounds: &mut [f32]) {
+        #[target_feature(enable = "popcnt")]
+        fn with_features(query: &CodedQuery, codes: &[u64], factors: &[f32], bounds: &mut [f32]) {
+            query.upper_bounds(codes, factors, bounds);
+        }
+        // SAFETY: an `Avx2` exists only where `detect` found this feature too.
+        unsafe { with_features(query, codes, factors, bounds) }
+    }
+}
+
 impl Avx512 {
     pub(super) fn detect() -> Option<Self> {
-        (is_x86_feature_detected!("avx512f") && Avx2::detect().is_some()).then_some(Self(()))
+        Avx2::detect().filter(|_| is_x86_feature_detected!("avx512f")).map(Self)
     }
 
     pub(super) fn sums<T: Term>(self, query: &[f32], rows: &[&[f16]], sums: &mut [f32]) {

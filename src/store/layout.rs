@@ -146,6 +146,9 @@ pub(super) mod dead {
 pub(super) mod segment {
     /// `N.vectors`: `[rows, dim]` f16.
     pub(in crate::store) const ROWS: u32 = 1;
+    /// `N.vectors`, both or neither: `[rows, words]` u64, the codes of the rows, and `[rows, 2]` f32, their factors.
+    pub(in crate::store) const CODES: u32 = 2;
+    pub(in crate::store) const CODE_FACTORS: u32 = 3;
 
     /// Ids one behind another, UTF-8; ends u64.
     pub(in crate::store) const IDS: u32 = 16;

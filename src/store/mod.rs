@@ -78,7 +78,7 @@ pub(crate) use seal::Tick;
 pub(crate) use stats::bytes_below;
 pub use stats::{StoreBytes, StoreStats};
 pub use verify::{Problem, VerifyReport};
-pub use view::{RowSpan, View};
+pub use view::{RowSpan, Run, View};
 
 use health::Health;
 use io::Backend;
@@ -119,6 +119,8 @@ pub struct StoreOptions {
     pub durability: Durability,
     /// How long to wait for another handle or process to give the directory back.
     pub lock_wait: Duration,
+    /// Seals no codes beside the embeddings.
+    pub without_codes: bool,
 }
 
 /// An open index directory.

@@ -72,6 +72,14 @@ impl Part {
         }
     }
 
+    /// Codes of consecutive rows, as [`Segment::codes`]; rows in memory have none.
+    pub(super) fn codes(&self, rows: Range<u32>) -> Result<Option<(&[u64], &[f32])>> {
+        match &self.place {
+            Place::Sealed(segment) => segment.codes(rows),
+            Place::Fresh(_) => Ok(None),
+        }
+    }
+
     /// The rows of a leaf, dead ones included: those that lie side by side, and those elsewhere.
     pub(super) fn leaf(&self, leaf: LeafId) -> Result<(Range<u32>, &[u32])> {
         match &self.place {

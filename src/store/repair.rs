@@ -23,7 +23,7 @@ use super::{
     opening::open_dead,
     salvage::{Found, Salvaged},
     seal::strays,
-    segment::{self, Member, Segment, SegmentFiles, Source},
+    segment::{self, Codes, Member, NewSegment, Segment, SegmentFiles, Source},
 };
 use crate::document::Document;
 
@@ -85,6 +85,7 @@ pub(crate) type Compute<'a, E> = &'a mut dyn FnMut(Vec<Document>) -> Result<Vec<
 pub(crate) struct Repair {
     backend: Arc<dyn Backend>,
     dir: PathBuf,
+    options: StoreOptions,
     manifest: Manifest,
     pub(crate) report: RepairReport,
     _lock: DirectoryLock,
@@ -141,7 +142,7 @@ impl Repair {
                 manifest
             }
         };
-        Ok(Self { backend, dir: dir.to_owned(), manifest, report, _lock: lock })
+        Ok(Self { backend, dir: dir.to_owned(), options, manifest, report, _lock: lock })
     }
 
     /// What the manifest says of the index.
@@ -261,7 +262,9 @@ impl Repair {
             Manifest { next_segment: number + 1, segments: Vec::new(), ..self.manifest.clone() };
         manifest.segments.extend(sound.iter().map(|(entry, _)| *entry));
         if !members.is_empty() {
-            let files = segment::build(&*self.backend, &self.dir, store_id, number, &sources, members, tick)?;
+            let codes = Codes::wanted(&self.manifest.config, &self.options);
+            let segment = NewSegment { store_id, number, codes };
+            let files = segment::build(&*self.backend, &self.dir, segment, &sources, members, tick)?;
             manifest.segments.push(SegmentEntry { files, dead: None });
         }
         self.leave_out(&damaged, &manifest)?;

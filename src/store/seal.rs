@@ -26,7 +26,7 @@ use super::{
     manifest::{Manifest, Models, SegmentEntry},
     part::{Part, Place},
     reroute::{Rerouted, Route},
-    segment::{self, Member, Segment, Source},
+    segment::{self, Codes, Member, NewSegment, Segment, Source},
     state::State,
 };
 
@@ -214,7 +214,9 @@ impl Store {
         if members.is_empty() {
             return Ok(None);
         }
-        let built = segment::build(&*self.backend, &self.dir, self.store_id, number, &sources, members, tick);
+        let codes = Codes::wanted(&self.config, &self.options);
+        let segment = NewSegment { store_id: self.store_id, number, codes };
+        let built = segment::build(&*self.backend, &self.dir, segment, &sources, members, tick);
         let built = self.poison_if_sync(built)?;
         let dim = self.config().dim;
         Segment::open(&*self.backend, &self.dir, self.store_id, dim, built).map(Some)

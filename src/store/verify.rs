@@ -8,7 +8,9 @@ use super::{
     layout::names,
     manifest::Manifest,
     part::{Part, Place},
+    segment::{Segment, SegmentFiles},
 };
+use crate::codes::{self, CodeMaker};
 use crate::ids::LeafId;
 
 /// Problems kept in a report; a damaged file can have one for every row.
@@ -94,6 +96,7 @@ impl Store {
                 for page in segment.check_bytes() {
                     report.note(page)?;
                 }
+                self.check_codes(segment, &mut report)?;
             }
             self.check_documents(part, &mut ids, &mut report)?;
             self.check_lists(part, &mut report)?;
@@ -125,6 +128,24 @@ impl Store {
             let finite = report.note(part.matrix(row..row + 1))?.map(|row| row.iter().all(|x| x.is_finite()));
             if finite == Some(false) {
                 report.problem(file.clone(), Damage::Undecodable { what: "the embedding of row", number });
+            }
+        }
+        Ok(())
+    }
+
+    /// Each code is that of its row.
+    fn check_codes(&self, segment: &Segment, report: &mut VerifyReport) -> Result<()> {
+        let dim = self.config.dim as usize;
+        let mut maker = CodeMaker::new(dim);
+        let mut expected = vec![0; codes::words(dim)];
+        for row in 0..segment.rows() {
+            let Some(Some((code, factors))) = report.note(segment.codes(row..row + 1))? else { continue };
+            let Some(embedding) = report.note(segment.matrix(row..row + 1))? else { continue };
+            let found = maker.encode(embedding, &mut expected);
+            // Bits, and not numbers: a NaN is that of its row too.
+            if code != expected || factors.iter().zip(found).any(|(a, b)| a.to_bits() != b.to_bits()) {
+                let damage = Damage::Undecodable { what: "the code of row", number: row.into() };
+                report.problem(SegmentFiles::vectors_name(segment.files().number), damage);
             }
         }
         Ok(())

@@ -62,14 +62,23 @@ impl View {
     /// Damage of the posting list or of the pages that the rows are on.
     pub fn leaf(&self, leaf: LeafId) -> Result<Vec<(Row, &[f16])>> {
         let mut rows = Vec::new();
+        self.leaf_runs(leaf)?.iter().try_for_each(|run| run.push_to(&mut rows))?;
+        Ok(rows)
+    }
+
+    /// The rows of a leaf as they lie on disk.
+    ///
+    /// # Errors
+    ///
+    /// Damage of the posting list.
+    pub fn leaf_runs(&self, leaf: LeafId) -> Result<Vec<Run<'_>>> {
+        let mut runs = Vec::new();
         for part in self.state.parts() {
             let (own, further) = part.leaf(leaf)?;
-            push_rows(part, own, &mut rows)?;
-            for &row in further.iter().filter(|row| part.is_live(**row)) {
-                rows.push((Row(part.base + row), part.matrix(row..row + 1)?));
-            }
+            runs.extend((!own.is_empty()).then_some(Run { part, rows: own }));
+            runs.extend(further.iter().map(|&row| Run { part, rows: row..row + 1 }));
         }
-        Ok(rows)
+        Ok(runs)
     }
 
     /// All live rows with their embeddings, `[dim]` f16 each, handed out in blocks.
@@ -247,6 +256,61 @@ impl View {
     fn live_part(&self, row: Row) -> Result<(&Part, u32)> {
         let found = self.state.locate(row).filter(|(part, local)| part.is_live(*local));
         found.ok_or(StoreError::NoSuchRow { row })
+    }
+}
+
+/// Rows of a view that lie side by side.
+pub struct Run<'a> {
+    part: &'a Part,
+    rows: std::ops::Range<u32>,
+}
+
+impl<'a> Run<'a> {
+    /// Rows, dead ones included.
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Number of live rows.
+    pub fn live(&self) -> usize {
+        match self.part.dead.count() {
+            0 => self.rows.len(),
+            _ => self.rows.clone().filter(|row| self.part.is_live(*row)).count(),
+        }
+    }
+
+    /// Codes of all rows, `[rows, words]`, and their factors, `[rows, 2]`; see [`codes`](crate::codes).
+    ///
+    /// # Errors
+    ///
+    /// Damage of the pages that they are on.
+    pub fn codes(&self) -> Result<Option<(&'a [u64], &'a [f32])>> {
+        self.part.codes(self.rows.clone())
+    }
+
+    /// The row at a place, if it is live.
+    pub fn row(&self, place: usize) -> Option<Row> {
+        let row = self.rows.start + place as u32;
+        self.part.is_live(row).then(|| Row(self.part.base + row))
+    }
+
+    /// The embedding at a place, `[dim]` f16.
+    ///
+    /// # Errors
+    ///
+    /// Damage of the page that it is on.
+    pub fn embedding(&self, place: usize) -> Result<&'a [f16]> {
+        let row = self.rows.start + place as u32;
+        self.part.matrix(row..row + 1)
+    }
+
+    /// Adds the live rows with their embeddings, `[dim]` f16 each.
+    ///
+    /// # Errors
+    ///
+    /// Damage of the pages that the rows are on.
+    pub fn push_to(&self, out: &mut Vec<(Row, &'a [f16])>) -> Result<()> {
+        push_rows(self.part, self.rows.clone(), out)
     }
 }
 

@@ -6,12 +6,15 @@ use half::f16;
 
 use super::SegmentFiles;
 use crate::{
+    codes::{self, CodeMaker},
     ids::{Generation, LeafId},
+    scan::Similarity,
     store::{
+        StoreOptions,
         error::{Result, StoreError},
         io::Backend,
         layout::segment::*,
-        manifest::StoreId,
+        manifest::{StoreConfig, StoreId},
         sealed::{Identity, Kind, SealedWriter},
     },
 };
@@ -41,19 +44,28 @@ pub(in crate::store) struct Member {
     pub(in crate::store) row: u32,
 }
 
-/// Writes the two files of segment `number` and makes them durable, but not yet their directory entries.
+/// A segment about to be built.
+pub(in crate::store) struct NewSegment {
+    pub(in crate::store) store_id: StoreId,
+    pub(in crate::store) number: u64,
+    /// Where its rows are to have codes.
+    pub(in crate::store) codes: Option<Codes>,
+}
+
+/// Writes the two files of a segment and makes them durable, but not yet their directory entries.
 ///
-/// Memory: some 40 bytes for each document, and their ids; embeddings and payloads pass through.
+/// Memory: some 40 bytes for each document, their ids, and their codes where there are to be any; embeddings and
+/// payloads pass through.
 /// No two members may have the same id. `tick` is called after each document.
 pub(in crate::store) fn build(
     backend: &dyn Backend,
     dir: &Path,
-    store_id: StoreId,
-    number: u64,
+    segment: NewSegment,
     sources: &[&dyn Source],
     members: Vec<Member>,
     tick: &mut dyn FnMut() -> Result<()>,
 ) -> Result<SegmentFiles> {
+    let NewSegment { store_id, number, mut codes } = segment;
     let too_many = || StoreError::TooManyRows { used: 0, wanted: members.len() };
     let rows = u32::try_from(members.len()).map_err(|_| too_many())?;
     let Arranged { members, leaves } = arrange(sources, members)?;
@@ -65,7 +77,16 @@ pub(in crate::store) fn build(
     for member in &members {
         let embedding = sources[member.source as usize].embedding(member.row)?;
         file.write(bytemuck::cast_slice(&embedding))?;
+        if let Some(codes) = &mut codes {
+            codes.add(&embedding);
+        }
         tick()?;
+    }
+    if let Some(codes) = codes {
+        file.begin(CODES)?;
+        file.write(bytemuck::cast_slice(&codes.words))?;
+        file.begin(CODE_FACTORS)?;
+        file.write(bytemuck::cast_slice(&codes.factors))?;
     }
     let vectors = file.finish()?;
 
@@ -86,6 +107,33 @@ pub(in crate::store) fn build(
     }
     let documents = file.finish()?;
     Ok(SegmentFiles { number, rows, vectors, documents })
+}
+
+/// The codes of the rows, as they are stored.
+pub(in crate::store) struct Codes {
+    maker: CodeMaker,
+    dim: usize,
+    words: Vec<u64>,
+    factors: Vec<f32>,
+}
+
+impl Codes {
+    /// Those of an index, if its rows are to have any.
+    pub(in crate::store) fn wanted(config: &StoreConfig, options: &StoreOptions) -> Option<Self> {
+        let dim = config.dim as usize;
+        let product = Similarity::from_code(config.similarity).is_some_and(Similarity::is_product);
+        (!options.without_codes && product && dim >= codes::FEWEST_DIMENSIONS).then(|| Self::new(dim))
+    }
+
+    fn new(dim: usize) -> Self {
+        Self { maker: CodeMaker::new(dim), dim, words: Vec::new(), factors: Vec::new() }
+    }
+
+    fn add(&mut self, row: &[f16]) {
+        let first = self.words.len();
+        self.words.resize(first + codes::words(self.dim), 0);
+        self.factors.extend(self.maker.encode(row, &mut self.words[first..]));
+    }
 }
 
 /// Members in the order of their rows, and the posting lists of that order.

@@ -11,7 +11,7 @@
 mod build;
 mod read;
 
-pub(super) use build::{Member, Source, build};
+pub(super) use build::{Codes, Member, NewSegment, Source, build};
 pub(super) use read::{Segment, SegmentFiles};
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::{ops::Range, path::Path};
 use half::f16;
 
 use crate::{
+    codes,
     document::Document,
     ids::{Generation, LeafId},
     store::{
@@ -34,6 +35,8 @@ pub(in crate::store) struct Segment {
     vectors: Option<SealedFile>,
     documents: SealedFile,
     rows: Range<u64>,
+    /// Of the codes and of their factors, both empty where there are none.
+    codes: [Range<u64>; 2],
     parts: Parts,
 }
 
@@ -101,13 +104,21 @@ impl Segment {
             if expected != found {
                 return Err(vectors.corrupt(Damage::Disagreement { what: "bytes of rows", expected, found }));
             }
+            let lengths = [CODES, CODE_FACTORS].map(|name| vectors.section(name)).map(|s| s.end - s.start);
+            let expected = [codes::words(dim as usize) * size_of::<u64>(), codes::FACTORS * size_of::<f32>()]
+                .map(|bytes| u64::from(files.rows) * bytes as u64);
+            if lengths != [0; 2] && lengths != expected {
+                let (what, expected, found) = ("bytes of codes", expected[0], lengths[0]);
+                return Err(vectors.corrupt(Damage::Disagreement { what, expected, found }));
+            }
             Ok(vectors)
         });
         let vectors = match vectors {
             Err(StoreError::Corrupt { .. }) if damaged => None,
             vectors => Some(vectors?),
         };
-        let rows = vectors.as_ref().map_or(0..0, |vectors| vectors.section(ROWS));
+        let section = |name| vectors.as_ref().map_or(0..0, |vectors| vectors.section(name));
+        let (rows, codes) = (section(ROWS), [CODES, CODE_FACTORS].map(section));
         let documents = open(SegmentFiles::documents_name(files.number), Kind::Documents, files.documents)?;
         let at = |name| documents.section(name);
         let parts = Parts {
@@ -148,7 +159,7 @@ impl Segment {
             let what = "the number of rows' leaves";
             return Err(documents.corrupt(Damage::Disagreement { what, expected, found }));
         }
-        Ok(Self { files, dim: dim as usize, vectors, documents, rows, parts })
+        Ok(Self { files, dim: dim as usize, vectors, documents, rows, codes, parts })
     }
 
     /// What errors call it.
@@ -180,6 +191,16 @@ impl Segment {
             )
         };
         self.vectors.as_ref().ok_or_else(missing)?.elements(&self.rows, elements)
+    }
+
+    /// Codes of consecutive rows, `[rows, words]`, and their factors, `[rows, 2]`; `None` where they have none.
+    pub(in crate::store) fn codes(&self, rows: Range<u32>) -> Result<Option<(&[u64], &[f32])>> {
+        let Some(vectors) = self.vectors.as_ref().filter(|_| !self.codes[0].is_empty()) else {
+            return Ok(None);
+        };
+        let of = |each: usize| rows.start as usize * each..rows.end as usize * each;
+        let codes = vectors.elements(&self.codes[0], of(codes::words(self.dim)))?;
+        Ok(Some((codes, vectors.elements(&self.codes[1], of(codes::FACTORS))?)))
     }
 
     /// The leaves that have a document here, ascending.

@@ -70,7 +70,15 @@ fn write(dir: &TempDir, sources: &[Vec<Given>]) -> SegmentFiles {
         .flat_map(|(source, rows)| (0..rows.len() as u32).map(move |row| Member { source, row }))
         .collect();
     let sources: Vec<&dyn Source> = sources.iter().map(|source| source as &dyn Source).collect();
-    build(&FileSystem, dir.path(), STORE, 9, &sources, members, &mut || Ok(())).unwrap()
+    build(
+        &FileSystem,
+        dir.path(),
+        NewSegment { store_id: STORE, number: 9, codes: None },
+        &sources,
+        members,
+        &mut || Ok(()),
+    )
+    .unwrap()
 }
 
 fn open(dir: &TempDir, files: SegmentFiles) -> Result<Segment> {
@@ -158,7 +166,14 @@ fn an_answer_to_cancel_ends_the_build() {
         left -= 1;
         if left == 0 { Err(StoreError::Poisoned) } else { Ok(()) }
     };
-    let built = build(&FileSystem, dir.path(), STORE, 9, &[&source], members, &mut tick);
+    let built = build(
+        &FileSystem,
+        dir.path(),
+        NewSegment { store_id: STORE, number: 9, codes: None },
+        &[&source],
+        members,
+        &mut tick,
+    );
     assert!(matches!(built, Err(StoreError::Poisoned)));
 }
 
