@@ -14,17 +14,29 @@ use half::slice::HalfFloatSliceExt;
 const ROUNDS: usize = 4;
 /// Seed of the rotation's signs. Part of the format.
 const SEED: u64 = 0x6568_6920_636f_6465;
-/// Bits of a word of a code.
-const WORD_BITS: usize = u64::BITS as usize;
+/// Dimensions whose bits are read together: four bits choose one of the 16 bytes that a shuffle can.
+const GROUP: usize = 4;
+/// Entries of a table of sums: one for each value of a group.
+pub(crate) const TABLE: usize = 1 << GROUP;
 
+/// Rows whose codes lie together.
+///
+/// In a block the 16 bytes from `16 g` on hold group g, dimensions `4 g` to `4 g + 3`, of all its rows: row p has the low half
+/// of byte `p % 16` where p is below 16, and else the high one, the lowest dimension in the lowest bit.
+pub(crate) const BLOCK_ROWS: usize = 32;
 /// Numbers beside each code.
 pub(crate) const FACTORS: usize = 2;
 /// Narrowest embedding that has codes: below it they would save little.
 pub(crate) const FEWEST_DIMENSIONS: usize = 64;
 
-/// Words of a code.
-pub(crate) fn words(dim: usize) -> usize {
-    dim.div_ceil(WORD_BITS)
+/// Groups of a code: an even number, the last ones past the width without a bit.
+fn groups(dim: usize) -> usize {
+    dim.div_ceil(2 * GROUP) * 2
+}
+
+/// Bytes of a block of codes.
+pub(crate) fn block_bytes(dim: usize) -> usize {
+    groups(dim) * TABLE
 }
 
 /// The fixed rotation of embeddings of one width.
@@ -107,22 +119,22 @@ impl CodeMaker {
         Self { rotation: Rotation::new(dim), turned: vec![0.0; dim] }
     }
 
-    /// The factors of a row, and its code into `code`: bit `i % 64` of word `i / 64` says whether turned element `i` is
-    /// positive; bits beyond the width are 0.
+    /// The factors of a row; sets the bits of its code, of the turned elements that are positive, at its place in a block
+    /// where they are 0.
     ///
     /// The factors are what `<signs, P q>` is multiplied by, and what the error is for `|q| = 1` and `e = 1`.
     ///
     /// # Shapes
-    /// `row` `[dim]` f16, finite; `code` `[words]`.
-    pub fn encode(&mut self, row: &[f16], code: &mut [u64]) -> [f32; FACTORS] {
+    /// `row` `[dim]` f16, finite; `block` `[block_bytes]`.
+    pub fn encode(&mut self, row: &[f16], place: usize, block: &mut [u8]) -> [f32; FACTORS] {
         row.convert_to_f32_slice(&mut self.turned);
         self.rotation.apply(&mut self.turned);
-        code.fill(0);
+        let (byte, half) = (place % TABLE, place / TABLE * GROUP);
         let (mut squares, mut magnitude) = (0f64, 0f64);
         for (i, &x) in self.turned.iter().enumerate() {
             squares += f64::from(x) * f64::from(x);
             magnitude += f64::from(x.abs());
-            code[i / WORD_BITS] |= u64::from(x > 0.0) << (i % WORD_BITS);
+            block[i / GROUP * TABLE + byte] |= u8::from(x > 0.0) << (half + i % GROUP);
         }
         if magnitude == 0.0 {
             return [0.0; FACTORS];
@@ -135,22 +147,17 @@ impl CodeMaker {
     }
 }
 
-/// Bits to which a turned query is rounded.
-pub(crate) const QUERY_BITS: usize = 4;
-
-/// A query as codes are compared with it.
+/// A query as codes are compared with it: what each value of each group adds to `<signs, P q>`, rounded to a byte.
 #[derive(Clone, Debug)]
 pub(crate) struct CodedQuery {
-    /// Bits of the rounded query, `[words, QUERY_BITS]`, the lowest first.
-    pub planes: Vec<[u64; QUERY_BITS]>,
-    /// A rounded element `u` stands for `low + step u`.
-    pub low: f32,
-    pub step: f32,
-    /// Sum of the turned query's elements.
-    pub sum: f32,
-    /// What the error of a row is multiplied by, and what is added for the first factor: the rounding.
-    pub error: f32,
-    pub rounding: f32,
+    /// `[groups, TABLE]`; an entry `u` stands for `step u` more than the least of its group.
+    pub tables: Vec<u8>,
+    step: f32,
+    /// The least of all groups together.
+    base: f32,
+    /// What the error of a row is multiplied by, and what the rounding of the tables may add.
+    error: f32,
+    rounding: f32,
 }
 
 impl CodedQuery {
@@ -161,51 +168,50 @@ impl CodedQuery {
     pub fn new(rotation: &Rotation, query: &[f32], width: f32) -> Self {
         let mut turned = query.to_vec();
         rotation.apply(&mut turned);
-        let (mut low, mut high) = (f32::INFINITY, f32::NEG_INFINITY);
-        let (mut sum, mut squares) = (0.0, 0.0);
-        for &x in &turned {
-            (low, high) = (low.min(x), high.max(x));
-            sum += x;
-            squares += x * x;
-        }
-        let levels = ((1 << QUERY_BITS) - 1) as f32;
-        let step = ((high - low) / levels).max(f32::MIN_POSITIVE);
-        let mut planes = vec![[0; QUERY_BITS]; words(turned.len())];
-        for (i, &x) in turned.iter().enumerate() {
-            let rounded = ((x - low) / step).round().clamp(0.0, levels) as u64;
-            for (bit, plane) in planes[i / WORD_BITS].iter_mut().enumerate() {
-                *plane |= (rounded >> bit & 1) << (i % WORD_BITS);
+        let squares: f32 = turned.iter().map(|x| x * x).sum();
+        let groups = groups(turned.len());
+        turned.resize(groups * GROUP, 0.0);
+        // The spread of a group: from all its signs against the query to all with it.
+        let least = |group: &[f32]| -group.iter().map(|x| x.abs()).sum::<f32>();
+        let spread = turned.chunks_exact(GROUP).map(|group| -2.0 * least(group)).fold(0.0, f32::max);
+        let step = (spread / f32::from(u8::MAX)).max(f32::MIN_POSITIVE);
+        let mut tables = Vec::with_capacity(groups * TABLE);
+        for group in turned.chunks_exact(GROUP) {
+            let mut sums = [0f32; TABLE];
+            sums[0] = -group.iter().sum::<f32>() - least(group);
+            for value in 1..TABLE {
+                // One more sign with the query.
+                sums[value] = sums[value & (value - 1)] + 2.0 * group[value.trailing_zeros() as usize];
             }
+            // Never below 0 but for rounding; a cast stops at the ends of a byte.
+            tables.extend(sums.map(|sum| (sum / step + 0.5) as u8));
         }
-        // The rounding of each element is uniform in a step.
-        let rounding = width * step * (turned.len() as f32 / 12.0).sqrt();
-        Self { planes, low, step, sum, error: width * squares.sqrt(), rounding }
+        let base = turned.chunks_exact(GROUP).map(least).sum();
+        // The rounding of each table is uniform in a step.
+        let rounding = width * step * (groups as f32 / 12.0).sqrt();
+        Self { tables, step, base, error: width * squares.sqrt(), rounding }
     }
 
-    /// [`Self::upper_bound`] of each row.
+    /// What the rows of a block add up to, by the tables.
     ///
     /// # Shapes
-    /// `codes` `[rows, words]`, `factors` `[rows, 2]`, `bounds` `[rows]`.
-    #[inline(always)]
-    pub fn upper_bounds(&self, codes: &[u64], factors: &[f32], bounds: &mut [f32]) {
-        let rows = codes.chunks_exact(self.planes.len()).zip(factors.chunks_exact(FACTORS));
-        for ((code, factors), bound) in rows.zip(bounds) {
-            *bound = self.upper_bound(code, factors);
-        }
-    }
-
-    /// The highest score that a row is likely to have: estimate and error.
-    #[inline(always)]
-    pub fn upper_bound(&self, code: &[u64], factors: &[f32]) -> f32 {
-        let (mut ones, mut weighted) = (0u32, 0u32);
-        for (word, planes) in code.iter().zip(&self.planes) {
-            ones += word.count_ones();
-            for (bit, plane) in planes.iter().enumerate() {
-                weighted += (word & plane).count_ones() << bit;
+    /// `block` `[block_bytes]`.
+    pub fn sums(&self, block: &[u8]) -> [u32; BLOCK_ROWS] {
+        let mut sums = [0; BLOCK_ROWS];
+        for (bytes, table) in block.chunks_exact(TABLE).zip(self.tables.chunks_exact(TABLE)) {
+            let (low, high) = sums.split_at_mut(TABLE);
+            for ((low, high), byte) in low.iter_mut().zip(high).zip(bytes) {
+                *low += u32::from(table[usize::from(byte & 15)]);
+                *high += u32::from(table[usize::from(byte >> 4)]);
             }
         }
-        // Of the signs 2 b - 1 with the turned query.
-        let product = 2.0 * (self.low * ones as f32 + self.step * weighted as f32) - self.sum;
+        sums
+    }
+
+    /// The highest score that a row is likely to have, by its sum: estimate and error.
+    #[inline(always)]
+    pub fn upper_bound(&self, sum: u32, factors: &[f32]) -> f32 {
+        let product = self.base + self.step * sum as f32;
         factors[0] * (product + self.rounding) + factors[1] * self.error
     }
 }
@@ -250,13 +256,20 @@ mod tests {
     fn the_rotation_never_changes() {
         let mut row: Vec<f32> = (0..96).map(|i| (i % 13) as f32 - 6.0).collect();
         Rotation::new(96).apply(&mut row);
-        let mut code = [0; 2];
         let halves: Vec<f16> = (0..96).map(|i| f16::from_f32((i % 13) as f32 - 6.0)).collect();
-        CodeMaker::new(96).encode(&halves, &mut code);
-        for (i, x) in row.iter().enumerate() {
-            assert_eq!(code[i / 64] >> (i % 64) & 1 == 1, *x > 0.0, "{i}");
+        for place in [0, 5, 16, 31] {
+            let mut block = vec![0; block_bytes(96)];
+            CodeMaker::new(96).encode(&halves, place, &mut block);
+            let mut code = [0u64; 2];
+            for (i, x) in row.iter().enumerate() {
+                let bit = block[i / 4 * 16 + place % 16] >> (place / 16 * 4 + i % 4) & 1;
+                assert_eq!(bit == 1, *x > 0.0, "{i}");
+                code[i / 64] |= u64::from(bit) << (i % 64);
+            }
+            assert_eq!(code, PINNED, "{code:#x?}");
+            let set: u32 = block.iter().map(|byte| byte.count_ones()).sum();
+            assert_eq!(set, code.iter().map(|word| word.count_ones()).sum::<u32>(), "no other row has a bit");
         }
-        assert_eq!(code, PINNED, "{code:#x?}");
     }
 
     const PINNED: [u64; 2] = [0xe031_bc2e_8267_2c3e, 0x7faf_6c80];
@@ -280,10 +293,10 @@ mod tests {
                         .zip(&other)
                         .map(|(q, o)| f16::from_f32(near * q + (1.0 - near) * o))
                         .collect();
-                    let mut code = vec![0; words(dim)];
-                    let factors = maker.encode(&row, &mut code);
+                    let (mut block, place) = (vec![0; block_bytes(dim)], rows % BLOCK_ROWS);
+                    let factors = maker.encode(&row, place, &mut block);
                     let exact = row.iter().zip(&query).map(|(x, q)| x.to_f64() * f64::from(*q)).sum::<f64>();
-                    let bound = f64::from(coded.upper_bound(&code, &factors));
+                    let bound = f64::from(coded.upper_bound(coded.sums(&block)[place], &factors));
                     above += usize::from(exact > bound);
                     slack += bound - exact;
                     rows += 1;
@@ -296,10 +309,10 @@ mod tests {
 
     #[test]
     fn a_row_of_zeros_has_a_code() {
-        let mut code = [7; 2];
-        assert_eq!(CodeMaker::new(65).encode(&[f16::ZERO; 65], &mut code), [0.0; 2]);
-        assert_eq!(code, [0; 2]);
+        let mut block = vec![0; block_bytes(65)];
+        assert_eq!(CodeMaker::new(65).encode(&[f16::ZERO; 65], 3, &mut block), [0.0; 2]);
+        assert!(block.iter().all(|byte| *byte == 0));
         let coded = CodedQuery::new(&Rotation::new(65), &[0.5; 65], 2.0);
-        assert_eq!(coded.upper_bound(&code, &[0.0; 2]), 0.0);
+        assert_eq!(coded.upper_bound(coded.sums(&block)[3], &[0.0; 2]), 0.0);
     }
 }

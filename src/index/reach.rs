@@ -11,7 +11,7 @@ use rayon::prelude::*;
 
 use super::search::impossible;
 use super::serving::Serving;
-use crate::codes::{CodedQuery, FACTORS, Rotation};
+use crate::codes::{BLOCK_ROWS, CodedQuery, FACTORS, Rotation};
 use crate::error::{InputError, Result};
 use crate::ids::{LeafId, Row};
 use crate::model::{Indexer, RoutingSample};
@@ -94,8 +94,8 @@ impl serde::Serialize for Stop {
 
 /// Shortest run of rows whose codes are looked at: a few embeddings are sooner read.
 const FEWEST_CODED: usize = 16;
-/// Codes compared before the rows that they leave are scored.
-const CODES_PER_BLOCK: usize = 64;
+/// Documents for each hit asked for, before which most of them are among the best and codes rule out few.
+const PLAIN_PER_HIT: usize = 8;
 /// How many standard deviations, about, a score may lie above its estimate before a hit can be missed.
 const CODE_WIDTH: f32 = 2.5;
 /// Rows that a thread scores at a time.
@@ -334,7 +334,7 @@ impl Serving {
             let first = gathered.len();
             for run in &runs {
                 let skipped = match &mut codes {
-                    Some(codes) => codes.scan(run, scanner, top)?,
+                    Some(codes) => codes.scan(run, documents, scanner, top)?,
                     None => None,
                 };
                 match skipped {
@@ -412,38 +412,50 @@ struct Coded<'a> {
 
 impl Coded<'_> {
     /// Scores the rows of a run whose codes do not rule them out, and says how many those are; `None` where codes would
-    /// be of no use.
-    fn scan(&mut self, run: &Run<'_>, scanner: &Scanner<'_>, top: &mut TopK) -> Result<Option<usize>> {
-        if run.len() < FEWEST_CODED {
+    /// be of no use, as when few documents were scored so far.
+    fn scan(
+        &mut self,
+        run: &Run<'_>,
+        scored: usize,
+        scanner: &Scanner<'_>,
+        top: &mut TopK,
+    ) -> Result<Option<usize>> {
+        if run.len() < FEWEST_CODED || scored + run.len() < PLAIN_PER_HIT.saturating_mul(top.k()) {
             return Ok(None);
         }
         let Some((codes, factors)) = run.codes()? else { return Ok(None) };
         let query =
             self.query.get_or_insert_with(|| CodedQuery::new(self.rotation, scanner.query(), CODE_WIDTH));
-        let words = codes.len() / run.len();
-        let mut bounds = [0f32; CODES_PER_BLOCK];
-        let (mut first, mut read) = (0, 0);
-        let mut left = Vec::with_capacity(CODES_PER_BLOCK);
-        let factors = factors.chunks(CODES_PER_BLOCK * FACTORS);
-        for (codes, factors) in codes.chunks(CODES_PER_BLOCK * words).zip(factors) {
-            let count = factors.len() / FACTORS;
-            let bounds = &mut bounds[..count];
+        let block_bytes = query.tables.len();
+        let mut left = Vec::with_capacity(BLOCK_ROWS);
+        let (mut row, mut read) = (0, 0);
+        let mut place = run.first_place();
+        for block in codes.chunks_exact(block_bytes) {
+            let rows = row..run.len().min(row + BLOCK_ROWS - place);
             // It only rises.
             let threshold = top.threshold();
-            match threshold {
-                Some(_) => scanner.kernel().upper_bounds(query, codes, factors, bounds),
+            let sums = match threshold {
+                Some(_) => scanner.kernel().code_sums(query, block),
                 // Whatever they are is among the best.
-                None => bounds.fill(f32::INFINITY),
-            }
+                None => [0; BLOCK_ROWS],
+            };
             let threshold = threshold.unwrap_or(f32::NEG_INFINITY);
-            for (place, _) in (first..).zip(&*bounds).filter(|(_, bound)| **bound >= threshold) {
-                if let Some(row) = run.row(place) {
-                    left.push((row, run.embedding(place)?));
+            let factors = &factors[rows.start * FACTORS..rows.end * FACTORS];
+            let mut bounds = [f32::INFINITY; BLOCK_ROWS];
+            if threshold > f32::NEG_INFINITY {
+                let each = bounds.iter_mut().zip(&sums[place..]).zip(factors.chunks_exact(FACTORS));
+                each.for_each(|((bound, sum), factors)| *bound = query.upper_bound(*sum, factors));
+            }
+            for (row, _) in rows.clone().zip(&bounds).filter(|(_, bound)| **bound >= threshold) {
+                if let Some(id) = run.row(row) {
+                    left.push((id, run.embedding(row)?));
                 }
             }
-            first += count;
-            read += left.len();
-            scanner.scan(left.drain(..), top).map_err(impossible)?;
+            (row, place) = (rows.end, 0);
+            if !left.is_empty() {
+                read += left.len();
+                scanner.scan(left.drain(..), top).map_err(impossible)?;
+            }
         }
         Ok(Some(read))
     }

@@ -19,7 +19,7 @@ mod x86;
 pub(crate) use many::ManyScanner;
 pub(crate) use topk::TopK;
 
-use crate::codes::CodedQuery;
+use crate::codes::{self, CodedQuery};
 use crate::ids::Row;
 use half::f16;
 use lanes::{AbsoluteDifference, Product, Term};
@@ -160,17 +160,12 @@ impl Kernel {
         }
     }
 
-    /// The highest score that each row is likely to have, by its code.
-    ///
-    /// # Shapes
-    /// `codes` `[rows, words]` u64, `factors` `[rows, 2]` f32, `bounds` `[rows]` f32.
-    pub fn upper_bounds(self, query: &CodedQuery, codes: &[u64], factors: &[f32], bounds: &mut [f32]) {
+    /// What the rows of a block of codes add up to, as [`CodedQuery::sums`].
+    pub fn code_sums(self, query: &CodedQuery, block: &[u8]) -> [u32; codes::BLOCK_ROWS] {
         match self {
             #[cfg(target_arch = "x86_64")]
-            Self::Avx2(avx2) | Self::Avx512(x86::Avx512(avx2)) => {
-                avx2.upper_bounds(query, codes, factors, bounds);
-            }
-            _ => query.upper_bounds(codes, factors, bounds),
+            Self::Avx2(avx2) | Self::Avx512(x86::Avx512(avx2)) => avx2.code_sums(&query.tables, block),
+            _ => query.sums(block),
         }
     }
 

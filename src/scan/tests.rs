@@ -141,6 +141,26 @@ fn queries_together_score_as_alone() {
 }
 
 #[test]
+fn blocks_of_codes_add_up_alike() {
+    let mut state = 5u64;
+    let mut byte = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 56) as u8
+    };
+    for dim in [64, 65, 384, 768, 1024, 1032, 5000] {
+        let mut query = CodedQuery::new(&codes::Rotation::new(dim), &vec![0.1; dim], 2.0);
+        let block: Vec<u8> = query.tables.iter().map(|_| byte()).collect();
+        for highest in [false, true] {
+            // The largest sums there can be.
+            query.tables.iter_mut().for_each(|entry| *entry = if highest { u8::MAX } else { byte() });
+            for kernel in Kernel::available() {
+                assert_eq!(kernel.code_sums(&query, &block), query.sums(&block), "{kernel:?}, {dim}");
+            }
+        }
+    }
+}
+
+#[test]
 fn many_queries_of_bad_shape_are_refused() {
     assert_eq!(ManyScanner::new(Similarity::Cosine, vec![]).unwrap_err(), ScanError::EmptyQuery);
     let scanner = ManyScanner::new(Similarity::Cosine, vec![&[1.0, 2.0], &[3.0, 4.0]]).unwrap();

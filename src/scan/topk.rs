@@ -50,6 +50,11 @@ impl TopK {
         }
     }
 
+    /// How many are kept at most.
+    pub fn k(&self) -> usize {
+        self.k
+    }
+
     /// The score that a row needs at least to be among the best so far, once there are `k` of them.
     pub fn threshold(&self) -> Option<f32> {
         let worst = self.heap.peek().filter(|_| self.heap.len() >= self.k);

@@ -1,14 +1,14 @@
 //! AVX2 and AVX-512 vectors. Intrinsics only: the loop is in `lanes.rs`.
 
 use super::lanes::{self, Lanes, Term};
-use crate::codes::CodedQuery;
+use crate::codes::{BLOCK_ROWS, TABLE};
 use half::f16;
 use std::arch::x86_64::*;
 
 /// Bytes that one prefetch brings in.
 const CACHE_LINE_BYTES: usize = 64;
 
-/// Proof that the processor has AVX2, F16C, FMA and POPCNT.
+/// Proof that the processor has AVX2, F16C and FMA.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Avx2(());
 
@@ -20,8 +20,7 @@ impl Avx2 {
     pub(super) fn detect() -> Option<Self> {
         (is_x86_feature_detected!("avx2")
             && is_x86_feature_detected!("f16c")
-            && is_x86_feature_detected!("fma")
-            && is_x86_feature_detected!("popcnt"))
+            && is_x86_feature_detected!("fma"))
         .then_some(Self(()))
     }
 
@@ -45,15 +44,50 @@ impl Avx2 {
 }
 
 impl Avx2 {
-    /// [`CodedQuery::upper_bound`] of each code.
-    pub(super) fn upper_bounds(self, query: &CodedQuery, codes: &[u64], factors: &[f32], bounds: &mut [f32]) {
-        #[target_feature(enable = "popcnt")]
-        fn with_features(query: &CodedQuery, codes: &[u64], factors: &[f32], bounds: &mut [f32]) {
-            query.upper_bounds(codes, factors, bounds);
-        }
-        // SAFETY: an `Avx2` exists only where `detect` found this feature too.
-        unsafe { with_features(query, codes, factors, bounds) }
+    /// [`CodedQuery::sums`](crate::codes::CodedQuery::sums) by shuffles: a table is a vector, and the bits of a group choose
+    /// one of its bytes for each row.
+    pub(super) fn code_sums(self, tables: &[u8], block: &[u8]) -> [u32; BLOCK_ROWS] {
+        // SAFETY: an `Avx2` exists only where `detect` found this feature.
+        unsafe { code_sums(tables, block) }
     }
+}
+
+/// Pairs of groups whose sums fit 16 bits.
+const PAIRS_PER_ROUND: usize = u16::MAX as usize / (2 * u8::MAX as usize);
+
+#[target_feature(enable = "avx2")]
+fn code_sums(tables: &[u8], block: &[u8]) -> [u32; BLOCK_ROWS] {
+    const PAIR: usize = 2 * TABLE;
+    let mut sums = [0u32; BLOCK_ROWS];
+    let nibble = _mm256_set1_epi8(15);
+    let byte = _mm256_set1_epi16(255);
+    for (tables, block) in tables.chunks(PAIR * PAIRS_PER_ROUND).zip(block.chunks(PAIR * PAIRS_PER_ROUND)) {
+        // Of the rows with even and with odd numbers, of the first and of the second sixteen.
+        let mut totals = [_mm256_setzero_si256(); 4];
+        for (table, bytes) in tables.chunks_exact(PAIR).zip(block.chunks_exact(PAIR)) {
+            // SAFETY: both slices have 32 bytes, and any alignment will do.
+            let (table, bytes) = unsafe {
+                (_mm256_loadu_si256(table.as_ptr().cast()), _mm256_loadu_si256(bytes.as_ptr().cast()))
+            };
+            let first = _mm256_shuffle_epi8(table, _mm256_and_si256(bytes, nibble));
+            let second = _mm256_shuffle_epi8(table, _mm256_and_si256(_mm256_srli_epi16::<4>(bytes), nibble));
+            for (found, totals) in [first, second].into_iter().zip(totals.chunks_exact_mut(2)) {
+                totals[0] = _mm256_add_epi16(totals[0], _mm256_and_si256(found, byte));
+                totals[1] = _mm256_add_epi16(totals[1], _mm256_srli_epi16::<8>(found));
+            }
+        }
+        for (place, total) in totals.into_iter().enumerate() {
+            // Both groups of a pair are of the same rows.
+            let pair = _mm_add_epi16(_mm256_castsi256_si128(total), _mm256_extracti128_si256::<1>(total));
+            let mut values = [0u16; 8];
+            // SAFETY: the array has 16 bytes, and any alignment will do.
+            unsafe { _mm_storeu_si128(values.as_mut_ptr().cast(), pair) };
+            for (i, value) in values.into_iter().enumerate() {
+                sums[place / 2 * TABLE + 2 * i + place % 2] += u32::from(value);
+            }
+        }
+    }
+    sums
 }
 
 impl Avx512 {

@@ -73,7 +73,7 @@ impl Part {
     }
 
     /// Codes of consecutive rows, as [`Segment::codes`]; rows in memory have none.
-    pub(super) fn codes(&self, rows: Range<u32>) -> Result<Option<(&[u64], &[f32])>> {
+    pub(super) fn codes(&self, rows: Range<u32>) -> Result<Option<(&[u8], &[f32])>> {
         match &self.place {
             Place::Sealed(segment) => segment.codes(rows),
             Place::Fresh(_) => Ok(None),

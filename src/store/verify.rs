@@ -137,14 +137,17 @@ impl Store {
     fn check_codes(&self, segment: &Segment, report: &mut VerifyReport) -> Result<()> {
         let dim = self.config.dim as usize;
         let mut maker = CodeMaker::new(dim);
-        let mut expected = vec![0; codes::words(dim)];
-        for row in 0..segment.rows() {
-            let Some(Some((code, factors))) = report.note(segment.codes(row..row + 1))? else { continue };
-            let Some(embedding) = report.note(segment.matrix(row..row + 1))? else { continue };
-            let found = maker.encode(embedding, &mut expected);
+        for first in (0..segment.rows()).step_by(codes::BLOCK_ROWS) {
+            let rows = first..segment.rows().min(first + codes::BLOCK_ROWS as u32);
+            let Some(Some((found, factors))) = report.note(segment.codes(rows.clone()))? else { continue };
+            let Some(embeddings) = report.note(segment.matrix(rows))? else { continue };
+            let mut expected = vec![0; codes::block_bytes(dim)];
+            let made = embeddings.chunks_exact(dim).enumerate();
+            let made: Vec<f32> =
+                made.flat_map(|(place, row)| maker.encode(row, place, &mut expected)).collect();
             // Bits, and not numbers: a NaN is that of its row too.
-            if code != expected || factors.iter().zip(found).any(|(a, b)| a.to_bits() != b.to_bits()) {
-                let damage = Damage::Undecodable { what: "the code of row", number: row.into() };
+            if found != expected || factors.iter().zip(made).any(|(a, b)| a.to_bits() != b.to_bits()) {
+                let damage = Damage::Undecodable { what: "the codes from row", number: first.into() };
                 report.problem(SegmentFiles::vectors_name(segment.files().number), damage);
             }
         }

@@ -10,6 +10,7 @@ use super::{
     state::State,
 };
 use crate::{
+    codes,
     document::Document,
     ids::{Generation, LeafId, Row},
 };
@@ -279,13 +280,19 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Codes of all rows, `[rows, words]`, and their factors, `[rows, 2]`; see [`codes`](crate::codes).
+    /// Blocks of codes that hold those of all rows, and their factors, `[rows, 2]`; see [`codes`](crate::codes). The first
+    /// row is at place [`Self::first_place`] of the first block.
     ///
     /// # Errors
     ///
     /// Damage of the pages that they are on.
-    pub fn codes(&self) -> Result<Option<(&'a [u64], &'a [f32])>> {
+    pub fn codes(&self) -> Result<Option<(&'a [u8], &'a [f32])>> {
         self.part.codes(self.rows.clone())
+    }
+
+    /// Where the first row is in its block of codes.
+    pub fn first_place(&self) -> usize {
+        self.rows.start as usize % codes::BLOCK_ROWS
     }
 
     /// The row at a place, if it is live.

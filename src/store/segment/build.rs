@@ -84,7 +84,7 @@ pub(in crate::store) fn build(
     }
     if let Some(codes) = codes {
         file.begin(CODES)?;
-        file.write(bytemuck::cast_slice(&codes.words))?;
+        file.write(&codes.blocks)?;
         file.begin(CODE_FACTORS)?;
         file.write(bytemuck::cast_slice(&codes.factors))?;
     }
@@ -113,7 +113,7 @@ pub(in crate::store) fn build(
 pub(in crate::store) struct Codes {
     maker: CodeMaker,
     dim: usize,
-    words: Vec<u64>,
+    blocks: Vec<u8>,
     factors: Vec<f32>,
 }
 
@@ -126,13 +126,17 @@ impl Codes {
     }
 
     fn new(dim: usize) -> Self {
-        Self { maker: CodeMaker::new(dim), dim, words: Vec::new(), factors: Vec::new() }
+        Self { maker: CodeMaker::new(dim), dim, blocks: Vec::new(), factors: Vec::new() }
     }
 
     fn add(&mut self, row: &[f16]) {
-        let first = self.words.len();
-        self.words.resize(first + codes::words(self.dim), 0);
-        self.factors.extend(self.maker.encode(row, &mut self.words[first..]));
+        let place = self.factors.len() / codes::FACTORS % codes::BLOCK_ROWS;
+        let bytes = codes::block_bytes(self.dim);
+        if place == 0 {
+            self.blocks.resize(self.blocks.len() + bytes, 0);
+        }
+        let block = self.blocks.len() - bytes;
+        self.factors.extend(self.maker.encode(row, place, &mut self.blocks[block..]));
     }
 }
 

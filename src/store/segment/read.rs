@@ -105,8 +105,11 @@ impl Segment {
                 return Err(vectors.corrupt(Damage::Disagreement { what: "bytes of rows", expected, found }));
             }
             let lengths = [CODES, CODE_FACTORS].map(|name| vectors.section(name)).map(|s| s.end - s.start);
-            let expected = [codes::words(dim as usize) * size_of::<u64>(), codes::FACTORS * size_of::<f32>()]
-                .map(|bytes| u64::from(files.rows) * bytes as u64);
+            let blocks = u64::from(files.rows).div_ceil(codes::BLOCK_ROWS as u64);
+            let expected = [
+                blocks * codes::block_bytes(dim as usize) as u64,
+                u64::from(files.rows) * (codes::FACTORS * size_of::<f32>()) as u64,
+            ];
             if lengths != [0; 2] && lengths != expected {
                 let (what, expected, found) = ("bytes of codes", expected[0], lengths[0]);
                 return Err(vectors.corrupt(Damage::Disagreement { what, expected, found }));
@@ -193,14 +196,17 @@ impl Segment {
         self.vectors.as_ref().ok_or_else(missing)?.elements(&self.rows, elements)
     }
 
-    /// Codes of consecutive rows, `[rows, words]`, and their factors, `[rows, 2]`; `None` where they have none.
-    pub(in crate::store) fn codes(&self, rows: Range<u32>) -> Result<Option<(&[u64], &[f32])>> {
+    /// The blocks of codes that consecutive rows are in, `[blocks, block_bytes]`, and the factors of the rows, `[rows, 2]`;
+    /// `None` where they have none.
+    pub(in crate::store) fn codes(&self, rows: Range<u32>) -> Result<Option<(&[u8], &[f32])>> {
         let Some(vectors) = self.vectors.as_ref().filter(|_| !self.codes[0].is_empty()) else {
             return Ok(None);
         };
-        let of = |each: usize| rows.start as usize * each..rows.end as usize * each;
-        let codes = vectors.elements(&self.codes[0], of(codes::words(self.dim)))?;
-        Ok(Some((codes, vectors.elements(&self.codes[1], of(codes::FACTORS))?)))
+        let rows = rows.start as usize..rows.end as usize;
+        let bytes = codes::block_bytes(self.dim);
+        let blocks = rows.start / codes::BLOCK_ROWS * bytes..rows.end.div_ceil(codes::BLOCK_ROWS) * bytes;
+        let factors = rows.start * codes::FACTORS..rows.end * codes::FACTORS;
+        Ok(Some((vectors.elements(&self.codes[0], blocks)?, vectors.elements(&self.codes[1], factors)?)))
     }
 
     /// The leaves that have a document here, ascending.
