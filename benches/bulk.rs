@@ -13,7 +13,7 @@
 
 use std::fs::{self, File};
 use std::io::{BufReader, Read};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -21,6 +21,9 @@ use std::time::{Duration, Instant};
 use ehi::data::BeirDataset;
 use ehi::train::{TrainConfig, Trainer, TrainingSet};
 use ehi::{Bundle, Document, Index};
+
+#[path = "../tests/support/mod.rs"]
+mod support;
 
 const LEAVES: u32 = 1024;
 
@@ -158,27 +161,13 @@ fn bundle(dim: usize) -> Bundle {
     config.indexer_epochs = 0;
     let set = TrainingSet::from_pairs(documents, pairs, config.dev_fraction).expect("the pairs are sound");
     let _ = fs::remove_dir_all(&path);
-    Trainer::builder().base(base(&root)).output(&path).config(config).fit(&set).expect("it trains").bundle
-}
-
-/// The encoder of the tests, unpacked.
-fn base(root: &Path) -> PathBuf {
-    let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/distilbert-768");
-    let base = root.join("bulk-base");
-    fs::create_dir_all(base.join("1_Pooling")).expect("target is ours");
-    for name in [
-        "config.json",
-        "tokenizer.json",
-        "modules.json",
-        "sentence_bert_config.json",
-        "1_Pooling/config.json",
-    ] {
-        fs::copy(fixture.join(name), base.join(name)).expect("the fixture is there");
-    }
-    let packed = File::open(fixture.join("model.safetensors.gz")).expect("the fixture is there");
-    let mut weights = File::create(base.join("model.safetensors")).expect("target is ours");
-    std::io::copy(&mut flate2::read::GzDecoder::new(packed), &mut weights).expect("the fixture is sound");
-    base
+    Trainer::builder()
+        .base(support::base_model())
+        .output(&path)
+        .config(config)
+        .fit(&set)
+        .expect("it trains")
+        .bundle
 }
 
 /// The most anonymous memory that was seen; mapped files are the system's to take back.

@@ -46,6 +46,14 @@ impl Progress {
     pub(crate) fn new(stage: Stage, done: usize, total: usize) -> Self {
         Self { stage, done: done as u64, total: Some(total as u64) }
     }
+
+    /// Tells the caller; `cancelled` where the answer is to stop.
+    pub(crate) fn tell<E>(self, on_progress: &mut OnProgress<'_>, cancelled: E) -> Result<(), E> {
+        match on_progress(self) {
+            ControlFlow::Continue(()) => Ok(()),
+            ControlFlow::Break(()) => Err(cancelled),
+        }
+    }
 }
 
 /// The caller's callback: told how far the call is, it answers whether to go on.

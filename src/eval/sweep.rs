@@ -1,7 +1,6 @@
 //! One pass over a split's queries at every beam, in exact search and in the baseline.
 
 use std::num::NonZeroUsize;
-use std::ops::ControlFlow;
 
 use rayon::prelude::*;
 
@@ -202,10 +201,7 @@ pub(crate) struct Meter<'a, 'b> {
 impl Meter<'_, '_> {
     pub fn add(&mut self, queries: usize) -> Result<()> {
         self.done += queries;
-        match (self.on_progress)(Progress::new(Stage::Evaluate, self.done, self.total)) {
-            ControlFlow::Continue(()) => Ok(()),
-            ControlFlow::Break(()) => Err(Error::Cancelled),
-        }
+        Progress::new(Stage::Evaluate, self.done, self.total).tell(self.on_progress, Error::Cancelled)
     }
 }
 

@@ -7,7 +7,6 @@
 //! the same in the other direction: nothing written since is lost.
 
 use std::fs;
-use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -209,10 +208,7 @@ impl Index {
         let apart = Apart::new();
         let mut tick = |more: usize, left: usize| {
             encoded += more;
-            match on_progress(Progress::new(Stage::Reencode, encoded, encoded + left)) {
-                ControlFlow::Continue(()) => Ok(()),
-                ControlFlow::Break(()) => Err(Error::Cancelled),
-            }
+            Progress::new(Stage::Reencode, encoded, encoded + left).tell(on_progress, Error::Cancelled)
         };
         for _ in 0..MOST_PASSES {
             let view = before.view();

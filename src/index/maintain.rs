@@ -1,7 +1,6 @@
 //! Keeping an index: sizes, checks, compaction, copies.
 
 use std::num::NonZeroUsize;
-use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::PoisonError;
 
@@ -81,10 +80,7 @@ impl Index {
         self.root.check_writes()?;
         let written = write(&self.serving(), &mut || {
             done += 1;
-            match on_progress(Progress::new(Stage::Compact, done, total)) {
-                ControlFlow::Continue(()) => Ok(()),
-                ControlFlow::Break(()) => Err(StoreError::Cancelled),
-            }
+            Progress::new(Stage::Compact, done, total).tell(on_progress, StoreError::Cancelled)
         });
         match written {
             Err(StoreError::Cancelled) => Err(Error::Cancelled),

@@ -15,6 +15,8 @@ mod reach;
 mod repair;
 mod search;
 mod serving;
+mod stop;
+mod visit;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -28,9 +30,9 @@ pub use leaves::{
     DEFAULT_SAMPLES, DEFAULT_TERMS, LeafDocument, LeafOptions, LeafQuery, LeafSummary, LeafTerm,
 };
 pub use options::{DEFAULT_BEAM, DEFAULT_K, IndexBuilder, Query};
-pub use reach::Stop;
 pub use repair::RepairOptions;
 pub use search::{Hit, SearchResult, SearchStats};
+pub use stop::Stop;
 
 #[cfg(feature = "train")]
 pub(crate) use reach::{Limits, Reach};

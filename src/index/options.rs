@@ -5,8 +5,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::Index;
-use super::reach::{How, Limits, Reach, Stop, Threads};
+use super::reach::{Limits, Reach};
 use super::search::SearchResult;
+use super::stop::Stop;
+use super::visit::{How, Threads};
 use crate::error::{InputError, Result};
 use crate::filter::Filter;
 use crate::model::{Bundle, ModelHash};

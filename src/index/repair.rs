@@ -1,6 +1,5 @@
 //! Repair of an index that does not open, or that is damaged inside.
 
-use std::ops::ControlFlow;
 use std::path::Path;
 
 use super::Index;
@@ -79,10 +78,7 @@ fn finish(
     let mut done = 0;
     let mut tick = || {
         done += 1;
-        match on_progress(Progress { stage: Stage::Repair, done, total: None }) {
-            ControlFlow::Continue(()) => Ok(()),
-            ControlFlow::Break(()) => Err(StoreError::Cancelled),
-        }
+        Progress { stage: Stage::Repair, done, total: None }.tell(on_progress, StoreError::Cancelled)
     };
     let repaired = repair.run(options.undecided, &mut |documents| placer.prepare(documents), &mut tick);
     match repaired {

@@ -10,8 +10,9 @@ use half::slice::HalfFloatSliceExt;
 
 use super::Index;
 use super::options::{Query, QueryInput};
-use super::reach::{How, Reach, Visit};
+use super::reach::Reach;
 use super::serving::Serving;
+use super::visit::{How, Visit};
 use crate::document::Document;
 use crate::error::{InputError, Result};
 use crate::filter::Filter;

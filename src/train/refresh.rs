@@ -2,7 +2,6 @@
 //! distillation targets and the figures of the moment come from it.
 
 use std::num::NonZeroUsize;
-use std::ops::ControlFlow;
 
 use rand_chacha::ChaCha8Rng;
 
@@ -71,10 +70,7 @@ impl Refresher<'_> {
         let total = documents.len() + queries.len();
         let mut run = |cache: &TrunkCache<'_>, texts: &[usize], before: usize| {
             let mut rows = self.tail.embed(cache, texts, |done| {
-                match on_progress(Progress::new(Stage::Refresh, before + done, total)) {
-                    ControlFlow::Continue(()) => Ok(()),
-                    ControlFlow::Break(()) => Err(Error::Cancelled),
-                }
+                Progress::new(Stage::Refresh, before + done, total).tell(on_progress, Error::Cancelled)
             })?;
             make_unit(&mut rows, dim);
             Ok::<_, Error>(rows)

@@ -1,6 +1,7 @@
 //! Tests of the store as a whole; codecs and parts are tested beside their code.
 
 mod basic;
+mod codes;
 mod corruption;
 mod faults;
 mod full;

@@ -1,0 +1,64 @@
+//! Codes of embeddings: derived data, checked as such.
+
+use super::*;
+use crate::store::{
+    io::FileSystem,
+    manifest::Manifest,
+    sealed::{Identity, Kind, SealedWriter},
+    segment::SegmentFiles,
+};
+
+/// Codes are checked against the rows, and not only their bytes against their checksums.
+#[test]
+fn codes_of_other_rows_are_a_problem() {
+    const WIDE: usize = 70;
+    const ROWS: u32 = 75;
+    let dir = tempfile::tempdir().unwrap();
+    let config = StoreConfig { dim: WIDE as u32, ..config() };
+    let wide = |n: u32| Put {
+        embedding: (0..WIDE as u32).map(|i| f16::from_f32(((i * 7 + n * 13) % 29) as f32 - 14.5)).collect(),
+        ..put(&format!("d{n:02}"), n, &[n % LEAVES])
+    };
+    let store = Store::create(dir.path(), &config, StoreOptions::default()).unwrap();
+    store.commit(puts((0..ROWS).map(wide).collect())).unwrap();
+    store.compact(&mut || Ok(())).unwrap();
+    assert!(store.verify().unwrap().is_sound());
+    let mut rows = Vec::new();
+    store
+        .read()
+        .each_block(|block| {
+            block.iter().for_each(|(_, row)| rows.extend_from_slice(row));
+            Ok::<_, StoreError>(())
+        })
+        .unwrap();
+    let leaf_rows: usize = store.read().leaf_runs(LeafId(3)).unwrap().iter().map(Run::live).sum();
+    assert_eq!(leaf_rows, 5);
+    drop(store);
+
+    // The same file with codes of nothing, and every checksum right.
+    let mut manifest = Manifest::read(&FileSystem, dir.path()).unwrap();
+    let files = &mut manifest.segments[0].files;
+    let identity = Identity { kind: Kind::Vectors, store_id: manifest.store_id, segment: files.number };
+    let path = dir.path().join(SegmentFiles::vectors_name(files.number));
+    let mut file = SealedWriter::create(&FileSystem, &path, identity).unwrap();
+    file.begin(layout::segment::ROWS).unwrap();
+    file.write(bytemuck::cast_slice(&rows)).unwrap();
+    file.begin(layout::segment::CODES).unwrap();
+    file.write(&vec![0; ROWS.div_ceil(32) as usize * crate::codes::block_bytes(WIDE)]).unwrap();
+    file.begin(layout::segment::CODE_FACTORS).unwrap();
+    file.write(&[0; ROWS as usize * 8]).unwrap();
+    files.vectors = file.finish().unwrap();
+    manifest.write_provisional(&FileSystem, dir.path()).unwrap();
+    Manifest::publish(&FileSystem, dir.path()).unwrap();
+
+    let store = open(dir.path()).unwrap();
+    let report = store.verify().unwrap();
+    assert_eq!(report.problem_count, 3, "{:?}", report.problems);
+    for (problem, first) in report.problems.iter().zip([0, 32, 64]) {
+        assert_eq!(problem.damage, Damage::Undecodable { what: "the codes from row", number: first });
+    }
+    // Compaction makes them anew.
+    store.commit(puts(vec![wide(80)])).unwrap();
+    store.compact(&mut || Ok(())).unwrap();
+    assert!(store.verify().unwrap().is_sound());
+}
