@@ -147,7 +147,7 @@ fn blocks_of_codes_add_up_alike() {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 56) as u8
     };
-    for dim in [64, 65, 384, 768, 1024, 1032, 5000] {
+    for dim in [64, 65, 384, 768, 1024, 1032, 5000].into_iter().take(if cfg!(miri) { 2 } else { 7 }) {
         let mut query = CodedQuery::new(&codes::Rotation::new(dim), &vec![0.1; dim], 2.0);
         let block: Vec<u8> = query.tables.iter().map(|_| byte()).collect();
         for highest in [false, true] {
