@@ -13,7 +13,7 @@ use ehi::{
     Bundle, Document, ENCODER_FILE, Encoder, Error, INDEXER_FILE, Index, InputError, ModelError, Role,
     StoreError,
 };
-use support::{Shape, bundle, document, documents, filled, id};
+use support::{Shape, bundle, copy_directory, document, documents, filled, id};
 
 /// Where the model of an index is until it is changed.
 const MODEL_DIR: &str = "model";
@@ -99,7 +99,7 @@ fn a_folder_named_model_is_not_cleared() {
     assert_eq!(names(&model), ["notes.txt"]);
 
     fs::remove_dir_all(&model).unwrap();
-    copy_dir(bundle(FLAT).path(), &model);
+    copy_directory(bundle(FLAT).path(), &model);
     let given = Bundle::open(&model).unwrap();
     let index = Index::create(dir.path(), &given).unwrap();
     index.insert_batch(documents(STORED)).unwrap();
@@ -131,7 +131,7 @@ fn what_an_interrupted_create_left_is_finished() {
     assert!(!names(dir.path()).contains(&"model.new".to_owned()));
 
     let dir = tempfile::tempdir().unwrap();
-    copy_dir(bundle(FLAT).path(), &dir.path().join(MODEL_DIR));
+    copy_directory(bundle(FLAT).path(), &dir.path().join(MODEL_DIR));
     fs::write(dir.path().join("LOCK"), "").unwrap();
     assert!(matches!(open_error(dir.path()), Error::Store(StoreError::NotAnIndex { .. })));
     let index = Index::create(dir.path(), &bundle(FLAT)).unwrap();
@@ -183,7 +183,7 @@ fn another_model_is_refused_by_its_hash() {
     drop(index);
     fs::rename(&model, &kept).unwrap();
     let other = bundle(Shape { height: 2, leaves_per_document: 2 });
-    copy_dir(other.path(), &model);
+    copy_directory(other.path(), &model);
     match open_error(&path) {
         Error::Input(InputError::ModelMismatch { index, given }) => {
             assert_eq!((index, given), (own, other.hash().to_string()));
@@ -270,7 +270,7 @@ fn an_edited_manifest_of_a_model_is_refused() {
 fn a_damaged_base_model_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let base = dir.path().join("base");
-    copy_dir(support::base_model(), &base);
+    copy_directory(support::base_model(), &base);
     let weights = base.join("model.safetensors");
     let whole = fs::read(&weights).unwrap();
     for length in [0, 7, 100, whole.len() - 1] {
@@ -484,16 +484,4 @@ fn an_empty_text_has_an_embedding_all_the_same() {
     let encoder = bundle.model().encoder();
     assert!(encoder.embed(&[], Role::Document).unwrap().is_empty());
     assert_eq!(encoder.embed(&[""], Role::Query).unwrap().len(), encoder.dim());
-}
-
-fn copy_dir(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
-        let target = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            copy_dir(&entry.path(), &target);
-        } else {
-            fs::copy(entry.path(), target).unwrap();
-        }
-    }
 }

@@ -6,10 +6,9 @@ mod support;
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
-use std::{env, fs, thread};
+use std::{env, thread};
 
 use ehi::{Bundle, Document, Filter, Index};
 use half::f16;
@@ -17,7 +16,7 @@ use proptest::prelude::*;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde_json::json;
-use support::{Shape, bundle, document, documents, filled};
+use support::{Shape, bundle, copy_directory, document, documents, filled};
 
 const SHAPE: Shape = Shape { height: 2, leaves_per_document: 2 };
 const OTHER: Shape = Shape { height: 1, leaves_per_document: 1 };
@@ -116,19 +115,6 @@ fn check(index: &Index, model: &Model, question: u16) -> Result<(), TestCaseErro
     let report = index.verify().unwrap();
     prop_assert!(report.is_sound(), "{:?}", report.problems);
     Ok(())
-}
-
-fn copy_directory(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let to = to.join(entry.file_name());
-        if entry.file_type().unwrap().is_dir() {
-            copy_directory(&entry.path(), &to);
-        } else {
-            fs::copy(entry.path(), to).unwrap();
-        }
-    }
 }
 
 /// The last of `states` that the index may be showing.

@@ -11,7 +11,6 @@ use super::report::{BeamPoint, Cost, EvalReport, StopPoint, larger_p_value};
 use super::{Curve, Metric, RelevanceLevel, Run};
 use crate::data::Dataset;
 use crate::error::{Error, InputError, Result};
-use crate::ids::LeafId;
 use crate::index::{Index, Limits, Reach, Serving, Stop};
 use crate::progress::{OnProgress, Progress, Stage};
 use crate::store::View;
@@ -128,16 +127,16 @@ pub fn evaluate(
         let limits = Limits::beam(NonZeroUsize::MAX).with(stop)?;
         let figures = sweep.reach(Setting::Stopped { stop }, Reach::Tree(limits), None, &mut meter)?;
         let visited_fraction = mean(&figures.visited_fraction).min(1.0);
+        let quality = per_query.quality(&figures);
         let beams = |metric| per_query.values_at(Engine::Tree, Cost::Visited, visited_fraction, metric);
         stops.push(StopPoint {
             stop,
             visited_fraction,
             work_fraction: mean(&figures.work_fraction),
-            beams: per_query.quality(&figures).try_map(|metric| Some(mean(&beams(metric)?))),
-            p_value: per_query
-                .quality(&figures)
+            beams: quality.try_map(|metric| Some(mean(&beams(metric)?))),
+            p_value: quality
                 .try_map(|metric| larger_p_value(&per_query.column(&figures, metric)?, &beams(metric)?)),
-            quality: per_query.quality(&figures),
+            quality,
         });
         per_query.settings.push(figures);
     }
@@ -146,8 +145,7 @@ pub fn evaluate(
         ivf.extend(baseline::point(&figures, &per_query));
         per_query.settings.push(figures);
     }
-    let sizes =
-        (0..leaves).map(|leaf| Ok(view.postings(LeafId(leaf))?.len())).collect::<Result<Vec<usize>>>()?;
+    let sizes = serving.leaf_sizes(&view)?;
     let load = Load::of(&sizes);
     let mut report = EvalReport {
         documents: view.live(),

@@ -93,17 +93,7 @@ impl Serving {
         } else {
             self.rank_together(view, vectors, k, beam)?
         };
-        let answer = |ranked: Ranked| {
-            let Ranked { rows, mut stats, sample, .. } = ranked;
-            if let Some(sample) = sample {
-                self.served.record(sample);
-            }
-            let started = Instant::now();
-            let hits = self.fetch(view, &rows)?;
-            stats.fetch = started.elapsed();
-            Ok(SearchResult { hits, stats })
-        };
-        ranked.into_iter().map(answer).collect()
+        ranked.into_iter().map(|ranked| self.answer(view, ranked)).collect()
     }
 
     /// The best rows for each of several checked query vectors, each leaf scanned once.

@@ -10,6 +10,7 @@ use super::Index;
 use crate::error::Result;
 use crate::ids::LeafId;
 use crate::model::{RoutingProfile, RoutingSample};
+use crate::tree::Load;
 
 /// Rows, and queries, that count as recent. Enough that a share is off by a few percent at most.
 pub const RECENT: usize = 1_024;
@@ -188,12 +189,10 @@ impl Index {
             rows.extend(serving.unit_row(&view, row)?);
         }
         let documents = view.live();
-        let sizes = view.leaf_sizes()?;
+        let sizes = serving.leaf_sizes(&view)?;
         drop(view);
-        let stored: usize = sizes.values().sum();
-        let expected = sizes.values().map(|&size| (size * size) as f64).sum::<f64>() / stored.max(1) as f64;
-        let ideal = stored as f64 / f64::from(leaves);
-        let skew = if stored == 0 { 1.0 } else { expected / ideal };
+        let Load { expected, ideal, empty } = Load::of(&sizes);
+        let skew = if ideal == 0.0 { 1.0 } else { expected / ideal };
         let trained_skew = reference.as_ref().map(|reference| {
             let shares = &reference.documents.leaf_shares;
             f64::from(leaves) * shares.iter().map(|share| share * share).sum::<f64>()
@@ -226,9 +225,14 @@ impl Index {
         Ok(Health {
             documents,
             leaves,
-            empty_leaves: leaves as usize - sizes.len(),
+            empty_leaves: empty,
             // The first of several.
-            largest_leaf: sizes.iter().map(|(&leaf, &size)| (leaf, size)).rev().max_by_key(|&(_, size)| size),
+            largest_leaf: (0..leaves)
+                .map(LeafId)
+                .zip(sizes)
+                .rev()
+                .max_by_key(|&(_, size)| size)
+                .filter(|&(_, size)| size > 0),
             expected_documents_per_leaf: expected,
             ideal_documents_per_leaf: ideal,
             skew,

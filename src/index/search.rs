@@ -174,13 +174,19 @@ impl Serving {
                 self.rank_filtered(&view, self.scored(&vector, &unit), &unit, k, reach, filter)?
             }
         };
+        let mut result = self.answer(&view, ranked)?;
+        result.stats.encode = encode;
+        Ok(result)
+    }
+
+    /// Reads the documents of ranked rows, and remembers how sure the tree was.
+    pub(super) fn answer(&self, view: &View, ranked: Ranked) -> Result<SearchResult> {
         let Ranked { rows, mut stats, sample, .. } = ranked;
         if let Some(sample) = sample {
             self.served.record(sample);
         }
-        stats.encode = encode;
         let started = Instant::now();
-        let hits = self.fetch(&view, &rows)?;
+        let hits = self.fetch(view, &rows)?;
         stats.fetch = started.elapsed();
         Ok(SearchResult { hits, stats })
     }

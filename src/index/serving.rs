@@ -102,6 +102,18 @@ impl Serving {
         self.store.read()
     }
 
+    /// Live documents of each leaf of the tree.
+    pub(crate) fn leaf_sizes(&self, view: &View) -> Result<Vec<usize>> {
+        let mut sizes = vec![0; self.model().indexer.shape().leaves() as usize];
+        for (leaf, size) in view.leaf_sizes()? {
+            // A leaf beyond the tree is for `verify` to report.
+            if let Some(own) = sizes.get_mut(leaf.index()) {
+                *own = size;
+            }
+        }
+        Ok(sizes)
+    }
+
     pub(crate) fn leaves_per_document(&self) -> u32 {
         self.store.config().leaves_per_document
     }

@@ -161,7 +161,7 @@ impl Serving {
 }
 
 /// Scores rows on the threads of the current rayon pool, with the same result as on one.
-fn scan_in_pool(scanner: &Scanner<'_>, rows: &[(Row, &[f16])], top: &mut TopK) -> Result<usize> {
+fn scan_in_pool(scanner: &Scanner<'_>, rows: &[(Row, &[f16])], top: &mut TopK) -> Result<()> {
     let part = |rows: &[(Row, &[f16])]| -> Result<TopK> {
         let mut own = top.fork();
         scanner.scan(rows.iter().copied(), &mut own).map_err(impossible)?;
@@ -169,7 +169,7 @@ fn scan_in_pool(scanner: &Scanner<'_>, rows: &[(Row, &[f16])], top: &mut TopK) -
     };
     let parts = rows.par_chunks(ROWS_PER_TASK).map(part).collect::<Result<Vec<_>>>()?;
     parts.into_iter().for_each(|own| top.merge(own));
-    Ok(rows.len())
+    Ok(())
 }
 
 /// The codes of rows at work for one query.
@@ -203,19 +203,17 @@ impl Coded<'_> {
             let rows = row..run.len().min(row + BLOCK_ROWS - place);
             // It only rises. No score is a number that cannot be compared, but for a sum beyond all bounds.
             let threshold = top.threshold().filter(|threshold| !threshold.is_nan());
-            let sums = match threshold {
-                Some(_) => scanner.kernel().code_sums(query, block),
-                // Whatever they are is among the best.
-                None => [0; BLOCK_ROWS],
-            };
-            let threshold = threshold.unwrap_or(f32::NEG_INFINITY);
-            let factors = &factors[rows.start * FACTORS..rows.end * FACTORS];
             let mut bounds = [f32::INFINITY; BLOCK_ROWS];
-            if threshold > f32::NEG_INFINITY {
-                let each = bounds.iter_mut().zip(&sums[place..]).zip(factors.chunks_exact(FACTORS));
+            if threshold.is_some() {
+                let sums = scanner.kernel().code_sums(query, block);
+                let factors = factors[rows.start * FACTORS..rows.end * FACTORS].chunks_exact(FACTORS);
+                let each = bounds.iter_mut().zip(&sums[place..]).zip(factors);
                 each.for_each(|((bound, sum), factors)| *bound = query.upper_bound(*sum, factors));
             }
-            for (row, _) in rows.clone().zip(&bounds).filter(|(_, bound)| **bound >= threshold) {
+            // Without one, whatever the rows are is among the best; a bound beyond all bounds rules nothing out.
+            let threshold = threshold.unwrap_or(f32::NEG_INFINITY);
+            let may_be_a_hit = |bound: f32| bound >= threshold || bound.is_nan();
+            for (row, _) in rows.clone().zip(bounds).filter(|&(_, bound)| may_be_a_hit(bound)) {
                 if let Some(id) = run.row(row) {
                     left.push((id, run.embedding(row)?));
                 }

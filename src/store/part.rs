@@ -88,6 +88,14 @@ impl Part {
         }
     }
 
+    /// Number of live ones among consecutive rows.
+    pub(super) fn live_in(&self, rows: Range<u32>) -> usize {
+        match self.dead.count() {
+            0 => rows.len(),
+            _ => rows.filter(|row| self.is_live(*row)).count(),
+        }
+    }
+
     /// Adds the number of live rows of each leaf that has any.
     pub(super) fn add_leaf_sizes(&self, sizes: &mut BTreeMap<LeafId, usize>) -> Result<()> {
         let leaves = match &self.place {
@@ -96,10 +104,7 @@ impl Part {
         };
         for &leaf in &*leaves {
             let (own, further) = self.leaf(LeafId(leaf))?;
-            let live = match self.dead.count() {
-                0 => own.len() + further.len(),
-                _ => own.chain(further.iter().copied()).filter(|row| self.is_live(*row)).count(),
-            };
+            let live = self.live_in(own) + further.iter().filter(|row| self.is_live(**row)).count();
             if live > 0 {
                 *sizes.entry(LeafId(leaf)).or_insert(0) += live;
             }

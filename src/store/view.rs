@@ -77,7 +77,9 @@ impl View {
         for part in self.state.parts() {
             let (own, further) = part.leaf(leaf)?;
             runs.extend((!own.is_empty()).then_some(Run { part, rows: own }));
-            runs.extend(further.iter().map(|&row| Run { part, rows: row..row + 1 }));
+            // A dead one is not looked at.
+            let further = further.iter().filter(|row| part.is_live(**row));
+            runs.extend(further.map(|&row| Run { part, rows: row..row + 1 }));
         }
         Ok(runs)
     }
@@ -274,10 +276,7 @@ impl<'a> Run<'a> {
 
     /// Number of live rows.
     pub fn live(&self) -> usize {
-        match self.part.dead.count() {
-            0 => self.rows.len(),
-            _ => self.rows.clone().filter(|row| self.part.is_live(*row)).count(),
-        }
+        self.part.live_in(self.rows.clone())
     }
 
     /// Blocks of codes that hold those of all rows, and their factors, `[rows, 2]`; see [`codes`](crate::codes). The first

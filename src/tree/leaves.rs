@@ -1,11 +1,13 @@
 //! Who is in which leaf, and how evenly.
 
+#[cfg(feature = "train")]
 use crate::ids::LeafId;
 
 /// Documents of each leaf in ascending order, from the leaves of each document.
 ///
 /// # Panics
 /// If a document is in a leaf outside `0..leaves`.
+#[cfg(feature = "train")]
 pub(crate) fn leaf_table(leaves_of_documents: &[Vec<LeafId>], leaves: usize) -> Vec<Vec<u32>> {
     let mut table = vec![Vec::new(); leaves];
     for (document, own) in (0u32..).zip(leaves_of_documents) {

@@ -10,12 +10,12 @@
 //! is our `h - 1`.
 
 mod beam;
-#[cfg(feature = "train")]
 mod leaves;
 
 pub(crate) use beam::{Beam, LevelScorer, ScoredLeaf, beam_search};
+pub(crate) use leaves::Load;
 #[cfg(feature = "train")]
-pub(crate) use leaves::{Load, leaf_table};
+pub(crate) use leaves::leaf_table;
 
 use crate::ids::LeafId;
 use serde::{Deserialize, Serialize};

@@ -175,6 +175,19 @@ pub fn filled(shape: Shape, count: usize) -> (TempDir, Index) {
     (dir, index)
 }
 
+/// Copies a folder with all in it.
+pub fn copy_directory(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().map(Result::unwrap) {
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy_directory(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
+
 /// Folder of this run of this test binary. Statics are never dropped, so a later run removes it.
 fn scratch() -> &'static Path {
     static SCRATCH: OnceLock<PathBuf> = OnceLock::new();
