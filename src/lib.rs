@@ -44,6 +44,8 @@ mod filter;
 mod ids;
 mod index;
 mod model;
+mod prefetch;
+mod product;
 mod progress;
 mod scan;
 mod store;

@@ -177,6 +177,7 @@ impl TransformerConfig {
     }
 
     /// Width of one attention head.
+    #[cfg(feature = "train")]
     pub(crate) fn head_size(&self) -> usize {
         self.hidden_size / self.heads
     }

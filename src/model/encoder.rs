@@ -213,7 +213,7 @@ impl Encoder {
         micro_batches(texts, TOKENS_PER_BATCH).into_par_iter().try_for_each(
             |batch| -> Result<(), ModelError> {
                 let slices: Vec<&[u32]> = batch.iter().map(|&i| texts[i].as_slice()).collect();
-                let hidden = self.packed.forward(&slices)?;
+                let hidden = self.packed.forward(&slices);
                 let pooled = pool_packed(&hidden, m, self.pooling, self.normalisation);
                 let mut out = out.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
                 for (&index, row) in batch.iter().zip(pooled.chunks_exact(m)) {

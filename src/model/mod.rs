@@ -44,7 +44,7 @@ pub(crate) use encoder::micro_batches;
 #[cfg(feature = "train")]
 pub(crate) use indexer::{LevelWeights, TreeWeights};
 #[cfg(feature = "train")]
-pub(crate) use packed::{PackedHidden, PackedTail, PackedTransformer};
+pub(crate) use packed::{PackedHidden, PackedLayers, PackedTransformer};
 #[cfg(feature = "train")]
 pub(crate) use pooling::{Normalisation, Pooling, pool_packed, pool_padded, unit_rows};
 #[cfg(feature = "train")]

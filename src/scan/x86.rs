@@ -2,11 +2,9 @@
 
 use super::lanes::{self, Lanes, Term};
 use crate::codes::{BLOCK_ROWS, TABLE};
+use crate::prefetch::{CACHE_LINE_BYTES, prefetch as prefetch_line};
 use half::f16;
 use std::arch::x86_64::*;
-
-/// Bytes that one prefetch brings in.
-const CACHE_LINE_BYTES: usize = 64;
 
 /// Proof that the processor has AVX2, F16C and FMA.
 #[derive(Clone, Copy, Debug)]
@@ -116,10 +114,7 @@ impl Avx512 {
 
 #[inline(always)]
 fn prefetch(row: &[f16]) {
-    for line in row.chunks(CACHE_LINE_BYTES / size_of::<f16>()) {
-        // SAFETY: SSE is part of x86-64, and a prefetch of any address is harmless.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) }
-    }
+    row.chunks(CACHE_LINE_BYTES / size_of::<f16>()).for_each(|line| prefetch_line(line.as_ptr()));
 }
 
 impl Lanes for Avx2 {

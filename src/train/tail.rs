@@ -10,7 +10,7 @@ use super::trunk::TrunkCache;
 use crate::error::Result;
 use crate::model::{
     AttentionMask, Dropout, Embeddings, Encoder, Layer, LayerNorm, Linear, ModelError, PackedHidden,
-    PackedTail, PackedTransformer, Precision, Transformer, pool_packed, pool_padded,
+    PackedLayers, PackedTransformer, Precision, Transformer, pool_packed, pool_padded,
 };
 
 /// The last layers of an encoder as variables, on top of a [`TrunkCache`]; with the embedding
@@ -267,7 +267,7 @@ impl<'a> Tail<'a> {
         let config = &self.encoder.transformer.config;
         let m = config.hidden_size;
         let packed = match &self.embeddings {
-            None => Inference::Tail(PackedTail::new(&self.layers, config).map_err(ModelError::from)?),
+            None => Inference::Tail(PackedLayers::new(&self.layers, config).map_err(ModelError::from)?),
             Some(_) => {
                 let whole = PackedTransformer::new(&self.transformer(), self.layers.len());
                 Inference::Whole(whole.map_err(ModelError::from)?)
@@ -308,17 +308,17 @@ impl<'a> Tail<'a> {
 
 /// The tail prepared for a pass without gradient.
 enum Inference {
-    Tail(PackedTail),
+    Tail(PackedLayers),
     Whole(PackedTransformer),
 }
 
 impl Inference {
     fn forward(&self, cache: &TrunkCache<'_>, texts: &[usize]) -> candle_core::Result<PackedHidden> {
         match self {
-            Self::Tail(tail) => tail.forward(cache.packed(texts)?),
+            Self::Tail(tail) => Ok(tail.forward(cache.packed(texts)?)),
             Self::Whole(whole) => {
                 let tokens: Vec<&[u32]> = texts.iter().map(|&t| cache.tokens(t)).collect();
-                whole.forward(&tokens)
+                Ok(whole.forward(&tokens))
             }
         }
     }

@@ -160,7 +160,8 @@ impl CustomOp2 for LayerNormWeightGradient {
         l2: &Layout,
     ) -> Result<(CpuStorage, Shape)> {
         let width = l1.shape().dim(candle_core::D::Minus1)?;
-        let dw = kernels::norm_weight_gradient(slice(s1, l1)?, slice(s2, l2)?, width, self.eps);
+        let mut dw = vec![0f32; width];
+        kernels::add_norm_weight_gradient(&mut dw, slice(s1, l1)?, slice(s2, l2)?, self.eps);
         Ok((CpuStorage::F32(dw), Shape::from(width)))
     }
 }

@@ -1,0 +1,227 @@
+#!/usr/bin/env python3
+"""Text in, embedding out: ehi's encoder beside the same model in ONNX Runtime and PyTorch, by turns in one run.
+
+    python3 -m venv target/peers
+    target/peers/bin/pip install torch transformers onnx onnxscript onnxruntime --extra-index-url https://download.pytorch.org/whl/cpu
+    target/peers/bin/python benches/peers/encode.py --model target/base-model
+
+Every engine runs in a process of its own on the same processors, tokenises with the same library and gets the same
+texts: SciFact's test queries one at a time and all at once, and its first abstracts all at once. "All at once" is
+left to ehi; the peers get batches of similar length, in the batch size that is best for them. The ONNX model is exported
+here from the same weights, the one of 8 bits by ONNX Runtime's own dynamic quantisation, scales per channel.
+Medians of the rounds; the spread is the fastest and the slowest round.
+"""
+
+import argparse
+import gzip
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+DATA = ROOT / "examples/data/scifact"
+BATCHES = {"query": (8, 32), "document": (1, 4, 16)}
+
+
+def lines(name):
+    path = DATA / name
+    return open(path) if path.exists() else gzip.open(f"{path}.gz", "rt")
+
+
+def texts(documents, queries):
+    corpus = []
+    for line in lines("corpus.jsonl"):
+        row = json.loads(line)
+        corpus.append(" ".join(f"{row['title']} {row['text']}".split()))
+        if len(corpus) == documents:
+            break
+    judged = {line.split("\t")[0] for line in list(lines("qrels/test.tsv"))[1:]}
+    rows = map(json.loads, lines("queries.jsonl"))
+    asked = [" ".join(row["text"].split()) for row in rows if row["_id"] in judged][:queries]
+    return {"document": corpus, "query": asked}
+
+
+class Torch:
+    def __init__(self, model, threads):
+        import torch
+        from transformers import AutoModel
+
+        torch.set_num_threads(threads)
+        self.torch, self.model = torch, AutoModel.from_pretrained(model).eval()
+
+    def run(self, ids, mask):
+        with self.torch.inference_mode():
+            hidden = self.model(self.torch.from_numpy(ids), self.torch.from_numpy(mask)).last_hidden_state
+        return hidden.numpy()
+
+
+class Onnx:
+    def __init__(self, path, threads):
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
+        self.session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+
+    def run(self, ids, mask):
+        return self.session.run(None, {"ids": ids, "mask": mask})[0]
+
+
+def export(model, folder):
+    """The model as ONNX, in f32 and in 8 bits."""
+    import torch
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+    from transformers import AutoModel
+
+    class Hidden(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = AutoModel.from_pretrained(model, attn_implementation="eager").eval()
+
+        def forward(self, ids, mask):
+            return self.inner(ids, mask).last_hidden_state
+
+    folder.mkdir(parents=True, exist_ok=True)
+    given = (torch.ones(2, 8, dtype=torch.long), torch.ones(2, 8, dtype=torch.long))
+    axes = {name: {0: "texts", 1: "tokens"} for name in ("ids", "mask", "hidden")}
+    torch.onnx.export(
+        Hidden(), given, str(folder / "f32.onnx"), input_names=["ids", "mask"], output_names=["hidden"],
+        dynamic_axes=axes, opset_version=17, dynamo=False,
+    )
+    quantize_dynamic(folder / "f32.onnx", folder / "int8.onnx", per_channel=True, weight_type=QuantType.QInt8)
+
+
+def embed(engine, tokenizer, texts, batch):
+    import numpy as np
+
+    tokens = [row.ids for row in tokenizer.encode_batch(texts)]
+    order = sorted(range(len(tokens)), key=lambda i: -len(tokens[i]))
+    out = [None] * len(tokens)
+    for start in range(0, len(order), batch):
+        group = order[start : start + batch]
+        width = len(tokens[group[0]])
+        ids, mask = np.zeros((len(group), width), np.int64), np.zeros((len(group), width), np.int64)
+        for row, i in enumerate(group):
+            ids[row, : len(tokens[i])], mask[row, : len(tokens[i])] = tokens[i], 1
+        hidden = engine.run(ids, mask)
+        pooled = (hidden * mask[..., None]).sum(1) / mask.sum(1, keepdims=True)
+        pooled /= np.linalg.norm(pooled, axis=1, keepdims=True)
+        for row, i in enumerate(group):
+            out[i] = pooled[row]
+    return out
+
+
+def serve(arguments):
+    """A peer's side: as benches/encode.rs."""
+    from tokenizers import Tokenizer
+
+    engine, texts, role, way, batch = arguments.serve.split(",")
+    tokenizer = Tokenizer.from_file(str(arguments.model / "tokenizer.json"))
+    limit = json.load(open(arguments.model / "sentence_bert_config.json"))["max_seq_length"]
+    tokenizer.no_padding()
+    tokenizer.enable_truncation(limit)
+    if engine == "torch":
+        engine = Torch(arguments.model, arguments.threads)
+    else:
+        engine = Onnx(arguments.work / f"{engine}.onnx", arguments.threads)
+    texts = open(texts).read().splitlines()
+    calls = [[text] for text in texts] if way == "single" else [texts]
+    for line in sys.stdin:
+        seconds = []
+        for call in calls:
+            started = time.perf_counter()
+            embed(engine, tokenizer, call, int(batch))
+            seconds.append(time.perf_counter() - started)
+        print(json.dumps(seconds), flush=True)
+
+
+class Turn:
+    """A process that encodes all texts once for each line it is sent."""
+
+    def __init__(self, command, threads):
+        environment = os.environ | {name: str(threads) for name in ("RAYON_NUM_THREADS", "OMP_NUM_THREADS", "CANDLE_NUM_THREADS")}
+        environment["TOKENIZERS_PARALLELISM"] = "false" if threads == 1 else "true"
+        pinned = ["taskset", "-c", f"0-{threads - 1}"]
+        self.process = subprocess.Popen(
+            pinned + list(map(str, command)), env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        self.rounds = []
+
+    def take(self, keep=True):
+        self.process.stdin.write("\n")
+        self.process.stdin.flush()
+        seconds = json.loads(self.process.stdout.readline())
+        if keep:
+            self.rounds.append(seconds)
+
+    def end(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def ehi_binary():
+    built = subprocess.run(
+        ["cargo", "bench", "--locked", "--bench", "encode", "--no-run", "--message-format", "json"],
+        cwd=ROOT, check=True, capture_output=True, text=True,
+    ).stdout
+    made = [json.loads(line) for line in built.splitlines()]
+    return next(m["executable"] for m in made if m.get("executable") and m["target"]["name"] == "encode")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model", type=pathlib.Path, default=ROOT / "target/base-model")
+    parser.add_argument("--documents", type=int, default=64)
+    parser.add_argument("--queries", type=int, default=64)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--engines", default="ehi,f32,int8,torch")
+    parser.add_argument("--ehi", help="the encode bench; built if absent")
+    parser.add_argument("--work", type=pathlib.Path, default=ROOT / "target/encode")
+    parser.add_argument("--serve", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.serve:
+        return serve(arguments)
+    if not (arguments.work / "int8.onnx").exists():
+        export(arguments.model, arguments.work)
+    binary = arguments.ehi or ehi_binary()
+    names = {"f32": "ONNX Runtime f32", "int8": "ONNX Runtime int8", "torch": "PyTorch f32", "ehi": "ehi f32", "ehi8": "ehi int8", "old": "before"}
+    print("| Texts | Engine | Median ms a text | Fastest and slowest round | Of ONNX Runtime f32 |\n|---|---|---|---|---|")
+    chosen = texts(arguments.documents, arguments.queries)
+    for role, way, title in [("query", "single", "Queries one at a time"), ("query", "batch", "Queries at once"), ("document", "batch", "Abstracts at once")]:
+        path = arguments.work / f"{role}.txt"
+        path.write_text("\n".join(chosen[role]) + "\n")
+        turns = {}
+        for engine in arguments.engines.split(","):
+            if engine.startswith("ehi"):
+                command = [binary, arguments.model, path, role, way] + (["int8"] if engine == "ehi8" else [])
+                turns[engine, 0] = Turn(command, arguments.threads)
+                continue
+            for batch in BATCHES[role] if way == "batch" else (1,):
+                given = ["--serve", f"{engine},{path},{role},{way},{batch}", "--model", arguments.model, "--threads", arguments.threads, "--work", arguments.work]
+                turns[engine, batch] = Turn([sys.executable, __file__, *given], arguments.threads)
+        for turn in turns.values():
+            turn.take(keep=False)
+        for _ in range(arguments.rounds):
+            for turn in turns.values():
+                turn.take()
+        best = {}
+        for (engine, batch), turn in turns.items():
+            turn.end()
+            rounds = [1000 * (statistics.median(seconds) if way == "single" else sum(seconds) / len(chosen[role])) for seconds in turn.rounds]
+            if engine not in best or statistics.median(rounds) < statistics.median(best[engine][1]):
+                best[engine] = (batch, rounds)
+        base = statistics.median(best["f32"][1]) if "f32" in best else float("nan")
+        for engine, (batch, rounds) in best.items():
+            name = names[engine] + (f", batches of {batch}" if way == "batch" and batch else "")
+            middle = statistics.median(rounds)
+            print(f"| {title} | {name} | {middle:.2f} | {min(rounds):.2f} to {max(rounds):.2f} | {middle / base:.2f} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,68 @@
+//! One encoder layer, its weights packed.
+
+use super::super::config::{Activation, TransformerConfig};
+use super::super::kernels;
+use super::super::transformer::{Layer, Linear};
+use super::attention::{Attention, attend};
+use super::linear::{PackedLinear, Then};
+use super::{PackedNorm, to_vec};
+
+pub(super) struct PackedLayer {
+    /// `[3m, m]`: query, key and value one under another.
+    qkv: PackedLinear,
+    attention_output: PackedLinear,
+    attention_norm: PackedNorm,
+    intermediate: PackedLinear,
+    output: PackedLinear,
+    output_norm: PackedNorm,
+    heads: usize,
+    activation: Activation,
+}
+
+/// Matrices that the layers of one pass share.
+#[derive(Default)]
+pub(super) struct Scratch {
+    qkv: Vec<f32>,
+    context: Vec<f32>,
+    inner: Vec<f32>,
+    output: Vec<f32>,
+}
+
+impl PackedLayer {
+    pub(super) fn new(layer: &Layer, config: &TransformerConfig) -> candle_core::Result<Self> {
+        let linear = |linears: &[&Linear]| {
+            let (mut weight, mut bias) = (Vec::new(), Vec::new());
+            for linear in linears {
+                weight.extend(to_vec(&linear.weight)?);
+                bias.extend(to_vec(&linear.bias)?);
+            }
+            Ok::<_, candle_core::Error>(PackedLinear::new(&weight, bias))
+        };
+        Ok(Self {
+            qkv: linear(&[&layer.query, &layer.key, &layer.value])?,
+            attention_output: linear(&[&layer.attention_output])?,
+            attention_norm: PackedNorm::new(&layer.attention_norm)?,
+            intermediate: linear(&[&layer.intermediate])?,
+            output: linear(&[&layer.output])?,
+            output_norm: PackedNorm::new(&layer.output_norm)?,
+            heads: config.heads,
+            activation: config.activation,
+        })
+    }
+
+    /// Shapes: `x` `[sum of lengths, m]`, f32, replaced.
+    pub(super) fn forward(&self, x: &mut Vec<f32>, lengths: &[usize], scratch: &mut Scratch) {
+        let Scratch { qkv, context, inner, output } = scratch;
+        self.qkv.apply(x, Then::Nothing, qkv);
+        attend(Attention { qkv, lengths, heads: self.heads, context });
+        self.attention_output.apply(context, Then::Nothing, output);
+        add_norm(output, x, &self.attention_norm);
+        self.intermediate.apply(output, Then::Activation(self.activation), inner);
+        self.output.apply(inner, Then::Nothing, x);
+        add_norm(x, output, &self.output_norm);
+    }
+}
+
+fn add_norm(x: &mut [f32], residual: &[f32], norm: &PackedNorm) {
+    kernels::add_norm(x, residual, &norm.weight, &norm.bias, norm.eps);
+}
