@@ -48,7 +48,6 @@ impl Panels {
     }
 
     /// Number of packed rows.
-    #[cfg(feature = "train")]
     pub fn rows(&self) -> usize {
         self.rows
     }

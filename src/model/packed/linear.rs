@@ -28,7 +28,7 @@ impl PackedLinear {
 
     /// Shapes: `x` `[n, inputs]`; `out` becomes `[n, outputs]`, f32. On the calling thread.
     pub(super) fn apply(&self, x: &[f32], then: Then, out: &mut Vec<f32>) {
-        out.resize(x.len() / self.weight.dim() * self.bias.len(), 0.0);
+        out.resize(x.len() / self.weight.dim() * self.weight.rows(), 0.0);
         Arch::new().dispatch(Apply { linear: self, x, then, out });
     }
 }
@@ -46,7 +46,7 @@ impl WithSimd for Apply<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let Self { linear: PackedLinear { weight, bias }, x, then, out } = self;
-        let (inputs, outputs) = (weight.dim(), bias.len());
+        let (inputs, outputs) = (weight.dim(), weight.rows());
         let mut products = NO_PRODUCTS;
         for panel in weight.panels() {
             let columns = panel.first..panel.first + panel.rows;
