@@ -1,6 +1,6 @@
 //! Rounds of encoding for `benches/peers/encode.py`, which starts this program and its peers and gives them turns.
 //!
-//!     cargo bench --bench encode -- MODEL TEXTS ROLE WAY
+//!     cargo bench --bench encode -- MODEL TEXTS ROLE WAY [int8]
 //!
 //! `TEXTS` has a text per line, `ROLE` is `query` or `document`, `WAY` is `single` (a text at a time) or `batch` (all in one
 //! call). For each line of standard input all texts are encoded once, tokenising included; the seconds of each call are
@@ -9,11 +9,11 @@
 use std::path::Path;
 use std::time::Instant;
 
-use ehi::{Encoder, Role};
+use ehi::{Encoder, EncoderPrecision, Role};
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
-    let [model, texts, role, way] = arguments.as_slice() else {
+    let [model, texts, role, way, precision @ ..] = arguments.as_slice() else {
         println!("not run: see the head of benches/encode.rs");
         return;
     };
@@ -29,7 +29,12 @@ fn main() {
         "batch" => vec![&texts],
         other => panic!("{other} is neither single nor batch"),
     };
-    let encoder = Encoder::load(Path::new(model)).expect("the model is loaded");
+    let precision = match precision {
+        [] => EncoderPrecision::F32,
+        [int8] if int8 == "int8" => EncoderPrecision::Int8,
+        other => panic!("{other:?} is no precision"),
+    };
+    let encoder = Encoder::load_with(Path::new(model), precision).expect("the model is loaded");
     for _ in std::io::stdin().lines() {
         let seconds = calls.iter().map(|texts| {
             let started = Instant::now();

@@ -1,10 +1,10 @@
 //! Embeds a dataset's corpus and the judged queries of a split, for experiments outside of ehi.
 //!
 //! ```text
-//! cargo run --release --example embed -- MODEL DATA SPLIT OUT
+//! cargo run --release --example embed -- MODEL DATA SPLIT OUT [PRECISION]
 //! ```
 //!
-//! `MODEL` is a bundle or a base model, `DATA` a folder in the BEIR layout. `OUT` gets
+//! `MODEL` is a bundle or a base model, `DATA` a folder in the BEIR layout, `PRECISION` f32 or int8. `OUT` gets
 //! `documents.f32` and `queries.f32` (rows of unit norm, little-endian, without a header) and
 //! `dataset.json`: the width, the ids of the queries and their relevant rows.
 
@@ -15,7 +15,7 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 
 use ehi::data::BeirDataset;
-use ehi::{Encoder, Role};
+use ehi::{Encoder, EncoderPrecision, Role};
 
 /// Texts encoded at a time, so that a large corpus need not be in memory twice.
 const TEXTS_PER_BLOCK: usize = 1024;
@@ -29,12 +29,13 @@ fn main() {
 
 fn run() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [model, data, split, out] = arguments.as_slice() else {
-        return Err("usage: embed MODEL DATA SPLIT OUT".into());
+    let [model, data, split, out, precision @ ..] = arguments.as_slice() else {
+        return Err("usage: embed MODEL DATA SPLIT OUT [PRECISION]".into());
     };
     let out = Path::new(out);
     fs::create_dir_all(out)?;
-    let encoder = Encoder::load(Path::new(model))?;
+    let precision = precision.first().map_or(Ok(EncoderPrecision::F32), |given| given.parse())?;
+    let encoder = Encoder::load_with(Path::new(model), precision)?;
     let dataset = BeirDataset::open(data)?;
 
     let mut rows = HashMap::new();

@@ -67,9 +67,9 @@ pub use index::{
     RepairOptions, RoutingHealth, SHIFTED, SKEW_GROWTH, SKEWED, SearchResult, SearchStats, Stop,
 };
 pub use model::{
-    BUNDLE_FORMAT, Bundle, DEFAULT_MAX_TOKENS, ENCODER_FILE, ENTROPY_QUANTILES, Encoder, INDEXER_FILE,
-    Indexer, MANIFEST_FILE, Model, ModelError, ModelHash, Role, RoutingProfile, RoutingProfiles,
-    TOKENIZER_FILE,
+    BUNDLE_FORMAT, Bundle, DEFAULT_MAX_TOKENS, ENCODER_FILE, ENTROPY_QUANTILES, Encoder, EncoderPrecision,
+    INDEXER_FILE, Indexer, MANIFEST_FILE, Model, ModelError, ModelHash, Role, RoutingProfile,
+    RoutingProfiles, TOKENIZER_FILE,
 };
 #[cfg(feature = "hub")]
 pub use model::{DEFAULT_MODEL, fetch};

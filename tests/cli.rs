@@ -173,6 +173,20 @@ fn what_was_inserted_before_a_bad_line_stays() {
 }
 
 #[test]
+fn texts_are_encoded_as_asked() {
+    let flow = Flow::new();
+    flow.insert(DOCUMENTS);
+    let score = |precision: &str| {
+        let options = ["--encoder-precision", precision, "--json", "cell and gene 17"];
+        flow.run("search", &options).json()["hits"][0]["score"].as_f64().unwrap()
+    };
+    let (exact, close) = (score("f32"), score("int8"));
+    assert!(exact != close && (exact - close).abs() < 0.02, "{exact} and {close}");
+    let wrong = flow.run("search", &["--encoder-precision", "int4", "cell"]);
+    assert!(wrong.code == Some(2) && wrong.err.contains("neither f32 nor int8"), "{}", wrong.err);
+}
+
+#[test]
 fn searches_print_text_or_json() {
     let flow = Flow::new();
     flow.insert(DOCUMENTS);
@@ -197,6 +211,7 @@ fn searches_print_text_or_json() {
     assert_eq!(stats["leaves_visited"], json!(3));
     assert_eq!(stats["documents_visited"], json!(expected.stats.documents_visited));
     assert_eq!(stats["visited_fraction"].as_f64(), Some(expected.stats.visited_fraction));
+    assert_eq!(stats["embeddings_read"], json!(expected.stats.embeddings_read));
     for time in ["encode_ms", "beam_ms", "scan_ms", "fetch_ms"] {
         let ms = stats[time].as_f64().unwrap();
         assert!((0.0..60_000.0).contains(&ms), "{time} {ms}");

@@ -3,7 +3,7 @@
 
 mod support;
 
-use ehi::{Error, Filter, Index, InputError, SearchResult, Similarity, Stop};
+use ehi::{EncoderPrecision, Error, Filter, Index, InputError, SearchResult, Similarity, Stop};
 use support::{Shape, bundle, document, documents};
 
 const STORED: usize = 200;
@@ -267,4 +267,31 @@ fn a_batch_refuses_what_a_search_refuses() {
         assert_eq!(matches!(error, InputError::Dimension { .. }), dimension, "{error:?}");
         assert_eq!(matches!(error, InputError::BadVector), !dimension, "{error:?}");
     }
+}
+
+#[test]
+fn eight_bits_find_what_is_near() {
+    let (dir, written) = index(Shape::of_height(2), Similarity::Cosine);
+    let path = dir.path().join("index");
+    let eight = Index::builder().encoder_precision(EncoderPrecision::Int8).open_read_only(&path).unwrap();
+    let scores = |index: &Index, question: &str| -> Vec<f32> {
+        index.query(question).exact().k(5).run().unwrap().iter().map(|hit| hit.score).collect()
+    };
+    written.flush().unwrap();
+    assert!(eight.refresh().unwrap());
+    let mut differ = false;
+    for question in QUESTIONS {
+        let (exact, close) = (scores(&written, question), scores(&eight, question));
+        differ |= exact != close;
+        for (exact, close) in exact.iter().zip(close) {
+            assert!((exact - close).abs() < 0.02, "{question}: {exact} and {close}");
+        }
+    }
+    assert!(differ, "the handle does not use eight bits");
+    // A refresh may open the model anew, as the handle has it.
+    let before = scores(&eight, QUESTIONS[1]);
+    written.insert(document(STORED)).unwrap();
+    written.flush().unwrap();
+    assert!(eight.refresh().unwrap());
+    assert_eq!(scores(&eight, QUESTIONS[1]), before);
 }

@@ -14,6 +14,7 @@ use std::time::Duration;
 use super::Index;
 use super::apart::Apart;
 use super::insert::DOCUMENTS_PER_COMMIT;
+use super::options::HandleOptions;
 use super::serving::{MODELS_DIR, Serving, model_dir, remove_model, store_dir};
 use crate::error::{Error, InputError, Result};
 use crate::model::{Bundle, ModelHash};
@@ -138,9 +139,9 @@ impl Index {
     fn open_for_filling(&self, number: u32) -> Result<Serving> {
         let store = match number {
             0 => Arc::clone(&self.root),
-            _ => Arc::new(Store::open(store_dir(self.path(), number), self.filling())?),
+            _ => Arc::new(Store::open(store_dir(self.path(), number), self.filling().store)?),
         };
-        Serving::open(number, store)
+        Serving::open(number, store, self.options.precision)
     }
 
     /// The store that is to be filled for a model: the one that an earlier call began, or a new one.
@@ -229,7 +230,7 @@ impl Index {
                 // With the durability of the handle.
                 let (bundle, similarity) = (Arc::clone(&target.bundle), target.similarity);
                 drop(target);
-                let options = StoreOptions { lock_wait: READERS_WAIT, ..self.options };
+                let options = StoreOptions { lock_wait: READERS_WAIT, ..self.options.store };
                 let store = Arc::new(Store::open(store_dir(self.path(), number), options)?);
                 Serving::new(number, store, bundle, similarity)
             }
@@ -257,8 +258,10 @@ impl Index {
     /// Removes a store that is no longer wanted.
     /// How a store is open while it is filled: each group lasts, so that a call that is cut off can be
     /// continued, and no journal is needed.
-    fn filling(&self) -> StoreOptions {
-        StoreOptions { durability: Durability::EveryBatch, lock_wait: READERS_WAIT, ..self.options }
+    fn filling(&self) -> HandleOptions {
+        let own = self.options.store;
+        let store = StoreOptions { durability: Durability::EveryBatch, lock_wait: READERS_WAIT, ..own };
+        HandleOptions { store, ..self.options }
     }
 
     fn give_up(&self, number: u32, models: Models) -> Result<()> {

@@ -44,13 +44,13 @@ pub(crate) use serving::remove_folder;
 
 use crate::document::Document;
 use crate::error::{Error, Result};
-use crate::model::Bundle;
+use crate::model::{Bundle, EncoderPrecision};
 use crate::scan::Similarity;
 use crate::store::{
-    Committed, LOCK_FILE, MANIFEST_FILE, Store, StoreError, StoreOptions, UNPUBLISHED_MANIFEST_FILE,
-    WriteBatch,
+    Committed, LOCK_FILE, MANIFEST_FILE, Store, StoreError, UNPUBLISHED_MANIFEST_FILE, WriteBatch,
 };
-use serving::{check_model, is_model, store_dir};
+use options::HandleOptions;
+use serving::{is_model, store_dir};
 
 /// How often a read-only handle looks again for the store in service, when the writer has just removed
 /// the one that it was about to open.
@@ -85,7 +85,7 @@ pub struct Index {
     #[cfg(feature = "train")]
     pub(crate) training: Mutex<()>,
     path: PathBuf,
-    options: StoreOptions,
+    options: HandleOptions,
     /// For writing, the store in the index directory itself: holds the lock, and says which store serves. For reading,
     /// the store that served first. Last, so that it is closed last.
     root: Arc<Store>,
@@ -114,11 +114,11 @@ impl Index {
 
     fn create_with(path: &Path, bundle: &Bundle, options: &IndexBuilder) -> Result<Self> {
         refuse_occupied(path)?;
-        let serving = Serving::create(path, 0, bundle, options.similarity, options.store)?;
-        Ok(Self::new(path, Arc::clone(&serving.store), serving, options.store))
+        let serving = Serving::create(path, 0, bundle, options.similarity, options.handle)?;
+        Ok(Self::new(path, Arc::clone(&serving.store), serving, options.handle))
     }
 
-    fn new(path: &Path, root: Arc<Store>, serving: Serving, options: StoreOptions) -> Self {
+    fn new(path: &Path, root: Arc<Store>, serving: Serving, options: HandleOptions) -> Self {
         Self {
             serving: RwLock::new(Arc::new(serving)),
             writing: RwLock::new(()),
@@ -153,23 +153,25 @@ impl Index {
     /// # Errors
     /// Those of [`Self::open`] but [`StoreError::Locked`]. Writes answer [`StoreError::ReadOnly`].
     pub fn open_read_only(path: impl AsRef<Path>) -> Result<Self> {
-        let path = path.as_ref();
-        let serving = newest(path)?;
-        Ok(Self::new(path, Arc::clone(&serving.store), serving, StoreOptions::default()))
+        Self::builder().open_read_only(path)
+    }
+
+    fn open_read_only_with(path: &Path, options: &IndexBuilder) -> Result<Self> {
+        let serving = newest(path, options.handle.precision)?;
+        options.check(&serving)?;
+        Ok(Self::new(path, Arc::clone(&serving.store), serving, options.handle))
     }
 
     fn open_with(path: &Path, options: &IndexBuilder) -> Result<Self> {
-        let root = Arc::new(Store::open(path, options.store)?);
+        let root = Arc::new(Store::open(path, options.handle.store)?);
         let number = root.models().current;
         let store = match number {
             0 => Arc::clone(&root),
-            _ => Arc::new(Store::open(store_dir(path, number), options.store)?),
+            _ => Arc::new(Store::open(store_dir(path, number), options.handle.store)?),
         };
-        let serving = Serving::open(number, store)?;
-        if let Some(expected) = options.expected {
-            check_model(serving.bundle.hash(), expected)?;
-        }
-        Ok(Self::new(path, root, serving, options.store))
+        let serving = Serving::open(number, store, options.handle.precision)?;
+        options.check(&serving)?;
+        Ok(Self::new(path, root, serving, options.handle))
     }
 
     /// Moves a handle of [`Self::open_read_only`] to the newest flushed generation, of another model where that
@@ -194,7 +196,7 @@ impl Index {
         {
             return Ok(moved);
         }
-        self.serve(newest(&self.path)?)
+        self.serve(newest(&self.path, self.options.precision)?)
     }
 
     fn serve(&self, next: Serving) -> Result<bool> {
@@ -354,13 +356,13 @@ impl Index {
 }
 
 /// The store in service, opened for reading beside a writer that may be changing it.
-fn newest(path: &Path) -> Result<Serving> {
+fn newest(path: &Path, precision: EncoderPrecision) -> Result<Serving> {
     let mut attempt = 0;
     loop {
         let number = Store::models_of(path)?.current;
         let opened = Store::open_read_only(store_dir(path, number))
             .map_err(Error::from)
-            .and_then(|store| Serving::open(number, Arc::new(store)));
+            .and_then(|store| Serving::open(number, Arc::new(store), precision));
         attempt += 1;
         // Removed, or emptied, since the manifest was read?
         if attempt == READ_ATTEMPTS || Store::models_of(path)?.current == number {

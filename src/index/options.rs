@@ -7,11 +7,12 @@ use std::time::Duration;
 use super::Index;
 use super::reach::{Limits, Reach};
 use super::search::SearchResult;
+use super::serving::{Serving, check_model};
 use super::stop::Stop;
 use super::visit::{How, Threads};
 use crate::error::{InputError, Result};
 use crate::filter::Filter;
-use crate::model::{Bundle, ModelHash};
+use crate::model::{Bundle, EncoderPrecision, ModelHash};
 use crate::scan::Similarity;
 use crate::store::{Durability, StoreOptions};
 
@@ -24,13 +25,20 @@ pub const DEFAULT_BEAM: usize = 8;
 #[derive(Clone, Debug)]
 pub struct IndexBuilder {
     pub(super) similarity: Similarity,
-    pub(super) store: StoreOptions,
+    pub(super) handle: HandleOptions,
     pub(super) expected: Option<ModelHash>,
+}
+
+/// What holds for a handle, whatever store it has open.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct HandleOptions {
+    pub store: StoreOptions,
+    pub precision: EncoderPrecision,
 }
 
 impl Default for IndexBuilder {
     fn default() -> Self {
-        Self { similarity: Similarity::Cosine, store: StoreOptions::default(), expected: None }
+        Self { similarity: Similarity::Cosine, handle: HandleOptions::default(), expected: None }
     }
 }
 
@@ -48,7 +56,7 @@ impl IndexBuilder {
     /// What survives what; [`Durability::OnFlush`] by default. Holds for this handle, not for the index.
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Self {
-        self.store.durability = durability;
+        self.handle.store.durability = durability;
         self
     }
 
@@ -57,7 +65,7 @@ impl IndexBuilder {
     /// writes; compaction brings all documents to it.
     #[must_use]
     pub fn codes(mut self, codes: bool) -> Self {
-        self.store.without_codes = !codes;
+        self.handle.store.without_codes = !codes;
         self
     }
 
@@ -65,7 +73,15 @@ impl IndexBuilder {
     /// writing; not at all by default.
     #[must_use]
     pub fn lock_wait(mut self, most: Duration) -> Self {
-        self.store.lock_wait = most;
+        self.handle.store.lock_wait = most;
+        self
+    }
+
+    /// How this handle encodes texts; [`EncoderPrecision::F32`] by default. Documents and queries need not be encoded in
+    /// the same way.
+    #[must_use]
+    pub fn encoder_precision(mut self, precision: EncoderPrecision) -> Self {
+        self.handle.precision = precision;
         self
     }
 
@@ -74,6 +90,10 @@ impl IndexBuilder {
     pub fn expect_model(mut self, bundle: &Bundle) -> Self {
         self.expected = Some(bundle.hash());
         self
+    }
+
+    pub(super) fn check(&self, serving: &Serving) -> Result<()> {
+        self.expected.map_or(Ok(()), |expected| check_model(serving.bundle.hash(), expected))
     }
 
     /// As [`Index::create`], with these options.
@@ -90,6 +110,14 @@ impl IndexBuilder {
     /// Those of [`Index::open`].
     pub fn open(self, path: impl AsRef<Path>) -> Result<Index> {
         Index::open_with(path.as_ref(), &self)
+    }
+
+    /// As [`Index::open_read_only`], with these options as far as they are for reading.
+    ///
+    /// # Errors
+    /// Those of [`Index::open_read_only`], and [`InputError::ModelMismatch`].
+    pub fn open_read_only(self, path: impl AsRef<Path>) -> Result<Index> {
+        Index::open_read_only_with(path.as_ref(), &self)
     }
 }
 

@@ -6,12 +6,13 @@ use std::sync::{Arc, OnceLock};
 
 use super::filtered::KnownFilters;
 use super::health::Served;
+use super::options::HandleOptions;
 use super::placing::Placer;
 use crate::codes::Rotation;
 use crate::error::{InputError, Result};
-use crate::model::{Bundle, Model, ModelError, ModelHash};
+use crate::model::{Bundle, EncoderPrecision, Model, ModelError, ModelHash};
 use crate::scan::Similarity;
-use crate::store::{Damage, MANIFEST_FILE, Store, StoreConfig, StoreError, StoreOptions, View};
+use crate::store::{Damage, MANIFEST_FILE, Store, StoreConfig, StoreError, View};
 
 /// Folder of the model bundle beside the files of a store.
 const MODEL_DIR: &str = "model";
@@ -41,7 +42,7 @@ impl Serving {
         number: u32,
         bundle: &Bundle,
         similarity: Similarity,
-        options: StoreOptions,
+        options: HandleOptions,
     ) -> Result<Self> {
         let model = dir.join(MODEL_DIR);
         if model.exists() {
@@ -53,7 +54,7 @@ impl Serving {
         } else {
             copy_model(bundle, dir, &model)?;
         }
-        let own = Bundle::open(&model)?;
+        let own = Bundle::open_with(&model, options.precision)?;
         let shape = own.model().indexer.shape();
         let config = StoreConfig {
             dim: own.model().encoder.dim() as u32,
@@ -63,7 +64,7 @@ impl Serving {
             similarity: similarity.code(),
             model_hash: own.hash().0,
         };
-        let store = Arc::new(Store::create(dir, &config, options)?);
+        let store = Arc::new(Store::create(dir, &config, options.store)?);
         Ok(Self::new(number, store, Arc::new(own), similarity))
     }
 
@@ -73,8 +74,8 @@ impl Serving {
     }
 
     /// A store with the model that lies beside it.
-    pub(super) fn open(number: u32, store: Arc<Store>) -> Result<Self> {
-        let bundle = Bundle::open(store.path().join(MODEL_DIR))?;
+    pub(super) fn open(number: u32, store: Arc<Store>, precision: EncoderPrecision) -> Result<Self> {
+        let bundle = Bundle::open_with(store.path().join(MODEL_DIR), precision)?;
         let config = store.config();
         check_model(ModelHash(config.model_hash), bundle.hash())?;
         let similarity = Similarity::from_code(config.similarity).ok_or(StoreError::Corrupt {

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::Model;
+use super::config::EncoderPrecision;
 use super::encoder::Encoder;
 use super::error::ModelError;
 use super::indexer::Indexer;
@@ -99,6 +100,14 @@ impl Bundle {
     /// [`ModelError::Checksum`] for a damaged file, [`ModelError::UnsupportedBundle`] for one
     /// written by a newer version, and every error of [`Encoder::load`].
     pub fn open(dir: impl AsRef<Path>) -> Result<Self, ModelError> {
+        Self::open_with(dir, EncoderPrecision::F32)
+    }
+
+    /// As [`Self::open`], with an encoder of this precision.
+    ///
+    /// # Errors
+    /// Those of [`Self::open`].
+    pub fn open_with(dir: impl AsRef<Path>, precision: EncoderPrecision) -> Result<Self, ModelError> {
         let dir = dir.as_ref().to_owned();
         let path = dir.join(MANIFEST_FILE);
         if !path.is_file() {
@@ -122,7 +131,7 @@ impl Bundle {
             return Err(ModelError::Checksum { path: dir.join(name) });
         }
         let shape = TreeShape::new(manifest.branching_factor, manifest.height)?;
-        let encoder = Encoder::load(&dir)?;
+        let encoder = Encoder::load_with(&dir, precision)?;
         if encoder.dim() != manifest.dim {
             return Err(ModelError::BadConfig {
                 path,

@@ -1,6 +1,8 @@
 //! Configuration of a transformer encoder, as `config.json` gives it.
 
+use std::fmt;
 use std::path::Path;
+use std::str::FromStr;
 
 use serde::Deserialize;
 
@@ -24,6 +26,39 @@ pub(crate) enum Activation {
     GeluTanh,
     /// Rectified linear.
     Relu,
+}
+
+/// In what numbers the matrix products of the encoder are computed when texts are embedded. Training is apart from this.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum EncoderPrecision {
+    /// 32-bit floating point: what training and every published figure of a model mean.
+    #[default]
+    F32,
+    /// Weights and what they are multiplied with in 8 bits, with a scale for each output and each token: faster, and a quarter of
+    /// the memory to read. Embeddings turn by a few degrees at most; `docs/benchmarks.md` says what that does to retrieval.
+    Int8,
+}
+
+impl fmt::Display for EncoderPrecision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::F32 => "f32",
+            Self::Int8 => "int8",
+        })
+    }
+}
+
+impl FromStr for EncoderPrecision {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.trim() {
+            "f32" => Ok(Self::F32),
+            "int8" => Ok(Self::Int8),
+            other => Err(format!("`{other}` is neither f32 nor int8")),
+        }
+    }
 }
 
 /// Sizes of an encoder, the same for both architectures.

@@ -9,7 +9,7 @@ use rayon::prelude::*;
 use serde::Deserialize;
 
 use super::bundle::{self, ENCODER_FILE, TOKENIZER_FILE};
-use super::config::TransformerConfig;
+use super::config::{EncoderPrecision, TransformerConfig};
 use super::error::ModelError;
 use super::packed::PackedTransformer;
 use super::pooling::{Normalisation, Pooling, pool_packed};
@@ -94,10 +94,14 @@ impl Encoder {
     /// # Errors
     /// [`ModelError`] names the file and what is wrong with it.
     pub fn load(dir: &Path) -> Result<Self, ModelError> {
-        Self::load_on(dir, &Device::Cpu)
+        Self::load_with(dir, EncoderPrecision::F32)
     }
 
-    pub(crate) fn load_on(dir: &Path, device: &Device) -> Result<Self, ModelError> {
+    /// As [`Self::load`], with weights of this precision.
+    ///
+    /// # Errors
+    /// Those of [`Self::load`].
+    pub fn load_with(dir: &Path, precision: EncoderPrecision) -> Result<Self, ModelError> {
         let config_path = dir.join("config.json");
         for (file, missing) in
             [(config_path.clone(), "config.json"), (dir.join(TOKENIZER_FILE), TOKENIZER_FILE)]
@@ -126,9 +130,9 @@ impl Encoder {
         let prompts: PromptConfig =
             bundle::read_json_or_default(&dir.join("config_sentence_transformers.json"))?;
         let tokenizer = TextTokenizer::from_file(&dir.join(TOKENIZER_FILE), max_tokens, config.vocab_size)?;
-        let weights = Weights::from_file(&weights_path, device)?;
+        let weights = Weights::from_file(&weights_path, &Device::Cpu)?;
         let transformer = Transformer::load(&weights, config)?;
-        let packed = PackedTransformer::new(&transformer, transformer.layers.len())?;
+        let packed = PackedTransformer::new(&transformer, transformer.layers.len(), precision)?;
         Ok(Self {
             transformer,
             packed,

@@ -22,6 +22,7 @@ mod weights;
 pub use bundle::{
     BUNDLE_FORMAT, Bundle, ENCODER_FILE, INDEXER_FILE, MANIFEST_FILE, ModelHash, TOKENIZER_FILE,
 };
+pub use config::EncoderPrecision;
 pub use encoder::{DEFAULT_MAX_TOKENS, Encoder, Role};
 pub use error::ModelError;
 #[cfg(feature = "hub")]

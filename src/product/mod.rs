@@ -5,6 +5,7 @@
 
 #[expect(unsafe_code, reason = "loads without checks, in the innermost loop")]
 mod block;
+pub(crate) mod bytes;
 
 pub(crate) use block::{BLOCK_ROWS, Block, NO_BIAS, NO_PRODUCTS, PAD, PANEL, put};
 

@@ -150,19 +150,20 @@ pub(crate) fn nearest_documents(packed: &Panels, rows: &[f32], depth: usize) -> 
     let documents = packed.rows();
     let mut scores = vec![0f32; rows.len() / packed.dim() * documents];
     packed.dot_products(rows, &mut scores);
-    scores
-        .chunks_exact(documents)
-        .map(|row| {
-            let mut order: Vec<(u32, f32)> = (0..).zip(row.iter().copied()).collect();
-            let best_first = |a: &(u32, f32), b: &(u32, f32)| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0));
-            if depth < documents {
-                order.select_nth_unstable_by(depth, best_first);
-                order.truncate(depth);
-            }
-            order.sort_unstable_by(best_first);
-            order
-        })
-        .collect()
+    // As large as the corpus: what is returned has memory of its own.
+    let mut order: Vec<(u32, f32)> = Vec::with_capacity(documents);
+    let nearest = |row: &[f32]| {
+        order.clear();
+        order.extend((0..).zip(row.iter().copied()));
+        let best_first = |a: &(u32, f32), b: &(u32, f32)| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0));
+        if depth < documents {
+            order.select_nth_unstable_by(depth, best_first);
+        }
+        let mut nearest = order[..depth.min(documents)].to_vec();
+        nearest.sort_unstable_by(best_first);
+        nearest
+    };
+    scores.chunks_exact(documents).map(nearest).collect()
 }
 
 #[cfg(test)]

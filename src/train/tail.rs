@@ -9,8 +9,8 @@ use super::optimizer::{Gradients, Parameter};
 use super::trunk::TrunkCache;
 use crate::error::Result;
 use crate::model::{
-    AttentionMask, Dropout, Embeddings, Encoder, Layer, LayerNorm, Linear, ModelError, PackedHidden,
-    PackedLayers, PackedTransformer, Precision, Transformer, pool_packed, pool_padded,
+    AttentionMask, Dropout, Embeddings, Encoder, EncoderPrecision, Layer, LayerNorm, Linear, ModelError,
+    PackedHidden, PackedLayers, PackedTransformer, Precision, Transformer, pool_packed, pool_padded,
 };
 
 /// The last layers of an encoder as variables, on top of a [`TrunkCache`]; with the embedding
@@ -267,9 +267,12 @@ impl<'a> Tail<'a> {
         let config = &self.encoder.transformer.config;
         let m = config.hidden_size;
         let packed = match &self.embeddings {
-            None => Inference::Tail(PackedLayers::new(&self.layers, config).map_err(ModelError::from)?),
+            None => Inference::Tail(
+                PackedLayers::new(&self.layers, config, EncoderPrecision::F32).map_err(ModelError::from)?,
+            ),
             Some(_) => {
-                let whole = PackedTransformer::new(&self.transformer(), self.layers.len());
+                let whole =
+                    PackedTransformer::new(&self.transformer(), self.layers.len(), EncoderPrecision::F32);
                 Inference::Whole(whole.map_err(ModelError::from)?)
             }
         };

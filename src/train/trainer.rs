@@ -24,8 +24,8 @@ use super::trunk::{CachePlace, Frozen, TrunkCache};
 use super::verdict::Verdict;
 use crate::error::Result;
 use crate::model::{
-    Bundle, BundleParts, Encoder, ModelError, PackedTransformer, RoutingProfile, RoutingProfiles,
-    check_output, hex,
+    Bundle, BundleParts, Encoder, EncoderPrecision, ModelError, PackedTransformer, RoutingProfile,
+    RoutingProfiles, check_output, hex,
 };
 use crate::progress::{OnProgress, Progress, no_progress};
 
@@ -254,7 +254,8 @@ impl<'a> Trainer<'a> {
         let frozen = encoder.transformer.layers.len() - scope.layers;
         let identity = identity(config, &encoder, &texts)?;
         let frozen = Frozen {
-            trunk: PackedTransformer::new(&encoder.transformer, frozen).map_err(ModelError::from)?,
+            trunk: PackedTransformer::new(&encoder.transformer, frozen, EncoderPrecision::F32)
+                .map_err(ModelError::from)?,
             dim,
             pooled: (scope.layers == 0).then_some((encoder.pooling, encoder.normalisation)),
         };

@@ -274,6 +274,7 @@ fn half(values: &[f32]) -> Vec<f16> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::EncoderPrecision;
     use crate::model::config::Activation;
     use crate::model::random_transformer;
     use crate::progress::no_progress;
@@ -281,7 +282,7 @@ mod tests {
     fn frozen(pooled: Option<(Pooling, Normalisation)>) -> Frozen {
         let (transformer, _) = random_transformer(Activation::GeluErf, 4);
         let dim = transformer.config.hidden_size;
-        Frozen { trunk: PackedTransformer::new(&transformer, 1).unwrap(), dim, pooled }
+        Frozen { trunk: PackedTransformer::new(&transformer, 1, EncoderPrecision::F32).unwrap(), dim, pooled }
     }
 
     fn texts() -> Vec<Vec<u32>> {

@@ -5,13 +5,14 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
+use ehi::Stop;
 use ehi::data::Dataset;
 use ehi::eval::{Baseline, EvalOptions, EvalReport, IvfOptions, Metric, RelevanceLevel, evaluate};
-use ehi::{Index, Stop};
 
 use crate::bars::Bars;
 use crate::evaluation;
 use crate::failure::Failure;
+use crate::precision::PrecisionArgs;
 
 /// What the run file calls this engine.
 const RUN_TAG: &str = "ehi";
@@ -54,6 +55,8 @@ pub struct Args {
     /// The lowest grade that counts as relevant; nDCG goes by the grades themselves
     #[arg(long, value_name = "GRADE", default_value_t = RelevanceLevel::default().0)]
     relevance_level: i32,
+    #[command(flatten)]
+    precision: PrecisionArgs,
     /// Write the figures to this file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -102,7 +105,7 @@ fn work(text: &str) -> Result<f64, String> {
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let dataset = Dataset::open(&args.data)?;
-    let index = Index::open_read_only(&args.index)?;
+    let index = args.precision.open_read_only(&args.index)?;
     let options = EvalOptions {
         beams: args.beams.clone(),
         baseline: match args.baseline {

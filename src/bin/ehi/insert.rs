@@ -10,6 +10,7 @@ use ehi::{Document, Error, Index, InputError, InsertSummary, Stage, StoreError};
 
 use crate::bars::Bars;
 use crate::failure::Failure;
+use crate::precision::PrecisionArgs;
 
 /// Documents read before they are inserted.
 const DOCUMENTS_PER_GROUP: usize = 1_000;
@@ -19,6 +20,8 @@ pub struct Args {
     /// Directory of the index
     #[arg(long, value_name = "DIR")]
     index: PathBuf,
+    #[command(flatten)]
+    precision: PrecisionArgs,
     /// BEIR corpus lines, plain or gzip; - for standard input; or the folder of a dataset in the
     /// layout of BEIR, MS MARCO (TSV) or extreme classification
     #[arg(required = true, value_name = "FILE")]
@@ -26,7 +29,7 @@ pub struct Args {
 }
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
-    let index = Index::open(&args.index)?;
+    let index = args.precision.open(&args.index)?;
     let mut inserter = Inserter { index: &index, bars: Bars::new(), inserted: 0, replaced: 0, superseded: 0 };
     let result = args.files.iter().try_for_each(|path| inserter.file(path));
     inserter.bars.clear();

@@ -10,6 +10,7 @@ mod hits;
 mod insert;
 mod leaves;
 mod model;
+mod precision;
 mod repair;
 mod search;
 mod store;

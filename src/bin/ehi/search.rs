@@ -4,11 +4,12 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ehi::{DEFAULT_K, Filter, Index, SearchResult, Stop};
+use ehi::{DEFAULT_K, Filter, SearchResult, Stop};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::hits;
+use crate::precision::PrecisionArgs;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -27,6 +28,8 @@ pub struct Args {
     /// Search among the documents whose metadata pass, for instance {"year": {"$gte": 2010}, "lang": "en"}
     #[arg(long, value_name = "JSON")]
     filter: Option<Filter>,
+    #[command(flatten)]
+    precision: PrecisionArgs,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -35,7 +38,7 @@ pub struct Args {
 }
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
-    let index = Index::open_read_only(&args.index)?;
+    let index = args.precision.open_read_only(&args.index)?;
     let mut query = index.query(&args.query).k(args.k);
     if let Some(beam) = args.beam {
         query = query.beam(beam);
@@ -76,6 +79,7 @@ fn result_json(result: &SearchResult) -> Value {
             "leaves_visited": stats.leaves_visited,
             "documents_visited": stats.documents_visited,
             "documents_checked": stats.documents_checked,
+            "embeddings_read": stats.embeddings_read,
             "exhausted": stats.exhausted,
             "visited_fraction": stats.visited_fraction,
             "work_fraction": stats.work_fraction,

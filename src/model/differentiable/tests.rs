@@ -2,7 +2,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::*;
-use crate::model::config::Architecture;
+use crate::model::config::{Architecture, EncoderPrecision};
 use crate::model::packed::PackedTransformer;
 use candle_core::Var;
 
@@ -105,12 +105,31 @@ fn packed_composed_and_fused_agree() {
             real(&transformer.forward(&ids, &lengths, Program::Composed(Precision::F32)).unwrap(), &lengths);
         let fused = real(&transformer.forward(&ids, &lengths, Program::Fused).unwrap(), &lengths);
         let slices: Vec<&[u32]> = texts.iter().map(Vec::as_slice).collect();
-        let packed = PackedTransformer::new(&transformer, 2).unwrap().forward(&slices);
+        let packed = PackedTransformer::new(&transformer, 2, EncoderPrecision::F32).unwrap().forward(&slices);
         assert_eq!(packed.lengths, lengths);
         assert!(worst(&composed, &fused) < 1e-5, "{activation:?} fused {}", worst(&composed, &fused));
         assert!(worst(&composed, &packed.values) < 1e-5, "{activation:?} packed");
         // Not a test of constants.
         assert!(worst(&composed, &vec![0.0; composed.len()]) > 0.5);
+    }
+}
+
+/// Eight bits keep the direction of every token, whatever the lengths of the texts.
+#[test]
+fn eight_bits_are_close() {
+    for activation in [Activation::GeluErf, Activation::Relu] {
+        let (transformer, _) = random(activation, 3);
+        let (texts, _, _) = texts();
+        let slices: Vec<&[u32]> = texts.iter().map(Vec::as_slice).collect();
+        let [exact, close] = [EncoderPrecision::F32, EncoderPrecision::Int8].map(|precision| {
+            PackedTransformer::new(&transformer, 2, precision).unwrap().forward(&slices).values
+        });
+        let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(x, y)| x * y).sum::<f32>();
+        for (exact, close) in exact.chunks(HIDDEN).zip(close.chunks(HIDDEN)) {
+            let cosine = dot(exact, close) / (dot(exact, exact) * dot(close, close)).sqrt();
+            assert!(cosine > 0.999, "{activation:?}: {cosine}");
+        }
+        assert!(exact != close);
     }
 }
 

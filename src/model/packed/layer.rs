@@ -1,11 +1,12 @@
 //! One encoder layer, its weights packed.
 
-use super::super::config::{Activation, TransformerConfig};
+use super::super::config::{Activation, EncoderPrecision, TransformerConfig};
 use super::super::kernels;
 use super::super::transformer::{Layer, Linear};
 use super::attention::{Attention, attend};
 use super::linear::{PackedLinear, Then};
 use super::{PackedNorm, to_vec};
+use crate::product::bytes::ByteRows;
 
 pub(super) struct PackedLayer {
     /// `[3m, m]`: query, key and value one under another.
@@ -26,17 +27,22 @@ pub(super) struct Scratch {
     context: Vec<f32>,
     inner: Vec<f32>,
     output: Vec<f32>,
+    bytes: ByteRows,
 }
 
 impl PackedLayer {
-    pub(super) fn new(layer: &Layer, config: &TransformerConfig) -> candle_core::Result<Self> {
+    pub(super) fn new(
+        layer: &Layer,
+        config: &TransformerConfig,
+        precision: EncoderPrecision,
+    ) -> candle_core::Result<Self> {
         let linear = |linears: &[&Linear]| {
             let (mut weight, mut bias) = (Vec::new(), Vec::new());
             for linear in linears {
                 weight.extend(to_vec(&linear.weight)?);
                 bias.extend(to_vec(&linear.bias)?);
             }
-            Ok::<_, candle_core::Error>(PackedLinear::new(&weight, bias))
+            Ok::<_, candle_core::Error>(PackedLinear::new(&weight, bias, precision))
         };
         Ok(Self {
             qkv: linear(&[&layer.query, &layer.key, &layer.value])?,
@@ -52,13 +58,13 @@ impl PackedLayer {
 
     /// Shapes: `x` `[sum of lengths, m]`, f32, replaced.
     pub(super) fn forward(&self, x: &mut Vec<f32>, lengths: &[usize], scratch: &mut Scratch) {
-        let Scratch { qkv, context, inner, output } = scratch;
-        self.qkv.apply(x, Then::Nothing, qkv);
+        let Scratch { qkv, context, inner, output, bytes } = scratch;
+        self.qkv.apply(x, Then::Nothing, bytes, qkv);
         attend(Attention { qkv, lengths, heads: self.heads, context });
-        self.attention_output.apply(context, Then::Nothing, output);
+        self.attention_output.apply(context, Then::Nothing, bytes, output);
         add_norm(output, x, &self.attention_norm);
-        self.intermediate.apply(output, Then::Activation(self.activation), inner);
-        self.output.apply(inner, Then::Nothing, x);
+        self.intermediate.apply(output, Then::Activation(self.activation), bytes, inner);
+        self.output.apply(inner, Then::Nothing, bytes, x);
         add_norm(x, output, &self.output_norm);
     }
 }

@@ -2,15 +2,21 @@
 
 use pulp::{Arch, Simd, WithSimd};
 
-use super::super::config::Activation;
+use super::super::config::{Activation, EncoderPrecision};
 use super::super::kernels;
+use crate::product::bytes::{ByteKernel, BytePanels, ByteRows};
 use crate::product::{BLOCK_ROWS, Block, NO_PRODUCTS, PANEL, Panels, put};
 
 /// A linear map, its weights packed.
 pub(super) struct PackedLinear {
-    weight: Panels,
+    weight: Weight,
     /// `[outputs]`
     bias: Vec<f32>,
+}
+
+enum Weight {
+    F32(Panels),
+    Int8(BytePanels),
 }
 
 /// What is done to the outputs while they are in the cache.
@@ -20,21 +26,48 @@ pub(super) enum Then {
     Activation(Activation),
 }
 
+impl Then {
+    /// Writes the outputs of a row.
+    #[inline(always)]
+    fn put<S: Simd>(self, products: &mut [f32; PANEL], out: &mut [f32]) {
+        if let Self::Activation(activation) = self {
+            kernels::activate::<S>(products, activation);
+        }
+        put(products, out);
+    }
+}
+
 impl PackedLinear {
     /// Shapes: `weight` `[outputs, inputs]`, `bias` `[outputs]`, f32.
-    pub(super) fn new(weight: &[f32], bias: Vec<f32>) -> Self {
-        Self { weight: Panels::pack(weight, weight.len() / bias.len()), bias }
+    pub(super) fn new(weight: &[f32], bias: Vec<f32>, precision: EncoderPrecision) -> Self {
+        let inputs = weight.len() / bias.len();
+        let weight = match precision {
+            EncoderPrecision::F32 => Weight::F32(Panels::pack(weight, inputs)),
+            EncoderPrecision::Int8 => Weight::Int8(BytePanels::pack(weight, inputs)),
+        };
+        Self { weight, bias }
     }
 
     /// Shapes: `x` `[n, inputs]`; `out` becomes `[n, outputs]`, f32. On the calling thread.
-    pub(super) fn apply(&self, x: &[f32], then: Then, out: &mut Vec<f32>) {
-        out.resize(x.len() / self.weight.dim() * self.weight.rows(), 0.0);
-        Arch::new().dispatch(Apply { linear: self, x, then, out });
+    pub(super) fn apply(&self, x: &[f32], then: Then, bytes: &mut ByteRows, out: &mut Vec<f32>) {
+        let bias = &self.bias;
+        match &self.weight {
+            Weight::F32(weight) => {
+                out.resize(x.len() / weight.dim() * weight.rows(), 0.0);
+                Arch::new().dispatch(Apply { weight, bias, x, then, out });
+            }
+            Weight::Int8(weight) => {
+                bytes.quantise(x, weight.dim());
+                out.resize(bytes.count() * weight.rows(), 0.0);
+                Arch::new().dispatch(ApplyBytes { weight, bias, x: bytes, then, out });
+            }
+        }
     }
 }
 
 struct Apply<'a> {
-    linear: &'a PackedLinear,
+    weight: &'a Panels,
+    bias: &'a [f32],
     x: &'a [f32],
     then: Then,
     out: &'a mut [f32],
@@ -45,13 +78,12 @@ impl WithSimd for Apply<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Self { linear: PackedLinear { weight, bias }, x, then, out } = self;
+        let Self { weight, bias, x, then, out } = self;
         let (inputs, outputs) = (weight.dim(), weight.rows());
         let mut products = NO_PRODUCTS;
         for panel in weight.panels() {
             let columns = panel.first..panel.first + panel.rows;
-            let mut own = [0.0; PANEL];
-            own[..panel.rows].copy_from_slice(&bias[columns.clone()]);
+            let own = padded(&bias[columns.clone()]);
             let blocks = x.chunks(inputs * BLOCK_ROWS).zip(out.chunks_mut(outputs * BLOCK_ROWS));
             for (x, out) in blocks {
                 simd.vectorize(Block {
@@ -66,12 +98,54 @@ impl WithSimd for Apply<'_> {
                     products: &mut products,
                 });
                 for (out, products) in out.chunks_exact_mut(outputs).zip(&mut products) {
-                    if let Then::Activation(activation) = then {
-                        kernels::activate::<S>(products, activation);
-                    }
-                    put(products, &mut out[columns.clone()]);
+                    then.put::<S>(products, &mut out[columns.clone()]);
                 }
             }
         }
     }
+}
+
+struct ApplyBytes<'a> {
+    weight: &'a BytePanels,
+    bias: &'a [f32],
+    x: &'a ByteRows,
+    then: Then,
+    out: &'a mut [f32],
+}
+
+impl WithSimd for ApplyBytes<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let Self { weight, bias, x, then, out } = self;
+        let outputs = weight.rows();
+        let kernel = ByteKernel::best();
+        let mut sums = [[0; PANEL]; BLOCK_ROWS];
+        let mut products = [0.0; PANEL];
+        for panel in weight.panels() {
+            let columns = panel.first..panel.first + panel.rows;
+            let own = padded(&bias[columns.clone()]);
+            let blocks = out.chunks_mut(outputs * BLOCK_ROWS).zip((0..).step_by(BLOCK_ROWS));
+            for (out, first) in blocks {
+                kernel.products(x, first, out.len() / outputs, &panel, &mut sums);
+                let factors = x.scales[first..].iter().zip(&x.offsets[first..]);
+                let rows = out.chunks_exact_mut(outputs).zip(&sums).zip(factors);
+                for ((out, sums), (scale, offset)) in rows {
+                    let columns_of = sums.iter().zip(panel.scales).zip(panel.sums).zip(&own);
+                    for (product, (((&sum, own_scale), own_sum), bias)) in products.iter_mut().zip(columns_of)
+                    {
+                        *product = own_scale * (scale * sum as f32 + offset * own_sum) + bias;
+                    }
+                    then.put::<S>(&mut products, &mut out[columns.clone()]);
+                }
+            }
+        }
+    }
+}
+
+fn padded(bias: &[f32]) -> [f32; PANEL] {
+    let mut own = [0.0; PANEL];
+    own[..bias.len()].copy_from_slice(bias);
+    own
 }

@@ -10,7 +10,7 @@ mod linear;
 
 use candle_core::{Device, Tensor};
 
-use super::config::TransformerConfig;
+use super::config::{EncoderPrecision, TransformerConfig};
 use super::kernels;
 use super::transformer::{Layer, LayerNorm, Transformer};
 use layer::{PackedLayer, Scratch};
@@ -47,13 +47,17 @@ impl PackedNorm {
 
 impl PackedTransformer {
     /// Prepares the first `layers` layers.
-    pub(crate) fn new(transformer: &Transformer, layers: usize) -> candle_core::Result<Self> {
+    pub(crate) fn new(
+        transformer: &Transformer,
+        layers: usize,
+        precision: EncoderPrecision,
+    ) -> candle_core::Result<Self> {
         let e = &transformer.embeddings;
         Ok(Self {
             word: to_vec(&e.word)?,
             position: to_vec(&e.position)?,
             norm: PackedNorm::new(&e.norm)?,
-            layers: PackedLayers::new(&transformer.layers[..layers], &transformer.config)?,
+            layers: PackedLayers::new(&transformer.layers[..layers], &transformer.config, precision)?,
         })
     }
 
@@ -85,8 +89,12 @@ pub(crate) struct PackedLayers {
 
 impl PackedLayers {
     /// Prepares `layers`, which may be training variables.
-    pub(crate) fn new(layers: &[Layer], config: &TransformerConfig) -> candle_core::Result<Self> {
-        let layers = layers.iter().map(|layer| PackedLayer::new(layer, config));
+    pub(crate) fn new(
+        layers: &[Layer],
+        config: &TransformerConfig,
+        precision: EncoderPrecision,
+    ) -> candle_core::Result<Self> {
+        let layers = layers.iter().map(|layer| PackedLayer::new(layer, config, precision));
         Ok(Self { layers: layers.collect::<candle_core::Result<_>>()? })
     }
 

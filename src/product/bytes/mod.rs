@@ -1,0 +1,233 @@
+//! Products of rows with packed rows in eight bits: a quarter of the memory, whole numbers, and so the same on every
+//! processor.
+//!
+//! A packed row is `scale * q` with `q` from -127 to 127, a row that meets it `offset + scale * q` with `q` from 0 to 255,
+//! each with scales of its own. Their product is the sum of the `q`s' products, which is exact, times the scales, and a term of the
+//! offset and the packed row's sum, which is known beforehand.
+
+mod scalar;
+#[cfg(target_arch = "x86_64")]
+#[expect(unsafe_code, reason = "intrinsics")]
+mod x86;
+
+use pulp::{Arch, Simd, WithSimd};
+
+use super::{BLOCK_ROWS, PANEL};
+use crate::prefetch::CACHE_LINE_BYTES;
+
+/// Dimensions whose bytes lie together, and are summed in one instruction.
+pub(crate) const GROUP: usize = 4;
+
+/// Adding and taking it away rounds a small f32 to a whole number, which is then in its low bits.
+const ROUND: f32 = 12_582_912.0;
+
+/// Rows packed in eight bits.
+#[derive(Debug)]
+pub(crate) struct BytePanels {
+    /// From `start` on `[panel, group, PANEL, GROUP]`, padded with zeros.
+    values: Vec<i8>,
+    /// Where a cache line begins.
+    start: usize,
+    /// Of each packed row, padded: its scale, NaN if it is not finite, and the sum of what stands for its values.
+    scales: Vec<[f32; PANEL]>,
+    sums: Vec<[f32; PANEL]>,
+    rows: usize,
+    dim: usize,
+}
+
+impl BytePanels {
+    /// Packs `rows`, `[n, dim]` f32, row-major.
+    pub fn pack(rows: &[f32], dim: usize) -> Self {
+        let n = super::count(rows, dim);
+        let (panels, groups) = (n.div_ceil(PANEL), dim.div_ceil(GROUP));
+        let mut values = vec![0i8; panels * groups * GROUP * PANEL + CACHE_LINE_BYTES];
+        let start = values.as_ptr().align_offset(CACHE_LINE_BYTES).min(CACHE_LINE_BYTES);
+        let (mut scales, mut sums) = (vec![[0.0; PANEL]; panels], vec![[0.0; PANEL]; panels]);
+        for (row, own) in rows.chunks_exact(dim).enumerate() {
+            let (panel, column) = (row / PANEL, row % PANEL);
+            let largest = own.iter().fold(0f32, |most, x| most.max(x.abs()));
+            let scale = largest / 127.0;
+            let inverse = if scale > 0.0 { 1.0 / scale } else { 0.0 };
+            let mut sum = 0;
+            for (i, &x) in own.iter().enumerate() {
+                let q = (x * inverse).round().clamp(-127.0, 127.0) as i8;
+                let group = (panel * groups + i / GROUP) * PANEL + column;
+                values[start + group * GROUP + i % GROUP] = q;
+                sum += i32::from(q);
+            }
+            let finite = own.iter().all(|x| x.is_finite());
+            scales[panel][column] = if finite { scale } else { f32::NAN };
+            sums[panel][column] = sum as f32;
+        }
+        Self { values, start, scales, sums, rows: n, dim }
+    }
+
+    /// Values in a row.
+    pub fn dim(&self) -> usize {
+        self.dim
+    }
+
+    /// Number of packed rows.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// The panels in order.
+    pub fn panels(&self) -> impl Iterator<Item = BytePanel<'_>> {
+        let values = self.values[self.start..].chunks_exact(self.dim.div_ceil(GROUP) * GROUP * PANEL);
+        let scales = self.scales.iter().zip(&self.sums);
+        values.zip(scales).zip((0..self.rows).step_by(PANEL)).map(|((values, (scales, sums)), first)| {
+            BytePanel { first, rows: PANEL.min(self.rows - first), values, scales, sums }
+        })
+    }
+}
+
+/// Up to [`PANEL`] packed rows.
+#[derive(Clone, Copy)]
+pub(crate) struct BytePanel<'a> {
+    /// Number of the first.
+    pub first: usize,
+    pub rows: usize,
+    /// `[groups, PANEL, GROUP]`
+    values: &'a [i8],
+    pub scales: &'a [f32; PANEL],
+    pub sums: &'a [f32; PANEL],
+}
+
+/// Rows in eight bits, quantised when they are needed.
+#[derive(Debug, Default)]
+pub(crate) struct ByteRows {
+    /// `[n, stride]`, padded with zeros.
+    values: Vec<u8>,
+    stride: usize,
+    /// Of each row; the offset is NaN if the row is not finite.
+    pub scales: Vec<f32>,
+    pub offsets: Vec<f32>,
+}
+
+impl ByteRows {
+    /// Replaces the rows by those of `x`, `[n, dim]` f32.
+    pub fn quantise(&mut self, x: &[f32], dim: usize) {
+        let n = super::count(x, dim);
+        self.stride = dim.next_multiple_of(GROUP);
+        self.values.resize(n * self.stride, 0);
+        self.scales.resize(n, 0.0);
+        self.offsets.resize(n, 0.0);
+        Arch::new().dispatch(Quantise { x, dim, rows: self });
+    }
+
+    /// Number of rows.
+    pub fn count(&self) -> usize {
+        self.scales.len()
+    }
+}
+
+struct Quantise<'a> {
+    x: &'a [f32],
+    dim: usize,
+    rows: &'a mut ByteRows,
+}
+
+impl WithSimd for Quantise<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let Self { x, dim, rows: ByteRows { values, stride, scales, offsets } } = self;
+        let factors = scales.iter_mut().zip(offsets);
+        for ((row, values), (scale, offset)) in
+            x.chunks_exact(dim).zip(values.chunks_exact_mut(*stride)).zip(factors)
+        {
+            let (least, most, poison) = range(row);
+            *scale = (most - least) / 255.0;
+            // A value that is not finite must be seen in the end.
+            *offset = least + poison;
+            let inverse = if *scale > 0.0 { 1.0 / *scale } else { 0.0 };
+            let (values, padding) = values.split_at_mut(dim);
+            for (value, x) in values.iter_mut().zip(row) {
+                *value = ((x - least) * inverse + ROUND).to_bits() as u8;
+            }
+            padding.fill(0);
+        }
+    }
+}
+
+/// Least and greatest value, lane by lane, and NaN if a value is not finite, else 0.
+#[inline(always)]
+fn range(row: &[f32]) -> (f32, f32, f32) {
+    const LANES: usize = 16;
+    let (mut least, mut most, mut poison) =
+        ([f32::INFINITY; LANES], [f32::NEG_INFINITY; LANES], [0f32; LANES]);
+    let mut take = |values: &[f32]| {
+        let lanes = least.iter_mut().zip(&mut most).zip(&mut poison);
+        for (((least, most), poison), &x) in lanes.zip(values) {
+            *least = if x < *least { x } else { *least };
+            *most = if x > *most { x } else { *most };
+            *poison += x * 0.0;
+        }
+    };
+    let chunks = row.chunks_exact(LANES);
+    let rest = chunks.remainder();
+    chunks.for_each(&mut take);
+    take(rest);
+    (
+        least.into_iter().fold(f32::INFINITY, f32::min),
+        most.into_iter().fold(f32::NEG_INFINITY, f32::max),
+        poison.into_iter().sum(),
+    )
+}
+
+/// `[rows, columns]`
+pub(crate) type ByteProducts = [[i32; PANEL]; BLOCK_ROWS];
+
+/// What computes products in eight bits; all give the same.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum ByteKernel {
+    #[cfg(target_arch = "x86_64")]
+    Avx512(x86::Avx512Vnni),
+    #[cfg(target_arch = "x86_64")]
+    Avx2(x86::Avx2),
+    Scalar,
+}
+
+impl ByteKernel {
+    /// All that this processor has, the fastest first.
+    pub fn available() -> impl Iterator<Item = Self> {
+        #[cfg(target_arch = "x86_64")]
+        let fast = x86::Avx512Vnni::detect()
+            .map(Self::Avx512)
+            .into_iter()
+            .chain(x86::Avx2::detect().map(Self::Avx2));
+        #[cfg(not(target_arch = "x86_64"))]
+        let fast = std::iter::empty();
+        fast.chain([Self::Scalar])
+    }
+
+    /// The fastest of this processor.
+    pub fn best() -> Self {
+        Self::available().next().unwrap_or(Self::Scalar)
+    }
+
+    /// The sums of products of up to [`BLOCK_ROWS`] rows, from `first` on, with those of a panel.
+    pub fn products(
+        self,
+        rows: &ByteRows,
+        first: usize,
+        count: usize,
+        panel: &BytePanel<'_>,
+        products: &mut ByteProducts,
+    ) {
+        let block = &rows.values[first * rows.stride..][..count * rows.stride];
+        let products = &mut products[..count];
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512(kernel) => kernel.products(block, rows.stride, panel.values, products),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2(kernel) => kernel.products(block, rows.stride, panel.values, products),
+            Self::Scalar => scalar::products(block, rows.stride, panel.values, products),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
