@@ -180,7 +180,7 @@ def main():
     parser.add_argument("--queries", type=int, default=64)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--engines", default="ehi,f32,int8,torch")
+    parser.add_argument("--engines", default="ehi,ehi8,f32,int8,torch")
     parser.add_argument("--ehi", help="the encode bench; built if absent")
     parser.add_argument("--work", type=pathlib.Path, default=ROOT / "target/encode")
     parser.add_argument("--serve", help=argparse.SUPPRESS)
@@ -190,7 +190,7 @@ def main():
     if not (arguments.work / "int8.onnx").exists():
         export(arguments.model, arguments.work)
     binary = arguments.ehi or ehi_binary()
-    names = {"f32": "ONNX Runtime f32", "int8": "ONNX Runtime int8", "torch": "PyTorch f32", "ehi": "ehi f32", "ehi8": "ehi int8", "old": "before"}
+    names = {"f32": "ONNX Runtime f32", "int8": "ONNX Runtime int8", "torch": "PyTorch f32", "ehi": "ehi f32", "ehi8": "ehi int8"}
     print("| Texts | Engine | Median ms a text | Fastest and slowest round | Of ONNX Runtime f32 |\n|---|---|---|---|---|")
     chosen = texts(arguments.documents, arguments.queries)
     for role, way, title in [("query", "single", "Queries one at a time"), ("query", "batch", "Queries at once"), ("document", "batch", "Abstracts at once")]:

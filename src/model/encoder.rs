@@ -45,7 +45,7 @@ pub struct Encoder {
 pub const DEFAULT_MAX_TOKENS: usize = 512;
 
 /// Tokens in one micro-batch: enough to fill the matrix kernels, few enough to stay in cache.
-const TOKENS_PER_BATCH: usize = 512;
+const TOKENS_PER_BATCH: usize = 256;
 
 /// Texts tokenised together, so that progress is reported and memory stays bounded.
 const TEXTS_PER_ROUND: usize = 256;
