@@ -63,6 +63,16 @@ fn activate(x: &Tensor, activation: Activation) -> candle_core::Result<Tensor> {
     }
 }
 
+/// `ln softmax(scale * x)` over the last dimension, f32.
+pub(crate) fn log_softmax(x: &Tensor, scale: f64) -> candle_core::Result<Tensor> {
+    if x.device().is_cpu() {
+        // candle's makes a dozen passes over memory, forth and back.
+        autograd::log_softmax(x, scale as f32)
+    } else {
+        candle_nn::ops::log_softmax(&(x * scale)?, D::Minus1)
+    }
+}
+
 /// Which tokens of a padded batch are real.
 pub(crate) struct AttentionMask {
     lengths: Vec<usize>,

@@ -191,6 +191,25 @@ dispatched! {
         }
     }
 
+    /// `x = ln softmax(scale * x)` for each row of `width` values.
+    #[cfg(feature = "train")]
+    fn scaled_log_softmax<S>(x: &mut [f32], width: usize, scale: f32) {
+        for row in x.chunks_exact_mut(width) {
+            let max = max(row);
+            let shift = scale * max + sum(row, |x| exp::<S>((x - max) * scale)).ln();
+            row.iter_mut().for_each(|x| *x = fused::<S>(scale, *x, -shift));
+        }
+    }
+
+    /// `g = scale (g - e^y sum(g))` for each row: the gradient through [`scaled_log_softmax`].
+    #[cfg(feature = "train")]
+    fn log_softmax_gradient<S>(g: &mut [f32], y: &[f32], width: usize, scale: f32) {
+        for (g, y) in g.chunks_exact_mut(width).zip(y.chunks_exact(width)) {
+            let total = sum(g, |g| g);
+            g.iter_mut().zip(y).for_each(|(g, y)| *g = scale * (*g - exp::<S>(*y) * total));
+        }
+    }
+
     /// `g = g activation'(x + bias)` for each row of `bias.len()` values.
     #[cfg(feature = "train")]
     fn activation_gradient<S>(g: &mut [f32], x: &[f32], bias: &[f32], activation: Activation) {

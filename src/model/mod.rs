@@ -33,6 +33,9 @@ pub use profile::{ENTROPY_QUANTILES, RoutingProfile, RoutingProfiles};
 pub(crate) use indexer::RoutingSample;
 
 #[cfg(feature = "train")]
+pub(crate) use differentiable::log_softmax;
+
+#[cfg(feature = "train")]
 pub(crate) use bundle::{BundleParts, REPORT_FILE, check_output, hex};
 #[cfg(feature = "train")]
 pub use differentiable::Precision;

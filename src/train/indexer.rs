@@ -1,12 +1,12 @@
 //! The tree indexer with gradients: path embeddings and leaf log-probabilities (section 3.3).
 
-use candle_core::{D, Device, Tensor, Var};
+use candle_core::{Device, Tensor, Var};
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 
 use super::optimizer::Parameter;
 use crate::ids::LeafId;
-use crate::model::{Indexer, LevelWeights, ModelError, TreeWeights};
+use crate::model::{Indexer, LevelWeights, ModelError, TreeWeights, log_softmax};
 use crate::tree::TreeShape;
 
 /// What a tree is made of, before its weights.
@@ -160,8 +160,8 @@ impl TrainableIndexer {
             Some(transform) => (x + x.matmul(transform.as_tensor())?.relu()?)?,
             None => x.clone(),
         };
-        let logits = (hidden.matmul(self.classifier[level].as_tensor())? * self.options.logit_scale)?;
-        candle_nn::ops::log_softmax(&logits, D::Minus1)
+        let logits = hidden.matmul(self.classifier[level].as_tensor())?;
+        log_softmax(&logits, self.options.logit_scale)
     }
 
     /// Path embeddings along each row's most probable path (Algorithm 2, INDEXER).
@@ -182,10 +182,12 @@ impl TrainableIndexer {
                 Some(parent) => conditional.broadcast_mul(parent)?,
                 None => conditional.clone(),
             };
-            let best = conditional.detach().argmax_keepdim(1)?;
-            parent = Some(absolute.gather(&best, 1)?);
-            let digits: Vec<u32> = best.flatten_all()?.to_vec1()?;
-            x = Tensor::cat(&[&x, &self.one_hot(&digits, n, unit.device())?], 1)?;
+            if level + 1 < self.options.shape.height() as usize {
+                let best = conditional.detach().argmax_keepdim(1)?;
+                parent = Some(absolute.gather(&best, 1)?);
+                let digits: Vec<u32> = best.flatten_all()?.to_vec1()?;
+                x = Tensor::cat(&[&x, &self.one_hot(&digits, n, unit.device())?], 1)?;
+            }
             parts.push(absolute);
             children.push(conditional);
         }

@@ -110,7 +110,10 @@ pub(crate) fn balance(children: &[Tensor]) -> candle_core::Result<Tensor> {
     let mut total: Option<Tensor> = None;
     for level in children {
         let branching_factor = level.dim(D::Minus1)? as f64;
-        let mean = (level.mean(0)? + f64::from(f32::MIN_POSITIVE))?;
+        // As a product: a mean along columns is slow on a CPU where there are thousands of them.
+        let rows = level.dim(0)?;
+        let ones = Tensor::ones((1, rows), level.dtype(), level.device())?;
+        let mean = ((ones.matmul(level)? / rows as f64)? + f64::from(f32::MIN_POSITIVE))?;
         let divergence = (&mean * (mean.log()? + branching_factor.ln())?)?.sum_all()?;
         total = Some(match total {
             Some(sum) => (sum + divergence)?,

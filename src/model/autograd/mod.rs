@@ -4,7 +4,7 @@
 //! memory, and its fused ones have no gradient. On other devices the composed forms of
 //! [`super::differentiable`] run; tests hold these to them, values and gradients.
 
-use candle_core::{CpuStorage, CustomOp2, CustomOp3, Layout, Result, Shape, Tensor};
+use candle_core::{CpuStorage, CustomOp1, CustomOp2, CustomOp3, Layout, Result, Shape, Tensor};
 
 use super::config::Activation;
 use super::kernels;
@@ -28,6 +28,56 @@ fn column_sums(x: &Tensor) -> Result<Tensor> {
     let flat = x.reshape(((), n))?;
     let ones = Tensor::ones((1, flat.dim(0)?), x.dtype(), x.device())?;
     ones.matmul(&flat)?.squeeze(0)
+}
+
+/// `ln softmax(scale * x)` over the last dimension.
+pub(crate) fn log_softmax(x: &Tensor, scale: f32) -> Result<Tensor> {
+    x.contiguous()?.apply_op1(LogSoftmax { scale })
+}
+
+struct LogSoftmax {
+    scale: f32,
+}
+
+impl CustomOp1 for LogSoftmax {
+    fn name(&self) -> &'static str {
+        "log-softmax"
+    }
+
+    fn cpu_fwd(&self, storage: &CpuStorage, layout: &Layout) -> Result<(CpuStorage, Shape)> {
+        let mut y = slice(storage, layout)?.to_vec();
+        let width = layout.shape().dim(candle_core::D::Minus1)?;
+        kernels::scaled_log_softmax(&mut y, width, self.scale);
+        Ok((CpuStorage::F32(y), layout.shape().clone()))
+    }
+
+    fn bwd(&self, _x: &Tensor, y: &Tensor, gradient: &Tensor) -> Result<Option<Tensor>> {
+        let op = LogSoftmaxGradient { scale: self.scale };
+        Ok(Some(y.apply_op2_no_bwd(&gradient.contiguous()?, &op)?))
+    }
+}
+
+struct LogSoftmaxGradient {
+    scale: f32,
+}
+
+impl CustomOp2 for LogSoftmaxGradient {
+    fn name(&self) -> &'static str {
+        "log-softmax-gradient"
+    }
+
+    fn cpu_fwd(
+        &self,
+        s1: &CpuStorage,
+        l1: &Layout,
+        s2: &CpuStorage,
+        l2: &Layout,
+    ) -> Result<(CpuStorage, Shape)> {
+        let mut dx = slice(s2, l2)?.to_vec();
+        let width = l1.shape().dim(candle_core::D::Minus1)?;
+        kernels::log_softmax_gradient(&mut dx, slice(s1, l1)?, width, self.scale);
+        Ok((CpuStorage::F32(dx), l1.shape().clone()))
+    }
 }
 
 /// `activation(x + bias)` over the last dimension.

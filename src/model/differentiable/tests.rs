@@ -114,6 +114,28 @@ fn packed_composed_and_fused_agree() {
     }
 }
 
+#[test]
+fn fused_log_softmax_is_the_composed_one() {
+    let device = &Device::Cpu;
+    for (rows, width, scale) in [(1, 1, 3.0), (5, 7, 20.0), (3, 100, 0.5), (2, 33, 100.0)] {
+        let values: Vec<f32> = (0..rows * width).map(|i| ((i * 37) % 101) as f32 / 50.0 - 1.0).collect();
+        let x = Var::from_slice(&values, (rows, width), device).unwrap();
+        let weights = values.iter().map(|x| x * x - 0.3).collect::<Vec<_>>();
+        let weights = Tensor::from_vec(weights, (rows, width), device).unwrap();
+        let composed =
+            candle_nn::ops::log_softmax(&(x.as_tensor() * scale).unwrap(), candle_core::D::Minus1).unwrap();
+        let fused = log_softmax(x.as_tensor(), scale).unwrap();
+        let found = [composed, fused].map(|y| {
+            let values: Vec<f32> = y.flatten_all().unwrap().to_vec1().unwrap();
+            let gradients = (y * &weights).unwrap().sum_all().unwrap().backward().unwrap();
+            let gradient = gradients.get(x.as_tensor()).unwrap();
+            (values, gradient.flatten_all().unwrap().to_vec1::<f32>().unwrap())
+        });
+        assert!(worst(&found[0].0, &found[1].0) < 1e-4, "{rows} {width}");
+        assert!(worst(&found[0].1, &found[1].1) < 1e-4 * scale as f32, "{rows} {width}");
+    }
+}
+
 /// Eight bits keep the direction of every token, whatever the lengths of the texts.
 #[test]
 fn eight_bits_are_close() {
