@@ -2,7 +2,7 @@
 """Text in, embedding out: ehi's encoder beside the same model in ONNX Runtime and PyTorch, by turns in one run.
 
     python3 -m venv target/peers
-    target/peers/bin/pip install torch transformers onnx onnxscript onnxruntime --extra-index-url https://download.pytorch.org/whl/cpu
+    target/peers/bin/pip install torch transformers onnx onnxscript onnxruntime
     target/peers/bin/python benches/peers/encode.py --model target/base-model
 
 Every engine runs in a process of its own on the same processors, tokenises with the same library and gets the same
