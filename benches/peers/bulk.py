@@ -20,7 +20,8 @@ import subprocess
 import sys
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from turns import ROOT, bench
+
 DIM = 768
 
 
@@ -118,12 +119,7 @@ def main():
         return
     engines = arguments.engines.split(",")
     if "ehi" in engines and not arguments.ehi:
-        built = subprocess.run(
-            ["cargo", "bench", "--locked", "--bench", "bulk", "--no-run", "--message-format", "json"],
-            cwd=ROOT, check=True, capture_output=True, text=True,
-        ).stdout
-        made = [json.loads(line) for line in built.splitlines()]
-        arguments.ehi = next(m["executable"] for m in made if m.get("executable") and m["target"]["name"] == "bulk")
+        arguments.ehi = bench("bulk")
     if "hannoy" in engines and not arguments.hannoy:
         folder = ROOT / "benches/peers/hannoy"
         subprocess.run(["cargo", "build", "--release", "--target-dir", arguments.work / "hannoy-target"], cwd=folder, check=True)

@@ -15,14 +15,13 @@ Medians of the rounds; the spread is the fastest and the slowest round.
 import argparse
 import gzip
 import json
-import os
 import pathlib
 import statistics
-import subprocess
 import sys
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from turns import ROOT, Turns, bench
+
 DATA = ROOT / "examples/data/scifact"
 BATCHES = {"query": (8, 32), "document": (1, 4, 16)}
 
@@ -140,39 +139,6 @@ def serve(arguments):
         print(json.dumps(seconds), flush=True)
 
 
-class Turn:
-    """A process that encodes all texts once for each line it is sent."""
-
-    def __init__(self, command, threads):
-        environment = os.environ | {name: str(threads) for name in ("RAYON_NUM_THREADS", "OMP_NUM_THREADS", "CANDLE_NUM_THREADS")}
-        environment["TOKENIZERS_PARALLELISM"] = "false" if threads == 1 else "true"
-        pinned = ["taskset", "-c", f"0-{threads - 1}"]
-        self.process = subprocess.Popen(
-            pinned + list(map(str, command)), env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
-        self.rounds = []
-
-    def take(self, keep=True):
-        self.process.stdin.write("\n")
-        self.process.stdin.flush()
-        seconds = json.loads(self.process.stdout.readline())
-        if keep:
-            self.rounds.append(seconds)
-
-    def end(self):
-        self.process.stdin.close()
-        self.process.wait()
-
-
-def ehi_binary():
-    built = subprocess.run(
-        ["cargo", "bench", "--locked", "--bench", "encode", "--no-run", "--message-format", "json"],
-        cwd=ROOT, check=True, capture_output=True, text=True,
-    ).stdout
-    made = [json.loads(line) for line in built.splitlines()]
-    return next(m["executable"] for m in made if m.get("executable") and m["target"]["name"] == "encode")
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", type=pathlib.Path, default=ROOT / "target/base-model")
@@ -189,7 +155,8 @@ def main():
         return serve(arguments)
     if not (arguments.work / "int8.onnx").exists():
         export(arguments.model, arguments.work)
-    binary = arguments.ehi or ehi_binary()
+    binary = arguments.ehi or bench("encode")
+    parallel = {"TOKENIZERS_PARALLELISM": "false" if arguments.threads == 1 else "true"}
     names = {"f32": "ONNX Runtime f32", "int8": "ONNX Runtime int8", "torch": "PyTorch f32", "ehi": "ehi f32", "ehi8": "ehi int8"}
     print("| Texts | Engine | Median ms a text | Fastest and slowest round | Of ONNX Runtime f32 |\n|---|---|---|---|---|")
     chosen = texts(arguments.documents, arguments.queries)
@@ -200,20 +167,21 @@ def main():
         for engine in arguments.engines.split(","):
             if engine.startswith("ehi"):
                 command = [binary, arguments.model, path, role, way] + (["int8"] if engine == "ehi8" else [])
-                turns[engine, 0] = Turn(command, arguments.threads)
+                turns[engine, 0] = Turns(command, arguments.threads, **parallel)
                 continue
             for batch in BATCHES[role] if way == "batch" else (1,):
                 given = ["--serve", f"{engine},{path},{role},{way},{batch}", "--model", arguments.model, "--threads", arguments.threads, "--work", arguments.work]
-                turns[engine, batch] = Turn([sys.executable, __file__, *given], arguments.threads)
-        for turn in turns.values():
-            turn.take(keep=False)
-        for _ in range(arguments.rounds):
-            for turn in turns.values():
-                turn.take()
+                turns[engine, batch] = Turns([sys.executable, __file__, *given], arguments.threads, **parallel)
+        taken = {key: [] for key in turns}
+        for _ in range(arguments.rounds + 1):
+            for key, turn in turns.items():
+                taken[key].append(turn.ask())
         best = {}
         for (engine, batch), turn in turns.items():
             turn.end()
-            rounds = [1000 * (statistics.median(seconds) if way == "single" else sum(seconds) / len(chosen[role])) for seconds in turn.rounds]
+            # The first one warms up.
+            own = taken[engine, batch][1:]
+            rounds = [1000 * (statistics.median(seconds) if way == "single" else sum(seconds) / len(chosen[role])) for seconds in own]
             if engine not in best or statistics.median(rounds) < statistics.median(best[engine][1]):
                 best[engine] = (batch, rounds)
         base = statistics.median(best["f32"][1]) if "f32" in best else float("nan")

@@ -17,15 +17,14 @@ ehi's model and texts.
 import argparse
 import json
 import math
-import os
 import pathlib
 import shutil
 import statistics
-import subprocess
 import sys
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from turns import ROOT, Turns, bench
+
 TARGETS = (0.90, 0.95, 0.99)
 STEPS = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048]
 EF = [10, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768]
@@ -135,21 +134,11 @@ def serve(arguments):
 
 class Engine:
     def __init__(self, command):
-        pinned = ["taskset", "-c", "0"] + list(map(str, command))
-        environment = os.environ | {"RAYON_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-        self.process = subprocess.Popen(pinned, env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        self.built = json.loads(self.process.stdout.readline())
-        self.memory = self.peak()
+        self.turns = Turns(command, 1)
+        self.built = self.turns.read()
+        status = pathlib.Path(f"/proc/{self.turns.process.pid}/status").read_text()
+        self.memory = int(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1]) / 1000
         self.seconds, self.recall = {}, {}
-
-    def peak(self):
-        status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
-        return int(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1]) / 1000
-
-    def take(self, step):
-        self.process.stdin.write(f"{step}\n")
-        self.process.stdin.flush()
-        return json.loads(self.process.stdout.readline())
 
 
 def rate_at(points, target):
@@ -190,7 +179,7 @@ def main():
     engines = {}
     for name in arguments.engines.split(","):
         if name == "ehi":
-            binary = arguments.ehi or build()
+            binary = arguments.ehi or bench("vectors")
             engines[name] = Engine([binary, arguments.bundle, arguments.embedded, arguments.k, arguments.work / "ehi"])
         else:
             own = ["--serve", name, "--embedded", arguments.embedded, "--lists", arguments.lists, "--work", arguments.work]
@@ -199,7 +188,7 @@ def main():
     for round_number in range(arguments.rounds + 1):
         for engine in engines.values():
             for step in engine.built.get("steps", STEPS):
-                taken = engine.take(step)
+                taken = engine.turns.ask(step)
                 if round_number == 0:
                     hits = [len(set(own) & set(row.tolist())) for own, row in zip(taken["found"], exact)]
                     engine.recall[step] = sum(hits) / exact.size
@@ -211,8 +200,7 @@ def main():
     print(f"{len(documents)} documents of {documents.shape[1]} dimensions, {len(queries)} queries, k = {arguments.k}\n")
     print(f"| Engine | Queries per second at recall {heads} | Build, s | On disk, MB | Peak memory, MB |\n|---|---|---|---|---|---|---|")
     for name, engine in engines.items():
-        engine.process.stdin.close()
-        engine.process.wait()
+        engine.turns.end()
         points = [(engine.recall[step], len(queries) / statistics.median(engine.seconds[step])) for step in engine.recall]
         report[name] = {"points": points, "steps": list(engine.recall), "build_seconds": engine.built["build_seconds"]}
         folder = arguments.work / ("ehi" if name == "ehi" else f"{name}.index")
@@ -223,15 +211,6 @@ def main():
         print(f"| {NAMES[name]} | {cells} | {engine.built['build_seconds']:.1f} | {size:.0f} | {engine.memory:.0f} |")
     if arguments.json:
         arguments.json.write_text(json.dumps(report, indent=1))
-
-
-def build():
-    built = subprocess.run(
-        ["cargo", "bench", "--locked", "--bench", "vectors", "--no-run", "--message-format", "json"],
-        cwd=ROOT, check=True, capture_output=True, text=True,
-    ).stdout
-    made = [json.loads(line) for line in built.splitlines()]
-    return next(m["executable"] for m in made if m.get("executable") and m["target"]["name"] == "vectors")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use super::bundle::{self, ENCODER_FILE, TOKENIZER_FILE};
 use super::config::{EncoderPrecision, TransformerConfig};
 use super::error::ModelError;
-use super::packed::PackedTransformer;
+use super::packed::{PackedTransformer, TOKENS_PER_BATCH};
 use super::pooling::{Normalisation, Pooling, pool_packed};
 use super::tokenize::TextTokenizer;
 use super::transformer::Transformer;
@@ -43,9 +43,6 @@ pub struct Encoder {
 
 /// Maximum length where neither `sentence_bert_config.json` nor the position table says less.
 pub const DEFAULT_MAX_TOKENS: usize = 512;
-
-/// Tokens in one micro-batch: enough to fill the matrix kernels, few enough to stay in cache.
-const TOKENS_PER_BATCH: usize = 256;
 
 /// Texts tokenised together, so that progress is reported and memory stays bounded.
 const TEXTS_PER_ROUND: usize = 256;

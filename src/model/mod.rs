@@ -33,22 +33,19 @@ pub use profile::{ENTROPY_QUANTILES, RoutingProfile, RoutingProfiles};
 pub(crate) use indexer::RoutingSample;
 
 #[cfg(feature = "train")]
-pub(crate) use differentiable::log_softmax;
-
-#[cfg(feature = "train")]
 pub(crate) use bundle::{BundleParts, REPORT_FILE, check_output, hex};
 #[cfg(feature = "train")]
 pub use differentiable::Precision;
 #[cfg(all(test, feature = "train"))]
 pub(crate) use differentiable::tests::random as random_transformer;
 #[cfg(feature = "train")]
-pub(crate) use differentiable::{AttentionMask, Dropout};
+pub(crate) use differentiable::{AttentionMask, Dropout, log_softmax};
 #[cfg(feature = "train")]
 pub(crate) use encoder::micro_batches;
 #[cfg(feature = "train")]
 pub(crate) use indexer::{LevelWeights, TreeWeights};
 #[cfg(feature = "train")]
-pub(crate) use packed::{PackedHidden, PackedLayers, PackedTransformer};
+pub(crate) use packed::{PackedHidden, PackedLayers, PackedTransformer, TOKENS_PER_BATCH};
 #[cfg(feature = "train")]
 pub(crate) use pooling::{Normalisation, Pooling, pool_packed, pool_padded, unit_rows};
 #[cfg(feature = "train")]

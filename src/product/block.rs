@@ -4,8 +4,7 @@ use std::array;
 
 use pulp::{Simd, WithSimd};
 
-use super::VALUES_PER_LINE;
-use crate::prefetch::prefetch;
+use crate::prefetch::{CACHE_LINE_BYTES, prefetch};
 
 /// Packed rows side by side in a panel: whole tiles for vectors of 1, 4, 8 and 16 values.
 pub(crate) const PANEL: usize = TILE_VECTORS * 16;
@@ -28,6 +27,8 @@ pub(crate) const BLOCK_ROWS: usize = 8;
 /// Dimensions by which the prefetch of a panel runs ahead: a panel is read once where there are few rows,
 /// from memory far away, and the processor foresees no further than a page.
 const DIMENSIONS_AHEAD: usize = 32;
+
+const VALUES_PER_LINE: usize = CACHE_LINE_BYTES / size_of::<f32>();
 
 /// `[rows, columns]`
 pub(crate) type Products = [[f32; PANEL]; BLOCK_ROWS];

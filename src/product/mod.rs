@@ -13,8 +13,6 @@ use rayon::prelude::*;
 
 use crate::prefetch::CACHE_LINE_BYTES;
 
-const VALUES_PER_LINE: usize = CACHE_LINE_BYTES / size_of::<f32>();
-
 /// A set of rows packed for products with many others.
 #[derive(Debug)]
 pub(crate) struct Panels {
@@ -34,8 +32,7 @@ impl Panels {
     /// If `rows` is ragged or `dim` is 0.
     pub fn pack(rows: &[f32], dim: usize) -> Self {
         let n = count(rows, dim);
-        let mut values = vec![0.0; n.div_ceil(PANEL) * dim * PANEL + VALUES_PER_LINE];
-        let start = values.as_ptr().align_offset(CACHE_LINE_BYTES).min(VALUES_PER_LINE);
+        let (mut values, start) = lines(n.div_ceil(PANEL) * dim * PANEL);
         values[start..]
             .par_chunks_mut(dim * PANEL)
             .zip(rows.par_chunks(dim * PANEL))
@@ -71,6 +68,14 @@ pub(crate) struct Panel<'a> {
     pub first: usize,
     pub rows: usize,
     pub values: &'a [f32],
+}
+
+/// Room for `count` zeros, and where in it a cache line begins.
+fn lines<T: Clone + Default>(count: usize) -> (Vec<T>, usize) {
+    let spare = CACHE_LINE_BYTES / size_of::<T>();
+    let values = vec![T::default(); count + spare];
+    let start = values.as_ptr().align_offset(CACHE_LINE_BYTES).min(spare);
+    (values, start)
 }
 
 /// Number of rows of width `dim`.

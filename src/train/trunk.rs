@@ -14,7 +14,8 @@ use rayon::prelude::*;
 use super::error::TrainError;
 use crate::error::{Error, Result};
 use crate::model::{
-    ModelError, Normalisation, PackedHidden, PackedTransformer, Pooling, micro_batches, pool_packed,
+    ModelError, Normalisation, PackedHidden, PackedTransformer, Pooling, TOKENS_PER_BATCH, micro_batches,
+    pool_packed,
 };
 use crate::progress::{OnProgress, Progress, Stage};
 
@@ -67,8 +68,6 @@ pub(crate) enum CachePlace {
     Kept { dir: PathBuf, name: String },
 }
 
-/// Tokens in one micro-batch of the frozen layers.
-const TOKENS_PER_BATCH: usize = 512;
 /// Micro-batches between two progress reports.
 const BATCHES_PER_ROUND: usize = 16;
 

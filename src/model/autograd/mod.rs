@@ -52,31 +52,11 @@ impl CustomOp1 for LogSoftmax {
     }
 
     fn bwd(&self, _x: &Tensor, y: &Tensor, gradient: &Tensor) -> Result<Option<Tensor>> {
-        let op = LogSoftmaxGradient { scale: self.scale };
-        Ok(Some(y.apply_op2_no_bwd(&gradient.contiguous()?, &op)?))
-    }
-}
-
-struct LogSoftmaxGradient {
-    scale: f32,
-}
-
-impl CustomOp2 for LogSoftmaxGradient {
-    fn name(&self) -> &'static str {
-        "log-softmax-gradient"
-    }
-
-    fn cpu_fwd(
-        &self,
-        s1: &CpuStorage,
-        l1: &Layout,
-        s2: &CpuStorage,
-        l2: &Layout,
-    ) -> Result<(CpuStorage, Shape)> {
-        let mut dx = slice(s2, l2)?.to_vec();
-        let width = l1.shape().dim(candle_core::D::Minus1)?;
-        kernels::log_softmax_gradient(&mut dx, slice(s1, l1)?, width, self.scale);
-        Ok((CpuStorage::F32(dx), l1.shape().clone()))
+        let width = y.dim(candle_core::D::Minus1)?;
+        let kernel =
+            |dx: &mut [f32], y: &[f32], _: &[f32]| kernels::log_softmax_gradient(dx, y, width, self.scale);
+        let op = GradientKernel { name: "log-softmax-gradient", kernel };
+        Ok(Some(y.apply_op3_no_bwd(y, &gradient.contiguous()?, &op)?))
     }
 }
 

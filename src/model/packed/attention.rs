@@ -5,18 +5,11 @@ use pulp::{Arch, Simd, WithSimd};
 use super::super::kernels;
 use crate::product::{BLOCK_ROWS, Block, NO_BIAS, NO_PRODUCTS, PAD, PANEL, interleave, put};
 
-pub(super) struct Attention<'a> {
-    /// `[tokens, 3m]`: query, key and value side by side, each of them head by head.
-    pub qkv: &'a [f32],
-    pub lengths: &'a [usize],
-    pub heads: usize,
-    /// Becomes `[tokens, m]`.
-    pub context: &'a mut Vec<f32>,
-}
-
 /// Every token's mean of its text's values, weighted by the softmax of its scaled scores.
-pub(super) fn attend(attention: Attention<'_>) {
-    let Attention { qkv, lengths, heads, context } = attention;
+///
+/// # Shapes
+/// `qkv` `[tokens, 3m]`: query, key and value side by side, each of them head by head; `context` becomes `[tokens, m]`.
+pub(super) fn attend(qkv: &[f32], lengths: &[usize], heads: usize, context: &mut Vec<f32>) {
     let tokens: usize = lengths.iter().sum();
     if tokens == 0 {
         return context.clear();
@@ -71,11 +64,8 @@ impl WithSimd for Head<'_> {
         let Self { qkv, m, first, width, keys, values, scores, context } = self;
         let (stride, length) = (3 * m, context.len() / m);
         let scale = 1.0 / (width as f32).sqrt();
-        let panels = length.div_ceil(PANEL);
-        let rows = &qkv[m + first..];
-        for (panel, rows) in
-            keys.chunks_exact_mut(PANEL * width).take(panels).zip(rows.chunks(PANEL * stride))
-        {
+        let rows = qkv[m + first..].chunks(PANEL * stride);
+        for (panel, rows) in keys.chunks_exact_mut(PANEL * width).zip(rows) {
             interleave(rows, stride, width, panel);
         }
         let padded = width.next_multiple_of(PAD);

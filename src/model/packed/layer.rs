@@ -3,7 +3,7 @@
 use super::super::config::{Activation, EncoderPrecision, TransformerConfig};
 use super::super::kernels;
 use super::super::transformer::{Layer, Linear};
-use super::attention::{Attention, attend};
+use super::attention::attend;
 use super::linear::{PackedLinear, Then};
 use super::{PackedNorm, to_vec};
 use crate::product::bytes::ByteRows;
@@ -60,7 +60,7 @@ impl PackedLayer {
     pub(super) fn forward(&self, x: &mut Vec<f32>, lengths: &[usize], scratch: &mut Scratch) {
         let Scratch { qkv, context, inner, output, bytes } = scratch;
         self.qkv.apply(x, Then::Nothing, bytes, qkv);
-        attend(Attention { qkv, lengths, heads: self.heads, context });
+        attend(qkv, lengths, self.heads, context);
         self.attention_output.apply(context, Then::Nothing, bytes, output);
         add_norm(output, x, &self.attention_norm);
         self.intermediate.apply(output, Then::Activation(self.activation), bytes, inner);

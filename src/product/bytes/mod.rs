@@ -13,7 +13,6 @@ mod x86;
 use pulp::{Arch, Simd, WithSimd};
 
 use super::{BLOCK_ROWS, PANEL};
-use crate::prefetch::CACHE_LINE_BYTES;
 
 /// Dimensions whose bytes lie together, and are summed in one instruction.
 pub(crate) const GROUP: usize = 4;
@@ -40,8 +39,7 @@ impl BytePanels {
     pub fn pack(rows: &[f32], dim: usize) -> Self {
         let n = super::count(rows, dim);
         let (panels, groups) = (n.div_ceil(PANEL), dim.div_ceil(GROUP));
-        let mut values = vec![0i8; panels * groups * GROUP * PANEL + CACHE_LINE_BYTES];
-        let start = values.as_ptr().align_offset(CACHE_LINE_BYTES).min(CACHE_LINE_BYTES);
+        let (mut values, start) = super::lines(panels * groups * GROUP * PANEL);
         let (mut scales, mut sums) = (vec![[0.0; PANEL]; panels], vec![[0.0; PANEL]; panels]);
         for (row, own) in rows.chunks_exact(dim).enumerate() {
             let (panel, column) = (row / PANEL, row % PANEL);

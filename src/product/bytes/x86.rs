@@ -23,8 +23,7 @@ trait Lanes: Copy {
     type Vector: Copy;
     /// Lanes of a vector.
     const WIDTH: usize;
-    /// Vectors of a tile; its rows are few enough that all sums fit the registers.
-    const VECTORS: usize;
+    /// Rows of a tile at most: all sums must fit the registers.
     const ROWS: usize;
     fn zero(self) -> Self::Vector;
     /// The same group of a row for each lane.
@@ -89,7 +88,7 @@ fn block<L: Lanes, const VECTORS: usize>(
     panel: &[i8],
     products: &mut [[i32; PANEL]],
 ) {
-    const { assert!(VECTORS == L::VECTORS && PANEL.is_multiple_of(VECTORS * L::WIDTH)) };
+    const { assert!(PANEL.is_multiple_of(VECTORS * L::WIDTH)) };
     let groups = stride / GROUP;
     let count = products.len();
     assert!(count <= BLOCK_ROWS && rows.len() == count * stride, "a row is cut off");
@@ -155,7 +154,6 @@ fn tile<L: Lanes, const ROWS: usize, const VECTORS: usize>(
 impl Lanes for Avx512Vnni {
     type Vector = __m512i;
     const WIDTH: usize = 16;
-    const VECTORS: usize = 3;
     const ROWS: usize = BLOCK_ROWS;
 
     #[inline(always)]
@@ -193,7 +191,6 @@ impl Lanes for Avx512Vnni {
 impl Lanes for Avx2 {
     type Vector = __m256i;
     const WIDTH: usize = 8;
-    const VECTORS: usize = 2;
     const ROWS: usize = 4;
 
     #[inline(always)]
