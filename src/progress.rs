@@ -57,6 +57,9 @@ impl Progress {
 }
 
 /// The caller's callback: told how far the call is, it answers whether to go on.
+///
+/// It may search. Where writes wait for the call, a write to the same index from the callback is
+/// [`InputError::InsideProgress`](crate::InputError::InsideProgress).
 pub type OnProgress<'a> = dyn FnMut(Progress) -> ControlFlow<()> + 'a;
 
 /// A callback that is not interested and never cancels.

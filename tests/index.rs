@@ -362,6 +362,44 @@ fn a_cancelled_compaction_changes_nothing() {
 }
 
 #[test]
+fn a_callback_may_search_and_is_refused_what_would_wait_for_ever() {
+    let (dir, index) = filled(FLAT, 30);
+    index.flush().unwrap();
+    index.delete(&id(1)).unwrap();
+    let mut heard = 0;
+    index
+        .compact_with(&mut |_| {
+            heard += 1;
+            assert_eq!(index.search("tree", 3, 4).unwrap().len(), 3);
+            assert_eq!(index.stats().unwrap().documents, 29);
+            let copy = dir.path().join("copy");
+            for refused in [
+                index.insert(document(40)).map(drop),
+                index.delete(&id(2)).map(drop),
+                index.flush(),
+                index.compact(),
+                index.snapshot(&copy),
+                index.drop_previous_model().map(drop),
+            ] {
+                assert!(matches!(refused, Err(Error::Input(InputError::InsideProgress))), "{refused:?}");
+            }
+            assert!(!copy.exists());
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+    assert_eq!(heard, 2 * 29);
+    // Only inside, and only of the same index.
+    index.insert(document(40)).unwrap();
+    let (_other_dir, other) = filled(FLAT, 0);
+    let into_other = |_| {
+        other.insert(document(41)).unwrap();
+        ControlFlow::Continue(())
+    };
+    index.compact_with(&mut { into_other }).unwrap();
+    assert_eq!((index.len(), other.len()), (30, 1));
+}
+
+#[test]
 fn an_empty_index_can_be_reopened() {
     let (dir, index) = filled(FLAT, 0);
     drop(index);

@@ -54,8 +54,7 @@ impl Index {
     /// then they keep documents that are deleted meanwhile.
     ///
     /// Every document is encoded from its text, also one whose embedding was given ([`Self::insert_vectors`]).
-    /// The disk needs room for a second set of documents and embeddings. The callback of
-    /// [`Self::reencode_with`] must not write to the index or change it.
+    /// The disk needs room for a second set of documents and embeddings.
     ///
     /// # Durability
     /// A call that is cut off, by a crash too, leaves the index as it was; calling again with the same
@@ -207,9 +206,10 @@ impl Index {
         let before = self.serving();
         let mut encoded = 0;
         let apart = Apart::new();
+        let mut on_progress = self.refusing_writes(on_progress);
         let mut tick = |more: usize, left: usize| {
             encoded += more;
-            Progress::new(Stage::Reencode, encoded, encoded + left).tell(on_progress, Error::Cancelled)
+            Progress::new(Stage::Reencode, encoded, encoded + left).tell(&mut on_progress, Error::Cancelled)
         };
         for _ in 0..MOST_PASSES {
             let view = before.view();
@@ -255,7 +255,6 @@ impl Index {
         Ok(change)
     }
 
-    /// Removes a store that is no longer wanted.
     /// How a store is open while it is filled: each group lasts, so that a call that is cut off can be
     /// continued, and no journal is needed.
     fn filling(&self) -> HandleOptions {
@@ -264,6 +263,7 @@ impl Index {
         HandleOptions { store, ..self.options }
     }
 
+    /// Removes a store that is no longer wanted.
     fn give_up(&self, number: u32, models: Models) -> Result<()> {
         if number == 0 {
             self.root.give_up(models)?;

@@ -76,11 +76,13 @@ impl Index {
         // Each document is copied twice: its embedding, then the rest.
         let total = 2 * self.len();
         let mut done = 0;
+        self.check_outside()?;
+        let mut on_progress = self.refusing_writes(on_progress);
         let _writing = self.writing.read().unwrap_or_else(PoisonError::into_inner);
         self.root.check_writes()?;
         let written = write(&self.serving(), &mut || {
             done += 1;
-            Progress::new(Stage::Compact, done, total).tell(on_progress, StoreError::Cancelled)
+            Progress::new(Stage::Compact, done, total).tell(&mut on_progress, StoreError::Cancelled)
         });
         match written {
             Err(StoreError::Cancelled) => Err(Error::Cancelled),
@@ -108,6 +110,7 @@ impl Index {
             return Err(StoreError::AlreadyExists { path: target.to_owned() }.into());
         }
         refuse_occupied(target)?;
+        self.check_outside()?;
         let _writing = self.writing.read().unwrap_or_else(PoisonError::into_inner);
         let serving = self.serving();
         copy_model_into(&serving.bundle, target)?;

@@ -16,6 +16,7 @@ mod repair;
 mod search;
 mod serving;
 mod stop;
+mod telling;
 mod visit;
 
 use std::fs;
@@ -325,6 +326,7 @@ impl Index {
 
     /// Writes to the store in service, which stays that for as long.
     fn write<T>(&self, write: impl FnOnce(&Serving) -> Result<T>) -> Result<T> {
+        self.check_outside()?;
         let _writing = self.writing.read().unwrap_or_else(PoisonError::into_inner);
         // After a failed change of model it is not known which store the next open finds.
         self.root.check_writes()?;
@@ -351,7 +353,7 @@ impl Index {
         if self.is_read_only() {
             return Err(StoreError::ReadOnly { path: self.path().to_owned() }.into());
         }
-        Ok(())
+        self.check_outside()
     }
 }
 

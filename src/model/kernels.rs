@@ -329,6 +329,7 @@ mod tests {
         }
     }
 
+    #[cfg(feature = "train")]
     #[test]
     fn activations_match_their_definitions() {
         for i in -1000..=1000 {
@@ -349,6 +350,7 @@ mod tests {
         assert_eq!(relu, [0.0, 3.0]);
     }
 
+    #[cfg(feature = "train")]
     #[test]
     fn softmax_and_norm_on_odd_widths() {
         for width in [1usize, 3, 16, 17, 33] {

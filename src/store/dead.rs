@@ -72,7 +72,8 @@ impl DeadFile {
         Ok(Self { generation, count: dead.count, seal: file.finish()? })
     }
 
-    /// Reads them back and checks that they are as many as the manifest says, all below `rows`.
+    /// Reads them back and checks that they are as many as the manifest says, all below `rows`; with `damaged` also from a
+    /// file with a damaged header or end.
     pub(super) fn read(
         self,
         backend: &dyn Backend,
@@ -80,10 +81,12 @@ impl DeadFile {
         store_id: StoreId,
         segment: u64,
         rows: u32,
+        damaged: bool,
     ) -> Result<Arc<DeadRows>> {
         let name = Self::name(segment, self.generation);
         let identity = Identity { kind: Kind::Dead, store_id, segment };
-        let file = SealedFile::open(backend, &dir.join(&name), name, identity, self.seal)?;
+        let open = if damaged { SealedFile::open_damaged } else { SealedFile::open };
+        let file = open(backend, &dir.join(&name), name, identity, self.seal)?;
         let section = file.section(BITMAP);
         let words = ((section.end - section.start) / 8) as usize;
         let words: &[u64] = file.elements(&section, 0..words)?;
@@ -126,12 +129,12 @@ mod tests {
             let different: std::collections::BTreeSet<u32> = rows.iter().copied().collect();
             assert_eq!(dead.count() as usize, different.len());
             let file = DeadFile::write(&FileSystem, dir.path(), id, 4, Generation(9), &dead).unwrap();
-            let read = file.read(&FileSystem, dir.path(), id, 4, 1000).unwrap();
+            let read = file.read(&FileSystem, dir.path(), id, 4, 1000, false).unwrap();
             assert_eq!(*read, dead);
             assert!((0..1000).all(|row| read.contains(row) == rows.contains(&row)));
             let fewer = rows.iter().max().copied().unwrap_or(0);
             if fewer > 0 {
-                let refused = file.read(&FileSystem, dir.path(), id, 4, fewer);
+                let refused = file.read(&FileSystem, dir.path(), id, 4, fewer, false);
                 assert!(matches!(refused, Err(StoreError::Corrupt { .. })));
             }
         }

@@ -239,7 +239,7 @@ fn load(
             continue;
         }
         let store_id = manifest.store_id;
-        let dead = open_dead(backend, dir, store_id, entry)?;
+        let dead = open_dead(backend, dir, store_id, entry, false)?;
         parts.push(match known {
             Some((_, part)) => Part { dead, ..part.clone() },
             None => {
@@ -250,15 +250,16 @@ fn load(
     State::new(manifest.generation, parts)
 }
 
-/// The dead rows of a segment.
+/// The dead rows of a segment; with `damaged` also from a file with a damaged header or end.
 pub(super) fn open_dead(
     backend: &dyn Backend,
     dir: &Path,
     store_id: StoreId,
     entry: &SegmentEntry,
+    damaged: bool,
 ) -> Result<Arc<DeadRows>> {
     match entry.dead {
-        Some(file) => file.read(backend, dir, store_id, entry.files.number, entry.files.rows),
+        Some(file) => file.read(backend, dir, store_id, entry.files.number, entry.files.rows, damaged),
         None => Ok(Arc::default()),
     }
 }

@@ -276,7 +276,7 @@ impl Repair {
         let Manifest { store_id, config, .. } = &self.manifest;
         let segment = Segment::open(&*self.backend, &self.dir, *store_id, config.dim, entry.files)?;
         segment.check_bytes().collect::<Result<()>>()?;
-        open_dead(&*self.backend, &self.dir, *store_id, &entry)?;
+        open_dead(&*self.backend, &self.dir, *store_id, &entry, false)?;
         Ok(segment)
     }
 
@@ -295,7 +295,7 @@ impl Repair {
             self.report.lost += live(&entry);
             return Ok(None);
         };
-        let dead = match open_dead(&*self.backend, &self.dir, store_id, &entry) {
+        let dead = match open_dead(&*self.backend, &self.dir, store_id, &entry, true) {
             Ok(dead) => Some(dead),
             Err(StoreError::Corrupt { .. }) => None,
             Err(other) => return Err(other.into()),
@@ -343,7 +343,7 @@ impl Repair {
         // A live document elsewhere proves that the one of the same id here was replaced.
         let mut elsewhere = HashSet::new();
         for (other, segment) in sound {
-            let dead = open_dead(&*self.backend, &self.dir, self.manifest.store_id, other)?;
+            let dead = open_dead(&*self.backend, &self.dir, self.manifest.store_id, other, false)?;
             for row in (0..segment.rows()).filter(|row| !dead.contains(*row)) {
                 elsewhere.insert(segment.id(row)?);
             }

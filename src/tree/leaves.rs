@@ -46,6 +46,7 @@ impl Load {
 mod tests {
     use super::*;
 
+    #[cfg(feature = "train")]
     #[test]
     fn a_document_is_in_the_table_of_each_of_its_leaves() {
         let leaves = [vec![LeafId(2)], vec![LeafId(0), LeafId(2)], vec![]];

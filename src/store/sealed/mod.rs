@@ -11,6 +11,7 @@
 //! that one copied in from elsewhere, or from another generation, is noticed.
 
 mod read;
+mod salvage;
 mod write;
 
 pub(super) use read::SealedFile;
@@ -121,6 +122,12 @@ impl Section {
         bytes[AT_SECTION_OFFSET].copy_from_slice(&self.offset.to_le_bytes());
         bytes[AT_SECTION_LEN].copy_from_slice(&self.len.to_le_bytes());
         bytes
+    }
+
+    /// Those of a directory, which are behind the checksums of the pages.
+    fn decode_all(directory: &[u8], tail: Tail) -> Vec<Self> {
+        let checksums = tail.pages() as usize * CRC_BYTES;
+        directory[checksums..].chunks_exact(SECTION_BYTES).map(Self::decode).collect()
     }
 
     fn decode(bytes: &[u8]) -> Self {

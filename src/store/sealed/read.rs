@@ -6,7 +6,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use super::{HEADER_BYTES, Identity, PAGE_BYTES, SECTION_BYTES, Seal, Section, TAIL_BYTES, Tail, u32_at};
+use super::{HEADER_BYTES, Identity, PAGE_BYTES, Seal, Section, TAIL_BYTES, Tail, u32_at};
 use crate::store::{
     error::{Damage, Operation, Result, StoreError},
     io::{Backend, OpenMode},
@@ -35,21 +35,12 @@ impl SealedFile {
         identity: Identity,
         seal: Seal,
     ) -> Result<Self> {
-        let io = |operation| StoreError::io(path, operation);
         let corrupt = |detail| StoreError::corrupt(name.clone(), detail);
-        let file = backend.open(path, OpenMode::Read).map_err(|source| {
-            if source.kind() == std::io::ErrorKind::NotFound {
-                corrupt(Damage::Missing { what: "the file" })
-            } else {
-                io(Operation::Open)(source)
-            }
-        })?;
-        let len = file.len().map_err(io(Operation::Read))?;
-        if len != seal.len || len < (HEADER_BYTES + TAIL_BYTES) as u64 {
+        let (mapping, len) = map(backend, path, &name, seal)?;
+        if len != seal.len {
             let (expected, found) = (seal.len, len);
             return Err(corrupt(Damage::Disagreement { what: "its length", expected, found }));
         }
-        let mapping = Mapping::new(file.as_file(), len).map_err(io(Operation::Map))?;
         let at = |range: Range<u64>| {
             let range = range.start as usize..range.end as usize;
             mapping.bytes(range).ok_or_else(|| corrupt(Damage::TooShort { needed: seal.len, found: len }))
@@ -68,25 +59,24 @@ impl SealedFile {
         if crc32fast::hash(directory) != tail.crc {
             return Err(corrupt(Damage::Checksum { what: "the directory", number: 0 }));
         }
-        let page_crcs = (tail.pages() * CRC_BYTES as u64) as usize;
-        let sections: Vec<Section> =
-            directory[page_crcs..].chunks_exact(SECTION_BYTES).map(Section::decode).collect();
+        let header = at(0..HEADER_BYTES as u64)?;
+        identity.check(&name, header.try_into().map_err(|_| corrupt(Damage::Magic))?)?;
+        let sections = Section::decode_all(directory, tail);
+        Self::of(name, mapping, tail, sections)
+    }
+
+    /// A file with a sound end, of which no page was read yet.
+    pub(super) fn of(name: String, mapping: Mapping, tail: Tail, sections: Vec<Section>) -> Result<Self> {
         for section in &sections {
             let end = section.offset.checked_add(section.len);
             if end.is_none_or(|end| end > tail.body_bytes) {
-                return Err(corrupt(Damage::Field { field: "a section's offset", found: section.offset }));
+                let detail = Damage::Field { field: "a section's offset", found: section.offset };
+                return Err(StoreError::corrupt(name, detail));
             }
         }
-        let header = at(0..HEADER_BYTES as u64)?;
-        identity.check(&name, header.try_into().map_err(|_| corrupt(Damage::Magic))?)?;
         let words = tail.pages().div_ceil(64) as usize;
-        Ok(Self {
-            sections,
-            body_bytes: tail.body_bytes,
-            sound: (0..words).map(|_| AtomicU64::new(0)).collect(),
-            name,
-            mapping,
-        })
+        let sound = (0..words).map(|_| AtomicU64::new(0)).collect();
+        Ok(Self { sections, body_bytes: tail.body_bytes, sound, name, mapping })
     }
 
     /// What errors call the file.
@@ -148,10 +138,15 @@ impl SealedFile {
         StoreError::corrupt(self.name.clone(), detail)
     }
 
-    fn check_page(&self, page: u64) -> Result<()> {
-        let (word, bit) = (&self.sound[(page / 64) as usize], 1 << (page % 64));
+    /// Takes a page for sound without reading it.
+    pub(super) fn trust_page(&self, page: u64) {
         // Relaxed: the bit says that bytes which never change were seen to be right.
-        if word.load(Ordering::Relaxed) & bit != 0 {
+        self.sound[(page / 64) as usize].fetch_or(1 << (page % 64), Ordering::Relaxed);
+    }
+
+    fn check_page(&self, page: u64) -> Result<()> {
+        let word = &self.sound[(page / 64) as usize];
+        if word.load(Ordering::Relaxed) & (1 << (page % 64)) != 0 {
             return Ok(());
         }
         let start = page * PAGE_BYTES;
@@ -161,10 +156,29 @@ impl SealedFile {
         let crc = self.mapping.bytes(at..at + CRC_BYTES);
         match (bytes, crc) {
             (Some(bytes), Some(crc)) if crc32fast::hash(bytes) == u32_at(crc, 0) => {
-                word.fetch_or(bit, Ordering::Relaxed);
+                self.trust_page(page);
                 Ok(())
             }
             _ => Err(self.corrupt(Damage::Checksum { what: "page", number: page })),
         }
     }
+}
+
+/// Maps what the manifest names, and says how long the file is: at least that long.
+pub(super) fn map(backend: &dyn Backend, path: &Path, name: &str, seal: Seal) -> Result<(Mapping, u64)> {
+    let io = |operation| StoreError::io(path, operation);
+    let corrupt = |detail| StoreError::corrupt(name.to_owned(), detail);
+    let file = backend.open(path, OpenMode::Read).map_err(|source| {
+        if source.kind() == std::io::ErrorKind::NotFound {
+            corrupt(Damage::Missing { what: "the file" })
+        } else {
+            io(Operation::Open)(source)
+        }
+    })?;
+    let len = file.len().map_err(io(Operation::Read))?;
+    if len < seal.len || seal.len < (HEADER_BYTES + TAIL_BYTES) as u64 {
+        let (expected, found) = (seal.len, len);
+        return Err(corrupt(Damage::Disagreement { what: "its length", expected, found }));
+    }
+    Ok((Mapping::new(file.as_file(), seal.len).map_err(io(Operation::Map))?, len))
 }

@@ -94,7 +94,8 @@ impl Segment {
     ) -> Result<Self> {
         let open = |name: String, kind, seal| {
             let identity = Identity { kind, store_id, segment: files.number };
-            SealedFile::open(backend, &dir.join(&name), name, identity, seal)
+            let open = if damaged { SealedFile::open_damaged } else { SealedFile::open };
+            open(backend, &dir.join(&name), name, identity, seal)
         };
         let vectors = open(SegmentFiles::vectors_name(files.number), Kind::Vectors, files.vectors);
         let vectors = vectors.and_then(|vectors| {

@@ -4,6 +4,10 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::*;
+use crate::store::layout::{sealed::*, u64_at};
+
+/// Where the bits of a file of dead rows begin.
+const BITMAP_AT: usize = 4096;
 
 /// Documents of several pages in two segments, one with dead rows.
 fn index() -> (tempfile::TempDir, Model) {
@@ -175,11 +179,46 @@ fn only_the_documents_of_a_damaged_page_are_lost() {
 }
 
 #[test]
+fn a_damaged_header_or_end_loses_nothing() {
+    let mut random = ChaCha8Rng::seed_from_u64(5);
+    for ending in ["documents", "dead", "vectors"] {
+        for place in
+            ["the header", "the checksums of pages", "the tail", "header, checksums and tail", "behind"]
+        {
+            let (dir, model) = index();
+            let path = &files(dir.path(), ending)[0];
+            let mut bytes = fs::read(path).unwrap();
+            let len = bytes.len();
+            let tail = len - TAIL_BYTES;
+            let body = u64_at(&bytes, tail + AT_BODY_BYTES.start) as usize;
+            let checksums = body + 4 * body.div_ceil(PAGE_BYTES as usize);
+            let parts = match place {
+                "the header" => vec![0..HEADER_BYTES],
+                "the checksums of pages" => vec![body..checksums],
+                "the tail" => vec![tail..len],
+                "behind" => vec![],
+                _ => vec![0..HEADER_BYTES, body..checksums, tail..len],
+            };
+            for part in parts {
+                random.fill(&mut bytes[part]);
+            }
+            bytes.extend_from_slice(if place == "behind" { b"more" } else { b"" });
+            fs::write(path, bytes).unwrap();
+            assert!(matches!(open(dir.path()), Err(StoreError::Corrupt { .. })), "{place} of {ending}");
+            let report = repair(dir.path(), Undecided::Refuse).unwrap();
+            let counts = (report.damaged_segments, report.lost, report.recomputed, report.undecided);
+            assert_eq!(counts, (1, 0, 0, 0), "{place} of {ending}");
+            assert_holds(dir.path(), &model);
+        }
+    }
+}
+
+#[test]
 fn what_may_have_been_deleted_is_asked_for() {
     let before = |dir: &Path| fs::read(dir.join("MANIFEST")).unwrap();
     for undecided in [Undecided::Keep, Undecided::Drop] {
         let (dir, model) = index();
-        flip(&files(dir.path(), "dead")[0], |len| len / 2);
+        flip(&files(dir.path(), "dead")[0], |_| BITMAP_AT);
         let manifest = before(dir.path());
         match repair(dir.path(), Undecided::Refuse) {
             Err(StoreError::Undecided { deleted: 2, documents }) => assert!(documents > 50),
@@ -214,7 +253,7 @@ fn what_may_have_been_deleted_is_asked_for() {
         store.flush().unwrap();
     }
     drop(store);
-    flip(&files(dir.path(), "dead")[0], |len| len / 2);
+    flip(&files(dir.path(), "dead")[0], |_| BITMAP_AT);
     let report = repair(dir.path(), Undecided::Refuse).unwrap();
     assert_eq!((report.undecided, report.lost), (0, 0));
     assert_holds(dir.path(), &model);
