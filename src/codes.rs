@@ -9,6 +9,7 @@
 
 use half::f16;
 use half::slice::HalfFloatSliceExt;
+use pulp::{Arch, Simd, WithSimd};
 
 /// Rounds of the rotation: enough that turned rows look random, whatever the embeddings.
 const ROUNDS: usize = 4;
@@ -16,6 +17,8 @@ const ROUNDS: usize = 4;
 const SEED: u64 = 0x6568_6920_636f_6465;
 /// Dimensions whose bits are read together: four bits choose one of the 16 bytes that a shuffle can.
 const GROUP: usize = 4;
+/// Elements worked on together.
+const LANES: usize = 16;
 /// Entries of a table of sums: one for each value of a group.
 pub(crate) const TABLE: usize = 1 << GROUP;
 
@@ -68,11 +71,15 @@ impl Rotation {
 
     /// Turns a row in place; keeps its norm up to rounding.
     pub fn apply(&self, row: &mut [f32]) {
-        let dim = self.dim;
-        assert_eq!(row.len(), dim, "the width of the rotation");
-        if dim == 0 {
-            return;
+        assert_eq!(row.len(), self.dim, "the width of the rotation");
+        if self.dim > 0 {
+            Arch::new().dispatch(Turn { rotation: self, row });
         }
+    }
+
+    #[inline(always)]
+    fn turn(&self, row: &mut [f32]) {
+        let dim = self.dim;
         let power = 1 << dim.ilog2();
         for (round, signs) in self.signs.chunks_exact(dim).enumerate() {
             row.iter_mut().zip(signs).for_each(|(x, sign)| *x *= sign);
@@ -91,9 +98,36 @@ impl Rotation {
     }
 }
 
+/// [`Rotation::turn`] for the widest instructions of the machine; each element is the same with all.
+struct Turn<'a> {
+    rotation: &'a Rotation,
+    row: &'a mut [f32],
+}
+
+impl WithSimd for Turn<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        self.rotation.turn(self.row);
+    }
+}
+
 /// The orthonormal Walsh-Hadamard transform of a power of two of elements.
+#[inline(always)]
 fn hadamard(values: &mut [f32]) {
     let mut half = 1;
+    let (chunks, _) = values.as_chunks_mut::<LANES>();
+    if !chunks.is_empty() {
+        // Inside a register, where the loop below would go element by element.
+        for chunk in chunks {
+            butterflies::<1>(chunk);
+            butterflies::<2>(chunk);
+            butterflies::<4>(chunk);
+            butterflies::<8>(chunk);
+        }
+        half = LANES;
+    }
     while half < values.len() {
         for block in values.chunks_exact_mut(2 * half) {
             let (low, high) = block.split_at_mut(half);
@@ -105,6 +139,16 @@ fn hadamard(values: &mut [f32]) {
     }
     let scale = 1.0 / (values.len() as f32).sqrt();
     values.iter_mut().for_each(|x| *x *= scale);
+}
+
+/// One level of the transform, of pairs that are `HALF` apart.
+#[inline(always)]
+fn butterflies<const HALF: usize>(values: &mut [f32; LANES]) {
+    let old = *values;
+    *values = std::array::from_fn(|i| match i & HALF {
+        0 => old[i] + old[i + HALF],
+        _ => old[i - HALF] - old[i],
+    });
 }
 
 /// Makes codes of rows.
@@ -130,11 +174,17 @@ impl CodeMaker {
         row.convert_to_f32_slice(&mut self.turned);
         self.rotation.apply(&mut self.turned);
         let (byte, half) = (place % TABLE, place / TABLE * GROUP);
-        let (mut squares, mut magnitude) = (0f64, 0f64);
-        for (i, &x) in self.turned.iter().enumerate() {
-            squares += f64::from(x) * f64::from(x);
-            magnitude += f64::from(x.abs());
-            block[i / GROUP * TABLE + byte] |= u8::from(x > 0.0) << (half + i % GROUP);
+        let (mut squares, mut magnitude) = ([0f64; LANES], [0f64; LANES]);
+        for chunk in self.turned.chunks(LANES) {
+            for ((square, sum), &x) in squares.iter_mut().zip(&mut magnitude).zip(chunk) {
+                *square += f64::from(x) * f64::from(x);
+                *sum += f64::from(x.abs());
+            }
+        }
+        let [squares, magnitude] = [squares, magnitude].map(|lanes| lanes.iter().sum::<f64>());
+        for (group, table) in self.turned.chunks(GROUP).zip(block.chunks_exact_mut(TABLE)) {
+            let bits = group.iter().zip(0..).map(|(&x, bit)| u8::from(x > 0.0) << bit);
+            table[byte] |= bits.sum::<u8>() << half;
         }
         if magnitude == 0.0 {
             return [0.0; FACTORS];

@@ -125,6 +125,8 @@ pub(super) mod sealed {
     pub(in crate::store) const AT_SECTION_OFFSET: Range<usize> = after(&AT_SECTION_NAME, 8);
     pub(in crate::store) const AT_SECTION_LEN: Range<usize> = after(&AT_SECTION_OFFSET, 8);
     pub(in crate::store) const SECTION_BYTES: usize = AT_SECTION_LEN.end;
+    /// More than any file has.
+    pub(in crate::store) const MOST_SECTIONS: u32 = 64;
 
     pub(in crate::store) const TAIL_MAGIC: [u8; MAGIC_BYTES] = *b"ehs-end\n";
     pub(in crate::store) const AT_BODY_BYTES: Range<usize> = 0..8;

@@ -74,6 +74,13 @@ impl Tail {
         self.body_bytes.div_ceil(PAGE_BYTES)
     }
 
+    /// Bytes of the longest end, from the directory on, that a file of this length has.
+    fn most_end_bytes(len: u64) -> u64 {
+        let checksums = len.div_ceil(PAGE_BYTES) * CRC_BYTES as u64;
+        let most = checksums + (MOST_SECTIONS as usize * SECTION_BYTES + TAIL_BYTES) as u64;
+        most.min(len)
+    }
+
     fn directory_bytes(self) -> u64 {
         self.pages() * CRC_BYTES as u64 + u64::from(self.sections) * SECTION_BYTES as u64
     }

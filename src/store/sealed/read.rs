@@ -9,7 +9,7 @@ use std::{
 use super::{HEADER_BYTES, Identity, PAGE_BYTES, Seal, Section, TAIL_BYTES, Tail, u32_at};
 use crate::store::{
     error::{Damage, Operation, Result, StoreError},
-    io::{Backend, OpenMode},
+    io::{Backend, BackendFile, OpenMode},
     layout::CRC_BYTES,
     mmap::Mapping,
 };
@@ -36,17 +36,19 @@ impl SealedFile {
         seal: Seal,
     ) -> Result<Self> {
         let corrupt = |detail| StoreError::corrupt(name.clone(), detail);
-        let (mapping, len) = map(backend, path, &name, seal)?;
+        let (file, len) = open(backend, path, &name, seal)?;
         if len != seal.len {
             let (expected, found) = (seal.len, len);
             return Err(corrupt(Damage::Disagreement { what: "its length", expected, found }));
         }
-        let at = |range: Range<u64>| {
-            let range = range.start as usize..range.end as usize;
-            mapping.bytes(range).ok_or_else(|| corrupt(Damage::TooShort { needed: seal.len, found: len }))
-        };
-        let tail = at(len - TAIL_BYTES as u64..len)?;
-        let tail: &[u8; TAIL_BYTES] = tail.try_into().map_err(|_| corrupt(Damage::Magic))?;
+        // Read, not mapped: on a cold disk a page fault may read megabytes around it.
+        let io = |operation| StoreError::io(path, operation);
+        let mut end = vec![0; Tail::most_end_bytes(len) as usize];
+        let at = len - end.len() as u64;
+        file.read_at(&mut end, at).map_err(io(Operation::Read))?;
+        let mut header = [0; HEADER_BYTES];
+        file.read_at(&mut header, 0).map_err(io(Operation::Read))?;
+        let Some((end, tail)) = end.split_last_chunk() else { return Err(corrupt(Damage::Magic)) };
         let tail = Tail::decode(tail).map_err(corrupt)?;
         if tail.checksum() != seal.crc {
             return Err(corrupt(Damage::Foreign));
@@ -55,13 +57,17 @@ impl SealedFile {
             let found = tail.body_bytes;
             return Err(corrupt(Damage::Field { field: "the length of the sections", found }));
         }
-        let directory = at(tail.body_bytes..len - TAIL_BYTES as u64)?;
+        let Some(at) = end.len().checked_sub(tail.directory_bytes() as usize) else {
+            let found = tail.sections.into();
+            return Err(corrupt(Damage::Field { field: "the number of sections", found }));
+        };
+        let directory = &end[at..];
         if crc32fast::hash(directory) != tail.crc {
             return Err(corrupt(Damage::Checksum { what: "the directory", number: 0 }));
         }
-        let header = at(0..HEADER_BYTES as u64)?;
-        identity.check(&name, header.try_into().map_err(|_| corrupt(Damage::Magic))?)?;
+        identity.check(&name, &header)?;
         let sections = Section::decode_all(directory, tail);
+        let mapping = Mapping::new(file.as_file(), len).map_err(io(Operation::Map))?;
         Self::of(name, mapping, tail, sections)
     }
 
@@ -164,8 +170,13 @@ impl SealedFile {
     }
 }
 
-/// Maps what the manifest names, and says how long the file is: at least that long.
-pub(super) fn map(backend: &dyn Backend, path: &Path, name: &str, seal: Seal) -> Result<(Mapping, u64)> {
+/// Opens what the manifest names, and says how long the file is: at least as long as that says.
+pub(super) fn open(
+    backend: &dyn Backend,
+    path: &Path,
+    name: &str,
+    seal: Seal,
+) -> Result<(Box<dyn BackendFile>, u64)> {
     let io = |operation| StoreError::io(path, operation);
     let corrupt = |detail| StoreError::corrupt(name.to_owned(), detail);
     let file = backend.open(path, OpenMode::Read).map_err(|source| {
@@ -180,5 +191,5 @@ pub(super) fn map(backend: &dyn Backend, path: &Path, name: &str, seal: Seal) ->
         let (expected, found) = (seal.len, len);
         return Err(corrupt(Damage::Disagreement { what: "its length", expected, found }));
     }
-    Ok((Mapping::new(file.as_file(), seal.len).map_err(io(Operation::Map))?, len))
+    Ok((file, len))
 }

@@ -8,16 +8,14 @@
 use std::path::Path;
 
 use super::{
-    CRC_BYTES, HEADER_BYTES, Identity, PAGE_BYTES, SECTION_BYTES, Seal, SealedFile, Section, TAIL_BYTES,
-    Tail, read::map,
+    CRC_BYTES, HEADER_BYTES, Identity, MOST_SECTIONS, PAGE_BYTES, SECTION_BYTES, Seal, SealedFile, Section,
+    TAIL_BYTES, Tail, read::open,
 };
 use crate::store::{
-    error::{Result, StoreError},
+    error::{Operation, Result, StoreError},
     io::Backend,
+    mmap::Mapping,
 };
-
-/// More than any file has.
-const MOST_SECTIONS: u32 = 64;
 
 impl SealedFile {
     /// As [`Self::open`]; a damaged header, a damaged tail, damaged page checksums or bytes behind the end keep nothing
@@ -33,7 +31,8 @@ impl SealedFile {
             Err(error @ StoreError::Corrupt { .. }) => error,
             opened => return opened,
         };
-        let (mapping, _) = map(backend, path, &name, seal)?;
+        let (file, _) = open(backend, path, &name, seal)?;
+        let mapping = Mapping::new(file.as_file(), seal.len).map_err(StoreError::io(path, Operation::Map))?;
         let Some(bytes) = mapping.bytes(0..mapping.len()) else { return Err(error) };
         let header = identity.encode();
         let layouts = || (0..=MOST_SECTIONS).filter_map(|sections| Layout::of(seal.len, sections));
@@ -46,7 +45,7 @@ impl SealedFile {
         let sections = Section::decode_all(directory, tail);
         let first_is_sound =
             page_checksum(first_page(bytes, tail.body_bytes), &header) == directory[..CRC_BYTES];
-        let file = Self::of(name, mapping.clone(), tail, sections)?;
+        let file = Self::of(name, mapping, tail, sections)?;
         if pages_are_sound {
             (0..tail.pages()).for_each(|page| file.trust_page(page));
         } else if first_is_sound {
