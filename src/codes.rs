@@ -151,6 +151,27 @@ fn butterflies<const HALF: usize>(values: &mut [f32; LANES]) {
     });
 }
 
+/// The code of one row where it is stored.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StoredCode<'a> {
+    /// `[block_bytes]`, the block that the row is in.
+    pub block: &'a [u8],
+    /// The row's place in it.
+    pub place: usize,
+    pub factors: [f32; FACTORS],
+}
+
+impl StoredCode<'_> {
+    /// Sets the bits of the code at a place in another block where they are 0.
+    pub fn copy_to(self, place: usize, block: &mut [u8]) {
+        let half = |place| (place % TABLE, place / TABLE * GROUP);
+        let ((from, from_half), (to, to_half)) = (half(self.place), half(place));
+        for (own, other) in self.block.chunks_exact(TABLE).zip(block.chunks_exact_mut(TABLE)) {
+            other[to] |= (own[from] >> from_half & (TABLE - 1) as u8) << to_half;
+        }
+    }
+}
+
 /// Makes codes of rows.
 #[derive(Debug)]
 pub(crate) struct CodeMaker {

@@ -38,7 +38,7 @@ pub enum Stage {
     Reencode,
     /// Documents of damaged segments written again, each counted twice.
     Repair,
-    /// Parts of the store checked.
+    /// Pages, codes and documents checked.
     Verify,
 }
 

@@ -400,6 +400,24 @@ fn a_callback_may_search_and_is_refused_what_would_wait_for_ever() {
 }
 
 #[test]
+fn a_check_tells_how_far_it_is_and_can_be_cancelled() {
+    let (_dir, index) = filled(FLAT, 30);
+    index.flush().unwrap();
+    index.insert(document(40)).unwrap();
+    let mut heard = Vec::new();
+    let report = index.verify_with(&mut |progress| {
+        heard.push((progress.done, progress.total));
+        ControlFlow::Continue(())
+    });
+    assert!(report.unwrap().is_sound());
+    let total = heard[0].1;
+    assert!(heard.is_sorted() && heard.iter().all(|(_, all)| *all == total));
+    assert_eq!(heard.last().map(|(done, _)| Some(*done)), Some(total));
+    let cancelled = index.verify_with(&mut |_| ControlFlow::Break(()));
+    assert!(matches!(cancelled, Err(Error::Cancelled)));
+}
+
+#[test]
 fn an_empty_index_can_be_reopened() {
     let (dir, index) = filled(FLAT, 0);
     drop(index);

@@ -44,8 +44,8 @@ impl Index {
         self.rewrite(on_progress, |on, tick| on.store.compact(tick))
     }
 
-    /// Puts every document in the leaves that the tree has for its embedding, and writes all anew as
-    /// [`Self::compact`] does.
+    /// Puts every document in the leaves that the tree has for its embedding, makes the codes of the embeddings again, and
+    /// writes all anew as [`Self::compact`] does.
     ///
     /// Posting lists follow from embeddings and model, so this is for an index whose lists are in doubt. In a sound one it
     /// changes the leaf of a document here and there, since stored embeddings are rounded.
@@ -145,8 +145,23 @@ impl Index {
     /// # Errors
     /// Failures of reading; damage is in the report.
     pub fn verify(&self) -> Result<VerifyReport> {
+        self.verify_with(&mut no_progress)
+    }
+
+    /// As [`Self::verify`], with progress in pages, codes and documents, and cancellation between them.
+    ///
+    /// # Errors
+    /// Those of [`Self::verify`], and [`Error::Cancelled`].
+    pub fn verify_with(&self, on_progress: &mut OnProgress<'_>) -> Result<VerifyReport> {
         let serving = self.serving();
-        let mut report = serving.store.verify()?;
+        let checked = serving.store.verify_with(&mut |done, total| {
+            let progress = Progress { stage: Stage::Verify, done, total: Some(total) };
+            progress.tell(on_progress, StoreError::Cancelled)
+        });
+        let mut report = match checked {
+            Err(StoreError::Cancelled) => return Err(Error::Cancelled),
+            checked => checked?,
+        };
         if report.is_sound() {
             let view = serving.view();
             let probes = serving.probes(&view)?;

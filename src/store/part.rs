@@ -12,6 +12,7 @@ use super::{
     segment::{Segment, Source},
 };
 use crate::{
+    codes::{BLOCK_ROWS, StoredCode},
     document::Document,
     ids::{Generation, LeafId},
 };
@@ -165,5 +166,13 @@ impl Source for Segment {
 
     fn born(&self, row: u32) -> Result<Generation> {
         Segment::born(self, row)
+    }
+
+    fn code(&self, row: u32) -> Result<Option<StoredCode<'_>>> {
+        let found = self.codes(row..row + 1)?;
+        let place = row as usize % BLOCK_ROWS;
+        let code =
+            |(block, factors): (_, &[f32])| StoredCode { block, place, factors: [factors[0], factors[1]] };
+        Ok(found.map(code))
     }
 }

@@ -16,6 +16,35 @@ use crate::ids::LeafId;
 /// Problems kept in a report; a damaged file can have one for every row.
 const MOST_PROBLEMS: usize = 100;
 
+/// Factors of a code that differ by less, of their size, are the same: they may have been summed in another order.
+const SAME: f32 = 1e-6;
+
+/// Hears how many of how many units are done; its error ends the call.
+type Tell<'a> = &'a mut dyn FnMut(u64, u64) -> Result<()>;
+
+/// How far a check is.
+struct Done<'a> {
+    units: u64,
+    total: u64,
+    tell: Tell<'a>,
+}
+
+impl Done<'_> {
+    fn more(&mut self, units: u64) -> Result<()> {
+        self.units += units;
+        (self.tell)(self.units, self.total)
+    }
+}
+
+/// Pages, rows whose codes are looked at, and live documents.
+fn units(part: &Part) -> u64 {
+    let sealed = match &part.place {
+        Place::Sealed(segment) => segment.pages() + u64::from(segment.rows()),
+        Place::Fresh(_) => 0,
+    };
+    sealed + u64::from(part.live())
+}
+
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
@@ -82,9 +111,16 @@ impl Store {
     /// # Errors
     ///
     /// Damage is in the report; errors are failures of reading.
+    #[cfg(any(test, feature = "fuzzing"))]
     pub fn verify(&self) -> Result<VerifyReport> {
+        self.verify_with(&mut |_, _| Ok(()))
+    }
+
+    /// As [`Store::verify`]; `tell` hears how many of how many pages, codes and documents are done, and its error ends the call.
+    pub fn verify_with(&self, tell: Tell<'_>) -> Result<VerifyReport> {
         let state = self.state();
         let mut report = VerifyReport::default();
+        let mut done = Done { units: 0, total: state.parts().iter().map(units).sum(), tell };
         let on_disk = report.note(Manifest::read(&*self.backend, &self.dir))?;
         if on_disk.is_some_and(|manifest| manifest.store_id != self.store_id) {
             report.problem(names::MANIFEST, Damage::Foreign);
@@ -95,10 +131,11 @@ impl Store {
                 report.file_bytes += segment.bytes().iter().sum::<u64>();
                 for page in segment.check_bytes() {
                     report.note(page)?;
+                    done.more(1)?;
                 }
-                self.check_codes(segment, &mut report)?;
+                self.check_codes(segment, &mut report, &mut done)?;
             }
-            self.check_documents(part, &mut ids, &mut report)?;
+            self.check_documents(part, &mut ids, &mut report, &mut done)?;
             self.check_lists(part, &mut report)?;
         }
         Ok(report)
@@ -110,9 +147,11 @@ impl Store {
         part: &Part,
         ids: &mut HashSet<String>,
         report: &mut VerifyReport,
+        done: &mut Done<'_>,
     ) -> Result<()> {
         let file = file_of(part);
         for row in part.live_rows() {
+            done.more(1)?;
             let number = u64::from(row);
             let Some(document) = report.note(part.document(row))? else { continue };
             report.documents += 1;
@@ -134,19 +173,20 @@ impl Store {
     }
 
     /// Each code is that of its row.
-    fn check_codes(&self, segment: &Segment, report: &mut VerifyReport) -> Result<()> {
+    fn check_codes(&self, segment: &Segment, report: &mut VerifyReport, done: &mut Done<'_>) -> Result<()> {
         let dim = self.config.dim as usize;
         let mut maker = CodeMaker::new(dim);
         for first in (0..segment.rows()).step_by(codes::BLOCK_ROWS) {
             let rows = first..segment.rows().min(first + codes::BLOCK_ROWS as u32);
+            done.more(rows.len() as u64)?;
             let Some(Some((found, factors))) = report.note(segment.codes(rows.clone()))? else { continue };
             let Some(embeddings) = report.note(segment.matrix(rows))? else { continue };
             let mut expected = vec![0; codes::block_bytes(dim)];
             let made = embeddings.chunks_exact(dim).enumerate();
             let made: Vec<f32> =
                 made.flat_map(|(place, row)| maker.encode(row, place, &mut expected)).collect();
-            // Bits, and not numbers: a NaN is that of its row too.
-            if found != expected || factors.iter().zip(made).any(|(a, b)| a.to_bits() != b.to_bits()) {
+            let differ = |a: f32, b: f32| (a - b).abs() > SAME * b.abs() || a.is_nan() != b.is_nan();
+            if found != expected || factors.iter().zip(made).any(|(&a, b)| differ(a, b)) {
                 let damage = Damage::Undecodable { what: "the codes from row", number: first.into() };
                 report.problem(SegmentFiles::vectors_name(segment.files().number), damage);
             }

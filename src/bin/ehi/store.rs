@@ -216,7 +216,10 @@ fn write_stats(out: &mut dyn Write, index: &Index, stats: &StoreStats) -> std::i
 }
 
 pub fn verify(args: &ReportArgs, out: &mut dyn Write) -> Result<(), Failure> {
-    let report = Index::open_read_only(&args.index)?.verify()?;
+    let mut bars = Bars::new();
+    let report = Index::open_read_only(&args.index)?.verify_with(&mut |progress| bars.show(progress));
+    bars.clear();
+    let report = report?;
     let written = if args.json {
         let problems: Vec<Value> = report
             .problems

@@ -135,9 +135,14 @@ impl SealedFile {
         cast.map_err(|_| self.corrupt(Damage::Field { field: "a section's offset", found: section.start }))
     }
 
+    /// Pages with a checksum.
+    pub(in crate::store) fn pages(&self) -> u64 {
+        self.body_bytes.div_ceil(PAGE_BYTES)
+    }
+
     /// Reads page after page.
     pub(in crate::store) fn check_all(&self) -> impl Iterator<Item = Result<()>> + '_ {
-        (0..self.body_bytes.div_ceil(PAGE_BYTES)).map(|page| self.check_page(page))
+        (0..self.pages()).map(|page| self.check_page(page))
     }
 
     pub(in crate::store) fn corrupt(&self, detail: Damage) -> StoreError {

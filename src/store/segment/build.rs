@@ -6,7 +6,7 @@ use half::f16;
 
 use super::SegmentFiles;
 use crate::{
-    codes::{self, CodeMaker},
+    codes::{self, CodeMaker, StoredCode},
     ids::{Generation, LeafId},
     scan::Similarity,
     store::{
@@ -33,6 +33,10 @@ pub(in crate::store) trait Source {
     fn metadata(&self, row: u32) -> Result<Cow<'_, [u8]>>;
     /// The generation that the document came with.
     fn born(&self, row: u32) -> Result<Generation>;
+    /// The code of its embedding, where there is one.
+    fn code(&self, _row: u32) -> Result<Option<StoredCode<'_>>> {
+        Ok(None)
+    }
 }
 
 /// A row of a source that goes into the segment.
@@ -75,10 +79,11 @@ pub(in crate::store) fn build(
     let mut file = SealedWriter::create(backend, &path, identity(Kind::Vectors))?;
     file.begin(ROWS)?;
     for member in &members {
-        let embedding = sources[member.source as usize].embedding(member.row)?;
+        let source = sources[member.source as usize];
+        let embedding = source.embedding(member.row)?;
         file.write(bytemuck::cast_slice(&embedding))?;
         if let Some(codes) = &mut codes {
-            codes.add(&embedding);
+            codes.add(&embedding, source.code(member.row)?);
         }
         tick()?;
     }
@@ -129,14 +134,22 @@ impl Codes {
         Self { maker: CodeMaker::new(dim), dim, blocks: Vec::new(), factors: Vec::new() }
     }
 
-    fn add(&mut self, row: &[f16]) {
+    /// Of the next row; made where it has none.
+    fn add(&mut self, row: &[f16], code: Option<StoredCode<'_>>) {
         let place = self.factors.len() / codes::FACTORS % codes::BLOCK_ROWS;
         let bytes = codes::block_bytes(self.dim);
         if place == 0 {
             self.blocks.resize(self.blocks.len() + bytes, 0);
         }
         let block = self.blocks.len() - bytes;
-        self.factors.extend(self.maker.encode(row, place, &mut self.blocks[block..]));
+        let block = &mut self.blocks[block..];
+        self.factors.extend(match code {
+            Some(code) => {
+                code.copy_to(place, block);
+                code.factors
+            }
+            None => self.maker.encode(row, place, block),
+        });
     }
 }
 

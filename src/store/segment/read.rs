@@ -308,6 +308,11 @@ impl Segment {
         Ok(Generation(born[0]))
     }
 
+    /// Pages that [`Self::check_bytes`] reads.
+    pub(in crate::store) fn pages(&self) -> u64 {
+        self.vectors.iter().chain([&self.documents]).map(SealedFile::pages).sum()
+    }
+
     /// Reads every byte of both files, page after page.
     pub(in crate::store) fn check_bytes(&self) -> impl Iterator<Item = Result<()>> + '_ {
         self.vectors.iter().flat_map(SealedFile::check_all).chain(self.documents.check_all())

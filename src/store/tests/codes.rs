@@ -57,8 +57,34 @@ fn codes_of_other_rows_are_a_problem() {
     for (problem, first) in report.problems.iter().zip([0, 32, 64]) {
         assert_eq!(problem.damage, Damage::Undecodable { what: "the codes from row", number: first });
     }
-    // Compaction makes them anew.
+    // Compaction carries them on, rebuilding what is derived makes them anew.
     store.commit(puts(vec![wide(80)])).unwrap();
     store.compact(&mut || Ok(())).unwrap();
+    assert!(store.verify().unwrap().problem_count >= 3);
+    let route = |rows: &[f16]| vec![vec![LeafId(0)]; rows.len() / WIDE];
+    store.rebuild_postings(&route, &mut || Ok(())).unwrap();
+    assert!(store.verify().unwrap().is_sound());
+}
+
+/// Codes that were carried from segment to segment are those that the rows would be given.
+#[test]
+fn merged_rows_keep_their_codes() {
+    const WIDE: usize = 70;
+    let dir = tempfile::tempdir().unwrap();
+    let store =
+        Store::create(dir.path(), &StoreConfig { dim: WIDE as u32, ..config() }, StoreOptions::default())
+            .unwrap();
+    let wide = |n: u32| Put {
+        embedding: (0..WIDE as u32).map(|i| f16::from_f32(((i * 11 + n * 17) % 31) as f32 - 15.5)).collect(),
+        ..put(&format!("d{n:03}"), n, &[n * 7 % LEAVES])
+    };
+    for first in [0, 90, 150, 151] {
+        store.commit(puts((first..first + 60).map(wide).collect())).unwrap();
+        store.flush().unwrap();
+        assert!(store.verify().unwrap().is_sound());
+    }
+    store.commit(deletes(&["d003", "d100"])).unwrap();
+    store.compact(&mut || Ok(())).unwrap();
+    assert_eq!(store.read().rows(), 60 + 121 - 2);
     assert!(store.verify().unwrap().is_sound());
 }

@@ -1,5 +1,7 @@
 //! Repair: what can be read is kept, what follows is made anew, what cannot be known is asked.
 
+use std::ops::Range;
+
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -192,14 +194,15 @@ fn a_damaged_header_or_end_loses_nothing() {
             let tail = len - TAIL_BYTES;
             let body = u64_at(&bytes, tail + AT_BODY_BYTES.start) as usize;
             let checksums = body + 4 * body.div_ceil(PAGE_BYTES as usize);
-            let parts = match place {
-                "the header" => vec![0..HEADER_BYTES],
-                "the checksums of pages" => vec![body..checksums],
-                "the tail" => vec![tail..len],
-                "behind" => vec![],
-                _ => vec![0..HEADER_BYTES, body..checksums, tail..len],
+            let [header, checksums, tail] = [0..HEADER_BYTES, body..checksums, tail..len];
+            let parts: &[Range<usize>] = match place {
+                "the header" => &[header],
+                "the checksums of pages" => &[checksums],
+                "the tail" => &[tail],
+                "behind" => &[],
+                _ => &[header, checksums, tail],
             };
-            for part in parts {
+            for part in parts.iter().cloned() {
                 random.fill(&mut bytes[part]);
             }
             bytes.extend_from_slice(if place == "behind" { b"more" } else { b"" });
