@@ -66,6 +66,8 @@ fn there_and_back_again() {
     assert_eq!((change.documents, change.encoded), (STORED, STORED));
     assert_serves(&index, NEW, &stored);
     assert_eq!(index.previous_model().unwrap(), Some(bundle(OLD).hash()));
+    let reader = Index::open_read_only(dir.path().join("index")).unwrap();
+    assert_eq!(reader.previous_model().unwrap(), Some(bundle(OLD).hash()));
 
     // Written since: new, changed, deleted.
     index.insert(document(STORED)).unwrap();

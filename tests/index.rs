@@ -379,11 +379,13 @@ fn a_callback_may_search_and_is_refused_what_would_wait_for_ever() {
                 index.flush(),
                 index.compact(),
                 index.snapshot(&copy),
+                index.rebuild_postings(),
                 index.drop_previous_model().map(drop),
             ] {
                 assert!(matches!(refused, Err(Error::Input(InputError::InsideProgress))), "{refused:?}");
             }
             assert!(!copy.exists());
+            assert_eq!(index.previous_model().unwrap(), None);
             ControlFlow::Continue(())
         })
         .unwrap();

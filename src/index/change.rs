@@ -110,10 +110,8 @@ impl Index {
     /// # Errors
     /// Failures of reading.
     pub fn previous_model(&self) -> Result<Option<ModelHash>> {
-        let Some(number) = self.root.models().kept else { return Ok(None) };
-        if number == 0 {
-            return Ok(Some(ModelHash(self.root.config().model_hash)));
-        }
+        // From the disk: a read-only handle may have begun with another store, and a writer's is held while it writes.
+        let Some(number) = Store::models_of(self.path())?.kept else { return Ok(None) };
         let store = Store::open_read_only(store_dir(self.path(), number))?;
         Ok(Some(ModelHash(store.config().model_hash)))
     }
@@ -158,9 +156,9 @@ impl Index {
         let number = self.root.models().next();
         let dir = store_dir(self.path(), number);
         fs::create_dir_all(&dir).map_err(io(&dir, Operation::CreateDirectory))?;
-        // The store syncs its own directory and the one above it, `models`.
-        let root = self.path();
-        fs::File::open(root).and_then(|dir| dir.sync_all()).map_err(io(root, Operation::Sync))?;
+        // The index is going to name it.
+        sync(&self.path().join(MODELS_DIR))?;
+        sync(self.path())?;
         Serving::create(&dir, number, bundle, self.serving().similarity, self.filling())
     }
 
@@ -301,6 +299,7 @@ fn fill(
 fn remove_store(index: &Path, dir: &Path) -> Result<()> {
     let kept = index.join(DAMAGED_DIR);
     let number = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let mut moved = false;
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
         if name == DAMAGED_DIR || name.contains(".unreadable-") {
@@ -308,10 +307,19 @@ fn remove_store(index: &Path, dir: &Path) -> Result<()> {
             let free = (0..).map(|n| kept.join(format!("{number}-{name}-{n}"))).find(|path| !path.exists());
             let to = free.unwrap_or_else(|| kept.clone());
             fs::rename(entry.path(), &to).map_err(io(&to, Operation::Rename))?;
+            moved = true;
         }
+    }
+    if moved {
+        sync(&kept)?;
+        sync(index)?;
     }
     fs::remove_dir_all(dir).map_err(io(dir, Operation::Remove))?;
     Ok(())
+}
+
+fn sync(dir: &Path) -> Result<()> {
+    Ok(fs::File::open(dir).and_then(|dir| dir.sync_all()).map_err(io(dir, Operation::Sync))?)
 }
 
 fn io(path: &Path, operation: Operation) -> impl FnOnce(std::io::Error) -> StoreError {

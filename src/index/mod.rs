@@ -48,7 +48,8 @@ use crate::error::{Error, Result};
 use crate::model::{Bundle, EncoderPrecision};
 use crate::scan::Similarity;
 use crate::store::{
-    Committed, LOCK_FILE, MANIFEST_FILE, Store, StoreError, UNPUBLISHED_MANIFEST_FILE, WriteBatch,
+    Committed, LOCK_FILE, MANIFEST_COPY_FILE, MANIFEST_FILE, Store, StoreError, UNPUBLISHED_MANIFEST_FILE,
+    WriteBatch,
 };
 use options::HandleOptions;
 use serving::{is_model, store_dir};
@@ -380,8 +381,9 @@ fn refuse_occupied(path: &Path) -> Result<()> {
     };
     let names: Vec<_> = entries.flatten().map(|entry| entry.file_name()).collect();
     let interrupted = names.iter().any(|name| name == UNPUBLISHED_MANIFEST_FILE);
+    let published = names.iter().any(|name| name == MANIFEST_FILE || name == MANIFEST_COPY_FILE);
     let ours = |name: &std::ffi::OsString| is_model(name) || name == LOCK_FILE || interrupted;
-    if names.iter().all(ours) && !names.iter().any(|name| name == MANIFEST_FILE) {
+    if names.iter().all(ours) && !published {
         Ok(())
     } else {
         Err(StoreError::AlreadyExists { path: path.to_owned() }.into())

@@ -23,7 +23,7 @@ impl Drop for Held {
 
 impl Index {
     /// A callback under which writes of its thread to this index are refused, since they would wait for ever.
-    pub(super) fn refusing_writes<'a>(
+    pub(crate) fn refusing_writes<'a>(
         &'a self,
         on_progress: &'a mut OnProgress<'_>,
     ) -> impl FnMut(Progress) -> ControlFlow<()> + 'a {

@@ -11,14 +11,17 @@ use std::{collections::BTreeMap, fs};
 use super::{
     Durability, Put, Store, StoreOptions, WriteBatch,
     io::FileSystem,
-    journal,
+    journal::{self, Position},
     layout::{STORE_ID_BYTES, journal::PREFIX_BYTES, manifest as head, names, segment::*},
     manifest::{Manifest, StoreConfig, StoreId},
     payload::{self, Encoded},
     sealed::{Identity, Kind, SealedWriter},
     segment::{Segment, SegmentFiles},
 };
-use crate::{document::Document, ids::LeafId};
+use crate::{
+    document::Document,
+    ids::{Generation, LeafId},
+};
 
 /// `MANIFEST`: the bytes as they are, and with magic, counts and checksums put right.
 pub fn manifest(bytes: &[u8]) {
@@ -47,14 +50,15 @@ fn check_manifest(file: &[u8]) {
 
 /// A commit in the journal: the bytes as they are, and with length and checksum put right.
 pub fn commit(bytes: &[u8]) {
-    let _ = journal::decode(bytes);
+    let position = Position { store_id: StoreId([0; STORE_ID_BYTES]), base: Generation(1), number: 0 };
+    let _ = journal::decode(bytes, position);
     let mut framed = vec![0; PREFIX_BYTES];
     framed.extend_from_slice(bytes);
-    let (len, crc) = (framed.len() as u64, crc32fast::hash(bytes));
+    let (len, crc) = (framed.len() as u64, position.checksum(bytes));
     framed[..8].copy_from_slice(&len.to_le_bytes());
     framed[8..PREFIX_BYTES].copy_from_slice(&crc.to_le_bytes());
-    if let Some(batch) = journal::decode(&framed) {
-        assert_eq!(journal::encode(&batch), framed);
+    if let Some(batch) = journal::decode(&framed, position) {
+        assert_eq!(journal::encode(&batch, position), framed);
     }
 }
 

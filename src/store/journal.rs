@@ -9,10 +9,12 @@
 //! | `B` | store id (16), generation that the commits come after (8), checksum of both (4) |
 //! | `c` number (8, BE) chunk (4, BE) | bytes of a commit |
 //!
-//! The bytes of a commit are its length (8), its checksum (4), and the batch as [`encode`] lays it out.
+//! The bytes of a commit are its length (8), its checksum (4), and the batch as [`encode`] lays it out. The checksum covers where
+//! the commit belongs too, so that one which sled brings back from before a restart is not taken for another.
 
 use std::{
     fs, io,
+    ops::Deref,
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
     sync::Arc,
@@ -40,9 +42,51 @@ const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 
 /// The open journal.
 pub(super) struct Journal {
-    tree: sled::Db,
+    tree: Tree,
     path: PathBuf,
-    commits: u64,
+    /// Where the next commit belongs.
+    next: Position,
+}
+
+/// Where a commit belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Position {
+    pub(super) store_id: StoreId,
+    /// The generation that the journal comes after.
+    pub(super) base: Generation,
+    pub(super) number: u64,
+}
+
+/// What an earlier handle left.
+pub(super) struct Recovered {
+    pub(super) journal: Journal,
+    /// The commits in their order; `None` where they come after an older generation than the manifest's, so that what
+    /// they did is sealed.
+    pub(super) commits: Option<Vec<CheckedBatch>>,
+    /// Why those after them cannot be read, if there are any.
+    pub(super) cut: Option<StoreError>,
+}
+
+/// sled's handle, whose last step may panic too: it syncs, and takes failing for impossible.
+struct Tree(Option<sled::Db>);
+
+impl Deref for Tree {
+    type Target = sled::Db;
+
+    fn deref(&self) -> &sled::Db {
+        #[expect(clippy::expect_used, reason = "it is taken in drop and nowhere else")]
+        self.0.as_ref().expect("there until it is dropped")
+    }
+}
+
+impl Drop for Tree {
+    fn drop(&mut self) {
+        let tree = self.0.take();
+        if catch_unwind(AssertUnwindSafe(|| drop(tree))).is_err() {
+            // What it could not write was never promised.
+            tracing::warn!("the journal could not be closed");
+        }
+    }
 }
 
 impl Journal {
@@ -53,12 +97,12 @@ impl Journal {
 
     /// Opens the journal, makes it where it is missing, and empties it.
     pub(super) fn begin(dir: &Path, store_id: StoreId, base: Generation) -> Result<Self> {
-        let mut journal = Self::open(dir)?;
-        journal.restart(store_id, base)?;
+        let mut journal = Self::open(dir, Position { store_id, base, number: 0 })?;
+        journal.restart(base)?;
         Ok(journal)
     }
 
-    fn open(dir: &Path) -> Result<Self> {
+    fn open(dir: &Path, next: Position) -> Result<Self> {
         let path = dir.join(names::DOCUMENTS);
         let config =
             sled::Config::new().path(&path).cache_capacity(CACHE_BYTES).flush_every_ms(Some(FLUSH_EVERY_MS));
@@ -73,46 +117,40 @@ impl Journal {
                 Err(StoreError::Io { source, .. }) if is_lock_failure(&source) => {
                     return Err(StoreError::Locked { path: dir.to_owned() });
                 }
-                other => return Ok(Self { tree: other?, path, commits: 0 }),
+                other => return Ok(Self { tree: Tree(Some(other?)), path, next }),
             }
         }
     }
 
     /// Forgets all commits; those to come are after `base`.
-    pub(super) fn restart(&mut self, store_id: StoreId, base: Generation) -> Result<()> {
+    pub(super) fn restart(&mut self, base: Generation) -> Result<()> {
         let mut batch = sled::Batch::default();
         let keys: Vec<sled::IVec> =
             guarded(&self.path, Operation::Read, || self.tree.iter().keys().collect())?;
         keys.into_iter().for_each(|key| batch.remove(key));
-        let mut value = [store_id.0.as_slice(), &base.0.to_le_bytes()].concat();
+        let mut value = [self.next.store_id.0.as_slice(), &base.0.to_le_bytes()].concat();
         value.extend(crc32fast::hash(&value).to_le_bytes());
         batch.insert(&[BASE], value);
         guarded(&self.path, Operation::Apply, || self.tree.apply_batch(batch))?;
-        self.commits = 0;
+        self.next = Position { base, number: 0, ..self.next };
         Ok(())
     }
 
     /// Adds a commit, whole or, as a crash leaves it, not at all.
     pub(super) fn add(&mut self, checked: &CheckedBatch) -> Result<()> {
-        let bytes = encode(checked);
+        let bytes = encode(checked, self.next);
         let mut batch = sled::Batch::default();
         for (chunk, bytes) in (0..).zip(bytes.chunks(limits::CHUNK_BYTES)) {
-            batch.insert(&key(self.commits, chunk), bytes);
+            batch.insert(&key(self.next.number, chunk), bytes);
         }
         guarded(&self.path, Operation::Apply, || self.tree.apply_batch(batch))?;
-        self.commits += 1;
+        self.next.number += 1;
         Ok(())
     }
 
-    /// The commits that an earlier handle left, in their order, and the journal to go on with.
-    ///
-    /// `None` where they come after an older generation than `base`: what they did is sealed then.
-    pub(super) fn recover(
-        dir: &Path,
-        store_id: StoreId,
-        base: Generation,
-    ) -> Result<(Self, Option<Vec<CheckedBatch>>)> {
-        let mut journal = Self::open(dir)?;
+    /// What an earlier handle left, as far as it can be read, and the journal to go on with.
+    pub(super) fn recover(dir: &Path, store_id: StoreId, base: Generation) -> Result<Recovered> {
+        let mut journal = Self::open(dir, Position { store_id, base, number: 0 })?;
         let found = guarded(&journal.path, Operation::Read, || journal.tree.get([BASE]))?;
         let found = found.as_deref().and_then(|value| {
             let (bytes, crc) = value.split_last_chunk::<CRC_BYTES>()?;
@@ -123,28 +161,38 @@ impl Journal {
         match found {
             None => return Err(corrupt(Damage::Missing { what })),
             Some((id, _)) if id != store_id.0 => return Err(corrupt(Damage::Foreign)),
-            Some((_, after)) if after < base.0 => return Ok((journal, None)),
+            Some((_, after)) if after < base.0 => {
+                return Ok(Recovered { journal, commits: None, cut: None });
+            }
             Some((_, found)) if found > base.0 => {
                 return Err(corrupt(Damage::Disagreement { what, expected: base.0, found }));
             }
             Some(_) => {}
         }
         let mut commits = Vec::new();
-        while let Some(bytes) = journal.commit(commits.len() as u64)? {
+        let cut = loop {
             let what = "commit";
-            let number = commits.len() as u64;
-            commits.push(decode(&bytes).ok_or_else(|| corrupt(Damage::Undecodable { what, number }))?);
-        }
-        journal.commits = commits.len() as u64;
-        Ok((journal, Some(commits)))
+            match journal.commit(journal.next.number) {
+                Ok(None) => break None,
+                Ok(Some(bytes)) => match decode(&bytes, journal.next) {
+                    Some(commit) => commits.push(commit),
+                    None => break Some(corrupt(Damage::Undecodable { what, number: journal.next.number })),
+                },
+                Err(error) => break Some(error),
+            }
+            journal.next.number += 1;
+        };
+        Ok(Recovered { journal, commits: Some(commits), cut })
     }
 
     /// The bytes of a commit; `None` where there is none of this number.
     fn commit(&self, number: u64) -> Result<Option<Vec<u8>>> {
         let mut bytes = Vec::new();
         let prefix = &key(number, 0)[..9];
-        for (expected, entry) in (0..).zip(self.tree.scan_prefix(prefix)) {
-            let (found, chunk) = guarded(&self.path, Operation::Read, || entry)?;
+        let mut entries = self.tree.scan_prefix(prefix);
+        let mut next = || guarded(&self.path, Operation::Read, || entries.next().transpose());
+        for expected in 0.. {
+            let Some((found, chunk)) = next()? else { break };
             if *found != key(number, expected) {
                 return Err(corrupt(Damage::Missing { what: "a chunk of a commit" }));
             }
@@ -192,7 +240,7 @@ fn key(commit: u64, chunk: u32) -> [u8; 13] {
 ///
 /// Number of puts, then of each: id, payload, metadata, number of leaves and the leaves, number of
 /// elements and the elements; number of deletes, then their ids.
-pub(super) fn encode(batch: &CheckedBatch) -> Vec<u8> {
+pub(super) fn encode(batch: &CheckedBatch, position: Position) -> Vec<u8> {
     let mut bytes = vec![0; PREFIX_BYTES];
     number(&mut bytes, batch.puts.len());
     for put in &batch.puts {
@@ -210,7 +258,7 @@ pub(super) fn encode(batch: &CheckedBatch) -> Vec<u8> {
         number(&mut bytes, id.len());
         bytes.extend_from_slice(id.as_bytes());
     }
-    let (len, crc) = (bytes.len() as u64, crc32fast::hash(&bytes[PREFIX_BYTES..]));
+    let (len, crc) = (bytes.len() as u64, position.checksum(&bytes[PREFIX_BYTES..]));
     bytes[..8].copy_from_slice(&len.to_le_bytes());
     bytes[8..PREFIX_BYTES].copy_from_slice(&crc.to_le_bytes());
     bytes
@@ -221,11 +269,23 @@ fn number(bytes: &mut Vec<u8>, number: usize) {
     bytes.extend_from_slice(&(number as u32).to_le_bytes());
 }
 
+impl Position {
+    /// Of a commit that belongs here.
+    pub(super) fn checksum(self, batch: &[u8]) -> u32 {
+        let mut hasher = crc32fast::Hasher::new();
+        hasher.update(&self.store_id.0);
+        hasher.update(&self.base.0.to_le_bytes());
+        hasher.update(&self.number.to_le_bytes());
+        hasher.update(batch);
+        hasher.finalize()
+    }
+}
+
 /// Inverse of [`encode`].
-pub(super) fn decode(bytes: &[u8]) -> Option<CheckedBatch> {
+pub(super) fn decode(bytes: &[u8], position: Position) -> Option<CheckedBatch> {
     let (prefix, mut rest) = bytes.split_first_chunk::<PREFIX_BYTES>()?;
     let (len, crc) = prefix.split_first_chunk::<8>()?;
-    if u64::from_le_bytes(*len) != bytes.len() as u64 || crc != crc32fast::hash(rest).to_le_bytes() {
+    if u64::from_le_bytes(*len) != bytes.len() as u64 || *crc != position.checksum(rest).to_le_bytes() {
         return None;
     }
     let rest = &mut rest;
@@ -328,23 +388,43 @@ mod tests {
         (0..12).for_each(|number| journal.add(&batch(number)).unwrap());
         drop(journal);
         for _ in 0..2 {
-            let (_, found) = Journal::recover(dir.path(), STORE, Generation(4)).unwrap();
-            assert_eq!(found.unwrap(), (0..12).map(batch).collect::<Vec<_>>());
+            let found = Journal::recover(dir.path(), STORE, Generation(4)).unwrap();
+            assert_eq!(found.commits.unwrap(), (0..12).map(batch).collect::<Vec<_>>());
+            assert!(found.cut.is_none());
         }
         // Sealed into generation 16: what is here happened already.
-        assert_eq!(Journal::recover(dir.path(), STORE, Generation(16)).unwrap().1, None);
+        assert_eq!(Journal::recover(dir.path(), STORE, Generation(16)).unwrap().commits, None);
         // Another index's, or from before a manifest that was put back: not to be believed.
         assert!(Journal::recover(dir.path(), StoreId([4; 16]), Generation(4)).is_err());
         assert!(Journal::recover(dir.path(), STORE, Generation(3)).is_err());
-        let (mut journal, _) = Journal::recover(dir.path(), STORE, Generation(4)).unwrap();
+        let mut journal = Journal::recover(dir.path(), STORE, Generation(4)).unwrap().journal;
         journal.add(&batch(3)).unwrap();
-        journal.restart(STORE, Generation(17)).unwrap();
+        journal.restart(Generation(17)).unwrap();
         journal.add(&batch(2)).unwrap();
         drop(journal);
-        let (journal, found) = Journal::recover(dir.path(), STORE, Generation(17)).unwrap();
-        assert_eq!(found.unwrap(), [batch(2)]);
-        journal.remove(dir.path()).unwrap();
+        let found = Journal::recover(dir.path(), STORE, Generation(17)).unwrap();
+        assert_eq!(found.commits.unwrap(), [batch(2)]);
+        found.journal.remove(dir.path()).unwrap();
         assert!(!Journal::exists(dir.path()));
+    }
+
+    #[test]
+    fn a_commit_that_does_not_belong_ends_what_is_believed() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut journal = Journal::begin(dir.path(), STORE, Generation(4)).unwrap();
+        (0..3).for_each(|number| journal.add(&batch(number)).unwrap());
+        // As if sled had lost that the fourth one of an earlier time was removed.
+        let stale = encode(&batch(1), Position { base: Generation(2), number: 3, ..journal.next });
+        for (chunk, bytes) in (0..).zip(stale.chunks(limits::CHUNK_BYTES)) {
+            journal.tree.insert(key(3, chunk), bytes).unwrap();
+        }
+        drop(journal);
+        let found = Journal::recover(dir.path(), STORE, Generation(4)).unwrap();
+        assert_eq!(found.commits.unwrap(), (0..3).map(batch).collect::<Vec<_>>());
+        assert!(matches!(
+            found.cut,
+            Some(StoreError::Corrupt { detail: Damage::Undecodable { number: 3, .. }, .. })
+        ));
     }
 
     #[test]
@@ -365,15 +445,20 @@ mod tests {
     proptest! {
         #[test]
         fn damaged_commits_are_refused(number in 0u32..4, at in any::<prop::sample::Index>(), bit in 0u8..8, cut in any::<bool>()) {
-            let mut bytes = encode(&batch(number));
+            let position = Position { store_id: STORE, base: Generation(4), number: 9 };
+            let mut bytes = encode(&batch(number), position);
             let at = at.index(bytes.len());
             if cut {
                 bytes.truncate(at);
             } else {
                 bytes[at] ^= 1 << bit;
             }
-            prop_assert!(decode(&bytes).is_none());
-            prop_assert_eq!(decode(&encode(&batch(number))), Some(batch(number)));
+            prop_assert!(decode(&bytes, position).is_none());
+            let bytes = encode(&batch(number), position);
+            for other in [Position { number: 8, ..position }, Position { base: Generation(5), ..position }] {
+                prop_assert!(decode(&bytes, other).is_none());
+            }
+            prop_assert_eq!(decode(&bytes, position), Some(batch(number)));
         }
     }
 }

@@ -270,12 +270,31 @@ impl Manifest {
     /// An old copy must not outlive its manifest: it would name files that are gone.
     pub(super) fn prepare(&self, backend: &dyn Backend, dir: &Path) -> Result<()> {
         self.write_provisional(backend, dir)?;
+        self.write_copy(backend, dir);
+        Ok(())
+    }
+
+    /// Writes the copy that repair falls back on. Nothing rests on it but the hope of a repair.
+    pub(super) fn write_copy(&self, backend: &dyn Backend, dir: &Path) {
         if let Err(error) = self.write(backend, dir, names::MANIFEST_COPY) {
-            // Nothing rests on it but the hope of a repair.
             tracing::warn!(index = %dir.display(), %error, "could not write a copy of the manifest");
             let _ = backend.remove(&dir.join(names::MANIFEST_COPY));
         }
-        Ok(())
+    }
+
+    /// Of a published manifest: sees to it that its copy is one, and that nothing of one that was never published is left, which
+    /// a crash may leave, and repair would believe.
+    pub(super) fn renew_copy(&self, backend: &dyn Backend, dir: &Path) {
+        let copied = Self::read_named(backend, dir, names::MANIFEST_COPY);
+        let unpublished = dir.join(names::MANIFEST_NEW);
+        if unpublished.exists()
+            && let Err(error) = backend.remove(&unpublished)
+        {
+            tracing::warn!(index = %dir.display(), %error, "could not remove an unpublished manifest");
+        }
+        if !copied.is_ok_and(|copy| copy == *self) {
+            self.write_copy(backend, dir);
+        }
     }
 
     /// Writes the manifest under its provisional name and makes it durable.

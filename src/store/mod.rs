@@ -89,6 +89,8 @@ use state::State;
 
 /// File that makes a directory an index.
 pub(crate) const MANIFEST_FILE: &str = layout::names::MANIFEST;
+/// Its copy.
+pub(crate) const MANIFEST_COPY_FILE: &str = layout::names::MANIFEST_COPY;
 /// The same before it is published: its presence marks a create under way or interrupted.
 pub(crate) const UNPUBLISHED_MANIFEST_FILE: &str = layout::names::MANIFEST_NEW;
 /// Directory of what was damaged and is kept for one who wants to look.

@@ -11,7 +11,7 @@ use super::{
     error::{Damage, Operation},
     health::Health,
     io::{Backend, FileSystem, Unsynced},
-    journal::Journal,
+    journal::{Journal, Recovered},
     layout::names,
     lock::DirectoryLock,
     manifest::{Manifest, Models, SegmentEntry, StoreId},
@@ -153,8 +153,19 @@ impl Store {
         backend.sync_directory(dir).map_err(StoreError::io(dir, Operation::Sync))?;
         let manifest = Manifest::read(&*backend, dir)?;
         let state = load(&*backend, dir, &manifest, None)?;
-        let (state, journal) = recover(dir, &manifest, state)?;
-        Ok(Self::with(backend, dir, manifest, state, journal, options, Some(lock)))
+        let (state, journal, unreadable) = recover(dir, &manifest, state)?;
+        manifest.renew_copy(&*backend, dir);
+        let opened = Self::with(backend, dir, manifest, state, journal, options, Some(lock));
+        if let Some(error) = unreadable {
+            // First what could be read of it.
+            opened.flush()?;
+            let aside = Journal::set_aside(dir)?;
+            tracing::warn!(
+                index = %dir.display(), %error, journal = %aside.display(),
+                "the journal cannot be read to its end and was set aside; commits that were never flushed are lost"
+            );
+        }
+        Ok(opened)
     }
 
     /// Which store serves the index in `dir`, as its manifest says now.
@@ -177,11 +188,14 @@ impl Store {
         if !dir.is_dir() {
             return Err(StoreError::NotAnIndex { path: dir.to_owned() });
         }
-        let found = has(dir, names::MANIFEST)? || has(dir, names::MANIFEST_NEW)?;
-        if !found && has(dir, names::MANIFEST_COPY)? {
+        if has(dir, names::MANIFEST)? {
+            return Ok(());
+        }
+        // There is a copy of published manifests only.
+        if has(dir, names::MANIFEST_COPY)? {
             return Err(StoreError::corrupt(names::MANIFEST, Damage::Missing { what: "the file" }));
         }
-        if !found {
+        if !has(dir, names::MANIFEST_NEW)? {
             return Err(StoreError::NotAnIndex { path: dir.to_owned() });
         }
         Ok(())
@@ -290,44 +304,63 @@ fn read_newest(
 
 /// The state with the commits of the journal that an earlier handle left, if it did.
 ///
-/// A journal promises nothing: one that cannot be read is set aside, and the index opens without it.
-fn recover(dir: &Path, manifest: &Manifest, state: State) -> Result<(State, JournalState)> {
+/// A journal promises nothing: one that cannot be read to its end is to be set aside, for the reason returned, and the index
+/// opens with what could be read of it. What is not the journal's fault is an error, and the journal stays for the next try.
+fn recover(
+    dir: &Path,
+    manifest: &Manifest,
+    state: State,
+) -> Result<(State, JournalState, Option<StoreError>)> {
     if !Journal::exists(dir) {
-        return Ok((state, JournalState::None));
+        return Ok((state, JournalState::None, None));
     }
+    let Recovered { journal, commits, cut } =
+        match Journal::recover(dir, manifest.store_id, manifest.generation) {
+            Ok(recovered) => recovered,
+            Err(error) if is_own_fault(&error) => return Ok((state, JournalState::None, Some(error))),
+            Err(error) => return Err(error),
+        };
+    let Some(commits) = commits else {
+        journal.remove(dir)?;
+        return Ok((state, JournalState::None, None));
+    };
     let dim = manifest.config.dim as usize;
-    let replayed =
-        Journal::recover(dir, manifest.store_id, manifest.generation).and_then(|(journal, found)| {
-            let Some(commits) = found else {
-                journal.remove(dir)?;
-                return Ok((state.clone(), JournalState::None));
-            };
-            let mut replayed = state.clone();
-            for commit in &commits {
-                commit.check(&manifest.config)?;
-                replayed = replayed.apply(dim, commit)?.0;
-            }
-            Ok((replayed, JournalState::Open(journal)))
-        });
-    match replayed {
-        Ok(found) => Ok(found),
-        Err(error @ StoreError::Locked { .. }) => Err(error),
-        Err(error) => {
-            let aside = Journal::set_aside(dir)?;
-            tracing::warn!(
-                index = %dir.display(), %error, journal = %aside.display(),
-                "the journal cannot be read and was set aside; commits that were never flushed are lost"
-            );
-            Ok((state, JournalState::None))
+    let (mut replayed, mut cut) = (state, cut);
+    for commit in &commits {
+        if let Err(error) = commit.check(&manifest.config) {
+            cut = Some(error);
+            break;
         }
+        // Looks for ids in sealed files, so its errors are theirs.
+        replayed = replayed.apply(dim, commit)?.0;
+    }
+    match cut {
+        None => Ok((replayed, JournalState::Open(journal), None)),
+        Some(error) if is_own_fault(&error) => Ok((replayed, JournalState::None, Some(error))),
+        Some(error) => Err(error),
+    }
+}
+
+/// Whether an error of the journal is for its bytes, and not for want of room, memory, files or rights.
+fn is_own_fault(error: &StoreError) -> bool {
+    use std::io::ErrorKind::{OutOfMemory, PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+    // Too many files open; they have no kind.
+    const TOO_MANY: [Option<i32>; 2] = [Some(23), Some(24)];
+    match error {
+        StoreError::Locked { .. } => false,
+        StoreError::Io { source, .. } => {
+            let wants = [OutOfMemory, PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull];
+            !wants.contains(&source.kind()) && !TOO_MANY.contains(&source.raw_os_error())
+        }
+        _ => true,
     }
 }
 
 /// Refuses a directory that has an index, or a file of ours that no unfinished create left.
 fn refuse_existing(dir: &Path) -> Result<()> {
     let unfinished = has(dir, names::MANIFEST_NEW)?;
-    for name in [names::MANIFEST, names::SEGMENTS, names::DOCUMENTS] {
-        if has(dir, name)? && (name == names::MANIFEST || !unfinished) {
+    for name in [names::MANIFEST, names::MANIFEST_COPY, names::SEGMENTS, names::DOCUMENTS] {
+        if has(dir, name)? && (name.starts_with(names::MANIFEST) || !unfinished) {
             return Err(StoreError::AlreadyExists { path: dir.join(name) });
         }
     }

@@ -291,9 +291,13 @@ impl Repair {
         let Manifest { store_id, ref config, .. } = self.manifest;
         let config = config.clone();
         let opened = Segment::open_as(&*self.backend, &self.dir, store_id, config.dim, entry.files, true);
-        let Ok(segment) = opened else {
-            self.report.lost += live(&entry);
-            return Ok(None);
+        let segment = match opened {
+            Ok(segment) => segment,
+            Err(StoreError::Corrupt { .. }) => {
+                self.report.lost += live(&entry);
+                return Ok(None);
+            }
+            Err(other) => return Err(other.into()),
         };
         let dead = match open_dead(&*self.backend, &self.dir, store_id, &entry, true) {
             Ok(dead) => Some(dead),

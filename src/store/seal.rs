@@ -22,6 +22,7 @@ use super::{
     dead::{DeadFile, DeadRows},
     error::Operation,
     io::Backend,
+    journal::Journal,
     layout::names,
     manifest::{Manifest, Models, SegmentEntry},
     part::{Part, Place},
@@ -65,7 +66,8 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// As [`Store::flush`], and what `tick` answers; then nothing has changed.
+    /// As [`Store::flush`], and what `tick` answers; then nothing has changed. Where a file that holds what was deleted cannot
+    /// be removed, that is the error, and the documents are compact.
     pub fn compact(&self, tick: Tick<'_>) -> Result<()> {
         let mut writer = self.lock_writer()?;
         let state = self.state();
@@ -74,14 +76,17 @@ impl Store {
             let all = vec![true; state.parts().len()];
             self.replace(&mut writer, &state, &all, None, tick)?;
         }
-        // A crash may have left files that should be gone, and a journal keeps what it forgets until it is removed.
-        if let JournalState::Open(journal) = std::mem::replace(&mut writer.journal, JournalState::None)
-            && let Err(error) = journal.remove(&self.dir)
-        {
-            tracing::warn!(index = %self.dir.display(), %error, "could not remove the journal");
-            writer.journal = JournalState::Broken;
+        // A journal keeps what it forgets until it is removed.
+        if let JournalState::Open(journal) = std::mem::replace(&mut writer.journal, JournalState::Broken) {
+            drop(journal);
         }
-        self.forget(&mut writer);
+        // A crash may have left files that should be gone.
+        self.forget(&mut writer)?;
+        let segments = self.dir.join(names::SEGMENTS);
+        for dir in [&segments, &self.dir] {
+            let synced = self.backend.sync_directory(dir);
+            self.poison_if_sync(synced.map_err(StoreError::io(dir, Operation::Sync)))?;
+        }
         Ok(())
     }
 
@@ -135,7 +140,8 @@ impl Store {
         self.make_current(&manifest)?;
         self.publish(State::new(generation, Vec::new())?);
         writer.manifest = manifest;
-        self.forget(&mut writer);
+        // Said where it happens.
+        let _ = self.forget(&mut writer);
         Ok(())
     }
 
@@ -181,7 +187,8 @@ impl Store {
         self.make_current(&manifest)?;
         self.publish(next);
         writer.manifest = manifest;
-        self.forget(writer);
+        // Said where it happens.
+        let _ = self.forget(writer);
         Ok(())
     }
 
@@ -251,25 +258,33 @@ impl Store {
         Manifest::publish(&*self.backend, &self.dir).inspect_err(|_| self.health.refuse_writes())
     }
 
-    /// Step 7. Failures are of no consequence but space.
-    fn forget(&self, writer: &mut Writer) {
+    /// Step 7. Failures are of no consequence but for space and for what should be gone; the first one is returned.
+    fn forget(&self, writer: &mut Writer) -> Result<()> {
         let generation = writer.manifest.generation;
-        let restarted = match &mut writer.journal {
-            JournalState::Open(journal) => journal.restart(self.store_id, generation),
-            JournalState::Broken | JournalState::None => Ok(()),
+        let (restarted, journal) = match std::mem::replace(&mut writer.journal, JournalState::None) {
+            JournalState::Open(mut journal) => match journal.restart(generation) {
+                Ok(()) => (Ok(()), JournalState::Open(journal)),
+                failed => (failed, JournalState::Broken),
+            },
+            JournalState::Broken => match Journal::clear(&self.dir) {
+                Ok(()) => (Ok(()), JournalState::None),
+                failed => (failed, JournalState::Broken),
+            },
+            JournalState::None => (Ok(()), JournalState::None),
         };
-        if let Err(error) = restarted {
+        writer.journal = journal;
+        let mut first = restarted.inspect_err(|error| {
             tracing::warn!(index = %self.dir.display(), %error, "the journal could not begin anew");
-            writer.journal = JournalState::Broken;
-        } else if matches!(writer.journal, JournalState::Broken) {
-            writer.journal = JournalState::None;
-        }
+        });
         let named: HashSet<String> = writer.manifest.files().collect();
         for name in strays(&*self.backend, &self.dir, &named) {
-            if let Err(error) = self.backend.remove(&self.dir.join(&name)) {
+            let path = self.dir.join(&name);
+            if let Err(error) = self.backend.remove(&path) {
                 tracing::warn!(index = %self.dir.display(), file = %name, %error, "could not remove");
+                first = first.and(Err(StoreError::io(path, Operation::Remove)(error)));
             }
         }
+        first
     }
 
     /// A failed sync poisons the handle; any other failure leaves it as it is.

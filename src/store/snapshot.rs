@@ -79,8 +79,9 @@ impl Store {
             })?;
         }
         sync(&segments)?;
-        manifest.prepare(backend, target)?;
+        manifest.write_provisional(backend, target)?;
         Manifest::publish(backend, target)?;
+        manifest.write_copy(backend, target);
         self.sync_parent(target);
         Ok(())
     }

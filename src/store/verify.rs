@@ -1,6 +1,10 @@
 //! The full check: every byte, every checksum, every invariant.
 
-use std::{borrow::Cow, collections::HashSet};
+use std::{
+    borrow::Cow,
+    collections::{HashMap, HashSet, hash_map::Entry},
+    ops::Range,
+};
 
 use super::{
     Result, Store, StoreError,
@@ -18,6 +22,9 @@ const MOST_PROBLEMS: usize = 100;
 
 /// Factors of a code that differ by less, of their size, are the same: they may have been summed in another order.
 const SAME: f32 = 1e-6;
+
+/// The rows of a leaf, as [`Part::leaf`] has them.
+type List<'a> = (Range<u32>, &'a [u32]);
 
 /// Hears how many of how many units are done; its error ends the call.
 type Tell<'a> = &'a mut dyn FnMut(u64, u64) -> Result<()>;
@@ -39,7 +46,7 @@ impl Done<'_> {
 /// Pages, rows whose codes are looked at, and live documents.
 fn units(part: &Part) -> u64 {
     let sealed = match &part.place {
-        Place::Sealed(segment) => segment.pages() + u64::from(segment.rows()),
+        Place::Sealed(segment) => segment.checks() + u64::from(segment.rows()),
         Place::Fresh(_) => 0,
     };
     sealed + u64::from(part.live())
@@ -64,7 +71,7 @@ pub struct VerifyReport {
     pub payload_bytes: u64,
     /// Entries of all posting lists, those of dead rows included.
     pub postings: u64,
-    /// Bytes of the sealed files, every one of them read.
+    /// Bytes of the files of segments, every one of them read; dead rows are in memory since they were opened.
     pub file_bytes: u64,
     /// The first problems found, at most 100.
     pub problems: Vec<Problem>,
@@ -198,7 +205,8 @@ impl Store {
     fn check_lists(&self, part: &Part, report: &mut VerifyReport) -> Result<()> {
         let (file, leaves) = (file_of(part), self.config.leaves());
         let mut expected = 0;
-        let mut named: HashSet<LeafId> = HashSet::new();
+        // Each list is looked up once: it may be long.
+        let mut lists: HashMap<LeafId, Option<List<'_>>> = HashMap::new();
         for row in 0..part.rows() {
             let Some(own) = report.note(part.source().leaves(row))? else { continue };
             let number = u64::from(row);
@@ -209,22 +217,22 @@ impl Store {
                 report.problem(file.clone(), Damage::Undecodable { what: "the leaves of row", number });
             }
             for (place, &leaf) in own.iter().enumerate() {
-                named.insert(leaf);
                 expected += 1;
-                let listed = part.leaf(leaf).map(|(own, further)| match place {
+                let list = match lists.entry(leaf) {
+                    Entry::Occupied(known) => known.into_mut(),
+                    Entry::Vacant(new) => new.insert(report.note(part.leaf(leaf))?),
+                };
+                let listed = list.as_ref().map(|(own, further)| match place {
                     0 => own.contains(&row),
-                    _ => further.contains(&row),
+                    _ => further.binary_search(&row).is_ok(),
                 });
-                if report.note(listed)? == Some(false) {
+                if listed == Some(false) {
                     report.problem(file.clone(), Damage::Missing { what: "the posting of a row" });
                 }
             }
         }
-        let mut found = 0;
-        for leaf in named {
-            let sizes = part.leaf(leaf).map(|(own, further)| own.len() + further.len());
-            found += report.note(sizes)?.unwrap_or_default() as u64;
-        }
+        let sizes = lists.values().flatten().map(|(own, further)| (own.len() + further.len()) as u64);
+        let found = sizes.sum();
         report.postings += found;
         if found != expected {
             report.problem(file, Damage::Disagreement { what: "the number of postings", expected, found });

@@ -35,14 +35,16 @@ impl Index {
         let _only = self.training.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let set = TrainingSet::from_index(self, pairs, trainer.dev_fraction())?;
         let (trainer, mut on_progress) = trainer.take_progress();
+        // Another training would wait for this one.
+        let mut on_progress = self.refusing_writes(&mut *on_progress);
         let bundle = self.bundle();
         let given = trainer.has_output();
         let output = self.path().join("model.trained");
         remove_folder(&output)?;
         let trainer = if given { trainer } else { trainer.output(&output) };
-        let mut fitted = trainer.base_if_none(bundle.path()).on_progress(&mut *on_progress).fit(&set)?;
+        let mut fitted = trainer.base_if_none(bundle.path()).on_progress(&mut on_progress).fit(&set)?;
         drop(set);
-        let change = self.reencode_with(&fitted.bundle, &mut *on_progress)?;
+        let change = self.reencode_with(&fitted.bundle, &mut on_progress)?;
         if !given {
             // The index has its own copy by now.
             fitted.bundle = Bundle::clone(&self.bundle());

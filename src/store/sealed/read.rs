@@ -6,7 +6,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use super::{HEADER_BYTES, Identity, PAGE_BYTES, Seal, Section, TAIL_BYTES, Tail, u32_at};
+use super::{HEADER_BYTES, Identity, PAGE_BYTES, Seal, Section, TAIL_BYTES, Tail};
 use crate::store::{
     error::{Damage, Operation, Result, StoreError},
     io::{Backend, BackendFile, OpenMode},
@@ -17,6 +17,9 @@ use crate::store::{
 /// An open sealed file. Shared by threads; the pages stay mapped when the file is unlinked.
 pub(in crate::store) struct SealedFile {
     name: String,
+    identity: Identity,
+    seal: Seal,
+    file: Box<dyn BackendFile>,
     mapping: Mapping,
     sections: Vec<Section>,
     body_bytes: u64,
@@ -35,44 +38,28 @@ impl SealedFile {
         identity: Identity,
         seal: Seal,
     ) -> Result<Self> {
-        let corrupt = |detail| StoreError::corrupt(name.clone(), detail);
         let (file, len) = open(backend, path, &name, seal)?;
         if len != seal.len {
             let (expected, found) = (seal.len, len);
-            return Err(corrupt(Damage::Disagreement { what: "its length", expected, found }));
+            return Err(StoreError::corrupt(
+                name,
+                Damage::Disagreement { what: "its length", expected, found },
+            ));
         }
-        // Read, not mapped: on a cold disk a page fault may read megabytes around it.
-        let io = |operation| StoreError::io(path, operation);
-        let mut end = vec![0; Tail::most_end_bytes(len) as usize];
-        let at = len - end.len() as u64;
-        file.read_at(&mut end, at).map_err(io(Operation::Read))?;
-        let mut header = [0; HEADER_BYTES];
-        file.read_at(&mut header, 0).map_err(io(Operation::Read))?;
-        let Some((end, tail)) = end.split_last_chunk() else { return Err(corrupt(Damage::Magic)) };
-        let tail = Tail::decode(tail).map_err(corrupt)?;
-        if tail.checksum() != seal.crc {
-            return Err(corrupt(Damage::Foreign));
-        }
-        if tail.file_bytes() != Some(len) || tail.body_bytes < HEADER_BYTES as u64 {
-            let found = tail.body_bytes;
-            return Err(corrupt(Damage::Field { field: "the length of the sections", found }));
-        }
-        let Some(at) = end.len().checked_sub(tail.directory_bytes() as usize) else {
-            let found = tail.sections.into();
-            return Err(corrupt(Damage::Field { field: "the number of sections", found }));
-        };
-        let directory = &end[at..];
-        if crc32fast::hash(directory) != tail.crc {
-            return Err(corrupt(Damage::Checksum { what: "the directory", number: 0 }));
-        }
-        identity.check(&name, &header)?;
-        let sections = Section::decode_all(directory, tail);
-        let mapping = Mapping::new(file.as_file(), len).map_err(io(Operation::Map))?;
-        Self::of(name, mapping, tail, sections)
+        let (tail, sections) = read_ends(&*file, path, &name, identity, seal)?;
+        Self::of(path, name, identity, seal, file, tail, sections)
     }
 
     /// A file with a sound end, of which no page was read yet.
-    pub(super) fn of(name: String, mapping: Mapping, tail: Tail, sections: Vec<Section>) -> Result<Self> {
+    pub(super) fn of(
+        path: &Path,
+        name: String,
+        identity: Identity,
+        seal: Seal,
+        file: Box<dyn BackendFile>,
+        tail: Tail,
+        sections: Vec<Section>,
+    ) -> Result<Self> {
         for section in &sections {
             let end = section.offset.checked_add(section.len);
             if end.is_none_or(|end| end > tail.body_bytes) {
@@ -80,9 +67,10 @@ impl SealedFile {
                 return Err(StoreError::corrupt(name, detail));
             }
         }
+        let mapping = Mapping::new(file.as_file(), seal.len).map_err(StoreError::io(path, Operation::Map))?;
         let words = tail.pages().div_ceil(64) as usize;
         let sound = (0..words).map(|_| AtomicU64::new(0)).collect();
-        Ok(Self { sections, body_bytes: tail.body_bytes, sound, name, mapping })
+        Ok(Self { name, identity, seal, file, mapping, sections, body_bytes: tail.body_bytes, sound })
     }
 
     /// What errors call the file.
@@ -135,14 +123,22 @@ impl SealedFile {
         cast.map_err(|_| self.corrupt(Damage::Field { field: "a section's offset", found: section.start }))
     }
 
-    /// Pages with a checksum.
-    pub(in crate::store) fn pages(&self) -> u64 {
+    /// Results of [`Self::check_all`].
+    pub(in crate::store) fn checks(&self) -> u64 {
+        1 + self.pages()
+    }
+
+    fn pages(&self) -> u64 {
         self.body_bytes.div_ceil(PAGE_BYTES)
     }
 
-    /// Reads page after page.
+    /// Reads header and end again, and page after page, whether they were read before or not.
     pub(in crate::store) fn check_all(&self) -> impl Iterator<Item = Result<()>> + '_ {
-        (0..self.pages()).map(|page| self.check_page(page))
+        let ends = std::iter::once_with(|| {
+            let path = Path::new(&self.name);
+            read_ends(&*self.file, path, &self.name, self.identity, self.seal).map(drop)
+        });
+        ends.chain((0..self.pages()).map(|page| self.read_page(page)))
     }
 
     pub(in crate::store) fn corrupt(&self, detail: Damage) -> StoreError {
@@ -160,19 +156,76 @@ impl SealedFile {
         if word.load(Ordering::Relaxed) & (1 << (page % 64)) != 0 {
             return Ok(());
         }
+        self.read_page(page)
+    }
+
+    /// Compares a page with its checksum.
+    ///
+    /// Read, not mapped: what the medium cannot give back is an error then, and not the end of the process. The mapping
+    /// shows the same memory of the system's.
+    fn read_page(&self, page: u64) -> Result<()> {
         let start = page * PAGE_BYTES;
-        let end = (start + PAGE_BYTES).min(self.body_bytes);
-        let bytes = self.mapping.bytes(start as usize..end as usize);
-        let at = (self.body_bytes + page * CRC_BYTES as u64) as usize;
-        let crc = self.mapping.bytes(at..at + CRC_BYTES);
-        match (bytes, crc) {
-            (Some(bytes), Some(crc)) if crc32fast::hash(bytes) == u32_at(crc, 0) => {
+        let mut bytes = vec![0; PAGE_BYTES.min(self.body_bytes - start) as usize];
+        let mut crc = [0; CRC_BYTES];
+        let at = self.body_bytes + page * CRC_BYTES as u64;
+        let read = self.file.read_at(&mut bytes, start).and_then(|()| self.file.read_at(&mut crc, at));
+        match read {
+            Ok(()) if crc32fast::hash(&bytes) == u32::from_le_bytes(crc) => {
                 self.trust_page(page);
                 Ok(())
+            }
+            Err(error) if !is_unreadable(&error) => {
+                Err(StoreError::io(Path::new(&self.name), Operation::Read)(error))
             }
             _ => Err(self.corrupt(Damage::Checksum { what: "page", number: page })),
         }
     }
+}
+
+/// Whether the medium cannot give back what was written, or the file is shorter than it was.
+pub(super) fn is_unreadable(error: &std::io::Error) -> bool {
+    const EIO: i32 = 5;
+    error.raw_os_error() == Some(EIO) || error.kind() == std::io::ErrorKind::UnexpectedEof
+}
+
+/// Header, directory and tail of a file of the right length.
+fn read_ends(
+    file: &dyn BackendFile,
+    path: &Path,
+    name: &str,
+    identity: Identity,
+    seal: Seal,
+) -> Result<(Tail, Vec<Section>)> {
+    let corrupt = |detail| StoreError::corrupt(name.to_owned(), detail);
+    let read = |what, buffer: &mut [u8], at| match file.read_at(buffer, at) {
+        Err(error) if is_unreadable(&error) => Err(corrupt(Damage::Checksum { what, number: 0 })),
+        read => read.map_err(StoreError::io(path, Operation::Read)),
+    };
+    // Read, not mapped: on a cold disk a page fault may read megabytes around it.
+    let mut end = vec![0; Tail::most_end_bytes(seal.len) as usize];
+    let at = seal.len - end.len() as u64;
+    read("the end of the file", &mut end, at)?;
+    let mut header = [0; HEADER_BYTES];
+    read("the header", &mut header, 0)?;
+    let Some((end, tail)) = end.split_last_chunk() else { return Err(corrupt(Damage::Magic)) };
+    let tail = Tail::decode(tail).map_err(corrupt)?;
+    if tail.checksum() != seal.crc {
+        return Err(corrupt(Damage::Foreign));
+    }
+    if tail.file_bytes() != Some(seal.len) || tail.body_bytes < HEADER_BYTES as u64 {
+        let found = tail.body_bytes;
+        return Err(corrupt(Damage::Field { field: "the length of the sections", found }));
+    }
+    let Some(at) = end.len().checked_sub(tail.directory_bytes() as usize) else {
+        let found = tail.sections.into();
+        return Err(corrupt(Damage::Field { field: "the number of sections", found }));
+    };
+    let directory = &end[at..];
+    if crc32fast::hash(directory) != tail.crc {
+        return Err(corrupt(Damage::Checksum { what: "the directory", number: 0 }));
+    }
+    identity.check(name, &header)?;
+    Ok((tail, Section::decode_all(directory, tail)))
 }
 
 /// Opens what the manifest names, and says how long the file is: at least as long as that says.

@@ -12,9 +12,8 @@ use super::{
     TAIL_BYTES, Tail, read::open,
 };
 use crate::store::{
-    error::{Operation, Result, StoreError},
-    io::Backend,
-    mmap::Mapping,
+    error::{Result, StoreError},
+    io::{Backend, BackendFile},
 };
 
 impl SealedFile {
@@ -32,26 +31,36 @@ impl SealedFile {
             opened => return opened,
         };
         let (file, _) = open(backend, path, &name, seal)?;
-        let mapping = Mapping::new(file.as_file(), seal.len).map_err(StoreError::io(path, Operation::Map))?;
-        let Some(bytes) = mapping.bytes(0..mapping.len()) else { return Err(error) };
         let header = identity.encode();
-        let layouts = || (0..=MOST_SECTIONS).filter_map(|sections| Layout::of(seal.len, sections));
-        let stored = layouts().find_map(|layout| Some((layout.prove(layout.directory(bytes), seal)?, false)));
-        let proven = stored.or_else(|| {
-            layouts().find_map(|layout| Some((layout.prove(&layout.recomputed(bytes, &header), seal)?, true)))
-        });
-        let Some((tail, pages_are_sound)) = proven else { return Err(error) };
-        let directory = &bytes[tail.body_bytes as usize..bytes.len() - TAIL_BYTES];
-        let sections = Section::decode_all(directory, tail);
-        let first_is_sound =
-            page_checksum(first_page(bytes, tail.body_bytes), &header) == directory[..CRC_BYTES];
-        let file = Self::of(name, mapping, tail, sections)?;
-        if pages_are_sound {
-            (0..tail.pages()).for_each(|page| file.trust_page(page));
-        } else if first_is_sound {
-            file.trust_page(0);
+        let mut end = vec![0; Tail::most_end_bytes(seal.len) as usize];
+        let at = seal.len - end.len() as u64;
+        if file.read_at(&mut end, at).is_err() {
+            return Err(error);
         }
-        Ok(file)
+        let layouts = || (0..=MOST_SECTIONS).filter_map(|sections| Layout::of(seal.len, sections));
+        let stored = layouts().find_map(|layout| layout.prove(layout.directory(&end), seal));
+        let (tail, pages_are_sound) = match stored {
+            Some(tail) => (tail, false),
+            None => {
+                let pages = Pages::read(&*file, &header, seal.len);
+                let recomputed =
+                    layouts().find_map(|layout| layout.prove(&pages.directory(&*file, layout, &end), seal));
+                let Some(tail) = recomputed else { return Err(error) };
+                (tail, true)
+            }
+        };
+        let layout = Layout { body_bytes: tail.body_bytes, sections: tail.sections };
+        let directory = layout.directory(&end);
+        let first = page_checksum(&*file, 0, tail.body_bytes, &header);
+        let first_is_sound = first == directory[..CRC_BYTES];
+        let sections = Section::decode_all(directory, tail);
+        let opened = Self::of(path, name, identity, seal, file, tail, sections)?;
+        if pages_are_sound {
+            (0..tail.pages()).for_each(|page| opened.trust_page(page));
+        } else if first_is_sound {
+            opened.trust_page(0);
+        }
+        Ok(opened)
     }
 }
 
@@ -83,31 +92,53 @@ impl Layout {
         (tail.checksum() == seal.crc).then_some(tail)
     }
 
-    fn directory(self, bytes: &[u8]) -> &[u8] {
-        &bytes[self.body_bytes as usize..bytes.len() - TAIL_BYTES]
+    /// The directory in the last bytes of the file.
+    fn directory(self, end: &[u8]) -> &[u8] {
+        let bytes = self.tail(0).directory_bytes() as usize;
+        &end[end.len() - TAIL_BYTES - bytes..end.len() - TAIL_BYTES]
+    }
+}
+
+/// The checksums of the whole pages as they are, with the header as it must have been.
+struct Pages<'a> {
+    header: &'a [u8; HEADER_BYTES],
+    checksums: Vec<[u8; CRC_BYTES]>,
+}
+
+impl<'a> Pages<'a> {
+    fn read(file: &dyn BackendFile, header: &'a [u8; HEADER_BYTES], len: u64) -> Self {
+        let checksums = (0..len / PAGE_BYTES).map(|page| page_checksum(file, page, len, header)).collect();
+        Self { header, checksums }
     }
 
-    /// The directory with the checksums of the pages as they are, and with the header as it must have been.
-    fn recomputed(self, bytes: &[u8], header: &[u8; HEADER_BYTES]) -> Vec<u8> {
-        let mut directory = self.directory(bytes).to_vec();
-        let first = page_checksum(first_page(bytes, self.body_bytes), header);
-        let pages = bytes[..self.body_bytes as usize].chunks(PAGE_BYTES as usize).skip(1);
-        let others = pages.map(|page| crc32fast::hash(page).to_le_bytes());
-        for (stored, now) in directory.chunks_exact_mut(CRC_BYTES).zip(std::iter::once(first).chain(others)) {
+    /// The directory of a layout with these checksums; the last page ends where the layout says.
+    fn directory(&self, file: &dyn BackendFile, layout: Layout, end: &[u8]) -> Vec<u8> {
+        let mut directory = layout.directory(end).to_vec();
+        let (pages, body) = (layout.tail(0).pages(), layout.body_bytes);
+        for (page, stored) in (0..pages).zip(directory.chunks_exact_mut(CRC_BYTES)) {
+            let whole = (page + 1) * PAGE_BYTES <= body;
+            let known = self.checksums.get(page as usize).filter(|_| whole);
+            let now = known.copied().unwrap_or_else(|| page_checksum(file, page, body, self.header));
             stored.copy_from_slice(&now);
         }
         directory
     }
 }
 
-fn first_page(bytes: &[u8], body_bytes: u64) -> &[u8] {
-    &bytes[..body_bytes.min(PAGE_BYTES) as usize]
-}
-
-/// Of the first page with another header.
-fn page_checksum(page: &[u8], header: &[u8; HEADER_BYTES]) -> [u8; CRC_BYTES] {
-    let mut hasher = crc32fast::Hasher::new();
-    hasher.update(header);
-    hasher.update(&page[HEADER_BYTES..]);
-    hasher.finalize().to_le_bytes()
+/// Of a page of a body that ends at `end`, with another header; of one that cannot be read, that of nothing.
+fn page_checksum(
+    file: &dyn BackendFile,
+    page: u64,
+    end: u64,
+    header: &[u8; HEADER_BYTES],
+) -> [u8; CRC_BYTES] {
+    let start = page * PAGE_BYTES;
+    let mut bytes = vec![0; PAGE_BYTES.min(end - start) as usize];
+    if file.read_at(&mut bytes, start).is_err() {
+        return [0; CRC_BYTES];
+    }
+    if page == 0 {
+        bytes[..HEADER_BYTES].copy_from_slice(header);
+    }
+    crc32fast::hash(&bytes).to_le_bytes()
 }

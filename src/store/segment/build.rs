@@ -73,6 +73,9 @@ pub(in crate::store) fn build(
     let too_many = || StoreError::TooManyRows { used: 0, wanted: members.len() };
     let rows = u32::try_from(members.len()).map_err(|_| too_many())?;
     let Arranged { members, leaves } = arrange(sources, members)?;
+    if u32::try_from(leaves.row_leaves.len()).is_err() {
+        return Err(StoreError::TooManyRows { used: rows, wanted: leaves.row_leaves.len() });
+    }
     let identity = |kind| Identity { kind, store_id, segment: number };
 
     let path = dir.join(SegmentFiles::vectors_name(number));

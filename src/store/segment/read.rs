@@ -308,12 +308,12 @@ impl Segment {
         Ok(Generation(born[0]))
     }
 
-    /// Pages that [`Self::check_bytes`] reads.
-    pub(in crate::store) fn pages(&self) -> u64 {
-        self.vectors.iter().chain([&self.documents]).map(SealedFile::pages).sum()
+    /// Results of [`Self::check_bytes`].
+    pub(in crate::store) fn checks(&self) -> u64 {
+        self.vectors.iter().chain([&self.documents]).map(SealedFile::checks).sum()
     }
 
-    /// Reads every byte of both files, page after page.
+    /// Reads every byte of both files, the ends and then page after page.
     pub(in crate::store) fn check_bytes(&self) -> impl Iterator<Item = Result<()>> + '_ {
         self.vectors.iter().flat_map(SealedFile::check_all).chain(self.documents.check_all())
     }

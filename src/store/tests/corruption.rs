@@ -1,8 +1,13 @@
 //! Damaged files: a typed error or the same answer, never another answer, a panic or a loss.
 
+use std::os::unix::fs::FileExt;
+
 use proptest::prelude::*;
 
-use super::{super::layout::names, *};
+use super::{
+    super::{io::FileSystem, layout::names, manifest::Manifest},
+    *,
+};
 
 /// Opens a damaged directory and reads all of it: an error, or what was there before.
 fn error_or_same(dir: &Path, model: &Model) -> std::result::Result<(), StoreError> {
@@ -78,6 +83,78 @@ fn an_unreadable_journal_is_set_aside() {
     drop(store);
     assert_eq!(open(dir.path()).unwrap().read().live(), model.len() + 1);
     assert!(dir.path().join("documents.unreadable-1").is_dir());
+}
+
+/// What cannot be replayed for another file's damage waits for that to be repaired.
+#[test]
+fn a_sound_journal_outlives_a_damaged_segment() {
+    let (dir, mut model) = sample();
+    let store = open(dir.path()).unwrap();
+    let batch = puts(vec![put("id001", 77, &[5])]);
+    apply(&mut model, &batch);
+    store.commit(batch).unwrap();
+    // sled writes on its own twice a second.
+    std::thread::sleep(std::time::Duration::from_millis(1200));
+    let image = tempfile::tempdir().unwrap();
+    copy_directory(dir.path(), image.path());
+    drop(store);
+    let damaged: Vec<_> = files(image.path())
+        .into_iter()
+        .filter(|path| path.extension().is_some_and(|ending| ending == "documents"))
+        .map(|path| {
+            let whole = fs::read(&path).unwrap();
+            let mut bytes = whole.clone();
+            // All of it but header and end, so that no id can be looked up.
+            let end = bytes.len() - 600;
+            bytes[4096..end].iter_mut().for_each(|byte| *byte ^= 1);
+            fs::write(&path, bytes).unwrap();
+            (path, whole)
+        })
+        .collect();
+    assert!(matches!(open(image.path()), Err(StoreError::Corrupt { .. })));
+    assert!(image.path().join(names::DOCUMENTS).is_dir());
+    damaged.into_iter().for_each(|(path, whole)| fs::write(path, whole).unwrap());
+    assert_is(&open(image.path()).unwrap(), &model);
+}
+
+/// The copy of the manifest is that of the published one from the next opening on, whatever a crash has left.
+#[test]
+fn a_copy_ahead_of_its_manifest_is_not_kept() {
+    let (dir, model) = sample();
+    let ahead = Manifest::read(&FileSystem, dir.path()).unwrap();
+    let ahead = Manifest { generation: ahead.generation.next(), segments: Vec::new(), ..ahead };
+    ahead.prepare(&FileSystem, dir.path()).unwrap();
+    drop(open(dir.path()).unwrap());
+    assert!(!dir.path().join(names::MANIFEST_NEW).exists());
+    let read = |name| fs::read(dir.path().join(name)).unwrap();
+    assert_eq!(read(names::MANIFEST), read(names::MANIFEST_COPY));
+    // Without a manifest the copy shows that there was one.
+    ahead.write_provisional(&FileSystem, dir.path()).unwrap();
+    fs::remove_file(dir.path().join(names::MANIFEST)).unwrap();
+    assert!(matches!(open(dir.path()), Err(StoreError::Corrupt { .. })));
+    let again = Store::create(dir.path(), &config(), StoreOptions::default());
+    assert!(matches!(again, Err(StoreError::AlreadyExists { .. })));
+    fs::copy(dir.path().join(names::MANIFEST_COPY), dir.path().join(names::MANIFEST)).unwrap();
+    assert_is(&open(dir.path()).unwrap(), &model);
+}
+
+/// A check reads what was read before as well.
+#[test]
+fn damage_behind_the_back_of_a_handle_is_found() {
+    let (dir, model) = sample();
+    let store = open(dir.path()).unwrap();
+    assert!(store.verify().unwrap().is_sound());
+    assert_is(&store, &model);
+    for at in [100, 5000] {
+        let path = files(dir.path()).into_iter().find(|path| path.ends_with("00000000.documents")).unwrap();
+        let file = fs::File::options().write(true).read(true).open(&path).unwrap();
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, at).unwrap();
+        file.write_all_at(&[byte[0] ^ 1], at).unwrap();
+        assert!(!store.verify().unwrap().is_sound(), "byte {at}");
+        file.write_all_at(&byte, at).unwrap();
+        assert!(store.verify().unwrap().is_sound());
+    }
 }
 
 proptest! {
