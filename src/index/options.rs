@@ -181,9 +181,10 @@ impl<'a> Query<'a> {
     }
 
     /// Whether codes of one bit a dimension may rule documents out, so that their embeddings need not be read; they may by
-    /// default. A hit is then missed now and then: about one in a thousand (`docs/benchmarks.md`).
+    /// default. A hit can be missed then; on the sets of `docs/benchmarks.md` none was.
     ///
-    /// Exact search and a beam of all leaves read every embedding, as do searches with a filter and batches.
+    /// Exact search and a beam of all leaves read every embedding, as do searches with a filter, on several threads, of
+    /// documents in several leaves, and batches.
     pub fn codes(mut self, codes: bool) -> Self {
         self.how.codes = codes;
         self

@@ -148,7 +148,8 @@ pub(super) mod dead {
 pub(super) mod segment {
     /// `N.vectors`: `[rows, dim]` f16.
     pub(in crate::store) const ROWS: u32 = 1;
-    /// `N.vectors`, both or neither: `[rows, words]` u64, the codes of the rows, and `[rows, 2]` f32, their factors.
+    /// `N.vectors`, both or neither: `[ceil(rows / 32), 32 ceil(dim / 8)]` u8, the codes of the rows, and `[rows, 2]` f32, their
+    /// factors.
     pub(in crate::store) const CODES: u32 = 2;
     pub(in crate::store) const CODE_FACTORS: u32 = 3;
 

@@ -26,7 +26,7 @@ pub struct Args {
     /// MS MARCO (TSV) or extreme classification
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
-    /// Directory of the new bundle; must not exist yet
+    /// Directory of the new bundle; must be missing or empty
     #[arg(long, value_name = "BUNDLE")]
     out: PathBuf,
     /// Branching factor B; by the size of the corpus if absent
