@@ -124,9 +124,16 @@ impl Repair {
             Err(error) => {
                 // Both were written when the files that they name had been made durable.
                 // The last one wins among equals.
-                let copies = [names::MANIFEST_NEW, names::MANIFEST_COPY]
-                    .map(|name| Manifest::read_named(&*backend, dir, name));
-                let newest = copies.into_iter().flatten().max_by_key(|copy| copy.generation);
+                let mut copies = Vec::new();
+                for name in [names::MANIFEST_NEW, names::MANIFEST_COPY] {
+                    match Manifest::read_named(&*backend, dir, name) {
+                        Ok(copy) => copies.push(copy),
+                        Err(StoreError::Corrupt { .. }) => {}
+                        Err(_) if !there(name) => {}
+                        Err(other) => return Err(other),
+                    }
+                }
+                let newest = copies.into_iter().max_by_key(|copy| copy.generation);
                 let manifest = newest.ok_or(error)?;
                 if there(names::MANIFEST) {
                     report.set_aside.push(set_aside(&*backend, dir, names::MANIFEST)?);
@@ -291,34 +298,27 @@ impl Repair {
         let Manifest { store_id, ref config, .. } = self.manifest;
         let config = config.clone();
         let opened = Segment::open_as(&*self.backend, &self.dir, store_id, config.dim, entry.files, true);
-        let segment = match opened {
-            Ok(segment) => segment,
-            Err(StoreError::Corrupt { .. }) => {
-                self.report.lost += live(&entry);
-                return Ok(None);
-            }
-            Err(other) => return Err(other.into()),
+        let Some(segment) = undamaged(opened)? else {
+            self.report.lost += live(&entry);
+            return Ok(None);
         };
-        let dead = match open_dead(&*self.backend, &self.dir, store_id, &entry, true) {
-            Ok(dead) => Some(dead),
-            Err(StoreError::Corrupt { .. }) => None,
-            Err(other) => return Err(other.into()),
-        };
+        let dead = undamaged(open_dead(&*self.backend, &self.dir, store_id, &entry, true))?;
         let is_dead = |row| dead.as_ref().is_some_and(|dead: &Arc<DeadRows>| dead.contains(row));
         let mut found = Found::default();
         for row in (0..entry.files.rows).filter(|row| !is_dead(*row)) {
-            let Ok(document) = segment.document(row) else {
+            let Some(document) = undamaged(segment.document(row))? else {
                 self.report.lost += 1;
-                if let Ok(id) = segment.id(row)
-                    && self.report.lost_ids.len() < MOST_IDS
+                if self.report.lost_ids.len() < MOST_IDS
+                    && let Some(id) = undamaged(segment.id(row))?
                 {
                     self.report.lost_ids.push(id.to_owned());
                 }
                 continue;
             };
-            let leaves = segment.leaves_of(row);
-            let whole = segment.matrix(row..row + 1).is_ok_and(|row| row.iter().all(|x| x.is_finite()))
-                && leaves.is_ok_and(|leaves| check_leaves(&document.id, &leaves, &config).is_ok());
+            let embedding = undamaged(segment.matrix(row..row + 1))?;
+            let leaves = undamaged(segment.leaves_of(row))?;
+            let whole = embedding.is_some_and(|row| row.iter().all(|x| x.is_finite()))
+                && leaves.is_some_and(|leaves| check_leaves(&document.id, &leaves, &config).is_ok());
             found.add(row, document.id, whole);
         }
         if dead.is_none() {
@@ -369,6 +369,15 @@ impl Repair {
                 Ok(())
             }
         }
+    }
+}
+
+/// `None` for what is damaged. Another error may pass, so it must not be taken for a loss.
+fn undamaged<T>(read: Result<T>) -> Result<Option<T>> {
+    match read {
+        Ok(value) => Ok(Some(value)),
+        Err(StoreError::Corrupt { .. }) => Ok(None),
+        Err(other) => Err(other),
     }
 }
 

@@ -9,10 +9,11 @@ use std::path::Path;
 
 use super::{
     CRC_BYTES, HEADER_BYTES, Identity, MOST_SECTIONS, PAGE_BYTES, SECTION_BYTES, Seal, SealedFile, Section,
-    TAIL_BYTES, Tail, read::open,
+    TAIL_BYTES, Tail,
+    read::{is_unreadable, open},
 };
 use crate::store::{
-    error::{Result, StoreError},
+    error::{Operation, Result, StoreError},
     io::{Backend, BackendFile},
 };
 
@@ -34,7 +35,7 @@ impl SealedFile {
         let header = identity.encode();
         let mut end = vec![0; Tail::most_end_bytes(seal.len) as usize];
         let at = seal.len - end.len() as u64;
-        if file.read_at(&mut end, at).is_err() {
+        if read(&*file, path, &mut end, at)?.is_none() {
             return Err(error);
         }
         let layouts = || (0..=MOST_SECTIONS).filter_map(|sections| Layout::of(seal.len, sections));
@@ -42,16 +43,18 @@ impl SealedFile {
         let (tail, pages_are_sound) = match stored {
             Some(tail) => (tail, false),
             None => {
-                let pages = Pages::read(&*file, &header, seal.len);
-                let recomputed =
-                    layouts().find_map(|layout| layout.prove(&pages.directory(&*file, layout, &end), seal));
+                let pages = Pages::read(&*file, path, &header, seal.len)?;
+                let mut recomputed = None;
+                for layout in layouts() {
+                    recomputed = recomputed.or(layout.prove(&pages.directory(layout, &end)?, seal));
+                }
                 let Some(tail) = recomputed else { return Err(error) };
                 (tail, true)
             }
         };
         let layout = Layout { body_bytes: tail.body_bytes, sections: tail.sections };
         let directory = layout.directory(&end);
-        let first = page_checksum(&*file, 0, tail.body_bytes, &header);
+        let first = page_checksum(&*file, path, 0, tail.body_bytes, &header)?;
         let first_is_sound = first == directory[..CRC_BYTES];
         let sections = Section::decode_all(directory, tail);
         let opened = Self::of(path, name, identity, seal, file, tail, sections)?;
@@ -99,46 +102,67 @@ impl Layout {
     }
 }
 
-/// The checksums of the whole pages as they are, with the header as it must have been.
+/// The pages of a file as they are, with the header as it must have been.
 struct Pages<'a> {
+    file: &'a dyn BackendFile,
+    path: &'a Path,
     header: &'a [u8; HEADER_BYTES],
+    /// Of the whole pages.
     checksums: Vec<[u8; CRC_BYTES]>,
 }
 
 impl<'a> Pages<'a> {
-    fn read(file: &dyn BackendFile, header: &'a [u8; HEADER_BYTES], len: u64) -> Self {
-        let checksums = (0..len / PAGE_BYTES).map(|page| page_checksum(file, page, len, header)).collect();
-        Self { header, checksums }
+    fn read(
+        file: &'a dyn BackendFile,
+        path: &'a Path,
+        header: &'a [u8; HEADER_BYTES],
+        len: u64,
+    ) -> Result<Self> {
+        let whole = 0..len / PAGE_BYTES;
+        let checksums =
+            whole.map(|page| page_checksum(file, path, page, len, header)).collect::<Result<_>>()?;
+        Ok(Self { file, path, header, checksums })
     }
 
     /// The directory of a layout with these checksums; the last page ends where the layout says.
-    fn directory(&self, file: &dyn BackendFile, layout: Layout, end: &[u8]) -> Vec<u8> {
+    fn directory(&self, layout: Layout, end: &[u8]) -> Result<Vec<u8>> {
         let mut directory = layout.directory(end).to_vec();
         let (pages, body) = (layout.tail(0).pages(), layout.body_bytes);
         for (page, stored) in (0..pages).zip(directory.chunks_exact_mut(CRC_BYTES)) {
             let whole = (page + 1) * PAGE_BYTES <= body;
-            let known = self.checksums.get(page as usize).filter(|_| whole);
-            let now = known.copied().unwrap_or_else(|| page_checksum(file, page, body, self.header));
-            stored.copy_from_slice(&now);
+            stored.copy_from_slice(&match self.checksums.get(page as usize).filter(|_| whole) {
+                Some(known) => *known,
+                None => page_checksum(self.file, self.path, page, body, self.header)?,
+            });
         }
-        directory
+        Ok(directory)
     }
 }
 
-/// Of a page of a body that ends at `end`, with another header; of one that cannot be read, that of nothing.
+/// Of a page of a body that ends at `end`, with another header; 0 for one that the medium cannot give back.
 fn page_checksum(
     file: &dyn BackendFile,
+    path: &Path,
     page: u64,
     end: u64,
     header: &[u8; HEADER_BYTES],
-) -> [u8; CRC_BYTES] {
+) -> Result<[u8; CRC_BYTES]> {
     let start = page * PAGE_BYTES;
     let mut bytes = vec![0; PAGE_BYTES.min(end - start) as usize];
-    if file.read_at(&mut bytes, start).is_err() {
-        return [0; CRC_BYTES];
+    if read(file, path, &mut bytes, start)?.is_none() {
+        return Ok([0; CRC_BYTES]);
     }
     if page == 0 {
         bytes[..HEADER_BYTES].copy_from_slice(header);
     }
-    crc32fast::hash(&bytes).to_le_bytes()
+    Ok(crc32fast::hash(&bytes).to_le_bytes())
+}
+
+/// Fills a buffer; `None` where the medium cannot give it back.
+fn read(file: &dyn BackendFile, path: &Path, buffer: &mut [u8], at: u64) -> Result<Option<()>> {
+    match file.read_at(buffer, at) {
+        Ok(()) => Ok(Some(())),
+        Err(error) if is_unreadable(&error) => Ok(None),
+        Err(error) => Err(StoreError::io(path, Operation::Read)(error)),
+    }
 }

@@ -16,7 +16,7 @@ use super::{
 
 /// Fails one operation, the `fail_at`th since it was made.
 #[derive(Clone)]
-struct Faulty {
+pub(super) struct Faulty {
     fail_at: usize,
     kind: ErrorKind,
     count: Arc<AtomicUsize>,
@@ -25,11 +25,11 @@ struct Faulty {
 }
 
 impl Faulty {
-    fn new(fail_at: usize, kind: ErrorKind) -> Self {
+    pub(super) fn new(fail_at: usize, kind: ErrorKind) -> Self {
         Self { fail_at, kind, count: Arc::default(), failed: Arc::default() }
     }
 
-    fn failed(&self) -> Option<&'static str> {
+    pub(super) fn failed(&self) -> Option<&'static str> {
         *self.failed.lock().unwrap()
     }
 
@@ -210,6 +210,39 @@ fn a_failure_anywhere_loses_nothing_acknowledged() {
         for kind in ["open", "read", "len", "write", "sync", "rename", "list", "remove"] {
             assert!(failures.contains(&kind), "no {kind} in {failures:?}");
         }
+    }
+}
+
+#[test]
+fn a_snapshot_that_fails_anywhere_takes_nothing_away() {
+    let (origin, model) = sample();
+    let mut failures = Vec::new();
+    loop {
+        let dir = tempfile::tempdir().unwrap();
+        copy_directory(origin.path(), dir.path());
+        let faults = Faulty::new(failures.len(), ErrorKind::StorageFull);
+        let target = dir.path().join("copy");
+        let taken = Store::open_on(Arc::new(faults.clone()), dir.path(), StoreOptions::default())
+            .and_then(|store| store.snapshot(&target));
+        match taken {
+            Ok(()) => assert_is(&open(&target).unwrap(), &model),
+            Err(error) => {
+                assert!(matches!(error, StoreError::Io { .. }), "{:?}: {error}", faults.failed());
+                // Whole, or none.
+                if let Ok(copy) = open(&target) {
+                    assert_is(&copy, &model);
+                }
+            }
+        }
+        let store = open(dir.path()).unwrap();
+        assert_is(&store, &model);
+        store.snapshot(&dir.path().join("again")).unwrap();
+        assert_is(&open(&dir.path().join("again")).unwrap(), &model);
+        let Some(failed) = faults.failed() else { break };
+        failures.push(failed);
+    }
+    for kind in ["link", "write", "sync", "rename"] {
+        assert!(failures.contains(&kind), "no {kind} in {failures:?}");
     }
 }
 

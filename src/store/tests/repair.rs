@@ -5,7 +5,7 @@ use std::ops::Range;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use super::*;
+use super::{faults::Faulty, *};
 use crate::store::layout::{sealed::*, u64_at};
 
 /// Where the bits of a file of dead rows begin.
@@ -35,15 +35,16 @@ fn index() -> (tempfile::TempDir, Model) {
     (dir, model)
 }
 
+fn compute(documents: Vec<Document>) -> Result<Vec<Put>> {
+    let put = |document: Document| {
+        let seed = document.title.trim_start_matches("title ").parse().unwrap();
+        Put { embedding: embedding(seed), leaves: vec![LeafId(seed % LEAVES)], document }
+    };
+    Ok(documents.into_iter().map(put).collect())
+}
+
 /// Repairs with a model that knows every document there ever was.
 fn repair(dir: &Path, undecided: Undecided) -> Result<RepairReport> {
-    let mut compute = |documents: Vec<Document>| -> Result<Vec<Put>> {
-        let put = |document: Document| {
-            let seed = document.title.trim_start_matches("title ").parse().unwrap();
-            Put { embedding: embedding(seed), leaves: vec![LeafId(seed % LEAVES)], document }
-        };
-        Ok(documents.into_iter().map(put).collect())
-    };
     Repair::begin(dir, StoreOptions::default())?.run(undecided, &mut compute, &mut || Ok(()))
 }
 
@@ -213,6 +214,37 @@ fn a_damaged_header_or_end_loses_nothing() {
             assert_eq!(counts, (1, 0, 0, 0), "{place} of {ending}");
             assert_holds(dir.path(), &model);
         }
+    }
+}
+
+#[test]
+fn a_repair_that_fails_anywhere_can_be_done_again() {
+    let (origin, model) = index();
+    flip(&files(origin.path(), "vectors")[0], |_| 5000);
+    flip(&files(origin.path(), "documents")[1], |_| 100);
+    flip(&origin.path().join("MANIFEST"), |_| 40);
+    let mut failures = Vec::new();
+    loop {
+        let dir = tempfile::tempdir().unwrap();
+        copy_directory(origin.path(), dir.path());
+        let faults = Faulty::new(failures.len(), std::io::ErrorKind::StorageFull);
+        let begun = Repair::begin_on(Arc::new(faults.clone()), dir.path(), StoreOptions::default());
+        let repaired = begun.and_then(|repair| repair.run(Undecided::Refuse, &mut compute, &mut || Ok(())));
+        let Some(failed) = faults.failed() else {
+            repaired.unwrap();
+            assert_holds(dir.path(), &model);
+            break;
+        };
+        failures.push(failed);
+        if let Err(error) = &repaired {
+            assert!(matches!(error, StoreError::Io { .. }), "{failed}: {error}");
+        }
+        let report = repair(dir.path(), Undecided::Refuse).unwrap();
+        assert_eq!(report.lost, 0, "{failed}, operation {}", failures.len());
+        assert_holds(dir.path(), &model);
+    }
+    for kind in ["open", "read", "link", "write", "sync", "rename"] {
+        assert!(failures.contains(&kind), "no {kind} in {failures:?}");
     }
 }
 
