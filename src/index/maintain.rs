@@ -31,7 +31,8 @@ impl Index {
     /// As [`Self::flush`].
     ///
     /// # Errors
-    /// Failures of the disk; then nothing has changed.
+    /// Failures of the disk; then nothing has changed, but where the error is of removing a file: that one is left, and the
+    /// index is compact.
     pub fn compact(&self) -> Result<()> {
         self.compact_with(&mut no_progress)
     }
