@@ -37,6 +37,11 @@ fn groups(dim: usize) -> usize {
     dim.div_ceil(2 * GROUP) * 2
 }
 
+/// Where in 16 bytes the row at a place has its four bits: the byte, and by how much they are shifted.
+fn nibble(place: usize) -> (usize, usize) {
+    (place % TABLE, place / TABLE * GROUP)
+}
+
 /// Bytes of a block of codes.
 pub(crate) fn block_bytes(dim: usize) -> usize {
     groups(dim) * TABLE
@@ -164,8 +169,7 @@ pub(crate) struct StoredCode<'a> {
 impl StoredCode<'_> {
     /// Sets the bits of the code at a place in another block where they are 0.
     pub fn copy_to(self, place: usize, block: &mut [u8]) {
-        let half = |place| (place % TABLE, place / TABLE * GROUP);
-        let ((from, from_half), (to, to_half)) = (half(self.place), half(place));
+        let ((from, from_half), (to, to_half)) = (nibble(self.place), nibble(place));
         for (own, other) in self.block.chunks_exact(TABLE).zip(block.chunks_exact_mut(TABLE)) {
             other[to] |= (own[from] >> from_half & (TABLE - 1) as u8) << to_half;
         }
@@ -194,7 +198,7 @@ impl CodeMaker {
     pub fn encode(&mut self, row: &[f16], place: usize, block: &mut [u8]) -> [f32; FACTORS] {
         row.convert_to_f32_slice(&mut self.turned);
         self.rotation.apply(&mut self.turned);
-        let (byte, half) = (place % TABLE, place / TABLE * GROUP);
+        let (byte, half) = nibble(place);
         let (mut squares, mut magnitude) = ([0f64; LANES], [0f64; LANES]);
         for chunk in self.turned.chunks(LANES) {
             for ((square, sum), &x) in squares.iter_mut().zip(&mut magnitude).zip(chunk) {

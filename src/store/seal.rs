@@ -77,9 +77,7 @@ impl Store {
             self.replace(&mut writer, &state, &all, None, tick)?;
         }
         // A journal keeps what it forgets until it is removed.
-        if let JournalState::Open(journal) = std::mem::replace(&mut writer.journal, JournalState::Broken) {
-            drop(journal);
-        }
+        writer.journal = JournalState::Broken;
         // A crash may have left files that should be gone.
         self.forget(&mut writer)?;
         let segments = self.dir.join(names::SEGMENTS);

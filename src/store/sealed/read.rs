@@ -168,24 +168,29 @@ impl SealedFile {
         let mut bytes = vec![0; PAGE_BYTES.min(self.body_bytes - start) as usize];
         let mut crc = [0; CRC_BYTES];
         let at = self.body_bytes + page * CRC_BYTES as u64;
-        let read = self.file.read_at(&mut bytes, start).and_then(|()| self.file.read_at(&mut crc, at));
-        match read {
-            Ok(()) if crc32fast::hash(&bytes) == u32::from_le_bytes(crc) => {
-                self.trust_page(page);
-                Ok(())
-            }
-            Err(error) if !is_unreadable(&error) => {
-                Err(StoreError::io(Path::new(&self.name), Operation::Read)(error))
-            }
-            _ => Err(self.corrupt(Damage::Checksum { what: "page", number: page })),
+        let path = Path::new(&self.name);
+        let read = |buffer: &mut [u8], at| read(&*self.file, path, buffer, at);
+        let whole = read(&mut bytes, start)?.is_some() && read(&mut crc, at)?.is_some();
+        if !whole || crc32fast::hash(&bytes) != u32::from_le_bytes(crc) {
+            return Err(self.corrupt(Damage::Checksum { what: "page", number: page }));
         }
+        self.trust_page(page);
+        Ok(())
     }
 }
 
-/// Whether the medium cannot give back what was written, or the file is shorter than it was.
-pub(super) fn is_unreadable(error: &std::io::Error) -> bool {
+/// Fills a buffer; `None` where the medium cannot give back what was written, or the file is shorter than it was.
+pub(super) fn read(file: &dyn BackendFile, path: &Path, buffer: &mut [u8], at: u64) -> Result<Option<()>> {
     const EIO: i32 = 5;
-    error.raw_os_error() == Some(EIO) || error.kind() == std::io::ErrorKind::UnexpectedEof
+    match file.read_at(buffer, at) {
+        Ok(()) => Ok(Some(())),
+        Err(error)
+            if error.raw_os_error() == Some(EIO) || error.kind() == std::io::ErrorKind::UnexpectedEof =>
+        {
+            Ok(None)
+        }
+        Err(error) => Err(StoreError::io(path, Operation::Read)(error)),
+    }
 }
 
 /// Header, directory and tail of a file of the right length.
@@ -197,9 +202,8 @@ fn read_ends(
     seal: Seal,
 ) -> Result<(Tail, Vec<Section>)> {
     let corrupt = |detail| StoreError::corrupt(name.to_owned(), detail);
-    let read = |what, buffer: &mut [u8], at| match file.read_at(buffer, at) {
-        Err(error) if is_unreadable(&error) => Err(corrupt(Damage::Checksum { what, number: 0 })),
-        read => read.map_err(StoreError::io(path, Operation::Read)),
+    let read = |what, buffer: &mut [u8], at| {
+        read(file, path, buffer, at)?.ok_or_else(|| corrupt(Damage::Checksum { what, number: 0 }))
     };
     // Read, not mapped: on a cold disk a page fault may read megabytes around it.
     let mut end = vec![0; Tail::most_end_bytes(seal.len) as usize];

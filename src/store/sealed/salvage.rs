@@ -10,10 +10,10 @@ use std::path::Path;
 use super::{
     CRC_BYTES, HEADER_BYTES, Identity, MOST_SECTIONS, PAGE_BYTES, SECTION_BYTES, Seal, SealedFile, Section,
     TAIL_BYTES, Tail,
-    read::{is_unreadable, open},
+    read::{open, read},
 };
 use crate::store::{
-    error::{Operation, Result, StoreError},
+    error::{Result, StoreError},
     io::{Backend, BackendFile},
 };
 
@@ -44,12 +44,11 @@ impl SealedFile {
             Some(tail) => (tail, false),
             None => {
                 let pages = Pages::read(&*file, path, &header, seal.len)?;
-                let mut recomputed = None;
-                for layout in layouts() {
-                    recomputed = recomputed.or(layout.prove(&pages.directory(layout, &end)?, seal));
-                }
-                let Some(tail) = recomputed else { return Err(error) };
-                (tail, true)
+                let prove = |layout: Layout| Ok(layout.prove(&pages.directory(layout, &end)?, seal));
+                let Some(tail) = layouts().find_map(|layout| prove(layout).transpose()) else {
+                    return Err(error);
+                };
+                (tail?, true)
             }
         };
         let layout = Layout { body_bytes: tail.body_bytes, sections: tail.sections };
@@ -156,13 +155,4 @@ fn page_checksum(
         bytes[..HEADER_BYTES].copy_from_slice(header);
     }
     Ok(crc32fast::hash(&bytes).to_le_bytes())
-}
-
-/// Fills a buffer; `None` where the medium cannot give it back.
-fn read(file: &dyn BackendFile, path: &Path, buffer: &mut [u8], at: u64) -> Result<Option<()>> {
-    match file.read_at(buffer, at) {
-        Ok(()) => Ok(Some(())),
-        Err(error) if is_unreadable(&error) => Ok(None),
-        Err(error) => Err(StoreError::io(path, Operation::Read)(error)),
-    }
 }
