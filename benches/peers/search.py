@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
-"""Recall@10 against queries per second on the same vectors: ehi beside Faiss, ScaNN, hnswlib and usearch, by turns.
+"""Recall@10 against queries per second on the same vectors: ehi beside Faiss, ScaNN, hnswlib, usearch, LanceDB and arroy, by turns.
 
-    python3 -m venv target/peers && target/peers/bin/pip install numpy faiss-cpu scann hnswlib usearch
+    python3 -m venv target/peers && target/peers/bin/pip install numpy matplotlib faiss-cpu scann hnswlib usearch lancedb pyarrow
     cargo run --release --example embed -- ENCODER DATA test EMBEDDED
-    target/peers/bin/python benches/peers/search.py --embedded EMBEDDED --bundle BUNDLE --lists 245
+    target/peers/bin/python benches/peers/search.py --embedded EMBEDDED --trees learned=BUNDLE --lists 245,500
 
 Every engine has a process of its own on one processor, with one thread, and gets one query at a time. Recall is against exact
-search over the f16 rows that ehi keeps. Each engine's own knob is swept: beams, probed lists, ef. In a round every
+search over the f16 rows that ehi keeps. Each engine's own knob is swept: beams, probed lists, ef, nodes. Faiss's and
+ScaNN's lists are swept too; of several lists, and of several trees of the same name, the best one at each recall counts. In a round every
 engine takes one turn with every setting; figures are medians of the rounds. Queries per second at a recall are read on a
 straight line, in the logarithm of the rate, between the two settings that bracket it.
 
 ehi searches with the vector and reads the documents of the hits; the peers return numbers of rows. Index sizes are without
-ehi's model and texts.
+ehi's model and texts. `benches/peers/kmeans.py` makes a bundle with a tree of plain k-means.
 """
 
 import argparse
@@ -20,22 +21,16 @@ import math
 import pathlib
 import shutil
 import statistics
+import subprocess
 import sys
 import time
 
 from turns import ROOT, Turns, bench
+from vectors import load, nearest
 
 TARGETS = (0.90, 0.95, 0.99)
 STEPS = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048]
 EF = [10, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768]
-
-
-def load(folder):
-    import numpy as np
-
-    about = json.loads((folder / "dataset.json").read_text())
-    rows = lambda name: np.fromfile(folder / name, dtype="<f4").reshape(-1, about["dim"])
-    return rows("documents.f32"), rows("queries.f32")
 
 
 class Faiss:
@@ -43,13 +38,16 @@ class Faiss:
         import faiss
 
         faiss.omp_set_num_threads(1)
+        import numpy as np
+
         dim, lists = documents.shape[1], arguments.lists
         factory = {"ivf": f"IVF{lists},SQfp16", "ivfpq": f"IVF{lists},PQ{dim // 4}x4fs,RFlat"}[arguments.serve]
+        documents = np.ascontiguousarray(documents)
         self.index = faiss.index_factory(dim, factory, faiss.METRIC_INNER_PRODUCT)
         self.index.train(documents)
         self.index.add(documents)
         self.faiss, self.steps = faiss, [step for step in STEPS if step <= lists]
-        faiss.write_index(self.index, str(arguments.work / f"{arguments.serve}.index"))
+        faiss.write_index(self.index, str(arguments.work / f"{arguments.name}.index"))
 
     def search(self, query, k, step):
         if isinstance(self.index, self.faiss.IndexRefine):
@@ -67,11 +65,11 @@ class Scann:
         import scann
 
         builder = scann.scann_ops_pybind.builder(documents, 10, "dot_product")
-        builder = builder.tree(num_leaves=arguments.lists, num_leaves_to_search=10, training_sample_size=len(documents))
+        builder = builder.tree(num_leaves=arguments.lists, num_leaves_to_search=10, training_sample_size=min(len(documents), 250_000))
         builder = builder.score_ah(2, anisotropic_quantization_threshold=0.2).reorder(100)
         self.index = builder.set_n_training_threads(1).build()
         self.steps = [step for step in STEPS if step <= arguments.lists]
-        folder = arguments.work / "scann.index"
+        folder = arguments.work / f"{arguments.name}.index"
         folder.mkdir(exist_ok=True)
         self.index.serialize(str(folder))
 
@@ -87,7 +85,7 @@ class Hnswlib:
         self.index.init_index(max_elements=len(documents), ef_construction=200, M=16)
         self.index.set_num_threads(1)
         self.index.add_items(documents, num_threads=1)
-        self.index.save_index(str(arguments.work / "hnswlib.index"))
+        self.index.save_index(str(arguments.work / f"{arguments.name}.index"))
         self.steps = EF
 
     def search(self, query, k, step):
@@ -102,7 +100,7 @@ class Usearch:
 
         self.index = Index(ndim=documents.shape[1], metric="ip", dtype="f16", connectivity=16, expansion_add=200)
         self.index.add(np.arange(len(documents)), documents, threads=1)
-        self.index.save(str(arguments.work / "usearch.index"))
+        self.index.save(str(arguments.work / f"{arguments.name}.index"))
         self.steps = EF
 
     def search(self, query, k, step):
@@ -110,10 +108,33 @@ class Usearch:
         return self.index.search(query, k, threads=1).keys
 
 
-PEERS = {"ivf": Faiss, "ivfpq": Faiss, "scann": Scann, "hnswlib": Hnswlib, "usearch": Usearch}
+class Lance:
+    def __init__(self, documents, arguments):
+        import lancedb
+        import pyarrow as pa
+
+        dim = documents.shape[1]
+        schema = pa.schema([("id", pa.int64()), ("vector", pa.list_(pa.float32(), dim))])
+        self.table = lancedb.connect(str(arguments.work / f"{arguments.name}.index")).create_table("t", schema=schema)
+        for start in range(0, len(documents), 50_000):
+            rows = documents[start : start + 50_000]
+            flat = pa.FixedSizeListArray.from_arrays(pa.array(rows.reshape(-1), type=pa.float32()), dim)
+            ids = pa.array(range(start, start + len(rows)), type=pa.int64())
+            self.table.add(pa.Table.from_arrays([ids, flat], schema=schema))
+        self.table.create_index(metric="cosine", num_partitions=arguments.lists, num_sub_vectors=dim // 8)
+        self.steps = [step for step in STEPS if step <= min(256, arguments.lists)]
+
+    def search(self, query, k, step):
+        # Its codes alone find too little.
+        found = self.table.search(query).metric("cosine").nprobes(step).refine_factor(10).limit(k).select(["id"])
+        return found.to_arrow()["id"].to_pylist()
+
+
+PEERS = {"ivf": Faiss, "ivfpq": Faiss, "scann": Scann, "hnswlib": Hnswlib, "usearch": Usearch, "lancedb": Lance}
+OF_LISTS = ("ivf", "ivfpq", "scann")
 NAMES = {
-    "ehi": "ehi", "ivf": "Faiss IVF, f16", "ivfpq": "Faiss IVF-PQ fast scan, refined", "scann": "ScaNN", "hnswlib": "hnswlib",
-    "usearch": "usearch, f16",
+    "ivf": "Faiss IVF, f16", "ivfpq": "Faiss IVF-PQ fast scan, refined", "scann": "ScaNN", "hnswlib": "hnswlib, f32",
+    "usearch": "usearch, f16", "lancedb": "LanceDB IVF-PQ, refined", "arroy": "arroy, f32",
 }
 
 
@@ -133,12 +154,20 @@ def serve(arguments):
 
 
 class Engine:
-    def __init__(self, command):
-        self.turns = Turns(command, 1)
+    """One way of building an index, in a process of its own; `family` is the row of the table it counts for."""
+
+    def __init__(self, family, path, command):
+        self.family, self.path = family, path
+        self.turns = Turns(command, 1, LANCE_CPU_THREADS="1", LANCE_IO_THREADS="1", TOKIO_WORKER_THREADS="1")
         self.built = self.turns.read()
         status = pathlib.Path(f"/proc/{self.turns.process.pid}/status").read_text()
         self.memory = int(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1]) / 1000
-        self.seconds, self.recall = {}, {}
+        self.seconds, self.recall, self.visited = {}, {}, {}
+
+    def megabytes(self):
+        files = [self.path] if self.path.is_file() else [f for f in self.path.rglob("*") if f.is_file()]
+        # The model is the encoder's size, whatever the number of documents.
+        return sum(f.stat().st_size for f in files if "model" not in f.parts) / 1e6
 
 
 def rate_at(points, target):
@@ -154,37 +183,84 @@ def rate_at(points, target):
     return best
 
 
+def commands(arguments):
+    """Name, family, files and command of every engine asked for."""
+    asked = arguments.engines.split(",")
+    embedded, work = arguments.embedded, arguments.work
+    if "ehi" in asked:
+        binary = arguments.ehi or bench("vectors")
+        for given in arguments.trees.split(","):
+            name, bundle = given.split("=")
+            path = work / f"ehi-{pathlib.Path(bundle).name}"
+            own = [binary, bundle, embedded, arguments.k, path]
+            yield path.name, f"ehi, {name} tree", path, own
+            if arguments.plain:
+                yield f"{path.name}-plain", f"ehi, {name} tree, without codes", path, [*own, "plain"]
+    for name in asked:
+        counts = arguments.lists.split(",") if name in OF_LISTS else [arguments.lists.split(",")[0]]
+        for lists in counts if name in PEERS else []:
+            own = f"{name}-{lists}" if name in OF_LISTS else name
+            given = ["--serve", name, "--name", own, "--embedded", embedded, "--lists", lists, "--work", work, "-k", arguments.k]
+            yield own, NAMES[name], work / f"{own}.index", [sys.executable, __file__, *given]
+    if "arroy" in asked:
+        folder, target = ROOT / "benches/peers/arroy", ROOT / "target/arroy"
+        subprocess.run(["cargo", "build", "--release", "--locked", "--target-dir", target], cwd=folder, check=True)
+        dim = json.loads((embedded / "dataset.json").read_text())["dim"]
+        path = work / "arroy.index"
+        yield "arroy", NAMES["arroy"], path, [target / "release/search-arroy", embedded, dim, arguments.k, path]
+
+
+def plot(families, path, title):
+    """Every engine's best rate at each recall, as SVG."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    matplotlib.rcParams["svg.hashsalt"] = "ehi"
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(7.5, 5))
+    for family, curves in families.items():
+        points = sorted((recall, rate) for curve in curves for recall, rate in curve if recall >= 0.7)
+        # What another setting beats in both does not belong to the curve.
+        best = [p for p in points if not any(q != p and q[0] >= p[0] and q[1] >= p[1] for q in points)]
+        style = {"linewidth": 2.4} if family.startswith("ehi") else {"linewidth": 1.2, "linestyle": "--"}
+        axes.plot([p[0] for p in best], [p[1] for p in best], marker=".", label=family, **style)
+    axes.set(xlabel="recall@10", ylabel="queries per second, one thread", yscale="log", xlim=(0.7, 1.0), title=title)
+    axes.grid(True, which="both", alpha=0.3)
+    axes.legend(fontsize=8)
+    figure.tight_layout()
+    figure.savefig(path, metadata={"Date": None})
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--embedded", type=pathlib.Path, required=True)
-    parser.add_argument("--bundle", type=pathlib.Path)
-    parser.add_argument("--lists", type=int, default=256, help="of Faiss and ScaNN")
+    parser.add_argument("--trees", default="", help="NAME=BUNDLE, separated by commas")
+    parser.add_argument("--plain", action="store_true", help="ehi without its codes too")
+    parser.add_argument("--lists", default="256", help="of Faiss and ScaNN, separated by commas; LanceDB takes the first")
     parser.add_argument("-k", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--engines", default="ehi,ivf,ivfpq,scann,hnswlib,usearch")
+    parser.add_argument("--engines", default="ehi,ivf,ivfpq,scann,hnswlib,usearch,lancedb,arroy")
     parser.add_argument("--work", type=pathlib.Path, default=ROOT / "target/peer-search")
     parser.add_argument("--ehi", help="the vectors bench; built if absent")
     parser.add_argument("--json", type=pathlib.Path)
+    parser.add_argument("--svg", type=pathlib.Path)
+    parser.add_argument("--title", default="")
+    parser.add_argument("--name", help=argparse.SUPPRESS)
     parser.add_argument("--serve", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.serve:
+        arguments.lists = int(arguments.lists)
         return serve(arguments)
-    import numpy as np
 
     shutil.rmtree(arguments.work, ignore_errors=True)
     arguments.work.mkdir(parents=True)
     documents, queries = load(arguments.embedded)
-    kept = documents.astype(np.float16).astype(np.float32)
-    exact = np.argsort(-(queries @ kept.T), axis=1, kind="stable")[:, : arguments.k]
+    exact = nearest(documents, queries, arguments.k)
     engines = {}
-    for name in arguments.engines.split(","):
-        if name == "ehi":
-            binary = arguments.ehi or bench("vectors")
-            engines[name] = Engine([binary, arguments.bundle, arguments.embedded, arguments.k, arguments.work / "ehi"])
-        else:
-            own = ["--serve", name, "--embedded", arguments.embedded, "--lists", arguments.lists, "--work", arguments.work]
-            engines[name] = Engine([sys.executable, __file__, *own, "-k", arguments.k])
-        print(name, engines[name].built, flush=True, file=sys.stderr)
+    for name, family, path, command in commands(arguments):
+        engines[name] = Engine(family, path, command)
+        print(name, {n: v for n, v in engines[name].built.items() if n != "steps"}, flush=True, file=sys.stderr)
     for round_number in range(arguments.rounds + 1):
         for engine in engines.values():
             for step in engine.built.get("steps", STEPS):
@@ -192,25 +268,39 @@ def main():
                 if round_number == 0:
                     hits = [len(set(own) & set(row.tolist())) for own, row in zip(taken["found"], exact)]
                     engine.recall[step] = sum(hits) / exact.size
+                    engine.visited[step] = taken.get("visited")
                     engine.seconds[step] = []
                 else:
                     engine.seconds[step].append(taken["seconds"])
-    report = {}
-    heads = " | ".join(f"{target:.2f}" for target in TARGETS)
-    print(f"{len(documents)} documents of {documents.shape[1]} dimensions, {len(queries)} queries, k = {arguments.k}\n")
-    print(f"| Engine | Queries per second at recall {heads} | Build, s | On disk, MB | Peak memory, MB |\n|---|---|---|---|---|---|---|")
+        print(f"round {round_number} done", flush=True, file=sys.stderr)
+
+    report, families = {}, {}
     for name, engine in engines.items():
         engine.turns.end()
         points = [(engine.recall[step], len(queries) / statistics.median(engine.seconds[step])) for step in engine.recall]
-        report[name] = {"points": points, "steps": list(engine.recall), "build_seconds": engine.built["build_seconds"]}
-        folder = arguments.work / ("ehi" if name == "ehi" else f"{name}.index")
-        files = [folder] if folder.is_file() else [f for f in folder.rglob("*") if f.is_file() and "model" not in f.parts]
-        size = sum(f.stat().st_size for f in files) / 1e6
-        rates = [rate_at(points, target) for target in TARGETS]
-        cells = " | ".join("not reached" if rate is None else f"{rate:,.0f}" for rate in rates)
-        print(f"| {NAMES[name]} | {cells} | {engine.built['build_seconds']:.1f} | {size:.0f} | {engine.memory:.0f} |")
+        report[name] = {
+            "family": engine.family, "points": points, "steps": list(engine.recall), "visited": list(engine.visited.values()),
+            "rates": [[len(queries) / s for s in engine.seconds[step]] for step in engine.recall],
+            "build_seconds": engine.built["build_seconds"], "megabytes": engine.megabytes(), "memory": engine.memory,
+        }
+        families.setdefault(engine.family, []).append(name)
+    heads = " | ".join(f"{target:.2f}" for target in TARGETS)
+    print(f"{len(documents)} documents of {documents.shape[1]} dimensions, {len(queries)} queries, k = {arguments.k}\n")
+    print(f"| Engine | Queries per second at recall {heads} | Build, s | On disk, MB | Peak memory, MB |\n|---|---|---|---|---|---|---|")
+    for family, names in families.items():
+        cells = []
+        for target in TARGETS:
+            rates = [(rate_at(report[name]["points"], target), name) for name in names]
+            rate, name = max((pair for pair in rates if pair[0] is not None), default=(None, None))
+            chosen = f" ({name.rsplit('-', 1)[1]})" if rate and len(names) > 1 else ""
+            cells.append("not reached" if rate is None else f"{rate:,.0f}{chosen}")
+        spread = lambda of: " to ".join(f"{value:,.0f}" for value in sorted({min(of), max(of)}))
+        rest = " | ".join(spread([report[name][what] for name in names]) for what in ("build_seconds", "megabytes", "memory"))
+        print(f"| {family} | {' | '.join(cells)} | {rest} |")
     if arguments.json:
         arguments.json.write_text(json.dumps(report, indent=1))
+    if arguments.svg:
+        plot({family: [report[n]["points"] for n in names] for family, names in families.items()}, arguments.svg, arguments.title)
 
 
 if __name__ == "__main__":

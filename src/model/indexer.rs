@@ -13,10 +13,10 @@ use std::borrow::Cow;
 use std::num::NonZeroUsize;
 use std::path::Path;
 
-use pulp::Arch;
 use rayon::prelude::*;
 
 use super::error::ModelError;
+use super::kernels::{add_weighted_rows, log_softmax_entropy};
 use crate::ids::LeafId;
 use crate::tree::{Beam, LevelScorer, TreeShape, beam_search};
 
@@ -224,6 +224,8 @@ struct QueryScorer<'a> {
     bases: Vec<Vec<f32>>,
     hidden: Vec<f32>,
     multiply_adds: u64,
+    /// Of the choice among the children scored last, in nats.
+    entropy: f32,
 }
 
 impl<'a> QueryScorer<'a> {
@@ -233,13 +235,13 @@ impl<'a> QueryScorer<'a> {
             None => Cow::Borrowed(unit),
             Some(projection) => {
                 let mut input = vec![0f32; indexer.routing_dim];
-                add_rows(&mut input, projection, unit);
+                add_weighted_rows(&mut input, projection, unit);
                 multiply_adds += projection.len() as u64;
                 Cow::Owned(input)
             }
         };
         let bases = vec![Vec::new(); indexer.weights.levels.len()];
-        Self { indexer, input, bases, hidden: Vec::new(), multiply_adds }
+        Self { indexer, input, bases, hidden: Vec::new(), multiply_adds, entropy: 0.0 }
     }
 
     /// `s W^T [z; one-hots]`
@@ -247,7 +249,7 @@ impl<'a> QueryScorer<'a> {
         let (level, r, b) = (path.len(), self.input.len(), out.len());
         if self.bases[level].is_empty() {
             let mut base = vec![0f32; b];
-            add_rows(&mut base, classifier, &self.input);
+            add_weighted_rows(&mut base, classifier, &self.input);
             self.multiply_adds += (r * b) as u64;
             self.bases[level] = base;
         }
@@ -265,7 +267,7 @@ impl<'a> QueryScorer<'a> {
         let width = r + b * level;
         if self.bases[level].is_empty() {
             let mut base = vec![0f32; width];
-            add_rows(&mut base, transform, &self.input);
+            add_weighted_rows(&mut base, transform, &self.input);
             self.multiply_adds += (r * width) as u64;
             self.bases[level] = base;
         }
@@ -282,7 +284,7 @@ impl<'a> QueryScorer<'a> {
             hidden[r + b * above + digit as usize] += 1.0;
         }
         out.fill(0.0);
-        add_rows(out, classifier, hidden);
+        add_weighted_rows(out, classifier, hidden);
         self.multiply_adds += (level * width + width * b) as u64;
     }
 }
@@ -294,24 +296,8 @@ impl LevelScorer for QueryScorer<'_> {
             Some(transform) => self.transformed(path, transform, &weights.classifier, out),
             None => self.linear(path, &weights.classifier, out),
         }
-        let scale = self.indexer.logit_scale;
-        out.iter_mut().for_each(|logit| *logit *= scale);
-        let max = out.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-        let log_sum = max + out.iter().map(|logit| (logit - max).exp()).sum::<f32>().ln();
-        out.iter_mut().for_each(|logit| *logit -= log_sum);
+        log_softmax_entropy(out, self.indexer.logit_scale, &mut self.entropy);
     }
-}
-
-/// `out += sum_i factors[i] * matrix[i, :]`: a transposed product, row by row.
-fn add_rows(out: &mut [f32], matrix: &[f32], factors: &[f32]) {
-    let width = out.len();
-    Arch::new().dispatch(|| {
-        for (row, &factor) in matrix.chunks_exact(width).zip(factors) {
-            for (o, x) in out.iter_mut().zip(row) {
-                *o += factor * x;
-            }
-        }
-    });
 }
 
 #[cfg(test)]

@@ -201,6 +201,51 @@ dispatched! {
         }
     }
 
+    /// `row = ln softmax(scale * row)`, and the entropy of that distribution, in nats, from the same exponentials.
+    fn log_softmax_entropy<S>(row: &mut [f32], scale: f32, entropy: &mut f32) {
+        // First, so that a scale of either sign will do.
+        row.iter_mut().for_each(|x| *x *= scale);
+        let max = max(row);
+        let (mut total, mut weighted) = ([0f32; LANES], [0f32; LANES]);
+        let mut add = |lane: usize, x: f32| {
+            // Below that both terms are 0 beside the greatest one's.
+            let below = (x - max).max(-87.0);
+            let e = exp::<S>(below);
+            total[lane] += e;
+            weighted[lane] = fused::<S>(e, below, weighted[lane]);
+        };
+        let chunks = row.chunks_exact(LANES);
+        let rest = chunks.remainder();
+        chunks.for_each(|chunk| chunk.iter().enumerate().for_each(|(lane, &x)| add(lane, x)));
+        rest.iter().enumerate().for_each(|(lane, &x)| add(lane, x));
+        let (total, weighted): (f32, f32) = (total.iter().sum(), weighted.iter().sum());
+        *entropy = total.ln() - weighted / total;
+        let shift = max + total.ln();
+        row.iter_mut().for_each(|x| *x -= shift);
+    }
+
+    /// `out += sum_i factors[i] * matrix[i, :]`: a transposed product, so many rows at a time that `out` is seldom
+    /// read and written.
+    fn add_weighted_rows<S>(out: &mut [f32], matrix: &[f32], factors: &[f32]) {
+        const ROWS: usize = 8;
+        let width = out.len();
+        let (blocks, rest) = factors.as_chunks::<ROWS>();
+        let (whole, last) = matrix.split_at(blocks.len() * ROWS * width);
+        for (block, factors) in whole.chunks_exact(ROWS * width).zip(blocks) {
+            let rows: [&[f32]; ROWS] = std::array::from_fn(|row| &block[row * width..][..width]);
+            for (place, o) in out.iter_mut().enumerate() {
+                let mut sum = *o;
+                for (row, &factor) in rows.iter().zip(factors) {
+                    sum = fused::<S>(factor, row[place], sum);
+                }
+                *o = sum;
+            }
+        }
+        for (row, &factor) in last.chunks_exact(width).zip(rest) {
+            out.iter_mut().zip(row).for_each(|(o, x)| *o = fused::<S>(factor, *x, *o));
+        }
+    }
+
     /// `g = scale (g - e^y sum(g))` for each row: the gradient through [`scaled_log_softmax`].
     #[cfg(feature = "train")]
     fn log_softmax_gradient<S>(g: &mut [f32], y: &[f32], width: usize, scale: f32) {
@@ -348,6 +393,45 @@ mod tests {
         let mut relu = [-1.0, 2.0];
         bias_activation(&mut relu, &[0.0, 1.0], Activation::Relu);
         assert_eq!(relu, [0.0, 3.0]);
+    }
+
+    #[test]
+    fn log_softmax_and_its_entropy_match_their_definitions() {
+        for width in [1usize, 2, 15, 16, 17, 100, 1000] {
+            let logits: Vec<f32> = (0..width).map(|i| ((i * 37) % 101) as f32 * 0.02 - 1.0).collect();
+            for scale in [0.0f32, 1.0, 20.0, 400.0, -3.0] {
+                let mut row = logits.clone();
+                let mut entropy = f32::NAN;
+                log_softmax_entropy(&mut row, scale, &mut entropy);
+                let scaled = || logits.iter().map(|&x| f64::from(x) * f64::from(scale));
+                let max = scaled().fold(f64::NEG_INFINITY, f64::max);
+                let log_sum = max + scaled().map(|x| (x - max).exp()).sum::<f64>().ln();
+                let want = -scaled().map(|x| (x - log_sum) * (x - log_sum).exp()).sum::<f64>();
+                assert!((f64::from(entropy) - want).abs() < 1e-4, "{width} {scale}: {entropy} for {want}");
+                for (own, want) in row.iter().zip(scaled().map(|x| x - log_sum)) {
+                    assert!((f64::from(*own) - want).abs() < 1e-4 * (1.0 + want.abs()), "{width} {scale}");
+                }
+            }
+        }
+        let (mut row, mut entropy) = ([f32::NAN, 0.0, f32::NEG_INFINITY], f32::NAN);
+        log_softmax_entropy(&mut row, 1.0, &mut entropy);
+        assert!(row[0].is_nan() && row[1].abs() < 1e-6 && entropy.abs() < 1e-6, "{row:?} {entropy}");
+    }
+
+    #[test]
+    fn weighted_rows_add_up() {
+        for (rows, width) in [(0usize, 5usize), (1, 1), (7, 33), (8, 16), (9, 40), (64, 518)] {
+            let value = |i: usize| ((i * 29) % 17) as f32 - 8.0;
+            let matrix: Vec<f32> = (0..rows * width).map(value).collect();
+            let factors: Vec<f32> = (0..rows).map(|row| row as f32 * 0.25 - 1.0).collect();
+            let mut out: Vec<f32> = (0..width).map(value).collect();
+            add_weighted_rows(&mut out, &matrix, &factors);
+            for (place, &own) in out.iter().enumerate() {
+                let products = factors.iter().enumerate().map(|(row, f)| f * matrix[row * width + place]);
+                // Multiples of a quarter, so that no sum is rounded.
+                assert_eq!(own, value(place) + products.sum::<f32>());
+            }
+        }
     }
 
     #[cfg(feature = "train")]

@@ -19,8 +19,11 @@ use crate::tree::TreeShape;
 
 /// Lloyd iterations at most.
 const ITERATIONS: usize = 30;
-/// Passes over the documents, learning rate and batch of the fit.
+/// Passes over the documents of the fit, steps after which it ends if it has made the fewest passes, learning rate
+/// and batch. A large corpus shows each leaf often enough in a few passes.
 const FIT_PASSES: usize = 40;
+const FIT_FEWEST_PASSES: usize = 10;
+const FIT_STEPS: usize = 4_000;
 const FIT_LEARNING_RATE: f64 = 2e-3;
 const FIT_BATCH: usize = 256;
 /// Standard deviation of the noise per value, as a share of a unit row's mean value, so that
@@ -162,9 +165,10 @@ fn fit(
     }])
     .map_err(tensor_error)?;
     let mut order: Vec<usize> = (0..leaves.len()).collect();
-    for pass in 0..FIT_PASSES {
+    let passes = fit_passes(leaves.len());
+    for pass in 0..passes {
         order.shuffle(rng);
-        let factor = 1.0 - pass as f64 / FIT_PASSES as f64;
+        let factor = 1.0 - pass as f64 / passes as f64;
         for batch in order.chunks(FIT_BATCH) {
             let noise = normal(rng, batch.len() * dim, FIT_NOISE / (dim as f32).sqrt());
             let step = || -> candle_core::Result<()> {
@@ -184,17 +188,26 @@ fn fit(
             };
             step().map_err(tensor_error)?;
         }
-        if on_progress(Progress::new(Stage::Initialise, pass + 1, FIT_PASSES)) == ControlFlow::Break(()) {
+        if on_progress(Progress::new(Stage::Initialise, pass + 1, passes)) == ControlFlow::Break(()) {
             return Err(Error::Cancelled);
         }
     }
     Ok(())
 }
 
+fn fit_passes(documents: usize) -> usize {
+    FIT_STEPS.div_ceil(documents.div_ceil(FIT_BATCH).max(1)).clamp(FIT_FEWEST_PASSES, FIT_PASSES)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use rand::SeedableRng;
+
+    #[test]
+    fn a_large_corpus_is_passed_over_fewer_times() {
+        assert_eq!([0, 5_183, 60_000, 200_000, 8_800_000].map(fit_passes), [40, 40, 18, 10, 10]);
+    }
 
     #[test]
     fn the_basis_spans_where_the_rows_vary() {

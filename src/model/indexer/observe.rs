@@ -20,25 +20,23 @@ pub(crate) struct RoutingSample {
 }
 
 /// A scorer that takes down the entropy of each node's choice.
-struct Observer<S> {
-    scorer: S,
+struct Observer<'a> {
+    scorer: QueryScorer<'a>,
     branching_factor: u32,
     /// Level and number of a node, and the entropy of the choice among its children.
     nodes: Vec<(usize, u32, f32)>,
 }
 
-impl<S: LevelScorer> LevelScorer for Observer<S> {
+impl LevelScorer for Observer<'_> {
     fn child_log_probabilities(&mut self, path: &[u32], out: &mut [f32]) {
         self.scorer.child_log_probabilities(path, out);
-        let entropy =
-            -out.iter().map(|&p| if p > f32::NEG_INFINITY { p.exp() * p } else { 0.0 }).sum::<f32>();
         let number = path.iter().fold(0, |node, &child| node * self.branching_factor + child);
-        self.nodes.push((path.len(), number, entropy));
+        self.nodes.push((path.len(), number, self.scorer.entropy));
     }
 }
 
 impl Indexer {
-    /// As [`Self::route`], with how sure the tree was. Costs an exponential a child scored more.
+    /// As [`Self::route`], with how sure the tree was.
     pub(crate) fn route_observed(&self, unit: &[f32], beam: NonZeroUsize) -> (Routing, RoutingSample) {
         let scorer = QueryScorer::new(self, unit);
         let branching_factor = self.shape.branching_factor();

@@ -51,7 +51,7 @@ pub(crate) struct HeldOut<'a> {
 }
 
 /// Unit rows of one encoder.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 pub(crate) struct Embedded<'a> {
     /// `[documents, dim]`
     pub documents: &'a [f32],
@@ -78,7 +78,7 @@ enum Source<'a> {
 
 /// Measures all methods and decides.
 ///
-/// Cost: k-means of both encoders' documents with four seeds and up to four numbers of lists, and each
+/// Cost: k-means of each encoder's documents with four seeds and up to four numbers of lists, and each
 /// dev query scored against every document. Memory: a packed copy of the documents of one
 /// encoder at a time, and what [`Space::measure`] says.
 ///
@@ -94,24 +94,30 @@ pub(crate) fn compute(held_out: &HeldOut<'_>, on_progress: &mut OnProgress<'_>) 
     }
     let counts = ivf::list_counts(documents, leaves as usize);
     let blocks = positives.len().div_ceil(QUERIES_PER_BLOCK);
-    let total = 2 * (counts.len() * ivf::SEEDS as usize + blocks);
+    // Where the encoder was left as it was, what holds of its embeddings need not be measured twice.
+    let encoders = if held_out.base == held_out.trained { 1 } else { 2 };
+    let total = encoders * (counts.len() * ivf::SEEDS as usize + blocks);
     let mut meter = Meter { on_progress, done: 0, total };
 
-    let (base, _) = measure(held_out, held_out.base, &counts, None, &mut meter)?;
+    let base = match encoders {
+        1 => None,
+        _ => Some(measure(held_out, held_out.base, &counts, None, &mut meter)?.0),
+    };
     let tree = Partition::tree(indexer, held_out.leaves);
     let (trained, tree) = measure(held_out, held_out.trained, &counts, Some(tree), &mut meter)?;
+    let base = base.as_ref().unwrap_or(&trained);
     let own = Some(leaves as usize);
     let methods = [
-        (Method::BaseExact, Source::exact(&base)),
-        (Method::BaseIvf, Source::ivf(&base)),
-        (Method::BaseIvfBest, Source::best(&base, documents)),
+        (Method::BaseExact, Source::exact(base)),
+        (Method::BaseIvf, Source::ivf(base)),
+        (Method::BaseIvfBest, Source::best(base, documents)),
         (Method::TrainedExact, Source::exact(&trained)),
         (Method::TrainedIvf, Source::ivf(&trained)),
         (Method::TrainedIvfBest, Source::best(&trained, documents)),
         (Method::TrainedTree, Source::One { lists: own, measured: &tree }),
     ];
     let figures = methods.iter().map(|(method, source)| source.figures(*method, dim, documents)).collect();
-    let comparisons = comparison::compare(&base, &trained, &tree, held_out.seed);
+    let comparisons = comparison::compare(base, &trained, &tree, held_out.seed);
     Ok(recommendation::decide(Verdict {
         documents,
         queries: positives.len(),

@@ -8,8 +8,8 @@ use crate::ids::LeafId;
 use crate::model::Indexer;
 use crate::tree::leaf_table;
 
-/// Lloyd iterations at most; later ones move few documents.
-const ITERATIONS: usize = 20;
+/// Lloyd iterations at most, as many as Faiss gives its lists; later ones move few documents.
+const ITERATIONS: usize = 10;
 /// Documents per list that k-means learns from; more do not move the centroids.
 const SAMPLE_PER_LIST: usize = 256;
 

@@ -1,0 +1,43 @@
+//! Questions in, hits out, for `benches/peers/answer.py`, which starts this program and its peers and gives them turns.
+//!
+//!     cargo bench --bench answer -- INDEX QUESTIONS K f32|int8
+//!
+//! `QUESTIONS` has one a line. The first line printed says that the index is open. Then each line of standard input is a
+//! beam; every question is searched for with it, one after another, and the seconds that each took, the hits' ids and
+//! where the time went on the mean are printed as JSON.
+
+use std::time::{Duration, Instant};
+
+use ehi::{EncoderPrecision, Index};
+use serde_json::json;
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
+    let [index, questions, k, precision] = arguments.as_slice() else {
+        println!("not run: see the head of benches/answer.rs");
+        return;
+    };
+    let k: usize = k.parse().expect("K is a number");
+    let precision: EncoderPrecision = precision.parse().expect("f32 or int8");
+    let started = Instant::now();
+    let index = Index::builder().encoder_precision(precision).open_read_only(index).expect("the index opens");
+    let questions = std::fs::read_to_string(questions).expect("the questions are readable");
+    println!("{}", json!({ "open_seconds": started.elapsed().as_secs_f64() }));
+    for line in std::io::stdin().lines() {
+        let beam: usize = line.expect("a line").trim().parse().expect("a beam");
+        let (mut seconds, mut found) = (Vec::new(), Vec::new());
+        let mut stages = [Duration::ZERO; 4];
+        for question in questions.lines() {
+            let started = Instant::now();
+            let result = index.search(question, k, beam).expect("the search succeeds");
+            seconds.push(started.elapsed().as_secs_f64());
+            let took = &result.stats;
+            let own = [took.encode, took.beam, took.scan, took.fetch];
+            stages.iter_mut().zip(own).for_each(|(sum, own)| *sum += own);
+            found.push(result.iter().map(|hit| hit.id.clone()).collect::<Vec<_>>());
+        }
+        let [encode, route, scan, fetch] = stages.map(|sum| 1e3 * sum.as_secs_f64() / seconds.len() as f64);
+        let stages = json!({ "encode": encode, "route": route, "scan": scan, "fetch": fetch });
+        println!("{}", json!({ "seconds": seconds, "found": found, "stages_ms": stages }));
+    }
+}
