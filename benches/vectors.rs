@@ -4,12 +4,13 @@
 //!
 //! `EMBEDDED` is a folder of the example `embed`, `INDEX` where the index is, made if absent; with `plain` searches pass
 //! by its codes. The first line printed says what making it took. Then each line of standard input is a beam; all queries are searched
-//! for with it, one after another on this thread, and the seconds and the hits of each are printed as JSON.
+//! for with it, one after another on this thread, and the seconds, the hits of each and
+//! means of the rest are printed as JSON.
 
 use std::fs::{self, File};
 use std::io::{BufReader, Read};
 use std::path::Path;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use ehi::{Bundle, Document, Index};
 use serde_json::json;
@@ -45,13 +46,25 @@ fn main() {
             })
             .collect();
         let seconds = started.elapsed().as_secs_f64();
+        let mean = |of: &dyn Fn(&ehi::SearchStats) -> Duration| {
+            results.iter().map(|result| 1e6 * of(&result.stats).as_secs_f64()).sum::<f64>()
+                / results.len() as f64
+        };
+        let stages = json!({
+            "route": mean(&|took| took.beam), "scan": mean(&|took| took.scan), "fetch": mean(&|took| took.fetch),
+        });
+        let read: usize = results.iter().map(|result| result.stats.embeddings_read).sum();
+        let read = read as f64 / results.len() as f64;
         let visited: usize = results.iter().map(|result| result.stats.documents_visited).sum();
         let visited = visited as f64 / results.len() as f64 / index.len() as f64;
         let found: Vec<Vec<u32>> = results
             .iter()
             .map(|result| result.iter().map(|hit| hit.id.parse().expect("a number")).collect())
             .collect();
-        println!("{}", json!({ "seconds": seconds, "found": found, "visited": visited }));
+        println!(
+            "{}",
+            json!({ "seconds": seconds, "found": found, "visited": visited, "read": read, "stages_us": stages })
+        );
     }
 }
 

@@ -222,6 +222,13 @@ impl CodeMaker {
     }
 }
 
+/// The nearest whole number from 0 to 255. Without a cast, which compilers do not vectorise: added to 2^23, a number has its
+/// whole part in its lowest bits.
+#[inline(always)]
+fn nearest_byte(x: f32) -> u8 {
+    (x.clamp(0.0, 255.0) + 8_388_608.0).to_bits() as u8
+}
+
 /// A query as codes are compared with it: what each value of each group adds to `<signs, P q>`, rounded to a byte.
 #[derive(Clone, Debug)]
 pub(crate) struct CodedQuery {
@@ -250,6 +257,7 @@ impl CodedQuery {
         let least = |group: &[f32]| -group.iter().map(|x| x.abs()).sum::<f32>();
         let spread = turned.chunks_exact(GROUP).map(|group| -2.0 * least(group)).fold(0.0, f32::max);
         let step = (spread / f32::from(u8::MAX)).max(f32::MIN_POSITIVE);
+        let steps = 1.0 / step;
         let mut tables = Vec::with_capacity(groups * TABLE);
         for group in turned.chunks_exact(GROUP) {
             let mut sums = [0f32; TABLE];
@@ -258,8 +266,7 @@ impl CodedQuery {
                 // One more sign with the query.
                 sums[value] = sums[value & (value - 1)] + 2.0 * group[value.trailing_zeros() as usize];
             }
-            // Never below 0 but for rounding; a cast stops at the ends of a byte.
-            tables.extend(sums.map(|sum| (sum / step + 0.5) as u8));
+            tables.extend(sums.map(|sum| nearest_byte(sum * steps)));
         }
         let base = turned.chunks_exact(GROUP).map(least).sum();
         // The rounding of each table is uniform in a step.

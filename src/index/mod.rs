@@ -3,6 +3,7 @@
 mod apart;
 mod batch;
 mod change;
+mod coded;
 mod explain;
 mod filtered;
 mod health;

@@ -84,8 +84,9 @@ pub(super) struct Course<'a> {
     /// Of the beam search that found the leaves at hand; 0 before the first.
     width: usize,
     at_hand: std::vec::IntoIter<ScoredLeaf>,
-    /// Those that were handed out, which a wider beam finds again.
+    /// Those that were scored, which a wider beam finds again.
     pub leaves: Vec<ScoredLeaf>,
+    /// Of a wider beam, those that were handed out before it.
     given: HashSet<LeafId>,
     /// Their probability together, and how many of the last ones brought nothing.
     mass: f64,
@@ -143,7 +144,6 @@ impl<'a> Course<'a> {
     pub fn scored(&mut self, scored: ScoredLeaf, accepted: bool) {
         self.mass += f64::from(scored.log_probability.exp());
         self.quiet = if accepted { 0 } else { self.quiet + 1 };
-        self.given.insert(scored.leaf);
         self.leaves.push(scored);
     }
 
@@ -162,6 +162,7 @@ impl<'a> Course<'a> {
             width => width.saturating_mul(WIDENING),
         };
         self.width = width.min(self.all());
+        self.given.extend(self.leaves.iter().map(|scored| scored.leaf));
         let started = Instant::now();
         let beam = NonZeroUsize::new(self.width).unwrap_or(NonZeroUsize::MIN);
         let (routing, sample) = self.indexer.route_observed(self.unit, beam);

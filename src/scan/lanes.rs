@@ -78,13 +78,16 @@ impl Term for AbsoluteDifference {
 /// The sum of the terms of each row against `query`.
 #[inline(always)]
 pub(super) fn sums<L: Lanes, T: Term>(lanes: L, query: &[f32], rows: &[&[f16]], sums: &mut [f32]) {
+    let apart = |pair: &[&[f16]]| pair[0].as_ptr_range().end != pair[1].as_ptr();
+    let start = &rows[..rows.len().min(PREFETCH_ROWS)];
+    start.windows(2).filter(|pair| apart(pair)).for_each(|pair| lanes.prefetch(pair[1]));
     for (i, (row, out)) in rows.iter().zip(sums).enumerate() {
         // Processors foresee a run of rows by themselves, and explicit prefetches slow
         // that down; where a row is elsewhere, they double the speed.
-        if let Some([before, ahead]) = rows.get(i + PREFETCH_ROWS - 1..=i + PREFETCH_ROWS)
-            && before.as_ptr_range().end != ahead.as_ptr()
+        if let Some(pair) = rows.get(i + PREFETCH_ROWS - 1..=i + PREFETCH_ROWS)
+            && apart(pair)
         {
-            lanes.prefetch(ahead);
+            lanes.prefetch(pair[1]);
         }
         *out = sum::<L, T>(lanes, query, row);
     }

@@ -62,18 +62,18 @@ impl View {
     ///
     /// Damage of the posting list or of the pages that the rows are on.
     pub fn leaf(&self, leaf: LeafId) -> Result<Vec<(Row, &[f16])>> {
-        let mut rows = Vec::new();
-        self.leaf_runs(leaf)?.iter().try_for_each(|run| run.push_to(&mut rows))?;
+        let (mut runs, mut rows) = (Vec::new(), Vec::new());
+        self.leaf_runs(leaf, &mut runs)?;
+        runs.iter().try_for_each(|run| run.push_to(&mut rows))?;
         Ok(rows)
     }
 
-    /// The rows of a leaf as they lie on disk.
+    /// Adds the rows of a leaf as they lie on disk.
     ///
     /// # Errors
     ///
     /// Damage of the posting list.
-    pub fn leaf_runs(&self, leaf: LeafId) -> Result<Vec<Run<'_>>> {
-        let mut runs = Vec::new();
+    pub fn leaf_runs<'a>(&'a self, leaf: LeafId, runs: &mut Vec<Run<'a>>) -> Result<()> {
         for part in self.state.parts() {
             let (own, further) = part.leaf(leaf)?;
             runs.extend((!own.is_empty()).then_some(Run { part, rows: own }));
@@ -81,7 +81,7 @@ impl View {
             let further = further.iter().filter(|row| part.is_live(**row));
             runs.extend(further.map(|&row| Run { part, rows: row..row + 1 }));
         }
-        Ok(runs)
+        Ok(())
     }
 
     /// All live rows with their embeddings, `[dim]` f16 each, handed out in blocks.
@@ -294,20 +294,10 @@ impl<'a> Run<'a> {
         self.rows.start as usize % codes::BLOCK_ROWS
     }
 
-    /// The row at a place, if it is live.
-    pub fn row(&self, place: usize) -> Option<Row> {
-        let row = self.rows.start + place as u32;
-        self.part.is_live(row).then(|| Row(self.part.base + row))
-    }
-
-    /// The embedding at a place, `[dim]` f16.
-    ///
-    /// # Errors
-    ///
-    /// Damage of the page that it is on.
-    pub fn embedding(&self, place: usize) -> Result<&'a [f16]> {
-        let row = self.rows.start + place as u32;
-        self.part.matrix(row..row + 1)
+    /// The rows, dead ones included.
+    pub fn rows(&self) -> impl Iterator<Item = Row> + use<> {
+        let base = self.part.base;
+        self.rows.clone().map(move |row| Row(base + row))
     }
 
     /// Adds the live rows with their embeddings, `[dim]` f16 each.

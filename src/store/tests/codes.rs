@@ -31,7 +31,10 @@ fn codes_of_other_rows_are_a_problem() {
             Ok::<_, StoreError>(())
         })
         .unwrap();
-    let leaf_rows: usize = store.read().leaf_runs(LeafId(3)).unwrap().iter().map(Run::live).sum();
+    let view = store.read();
+    let mut runs = Vec::new();
+    view.leaf_runs(LeafId(3), &mut runs).unwrap();
+    let leaf_rows: usize = runs.iter().map(Run::live).sum();
     assert_eq!(leaf_rows, 5);
     drop(store);
 

@@ -1,0 +1,109 @@
+//! Codes at work for one query: bounds on the scores of many rows first, then the embeddings of the few that may be hits.
+
+use super::search::impossible;
+use crate::codes::{CodedQuery, FACTORS, Rotation};
+use crate::error::Result;
+use crate::ids::Row;
+use crate::scan::{Scanner, TopK};
+use crate::store::{Run, View};
+
+/// Shortest run of rows whose codes are looked at: a block of codes costs as much as a few embeddings.
+const FEWEST_CODED: usize = 4;
+/// Documents for each hit asked for, below which preparing the query for codes costs more than they spare.
+const PLAIN_PER_HIT: usize = 32;
+/// How many standard deviations, about, a score may lie above its estimate before a hit can be missed.
+const CODE_WIDTH: f32 = 2.5;
+/// Bounds that wait at a time.
+const MOST_WAITING: usize = 64 * 1024;
+/// Rows for each hit asked for whose embeddings are read first, where there is nothing yet to hold bounds against.
+const FIRST_PER_HIT: usize = 2;
+/// Embeddings read before bounds are held against the best scores again.
+const ROWS_PER_ROUND: usize = 32;
+
+/// Rows that wait with the highest score that each may have, for one query.
+pub(super) struct Coded<'a> {
+    rotation: &'a Rotation,
+    /// Made when it is first needed.
+    query: Option<CodedQuery>,
+    /// Dead ones included.
+    waiting: Vec<(f32, Row)>,
+}
+
+impl<'a> Coded<'a> {
+    pub fn new(rotation: &'a Rotation) -> Self {
+        Self { rotation, query: None, waiting: Vec::new() }
+    }
+
+    /// Takes the rows of a run, with bounds by their codes; not, and says so, where that would not pay, as in a search
+    /// of few documents so far.
+    pub fn add(&mut self, run: &Run<'_>, documents: usize, scanner: &Scanner<'_>, k: usize) -> Result<bool> {
+        if run.len() < FEWEST_CODED || documents < PLAIN_PER_HIT.saturating_mul(k) {
+            return Ok(false);
+        }
+        let Some((codes, factors)) = run.codes()? else { return Ok(false) };
+        let query =
+            self.query.get_or_insert_with(|| CodedQuery::new(self.rotation, scanner.query(), CODE_WIDTH));
+        let mut factors = factors.chunks_exact(FACTORS);
+        let mut rows = run.rows();
+        let mut place = run.first_place();
+        for block in codes.chunks_exact(query.tables.len()) {
+            let sums = scanner.kernel().code_sums(query, block);
+            let own = sums[place..].iter().zip(rows.by_ref().zip(factors.by_ref()));
+            self.waiting.extend(own.map(|(&sum, (row, factors))| (query.upper_bound(sum, factors), row)));
+            place = 0;
+        }
+        Ok(true)
+    }
+
+    /// Whether so many wait that they had better be settled.
+    pub fn is_full(&self) -> bool {
+        self.waiting.len() >= MOST_WAITING
+    }
+
+    /// Scores the rows that wait, those with the highest bounds first, until no bound reaches the best so far; says how
+    /// many embeddings that took.
+    pub fn settle(&mut self, view: &View, scanner: &Scanner<'_>, top: &mut TopK) -> Result<usize> {
+        // A bound that cannot be compared, or is beyond all others, rules nothing out.
+        self.waiting.iter_mut().filter(|row| row.0.is_nan()).for_each(|row| row.0 = f32::INFINITY);
+        let highest_first = |a: &(f32, Row), b: &(f32, Row)| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1));
+        let mut read = 0;
+        let mut embeddings = Vec::new();
+        let mut score = |rows: &[(f32, Row)], top: &mut TopK| -> Result<()> {
+            embeddings.clear();
+            for &(_, row) in rows {
+                if view.is_live(row) {
+                    embeddings.push((row, view.embedding(row)?));
+                }
+            }
+            read += embeddings.len();
+            scanner.scan(embeddings.iter().copied(), top).map(drop).map_err(impossible)?;
+            Ok(())
+        };
+        let first = FIRST_PER_HIT.saturating_mul(top.k());
+        if top.threshold().is_none() && first < self.waiting.len() {
+            self.waiting.select_nth_unstable_by(first, highest_first);
+            score(&self.waiting[..first], top)?;
+            self.waiting.drain(..first);
+        }
+        let threshold = least(top);
+        self.waiting.retain(|row| row.0 >= threshold);
+        self.waiting.sort_unstable_by(highest_first);
+        for round in self.waiting.chunks(ROWS_PER_ROUND) {
+            // It only rises.
+            let threshold = least(top);
+            let within = round.partition_point(|row| row.0 >= threshold);
+            score(&round[..within], top)?;
+            if within < round.len() {
+                break;
+            }
+        }
+        self.waiting.clear();
+        Ok(read)
+    }
+}
+
+/// The score that a row needs at least; any will do while there are fewer hits than asked for. No score is a number
+/// that cannot be compared, but for a sum beyond all bounds.
+fn least(top: &TopK) -> f32 {
+    top.threshold().filter(|threshold| !threshold.is_nan()).unwrap_or(f32::NEG_INFINITY)
+}
