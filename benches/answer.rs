@@ -1,24 +1,32 @@
 //! Questions in, hits out, for `benches/peers/answer.py`, which starts this program and its peers and gives them turns.
 //!
-//!     cargo bench --bench answer -- INDEX QUESTIONS K f32|int8
+//!     cargo bench --bench answer -- INDEX QUESTIONS K f32|int8 [BUNDLE EMBEDDED DATA]
 //!
-//! `QUESTIONS` has one a line. The first line printed says that the index is open. Then each line of standard input is a
+//! An index that is not there is made of the documents of DATA, a BEIR folder, with their embeddings in EMBEDDED, a folder
+//! of the example `embed`. `QUESTIONS` has one a line. The first line printed says that the index is open. Then each line of standard input is a
 //! beam; every question is searched for with it, one after another, and the seconds that each took, the hits' ids and
 //! where the time went on the mean are printed as JSON.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use ehi::{EncoderPrecision, Index};
+use ehi::data::BeirDataset;
+use ehi::{Bundle, EncoderPrecision, Index};
 use serde_json::json;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
-    let [index, questions, k, precision] = arguments.as_slice() else {
+    let [index, questions, k, precision, source @ ..] = arguments.as_slice() else {
         println!("not run: see the head of benches/answer.rs");
         return;
     };
     let k: usize = k.parse().expect("K is a number");
     let precision: EncoderPrecision = precision.parse().expect("f32 or int8");
+    if let [bundle, embedded, data] = source
+        && !Path::new(index).exists()
+    {
+        fill(index, bundle, Path::new(embedded), data);
+    }
     let started = Instant::now();
     let index = Index::builder().encoder_precision(precision).open_read_only(index).expect("the index opens");
     let questions = std::fs::read_to_string(questions).expect("the questions are readable");
@@ -40,4 +48,18 @@ fn main() {
         let stages = json!({ "encode": encode, "route": route, "scan": scan, "fetch": fetch });
         println!("{}", json!({ "seconds": seconds, "found": found, "stages_ms": stages }));
     }
+}
+
+fn fill(index: &str, bundle: &str, embedded: &Path, data: &str) {
+    let bundle = Bundle::open(bundle).expect("the bundle opens");
+    let rows = std::fs::read(embedded.join("documents.f32")).expect("the embeddings are readable");
+    let rows = rows.chunks_exact(4 * bundle.model().encoder().dim()).map(|row| {
+        let (values, _) = row.as_chunks::<4>();
+        values.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect::<Vec<f32>>()
+    });
+    let corpus = BeirDataset::open(data).and_then(|data| data.corpus()).expect("the corpus opens");
+    let documents = corpus.map(|document| document.expect("a document"));
+    let index = Index::create(index, &bundle).expect("the index is made");
+    index.insert_vectors(documents.zip(rows)).expect("the documents are stored");
+    index.compact().expect("the index is compacted");
 }

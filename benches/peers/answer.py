@@ -4,9 +4,9 @@
     python3 -m venv target/peers
     target/peers/bin/pip install torch transformers onnx onnxscript onnxruntime sentence-transformers fastembed usearch faiss-cpu numpy
     cargo run --release --example embed -- target/base-model DATA test EMBEDDED
-    target/peers/bin/python benches/peers/answer.py --data DATA --embedded EMBEDDED --index INDEX --lists 500
+    target/peers/bin/python benches/peers/answer.py --data DATA --embedded EMBEDDED --bundle BUNDLE --lists 500
 
-INDEX is an index of DATA by a bundle with the base model's encoder. The peers hold the vectors of EMBEDDED, encode with the same weights (fastembed with ONNX
+BUNDLE has the base model's encoder, as training with a frozen encoder leaves it; ehi's index is made with it. The peers hold the vectors of EMBEDDED, encode with the same weights (fastembed with ONNX
 Runtime, exported here; sentence-transformers with PyTorch), and return ids; ehi returns whole documents. Every one is given the first setting of
 its own knob that reaches the recall@10 asked for, against exact search. One process each on the same processors, one question at a time; the medians and
 99th percentiles of the rounds' latencies, and of those the median over rounds.
@@ -16,6 +16,7 @@ import argparse
 import gzip
 import json
 import pathlib
+import shutil
 import statistics
 import sys
 import time
@@ -45,8 +46,6 @@ def document_ids(data):
 
 def export(model, folder):
     """The model as fastembed wants it."""
-    import shutil
-
     import torch
     from transformers import AutoModel
 
@@ -140,7 +139,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=pathlib.Path, required=True)
     parser.add_argument("--embedded", type=pathlib.Path, required=True)
-    parser.add_argument("--index", type=pathlib.Path)
+    parser.add_argument("--bundle", type=pathlib.Path)
     parser.add_argument("--model", type=pathlib.Path, default=ROOT / "target/base-model")
     parser.add_argument("--lists", type=int, default=256, help="of Faiss")
     parser.add_argument("--recall", type=float, default=0.95)
@@ -157,6 +156,7 @@ def main():
     if arguments.serve:
         return serve(arguments)
     arguments.work.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(arguments.work / "ehi", ignore_errors=True)
     if not (arguments.work / "onnx/model.onnx").exists():
         export(arguments.model, arguments.work / "onnx")
     documents, queries = load(arguments.embedded)
@@ -169,7 +169,8 @@ def main():
     for name in arguments.engines.split(","):
         if name.startswith("ehi"):
             binary = arguments.ehi or bench("answer")
-            command = [binary, arguments.index, path, arguments.k, "int8" if name == "ehi8" else "f32"]
+            own = [arguments.bundle, arguments.embedded, arguments.data]
+            command = [binary, arguments.work / "ehi", path, arguments.k, "int8" if name == "ehi8" else "f32", *own]
         else:
             own = ["--serve", name, "--data", arguments.data, "--embedded", arguments.embedded, "--work", arguments.work, "--questions", path]
             own += ["--lists", arguments.lists, "--model", arguments.model, "--threads", arguments.threads, "-k", arguments.k]

@@ -4,7 +4,8 @@
     target/peers/bin/python benches/peers/kmeans.py --embedded EMBEDDED --like BUNDLE --leaves 2000 --out BUNDLE
 
 A tree of one level without a projection routes by dot products with its columns: with centroids there it is an inverted
-file. Encoder and the rest are those of the bundle `--like`, which must have the width of the vectors.
+file. With --projection the centroids are of the vectors' that many principal directions, which makes routing cheap. Encoder
+and the rest are those of the bundle `--like`, which must have the width of the vectors.
 """
 
 import argparse
@@ -16,28 +17,47 @@ import shutil
 from vectors import load
 
 
-def centroids(documents, leaves, seed):
-    """Unit rows `[leaves, dim]`, by Faiss as it clusters for its own lists."""
+def centroids(documents, leaves, seed, points):
+    """Unit rows `[leaves, width]`, by Faiss as it clusters for its own lists."""
     import faiss
 
-    found = faiss.Kmeans(documents.shape[1], leaves, niter=10, spherical=True, seed=seed, max_points_per_centroid=256)
+    found = faiss.Kmeans(documents.shape[1], leaves, niter=10, spherical=True, seed=seed, max_points_per_centroid=points)
     found.train(documents)
     return found.centroids
 
 
-def write(like, out, rows):
+def principal(documents, width):
+    """The directions `[dim, width]` in which most of the rows lies."""
+    import numpy as np
+
+    step = max(1, len(documents) // 100_000)
+    sample = np.array(documents[::step])
+    return np.ascontiguousarray(np.linalg.eigh(sample.T @ sample)[1][:, ::-1][:, :width], dtype=np.float32)
+
+
+def projected(documents, basis, block=100_000):
+    import numpy as np
+
+    rows = np.vstack([documents[start : start + block] @ basis for start in range(0, len(documents), block)])
+    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+
+def write(like, out, rows, basis):
     import numpy as np
 
     shutil.copytree(like, out, ignore=shutil.ignore_patterns("training.json"))
-    leaves, dim = rows.shape
-    head = {"levels.0.classifier": {"dtype": "F32", "shape": [dim, leaves], "data_offsets": [0, 4 * dim * leaves]}}
+    tensors = {"levels.0.classifier": rows.T} | ({} if basis is None else {"projection": basis})
+    head, data = {}, b""
+    for name, tensor in tensors.items():
+        own = np.ascontiguousarray(tensor, dtype="<f4").tobytes()
+        head[name] = {"dtype": "F32", "shape": list(tensor.shape), "data_offsets": [len(data), len(data) + len(own)]}
+        data += own
     head = json.dumps(head).encode()
     head += b" " * (-len(head) % 8)
-    weights = len(head).to_bytes(8, "little") + head + np.ascontiguousarray(rows.T, dtype="<f4").tobytes()
+    weights = len(head).to_bytes(8, "little") + head + data
     (out / "indexer.safetensors").write_bytes(weights)
     about = json.loads((out / "ehi.json").read_text())
-    assert about["dim"] == dim, f"{like} has {about['dim']} dimensions, the vectors {dim}"
-    about |= {"format_version": 2, "branching_factor": leaves, "height": 1, "leaves_per_document": 1}
+    about |= {"format_version": 2, "branching_factor": len(rows), "height": 1, "leaves_per_document": 1}
     about["files"]["indexer.safetensors"] = hashlib.sha256(weights).hexdigest()
     (out / "ehi.json").write_text(json.dumps(about, indent=2))
 
@@ -47,11 +67,17 @@ def main():
     parser.add_argument("--embedded", type=pathlib.Path, required=True)
     parser.add_argument("--like", type=pathlib.Path, required=True)
     parser.add_argument("--leaves", type=int, required=True)
+    parser.add_argument("--projection", type=int, default=0, metavar="WIDTH")
+    parser.add_argument("--points", type=int, default=256, help="documents for each leaf that centroids are found from, at most")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=pathlib.Path, required=True)
     arguments = parser.parse_args()
     documents, _ = load(arguments.embedded)
-    write(arguments.like, arguments.out, centroids(documents, arguments.leaves, arguments.seed))
+    dim = json.loads((arguments.like / "ehi.json").read_text())["dim"]
+    assert dim == documents.shape[1], f"{arguments.like} has {dim} dimensions, the vectors {documents.shape[1]}"
+    basis = principal(documents, arguments.projection) if arguments.projection else None
+    rows = documents if basis is None else projected(documents, basis)
+    write(arguments.like, arguments.out, centroids(rows, arguments.leaves, arguments.seed, arguments.points), basis)
 
 
 if __name__ == "__main__":

@@ -158,7 +158,7 @@ class Engine:
 
     def __init__(self, family, path, command):
         self.family, self.path = family, path
-        self.turns = Turns(command, 1, LANCE_CPU_THREADS="1", LANCE_IO_THREADS="1", TOKIO_WORKER_THREADS="1")
+        self.turns = Turns(command, 1, LANCE_CPU_THREADS="1")
         self.built = self.turns.read()
         status = pathlib.Path(f"/proc/{self.turns.process.pid}/status").read_text()
         self.memory = int(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1]) / 1000
@@ -181,6 +181,16 @@ def rate_at(points, target):
     if points[0][0] >= target:
         best = points[0][1]
     return best
+
+
+def asked_of(arguments, queries):
+    """A folder of the same documents with these queries."""
+    folder = arguments.work / "embedded"
+    folder.mkdir()
+    for name in ("documents.f32", "dataset.json"):
+        (folder / name).symlink_to((arguments.embedded / name).resolve())
+    queries.tofile(folder / "queries.f32")
+    return folder
 
 
 def commands(arguments):
@@ -240,6 +250,7 @@ def main():
     parser.add_argument("--lists", default="256", help="of Faiss and ScaNN, separated by commas; LanceDB takes the first")
     parser.add_argument("-k", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--asked", type=int, default=300, help="queries, the first ones")
     parser.add_argument("--engines", default="ehi,ivf,ivfpq,scann,hnswlib,usearch,lancedb,arroy")
     parser.add_argument("--work", type=pathlib.Path, default=ROOT / "target/peer-search")
     parser.add_argument("--ehi", help="the vectors bench; built if absent")
@@ -256,6 +267,8 @@ def main():
     shutil.rmtree(arguments.work, ignore_errors=True)
     arguments.work.mkdir(parents=True)
     documents, queries = load(arguments.embedded)
+    queries = queries[: arguments.asked]
+    arguments.embedded = asked_of(arguments, queries)
     exact = nearest(documents, queries, arguments.k)
     engines = {}
     for name, family, path, command in commands(arguments):

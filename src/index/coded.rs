@@ -1,7 +1,7 @@
 //! Codes at work for one query: bounds on the scores of many rows first, then the embeddings of the few that may be hits.
 
 use super::search::impossible;
-use crate::codes::{CodedQuery, FACTORS, Rotation};
+use crate::codes::{BLOCK_ROWS, CodedQuery, FACTORS, Rotation};
 use crate::error::Result;
 use crate::ids::Row;
 use crate::scan::{Scanner, TopK};
@@ -13,8 +13,9 @@ const FEWEST_CODED: usize = 4;
 const PLAIN_PER_HIT: usize = 32;
 /// How many standard deviations, about, a score may lie above its estimate before a hit can be missed.
 const CODE_WIDTH: f32 = 2.5;
-/// Bounds that wait at a time.
-const MOST_WAITING: usize = 64 * 1024;
+/// Bounds that wait for each other, unless many hits are asked for: those of the most probable leaves, whose best rows are
+/// nearly the best of all, so that few of the others need wait.
+const MOST_WAITING: usize = 1024;
 /// Rows for each hit asked for whose embeddings are read first, where there is nothing yet to hold bounds against.
 const FIRST_PER_HIT: usize = 2;
 /// Embeddings read before bounds are held against the best scores again.
@@ -34,36 +35,41 @@ impl<'a> Coded<'a> {
         Self { rotation, query: None, waiting: Vec::new() }
     }
 
-    /// Takes the rows of a run, with bounds by their codes; not, and says so, where that would not pay, as in a search
-    /// of few documents so far.
-    pub fn add(&mut self, run: &Run<'_>, documents: usize, scanner: &Scanner<'_>, k: usize) -> Result<bool> {
-        if run.len() < FEWEST_CODED || documents < PLAIN_PER_HIT.saturating_mul(k) {
+    /// Takes those rows of a run whose bounds, by their codes, reach the best so far; not, and says so, where that would not
+    /// pay, as in a search of few documents so far.
+    pub fn add(&mut self, run: &Run<'_>, documents: usize, scanner: &Scanner<'_>, top: &TopK) -> Result<bool> {
+        if run.len() < FEWEST_CODED || documents < PLAIN_PER_HIT.saturating_mul(top.k()) {
             return Ok(false);
         }
         let Some((codes, factors)) = run.codes()? else { return Ok(false) };
         let query =
             self.query.get_or_insert_with(|| CodedQuery::new(self.rotation, scanner.query(), CODE_WIDTH));
+        let threshold = least(top);
         let mut factors = factors.chunks_exact(FACTORS);
         let mut rows = run.rows();
         let mut place = run.first_place();
         for block in codes.chunks_exact(query.tables.len()) {
             let sums = scanner.kernel().code_sums(query, block);
-            let own = sums[place..].iter().zip(rows.by_ref().zip(factors.by_ref()));
-            self.waiting.extend(own.map(|(&sum, (row, factors))| (query.upper_bound(sum, factors), row)));
+            let mut bounds = [f32::NEG_INFINITY; BLOCK_ROWS];
+            let own = bounds.iter_mut().zip(&sums[place..]).zip(factors.by_ref());
+            own.for_each(|((bound, &sum), factors)| *bound = query.upper_bound(sum, factors));
+            // One that cannot be compared rules nothing out.
+            let may_be_hits = bounds.into_iter().zip(rows.by_ref().take(BLOCK_ROWS - place));
+            self.waiting.extend(may_be_hits.filter(|(bound, _)| *bound >= threshold || bound.is_nan()));
             place = 0;
         }
         Ok(true)
     }
 
     /// Whether so many wait that they had better be settled.
-    pub fn is_full(&self) -> bool {
-        self.waiting.len() >= MOST_WAITING
+    pub fn is_full(&self, k: usize) -> bool {
+        self.waiting.len() >= MOST_WAITING.max(PLAIN_PER_HIT.saturating_mul(k))
     }
 
     /// Scores the rows that wait, those with the highest bounds first, until no bound reaches the best so far; says how
     /// many embeddings that took.
     pub fn settle(&mut self, view: &View, scanner: &Scanner<'_>, top: &mut TopK) -> Result<usize> {
-        // A bound that cannot be compared, or is beyond all others, rules nothing out.
+        // A bound that cannot be compared counts as one beyond all others.
         self.waiting.iter_mut().filter(|row| row.0.is_nan()).for_each(|row| row.0 = f32::INFINITY);
         let highest_first = |a: &(f32, Row), b: &(f32, Row)| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1));
         let mut read = 0;

@@ -172,9 +172,9 @@ fn score<'a>(
     let mut gathered = Vec::new();
     for run in runs {
         if let Some(codes) = &mut codes
-            && codes.add(&run, documents, scanner, top.k())?
+            && codes.add(&run, documents, scanner, top)?
         {
-            if codes.is_full() {
+            if codes.is_full(top.k()) {
                 read += codes.settle(view, scanner, top)?;
             }
             continue;
