@@ -4,6 +4,7 @@ use super::search::impossible;
 use crate::codes::{BLOCK_ROWS, CodedQuery, FACTORS, Rotation};
 use crate::error::Result;
 use crate::ids::Row;
+use crate::prefetch::{CACHE_LINE_BYTES, prefetch};
 use crate::scan::{Scanner, TopK};
 use crate::store::{Run, View};
 
@@ -37,7 +38,13 @@ impl<'a> Coded<'a> {
 
     /// Takes those rows of a run whose bounds, by their codes, reach the best so far; not, and says so, where that would not
     /// pay, as in a search of few documents so far.
-    pub fn add(&mut self, run: &Run<'_>, documents: usize, scanner: &Scanner<'_>, top: &TopK) -> Result<bool> {
+    pub fn add(
+        &mut self,
+        run: &Run<'_>,
+        documents: usize,
+        scanner: &Scanner<'_>,
+        top: &TopK,
+    ) -> Result<bool> {
         if run.len() < FEWEST_CODED || documents < PLAIN_PER_HIT.saturating_mul(top.k()) {
             return Ok(false);
         }
@@ -48,7 +55,9 @@ impl<'a> Coded<'a> {
         let mut factors = factors.chunks_exact(FACTORS);
         let mut rows = run.rows();
         let mut place = run.first_place();
-        for block in codes.chunks_exact(query.tables.len()) {
+        let block_bytes = query.tables.len();
+        for (block, rest) in codes.chunks_exact(block_bytes).zip((block_bytes..).step_by(block_bytes)) {
+            ask_for(codes.get(rest..).unwrap_or_default(), block_bytes);
             let sums = scanner.kernel().code_sums(query, block);
             let mut bounds = [f32::NEG_INFINITY; BLOCK_ROWS];
             let own = bounds.iter_mut().zip(&sums[place..]).zip(factors.by_ref());
@@ -59,6 +68,15 @@ impl<'a> Coded<'a> {
             place = 0;
         }
         Ok(true)
+    }
+
+    /// Asks for what [`Self::add`] will read of a run first.
+    pub fn expect(&self, run: &Run<'_>) -> Result<()> {
+        if let (Some(query), Some((codes, factors))) = (&self.query, run.codes()?) {
+            ask_for(codes, query.tables.len());
+            ask_for(factors, BLOCK_ROWS * FACTORS);
+        }
+        Ok(())
     }
 
     /// Whether so many wait that they had better be settled.
@@ -106,6 +124,12 @@ impl<'a> Coded<'a> {
         self.waiting.clear();
         Ok(read)
     }
+}
+
+/// Has the first of some values brought near the processor.
+fn ask_for<T>(values: &[T], most: usize) {
+    let values = &values[..values.len().min(most)];
+    values.chunks(CACHE_LINE_BYTES / size_of::<T>()).for_each(|line| prefetch(line.as_ptr()));
 }
 
 /// The score that a row needs at least; any will do while there are fewer hits than asked for. No score is a number

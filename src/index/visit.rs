@@ -170,7 +170,11 @@ fn score<'a>(
 ) -> Result<usize> {
     let mut read = 0;
     let mut gathered = Vec::new();
-    for run in runs {
+    let mut runs = runs.peekable();
+    while let Some(run) = runs.next() {
+        if let (Some(codes), Some(next)) = (&codes, runs.peek()) {
+            codes.expect(next)?;
+        }
         if let Some(codes) = &mut codes
             && codes.add(&run, documents, scanner, top)?
         {
