@@ -19,6 +19,7 @@ import argparse
 import json
 import math
 import pathlib
+import re
 import shutil
 import statistics
 import subprocess
@@ -305,7 +306,7 @@ def main():
         for target in TARGETS:
             rates = [(rate_at(report[name]["points"], target), name) for name in names]
             rate, name = max((pair for pair in rates if pair[0] is not None), default=(None, None))
-            chosen = f" ({name.rsplit('-', 1)[1]})" if rate and len(names) > 1 else ""
+            chosen = f" ({re.findall('[0-9]+', name)[-1]})" if rate and len(names) > 1 else ""
             cells.append("not reached" if rate is None else f"{rate:,.0f}{chosen}")
         spread = lambda of: " to ".join(f"{value:,.0f}" for value in sorted({min(of), max(of)}))
         rest = " | ".join(spread([report[name][what] for name in names]) for what in ("build_seconds", "megabytes", "memory"))

@@ -20,7 +20,8 @@ pub(crate) struct Log {
 
 #[derive(Serialize)]
 struct Line<'a> {
-    seconds: f64,
+    /// Seconds since this process began the run; events have a `seconds` of their own.
+    at: f64,
     #[serde(flatten)]
     event: &'a TrainEvent,
 }
@@ -36,7 +37,7 @@ impl Log {
     /// Writes one line. A full disk must not end a long run, so a failure is reported once and
     /// the run goes on.
     pub(crate) fn write(&mut self, event: &TrainEvent) {
-        let line = Line { seconds: self.started.elapsed().as_secs_f64(), event };
+        let line = Line { at: self.started.elapsed().as_secs_f64(), event };
         let written = serde_json::to_vec(&line).map_err(std::io::Error::from).and_then(|mut json| {
             json.push(b'\n');
             self.file.write_all(&json)
@@ -47,5 +48,24 @@ impl Log {
             self.failed = true;
             tracing::warn!(path = %self.path.display(), %error, "the training log cannot be written");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::train::report::IndexerEpochReport;
+
+    #[test]
+    fn every_name_of_a_line_is_said_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("log");
+        let epoch = IndexerEpochReport { seconds: 7.0, ..Default::default() };
+        Log::open(&path).unwrap().write(&TrainEvent::IndexerEpoch(epoch));
+        let line = std::fs::read_to_string(&path).unwrap();
+        assert_eq!(line.matches("\"seconds\":").count(), 1, "{line}");
+        let read: serde_json::Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(read["seconds"], 7.0);
+        assert!(read["at"].as_f64().unwrap() < 7.0);
     }
 }
