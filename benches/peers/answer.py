@@ -13,7 +13,6 @@ its own knob that reaches the recall@10 asked for, against exact search. One pro
 """
 
 import argparse
-import gzip
 import json
 import pathlib
 import shutil
@@ -21,9 +20,10 @@ import statistics
 import sys
 import time
 
+from beir import lines
 from search import EF, STEPS
 from turns import ROOT, Turns, bench
-from vectors import load, nearest
+from vectors import load, nearest, recall_of
 
 NAMES = {
     "ehi": "ehi, f32", "ehi8": "ehi, int8", "fastembed": "fastembed + usearch (f16)",
@@ -33,15 +33,12 @@ NAMES = {
 
 def questions(data, embedded):
     """Texts of the queries in the order of their embeddings."""
-    path = data / "queries.jsonl"
-    rows = map(json.loads, open(path) if path.exists() else gzip.open(f"{path}.gz", "rt"))
-    texts = {row["_id"]: " ".join(row["text"].split()) for row in rows}
+    texts = {row["_id"]: " ".join(row["text"].split()) for row in map(json.loads, lines(data, "queries.jsonl"))}
     return [texts[query["id"]] for query in json.loads((embedded / "dataset.json").read_text())["queries"]]
 
 
 def document_ids(data):
-    path = data / "corpus.jsonl"
-    return [json.loads(line)["_id"] for line in (open(path) if path.exists() else gzip.open(f"{path}.gz", "rt"))]
+    return [json.loads(line)["_id"] for line in lines(data, "corpus.jsonl")]
 
 
 def export(model, folder):
@@ -178,8 +175,8 @@ def main():
         turns[name] = Turns(command, arguments.threads, **parallel)
         for step in turns[name].read().get("steps", STEPS):
             found = turns[name].ask(step)["found"]
-            rows = [{row_of[hit] if isinstance(hit, str) else hit for hit in hits} for hits in found]
-            recall = sum(len(own & set(row.tolist())) for own, row in zip(rows, exact)) / exact.size
+            rows = [[row_of[hit] if isinstance(hit, str) else hit for hit in hits] for hits in found]
+            recall = recall_of(rows, exact)
             chosen[name], taken[name] = (step, recall), []
             if recall >= arguments.recall:
                 break

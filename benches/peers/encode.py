@@ -13,33 +13,28 @@ Medians of the rounds; the spread is the fastest and the slowest round.
 """
 
 import argparse
-import gzip
 import json
 import pathlib
 import statistics
 import sys
 import time
 
+from beir import lines
 from turns import ROOT, Turns, bench
 
 DATA = ROOT / "examples/data/scifact"
 BATCHES = {"query": (8, 32), "document": (1, 4, 16)}
 
 
-def lines(name):
-    path = DATA / name
-    return open(path) if path.exists() else gzip.open(f"{path}.gz", "rt")
-
-
 def texts(documents, queries):
     corpus = []
-    for line in lines("corpus.jsonl"):
+    for line in lines(DATA, "corpus.jsonl"):
         row = json.loads(line)
         corpus.append(" ".join(f"{row['title']} {row['text']}".split()))
         if len(corpus) == documents:
             break
-    judged = {line.split("\t")[0] for line in list(lines("qrels/test.tsv"))[1:]}
-    rows = map(json.loads, lines("queries.jsonl"))
+    judged = {line.split("\t")[0] for line in list(lines(DATA, "qrels/test.tsv"))[1:]}
+    rows = map(json.loads, lines(DATA, "queries.jsonl"))
     asked = [" ".join(row["text"].split()) for row in rows if row["_id"] in judged][:queries]
     return {"document": corpus, "query": asked}
 

@@ -18,7 +18,7 @@ import subprocess
 import sys
 
 from turns import ROOT, Turns, bench
-from vectors import load, nearest
+from vectors import load, nearest, recall_of
 
 
 def anonymous(process):
@@ -65,7 +65,7 @@ def main():
         while high - low > 1:
             middle = min(2 * low or 1, (low + high) // 2)
             asked = turns.ask(middle)
-            recall = sum(len(set(own) & set(row.tolist())) for own, row in zip(asked["found"], exact)) / exact.size
+            recall = recall_of(asked["found"], exact)
             if recall >= arguments.recall:
                 high, found = middle, (recall, asked["visited"])
             else:

@@ -27,7 +27,7 @@ import sys
 import time
 
 from turns import ROOT, Turns, bench
-from vectors import load, nearest
+from vectors import load, nearest, recall_of
 
 TARGETS = (0.90, 0.95, 0.99)
 STEPS = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048]
@@ -280,8 +280,7 @@ def main():
             for step in engine.built.get("steps", STEPS):
                 taken = engine.turns.ask(step)
                 if round_number == 0:
-                    hits = [len(set(own) & set(row.tolist())) for own, row in zip(taken["found"], exact)]
-                    engine.recall[step] = sum(hits) / exact.size
+                    engine.recall[step] = recall_of(taken["found"], exact)
                     engine.visited[step] = taken.get("visited")
                     engine.seconds[step] = []
                 else:

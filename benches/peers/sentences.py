@@ -9,18 +9,14 @@ seed, are the test split, the others the train split.
 """
 
 import argparse
-import gzip
 import json
 import pathlib
 import random
 import re
 
+from beir import lines
+
 END = re.compile(r"(?<=[.!?])\s+(?=[A-Z(])")
-
-
-def lines(folder, name):
-    path = folder / name
-    return open(path, encoding="utf-8", newline="\n") if path.exists() else gzip.open(f"{path}.gz", "rt", encoding="utf-8", newline="\n")
 
 
 def main():

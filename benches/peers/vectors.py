@@ -26,3 +26,8 @@ def nearest(documents, queries, k, block=100_000):
         best = np.argsort(-scores, axis=1, kind="stable")[:, :k]
         scores, rows = np.take_along_axis(scores, best, 1), np.take_along_axis(rows, best, 1)
     return rows
+
+
+def recall_of(found, exact):
+    """The share of the nearest rows, `[queries, k]`, that is among those found for each query."""
+    return sum(len(set(own) & set(row.tolist())) for own, row in zip(found, exact)) / exact.size
