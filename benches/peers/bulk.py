@@ -20,7 +20,7 @@ import subprocess
 import sys
 import time
 
-from turns import ROOT, bench
+from turns import ROOT, bench, size
 
 DIM = 768
 
@@ -93,8 +93,7 @@ def run(engine, arguments, path, out):
     if done.returncode != 0:
         sys.exit(f"{engine}: {done.stderr[-2000:]}")
     report = json.loads(done.stdout.strip().splitlines()[-1])
-    # The model is the encoder's size, whatever the number of documents.
-    report["bytes"] = sum(f.stat().st_size for f in out.rglob("*") if f.is_file() and "model" not in f.parts)
+    report["bytes"] = size(out)
     shutil.rmtree(out, ignore_errors=True)
     return report
 

@@ -17,13 +17,8 @@ import statistics
 import subprocess
 import sys
 
-from turns import ROOT, Turns, bench
+from turns import ROOT, Turns, bench, size
 from vectors import load, nearest, recall_of
-
-
-def anonymous(process):
-    status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
-    return int(next(line for line in status.splitlines() if line.startswith("RssAnon")).split()[1]) / 1000
 
 
 def main():
@@ -71,14 +66,13 @@ def main():
             else:
                 low = middle
         seconds = [turns.ask(high)["seconds"] / len(exact) for _ in range(arguments.rounds)]
-        memory = anonymous(turns.process)
+        memory = turns.memory("RssAnon")
         turns.end()
-        size = sum(f.stat().st_size for f in index.rglob("*") if f.is_file() and "model" not in f.parts) / 1e6
         recall, visited = found or (1.0, 1.0)
         middle, spread = statistics.median(seconds), f"{1e6 * min(seconds):,.0f} to {1e6 * max(seconds):,.0f}"
         print(
             f"| {documents:,} | {leaves:,} | {built:.1f} | {high} | {100 * visited:.2f}% | {recall:.3f} | {1e6 * middle:,.0f} | "
-            f"{spread} | {memory:.0f} | {size:,.0f} |", flush=True,
+            f"{spread} | {memory:.0f} | {size(index) / 1e6:,.0f} |", flush=True,
         )
         if not arguments.keep:
             shutil.rmtree(own)

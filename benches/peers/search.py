@@ -26,7 +26,7 @@ import subprocess
 import sys
 import time
 
-from turns import ROOT, Turns, bench
+from turns import ROOT, Turns, bench, size
 from vectors import load, nearest, recall_of
 
 TARGETS = (0.90, 0.95, 0.99)
@@ -161,14 +161,8 @@ class Engine:
         self.family, self.path = family, path
         self.turns = Turns(command, 1, LANCE_CPU_THREADS="1")
         self.built = self.turns.read()
-        status = pathlib.Path(f"/proc/{self.turns.process.pid}/status").read_text()
-        self.memory = int(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1]) / 1000
+        self.memory = self.turns.memory("VmHWM")
         self.seconds, self.recall, self.visited = {}, {}, {}
-
-    def megabytes(self):
-        files = [self.path] if self.path.is_file() else [f for f in self.path.rglob("*") if f.is_file()]
-        # The model is the encoder's size, whatever the number of documents.
-        return sum(f.stat().st_size for f in files if "model" not in f.parts) / 1e6
 
 
 def rate_at(points, target):
@@ -294,7 +288,7 @@ def main():
         report[name] = {
             "family": engine.family, "points": points, "steps": list(engine.recall), "visited": list(engine.visited.values()),
             "rates": [[len(queries) / s for s in engine.seconds[step]] for step in engine.recall],
-            "build_seconds": engine.built["build_seconds"], "megabytes": engine.megabytes(), "memory": engine.memory,
+            "build_seconds": engine.built["build_seconds"], "megabytes": size(engine.path) / 1e6, "memory": engine.memory,
         }
         families.setdefault(engine.family, []).append(name)
     heads = " | ".join(f"{target:.2f}" for target in TARGETS)

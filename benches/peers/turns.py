@@ -18,6 +18,12 @@ def bench(name):
     return next(m["executable"] for m in made if m.get("executable") and m["target"]["name"] == name)
 
 
+def size(path):
+    """Bytes of a file or folder, but for ehi's model, which is the encoder's size whatever the number of documents."""
+    files = [path] if path.is_file() else [f for f in path.rglob("*") if f.is_file()]
+    return sum(f.stat().st_size for f in files if "model" not in f.parts)
+
+
 class Turns:
     """A process on the first processors that answers a line with a line of JSON."""
 
@@ -35,6 +41,11 @@ class Turns:
         self.process.stdin.write(f"{line}\n")
         self.process.stdin.flush()
         return self.read()
+
+    def memory(self, what):
+        """Megabytes, by a name of /proc/PID/status."""
+        status = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(next(line for line in status.splitlines() if line.startswith(what)).split()[1]) / 1000
 
     def end(self):
         self.process.stdin.close()
