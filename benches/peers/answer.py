@@ -21,6 +21,7 @@ import sys
 import time
 
 from beir import lines
+from encode import to_onnx
 from search import EF, STEPS
 from turns import ROOT, Turns, bench
 from vectors import load, nearest, recall_of
@@ -43,27 +44,9 @@ def document_ids(data):
 
 def export(model, folder):
     """The model as fastembed wants it."""
-    import torch
-    from transformers import AutoModel
-
-    class Hidden(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.inner = AutoModel.from_pretrained(model, attn_implementation="eager").eval()
-
-        def forward(self, input_ids, attention_mask, token_type_ids):
-            return self.inner(input_ids, attention_mask, token_type_ids).last_hidden_state
-
-    folder.mkdir(parents=True, exist_ok=True)
+    to_onnx(model, folder / "model.onnx", ["input_ids", "attention_mask", "token_type_ids"], "last_hidden_state")
     for name in ("config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"):
         shutil.copy(model / name, folder / name)
-    names = ["input_ids", "attention_mask", "token_type_ids"]
-    given = tuple(torch.ones(2, 8, dtype=torch.long) for _ in names)
-    axes = {name: {0: "texts", 1: "tokens"} for name in (*names, "last_hidden_state")}
-    torch.onnx.export(
-        Hidden(), given, str(folder / "model.onnx"), input_names=names, output_names=["last_hidden_state"],
-        dynamic_axes=axes, opset_version=17, dynamo=False,
-    )
 
 
 class Fastembed:

@@ -66,10 +66,9 @@ class Onnx:
         return self.session.run(None, {"ids": ids, "mask": mask})[0]
 
 
-def export(model, folder):
-    """The model as ONNX, in f32 and in 8 bits."""
+def to_onnx(model, path, inputs, output):
+    """The last hidden state of a model, of token ids, mask and, where there is a third input, token types."""
     import torch
-    from onnxruntime.quantization import QuantType, quantize_dynamic
     from transformers import AutoModel
 
     class Hidden(torch.nn.Module):
@@ -77,16 +76,22 @@ def export(model, folder):
             super().__init__()
             self.inner = AutoModel.from_pretrained(model, attn_implementation="eager").eval()
 
-        def forward(self, ids, mask):
-            return self.inner(ids, mask).last_hidden_state
+        def forward(self, *given):
+            return self.inner(*given).last_hidden_state
 
-    folder.mkdir(parents=True, exist_ok=True)
-    given = (torch.ones(2, 8, dtype=torch.long), torch.ones(2, 8, dtype=torch.long))
-    axes = {name: {0: "texts", 1: "tokens"} for name in ("ids", "mask", "hidden")}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    given = tuple(torch.ones(2, 8, dtype=torch.long) for _ in inputs)
+    axes = {name: {0: "texts", 1: "tokens"} for name in (*inputs, output)}
     torch.onnx.export(
-        Hidden(), given, str(folder / "f32.onnx"), input_names=["ids", "mask"], output_names=["hidden"],
-        dynamic_axes=axes, opset_version=17, dynamo=False,
+        Hidden(), given, str(path), input_names=inputs, output_names=[output], dynamic_axes=axes, opset_version=17, dynamo=False,
     )
+
+
+def export(model, folder):
+    """The model as ONNX, in f32 and in 8 bits."""
+    from onnxruntime.quantization import QuantType, quantize_dynamic
+
+    to_onnx(model, folder / "f32.onnx", ["ids", "mask"], "hidden")
     quantize_dynamic(folder / "f32.onnx", folder / "int8.onnx", per_channel=True, weight_type=QuantType.QInt8)
 
 
