@@ -111,21 +111,21 @@ impl Serving {
             }
             documents += found;
             let accepted = top.accepted();
-            if adaptive {
+            if !together {
                 embeddings += gathered.len();
                 scanner.scan(gathered.drain(..), top).map_err(impossible)?;
+            }
+            if adaptive {
                 embeddings += score(waiting.drain(..), view, codes.as_mut(), documents, scanner, top)?;
             }
             course.scored(scored, top.accepted() > accepted);
         }
         if together {
             waiting.drain(..).try_for_each(|run| run.push_to(&mut gathered))?;
-        }
-        embeddings += gathered.len();
-        embeddings += score(waiting.drain(..), view, codes.as_mut(), documents, scanner, top)?;
-        match together {
-            true => scan_in_pool(scanner, &gathered, top)?,
-            false => scanner.scan(gathered, top).map(drop).map_err(impossible)?,
+            embeddings += gathered.len();
+            scan_in_pool(scanner, &gathered, top)?;
+        } else {
+            embeddings += score(waiting.drain(..), view, codes.as_mut(), documents, scanner, top)?;
         }
         let Course { leaves, multiply_adds, sample, beam, .. } = course;
         Ok(Visit { leaves, documents, embeddings, multiply_adds, sample, beam })

@@ -219,8 +219,9 @@ dispatched! {
         chunks.for_each(|chunk| chunk.iter().enumerate().for_each(|(lane, &x)| add(lane, x)));
         rest.iter().enumerate().for_each(|(lane, &x)| add(lane, x));
         let (total, weighted): (f32, f32) = (total.iter().sum(), weighted.iter().sum());
-        *entropy = total.ln() - weighted / total;
-        let shift = max + total.ln();
+        let log_total = total.ln();
+        *entropy = log_total - weighted / total;
+        let shift = max + log_total;
         row.iter_mut().for_each(|x| *x -= shift);
     }
 

@@ -95,13 +95,13 @@ pub(crate) fn compute(held_out: &HeldOut<'_>, on_progress: &mut OnProgress<'_>) 
     let counts = ivf::list_counts(documents, leaves as usize);
     let blocks = positives.len().div_ceil(QUERIES_PER_BLOCK);
     // Where the encoder was left as it was, what holds of its embeddings need not be measured twice.
-    let encoders = if held_out.base == held_out.trained { 1 } else { 2 };
-    let total = encoders * (counts.len() * ivf::SEEDS as usize + blocks);
+    let changed = held_out.base != held_out.trained;
+    let total = (1 + usize::from(changed)) * (counts.len() * ivf::SEEDS as usize + blocks);
     let mut meter = Meter { on_progress, done: 0, total };
 
-    let base = match encoders {
-        1 => None,
-        _ => Some(measure(held_out, held_out.base, &counts, None, &mut meter)?.0),
+    let base = match changed {
+        true => Some(measure(held_out, held_out.base, &counts, None, &mut meter)?.0),
+        false => None,
     };
     let tree = Partition::tree(indexer, held_out.leaves);
     let (trained, tree) = measure(held_out, held_out.trained, &counts, Some(tree), &mut meter)?;
