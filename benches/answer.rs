@@ -14,6 +14,8 @@ use ehi::data::BeirDataset;
 use ehi::{Bundle, EncoderPrecision, Index};
 use serde_json::json;
 
+mod embedded;
+
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
     let [index, questions, k, precision, source @ ..] = arguments.as_slice() else {
@@ -22,10 +24,10 @@ fn main() {
     };
     let k: usize = k.parse().expect("K is a number");
     let precision: EncoderPrecision = precision.parse().expect("f32 or int8");
-    if let [bundle, embedded, data] = source
+    if let [bundle, folder, data] = source
         && !Path::new(index).exists()
     {
-        fill(index, bundle, Path::new(embedded), data);
+        fill(index, bundle, Path::new(folder), data);
     }
     let started = Instant::now();
     let index = Index::builder().encoder_precision(precision).open_read_only(index).expect("the index opens");
@@ -50,16 +52,9 @@ fn main() {
     }
 }
 
-fn fill(index: &str, bundle: &str, embedded: &Path, data: &str) {
+fn fill(index: &str, bundle: &str, folder: &Path, data: &str) {
     let bundle = Bundle::open(bundle).expect("the bundle opens");
-    let rows = std::fs::read(embedded.join("documents.f32")).expect("the embeddings are readable");
-    let rows = rows.chunks_exact(4 * bundle.model().encoder().dim()).map(|row| {
-        let (values, _) = row.as_chunks::<4>();
-        values.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect::<Vec<f32>>()
-    });
+    let rows = embedded::rows(&folder.join("documents.f32"), bundle.model().encoder().dim());
     let corpus = BeirDataset::open(data).and_then(|data| data.corpus()).expect("the corpus opens");
-    let documents = corpus.map(|document| document.expect("a document"));
-    let index = Index::create(index, &bundle).expect("the index is made");
-    index.insert_vectors(documents.zip(rows)).expect("the documents are stored");
-    index.compact().expect("the index is compacted");
+    embedded::fill(index, &bundle, corpus.map(|document| document.expect("a document")), rows);
 }

@@ -7,11 +7,12 @@
 //! The tree is that of BUNDLE, the embeddings and queries those of EMBEDDED. Both ways of scanning take turns; times are
 //! medians of five rounds, on one thread, and of the scan alone: routing and reading the documents are the same for both.
 
-use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use ehi::{Bundle, Document, Index};
+use ehi::{Bundle, Index};
+
+mod embedded;
 
 const ROUNDS: usize = 5;
 
@@ -24,14 +25,11 @@ fn main() {
     let k: usize = k.first().map_or(10, |k| k.parse().expect("K is a number"));
     let bundle = Bundle::open(bundle).expect("the bundle opens");
     let dim = bundle.model().encoder().dim();
-    let [documents, queries] =
-        ["documents.f32", "queries.f32"].map(|name| rows(&Path::new(embedded).join(name)));
+    let rows = |name| embedded::rows(&Path::new(embedded).join(name), dim);
+    let queries: Vec<f32> = rows("queries.f32").flatten().collect();
     let dir = tempfile::tempdir().expect("a directory for the index");
-    let index = Index::create(dir.path().join("index"), &bundle).expect("the index is made");
-    let given = documents.chunks_exact(dim).enumerate();
-    let given = given.map(|(number, row)| (Document::new(number.to_string(), "", ""), row.to_vec()));
-    index.insert_vectors(given).expect("the vectors are stored");
-    index.compact().expect("the index is compacted");
+    let index =
+        embedded::fill(dir.path().join("index"), &bundle, embedded::numbered(), rows("documents.f32"));
 
     println!("{} documents of {dim} dimensions, {} queries, k = {k}", index.len(), queries.len() / dim);
     println!(
@@ -88,9 +86,4 @@ fn measure(index: &Index, queries: &[f32], k: usize, beam: usize) {
         100.0 * bytes,
         found as f64 / wanted as f64,
     );
-}
-
-fn rows(path: &Path) -> Vec<f32> {
-    let bytes = fs::read(path).expect("the embeddings can be read");
-    bytes.chunks_exact(4).map(|x| f32::from_le_bytes([x[0], x[1], x[2], x[3]])).collect()
 }

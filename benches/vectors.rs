@@ -7,13 +7,13 @@
 //! for with it, one after another on this thread, and the seconds, the hits of each and
 //! means of the rest are printed as JSON.
 
-use std::fs::{self, File};
-use std::io::{BufReader, Read};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use ehi::{Bundle, Document, Index};
+use ehi::{Bundle, Index};
 use serde_json::json;
+
+mod embedded;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
@@ -23,18 +23,20 @@ fn main() {
     };
     let k: usize = k.parse().expect("K is a number");
     let codes = plain.is_empty();
-    let embedded = Path::new(embedded);
+    let folder = Path::new(embedded);
     let bundle = Bundle::open(bundle).expect("the bundle opens");
     let dim = bundle.model().encoder().dim();
     let started = Instant::now();
     let index = match Path::new(path).exists() {
         true => Index::open_read_only(path).expect("the index opens"),
-        false => build(&bundle, &embedded.join("documents.f32"), path),
+        false => {
+            let rows = embedded::rows(&folder.join("documents.f32"), dim);
+            embedded::fill(path, &bundle, embedded::numbered(), rows)
+        }
     };
     println!("{}", json!({ "build_seconds": started.elapsed().as_secs_f64() }));
 
-    let queries = fs::read(embedded.join("queries.f32")).expect("the queries are readable");
-    let queries: Vec<Vec<f32>> = queries.chunks_exact(4 * dim).map(row).collect();
+    let queries: Vec<Vec<f32>> = embedded::rows(&folder.join("queries.f32"), dim).collect();
     for line in std::io::stdin().lines() {
         let beam = line.expect("a line").trim().parse().expect("a beam");
         let started = Instant::now();
@@ -66,24 +68,4 @@ fn main() {
             json!({ "seconds": seconds, "found": found, "visited": visited, "read": read, "stages_us": stages })
         );
     }
-}
-
-fn build(bundle: &Bundle, documents: &Path, path: &str) -> Index {
-    let index = Index::create(path, bundle).expect("the index is made");
-    let mut bytes = vec![0; 4 * bundle.model().encoder().dim()];
-    let file = File::open(documents).expect("the embeddings open");
-    let rows = file.metadata().expect("the file has a length").len() as usize / bytes.len();
-    let mut input = BufReader::with_capacity(1 << 20, file);
-    let given = (0..rows).map(|number| {
-        input.read_exact(&mut bytes).expect("the file holds whole rows");
-        (Document::new(number.to_string(), "", ""), row(&bytes))
-    });
-    index.insert_vectors(given).expect("the vectors are stored");
-    index.compact().expect("the index is compacted");
-    index
-}
-
-fn row(bytes: &[u8]) -> Vec<f32> {
-    let (values, _) = bytes.as_chunks::<4>();
-    values.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect()
 }
