@@ -26,6 +26,8 @@ use ehi::{Bundle, Document, Index};
 mod support;
 
 const LEAVES: u32 = 1024;
+/// Leaves of a search after opening.
+const BEAM: usize = 16;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
@@ -89,6 +91,28 @@ fn main() {
         times.sort_by(f64::total_cmp);
         times[times.len() / 2]
     };
+    // A cold one reads from the disk what it comes to; memory is what it leaves behind.
+    let query: Vec<f32> = (0..dim).map(|place| ((place * 37 % 101) as f32 - 50.0) / 50.0).collect();
+    let search = |index: &Index| drop(index.search_vector(&query, 10, BEAM).expect("the search succeeds"));
+    let first_query = |cold: bool| {
+        let mut taken: Vec<(f64, u64, u64)> = (0..9)
+            .map(|_| {
+                if cold {
+                    drop_caches();
+                    open_model();
+                }
+                let index = Index::open(target).expect("the index opens");
+                let before = (resident_bytes("RssAnon:"), resident_bytes("RssFile:"));
+                let first = time(&|| search(&index));
+                let grown = |name, before: u64| resident_bytes(name).saturating_sub(before);
+                (first, grown("RssAnon:", before.0), grown("RssFile:", before.1))
+            })
+            .collect();
+        taken.sort_by(|a, b| a.0.total_cmp(&b.0));
+        taken[taken.len() / 2]
+    };
+    let (cold_query, cold_anonymous, cold_mapped) = first_query(true);
+    let (warm_query, ..) = first_query(false);
     println!(
         "{}",
         serde_json::json!({
@@ -102,6 +126,10 @@ fn main() {
             "peak_anonymous_bytes": peak,
             "open_warm_ms_without_model": opened(false),
             "open_cold_ms_without_model": opened(true),
+            "first_query_cold_ms": cold_query,
+            "first_query_warm_ms": warm_query,
+            "first_query_anonymous_bytes": cold_anonymous,
+            "first_query_mapped_bytes": cold_mapped,
         })
     );
 }
@@ -201,8 +229,13 @@ impl Peak {
 }
 
 fn anonymous_bytes() -> u64 {
+    resident_bytes("RssAnon:")
+}
+
+/// By a name of /proc/self/status.
+fn resident_bytes(name: &str) -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
     let kib = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<u64>().ok());
     kib.unwrap_or(0) * 1024
 }

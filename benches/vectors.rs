@@ -1,9 +1,9 @@
 //! Rounds of searching for `benches/peers/search.py`, which starts this program and its peers and gives them turns.
 //!
-//!     cargo bench --bench vectors -- BUNDLE EMBEDDED K INDEX [plain]
+//!     cargo bench --bench vectors -- BUNDLE EMBEDDED K INDEX [plain] [parallel]
 //!
 //! `EMBEDDED` is a folder of the example `embed`, `INDEX` where the index is, made if absent; with `plain` searches pass
-//! by its codes. The first line printed says what making it took. Then each line of standard input is a beam; all queries are searched
+//! by its codes, with `parallel` each has all threads. The first line printed says what making it took. Then each line of standard input is a beam; all queries are searched
 //! for with it, one after another on this thread, and the seconds, the hits of each and
 //! means of the rest are printed as JSON.
 
@@ -17,12 +17,13 @@ mod embedded;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
-    let [bundle, embedded, k, path, plain @ ..] = arguments.as_slice() else {
+    let [bundle, embedded, k, path, options @ ..] = arguments.as_slice() else {
         println!("not run: see the head of benches/vectors.rs");
         return;
     };
     let k: usize = k.parse().expect("K is a number");
-    let codes = plain.is_empty();
+    let asked = |name: &str| options.iter().any(|option| option == name);
+    let (codes, parallel) = (!asked("plain"), asked("parallel"));
     let folder = Path::new(embedded);
     let bundle = Bundle::open(bundle).expect("the bundle opens");
     let dim = bundle.model().encoder().dim();
@@ -40,28 +41,30 @@ fn main() {
     for line in std::io::stdin().lines() {
         let beam = line.expect("a line").trim().parse().expect("a beam");
         let started = Instant::now();
-        let results: Vec<_> = queries
+        let results: Vec<(ehi::SearchStats, Vec<String>)> = queries
             .iter()
             .map(|query| {
                 let search = index.query_vector(query).k(k).beam(beam).codes(codes);
-                search.run().expect("the search succeeds")
+                let search = if parallel { search.parallel() } else { search };
+                let result = search.run().expect("the search succeeds");
+                // The hits' documents were read, and are let go.
+                (result.stats, result.hits.into_iter().map(|hit| hit.id).collect::<Vec<String>>())
             })
             .collect();
         let seconds = started.elapsed().as_secs_f64();
         let mean = |of: &dyn Fn(&ehi::SearchStats) -> Duration| {
-            results.iter().map(|result| 1e6 * of(&result.stats).as_secs_f64()).sum::<f64>()
-                / results.len() as f64
+            results.iter().map(|(stats, _)| 1e6 * of(stats).as_secs_f64()).sum::<f64>() / results.len() as f64
         };
         let stages = json!({
             "route": mean(&|took| took.beam), "scan": mean(&|took| took.scan), "fetch": mean(&|took| took.fetch),
         });
-        let read: usize = results.iter().map(|result| result.stats.embeddings_read).sum();
+        let read: usize = results.iter().map(|(stats, _)| stats.embeddings_read).sum();
         let read = read as f64 / results.len() as f64;
-        let visited: usize = results.iter().map(|result| result.stats.documents_visited).sum();
+        let visited: usize = results.iter().map(|(stats, _)| stats.documents_visited).sum();
         let visited = visited as f64 / results.len() as f64 / index.len() as f64;
         let found: Vec<Vec<u32>> = results
             .iter()
-            .map(|result| result.iter().map(|hit| hit.id.parse().expect("a number")).collect())
+            .map(|(_, ids)| ids.iter().map(|id| id.parse().expect("a number")).collect())
             .collect();
         println!(
             "{}",

@@ -292,9 +292,48 @@ impl CodedQuery {
 
     /// The highest score that a row is likely to have, by its sum: estimate and error.
     #[inline(always)]
-    pub fn upper_bound(&self, sum: u32, factors: &[f32]) -> f32 {
+    fn upper_bound(&self, sum: u32, factors: &[f32; FACTORS]) -> f32 {
         let product = self.base + self.step * sum as f32;
         factors[0] * (product + self.rounding) + factors[1] * self.error
+    }
+
+    /// The highest scores that rows are likely to have, to `bounds`, and a bit, the lowest first, for each that is not
+    /// below the threshold, as one that cannot be compared.
+    ///
+    /// # Shapes
+    /// `sums` `[n]`, `factors` `[n or more]`, n at most [`BLOCK_ROWS`].
+    pub fn upper_bounds(
+        &self,
+        sums: &[u32],
+        factors: &[[f32; FACTORS]],
+        threshold: f32,
+        bounds: &mut [f32; BLOCK_ROWS],
+    ) -> u32 {
+        Arch::new().dispatch(UpperBounds { query: self, sums, factors, threshold, bounds })
+    }
+}
+
+struct UpperBounds<'a> {
+    query: &'a CodedQuery,
+    sums: &'a [u32],
+    factors: &'a [[f32; FACTORS]],
+    threshold: f32,
+    bounds: &'a mut [f32; BLOCK_ROWS],
+}
+
+impl WithSimd for UpperBounds<'_> {
+    type Output = u32;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) -> u32 {
+        let Self { query, sums, factors, threshold, bounds } = self;
+        bounds.fill(f32::NEG_INFINITY);
+        let own = bounds.iter_mut().zip(sums).zip(factors);
+        own.for_each(|((bound, &sum), factors)| *bound = query.upper_bound(sum, factors));
+        let rows = sums.len().min(factors.len());
+        let mask = bounds.iter().zip(0..).map(|(bound, place)| u32::from(!(*bound < threshold)) << place);
+        let mask = mask.fold(0, |a, b| a | b);
+        if rows < BLOCK_ROWS { mask & ((1 << rows) - 1) } else { mask }
     }
 }
 

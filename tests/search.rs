@@ -177,9 +177,8 @@ fn a_batch_answers_as_its_searches_do() {
     }
 }
 
-/// Documents in few leaves, so that most rows have codes to be ruled out by.
-#[test]
-fn codes_spare_most_embeddings_and_few_hits() {
+/// An index of documents around eight centres, in few leaves, so that most rows have codes to be ruled out by; and queries.
+fn clustered(documents: usize) -> (tempfile::TempDir, Index, Vec<Vec<f32>>) {
     let dir = tempfile::tempdir().unwrap();
     let index = Index::create(dir.path(), &bundle(Shape::of_height(1))).unwrap();
     let dim = index.bundle().model().encoder().dim();
@@ -191,11 +190,36 @@ fn codes_spare_most_embeddings_and_few_hits() {
     let centres: Vec<Vec<f32>> = (0..8).map(|_| (0..dim).map(|_| random()).collect()).collect();
     let mut near =
         |centre: usize| -> Vec<f32> { centres[centre].iter().map(|x| x + 0.7 * random()).collect() };
-    let rows: Vec<Vec<f32>> = (0..4000).map(|n| near(n % 8)).collect();
-    let queries: Vec<Vec<f32>> = (0..40).map(|n| near(n % 8)).collect();
-    index.insert_vectors((0..4000).map(|n| (document(n), rows[n].clone()))).unwrap();
+    let rows: Vec<Vec<f32>> = (0..documents).map(|n| near(n % 8)).collect();
+    let queries = (0..40).map(|n| near(n % 8)).collect();
+    index.insert_vectors(rows.into_iter().enumerate().map(|(n, row)| (document(n), row))).unwrap();
     index.compact().unwrap();
     assert!(index.verify().unwrap().is_sound());
+    (dir, index, queries)
+}
+
+#[test]
+fn codes_work_on_several_threads() {
+    let (_dir, index, queries) = clustered(24_000);
+    let (mut found, mut read, mut visited) = (0, 0, 0);
+    for query in &queries {
+        let plain = index.query_vector(query).k(10).beam(3).codes(false).run().unwrap();
+        let pool = index.query_vector(query).k(10).beam(3).parallel().run().unwrap();
+        assert_eq!(pool.stats.documents_visited, plain.stats.documents_visited);
+        assert!(pool.stats.documents_visited > 10_000, "more than one task");
+        let best = hits(&plain);
+        found += hits(&pool).iter().filter(|hit| best.contains(hit)).count();
+        read += pool.stats.embeddings_read;
+        visited += pool.stats.documents_visited;
+    }
+    assert!(found >= 398, "{found} of 400");
+    assert!(read * 3 < visited, "{read} of {visited}");
+}
+
+#[test]
+fn codes_spare_most_embeddings_and_few_hits() {
+    let (dir, index, queries) = clustered(4000);
+    let dim = index.bundle().model().encoder().dim();
     let (mut found, mut read, mut visited) = (0, 0, 0);
     for query in &queries {
         let run = |codes| index.query_vector(query).k(10).beam(3).codes(codes).run().unwrap();

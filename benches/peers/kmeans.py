@@ -9,11 +9,10 @@ and the rest are those of the bundle `--like`, which must have the width of the 
 """
 
 import argparse
-import hashlib
 import json
 import pathlib
-import shutil
 
+from bundles import write
 from vectors import load
 
 
@@ -42,26 +41,6 @@ def projected(documents, basis, block=100_000):
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
-def write(like, out, rows, basis):
-    import numpy as np
-
-    shutil.copytree(like, out, ignore=shutil.ignore_patterns("training.json"))
-    tensors = {"levels.0.classifier": rows.T} | ({} if basis is None else {"projection": basis})
-    head, data = {}, b""
-    for name, tensor in tensors.items():
-        own = np.ascontiguousarray(tensor, dtype="<f4").tobytes()
-        head[name] = {"dtype": "F32", "shape": list(tensor.shape), "data_offsets": [len(data), len(data) + len(own)]}
-        data += own
-    head = json.dumps(head).encode()
-    head += b" " * (-len(head) % 8)
-    weights = len(head).to_bytes(8, "little") + head + data
-    (out / "indexer.safetensors").write_bytes(weights)
-    about = json.loads((out / "ehi.json").read_text())
-    about |= {"format_version": 2, "branching_factor": len(rows), "height": 1, "leaves_per_document": 1}
-    about["files"]["indexer.safetensors"] = hashlib.sha256(weights).hexdigest()
-    (out / "ehi.json").write_text(json.dumps(about, indent=2))
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--embedded", type=pathlib.Path, required=True)
@@ -77,7 +56,9 @@ def main():
     assert dim == documents.shape[1], f"{arguments.like} has {dim} dimensions, the vectors {documents.shape[1]}"
     basis = principal(documents, arguments.projection) if arguments.projection else None
     rows = documents if basis is None else projected(documents, basis)
-    write(arguments.like, arguments.out, centroids(rows, arguments.leaves, arguments.seed, arguments.points), basis)
+    found = centroids(rows, arguments.leaves, arguments.seed, arguments.points)
+    tensors = {"levels.0.classifier": found.T} | ({} if basis is None else {"projection": basis})
+    write(arguments.like, arguments.out, tensors, len(found), 1)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ const FEWEST_CODED: usize = 4;
 /// Documents for each hit asked for, below which preparing the query for codes costs more than they spare.
 const PLAIN_PER_HIT: usize = 32;
 /// How many standard deviations, about, a score may lie above its estimate before a hit can be missed.
-const CODE_WIDTH: f32 = 2.5;
+const CODE_WIDTH: f32 = 2.2;
 /// Bounds that wait for each other, unless many hits are asked for: those of the most probable leaves, whose best rows are
 /// nearly the best of all, so that few of the others need wait.
 const MOST_WAITING: usize = 1024;
@@ -21,6 +21,8 @@ const MOST_WAITING: usize = 1024;
 const FIRST_PER_HIT: usize = 2;
 /// Embeddings read before bounds are held against the best scores again.
 const ROWS_PER_ROUND: usize = 32;
+/// Embeddings of the next round that are asked for while a round is scored, until its own prefetches set in.
+const ROWS_EXPECTED: usize = 4;
 
 /// Rows that wait with the highest score that each may have, for one query.
 pub(super) struct Coded<'a> {
@@ -29,11 +31,18 @@ pub(super) struct Coded<'a> {
     query: Option<CodedQuery>,
     /// Dead ones included.
     waiting: Vec<(f32, Row)>,
+    /// Of no interest are rows with less.
+    floor: f32,
 }
 
 impl<'a> Coded<'a> {
     pub fn new(rotation: &'a Rotation) -> Self {
-        Self { rotation, query: None, waiting: Vec::new() }
+        Self { rotation, query: None, waiting: Vec::new(), floor: f32::NEG_INFINITY }
+    }
+
+    /// For rows that are not to be held against the best alone, but also against those of `top`.
+    pub fn beyond(self, top: &TopK) -> Self {
+        Self { floor: least(top), ..self }
     }
 
     /// Takes those rows of a run whose bounds, by their codes, reach the best so far; not, and says so, where that would not
@@ -51,21 +60,23 @@ impl<'a> Coded<'a> {
         let Some((codes, factors)) = run.codes()? else { return Ok(false) };
         let query =
             self.query.get_or_insert_with(|| CodedQuery::new(self.rotation, scanner.query(), CODE_WIDTH));
-        let threshold = least(top);
-        let mut factors = factors.chunks_exact(FACTORS);
-        let mut rows = run.rows();
-        let mut place = run.first_place();
+        let threshold = least(top).max(self.floor);
+        let (mut factors, _) = factors.as_chunks::<FACTORS>();
+        let (mut row, mut place) = (run.first_row(), run.first_place());
         let block_bytes = query.tables.len();
+        let mut bounds = [0.0; BLOCK_ROWS];
         for (block, rest) in codes.chunks_exact(block_bytes).zip((block_bytes..).step_by(block_bytes)) {
             ask_for(codes.get(rest..).unwrap_or_default(), block_bytes);
             let sums = scanner.kernel().code_sums(query, block);
-            let mut bounds = [f32::NEG_INFINITY; BLOCK_ROWS];
-            let own = bounds.iter_mut().zip(&sums[place..]).zip(factors.by_ref());
-            own.for_each(|((bound, &sum), factors)| *bound = query.upper_bound(sum, factors));
-            // One that cannot be compared rules nothing out.
-            let may_be_hits = bounds.into_iter().zip(rows.by_ref().take(BLOCK_ROWS - place));
-            self.waiting.extend(may_be_hits.filter(|(bound, _)| *bound >= threshold || bound.is_nan()));
-            place = 0;
+            let mut may_be_hits = query.upper_bounds(&sums[place..], factors, threshold, &mut bounds);
+            while may_be_hits != 0 {
+                let next = may_be_hits.trailing_zeros();
+                self.waiting.push((bounds[next as usize], Row(row.0 + next)));
+                may_be_hits &= may_be_hits - 1;
+            }
+            let own = factors.len().min(BLOCK_ROWS - place);
+            factors = &factors[own..];
+            (row, place) = (Row(row.0 + own as u32), 0);
         }
         Ok(true)
     }
@@ -103,18 +114,25 @@ impl<'a> Coded<'a> {
             scanner.scan(embeddings.iter().copied(), top).map(drop).map_err(impossible)?;
             Ok(())
         };
+        let floor = self.floor;
         let first = FIRST_PER_HIT.saturating_mul(top.k());
-        if top.threshold().is_none() && first < self.waiting.len() {
+        if least(top).max(floor) == f32::NEG_INFINITY && first < self.waiting.len() {
             self.waiting.select_nth_unstable_by(first, highest_first);
             score(&self.waiting[..first], top)?;
             self.waiting.drain(..first);
         }
-        let threshold = least(top);
+        let threshold = least(top).max(floor);
         self.waiting.retain(|row| row.0 >= threshold);
         self.waiting.sort_unstable_by(highest_first);
-        for round in self.waiting.chunks(ROWS_PER_ROUND) {
+        let mut rounds = self.waiting.chunks(ROWS_PER_ROUND).peekable();
+        while let Some(round) = rounds.next() {
+            let expected = rounds.peek().into_iter().flat_map(|next| next.iter().take(ROWS_EXPECTED));
+            for &(_, row) in expected.filter(|(_, row)| view.is_live(*row)) {
+                let embedding = view.embedding(row)?;
+                ask_for(embedding, embedding.len());
+            }
             // It only rises.
-            let threshold = least(top);
+            let threshold = least(top).max(floor);
             let within = round.partition_point(|row| row.0 >= threshold);
             score(&round[..within], top)?;
             if within < round.len() {

@@ -181,16 +181,17 @@ impl<'a> Query<'a> {
     }
 
     /// Whether codes of one bit a dimension may rule documents out, so that their embeddings need not be read; they may by
-    /// default. A hit can be missed then; on the sets of `docs/benchmarks.md` none to six in ten thousand were.
+    /// default. A hit can be missed then; on the sets of `docs/benchmarks.md` three to six in ten thousand were.
     ///
-    /// Exact search and a beam of all leaves read every embedding, as do searches with a filter, on several threads, of
-    /// documents in several leaves, and batches.
+    /// Exact search and a beam of all leaves read every embedding, as do searches with a filter, of documents in several
+    /// leaves, and batches.
     pub fn codes(mut self, codes: bool) -> Self {
         self.how.codes = codes;
         self
     }
 
-    /// Scores on the threads of the current rayon pool, with the same result; one thread by default.
+    /// Scores on the threads of the current rayon pool; one thread by default. Where codes do not rule documents out
+    /// ([`Self::codes`]) the result is the same; where they do, other hits may be missed.
     ///
     /// For one query over very many documents. Many queries are better served by a thread each, or by
     /// [`Index::search_batch`]. A search with a filter or a rule to stop by stays on one thread.

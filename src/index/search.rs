@@ -22,6 +22,9 @@ use crate::scan::{Scanner, Similarity, TopK};
 use crate::store::{Damage, StoreError, View};
 use crate::tree::ScoredLeaf;
 
+/// Hits whose documents are asked for together.
+const HITS_FETCHED: usize = 64;
+
 /// One document found.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -211,14 +214,17 @@ impl Serving {
 
     /// Ranked rows with their documents.
     pub(super) fn fetch(&self, view: &View, rows: &[(f32, Row)]) -> Result<Vec<Hit>> {
-        rows.iter()
-            .map(|&(score, row)| {
+        let mut hits = Vec::with_capacity(rows.len());
+        for rows in rows.chunks(HITS_FETCHED) {
+            view.expect_documents(rows.iter().map(|&(_, row)| row))?;
+            for &(score, row) in rows {
                 let document = view.document(row)?;
                 let missing = || damaged("segments", "the leaf of a document");
                 let leaf = view.leaves(row)?.first().copied().ok_or_else(missing)?;
-                Ok(Hit { id: document.id.clone(), score, document, leaf })
-            })
-            .collect()
+                hits.push(Hit { id: document.id.clone(), score, document, leaf });
+            }
+        }
+        Ok(hits)
     }
 
     /// The query that rows are scored against.

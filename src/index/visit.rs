@@ -9,6 +9,7 @@ use super::coded::Coded;
 use super::reach::{Course, Limits};
 use super::search::impossible;
 use super::serving::Serving;
+use crate::codes::Rotation;
 use crate::error::Result;
 use crate::ids::Row;
 use crate::model::RoutingSample;
@@ -18,6 +19,8 @@ use crate::tree::ScoredLeaf;
 
 /// Rows that a thread scores at a time.
 const ROWS_PER_TASK: usize = 1024;
+/// The same where codes say which embeddings to read, which takes less time.
+const CODED_ROWS_PER_TASK: usize = 4 * ROWS_PER_TASK;
 /// Rows of an exact search that are handed to the threads together: some megabytes of references.
 const ROWS_GATHERED: usize = 256 * 1024;
 
@@ -81,10 +84,8 @@ impl Serving {
         let together = how.threads == Threads::Pool && !adaptive;
         // A beam of all leaves is exact search.
         let exact = !adaptive && limits.leaves.get() >= course.all();
-        let mut codes = (how.codes && !exact && !together && met.is_none())
-            .then(|| self.coded())
-            .flatten()
-            .map(Coded::new);
+        let rotation = (how.codes && !exact && met.is_none()).then(|| self.coded()).flatten();
+        let mut codes = rotation.filter(|_| !together).map(Coded::new);
         let mut waiting = Vec::new();
         let mut gathered = Vec::new();
         let (mut documents, mut embeddings) = (0usize, 0);
@@ -120,7 +121,9 @@ impl Serving {
             }
             course.scored(scored, top.accepted() > accepted);
         }
-        if together {
+        if let Some(rotation) = rotation.filter(|_| together) {
+            embeddings += score_in_pool(&waiting, view, rotation, documents, scanner, top)?;
+        } else if together {
             waiting.drain(..).try_for_each(|run| run.push_to(&mut gathered))?;
             embeddings += gathered.len();
             scan_in_pool(scanner, &gathered, top)?;
@@ -195,6 +198,43 @@ fn score<'a>(
         read += codes.settle(view, scanner, top)?;
     }
     Ok(read)
+}
+
+/// [`score`] by codes on the threads of the current rayon pool, but for the most probable leaves, whose best rows are what the
+/// others' bounds are held against.
+fn score_in_pool(
+    runs: &[Run<'_>],
+    view: &View,
+    rotation: &Rotation,
+    documents: usize,
+    scanner: &Scanner<'_>,
+    top: &mut TopK,
+) -> Result<usize> {
+    let mut rows = 0;
+    let first = runs.iter().take_while(|run| {
+        rows += run.len();
+        rows <= ROWS_PER_TASK
+    });
+    let (first, rest) = runs.split_at(first.count().max(1).min(runs.len()));
+    let read = score(first.iter().cloned(), view, Some(&mut Coded::new(rotation)), documents, scanner, top)?;
+
+    let mut rows = 0;
+    let in_one_task = |run: &Run<'_>, _: &Run<'_>| {
+        rows = if rows < CODED_ROWS_PER_TASK { rows + run.len() } else { run.len() };
+        rows < CODED_ROWS_PER_TASK
+    };
+    let tasks: Vec<&[Run<'_>]> = rest.chunk_by(in_one_task).collect();
+    let part = |runs: &&[Run<'_>]| -> Result<(TopK, usize)> {
+        let (mut own, mut codes) = (top.fork(), Coded::new(rotation).beyond(top));
+        let read = score(runs.iter().cloned(), view, Some(&mut codes), documents, scanner, &mut own)?;
+        Ok((own, read))
+    };
+    let parts = tasks.par_iter().map(part).collect::<Result<Vec<_>>>()?;
+    let add = |read, (own, more): (TopK, usize)| {
+        top.merge(own);
+        read + more
+    };
+    Ok(parts.into_iter().fold(read, add))
 }
 
 /// Scores rows on the threads of the current rayon pool, with the same result as on one.

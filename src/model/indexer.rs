@@ -12,6 +12,7 @@
 use std::borrow::Cow;
 use std::num::NonZeroUsize;
 use std::path::Path;
+use std::sync::Arc;
 
 use rayon::prelude::*;
 
@@ -19,8 +20,10 @@ use super::error::ModelError;
 use super::kernels::{add_weighted_rows, log_softmax_entropy};
 use crate::ids::LeafId;
 use crate::tree::{Beam, LevelScorer, TreeShape, beam_search};
+use shortlist::{Best, Shortlist};
 
 mod observe;
+mod shortlist;
 
 pub(crate) use observe::RoutingSample;
 
@@ -44,7 +47,7 @@ pub(crate) struct TreeWeights {
 }
 
 /// The trained tree: routes an embedding to leaves.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Indexer {
     shape: TreeShape,
     dim: usize,
@@ -52,6 +55,15 @@ pub struct Indexer {
     routing_dim: usize,
     logit_scale: f32,
     weights: TreeWeights,
+    /// Follows from the weights.
+    shortlist: Option<Arc<Shortlist>>,
+}
+
+impl PartialEq for Indexer {
+    fn eq(&self, other: &Self) -> bool {
+        (self.shape, self.dim, self.logit_scale, &self.weights)
+            == (other.shape, other.dim, other.logit_scale, &other.weights)
+    }
 }
 
 /// The leaves that an embedding reaches, and what finding them cost.
@@ -92,7 +104,8 @@ impl Indexer {
             }
             check(tensor_name(level, CLASSIFIER), own.classifier.len(), [width, b])?;
         }
-        Ok(Self { shape, dim, routing_dim, logit_scale, weights })
+        let shortlist = Shortlist::new(&weights.levels, b, logit_scale).map(Arc::new);
+        Ok(Self { shape, dim, routing_dim, logit_scale, weights, shortlist })
     }
 
     /// Branching factor and height.
@@ -124,7 +137,10 @@ impl Indexer {
     /// The most probable `beam` leaves for a unit embedding (Algorithm 2, TOPK-INDEXER).
     pub(crate) fn route(&self, unit: &[f32], beam: NonZeroUsize) -> Routing {
         let mut scorer = QueryScorer::new(self, unit);
-        let search = beam_search(self.shape, &mut scorer, beam);
+        let search = match scorer.shortlisted(beam) {
+            Some(best) => best.into_beam(),
+            None => beam_search(self.shape, &mut scorer, beam),
+        };
         Routing { search, multiply_adds: scorer.multiply_adds }
     }
 
@@ -244,6 +260,23 @@ impl<'a> QueryScorer<'a> {
         Self { indexer, input, bases, hidden: Vec::new(), multiply_adds, entropy: 0.0 }
     }
 
+    /// The most probable leaves, where a shortlist finds them sooner.
+    fn shortlisted(&mut self, beam: NonZeroUsize) -> Option<Best> {
+        let shortlist = self.indexer.shortlist.as_ref().filter(|shortlist| shortlist.pays(beam))?;
+        let level = self.indexer.weights.levels.first()?;
+        // The products that the shortlist spares count too: what routing costs is a property of the tree.
+        self.multiply_adds += level.classifier.len() as u64;
+        let best = match &level.transform {
+            None => shortlist.best(&self.input, beam),
+            Some(transform) => {
+                self.hide(&[], transform);
+                shortlist.best(&self.hidden, beam)
+            }
+        };
+        self.entropy = best.entropy;
+        Some(best)
+    }
+
     /// `s W^T [z; one-hots]`
     fn linear(&mut self, path: &[u32], classifier: &[f32], out: &mut [f32]) {
         let (level, r, b) = (path.len(), self.input.len(), out.len());
@@ -263,7 +296,16 @@ impl<'a> QueryScorer<'a> {
 
     /// `s W^T F([z; one-hots])`
     fn transformed(&mut self, path: &[u32], transform: &[f32], classifier: &[f32], out: &mut [f32]) {
-        let (level, r, b) = (path.len(), self.input.len(), out.len());
+        self.hide(path, transform);
+        out.fill(0.0);
+        add_weighted_rows(out, classifier, &self.hidden);
+        self.multiply_adds += (self.hidden.len() * out.len()) as u64;
+    }
+
+    /// `F([z; one-hots])`, to `hidden`.
+    fn hide(&mut self, path: &[u32], transform: &[f32]) {
+        let (level, r) = (path.len(), self.input.len());
+        let b = self.indexer.shape.branching_factor() as usize;
         let width = r + b * level;
         if self.bases[level].is_empty() {
             let mut base = vec![0f32; width];
@@ -283,9 +325,7 @@ impl<'a> QueryScorer<'a> {
         for (above, &digit) in path.iter().enumerate() {
             hidden[r + b * above + digit as usize] += 1.0;
         }
-        out.fill(0.0);
-        add_weighted_rows(out, classifier, hidden);
-        self.multiply_adds += (level * width + width * b) as u64;
+        self.multiply_adds += (level * width) as u64;
     }
 }
 

@@ -247,6 +247,13 @@ dispatched! {
         }
     }
 
+    /// `values[row] = <matrix[row, :], factors>` for each of `rows`.
+    fn products_of_rows<S>(values: &mut [f32], matrix: &[f32], factors: &[f32], rows: &[u32]) {
+        for &row in rows {
+            values[row as usize] = dot(&matrix[row as usize * factors.len()..][..factors.len()], factors);
+        }
+    }
+
     /// `g = scale (g - e^y sum(g))` for each row: the gradient through [`scaled_log_softmax`].
     #[cfg(feature = "train")]
     fn log_softmax_gradient<S>(g: &mut [f32], y: &[f32], width: usize, scale: f32) {
@@ -299,7 +306,6 @@ dispatched! {
 }
 
 /// Dot product in a fixed lane order, which the compiler may vectorise.
-#[cfg(feature = "train")]
 #[inline(always)]
 fn dot(a: &[f32], b: &[f32]) -> f32 {
     let mut lanes = [0f32; LANES];

@@ -7,6 +7,7 @@ use half::f16;
 use super::{
     error::{Result, StoreError},
     part::{Part, Place},
+    segment::Segment,
     state::State,
 };
 use crate::{
@@ -173,6 +174,23 @@ impl View {
         part.document(local)
     }
 
+    /// Asks for what [`Self::document`] will read of each row, so that it waits for all of them at once.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::id`].
+    pub fn expect_documents(&self, rows: impl Iterator<Item = Row> + Clone) -> Result<()> {
+        for ask in [Segment::expect_ends, Segment::expect_document] {
+            for row in rows.clone() {
+                let (part, local) = self.live_part(row)?;
+                if let Place::Sealed(segment) = &part.place {
+                    ask(segment, local)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// The leaves that a row's document was put in, in the order given.
     ///
     /// # Errors
@@ -263,6 +281,7 @@ impl View {
 }
 
 /// Rows of a view that lie side by side.
+#[derive(Clone)]
 pub struct Run<'a> {
     part: &'a Part,
     rows: std::ops::Range<u32>,
@@ -294,10 +313,9 @@ impl<'a> Run<'a> {
         self.rows.start as usize % codes::BLOCK_ROWS
     }
 
-    /// The rows, dead ones included.
-    pub fn rows(&self) -> impl Iterator<Item = Row> + use<> {
-        let base = self.part.base;
-        self.rows.clone().map(move |row| Row(base + row))
+    /// The first row; the others follow it.
+    pub fn first_row(&self) -> Row {
+        Row(self.part.base + self.rows.start)
     }
 
     /// Adds the live rows with their embeddings, `[dim]` f16 each.

@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 
 use super::{Indexer, QueryScorer, Routing};
 use crate::ids::LeafId;
-use crate::tree::{LevelScorer, beam_search};
+use crate::tree::{Beam, LevelScorer, beam_search};
 
 /// How sure the tree was of one embedding.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -17,6 +17,14 @@ pub(crate) struct RoutingSample {
     pub top_probability: f32,
     /// The most probable leaf that was reached.
     pub leaf: LeafId,
+}
+
+impl RoutingSample {
+    fn of(search: &Beam, entropy: f32) -> Self {
+        let best = search.leaves.first();
+        let top_probability = best.map_or(0.0, |best| best.log_probability.exp());
+        Self { entropy, top_probability, leaf: best.map_or(LeafId(0), |best| best.leaf) }
+    }
 }
 
 /// A scorer that takes down the entropy of each node's choice.
@@ -38,12 +46,17 @@ impl LevelScorer for Observer<'_> {
 impl Indexer {
     /// As [`Self::route`], with how sure the tree was.
     pub(crate) fn route_observed(&self, unit: &[f32], beam: NonZeroUsize) -> (Routing, RoutingSample) {
-        let scorer = QueryScorer::new(self, unit);
+        let mut scorer = QueryScorer::new(self, unit);
+        if let Some(best) = scorer.shortlisted(beam) {
+            let entropy = best.entropy;
+            let search = best.into_beam();
+            let sample = RoutingSample::of(&search, entropy);
+            return (Routing { search, multiply_adds: scorer.multiply_adds }, sample);
+        }
         let branching_factor = self.shape.branching_factor();
         let mut observer = Observer { scorer, branching_factor, nodes: Vec::new() };
         let search = beam_search(self.shape, &mut observer, beam);
-        let best = search.leaves.first();
-        let leaf = best.map_or(LeafId(0), |best| best.leaf);
+        let leaf = search.leaves.first().map_or(LeafId(0), |best| best.leaf);
         let mut entropy = 0.0;
         let (mut number, mut level) = (leaf.0, self.shape.height() as usize);
         while level > 0 {
@@ -52,9 +65,8 @@ impl Indexer {
             let node = observer.nodes.iter().find(|node| (node.0, node.1) == (level, number));
             entropy += node.map_or(0.0, |node| node.2);
         }
-        let top_probability = best.map_or(0.0, |best| best.log_probability.exp());
-        let multiply_adds = observer.scorer.multiply_adds;
-        (Routing { search, multiply_adds }, RoutingSample { entropy, top_probability, leaf })
+        let sample = RoutingSample::of(&search, entropy);
+        (Routing { search, multiply_adds: observer.scorer.multiply_adds }, sample)
     }
 
     /// The probability of each node on the way to each leaf, below the root first: products of the

@@ -70,6 +70,22 @@ impl BytePanels {
         self.rows
     }
 
+    /// What stands for a row.
+    pub fn unpack(&self, row: usize) -> impl Iterator<Item = f32> {
+        let groups = self.dim.div_ceil(GROUP);
+        let (panel, column) = (row / PANEL, row % PANEL);
+        let group = move |i: usize| (panel * groups + i / GROUP) * PANEL + column;
+        let place = move |i: usize| self.start + group(i) * GROUP + i % GROUP;
+        let scale = self.scales[panel][column];
+        (0..self.dim).map(move |i| scale * f32::from(self.values[place(i)]))
+    }
+
+    /// The products of one row with all packed ones, to `out`, `[n]` f32, whose contents do not matter.
+    pub fn products_of(&self, rows: &ByteRows, row: usize, out: &mut Vec<f32>) {
+        out.resize(self.rows, 0.0);
+        Arch::new().dispatch(ProductsOf { panels: self, rows, row, out });
+    }
+
     /// The panels in order.
     pub fn panels(&self) -> impl Iterator<Item = BytePanel<'_>> {
         let values = self.values[self.start..].chunks_exact(self.dim.div_ceil(GROUP) * GROUP * PANEL);
@@ -77,6 +93,31 @@ impl BytePanels {
         values.zip(scales).zip((0..self.rows).step_by(PANEL)).map(|((values, (scales, sums)), first)| {
             BytePanel { first, rows: PANEL.min(self.rows - first), values, scales, sums }
         })
+    }
+}
+
+struct ProductsOf<'a> {
+    panels: &'a BytePanels,
+    rows: &'a ByteRows,
+    row: usize,
+    out: &'a mut [f32],
+}
+
+impl WithSimd for ProductsOf<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let Self { panels, rows, row, out } = self;
+        let (kernel, scale, offset) = (ByteKernel::best(), rows.scales[row], rows.offsets[row]);
+        let mut sums = [[0; PANEL]; BLOCK_ROWS];
+        for (panel, out) in panels.panels().zip(out.chunks_mut(PANEL)) {
+            kernel.products(rows, row, 1, &panel, &mut sums);
+            let columns = sums[0].iter().zip(panel.scales).zip(panel.sums);
+            for (out, ((&sum, own_scale), own_sum)) in out.iter_mut().zip(columns) {
+                *out = own_scale * (scale * sum as f32 + offset * own_sum);
+            }
+        }
     }
 }
 
@@ -117,6 +158,13 @@ impl ByteRows {
     /// Number of rows.
     pub fn count(&self) -> usize {
         self.scales.len()
+    }
+
+    /// What stands for a row; beyond its end comes padding.
+    pub fn unpack(&self, row: usize) -> impl Iterator<Item = f32> {
+        let (scale, offset) = (self.scales[row], self.offsets[row]);
+        let values = &self.values[row * self.stride..][..self.stride];
+        values.iter().map(move |&q| offset + scale * f32::from(q))
     }
 }
 

@@ -8,6 +8,7 @@ use crate::{
     codes,
     document::Document,
     ids::{Generation, LeafId},
+    prefetch::{CACHE_LINE_BYTES, prefetch},
     store::{
         error::{Damage, Result, StoreError},
         io::Backend,
@@ -17,6 +18,10 @@ use crate::{
         sealed::{Identity, Kind, Seal, SealedFile},
     },
 };
+
+/// Cache lines that are asked for of each part of a document: what a title and a sentence take, beyond which processors foresee
+/// the rest.
+const LINES_EXPECTED: usize = 4;
 
 /// How the manifest names the files of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -290,6 +295,25 @@ impl Segment {
     pub(in crate::store) fn document(&self, row: u32) -> Result<Document> {
         let document = payload::decode(self.id(row)?.to_owned(), self.payload(row)?, self.metadata(row)?);
         document.ok_or_else(|| self.undecodable("the document of row", row.into()))
+    }
+
+    /// Asks for where the parts of a row's document end, which [`Self::expect_document`] reads.
+    pub(in crate::store) fn expect_ends(&self, row: u32) -> Result<()> {
+        for ends in [&self.parts.id_ends, &self.parts.payload_ends, &self.parts.metadata_ends] {
+            let end: &[u64] = self.documents.elements(ends, row as usize..row as usize + 1)?;
+            prefetch(end.as_ptr());
+        }
+        Ok(())
+    }
+
+    /// Asks for the beginnings of the parts of a row's document.
+    pub(in crate::store) fn expect_document(&self, row: u32) -> Result<()> {
+        let id = self.blob(&self.parts.id_ends, &self.parts.ids, row)?;
+        for bytes in [id, self.payload(row)?, self.metadata(row)?] {
+            let lines = bytes.chunks(CACHE_LINE_BYTES).take(LINES_EXPECTED);
+            lines.for_each(|line| prefetch(line.as_ptr()));
+        }
+        Ok(())
     }
 
     /// Title and text of a row's document, as stored.

@@ -1,0 +1,258 @@
+//! Leaves that may be among the most probable, told by products in eight bits; only theirs are then computed in f32.
+//!
+//! Rounding is held against its exact bound, so the leaves are those that products in f32 would choose.
+
+use std::num::NonZeroUsize;
+
+use pulp::{Arch, Simd, WithSimd};
+
+use super::super::kernels::{log_softmax_entropy, products_of_rows};
+use super::LevelWeights;
+use crate::ids::LeafId;
+use crate::product::bytes::{BytePanels, ByteRows};
+use crate::tree::{Beam, ScoredLeaf};
+
+/// Children below which products in f32 take as little time.
+const FEWEST_CHILDREN: usize = 256;
+/// Children for each leaf of the beam below which too few are ruled out.
+const CHILDREN_PER_LEAF: usize = 8;
+/// What rounding to f32 may add to a product, over the norms of its factors; far more than it does.
+const SLACK: f32 = 1e-5;
+/// Children of which the one with the greatest logit stands for all when a threshold is looked for.
+const GROUP: usize = 8;
+
+/// The classifier of a tree of one level, in eight bits.
+#[derive(Debug)]
+pub(super) struct Shortlist {
+    bytes: BytePanels,
+    /// s W^T, `[B, width]`: the weights of a child in one piece.
+    rows: Vec<f32>,
+    /// Of each child `[B]`: the norm of its weights, and of what `bytes` leaves out of them.
+    norms: Vec<f32>,
+    errors: Vec<f32>,
+}
+
+/// What [`Shortlist::best`] found.
+pub(super) struct Best {
+    /// Most probable first.
+    pub leaves: Vec<ScoredLeaf>,
+    /// Of the choice among the leaves, in nats; off by the products in eight bits.
+    pub entropy: f32,
+}
+
+impl Best {
+    pub fn into_beam(self) -> Beam {
+        Beam { leaves: self.leaves, expanded: vec![1] }
+    }
+}
+
+impl Shortlist {
+    /// `None` for a tree in which it would not pay.
+    pub fn new(levels: &[LevelWeights], children: usize, logit_scale: f32) -> Option<Self> {
+        let [level] = levels else { return None };
+        let finite = level.classifier.iter().all(|x| x.is_finite()) && logit_scale.is_finite();
+        if children < FEWEST_CHILDREN || !finite {
+            return None;
+        }
+        let width = level.classifier.len() / children;
+        let mut rows = vec![0.0; level.classifier.len()];
+        for (i, of_input) in level.classifier.chunks_exact(children).enumerate() {
+            let column = rows[i..].iter_mut().step_by(width);
+            column.zip(of_input).for_each(|(value, x)| *value = logit_scale * x);
+        }
+        let bytes = BytePanels::pack(&rows, width);
+        let norms = rows.chunks_exact(width).map(|row| norm(row.iter().copied())).collect();
+        let left_out = |(child, row): (usize, &[f32])| norm(bytes.unpack(child).zip(row).map(|(q, x)| x - q));
+        let errors = rows.chunks_exact(width).enumerate().map(left_out).collect();
+        Some(Self { bytes, rows, norms, errors })
+    }
+
+    /// Whether so many leaves are few of all.
+    pub fn pays(&self, beam: NonZeroUsize) -> bool {
+        beam.get() <= self.norms.len() / CHILDREN_PER_LEAF
+    }
+
+    /// The `beam` most probable leaves for what the classifier reads, `[width]` f32, finite: the lower id first among
+    /// equals. Their probabilities are off by as little as the entropy.
+    pub fn best(&self, input: &[f32], beam: NonZeroUsize) -> Best {
+        let mut quantised = ByteRows::default();
+        quantised.quantise(input, input.len());
+        let mut logits = Vec::new();
+        self.bytes.products_of(&quantised, 0, &mut logits);
+
+        // |<w, x> - <w', x'>| <= |w| |x - x'| + |w - w'| |x'|.
+        let length = norm(quantised.unpack(0).take(input.len()));
+        let error = norm(quantised.unpack(0).zip(input).map(|(q, x)| x - q)) + SLACK * length;
+        let bounds = Bounds { logits: &logits, norms: &self.norms, errors: &self.errors, error, length };
+        let candidates = bounds.may_be_among(beam);
+
+        products_of_rows(&mut logits, &self.rows, input, &candidates);
+        let mut entropy = 0.0;
+        log_softmax_entropy(&mut logits, 1.0, &mut entropy);
+        let scored = |child: u32| ScoredLeaf { leaf: LeafId(child), log_probability: logits[child as usize] };
+        let mut leaves: Vec<ScoredLeaf> = candidates.into_iter().map(scored).collect();
+        leaves.sort_unstable_by(|a, b| {
+            b.log_probability.total_cmp(&a.log_probability).then(a.leaf.cmp(&b.leaf))
+        });
+        leaves.truncate(beam.get());
+        Best { leaves, entropy }
+    }
+}
+
+fn norm(values: impl Iterator<Item = f32>) -> f32 {
+    values.map(|x| x * x).sum::<f32>().sqrt()
+}
+
+/// Between what logits lie, for all children: `logit - bound` to `logit + bound`.
+struct Bounds<'a> {
+    logits: &'a [f32],
+    norms: &'a [f32],
+    errors: &'a [f32],
+    error: f32,
+    length: f32,
+}
+
+impl Bounds<'_> {
+    #[inline(always)]
+    fn of(&self, child: usize) -> [f32; 2] {
+        let bound = self.norms[child] * self.error + self.errors[child] * self.length;
+        [self.logits[child] - bound, self.logits[child] + bound]
+    }
+
+    /// Children that may be among the `n` with the greatest logits, in ascending order.
+    fn may_be_among(&self, n: NonZeroUsize) -> Vec<u32> {
+        let groups = self.logits.len().div_ceil(GROUP);
+        let (mut least, mut most) = (vec![f32::NEG_INFINITY; groups], vec![f32::NEG_INFINITY; groups]);
+        Arch::new().dispatch(Greatest { of: self, least: &mut least, most: &mut most });
+        // So many groups have a child whose logit is at least this, so that at least as many children do.
+        let threshold = nth_greatest(&mut least, n);
+        let in_reach = (0..groups).filter(|group| most[*group] >= threshold);
+        let children = in_reach.flat_map(|group| (group..self.logits.len()).step_by(groups));
+        let mut left: Vec<(u32, [f32; 2])> = children.map(|child| (child as u32, self.of(child))).collect();
+        left.retain(|(_, [_, most])| *most >= threshold);
+        let threshold = nth_greatest(&mut left.iter().map(|(_, [least, _])| *least).collect::<Vec<_>>(), n);
+        left.retain(|(_, [_, most])| *most >= threshold);
+        let mut children: Vec<u32> = left.into_iter().map(|(child, _)| child).collect();
+        children.sort_unstable();
+        children
+    }
+}
+
+/// The greatest bounds of groups: child c is in group `c % groups`, so that groups lie side by side.
+struct Greatest<'a, 'b> {
+    of: &'a Bounds<'b>,
+    least: &'a mut [f32],
+    most: &'a mut [f32],
+}
+
+impl WithSimd for Greatest<'_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let Self { of, least, most } = self;
+        let groups = least.len();
+        let children = of.logits.chunks(groups).zip(of.norms.chunks(groups)).zip(of.errors.chunks(groups));
+        for ((logits, norms), errors) in children {
+            let children = logits.iter().zip(norms).zip(errors);
+            for ((least, most), ((logit, norm), own)) in least.iter_mut().zip(most.iter_mut()).zip(children) {
+                let bound = norm * of.error + own * of.length;
+                let (low, high) = (logit - bound, logit + bound);
+                *least = if low > *least { low } else { *least };
+                *most = if high > *most { high } else { *most };
+            }
+        }
+    }
+}
+
+/// The `n`th greatest, or a number below all where there are fewer.
+fn nth_greatest(values: &mut [f32], n: NonZeroUsize) -> f32 {
+    let place = n.get() - 1;
+    if place >= values.len() {
+        return f32::NEG_INFINITY;
+    }
+    *values.select_nth_unstable_by(place, |a, b| b.total_cmp(a)).1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Indexer, QueryScorer, TreeWeights};
+    use super::*;
+    use crate::tree::{TreeShape, beam_search};
+    use rand::{Rng, SeedableRng};
+    use rand_chacha::ChaCha8Rng;
+
+    fn values(n: usize, random: &mut ChaCha8Rng) -> Vec<f32> {
+        (0..n).map(|_| random.random_range(-1.0..1.0)).collect()
+    }
+
+    fn indexer(children: u32, dim: usize, transform: bool, random: &mut ChaCha8Rng) -> Indexer {
+        let transform = transform.then(|| values(dim * dim, random));
+        let classifier = values(dim * children as usize, random);
+        let weights = TreeWeights { projection: None, levels: vec![LevelWeights { transform, classifier }] };
+        Indexer::new(TreeShape::new(children, 1).unwrap(), dim, 3.0, weights).unwrap()
+    }
+
+    #[test]
+    fn the_leaves_are_those_of_products_in_f32() {
+        let mut random = ChaCha8Rng::seed_from_u64(5);
+        for (children, dim, transform) in
+            [(256, 5, false), (300, 64, true), (1000, 384, false), (2049, 33, false)]
+        {
+            let indexer = indexer(children, dim, transform, &mut random);
+            for beam in [1, 2, 8, 31].map(|beam| NonZeroUsize::new(beam).unwrap()) {
+                let input = values(dim, &mut random);
+                let mut scorer = QueryScorer::new(&indexer, &input);
+                let plain = beam_search(indexer.shape, &mut scorer, beam);
+                let (cost, entropy) = (scorer.multiply_adds, scorer.entropy);
+                let mut scorer = QueryScorer::new(&indexer, &input);
+                let short = scorer.shortlisted(beam).expect("it pays");
+                assert_eq!(scorer.multiply_adds, cost);
+                assert!(
+                    (short.entropy - entropy).abs() < 0.05 * entropy.max(0.1),
+                    "{} {entropy}",
+                    short.entropy
+                );
+                assert_eq!(short.leaves.len(), beam.get());
+                for (a, b) in short.leaves.iter().zip(&plain.leaves) {
+                    assert_eq!(a.leaf, b.leaf, "{children}, {dim}, {beam}");
+                    assert!((a.log_probability - b.log_probability).abs() < 0.02, "{a:?} {b:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn few_are_left_over() {
+        let mut random = ChaCha8Rng::seed_from_u64(6);
+        let children = 4000;
+        let logits = values(children, &mut random);
+        let (norms, errors) = (vec![1.0; children], vec![0.01; children]);
+        let bounds = Bounds { logits: &logits, norms: &norms, errors: &errors, error: 0.01, length: 1.0 };
+        let n = NonZeroUsize::new(100).unwrap();
+        let found = bounds.may_be_among(n);
+        let mut sorted = logits.clone();
+        sorted.sort_by(|a, b| b.total_cmp(a));
+        let want: Vec<u32> = (0..children as u32)
+            .filter(|child| logits[*child as usize] + 0.02 >= sorted[99] - 0.02)
+            .collect();
+        assert_eq!(found, want);
+        assert!(found.len() > 100 && found.len() < 200, "{}", found.len());
+    }
+
+    #[test]
+    fn equal_leaves_go_by_number_and_small_or_broken_trees_have_none() {
+        let mut random = ChaCha8Rng::seed_from_u64(7);
+        let same =
+            |children: u32| LevelWeights { transform: None, classifier: vec![0.25; 8 * children as usize] };
+        let level = [same(512)];
+        let shortlist = Shortlist::new(&level, 512, 1.0).unwrap();
+        let best = shortlist.best(&values(8, &mut random), NonZeroUsize::new(3).unwrap());
+        assert_eq!(best.leaves.iter().map(|scored| scored.leaf.0).collect::<Vec<_>>(), [0, 1, 2]);
+        assert!((best.entropy - 512f32.ln()).abs() < 1e-3);
+        assert!(Shortlist::new(&[same(40)], 40, 1.0).is_none());
+        let mut broken = same(512);
+        broken.classifier[77] = f32::NAN;
+        assert!(Shortlist::new(&[broken], 512, 1.0).is_none());
+    }
+}
