@@ -28,6 +28,7 @@ def main():
     parser.add_argument("--sizes", default="10000=400,100000=1200,1000000=4000", help="DOCUMENTS=LEAVES, separated by commas")
     parser.add_argument("--recall", type=float, default=0.95)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--points", type=int, default=256, help="documents for each leaf that centroids are found from, at most")
     parser.add_argument("-k", type=int, default=10)
     parser.add_argument("--work", type=pathlib.Path, default=ROOT / "target/growth")
     parser.add_argument("--ehi", help="the vectors bench; built if absent")
@@ -47,7 +48,7 @@ def main():
         if not vectors.exists():
             subprocess.run([sys.executable, folder / "synthetic.py", arguments.embedded, vectors, "--documents", str(documents)], check=True)
         if not bundle.exists():
-            command = ["--embedded", vectors, "--like", arguments.like, "--leaves", str(leaves), "--out", bundle]
+            command = ["--embedded", vectors, "--like", arguments.like, "--leaves", str(leaves), "--points", str(arguments.points), "--out", bundle]
             subprocess.run([sys.executable, folder / "kmeans.py", *command], check=True, stdout=sys.stderr)
         exact = nearest(*load(vectors), arguments.k)
         command = [binary, bundle, vectors, arguments.k, index]

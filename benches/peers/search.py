@@ -31,6 +31,8 @@ from vectors import load, nearest, recall_of
 
 TARGETS = (0.90, 0.95, 0.99)
 STEPS = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048]
+# Sets two knobs in one step apart.
+REFINE = 10_000
 EF = [10, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768]
 
 
@@ -47,14 +49,18 @@ class Faiss:
         self.index = faiss.index_factory(dim, factory, faiss.METRIC_INNER_PRODUCT)
         self.index.train(documents)
         self.index.add(documents)
-        self.faiss, self.steps = faiss, [step for step in STEPS if step <= lists]
+        steps = [step for step in STEPS if step <= lists]
+        if arguments.serve == "ivfpq":
+            # Codes of four bits alone find too little; how many more hits than asked for are scored anew is a knob too.
+            steps = [factor * REFINE + step for factor in map(int, arguments.refine.split(",")) for step in steps]
+        self.faiss, self.steps = faiss, steps
         faiss.write_index(self.index, str(arguments.work / f"{arguments.name}.index"))
 
     def search(self, query, k, step):
         if isinstance(self.index, self.faiss.IndexRefine):
-            # Codes of four bits alone find too little.
+            factor, step = divmod(step, REFINE)
             parameters = self.faiss.IndexRefineSearchParameters(
-                k_factor=10, base_index_params=self.faiss.SearchParametersIVF(nprobe=step)
+                k_factor=factor, base_index_params=self.faiss.SearchParametersIVF(nprobe=step)
             )
         else:
             parameters = self.faiss.SearchParametersIVF(nprobe=step)
@@ -167,15 +173,12 @@ class Engine:
 
 def rate_at(points, target):
     """Queries per second at a recall, from (recall, rate) in the order of the knob; the best that reaches it."""
-    best = None
+    rates = [points[0][1]] if points[0][0] >= target else []
     for (low, slower), (high, rate) in zip(points, points[1:]):
         if low < target <= high:
             share = (target - low) / (high - low)
-            best = math.exp(math.log(slower) + share * (math.log(rate) - math.log(slower)))
-            break
-    if points[0][0] >= target:
-        best = points[0][1]
-    return best
+            rates.append(math.exp(math.log(slower) + share * (math.log(rate) - math.log(slower))))
+    return max(rates, default=None)
 
 
 def asked_of(arguments, queries):
@@ -206,6 +209,7 @@ def commands(arguments):
         for lists in counts if name in PEERS else []:
             own = f"{name}-{lists}" if name in OF_LISTS else name
             given = ["--serve", name, "--name", own, "--embedded", embedded, "--lists", lists, "--work", work, "-k", arguments.k]
+            given += ["--refine", arguments.refine]
             yield own, NAMES[name], work / f"{own}.index", [sys.executable, __file__, *given]
     if "arroy" in asked:
         folder, target = ROOT / "benches/peers/arroy", ROOT / "target/arroy"
@@ -243,6 +247,7 @@ def main():
     parser.add_argument("--trees", default="", help="NAME=BUNDLE, separated by commas")
     parser.add_argument("--plain", action="store_true", help="ehi without its codes too")
     parser.add_argument("--lists", default="256", help="of Faiss and ScaNN, separated by commas; LanceDB takes the first")
+    parser.add_argument("--refine", default="10,40", help="hits that IVF-PQ scores anew for each one asked for, separated by commas")
     parser.add_argument("-k", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--asked", type=int, default=300, help="queries, the first ones")

@@ -23,7 +23,9 @@ def nearest(documents, queries, k, block=100_000):
         own = queries @ kept.T
         scores = np.hstack([scores, own])
         rows = np.hstack([rows, np.broadcast_to(np.arange(start, start + len(kept)), own.shape)])
-        best = np.argsort(-scores, axis=1, kind="stable")[:, :k]
+        best = np.argpartition(-scores, min(k, scores.shape[1]) - 1, axis=1)[:, :k]
+        scores, rows = np.take_along_axis(scores, best, 1), np.take_along_axis(rows, best, 1)
+        best = np.argsort(-scores, axis=1, kind="stable")
         scores, rows = np.take_along_axis(scores, best, 1), np.take_along_axis(rows, best, 1)
     return rows
 

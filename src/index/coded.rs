@@ -31,7 +31,7 @@ pub(super) struct Coded<'a> {
     query: Option<CodedQuery>,
     /// Dead ones included.
     waiting: Vec<(f32, Row)>,
-    /// Of no interest are rows with less.
+    /// The score that a row needs, whatever is best here.
     floor: f32,
 }
 
@@ -40,7 +40,7 @@ impl<'a> Coded<'a> {
         Self { rotation, query: None, waiting: Vec::new(), floor: f32::NEG_INFINITY }
     }
 
-    /// For rows that are not to be held against the best alone, but also against those of `top`.
+    /// With bounds that are held against the k-th best of `top`, as of now, from the start.
     pub fn beyond(self, top: &TopK) -> Self {
         Self { floor: least(top), ..self }
     }

@@ -10,8 +10,7 @@ use crate::ids::LeafId;
 use crate::model::{Indexer, RoutingSample};
 use crate::tree::ScoredLeaf;
 
-/// Leaves with which an adaptive search of a tree of several levels begins; it widens as it goes on. With one
-/// level every leaf is scored anyway.
+/// Leaves with which an adaptive search of a tree of several levels begins; it widens as it goes on.
 const FIRST_WIDTH: usize = 16;
 /// How much wider it grows at a time, so that what is found twice costs little.
 const WIDENING: usize = 4;
@@ -155,10 +154,13 @@ impl<'a> Course<'a> {
     fn widen(&mut self) {
         let adaptive = self.limits.is_adaptive();
         let width = match self.width {
-            // A tree of one level scores every leaf anyway.
-            0 if adaptive && self.indexer.shape().height() == 1 => self.all(),
+            // A tree of one level scores every leaf anyway, or as few as it can.
+            0 if adaptive && self.indexer.shape().height() == 1 => {
+                self.indexer.cheap_width().unwrap_or(self.all())
+            }
             0 if adaptive => FIRST_WIDTH,
             0 => self.limits.leaves.get(),
+            _ if self.indexer.shape().height() == 1 => self.all(),
             width => width.saturating_mul(WIDENING),
         };
         self.width = width.min(self.all());

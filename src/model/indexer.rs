@@ -129,6 +129,11 @@ impl Indexer {
         self.weights.projection.is_some() || self.weights.levels.iter().any(|l| l.transform.is_none())
     }
 
+    /// The widest beam that costs less than one of all leaves, where scoring a node's children is what costs.
+    pub(crate) fn cheap_width(&self) -> Option<usize> {
+        self.shortlist.as_ref().map(|shortlist| shortlist.widest())
+    }
+
     #[cfg(feature = "train")]
     pub(crate) fn logit_scale(&self) -> f32 {
         self.logit_scale
@@ -262,7 +267,8 @@ impl<'a> QueryScorer<'a> {
 
     /// The most probable leaves, where a shortlist finds them sooner.
     fn shortlisted(&mut self, beam: NonZeroUsize) -> Option<Best> {
-        let shortlist = self.indexer.shortlist.as_ref().filter(|shortlist| shortlist.pays(beam))?;
+        let shortlist =
+            self.indexer.shortlist.as_ref().filter(|shortlist| beam.get() <= shortlist.widest())?;
         let level = self.indexer.weights.levels.first()?;
         // The products that the shortlist spares count too: what routing costs is a property of the tree.
         self.multiply_adds += level.classifier.len() as u64;

@@ -67,9 +67,9 @@ impl Shortlist {
         Some(Self { bytes, rows, norms, errors })
     }
 
-    /// Whether so many leaves are few of all.
-    pub fn pays(&self, beam: NonZeroUsize) -> bool {
-        beam.get() <= self.norms.len() / CHILDREN_PER_LEAF
+    /// The widest beam for which it pays.
+    pub fn widest(&self) -> usize {
+        self.norms.len() / CHILDREN_PER_LEAF
     }
 
     /// The `beam` most probable leaves for what the classifier reads, `[width]` f32, finite: the lower id first among
