@@ -331,8 +331,8 @@ impl WithSimd for UpperBounds<'_> {
         let own = bounds.iter_mut().zip(sums).zip(factors);
         own.for_each(|((bound, &sum), factors)| *bound = query.upper_bound(sum, factors));
         let rows = sums.len().min(factors.len());
-        let mask = bounds.iter().zip(0..).map(|(bound, place)| u32::from(!(*bound < threshold)) << place);
-        let mask = mask.fold(0, |a, b| a | b);
+        let may_be = |bound: f32| u32::from(bound >= threshold) | u32::from(bound.is_nan());
+        let mask = bounds.iter().zip(0..).fold(0, |mask, (bound, place)| mask | may_be(*bound) << place);
         if rows < BLOCK_ROWS { mask & ((1 << rows) - 1) } else { mask }
     }
 }
@@ -425,6 +425,25 @@ mod tests {
             }
             assert!(above * 20 < rows, "{dim}: {above} of {rows}");
             assert!(slack / f64::from(rows as u32) < 6.0 / (dim as f64).sqrt(), "{dim}: {slack}");
+        }
+    }
+
+    #[test]
+    fn bounds_of_a_block_are_those_of_its_rows() {
+        let coded = CodedQuery::new(&Rotation::new(64), &[0.125; 64], 2.0);
+        let sums: Vec<u32> = (0..BLOCK_ROWS as u32).map(|row| 900 + 37 * row).collect();
+        for rows in [1, 5, 31, 32] {
+            let mut factors: Vec<[f32; FACTORS]> = (0..rows).map(|row| [0.1, 0.01 * row as f32]).collect();
+            let own: Vec<f32> =
+                factors.iter().zip(&sums).map(|(own, &sum)| coded.upper_bound(sum, own)).collect();
+            let threshold = own[rows / 2];
+            // One that cannot be compared may be a hit.
+            factors[0][0] = f32::NAN;
+            let mut bounds = [0.0; BLOCK_ROWS];
+            let mask = coded.upper_bounds(&sums, &factors, threshold, &mut bounds);
+            assert!(bounds[0].is_nan() && bounds[1..rows] == own[1..]);
+            let want = (1..rows).filter(|row| own[*row] >= threshold).fold(1, |mask, row| mask | 1 << row);
+            assert_eq!(mask, want, "{rows}");
         }
     }
 
