@@ -19,6 +19,7 @@ use rayon::prelude::*;
 use super::error::ModelError;
 use super::kernels::{add_weighted_rows, log_softmax_entropy};
 use crate::ids::LeafId;
+use crate::product::bytes::ByteKernel;
 use crate::tree::{Beam, LevelScorer, TreeShape, beam_search};
 use shortlist::{Best, Shortlist};
 
@@ -55,7 +56,7 @@ pub struct Indexer {
     routing_dim: usize,
     logit_scale: f32,
     weights: TreeWeights,
-    /// Follows from the weights.
+    /// Follows from the weights; `None` also where the processor has no fast products in eight bits.
     shortlist: Option<Arc<Shortlist>>,
 }
 
@@ -104,7 +105,8 @@ impl Indexer {
             }
             check(tensor_name(level, CLASSIFIER), own.classifier.len(), [width, b])?;
         }
-        let shortlist = Shortlist::new(&weights.levels, b, logit_scale).map(Arc::new);
+        let shortlist = ByteKernel::best().is_fast().then(|| Shortlist::new(&weights.levels, b, logit_scale));
+        let shortlist = shortlist.flatten().map(Arc::new);
         Ok(Self { shape, dim, routing_dim, logit_scale, weights, shortlist })
     }
 

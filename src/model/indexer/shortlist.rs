@@ -181,6 +181,7 @@ mod tests {
     use crate::tree::{TreeShape, beam_search};
     use rand::{Rng, SeedableRng};
     use rand_chacha::ChaCha8Rng;
+    use std::sync::Arc;
 
     fn values(n: usize, random: &mut ChaCha8Rng) -> Vec<f32> {
         (0..n).map(|_| random.random_range(-1.0..1.0)).collect()
@@ -190,7 +191,10 @@ mod tests {
         let transform = transform.then(|| values(dim * dim, random));
         let classifier = values(dim * children as usize, random);
         let weights = TreeWeights { projection: None, levels: vec![LevelWeights { transform, classifier }] };
-        Indexer::new(TreeShape::new(children, 1).unwrap(), dim, 3.0, weights).unwrap()
+        let mut indexer = Indexer::new(TreeShape::new(children, 1).unwrap(), dim, 3.0, weights).unwrap();
+        // Whatever the processor.
+        indexer.shortlist = Shortlist::new(&indexer.weights.levels, children as usize, 3.0).map(Arc::new);
+        indexer
     }
 
     #[test]
