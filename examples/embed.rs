@@ -6,12 +6,13 @@
 //!
 //! `MODEL` is a bundle or a base model, `DATA` a folder in the BEIR layout, `PRECISION` f32 or int8. `OUT` gets
 //! `documents.f32` and `queries.f32` (rows of unit norm, little-endian, without a header) and
-//! `dataset.json`: the width, the ids of the queries and their relevant rows.
+//! `dataset.json`: the width, the ids of the queries and their relevant rows. A run that was cut off goes on where it
+//! was, if started with the same arguments.
 
 use std::collections::HashMap;
 use std::error::Error;
 use std::fs::{self, File};
-use std::io::{BufWriter, Write};
+use std::io::Write;
 use std::path::Path;
 
 use ehi::data::BeirDataset;
@@ -34,6 +35,17 @@ fn run() -> Result<(), Box<dyn Error>> {
     };
     let out = Path::new(out);
     fs::create_dir_all(out)?;
+    // What a run that was cut off has left counts only for the same one.
+    let begun = out.join("unfinished.json");
+    let own = serde_json::to_vec(
+        &[[model, data, split].as_slice(), &precision.iter().collect::<Vec<_>>()].concat(),
+    )?;
+    if fs::read(&begun).ok() != Some(own.clone()) {
+        for name in ["documents.f32", "queries.f32", "dataset.json"] {
+            let _ = fs::remove_file(out.join(name));
+        }
+        fs::write(&begun, own)?;
+    }
     let precision = precision.first().map_or(Ok(EncoderPrecision::F32), |given| given.parse())?;
     let encoder = Encoder::load_with(Path::new(model), precision)?;
     let dataset = BeirDataset::open(data)?;
@@ -64,17 +76,23 @@ fn run() -> Result<(), Box<dyn Error>> {
     write_rows(&encoder, &texts, Role::Query, &out.join("queries.f32"))?;
     let about = serde_json::json!({ "dim": encoder.dim(), "documents": rows.len(), "queries": queries });
     fs::write(out.join("dataset.json"), serde_json::to_vec(&about)?)?;
-    Ok(())
+    Ok(fs::remove_file(begun)?)
 }
 
+/// Adds the rows of the texts that the file does not have yet, in whole blocks.
 fn write_rows(encoder: &Encoder, texts: &[String], role: Role, path: &Path) -> Result<(), Box<dyn Error>> {
-    let mut file = BufWriter::new(File::create(path)?);
-    for block in texts.chunks(TEXTS_PER_BLOCK) {
+    let mut file = File::options().create(true).append(true).open(path)?;
+    let block_bytes = (TEXTS_PER_BLOCK * encoder.dim() * size_of::<f32>()) as u64;
+    let blocks = file.metadata()?.len() / block_bytes;
+    file.set_len(blocks * block_bytes)?;
+    for block in texts.chunks(TEXTS_PER_BLOCK).skip(blocks as usize) {
         let block: Vec<&str> = block.iter().map(String::as_str).collect();
+        let mut bytes = Vec::with_capacity(block_bytes as usize);
         for row in encoder.embed(&block, role)?.chunks_exact(encoder.dim()) {
             let norm = row.iter().map(|x| x * x).sum::<f32>().sqrt();
-            row.iter().try_for_each(|x| file.write_all(&(x / norm).to_le_bytes()))?;
+            bytes.extend(row.iter().flat_map(|x| (x / norm).to_le_bytes()));
         }
+        file.write_all(&bytes)?;
     }
     Ok(file.flush()?)
 }
