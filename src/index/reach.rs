@@ -169,7 +169,11 @@ impl<'a> Course<'a> {
         let beam = NonZeroUsize::new(self.width).unwrap_or(NonZeroUsize::MIN);
         let (routing, sample) = self.indexer.route_observed(self.unit, beam);
         self.beam += started.elapsed();
-        self.multiply_adds += routing.multiply_adds;
+        // One level is one product, whichever of its leaves are asked for first.
+        match self.indexer.shape().height() {
+            1 => self.multiply_adds = routing.multiply_adds,
+            _ => self.multiply_adds += routing.multiply_adds,
+        }
         self.sample.get_or_insert(sample);
         self.at_hand = routing.search.leaves.into_iter();
     }
