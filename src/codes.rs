@@ -327,9 +327,9 @@ impl WithSimd for UpperBounds<'_> {
     #[inline(always)]
     fn with_simd<S: Simd>(self, _: S) -> u32 {
         let Self { query, sums, factors, threshold, bounds } = self;
-        bounds.fill(f32::NEG_INFINITY);
         let own = bounds.iter_mut().zip(sums).zip(factors);
         own.for_each(|((bound, &sum), factors)| *bound = query.upper_bound(sum, factors));
+        // Places beyond the rows hold what was there before.
         let rows = sums.len().min(factors.len());
         let may_be = |bound: f32| u32::from(bound >= threshold) | u32::from(bound.is_nan());
         let mask = bounds.iter().zip(0..).fold(0, |mask, (bound, place)| mask | may_be(*bound) << place);

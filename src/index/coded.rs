@@ -115,13 +115,14 @@ impl<'a> Coded<'a> {
             Ok(())
         };
         let floor = self.floor;
+        let needed = |top: &TopK| least(top).max(floor);
         let first = FIRST_PER_HIT.saturating_mul(top.k());
-        if least(top).max(floor) == f32::NEG_INFINITY && first < self.waiting.len() {
+        if needed(top) == f32::NEG_INFINITY && first < self.waiting.len() {
             self.waiting.select_nth_unstable_by(first, highest_first);
             score(&self.waiting[..first], top)?;
             self.waiting.drain(..first);
         }
-        let threshold = least(top).max(floor);
+        let threshold = needed(top);
         self.waiting.retain(|row| row.0 >= threshold);
         self.waiting.sort_unstable_by(highest_first);
         let mut rounds = self.waiting.chunks(ROWS_PER_ROUND).peekable();
@@ -132,7 +133,7 @@ impl<'a> Coded<'a> {
                 ask_for(embedding, embedding.len());
             }
             // It only rises.
-            let threshold = least(top).max(floor);
+            let threshold = needed(top);
             let within = round.partition_point(|row| row.0 >= threshold);
             score(&round[..within], top)?;
             if within < round.len() {

@@ -153,14 +153,13 @@ impl<'a> Course<'a> {
 
     fn widen(&mut self) {
         let adaptive = self.limits.is_adaptive();
+        let one_level = self.indexer.shape().height() == 1;
         let width = match self.width {
             // A tree of one level scores every leaf anyway, or as few as it can.
-            0 if adaptive && self.indexer.shape().height() == 1 => {
-                self.indexer.cheap_width().unwrap_or(self.all())
-            }
+            0 if adaptive && one_level => self.indexer.cheap_width().unwrap_or(self.all()),
             0 if adaptive => FIRST_WIDTH,
             0 => self.limits.leaves.get(),
-            _ if self.indexer.shape().height() == 1 => self.all(),
+            _ if one_level => self.all(),
             width => width.saturating_mul(WIDENING),
         };
         self.width = width.min(self.all());
@@ -170,9 +169,9 @@ impl<'a> Course<'a> {
         let (routing, sample) = self.indexer.route_observed(self.unit, beam);
         self.beam += started.elapsed();
         // One level is one product, whichever of its leaves are asked for first.
-        match self.indexer.shape().height() {
-            1 => self.multiply_adds = routing.multiply_adds,
-            _ => self.multiply_adds += routing.multiply_adds,
+        match one_level {
+            true => self.multiply_adds = routing.multiply_adds,
+            false => self.multiply_adds += routing.multiply_adds,
         }
         self.sample.get_or_insert(sample);
         self.at_hand = routing.search.leaves.into_iter();
