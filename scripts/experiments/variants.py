@@ -31,6 +31,17 @@ def joint(**changes):
     return JOINT | changes
 
 
+def preset(**changes):
+    """The paper's settings for SciFact (`--preset scifact`), fewer epochs."""
+    values = {
+        "branching_factor": 40, "coarse_leaves": None, "batch_size": 64, "encoder_learning_rate": 4e-4,
+        "indexer_learning_rate": 0.016, "siamese": "triplet", "negatives": "index", "indexer_epochs": 0,
+        "transform": True, "routing_dim": 0, "dev_fraction": 0.3, "epochs": 30,
+    }
+    weights = {"siamese": 0.2, "indexing": 0.8, "intra_leaf": 0.2, "distillation": 0.0} | changes.pop("loss_weights", {})
+    return values | {"loss_weights": weights} | changes
+
+
 def weight(**changes):
     return joint(loss_weights=changes)
 
@@ -118,6 +129,22 @@ SETS = {
         ),
         "random, 64 leaves, one tree": joint(init="random", indexer_epochs=0, coarse_leaves=None, branching_factor=64),
         "k-means, 64 leaves, one tree": joint(indexer_epochs=0, coarse_leaves=None, branching_factor=64),
+    },
+    # What the paper leaves open beside its table.
+    "preset": {
+        "columns of length 1, scale 20": preset(),
+        "columns of length 20, scale 1": preset(logit_scale=1.0),
+        "columns of length 1, learning rates 1e-4 and 1e-3": preset(encoder_learning_rate=1e-4, indexer_learning_rate=1e-3),
+        "the same, negatives of the batch": preset(
+            encoder_learning_rate=1e-4, indexer_learning_rate=1e-3, negatives="in_batch"
+        ),
+        "columns of length 20, gradients clipped at 1": preset(logit_scale=1.0, gradient_clip=1.0),
+        "columns of length 20, negatives in the siamese term alone": preset(logit_scale=1.0, negatives="index_siamese"),
+        "columns of length 20, negatives of the batch alone": preset(logit_scale=1.0, negatives="in_batch"),
+        "columns of length 20, balance 1": preset(logit_scale=1.0, loss_weights={"balance": 1.0}),
+        "columns of length 20, balance 0.05": preset(logit_scale=1.0, loss_weights={"balance": 0.05}),
+        "columns of length 20, dropout 0.1": preset(logit_scale=1.0, dropout=0.1),
+        "columns of length 20, start 10 times cosine": preset(logit_scale=1.0, init_scale=10.0),
     },
 }
 SHARES = (0.02, 0.05, 0.1, 0.2)

@@ -78,6 +78,9 @@ pub struct TrainConfig {
     /// Factor on the indexer's logits: unit vectors give logits near 0, where a softmax passes
     /// no useful gradient.
     pub logit_scale: f64,
+    /// The logits with which the tree starts are about this many times a cosine, whatever `logit_scale` is: the
+    /// classifier's columns have the length `init_scale / logit_scale`. A learning rate means more beside short ones.
+    pub init_scale: f64,
     /// Whether the levels have the paper's hidden transform U; without it F(x) = x, which routes at
     /// a fraction of the cost.
     pub transform: bool,
@@ -265,6 +268,7 @@ impl Default for TrainConfig {
             mining_depth: 64,
             init: Init::KMeans,
             logit_scale: 20.0,
+            init_scale: 20.0,
             transform: false,
             routing_dim: 64,
             trainable_layers: 1,
@@ -425,12 +429,16 @@ impl TrainConfig {
             ("distillation_positive_share", self.distillation_positive_share, 1.0),
             ("margin", self.margin, 2.0),
             ("dissimilarity_threshold", self.dissimilarity_threshold, 2.0),
-            ("logit_scale", self.logit_scale, 1e4),
             ("pseudo_pairs_per_pair", self.pseudo_pairs_per_pair, 1e3),
             ("dev_fraction", self.dev_fraction, 0.9),
         ] {
             if !(0.0..=most).contains(&found) {
                 return Err(bad(field, found.to_string(), &format!("0 to {most}")));
+            }
+        }
+        for (field, found) in [("logit_scale", self.logit_scale), ("init_scale", self.init_scale)] {
+            if !(1e-3..=1e4).contains(&found) {
+                return Err(bad(field, found.to_string(), "0.001 to 10,000"));
             }
         }
         if !(1e-3..=1e3).contains(&self.siamese_temperature) {

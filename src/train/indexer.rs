@@ -20,6 +20,8 @@ pub(crate) struct IndexerOptions {
     /// Whether the levels have a U; without one F(x) = x.
     pub transform: bool,
     pub logit_scale: f64,
+    /// Length of the classifier's columns at the start.
+    pub init_length: f64,
 }
 
 /// The level networks as variables.
@@ -44,7 +46,7 @@ pub(crate) struct Paths {
 const TRANSFORM_STD: f32 = 1e-3;
 
 impl TrainableIndexer {
-    /// Small random weights: classifier columns about unit length, transforms near zero, and a
+    /// Small random weights: classifier columns about as long as asked for, transforms near zero, and a
     /// projection that keeps lengths on average.
     pub(crate) fn random(
         options: IndexerOptions,
@@ -66,7 +68,7 @@ impl TrainableIndexer {
             if options.transform {
                 transform.push(variable(width, width, TRANSFORM_STD)?);
             }
-            classifier.push(variable(width, b, 1.0 / (width as f32).sqrt())?);
+            classifier.push(variable(width, b, options.init_length as f32 / (width as f32).sqrt())?);
         }
         Ok(Self { options, projection, transform, classifier })
     }
@@ -75,8 +77,8 @@ impl TrainableIndexer {
         &self.options
     }
 
-    /// Makes the columns of the first level's classifier the given unit centroids, so that its
-    /// logits are scale times cosine.
+    /// Makes the columns of the first level's classifier the given unit centroids times `init_length`, so that its
+    /// logits are `logit_scale * init_length` times cosine.
     ///
     /// # Shapes
     /// `centroids` `[B, dim]` row-major.
@@ -84,6 +86,7 @@ impl TrainableIndexer {
         let b = self.options.shape.branching_factor() as usize;
         let device = self.classifier[0].device();
         let centroids = Tensor::from_slice(centroids, (b, self.options.dim), device)?;
+        let centroids = (centroids * self.options.init_length)?;
         let read = match &self.projection {
             Some(projection) => centroids.matmul(projection.as_tensor())?,
             None => centroids,
@@ -271,6 +274,35 @@ mod tests {
         rows
     }
 
+    /// A scale of 20 on short columns and none on long ones are the same tree.
+    #[test]
+    fn a_kmeans_start_is_the_same_at_any_logit_scale() {
+        let mut rng = ChaCha8Rng::seed_from_u64(6);
+        let (centroids, rows) = (unit_rows(&mut rng, 5, 8), unit_rows(&mut rng, 6, 8));
+        let shape = TreeShape::new(5, 1).unwrap();
+        let probabilities = |logit_scale: f64| -> Vec<f32> {
+            let init_length = 20.0 / logit_scale;
+            let options = IndexerOptions {
+                shape,
+                dim: 8,
+                projection: None,
+                transform: false,
+                logit_scale,
+                init_length,
+            };
+            let mut rng = ChaCha8Rng::seed_from_u64(7);
+            let indexer = TrainableIndexer::random(options, &mut rng, &Device::Cpu).unwrap();
+            let norm = indexer.classifier[0].sqr().unwrap().sum_all().unwrap().to_scalar::<f32>().unwrap();
+            assert!((f64::from(norm) / 5.0).sqrt() / init_length > 0.5, "random columns have the length too");
+            indexer.set_centroids(&centroids).unwrap();
+            let unit = Tensor::from_slice(&rows, (6, 8), &Device::Cpu).unwrap();
+            indexer.paths(&unit).unwrap().embedding.flatten_all().unwrap().to_vec1().unwrap()
+        };
+        let (scaled, long) = (probabilities(20.0), probabilities(1.0));
+        assert!(scaled.iter().zip(&long).all(|(a, b)| (a - b).abs() < 1e-5), "{scaled:?} {long:?}");
+        assert!(scaled.iter().any(|&p| p > 0.5), "cosines alone would be near a fifth each");
+    }
+
     /// The trainable and the frozen indexer are two programs for one function.
     #[test]
     fn frozen_copy_routes_as_the_variables_do() {
@@ -284,7 +316,8 @@ mod tests {
             (3, 3, None, false),
         ] {
             let shape = TreeShape::new(b, h).unwrap();
-            let options = IndexerOptions { shape, dim: 8, projection, transform, logit_scale: 20.0 };
+            let options =
+                IndexerOptions { shape, dim: 8, projection, transform, logit_scale: 20.0, init_length: 1.0 };
             let trainable = TrainableIndexer::random(options, &mut rng, &Device::Cpu).unwrap();
             // Transforms large enough to matter.
             for u in &trainable.transform {

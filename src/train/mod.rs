@@ -1,6 +1,7 @@
 //! Joint training of encoder and tree from queries and the documents that answer them
 //! (section 3.5, Algorithm 1).
 
+mod batch;
 mod checkpoint;
 mod config;
 mod dataset;

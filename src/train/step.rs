@@ -1,27 +1,22 @@
 //! One optimiser step: losses of a batch and their gradients (Algorithm 1).
 
-use std::collections::HashMap;
-
 use candle_core::{Device, Tensor, Var};
-use rand::Rng;
-use rand_chacha::ChaCha8Rng;
 
-use super::config::{Negatives, Siamese, TrainConfig};
+use super::batch::{Distillation, Layout, Prepared};
+use super::config::{Siamese, TrainConfig};
 use super::error::TrainError;
 use super::indexer::TrainableIndexer;
 use super::losses;
 use super::optimizer::Gradients;
-use super::refresh::Snapshot;
 use super::report::LossParts;
-use super::sampler::Batch;
 use super::tail::Tail;
 use super::texts::Texts;
 use super::trunk::TrunkCache;
 use crate::error::Result;
-use crate::ids::LeafId;
 use crate::model::{ModelError, unit_rows};
 
 /// What every step reads.
+#[derive(Clone, Copy)]
 pub(crate) struct StepContext<'a> {
     pub config: &'a TrainConfig,
     pub texts: &'a Texts,
@@ -32,76 +27,16 @@ pub(crate) struct StepContext<'a> {
     pub device: &'a Device,
 }
 
-/// Texts of a batch without repetition, and where each role finds its row.
-#[derive(Default)]
-struct Rows {
-    texts: Vec<usize>,
-    place: HashMap<usize, u32>,
-}
-
-impl Rows {
-    fn add(&mut self, text: usize) -> u32 {
-        *self.place.entry(text).or_insert_with(|| {
-            self.texts.push(text);
-            self.texts.len() as u32 - 1
-        })
-    }
-}
-
-/// A batch laid out for the loss: rows of the query and of the document embeddings.
-struct Layout {
-    queries: Rows,
-    documents: Rows,
-    pair_queries: Vec<u32>,
-    pair_documents: Vec<u32>,
-    /// Row of each query's mined negative; row 0 with weight 0 where it has none.
-    mined: Option<(Vec<u32>, Vec<f32>)>,
-    /// Routing distillation of the pairs' own queries.
-    own: Distillation,
-    /// That of the texts whose embeddings the last refresh gave, `[texts, dim]`.
-    distilled: Distillation,
-    distilled_rows: Vec<f32>,
-}
-
-/// Entries of a distillation term.
-#[derive(Default)]
-pub(crate) struct Distillation {
-    /// Row of the text, and a leaf that it should reach.
-    pub entries: Vec<(u32, LeafId)>,
-    /// The target's mass on it.
-    pub masses: Vec<f32>,
-    pub texts: usize,
-}
-
-impl Distillation {
-    pub(crate) fn add(&mut self, row: u32, target: &[(LeafId, f32)]) {
-        self.texts += 1;
-        for &(leaf, mass) in target {
-            self.entries.push((row, leaf));
-            self.masses.push(mass);
-        }
-    }
-}
-
 impl StepContext<'_> {
-    /// Losses and gradients of one batch.
+    /// Losses and gradients of one batch, step number `step`.
     ///
     /// The encoder's forward pass runs in parts with a graph each; the loss is computed on the
     /// joined embeddings as if they were variables, and its gradient with respect to them is fed
     /// back into the parts.
-    pub(crate) fn step(
-        &self,
-        batch: &Batch,
-        snapshot: &Snapshot,
-        step: usize,
-        rng: &mut ChaCha8Rng,
-    ) -> Result<(LossParts, Gradients)> {
-        let layout = self.lay_out(batch, snapshot, rng);
-        let seeds: [u64; 2] = [rng.random(), rng.random()];
-        let (queries, query_forward) =
-            self.tail.forward(self.query_cache, &layout.queries.texts, seeds[0])?;
-        let (documents, document_forward) =
-            self.tail.forward(self.document_cache, &layout.documents.texts, seeds[1])?;
+    pub(crate) fn step(&self, prepared: Prepared, step: usize) -> Result<(LossParts, Gradients)> {
+        let Prepared { layout, queries, documents, .. } = prepared;
+        let (queries, query_forward) = self.tail.forward(self.query_cache, queries)?;
+        let (documents, document_forward) = self.tail.forward(self.document_cache, documents)?;
         let run = || -> candle_core::Result<(LossParts, Gradients)> {
             let queries = Var::from_tensor(&queries)?;
             let documents = Var::from_tensor(&documents)?;
@@ -123,52 +58,11 @@ impl StepContext<'_> {
         };
         let (parts, gradients) = run().map_err(ModelError::from)?;
         if let Some((part, value)) = parts.first_non_finite() {
-            let batch = batch.queries.iter().map(|&query| self.texts.name(query)).collect();
+            let texts = &layout.queries.texts;
+            let batch = layout.pair_queries.iter().map(|&row| self.texts.name(texts[row as usize])).collect();
             return Err(TrainError::NonFiniteLoss { part, value, step, batch }.into());
         }
         Ok((parts, gradients))
-    }
-
-    fn lay_out(&self, batch: &Batch, snapshot: &Snapshot, rng: &mut ChaCha8Rng) -> Layout {
-        let mut layout = Layout {
-            queries: Rows::default(),
-            documents: Rows::default(),
-            pair_queries: Vec::new(),
-            pair_documents: Vec::new(),
-            mined: None,
-            own: Distillation::default(),
-            distilled: Distillation::default(),
-            distilled_rows: Vec::new(),
-        };
-        for (&query, &document) in batch.queries.iter().zip(&batch.positives) {
-            layout.pair_queries.push(layout.queries.add(query));
-            layout.pair_documents.push(layout.documents.add(document));
-        }
-        if self.config.negatives != Negatives::InBatch {
-            let (mut rows, mut weights) = (Vec::new(), Vec::new());
-            for &query in &batch.queries {
-                let candidates = snapshot.negatives.get(query).filter(|c| !c.is_empty());
-                let drawn = candidates.map(|c| c[rng.random_range(0..c.len())] as usize);
-                rows.push(drawn.map_or(0, |document| layout.documents.add(document)));
-                weights.push(if drawn.is_some() { 1.0 } else { 0.0 });
-            }
-            layout.mined = Some((rows, weights));
-        }
-        if let Some(distilled) = &snapshot.distilled {
-            for &query in &batch.queries {
-                // Document-made queries come among the distilled texts instead.
-                if query < self.texts.train {
-                    layout.own.add(layout.queries.add(query), distilled.targets.of(query));
-                }
-            }
-            let texts = &distilled.neighbours.texts;
-            for row in 0..self.config.distilled_texts_per_step as u32 {
-                let place = rng.random_range(0..texts.len());
-                layout.distilled.add(row, distilled.targets.of(place));
-                layout.distilled_rows.extend(snapshot.embedded.rows().text(texts[place]));
-            }
-        }
-        layout
     }
 
     /// The weighted sum of Eq. 6 with our two terms, and its parts.

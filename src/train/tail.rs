@@ -37,10 +37,26 @@ pub(crate) struct Scope {
     pub precision: Precision,
 }
 
+/// Some texts cut into parts, with what the trainable layers read of the first of them.
+pub(crate) struct Gathered {
+    texts: Vec<usize>,
+    /// Of the batch's dropout.
+    seed: u64,
+    groups: Vec<Group>,
+}
+
+struct Group {
+    positions: Vec<usize>,
+    /// Whether the graph is kept.
+    graph: bool,
+    /// Padded states in main memory and their lengths; read when they are wanted where the graph is not kept, so
+    /// that a batch of any size fits, and where token ids are read in their place.
+    states: Option<(Tensor, Vec<usize>)>,
+}
+
 /// The forward pass of some texts, kept for its backward pass.
 pub(crate) struct Forward {
     parts: Vec<Part>,
-    /// Texts of the whole batch, and the seed of its dropout.
     texts: Vec<usize>,
     seed: u64,
 }
@@ -140,66 +156,73 @@ impl<'a> Tail<'a> {
         transformer
     }
 
-    /// Embeddings of some texts with the graph kept, or so much of it as a large batch may keep.
+    /// Cuts some texts into parts and reads the states of those whose graphs may be kept.
     ///
     /// `seed` is that of the batch's dropout.
-    ///
-    /// # Shapes
-    /// The joined result is `[texts, dim]` f32 in the order of `texts`.
-    pub(crate) fn forward(
+    pub(crate) fn gather(
         &self,
         cache: &TrunkCache<'_>,
         texts: &[usize],
         seed: u64,
-    ) -> Result<(Tensor, Forward)> {
+    ) -> candle_core::Result<Gathered> {
         let mut order: Vec<usize> = (0..texts.len()).collect();
         order.sort_by_key(|&position| std::cmp::Reverse(cache.length(texts[position])));
-        let mut groups: Vec<Vec<usize>> = Vec::new();
+        let mut parts: Vec<Vec<usize>> = Vec::new();
         for position in order {
-            match groups.last_mut() {
-                // Longest first, so the group's padded length is that of its first text.
-                Some(group) if (group.len() + 1) * cache.length(texts[group[0]]) <= TOKENS_PER_PART => {
-                    group.push(position);
+            match parts.last_mut() {
+                // Longest first, so the part's padded length is that of its first text.
+                Some(part) if (part.len() + 1) * cache.length(texts[part[0]]) <= TOKENS_PER_PART => {
+                    part.push(position);
                 }
-                _ => groups.push(vec![position]),
+                _ => parts.push(vec![position]),
             }
         }
         let mut room = GRAPH_TOKENS / self.layers.len().max(1);
-        let groups: Vec<(usize, bool, Vec<usize>)> = groups
-            .into_iter()
-            .enumerate()
-            .map(|(number, positions)| {
-                let tokens = positions.len() * cache.length(texts[positions[0]]);
-                let keep = tokens <= room;
-                room = room.saturating_sub(tokens);
-                (number, keep, positions)
-            })
-            .collect();
-        let part = |(number, graph, positions): (usize, bool, Vec<usize>)| {
-            let embeddings = self.embed_padded(cache, texts, &positions, seed, number)?;
+        let mut group = |positions: Vec<usize>| {
+            let tokens = positions.len() * cache.length(texts[positions[0]]);
+            let graph = tokens <= room;
+            room = room.saturating_sub(tokens);
+            let read = graph && self.embeddings.is_none();
+            let states = read.then(|| cache.padded(&own(texts, &positions), &Device::Cpu)).transpose()?;
+            Ok(Group { positions, graph, states })
+        };
+        let groups = parts.into_iter().map(&mut group).collect::<candle_core::Result<_>>()?;
+        Ok(Gathered { texts: texts.to_vec(), seed, groups })
+    }
+
+    /// Embeddings of some texts with the graph kept, or so much of it as a large batch may keep.
+    ///
+    /// # Shapes
+    /// The joined result is `[texts, dim]` f32 in the order of the texts gathered.
+    pub(crate) fn forward(&self, cache: &TrunkCache<'_>, gathered: Gathered) -> Result<(Tensor, Forward)> {
+        let Gathered { texts, seed, groups } = gathered;
+        let numbered: Vec<(usize, Group)> = groups.into_iter().enumerate().collect();
+        let part = |(number, group): (usize, Group)| {
+            let Group { positions, graph, states } = group;
+            let embeddings = self.embed_padded(cache, &own(&texts, &positions), states, seed, number)?;
             let embeddings = if graph { embeddings } else { embeddings.detach() };
             Ok(Part { positions, embeddings, graph })
         };
-        let parts = map_parts(groups, part).map_err(ModelError::from)?;
-        let forward = Forward { texts: texts.to_vec(), parts, seed };
+        let parts = map_parts(numbered, part).map_err(ModelError::from)?;
+        let forward = Forward { texts, parts, seed };
         let joined = forward.join().map_err(ModelError::from)?;
         Ok((joined, forward))
     }
 
-    /// The texts at some positions of a batch.
+    /// The texts of part `number` of a batch, from their states, or read now.
     fn embed_padded(
         &self,
         cache: &TrunkCache<'_>,
-        texts: &[usize],
-        positions: &[usize],
+        own: &[usize],
+        states: Option<(Tensor, Vec<usize>)>,
         seed: u64,
         number: usize,
     ) -> candle_core::Result<Tensor> {
-        let own: Vec<usize> = positions.iter().map(|&p| texts[p]).collect();
         let dropout = Dropout::new(self.dropout, seed.wrapping_add(number as u64));
         let (mut x, lengths, mask) = match &self.embeddings {
             None => {
-                let (x, lengths) = cache.padded(&own, &self.device)?;
+                let (x, lengths) = states.map_or_else(|| cache.padded(own, &Device::Cpu), Ok)?;
+                let x = x.to_device(&self.device)?;
                 let mask = AttentionMask::new(&lengths, x.dim(1)?, &self.device, self.precision)?;
                 (x, lengths, mask)
             }
@@ -207,7 +230,7 @@ impl<'a> Tail<'a> {
                 let lengths: Vec<usize> = own.iter().map(|&t| cache.length(t)).collect();
                 let longest = lengths.iter().copied().max().unwrap_or(0);
                 let mut ids = vec![0u32; own.len() * longest];
-                for (row, &text) in ids.chunks_exact_mut(longest.max(1)).zip(&own) {
+                for (row, &text) in ids.chunks_exact_mut(longest.max(1)).zip(own) {
                     row[..cache.length(text)].copy_from_slice(cache.tokens(text));
                 }
                 let ids = Tensor::from_vec(ids, (own.len(), longest), &self.device)?;
@@ -238,13 +261,10 @@ impl<'a> Tail<'a> {
                 let rows = gradient.index_select(&positions, 0)?;
                 let again = match part.graph {
                     true => None,
-                    false => Some(self.embed_padded(
-                        cache,
-                        &forward.texts,
-                        &part.positions,
-                        forward.seed,
-                        number,
-                    )?),
+                    false => {
+                        let own = own(&forward.texts, &part.positions);
+                        Some(self.embed_padded(cache, &own, None, forward.seed, number)?)
+                    }
                 };
                 let embeddings = again.as_ref().unwrap_or(&part.embeddings);
                 (embeddings * rows)?.sum_all()?.backward()
@@ -293,8 +313,7 @@ impl<'a> Tail<'a> {
         let mut finished = 0;
         for round in groups.chunks(16) {
             round.par_iter().try_for_each(|positions| -> std::result::Result<(), ModelError> {
-                let own: Vec<usize> = positions.iter().map(|&p| texts[p]).collect();
-                let hidden = packed.forward(cache, &own)?;
+                let hidden = packed.forward(cache, &own(texts, positions))?;
                 let pooled = pool_packed(&hidden, m, self.encoder.pooling, self.encoder.normalisation);
                 let mut out = out.lock().unwrap_or_else(|p| p.into_inner());
                 for (&position, row) in positions.iter().zip(pooled.chunks_exact(m)) {
@@ -307,6 +326,11 @@ impl<'a> Tail<'a> {
         }
         Ok(out.into_inner().unwrap_or_else(|p| p.into_inner()))
     }
+}
+
+/// The texts at some positions of a batch.
+fn own(texts: &[usize], positions: &[usize]) -> Vec<usize> {
+    positions.iter().map(|&p| texts[p]).collect()
 }
 
 /// The tail prepared for a pass without gradient.

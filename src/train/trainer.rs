@@ -272,19 +272,19 @@ impl<'a> Trainer<'a> {
         let document_cache =
             TrunkCache::compute(&frozen, &texts.documents, &document_place, &mut budget, on_progress)?;
         let tail = Tail::new(&encoder, scope, &device).map_err(ModelError::from)?;
-        let coarse = config.coarse_shape(shape).map(|shape| {
-            let logit_scale = config.logit_scale;
-            let options = IndexerOptions { shape, dim, projection: None, transform: true, logit_scale };
-            TrainableIndexer::random(options, &mut rng, &device)
-        });
-        let coarse = coarse.transpose().map_err(ModelError::from)?;
         let options = IndexerOptions {
             shape,
             dim,
             projection: (1..dim).contains(&config.routing_dim).then_some(config.routing_dim),
             transform: config.transform,
             logit_scale: config.logit_scale,
+            init_length: config.init_scale / config.logit_scale,
         };
+        let coarse = config.coarse_shape(shape).map(|shape| {
+            let coarse = IndexerOptions { shape, projection: None, transform: true, ..options };
+            TrainableIndexer::random(coarse, &mut rng, &device)
+        });
+        let coarse = coarse.transpose().map_err(ModelError::from)?;
         let indexer = TrainableIndexer::random(options, &mut rng, &device).map_err(ModelError::from)?;
         let refresher = Refresher {
             config,

@@ -9,6 +9,7 @@ use rand::seq::SliceRandom;
 use super::{Run, tensor_error};
 use crate::error::{Error, Result};
 use crate::progress::{Progress, Stage};
+use crate::train::batch::Distillation;
 use crate::train::checkpoint::RngState;
 use crate::train::dev;
 use crate::train::error::TrainError;
@@ -19,7 +20,6 @@ use crate::train::parameters::{self, Weights};
 use crate::train::refresh::Snapshot;
 use crate::train::report::{IndexerEpochReport, LossParts, TrainEvent};
 use crate::train::schedule;
-use crate::train::step::Distillation;
 
 /// Texts in a batch of the phase that trains the tree alone.
 const INDEXER_BATCH: usize = 512;

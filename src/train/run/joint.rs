@@ -1,11 +1,13 @@
 //! The joint phase: Algorithm 1, its refreshes and early stopping.
 
 use std::ops::ControlFlow;
+use std::thread;
 use std::time::Instant;
 
 use super::{Run, tensor_error};
 use crate::error::{Error, Result};
 use crate::progress::{Progress, Stage};
+use crate::train::batch::{Ahead, Prepared};
 use crate::train::checkpoint::RngState;
 use crate::train::dev;
 use crate::train::error::TrainError;
@@ -13,12 +15,45 @@ use crate::train::load::LoadReport;
 use crate::train::optimizer::{AdamW, Gradients, Group, Parameter};
 use crate::train::parameters::{self, Weights};
 use crate::train::refresh::{Embedded, Snapshot};
-use crate::train::report::{DevFigures, EarlyStop, EpochReport, TrainEvent};
+use crate::train::report::{DevFigures, EarlyStop, EpochReport, LossParts, TrainEvent};
 use crate::train::sampler::Sampler;
 use crate::train::schedule;
 
 /// Visited fraction at which early stopping compares recall@100.
 const COMPARED_AT: f64 = 0.1;
+
+/// How far the joint phase is, and how fast.
+struct Pace {
+    steps: usize,
+    /// Steps that an earlier part of the run took.
+    first_step: usize,
+    began: Instant,
+    pairs: usize,
+}
+
+impl Pace {
+    fn event(&self, step: usize, losses: LossParts, gradient_norm: f64, factor: f64) -> TrainEvent {
+        let seconds = self.began.elapsed().as_secs_f64();
+        let per_step = seconds / (step - self.first_step) as f64;
+        TrainEvent::Step {
+            step,
+            steps: self.steps,
+            losses,
+            gradient_norm,
+            learning_rate_factor: factor,
+            pairs_per_second: self.pairs as f64 / seconds,
+            seconds_left: per_step * (self.steps - step) as f64,
+        }
+    }
+}
+
+/// An epoch's steps, and the time it has taken.
+struct EpochClock {
+    steps: usize,
+    started: Instant,
+    /// In an earlier part of the run.
+    seconds_before: f64,
+}
 
 impl Run<'_, '_, '_> {
     /// Algorithm 1: encoder and tree together.
@@ -46,8 +81,12 @@ impl Run<'_, '_, '_> {
         // The first refresh takes it, so that it is not worked out twice.
         let mut base = Some(base);
         let sampler = Sampler::new(self.context.texts, config);
-        let total = sampler.steps() * config.epochs;
-        let (began, first_step, mut pairs) = (Instant::now(), self.state.step, 0);
+        let mut pace = Pace {
+            steps: sampler.steps() * config.epochs,
+            first_step: self.state.step,
+            began: Instant::now(),
+            pairs: 0,
+        };
         while self.state.epoch < config.epochs {
             let epoch_started = Instant::now();
             if self.state.step_in_epoch == 0 {
@@ -60,7 +99,6 @@ impl Run<'_, '_, '_> {
                 self.state.rng_at_epoch = RngState::of(&self.rng);
                 self.state.sums = EpochReport::default();
             }
-            let before_epoch = self.state.sums.seconds;
             let Some(snapshot) = &snapshot else {
                 return Err(tensor_error(candle_core::Error::Msg("no refresh before an epoch".into())));
             };
@@ -70,53 +108,60 @@ impl Run<'_, '_, '_> {
             let mut epoch_rng = self.generator(&self.state.rng_at_epoch)?;
             let batches = sampler.epoch(self.context.texts, &mut epoch_rng);
             self.rng = if self.state.step_in_epoch == 0 { epoch_rng } else { here };
-            for batch in &batches[self.state.step_in_epoch..] {
-                let step = self.state.step;
-                let (parts, mut gradients) = self.context.step(batch, snapshot, step, &mut self.rng)?;
-                if step == 0 {
-                    check_gradients(&optimizer, &gradients)?;
-                }
-                let most = if config.gradient_clip > 0.0 { config.gradient_clip } else { f64::INFINITY };
-                let gradient_norm = gradients.clip(most).map_err(tensor_error)?;
-                let factor = schedule::factor(config, step, total);
-                optimizer.step(&gradients, factor).map_err(tensor_error)?;
-                self.state.sums.add(&parts, 1.0 / batches.len() as f64);
-                self.state.step += 1;
-                self.state.step_in_epoch += 1;
-                pairs += batch.queries.len();
-                let per_step = began.elapsed().as_secs_f64() / (self.state.step - first_step) as f64;
-                (self.on_event)(&TrainEvent::Step {
-                    step: self.state.step,
-                    steps: total,
-                    losses: parts,
-                    gradient_norm,
-                    learning_rate_factor: factor,
-                    pairs_per_second: pairs as f64 / began.elapsed().as_secs_f64(),
-                    seconds_left: per_step * (total - self.state.step) as f64,
-                });
-                if self.state.step_in_epoch == batches.len() {
-                    let mut epoch = self.state.sums;
-                    self.state.epoch += 1;
-                    self.state.step_in_epoch = 0;
-                    epoch.epoch = self.state.epoch;
-                    epoch.seconds = before_epoch + epoch_started.elapsed().as_secs_f64();
-                    self.state.epochs.push(epoch);
-                    (self.on_event)(&TrainEvent::Epoch(epoch));
-                } else {
-                    self.state.sums.seconds = before_epoch + epoch_started.elapsed().as_secs_f64();
-                }
-                let progress = Progress::new(Stage::Train, self.state.step, total);
-                let cancelled = (self.on_progress)(progress) == ControlFlow::Break(());
-                let due = self.checkpoints.as_ref().is_some_and(|c| self.state.step.is_multiple_of(c.steps));
-                if due || cancelled {
-                    self.checkpoint(&optimizer)?;
-                }
-                if cancelled {
-                    return Err(Error::Cancelled);
-                }
-            }
+            let (left, context, rng) = (&batches[self.state.step_in_epoch..], self.context, self.rng.clone());
+            let clock = EpochClock {
+                steps: batches.len(),
+                started: epoch_started,
+                seconds_before: self.state.sums.seconds,
+            };
+            thread::scope(|scope| {
+                let ahead = Ahead::start(scope, context, snapshot, left, rng);
+                left.iter().try_for_each(|batch| {
+                    pace.pairs += batch.queries.len();
+                    self.step(ahead.next()?, &mut optimizer, &pace, &clock)
+                })
+            })?;
         }
         Ok(())
+    }
+
+    /// One step of both optimiser groups, its place in the report, and a checkpoint where one is due.
+    fn step(
+        &mut self,
+        batch: Prepared,
+        optimizer: &mut AdamW,
+        pace: &Pace,
+        clock: &EpochClock,
+    ) -> Result<()> {
+        let (config, step) = (self.config, self.state.step);
+        self.rng = batch.rng.clone();
+        let (parts, mut gradients) = self.context.step(batch, step)?;
+        if step == 0 {
+            check_gradients(optimizer, &gradients)?;
+        }
+        let most = if config.gradient_clip > 0.0 { config.gradient_clip } else { f64::INFINITY };
+        let gradient_norm = gradients.clip(most).map_err(tensor_error)?;
+        let factor = schedule::factor(config, step, pace.steps);
+        optimizer.step(&gradients, factor).map_err(tensor_error)?;
+        self.state.sums.add(&parts, 1.0 / clock.steps as f64);
+        self.state.step += 1;
+        self.state.step_in_epoch += 1;
+        (self.on_event)(&pace.event(self.state.step, parts, gradient_norm, factor));
+        self.state.sums.seconds = clock.seconds_before + clock.started.elapsed().as_secs_f64();
+        if self.state.step_in_epoch == clock.steps {
+            self.state.epoch += 1;
+            self.state.step_in_epoch = 0;
+            let epoch = EpochReport { epoch: self.state.epoch, ..self.state.sums };
+            self.state.epochs.push(epoch);
+            (self.on_event)(&TrainEvent::Epoch(epoch));
+        }
+        let progress = Progress::new(Stage::Train, self.state.step, pace.steps);
+        let cancelled = (self.on_progress)(progress) == ControlFlow::Break(());
+        let due = self.checkpoints.as_ref().is_some_and(|c| self.state.step.is_multiple_of(c.steps));
+        if due || cancelled {
+            self.checkpoint(optimizer)?;
+        }
+        if cancelled { Err(Error::Cancelled) } else { Ok(()) }
     }
 
     /// A refresh between two epochs, with the figures that early stopping watches.

@@ -1,0 +1,167 @@
+//! What a step needs besides the weights: texts, negatives and targets of a batch, drawn and read ahead of it.
+
+use std::collections::HashMap;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::thread::Scope;
+
+use rand::Rng;
+use rand_chacha::ChaCha8Rng;
+
+use super::config::Negatives;
+use super::refresh::Snapshot;
+use super::sampler::Batch;
+use super::step::StepContext;
+use super::tail::Gathered;
+use crate::error::{Error, Result};
+use crate::ids::LeafId;
+use crate::model::ModelError;
+
+/// A batch ready for its step.
+pub(crate) struct Prepared {
+    pub layout: Layout,
+    pub queries: Gathered,
+    pub documents: Gathered,
+    /// The run's generator behind the draws of this batch.
+    pub rng: ChaCha8Rng,
+}
+
+/// Texts of a batch without repetition, and where each role finds its row.
+#[derive(Default)]
+pub(crate) struct Rows {
+    pub texts: Vec<usize>,
+    place: HashMap<usize, u32>,
+}
+
+impl Rows {
+    fn add(&mut self, text: usize) -> u32 {
+        *self.place.entry(text).or_insert_with(|| {
+            self.texts.push(text);
+            self.texts.len() as u32 - 1
+        })
+    }
+}
+
+/// A batch laid out for the loss: rows of the query and of the document embeddings.
+pub(crate) struct Layout {
+    pub queries: Rows,
+    pub documents: Rows,
+    pub pair_queries: Vec<u32>,
+    pub pair_documents: Vec<u32>,
+    /// Row of each query's mined negative; row 0 with weight 0 where it has none.
+    pub mined: Option<(Vec<u32>, Vec<f32>)>,
+    /// Routing distillation of the pairs' own queries.
+    pub own: Distillation,
+    /// That of the texts whose embeddings the last refresh gave, `[texts, dim]`.
+    pub distilled: Distillation,
+    pub distilled_rows: Vec<f32>,
+}
+
+/// Entries of a distillation term.
+#[derive(Default)]
+pub(crate) struct Distillation {
+    /// Row of the text, and a leaf that it should reach.
+    pub entries: Vec<(u32, LeafId)>,
+    /// The target's mass on it.
+    pub masses: Vec<f32>,
+    pub texts: usize,
+}
+
+impl Distillation {
+    pub(crate) fn add(&mut self, row: u32, target: &[(LeafId, f32)]) {
+        self.texts += 1;
+        for &(leaf, mass) in target {
+            self.entries.push((row, leaf));
+            self.masses.push(mass);
+        }
+    }
+}
+
+impl StepContext<'_> {
+    /// Draws what is random in a batch, and reads the states of its texts.
+    fn prepare(&self, batch: &Batch, snapshot: &Snapshot, rng: &mut ChaCha8Rng) -> Result<Prepared> {
+        let layout = self.lay_out(batch, snapshot, rng);
+        let seeds: [u64; 2] = [rng.random(), rng.random()];
+        let gather = |cache, rows: &Rows, seed| self.tail.gather(cache, &rows.texts, seed);
+        let queries = gather(self.query_cache, &layout.queries, seeds[0]).map_err(ModelError::from)?;
+        let documents = gather(self.document_cache, &layout.documents, seeds[1]).map_err(ModelError::from)?;
+        Ok(Prepared { layout, queries, documents, rng: rng.clone() })
+    }
+
+    fn lay_out(&self, batch: &Batch, snapshot: &Snapshot, rng: &mut ChaCha8Rng) -> Layout {
+        let mut layout = Layout {
+            queries: Rows::default(),
+            documents: Rows::default(),
+            pair_queries: Vec::new(),
+            pair_documents: Vec::new(),
+            mined: None,
+            own: Distillation::default(),
+            distilled: Distillation::default(),
+            distilled_rows: Vec::new(),
+        };
+        for (&query, &document) in batch.queries.iter().zip(&batch.positives) {
+            layout.pair_queries.push(layout.queries.add(query));
+            layout.pair_documents.push(layout.documents.add(document));
+        }
+        if self.config.negatives != Negatives::InBatch {
+            let (mut rows, mut weights) = (Vec::new(), Vec::new());
+            for &query in &batch.queries {
+                let candidates = snapshot.negatives.get(query).filter(|c| !c.is_empty());
+                let drawn = candidates.map(|c| c[rng.random_range(0..c.len())] as usize);
+                rows.push(drawn.map_or(0, |document| layout.documents.add(document)));
+                weights.push(if drawn.is_some() { 1.0 } else { 0.0 });
+            }
+            layout.mined = Some((rows, weights));
+        }
+        if let Some(distilled) = &snapshot.distilled {
+            for &query in &batch.queries {
+                // Document-made queries come among the distilled texts instead.
+                if query < self.texts.train {
+                    layout.own.add(layout.queries.add(query), distilled.targets.of(query));
+                }
+            }
+            let texts = &distilled.neighbours.texts;
+            for row in 0..self.config.distilled_texts_per_step as u32 {
+                let place = rng.random_range(0..texts.len());
+                layout.distilled.add(row, distilled.targets.of(place));
+                layout.distilled_rows.extend(snapshot.embedded.rows().text(texts[place]));
+            }
+        }
+        layout
+    }
+}
+
+/// Batches made by a thread of its own while the steps before them run, so that a device does not wait for the disk.
+///
+/// What is random in a batch does not depend on the steps before it, so the batches are the same as one by one.
+pub(crate) struct Ahead {
+    made: Receiver<Result<Prepared>>,
+}
+
+impl Ahead {
+    /// Begins with the first of `batches`, drawing from `rng`; the thread ends when this value is dropped.
+    pub(crate) fn start<'scope>(
+        scope: &'scope Scope<'scope, '_>,
+        context: StepContext<'scope>,
+        snapshot: &'scope Snapshot,
+        batches: &'scope [Batch],
+        mut rng: ChaCha8Rng,
+    ) -> Self {
+        // One is waiting and one is being made while a step runs.
+        let (send, made) = sync_channel(1);
+        scope.spawn(move || {
+            for batch in batches {
+                let prepared = context.prepare(batch, snapshot, &mut rng);
+                if send.send(prepared).is_err() {
+                    return;
+                }
+            }
+        });
+        Self { made }
+    }
+
+    /// The next batch, in order.
+    pub(crate) fn next(&self) -> Result<Prepared> {
+        let ended = |_| Error::from(ModelError::from(candle_core::Error::Msg("no batch is left".to_owned())));
+        self.made.recv().map_err(ended)?
+    }
+}
