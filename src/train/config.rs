@@ -323,6 +323,8 @@ impl TrainConfig {
             pseudo_pairs_per_pair: 0.0,
             distilled_texts_per_step: 0,
             indexer_epochs: 0,
+            // The paper has no factor on the logits, and its learning rates are meant for columns that make them large.
+            logit_scale: 1.0,
             transform: true,
             routing_dim: 0,
             ..Self::default()
