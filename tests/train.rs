@@ -90,7 +90,7 @@ fn every_choice_trains() {
         config.negatives = negatives;
         config.intra_leaf = intra_leaf;
         config.trainable_layers = layers;
-        config.routing_dim = routing_dim;
+        config.routing_dim = Some(routing_dim);
         config.transform = transform;
         config.siamese = if height == 1 { Siamese::Contrastive } else { Siamese::Triplet };
         config.precision = if height == 2 { Precision::Bf16 } else { Precision::F32 };

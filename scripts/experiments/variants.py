@@ -127,6 +127,13 @@ SETS = {
             init="random", logit_scale=1.0, init_scale=1.0, loss_weights={"balance": 0.0, "distillation": 0.0}, indexer_epochs=0,
             coarse_leaves=None, branching_factor=64,
         ),
+        "random, 64 leaves, one tree, 30 passes": joint(
+            init="random", indexer_epochs=0, coarse_leaves=None, branching_factor=64, epochs=30
+        ),
+        "random, the paper's terms alone, 30 passes": joint(
+            init="random", logit_scale=1.0, init_scale=1.0, loss_weights={"balance": 0.0, "distillation": 0.0},
+            indexer_epochs=0, coarse_leaves=None, branching_factor=64, epochs=30,
+        ),
         "random, 64 leaves, one tree": joint(init="random", indexer_epochs=0, coarse_leaves=None, branching_factor=64),
         "k-means, 64 leaves, one tree": joint(indexer_epochs=0, coarse_leaves=None, branching_factor=64),
     },

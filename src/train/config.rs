@@ -86,7 +86,8 @@ pub struct TrainConfig {
     pub transform: bool,
     /// Width r of a learned projection through which the levels read the embedding; none, as in the
     /// paper, at 0 and from the embedding's own width. Routing costs about r + L r / m document dot products with it.
-    pub routing_dim: usize,
+    /// Absent: 64, or 128 for a tree of more than 1,000 leaves, which 64 values no longer tell apart.
+    pub routing_dim: Option<usize>,
     /// Trainable encoder layers, counted from the top; 0 trains the indexer alone.
     pub trainable_layers: usize,
     /// Trains the embedding tables too; needs every layer trainable. The whole encoder, that is.
@@ -270,7 +271,7 @@ impl Default for TrainConfig {
             logit_scale: 20.0,
             init_scale: 20.0,
             transform: false,
-            routing_dim: 64,
+            routing_dim: None,
             trainable_layers: 1,
             train_embeddings: false,
             max_query_tokens: 64,
@@ -291,6 +292,11 @@ impl Default for TrainConfig {
 
 /// Documents that a leaf should hold where the number of leaves is not given.
 const DOCUMENTS_PER_LEAF: usize = 10;
+
+/// Widths of the projection where none is given, and the most leaves of a tree with the narrow one.
+const NARROW: usize = 64;
+const WIDE: usize = 128;
+const NARROW_LEAVES: u32 = 1_000;
 
 impl TrainConfig {
     /// The paper's settings for a dataset: its table in appendix B, 100 epochs, r = 5, no
@@ -326,7 +332,7 @@ impl TrainConfig {
             // The paper has no factor on the logits, and its learning rates are meant for columns that make them large.
             logit_scale: 1.0,
             transform: true,
-            routing_dim: 0,
+            routing_dim: Some(0),
             ..Self::default()
         }
     }
@@ -357,6 +363,13 @@ impl TrainConfig {
             found: format!("{branching_factor} and {}", self.height),
             expected: error.to_string(),
         })
+    }
+
+    /// Width of the projection in front of a tree for embeddings of `dim` values, if it has one.
+    pub(crate) fn projection(&self, shape: TreeShape, dim: usize) -> Option<usize> {
+        let by_rule = if shape.leaves() <= NARROW_LEAVES { NARROW } else { WIDE };
+        let width = self.routing_dim.unwrap_or(by_rule);
+        (1..dim).contains(&width).then_some(width)
     }
 
     /// The tree with which the encoder is trained, where it is not the one for good: one level of
@@ -447,5 +460,22 @@ impl TrainConfig {
             return Err(bad("siamese_temperature", self.siamese_temperature.to_string(), "0.001 to 1,000"));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_projection_follows_the_leaves() {
+        let width = |routing_dim, leaves, dim| {
+            let config = TrainConfig { routing_dim, ..TrainConfig::default() };
+            config.projection(TreeShape::new(leaves, 1).unwrap(), dim)
+        };
+        assert_eq!((width(None, 518, 384), width(None, 1_001, 384)), (Some(64), Some(128)));
+        assert_eq!((width(Some(16), 5_000, 384), width(Some(0), 518, 384)), (Some(16), None));
+        // As wide as the embedding it would only cost.
+        assert_eq!((width(None, 518, 64), width(Some(400), 518, 384)), (None, None));
     }
 }

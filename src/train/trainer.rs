@@ -275,7 +275,7 @@ impl<'a> Trainer<'a> {
         let options = IndexerOptions {
             shape,
             dim,
-            projection: (1..dim).contains(&config.routing_dim).then_some(config.routing_dim),
+            projection: config.projection(shape, dim),
             transform: config.transform,
             logit_scale: config.logit_scale,
             init_length: config.init_scale / config.logit_scale,
