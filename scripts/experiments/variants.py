@@ -51,6 +51,11 @@ def shape(branching, height, **changes):
     return tree(branching_factor=branching, height=height, transform=height > 1, **changes)
 
 
+ONE_TREE = joint(indexer_epochs=0, coarse_leaves=None, branching_factor=64)
+PAPER_TERMS = ONE_TREE | {
+    "init": "random", "logit_scale": 1.0, "init_scale": 1.0, "loss_weights": {"balance": 0.0, "distillation": 0.0},
+}
+
 # Defaults are spelled out where a set varies them, so that a table says what it compares.
 SETS = {
     "leaves": {
@@ -98,7 +103,7 @@ SETS = {
     },
     # The tree as the joint phase leaves it, without the phase of the tree alone.
     "losses-one-tree": {
-        name: changes | {"branching_factor": 64, "coarse_leaves": None, "indexer_epochs": 0}
+        name: ONE_TREE | changes
         for name, changes in {
             "all terms": joint(),
             "no siamese term": weight(siamese=0.0),
@@ -123,19 +128,11 @@ SETS = {
     "start": {
         "k-means": joint(),
         "random": joint(init="random"),
-        "random, the paper's terms alone": joint(
-            init="random", logit_scale=1.0, init_scale=1.0, loss_weights={"balance": 0.0, "distillation": 0.0}, indexer_epochs=0,
-            coarse_leaves=None, branching_factor=64,
-        ),
-        "random, 64 leaves, one tree, 30 passes": joint(
-            init="random", indexer_epochs=0, coarse_leaves=None, branching_factor=64, epochs=30
-        ),
-        "random, the paper's terms alone, 30 passes": joint(
-            init="random", logit_scale=1.0, init_scale=1.0, loss_weights={"balance": 0.0, "distillation": 0.0},
-            indexer_epochs=0, coarse_leaves=None, branching_factor=64, epochs=30,
-        ),
-        "random, 64 leaves, one tree": joint(init="random", indexer_epochs=0, coarse_leaves=None, branching_factor=64),
-        "k-means, 64 leaves, one tree": joint(indexer_epochs=0, coarse_leaves=None, branching_factor=64),
+        "random, the paper's terms alone": PAPER_TERMS,
+        "random, the paper's terms alone, 30 passes": PAPER_TERMS | {"epochs": 30},
+        "random, 64 leaves, one tree": ONE_TREE | {"init": "random"},
+        "random, 64 leaves, one tree, 30 passes": ONE_TREE | {"init": "random", "epochs": 30},
+        "k-means, 64 leaves, one tree": ONE_TREE,
     },
     # What the paper leaves open beside its table.
     "preset": {

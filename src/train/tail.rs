@@ -57,6 +57,7 @@ struct Group {
 /// The forward pass of some texts, kept for its backward pass.
 pub(crate) struct Forward {
     parts: Vec<Part>,
+    /// Texts of the whole batch, and the seed of its dropout.
     texts: Vec<usize>,
     seed: u64,
 }
@@ -178,15 +179,15 @@ impl<'a> Tail<'a> {
             }
         }
         let mut room = GRAPH_TOKENS / self.layers.len().max(1);
-        let mut group = |positions: Vec<usize>| {
+        let group = |positions: Vec<usize>| {
             let tokens = positions.len() * cache.length(texts[positions[0]]);
             let graph = tokens <= room;
             room = room.saturating_sub(tokens);
             let read = graph && self.embeddings.is_none();
-            let states = read.then(|| cache.padded(&own(texts, &positions), &Device::Cpu)).transpose()?;
+            let states = read.then(|| cache.padded(&own(texts, &positions))).transpose()?;
             Ok(Group { positions, graph, states })
         };
-        let groups = parts.into_iter().map(&mut group).collect::<candle_core::Result<_>>()?;
+        let groups = parts.into_iter().map(group).collect::<candle_core::Result<_>>()?;
         Ok(Gathered { texts: texts.to_vec(), seed, groups })
     }
 
@@ -221,7 +222,7 @@ impl<'a> Tail<'a> {
         let dropout = Dropout::new(self.dropout, seed.wrapping_add(number as u64));
         let (mut x, lengths, mask) = match &self.embeddings {
             None => {
-                let (x, lengths) = states.map_or_else(|| cache.padded(own, &Device::Cpu), Ok)?;
+                let (x, lengths) = states.map_or_else(|| cache.padded(own), Ok)?;
                 let x = x.to_device(&self.device)?;
                 let mask = AttentionMask::new(&lengths, x.dim(1)?, &self.device, self.precision)?;
                 (x, lengths, mask)

@@ -147,12 +147,8 @@ impl<'a> TrunkCache<'a> {
         Ok(())
     }
 
-    /// A padded batch `[texts, longest, dim]` f32, padding zero, with the lengths.
-    pub(crate) fn padded(
-        &self,
-        texts: &[usize],
-        device: &Device,
-    ) -> candle_core::Result<(Tensor, Vec<usize>)> {
+    /// A padded batch `[texts, longest, dim]` f32 in main memory, padding zero, with the lengths.
+    pub(crate) fn padded(&self, texts: &[usize]) -> candle_core::Result<(Tensor, Vec<usize>)> {
         let lengths: Vec<usize> = texts.iter().map(|&t| self.length(t)).collect();
         let longest = lengths.iter().copied().max().unwrap_or(0);
         let mut flat = vec![0f32; texts.len() * longest * self.frozen.dim];
@@ -161,7 +157,7 @@ impl<'a> TrunkCache<'a> {
         {
             self.read(text, &mut row[..length * self.frozen.dim])?;
         }
-        let batch = Tensor::from_vec(flat, (texts.len(), longest, self.frozen.dim), device)?;
+        let batch = Tensor::from_vec(flat, (texts.len(), longest, self.frozen.dim), &Device::Cpu)?;
         Ok((batch, lengths))
     }
 
@@ -289,7 +285,7 @@ mod tests {
     }
 
     fn rows(cache: &TrunkCache<'_>) -> (Vec<f32>, Vec<usize>) {
-        let (batch, lengths) = cache.padded(&[4, 0, 5], &Device::Cpu).unwrap();
+        let (batch, lengths) = cache.padded(&[4, 0, 5]).unwrap();
         (batch.flatten_all().unwrap().to_vec1().unwrap(), lengths)
     }
 
