@@ -142,7 +142,9 @@ impl<K: Sink> WithSimd for BlockProduct<'_, K> {
         let dim = panels.dim();
         let mut products = NO_PRODUCTS;
         for panel in panels.panels() {
-            for (rows, first_row) in rows.chunks(dim * BLOCK_ROWS).zip((0..).step_by(BLOCK_ROWS)) {
+            let blocks = rows.chunks(dim * BLOCK_ROWS).zip((0..).step_by(BLOCK_ROWS));
+            let next = panel.next(&[], rows.len().div_ceil(dim * BLOCK_ROWS));
+            for ((rows, first_row), next) in blocks.zip(next) {
                 let count = rows.len() / dim;
                 simd.vectorize(Block {
                     rows,
@@ -152,6 +154,7 @@ impl<K: Sink> WithSimd for BlockProduct<'_, K> {
                     panel: panel.values,
                     panel_stride: PANEL,
                     columns: panel.rows,
+                    next,
                     bias: NO_BIAS,
                     products: &mut products,
                 });

@@ -4,7 +4,7 @@ use std::array;
 
 use pulp::{Simd, WithSimd};
 
-use crate::prefetch::{CACHE_LINE_BYTES, prefetch};
+use crate::prefetch::{CACHE_LINE_BYTES, prefetch_for_later};
 
 /// Packed rows side by side in a panel: whole tiles for vectors of 1, 4, 8 and 16 values.
 pub(crate) const PANEL: usize = TILE_VECTORS * 16;
@@ -23,10 +23,6 @@ const TILE_VECTORS: usize = 3;
 
 /// The most rows that a [`Block`] takes: with three vectors for each, their sums fill 24 of 32 registers.
 pub(crate) const BLOCK_ROWS: usize = 8;
-
-/// Dimensions by which the prefetch of a panel runs ahead: a panel is read once where there are few rows,
-/// from memory far away, and the processor foresees no further than a page.
-const DIMENSIONS_AHEAD: usize = 32;
 
 const VALUES_PER_LINE: usize = CACHE_LINE_BYTES / size_of::<f32>();
 
@@ -56,6 +52,9 @@ pub(crate) struct Block<'a> {
     pub panel: &'a [f32],
     pub panel_stride: usize,
     pub columns: usize,
+    /// What is read after this, brought near meanwhile: with few rows memory is what counts, and the processor foresees
+    /// no further than a page.
+    pub next: &'a [f32],
     /// Added to each row's products.
     pub bias: &'a [f32; PANEL],
     /// Overwritten as far as there are rows and columns.
@@ -67,16 +66,19 @@ impl WithSimd for Block<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Self { rows, stride, count, dim, panel, panel_stride, columns, bias, products } = self;
+        let Self { rows, stride, count, dim, panel, panel_stride, columns, next, bias, products } = self;
         let most = most_rows::<S>();
         let blocks = count.div_ceil(most);
+        let tiles = blocks * columns.div_ceil(TILE_VECTORS * S::F32_LANES);
+        let mut shares = next.chunks(next.len().div_ceil(tiles).max(1));
         for block in 0..blocks {
             // Rows are shared evenly, so that no block has too few sums at a time.
             let (first, end) = (count * block / blocks, count * (block + 1) / blocks);
             let (rows, products) = (&rows[first * stride..], &mut products[first..]);
             for column in (0..columns).step_by(TILE_VECTORS * S::F32_LANES) {
                 let vectors = (columns - column).div_ceil(S::F32_LANES);
-                let tile = Tile { rows, stride, dim, panel, panel_stride, bias, column };
+                let next = shares.next().unwrap_or_default();
+                let tile = Tile { rows, stride, dim, panel, panel_stride, next, bias, column };
                 match end - first {
                     1 => tile.rows::<S, 1>(simd, vectors, products),
                     2 => tile.rows::<S, 2>(simd, vectors, products),
@@ -106,6 +108,7 @@ struct Tile<'a> {
     dim: usize,
     panel: &'a [f32],
     panel_stride: usize,
+    next: &'a [f32],
     bias: &'a [f32; PANEL],
     column: usize,
 }
@@ -126,7 +129,7 @@ impl Tile<'_> {
         simd: S,
         products: &mut [[f32; PANEL]],
     ) {
-        let Self { rows, stride, dim, panel, panel_stride, bias, column } = self;
+        let Self { rows, stride, dim, panel, panel_stride, next, bias, column } = self;
         let columns = column..column + VECTORS * S::F32_LANES;
         assert!(dim > 0 && rows.len() >= (ROWS - 1) * stride + dim, "a row is cut off");
         assert!(panel.len() >= (dim - 1) * panel_stride + columns.end, "a panel is cut off");
@@ -134,10 +137,16 @@ impl Tile<'_> {
         let bias: [S::f32s; VECTORS] = array::from_fn(|vector| bias[vector]);
         let mut sums = [bias; ROWS];
         let mut packed = panel[column..].as_ptr();
+        // Asking for what is near already costs next to nothing.
+        let (mut ahead, step) = match next {
+            [] => (packed, 0),
+            next => (next.as_ptr(), next.len().div_ceil(dim)),
+        };
         for i in 0..dim {
             for line in 0..(VECTORS * S::F32_LANES).div_ceil(VALUES_PER_LINE) {
-                prefetch(packed.wrapping_add(DIMENSIONS_AHEAD * panel_stride + line * VALUES_PER_LINE));
+                prefetch_for_later(ahead.wrapping_add(line * VALUES_PER_LINE));
             }
+            ahead = ahead.wrapping_add(step);
             // A check in this loop keeps sums out of registers, at a third of the speed.
             // SAFETY: `i < dim`, `row < ROWS` and `vector < VECTORS`, so that both lie in their slices as asserted above.
             let vectors: [S::f32s; VECTORS] =

@@ -6,20 +6,21 @@
 #[expect(unsafe_code, reason = "loads without checks, in the innermost loop")]
 mod block;
 pub(crate) mod bytes;
+mod memory;
 
 pub(crate) use block::{BLOCK_ROWS, Block, NO_BIAS, NO_PRODUCTS, PAD, PANEL, put};
 
-use rayon::prelude::*;
+use std::sync::Arc;
 
-use crate::prefetch::CACHE_LINE_BYTES;
+use memory::Memory;
+use rayon::prelude::*;
 
 /// A set of rows packed for products with many others.
 #[derive(Debug)]
 pub(crate) struct Panels {
     /// From `start` on `[panel, dim, PANEL]`: the value of `PANEL` rows in one dimension lie together;
-    /// the last panel is padded with zeros.
-    values: Vec<f32>,
-    /// Where a cache line begins, so that no vector lies in two.
+    /// the last panel is padded with zeros. Shared with the sets that were packed together with this one.
+    memory: Arc<Memory<f32>>,
     start: usize,
     rows: usize,
     dim: usize,
@@ -31,13 +32,28 @@ impl Panels {
     /// # Panics
     /// If `rows` is ragged or `dim` is 0.
     pub fn pack(rows: &[f32], dim: usize) -> Self {
-        let n = count(rows, dim);
-        let (mut values, start) = lines(n.div_ceil(PANEL) * dim * PANEL);
-        values[start..]
-            .par_chunks_mut(dim * PANEL)
-            .zip(rows.par_chunks(dim * PANEL))
-            .for_each(|(panel, rows)| interleave(rows, dim, dim, panel));
-        Self { values, start, rows: n, dim }
+        let [panels] = Self::pack_together([(rows, dim)]);
+        panels
+    }
+
+    /// [`Panels::pack`] of sets that are read one after another, side by side.
+    pub fn pack_together<const N: usize>(sets: [(&[f32], usize); N]) -> [Self; N] {
+        let sizes = sets.map(|(rows, dim)| count(rows, dim).div_ceil(PANEL) * dim * PANEL);
+        let mut memory = Memory::zeroed(sizes.iter().sum());
+        let mut rest = memory.values_mut();
+        for ((rows, dim), size) in sets.into_iter().zip(sizes) {
+            let (own, others) = rest.split_at_mut(size);
+            rest = others;
+            own.par_chunks_mut(dim * PANEL)
+                .zip(rows.par_chunks(dim * PANEL))
+                .for_each(|(panel, rows)| interleave(rows, dim, dim, panel));
+        }
+        let (memory, mut start) = (Arc::new(memory), 0);
+        sets.map(|(rows, dim)| {
+            let panels = Self { memory: Arc::clone(&memory), start, rows: count(rows, dim), dim };
+            start += panels.rows.div_ceil(PANEL) * dim * PANEL;
+            panels
+        })
     }
 
     /// Values in a row.
@@ -52,11 +68,16 @@ impl Panels {
 
     /// The panels with the number of their first row and of their rows.
     pub fn panels(&self) -> impl Iterator<Item = Panel<'_>> {
-        let panels = self.values[self.start..].chunks_exact(self.dim * PANEL);
-        panels.zip((0..self.rows).step_by(PANEL)).map(|(values, first)| Panel {
-            first,
-            rows: PANEL.min(self.rows - first),
-            values,
+        let size = self.dim * PANEL;
+        let values = &self.memory.values()[self.start..][..self.rows.div_ceil(PANEL) * size];
+        (0..self.rows).step_by(PANEL).map(move |first| {
+            let (values, rest) = values[first * self.dim..].split_at(size);
+            Panel {
+                first,
+                rows: PANEL.min(self.rows - first),
+                values,
+                next: rest.get(..size).unwrap_or_default(),
+            }
         })
     }
 }
@@ -68,14 +89,17 @@ pub(crate) struct Panel<'a> {
     pub first: usize,
     pub rows: usize,
     pub values: &'a [f32],
+    /// The values of the panel after this, if there is one.
+    next: &'a [f32],
 }
 
-/// Room for `count` zeros, and where in it a cache line begins.
-fn lines<T: Clone + Default>(count: usize) -> (Vec<T>, usize) {
-    let spare = CACHE_LINE_BYTES / size_of::<T>();
-    let values = vec![T::default(); count + spare];
-    let start = values.as_ptr().align_offset(CACHE_LINE_BYTES).min(spare);
-    (values, start)
+impl<'a> Panel<'a> {
+    /// What the blocks of a pass over this panel bring near, each a part of the next panel, or of what is read after the
+    /// last one.
+    pub fn next(&self, after: &'a [f32], blocks: usize) -> impl Iterator<Item = &'a [f32]> + use<'a> {
+        let next = if self.next.is_empty() { after } else { self.next };
+        next.chunks(next.len().div_ceil(blocks).max(1)).chain(std::iter::repeat(&[][..]))
+    }
 }
 
 /// Number of rows of width `dim`.

@@ -1,4 +1,5 @@
 use super::*;
+use crate::prefetch::CACHE_LINE_BYTES;
 use proptest::prelude::*;
 use pulp::{Arch, WithSimd};
 
@@ -43,6 +44,7 @@ impl WithSimd for Case {
             panel: &panel,
             panel_stride,
             columns,
+            next: &[],
             bias: &bias,
             products: &mut products,
         });
@@ -95,6 +97,36 @@ fn panels_hold_their_rows_and_zeros() {
 }
 
 #[test]
+fn sets_packed_together_are_those_packed_alone() {
+    let (first, second) = (values(50 * 3), values(100 * 7));
+    let [a, b] = Panels::pack_together([(&first, 3), (&second, 7)]);
+    for (together, alone) in [(a, Panels::pack(&first, 3)), (b, Panels::pack(&second, 7))] {
+        assert_eq!((together.rows(), together.dim()), (alone.rows(), alone.dim()));
+        assert_eq!(together.panels().count(), alone.panels().count());
+        for (together, alone) in together.panels().zip(alone.panels()) {
+            assert_eq!(together.first, alone.first);
+            assert_eq!(together.values, alone.values);
+            assert_eq!(together.values.as_ptr().align_offset(CACHE_LINE_BYTES), 0);
+        }
+    }
+}
+
+#[test]
+fn a_pass_brings_the_next_panel_near_and_then_what_comes_after() {
+    let rows = values(100 * 4);
+    let panels = Panels::pack(&rows, 4);
+    let panels: Vec<Panel<'_>> = panels.panels().collect();
+    let after = [1.0; 10];
+    for blocks in [1, 2, 3, 7] {
+        for (panel, next) in panels.iter().zip([panels[1].values, panels[2].values, &after]) {
+            let parts: Vec<&[f32]> = panel.next(&after, blocks).take(blocks).collect();
+            assert_eq!(parts.concat(), next);
+        }
+    }
+    assert!(panels[2].next(&[], 2).take(2).all(<[f32]>::is_empty));
+}
+
+#[test]
 #[should_panic(expected = "a panel is cut off")]
 fn a_panel_that_ends_early_is_not_read() {
     Arch::new().dispatch(Block {
@@ -105,6 +137,7 @@ fn a_panel_that_ends_early_is_not_read() {
         panel: &[1.0; 4 * PANEL - PAD],
         panel_stride: PANEL,
         columns: PANEL,
+        next: &[],
         bias: NO_BIAS,
         products: &mut NO_PRODUCTS.clone(),
     });

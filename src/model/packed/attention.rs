@@ -86,6 +86,7 @@ impl WithSimd for Head<'_> {
                     panel,
                     panel_stride: PANEL,
                     columns,
+                    next: &[],
                     bias: NO_BIAS,
                     products: &mut products,
                 });
@@ -106,6 +107,7 @@ impl WithSimd for Head<'_> {
                     panel: &values[column..],
                     panel_stride: padded,
                     columns,
+                    next: &[],
                     bias: NO_BIAS,
                     products: &mut products,
                 });

@@ -42,29 +42,42 @@ impl PackedLayer {
                 weight.extend(to_vec(&linear.weight)?);
                 bias.extend(to_vec(&linear.bias)?);
             }
-            Ok::<_, candle_core::Error>(PackedLinear::new(&weight, bias, precision))
+            Ok::<_, candle_core::Error>((weight, bias))
         };
+        let maps = [
+            linear(&[&layer.query, &layer.key, &layer.value])?,
+            linear(&[&layer.attention_output])?,
+            linear(&[&layer.intermediate])?,
+            linear(&[&layer.output])?,
+        ];
+        let [qkv, attention_output, intermediate, output] = PackedLinear::pack_together(maps, precision);
         Ok(Self {
-            qkv: linear(&[&layer.query, &layer.key, &layer.value])?,
-            attention_output: linear(&[&layer.attention_output])?,
+            qkv,
+            attention_output,
             attention_norm: PackedNorm::new(&layer.attention_norm)?,
-            intermediate: linear(&[&layer.intermediate])?,
-            output: linear(&[&layer.output])?,
+            intermediate,
+            output,
             output_norm: PackedNorm::new(&layer.output_norm)?,
             heads: config.heads,
             activation: config.activation,
         })
     }
 
-    /// Shapes: `x` `[sum of lengths, m]`, f32, replaced.
-    pub(super) fn forward(&self, x: &mut Vec<f32>, lengths: &[usize], scratch: &mut Scratch) {
+    /// What [`Self::forward`] reads first.
+    pub(super) fn first(&self) -> &[f32] {
+        self.qkv.first()
+    }
+
+    /// Shapes: `x` `[sum of lengths, m]`, f32, replaced; `next` is what is read after this.
+    pub(super) fn forward(&self, x: &mut Vec<f32>, lengths: &[usize], next: &[f32], scratch: &mut Scratch) {
         let Scratch { qkv, context, inner, output, bytes } = scratch;
-        self.qkv.apply(x, Then::Nothing, bytes, qkv);
+        self.qkv.apply(x, Then::Nothing, self.attention_output.first(), bytes, qkv);
         attend(qkv, lengths, self.heads, context);
-        self.attention_output.apply(context, Then::Nothing, bytes, output);
+        self.attention_output.apply(context, Then::Nothing, self.intermediate.first(), bytes, output);
         add_norm(output, x, &self.attention_norm);
-        self.intermediate.apply(output, Then::Activation(self.activation), bytes, inner);
-        self.output.apply(inner, Then::Nothing, bytes, x);
+        let activation = Then::Activation(self.activation);
+        self.intermediate.apply(output, activation, self.output.first(), bytes, inner);
+        self.output.apply(inner, Then::Nothing, next, bytes, x);
         add_norm(x, output, &self.output_norm);
     }
 }

@@ -38,23 +38,43 @@ impl Then {
 }
 
 impl PackedLinear {
-    /// Shapes: `weight` `[outputs, inputs]`, `bias` `[outputs]`, f32.
-    pub(super) fn new(weight: &[f32], bias: Vec<f32>, precision: EncoderPrecision) -> Self {
-        let inputs = weight.len() / bias.len();
-        let weight = match precision {
-            EncoderPrecision::F32 => Weight::F32(Panels::pack(weight, inputs)),
-            EncoderPrecision::Int8 => Weight::Int8(BytePanels::pack(weight, inputs)),
+    /// Maps that are applied one after another, from their weights, `[outputs, inputs]`, and biases, `[outputs]`, f32.
+    pub(super) fn pack_together<const N: usize>(
+        maps: [(Vec<f32>, Vec<f32>); N],
+        precision: EncoderPrecision,
+    ) -> [Self; N] {
+        let weights = maps.each_ref().map(|(weight, bias)| (weight.as_slice(), weight.len() / bias.len()));
+        let weights = match precision {
+            EncoderPrecision::F32 => Panels::pack_together(weights).map(Weight::F32),
+            EncoderPrecision::Int8 => BytePanels::pack_together(weights).map(Weight::Int8),
         };
-        Self { weight, bias }
+        let mut biases = maps.into_iter().map(|(_, bias)| bias);
+        weights.map(|weight| Self { weight, bias: biases.next().unwrap_or_default() })
     }
 
-    /// Shapes: `x` `[n, inputs]`; `out` becomes `[n, outputs]`, f32. On the calling thread.
-    pub(super) fn apply(&self, x: &[f32], then: Then, bytes: &mut ByteRows, out: &mut Vec<f32>) {
+    /// What a product with these weights reads first.
+    pub(super) fn first(&self) -> &[f32] {
+        match &self.weight {
+            Weight::F32(weight) => weight.panels().next().map_or(&[], |panel| panel.values),
+            Weight::Int8(_) => &[],
+        }
+    }
+
+    /// Shapes: `x` `[n, inputs]`; `out` becomes `[n, outputs]`, f32; `next` is what is read after this. On the calling
+    /// thread.
+    pub(super) fn apply(
+        &self,
+        x: &[f32],
+        then: Then,
+        next: &[f32],
+        bytes: &mut ByteRows,
+        out: &mut Vec<f32>,
+    ) {
         let bias = &self.bias;
         match &self.weight {
             Weight::F32(weight) => {
                 out.resize(x.len() / weight.dim() * weight.rows(), 0.0);
-                Arch::new().dispatch(Apply { weight, bias, x, then, out });
+                Arch::new().dispatch(Apply { weight, bias, x, then, after: next, out });
             }
             Weight::Int8(weight) => {
                 bytes.quantise(x, weight.dim());
@@ -70,6 +90,7 @@ struct Apply<'a> {
     bias: &'a [f32],
     x: &'a [f32],
     then: Then,
+    after: &'a [f32],
     out: &'a mut [f32],
 }
 
@@ -78,14 +99,15 @@ impl WithSimd for Apply<'_> {
 
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
-        let Self { weight, bias, x, then, out } = self;
+        let Self { weight, bias, x, then, after, out } = self;
         let (inputs, outputs) = (weight.dim(), weight.rows());
         let mut products = NO_PRODUCTS;
         for panel in weight.panels() {
             let columns = panel.first..panel.first + panel.rows;
             let own = padded(&bias[columns.clone()]);
             let blocks = x.chunks(inputs * BLOCK_ROWS).zip(out.chunks_mut(outputs * BLOCK_ROWS));
-            for (x, out) in blocks {
+            let next = panel.next(after, x.len().div_ceil(inputs * BLOCK_ROWS));
+            for ((x, out), next) in blocks.zip(next) {
                 simd.vectorize(Block {
                     rows: x,
                     stride: inputs,
@@ -94,6 +116,7 @@ impl WithSimd for Apply<'_> {
                     panel: panel.values,
                     panel_stride: PANEL,
                     columns: panel.rows,
+                    next,
                     bias: &own,
                     products: &mut products,
                 });

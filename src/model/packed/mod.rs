@@ -104,8 +104,9 @@ impl PackedLayers {
     /// Shapes: `values` `[sum of lengths, m]`; the same on return.
     pub(crate) fn forward(&self, mut hidden: PackedHidden) -> PackedHidden {
         let mut scratch = Scratch::default();
-        for layer in &self.layers {
-            layer.forward(&mut hidden.values, &hidden.lengths, &mut scratch);
+        for (i, layer) in self.layers.iter().enumerate() {
+            let next = self.layers.get(i + 1).map_or(&[][..], PackedLayer::first);
+            layer.forward(&mut hidden.values, &hidden.lengths, next, &mut scratch);
         }
         hidden
     }

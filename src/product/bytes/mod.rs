@@ -10,8 +10,11 @@ mod scalar;
 #[expect(unsafe_code, reason = "intrinsics")]
 mod x86;
 
+use std::sync::Arc;
+
 use pulp::{Arch, Simd, WithSimd};
 
+use super::memory::Memory;
 use super::{BLOCK_ROWS, PANEL};
 
 /// Dimensions whose bytes lie together, and are summed in one instruction.
@@ -23,9 +26,9 @@ const ROUND: f32 = 12_582_912.0;
 /// Rows packed in eight bits.
 #[derive(Debug)]
 pub(crate) struct BytePanels {
-    /// From `start` on `[panel, group, PANEL, GROUP]`, padded with zeros.
-    values: Vec<i8>,
-    /// Where a cache line begins.
+    /// From `start` on `[panel, group, PANEL, GROUP]`, padded with zeros; shared with the sets that were packed together with
+    /// this one.
+    memory: Arc<Memory<i8>>,
     start: usize,
     /// Of each packed row, padded: its scale, NaN if it is not finite, and the sum of what stands for its values.
     scales: Vec<[f32; PANEL]>,
@@ -37,27 +40,32 @@ pub(crate) struct BytePanels {
 impl BytePanels {
     /// Packs `rows`, `[n, dim]` f32, row-major.
     pub fn pack(rows: &[f32], dim: usize) -> Self {
-        let n = super::count(rows, dim);
-        let (panels, groups) = (n.div_ceil(PANEL), dim.div_ceil(GROUP));
-        let (mut values, start) = super::lines(panels * groups * GROUP * PANEL);
-        let (mut scales, mut sums) = (vec![[0.0; PANEL]; panels], vec![[0.0; PANEL]; panels]);
-        for (row, own) in rows.chunks_exact(dim).enumerate() {
-            let (panel, column) = (row / PANEL, row % PANEL);
-            let largest = own.iter().fold(0f32, |most, x| most.max(x.abs()));
-            let scale = largest / 127.0;
-            let inverse = if scale > 0.0 { 1.0 / scale } else { 0.0 };
-            let mut sum = 0;
-            for (i, &x) in own.iter().enumerate() {
-                let q = (x * inverse).round().clamp(-127.0, 127.0) as i8;
-                let group = (panel * groups + i / GROUP) * PANEL + column;
-                values[start + group * GROUP + i % GROUP] = q;
-                sum += i32::from(q);
-            }
-            let finite = own.iter().all(|x| x.is_finite());
-            scales[panel][column] = if finite { scale } else { f32::NAN };
-            sums[panel][column] = sum as f32;
-        }
-        Self { values, start, scales, sums, rows: n, dim }
+        let [panels] = Self::pack_together([(rows, dim)]);
+        panels
+    }
+
+    /// [`BytePanels::pack`] of sets that are read one after another, side by side.
+    pub fn pack_together<const N: usize>(sets: [(&[f32], usize); N]) -> [Self; N] {
+        let sizes = sets.map(|(rows, dim)| super::count(rows, dim).div_ceil(PANEL) * panel_size(dim));
+        let mut memory = Memory::zeroed(sizes.iter().sum());
+        let (mut rest, mut start) = (memory.values_mut(), 0);
+        let filled = sets.map(|(rows, dim)| {
+            let n = super::count(rows, dim);
+            let (own, others) = std::mem::take(&mut rest).split_at_mut(n.div_ceil(PANEL) * panel_size(dim));
+            rest = others;
+            let own_start = start;
+            start += own.len();
+            (own_start, n, dim, fill(rows, dim, own))
+        });
+        let memory = Arc::new(memory);
+        filled.map(|(start, rows, dim, (scales, sums))| Self {
+            memory: Arc::clone(&memory),
+            start,
+            scales,
+            sums,
+            rows,
+            dim,
+        })
     }
 
     /// Values in a row.
@@ -76,8 +84,8 @@ impl BytePanels {
         let (panel, column) = (row / PANEL, row % PANEL);
         let group = move |i: usize| (panel * groups + i / GROUP) * PANEL + column;
         let place = move |i: usize| self.start + group(i) * GROUP + i % GROUP;
-        let scale = self.scales[panel][column];
-        (0..self.dim).map(move |i| scale * f32::from(self.values[place(i)]))
+        let (scale, values) = (self.scales[panel][column], self.memory.values());
+        (0..self.dim).map(move |i| scale * f32::from(values[place(i)]))
     }
 
     /// The products of one row with all packed ones, to `out`, `[n]` f32, whose contents do not matter.
@@ -88,12 +96,42 @@ impl BytePanels {
 
     /// The panels in order.
     pub fn panels(&self) -> impl Iterator<Item = BytePanel<'_>> {
-        let values = self.values[self.start..].chunks_exact(self.dim.div_ceil(GROUP) * GROUP * PANEL);
+        let values = self.memory.values()[self.start..].chunks_exact(panel_size(self.dim));
         let scales = self.scales.iter().zip(&self.sums);
         values.zip(scales).zip((0..self.rows).step_by(PANEL)).map(|((values, (scales, sums)), first)| {
             BytePanel { first, rows: PANEL.min(self.rows - first), values, scales, sums }
         })
     }
+}
+
+/// Values of a panel.
+fn panel_size(dim: usize) -> usize {
+    dim.next_multiple_of(GROUP) * PANEL
+}
+
+/// Scales and sums of panels.
+type Numbers = (Vec<[f32; PANEL]>, Vec<[f32; PANEL]>);
+
+/// Fills panels, `[panel, group, PANEL, GROUP]`, which are zeros.
+fn fill(rows: &[f32], dim: usize, values: &mut [i8]) -> Numbers {
+    let panels = values.len() / panel_size(dim);
+    let (mut scales, mut sums) = (vec![[0.0; PANEL]; panels], vec![[0.0; PANEL]; panels]);
+    for (row, own) in rows.chunks_exact(dim).enumerate() {
+        let (panel, column) = (row / PANEL, row % PANEL);
+        let largest = own.iter().fold(0f32, |most, x| most.max(x.abs()));
+        let scale = largest / 127.0;
+        let inverse = if scale > 0.0 { 1.0 / scale } else { 0.0 };
+        let mut sum = 0;
+        for (i, &x) in own.iter().enumerate() {
+            let q = (x * inverse).round().clamp(-127.0, 127.0) as i8;
+            values[panel * panel_size(dim) + (i / GROUP * PANEL + column) * GROUP + i % GROUP] = q;
+            sum += i32::from(q);
+        }
+        let finite = own.iter().all(|x| x.is_finite());
+        scales[panel][column] = if finite { scale } else { f32::NAN };
+        sums[panel][column] = sum as f32;
+    }
+    (scales, sums)
 }
 
 struct ProductsOf<'a> {

@@ -90,3 +90,20 @@ fn what_is_not_finite_is_seen() {
         assert!(!found[0].is_nan() && found[1].is_nan(), "{bad}");
     }
 }
+
+#[test]
+fn sets_packed_together_are_those_packed_alone() {
+    let values = |n: usize| (0..n).map(|i| (i * 37 % 19) as f32 - 9.0).collect::<Vec<f32>>();
+    let (first, second) = (values(50 * 3), values(100 * 7));
+    let [a, b] = BytePanels::pack_together([(&first, 3), (&second, 7)]);
+    for (together, alone) in [(a, BytePanels::pack(&first, 3)), (b, BytePanels::pack(&second, 7))] {
+        assert_eq!((together.rows(), together.dim()), (alone.rows(), alone.dim()));
+        assert_eq!(together.panels().count(), alone.panels().count());
+        for (together, alone) in together.panels().zip(alone.panels()) {
+            assert_eq!(
+                (together.values, together.scales, together.sums),
+                (alone.values, alone.scales, alone.sums)
+            );
+        }
+    }
+}

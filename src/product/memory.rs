@@ -1,0 +1,96 @@
+//! Where packed rows lie.
+
+use bytemuck::Pod;
+use memmap2::MmapMut;
+
+use crate::prefetch::CACHE_LINE_BYTES;
+
+/// Zeros to be filled, from the beginning of a cache line on; in large pages if they take some, because what is read from one
+/// end to the other, once for a query, waits for the translation of addresses nearly as long as for memory.
+#[derive(Debug)]
+pub(super) struct Memory<T> {
+    place: Place<T>,
+    /// Where in it a cache line begins.
+    start: usize,
+    len: usize,
+}
+
+#[derive(Debug)]
+enum Place<T> {
+    Heap(Vec<T>),
+    Pages(MmapMut),
+}
+
+impl<T: Pod> Memory<T> {
+    pub fn zeroed(len: usize) -> Self {
+        if let Some((pages, start)) = large_pages(len * size_of::<T>()) {
+            return Self { place: Place::Pages(pages), start: start / size_of::<T>(), len };
+        }
+        let spare = CACHE_LINE_BYTES / size_of::<T>();
+        let values = vec![T::zeroed(); len + spare];
+        let start = values.as_ptr().align_offset(CACHE_LINE_BYTES).min(spare);
+        Self { place: Place::Heap(values), start, len }
+    }
+
+    pub fn values(&self) -> &[T] {
+        let values = match &self.place {
+            Place::Heap(values) => values,
+            Place::Pages(pages) => bytemuck::cast_slice(pages),
+        };
+        &values[self.start..][..self.len]
+    }
+
+    pub fn values_mut(&mut self) -> &mut [T] {
+        let values = match &mut self.place {
+            Place::Heap(values) => values,
+            Place::Pages(pages) => bytemuck::cast_slice_mut(pages),
+        };
+        &mut values[self.start..][..self.len]
+    }
+}
+
+/// A mapping of zeros, and where in it so many bytes begin whose pages are large if the system grants it; none if there are
+/// too few of them.
+#[cfg(all(target_os = "linux", not(miri)))]
+fn large_pages(len_bytes: usize) -> Option<(MmapMut, usize)> {
+    use memmap2::Advice;
+
+    const LARGE_PAGE_BYTES: usize = 2 << 20;
+    let rounded = len_bytes.next_multiple_of(LARGE_PAGE_BYTES);
+    // A last page that is not nearly full stays a number of small ones.
+    let large = if rounded - len_bytes <= len_bytes / 4 { rounded } else { rounded - LARGE_PAGE_BYTES };
+    if large == 0 {
+        return None;
+    }
+    // What is never touched takes no memory.
+    let pages = MmapMut::map_anon(rounded + LARGE_PAGE_BYTES).ok()?;
+    let start = pages.as_ptr().align_offset(LARGE_PAGE_BYTES).min(LARGE_PAGE_BYTES);
+    pages.advise_range(Advice::HugePage, start, large).ok()?;
+    Some((pages, start))
+}
+
+#[cfg(not(all(target_os = "linux", not(miri))))]
+fn large_pages(_: usize) -> Option<(MmapMut, usize)> {
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn holds_so_many_zeros_from_a_cache_line_on() {
+        // Small, nearly a large page, a little more than one, some.
+        for len in [0, 1, 1000, 500_000, 530_000, 1_900_000] {
+            let mut memory = Memory::<f32>::zeroed(len);
+            assert_eq!(memory.values().as_ptr().align_offset(CACHE_LINE_BYTES), 0);
+            assert_eq!(memory.values().len(), len);
+            assert!(memory.values().iter().all(|value| *value == 0.0));
+            if let [first, .., last] = memory.values_mut() {
+                (*first, *last) = (1.0, 2.0);
+                assert_eq!((memory.values()[0], memory.values()[len - 1]), (1.0, 2.0));
+            }
+            assert_eq!(Memory::<i8>::zeroed(len).values().len(), len);
+        }
+    }
+}
