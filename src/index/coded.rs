@@ -24,13 +24,42 @@ const ROWS_PER_ROUND: usize = 32;
 /// Embeddings of the next round that are asked for while a round is scored, until its own prefetches set in.
 const ROWS_EXPECTED: usize = 4;
 
+/// A row and the highest score that it may have as one number, by which those with the highest score come first and then
+/// those with the lowest row: whole numbers are put in order much faster than pairs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Waiting(u64);
+
+impl Waiting {
+    /// A bound that cannot be compared counts as one beyond all others.
+    #[inline(always)]
+    fn new(bound: f32, row: Row) -> Self {
+        // The zeros are one.
+        let bits = if bound.is_nan() { f32::INFINITY.to_bits() } else { (bound + 0.0).to_bits() };
+        // As unsigned numbers in the order of the scores: the sign turned, and all else where it is set.
+        let rising = bits ^ (((bits as i32 >> 31) as u32) | SIGN);
+        Self(u64::from(!rising) << 32 | u64::from(row.0))
+    }
+
+    fn row(self) -> Row {
+        Row(self.0 as u32)
+    }
+
+    /// Whether the score may be as high as `threshold`.
+    fn reaches(self, threshold: f32) -> bool {
+        self <= Self::new(threshold, Row(u32::MAX))
+    }
+}
+
+/// The sign of an f32.
+const SIGN: u32 = 1 << 31;
+
 /// Rows that wait with the highest score that each may have, for one query.
 pub(super) struct Coded<'a> {
     rotation: &'a Rotation,
     /// Made when it is first needed.
     query: Option<CodedQuery>,
     /// Dead ones included.
-    waiting: Vec<(f32, Row)>,
+    waiting: Vec<Waiting>,
     /// The score that a row needs, whatever is best here.
     floor: f32,
 }
@@ -71,7 +100,7 @@ impl<'a> Coded<'a> {
             let mut may_be_hits = query.upper_bounds(&sums[place..], factors, threshold, &mut bounds);
             while may_be_hits != 0 {
                 let next = may_be_hits.trailing_zeros();
-                self.waiting.push((bounds[next as usize], Row(row.0 + next)));
+                self.waiting.push(Waiting::new(bounds[next as usize], Row(row.0 + next)));
                 may_be_hits &= may_be_hits - 1;
             }
             let own = factors.len().min(BLOCK_ROWS - place);
@@ -98,14 +127,11 @@ impl<'a> Coded<'a> {
     /// Scores the rows that wait, those with the highest bounds first, until no bound reaches the best so far; says how
     /// many embeddings that took.
     pub fn settle(&mut self, view: &View, scanner: &Scanner<'_>, top: &mut TopK) -> Result<usize> {
-        // A bound that cannot be compared counts as one beyond all others.
-        self.waiting.iter_mut().filter(|row| row.0.is_nan()).for_each(|row| row.0 = f32::INFINITY);
-        let highest_first = |a: &(f32, Row), b: &(f32, Row)| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1));
         let mut read = 0;
         let mut embeddings = Vec::new();
-        let mut score = |rows: &[(f32, Row)], top: &mut TopK| -> Result<()> {
+        let mut score = |rows: &[Waiting], top: &mut TopK| -> Result<()> {
             embeddings.clear();
-            for &(_, row) in rows {
+            for row in rows.iter().map(|waiting| waiting.row()) {
                 if view.is_live(row) {
                     embeddings.push((row, view.embedding(row)?));
                 }
@@ -118,23 +144,23 @@ impl<'a> Coded<'a> {
         let needed = |top: &TopK| least(top).max(floor);
         let first = FIRST_PER_HIT.saturating_mul(top.k());
         if needed(top) == f32::NEG_INFINITY && first < self.waiting.len() {
-            self.waiting.select_nth_unstable_by(first, highest_first);
+            self.waiting.select_nth_unstable(first);
             score(&self.waiting[..first], top)?;
             self.waiting.drain(..first);
         }
         let threshold = needed(top);
-        self.waiting.retain(|row| row.0 >= threshold);
-        self.waiting.sort_unstable_by(highest_first);
+        self.waiting.retain(|waiting| waiting.reaches(threshold));
+        self.waiting.sort_unstable();
         let mut rounds = self.waiting.chunks(ROWS_PER_ROUND).peekable();
         while let Some(round) = rounds.next() {
             let expected = rounds.peek().into_iter().flat_map(|next| next.iter().take(ROWS_EXPECTED));
-            for &(_, row) in expected.filter(|(_, row)| view.is_live(*row)) {
+            for row in expected.map(|waiting| waiting.row()).filter(|row| view.is_live(*row)) {
                 let embedding = view.embedding(row)?;
                 ask_for(embedding, embedding.len());
             }
             // It only rises.
             let threshold = needed(top);
-            let within = round.partition_point(|row| row.0 >= threshold);
+            let within = round.partition_point(|waiting| waiting.reaches(threshold));
             score(&round[..within], top)?;
             if within < round.len() {
                 break;
@@ -155,4 +181,28 @@ fn ask_for<T>(values: &[T], most: usize) {
 /// that cannot be compared, but for a sum beyond all bounds.
 fn least(top: &TopK) -> f32 {
     top.threshold().filter(|threshold| !threshold.is_nan()).unwrap_or(f32::NEG_INFINITY)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_wait_in_the_order_of_their_bounds() {
+        let bounds = [f32::INFINITY, 3.5, 1.0, 1e-30, 0.0, -1e-30, -2.0, f32::NEG_INFINITY];
+        for (i, &high) in bounds.iter().enumerate() {
+            let row = Waiting::new(high, Row(7));
+            assert_eq!(row.row(), Row(7));
+            assert!(row < Waiting::new(high, Row(8)) && row.reaches(high));
+            for &low in &bounds[i + 1..] {
+                assert!(row < Waiting::new(low, Row(3)), "{high} {low}");
+                assert!(
+                    row.reaches(low) && (high == low || !Waiting::new(low, Row(3)).reaches(high)),
+                    "{high} {low}"
+                );
+            }
+        }
+        assert_eq!(Waiting::new(-0.0, Row(1)), Waiting::new(0.0, Row(1)));
+        assert_eq!(Waiting::new(f32::NAN, Row(u32::MAX)), Waiting::new(f32::INFINITY, Row(u32::MAX)));
+    }
 }

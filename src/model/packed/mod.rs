@@ -16,7 +16,7 @@ use super::transformer::{Layer, LayerNorm, Transformer};
 use layer::{PackedLayer, Scratch};
 
 /// Tokens in one micro-batch: enough to fill the matrix kernels, few enough to stay in cache.
-pub(crate) const TOKENS_PER_BATCH: usize = 256;
+pub(crate) const TOKENS_PER_BATCH: usize = 96;
 
 /// A transformer prepared for inference: packed weights, biases as slices.
 pub(crate) struct PackedTransformer {
