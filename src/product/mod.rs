@@ -27,16 +27,18 @@ pub(crate) struct Panels {
 }
 
 impl Panels {
-    /// Packs `rows` (`[n, dim]` f32, row-major), in parallel; as large as the rows themselves.
-    ///
-    /// # Panics
-    /// If `rows` is ragged or `dim` is 0.
+    /// [`Panels::pack_together`] of one set.
+    #[cfg(any(feature = "train", test))]
     pub fn pack(rows: &[f32], dim: usize) -> Self {
         let [panels] = Self::pack_together([(rows, dim)]);
         panels
     }
 
-    /// [`Panels::pack`] of sets that are read one after another, side by side.
+    /// Packs sets of rows (`[n, dim]` f32, row-major) that are read one after another side by side, in parallel; as large as
+    /// the rows themselves.
+    ///
+    /// # Panics
+    /// If a set is ragged or `dim` is 0.
     pub fn pack_together<const N: usize>(sets: [(&[f32], usize); N]) -> [Self; N] {
         let sizes = sets.map(|(rows, dim)| count(rows, dim).div_ceil(PANEL) * dim * PANEL);
         let mut memory = Memory::zeroed(sizes.iter().sum());
