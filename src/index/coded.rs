@@ -24,6 +24,9 @@ const ROWS_PER_ROUND: usize = 32;
 /// Embeddings of the next round that are asked for while a round is scored, until its own prefetches set in.
 const ROWS_EXPECTED: usize = 4;
 
+/// The sign of an f32.
+const SIGN: u32 = 1 << 31;
+
 /// A row and the highest score that it may have as one number, by which those with the highest score come first and then
 /// those with the lowest row: whole numbers are put in order much faster than pairs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -49,9 +52,6 @@ impl Waiting {
         self <= Self::new(threshold, Row(u32::MAX))
     }
 }
-
-/// The sign of an f32.
-const SIGN: u32 = 1 << 31;
 
 /// Rows that wait with the highest score that each may have, for one query.
 pub(super) struct Coded<'a> {

@@ -1,14 +1,49 @@
 //! Where packed rows lie.
 
+use std::ops::Range;
+use std::sync::Arc;
+
 use bytemuck::Pod;
 use memmap2::MmapMut;
 
 use crate::prefetch::CACHE_LINE_BYTES;
 
+/// What one of several sets lies in, side by side with the others.
+#[derive(Debug)]
+pub(super) struct Part<T> {
+    memory: Arc<Memory<T>>,
+    range: Range<usize>,
+}
+
+impl<T: Pod> Part<T> {
+    /// A part for each set, of `size` zeros that `fill` makes its values of, with what `fill` gives.
+    pub fn side_by_side<S, R, const N: usize>(
+        sets: [S; N],
+        size: impl Fn(&S) -> usize,
+        mut fill: impl FnMut(S, &mut [T]) -> R,
+    ) -> [(Self, R); N] {
+        let mut memory = Memory::zeroed(sets.iter().map(&size).sum());
+        let (mut rest, mut start) = (memory.values_mut(), 0);
+        let filled = sets.map(|set| {
+            let (own, others) = std::mem::take(&mut rest).split_at_mut(size(&set));
+            rest = others;
+            let range = start..start + own.len();
+            start = range.end;
+            (range, fill(set, own))
+        });
+        let memory = Arc::new(memory);
+        filled.map(|(range, given)| (Self { memory: Arc::clone(&memory), range }, given))
+    }
+
+    pub fn values(&self) -> &[T] {
+        &self.memory.values()[self.range.clone()]
+    }
+}
+
 /// Zeros to be filled, from the beginning of a cache line on; in large pages if they take some, because what is read from one
 /// end to the other, once for a query, waits for the translation of addresses nearly as long as for memory.
 #[derive(Debug)]
-pub(super) struct Memory<T> {
+struct Memory<T> {
     place: Place<T>,
     /// Where in it a cache line begins.
     start: usize,
@@ -22,7 +57,7 @@ enum Place<T> {
 }
 
 impl<T: Pod> Memory<T> {
-    pub fn zeroed(len: usize) -> Self {
+    fn zeroed(len: usize) -> Self {
         if let Some((pages, start)) = large_pages(len * size_of::<T>()) {
             return Self { place: Place::Pages(pages), start: start / size_of::<T>(), len };
         }
@@ -32,7 +67,7 @@ impl<T: Pod> Memory<T> {
         Self { place: Place::Heap(values), start, len }
     }
 
-    pub fn values(&self) -> &[T] {
+    fn values(&self) -> &[T] {
         let values = match &self.place {
             Place::Heap(values) => values,
             Place::Pages(pages) => bytemuck::cast_slice(pages),
@@ -40,7 +75,7 @@ impl<T: Pod> Memory<T> {
         &values[self.start..][..self.len]
     }
 
-    pub fn values_mut(&mut self) -> &mut [T] {
+    fn values_mut(&mut self) -> &mut [T] {
         let values = match &mut self.place {
             Place::Heap(values) => values,
             Place::Pages(pages) => bytemuck::cast_slice_mut(pages),

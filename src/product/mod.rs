@@ -10,18 +10,14 @@ mod memory;
 
 pub(crate) use block::{BLOCK_ROWS, Block, NO_BIAS, NO_PRODUCTS, PAD, PANEL, put};
 
-use std::sync::Arc;
-
-use memory::Memory;
+use memory::Part;
 use rayon::prelude::*;
 
 /// A set of rows packed for products with many others.
 #[derive(Debug)]
 pub(crate) struct Panels {
-    /// From `start` on `[panel, dim, PANEL]`: the value of `PANEL` rows in one dimension lie together;
-    /// the last panel is padded with zeros. Shared with the sets that were packed together with this one.
-    memory: Arc<Memory<f32>>,
-    start: usize,
+    /// `[panel, dim, PANEL]`: the value of `PANEL` rows in one dimension lie together; the last panel is padded with zeros.
+    values: Part<f32>,
     rows: usize,
     dim: usize,
 }
@@ -40,22 +36,15 @@ impl Panels {
     /// # Panics
     /// If a set is ragged or `dim` is 0.
     pub fn pack_together<const N: usize>(sets: [(&[f32], usize); N]) -> [Self; N] {
-        let sizes = sets.map(|(rows, dim)| count(rows, dim).div_ceil(PANEL) * dim * PANEL);
-        let mut memory = Memory::zeroed(sizes.iter().sum());
-        let mut rest = memory.values_mut();
-        for ((rows, dim), size) in sets.into_iter().zip(sizes) {
-            let (own, others) = rest.split_at_mut(size);
-            rest = others;
-            own.par_chunks_mut(dim * PANEL)
+        let size = |&(rows, dim): &(&[f32], usize)| count(rows, dim).div_ceil(PANEL) * dim * PANEL;
+        let filled = Part::side_by_side(sets, size, |(rows, dim), values| {
+            values
+                .par_chunks_mut(dim * PANEL)
                 .zip(rows.par_chunks(dim * PANEL))
                 .for_each(|(panel, rows)| interleave(rows, dim, dim, panel));
-        }
-        let (memory, mut start) = (Arc::new(memory), 0);
-        sets.map(|(rows, dim)| {
-            let panels = Self { memory: Arc::clone(&memory), start, rows: count(rows, dim), dim };
-            start += panels.rows.div_ceil(PANEL) * dim * PANEL;
-            panels
-        })
+            (count(rows, dim), dim)
+        });
+        filled.map(|(values, (rows, dim))| Self { values, rows, dim })
     }
 
     /// Values in a row.
@@ -71,7 +60,7 @@ impl Panels {
     /// The panels with the number of their first row and of their rows.
     pub fn panels(&self) -> impl Iterator<Item = Panel<'_>> {
         let size = self.dim * PANEL;
-        let values = &self.memory.values()[self.start..][..self.rows.div_ceil(PANEL) * size];
+        let values = self.values.values();
         (0..self.rows).step_by(PANEL).map(move |first| {
             let (values, rest) = values[first * self.dim..].split_at(size);
             Panel {

@@ -10,11 +10,9 @@ mod scalar;
 #[expect(unsafe_code, reason = "intrinsics")]
 mod x86;
 
-use std::sync::Arc;
-
 use pulp::{Arch, Simd, WithSimd};
 
-use super::memory::Memory;
+use super::memory::Part;
 use super::{BLOCK_ROWS, PANEL};
 
 /// Dimensions whose bytes lie together, and are summed in one instruction.
@@ -26,10 +24,8 @@ const ROUND: f32 = 12_582_912.0;
 /// Rows packed in eight bits.
 #[derive(Debug)]
 pub(crate) struct BytePanels {
-    /// From `start` on `[panel, group, PANEL, GROUP]`, padded with zeros; shared with the sets that were packed together with
-    /// this one.
-    memory: Arc<Memory<i8>>,
-    start: usize,
+    /// `[panel, group, PANEL, GROUP]`, padded with zeros.
+    values: Part<i8>,
     /// Of each packed row, padded: its scale, NaN if it is not finite, and the sum of what stands for its values.
     scales: Vec<[f32; PANEL]>,
     sums: Vec<[f32; PANEL]>,
@@ -46,26 +42,11 @@ impl BytePanels {
 
     /// [`BytePanels::pack`] of sets that are read one after another, side by side.
     pub fn pack_together<const N: usize>(sets: [(&[f32], usize); N]) -> [Self; N] {
-        let sizes = sets.map(|(rows, dim)| super::count(rows, dim).div_ceil(PANEL) * panel_size(dim));
-        let mut memory = Memory::zeroed(sizes.iter().sum());
-        let (mut rest, mut start) = (memory.values_mut(), 0);
-        let filled = sets.map(|(rows, dim)| {
-            let n = super::count(rows, dim);
-            let (own, others) = std::mem::take(&mut rest).split_at_mut(n.div_ceil(PANEL) * panel_size(dim));
-            rest = others;
-            let own_start = start;
-            start += own.len();
-            (own_start, n, dim, fill(rows, dim, own))
+        let size = |&(rows, dim): &(&[f32], usize)| super::count(rows, dim).div_ceil(PANEL) * panel_size(dim);
+        let filled = Part::side_by_side(sets, size, |(rows, dim), values| {
+            (super::count(rows, dim), dim, fill(rows, dim, values))
         });
-        let memory = Arc::new(memory);
-        filled.map(|(start, rows, dim, (scales, sums))| Self {
-            memory: Arc::clone(&memory),
-            start,
-            scales,
-            sums,
-            rows,
-            dim,
-        })
+        filled.map(|(values, (rows, dim, (scales, sums)))| Self { values, scales, sums, rows, dim })
     }
 
     /// Values in a row.
@@ -83,8 +64,8 @@ impl BytePanels {
         let groups = self.dim.div_ceil(GROUP);
         let (panel, column) = (row / PANEL, row % PANEL);
         let group = move |i: usize| (panel * groups + i / GROUP) * PANEL + column;
-        let place = move |i: usize| self.start + group(i) * GROUP + i % GROUP;
-        let (scale, values) = (self.scales[panel][column], self.memory.values());
+        let place = move |i: usize| group(i) * GROUP + i % GROUP;
+        let (scale, values) = (self.scales[panel][column], self.values.values());
         (0..self.dim).map(move |i| scale * f32::from(values[place(i)]))
     }
 
@@ -96,7 +77,7 @@ impl BytePanels {
 
     /// The panels in order.
     pub fn panels(&self) -> impl Iterator<Item = BytePanel<'_>> {
-        let values = self.memory.values()[self.start..].chunks_exact(panel_size(self.dim));
+        let values = self.values.values().chunks_exact(panel_size(self.dim));
         let scales = self.scales.iter().zip(&self.sums);
         values.zip(scales).zip((0..self.rows).step_by(PANEL)).map(|((values, (scales, sums)), first)| {
             BytePanel { first, rows: PANEL.min(self.rows - first), values, scales, sums }
