@@ -2,6 +2,7 @@
 
 mod basic;
 mod codes;
+mod compaction;
 mod corruption;
 mod faults;
 mod full;
