@@ -151,6 +151,7 @@ SETS = {
         "columns of length 20, balance 1": preset(loss_weights={"balance": 1.0}),
         "columns of length 20, balance 0.05": preset(loss_weights={"balance": 0.05}),
         "columns of length 20, dropout 0.1": preset(dropout=0.1),
+        "columns of length 20, the last two layers": preset(trainable_layers=2),
         "columns of length 20, start 10 times cosine": preset(init_scale=10.0),
     },
 }
