@@ -138,9 +138,7 @@ fn big_documents_come_and_go() {
             char::from(b' ' + (state >> 25) as u8 % 95)
         })
         .collect();
-    let batch = puts(vec![put("a", 0, &[0]), big, put("z", 2, &[2])]);
-    apply(&mut model, &batch);
-    store.commit(batch).unwrap();
+    commit(&store, &mut model, puts(vec![put("a", 0, &[0]), big, put("z", 2, &[2])]));
     // As a killed process leaves it: in the journal alone.
     let image = tempfile::tempdir().unwrap();
     std::thread::sleep(std::time::Duration::from_millis(1200));
@@ -150,9 +148,7 @@ fn big_documents_come_and_go() {
     drop(store);
     let store = open(dir.path()).unwrap();
     assert_is(&store, &model);
-    let batch = puts(vec![put("big", 3, &[1])]);
-    apply(&mut model, &batch);
-    store.commit(batch).unwrap();
+    commit(&store, &mut model, puts(vec![put("big", 3, &[1])]));
     assert_is(&store, &model);
     store.compact(&mut || Ok(())).unwrap();
     assert_is(&store, &model);
@@ -186,8 +182,7 @@ fn a_reader_follows_the_writer() {
             puts: (0..n % 7).map(|i| put(&format!("{}", (i * 11 + n) % 30), n * 30 + i, &[i])).collect(),
             deletes: vec![format!("{}", n * 13 % 30)],
         };
-        apply(&mut model, &batch);
-        store.commit(batch).unwrap();
+        commit(&store, &mut model, batch);
         let flushed = match n % 5 {
             0 => store.flush().is_ok(),
             3 if n % 2 == 0 => store.compact(&mut || Ok(())).is_ok(),
@@ -301,8 +296,7 @@ fn an_image_of_a_live_directory_is_a_whole_generation() {
             deletes: vec![format!("{}", n * 3 % 50), "x".into()],
         };
         let mut model = history.last().unwrap().clone();
-        apply(&mut model, &batch);
-        let generation = store.commit(batch).unwrap().generation.0 as usize;
+        let generation = commit(&store, &mut model, batch).generation.0 as usize;
         if generation == history.len() {
             history.push(model);
         }

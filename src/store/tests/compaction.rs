@@ -27,15 +27,11 @@ fn compaction_leaves_one_segment_and_no_byte_of_the_dead() {
     for n in 0..50u32 {
         let mut secret = put(&format!("secret-{n}"), n, &[n % LEAVES]);
         secret.document.text = format!("needle-{n} in the haystack");
-        let batch = puts(vec![secret, put(&format!("kept-{n}"), 1000 + n, &[2 + n % 7, 1])]);
-        apply(&mut model, &batch);
-        store.commit(batch).unwrap();
+        commit(&store, &mut model, puts(vec![secret, put(&format!("kept-{n}"), 1000 + n, &[2 + n % 7, 1])]));
         store.flush().unwrap();
     }
     let gone: Vec<String> = (0..50).map(|n| format!("secret-{n}")).collect();
-    let batch = WriteBatch { puts: vec![], deletes: gone };
-    apply(&mut model, &batch);
-    store.commit(batch).unwrap();
+    commit(&store, &mut model, deletes(&gone));
     let before = store.read();
     store.compact(&mut || Ok(())).unwrap();
     assert_is(&store, &model);
@@ -90,16 +86,14 @@ fn segments_are_merged_as_they_come() {
     let store = create(dir.path());
     let mut model = Model::new();
     for n in 0..200u32 {
-        let batch = puts(vec![put(&format!("{n}"), n, &[n % LEAVES])]);
-        apply(&mut model, &batch);
-        store.commit(batch).unwrap();
+        commit(&store, &mut model, puts(vec![put(&format!("{n}"), n, &[n % LEAVES])]));
         store.flush().unwrap();
         assert!(store.stats().unwrap().segments <= 9, "after {n}");
     }
     assert_is(&store, &model);
     // Deleting most of a segment has it written anew.
     let gone: Vec<String> = (0..150).map(|n| n.to_string()).collect();
-    store.commit(WriteBatch { puts: vec![], deletes: gone }).unwrap();
+    store.commit(deletes(&gone)).unwrap();
     store.flush().unwrap();
     assert!(store.stats().unwrap().dead_rows < 20, "{:?}", store.stats());
 }

@@ -90,9 +90,7 @@ fn an_unreadable_journal_is_set_aside() {
 fn a_sound_journal_outlives_a_damaged_segment() {
     let (dir, mut model) = sample();
     let store = open(dir.path()).unwrap();
-    let batch = puts(vec![put("id001", 77, &[5])]);
-    apply(&mut model, &batch);
-    store.commit(batch).unwrap();
+    commit(&store, &mut model, puts(vec![put("id001", 77, &[5])]));
     // sled writes on its own twice a second.
     std::thread::sleep(std::time::Duration::from_millis(1200));
     let image = tempfile::tempdir().unwrap();

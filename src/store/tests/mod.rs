@@ -66,8 +66,8 @@ fn puts(puts: Vec<Put>) -> WriteBatch {
     WriteBatch { puts, deletes: vec![] }
 }
 
-fn deletes(ids: &[&str]) -> WriteBatch {
-    WriteBatch { puts: vec![], deletes: ids.iter().map(|id| (*id).to_owned()).collect() }
+fn deletes(ids: &[impl AsRef<str>]) -> WriteBatch {
+    WriteBatch { puts: vec![], deletes: ids.iter().map(|id| id.as_ref().to_owned()).collect() }
 }
 
 /// What a store must contain: each live document with its embedding and leaves.
@@ -80,6 +80,13 @@ fn apply(model: &mut Model, batch: &WriteBatch) {
     for put in &batch.puts {
         model.insert(put.document.id.clone(), put.clone());
     }
+}
+
+/// The batch in the store and in the model of it.
+#[track_caller]
+fn commit(store: &Store, model: &mut Model, batch: WriteBatch) -> Committed {
+    apply(model, &batch);
+    store.commit(batch).unwrap()
 }
 
 /// Everything that a reader can see is what the model says, or what differs first.
@@ -168,8 +175,7 @@ fn sample() -> (tempfile::TempDir, Model) {
     let mut model = Model::new();
     let all = (0..300).map(|n| put(&format!("id{n:03}"), n, &[n % LEAVES, (n + 5) % LEAVES])).collect();
     for batch in [puts(all), deletes(&["id007"]), puts(vec![put("id008", 900, &[3])])] {
-        apply(&mut model, &batch);
-        store.commit(batch).unwrap();
+        commit(&store, &mut model, batch);
         store.flush().unwrap();
     }
     drop(store);

@@ -50,8 +50,7 @@ proptest! {
                     let deletes = deletes.into_iter().map(|id| format!("id {id}")).collect();
                     let batch = WriteBatch { puts: puts.collect(), deletes };
                     let before = model.clone();
-                    apply(&mut model, &batch);
-                    let done = store.commit(batch).unwrap();
+                    let done = commit(&store, &mut model, batch);
                     let gone = before.keys().filter(|id| !model.contains_key(*id)).count();
                     let new = model.keys().filter(|id| !before.contains_key(*id)).count();
                     prop_assert_eq!((done.replaced.iter().filter(|r| !**r).count(), done.deleted), (new, gone));

@@ -27,8 +27,7 @@ fn index() -> (tempfile::TempDir, Model) {
         // One replaced, two deleted.
         WriteBatch { puts: vec![put("id003", 500, &[1])], deletes: vec!["id004".into(), "id005".into()] },
     ] {
-        apply(&mut model, &batch);
-        store.commit(batch).unwrap();
+        commit(&store, &mut model, batch);
         store.flush().unwrap();
     }
     assert!(store.stats().unwrap().dead_rows >= 3);
@@ -283,8 +282,7 @@ fn what_may_have_been_deleted_is_asked_for() {
     let store = create(dir.path());
     let several = (0..40).map(|n| put(&format!("id{n:03}"), n, &[n % LEAVES])).collect();
     for batch in [puts(several), puts(vec![put("id003", 500, &[1]), put("id004", 501, &[1])])] {
-        apply(&mut model, &batch);
-        store.commit(batch).unwrap();
+        commit(&store, &mut model, batch);
         store.flush().unwrap();
     }
     drop(store);
