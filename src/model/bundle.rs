@@ -10,7 +10,6 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -18,6 +17,7 @@ use super::Model;
 use super::config::EncoderPrecision;
 use super::encoder::Encoder;
 use super::error::ModelError;
+use super::files;
 use super::indexer::Indexer;
 use crate::tree::TreeShape;
 
@@ -40,6 +40,9 @@ pub(crate) const REPORT_FILE: &str = "training.json";
 /// Newest bundle format that this build reads. It writes 1 for a tree as the paper has it, so that
 /// older builds read it, and 2 for one with a projection or without U.
 pub const BUNDLE_FORMAT: u32 = 2;
+
+/// Most leaves that a document is stored in. Each is searched for and kept, for each document.
+const MOST_LEAVES_PER_DOCUMENT: u32 = 512;
 
 /// Files of a base model that a bundle carries along where they exist.
 const CARRIED_FILES: [&str; 9] = [
@@ -110,8 +113,8 @@ impl Bundle {
     pub fn open_with(dir: impl AsRef<Path>, precision: EncoderPrecision) -> Result<Self, ModelError> {
         let dir = dir.as_ref().to_owned();
         let path = dir.join(MANIFEST_FILE);
-        if !path.is_file() {
-            return Err(if dir.join("config.json").is_file() {
+        if !path.exists() {
+            return Err(if dir.join("config.json").exists() {
                 ModelError::NotABundle { path: dir }
             } else {
                 ModelError::NotAModel { path: dir, missing: MANIFEST_FILE }
@@ -120,7 +123,7 @@ impl Bundle {
         let manifest = read_manifest(&path)?;
         for (name, expected) in &manifest.files {
             let file = dir.join(name);
-            if hex(&Sha256::digest(read_file(&file)?)) != *expected {
+            if hex(&files::digest(&file, most_bytes(name))?) != *expected {
                 return Err(ModelError::Checksum { path: file });
             }
         }
@@ -140,12 +143,13 @@ impl Bundle {
                 expected: format!("the encoder's width, {}", encoder.dim()),
             });
         }
-        if manifest.leaves_per_document == 0 || manifest.leaves_per_document > shape.leaves() {
+        let most = shape.leaves().min(MOST_LEAVES_PER_DOCUMENT);
+        if manifest.leaves_per_document == 0 || manifest.leaves_per_document > most {
             return Err(ModelError::BadConfig {
                 path,
                 what: "leaves_per_document",
                 found: u64::from(manifest.leaves_per_document),
-                expected: format!("1 to {}", shape.leaves()),
+                expected: format!("1 to {most}"),
             });
         }
         let indexer = Indexer::load(&dir.join(INDEXER_FILE), shape, manifest.dim, manifest.logit_scale)?;
@@ -180,11 +184,11 @@ impl Bundle {
     pub(crate) fn copy_to(&self, target: &Path) -> Result<(), ModelError> {
         let names = self.manifest.files.keys().map(String::as_str);
         for name in names.chain([MANIFEST_FILE]) {
-            write_synced(&target.join(name), &read_file(&self.dir.join(name))?)?;
+            write_synced(&target.join(name), &files::read(&self.dir.join(name), most_bytes(name))?)?;
         }
         let report = self.dir.join(REPORT_FILE);
-        if report.is_file() {
-            write_synced(&target.join(REPORT_FILE), &read_file(&report)?)?;
+        if report.exists() {
+            write_synced(&target.join(REPORT_FILE), &files::read(&report, files::REPORT_BYTES)?)?;
         }
         sync_dir(target)
     }
@@ -215,7 +219,7 @@ fn read_manifest(path: &Path) -> Result<BundleManifest, ModelError> {
         format_version: u32,
     }
     // The version alone first: a newer format may have other fields.
-    let Version { format_version } = read_json(path)?;
+    let Version { format_version } = files::read_json(path)?;
     if format_version > BUNDLE_FORMAT {
         return Err(ModelError::UnsupportedBundle {
             path: path.to_owned(),
@@ -223,7 +227,7 @@ fn read_manifest(path: &Path) -> Result<BundleManifest, ModelError> {
             supported: BUNDLE_FORMAT,
         });
     }
-    let manifest: BundleManifest = read_json(path)?;
+    let manifest: BundleManifest = files::read_json(path)?;
     for name in [ENCODER_FILE, INDEXER_FILE, TOKENIZER_FILE, "config.json"] {
         if !manifest.files.contains_key(name) {
             return Err(ModelError::Unsupported {
@@ -248,21 +252,17 @@ fn read_manifest(path: &Path) -> Result<BundleManifest, ModelError> {
     Ok(manifest)
 }
 
+/// The size to which a file of a bundle is read.
+fn most_bytes(name: &str) -> u64 {
+    match name {
+        ENCODER_FILE | INDEXER_FILE => files::WEIGHTS_BYTES,
+        TOKENIZER_FILE => files::TOKENIZER_BYTES,
+        _ => files::JSON_BYTES,
+    }
+}
+
 fn io_error(action: &'static str, path: &Path, source: std::io::Error) -> ModelError {
     ModelError::Io { action, path: path.to_owned(), source }
-}
-
-pub(crate) fn read_file(path: &Path) -> Result<Vec<u8>, ModelError> {
-    fs::read(path).map_err(|e| io_error("read", path, e))
-}
-
-pub(crate) fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, ModelError> {
-    serde_json::from_slice(&read_file(path)?)
-        .map_err(|source| ModelError::Json { path: path.to_owned(), source })
-}
-
-pub(crate) fn read_json_or_default<T: DeserializeOwned + Default>(path: &Path) -> Result<T, ModelError> {
-    if path.is_file() { read_json(path) } else { Ok(T::default()) }
 }
 
 fn write_synced(path: &Path, content: &[u8]) -> Result<(), ModelError> {

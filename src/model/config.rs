@@ -129,7 +129,7 @@ pub(crate) const DEFAULT_LAYER_NORM_EPS: f64 = 1e-12;
 impl TransformerConfig {
     /// Reads a `config.json`.
     pub(crate) fn from_file(path: &Path) -> Result<Self, ModelError> {
-        let bytes = super::bundle::read_file(path)?;
+        let bytes = super::files::read(path, super::files::JSON_BYTES)?;
         let json_error = |source| ModelError::Json { path: path.to_owned(), source };
         let kind: ModelType = serde_json::from_slice(&bytes).map_err(json_error)?;
         let config = match kind.model_type.as_str() {

@@ -8,9 +8,10 @@ use candle_core::Device;
 use rayon::prelude::*;
 use serde::Deserialize;
 
-use super::bundle::{self, ENCODER_FILE, TOKENIZER_FILE};
+use super::bundle::{ENCODER_FILE, TOKENIZER_FILE};
 use super::config::{EncoderPrecision, TransformerConfig};
 use super::error::ModelError;
+use super::files;
 use super::packed::{PackedTransformer, TOKENS_PER_BATCH};
 use super::pooling::{Normalisation, Pooling, pool_packed};
 use super::tokenize::TextTokenizer;
@@ -43,6 +44,9 @@ pub struct Encoder {
 
 /// Maximum length where neither `sentence_bert_config.json` nor the position table says less.
 pub const DEFAULT_MAX_TOKENS: usize = 512;
+
+/// Largest maximum length. The time that attention takes goes with its square.
+const MOST_TOKENS: usize = 8192;
 
 /// Texts tokenised together, so that progress is reported and memory stays bounded.
 const TEXTS_PER_ROUND: usize = 256;
@@ -103,29 +107,29 @@ impl Encoder {
         for (file, missing) in
             [(config_path.clone(), "config.json"), (dir.join(TOKENIZER_FILE), TOKENIZER_FILE)]
         {
-            if !file.is_file() {
+            if !file.exists() {
                 return Err(ModelError::NotAModel { path: dir.to_owned(), missing });
             }
         }
         let weights_path = [ENCODER_FILE, "model.safetensors"]
             .map(|name| dir.join(name))
             .into_iter()
-            .find(|path| path.is_file())
+            .find(|path| path.exists())
             .ok_or(ModelError::NotAModel { path: dir.to_owned(), missing: "model.safetensors" })?;
         let config = TransformerConfig::from_file(&config_path)?;
         let (pooling, normalisation) = read_modules(dir)?;
-        let sbert: SentenceBertConfig = bundle::read_json_or_default(&dir.join("sentence_bert_config.json"))?;
+        let sbert: SentenceBertConfig = files::read_json_or_default(&dir.join("sentence_bert_config.json"))?;
         let max_tokens = sbert.max_seq_length.unwrap_or(DEFAULT_MAX_TOKENS).min(config.max_positions);
-        if max_tokens < 2 {
+        if !(2..=MOST_TOKENS).contains(&max_tokens) {
             return Err(ModelError::BadConfig {
                 path: dir.join("sentence_bert_config.json"),
                 what: "max_seq_length",
                 found: max_tokens as u64,
-                expected: "at least 2".to_owned(),
+                expected: format!("2 to {MOST_TOKENS}"),
             });
         }
         let prompts: PromptConfig =
-            bundle::read_json_or_default(&dir.join("config_sentence_transformers.json"))?;
+            files::read_json_or_default(&dir.join("config_sentence_transformers.json"))?;
         let tokenizer = TextTokenizer::from_file(&dir.join(TOKENIZER_FILE), max_tokens, config.vocab_size)?;
         let weights = Weights::from_file(&weights_path, &Device::Cpu)?;
         let transformer = Transformer::load(&weights, config)?;
@@ -151,7 +155,15 @@ impl Encoder {
         self.tokenizer.max_tokens()
     }
 
+    /// So much of a text that its tokens and its embedding are those of all of it.
+    pub(crate) fn head<'a>(&self, text: &'a str) -> &'a str {
+        self.tokenizer.head(text)
+    }
+
     /// Token ids of a text in its role, prompt and special tokens included.
+    ///
+    /// Of a text of many bytes for each of [`Self::max_tokens`], only the start is read: 64 bytes for each,
+    /// and up to 512 where those give fewer tokens, cut at white space if there is some.
     ///
     /// # Errors
     /// [`ModelError::Tokenizer`] if the tokenizer refuses the text.
@@ -163,7 +175,7 @@ impl Encoder {
         if prompt.is_empty() {
             self.tokenizer.encode(text)
         } else {
-            self.tokenizer.encode(&format!("{prompt}{text}"))
+            self.tokenizer.encode(&format!("{prompt}{}", self.head(text)))
         }
     }
 
@@ -214,7 +226,7 @@ impl Encoder {
         micro_batches(texts, TOKENS_PER_BATCH).into_par_iter().try_for_each(
             |batch| -> Result<(), ModelError> {
                 let slices: Vec<&[u32]> = batch.iter().map(|&i| texts[i].as_slice()).collect();
-                let hidden = self.packed.forward(&slices);
+                let hidden = self.packed.forward(&slices)?;
                 let pooled = pool_packed(&hidden, m, self.pooling, self.normalisation);
                 let mut out = out.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
                 for (&index, row) in batch.iter().zip(pooled.chunks_exact(m)) {
@@ -268,10 +280,10 @@ const POOLING_DIR: &str = "1_Pooling";
 /// Pooling and normalisation from `modules.json`; mean and unit norm where there is none.
 fn read_modules(dir: &Path) -> Result<(Pooling, Normalisation), ModelError> {
     let path = dir.join("modules.json");
-    if !path.is_file() {
+    if !path.exists() {
         return Ok((Pooling::Mean, Normalisation::Unit));
     }
-    let modules: Vec<ModuleEntry> = bundle::read_json(&path)?;
+    let modules: Vec<ModuleEntry> = files::read_json(&path)?;
     let (mut pooling, mut normalisation) = (Pooling::Mean, Normalisation::None);
     for module in &modules {
         match module.kind.rsplit('.').next().unwrap_or_default() {
@@ -302,7 +314,7 @@ fn read_modules(dir: &Path) -> Result<(Pooling, Normalisation), ModelError> {
 }
 
 fn read_pooling(path: &Path) -> Result<Pooling, ModelError> {
-    let config: PoolingConfig = bundle::read_json(path)?;
+    let config: PoolingConfig = files::read_json(path)?;
     let unsupported = |found: &str| ModelError::Unsupported {
         path: path.to_owned(),
         what: "pooling",

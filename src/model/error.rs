@@ -16,6 +16,22 @@ pub enum ModelError {
         /// The system's answer.
         source: std::io::Error,
     },
+    /// Something else than a regular file is in the place of a file: a pipe, a device, a directory.
+    #[error("{} is not a regular file", path.display())]
+    NotAFile {
+        /// Where the file should be.
+        path: PathBuf,
+    },
+    /// A file is larger than any sound one.
+    #[error("{} has {found} bytes, at most {most} are read", path.display())]
+    FileTooLarge {
+        /// The file.
+        path: PathBuf,
+        /// Its size.
+        found: u64,
+        /// The limit.
+        most: u64,
+    },
     /// The directory holds no model in the sentence-transformers layout.
     #[error("{} is not a model directory: {missing} is missing", path.display())]
     NotAModel {
@@ -120,13 +136,23 @@ pub enum ModelError {
         /// The directory.
         path: PathBuf,
     },
-    /// The tokenizer file is broken, or it refused a text.
+    /// The tokenizer file is broken, could take memory or time without bound, or refused a text.
     #[error("tokenizer {}: {message}", path.display())]
     Tokenizer {
         /// The tokenizer file.
         path: PathBuf,
         /// The tokenizer's own words.
         message: String,
+    },
+    /// Token ids that the encoder's tables have no rows for.
+    #[error("{what} of {found}, where the encoder's table has {rows} rows")]
+    OutsideTable {
+        /// Which table.
+        what: &'static str,
+        /// The number that is too large.
+        found: usize,
+        /// Rows of the table.
+        rows: usize,
     },
     /// An embedding came out as NaN, infinite or all zeros.
     #[error("the encoder gave a non-finite or zero embedding for text number {index} of the batch")]

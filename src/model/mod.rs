@@ -8,6 +8,7 @@ pub(crate) mod config;
 mod differentiable;
 mod encoder;
 mod error;
+mod files;
 #[cfg(feature = "hub")]
 mod hub;
 mod indexer;
@@ -29,6 +30,9 @@ pub use error::ModelError;
 pub use hub::{DEFAULT_MODEL, fetch};
 pub use indexer::Indexer;
 pub use profile::{ENTROPY_QUANTILES, RoutingProfile, RoutingProfiles};
+
+#[cfg(feature = "fuzzing")]
+pub use tokenize::fuzz_tokenizer;
 
 pub(crate) use indexer::RoutingSample;
 

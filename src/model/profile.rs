@@ -5,8 +5,9 @@ use std::num::NonZeroUsize;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::bundle::{Bundle, REPORT_FILE, read_json};
+use super::bundle::{Bundle, REPORT_FILE};
 use super::error::ModelError;
+use super::files;
 use super::indexer::{Indexer, RoutingSample};
 
 /// Nodes kept on each level to find a row's most probable leaf. With one level, any number finds it.
@@ -108,10 +109,10 @@ impl Bundle {
             routing: Option<RoutingProfiles>,
         }
         let path = self.path().join(REPORT_FILE);
-        if !path.is_file() {
+        if !path.exists() {
             return Ok(None);
         }
-        let Report { routing } = read_json(&path)?;
+        let Report { routing } = files::read_json_within(&path, files::REPORT_BYTES)?;
         let leaves = self.model().indexer().shape().leaves();
         if let Some(profiles) = &routing {
             for profile in [&profiles.documents, &profiles.queries] {

@@ -22,7 +22,8 @@ impl Weights {
     /// Reads a safetensors file of f32, f16 or bf16 tensors; integer tensors
     /// (some checkpoints save their position ids) are left out.
     pub(crate) fn from_file(path: &Path, device: &Device) -> Result<Self, ModelError> {
-        let bytes = super::bundle::read_file(path)?;
+        let bytes = super::files::read(path, super::files::WEIGHTS_BYTES)?;
+        check_header(path, &bytes)?;
         let file = safetensors::SafeTensors::deserialize(&bytes)
             .map_err(|source| ModelError::Safetensors { path: path.to_owned(), source })?;
         let mut tensors = HashMap::new();
@@ -71,4 +72,20 @@ impl Weights {
         }
         Ok(tensor.clone())
     }
+}
+
+/// Most bytes of a header: a thousand times what an encoder of twelve layers needs.
+const HEADER_BYTES: u64 = 16 << 20;
+
+/// Refuses a header that is longer than the file, or than any sound one, before it is parsed.
+fn check_header(path: &Path, bytes: &[u8]) -> Result<(), ModelError> {
+    let Some((length, rest)) = bytes.split_first_chunk::<8>() else {
+        return Ok(()); // The parser says that it is too short.
+    };
+    let length = u64::from_le_bytes(*length);
+    if length > HEADER_BYTES || length > rest.len() as u64 {
+        let source = safetensors::SafeTensorError::HeaderTooLarge;
+        return Err(ModelError::Safetensors { path: path.to_owned(), source });
+    }
+    Ok(())
 }

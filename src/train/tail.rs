@@ -346,7 +346,7 @@ impl Inference {
             Self::Tail(tail) => Ok(tail.forward(cache.packed(texts)?)),
             Self::Whole(whole) => {
                 let tokens: Vec<&[u32]> = texts.iter().map(|&t| cache.tokens(t)).collect();
-                Ok(whole.forward(&tokens))
+                whole.forward(&tokens).map_err(candle_core::Error::wrap)
             }
         }
     }

@@ -43,7 +43,7 @@ pub(crate) struct Frozen {
 impl Frozen {
     /// States of some texts, one behind another.
     fn states(&self, texts: &[&[u32]]) -> candle_core::Result<Vec<f32>> {
-        let hidden = self.trunk.forward(texts);
+        let hidden = self.trunk.forward(texts).map_err(candle_core::Error::wrap)?;
         Ok(match self.pooled {
             Some((pooling, normalisation)) => pool_packed(&hidden, self.dim, pooling, normalisation),
             None => hidden.values,

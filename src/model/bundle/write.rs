@@ -9,9 +9,9 @@ use sha2::{Digest, Sha256};
 
 use super::{
     BUNDLE_FORMAT, BundleManifest, CARRIED_FILES, ENCODER_FILE, INDEXER_FILE, MANIFEST_FILE, hex, io_error,
-    read_file, sync_dir, write_synced,
+    most_bytes, sync_dir, write_synced,
 };
-use crate::model::{Indexer, ModelError};
+use crate::model::{Indexer, ModelError, files};
 
 /// The parts of a bundle about to be written.
 pub(crate) struct BundleParts<'a> {
@@ -37,8 +37,8 @@ impl BundleParts<'_> {
         let mut names = vec![ENCODER_FILE, INDEXER_FILE];
         for name in CARRIED_FILES {
             let source = self.base.join(name);
-            if source.is_file() {
-                write_synced(&partial.join(name), &read_file(&source)?)?;
+            if source.exists() {
+                write_synced(&partial.join(name), &files::read(&source, most_bytes(name))?)?;
                 names.push(name);
             }
         }
@@ -52,7 +52,7 @@ impl BundleParts<'_> {
         let mut files = BTreeMap::new();
         for name in names {
             let path = partial.join(name);
-            let content = read_file(&path)?;
+            let content = files::read(&path, most_bytes(name))?;
             files.insert(name.to_owned(), hex(&Sha256::digest(&content)));
             // Anew, because the safetensors writer makes files that only their owner may read.
             fs::remove_file(&path).map_err(|e| io_error("replace", &path, e))?;

@@ -105,7 +105,8 @@ fn packed_composed_and_fused_agree() {
             real(&transformer.forward(&ids, &lengths, Program::Composed(Precision::F32)).unwrap(), &lengths);
         let fused = real(&transformer.forward(&ids, &lengths, Program::Fused).unwrap(), &lengths);
         let slices: Vec<&[u32]> = texts.iter().map(Vec::as_slice).collect();
-        let packed = PackedTransformer::new(&transformer, 2, EncoderPrecision::F32).unwrap().forward(&slices);
+        let packed =
+            PackedTransformer::new(&transformer, 2, EncoderPrecision::F32).unwrap().forward(&slices).unwrap();
         assert_eq!(packed.lengths, lengths);
         assert!(worst(&composed, &fused) < 1e-5, "{activation:?} fused {}", worst(&composed, &fused));
         assert!(worst(&composed, &packed.values) < 1e-5, "{activation:?} packed");
@@ -144,7 +145,7 @@ fn eight_bits_are_close() {
         let (texts, _, _) = texts();
         let slices: Vec<&[u32]> = texts.iter().map(Vec::as_slice).collect();
         let [exact, close] = [EncoderPrecision::F32, EncoderPrecision::Int8].map(|precision| {
-            PackedTransformer::new(&transformer, 2, precision).unwrap().forward(&slices).values
+            PackedTransformer::new(&transformer, 2, precision).unwrap().forward(&slices).unwrap().values
         });
         let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(x, y)| x * y).sum::<f32>();
         for (exact, close) in exact.chunks(HIDDEN).zip(close.chunks(HIDDEN)) {

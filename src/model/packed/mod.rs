@@ -11,6 +11,7 @@ mod linear;
 use candle_core::{Device, Tensor};
 
 use super::config::{EncoderPrecision, TransformerConfig};
+use super::error::ModelError;
 use super::kernels;
 use super::transformer::{Layer, LayerNorm, Transformer};
 use layer::{PackedLayer, Scratch};
@@ -66,22 +67,30 @@ impl PackedTransformer {
 
     /// Hidden states after the prepared layers.
     ///
-    /// Token ids must be below the vocabulary's size and texts no longer than the
-    /// position table; the tokenizer wrapper sees to both.
-    pub(crate) fn forward(&self, texts: &[&[u32]]) -> PackedHidden {
+    /// # Errors
+    /// [`ModelError::OutsideTable`] for a text longer than the position table, or an id beyond the
+    /// vocabulary.
+    pub(crate) fn forward(&self, texts: &[&[u32]]) -> Result<PackedHidden, ModelError> {
         let m = self.norm.weight.len();
         let lengths: Vec<usize> = texts.iter().map(|t| t.len()).collect();
         let total: usize = lengths.iter().sum();
         let mut values = Vec::with_capacity(total * m);
         for text in texts {
-            for (position, &id) in text.iter().enumerate() {
-                let word = &self.word[id as usize * m..][..m];
-                let place = &self.position[position * m..][..m];
+            let mut places = self.position.chunks_exact(m);
+            for &id in *text {
+                let word = self.word.get(id as usize * m..).and_then(|rest| rest.get(..m));
+                let outside = |what, found, table: &[f32]| ModelError::OutsideTable {
+                    what,
+                    found,
+                    rows: table.len() / m,
+                };
+                let word = word.ok_or_else(|| outside("an id", id as usize, &self.word))?;
+                let place = places.next().ok_or_else(|| outside("a text", text.len(), &self.position))?;
                 values.extend(word.iter().zip(place).map(|(a, b)| a + b));
             }
         }
         kernels::norm(&mut values, &self.norm.weight, &self.norm.bias, self.norm.eps);
-        self.layers.forward(PackedHidden { values, lengths })
+        Ok(self.layers.forward(PackedHidden { values, lengths }))
     }
 }
 

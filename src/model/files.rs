@@ -1,0 +1,75 @@
+//! Reading the files of a model, which may come from strangers: regular files alone, each up to a size.
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read};
+use std::path::Path;
+
+use serde::de::DeserializeOwned;
+use sha2::{Digest, Sha256};
+
+use super::error::ModelError;
+
+/// Most bytes of a `tokenizer.json`; large multilingual ones have some 20 MiB.
+pub(crate) const TOKENIZER_BYTES: u64 = 64 << 20;
+/// Most bytes of a file of settings.
+pub(crate) const JSON_BYTES: u64 = 1 << 20;
+/// Most bytes of the report of a training run, which has two numbers for each leaf.
+pub(crate) const REPORT_BYTES: u64 = 64 << 20;
+/// Most bytes of a file of weights. They are held in memory whole.
+pub(crate) const WEIGHTS_BYTES: u64 = 8 << 30;
+
+/// Opens a regular file, or a link to one, of at most `most` bytes.
+///
+/// Asks what it is before it is opened: opening a pipe would wait for its other end.
+fn open(path: &Path, most: u64) -> Result<(File, u64), ModelError> {
+    let io = |source| ModelError::Io { action: "read", path: path.to_owned(), source };
+    let check = |metadata: &fs::Metadata| match metadata.len() {
+        _ if !metadata.is_file() => Err(ModelError::NotAFile { path: path.to_owned() }),
+        found if found > most => Err(ModelError::FileTooLarge { path: path.to_owned(), found, most }),
+        found => Ok(found),
+    };
+    check(&fs::metadata(path).map_err(io)?)?;
+    let file = File::open(path).map_err(io)?;
+    let length = check(&file.metadata().map_err(io)?)?;
+    Ok((file, length))
+}
+
+/// The content of a regular file of at most `most` bytes.
+pub(crate) fn read(path: &Path, most: u64) -> Result<Vec<u8>, ModelError> {
+    let io = |source| ModelError::Io { action: "read", path: path.to_owned(), source };
+    let (file, length) = open(path, most)?;
+    let mut content = Vec::new();
+    let room = usize::try_from(length).map_err(|_| io(ErrorKind::OutOfMemory.into()))?;
+    content.try_reserve_exact(room).map_err(|_| io(ErrorKind::OutOfMemory.into()))?;
+    // It may have grown since.
+    file.take(length).read_to_end(&mut content).map_err(io)?;
+    Ok(content)
+}
+
+/// The SHA-256 of a regular file of at most `most` bytes, which is not held in memory.
+pub(super) fn digest(path: &Path, most: u64) -> Result<[u8; 32], ModelError> {
+    let (file, length) = open(path, most)?;
+    let mut digest = Sha256::new();
+    io::copy(&mut file.take(length), &mut digest).map_err(|source| ModelError::Io {
+        action: "read",
+        path: path.to_owned(),
+        source,
+    })?;
+    Ok(digest.finalize().into())
+}
+
+/// Settings from a JSON file.
+pub(super) fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, ModelError> {
+    read_json_within(path, JSON_BYTES)
+}
+
+/// Of a JSON file of at most `most` bytes.
+pub(super) fn read_json_within<T: DeserializeOwned>(path: &Path, most: u64) -> Result<T, ModelError> {
+    serde_json::from_slice(&read(path, most)?)
+        .map_err(|source| ModelError::Json { path: path.to_owned(), source })
+}
+
+/// Settings from a JSON file that need not be there.
+pub(super) fn read_json_or_default<T: DeserializeOwned + Default>(path: &Path) -> Result<T, ModelError> {
+    if path.exists() { read_json(path) } else { Ok(T::default()) }
+}

@@ -1,0 +1,220 @@
+//! Text to token ids, cut at the model's maximum length.
+//!
+//! # What of a text is read
+//! A tokenizer takes apart all that it is given, at some hundred bytes of memory for each word, and then
+//! drops what is beyond the maximum length. So only the start of a long text is given to it:
+//! [`BYTES_PER_TOKEN`] for each token of the maximum length, and where these give fewer tokens,
+//! [`MOST_BYTES_PER_TOKEN`]; never more. The cut is at the last white space in the second half of that,
+//! or, where there is none, at the last whole character.
+//!
+//! The ids are those of the whole text as long as they depend on the text up to a word's end alone:
+//!
+//! - A cut at white space is one between words.
+//! - A cut elsewhere changes at most the word that it falls in, so the ids count only if the last
+//!   of them lies [`CLEARANCE`] before the cut; otherwise more is read. BERT's words end at white space,
+//!   punctuation and Chinese characters, so a word that reaches the cut from that far has more
+//!   characters than WordPiece takes apart (`max_input_chars_per_word`, 100, here at most 1,000): it is
+//!   one unknown token, cut or not.
+//! - A text of at most [`MOST_BYTES_PER_TOKEN`] for each token is read whole.
+//!
+//! Beyond that, what is left out is left out: a word of so many bytes, or as much white space or control
+//! characters, hides what comes after it. A BPE or Unigram model without pre-tokenizer has no words; there,
+//! ids near a cut without white space may differ, as they may near any cut.
+//!
+//! A normalizer that can make a text longer lowers both figures to [`NORMALISED_BYTES_PER_TOKEN`].
+
+mod charsmap;
+mod file;
+mod part;
+mod pipeline;
+#[cfg(test)]
+mod tests;
+mod vocabulary;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use tokenizers::{Encoding, Tokenizer};
+
+use super::error::ModelError;
+use super::files;
+
+/// A tokenizer that truncates and never pads.
+pub(crate) struct TextTokenizer {
+    tokenizer: Tokenizer,
+    path: PathBuf,
+    max_tokens: usize,
+    vocab_size: usize,
+    /// Bytes of a text that are tokenised first, and at most.
+    first: usize,
+    most: usize,
+    /// Held while more than `first` bytes are tokenised, so that one text at a time takes the memory for it.
+    long: Mutex<()>,
+}
+
+/// Bytes of text tried for each token of the maximum length; far above any real language's mean.
+const BYTES_PER_TOKEN: usize = 64;
+/// Bytes of text tried at most.
+const MOST_BYTES_PER_TOKEN: usize = 512;
+/// Bytes that the text tried may have after normalisation.
+const NORMALISED_BYTES_PER_TOKEN: usize = 4096;
+/// More than the bytes of the longest word that WordPiece takes apart.
+const CLEARANCE: usize = 4096;
+
+/// A text's start, and where it ends.
+#[derive(Debug, PartialEq)]
+enum Start<'a> {
+    /// With the text.
+    Whole(&'a str),
+    /// Between words.
+    Words(&'a str),
+    /// Anywhere.
+    Chars(&'a str),
+}
+
+impl TextTokenizer {
+    /// Reads a `tokenizer.json`; texts are cut at `max_tokens`, special tokens included.
+    ///
+    /// # Errors
+    /// [`ModelError::Tokenizer`] for a file that is damaged, or whose parts could take memory or time
+    /// without bound.
+    pub(crate) fn from_file(path: &Path, max_tokens: usize, vocab_size: usize) -> Result<Self, ModelError> {
+        Self::from_bytes(&files::read(path, files::TOKENIZER_BYTES)?, path, max_tokens, vocab_size)
+    }
+
+    pub(crate) fn from_bytes(
+        bytes: &[u8],
+        path: &Path,
+        max_tokens: usize,
+        vocab_size: usize,
+    ) -> Result<Self, ModelError> {
+        let file::Checked { tokenizer, growth } = guard(path, || file::read(bytes, max_tokens))?;
+        let within =
+            |bytes: usize| max_tokens * bytes.min((NORMALISED_BYTES_PER_TOKEN as f64 / growth) as usize);
+        Ok(Self {
+            tokenizer,
+            path: path.to_owned(),
+            max_tokens,
+            vocab_size,
+            first: within(BYTES_PER_TOKEN),
+            most: within(MOST_BYTES_PER_TOKEN),
+            long: Mutex::new(()),
+        })
+    }
+
+    /// The longest sequence that [`Self::encode`] returns.
+    pub(crate) fn max_tokens(&self) -> usize {
+        self.max_tokens
+    }
+
+    /// So much of a text that [`Self::encode`] gives what it gives for all of it.
+    pub(crate) fn head<'a>(&self, text: &'a str) -> &'a str {
+        &text[..whole_chars(text, self.most + 1)]
+    }
+
+    /// Token ids of one text, special tokens included; between 1 and the maximum length.
+    ///
+    /// The [module](self) says how much of a long text is read.
+    pub(crate) fn encode(&self, text: &str) -> Result<Vec<u32>, ModelError> {
+        match start(text, self.first) {
+            Start::Whole(text) => return self.ids(self.encoding(text, false)?),
+            Start::Words(text) => {
+                let encoding = self.encoding(text, false)?;
+                if encoding.len() >= self.max_tokens {
+                    return self.ids(encoding);
+                }
+            }
+            Start::Chars(text) => {
+                let encoding = self.encoding(text, true)?;
+                let end = encoding.get_offsets().iter().map(|&(_, end)| end).max();
+                if encoding.len() >= self.max_tokens && end.is_some_and(|end| end + CLEARANCE <= text.len()) {
+                    return self.ids(encoding);
+                }
+            }
+        }
+        let (Start::Whole(text) | Start::Words(text) | Start::Chars(text)) = start(text, self.most);
+        let _one = self.long.lock().unwrap_or_else(PoisonError::into_inner);
+        self.ids(self.encoding(text, false)?)
+    }
+
+    fn encoding(&self, text: &str, offsets: bool) -> Result<Encoding, ModelError> {
+        guard(&self.path, || {
+            let encoding = match offsets {
+                true => self.tokenizer.encode(text, true),
+                false => self.tokenizer.encode_fast(text, true),
+            };
+            encoding.map_err(|e| e.to_string())
+        })
+    }
+
+    /// The ids, each within the vocabulary, and not more of them than were asked for.
+    fn ids(&self, encoding: Encoding) -> Result<Vec<u32>, ModelError> {
+        let error = |message: String| ModelError::Tokenizer { path: self.path.clone(), message };
+        let ids = encoding.get_ids();
+        if let Some(id) = ids.iter().find(|&&id| id as usize >= self.vocab_size) {
+            return Err(error(format!(
+                "token id {id} is outside the encoder's vocabulary of {}",
+                self.vocab_size
+            )));
+        }
+        if ids.is_empty() {
+            return Err(error("the text gives no token, not even a special one".to_owned()));
+        }
+        if ids.len() > self.max_tokens {
+            return Err(error(format!("a text gives {} tokens, at most {} fit", ids.len(), self.max_tokens)));
+        }
+        Ok(ids.to_vec())
+    }
+}
+
+/// Runs the tokenizers library, whose panics on files that the checks let through are errors of the file.
+fn guard<T>(path: &Path, run: impl FnOnce() -> Result<T, String>) -> Result<T, ModelError> {
+    let result = catch_unwind(AssertUnwindSafe(run));
+    let result = result.unwrap_or_else(|_| Err("the tokenizers library panicked over this file".to_owned()));
+    result.map_err(|message| ModelError::Tokenizer { path: path.to_owned(), message })
+}
+
+/// The start of a text, of about `limit` bytes where the text is longer.
+fn start(text: &str, limit: usize) -> Start<'_> {
+    if text.len() <= limit {
+        return Start::Whole(text);
+    }
+    let end = whole_chars(text, limit);
+    match text[..end].rfind(char::is_whitespace) {
+        Some(at) if at > limit / 2 => Start::Words(&text[..at]),
+        _ => Start::Chars(&text[..end]),
+    }
+}
+
+/// The first end of a character at or behind a byte.
+fn whole_chars(text: &str, mut at: usize) -> usize {
+    while !text.is_char_boundary(at.min(text.len())) {
+        at += 1;
+    }
+    at.min(text.len())
+}
+
+/// Loads a file of any bytes and tokenises some texts with it, for the fuzz target; no part of the interface.
+#[cfg(any(test, feature = "fuzzing"))]
+#[allow(clippy::expect_used, reason = "a failure is what the fuzzer looks for")]
+pub fn fuzz_tokenizer(bytes: &[u8]) {
+    const MAX_TOKENS: usize = 16;
+    let Ok(tokenizer) = TextTokenizer::from_bytes(bytes, Path::new("tokenizer.json"), MAX_TOKENS, 1 << 20)
+    else {
+        return;
+    };
+    let own = String::from_utf8_lossy(bytes);
+    let long = ["\u{597d}", "-", "a", " ", "a b", "\u{fdfa}", "[CLS]"].map(|unit| unit.repeat(5000));
+    for text in
+        ["", "a word", "  A-\u{e9}\u{301} [CLS]\n", &own].into_iter().chain(long.iter().map(AsRef::as_ref))
+    {
+        if let Ok(ids) = tokenizer.encode(text) {
+            assert!((1..=MAX_TOKENS).contains(&ids.len()));
+            assert_eq!(
+                ids,
+                tokenizer.encode(tokenizer.head(text)).expect("the same text, as far as it is read")
+            );
+        }
+    }
+}
