@@ -39,6 +39,17 @@ pub enum Error {
     #[cfg(feature = "train")]
     #[error(transparent)]
     Curve(#[from] crate::eval::CurveError),
+    /// A call that stores documents in groups failed with some of them stored.
+    #[error("{source}; {stored} documents of the call are stored, {refused} are not")]
+    Partial {
+        /// Documents of the call that are stored, as they are after a call that succeeds.
+        stored: usize,
+        /// Documents of the call that are not: the group that failed and those behind it, as far as they
+        /// had been read. A document whose id a later one of the call has counts for neither.
+        refused: usize,
+        /// The failure.
+        source: Box<Error>,
+    },
     /// The caller's progress callback asked to stop; what was acknowledged before stays.
     #[error("cancelled")]
     Cancelled,

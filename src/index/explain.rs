@@ -3,6 +3,7 @@
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
+use super::leaves::check_stored;
 use super::options::{DEFAULT_BEAM, DEFAULT_K, QueryInput};
 use super::reach::Reach;
 use super::search::{Hit, Ranked, SearchStats};
@@ -149,6 +150,7 @@ impl Index {
             Some(ranked) => {
                 let best = serving.fetch(&view, &ranked[..k.get().min(ranked.len())])?;
                 let leaves: Vec<LeafId> = best.iter().map(|hit| hit.leaf).collect();
+                leaves.iter().try_for_each(|&leaf| check_stored(shape, leaf))?;
                 let probabilities = indexer.level_probabilities(&unit, &leaves);
                 let mut exact = Vec::with_capacity(best.len());
                 for ((hit, probabilities), &(_, row)) in best.into_iter().zip(probabilities).zip(ranked) {

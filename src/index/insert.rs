@@ -1,20 +1,25 @@
 //! The write path: check, encode, route to leaves, commit.
 
 use std::collections::HashSet;
+use std::iter::Peekable;
 use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use serde_json::Value;
 
 use super::Index;
-use super::serving::check_model;
+use super::serving::{Serving, check_model};
 use crate::document::Document;
 use crate::error::{Error, InputError, Result};
 use crate::ids::Generation;
 use crate::progress::{OnProgress, Progress, Stage, no_progress};
 use crate::store::{Committed, WriteBatch};
 
-/// Documents encoded and committed together.
+/// Documents encoded and committed together, at most.
 pub(super) const DOCUMENTS_PER_COMMIT: usize = 256;
 
-/// Bytes of embeddings that are committed together where they are given, about.
+/// Bytes of documents, and of embeddings that are given, which are committed together; more for a single
+/// larger document.
 const BYTES_PER_COMMIT: usize = 32 << 20;
 
 /// What became of one document of a batch.
@@ -81,9 +86,13 @@ impl Index {
     /// Stores many documents: the fast way to fill an index.
     ///
     /// They are encoded on the calling thread's rayon pool and committed in groups of a few
-    /// hundred; a group is visible whole or not at all. Of several documents with one id in the
-    /// batch the last one counts. Text beyond the encoder's maximum length is stored but
-    /// does not count for its embedding. The whole batch is held in memory: give a large corpus in
+    /// hundred, and of some 32 MiB; a group is visible whole or not at all. Of several documents with
+    /// one id in the batch the last one counts. Text beyond the encoder's maximum length is stored but
+    /// does not count for its embedding.
+    ///
+    /// # Memory
+    /// The iterator is read to its end before anything is stored, so that a bad document is refused before
+    /// that: all of its documents are held in memory, beside what one group needs. Give a large corpus in
     /// parts.
     ///
     /// # Durability
@@ -91,8 +100,8 @@ impl Index {
     ///
     /// # Errors
     /// [`InputError::EmptyDocument`] and [`StoreError::InvalidId`](crate::StoreError::InvalidId)
-    /// before anything is stored; failures of the encoder and of the disk with the groups
-    /// before them in place.
+    /// before anything is stored; failures of the encoder and of the disk. Where groups before the failure
+    /// are in place, the error is [`Error::Partial`], with the failure as its source.
     pub fn insert_batch(&self, documents: impl IntoIterator<Item = Document>) -> Result<InsertSummary> {
         self.insert_batch_with(documents, &mut no_progress)
     }
@@ -110,19 +119,17 @@ impl Index {
         for document in &documents {
             check(document)?;
         }
-        let mut kept = last_of_each_id(&documents);
+        let kept = last_of_each_id(&documents);
         let mut summary = InsertSummary::new(self.serving().view().generation());
         let total = kept.iter().filter(|kept| **kept).count();
         let mut done = 0;
-        let mut rest = documents.into_iter();
-        while !kept.is_empty() {
-            // As far as the last of so many documents that are kept.
-            let places = kept.iter().enumerate().filter(|(_, kept)| **kept);
-            let last = places.map(|(place, _)| place).nth(DOCUMENTS_PER_COMMIT - 1);
-            let own: Vec<bool> = kept.drain(..last.map_or(kept.len(), |last| last + 1)).collect();
-            let group = keep(rest.by_ref().take(own.len()), &own);
-            done += group.len();
-            summary.add(&own, &self.encode_and_commit(group)?);
+        let mut rest = documents.into_iter().zip(kept).peekable();
+        while rest.peek().is_some() {
+            let (group, own) = next_group(&mut rest);
+            let size = group.len();
+            let committed = self.encode_and_commit(group).map_err(|e| partial(e, done, total - done))?;
+            done += size;
+            summary.add(&own, &committed);
             if on_progress(Progress::new(Stage::Insert, done, total)) == ControlFlow::Break(()) {
                 return Err(Error::Cancelled);
             }
@@ -143,23 +150,30 @@ impl Index {
         }
     }
 
-    /// Stores documents with embeddings that the caller has: nothing is encoded, and a document may be without text.
+    /// Stores documents with embeddings that the caller has: nothing is encoded, and a document may be
+    /// without text.
     ///
-    /// The embeddings should be of the index's own encoder, or of one whose space it shares. They are routed by the
-    /// tree like any other. A later change of model encodes from the texts. Reads the iterator as it goes and commits in groups of some 32 MiB, texts included, each visible
-    /// whole or not at all; of several documents with one id the last one counts. So a corpus of any size can be
-    /// given at once.
+    /// The embeddings should be of the index's own encoder, or of one whose space it shares. They are
+    /// routed by the tree like any other. A later change of model encodes from the texts. Of several
+    /// documents with one id the last one counts.
+    ///
+    /// # Memory
+    /// The iterator is read as it goes: documents and embeddings of some 32 MiB are held and committed
+    /// together, each such group visible whole or not at all. So a corpus of any size can be given at once.
     ///
     /// # Shapes
-    /// each vector `[dim]` f32, finite and not all zeros; at unit norm or not. Stored as f16, at unit norm for cosine.
+    /// each vector `[dim]` f32, finite and not all zeros; at unit norm or not. Stored as f16, at unit norm
+    /// for cosine.
     ///
     /// # Durability
     /// As [`Self::insert`].
     ///
     /// # Errors
-    /// [`InputError::Dimension`], [`InputError::BadVector`], [`InputError::ModelMismatch`] where the model is changed
-    /// meanwhile, [`StoreError::InvalidId`](crate::StoreError::InvalidId), [`StoreError::NotFinite`](crate::StoreError::NotFinite) for a
-    /// value that f16 cannot hold, and failures of the disk; with the groups before them in place.
+    /// [`InputError::Dimension`], [`InputError::BadVector`], [`InputError::ModelMismatch`] where the model is
+    /// changed meanwhile, [`StoreError::InvalidId`](crate::StoreError::InvalidId),
+    /// [`StoreError::NotFinite`](crate::StoreError::NotFinite) for a value that f16 cannot hold, and failures
+    /// of the disk. Where groups before the failure are in place, the error is [`Error::Partial`], with the
+    /// failure as its source.
     pub fn insert_vectors(
         &self,
         documents: impl IntoIterator<Item = (Document, Vec<f32>)>,
@@ -184,12 +198,14 @@ impl Index {
         loop {
             let (mut group, mut rows, mut bytes) = (Vec::new(), Vec::new(), 0);
             let mut vectors = Vec::new();
+            let stored = summary.inserted + summary.replaced;
             while bytes < BYTES_PER_COMMIT
                 && let Some((document, vector)) = rest.next()
             {
-                crate::store::check_id(&document.id)?;
-                serving.check_vector(&vector)?;
-                bytes += 4 * dim + document.title.len() + document.text.len();
+                bytes += 4 * dim + bytes_of(&document);
+                let id = crate::store::check_id(&document.id).map_err(Error::from);
+                let checked = id.and_then(|()| serving.check_vector(&vector));
+                checked.map_err(|e| partial(e, stored, group.len() + 1))?;
                 group.push(document);
                 vectors.push(vector);
             }
@@ -200,14 +216,11 @@ impl Index {
             let own = vectors.iter().zip(&kept).filter(|(_, kept)| **kept);
             own.for_each(|(vector, _)| rows.extend_from_slice(vector));
             drop(vectors);
-            let puts = serving.placer().place(keep(group.into_iter(), &kept), &rows);
+            let puts = serving.placer().place(keep(group, &kept), &rows);
             drop(rows);
-            let batch = WriteBatch { puts, deletes: Vec::new() };
-            let Ok(committed) = self.commit_as_made(&serving, batch)? else {
-                let now = self.serving().bundle.hash();
-                check_model(now, serving.bundle.hash())?;
-                return Err(InputError::SameModel { model: now.to_string() }.into());
-            };
+            let refused = puts.len();
+            let committed = self.commit_vectors(&serving, WriteBatch { puts, deletes: Vec::new() });
+            let committed = committed.map_err(|e| partial(e, stored, refused))?;
             summary.add(&kept, &committed);
             let done = summary.statuses.len() as u64;
             let progress = Progress { stage: Stage::Insert, done, total: None };
@@ -215,6 +228,24 @@ impl Index {
                 return Err(Error::Cancelled);
             }
         }
+    }
+
+    /// Commits embeddings of the model of `serving`, which must serve still.
+    fn commit_vectors(&self, serving: &Arc<Serving>, batch: WriteBatch) -> Result<Committed> {
+        if let Ok(committed) = self.commit_as_made(serving, batch)? {
+            return Ok(committed);
+        }
+        let now = self.serving().bundle.hash();
+        check_model(now, serving.bundle.hash())?;
+        Err(InputError::SameModel { model: now.to_string() }.into())
+    }
+}
+
+/// A failure with documents of the same call in place.
+fn partial(source: Error, stored: usize, refused: usize) -> Error {
+    match stored {
+        0 => source,
+        _ => Error::Partial { stored, refused, source: Box::new(source) },
     }
 }
 
@@ -235,6 +266,79 @@ fn last_of_each_id(documents: &[Document]) -> Vec<bool> {
     kept
 }
 
-fn keep(documents: impl Iterator<Item = Document>, kept: &[bool]) -> Vec<Document> {
-    documents.zip(kept).filter(|(_, kept)| **kept).map(|(document, _)| document).collect()
+fn keep(documents: Vec<Document>, kept: &[bool]) -> Vec<Document> {
+    documents.into_iter().zip(kept).filter(|(_, kept)| **kept).map(|(document, _)| document).collect()
+}
+
+/// The documents to be committed together, and of all up to the last of them, whether it is one of them.
+fn next_group(rest: &mut Peekable<impl Iterator<Item = (Document, bool)>>) -> (Vec<Document>, Vec<bool>) {
+    let (mut group, mut kept, mut bytes) = (Vec::new(), Vec::new(), 0usize);
+    let fits = |(document, own): &(Document, bool), held: usize, bytes: &mut usize| {
+        if !own {
+            return true;
+        }
+        *bytes += bytes_of(document);
+        held == 0 || (held < DOCUMENTS_PER_COMMIT && *bytes <= BYTES_PER_COMMIT)
+    };
+    while let Some((document, own)) = rest.next_if(|next| fits(next, group.len(), &mut bytes)) {
+        kept.push(own);
+        group.extend(own.then_some(document));
+    }
+    (group, kept)
+}
+
+/// About the bytes of a document in memory.
+fn bytes_of(document: &Document) -> usize {
+    fn of_value(value: &Value) -> usize {
+        size_of::<Value>()
+            + match value {
+                Value::String(text) => text.len(),
+                Value::Array(values) => values.iter().map(of_value).sum(),
+                Value::Object(fields) => {
+                    fields.iter().map(|(name, value)| name.len() + of_value(value)).sum()
+                }
+                _ => 0,
+            }
+    }
+    let metadata = document.metadata.as_ref().map_or(0, of_value);
+    document.id.len() + document.title.len() + document.text.len() + metadata
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// The sizes of the groups that documents of so many bytes make.
+    fn groups(sizes: &[usize]) -> Vec<usize> {
+        let documents = sizes.iter().map(|&size| (Document::new("i", "", "x".repeat(size - 1)), true));
+        let mut rest = documents.peekable();
+        std::iter::from_fn(|| rest.peek().is_some().then(|| next_group(&mut rest).0.len())).collect()
+    }
+
+    #[test]
+    fn groups_are_bounded_by_number_and_by_bytes() {
+        const HALF: usize = BYTES_PER_COMMIT / 2;
+        assert_eq!(groups(&[1; 600]), [256, 256, 88]);
+        assert_eq!(groups(&[HALF, HALF, 1]), [2, 1]);
+        assert_eq!(groups(&[HALF + 1, HALF, 2 * HALF, 1]), [1, 1, 1, 1]);
+        assert_eq!(groups(&[3 * HALF, 3 * HALF]), [1, 1]);
+    }
+
+    #[test]
+    fn superseded_documents_go_with_a_group_and_do_not_count() {
+        let document = |n: usize, kept| (Document::new(n.to_string(), "", "x".repeat(1 << 20)), kept);
+        let mut rest = (0..100).map(|n| document(n, n % 2 == 1)).peekable();
+        let (group, kept) = next_group(&mut rest);
+        assert_eq!((group.len(), kept.len()), (31, 63));
+        assert_eq!(group[30].id, "61");
+        assert_eq!(rest.count(), 37);
+    }
+
+    #[test]
+    fn metadata_counts_for_the_bytes() {
+        let text = "x".repeat(1000);
+        let document = Document::new("i", "", "t").with_metadata(json!({ "a": [text, 1, null] }));
+        assert!(bytes_of(&document) > 1000 + 5 * size_of::<Value>());
+    }
 }

@@ -12,8 +12,9 @@ use crate::error::{InputError, Result};
 use crate::ids::{LeafId, Row};
 use crate::model::Role;
 use crate::scan::TopK;
-use crate::store::{StoreError, View};
+use crate::store::{Damage, StoreError, View};
 use crate::terms::TermCounts;
+use crate::tree::TreeShape;
 
 /// Terms of a leaf unless asked otherwise.
 pub const DEFAULT_TERMS: usize = 8;
@@ -118,7 +119,10 @@ impl Index {
         let mut questions = serving.route_questions(&options.queries)?;
         let mut listed: BTreeSet<LeafId> = questions.keys().copied().chain(options.leaf).collect();
         let view = serving.view();
-        listed.extend(view.leaf_sizes()?.into_keys());
+        for leaf in view.leaf_sizes()?.into_keys() {
+            check_stored(shape, leaf)?;
+            listed.insert(leaf);
+        }
         let mut counts = TermCounts::new(listed.len());
         let mut summaries = Vec::new();
         for (group, &leaf) in listed.iter().enumerate() {
@@ -149,6 +153,15 @@ impl Index {
             })
             .collect())
     }
+}
+
+/// A leaf that the tree has; damage where a stored document says otherwise.
+pub(super) fn check_stored(shape: TreeShape, leaf: LeafId) -> Result<()> {
+    if shape.contains(leaf) {
+        return Ok(());
+    }
+    let detail = Damage::Field { field: "the leaf of a document", found: leaf.0.into() };
+    Err(StoreError::Corrupt { file: "segments".into(), detail }.into())
 }
 
 impl Serving {

@@ -1,5 +1,6 @@
 //! What documents get on their way in: an embedding and leaves.
 
+use std::borrow::Cow;
 use std::num::NonZeroUsize;
 
 use half::f16;
@@ -8,7 +9,7 @@ use super::search::{unit, unit_of_stored};
 use crate::document::Document;
 use crate::error::Result;
 use crate::ids::LeafId;
-use crate::model::{Bundle, Model, Role};
+use crate::model::{Bundle, Encoder, Model, Role};
 use crate::scan::Similarity;
 use crate::store::Put;
 
@@ -22,9 +23,10 @@ pub(super) struct Placer<'a> {
 impl Placer<'_> {
     /// Encodes and routes documents.
     pub fn prepare(self, documents: Vec<Document>) -> Result<Vec<Put>> {
-        let texts: Vec<_> = documents.iter().map(Document::embedding_text).collect();
+        let encoder = &self.model().encoder;
+        let texts: Vec<_> = documents.iter().map(|document| text_for(encoder, document)).collect();
         let texts: Vec<&str> = texts.iter().map(AsRef::as_ref).collect();
-        let rows = self.model().encoder.embed(&texts, Role::Document)?;
+        let rows = encoder.embed(&texts, Role::Document)?;
         Ok(self.place(documents, &rows))
     }
 
@@ -59,5 +61,13 @@ impl Placer<'_> {
 
     fn model(&self) -> &Model {
         self.bundle.model()
+    }
+}
+
+/// [`Document::embedding_text`] as far as the encoder reads it, so that no long text is copied.
+fn text_for<'a>(encoder: &Encoder, document: &'a Document) -> Cow<'a, str> {
+    match (document.title.as_str(), document.text.as_str()) {
+        ("", text) | (text, "") => Cow::Borrowed(encoder.head(text)),
+        (title, text) => Cow::Owned(format!("{} {}", encoder.head(title), encoder.head(text))),
     }
 }
