@@ -66,6 +66,9 @@ pub use index::{
     LeafDocument, LeafOptions, LeafQuery, LeafSummary, LeafTerm, ModelChange, Query, RECENT, ReachedLeaf,
     RepairOptions, RoutingHealth, SHIFTED, SKEW_GROWTH, SKEWED, SearchResult, SearchStats, Stop,
 };
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub use model::fuzz_tokenizer;
 pub use model::{
     BUNDLE_FORMAT, Bundle, DEFAULT_MAX_TOKENS, ENCODER_FILE, ENTROPY_QUANTILES, Encoder, EncoderPrecision,
     INDEXER_FILE, Indexer, MANIFEST_FILE, Model, ModelError, ModelHash, Role, RoutingProfile,

@@ -1,5 +1,5 @@
 //! A model bundle with one file replaced by the input, its checksum put right so that the reader
-//! behind the checksum is reached. `tokenizer.json` stays as it is: its reader is not ours.
+//! behind the checksum is reached. `tokenizer.json` stays as it is: it has a target of its own.
 #![no_main]
 
 use std::cell::RefCell;

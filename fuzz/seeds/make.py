@@ -112,3 +112,48 @@ write("extreme", "points", b"""{"uid": "p", "title": "leaves", "target_ind": [0,
 {"uid": "q", "title": "none"}
 {"uid": "r", "title": "all", "target_ind": [1]}
 """)
+
+WORDS = {"[PAD]": 0, "[UNK]": 1, "[CLS]": 2, "[SEP]": 3, "a": 4, "##a": 5, "b": 6, "-": 7}
+TEMPLATE = {"type": "TemplateProcessing",
+            "single": [{"SpecialToken": {"id": "[CLS]", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+            "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+            "special_tokens": {"[CLS]": {"id": "[CLS]", "ids": [2], "tokens": ["[CLS]"]}}}
+BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True}
+METASPACE = {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "always", "split": True}
+ROBERTA = {"type": "RobertaProcessing", "sep": ["[SEP]", 3], "cls": ["[CLS]", 2], "trim_offsets": True,
+           "add_prefix_space": False}
+
+
+def added(token, **flags):
+    return {"id": 2, "content": token, "single_word": False, "lstrip": False, "rstrip": False,
+            "normalized": False, "special": True} | flags
+
+
+def tokenizer(name, model, normalizer=None, pre_tokenizer=None, post_processor=None, tokens=()):
+    write("tokenizer", name, json.dumps({
+        "version": "1.0", "added_tokens": list(tokens), "normalizer": normalizer, "pre_tokenizer": pre_tokenizer,
+        "post_processor": post_processor, "model": model}).encode())
+
+
+tokenizer("word-piece", {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
+                         "max_input_chars_per_word": 100, "vocab": WORDS},
+          {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True, "strip_accents": None,
+           "lowercase": True}, {"type": "BertPreTokenizer"}, TEMPLATE, [added("[CLS]")])
+tokenizer("unigram", {"type": "Unigram", "unk_id": 0, "byte_fallback": False,
+                      "vocab": [["<unk>", 0.0], ["\u2581a", -1.5], ["b", -2.0], ["\u2581", -3.0]]},
+          {"type": "Sequence", "normalizers": [{"type": "Nmt"}, {"type": "NFKC"},
+                                               {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}]},
+          {"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, METASPACE]}, ROBERTA,
+          [added("<mask>", lstrip=True, rstrip=True)])
+tokenizer("bpe", {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": "",
+                  "end_of_word_suffix": "", "fuse_unk": False, "vocab": {"a": 0, "b": 1, "ab": 2, "\u0120": 3},
+                  "merges": ["a b"]},
+          {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "\u2581"}, {"type": "Lowercase"},
+                                               {"type": "Strip", "strip_left": True, "strip_right": False}]},
+          BYTE_LEVEL, {"type": "Sequence", "processors": [BYTE_LEVEL, TEMPLATE]}, [added("b", normalized=True)])
+tokenizer("word-level", {"type": "WordLevel", "vocab": WORDS, "unk_token": "[UNK]"},
+          {"type": "Precompiled", "precompiled_charsmap": "CAAAAAAAAAAAAAAAYWIA"},
+          {"type": "Sequence", "pretokenizers": [
+              {"type": "Split", "pattern": {"Regex": "a+(?!b)"}, "behavior": "Isolated", "invert": False},
+              {"type": "FixedLength", "length": 3}, {"type": "Digits", "individual_digits": True},
+              {"type": "Punctuation", "behavior": "Removed"}, {"type": "CharDelimiterSplit", "delimiter": "x"}]})
