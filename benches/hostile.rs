@@ -5,9 +5,9 @@
 //! Kinds: `none` (the model alone), `chinese` and `hyphens` (one document of 20 MiB without white
 //! space), `many` (1,000 documents of 200 KB in one call), `gzip` (a small file of 1,000 documents of
 //! 1.5 MB, read and given in parts of 32 MiB). The model is the bundle in `models/scifact-minilm`.
-//! `scripts/hostile-memory` runs all of them, each in a process of its own. Prints one JSON object: `peak_mib` is
-//! memory of the process itself, looked at every few milliseconds; `with_files_mib` counts pages of mapped files
-//! too, which the kernel takes back when it needs them.
+//! `scripts/hostile-memory` runs all of them, each in a process of its own. Prints one JSON object:
+//! `peak_mib` is memory of the process itself, looked at every few milliseconds; `with_files_mib` counts
+//! pages of mapped files too, which the kernel takes back when it needs them.
 
 use std::fs::{self, File};
 use std::io::{BufReader, Write};
