@@ -11,6 +11,8 @@
 #[path = "../src/bin/ehi/bars.rs"]
 #[allow(dead_code, reason = "shared with the binary, which uses more of it")]
 mod bars;
+#[path = "../src/bin/ehi/escape.rs"]
+mod escape;
 #[path = "../src/bin/ehi/evaluation.rs"]
 mod evaluation;
 #[path = "../src/bin/ehi/hits.rs"]

@@ -1,115 +1,23 @@
 //! The whole flow through the binary.
 #![cfg(all(feature = "cli", feature = "train"))]
 
+#[path = "support/program.rs"]
+mod program;
 mod support;
 
 use std::fs::{self, File};
 use std::io::Write;
 use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::path::Path;
+use std::process::Stdio;
 
 use ehi::data::BeirDataset;
 use ehi::eval::{Metric, RelevanceLevel, Run};
 use ehi::{Index, Similarity};
 use flate2::{Compression, write::GzEncoder};
+use program::{Flow, Ran, SHAPE, command, ehi, text};
 use serde_json::{Value, json};
 use support::{DOCUMENTS, Shape, bundle, corpus_lines, document, documents, id};
-use tempfile::TempDir;
-
-const SHAPE: Shape = Shape { height: 2, leaves_per_document: 1 };
-
-/// What a run of the binary left.
-struct Ran {
-    code: Option<i32>,
-    out: String,
-    err: String,
-}
-
-impl Ran {
-    fn of(output: Output) -> Self {
-        Self {
-            code: output.status.code(),
-            out: String::from_utf8(output.stdout).unwrap(),
-            err: String::from_utf8(output.stderr).unwrap(),
-        }
-    }
-
-    /// Standard output of a success.
-    #[track_caller]
-    fn ok(self) -> String {
-        assert_eq!(self.code, Some(0), "{}{}", self.out, self.err);
-        self.out
-    }
-
-    #[track_caller]
-    fn json(self) -> Value {
-        serde_json::from_str(&self.ok()).unwrap()
-    }
-
-    /// The one line of a failure.
-    #[track_caller]
-    fn failure(self) -> String {
-        assert_eq!(self.code, Some(1), "{}{}", self.out, self.err);
-        self.line()
-    }
-
-    #[track_caller]
-    fn line(self) -> String {
-        let line = self.err.strip_suffix('\n').unwrap_or(&self.err);
-        assert!(line.starts_with("ehi: ") && !line.contains('\n'), "{}", self.err);
-        line.to_owned()
-    }
-}
-
-fn ehi<S: AsRef<std::ffi::OsStr>>(arguments: impl IntoIterator<Item = S>) -> Ran {
-    Ran::of(command().args(arguments).output().unwrap())
-}
-
-fn command() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ehi"));
-    command.env_remove("RUST_LOG").env_remove("RUST_BACKTRACE");
-    command
-}
-
-/// A folder with an index in it, made by the binary.
-struct Flow {
-    dir: TempDir,
-}
-
-impl Flow {
-    fn new() -> Self {
-        let flow = Self { dir: tempfile::tempdir().unwrap() };
-        let model = bundle(SHAPE);
-        let said = ehi(["create", "--index", &flow.index(), "--model", text(model.path())]).ok();
-        assert!(said.contains("16 leaves") && said.contains("768 dimensions"), "{said}");
-        flow
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
-    }
-
-    fn index(&self) -> String {
-        text(&self.path("index")).to_owned()
-    }
-
-    /// A command on the index.
-    fn run(&self, command: &str, rest: &[&str]) -> Ran {
-        let index = self.index();
-        ehi([command, "--index", &index].iter().chain(rest))
-    }
-
-    fn insert(&self, count: usize) {
-        let file = self.path("documents.jsonl");
-        fs::write(&file, corpus_lines(&documents(count))).unwrap();
-        self.run("insert", &[text(&file)]).ok();
-    }
-}
-
-fn text(path: &Path) -> &str {
-    path.to_str().unwrap()
-}
 
 #[test]
 fn documents_are_inserted_from_files_packed_files_and_standard_input() {

@@ -1,10 +1,22 @@
 //! Progress on standard error: bars on a terminal, silence elsewhere.
 
+use std::fmt;
 use std::io::{self, IsTerminal};
 use std::ops::ControlFlow;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use ehi::{Progress, Stage};
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::style::ProgressTracker;
+use indicatif::{HumanCount, HumanDuration, ProgressBar, ProgressState, ProgressStyle};
+
+/// How often a bar is drawn where nothing moves it.
+const TICK: Duration = Duration::from_millis(200);
+/// A rate over less time than this says nothing.
+const FIRST_RATE: Duration = Duration::from_secs(1);
+
+/// The bar that is on the terminal: whoever else writes there takes it away for as long.
+static SHOWN: Mutex<Option<ProgressBar>> = Mutex::new(None);
 
 /// One bar at a time, for the stage that a call is in.
 pub struct Bars {
@@ -28,9 +40,7 @@ impl Bars {
         if self.stage != Some(stage) {
             self.clear();
             self.stage = Some(stage);
-            if io::stderr().is_terminal() {
-                self.bar = bar(name(stage), total);
-            }
+            self.bar = begin(name(stage), total, counts);
         }
         if let Some(total) = total {
             self.bar.set_length(total);
@@ -39,28 +49,74 @@ impl Bars {
     }
 
     /// Writes a line to standard error without disturbing the bar.
+    #[allow(dead_code, reason = "not every example has lines to write")]
     pub fn say(&self, line: &str) {
         self.bar.suspend(|| eprintln!("{line}"));
     }
 
     /// Takes the bar away.
     pub fn clear(&mut self) {
-        self.bar.finish_and_clear();
+        end(&self.bar);
         self.bar = ProgressBar::hidden();
         self.stage = None;
     }
 }
 
-fn bar(name: &'static str, total: Option<u64>) -> ProgressBar {
+/// Shows a bar, or a spinner where the total is not known, with what `counts` writes beside it.
+pub fn begin(name: &'static str, total: Option<u64>, counts: impl ProgressTracker + 'static) -> ProgressBar {
+    if !io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
     let (bar, template) = match total {
-        Some(total) => (
-            ProgressBar::new(total),
-            "{prefix:>12} [{bar:32}] {human_pos}/{human_len} {per_sec:.dim} {eta:.dim}",
-        ),
-        None => (ProgressBar::new_spinner(), "{prefix:>12} {spinner} {human_pos} {per_sec:.dim}"),
+        Some(total) => (ProgressBar::new(total), "{prefix:>12} [{bar:32}] {counts}"),
+        None => (ProgressBar::new_spinner(), "{prefix:>12} {spinner} {counts}"),
     };
     let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
-    bar.with_style(style.progress_chars("=> ")).with_prefix(name)
+    let bar = bar.with_style(style.progress_chars("=> ").with_key("counts", counts)).with_prefix(name);
+    // Also draws what comes before the first step.
+    bar.enable_steady_tick(TICK);
+    *SHOWN.lock().unwrap_or_else(PoisonError::into_inner) = Some(bar.clone());
+    bar
+}
+
+/// Takes a bar away.
+pub fn end(bar: &ProgressBar) {
+    bar.finish_and_clear();
+    *SHOWN.lock().unwrap_or_else(PoisonError::into_inner) = None;
+}
+
+/// Does something that writes to standard error, without disturbing the bar.
+#[allow(dead_code, reason = "the examples write no log")]
+pub fn beside<T>(write: impl FnOnce() -> T) -> T {
+    let shown = SHOWN.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    match shown {
+        Some(bar) => bar.suspend(write),
+        None => write(),
+    }
+}
+
+/// Units a second in plain numbers; nothing as long as too little time has passed.
+pub fn rate(units: u64, elapsed: Duration) -> Option<String> {
+    if elapsed < FIRST_RATE {
+        return None;
+    }
+    let rate = units as f64 / elapsed.as_secs_f64();
+    Some(if rate < 10.0 { format!("{rate:.1}/s") } else { format!("{}/s", HumanCount(rate.round() as u64)) })
+}
+
+/// Units done, of how many, the mean rate and the time left.
+fn counts(state: &ProgressState, out: &mut dyn fmt::Write) {
+    // A string takes everything.
+    let _ = write!(out, "{}", HumanCount(state.pos()));
+    if let Some(total) = state.len() {
+        let _ = write!(out, "/{}", HumanCount(total));
+    }
+    if let Some(rate) = rate(state.pos(), state.elapsed()) {
+        let _ = write!(out, " {rate}");
+        if state.len().is_some() {
+            let _ = write!(out, " {:#}", HumanDuration(state.eta()));
+        }
+    }
 }
 
 fn name(stage: Stage) -> &'static str {

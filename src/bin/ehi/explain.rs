@@ -7,8 +7,10 @@ use std::time::Duration;
 use ehi::{DEFAULT_BEAM, DEFAULT_K, ExplainOptions, Explanation, Index};
 use serde_json::{Value, json};
 
+use crate::escape::escaped;
 use crate::failure::Failure;
 use crate::hits::start_of;
+use crate::printing;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -36,7 +38,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let options = ExplainOptions { k: args.k, beam: args.beam, exact: args.exact };
     let explanation = index.explain(&args.query, &options)?;
     if args.json {
-        writeln!(out, "{}", explanation_json(&explanation)).map_err(Failure::Output)
+        printing::json(out, &explanation_json(&explanation))
     } else {
         write_explanation(out, &index, &explanation).map_err(Failure::Output)
     }
@@ -152,8 +154,8 @@ fn write_explanation(out: &mut dyn Write, index: &Index, explanation: &Explanati
     let stats = &explanation.stats;
     writeln!(
         out,
-        "\n{} of {} documents scored ({:.1}%), {:.1}% with routing; encode {:.2} ms, beam {:.2} ms, scan {:.2} \
-         ms, fetch {:.2} ms",
+        "\n{} of {} documents scored ({:.1}%), {:.1}% with routing; encode {:.2} ms, beam {:.2} ms, \
+         scan {:.2} ms, fetch {:.2} ms",
         stats.documents_visited,
         index.len(),
         stats.visited_fraction * 100.0,
@@ -166,5 +168,5 @@ fn write_explanation(out: &mut dyn Write, index: &Index, explanation: &Explanati
 }
 
 fn document(hit: &ehi::Hit) -> String {
-    format!("{}  {}", start_of(&hit.id), start_of(&hit.document.title))
+    format!("{}  {}", escaped(&hit.id), start_of(&hit.document.title))
 }

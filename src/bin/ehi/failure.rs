@@ -3,6 +3,13 @@
 use std::error::Error as _;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use crate::escape::escaped;
+use crate::printing;
+
+/// Exit status of a check that found warnings and no damage.
+const WARNED: u8 = 3;
 
 /// What ends a command with an exit status other than 0.
 #[derive(Debug, thiserror::Error)]
@@ -17,18 +24,21 @@ pub enum Failure {
     #[error("cannot write to standard output")]
     Output(#[source] io::Error),
     /// A file named on the command line cannot be used.
-    #[error("cannot {action} {}", path.display())]
+    #[error("cannot {action} {}", printing::path(path))]
     File { action: &'static str, path: PathBuf, source: io::Error },
     /// No document has the id.
-    #[error("{} has no document `{id}`", index.display())]
+    #[error("{} has no document `{}`", printing::path(index), escaped(id))]
     Absent { index: PathBuf, id: String },
     /// The index is damaged; the problems are on standard output.
-    #[error("{} is damaged: {problems} problems", index.display())]
+    #[error("{} is damaged: {problems} problems", printing::path(index))]
     Damaged { index: PathBuf, problems: u64 },
+    /// The index is sound; the warnings are on standard output.
+    #[error("{} is sound, with {warnings} warnings", printing::path(index))]
+    Warned { index: PathBuf, warnings: usize },
     /// The base model is not there.
     #[error(
         "there is no model directory {} (this build lacks the `hub` feature, so no model is fetched by name)",
-        path.display()
+        printing::path(path)
     )]
     #[cfg_attr(feature = "hub", expect(dead_code, reason = "a missing directory is a name to fetch"))]
     NoBase { path: PathBuf },
@@ -37,6 +47,14 @@ pub enum Failure {
 impl Failure {
     pub fn file(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::File { action, path: path.to_owned(), source }
+    }
+
+    /// The exit status of the program.
+    pub fn status(&self) -> ExitCode {
+        match self {
+            Self::Warned { .. } => ExitCode::from(WARNED),
+            _ => ExitCode::FAILURE,
+        }
     }
 
     /// The message with those of its sources that it does not quote itself.
@@ -50,7 +68,7 @@ impl Failure {
             }
             source = error.source();
         }
-        one_line(&message)
+        escaped(&one_line(&message))
     }
 }
 

@@ -5,14 +5,16 @@ use std::io::{self, Write};
 use ehi::{Health, Index, RoutingHealth};
 use serde_json::json;
 
+use crate::escape::escaped;
 use crate::failure::Failure;
+use crate::printing;
 use crate::store::ReportArgs;
 
 pub fn run(args: &ReportArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let health = Index::open_read_only(&args.index)?.health()?;
     if args.json {
         let words: Vec<String> = health.advice.iter().map(ToString::to_string).collect();
-        writeln!(out, "{}", json!({ "health": health, "words": words })).map_err(Failure::Output)
+        printing::json(out, &json!({ "health": health, "words": words }))
     } else {
         write_health(out, &health).map_err(Failure::Output)
     }
@@ -41,7 +43,7 @@ fn write_health(out: &mut dyn Write, health: &Health) -> io::Result<()> {
         writeln!(out, "no reference is known: the model was trained before routing was recorded")?;
     }
     for advice in &health.advice {
-        writeln!(out, "advice: {advice}")?;
+        writeln!(out, "advice: {}", escaped(&advice.to_string()))?;
     }
     if health.advice.is_empty() {
         writeln!(out, "nothing stands out")?;

@@ -4,6 +4,8 @@ use std::io::{self, Write};
 
 use ehi::{Index, SearchResult, SearchStats};
 
+use crate::escape::escaped;
+
 /// Characters of a hit's text that are shown.
 const SHOWN_CHARACTERS: usize = 160;
 
@@ -16,7 +18,7 @@ pub fn write_hits(out: &mut dyn Write, index: &Index, result: &SearchResult) -> 
             "{:>3}  {:.4}  {}  leaf {}  {title}",
             place + 1,
             hit.score,
-            start_of(&hit.id),
+            escaped(&hit.id),
             hit.leaf.0
         )?;
         if !hit.document.text.is_empty() {
@@ -44,11 +46,11 @@ fn write_cost(out: &mut dyn Write, index: &Index, stats: &SearchStats) -> io::Re
     )
 }
 
-/// The first characters on one line, without control characters, which could steer a terminal.
+/// The first characters on one line: line ends and tabs of a text as spaces, what else acts on a terminal
+/// escaped.
 pub fn start_of(text: &str) -> String {
-    let mut characters =
-        text.chars().map(|c| if c.is_whitespace() { ' ' } else { c }).filter(|c| !c.is_control());
-    let mut start: String = characters.by_ref().take(SHOWN_CHARACTERS).collect();
+    let mut characters = text.chars().map(|c| if matches!(c, '\t' | '\n' | '\r') { ' ' } else { c });
+    let mut start = escaped(&characters.by_ref().take(SHOWN_CHARACTERS).collect::<String>());
     if characters.next().is_some() {
         start.push('…');
     }

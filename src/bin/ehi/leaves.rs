@@ -7,8 +7,10 @@ use std::path::PathBuf;
 use ehi::data::read_queries;
 use ehi::{DEFAULT_SAMPLES, DEFAULT_TERMS, Index, LeafId, LeafOptions, LeafSummary};
 
+use crate::escape::escaped;
 use crate::failure::Failure;
 use crate::hits::start_of;
+use crate::printing;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -38,7 +40,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         None => Vec::new(),
         Some(path) => {
             let file = File::open(path).map_err(Failure::file("open", path))?;
-            let queries = read_queries(file, path.display().to_string());
+            let queries = read_queries(file, printing::path(path));
             queries.map(|query| query.map(|query| query.text)).collect::<Result<_, _>>()?
         }
     };
@@ -47,8 +49,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let options = LeafOptions { leaf, terms: args.terms, samples: args.samples, queries };
     let leaves = index.leaves(&options)?;
     if args.json {
-        let json = serde_json::to_string(&leaves).map_err(|error| Failure::Output(error.into()))?;
-        writeln!(out, "{json}").map_err(Failure::Output)
+        printing::json(out, &leaves)
     } else {
         leaves.iter().try_for_each(|leaf| write_leaf(out, leaf, asked)).map_err(Failure::Output)
     }
@@ -64,7 +65,7 @@ fn write_leaf(out: &mut dyn Write, leaf: &LeafSummary, asked: bool) -> io::Resul
     writeln!(out, "\n  words      {}", terms.join(", "))?;
     for document in &leaf.nearest {
         let title = if document.title.is_empty() { &document.text } else { &document.title };
-        writeln!(out, "  document   {}  {}", start_of(&document.id), start_of(title))?;
+        writeln!(out, "  document   {}  {}", escaped(&document.id), start_of(title))?;
     }
     for query in &leaf.queries {
         writeln!(out, "  question   {:.4}  {}", query.probability, start_of(&query.text))?;

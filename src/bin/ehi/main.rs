@@ -1,6 +1,7 @@
 //! The `ehi` command line: arguments in, calls of the public API, text or JSON out.
 
 mod bars;
+mod escape;
 mod eval;
 mod evaluation;
 mod explain;
@@ -9,22 +10,26 @@ mod health;
 mod hits;
 mod insert;
 mod leaves;
+mod log;
 mod model;
 mod precision;
+mod printing;
 mod repair;
 mod search;
 mod store;
 mod train;
 mod training;
+mod verify;
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
-use tracing_subscriber::EnvFilter;
 
+use escape::escaped;
 use failure::Failure;
+use printing::Plain;
 
 /// Exit status for arguments that make no sense, as clap has it.
 const USAGE: u8 = 2;
@@ -82,20 +87,16 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return refuse(&error),
     };
-    tracing_subscriber::fmt()
-        .with_env_filter(EnvFilter::from_default_env())
-        .with_ansi(io::stderr().is_terminal())
-        .with_writer(io::stderr)
-        .init();
-    let mut out = io::stdout().lock();
+    log::start();
+    let mut out = Plain(io::stdout().lock());
     let result = run(cli.command, &mut out).and_then(|()| out.flush().map_err(Failure::Output));
     match result {
         Ok(()) => ExitCode::SUCCESS,
         // The reader has all it wanted, as in `ehi search ... | head -1`.
         Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("ehi: {}", failure.line());
-            ExitCode::FAILURE
+            complain(&failure.line());
+            failure.status()
         }
     }
 }
@@ -118,7 +119,7 @@ fn run(command: Command, out: &mut dyn Write) -> Result<(), Failure> {
         Command::Rollback(args) => model::rollback(&args, out),
         Command::DropPrevious(args) => model::drop_previous(&args, out),
         Command::Stats(args) => store::stats(&args, out),
-        Command::Verify(args) => store::verify(&args, out),
+        Command::Verify(args) => verify::run(&args, out),
         Command::Eval(args) => eval::run(&args, out),
     }
 }
@@ -134,11 +135,29 @@ fn refuse(error: &clap::Error) -> ExitCode {
             if error.use_stderr() { ExitCode::from(USAGE) } else { ExitCode::SUCCESS }
         }
         _ => {
-            let whole = error.to_string();
-            let first = whole.split("\n\n").next().unwrap_or(&whole);
-            let message = failure::one_line(first.trim_start_matches("error: "));
-            eprintln!("ehi: {message} (see `ehi --help`)");
+            complain(&format!("{} (see `ehi --help`)", escaped(&refusal(&error.to_string()))));
             ExitCode::from(USAGE)
         }
     }
+}
+
+/// What clap says is wrong, and what it suggests, without usage.
+fn refusal(whole: &str) -> String {
+    let (mut said, mut tips) = (String::new(), String::new());
+    for (place, paragraph) in whole.split("\n\n").enumerate() {
+        if place == 0 {
+            said = failure::one_line(paragraph.trim_start_matches("error: "));
+        } else if paragraph.trim_start().starts_with(TIP) {
+            tips = failure::one_line(paragraph).replace(TIP, ";");
+        }
+    }
+    said + &tips
+}
+
+/// How clap begins a suggestion.
+const TIP: &str = "tip:";
+
+/// One line on standard error; where that is closed there is nobody to tell.
+fn complain(line: &str) {
+    let _ = writeln!(io::stderr(), "ehi: {line}");
 }

@@ -8,6 +8,7 @@ use serde_json::json;
 
 use crate::bars::Bars;
 use crate::failure::Failure;
+use crate::printing;
 use crate::store::ReportArgs;
 
 #[derive(clap::Args)]
@@ -30,12 +31,12 @@ pub fn rollback(args: &ReportArgs, out: &mut dyn Write) -> Result<(), Failure> {
 
 pub fn drop_previous(args: &ReportArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let dropped = Index::open(&args.index)?.drop_previous_model()?;
-    let written = match (args.json, dropped) {
-        (true, _) => writeln!(out, "{}", json!({ "dropped": dropped })),
-        (false, true) => writeln!(out, "the previous model and its embeddings are gone"),
-        (false, false) => writeln!(out, "no previous model was kept"),
-    };
-    written.map_err(Failure::Output)
+    if args.json {
+        return printing::json(out, &json!({ "dropped": dropped }));
+    }
+    let said =
+        if dropped { "the previous model and its embeddings are gone" } else { "no previous model was kept" };
+    writeln!(out, "{said}").map_err(Failure::Output)
 }
 
 fn change(
@@ -48,15 +49,15 @@ fn change(
     let changed = run(&index, &mut |progress| bars.show(progress));
     bars.clear();
     let ModelChange { from, to, documents, encoded, .. } = changed?;
-    let written = if args.json {
+    if args.json {
         let (from, to) = (from.to_string(), to.to_string());
-        writeln!(out, "{}", json!({ "from": from, "to": to, "documents": documents, "encoded": encoded }))
-    } else {
-        writeln!(
-            out,
-            "{documents} documents, {encoded} of them encoded now; the model was {from} and is {to}\n\
-             `ehi rollback` returns to it, `ehi drop-previous` gives back its space"
-        )
-    };
-    written.map_err(Failure::Output)
+        let report = json!({ "from": from, "to": to, "documents": documents, "encoded": encoded });
+        return printing::json(out, &report);
+    }
+    writeln!(
+        out,
+        "{documents} documents, {encoded} of them encoded now; the model was {from} and is {to}\n\
+         `ehi rollback` returns to it, `ehi drop-previous` gives back its space"
+    )
+    .map_err(Failure::Output)
 }

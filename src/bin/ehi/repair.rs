@@ -5,10 +5,12 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use ehi::{Bundle, Index, RepairOptions, RepairReport, Undecided};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::bars::Bars;
+use crate::escape::escaped;
 use crate::failure::Failure;
+use crate::printing;
 use crate::store::ReportArgs;
 
 #[derive(clap::Args)]
@@ -41,12 +43,15 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let repaired = Index::repair_with(&args.report.index, &options, &mut |progress| bars.show(progress));
     bars.clear();
     let report = repaired?;
-    let written = if args.report.json { write_json(out, &report) } else { write_text(out, &report) };
-    written.map_err(Failure::Output)
+    if args.report.json {
+        printing::json(out, &report_json(&report))
+    } else {
+        write_text(out, &report).map_err(Failure::Output)
+    }
 }
 
-fn write_json(out: &mut dyn Write, report: &RepairReport) -> std::io::Result<()> {
-    let report = json!({
+fn report_json(report: &RepairReport) -> Value {
+    json!({
         "was_sound": report.was_sound(),
         "manifest_restored": report.manifest_restored,
         "model_restored": report.model_restored,
@@ -58,8 +63,7 @@ fn write_json(out: &mut dyn Write, report: &RepairReport) -> std::io::Result<()>
         "lost_ids": report.lost_ids,
         "undecided": report.undecided,
         "set_aside": report.set_aside,
-    });
-    writeln!(out, "{report}")
+    })
 }
 
 fn write_text(out: &mut dyn Write, report: &RepairReport) -> std::io::Result<()> {
@@ -74,8 +78,8 @@ fn write_text(out: &mut dyn Write, report: &RepairReport) -> std::io::Result<()>
     }
     writeln!(
         out,
-        "{} damaged segments: {} documents recovered, {} of them with embedding and leaves computed anew, {} lost, \
-         {} undecided; the index has {} documents",
+        "{} damaged segments: {} documents recovered, {} of them with embedding and leaves computed anew, \
+         {} lost, {} undecided; the index has {} documents",
         report.damaged_segments,
         report.recovered,
         report.recomputed,
@@ -83,6 +87,6 @@ fn write_text(out: &mut dyn Write, report: &RepairReport) -> std::io::Result<()>
         report.undecided,
         report.documents
     )?;
-    report.lost_ids.iter().try_for_each(|id| writeln!(out, "lost: {}", crate::hits::start_of(id)))?;
-    report.set_aside.iter().try_for_each(|path| writeln!(out, "set aside: {}", path.display()))
+    report.lost_ids.iter().try_for_each(|id| writeln!(out, "lost: {}", escaped(id)))?;
+    report.set_aside.iter().try_for_each(|path| writeln!(out, "set aside: {}", printing::path(path)))
 }

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use crate::failure::Failure;
 use crate::hits;
 use crate::precision::PrecisionArgs;
+use crate::printing;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -19,10 +20,12 @@ pub struct Args {
     /// Hits at most
     #[arg(long, short, default_value_t = DEFAULT_K)]
     k: usize,
-    /// Leaves to visit; more than the tree has means all. 8 by default, or all where `--stop` says when to stop
+    /// Leaves to visit; more than the tree has means all. 8 by default, or all where `--stop` says when
+    /// to stop
     #[arg(long, short)]
     beam: Option<usize>,
-    /// Stop earlier, by the first rule that applies: patience=LEAVES, mass=SHARE, documents=COUNT, fraction=SHARE
+    /// Stop earlier, by the first rule that applies: patience=LEAVES, mass=SHARE, documents=COUNT,
+    /// fraction=SHARE
     #[arg(long, value_name = "RULE", value_delimiter = ',')]
     stop: Vec<Stop>,
     /// Search among the documents whose metadata pass, for instance {"year": {"$gte": 2010}, "lang": "en"}
@@ -51,7 +54,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     }
     let result = query.run()?;
     if args.json {
-        writeln!(out, "{}", result_json(&result)).map_err(Failure::Output)
+        printing::json(out, &result_json(&result))
     } else {
         hits::write_hits(out, &index, &result).map_err(Failure::Output)
     }

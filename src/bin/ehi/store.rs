@@ -1,4 +1,4 @@
-//! `ehi create`, `get`, `delete`, `compact`, `snapshot`, `stats` and `verify`.
+//! `ehi create`, `get`, `delete`, `compact`, `snapshot` and `stats`.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -8,7 +8,9 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::bars::Bars;
+use crate::escape::escaped;
 use crate::failure::Failure;
+use crate::printing;
 
 #[derive(clap::Args)]
 pub struct CreateArgs {
@@ -52,7 +54,7 @@ pub fn create(args: &CreateArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let index = Index::create(&args.index, &Bundle::open(&args.model)?)?;
     let leaves = index.bundle().model().indexer().shape().leaves();
     let dim = index.bundle().model().encoder().dim();
-    writeln!(out, "created {}: {leaves} leaves, {dim} dimensions", args.index.display())
+    writeln!(out, "created {}: {leaves} leaves, {dim} dimensions", printing::path(&args.index))
         .map_err(Failure::Output)
 }
 
@@ -64,8 +66,7 @@ pub fn get(args: &IdArgs, out: &mut dyn Write) -> Result<(), Failure> {
         text: &document.text,
         metadata: document.metadata.as_ref(),
     };
-    serde_json::to_writer(&mut *out, &line).map_err(|error| Failure::Output(error.into()))?;
-    writeln!(out).map_err(Failure::Output)
+    printing::json(out, &line)
 }
 
 pub fn delete(args: &IdArgs, out: &mut dyn Write) -> Result<(), Failure> {
@@ -74,7 +75,7 @@ pub fn delete(args: &IdArgs, out: &mut dyn Write) -> Result<(), Failure> {
         return Err(args.absent());
     }
     index.flush()?;
-    writeln!(out, "deleted {}, {} documents left", args.id, index.len()).map_err(Failure::Output)
+    writeln!(out, "deleted {}, {} documents left", escaped(&args.id), index.len()).map_err(Failure::Output)
 }
 
 pub fn compact(args: &ReportArgs, out: &mut dyn Write) -> Result<(), Failure> {
@@ -86,27 +87,27 @@ pub fn compact(args: &ReportArgs, out: &mut dyn Write) -> Result<(), Failure> {
     compacted?;
     let after = index.stats()?;
     let (from, to) = (before.bytes.total(), after.bytes.total());
-    let written = if args.json {
-        let sizes = |stats: &StoreStats| json!({ "bytes": stats.bytes.total(), "segments": stats.segments, "dead_rows": stats.dead_rows });
-        writeln!(
-            out,
-            "{}",
-            json!({ "documents": after.documents, "before": sizes(&before), "after": sizes(&after) })
-        )
-    } else {
-        writeln!(
-            out,
-            "{} documents in {} segments, was {}; {to} bytes, was {from}; {} dead rows gone",
-            after.documents, after.segments, before.segments, before.dead_rows
-        )
-    };
-    written.map_err(Failure::Output)
+    if args.json {
+        let sizes = |stats: &StoreStats| {
+            let bytes = stats.bytes.total();
+            json!({ "bytes": bytes, "segments": stats.segments, "dead_rows": stats.dead_rows })
+        };
+        let report =
+            json!({ "documents": after.documents, "before": sizes(&before), "after": sizes(&after) });
+        return printing::json(out, &report);
+    }
+    writeln!(
+        out,
+        "{} documents in {} segments, was {}; {to} bytes, was {from}; {} dead rows gone",
+        after.documents, after.segments, before.segments, before.dead_rows
+    )
+    .map_err(Failure::Output)
 }
 
 pub fn snapshot(args: &SnapshotArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let index = Index::open_read_only(&args.index)?;
     index.snapshot(&args.target)?;
-    writeln!(out, "{}: {} documents", args.target.display(), index.len()).map_err(Failure::Output)
+    writeln!(out, "{}: {} documents", printing::path(&args.target), index.len()).map_err(Failure::Output)
 }
 
 impl IdArgs {
@@ -128,7 +129,7 @@ pub fn stats(args: &ReportArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let index = Index::open_read_only(&args.index)?;
     let stats = index.stats()?;
     if args.json {
-        writeln!(out, "{}", stats_json(&index, &stats)).map_err(Failure::Output)
+        printing::json(out, &stats_json(&index, &stats))
     } else {
         write_stats(out, &index, &stats).map_err(Failure::Output)
     }
@@ -202,7 +203,8 @@ fn write_stats(out: &mut dyn Write, index: &Index, stats: &StoreStats) -> std::i
     let bytes = stats.bytes;
     writeln!(
         out,
-        "bytes          {}: embeddings {} and documents {} in {} segments, journal {}, model {}, other models {}",
+        "bytes          {}: embeddings {} and documents {} in {} segments, journal {}, model {}, \
+         other models {}",
         bytes.total(),
         bytes.vectors,
         bytes.documents,
@@ -213,47 +215,4 @@ fn write_stats(out: &mut dyn Write, index: &Index, stats: &StoreStats) -> std::i
     )?;
     writeln!(out, "generation     {}", stats.generation.0)?;
     writeln!(out, "model          {}", index.bundle().hash())
-}
-
-pub fn verify(args: &ReportArgs, out: &mut dyn Write) -> Result<(), Failure> {
-    let mut bars = Bars::new();
-    let report = Index::open_read_only(&args.index)?.verify_with(&mut |progress| bars.show(progress));
-    bars.clear();
-    let report = report?;
-    let written = if args.json {
-        let problems: Vec<Value> = report
-            .problems
-            .iter()
-            .map(|problem| json!({ "file": problem.file, "problem": problem.damage.to_string() }))
-            .collect();
-        let report = json!({
-            "sound": report.is_sound(),
-            "documents": report.documents,
-            "payload_bytes": report.payload_bytes,
-            "postings": report.postings,
-            "file_bytes": report.file_bytes,
-            "problem_count": report.problem_count,
-            "problems": problems,
-        });
-        writeln!(out, "{report}")
-    } else {
-        report
-            .problems
-            .iter()
-            .try_for_each(|problem| writeln!(out, "{}: {}", problem.file, problem.damage))
-            .and_then(|()| {
-                let verdict = if report.is_sound() { "sound" } else { "damaged" };
-                writeln!(
-                    out,
-                    "{verdict}: {} documents ({} bytes), {} postings, {} bytes of files checked",
-                    report.documents, report.payload_bytes, report.postings, report.file_bytes
-                )
-            })
-    };
-    written.map_err(Failure::Output)?;
-    if report.is_sound() {
-        Ok(())
-    } else {
-        Err(Failure::Damaged { index: args.index.clone(), problems: report.problem_count })
-    }
 }

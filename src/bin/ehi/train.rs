@@ -12,7 +12,9 @@ use ehi::data::Dataset;
 use ehi::train::{Init, Preset, TrainConfig, TrainDevice, Trainer, TrainingSet};
 
 use crate::bars::Bars;
+use crate::escape::escaped;
 use crate::failure::Failure;
+use crate::printing;
 use crate::training;
 
 #[derive(clap::Args)]
@@ -189,7 +191,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         })
         .on_event(|event| {
             if let Some(line) = training::event_line(event, epochs) {
-                bars.borrow().say(&line);
+                bars.borrow().say(&escaped(&line));
             }
         });
     if let Some(dir) = &args.checkpoints {
@@ -205,6 +207,6 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     bars.borrow_mut().clear();
     let report = fitted?.report;
     training::write_training(out, &report).map_err(Failure::Output)?;
-    writeln!(out, "bundle {} written after {:.1} s", args.out.display(), report.seconds)
+    writeln!(out, "bundle {} written after {:.1} s", printing::path(&args.out), report.seconds)
         .map_err(Failure::Output)
 }

@@ -1,0 +1,70 @@
+//! Warnings on standard error, one line each.
+
+use std::fmt;
+use std::io::{self, Write};
+
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::registry::LookupSpan;
+
+use crate::bars;
+use crate::escape::escaped;
+
+/// What is shown unless `RUST_LOG` says otherwise.
+const DEFAULT_FILTER: &str = "warn";
+
+pub fn start() {
+    let asked = std::env::var(EnvFilter::DEFAULT_ENV).unwrap_or_default();
+    let parsed = EnvFilter::builder().parse(if asked.is_empty() { DEFAULT_FILTER } else { &asked });
+    let (filter, refused) = match parsed {
+        Ok(filter) => (filter, None),
+        Err(error) => (EnvFilter::new(DEFAULT_FILTER), Some(error)),
+    };
+    tracing_subscriber::fmt().with_env_filter(filter).event_format(Line).with_writer(|| BesideBar).init();
+    if let Some(error) = refused {
+        tracing::warn!(%error, "{} is no filter, so warnings are shown", EnvFilter::DEFAULT_ENV);
+    }
+}
+
+/// `ehi: warning: message field=value`.
+struct Line;
+
+impl<S, N> FormatEvent<S, N> for Line
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut line: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let mut fields = String::new();
+        context.format_fields(Writer::new(&mut fields), event)?;
+        let level = match *event.metadata().level() {
+            Level::ERROR => "error",
+            Level::WARN => "warning",
+            Level::INFO => "info",
+            Level::DEBUG => "debug",
+            Level::TRACE => "trace",
+        };
+        writeln!(line, "ehi: {level}: {}", escaped(&fields))
+    }
+}
+
+/// Standard error, with the progress bar out of the way for as long as it takes.
+struct BesideBar;
+
+impl Write for BesideBar {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        bars::beside(|| io::stderr().write_all(bytes))?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,127 @@
+//! `ehi verify`
+
+use std::fmt::Display;
+use std::io::{self, Write};
+
+use ehi::{Index, VerifyReport};
+use serde_json::{Value, json};
+
+use crate::bars::Bars;
+use crate::escape::escaped;
+use crate::failure::Failure;
+use crate::printing;
+use crate::store::ReportArgs;
+
+pub fn run(args: &ReportArgs, out: &mut dyn Write) -> Result<(), Failure> {
+    let mut bars = Bars::new();
+    let report = Index::open_read_only(&args.index)?.verify_with(&mut |progress| bars.show(progress));
+    bars.clear();
+    let report = report?;
+    let warnings: [&str; 0] = [];
+    let printed = if args.json {
+        printing::json(out, &report_json(&report, &warnings))
+    } else {
+        write_text(out, &report, &warnings).map_err(Failure::Output)
+    };
+    // The status is the verdict, also where nobody reads the report.
+    verdict(args, &report, warnings.len()).and(printed)
+}
+
+/// Damage and warnings as the exit status has them.
+fn verdict(args: &ReportArgs, report: &VerifyReport, warnings: usize) -> Result<(), Failure> {
+    let index = || args.index.clone();
+    match (report.is_sound(), warnings) {
+        (false, _) => Err(Failure::Damaged { index: index(), problems: report.problem_count }),
+        (true, 0) => Ok(()),
+        (true, warnings) => Err(Failure::Warned { index: index(), warnings }),
+    }
+}
+
+fn report_json(report: &VerifyReport, warnings: &[impl Display]) -> Value {
+    let problems: Vec<Value> = report
+        .problems
+        .iter()
+        .map(|problem| json!({ "file": problem.file, "problem": problem.damage.to_string() }))
+        .collect();
+    let warnings: Vec<String> = warnings.iter().map(ToString::to_string).collect();
+    json!({
+        "sound": report.is_sound(),
+        "documents": report.documents,
+        "payload_bytes": report.payload_bytes,
+        "postings": report.postings,
+        "file_bytes": report.file_bytes,
+        "problem_count": report.problem_count,
+        "problems": problems,
+        "warnings": warnings,
+    })
+}
+
+fn write_text(out: &mut dyn Write, report: &VerifyReport, warnings: &[impl Display]) -> io::Result<()> {
+    let problems = report.problems.iter().map(|problem| format!("{}: {}", problem.file, problem.damage));
+    write_section(out, "problems", problems)?;
+    write_section(out, "warnings", warnings.iter().map(ToString::to_string))?;
+    let verdict = if report.is_sound() { "sound" } else { "damaged" };
+    writeln!(
+        out,
+        "{verdict}: {} documents ({} bytes), {} postings, {} bytes of files checked",
+        report.documents, report.payload_bytes, report.postings, report.file_bytes
+    )
+}
+
+/// A headed list; nothing where the list is empty.
+fn write_section(out: &mut dyn Write, head: &str, lines: impl Iterator<Item = String>) -> io::Result<()> {
+    for (place, line) in lines.enumerate() {
+        if place == 0 {
+            writeln!(out, "{head}")?;
+        }
+        writeln!(out, "  {}", escaped(&line))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::ExitCode;
+
+    use ehi::{Damage, Problem};
+
+    use super::*;
+
+    fn damaged() -> VerifyReport {
+        let mut report = VerifyReport::default();
+        let damage = Damage::Missing { what: "the end\u{1b}[2J" };
+        report.problems.push(Problem { file: "segments/00000001.vectors".into(), damage });
+        report.problem_count = 1;
+        report
+    }
+
+    fn text(report: &VerifyReport, warnings: &[&str]) -> String {
+        let mut out = Vec::new();
+        write_text(&mut out, report, warnings).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn problems_and_warnings_have_sections_of_their_own() {
+        let counts = "0 documents (0 bytes), 0 postings, 0 bytes of files checked\n";
+        let sound = VerifyReport::default();
+        assert_eq!(text(&sound, &[]), format!("sound: {counts}"));
+        assert_eq!(text(&sound, &["a\u{9b}", "b"]), format!("warnings\n  a\\u{{9b}}\n  b\nsound: {counts}"));
+        let problem = "problems\n  segments/00000001.vectors: the end\\u{1b}[2J is missing\n";
+        assert_eq!(text(&damaged(), &["b"]), format!("{problem}warnings\n  b\ndamaged: {counts}"));
+        assert_eq!(report_json(&sound, &["b"])["warnings"], json!(["b"]));
+        let none: [&str; 0] = [];
+        assert_eq!(report_json(&damaged(), &none)["warnings"], json!([]));
+    }
+
+    #[test]
+    fn the_status_tells_damage_from_warnings() {
+        let args = ReportArgs { index: "x".into(), json: false };
+        let sound = VerifyReport::default();
+        assert!(verdict(&args, &sound, 0).is_ok());
+        for (report, warnings, status) in [(&damaged(), 0, 1), (&damaged(), 2, 1), (&sound, 2, 3)] {
+            assert_eq!(verdict(&args, report, warnings).unwrap_err().status(), ExitCode::from(status));
+        }
+        assert_eq!(verdict(&args, &sound, 2).unwrap_err().line(), "x is sound, with 2 warnings");
+    }
+}
