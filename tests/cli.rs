@@ -6,7 +6,7 @@ mod program;
 mod support;
 
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::process::Stdio;
@@ -16,6 +16,7 @@ use ehi::eval::{Metric, RelevanceLevel, Run};
 use ehi::{Index, Similarity};
 use flate2::{Compression, write::GzEncoder};
 use program::{Flow, Ran, SHAPE, command, ehi, text};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use support::{DOCUMENTS, Shape, bundle, corpus_lines, document, documents, id};
 
@@ -68,7 +69,10 @@ fn what_was_inserted_before_a_bad_line_stays() {
         let total = (round + 1) * 3;
         assert_eq!(
             ran.out,
-            format!("3 inserted, 0 replaced, 0 superseded; the index has {total} documents\n")
+            format!(
+                "3 inserted, 0 replaced, 0 superseded, 1 not stored; 3 of the 3 stored are on disk; \
+                 the index has {total} documents\n"
+            )
         );
         let line = ran.failure();
         assert!(line.starts_with(&format!("ehi: {}:5: ", file.display())), "{line}");
@@ -200,12 +204,14 @@ fn stats_and_verify_report_the_index() {
     let sizes = stats["leaf_sizes"].as_array().unwrap();
     assert_eq!(sizes.iter().map(|leaf| leaf["documents"].as_u64().unwrap()).sum::<u64>(), 30);
     assert_eq!(stats["leaves_used"], json!(sizes.len()));
-    assert!(flow.run("stats", &[]).ok().contains("30 (36 rows, 6 dead)"));
+    let said = flow.run("stats", &[]).ok();
+    assert!(said.contains("30 (36 rows, 6 dead)") && said.contains("\nunflushed      0 of them"), "{said}");
     assert!(flow.run("compact", &[]).ok().contains("6 dead rows gone"));
     assert!(flow.run("stats", &[]).ok().contains("30 (30 rows, 0 dead)"));
 
     assert!(flow.run("verify", &[]).ok().starts_with("sound: 30 documents"));
-    assert_eq!(flow.run("verify", &["--json"]).json()["sound"], json!(true));
+    let report = flow.run("verify", &["--json"]).json();
+    assert_eq!((&report["sound"], &report["warnings"]), (&json!(true), &json!([])));
 }
 
 /// Damage that opening does not look at, but a full check does.
@@ -505,6 +511,28 @@ fn a_run_without_a_dev_split_says_so() {
 }
 
 #[test]
+fn an_interrupted_training_says_so_and_goes_on() {
+    let flow = Flow::new();
+    let mut config = support::config(Shape::of_height(1));
+    config.epochs = 1_000_000;
+    fs::write(flow.path("config.json"), serde_json::to_vec(&config).unwrap()).unwrap();
+    let mut child = command()
+        .current_dir(flow.dir.path())
+        .args(["train", "--base", text(support::base_model()), "--data", text(support::dataset())])
+        .args(["--out", "bundle", "--config", "config.json", "--checkpoints", "checkpoints"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    assert!(lines.by_ref().any(|line| line.starts_with("epoch 1/")));
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let last = lines.last().unwrap();
+    assert!(last.starts_with("ehi: interrupted: no bundle") && last.contains("--resume"), "{last}");
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert!(flow.path("checkpoints/checkpoint.safetensors").exists() && !flow.path("bundle").exists());
+}
+
+#[test]
 fn bad_settings_of_training_are_refused() {
     let flow = Flow::new();
     fs::write(flow.path("config.json"), r#"{"epochs": 2, "epoks": 3}"#).unwrap();
@@ -554,6 +582,27 @@ fn errors_are_one_line() {
         let ran = ehi(&arguments);
         assert_eq!(ran.code, Some(2), "{arguments:?}");
         ran.line();
+    }
+    let note = flow.path("note.txt");
+    fs::write(&note, "mine").unwrap();
+    for arguments in [
+        vec!["create", "--index", text(&note), "--model", text(model.path())],
+        vec!["snapshot", "--index", &flow.index(), text(&note)],
+    ] {
+        let line = ehi(&arguments).failure();
+        assert!(line.contains("note.txt is there and is no directory"), "{line}");
+    }
+    assert_eq!(fs::read_to_string(&note).unwrap(), "mine");
+    for (arguments, hint) in [
+        (vec!["serach", "x"], "; a similar subcommand exists: 'search' (see"),
+        (vec!["stats", "--jsom"], "; a similar argument exists: '--json' (see"),
+        (vec!["repair", "--undecided", "x"], "[possible values: keep, drop]"),
+        (vec!["train", "--init", "x"], "[possible values: random, kmeans]"),
+        (vec!["train", "--device", "x"], "[possible values: cpu, cuda]"),
+        (vec!["eval", "--baseline", "x"], "[possible values: ivf]"),
+    ] {
+        let ran = ehi(&arguments);
+        assert!(ran.code == Some(2) && ran.line().contains(hint), "{}", ran.err);
     }
     assert!(ehi(["--version"]).ok().starts_with("ehi "));
     assert!(ehi(["help"]).ok().contains("search"));

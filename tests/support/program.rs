@@ -52,7 +52,7 @@ impl Ran {
     }
 
     #[track_caller]
-    pub fn line(self) -> String {
+    pub fn line(&self) -> String {
         let line = self.err.strip_suffix('\n').unwrap_or(&self.err);
         assert!(line.starts_with("ehi: ") && !line.contains('\n'), "{}", self.err);
         line.to_owned()

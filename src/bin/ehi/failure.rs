@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use crate::escape::escaped;
+use crate::interrupt;
 use crate::printing;
 
 /// Exit status of a check that found warnings and no damage.
@@ -26,6 +27,9 @@ pub enum Failure {
     /// A file named on the command line cannot be used.
     #[error("cannot {action} {}", printing::path(path))]
     File { action: &'static str, path: PathBuf, source: io::Error },
+    /// Something else is where a directory is to be.
+    #[error("{} is there and is no directory; choose another place for the index", printing::path(path))]
+    NoDirectory { path: PathBuf },
     /// No document has the id.
     #[error("{} has no document `{}`", printing::path(index), escaped(id))]
     Absent { index: PathBuf, id: String },
@@ -35,6 +39,22 @@ pub enum Failure {
     /// The index is sound; the warnings are on standard output.
     #[error("{} is sound, with {warnings} warnings", printing::path(index))]
     Warned { index: PathBuf, warnings: usize },
+    /// A signal asked the insert to end.
+    #[error(
+        "interrupted: {stored} of the {read} documents read are stored; run the same command again: \
+         documents already stored are replaced, none is lost"
+    )]
+    Interrupted { signal: i32, read: u64, stored: u64 },
+    /// A signal asked the training to end.
+    #[error("interrupted: no bundle was written; {hint}")]
+    TrainingInterrupted { signal: i32, hint: &'static str },
+    /// Not all that was stored is on disk.
+    #[error(
+        "{}the flush failed: {waiting} documents are in memory and the log only, \
+         and the next command that writes to the index brings them back: {source}",
+        before.as_ref().map_or_else(String::new, |before| before.line() + "; ")
+    )]
+    Unflushed { waiting: u64, source: ehi::Error, before: Option<Box<Failure>> },
     /// The base model is not there.
     #[error(
         "there is no model directory {} (this build lacks the `hub` feature, so no model is fetched by name)",
@@ -53,6 +73,9 @@ impl Failure {
     pub fn status(&self) -> ExitCode {
         match self {
             Self::Warned { .. } => ExitCode::from(WARNED),
+            Self::Interrupted { signal, .. } | Self::TrainingInterrupted { signal, .. } => {
+                u8::try_from(interrupt::status(*signal)).map_or(ExitCode::FAILURE, ExitCode::from)
+            }
             _ => ExitCode::FAILURE,
         }
     }

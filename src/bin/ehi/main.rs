@@ -9,17 +9,20 @@ mod failure;
 mod health;
 mod hits;
 mod insert;
+mod interrupt;
 mod leaves;
 mod log;
 mod model;
 mod precision;
 mod printing;
+mod recover;
 mod repair;
 mod search;
 mod store;
 mod train;
 mod training;
 mod verify;
+mod writing;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -61,19 +64,21 @@ enum Command {
     /// Print a document as a JSON line
     Get(store::IdArgs),
     /// Delete a document
-    Delete(store::IdArgs),
+    Delete(store::DeleteArgs),
     /// Write the index anew, as small and fast as it can be, without what was deleted
-    Compact(store::ReportArgs),
+    Compact(store::WriteArgs),
     /// Copy the index as of its last flush into another directory, sharing its files where it can
     Snapshot(store::SnapshotArgs),
+    /// Bring back what a writer that was cut off had stored and not flushed, and flush it
+    Recover(store::WriteArgs),
     /// Bring a damaged index back to what can be read of it, also where it does not open
     Repair(repair::Args),
     /// Encode every document with another model and change over to it; the old one is kept
     Reencode(model::ReencodeArgs),
     /// Return to the model before the last change
-    Rollback(store::ReportArgs),
+    Rollback(store::WriteArgs),
     /// Give back the space of the model before the last change
-    DropPrevious(store::ReportArgs),
+    DropPrevious(store::WriteArgs),
     /// Sizes, counts and the load of the leaves
     Stats(store::ReportArgs),
     /// Read the whole index and check every checksum and invariant
@@ -114,6 +119,7 @@ fn run(command: Command, out: &mut dyn Write) -> Result<(), Failure> {
         Command::Delete(args) => store::delete(&args, out),
         Command::Compact(args) => store::compact(&args, out),
         Command::Snapshot(args) => store::snapshot(&args, out),
+        Command::Recover(args) => recover::run(&args, out),
         Command::Repair(args) => repair::run(&args, out),
         Command::Reencode(args) => model::reencode(&args, out),
         Command::Rollback(args) => model::rollback(&args, out),

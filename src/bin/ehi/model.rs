@@ -9,12 +9,12 @@ use serde_json::json;
 use crate::bars::Bars;
 use crate::failure::Failure;
 use crate::printing;
-use crate::store::ReportArgs;
+use crate::store::WriteArgs;
 
 #[derive(clap::Args)]
 pub struct ReencodeArgs {
     #[command(flatten)]
-    report: ReportArgs,
+    write: WriteArgs,
     /// The trained bundle to change to
     #[arg(long, value_name = "BUNDLE")]
     model: PathBuf,
@@ -22,15 +22,16 @@ pub struct ReencodeArgs {
 
 pub fn reencode(args: &ReencodeArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let bundle = Bundle::open(&args.model)?;
-    change(&args.report, out, |index, on_progress| index.reencode_with(&bundle, on_progress))
+    change(&args.write, out, |index, on_progress| index.reencode_with(&bundle, on_progress))
 }
 
-pub fn rollback(args: &ReportArgs, out: &mut dyn Write) -> Result<(), Failure> {
+pub fn rollback(args: &WriteArgs, out: &mut dyn Write) -> Result<(), Failure> {
     change(args, out, |index, on_progress| index.rollback_with(on_progress))
 }
 
-pub fn drop_previous(args: &ReportArgs, out: &mut dyn Write) -> Result<(), Failure> {
-    let dropped = Index::open(&args.index)?.drop_previous_model()?;
+pub fn drop_previous(args: &WriteArgs, out: &mut dyn Write) -> Result<(), Failure> {
+    let WriteArgs { report: args, wait } = args;
+    let dropped = wait.open(&args.index)?.drop_previous_model()?;
     if args.json {
         return printing::json(out, &json!({ "dropped": dropped }));
     }
@@ -40,11 +41,12 @@ pub fn drop_previous(args: &ReportArgs, out: &mut dyn Write) -> Result<(), Failu
 }
 
 fn change(
-    args: &ReportArgs,
+    args: &WriteArgs,
     out: &mut dyn Write,
     run: impl FnOnce(&Index, &mut OnProgress<'_>) -> Result<ModelChange, Error>,
 ) -> Result<(), Failure> {
-    let index = Index::open(&args.index)?;
+    let WriteArgs { report: args, wait } = args;
+    let index = wait.open(&args.index)?;
     let mut bars = Bars::new();
     let changed = run(&index, &mut |progress| bars.show(progress));
     bars.clear();

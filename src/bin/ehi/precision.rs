@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use ehi::{EncoderPrecision, Error, Index};
+use ehi::{EncoderPrecision, Error, Index, IndexBuilder};
 
 #[derive(clap::Args)]
 pub struct PrecisionArgs {
@@ -12,11 +12,12 @@ pub struct PrecisionArgs {
 }
 
 impl PrecisionArgs {
-    pub fn open(&self, path: &Path) -> Result<Index, Error> {
-        Index::builder().encoder_precision(self.encoder_precision).open(path)
+    /// The options with this precision.
+    pub fn of(&self, builder: IndexBuilder) -> IndexBuilder {
+        builder.encoder_precision(self.encoder_precision)
     }
 
     pub fn open_read_only(&self, path: &Path) -> Result<Index, Error> {
-        Index::builder().encoder_precision(self.encoder_precision).open_read_only(path)
+        self.of(Index::builder()).open_read_only(path)
     }
 }

@@ -11,12 +11,12 @@ use crate::bars::Bars;
 use crate::escape::escaped;
 use crate::failure::Failure;
 use crate::printing;
-use crate::store::ReportArgs;
+use crate::store::{ReportArgs, WriteArgs};
 
 #[derive(clap::Args)]
 pub struct Args {
     #[command(flatten)]
-    report: ReportArgs,
+    write: WriteArgs,
     /// The bundle that the index was made with, where its own copy is damaged
     #[arg(long, value_name = "BUNDLE")]
     model: Option<PathBuf>,
@@ -40,10 +40,11 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     };
     let mut bars = Bars::new();
     let options = RepairOptions { bundle, undecided };
-    let repaired = Index::repair_with(&args.report.index, &options, &mut |progress| bars.show(progress));
+    let WriteArgs { report: ReportArgs { index, json }, wait } = &args.write;
+    let repaired = wait.retry(|| Index::repair_with(index, &options, &mut |progress| bars.show(progress)));
     bars.clear();
     let report = repaired?;
-    if args.report.json {
+    if *json {
         printing::json(out, &report_json(&report))
     } else {
         write_text(out, &report).map_err(Failure::Output)

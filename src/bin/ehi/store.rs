@@ -11,6 +11,7 @@ use crate::bars::Bars;
 use crate::escape::escaped;
 use crate::failure::Failure;
 use crate::printing;
+use crate::writing::{WaitArgs, refuse_file};
 
 #[derive(clap::Args)]
 pub struct CreateArgs {
@@ -29,6 +30,23 @@ pub struct IdArgs {
     index: PathBuf,
     /// The document's id
     id: String,
+}
+
+#[derive(clap::Args)]
+pub struct DeleteArgs {
+    #[command(flatten)]
+    id: IdArgs,
+    #[command(flatten)]
+    wait: WaitArgs,
+}
+
+/// Of a command that writes and reports.
+#[derive(clap::Args)]
+pub struct WriteArgs {
+    #[command(flatten)]
+    pub report: ReportArgs,
+    #[command(flatten)]
+    pub wait: WaitArgs,
 }
 
 #[derive(clap::Args)]
@@ -51,6 +69,7 @@ pub struct SnapshotArgs {
 }
 
 pub fn create(args: &CreateArgs, out: &mut dyn Write) -> Result<(), Failure> {
+    refuse_file(&args.index)?;
     let index = Index::create(&args.index, &Bundle::open(&args.model)?)?;
     let leaves = index.bundle().model().indexer().shape().leaves();
     let dim = index.bundle().model().encoder().dim();
@@ -69,8 +88,9 @@ pub fn get(args: &IdArgs, out: &mut dyn Write) -> Result<(), Failure> {
     printing::json(out, &line)
 }
 
-pub fn delete(args: &IdArgs, out: &mut dyn Write) -> Result<(), Failure> {
-    let index = Index::open(&args.index)?;
+pub fn delete(args: &DeleteArgs, out: &mut dyn Write) -> Result<(), Failure> {
+    let DeleteArgs { id: args, wait } = args;
+    let index = wait.open(&args.index)?;
     if !index.delete(&args.id)? {
         return Err(args.absent());
     }
@@ -78,8 +98,9 @@ pub fn delete(args: &IdArgs, out: &mut dyn Write) -> Result<(), Failure> {
     writeln!(out, "deleted {}, {} documents left", escaped(&args.id), index.len()).map_err(Failure::Output)
 }
 
-pub fn compact(args: &ReportArgs, out: &mut dyn Write) -> Result<(), Failure> {
-    let index = Index::open(&args.index)?;
+pub fn compact(args: &WriteArgs, out: &mut dyn Write) -> Result<(), Failure> {
+    let WriteArgs { report: args, wait } = args;
+    let index = wait.open(&args.index)?;
     let before = index.stats()?;
     let mut bars = Bars::new();
     let compacted = index.compact_with(&mut |progress| bars.show(progress));
@@ -105,6 +126,7 @@ pub fn compact(args: &ReportArgs, out: &mut dyn Write) -> Result<(), Failure> {
 }
 
 pub fn snapshot(args: &SnapshotArgs, out: &mut dyn Write) -> Result<(), Failure> {
+    refuse_file(&args.target)?;
     let index = Index::open_read_only(&args.index)?;
     index.snapshot(&args.target)?;
     writeln!(out, "{}: {} documents", printing::path(&args.target), index.len()).map_err(Failure::Output)
@@ -182,6 +204,7 @@ fn write_stats(out: &mut dyn Write, index: &Index, stats: &StoreStats) -> std::i
     let entries: usize = sizes().sum();
     let expected = stats.expected_documents_per_leaf;
     writeln!(out, "documents      {} ({} rows, {} dead)", stats.documents, stats.rows, stats.dead_rows)?;
+    writeln!(out, "unflushed      {} of them, in memory and the log only", stats.fresh_documents)?;
     writeln!(
         out,
         "leaves         {} of {} used (branching factor {}, height {}, {} per document)",

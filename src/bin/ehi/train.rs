@@ -5,15 +5,16 @@ use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::process::Command;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::ValueEnum;
+use ehi::Error;
 use ehi::data::Dataset;
 use ehi::train::{Init, Preset, TrainConfig, TrainDevice, Trainer, TrainingSet};
 
 use crate::bars::Bars;
 use crate::escape::escaped;
 use crate::failure::Failure;
+use crate::interrupt::Interrupts;
 use crate::printing;
 use crate::training;
 
@@ -150,26 +151,9 @@ fn restart_without_candle_pool() {
     }
 }
 
-/// Set by the first interrupt, which ends the run with a checkpoint; a second one kills.
-static INTERRUPTED: AtomicBool = AtomicBool::new(false);
-
-fn stop_at_interrupt() {
-    let handler = || {
-        if INTERRUPTED.swap(true, Ordering::Relaxed) {
-            std::process::exit(INTERRUPTED_STATUS);
-        }
-    };
-    if let Err(error) = ctrlc::set_handler(handler) {
-        tracing::debug!(%error, "interrupts end the run without a checkpoint");
-    }
-}
-
-/// 128 + SIGINT, as shells have it.
-const INTERRUPTED_STATUS: i32 = 130;
-
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     restart_without_candle_pool();
-    stop_at_interrupt();
+    let interrupts = Interrupts::watch();
     let config = args.settings()?;
     let base = args.base_directory()?;
     let set = TrainingSet::read(&Dataset::open(&args.data)?, config.dev_fraction)?;
@@ -185,9 +169,9 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         .config(config)
         .device(device)
         .cache_bytes(args.cache_bytes)
-        .on_progress(|progress| match INTERRUPTED.load(Ordering::Relaxed) {
-            true => ControlFlow::Break(()),
-            false => bars.borrow_mut().show(progress),
+        .on_progress(|progress| match interrupts.signal() {
+            Some(_) => ControlFlow::Break(()),
+            None => bars.borrow_mut().show(progress),
         })
         .on_event(|event| {
             if let Some(line) = training::event_line(event, epochs) {
@@ -205,7 +189,16 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     }
     let fitted = trainer.fit(&set);
     bars.borrow_mut().clear();
-    let report = fitted?.report;
+    let report = match (fitted, interrupts.signal()) {
+        (Err(Error::Cancelled), Some(signal)) => {
+            let hint = match &args.checkpoints {
+                Some(_) => "run the same command with `--resume` to go on from the checkpoint",
+                None => "with `--checkpoints` a later run can go on from where this one ended",
+            };
+            return Err(Failure::TrainingInterrupted { signal, hint });
+        }
+        (fitted, _) => fitted?.report,
+    };
     training::write_training(out, &report).map_err(Failure::Output)?;
     writeln!(out, "bundle {} written after {:.1} s", printing::path(&args.out), report.seconds)
         .map_err(Failure::Output)

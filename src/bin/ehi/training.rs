@@ -111,7 +111,8 @@ pub fn event_line(event: &TrainEvent, epochs: usize) -> Option<String> {
         TrainEvent::Resumed { epochs, step } => format!("going on after {epochs} epochs, step {step}"),
         TrainEvent::Refreshed { epochs, figures, seconds } => format!(
             "after {epochs} epochs, held out: exact recall@10 {:.4}, recall@100 {:.4}; \
-             tree recall@100 at 10% visited {}; {:.1} expected documents per leaf (even {:.1}), {} empty; {seconds:.1} s",
+             tree recall@100 at 10% visited {}; {:.1} expected documents per leaf \
+             (even {:.1}), {} empty; {seconds:.1} s",
             figures.exact_recall_at_10,
             figures.exact_recall_at_100,
             figures.recall_at_100(0.1).map_or_else(|| "-".to_owned(), |recall| format!("{recall:.4}")),

@@ -1,0 +1,100 @@
+//! How far an insert is: bytes of the input behind the documents that are stored, of all bytes.
+
+use std::fmt;
+use std::io::{self, Read};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use indicatif::{HumanCount, HumanDuration, ProgressBar, ProgressState};
+
+use crate::bars;
+
+pub struct InsertBar {
+    bar: ProgressBar,
+    counts: Arc<Counts>,
+    /// Bytes behind the groups that are stored.
+    behind: u64,
+}
+
+#[derive(Default)]
+struct Counts {
+    bytes: AtomicU64,
+    read: AtomicU64,
+    stored: AtomicU64,
+}
+
+impl InsertBar {
+    /// Shows the bar; a spinner where the bytes of the input are not known.
+    pub fn begin(bytes: Option<u64>) -> Self {
+        let counts = Arc::new(Counts::default());
+        let shown = Arc::clone(&counts);
+        let write = move |state: &ProgressState, out: &mut dyn fmt::Write| shown.write(state, out);
+        Self { bar: bars::begin("insert", bytes, write), counts, behind: 0 }
+    }
+
+    /// A reader whose bytes count.
+    pub fn counting<R: Read>(&self, reader: R) -> impl Read + use<R> {
+        Counting { reader, counts: Arc::clone(&self.counts) }
+    }
+
+    /// Tells the bytes read of all inputs.
+    pub fn position(&self) -> impl Fn() -> u64 + Send + use<> {
+        let counts = Arc::clone(&self.counts);
+        move || counts.bytes.load(Ordering::Relaxed)
+    }
+
+    /// A document more was read.
+    pub fn read(&self) {
+        self.counts.read.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// So many documents are stored in all, the last ones of a group that ends at that byte.
+    pub fn stored(&mut self, stored: u64, end: u64, done: u64, total: Option<u64>) {
+        self.counts.stored.store(stored, Ordering::Relaxed);
+        let share = total.filter(|total| *total > 0).map_or(1.0, |total| done as f64 / total as f64);
+        self.bar.set_position(self.behind + (end.saturating_sub(self.behind) as f64 * share) as u64);
+        if share >= 1.0 {
+            self.behind = end;
+        }
+    }
+
+    /// Takes the bar away.
+    pub fn end(&self) {
+        bars::end(&self.bar);
+    }
+}
+
+impl Counts {
+    /// What stands beside the bar; a string takes everything.
+    fn write(&self, state: &ProgressState, out: &mut dyn fmt::Write) {
+        let read = HumanCount(self.read.load(Ordering::Relaxed));
+        let stored = self.stored.load(Ordering::Relaxed);
+        if stored == 0 {
+            let _ = write!(out, "{read} documents read");
+            return;
+        }
+        let elapsed = state.elapsed();
+        let _ = write!(out, "{read} documents read, {} stored", HumanCount(stored));
+        if let Some(rate) = bars::rate(stored, elapsed) {
+            let _ = write!(out, ", {rate}");
+            // By what is stored: reading is far ahead.
+            if let Some(bytes) = state.len().filter(|_| state.pos() > 0) {
+                let left = bytes.saturating_sub(state.pos()) as f64 / state.pos() as f64;
+                let _ = write!(out, ", {:#} left", HumanDuration(elapsed.mul_f64(left)));
+            }
+        }
+    }
+}
+
+struct Counting<R> {
+    reader: R,
+    counts: Arc<Counts>,
+}
+
+impl<R: Read> Read for Counting<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let bytes = self.reader.read(into)?;
+        self.counts.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        Ok(bytes)
+    }
+}

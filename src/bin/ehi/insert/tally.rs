@@ -1,0 +1,87 @@
+//! What an insert did, in numbers.
+
+use std::io::Write;
+
+use ehi::data::DataError;
+use ehi::{Index, InsertSummary};
+
+use crate::failure::Failure;
+
+#[derive(Default)]
+pub struct Tally {
+    /// Documents read.
+    pub read: u64,
+    inserted: u64,
+    replaced: u64,
+    superseded: u64,
+    /// Lines that are no document.
+    bad_lines: u64,
+}
+
+impl Tally {
+    pub fn add(&mut self, summary: &InsertSummary) {
+        self.inserted += summary.inserted as u64;
+        self.replaced += summary.replaced as u64;
+        self.superseded += summary.superseded as u64;
+    }
+
+    /// Of a group that failed, the documents stored, and how many more the index has for them.
+    pub fn add_partly(&mut self, stored: u64, more: u64) {
+        self.inserted += more.min(stored);
+        self.replaced += stored.saturating_sub(more);
+    }
+
+    /// A line that could be read, and is no document.
+    pub fn bad_line(&mut self, error: &DataError) {
+        use DataError::{CorruptGzip, Read, TruncatedGzip};
+        if !matches!(error, Read { .. } | TruncatedGzip { .. } | CorruptGzip { .. }) {
+            self.bad_lines += 1;
+        }
+    }
+
+    /// Documents stored.
+    pub fn stored(&self) -> u64 {
+        self.inserted + self.replaced
+    }
+
+    /// Documents read that are not in the index: refused, or behind one that was, or after an interrupt.
+    fn left_out(&self) -> u64 {
+        self.read.saturating_sub(self.stored() + self.superseded) + self.bad_lines
+    }
+
+    /// Flushes, also after a failure: what was stored before it stays, so it must be durable.
+    pub fn finish(
+        &self,
+        index: &Index,
+        result: Result<(), Failure>,
+        out: &mut dyn Write,
+    ) -> Result<(), Failure> {
+        let flushed = index.flush();
+        let waiting = match &flushed {
+            Ok(()) => 0,
+            // Where that is not known either, it is taken for all.
+            Err(_) => index.stats().map_or_else(|_| self.stored(), |stats| stats.fresh_documents),
+        };
+        let complete = result.is_ok() && flushed.is_ok();
+        let written = self.write(out, index.len(), (!complete).then_some(waiting)).map_err(Failure::Output);
+        let result = match flushed {
+            Ok(()) => result,
+            Err(source) => Err(Failure::Unflushed { waiting, source, before: result.err().map(Box::new) }),
+        };
+        result.and(written)
+    }
+
+    fn write(&self, out: &mut dyn Write, documents: usize, waiting: Option<u64>) -> std::io::Result<()> {
+        let Self { inserted, replaced, superseded, .. } = self;
+        write!(out, "{inserted} inserted, {replaced} replaced, {superseded} superseded")?;
+        if let Some(waiting) = waiting {
+            let stored = self.stored();
+            let durable = stored.saturating_sub(waiting);
+            write!(out, ", {} not stored; {durable} of the {stored} stored are on disk", self.left_out())?;
+            if waiting > 0 {
+                write!(out, ", {waiting} documents are in memory and the log only")?;
+            }
+        }
+        writeln!(out, "; the index has {documents} documents")
+    }
+}

@@ -1,0 +1,63 @@
+//! Signals that end a long command in good order; a second one ends it at once.
+
+use std::fs;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::flag;
+
+/// What shells add to the number of the signal that ended a program.
+const STATUS_OF_SIGNALS: i32 = 128;
+
+/// The first signal that asked the program to end.
+#[derive(Clone)]
+pub struct Interrupts(Arc<AtomicUsize>);
+
+impl Interrupts {
+    /// Watches from now on; without a watch, a signal ends the program at once.
+    pub fn watch() -> Self {
+        let first = Arc::new(AtomicUsize::new(0));
+        let asked = Arc::new(AtomicBool::new(false));
+        let ignored = ignored();
+        for signal in [SIGINT, SIGTERM, SIGHUP] {
+            // As `nohup` and shells without job control have it.
+            if ignored >> (signal - 1) & 1 == 1 {
+                continue;
+            }
+            if let Err(error) = watch(signal, &asked, &first) {
+                tracing::warn!(%error, signal, "cannot wait for a signal; it ends the program at once");
+            }
+        }
+        Self(first)
+    }
+
+    /// The signal's number.
+    pub fn signal(&self) -> Option<i32> {
+        match self.0.load(Ordering::Acquire) {
+            0 => None,
+            signal => i32::try_from(signal).ok(),
+        }
+    }
+}
+
+/// The exit status after a signal, as shells have it.
+pub fn status(signal: i32) -> i32 {
+    STATUS_OF_SIGNALS + signal
+}
+
+fn watch(signal: i32, asked: &Arc<AtomicBool>, first: &Arc<AtomicUsize>) -> io::Result<()> {
+    // In the order in which they act: ends the program where one was asked for before.
+    flag::register_conditional_shutdown(signal, status(signal), Arc::clone(asked))?;
+    flag::register(signal, Arc::clone(asked))?;
+    flag::register_usize(signal, Arc::clone(first), signal as usize)?;
+    Ok(())
+}
+
+/// The signals that the program was started to ignore, a bit each; none where the system does not say.
+fn ignored() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+}

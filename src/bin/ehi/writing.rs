@@ -1,0 +1,57 @@
+//! What the commands that write an index have in common.
+
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use ehi::{Error, Index, IndexBuilder, StoreError};
+
+use crate::failure::Failure;
+
+/// How often an index is tried again where the library does not wait itself.
+const POLL: Duration = Duration::from_millis(50);
+
+#[derive(clap::Args)]
+pub struct WaitArgs {
+    /// Wait so long where another process has the index open for writing; 0 means not at all
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "0")]
+    wait: Duration,
+}
+
+impl WaitArgs {
+    pub fn builder(&self) -> IndexBuilder {
+        Index::builder().lock_wait(self.wait)
+    }
+
+    pub fn open(&self, path: &Path) -> Result<Index, Error> {
+        self.builder().open(path)
+    }
+
+    /// Calls what does not wait itself, again as long as the index is in use.
+    pub fn retry<T>(&self, mut call: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
+        let started = Instant::now();
+        loop {
+            match call() {
+                Err(Error::Store(StoreError::Locked { .. })) if started.elapsed() < self.wait => {
+                    thread::sleep(POLL.min(self.wait));
+                }
+                called => return called,
+            }
+        }
+    }
+}
+
+/// Refuses a file where a directory is to be.
+pub fn refuse_file(path: &Path) -> Result<(), Failure> {
+    match path.symlink_metadata() {
+        // A link may lead to a directory, and to nothing.
+        Ok(_) if !path.is_dir() => Err(Failure::NoDirectory { path: path.to_owned() }),
+        _ => Ok(()),
+    }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let parsed = text.trim().parse().ok();
+    let duration = parsed.and_then(|seconds: f64| Duration::try_from_secs_f64(seconds).ok());
+    duration.ok_or_else(|| "this is a number of seconds from 0".to_owned())
+}
