@@ -36,6 +36,7 @@
 mod cluster;
 mod codes;
 pub mod data;
+mod disk;
 mod document;
 mod error;
 #[cfg(feature = "train")]
@@ -82,7 +83,7 @@ pub use scan::Similarity;
 #[doc(hidden)]
 pub use store::fuzzing;
 pub use store::{
-    Damage, Durability, Operation, Problem, RepairReport, StoreBytes, StoreError, StoreStats, Undecided,
-    VerifyReport,
+    Damage, Durability, LockHolder, Operation, Problem, RepairReport, StoreBytes, StoreError, StoreStats,
+    Undecided, VerifyReport,
 };
 pub use tree::{MAX_HEIGHT, MAX_LEAVES, TreeShape, TreeShapeError};

@@ -4,11 +4,11 @@ use std::{path::Path, sync::Arc};
 
 use super::{
     error::{Damage, Result},
-    io::Backend,
     layout::{dead::*, names},
     manifest::StoreId,
     sealed::{Identity, Kind, Seal, SealedFile, SealedWriter},
 };
+use crate::disk::Backend;
 use crate::ids::Generation;
 
 /// A set of rows. Copied when it changes: views of older generations keep theirs.
@@ -112,7 +112,10 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::store::{StoreError, io::FileSystem, layout::STORE_ID_BYTES};
+    use crate::{
+        disk::FileSystem,
+        store::{StoreError, layout::STORE_ID_BYTES},
+    };
 
     #[test]
     fn rows_come_back() {

@@ -2,6 +2,7 @@
 
 use std::{borrow::Cow, fmt, io, path::PathBuf};
 
+use super::lock::LockHolder;
 use crate::ids::{LeafId, Row};
 
 /// Result of the store.
@@ -39,11 +40,31 @@ pub enum StoreError {
         path: PathBuf,
     },
     /// Another handle, in this process or another one, has the index open.
-    #[error("the index in {} is open elsewhere; close that handle or process first", path.display())]
+    #[error(
+        "the index in {} is open for writing elsewhere{}; close that handle or process first, or wait for it",
+        path.display(),
+        held_by(holder)
+    )]
     Locked {
         /// The directory of the index.
         path: PathBuf,
+        /// Who holds it, as far as the lock file says.
+        holder: Option<LockHolder>,
     },
+    /// The directory is not the one that this handle opened: it was moved, restored or taken over by another
+    /// process meanwhile. The handle refuses all writes from then on, and has written and removed nothing there.
+    #[error(
+        "{} is not the file that this handle left there; the directory was replaced, or another process wrote to \
+         it; nothing was written or removed, open the index again",
+        path.display()
+    )]
+    Replaced {
+        /// The file that is another one.
+        path: PathBuf,
+    },
+    /// The handle was opened before a fork, in the parent of this process; open another one.
+    #[error("the handle was opened in the parent of this process; open the index again in this process")]
+    Forked,
     /// The index was written in a format that this version does not read.
     #[error(
         "{file} has format version {found}, this version reads {oldest} to {newest}; use a matching release"
@@ -336,6 +357,11 @@ impl fmt::Display for Operation {
             Self::Apply => "apply a batch to",
         })
     }
+}
+
+/// The holder of a lock as a part of a sentence.
+fn held_by(holder: &Option<LockHolder>) -> String {
+    holder.as_ref().map_or_else(String::new, |holder| format!(", by {holder}"))
 }
 
 impl StoreError {

@@ -115,7 +115,7 @@ impl Journal {
                     thread::sleep(Duration::from_millis(5));
                 }
                 Err(StoreError::Io { source, .. }) if is_lock_failure(&source) => {
-                    return Err(StoreError::Locked { path: dir.to_owned() });
+                    return Err(StoreError::Locked { path: dir.to_owned(), holder: None });
                 }
                 other => return Ok(Self { tree: Tree(Some(other?)), path, next }),
             }

@@ -1,29 +1,15 @@
-//! Every number that is on disk: names, magics, versions, widths and offsets.
+//! Every number that is on disk: magics, versions, widths and offsets.
 //!
 //! `docs/format.md` explains them; the tests read written files back at these offsets.
 
 use std::ops::Range;
 
+pub(super) use crate::disk::names;
+
 /// The format this crate writes. Independent of the crate's version.
 pub(super) const FORMAT_VERSION: u32 = 1;
 /// The oldest format this crate still opens.
 pub(super) const OLDEST_READABLE_VERSION: u32 = 1;
-
-/// Names inside the directory of an index.
-pub(super) mod names {
-    pub(in crate::store) const MANIFEST: &str = "MANIFEST";
-    /// The manifest before it is published; its presence marks a create under way.
-    pub(in crate::store) const MANIFEST_NEW: &str = "MANIFEST.new";
-    /// What repair falls back on where the manifest is damaged.
-    pub(in crate::store) const MANIFEST_COPY: &str = "MANIFEST.copy";
-    /// Directory of damaged files that a repair set aside.
-    pub(in crate::store) const DAMAGED: &str = "damaged";
-    pub(in crate::store) const LOCK: &str = "LOCK";
-    /// Directory of the journal, a sled database.
-    pub(in crate::store) const DOCUMENTS: &str = "documents";
-    /// Directory of the sealed files.
-    pub(in crate::store) const SEGMENTS: &str = "segments";
-}
 
 /// Width of a magic; the first byte is no text and the line ends show a text-mode copy.
 pub(super) const MAGIC_BYTES: usize = 8;

@@ -1,21 +1,54 @@
-//! The lock that makes one handle the writer.
+//! The lock that makes one handle the writer of a directory.
 
 use std::{
+    fmt,
     fs::{File, TryLockError},
-    path::Path,
-    time::{Duration, Instant},
+    io::{Read, Seek, Write},
+    os::unix::fs::{MetadataExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+    time::{Duration, Instant, SystemTime},
 };
+
+use rustix::fs::OFlags;
 
 use super::{
     error::{Operation, Result, StoreError},
     layout::names,
 };
+use crate::disk::{Backend, FileSystem, Identity};
 
 /// How often a lock that is waited for is tried.
 const POLL: Duration = Duration::from_millis(20);
+/// More than a lock file ever holds.
+const MOST_BYTES: u64 = 1024;
 
 /// The locked directory; given back when dropped, and by the operating system when the process ends.
-pub(super) struct DirectoryLock(File);
+pub(crate) struct DirectoryLock {
+    file: File,
+    path: PathBuf,
+    identity: Identity,
+    /// A forked child has the file open too, and must neither write nor unlock.
+    process: u32,
+}
+
+/// Who holds a lock, as the lock file says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LockHolder {
+    /// Id of the process on its host.
+    pub process: u32,
+    /// Name of the host.
+    pub host: String,
+    /// When it took the lock.
+    pub since: SystemTime,
+}
+
+impl fmt::Display for LockHolder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let held = self.since.elapsed().unwrap_or_default().as_secs();
+        write!(f, "process {} on host {} for {held} s", self.process, self.host)
+    }
+}
 
 impl DirectoryLock {
     /// Takes the lock of a directory, waiting for it so long.
@@ -23,38 +56,147 @@ impl DirectoryLock {
     /// # Errors
     ///
     /// [`StoreError::Locked`], and failures of the file system.
-    pub(super) fn take(dir: &Path, wait: Duration) -> Result<Self> {
+    pub(crate) fn take(dir: &Path, wait: Duration) -> Result<Self> {
         let path = dir.join(names::LOCK);
-        let mut options = File::options();
-        let file = options
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&path)
-            .map_err(StoreError::io(&path, Operation::Open))?;
         let started = Instant::now();
         loop {
+            let file = open(&path)?;
             match file.try_lock() {
-                Ok(()) => return Ok(Self(file)),
+                Ok(()) => {
+                    let found = file.metadata().map_err(StoreError::io(&path, Operation::Lock))?;
+                    let identity = Identity { device: found.dev(), inode: found.ino() };
+                    let mut lock = Self { file, path: path.clone(), identity, process: std::process::id() };
+                    // Another process may have put a new file there between opening and locking this one.
+                    if lock.is_in_place()? {
+                        lock.sign();
+                        return Ok(lock);
+                    }
+                }
                 Err(TryLockError::WouldBlock) if started.elapsed() < wait => {
                     // There is no lock with a time limit to wait on.
                     std::thread::sleep(POLL.min(wait));
                 }
-                Err(TryLockError::WouldBlock) => return Err(StoreError::Locked { path: dir.to_owned() }),
+                Err(TryLockError::WouldBlock) => {
+                    return Err(StoreError::Locked { path: dir.to_owned(), holder: read_holder(file) });
+                }
                 Err(TryLockError::Error(source)) => {
                     return Err(StoreError::io(&path, Operation::Lock)(source));
                 }
             }
         }
     }
+
+    /// Makes sure that the directory is still this handle's to write.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Forked`] in a child of the process that took the lock; [`StoreError::Replaced`] where the lock
+    /// file is another one by now.
+    pub(crate) fn check(&self) -> Result<()> {
+        self.check_process()?;
+        if self.is_in_place()? { Ok(()) } else { Err(StoreError::Replaced { path: self.path.clone() }) }
+    }
+
+    /// As [`Self::check`], of the process alone.
+    pub(crate) fn check_process(&self) -> Result<()> {
+        if self.process == std::process::id() { Ok(()) } else { Err(StoreError::Forked) }
+    }
+
+    fn is_in_place(&self) -> Result<bool> {
+        let found = FileSystem.identity(&self.path).map_err(StoreError::io(&self.path, Operation::Read))?;
+        Ok(found == Some(self.identity))
+    }
+
+    /// Writes down who holds it. A lock on a full disk is a lock all the same.
+    fn sign(&mut self) {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let host = rustix::system::uname();
+        let host = host.nodename().to_string_lossy();
+        let text = format!("process {}\nhost {host}\nsince {}\n", self.process, since.as_secs());
+        let _ = self.file.set_len(0).and_then(|()| self.file.write_all(text.as_bytes()));
+    }
+}
+
+/// Opens the lock file, makes it where it is missing; never through a link, and never waits.
+fn open(path: &Path) -> Result<File> {
+    let mut options = File::options();
+    options.read(true).write(true).create(true).truncate(false);
+    options.custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32);
+    let io = |source| StoreError::io(path, Operation::Lock)(source);
+    let file = options.open(path).map_err(io)?;
+    if file.metadata().map_err(io)?.is_file() {
+        return Ok(file);
+    }
+    Err(io(std::io::Error::new(std::io::ErrorKind::InvalidInput, "it is not a regular file")))
+}
+
+/// What a lock file says; `None` where it says nothing that can be read.
+fn read_holder(mut file: File) -> Option<LockHolder> {
+    let mut text = String::new();
+    file.rewind().ok()?;
+    file.take(MOST_BYTES).read_to_string(&mut text).ok()?;
+    let field = |name| text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+    let since: u64 = field("since ")?.parse().ok()?;
+    Some(LockHolder {
+        process: field("process ")?.parse().ok()?,
+        host: field("host ")?.to_owned(),
+        since: SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(since))?,
+    })
 }
 
 impl Drop for DirectoryLock {
     fn drop(&mut self) {
+        if self.check_process().is_err() {
+            // The parent holds the same lock and goes on with it.
+            return;
+        }
+        let _ = self.file.set_len(0);
         // Closing the file is not enough: a process that is being started at this moment has it open too.
-        if let Err(error) = self.0.unlock() {
+        if let Err(error) = self.file.unlock() {
             tracing::warn!(%error, "could not give back the lock");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_lock_names_its_holder_and_is_one_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let lock = DirectoryLock::take(dir.path(), Duration::ZERO).unwrap();
+        match DirectoryLock::take(dir.path(), Duration::ZERO).map(drop) {
+            Err(StoreError::Locked { holder: Some(holder), .. }) => {
+                assert_eq!(holder.process, std::process::id());
+                assert!(!holder.host.is_empty());
+            }
+            other => panic!("{other:?}"),
+        }
+        lock.check().unwrap();
+        // Removed, and taken by somebody else: the first one no longer holds the directory.
+        fs::remove_file(dir.path().join(names::LOCK)).unwrap();
+        assert!(matches!(lock.check(), Err(StoreError::Replaced { .. })));
+        let other = DirectoryLock::take(dir.path(), Duration::ZERO).unwrap();
+        assert!(matches!(lock.check(), Err(StoreError::Replaced { .. })));
+        drop(lock);
+        other.check().unwrap();
+        assert!(DirectoryLock::take(dir.path(), Duration::ZERO).is_err());
+        drop(other);
+        DirectoryLock::take(dir.path(), Duration::ZERO).unwrap();
+    }
+
+    #[test]
+    fn a_lock_file_that_is_none_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(names::LOCK);
+        std::os::unix::fs::symlink(dir.path().join("target"), &path).unwrap();
+        assert!(matches!(DirectoryLock::take(dir.path(), Duration::ZERO), Err(StoreError::Io { .. })));
+        assert!(!dir.path().join("target").exists(), "the target of a dangling link was made");
+        fs::remove_file(&path).unwrap();
+        fs::create_dir(&path).unwrap();
+        assert!(matches!(DirectoryLock::take(dir.path(), Duration::ZERO), Err(StoreError::Io { .. })));
     }
 }

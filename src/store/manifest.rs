@@ -10,7 +10,6 @@ use std::{
 use super::{
     dead::DeadFile,
     error::{Damage, Operation, Result, StoreError},
-    io::{Backend, OpenMode},
     layout::{
         DTYPE_F16, FORMAT_VERSION, OLDEST_READABLE_VERSION, STORE_ID_BYTES, limits, manifest::*, names,
         u32_at, u64_at,
@@ -18,6 +17,7 @@ use super::{
     sealed::Seal,
     segment::SegmentFiles,
 };
+use crate::disk::{Backend, OpenMode};
 use crate::ids::Generation;
 
 /// What an index is: fixed at creation, bound to the model that made its embeddings.

@@ -37,7 +37,6 @@ mod fresh;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod health;
-mod io;
 mod journal;
 mod layout;
 mod lock;
@@ -70,6 +69,8 @@ pub(crate) use batch::check_id;
 pub use batch::{Committed, Put, WriteBatch};
 pub use difference::Difference;
 pub use error::{Damage, Operation, Result, StoreError};
+pub(crate) use lock::DirectoryLock;
+pub use lock::LockHolder;
 pub(crate) use manifest::Models;
 pub use manifest::StoreConfig;
 pub(crate) use repair::Repair;
@@ -80,23 +81,22 @@ pub use stats::{StoreBytes, StoreStats};
 pub use verify::{Problem, VerifyReport};
 pub use view::{RowSpan, Run, View};
 
+use crate::disk::Backend;
 use health::Health;
-use io::Backend;
 use journal::Journal;
-use lock::DirectoryLock;
 use manifest::{Manifest, StoreId};
 use state::State;
 
 /// File that makes a directory an index.
-pub(crate) const MANIFEST_FILE: &str = layout::names::MANIFEST;
+pub(crate) const MANIFEST_FILE: &str = crate::disk::names::MANIFEST;
 /// Its copy.
-pub(crate) const MANIFEST_COPY_FILE: &str = layout::names::MANIFEST_COPY;
+pub(crate) const MANIFEST_COPY_FILE: &str = crate::disk::names::MANIFEST_COPY;
 /// The same before it is published: its presence marks a create under way or interrupted.
-pub(crate) const UNPUBLISHED_MANIFEST_FILE: &str = layout::names::MANIFEST_NEW;
+pub(crate) const UNPUBLISHED_MANIFEST_FILE: &str = crate::disk::names::MANIFEST_NEW;
 /// Directory of what was damaged and is kept for one who wants to look.
-pub(crate) const DAMAGED_DIR: &str = layout::names::DAMAGED;
+pub(crate) const DAMAGED_DIR: &str = crate::disk::names::DAMAGED;
 /// File that the open handle holds locked.
-pub(crate) const LOCK_FILE: &str = layout::names::LOCK;
+pub(crate) const LOCK_FILE: &str = crate::disk::names::LOCK;
 
 /// What survives what.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -10,7 +10,6 @@ use super::{
     dead::DeadRows,
     error::{Damage, Operation},
     health::Health,
-    io::{Backend, FileSystem, Unsynced},
     journal::{Journal, Recovered},
     layout::names,
     lock::DirectoryLock,
@@ -19,6 +18,7 @@ use super::{
     segment::Segment,
     state::State,
 };
+use crate::disk::{Backend, FileSystem, Unsynced};
 
 /// How often a read-only handle reads the manifest again when a file that it names is gone: the
 /// writer may have made a newer generation meanwhile.

@@ -16,7 +16,6 @@ use super::{
     batch::{Put, check_leaves},
     dead::{DeadFile, DeadRows},
     error::Operation,
-    io::Backend,
     layout::names,
     lock::DirectoryLock,
     manifest::{Manifest, SegmentEntry},
@@ -25,6 +24,7 @@ use super::{
     seal::strays,
     segment::{self, Codes, Member, NewSegment, Segment, SegmentFiles, Source},
 };
+use crate::disk::Backend;
 use crate::document::Document;
 
 /// Ids kept in a report.

@@ -21,7 +21,6 @@ use super::{
     JournalState, Result, Store, StoreError, Writer,
     dead::{DeadFile, DeadRows},
     error::Operation,
-    io::Backend,
     journal::Journal,
     layout::names,
     manifest::{Manifest, Models, SegmentEntry},
@@ -30,6 +29,7 @@ use super::{
     segment::{self, Codes, Member, NewSegment, Segment, Source},
     state::State,
 };
+use crate::disk::Backend;
 
 /// A segment is merged with what comes after it once that is at least half as large.
 const MERGE_RATIO: u32 = 2;

@@ -7,9 +7,9 @@ use std::{
 };
 
 use super::{HEADER_BYTES, Identity, PAGE_BYTES, Seal, Section, TAIL_BYTES, Tail};
+use crate::disk::{Backend, BackendFile, OpenMode};
 use crate::store::{
     error::{Damage, Operation, Result, StoreError},
-    io::{Backend, BackendFile, OpenMode},
     layout::CRC_BYTES,
     mmap::Mapping,
 };

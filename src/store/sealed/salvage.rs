@@ -12,10 +12,8 @@ use super::{
     TAIL_BYTES, Tail,
     read::{open, read},
 };
-use crate::store::{
-    error::{Result, StoreError},
-    io::{Backend, BackendFile},
-};
+use crate::disk::{Backend, BackendFile};
+use crate::store::error::{Result, StoreError};
 
 impl SealedFile {
     /// As [`Self::open`]; a damaged header, a damaged tail, damaged page checksums or bytes behind the end keep nothing

@@ -3,7 +3,7 @@ use std::{fs, path::Path, sync::Arc};
 use proptest::prelude::*;
 
 use super::*;
-use crate::store::{StoreError, io::FileSystem};
+use crate::{disk::FileSystem, store::StoreError};
 
 const ME: Identity = Identity { kind: Kind::Documents, store_id: StoreId([7; STORE_ID_BYTES]), segment: 3 };
 

@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use super::{HEADER_BYTES, Identity, PAGE_BYTES, Seal, Section, Tail};
+use crate::disk::{Backend, BackendFile, OpenMode};
 use crate::store::{
     error::{Operation, Result, StoreError},
-    io::{Backend, BackendFile, OpenMode},
     layout::sealed::ALIGNMENT,
 };
 

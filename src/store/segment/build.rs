@@ -7,12 +7,12 @@ use half::f16;
 use super::SegmentFiles;
 use crate::{
     codes::{self, CodeMaker, StoredCode},
+    disk::Backend,
     ids::{Generation, LeafId},
     scan::Similarity,
     store::{
         StoreOptions,
         error::{Result, StoreError},
-        io::Backend,
         layout::segment::*,
         manifest::{StoreConfig, StoreId},
         sealed::{Identity, Kind, SealedWriter},

@@ -6,12 +6,12 @@ use half::f16;
 
 use crate::{
     codes,
+    disk::Backend,
     document::Document,
     ids::{Generation, LeafId},
     prefetch::{CACHE_LINE_BYTES, prefetch},
     store::{
         error::{Damage, Result, StoreError},
-        io::Backend,
         layout::{names, segment::*},
         manifest::StoreId,
         payload,

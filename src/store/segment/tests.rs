@@ -7,11 +7,11 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::{
+    disk::FileSystem,
     document::Document,
     ids::{Generation, LeafId},
     store::{
         Result, StoreError,
-        io::FileSystem,
         layout::{STORE_ID_BYTES, names},
         manifest::StoreId,
         payload,

@@ -1,8 +1,8 @@
 //! Codes of embeddings: derived data, checked as such.
 
 use super::*;
+use crate::disk::FileSystem;
 use crate::store::{
-    io::FileSystem,
     manifest::Manifest,
     sealed::{Identity, Kind, SealedWriter},
     segment::SegmentFiles,

@@ -5,9 +5,10 @@ use std::os::unix::fs::FileExt;
 use proptest::prelude::*;
 
 use super::{
-    super::{io::FileSystem, layout::names, manifest::Manifest},
+    super::{layout::names, manifest::Manifest},
     *,
 };
+use crate::disk::FileSystem;
 
 /// Opens a damaged directory and reads all of it: an error, or what was there before.
 fn error_or_same(dir: &Path, model: &Model) -> std::result::Result<(), StoreError> {

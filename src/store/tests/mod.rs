@@ -10,7 +10,6 @@ mod golden;
 mod model;
 mod power;
 mod processes;
-mod recorder;
 mod repair;
 
 use std::{

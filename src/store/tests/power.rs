@@ -6,10 +6,10 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
 
-use super::{
-    super::io::{Backend, FileSystem, Unsynced},
+use super::*;
+use crate::disk::{
+    Backend, FileSystem, Unsynced,
     recorder::{Forget, Kept, Recorder, Step, image},
-    *,
 };
 
 /// What a workload does between two batches.
@@ -255,17 +255,10 @@ fn cuts(steps: &[Step], random: usize) -> Vec<Cut> {
 fn check(steps: &[Step], history: &[Model], cut: Cut) -> std::result::Result<(), String> {
     let steps = &steps[..cut.after];
     let mut rng = ChaCha8Rng::seed_from_u64(cut.seed << 32 | cut.after as u64);
-    let files = image(steps, cut.kept, &mut rng);
+    let image = image(steps, cut.kept, &mut rng);
     let parent = in_memory().map_err(|error| error.to_string())?;
     let dir = parent.path().join("index");
-    fs::create_dir_all(dir.join("segments")).map_err(|error| error.to_string())?;
-    for (path, contents) in &files {
-        // Directories are assumed to be there; what matters is what they name.
-        let segments = path.parent().filter(|parent| !parent.ends_with("segments"));
-        fs::create_dir_all(dir.join(segments.unwrap_or(Path::new(""))).join("segments"))
-            .map_err(|error| error.to_string())?;
-        fs::write(dir.join(path), contents).map_err(|error| error.to_string())?;
-    }
+    image.write(&dir).map_err(|error| error.to_string())?;
     let last = |of: fn(&Step) -> Option<usize>| steps.iter().rev().find_map(of);
     let acknowledged = last(|step| if let Step::Acknowledged(n) = step { Some(*n) } else { None });
     let tried = last(|step| if let Step::Tried(n) = step { Some(*n) } else { None }).unwrap_or(0);
@@ -276,9 +269,6 @@ fn check(steps: &[Step], history: &[Model], cut: Cut) -> std::result::Result<(),
         (Ok(stores), _) => stores,
         (Err(StoreError::InterruptedCreate { .. } | StoreError::NotAnIndex { .. }), None) => {
             // Nothing was promised yet, and the create can be done again.
-            if !files.contains_key(&PathBuf::from("MANIFEST.new")) {
-                fs::remove_dir(dir.join("segments")).map_err(|error| error.to_string())?;
-            }
             let root = Store::create(&dir, &config(), options);
             Stores { root: root.map_err(|error| format!("create again: {error}"))?, later: None }
         }

@@ -5,7 +5,8 @@ use std::ops::Range;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use super::{faults::Faulty, *};
+use super::*;
+use crate::disk::faulty::Faulty;
 use crate::store::layout::{sealed::*, u64_at};
 
 /// Where the bits of a file of dead rows begin.

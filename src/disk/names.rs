@@ -1,0 +1,32 @@
+//! Names of every file and directory in an index. `docs/format.md` says what each of them holds.
+
+/// In the directory of an index: which model serves.
+pub(crate) const CURRENT: &str = "CURRENT";
+/// [`CURRENT`] before it is published; without a [`CURRENT`] its presence marks a create under way.
+pub(crate) const CURRENT_NEW: &str = "CURRENT.new";
+/// In the directory of an index: one directory for each model, named by its number.
+pub(crate) const MODELS: &str = "models";
+/// In the directory of a model: the bundle.
+pub(crate) const BUNDLE: &str = "model";
+/// [`BUNDLE`] while it is copied.
+pub(crate) const BUNDLE_NEW: &str = "model.new";
+
+/// In the directory of an index and in that of a store: held locked by the handle that writes.
+pub(crate) const LOCK: &str = "LOCK";
+/// In both: damaged files that a repair set aside.
+pub(crate) const DAMAGED: &str = "damaged";
+
+/// In the directory of a store: the newest durable generation.
+pub(crate) const MANIFEST: &str = "MANIFEST";
+/// [`MANIFEST`] before it is published; without a [`MANIFEST`] its presence marks a create under way.
+pub(crate) const MANIFEST_NEW: &str = "MANIFEST.new";
+/// What repair falls back on where the manifest is damaged.
+pub(crate) const MANIFEST_COPY: &str = "MANIFEST.copy";
+/// Directory of the sealed files.
+pub(crate) const SEGMENTS: &str = "segments";
+/// Directory of the logs.
+pub(crate) const LOG: &str = "log";
+/// Space kept for a flush on a full disk.
+pub(crate) const RESERVE: &str = "RESERVE";
+/// Directory of the journal, a sled database.
+pub(crate) const DOCUMENTS: &str = "documents";
