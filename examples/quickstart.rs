@@ -18,7 +18,7 @@ fn main() {
 fn run() -> Result<(), ehi::Error> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let directory = root.join("target/quickstart-index");
-    if directory.join("MANIFEST").exists() {
+    if directory.join("CURRENT").exists() {
         // From an earlier run.
         std::fs::remove_dir_all(&directory).expect("target/ is ours to clear");
     }

@@ -61,6 +61,9 @@ pub use document::Document;
 pub use error::{Error, InputError, Result};
 pub use filter::{Filter, FilterError};
 pub use ids::{Generation, LeafId, Row};
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub use index::fuzz_current;
 pub use index::{
     Advice, DEFAULT_BEAM, DEFAULT_K, DEFAULT_SAMPLES, DEFAULT_TERMS, Documents, ExactHit, ExplainOptions,
     ExplainedHit, Explanation, FEWEST_RECENT, Health, Hit, Index, IndexBuilder, InsertStatus, InsertSummary,
@@ -83,7 +86,7 @@ pub use scan::Similarity;
 #[doc(hidden)]
 pub use store::fuzzing;
 pub use store::{
-    Damage, Durability, LockHolder, Operation, Problem, RepairReport, StoreBytes, StoreError, StoreStats,
-    Undecided, VerifyReport,
+    Damage, Durability, LockHolder, Notice, Operation, Problem, RepairReport, StoreBytes, StoreError,
+    StoreStats, Undecided, VerifyReport,
 };
 pub use tree::{MAX_HEIGHT, MAX_LEAVES, TreeShape, TreeShapeError};

@@ -16,7 +16,7 @@ use ehi::{
 use support::{Shape, bundle, copy_directory, document, documents, filled, id};
 
 /// Where the model of an index is until it is changed.
-const MODEL_DIR: &str = "model";
+const MODEL_DIR: &str = "models/1/model";
 const FLAT: Shape = Shape { height: 1, leaves_per_document: 1 };
 /// Documents in the index before something goes wrong.
 const STORED: usize = 12;
@@ -86,25 +86,70 @@ fn a_foreign_directory_is_left_alone() {
     assert_eq!(fs::read_to_string(file).unwrap(), "mine");
 }
 
-/// `create` used to clear any folder of the name `model` in an otherwise empty directory, even
-/// the very bundle that it was given.
+/// Not even one with the name that a bundle has while it is copied.
 #[test]
-fn a_folder_named_model_is_not_cleared() {
+fn a_users_own_folder_is_not_cleared() {
+    for name in ["model", "model.new", "models", "models/1", "models/1/model", "segments", "CURRENT.new"] {
+        let dir = tempfile::tempdir().unwrap();
+        let own = dir.path().join(name);
+        fs::create_dir_all(&own).unwrap();
+        fs::write(own.join("notes.txt"), "mine").unwrap();
+        let error = create_error(dir.path());
+        assert!(matches!(error, Error::Store(StoreError::AlreadyExists { .. })), "{error}");
+        assert_eq!(names(&own), ["notes.txt"]);
+        assert!(!dir.path().join("LOCK").exists());
+    }
+    // A file that is not the mark of an interrupted create.
     let dir = tempfile::tempdir().unwrap();
-    let model = dir.path().join(MODEL_DIR);
-    fs::create_dir(&model).unwrap();
-    fs::write(model.join("notes.txt"), "mine").unwrap();
+    fs::write(dir.path().join("CURRENT.new"), "mine").unwrap();
     let error = create_error(dir.path());
     assert!(matches!(error, Error::Store(StoreError::AlreadyExists { .. })), "{error}");
-    assert_eq!(names(&model), ["notes.txt"]);
+    assert_eq!(fs::read_to_string(dir.path().join("CURRENT.new")).unwrap(), "mine");
+}
 
-    fs::remove_dir_all(&model).unwrap();
-    copy_directory(bundle(FLAT).path(), &model);
-    let given = Bundle::open(&model).unwrap();
-    let index = Index::create(dir.path(), &given).unwrap();
-    index.insert_batch(documents(STORED)).unwrap();
-    drop(index);
-    assert_intact(&Index::open(dir.path()).unwrap());
+/// What somebody puts beside the models of an index is not the index's to remove.
+#[test]
+fn what_is_put_among_the_models_is_left_there() {
+    let (dir, index) = filled(FLAT, STORED);
+    let path = dir.path().join("index");
+    let (old, new) = (bundle(FLAT), bundle(Shape { height: 2, leaves_per_document: 2 }));
+    index.snapshot(path.join("models/2")).unwrap();
+    copy_directory(&path.join("models/1"), &path.join("models/7"));
+    fs::create_dir(path.join("models/mine")).unwrap();
+    index.reencode(&new).unwrap();
+    fs::write(path.join("models/1/notes.txt"), "mine").unwrap();
+    fs::write(path.join("models/1/model/notes.txt"), "mine").unwrap();
+    fs::write(path.join("models/1/segments/notes.txt"), "mine").unwrap();
+    assert!(index.drop_previous_model().unwrap());
+    assert!(!index.drop_previous_model().unwrap());
+    assert_eq!(names(&path.join("models")), ["1", "2", "3", "7", "mine"]);
+    assert_eq!(names(&path.join("models/1")), ["model", "notes.txt", "segments"]);
+    assert_eq!(names(&path.join("models/1/model")), ["notes.txt"]);
+    assert_eq!(names(&path.join("models/1/segments")), ["notes.txt"]);
+    index.reencode(&old).unwrap();
+    index.reencode(&new).unwrap();
+    index.rollback().unwrap();
+    index.drop_previous_model().unwrap();
+    assert_eq!(names(&path.join("models")), ["1", "2", "4", "7", "mine"]);
+    assert_intact(&index);
+    assert_intact(&Index::open(path.join("models/2")).unwrap());
+}
+
+/// The layout before the first release: the first model's store and bundle in the index directory itself.
+#[test]
+fn an_index_of_a_pre_release_is_refused_and_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    copy_directory(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/store-v1"), dir.path());
+    copy_directory(bundle(FLAT).path(), &dir.path().join("model"));
+    let before = names(dir.path());
+    let repaired = Index::repair(dir.path(), &ehi::RepairOptions::default()).err();
+    let opened = [Index::open_read_only(dir.path()).err(), Some(open_error(dir.path())), repaired];
+    for error in opened.into_iter().flatten() {
+        assert!(matches!(error, Error::Store(StoreError::PreRelease { .. })), "{error}");
+        assert!(error.to_string().contains("make the index again from its documents"), "{error}");
+    }
+    assert!(matches!(create_error(dir.path()), Error::Store(StoreError::AlreadyExists { .. })));
+    assert_eq!(names(dir.path()), before);
 }
 
 #[test]
@@ -122,21 +167,46 @@ fn an_index_is_not_created_over() {
 }
 
 #[test]
-fn what_an_interrupted_create_left_is_finished() {
-    let dir = tempfile::tempdir().unwrap();
-    // Cut off while the model was being copied, and after that.
-    fs::create_dir(dir.path().join("model.new")).unwrap();
-    fs::write(dir.path().join("model.new").join("config.json"), "{").unwrap();
-    drop(Index::create(dir.path(), &bundle(FLAT)).unwrap());
-    assert!(!names(dir.path()).contains(&"model.new".to_owned()));
-
-    let dir = tempfile::tempdir().unwrap();
-    copy_directory(bundle(FLAT).path(), &dir.path().join(MODEL_DIR));
-    fs::write(dir.path().join("LOCK"), "").unwrap();
-    assert!(matches!(open_error(dir.path()), Error::Store(StoreError::NotAnIndex { .. })));
-    let index = Index::create(dir.path(), &bundle(FLAT)).unwrap();
-    index.insert_batch(documents(STORED)).unwrap();
-    assert_intact(&index);
+fn what_an_interrupted_create_left_is_cleared() {
+    let (sound, index) = filled(FLAT, 0);
+    drop(index);
+    let whole = sound.path().join("index");
+    let current = fs::read(whole.join("CURRENT")).unwrap();
+    // Cut off before the models were there, while the bundle was being copied, after that, and before the
+    // last step; the mark whole, or not.
+    for (number, mark) in (0..4).zip([&current[..], &current[..10], &[0; 64], &[]]) {
+        let dir = tempfile::tempdir().unwrap();
+        let model = dir.path().join("models/1");
+        fs::write(dir.path().join("CURRENT.new"), mark).unwrap();
+        match number {
+            0 => {}
+            1 => {
+                fs::create_dir_all(model.join("model.new")).unwrap();
+                fs::write(model.join("model.new/config.json"), "{").unwrap();
+            }
+            2 => {
+                copy_directory(bundle(FLAT).path(), &model.join("model"));
+                // A page that an index has no copy of.
+                fs::remove_file(model.join("model/report.html")).unwrap();
+            }
+            _ => copy_directory(&whole.join("models"), &dir.path().join("models")),
+        }
+        let error = open_error(dir.path());
+        assert!(matches!(error, Error::Store(StoreError::InterruptedCreate { .. })), "{error}");
+        // By a create with any bundle, or a snapshot.
+        let shape = Shape { height: 2, leaves_per_document: 2 };
+        let index = Index::create(dir.path(), &bundle(shape)).unwrap();
+        assert_eq!(index.bundle().hash(), bundle(shape).hash());
+        index.insert_batch(documents(STORED)).unwrap();
+        assert_intact(&index);
+        drop(index);
+        let model = |index: &Path| {
+            let mut names = names(&index.join("models/1"));
+            names.retain(|name| name != "MANIFEST.copy" && name != "RESERVE");
+            names
+        };
+        assert_eq!(model(dir.path()), model(&whole));
+    }
 }
 
 #[test]
@@ -168,7 +238,7 @@ fn a_second_process_is_refused() {
     assert_eq!(output.status.code(), Some(1));
     let message = String::from_utf8(output.stderr).unwrap();
     assert_eq!(message.lines().count(), 1, "{message}");
-    assert!(message.starts_with("ehi: ") && message.contains("open elsewhere"), "{message}");
+    assert!(message.starts_with("ehi: ") && message.contains("open for writing elsewhere"), "{message}");
     assert_intact(&index);
     drop(index);
     assert_intact(&Index::open(&path).unwrap());

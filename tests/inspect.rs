@@ -237,7 +237,7 @@ fn reports_without_a_reference_or_damaged_ones() {
     let hash = index.bundle().hash();
     drop(index);
     let path = dir.path().join("index");
-    let report = path.join("model/training.json");
+    let report = path.join("models/1/model/training.json");
     let whole: Value = serde_json::from_slice(&fs::read(&report).unwrap()).unwrap();
     let health = |content: Option<&str>| {
         match content {

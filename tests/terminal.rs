@@ -156,7 +156,7 @@ fn damage_is_reported_and_not_obeyed() {
     let (flow, _) = hostile();
     let index = flow.path(&format!("index{HOSTILE}"));
     fs::rename(flow.path("index"), &index).unwrap();
-    let segments = fs::read_dir(index.join("segments")).unwrap().map(|entry| entry.unwrap().path());
+    let segments = fs::read_dir(index.join("models/1/segments")).unwrap().map(|entry| entry.unwrap().path());
     for documents in segments.filter(|path| path.extension().is_some_and(|e| e == "documents")) {
         let mut bytes = fs::read(&documents).unwrap();
         let end = bytes.len().min(4096 + 2000);
@@ -222,14 +222,14 @@ fn warnings_are_printed_unless_asked_otherwise() {
     let (flow, _) = hostile();
     let index = flow.path(&format!("index{HOSTILE}"));
     fs::rename(flow.path("index"), &index).unwrap();
-    fs::remove_file(index.join("model/tokenizer.json")).unwrap();
+    fs::remove_file(index.join("models/1/model/tokenizer.json")).unwrap();
     let model = bundle(SHAPE);
     let repair = |filter: Option<&str>| {
         let mut command = command();
         filter.map(|filter| command.env("RUST_LOG", filter));
         let arguments = ["repair", "--index", text(&index), "--model", text(model.path())];
         let ran = program::Ran::of(command.args(arguments).output().unwrap());
-        fs::remove_file(Path::new(&index).join("model/tokenizer.json")).unwrap();
+        fs::remove_file(Path::new(&index).join("models/1/model/tokenizer.json")).unwrap();
         assert_eq!(ran.code, Some(0), "{}", ran.err);
         ran.err
     };

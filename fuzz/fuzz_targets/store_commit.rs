@@ -1,4 +1,4 @@
-//! A commit as the journal holds it.
+//! A commit as the log holds it.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

@@ -16,7 +16,7 @@ use super::{Backend, BackendFile, Boot, FileSystem, Identity, Kind, OpenMode};
 #[derive(Clone)]
 pub(crate) struct Faulty {
     fail_at: usize,
-    kind: ErrorKind,
+    error: fn() -> Error,
     count: Arc<AtomicUsize>,
     /// What the failing operation was.
     failed: Arc<Mutex<Option<&'static str>>>,
@@ -24,17 +24,37 @@ pub(crate) struct Faulty {
 
 impl Faulty {
     pub(crate) fn new(fail_at: usize, kind: ErrorKind) -> Self {
-        Self { fail_at, kind, count: Arc::default(), failed: Arc::default() }
+        Self::with(
+            fail_at,
+            match kind {
+                ErrorKind::StorageFull => || ErrorKind::StorageFull.into(),
+                _ => || ErrorKind::Other.into(),
+            },
+        )
+    }
+
+    /// Fails as where too many files are open.
+    pub(crate) fn without_files(fail_at: usize) -> Self {
+        Self::with(fail_at, || Error::from_raw_os_error(rustix::io::Errno::MFILE.raw_os_error()))
+    }
+
+    fn with(fail_at: usize, error: fn() -> Error) -> Self {
+        Self { fail_at, error, count: Arc::default(), failed: Arc::default() }
     }
 
     pub(crate) fn failed(&self) -> Option<&'static str> {
         *self.failed.lock().unwrap()
     }
 
+    /// Operations so far.
+    pub(crate) fn count(&self) -> usize {
+        self.count.load(Ordering::SeqCst)
+    }
+
     fn step(&self, name: &'static str) -> IoResult<()> {
         if self.count.fetch_add(1, Ordering::SeqCst) == self.fail_at {
             *self.failed.lock().unwrap() = Some(name);
-            return Err(Error::from(self.kind));
+            return Err((self.error)());
         }
         Ok(())
     }

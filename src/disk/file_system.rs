@@ -145,12 +145,12 @@ impl BackendFile for File {
     }
 
     fn allocate(&self, len: u64) -> io::Result<()> {
-        let from = self.metadata()?.len();
-        let Some(more) = len.checked_sub(from).filter(|more| *more > 0) else { return Ok(()) };
-        match rustix::fs::fallocate(self, FallocateFlags::empty(), from, more) {
+        // From the start: a copy of a file may have holes where the file had space.
+        match rustix::fs::fallocate(self, FallocateFlags::empty(), 0, len) {
             Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => {}
             done => return Ok(done?),
         }
+        let from = self.metadata()?.len();
         for at in (from..len).step_by(ZEROS) {
             let zeros = (len - at).min(ZEROS as u64) as usize;
             self.write_all_at(&[0; ZEROS][..zeros], at)?;

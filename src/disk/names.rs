@@ -4,12 +4,17 @@
 pub(crate) const CURRENT: &str = "CURRENT";
 /// [`CURRENT`] before it is published; without a [`CURRENT`] its presence marks a create under way.
 pub(crate) const CURRENT_NEW: &str = "CURRENT.new";
+/// What repair falls back on where [`CURRENT`] is damaged.
+pub(crate) const CURRENT_COPY: &str = "CURRENT.copy";
 /// In the directory of an index: one directory for each model, named by its number.
 pub(crate) const MODELS: &str = "models";
 /// In the directory of a model: the bundle.
 pub(crate) const BUNDLE: &str = "model";
 /// [`BUNDLE`] while it is copied.
 pub(crate) const BUNDLE_NEW: &str = "model.new";
+/// In the directory of an index: a bundle that is being trained on what the index holds.
+#[cfg(feature = "train")]
+pub(crate) const TRAINED: &str = "model.trained";
 
 /// In the directory of an index and in that of a store: held locked by the handle that writes.
 pub(crate) const LOCK: &str = "LOCK";
@@ -28,5 +33,3 @@ pub(crate) const SEGMENTS: &str = "segments";
 pub(crate) const LOG: &str = "log";
 /// Space kept for a flush on a full disk.
 pub(crate) const RESERVE: &str = "RESERVE";
-/// Directory of the journal, a sled database.
-pub(crate) const DOCUMENTS: &str = "documents";

@@ -61,6 +61,10 @@ pub(crate) enum Forget {
     Current,
     /// The files of a bundle.
     Bundle,
+    /// The name of a bundle, and all others in the directory of a model.
+    Model,
+    /// The names of the directories of models.
+    Models,
     /// The manifest is renamed before the files that it names are synced.
     Order,
 }
@@ -131,6 +135,8 @@ impl Recorder {
             Forget::Log => path.extension().is_some_and(|e| e == "log"),
             Forget::LogName => path.ends_with(names::LOG),
             Forget::Current => path.ends_with(names::CURRENT_NEW),
+            Forget::Model => path.parent().is_some_and(|parent| parent.ends_with(names::MODELS)),
+            Forget::Models => path.ends_with(names::MODELS),
             Forget::Bundle => path.components().any(|part| part.as_os_str() == names::BUNDLE_NEW),
         }
     }

@@ -40,6 +40,7 @@ impl Index {
         if texts.iter().any(|text| text.trim().is_empty()) {
             return Err(InputError::EmptyQuery.into());
         }
+        self.check_process()?;
         let (k, beam) = counts(k, beam)?;
         let serving = self.serving();
         let view = serving.view();
@@ -65,6 +66,7 @@ impl Index {
         k: usize,
         beam: usize,
     ) -> Result<Vec<SearchResult>> {
+        self.check_process()?;
         let (k, beam) = counts(k, beam)?;
         let vectors: Vec<&[f32]> = vectors.iter().map(AsRef::as_ref).collect();
         let serving = self.serving();

@@ -3,25 +3,28 @@
 //! The new model gets a store of its own. It is filled from the store in service in passes: each compares the
 //! documents of both and encodes what differs, so a pass that was cut short is continued by the next one,
 //! and what was written meanwhile is caught up with. Writers wait for the last pass only. The switch is one
-//! rename, that of the manifest in the root of the index. The old store is kept to go back to, which is
-//! the same in the other direction: nothing written since is lost.
+//! rename, that of `CURRENT`. The old store is kept to go back to, which is the same in the other direction:
+//! nothing written since is lost.
+//!
+//! `CURRENT` names a model before its directory is made, and until it is gone: as the unfinished one. So no
+//! directory that somebody else put into `models/` is ever taken for one of the index's own.
 
-use std::fs;
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use super::Index;
 use super::apart::Apart;
-use super::insert::DOCUMENTS_PER_COMMIT;
+use super::insert::{BYTES_PER_COMMIT, DOCUMENTS_PER_COMMIT, bytes_of};
+use super::leftovers::remove_model;
 use super::options::HandleOptions;
-use super::serving::{MODELS_DIR, Serving, model_dir, remove_model, store_dir};
+use super::root::{Current, kind, sync};
+use super::serving::Serving;
+use crate::disk::Backend;
 use crate::error::{Error, InputError, Result};
 use crate::model::{Bundle, ModelHash};
 use crate::progress::{OnProgress, Progress, Stage, no_progress};
-use crate::store::{
-    DAMAGED_DIR, Difference, Durability, Models, Operation, Store, StoreError, StoreOptions, WriteBatch,
-};
+use crate::store::{Difference, Durability, Operation, Store, StoreError, StoreOptions, WriteBatch};
 
 /// Documents that may be left for the last pass, during which writers wait.
 const FEW: usize = DOCUMENTS_PER_COMMIT;
@@ -61,7 +64,8 @@ impl Index {
     /// bundle goes on from there, with another one starts over. Once it has returned, the change lasts.
     ///
     /// # Errors
-    /// [`InputError::SameModel`]; failures of the encoder and of the disk, with nothing changed.
+    /// [`InputError::SameModel`]; failures of the encoder and of the disk, with nothing changed, and what
+    /// was begun removed.
     pub fn reencode(&self, bundle: &Bundle) -> Result<ModelChange> {
         self.reencode_with(bundle, &mut no_progress)
     }
@@ -76,11 +80,18 @@ impl Index {
         if bundle.hash() == self.serving().bundle.hash() {
             return Err(InputError::SameModel { model: bundle.hash().to_string() }.into());
         }
-        let target = match self.root.models().kept {
-            Some(number) if self.previous_model()? == Some(bundle.hash()) => self.open_for_filling(number)?,
-            _ => self.shadow(bundle)?,
-        };
-        self.change_to(target, on_progress)
+        if let Some(number) = self.root.current().kept
+            && self.is_kept(number, bundle.hash())
+        {
+            return self.change_to(self.open_for_filling(number)?, on_progress);
+        }
+        let changed = self.shadow(bundle).and_then(|target| self.change_to(target, on_progress));
+        match &changed {
+            // To be continued.
+            Ok(_) | Err(Error::Cancelled) => {}
+            Err(_) => self.discard_unfinished(),
+        }
+        changed
     }
 
     /// Returns to the model before the last change.
@@ -101,7 +112,7 @@ impl Index {
     pub fn rollback_with(&self, on_progress: &mut OnProgress<'_>) -> Result<ModelChange> {
         self.check_writable()?;
         let _only = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        let kept = self.root.models().kept.ok_or(InputError::NoPreviousModel)?;
+        let kept = self.root.current().kept.ok_or(InputError::NoPreviousModel)?;
         self.change_to(self.open_for_filling(kept)?, on_progress)
     }
 
@@ -110,10 +121,24 @@ impl Index {
     /// # Errors
     /// Failures of reading.
     pub fn previous_model(&self) -> Result<Option<ModelHash>> {
-        // From the disk: a read-only handle may have begun with another store, and a writer's is held while it writes.
-        let Some(number) = Store::models_of(self.path())?.kept else { return Ok(None) };
-        let store = Store::open_read_only(store_dir(self.path(), number))?;
-        Ok(Some(ModelHash(store.config().model_hash)))
+        // From the disk: a writer may have changed it since a read-only handle was opened.
+        self.root.read()?.kept.map(|number| self.hash_of(number)).transpose()
+    }
+
+    fn hash_of(&self, number: u32) -> Result<ModelHash> {
+        let store = Store::open_read_only(self.root.model_dir(number))?;
+        Ok(ModelHash(store.config().model_hash))
+    }
+
+    /// Whether the kept model is this one. A damaged one is none: it must not be in the way of a change.
+    fn is_kept(&self, number: u32, hash: ModelHash) -> bool {
+        self.hash_of(number).map_or_else(
+            |error| {
+                tracing::warn!(index = %self.path().display(), %error, "the kept model cannot be read");
+                false
+            },
+            |kept| kept == hash,
+        )
     }
 
     /// Gives back the space of the model before the last change, and of a change that was cut off; says
@@ -124,79 +149,58 @@ impl Index {
     pub fn drop_previous_model(&self) -> Result<bool> {
         self.check_writable()?;
         let _only = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        let models = self.root.models();
-        if let Some(kept) = models.kept {
-            self.give_up(kept, Models { kept: None, ..models })?;
+        self.remove_unfinished()?;
+        let current = self.root.current();
+        if current.kept.is_some() {
+            self.root.publish(Current { kept: None, unfinished: current.kept, ..current })?;
+            self.remove_unfinished()?;
         }
-        self.remove_unnamed(None)?;
-        Ok(models.kept.is_some())
+        Ok(current.kept.is_some())
     }
 
-    /// A store that does not serve, open for writing.
+    /// A model that does not serve, open for writing.
     fn open_for_filling(&self, number: u32) -> Result<Serving> {
-        let store = match number {
-            0 => Arc::clone(&self.root),
-            _ => Arc::new(Store::open(store_dir(self.path(), number), self.filling().store)?),
-        };
-        Serving::open(number, store, self.options.precision)
+        Serving::open(self.root.backend(), &self.root.model_dir(number), number, self.filling())
     }
 
     /// The store that is to be filled for a model: the one that an earlier call began, or a new one.
     fn shadow(&self, bundle: &Bundle) -> Result<Serving> {
-        let begun = self.remove_unnamed(Some(bundle.hash()))?;
-        if let Some(number) = begun {
-            match self.open_for_filling(number) {
-                Err(error) if !matches!(error, Error::Store(StoreError::Locked { .. })) => {
+        if let Some(begun) = self.root.current().unfinished {
+            match self.open_for_filling(begun) {
+                Ok(begun) if begun.bundle.hash() == bundle.hash() => return Ok(begun),
+                Err(Error::Store(error @ StoreError::Locked { .. })) => return Err(error.into()),
+                Ok(_) => {}
+                Err(error) => {
                     tracing::warn!(index = %self.path().display(), %error, "the beginning of a change is unusable");
-                    self.remove_unnamed(None)?;
                 }
-                begun => return begun,
             }
+            self.remove_unfinished()?;
         }
-        let number = self.root.models().next();
-        let dir = store_dir(self.path(), number);
-        fs::create_dir_all(&dir).map_err(io(&dir, Operation::CreateDirectory))?;
-        // The index is going to name it.
-        sync(&self.path().join(MODELS_DIR))?;
-        sync(self.path())?;
-        Serving::create(&dir, number, bundle, self.serving().similarity, self.filling())
+        let backend = self.root.backend();
+        let is_free = |number| Ok(kind(&*backend, &self.root.model_dir(number))?.is_none());
+        let (number, current) = self.root.current().with_new(is_free)?;
+        self.root.publish(current)?;
+        let dir = self.root.model_dir(number);
+        make_directory(&*backend, &dir)?;
+        Serving::create(backend, &dir, number, bundle, self.serving().similarity, self.filling())
     }
 
-    /// Removes stores that the index does not name, but one of the model `keep`, whose number is returned.
-    /// Nothing was ever promised of them.
-    fn remove_unnamed(&self, keep: Option<ModelHash>) -> Result<Option<u32>> {
-        let models = self.root.models();
-        if models.current != 0 && models.kept != Some(0) {
-            // A crash may have come between leaving the first store out and giving it up.
-            let left = self.root.read().rows() > 0 || model_dir(self.path()).exists();
-            if left {
-                self.give_up(0, models)?;
-            }
+    /// Removes the unfinished model, of which nothing was ever promised.
+    fn remove_unfinished(&self) -> Result<()> {
+        let current = self.root.current();
+        let Some(number) = current.unfinished else { return Ok(()) };
+        self.root.check()?;
+        remove_model(&*self.root.backend(), self.path(), number)?;
+        Ok(self.root.publish(Current { unfinished: None, ..current })?)
+    }
+
+    /// As [`Self::remove_unfinished`], after a failure, or where nothing rests on it. The next change tries
+    /// again.
+    pub(super) fn discard_unfinished(&self) {
+        if let Err(error) = self.remove_unfinished() {
+            let index = self.path().display();
+            tracing::warn!(%index, %error, "could not remove a model that does not serve");
         }
-        let dir = self.path().join(MODELS_DIR);
-        let entries = match fs::read_dir(&dir) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(io(&dir, Operation::Read)(error).into()),
-        };
-        let mut begun = None;
-        for entry in entries {
-            let entry = entry.map_err(io(&dir, Operation::Read))?;
-            let name = entry.file_name();
-            let Some(number) = name.to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
-            if number == models.current || models.kept == Some(number) {
-                continue;
-            }
-            let path = entry.path();
-            let store = Store::open_read_only(&path);
-            if begun.is_none() && store.is_ok_and(|store| Some(ModelHash(store.config().model_hash)) == keep)
-            {
-                begun = Some(number);
-            } else {
-                remove_store(self.path(), &path)?;
-            }
-        }
-        Ok(begun)
     }
 
     /// Fills the target and puts it into service.
@@ -222,53 +226,33 @@ impl Index {
         fill(&target, &view, view.difference(&target.view())?, &apart, &mut tick)?;
         target.store.flush()?;
         let number = target.number;
-        let next = match number {
-            0 => target,
-            _ => {
-                // With the durability of the handle.
-                let (bundle, similarity) = (Arc::clone(&target.bundle), target.similarity);
-                drop(target);
-                let options = StoreOptions { lock_wait: READERS_WAIT, ..self.options.store };
-                let store = Arc::new(Store::open(store_dir(self.path(), number), options)?);
-                Serving::new(number, store, bundle, similarity)
-            }
-        };
+        // Opened again, with the durability of the handle.
+        drop(target);
+        let store = StoreOptions { lock_wait: READERS_WAIT, ..self.options.store };
+        let dir = self.root.model_dir(number);
+        let next = Serving::open(self.root.backend(), &dir, number, HandleOptions { store, ..self.options })?;
         let change = ModelChange {
             from: before.bundle.hash(),
             to: next.bundle.hash(),
             documents: view.live(),
             encoded,
         };
-        let old = self.root.models();
-        let models = Models { current: number, kept: Some(old.current), ..old };
         before.store.flush()?;
-        self.root.point_to(models)?;
-        *self.serving.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(next);
+        let old = self.root.current();
         // What was kept so far has served its time, unless it is what serves now.
-        if let Some(dropped) = old.kept.filter(|&dropped| dropped != number)
-            && let Err(error) = self.give_up(dropped, models)
-        {
-            tracing::warn!(index = %self.path().display(), %error, "could not remove an earlier model");
-        }
+        let unfinished = old.others().find(|&other| other != number);
+        self.root.publish(Current { serving: number, kept: Some(old.serving), unfinished, ..old })?;
+        *self.serving.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(next);
+        self.discard_unfinished();
         Ok(change)
     }
 
     /// How a store is open while it is filled: each group lasts, so that a call that is cut off can be
-    /// continued, and no journal is needed.
+    /// continued.
     fn filling(&self) -> HandleOptions {
         let own = self.options.store;
         let store = StoreOptions { durability: Durability::EveryBatch, lock_wait: READERS_WAIT, ..own };
         HandleOptions { store, ..self.options }
-    }
-
-    /// Removes a store that is no longer wanted.
-    fn give_up(&self, number: u32, models: Models) -> Result<()> {
-        if number == 0 {
-            self.root.give_up(models)?;
-            return remove_model(self.path());
-        }
-        self.root.point_to(models)?;
-        remove_store(self.path(), &store_dir(self.path(), number))
     }
 }
 
@@ -284,45 +268,30 @@ fn fill(
     let Difference { missing, surplus } = difference;
     target.store.commit(WriteBatch { puts: Vec::new(), deletes: surplus })?;
     let mut left = missing.len();
-    for rows in missing.chunks(DOCUMENTS_PER_COMMIT) {
-        let documents = rows.iter().map(|&row| Ok(view.document(row)?)).collect::<Result<_>>()?;
+    let mut rest = missing.into_iter();
+    while left > 0 {
+        // Bounded by bytes as inserts are.
+        let (mut documents, mut bytes) = (Vec::new(), 0);
+        while documents.len() < DOCUMENTS_PER_COMMIT
+            && bytes < BYTES_PER_COMMIT
+            && let Some(row) = rest.next()
+        {
+            let document = view.document(row)?;
+            bytes += bytes_of(&document);
+            documents.push(document);
+        }
+        let count = documents.len();
         let placer = target.placer();
         let puts = apart.run(|| placer.prepare(documents))?;
         target.store.commit(WriteBatch { puts, deletes: Vec::new() })?;
-        left -= rows.len();
-        tick(rows.len(), left)?;
+        left -= count;
+        tick(count, left)?;
     }
     Ok(())
 }
 
-/// Removes a store that nothing names; what a repair, or an unreadable journal, set aside in it stays.
-fn remove_store(index: &Path, dir: &Path) -> Result<()> {
-    let kept = index.join(DAMAGED_DIR);
-    let number = dir.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let mut moved = false;
-    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
-        let name = entry.file_name().to_string_lossy().into_owned();
-        if name == DAMAGED_DIR || name.contains(".unreadable-") {
-            fs::create_dir_all(&kept).map_err(io(&kept, Operation::CreateDirectory))?;
-            let free = (0..).map(|n| kept.join(format!("{number}-{name}-{n}"))).find(|path| !path.exists());
-            let to = free.unwrap_or_else(|| kept.clone());
-            fs::rename(entry.path(), &to).map_err(io(&to, Operation::Rename))?;
-            moved = true;
-        }
-    }
-    if moved {
-        sync(&kept)?;
-        sync(index)?;
-    }
-    fs::remove_dir_all(dir).map_err(io(dir, Operation::Remove))?;
-    Ok(())
-}
-
-fn sync(dir: &Path) -> Result<()> {
-    Ok(fs::File::open(dir).and_then(|dir| dir.sync_all()).map_err(io(dir, Operation::Sync))?)
-}
-
-fn io(path: &Path, operation: Operation) -> impl FnOnce(std::io::Error) -> StoreError {
-    let path = path.to_owned();
-    move |source| StoreError::Io { path, operation, source }
+/// Makes the directory of a model, durably.
+fn make_directory(backend: &dyn Backend, dir: &Path) -> Result<()> {
+    backend.create_directory(dir).map_err(StoreError::io(dir, Operation::CreateDirectory))?;
+    Ok(dir.parent().map_or(Ok(()), |models| sync(backend, models))?)
 }

@@ -97,6 +97,7 @@ impl Index {
     /// # Errors
     /// Those of [`Index::search`].
     pub fn explain(&self, query: &str, options: &ExplainOptions) -> Result<Explanation> {
+        self.check_process()?;
         let k = NonZeroUsize::new(options.k).ok_or(InputError::ZeroK)?;
         let beam = NonZeroUsize::new(options.beam).ok_or(InputError::ZeroBeam)?;
         let serving = self.serving();

@@ -20,7 +20,7 @@ pub(super) const DOCUMENTS_PER_COMMIT: usize = 256;
 
 /// Bytes of documents, and of embeddings that are given, which are committed together; more for a single
 /// larger document.
-const BYTES_PER_COMMIT: usize = 32 << 20;
+pub(super) const BYTES_PER_COMMIT: usize = 32 << 20;
 
 /// What became of one document of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,6 +115,7 @@ impl Index {
         documents: impl IntoIterator<Item = Document>,
         on_progress: &mut OnProgress<'_>,
     ) -> Result<InsertSummary> {
+        self.check_process()?;
         let documents: Vec<Document> = documents.into_iter().collect();
         for document in &documents {
             check(document)?;
@@ -190,6 +191,7 @@ impl Index {
         documents: impl IntoIterator<Item = (Document, Vec<f32>)>,
         on_progress: &mut OnProgress<'_>,
     ) -> Result<InsertSummary> {
+        self.check_process()?;
         let mut rest = documents.into_iter().fuse();
         // The embeddings are of its space.
         let serving = self.serving();
@@ -288,7 +290,7 @@ fn next_group(rest: &mut Peekable<impl Iterator<Item = (Document, bool)>>) -> (V
 }
 
 /// About the bytes of a document in memory.
-fn bytes_of(document: &Document) -> usize {
+pub(super) fn bytes_of(document: &Document) -> usize {
     fn of_value(value: &Value) -> usize {
         size_of::<Value>()
             + match value {

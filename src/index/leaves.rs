@@ -111,6 +111,7 @@ impl Index {
     /// [`InputError::UnknownLeaf`] for a leaf that the tree does not have,
     /// [`InputError::EmptyQuery`], and failures of reading and of the encoder.
     pub fn leaves(&self, options: &LeafOptions) -> Result<Vec<LeafSummary>> {
+        self.check_process()?;
         let serving = self.serving();
         let shape = serving.model().indexer.shape();
         if let Some(leaf) = options.leaf.filter(|&leaf| !shape.contains(leaf)) {

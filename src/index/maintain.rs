@@ -1,22 +1,16 @@
 //! Keeping an index: sizes, checks, compaction, copies.
 
-use std::num::NonZeroUsize;
 use std::path::Path;
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
 
 use super::apart::Apart;
-use super::reach::Reach;
-use super::serving::{MODELS_DIR, Serving, copy_model_into, model_dir, store_dir};
-use super::{Index, refuse_occupied};
+use super::serving::{Serving, copy_model};
+use super::{Index, root};
+use crate::disk::names;
 use crate::error::{Error, Result};
-use crate::ids::Row;
 use crate::progress::{OnProgress, Progress, Stage, no_progress};
-use crate::store::{Damage, StoreError, StoreStats, Tick, VerifyReport, View, bytes_below};
-
-/// Stored embeddings that [`Index::verify`] searches with.
-const PROBES: usize = 16;
-/// Hits of such a search.
-const PROBE_HITS: NonZeroUsize = NonZeroUsize::new(10).unwrap();
+use crate::store::{StoreError, StoreStats, Tick, bytes_below};
 
 impl Index {
     /// Writes all documents anew in the order in which searches read them, and gives back the space of
@@ -77,6 +71,7 @@ impl Index {
         // Each document is copied twice: its embedding, then the rest.
         let total = 2 * self.len();
         let mut done = 0;
+        self.check_process()?;
         self.check_outside()?;
         let mut on_progress = self.refusing_writes(on_progress);
         let _writing = self.writing.read().unwrap_or_else(PoisonError::into_inner);
@@ -101,21 +96,23 @@ impl Index {
     /// file that the medium damages is damaged in both: a copy for that case belongs on another medium.
     ///
     /// # Durability
-    /// It lasts once this has returned; a call that is cut off leaves a directory that does not open.
+    /// It lasts once this has returned; a call that is cut off leaves a directory that does not open, and
+    /// that another call with it can finish. What a call that fails has made it removes.
     ///
     /// # Errors
-    /// [`StoreError::AlreadyExists`] for a directory with anything in it, and failures of the file system.
+    /// [`StoreError::AlreadyExists`] for a directory with anything else in it, and failures of the file
+    /// system.
     pub fn snapshot(&self, target: impl AsRef<Path>) -> Result<()> {
-        let target = target.as_ref();
-        if target.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
-            return Err(StoreError::AlreadyExists { path: target.to_owned() }.into());
-        }
-        refuse_occupied(target)?;
         self.check_outside()?;
+        self.check_process()?;
         let _writing = self.writing.read().unwrap_or_else(PoisonError::into_inner);
         let serving = self.serving();
-        copy_model_into(&serving.bundle, target)?;
-        Ok(serving.store.snapshot(target)?)
+        let backend = self.root.backend();
+        root::make(Arc::clone(&backend), target.as_ref(), Duration::ZERO, |dir| {
+            copy_model(&*backend, &serving.bundle, dir)?;
+            Ok(serving.store.snapshot(dir)?)
+        })?;
+        Ok(())
     }
 
     /// Sizes and counts, of documents and rows of the model in service.
@@ -126,75 +123,19 @@ impl Index {
         let serving = self.serving();
         let mut stats = serving.store.stats()?;
         let all = |_: &str| true;
-        stats.bytes.model = bytes_below(&model_dir(serving.store.path()), &all);
-        let other = |number| {
-            let dir = store_dir(self.path(), number);
-            let parts = ["segments", "documents", "model"].map(|part| bytes_below(&dir.join(part), &all));
-            parts.iter().sum::<u64>()
-        };
-        let later = bytes_below(&self.path().join(MODELS_DIR), &all);
-        stats.bytes.other_models = match serving.number {
-            0 => later,
-            number => other(0) + later.saturating_sub(other(number)),
-        };
+        stats.bytes.model = bytes_below(&serving.store.path().join(names::BUNDLE), &all);
+        let current = self.root.read()?;
+        let others = [current.serving].into_iter().chain(current.others());
+        // Of a handle that has another model open than the one that serves by now, that one.
+        let others = others.filter(|&number| number != serving.number);
+        stats.bytes.other_models =
+            others.map(|number| bytes_below(&self.root.model_dir(number), &is_of_a_model)).sum();
         Ok(stats)
-    }
-
-    /// Reads the whole index and checks every invariant and checksum, and that a search of all leaves finds what exact
-    /// search finds.
-    ///
-    /// # Errors
-    /// Failures of reading; damage is in the report.
-    pub fn verify(&self) -> Result<VerifyReport> {
-        self.verify_with(&mut no_progress)
-    }
-
-    /// As [`Self::verify`], with progress in pages, codes and documents, and cancellation between them.
-    ///
-    /// # Errors
-    /// Those of [`Self::verify`], and [`Error::Cancelled`].
-    pub fn verify_with(&self, on_progress: &mut OnProgress<'_>) -> Result<VerifyReport> {
-        let serving = self.serving();
-        let checked = serving.store.verify_with(&mut |done, total| {
-            let progress = Progress { stage: Stage::Verify, done, total: Some(total) };
-            progress.tell(on_progress, StoreError::Cancelled)
-        });
-        let mut report = match checked {
-            Err(StoreError::Cancelled) => return Err(Error::Cancelled),
-            checked => checked?,
-        };
-        if report.is_sound() {
-            let view = serving.view();
-            let probes = serving.probes(&view)?;
-            for row in probes {
-                let query = serving.unit_row(&view, row)?;
-                if serving.check_vector(&query).is_err() {
-                    // All zeros: like nothing, and so no question.
-                    continue;
-                }
-                let [exact, beam] = [Reach::Exact, Reach::beam(NonZeroUsize::MAX)]
-                    .map(|reach| serving.rank(&view, &query, PROBE_HITS, reach));
-                let (exact, beam) = (exact?.rows, beam?.rows);
-                let (expected, found) =
-                    (exact.len() as u64, exact.iter().filter(|hit| beam.contains(hit)).count());
-                if beam != exact {
-                    let what = "hits of exact search found in all leaves";
-                    report.problem("segments", Damage::Disagreement { what, expected, found: found as u64 });
-                }
-            }
-        }
-        Ok(report)
     }
 }
 
-impl Serving {
-    /// Rows all over a view.
-    fn probes(&self, view: &View) -> Result<Vec<Row>> {
-        let mut rows = view.newest(PROBES / 2)?;
-        let step = (view.rows() / (PROBES / 2)).max(1);
-        rows.extend(
-            (0..view.rows()).step_by(step).map(|row| Row(row as u32)).filter(|row| view.is_live(*row)),
-        );
-        Ok(rows)
-    }
+/// Whether the bytes of a file count as those of a model: not manifests and locks, which a model in service
+/// has too.
+fn is_of_a_model(name: &str) -> bool {
+    ![names::MANIFEST, names::MANIFEST_NEW, names::MANIFEST_COPY, names::LOCK].contains(&name)
 }

@@ -9,19 +9,23 @@ mod filtered;
 mod health;
 mod insert;
 mod leaves;
+mod leftovers;
 mod maintain;
 mod options;
 mod placing;
 mod reach;
 mod repair;
+pub(crate) mod root;
 mod search;
 mod serving;
 mod stop;
 mod telling;
+#[cfg(all(test, feature = "train"))]
+mod tests;
+mod verify;
 mod visit;
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 pub use change::ModelChange;
@@ -33,6 +37,8 @@ pub use leaves::{
 };
 pub use options::{DEFAULT_BEAM, DEFAULT_K, IndexBuilder, Query};
 pub use repair::RepairOptions;
+#[cfg(feature = "fuzzing")]
+pub use root::fuzz_current;
 pub use search::{Hit, SearchResult, SearchStats};
 pub use stop::Stop;
 
@@ -41,19 +47,15 @@ pub(crate) use reach::{Limits, Reach};
 pub(crate) use search::unit;
 
 pub(crate) use serving::Serving;
-#[cfg(feature = "train")]
-pub(crate) use serving::remove_folder;
 
+use crate::disk::{Backend, FileSystem};
 use crate::document::Document;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::model::{Bundle, EncoderPrecision};
 use crate::scan::Similarity;
-use crate::store::{
-    Committed, LOCK_FILE, MANIFEST_COPY_FILE, MANIFEST_FILE, Store, StoreError, UNPUBLISHED_MANIFEST_FILE,
-    WriteBatch,
-};
+use crate::store::{Committed, Notice, StoreError, WriteBatch};
 use options::HandleOptions;
-use serving::{is_model, store_dir};
+use root::Root;
 
 /// How often a read-only handle looks again for the store in service, when the writer has just removed
 /// the one that it was about to open.
@@ -87,21 +89,20 @@ pub struct Index {
     /// One training at a time.
     #[cfg(feature = "train")]
     pub(crate) training: Mutex<()>,
-    path: PathBuf,
     options: HandleOptions,
-    /// For writing, the store in the index directory itself: holds the lock, and says which store serves. For reading,
-    /// the store that served first. Last, so that it is closed last.
-    root: Arc<Store>,
+    /// Says which model serves, and holds the lock. Last, so that it is closed last.
+    root: Root,
 }
 
 impl Index {
     /// Makes an empty index in `path` with its own copy of a trained bundle, and opens it.
     ///
     /// The directory is made where it is missing; it must be empty, or hold what an
-    /// interrupted create with the same bundle left.
+    /// interrupted create or snapshot left, which is cleared.
     ///
     /// # Durability
-    /// The empty index survives a power failure once this has returned.
+    /// The empty index survives a power failure once this has returned. A call that fails removes what it
+    /// made.
     ///
     /// # Errors
     /// [`StoreError::AlreadyExists`] for a directory with anything in it,
@@ -115,20 +116,28 @@ impl Index {
         IndexBuilder::default()
     }
 
-    fn create_with(path: &Path, bundle: &Bundle, options: &IndexBuilder) -> Result<Self> {
-        refuse_occupied(path)?;
-        let serving = Serving::create(path, 0, bundle, options.similarity, options.handle)?;
-        Ok(Self::new(path, Arc::clone(&serving.store), serving, options.handle))
+    /// As [`IndexBuilder::create`], with all durable operations through `backend`.
+    pub(crate) fn create_on(
+        backend: Arc<dyn Backend>,
+        path: &Path,
+        bundle: &Bundle,
+        options: &IndexBuilder,
+    ) -> Result<Self> {
+        let handle = options.handle;
+        let build = |dir: &Path| {
+            Serving::create(Arc::clone(&backend), dir, root::FIRST_MODEL, bundle, options.similarity, handle)
+        };
+        let (root, serving) = root::make(Arc::clone(&backend), path, handle.store.lock_wait, build)?;
+        Ok(Self::new(root, serving, handle))
     }
 
-    fn new(path: &Path, root: Arc<Store>, serving: Serving, options: HandleOptions) -> Self {
+    fn new(root: Root, serving: Serving, options: HandleOptions) -> Self {
         Self {
             serving: RwLock::new(Arc::new(serving)),
             writing: RwLock::new(()),
             changing: Mutex::new(()),
             #[cfg(feature = "train")]
             training: Mutex::new(()),
-            path: path.to_owned(),
             options,
             root,
         }
@@ -141,9 +150,10 @@ impl Index {
     ///
     /// # Errors
     /// [`StoreError::NotFound`], [`StoreError::NotAnIndex`], [`StoreError::InterruptedCreate`],
-    /// [`StoreError::Locked`], [`StoreError::UnsupportedVersion`], [`StoreError::Corrupt`];
-    /// [`ModelError`](crate::ModelError) for a damaged model; [`InputError::ModelMismatch`](crate::InputError::ModelMismatch) where the
-    /// model folder holds another model than the index was made with.
+    /// [`StoreError::PreRelease`], [`StoreError::Locked`], [`StoreError::UnsupportedVersion`],
+    /// [`StoreError::Corrupt`]; [`ModelError`](crate::ModelError) for a damaged model;
+    /// [`InputError::ModelMismatch`](crate::InputError::ModelMismatch) where the model folder holds another
+    /// model than the index was made with.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         Self::builder().open(path)
     }
@@ -160,21 +170,19 @@ impl Index {
     }
 
     fn open_read_only_with(path: &Path, options: &IndexBuilder) -> Result<Self> {
-        let serving = newest(path, options.handle.precision)?;
+        let root = Root::open_read_only(Arc::new(FileSystem), path)?;
+        let serving = newest(&root, options.handle.precision)?;
         options.check(&serving)?;
-        Ok(Self::new(path, Arc::clone(&serving.store), serving, options.handle))
+        Ok(Self::new(root, serving, options.handle))
     }
 
-    fn open_with(path: &Path, options: &IndexBuilder) -> Result<Self> {
-        let root = Arc::new(Store::open(path, options.handle.store)?);
-        let number = root.models().current;
-        let store = match number {
-            0 => Arc::clone(&root),
-            _ => Arc::new(Store::open(store_dir(path, number), options.handle.store)?),
-        };
-        let serving = Serving::open(number, store, options.handle.precision)?;
+    /// As [`IndexBuilder::open`], with all durable operations through `backend`.
+    pub(crate) fn open_on(backend: Arc<dyn Backend>, path: &Path, options: &IndexBuilder) -> Result<Self> {
+        let root = Root::open(backend, path, options.handle.store.lock_wait)?;
+        let number = root.current().serving;
+        let serving = Serving::open(root.backend(), &root.model_dir(number), number, options.handle)?;
         options.check(&serving)?;
-        Ok(Self::new(path, root, serving, options.handle))
+        Ok(Self::new(root, serving, options.handle))
     }
 
     /// Moves a handle of [`Self::open_read_only`] to the newest flushed generation, of another model where that
@@ -191,7 +199,7 @@ impl Index {
         }
         let _only = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let before = self.serving();
-        let current = || Store::models_of(&self.path).map(|models| models.current);
+        let current = || self.root.read().map(|current| current.serving);
         if before.number == current()?
             && let Ok(moved) = before.store.refresh()
             // While it was refreshed, the writer may have changed the model and begun to change it back.
@@ -199,7 +207,7 @@ impl Index {
         {
             return Ok(moved);
         }
-        self.serve(newest(&self.path, self.options.precision)?)
+        self.serve(newest(&self.root, self.options.precision)?)
     }
 
     fn serve(&self, next: Serving) -> Result<bool> {
@@ -207,14 +215,20 @@ impl Index {
         Ok(true)
     }
 
+    /// What its owner should know of an index although nothing is wrong with it, as found when this handle opened the
+    /// model in service: commits that wait in the log, or were brought back from it.
+    pub fn notices(&self) -> Vec<Notice> {
+        self.serving().store.notices().to_vec()
+    }
+
     /// Whether the handle is one of [`Self::open_read_only`].
     pub fn is_read_only(&self) -> bool {
         self.root.is_read_only()
     }
 
-    /// The index directory.
+    /// The index directory: an absolute path without links, whatever was given.
     pub fn path(&self) -> &Path {
-        &self.path
+        self.root.dir()
     }
 
     /// The model in service: the one that the index was made with, or the one of the last
@@ -328,6 +342,7 @@ impl Index {
 
     /// Writes to the store in service, which stays that for as long.
     fn write<T>(&self, write: impl FnOnce(&Serving) -> Result<T>) -> Result<T> {
+        self.check_process()?;
         self.check_outside()?;
         let _writing = self.writing.read().unwrap_or_else(PoisonError::into_inner);
         // After a failed change of model it is not known which store the next open finds.
@@ -355,39 +370,28 @@ impl Index {
         if self.is_read_only() {
             return Err(StoreError::ReadOnly { path: self.path().to_owned() }.into());
         }
+        self.check_process()?;
         self.check_outside()
     }
-}
 
-/// The store in service, opened for reading beside a writer that may be changing it.
-fn newest(path: &Path, precision: EncoderPrecision) -> Result<Serving> {
-    let mut attempt = 0;
-    loop {
-        let number = Store::models_of(path)?.current;
-        let opened = Store::open_read_only(store_dir(path, number))
-            .map_err(Error::from)
-            .and_then(|store| Serving::open(number, Arc::new(store), precision));
-        attempt += 1;
-        // Removed, or emptied, since the manifest was read?
-        if attempt == READ_ATTEMPTS || Store::models_of(path)?.current == number {
-            return opened;
-        }
+    /// Refuses a writing handle in a forked child of the process that opened it: files and threads are the
+    /// parent's.
+    fn check_process(&self) -> Result<()> {
+        Ok(self.root.check_process()?)
     }
 }
 
-/// A create may only start in an empty directory, or where one was interrupted.
-fn refuse_occupied(path: &Path) -> Result<()> {
-    let Ok(entries) = fs::read_dir(path) else {
-        return Ok(());
-    };
-    let names: Vec<_> = entries.flatten().map(|entry| entry.file_name()).collect();
-    let interrupted = names.iter().any(|name| name == UNPUBLISHED_MANIFEST_FILE);
-    let published = names.iter().any(|name| name == MANIFEST_FILE || name == MANIFEST_COPY_FILE);
-    let ours = |name: &std::ffi::OsString| is_model(name) || name == LOCK_FILE || interrupted;
-    if names.iter().all(ours) && !published {
-        Ok(())
-    } else {
-        Err(StoreError::AlreadyExists { path: path.to_owned() }.into())
+/// The model in service, opened for reading beside a writer that may be changing it.
+fn newest(root: &Root, precision: EncoderPrecision) -> Result<Serving> {
+    let mut attempt = 0;
+    loop {
+        let number = root.read()?.serving;
+        let opened = Serving::open_read_only(&*root.backend(), &root.model_dir(number), number, precision);
+        attempt += 1;
+        // Removed since the number was read?
+        if attempt == READ_ATTEMPTS || root.read()?.serving == number {
+            return opened;
+        }
     }
 }
 

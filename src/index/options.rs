@@ -101,7 +101,7 @@ impl IndexBuilder {
     /// # Errors
     /// Those of [`Index::create`].
     pub fn create(self, path: impl AsRef<Path>, bundle: &Bundle) -> Result<Index> {
-        Index::create_with(path.as_ref(), bundle, &self)
+        Index::create_on(self.handle.store.backend(), path.as_ref(), bundle, &self)
     }
 
     /// As [`Index::open`], with these options; the similarity is the index's own.
@@ -109,7 +109,7 @@ impl IndexBuilder {
     /// # Errors
     /// Those of [`Index::open`].
     pub fn open(self, path: impl AsRef<Path>) -> Result<Index> {
-        Index::open_with(path.as_ref(), &self)
+        Index::open_on(self.handle.store.backend(), path.as_ref(), &self)
     }
 
     /// As [`Index::open_read_only`], with these options as far as they are for reading.
@@ -217,6 +217,7 @@ impl<'a> Query<'a> {
     /// # Errors
     /// [`InputError::BadStop`], and those of [`Index::search`].
     pub fn run(self) -> Result<SearchResult> {
+        self.index.check_process()?;
         let k = NonZeroUsize::new(self.k).ok_or(InputError::ZeroK)?;
         let beam = self.beam.unwrap_or(if self.stops.is_empty() { DEFAULT_BEAM } else { usize::MAX });
         let mut limits = Limits::beam(NonZeroUsize::new(beam).ok_or(InputError::ZeroBeam)?);

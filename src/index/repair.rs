@@ -1,15 +1,20 @@
 //! Repair of an index that does not open, or that is damaged inside.
 
 use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
 use super::Index;
+use super::leftovers::set_aside;
 use super::placing::Placer;
-use super::serving::{check_model, copy_model_into, model_dir, store_dir};
+use super::root::{Current, Restored, Root, kind, restore};
+use super::serving::{check_model, copy_model};
+use crate::disk::{Backend, names};
 use crate::error::{Error, Result};
-use crate::model::{Bundle, ModelHash};
+use crate::model::{Bundle, ModelError, ModelHash};
 use crate::progress::{OnProgress, Progress, Stage, no_progress};
 use crate::scan::Similarity;
-use crate::store::{Repair, RepairReport, StoreError, StoreOptions, Undecided};
+use crate::store::{Operation, Repair, RepairReport, StoreError, StoreOptions, Undecided};
 
 /// Options of [`Index::repair`].
 #[derive(Clone, Default)]
@@ -23,16 +28,19 @@ pub struct RepairOptions {
 impl Index {
     /// Brings a damaged index back to what can be read of it, also where it does not open; says what is lost.
     ///
-    /// A damaged manifest is replaced by its copy; a damaged model by the bundle in the options, which must be the very
-    /// one. Of damaged segments every document is kept whose text matches its checksum; its embedding and leaves
-    /// are computed anew where they do not, from the text, also those that were given. Damaged files are never removed: they go to the folder `damaged` of the
-    /// index. A sound index is left as it is, except that what is not sealed stays in the journal.
+    /// A damaged manifest or `CURRENT` is replaced by its copy; a damaged model by the bundle in the
+    /// options, which must be the very one. Where `CURRENT` and its copy are both damaged, the model serves
+    /// of which there is a store, if there is only one. An earlier model that is kept to go back to and
+    /// that is damaged is set aside. Of damaged segments every document is kept whose text matches its
+    /// checksum; its embedding and leaves are computed anew where they do not, from the text, also those
+    /// that were given. Damaged files are never removed: they go to the folder `damaged` of the index. A
+    /// sound index is left as it is, except that what is not sealed stays in the log.
     ///
     /// No handle may have the index open for writing.
     ///
     /// # Errors
     /// [`StoreError::Locked`]; [`StoreError::Undecided`] where the options have to decide; [`StoreError::Corrupt`] where
-    /// the manifest and its copy are damaged; [`ModelError`](crate::ModelError) for a damaged model and no bundle;
+    /// a file and its copy are damaged; [`ModelError`](crate::ModelError) for a damaged model and no bundle;
     /// [`InputError::ModelMismatch`](crate::InputError::ModelMismatch) for another bundle. The documents are then
     /// as they were.
     pub fn repair(path: impl AsRef<Path>, options: &RepairOptions) -> Result<RepairReport> {
@@ -48,31 +56,77 @@ impl Index {
         options: &RepairOptions,
         on_progress: &mut OnProgress<'_>,
     ) -> Result<RepairReport> {
-        let path = path.as_ref();
-        let root = Repair::begin(path, StoreOptions::default())?;
-        let number = root.models().current;
-        let dir = store_dir(path, number);
-        if number == 0 {
-            return finish(root, &dir, options, on_progress);
-        }
-        // Says where the documents are; those beside it are an earlier model's, or none.
-        let mut root = root;
-        root.forsake_if_damaged()?;
-        let mut report = finish(Repair::begin(&dir, StoreOptions::default())?, &dir, options, on_progress)?;
-        report.manifest_restored |= root.report.manifest_restored;
-        report.damaged_segments += root.report.damaged_segments;
-        report.set_aside.extend(root.report.set_aside);
+        Self::repair_on(StoreOptions::default().backend(), path.as_ref(), options, on_progress)
+    }
+
+    /// As [`Self::repair_with`], with all durable operations through `backend`.
+    pub(crate) fn repair_on(
+        backend: Arc<dyn Backend>,
+        path: &Path,
+        options: &RepairOptions,
+        on_progress: &mut OnProgress<'_>,
+    ) -> Result<RepairReport> {
+        let Restored { root, was_damaged, set_aside } = restore(Arc::clone(&backend), path, Duration::ZERO)?;
+        let dir = root.model_dir(root.current().serving);
+        let serving = Repair::begin_on(backend, &dir, StoreOptions::default())?;
+        let mut report = finish(serving, &root, &dir, options, on_progress)?;
+        report.current_restored = was_damaged;
+        report.set_aside.extend(set_aside);
+        forsake_if_damaged(&root, &mut report)?;
         Ok(report)
+    }
+}
+
+/// Sets the kept model aside where anything of it is damaged, so that it is in nobody's way: it has nothing
+/// that the one that serves lacks.
+fn forsake_if_damaged(root: &Root, report: &mut RepairReport) -> Result<()> {
+    let current = root.current();
+    let Some(kept) = current.kept else { return Ok(()) };
+    let (backend, dir) = (root.backend(), root.model_dir(kept));
+    if is_sound(Arc::clone(&backend), &dir)? {
+        return Ok(());
+    }
+    root.check()?;
+    if kind(&*backend, &dir)?.is_some() {
+        report.set_aside.push(set_aside(&*backend, root.dir(), &dir, &kept.to_string())?);
+    }
+    root.publish(Current { kept: None, ..current })?;
+    report.previous_model_set_aside = true;
+    Ok(())
+}
+
+/// Whether the store and the model in a directory are what they were when they were written. A manifest
+/// that has a sound copy counts as sound, and is made again.
+fn is_sound(backend: Arc<dyn Backend>, dir: &Path) -> Result<bool> {
+    let repair = match Repair::begin_on(backend, dir, StoreOptions::default()) {
+        Ok(repair) => repair,
+        Err(
+            StoreError::Corrupt { .. } | StoreError::NotAnIndex { .. } | StoreError::InterruptedCreate { .. },
+        ) => {
+            return Ok(false);
+        }
+        Err(other) => return Err(other.into()),
+    };
+    if !repair.is_sound()? {
+        return Ok(false);
+    }
+    match Bundle::open(dir.join(names::BUNDLE)) {
+        Ok(bundle) => Ok(bundle.hash().0 == repair.config().model_hash),
+        Err(ModelError::Io { source, .. }) if source.kind() != std::io::ErrorKind::NotFound => {
+            Err(StoreError::io(dir.join(names::BUNDLE), Operation::Read)(source).into())
+        }
+        Err(_) => Ok(false),
     }
 }
 
 fn finish(
     mut repair: Repair,
+    root: &Root,
     dir: &Path,
     options: &RepairOptions,
     on_progress: &mut OnProgress<'_>,
 ) -> Result<RepairReport> {
-    let bundle = restore_model(&mut repair, dir, options)?;
+    let bundle = restore_model(&mut repair, root, dir, options)?;
     let similarity = Similarity::from_code(repair.config().similarity).unwrap_or(Similarity::Cosine);
     let placer = Placer { bundle: &bundle, similarity };
     let mut done = 0;
@@ -88,9 +142,10 @@ fn finish(
 }
 
 /// The index's own model, or the one given where that is damaged.
-fn restore_model(repair: &mut Repair, dir: &Path, options: &RepairOptions) -> Result<Bundle> {
+fn restore_model(repair: &mut Repair, root: &Root, dir: &Path, options: &RepairOptions) -> Result<Bundle> {
     let expected = ModelHash(repair.config().model_hash);
-    let own = Bundle::open(model_dir(dir)).map_err(Error::from);
+    let model = dir.join(names::BUNDLE);
+    let own = Bundle::open(&model).map_err(Error::from);
     let own = own.and_then(|own| check_model(expected, own.hash()).map(|()| own));
     let (error, given) = match (own, &options.bundle) {
         (Ok(own), _) => return Ok(own),
@@ -98,12 +153,14 @@ fn restore_model(repair: &mut Repair, dir: &Path, options: &RepairOptions) -> Re
         (Err(error), Some(given)) => (error, given),
     };
     check_model(expected, given.hash())?;
-    tracing::warn!(index = %dir.display(), %error, "the model is damaged and is replaced by the one given");
-    if model_dir(dir).exists() {
-        repair.set_directory_aside(&model_dir(dir))?;
+    let index = root.dir().display();
+    tracing::warn!(%index, %error, "the model is damaged and is replaced by the one given");
+    let backend = root.backend();
+    if kind(&*backend, &model)?.is_some() {
+        let name = format!("{}-{}", root.current().serving, names::BUNDLE);
+        repair.report.set_aside.push(set_aside(&*backend, root.dir(), &model, &name)?);
     }
-    copy_model_into(given, dir)?;
-    repair.sync()?;
+    copy_model(&*backend, given, dir)?;
     repair.report.model_restored = true;
-    Ok(Bundle::open(model_dir(dir))?)
+    Ok(Bundle::open(model)?)
 }

@@ -1,29 +1,23 @@
 //! A model with the store of its embeddings: what searches and writes run on.
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use super::filtered::KnownFilters;
 use super::health::Served;
 use super::options::HandleOptions;
 use super::placing::Placer;
+use super::root::{check_directory, kind, sync};
 use crate::codes::Rotation;
+use crate::disk::{Backend, names};
 use crate::error::{InputError, Result};
-use crate::model::{Bundle, EncoderPrecision, Model, ModelError, ModelHash};
+use crate::model::{Bundle, EncoderPrecision, Model, ModelHash, remove_bundle};
 use crate::scan::Similarity;
-use crate::store::{Damage, MANIFEST_FILE, Store, StoreConfig, StoreError, View};
-
-/// Folder of the model bundle beside the files of a store.
-const MODEL_DIR: &str = "model";
-/// The same while it is being copied.
-const PARTIAL_MODEL_DIR: &str = "model.new";
-/// Folder of the stores of later models; that of the first one is the index directory itself.
-pub(super) const MODELS_DIR: &str = "models";
+use crate::store::{Damage, Operation, Store, StoreConfig, StoreError, View};
 
 /// One store and its model. An index has one in service, and for a change of model a second one.
 pub(crate) struct Serving {
-    /// Of the store, as [`Models`](crate::store::Models) counts.
+    /// Of the model, as [`Current`](super::root::Current) counts.
     pub(super) number: u32,
     pub(super) store: Arc<Store>,
     pub(super) bundle: Arc<Bundle>,
@@ -35,26 +29,19 @@ pub(crate) struct Serving {
 }
 
 impl Serving {
-    /// Makes an empty store in `dir` with its own copy of the bundle, or finishes what an interrupted
-    /// call with the same bundle left.
+    /// Makes an empty store in `dir` with its own copy of the bundle.
     pub(super) fn create(
+        backend: Arc<dyn Backend>,
         dir: &Path,
         number: u32,
         bundle: &Bundle,
         similarity: Similarity,
         options: HandleOptions,
     ) -> Result<Self> {
-        let model = dir.join(MODEL_DIR);
-        if model.exists() {
-            // Left whole by a create that was interrupted after the rename below; anything else
-            // under this name is not ours to clear.
-            if !Bundle::open(&model).is_ok_and(|left| left.hash() == bundle.hash()) {
-                return Err(StoreError::AlreadyExists { path: model }.into());
-            }
-        } else {
-            copy_model(bundle, dir, &model)?;
-        }
-        let own = Bundle::open_with(&model, options.precision)?;
+        copy_model(&*backend, bundle, dir)?;
+        let own = Bundle::open_with(dir.join(names::BUNDLE), options.precision)?;
+        // Its files may be others by now than those that were opened.
+        check_model(bundle.hash(), own.hash())?;
         let shape = own.model().indexer.shape();
         let config = StoreConfig {
             dim: own.model().encoder.dim() as u32,
@@ -64,7 +51,7 @@ impl Serving {
             similarity: similarity.code(),
             model_hash: own.hash().0,
         };
-        let store = Arc::new(Store::create(dir, &config, options.store)?);
+        let store = Arc::new(Store::create_on(backend, dir, &config, options.store)?);
         Ok(Self::new(number, store, Arc::new(own), similarity))
     }
 
@@ -73,13 +60,37 @@ impl Serving {
         Self { number, store, bundle, similarity, served, filters, rotation: OnceLock::new() }
     }
 
+    /// Opens the store and the model in `dir`, for writing.
+    pub(super) fn open(
+        backend: Arc<dyn Backend>,
+        dir: &Path,
+        number: u32,
+        options: HandleOptions,
+    ) -> Result<Self> {
+        check_directories(&*backend, dir)?;
+        let store = Arc::new(Store::open_on(backend, dir, options.store)?);
+        Self::beside(number, store, options.precision)
+    }
+
+    /// Opens the store and the model in `dir`, for reading.
+    pub(super) fn open_read_only(
+        backend: &dyn Backend,
+        dir: &Path,
+        number: u32,
+        precision: EncoderPrecision,
+    ) -> Result<Self> {
+        check_directories(backend, dir)?;
+        Self::beside(number, Arc::new(Store::open_read_only(dir)?), precision)
+    }
+
     /// A store with the model that lies beside it.
-    pub(super) fn open(number: u32, store: Arc<Store>, precision: EncoderPrecision) -> Result<Self> {
-        let bundle = Bundle::open_with(store.path().join(MODEL_DIR), precision)?;
+    fn beside(number: u32, store: Arc<Store>, precision: EncoderPrecision) -> Result<Self> {
+        let bundle = Bundle::open_with(store.path().join(names::BUNDLE), precision)?;
         let config = store.config();
         check_model(ModelHash(config.model_hash), bundle.hash())?;
+        check_shape(config, &bundle)?;
         let similarity = Similarity::from_code(config.similarity).ok_or(StoreError::Corrupt {
-            file: MANIFEST_FILE.into(),
+            file: names::MANIFEST.into(),
             detail: Damage::Field { field: "similarity", found: u64::from(config.similarity) },
         })?;
         Ok(Self::new(number, store, Arc::new(bundle), similarity))
@@ -127,51 +138,41 @@ pub(super) fn check_model(index: ModelHash, given: ModelHash) -> Result<()> {
     Err(InputError::ModelMismatch { index: index.to_string(), given: given.to_string() }.into())
 }
 
-/// Where the store of a model is.
-pub(super) fn store_dir(index: &Path, number: u32) -> PathBuf {
-    match number {
-        0 => index.to_owned(),
-        _ => index.join(MODELS_DIR).join(number.to_string()),
-    }
-}
-
-/// Where the model of a store is.
-pub(super) fn model_dir(store: &Path) -> PathBuf {
-    store.join(MODEL_DIR)
-}
-
-/// Copies a bundle beside the store that is to be in `dir`.
-pub(super) fn copy_model_into(bundle: &Bundle, dir: &Path) -> Result<()> {
-    copy_model(bundle, dir, &model_dir(dir))
-}
-
-/// Removes the model of a store that was given up.
-pub(super) fn remove_model(dir: &Path) -> Result<()> {
-    Ok(remove_folder(&model_dir(dir))?)
-}
-
-/// Removes a folder of models with all in it, if it is there.
-pub(crate) fn remove_folder(path: &Path) -> std::result::Result<(), ModelError> {
-    match fs::remove_dir_all(path) {
-        Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
-            Err(ModelError::Io { action: "remove", path: path.to_owned(), source })
+/// The store routes and stores by its own numbers, searches by those of the model.
+fn check_shape(config: &StoreConfig, bundle: &Bundle) -> std::result::Result<(), StoreError> {
+    let shape = bundle.model().indexer.shape();
+    for (what, expected, found) in [
+        ("the width of the model's embeddings", config.dim, bundle.model().encoder.dim() as u32),
+        ("the branching factor of the model's tree", config.branching_factor, shape.branching_factor()),
+        ("the height of the model's tree", config.height, shape.height()),
+        ("the model's leaves per document", config.leaves_per_document, bundle.leaves_per_document()),
+    ] {
+        if expected != found {
+            let detail = Damage::Disagreement { what, expected: expected.into(), found: found.into() };
+            return Err(StoreError::corrupt(names::MANIFEST, detail));
         }
-        _ => Ok(()),
     }
-}
-
-/// Whether a name in an index directory is one that [`Serving::create`] makes.
-pub(super) fn is_model(name: &std::ffi::OsStr) -> bool {
-    name == MODEL_DIR || name == PARTIAL_MODEL_DIR
-}
-
-/// Copies a bundle so that it appears whole or not at all.
-fn copy_model(bundle: &Bundle, dir: &Path, model: &Path) -> Result<()> {
-    let partial = dir.join(PARTIAL_MODEL_DIR);
-    remove_folder(&partial)?;
-    bundle.copy_to(&partial)?;
-    // Made durable by the store, which syncs the directory before it has an index.
-    let failed = |source| ModelError::Io { action: "rename", path: partial.clone(), source };
-    fs::rename(&partial, model).map_err(failed)?;
     Ok(())
+}
+
+/// Refuses links in the place of a model's directories.
+fn check_directories(backend: &dyn Backend, dir: &Path) -> std::result::Result<(), StoreError> {
+    [dir.to_owned(), dir.join(names::SEGMENTS), dir.join(names::BUNDLE)]
+        .iter()
+        .try_for_each(|path| check_directory(backend, path))
+}
+
+/// Copies a bundle into the directory of a model so that it appears whole or not at all; durable when this
+/// has returned.
+pub(super) fn copy_model(backend: &dyn Backend, bundle: &Bundle, dir: &Path) -> Result<()> {
+    let (partial, model) = (dir.join(names::BUNDLE_NEW), dir.join(names::BUNDLE));
+    remove_bundle(backend, &partial)?;
+    for path in [&partial, &model] {
+        if kind(backend, path)?.is_some() {
+            return Err(StoreError::AlreadyExists { path: path.clone() }.into());
+        }
+    }
+    bundle.copy_to(backend, &partial)?;
+    backend.rename(&partial, &model).map_err(StoreError::io(&model, Operation::Rename))?;
+    Ok(sync(backend, dir)?)
 }

@@ -5,8 +5,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -21,9 +19,11 @@ use super::files;
 use super::indexer::Indexer;
 use crate::tree::TreeShape;
 
+pub(crate) use copy::remove_bundle;
 #[cfg(feature = "train")]
 pub(crate) use write::{BundleParts, check_output};
 
+mod copy;
 #[cfg(feature = "train")]
 mod write;
 
@@ -175,23 +175,6 @@ impl Bundle {
     pub fn leaves_per_document(&self) -> u32 {
         self.manifest.leaves_per_document
     }
-
-    /// Copies the bundle's own files into `target`, synced to disk, and its report where there is
-    /// one, which [`Self::routing_profiles`] reads; no card.
-    ///
-    /// # Errors
-    /// [`ModelError::Io`].
-    pub(crate) fn copy_to(&self, target: &Path) -> Result<(), ModelError> {
-        let names = self.manifest.files.keys().map(String::as_str);
-        for name in names.chain([MANIFEST_FILE]) {
-            write_synced(&target.join(name), &files::read(&self.dir.join(name), most_bytes(name))?)?;
-        }
-        let report = self.dir.join(REPORT_FILE);
-        if report.exists() {
-            write_synced(&target.join(REPORT_FILE), &files::read(&report, files::REPORT_BYTES)?)?;
-        }
-        sync_dir(target)
-    }
 }
 
 impl BundleManifest {
@@ -257,38 +240,13 @@ fn most_bytes(name: &str) -> u64 {
     match name {
         ENCODER_FILE | INDEXER_FILE => files::WEIGHTS_BYTES,
         TOKENIZER_FILE => files::TOKENIZER_BYTES,
+        REPORT_FILE => files::REPORT_BYTES,
         _ => files::JSON_BYTES,
     }
 }
 
 fn io_error(action: &'static str, path: &Path, source: std::io::Error) -> ModelError {
     ModelError::Io { action, path: path.to_owned(), source }
-}
-
-fn write_synced(path: &Path, content: &[u8]) -> Result<(), ModelError> {
-    if let Some(parent) = path.parent() {
-        fs::create_dir_all(parent).map_err(|e| io_error("create", parent, e))?;
-    }
-    let write = || -> std::io::Result<()> {
-        let mut file = fs::File::create(path)?;
-        file.write_all(content)?;
-        file.sync_all()
-    };
-    write().map_err(|e| io_error("write", path, e))
-}
-
-fn sync_file(path: &Path) -> Result<(), ModelError> {
-    fs::File::open(path).and_then(|file| file.sync_all()).map_err(|e| io_error("sync", path, e))
-}
-
-/// Makes the names in a directory, and in the folders that a bundle has, durable.
-fn sync_dir(dir: &Path) -> Result<(), ModelError> {
-    for path in [dir.to_owned(), dir.join("1_Pooling"), dir.join("2_Normalize")] {
-        if path.is_dir() {
-            sync_file(&path)?;
-        }
-    }
-    Ok(())
 }
 
 pub(crate) fn hex(bytes: &[u8]) -> String {

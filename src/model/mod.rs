@@ -31,6 +31,7 @@ pub use hub::{DEFAULT_MODEL, fetch};
 pub use indexer::Indexer;
 pub use profile::{ENTROPY_QUANTILES, RoutingProfile, RoutingProfiles};
 
+pub(crate) use bundle::remove_bundle;
 #[cfg(feature = "fuzzing")]
 pub use tokenize::fuzz_tokenizer;
 

@@ -83,10 +83,11 @@ pub(super) struct CheckedPut {
 }
 
 impl CheckedPut {
-    /// Memory that it takes, about.
+    /// Memory that it takes, about, and no less than it takes in a log or in a segment, with its code.
     pub(super) fn bytes(&self) -> usize {
         let embedding = size_of_val(self.embedding.as_slice());
-        self.id.len() + self.payload.len() + self.metadata.len() + 2 * embedding + 128
+        let leaves = 4 * size_of_val(self.leaves.as_slice());
+        self.id.len() + self.payload.len() + self.metadata.len() + 2 * embedding + leaves + 128
     }
 }
 
@@ -122,7 +123,7 @@ impl WriteBatch {
 }
 
 impl CheckedBatch {
-    /// Whether what a journal holds could have been checked against this configuration.
+    /// Whether what a log holds could have been checked against this configuration.
     pub(super) fn check(&self, config: &StoreConfig) -> Result<()> {
         self.puts.iter().try_for_each(|put| check_parts(&put.id, &put.embedding, &put.leaves, config))?;
         self.deletes.iter().try_for_each(|id| check_id(id))

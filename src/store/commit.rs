@@ -1,13 +1,14 @@
-//! The write path, in memory; `seal.rs` brings it to disk.
-
-use std::sync::Arc;
+//! The write path, in memory and in the log; `seal.rs` brings it to segments.
 
 use super::{
-    Committed, Durability, JournalState, Result, Store, WriteBatch, Writer, batch::CheckedBatch,
-    journal::Journal, state::State,
+    Committed, Durability, Result, Store, StoreError, WriteBatch, Writer,
+    batch::CheckedBatch,
+    layout::log::MOST_COMMIT_BYTES,
+    log::{self, Log, Place, Room},
+    state::State,
 };
 
-/// Memory that fresh documents may take before they are sealed without being asked for.
+/// Memory that documents may take before they are sealed without being asked for, and bytes of a log.
 const SEAL_AT_BYTES: usize = 64 << 20;
 
 impl Store {
@@ -19,17 +20,18 @@ impl Store {
     ///
     /// # Durability
     ///
-    /// A crash leaves the whole batch or nothing of it. It is sure to survive once
-    /// [`Store::flush`] has returned, or at once with [`Durability::EveryBatch`].
+    /// A crash leaves the whole batch or nothing of it. Once this has returned, it survives the end of the process,
+    /// and with [`Durability::EveryBatch`] a power failure; otherwise that once [`Store::flush`] has returned.
     ///
     /// # Errors
     ///
     /// An input that cannot be stored is named before anything is changed. After a failed write (a full
     /// disk, say) the index is as before and the commit may be tried again; after a failed sync the
-    /// handle answers [`StoreError::Poisoned`](super::StoreError::Poisoned).
+    /// handle answers [`StoreError::Poisoned`], and the commit may be there or not when the index is opened again.
     pub fn commit(&self, batch: WriteBatch) -> Result<Committed> {
         // Before the lock: encoding a large batch holds up nobody.
         let checked = batch.check(self.config())?;
+        let commit = (self.options.durability != Durability::None).then(|| log::encode(&checked));
         let mut writer = self.lock_writer()?;
         let before = self.state();
         let (after, applied) = before.apply(self.config().dim as usize, &checked)?;
@@ -37,35 +39,80 @@ impl Store {
             return Ok(Committed::new(after.generation, applied));
         }
         let generation = after.generation;
-        if self.options.durability == Durability::EveryBatch || after.fresh_bytes() > SEAL_AT_BYTES {
+        let logged = writer.log.as_ref().map_or(0, Log::bytes);
+        let bytes = commit.as_ref().map_or(0, Vec::len) as u64;
+        let large = after.fresh_bytes() > SEAL_AT_BYTES
+            || bytes > MOST_COMMIT_BYTES
+            || logged + bytes > 2 * SEAL_AT_BYTES as u64;
+        let done = if large {
             // Visible once it is sealed, so that a failure leaves the index as it was.
-            self.seal(&mut writer, &after)?;
+            self.seal(&mut writer, &after)
         } else {
-            if self.options.durability == Durability::OnFlush {
-                self.write_down(&mut writer, &before, &checked)?;
-            }
-            self.publish(after);
-        }
+            let logged = match commit {
+                Some(commit) => self.write_down(&mut writer, &before, &after, &checked, &commit),
+                None => Ok(()),
+            };
+            logged.map(|()| self.publish(after))
+        };
+        done.map_err(|error| self.with_numbers(&writer, error, checked.puts.len()))?;
         Ok(Committed::new(generation, applied))
     }
 
-    /// Adds a commit to the journal.
-    fn write_down(&self, writer: &mut Writer, before: &Arc<State>, checked: &CheckedBatch) -> Result<()> {
-        if matches!(writer.journal, JournalState::Broken) {
-            // What the journal lacks has to be sealed before it can go on.
-            self.seal(writer, before)?;
+    /// A failed write with what became of the documents.
+    pub(super) fn with_numbers(&self, writer: &Writer, error: StoreError, refused: usize) -> StoreError {
+        if !matches!(error, StoreError::Io { .. }) || self.health.check_writes().is_err() {
+            return error;
         }
-        if matches!(writer.journal, JournalState::None) {
-            let base = before.generation;
-            writer.journal = JournalState::Open(Journal::begin(&self.dir, self.store_id, base)?);
-        }
-        let JournalState::Open(journal) = &mut writer.journal else {
-            return Ok(());
+        let state = self.state();
+        let (live, fresh) = (u64::from(state.live()), state.fresh_rows());
+        let (durable, recoverable) = match self.options.durability {
+            Durability::None => (0, 0),
+            Durability::OnFlush => (writer.durable, fresh),
+            Durability::EveryBatch => (live, 0),
         };
-        let added = journal.add(checked);
-        if added.is_err() {
-            writer.journal = JournalState::Broken;
+        StoreError::NotStored { source: Box::new(error), refused: refused as u64, durable, recoverable }
+    }
+
+    /// Adds a commit to the log.
+    fn write_down(
+        &self,
+        writer: &mut Writer,
+        before: &State,
+        after: &State,
+        checked: &CheckedBatch,
+        commit: &[u8],
+    ) -> Result<()> {
+        let backend = &*self.backend;
+        // A batch that only deletes makes room once it is flushed, so it may take the last of it.
+        let room = if checked.puts.is_empty() { Room::Last } else { Room::Ordinary };
+        match writer.reserve.ensure(backend, after) {
+            Err(error) if room == Room::Ordinary => return Err(error),
+            _ => {}
         }
-        added
+        if writer.log.is_none() {
+            let place = Place { store_id: self.store_id, base: before.generation };
+            let made = match Log::create(backend, &self.dir, place) {
+                Err(_) if room == Room::Last => {
+                    writer.reserve.release();
+                    Log::create(backend, &self.dir, place)
+                }
+                made => made,
+            };
+            writer.log = Some(made?);
+        }
+        let Some(log) = &mut writer.log else { return Err(StoreError::Poisoned) };
+        self.health.refuse_if_replaced(log.check(backend))?;
+        let added = match log.append(commit, room) {
+            Err(StoreError::Io { operation: super::Operation::Grow, .. }) if room == Room::Last => {
+                writer.reserve.release();
+                log.append(commit, room)
+            }
+            added => added,
+        };
+        self.poison_if_sync(added)?;
+        match self.options.durability {
+            Durability::EveryBatch => self.poison_if_sync(log.sync(backend)),
+            _ => Ok(()),
+        }
     }
 }

@@ -19,7 +19,7 @@ pub enum StoreError {
         path: PathBuf,
     },
     /// Something is there, but no index; check the path.
-    #[error("{} is not an index (no MANIFEST of ours in it); check the path", path.display())]
+    #[error("{} is not an index (there is no CURRENT of ours in it); check the path", path.display())]
     NotAnIndex {
         /// The directory asked for.
         path: PathBuf,
@@ -79,6 +79,16 @@ pub enum StoreError {
         /// The newest version that this crate reads.
         newest: u32,
     },
+    /// A release before the first one wrote the index, with its first model in the index directory itself.
+    #[error(
+        "the index in {} was written by a pre-release, whose layout this version does not read; make the \
+         index again from its documents",
+        path.display()
+    )]
+    PreRelease {
+        /// The directory of the index.
+        path: PathBuf,
+    },
     /// A file contradicts itself or another one; repair the index, or restore it from a copy.
     #[error("{file} is damaged: {detail}; repair the index, or restore it from a copy")]
     Corrupt {
@@ -97,13 +107,20 @@ pub enum StoreError {
         /// The reason given.
         source: io::Error,
     },
-    /// The document database failed for a reason other than I/O or damage.
-    #[error("the document database could not {operation}: {source}")]
-    Database {
-        /// What was tried.
-        operation: Operation,
-        /// The reason given.
-        source: Box<dyn std::error::Error + Send + Sync>,
+    /// A write failed, most often for want of space. The index is as before the call, and the call may be repeated.
+    #[error(
+        "{source}; {refused} documents of this call are not stored, {durable} documents are on disk and {recoverable} \
+         more are in the log, from which the next open brings them back"
+    )]
+    NotStored {
+        /// What failed.
+        source: Box<StoreError>,
+        /// Documents that this call was to store.
+        refused: u64,
+        /// Live documents that survive a power failure.
+        durable: u64,
+        /// Documents that survive the end of the process, and a power failure once they are flushed.
+        recoverable: u64,
     },
     /// An earlier write failed at a point after which the handle cannot be trusted.
     #[error("an earlier write or sync failed; drop this handle and open the index again")]
@@ -258,7 +275,7 @@ pub enum Damage {
     #[error("the magic bytes are wrong")]
     Magic,
     /// A checksum does not match.
-    #[error("the checksum of {what} {number} does not match")]
+    #[error("the checksum of {} does not match", numbered(what, *number))]
     Checksum {
         /// The kind of thing that is checksummed.
         what: &'static str,
@@ -299,15 +316,33 @@ pub enum Damage {
         /// Its row.
         number: u64,
     },
+    /// Bytes that are no whole commit, before whole ones.
+    #[error(
+        "the bytes from offset {offset} on are no whole commit, and {commits} whole ones come after them"
+    )]
+    Gap {
+        /// Where the bytes begin.
+        offset: u64,
+        /// Whole commits behind them.
+        commits: u64,
+    },
+    /// Something that cannot be opened.
+    #[error("{what} cannot be used: {report}")]
+    Unusable {
+        /// The thing.
+        what: &'static str,
+        /// Why.
+        report: String,
+    },
+    /// Something else than a regular file.
+    #[error("it is not a regular file")]
+    NotAFile,
+    /// Something else than a directory, which may lead elsewhere.
+    #[error("it is not a directory")]
+    NotADirectory,
     /// The files are of different indexes.
     #[error("it belongs to another index")]
     Foreign,
-    /// The database engine says so itself.
-    #[error("the database engine reports: {report}")]
-    Engine {
-        /// Its words.
-        report: String,
-    },
 }
 
 /// What the store was doing when the operating system refused.
@@ -336,8 +371,6 @@ pub enum Operation {
     Remove,
     /// Mapping into memory.
     Map,
-    /// Applying a batch.
-    Apply,
 }
 
 impl fmt::Display for Operation {
@@ -354,9 +387,13 @@ impl fmt::Display for Operation {
             Self::Rename => "rename",
             Self::Remove => "remove",
             Self::Map => "map",
-            Self::Apply => "apply a batch to",
         })
     }
+}
+
+/// A thing with its number, where there is more than one.
+fn numbered(what: &str, number: u64) -> String {
+    if number == 0 && what.starts_with("the ") { what.to_owned() } else { format!("{what} {number}") }
 }
 
 /// The holder of a lock as a part of a sentence.
@@ -365,12 +402,32 @@ fn held_by(holder: &Option<LockHolder>) -> String {
 }
 
 impl StoreError {
-    pub(super) fn io(path: impl Into<PathBuf>, operation: Operation) -> impl FnOnce(io::Error) -> Self {
+    pub(crate) fn io(path: impl Into<PathBuf>, operation: Operation) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| Self::Io { path, operation, source }
     }
 
-    pub(super) fn corrupt(file: impl Into<Cow<'static, str>>, detail: Damage) -> Self {
+    /// Whether a sync failed, so that nobody knows what is on disk. One that could not begin, for want of files or of memory,
+    /// may be repeated.
+    pub(super) fn is_failed_sync(&self) -> bool {
+        use rustix::io::Errno;
+        const NOT_BEGUN: [Errno; 3] = [Errno::MFILE, Errno::NFILE, Errno::NOMEM];
+        let begun =
+            |source: &io::Error| Errno::from_io_error(source).is_none_or(|it| !NOT_BEGUN.contains(&it));
+        matches!(self, Self::Io { operation: Operation::Sync, source, .. } if begun(source))
+    }
+
+    /// Whether it is for want of space on the disk.
+    pub fn is_out_of_space(&self) -> bool {
+        use io::ErrorKind::{QuotaExceeded, StorageFull};
+        match self {
+            Self::Io { source, .. } => matches!(source.kind(), StorageFull | QuotaExceeded),
+            Self::NotStored { source, .. } => source.is_out_of_space(),
+            _ => false,
+        }
+    }
+
+    pub(crate) fn corrupt(file: impl Into<Cow<'static, str>>, detail: Damage) -> Self {
         Self::Corrupt { file: file.into(), detail }
     }
 }

@@ -155,5 +155,5 @@ impl Source for Fresh {
 
 /// Would be a defect of the store, not of a file; an error all the same.
 fn missing(what: &'static str) -> StoreError {
-    StoreError::corrupt(names::DOCUMENTS, Damage::Missing { what })
+    StoreError::corrupt(names::LOG, Damage::Missing { what })
 }

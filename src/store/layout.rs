@@ -7,9 +7,9 @@ use std::ops::Range;
 pub(super) use crate::disk::names;
 
 /// The format this crate writes. Independent of the crate's version.
-pub(super) const FORMAT_VERSION: u32 = 1;
-/// The oldest format this crate still opens.
-pub(super) const OLDEST_READABLE_VERSION: u32 = 1;
+pub(crate) const FORMAT_VERSION: u32 = 2;
+/// The oldest format this crate still opens. Version 1 was never released.
+pub(crate) const OLDEST_READABLE_VERSION: u32 = 2;
 
 /// Width of a magic; the first byte is no text and the line ends show a text-mode copy.
 pub(super) const MAGIC_BYTES: usize = 8;
@@ -59,11 +59,9 @@ pub(super) mod manifest {
     pub(in crate::store) const AT_GENERATION: Range<usize> = after(&AT_STORE_ID, 8);
     pub(in crate::store) const AT_NEXT_SEGMENT: Range<usize> = after(&AT_GENERATION, 8);
     pub(in crate::store) const AT_SEGMENTS: Range<usize> = after(&AT_NEXT_SEGMENT, 4);
-    pub(in crate::store) const AT_MODEL: Range<usize> = after(&AT_SEGMENTS, 4);
-    pub(in crate::store) const AT_ENTRIES_CRC: Range<usize> = after(&AT_MODEL, CRC_BYTES);
-    pub(in crate::store) const AT_KEPT: Range<usize> = after(&AT_ENTRIES_CRC, 4);
-    pub(in crate::store) const AT_LAST: Range<usize> = after(&AT_KEPT, 4);
-    pub(in crate::store) const AT_RESERVED: Range<usize> = after(&AT_LAST, 8);
+    pub(in crate::store) const AT_ZEROS: Range<usize> = after(&AT_SEGMENTS, 4);
+    pub(in crate::store) const AT_ENTRIES_CRC: Range<usize> = after(&AT_ZEROS, CRC_BYTES);
+    pub(in crate::store) const AT_RESERVED: Range<usize> = after(&AT_ENTRIES_CRC, 16);
     pub(in crate::store) const AT_CRC: Range<usize> = after(&AT_RESERVED, CRC_BYTES);
     /// The head, which the entries of the segments follow. Every later version keeps this size, the
     /// magic, the version and the place of the checksum, so that "newer" and "damaged" stay
@@ -163,12 +161,41 @@ pub(super) mod segment {
     pub(in crate::store) const ROW_LEAF_ENDS: u32 = 37;
 }
 
-/// Keys and widths of the journal.
-pub(super) mod journal {
-    pub(in crate::store) const BASE: u8 = b'B';
-    pub(in crate::store) const COMMIT: u8 = b'c';
-    /// Length and checksum before the bytes of a commit.
-    pub(in crate::store) const PREFIX_BYTES: usize = 12;
+/// Fields of a log: its header, and the header of a frame.
+pub(super) mod log {
+    use super::*;
+
+    pub(in crate::store) const MAGIC: [u8; MAGIC_BYTES] = *b"\x8aehl\r\n\x1a\n";
+    pub(in crate::store) const AT_MAGIC: Range<usize> = 0..MAGIC_BYTES;
+    pub(in crate::store) const AT_VERSION: Range<usize> = after(&AT_MAGIC, 4);
+    pub(in crate::store) const AT_STORE_ID: Range<usize> = after(&AT_VERSION, STORE_ID_BYTES);
+    pub(in crate::store) const AT_BASE: Range<usize> = after(&AT_STORE_ID, 8);
+    pub(in crate::store) const AT_CRC: Range<usize> = after(&AT_BASE, CRC_BYTES);
+    pub(in crate::store) const HEADER_BYTES: usize = AT_CRC.end;
+
+    /// Frames, and the commits in them, begin at multiples of this.
+    pub(in crate::store) const ALIGNMENT: u64 = 8;
+    /// `ehfr` on disk.
+    pub(in crate::store) const FRAME_MAGIC: u32 = u32::from_le_bytes(*b"ehfr");
+    /// The only kind of a frame so far.
+    pub(in crate::store) const COMMIT: u8 = 1;
+    pub(in crate::store) const AT_FRAME_MAGIC: Range<usize> = 0..4;
+    pub(in crate::store) const AT_KIND: Range<usize> = after(&AT_FRAME_MAGIC, 1);
+    pub(in crate::store) const AT_RESERVED: Range<usize> = after(&AT_KIND, 3);
+    pub(in crate::store) const AT_LEN: Range<usize> = after(&AT_RESERVED, 4);
+    pub(in crate::store) const AT_BOOT: Range<usize> = after(&AT_LEN, 4);
+    pub(in crate::store) const AT_GENERATION: Range<usize> = after(&AT_BOOT, 8);
+    pub(in crate::store) const AT_SYNCED: Range<usize> = after(&AT_GENERATION, 8);
+    pub(in crate::store) const AT_PAYLOAD_CRC: Range<usize> = after(&AT_SYNCED, CRC_BYTES);
+    pub(in crate::store) const AT_FRAME_CRC: Range<usize> = after(&AT_PAYLOAD_CRC, CRC_BYTES);
+    pub(in crate::store) const FRAME_BYTES: usize = AT_FRAME_CRC.end;
+
+    /// A log grows by this.
+    pub(in crate::store) const CHUNK_BYTES: u64 = 256 << 10;
+    /// Longest commit; a longer one is sealed at once.
+    pub(in crate::store) const MOST_COMMIT_BYTES: u64 = 128 << 20;
+    /// Longest log: memtables are sealed long before.
+    pub(in crate::store) const MOST_BYTES: u64 = 1 << 30;
 }
 
 /// Limits of what may be stored.
@@ -179,9 +206,6 @@ pub(super) mod limits {
     pub(in crate::store) const PAYLOAD_BYTES: usize = 64 << 20;
     /// Deepest metadata: half of what the JSON parser follows when it reads back.
     pub(in crate::store) const METADATA_DEPTH: usize = 64;
-    /// Bytes of a commit in one value of sled. A leaf node holds up to 20 entries, and a node above
-    /// 128 KiB would go to a file of its own.
-    pub(in crate::store) const CHUNK_BYTES: usize = 3584;
     /// Most leaves a document may be in.
     pub(in crate::store) const LEAVES_PER_DOCUMENT: u32 = 512;
     /// Largest dimension of an embedding.
@@ -192,6 +216,7 @@ pub(super) mod limits {
 
 const _: () = {
     assert!(manifest::HEAD_BYTES == 128 && manifest::ENTRY_BYTES == 64);
-    // The widest node sled can build stays inline: 20 entries of a chunk and its key.
-    assert!(20 * (limits::CHUNK_BYTES + 64) < 128 * 1024);
+    assert!(log::HEADER_BYTES == 40 && log::FRAME_BYTES == 40);
+    assert!((log::HEADER_BYTES as u64).is_multiple_of(log::ALIGNMENT));
+    assert!((log::FRAME_BYTES as u64).is_multiple_of(log::ALIGNMENT));
 };

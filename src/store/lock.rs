@@ -130,6 +130,18 @@ fn open(path: &Path) -> Result<File> {
     Err(io(std::io::Error::new(std::io::ErrorKind::InvalidInput, "it is not a regular file")))
 }
 
+/// The process that writes a directory, where the lock file names one of this host that is there.
+pub(super) fn live_holder(dir: &Path) -> Option<LockHolder> {
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
+    let file = File::options().read(true).custom_flags(flags).open(dir.join(names::LOCK)).ok()?;
+    let holder = read_holder(file)?;
+    let here = holder.host.as_bytes() == rustix::system::uname().nodename().to_bytes();
+    let process = rustix::process::Pid::from_raw(i32::try_from(holder.process).ok()?)?;
+    // Without the right to send a signal it is there all the same.
+    let gone = rustix::process::test_kill_process(process) == Err(rustix::io::Errno::SRCH);
+    (here && !gone).then_some(holder)
+}
+
 /// What a lock file says; `None` where it says nothing that can be read.
 fn read_holder(mut file: File) -> Option<LockHolder> {
     let mut text = String::new();

@@ -91,38 +91,8 @@ pub(super) struct Manifest {
     pub(super) generation: Generation,
     /// Above the numbers of all segments there ever were.
     pub(super) next_segment: u64,
-    /// Which stores the index has: see [`Models`].
-    pub(super) models: Models,
     /// In the order of their rows.
     pub(super) segments: Vec<SegmentEntry>,
-}
-
-/// Which of the stores of an index serves it, as the manifest in its root says.
-///
-/// The store of model 0 is the root itself; those of later models are directories in `models`, each with a
-/// manifest of its own, whose pointer is not read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Models {
-    /// The one that searches and writes go to.
-    pub(crate) current: u32,
-    /// The one before it, kept to go back to.
-    pub(crate) kept: Option<u32>,
-    /// The highest number that was ever one of these: none is given out twice, so that a reader never takes one
-    /// store for another.
-    pub(crate) last: u32,
-}
-
-impl Models {
-    /// The next number, which no store ever had.
-    pub(crate) fn next(self) -> u32 {
-        self.last + 1
-    }
-
-    /// With the numbers given out so far counted.
-    pub(super) fn counted(self, before: &Manifest) -> Self {
-        let last = self.current.max(self.kept.unwrap_or(0)).max(before.models.last);
-        Self { last, ..self }
-    }
 }
 
 /// The files of a segment, and which of its rows are dead.
@@ -141,7 +111,6 @@ impl Manifest {
             store_id: StoreId::unique(),
             generation: Generation(0),
             next_segment: 0,
-            models: Models::default(),
             segments: Vec::new(),
         }
     }
@@ -172,11 +141,6 @@ impl Manifest {
         bytes[AT_GENERATION].copy_from_slice(&self.generation.0.to_le_bytes());
         bytes[AT_NEXT_SEGMENT].copy_from_slice(&self.next_segment.to_le_bytes());
         bytes[AT_SEGMENTS].copy_from_slice(&(self.segments.len() as u32).to_le_bytes());
-        bytes[AT_MODEL].copy_from_slice(&self.models.current.to_le_bytes());
-        // 0 is none.
-        let kept = self.models.kept.map_or(0, |kept| kept + 1);
-        bytes[AT_KEPT].copy_from_slice(&kept.to_le_bytes());
-        bytes[AT_LAST].copy_from_slice(&self.models.last.to_le_bytes());
         bytes[AT_ENTRIES_CRC].copy_from_slice(&crc32fast::hash(&entries).to_le_bytes());
         let crc = crc32fast::hash(&bytes[..AT_CRC.start]);
         bytes[AT_CRC].copy_from_slice(&crc.to_le_bytes());
@@ -204,7 +168,9 @@ impl Manifest {
         if dtype != DTYPE_F16 {
             return Err(field("dtype", dtype.into()));
         }
-        if let Some(&byte) = head[AT_PAD].iter().chain(&head[AT_RESERVED]).find(|b| **b != 0) {
+        if let Some(&byte) =
+            [AT_PAD, AT_ZEROS, AT_RESERVED].into_iter().flat_map(|at| &head[at]).find(|b| **b != 0)
+        {
             return Err(field("reserved byte", byte.into()));
         }
         let mut model_hash = [0; 32];
@@ -223,15 +189,6 @@ impl Manifest {
             StoreError::InvalidConfig { field: name, found, .. } => field(name, found),
             other => other,
         })?;
-        let models = Models {
-            current: u32_at(head, AT_MODEL.start),
-            kept: u32_at(head, AT_KEPT.start).checked_sub(1),
-            last: u32_at(head, AT_LAST.start),
-        };
-        let named = models.current.max(models.kept.unwrap_or(0));
-        if models.kept == Some(models.current) || named > models.last || models.last > MOST_MODEL {
-            return Err(field("the number of the model", models.current.into()));
-        }
         let expected = HEAD_BYTES as u64 + u64::from(u32_at(head, AT_SEGMENTS.start)) * ENTRY_BYTES as u64;
         if found != expected {
             return Err(corrupt(Damage::Disagreement { what: "its length", expected, found }));
@@ -260,7 +217,6 @@ impl Manifest {
             store_id: StoreId(store_id),
             generation: Generation(u64_at(head, AT_GENERATION.start)),
             next_segment,
-            models,
             segments,
         })
     }
@@ -341,9 +297,6 @@ impl Manifest {
     }
 }
 
-/// One model a second for a century; leaves room for what a number may be added to.
-pub(super) const MOST_MODEL: u32 = u32::MAX - 2;
-
 /// Far more segments than merging ever leaves.
 const MOST_SEGMENTS: u64 = 1 << 16;
 
@@ -388,12 +341,27 @@ impl SegmentEntry {
 }
 
 /// Refuses, by number, a version that this crate does not read.
-pub(super) fn check_version(file: &str, found: u32) -> Result<()> {
+pub(crate) fn check_version(file: &str, found: u32) -> Result<()> {
     let (oldest, newest) = (OLDEST_READABLE_VERSION, FORMAT_VERSION);
     if (oldest..=newest).contains(&found) {
         return Ok(());
     }
     Err(StoreError::UnsupportedVersion { file: file.to_owned().into(), found, oldest, newest })
+}
+
+/// Whether a directory has a manifest of a version that was never released.
+pub(crate) fn is_pre_release(backend: &dyn Backend, dir: &Path) -> bool {
+    let mut head = [0; AT_VERSION.end];
+    let read = backend
+        .open(&dir.join(names::MANIFEST), OpenMode::Read)
+        .and_then(|file| file.read_at(&mut head, 0))
+        .is_ok();
+    read && head[AT_MAGIC] == MAGIC && u32_at(&head, AT_VERSION.start) < OLDEST_READABLE_VERSION
+}
+
+/// Sixteen bytes that nobody else has.
+pub(crate) fn unique_id() -> [u8; STORE_ID_BYTES] {
+    StoreId::unique().0
 }
 
 #[cfg(test)]

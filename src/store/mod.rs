@@ -6,8 +6,8 @@
 //! `MANIFEST` names the sealed files of the newest durable generation: segments of documents with their
 //! embeddings in the order of their leaves ([`segment`]), and which of their rows are dead
 //! ([`dead`]). Sealed files never change ([`sealed`]). What was committed since is in memory
-//! ([`fresh`]) and, so that the end of the process does not lose it, in a journal ([`journal`], the only
-//! use of sled). Every byte is described in `docs/format.md`.
+//! ([`fresh`]) and in a log ([`log`]), which the next handle reads after the end of this one. Every byte is
+//! described in `docs/format.md`.
 //!
 //! # A generation
 //!
@@ -19,8 +19,8 @@
 //! Only `MANIFEST` decides. `flush` seals what is fresh into a new segment and renames a new manifest
 //! into place, which is the commit point; the order of its steps is at the head of `seal.rs`. A power
 //! failure before it leaves the last flushed generation, and nothing that was written for it had been
-//! touched. The journal is never needed for what was flushed: it is believed where its
-//! checksums hold and it continues the very generation of the manifest, and is discarded otherwise.
+//! touched. What was committed since is in the log and nowhere else on disk, so a log that is damaged before
+//! a whole commit is an error, which only a repair mends.
 //!
 //! # Who reads what
 //!
@@ -29,6 +29,7 @@
 //! writer removes it.
 
 mod batch;
+mod clear;
 mod commit;
 mod dead;
 mod difference;
@@ -37,16 +38,20 @@ mod fresh;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod health;
-mod journal;
 mod layout;
 mod lock;
+mod log;
 mod manifest;
 mod mmap;
+mod notice;
 mod opening;
 mod part;
 mod payload;
+mod recovery;
 mod repair;
+mod repair_log;
 mod reroute;
+mod reserve;
 mod salvage;
 mod seal;
 mod sealed;
@@ -57,6 +62,7 @@ mod stats;
 #[cfg(test)]
 mod tests;
 mod verify;
+mod verify_files;
 mod view;
 
 use std::{
@@ -67,12 +73,15 @@ use std::{
 
 pub(crate) use batch::check_id;
 pub use batch::{Committed, Put, WriteBatch};
+pub(crate) use clear::clear_store;
 pub use difference::Difference;
 pub use error::{Damage, Operation, Result, StoreError};
+pub(crate) use layout::FORMAT_VERSION;
 pub(crate) use lock::DirectoryLock;
 pub use lock::LockHolder;
-pub(crate) use manifest::Models;
 pub use manifest::StoreConfig;
+pub(crate) use manifest::{check_version, is_pre_release, unique_id};
+pub use notice::Notice;
 pub(crate) use repair::Repair;
 pub use repair::{RepairReport, Undecided};
 pub(crate) use seal::Tick;
@@ -81,22 +90,12 @@ pub use stats::{StoreBytes, StoreStats};
 pub use verify::{Problem, VerifyReport};
 pub use view::{RowSpan, Run, View};
 
-use crate::disk::Backend;
+use crate::disk::{Backend, Identity};
 use health::Health;
-use journal::Journal;
+use log::Log;
 use manifest::{Manifest, StoreId};
+use reserve::Reserve;
 use state::State;
-
-/// File that makes a directory an index.
-pub(crate) const MANIFEST_FILE: &str = crate::disk::names::MANIFEST;
-/// Its copy.
-pub(crate) const MANIFEST_COPY_FILE: &str = crate::disk::names::MANIFEST_COPY;
-/// The same before it is published: its presence marks a create under way or interrupted.
-pub(crate) const UNPUBLISHED_MANIFEST_FILE: &str = crate::disk::names::MANIFEST_NEW;
-/// Directory of what was damaged and is kept for one who wants to look.
-pub(crate) const DAMAGED_DIR: &str = crate::disk::names::DAMAGED;
-/// File that the open handle holds locked.
-pub(crate) const LOCK_FILE: &str = crate::disk::names::LOCK;
 
 /// What survives what.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -106,7 +105,7 @@ pub enum Durability {
     /// again, and faster there.
     None,
     /// What was committed before [`Index::flush`](crate::Index::flush) returned survives a power failure. What came after it
-    /// survives the end of the process, but for its last half second.
+    /// survives the end of the process.
     #[default]
     OnFlush,
     /// Every commit survives a power failure once it has returned.
@@ -140,6 +139,8 @@ pub struct Store {
     backend: Arc<dyn Backend>,
     options: StoreOptions,
     health: Health,
+    /// What was found when it was opened.
+    notices: Vec<Notice>,
     /// Serialises commits and flushes.
     writer: Mutex<Writer>,
     /// Held for as long as it takes to copy or replace the pointer.
@@ -152,15 +153,13 @@ pub struct Store {
 struct Writer {
     /// The one on disk.
     manifest: Manifest,
-    journal: JournalState,
-}
-
-enum JournalState {
-    /// None on disk: made by the first commit that needs it.
-    None,
-    Open(Journal),
-    /// An addition failed: it lacks commits, and gets no more until those are sealed.
-    Broken,
+    /// The file that it was written as; another one in its place is not this handle's.
+    left: Option<Identity>,
+    /// Live documents of the generation on disk.
+    durable: u64,
+    /// `None` until the first commit after a flush.
+    log: Option<Log>,
+    reserve: Reserve,
 }
 
 impl Store {
@@ -184,16 +183,6 @@ impl Store {
         View { state: self.state() }
     }
 
-    /// Which store serves the index, as the manifest of this one says.
-    pub(crate) fn models(&self) -> Models {
-        self.manifest().models
-    }
-
-    /// An error once a failure has left it unknown what is on disk.
-    pub(crate) fn check_writes(&self) -> Result<()> {
-        self.health.check_writes()
-    }
-
     fn manifest(&self) -> Manifest {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner).manifest.clone()
     }
@@ -211,21 +200,23 @@ impl Store {
         if self.is_read_only() {
             return Err(StoreError::ReadOnly { path: self.dir.clone() });
         }
+        // Before the mutex, which a fork may have copied while it was held.
+        self.check_process()?;
         // A panic while the lock was held left the state as it was: it is replaced last.
         let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         self.health.check_writes()?;
+        self.health.refuse_if_replaced(self.lock.as_ref().map_or(Ok(()), DirectoryLock::check))?;
         Ok(writer)
     }
 
-    /// Flushes and leaves no journal behind.
-    fn close(&mut self) -> Result<()> {
-        self.flush()?;
-        let writer = self.writer.get_mut().unwrap_or_else(PoisonError::into_inner);
-        match std::mem::replace(&mut writer.journal, JournalState::None) {
-            JournalState::Open(journal) => journal.remove(&self.dir),
-            JournalState::Broken => Journal::clear(&self.dir),
-            JournalState::None => Ok(()),
-        }
+    /// An error in a forked child of the process that opened the handle for writing.
+    pub(crate) fn check_process(&self) -> Result<()> {
+        self.lock.as_ref().map_or(Ok(()), DirectoryLock::check_process)
+    }
+
+    /// What was found when the handle was opened, and its owner should know.
+    pub fn notices(&self) -> &[Notice] {
+        &self.notices
     }
 }
 
@@ -234,11 +225,14 @@ impl Drop for Store {
         if self.is_read_only() {
             return;
         }
-        match self.close() {
-            // Poisoned: said when it happened.
-            Ok(()) | Err(StoreError::Poisoned) => {}
+        match self.flush() {
+            // Said when it happened. A forked child has nothing to close.
+            Ok(()) | Err(StoreError::Poisoned | StoreError::Replaced { .. } | StoreError::Forked) => {}
             Err(error) => {
-                tracing::error!(index = %self.dir.display(), %error, "flush on close failed");
+                tracing::error!(
+                    index = %self.dir.display(), %error,
+                    "flush on close failed; what was not flushed waits in the log"
+                );
             }
         }
     }

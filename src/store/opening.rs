@@ -1,24 +1,26 @@
 //! Creating an index and opening one.
 
 use std::{
-    path::Path,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, RwLock},
 };
 
 use super::{
-    Durability, JournalState, Result, Store, StoreConfig, StoreError, StoreOptions, Writer,
+    Durability, Notice, Result, Store, StoreConfig, StoreError, StoreOptions, Writer,
     dead::DeadRows,
     error::{Damage, Operation},
     health::Health,
-    journal::{Journal, Recovered},
     layout::names,
     lock::DirectoryLock,
-    manifest::{Manifest, Models, SegmentEntry, StoreId},
+    log::Log,
+    manifest::{Manifest, SegmentEntry, StoreId},
     part::Part,
+    recovery::{self, Recovered},
+    reserve::Reserve,
     segment::Segment,
     state::State,
 };
-use crate::disk::{Backend, FileSystem, Unsynced};
+use crate::disk::{Backend, FileSystem, Identity, Kind, Unsynced};
 
 /// How often a read-only handle reads the manifest again when a file that it names is gone: the
 /// writer may have made a newer generation meanwhile.
@@ -38,6 +40,7 @@ impl Store {
     ///
     /// [`StoreError::InvalidConfig`], [`StoreError::AlreadyExists`], [`StoreError::Locked`],
     /// and failures of the file system.
+    #[cfg(any(test, feature = "fuzzing"))]
     pub fn create(dir: impl AsRef<Path>, config: &StoreConfig, options: StoreOptions) -> Result<Self> {
         Self::create_on(options.backend(), dir.as_ref(), config, options)
     }
@@ -45,33 +48,56 @@ impl Store {
     /// Opens the index in `dir` for reading and writing.
     ///
     /// Costs the same whatever the size of the index, unless the last handle was not closed: then the
-    /// commits that it did not flush are taken over from its journal.
+    /// commits that it did not flush are taken over from its log; [`Store::notices`] says how many.
     ///
     /// # Errors
     ///
     /// [`StoreError::NotFound`], [`StoreError::NotAnIndex`], [`StoreError::InterruptedCreate`],
     /// [`StoreError::Locked`], [`StoreError::UnsupportedVersion`], [`StoreError::Corrupt`],
     /// and failures of the file system.
+    #[cfg(any(test, feature = "fuzzing"))]
     pub fn open(dir: impl AsRef<Path>, options: StoreOptions) -> Result<Self> {
         Self::open_on(options.backend(), dir.as_ref(), options)
     }
 
     /// Opens the index in `dir` for reading, beside a writer in this process or another one.
     ///
-    /// Shows the newest generation that was flushed; [`Store::refresh`] moves on.
+    /// Shows the newest generation that was flushed; [`Store::refresh`] moves on. Where commits wait in the log,
+    /// [`Store::notices`] says so.
     ///
     /// # Errors
     ///
     /// Those of [`Store::open`] but [`StoreError::Locked`].
     pub fn open_read_only(dir: impl AsRef<Path>) -> Result<Self> {
-        let (backend, dir) = (Arc::new(FileSystem), dir.as_ref());
+        Self::open_read_only_on(Arc::new(FileSystem), dir.as_ref())
+    }
+
+    pub(super) fn open_read_only_on(backend: Arc<dyn Backend>, dir: &Path) -> Result<Self> {
         Self::check_is_index(dir)?;
+        let dir = &absolute(dir)?;
         if !has(dir, names::MANIFEST)? {
             return Err(StoreError::InterruptedCreate { path: dir.to_owned() });
         }
+        check_directories(&*backend, dir, &Manifest::read(&*backend, dir)?)?;
         let (manifest, state) = read_newest(&*backend, dir, None)?;
-        let (journal, options) = (JournalState::None, StoreOptions::default());
-        Ok(Self::with(backend, dir, manifest, state, journal, options, None))
+        let waiting = recovery::waiting(&*backend, dir, &manifest);
+        let durable = u64::from(state.live());
+        let opened = Opened { manifest, state, left: None, durable, log: None, notices: Vec::new() };
+        let mut opened = Self::with(backend, dir, opened, StoreOptions::default(), None);
+        match waiting {
+            Ok(Some(waiting)) => opened.notices.extend(opened.waiting_notice(&waiting)),
+            Ok(None) => {}
+            Err(StoreError::Corrupt { file, detail }) => {
+                opened.notices.push(Notice::DamagedLog { file: file.into_owned(), damage: detail });
+            }
+            Err(error) => {
+                tracing::warn!(index = %dir.display(), %error, "what waits in the log cannot be read");
+            }
+        }
+        for notice in &opened.notices {
+            tracing::warn!(index = %dir.display(), "{notice}");
+        }
+        Ok(opened)
     }
 
     /// Moves a read-only handle to the newest flushed generation; says whether that is another one.
@@ -93,16 +119,12 @@ impl Store {
         if manifest.store_id != self.store_id {
             return Err(StoreError::corrupt(names::MANIFEST, Damage::Foreign));
         }
-        if manifest.models.current != writer.manifest.models.current {
-            // Another store serves from now on, and this one may be empty by then.
-            return Ok(false);
-        }
         writer.manifest = manifest;
         self.publish(state);
         Ok(true)
     }
 
-    pub(super) fn create_on(
+    pub(crate) fn create_on(
         backend: Arc<dyn Backend>,
         dir: &Path,
         config: &StoreConfig,
@@ -111,6 +133,7 @@ impl Store {
         config.check()?;
         backend.create_directory(dir).map_err(StoreError::io(dir, Operation::CreateDirectory))?;
         refuse_existing(dir)?;
+        let dir = &absolute(dir)?;
         let lock = DirectoryLock::take(dir, options.lock_wait)?;
         // Again, for one that was made between the check and the lock.
         refuse_existing(dir)?;
@@ -119,14 +142,17 @@ impl Store {
         manifest.write_provisional(&*backend, dir)?;
         let sync = |dir: &Path| backend.sync_directory(dir).map_err(StoreError::io(dir, Operation::Sync));
         sync(dir)?;
-        let segments = dir.join(names::SEGMENTS);
-        backend.create_directory(&segments).map_err(StoreError::io(&segments, Operation::CreateDirectory))?;
-        Journal::clear(dir)?;
-        sync(&segments)?;
+        for folder in [names::SEGMENTS, names::LOG].map(|name| dir.join(name)) {
+            backend.create_directory(&folder).map_err(StoreError::io(&folder, Operation::CreateDirectory))?;
+            sync(&folder)?;
+        }
         sync(dir)?;
         Manifest::publish(&*backend, dir)?;
+        manifest.write_copy(&*backend, dir);
         let state = State::new(manifest.generation, Vec::new())?;
-        let made = Self::with(backend, dir, manifest, state, JournalState::None, options, Some(lock));
+        let left = identity(&*backend, dir)?;
+        let opened = Opened { manifest, state, left, durable: 0, log: None, notices: Vec::new() };
+        let made = Self::with(backend, dir, opened, options, Some(lock));
         made.sync_parent(dir);
         Ok(made)
     }
@@ -141,8 +167,9 @@ impl Store {
         }
     }
 
-    pub(super) fn open_on(backend: Arc<dyn Backend>, dir: &Path, options: StoreOptions) -> Result<Self> {
+    pub(crate) fn open_on(backend: Arc<dyn Backend>, dir: &Path, options: StoreOptions) -> Result<Self> {
         Self::check_is_index(dir)?;
+        let dir = &absolute(dir)?;
         let lock = DirectoryLock::take(dir, options.lock_wait)?;
         // Under the lock, so that a create still at work is not taken for an interrupted one.
         if !has(dir, names::MANIFEST)? {
@@ -151,34 +178,36 @@ impl Store {
         // The rename that made it may have been the last thing before a crash. It must last before
         // anything is built on it.
         backend.sync_directory(dir).map_err(StoreError::io(dir, Operation::Sync))?;
+        let left = identity(&*backend, dir)?;
         let manifest = Manifest::read(&*backend, dir)?;
-        let state = load(&*backend, dir, &manifest, None)?;
-        let (state, journal, unreadable) = recover(dir, &manifest, state)?;
-        manifest.renew_copy(&*backend, dir);
-        let opened = Self::with(backend, dir, manifest, state, journal, options, Some(lock));
-        if let Some(error) = unreadable {
-            // First what could be read of it.
-            opened.flush()?;
-            let aside = Journal::set_aside(dir)?;
-            tracing::warn!(
-                index = %dir.display(), %error, journal = %aside.display(),
-                "the journal cannot be read to its end and was set aside; commits that were never flushed are lost"
-            );
+        check_directories(&*backend, dir, &manifest)?;
+        if let Some(error) = recovery::evidence_of_later(&*backend, dir, &manifest) {
+            return Err(error);
         }
+        make_directories(&*backend, dir)?;
+        let state = load(&*backend, dir, &manifest, None)?;
+        let durable = u64::from(state.live());
+        let Recovered { state, log, notices } = recovery::recover(&*backend, dir, &manifest, state)?;
+        manifest.renew_copy(&*backend, dir);
+        for notice in &notices {
+            tracing::warn!(index = %dir.display(), "{notice}");
+        }
+        let opened = Opened { manifest, state, left, durable, log, notices };
+        let opened = Self::with(backend, dir, opened, options, Some(lock));
+        opened.settle();
         Ok(opened)
     }
 
-    /// Which store serves the index in `dir`, as its manifest says now.
-    ///
-    /// # Errors
-    ///
-    /// As [`Store::open_read_only`].
-    pub(crate) fn models_of(dir: &Path) -> Result<Models> {
-        Self::check_is_index(dir)?;
-        if !has(dir, names::MANIFEST)? {
-            return Err(StoreError::InterruptedCreate { path: dir.to_owned() });
+    /// Removes what a crash left, and keeps space for what comes; neither is needed to go on.
+    fn settle(&self) {
+        let Ok(mut writer) = self.lock_writer() else { return };
+        // Said where it happens.
+        let _ = self.remove_strays(&writer);
+        if self.options.durability != Durability::None
+            && let Err(error) = writer.reserve.ensure(&*self.backend, &self.state())
+        {
+            tracing::warn!(index = %self.dir.display(), %error, "no space can be kept for what comes");
         }
-        Ok(Manifest::read(&FileSystem, dir)?.models)
     }
 
     fn check_is_index(dir: &Path) -> Result<()> {
@@ -204,12 +233,11 @@ impl Store {
     fn with(
         backend: Arc<dyn Backend>,
         dir: &Path,
-        manifest: Manifest,
-        state: State,
-        journal: JournalState,
+        opened: Opened,
         options: StoreOptions,
         lock: Option<DirectoryLock>,
     ) -> Self {
+        let Opened { manifest, state, left, durable, log, notices } = opened;
         Self {
             dir: dir.to_owned(),
             config: manifest.config.clone(),
@@ -217,15 +245,63 @@ impl Store {
             backend,
             options,
             health: Health::default(),
-            writer: Mutex::new(Writer { manifest, journal }),
+            notices,
+            writer: Mutex::new(Writer { manifest, left, durable, log, reserve: Reserve::new(dir) }),
             state: RwLock::new(Arc::new(state)),
             lock,
         }
     }
 }
 
+/// What a handle begins with.
+struct Opened {
+    manifest: Manifest,
+    state: State,
+    left: Option<Identity>,
+    durable: u64,
+    log: Option<Log>,
+    notices: Vec<Notice>,
+}
+
+/// The path of a directory that exists, whatever the process does to its working directory later.
+fn absolute(dir: &Path) -> Result<PathBuf> {
+    dir.canonicalize().map_err(StoreError::io(dir, Operation::Open))
+}
+
+/// Which file the manifest is.
+fn identity(backend: &dyn Backend, dir: &Path) -> Result<Option<Identity>> {
+    let path = dir.join(names::MANIFEST);
+    backend.identity(&path).map_err(StoreError::io(&path, Operation::Read))
+}
+
+/// The directories of a store are directories, and not links to those of another one. A missing one is empty: what
+/// copies an index may leave empty directories out.
+fn check_directories(backend: &dyn Backend, dir: &Path, manifest: &Manifest) -> Result<()> {
+    for name in [names::SEGMENTS, names::LOG] {
+        let path = dir.join(name);
+        match backend.kind(&path).map_err(StoreError::io(&path, Operation::Read))? {
+            Some(Kind::Directory) => {}
+            None if name == names::LOG || manifest.segments.is_empty() => {}
+            None => return Err(StoreError::corrupt(name, Damage::Missing { what: "the directory" })),
+            Some(_) => return Err(StoreError::corrupt(name, Damage::NotADirectory)),
+        }
+    }
+    Ok(())
+}
+
+/// Makes missing directories.
+fn make_directories(backend: &dyn Backend, dir: &Path) -> Result<()> {
+    for folder in [names::SEGMENTS, names::LOG].map(|name| dir.join(name)) {
+        if backend.kind(&folder).map_err(StoreError::io(&folder, Operation::Read))?.is_none() {
+            backend.create_directory(&folder).map_err(StoreError::io(&folder, Operation::CreateDirectory))?;
+            backend.sync_directory(dir).map_err(StoreError::io(dir, Operation::Sync))?;
+        }
+    }
+    Ok(())
+}
+
 impl StoreOptions {
-    pub(super) fn backend(&self) -> Arc<dyn Backend> {
+    pub(crate) fn backend(&self) -> Arc<dyn Backend> {
         match self.durability {
             Durability::None => Arc::new(Unsynced(FileSystem)),
             _ => Arc::new(FileSystem),
@@ -302,64 +378,10 @@ fn read_newest(
     Ok((manifest, state))
 }
 
-/// The state with the commits of the journal that an earlier handle left, if it did.
-///
-/// A journal promises nothing: one that cannot be read to its end is to be set aside, for the reason returned, and the index
-/// opens with what could be read of it. What is not the journal's fault is an error, and the journal stays for the next try.
-fn recover(
-    dir: &Path,
-    manifest: &Manifest,
-    state: State,
-) -> Result<(State, JournalState, Option<StoreError>)> {
-    if !Journal::exists(dir) {
-        return Ok((state, JournalState::None, None));
-    }
-    let Recovered { journal, commits, cut } =
-        match Journal::recover(dir, manifest.store_id, manifest.generation) {
-            Ok(recovered) => recovered,
-            Err(error) if is_own_fault(&error) => return Ok((state, JournalState::None, Some(error))),
-            Err(error) => return Err(error),
-        };
-    let Some(commits) = commits else {
-        journal.remove(dir)?;
-        return Ok((state, JournalState::None, None));
-    };
-    let dim = manifest.config.dim as usize;
-    let (mut replayed, mut cut) = (state, cut);
-    for commit in &commits {
-        if let Err(error) = commit.check(&manifest.config) {
-            cut = Some(error);
-            break;
-        }
-        // Looks for ids in sealed files, so its errors are theirs.
-        replayed = replayed.apply(dim, commit)?.0;
-    }
-    match cut {
-        None => Ok((replayed, JournalState::Open(journal), None)),
-        Some(error) if is_own_fault(&error) => Ok((replayed, JournalState::None, Some(error))),
-        Some(error) => Err(error),
-    }
-}
-
-/// Whether an error of the journal is for its bytes, and not for want of room, memory, files or rights.
-fn is_own_fault(error: &StoreError) -> bool {
-    use std::io::ErrorKind::{OutOfMemory, PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
-    // Too many files open; they have no kind.
-    const TOO_MANY: [Option<i32>; 2] = [Some(23), Some(24)];
-    match error {
-        StoreError::Locked { .. } => false,
-        StoreError::Io { source, .. } => {
-            let wants = [OutOfMemory, PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull];
-            !wants.contains(&source.kind()) && !TOO_MANY.contains(&source.raw_os_error())
-        }
-        _ => true,
-    }
-}
-
 /// Refuses a directory that has an index, or a file of ours that no unfinished create left.
 fn refuse_existing(dir: &Path) -> Result<()> {
     let unfinished = has(dir, names::MANIFEST_NEW)?;
-    for name in [names::MANIFEST, names::MANIFEST_COPY, names::SEGMENTS, names::DOCUMENTS] {
+    for name in [names::MANIFEST, names::MANIFEST_COPY, names::SEGMENTS, names::LOG] {
         if has(dir, name)? && (name.starts_with(names::MANIFEST) || !unfinished) {
             return Err(StoreError::AlreadyExists { path: dir.join(name) });
         }

@@ -67,9 +67,9 @@ impl Part {
     pub(super) fn matrix(&self, rows: Range<u32>) -> Result<&[f16]> {
         match &self.place {
             Place::Sealed(segment) => segment.matrix(rows),
-            Place::Fresh(fresh) => fresh.matrix(rows).ok_or_else(|| {
-                StoreError::corrupt(names::DOCUMENTS, Damage::Missing { what: "a row in memory" })
-            }),
+            Place::Fresh(fresh) => fresh
+                .matrix(rows)
+                .ok_or_else(|| StoreError::corrupt(names::LOG, Damage::Missing { what: "a row in memory" })),
         }
     }
 

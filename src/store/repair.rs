@@ -15,16 +15,17 @@ use super::{
     Result, StoreError, StoreOptions,
     batch::{Put, check_leaves},
     dead::{DeadFile, DeadRows},
-    error::Operation,
+    error::{Damage, Operation},
     layout::names,
     lock::DirectoryLock,
     manifest::{Manifest, SegmentEntry},
     opening::open_dead,
+    recovery,
     salvage::{Found, Salvaged},
     seal::strays,
     segment::{self, Codes, Member, NewSegment, Segment, SegmentFiles, Source},
 };
-use crate::disk::Backend;
+use crate::disk::{Backend, Kind};
 use crate::document::Document;
 
 /// Ids kept in a report.
@@ -49,13 +50,25 @@ pub enum Undecided {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RepairReport {
+    /// Whether `CURRENT` was damaged or missing, and was made again.
+    pub current_restored: bool,
+    /// Whether the model before the last change was damaged, and was set aside.
+    pub previous_model_set_aside: bool,
     /// Whether the manifest was damaged, and is now that of its copy.
     pub manifest_restored: bool,
     /// Whether the model was damaged, and is now that of the bundle given.
     pub model_restored: bool,
+    /// Whether the log was damaged, and now has the whole commits alone.
+    pub log_damaged: bool,
+    /// Commits of a damaged log that were kept; the next handle that opens the index for writing brings them back.
+    pub kept_commits: u64,
+    /// Commits of a damaged log that could not be read.
+    pub lost_commits: u64,
+    /// Documents that commits in the log store now; the next handle that opens the index for writing brings them back.
+    pub waiting_documents: u64,
     /// Segments that were damaged.
     pub damaged_segments: u64,
-    /// Live documents now, without those that are in the journal only.
+    /// Live documents now, without those that are in the log only.
     pub documents: u64,
     /// Documents of damaged segments that could be read.
     pub recovered: u64,
@@ -74,7 +87,12 @@ pub struct RepairReport {
 impl RepairReport {
     /// Whether there was nothing to do.
     pub fn was_sound(&self) -> bool {
-        !self.manifest_restored && !self.model_restored && self.damaged_segments == 0
+        !self.current_restored
+            && !self.previous_model_set_aside
+            && !self.manifest_restored
+            && !self.model_restored
+            && !self.log_damaged
+            && self.damaged_segments == 0
     }
 }
 
@@ -83,10 +101,10 @@ pub(crate) type Compute<'a, E> = &'a mut dyn FnMut(Vec<Document>) -> Result<Vec<
 
 /// A directory under repair, locked.
 pub(crate) struct Repair {
-    backend: Arc<dyn Backend>,
-    dir: PathBuf,
+    pub(super) backend: Arc<dyn Backend>,
+    pub(super) dir: PathBuf,
     options: StoreOptions,
-    manifest: Manifest,
+    pub(super) manifest: Manifest,
     pub(crate) report: RepairReport,
     _lock: DirectoryLock,
 }
@@ -98,11 +116,7 @@ impl Repair {
     ///
     /// [`StoreError::Locked`], [`StoreError::NotAnIndex`], [`StoreError::UnsupportedVersion`]; the damage of the manifest
     /// where its copies are damaged too.
-    pub(crate) fn begin(dir: &Path, options: StoreOptions) -> Result<Self> {
-        Self::begin_on(options.backend(), dir, options)
-    }
-
-    pub(super) fn begin_on(backend: Arc<dyn Backend>, dir: &Path, options: StoreOptions) -> Result<Self> {
+    pub(crate) fn begin_on(backend: Arc<dyn Backend>, dir: &Path, options: StoreOptions) -> Result<Self> {
         let there = |name: &str| dir.join(name).exists();
         if ![names::MANIFEST, names::MANIFEST_COPY].into_iter().any(there) {
             let path = dir.to_owned();
@@ -112,12 +126,24 @@ impl Repair {
                 false => StoreError::NotAnIndex { path },
             });
         }
+        for path in
+            [dir.to_owned(), dir.join(names::SEGMENTS), dir.join(names::LOG), dir.join(names::DAMAGED)]
+        {
+            let found = backend.kind(&path).map_err(StoreError::io(&path, Operation::Read))?;
+            if found.is_some_and(|kind| kind != Kind::Directory) {
+                let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+                return Err(StoreError::corrupt(name, Damage::NotADirectory));
+            }
+        }
         let lock = DirectoryLock::take(dir, options.lock_wait)?;
         let segments = dir.join(names::SEGMENTS);
         backend.create_directory(&segments).map_err(StoreError::io(&segments, Operation::CreateDirectory))?;
         let mut report = RepairReport::default();
         let manifest = match Manifest::read(&*backend, dir) {
-            Ok(manifest) => manifest,
+            Ok(manifest) => match recovery::evidence_of_later(&*backend, dir, &manifest) {
+                None => manifest,
+                Some(_) => go_on_from_later(&*backend, dir, manifest, &mut report)?,
+            },
             Err(error) if !matches!(error, StoreError::Corrupt { .. }) && there(names::MANIFEST) => {
                 return Err(error);
             }
@@ -133,15 +159,16 @@ impl Repair {
                         Err(other) => return Err(other),
                     }
                 }
-                let newest = copies.into_iter().max_by_key(|copy| copy.generation);
-                let manifest = newest.ok_or(error)?;
+                // The newest of which all files are there; where none is so, the newest.
+                copies.sort_by_key(|copy| (is_whole(&*backend, dir, copy), copy.generation));
+                let manifest = copies.pop().ok_or(error)?;
                 if there(names::MANIFEST) {
                     report.set_aside.push(set_aside(&*backend, dir, names::MANIFEST)?);
                 }
                 // Of a later generation, if anything: not provably whole, but evidence.
                 let named: HashSet<String> = manifest.files().collect();
                 for name in strays(&*backend, dir, &named) {
-                    report.set_aside.push(set_aside(&*backend, dir, &name)?);
+                    report.set_aside.push(move_aside(&*backend, dir, &name)?);
                 }
                 manifest.prepare(&*backend, dir)?;
                 Manifest::publish(&*backend, dir)?;
@@ -157,51 +184,14 @@ impl Repair {
         &self.manifest.config
     }
 
-    /// Which store serves.
-    pub(crate) fn models(&self) -> super::Models {
-        self.manifest.models
-    }
-
-    /// Moves a directory that is not the store's own to the other damaged files.
-    pub(crate) fn set_directory_aside(&mut self, path: &Path) -> Result<()> {
-        let aside = self.dir.join(names::DAMAGED);
-        self.backend.create_directory(&aside).map_err(StoreError::io(&aside, Operation::CreateDirectory))?;
-        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        let to = free_name(&aside, &name);
-        self.backend.rename(path, &to).map_err(StoreError::io(&to, Operation::Rename))?;
-        for dir in [&aside, &self.dir] {
-            self.backend.sync_directory(dir).map_err(StoreError::io(dir, Operation::Sync))?;
-        }
-        self.report.set_aside.push(to);
-        Ok(())
-    }
-
-    /// Makes what was put beside the store durable.
-    pub(crate) fn sync(&self) -> Result<()> {
-        self.backend.sync_directory(&self.dir).map_err(StoreError::io(&self.dir, Operation::Sync))
-    }
-
-    /// For a store that does not serve: where anything of it is damaged, sets all of it aside, so that it does not
-    /// keep the index from opening. It has nothing that the one that serves lacks.
-    pub(crate) fn forsake_if_damaged(&mut self) -> Result<()> {
-        let mut damaged = false;
+    /// Whether every byte of the segments and of what says which rows are dead is right.
+    pub(crate) fn is_sound(&self) -> Result<bool> {
         for &entry in &self.manifest.segments {
-            match self.open_sound(entry) {
-                Ok(_) => {}
-                Err(StoreError::Corrupt { .. }) => damaged = true,
-                Err(other) => return Err(other),
+            if undamaged(self.open_sound(entry))?.is_none() {
+                return Ok(false);
             }
         }
-        if !damaged {
-            return Ok(());
-        }
-        self.report.damaged_segments = self.manifest.segments.len() as u64;
-        let entries = std::mem::take(&mut self.manifest.segments);
-        if self.manifest.models.kept == Some(0) {
-            self.manifest.models.kept = None;
-        }
-        let manifest = self.manifest.clone();
-        self.leave_out(&entries, &manifest)
+        Ok(true)
     }
 
     /// Sets the files of segments aside and publishes a manifest without them.
@@ -229,6 +219,11 @@ impl Repair {
         compute: Compute<'_, E>,
         tick: &mut dyn FnMut() -> Result<()>,
     ) -> Result<RepairReport, E> {
+        self.mend_log()?;
+        // A copy that is none would be of no use to the next repair.
+        self.manifest.renew_copy(&*self.backend, &self.dir);
+        let waiting = recovery::waiting(&*self.backend, &self.dir, &self.manifest)?;
+        self.report.waiting_documents = waiting.map_or(0, |waiting| waiting.documents);
         let store_id = self.manifest.store_id;
         let mut sound = Vec::new();
         let mut damaged = Vec::new();
@@ -392,8 +387,51 @@ fn files_of(entry: &SegmentEntry) -> impl Iterator<Item = String> + use<> {
     [SegmentFiles::vectors_name(number), SegmentFiles::documents_name(number)].into_iter().chain(dead)
 }
 
+/// Whether all files that a manifest names are there, by their lengths and their ends.
+fn is_whole(backend: &dyn Backend, dir: &Path, manifest: &Manifest) -> bool {
+    let opens = |entry: &SegmentEntry| {
+        Segment::open(backend, dir, manifest.store_id, manifest.config.dim, entry.files).is_ok()
+            && open_dead(backend, dir, manifest.store_id, entry, false).is_ok()
+    };
+    manifest.segments.iter().all(opens)
+}
+
+/// Where a manifest was put back: the later one, of which there is a copy, if all its files are there; otherwise the one
+/// that is there, with what is of a later one set aside.
+fn go_on_from_later(
+    backend: &dyn Backend,
+    dir: &Path,
+    manifest: Manifest,
+    report: &mut RepairReport,
+) -> Result<Manifest> {
+    let is_later = |copy: &Manifest| {
+        copy.generation > manifest.generation
+            && copy.store_id == manifest.store_id
+            && is_whole(backend, dir, copy)
+    };
+    let copy = Manifest::read_named(backend, dir, names::MANIFEST_COPY).ok().filter(is_later);
+    report.set_aside.push(set_aside(backend, dir, names::MANIFEST)?);
+    report.manifest_restored = true;
+    let manifest = copy.unwrap_or(manifest);
+    let named: HashSet<String> = manifest.files().collect();
+    for name in strays(backend, dir, &named) {
+        report.set_aside.push(move_aside(backend, dir, &name)?);
+    }
+    manifest.prepare(backend, dir)?;
+    Manifest::publish(backend, dir)?;
+    Ok(manifest)
+}
+
+/// As [`set_aside`]; the file loses the name that it had.
+fn move_aside(backend: &dyn Backend, dir: &Path, name: &str) -> Result<PathBuf> {
+    let aside = set_aside(backend, dir, name)?;
+    let path = dir.join(name);
+    backend.remove(&path).map_err(StoreError::io(path, Operation::Remove))?;
+    Ok(aside)
+}
+
 /// Gives a file a second, lasting name in `damaged`, and returns that.
-fn set_aside(backend: &dyn Backend, dir: &Path, name: &str) -> Result<PathBuf> {
+pub(super) fn set_aside(backend: &dyn Backend, dir: &Path, name: &str) -> Result<PathBuf> {
     let aside = dir.join(names::DAMAGED);
     backend.create_directory(&aside).map_err(StoreError::io(&aside, Operation::CreateDirectory))?;
     let file =

@@ -7,23 +7,27 @@
 //! 2. For each other segment with rows that died since, a new file of dead rows is written and synced.
 //! 3. The directory `segments` is synced: the names of steps 1 and 2 last.
 //! 4. `MANIFEST.new`, which names the files, is written and synced.
-//! 5. It is renamed to `MANIFEST`. **Commit point**: before it the old generation is what a crash
-//!    leaves, after it the new one. No file of the old one was touched.
+//! 5. Lock file and `MANIFEST` must be those that this handle left there (fencing). Then `MANIFEST.new` is renamed
+//!    to `MANIFEST`. **Commit point**: before it the old generation is what a crash leaves, after it the
+//!    new one. No file of the old one was touched.
 //! 6. The directory of the index is synced: now the generation lasts.
-//! 7. Files that no manifest names any more are removed, and the journal begins anew.
+//! 7. `MANIFEST.copy` is written anew, which repair falls back on.
+//! 8. Files that the manifest does not name any more are removed, and the log of the old generation with them.
 //!
-//! A write that fails changes nothing, since only new files are written. After a failed sync in any
-//! step nobody knows what is on disk, and the handle refuses writes from then on.
+//! A write that fails changes nothing, since only new files are written, and these are removed. After a failed
+//! sync in any step nobody knows what is on disk, and the handle refuses writes from then on. Where the disk is
+//! full, the reserve is given back and the documents in memory are sealed without merging.
 
 use std::{collections::HashSet, path::Path, sync::Arc};
 
 use super::{
-    JournalState, Result, Store, StoreError, Writer,
+    Result, Store, StoreError, Writer,
+    clear::is_sealed_file,
     dead::{DeadFile, DeadRows},
     error::Operation,
-    journal::Journal,
     layout::names,
-    manifest::{Manifest, Models, SegmentEntry},
+    log,
+    manifest::{Manifest, SegmentEntry},
     part::{Part, Place},
     reroute::{Rerouted, Route},
     segment::{self, Codes, Member, NewSegment, Segment, Source},
@@ -54,7 +58,11 @@ impl Store {
     /// again to find out what is there.
     pub fn flush(&self) -> Result<()> {
         let mut writer = self.lock_writer()?;
-        if self.is_sealed(&writer) { Ok(()) } else { self.seal(&mut writer, &self.state()) }
+        if self.is_sealed(&writer) {
+            return Ok(());
+        }
+        let sealed = self.seal(&mut writer, &self.state());
+        sealed.map_err(|error| self.with_numbers(&writer, error, 0))
     }
 
     /// Writes all documents to one new segment, in the order in which searches read them, and
@@ -74,10 +82,9 @@ impl Store {
         let compact = self.is_sealed(&writer) && state.parts().len() <= 1 && state.live() == state.rows();
         if !compact {
             let all = vec![true; state.parts().len()];
-            self.replace(&mut writer, &state, &all, None, tick)?;
+            let replaced = self.replace(&mut writer, &state, &all, None, tick);
+            replaced.map_err(|error| self.with_numbers(&writer, error, 0))?;
         }
-        // A journal keeps what it forgets until it is removed.
-        writer.journal = JournalState::Broken;
         // A crash may have left files that should be gone.
         self.forget(&mut writer)?;
         let segments = self.dir.join(names::SEGMENTS);
@@ -101,61 +108,50 @@ impl Store {
         self.replace(&mut writer, &state, &all, Some(route), tick)
     }
 
-    /// Seals what is not yet sealed, and then says which store is to serve the index from now on.
-    ///
-    /// # Durability
-    ///
-    /// As [`Store::flush`].
-    ///
-    /// # Errors
-    ///
-    /// As [`Store::flush`]; then nothing has changed.
-    pub(crate) fn point_to(&self, models: Models) -> Result<()> {
-        let mut writer = self.lock_writer()?;
-        if !self.is_sealed(&writer) {
-            self.seal(&mut writer, &self.state())?;
-        }
-        let manifest = Manifest { models: models.counted(&writer.manifest), ..writer.manifest.clone() };
-        self.make_current(&manifest)?;
-        writer.manifest = manifest;
-        Ok(())
-    }
-
-    /// Gives up all documents of this store, which another one serves by now, and says so.
-    ///
-    /// # Durability
-    ///
-    /// As [`Store::flush`].
-    ///
-    /// # Errors
-    ///
-    /// As [`Store::flush`]; then nothing has changed.
-    pub(crate) fn give_up(&self, models: Models) -> Result<()> {
-        let mut writer = self.lock_writer()?;
-        let generation = self.state().generation.next();
-        let models = models.counted(&writer.manifest);
-        let manifest = Manifest { models, generation, segments: Vec::new(), ..writer.manifest.clone() };
-        self.make_current(&manifest)?;
-        self.publish(State::new(generation, Vec::new())?);
-        writer.manifest = manifest;
-        // Said where it happens.
-        let _ = self.forget(&mut writer);
-        Ok(())
-    }
-
     /// Whether the manifest has all commits.
     pub(super) fn is_sealed(&self, writer: &Writer) -> bool {
         writer.manifest.generation == self.state().generation
     }
 
-    /// Seals the fresh documents of a generation, merging as it becomes due, and publishes it.
+    /// Seals the fresh documents of a generation, merging as it becomes due, and publishes it. On a full disk nothing is
+    /// merged, and the reserve is used.
     pub(super) fn seal(&self, writer: &mut Writer, state: &State) -> Result<()> {
         let due = due(state.parts());
-        self.replace(writer, state, &due, None, &mut || Ok(()))
+        match self.replace(writer, state, &due, None, &mut || Ok(())) {
+            Err(error) if error.is_out_of_space() && self.health.check_writes().is_ok() => {
+                writer.reserve.release();
+                let fresh: Vec<bool> =
+                    state.parts().iter().map(|part| matches!(part.place, Place::Fresh(_))).collect();
+                self.replace(writer, state, &fresh, None, &mut || Ok(())).inspect_err(|_| {
+                    // For the next try.
+                    let _ = writer.reserve.ensure(&*self.backend, state);
+                })
+            }
+            sealed => sealed,
+        }
+    }
+
+    /// As [`Self::try_replace`]; a failure leaves no file behind.
+    fn replace(
+        &self,
+        writer: &mut Writer,
+        state: &State,
+        merged: &[bool],
+        route: Option<Route<'_>>,
+        tick: Tick<'_>,
+    ) -> Result<()> {
+        self.fence(writer)?;
+        let replaced = self.try_replace(writer, state, merged, route, tick);
+        // What is on disk must be known for that.
+        if replaced.is_err() && self.health.check_writes().is_ok() {
+            let _ = self.backend.remove(&self.dir.join(names::MANIFEST_NEW));
+            let _ = self.remove_strays(writer);
+        }
+        replaced
     }
 
     /// Makes the next manifest: the parts marked in `merged` become one segment.
-    fn replace(
+    fn try_replace(
         &self,
         writer: &mut Writer,
         state: &State,
@@ -182,9 +178,9 @@ impl Store {
             parts.push(Part::sealed(segment, Arc::default()));
         }
         let next = State::new(state.generation, parts)?;
-        self.make_current(&manifest)?;
+        self.make_current(writer, manifest)?;
         self.publish(next);
-        writer.manifest = manifest;
+        writer.durable = u64::from(state.live());
         // Said where it happens.
         let _ = self.forget(writer);
         Ok(())
@@ -246,38 +242,77 @@ impl Store {
         self.poison_if_sync(file).map(Some)
     }
 
-    /// Steps 3 to 6.
-    fn make_current(&self, manifest: &Manifest) -> Result<()> {
-        let segments = self.dir.join(names::SEGMENTS);
-        let synced = self.backend.sync_directory(&segments);
-        self.poison_if_sync(synced.map_err(StoreError::io(&segments, Operation::Sync)))?;
-        self.poison_if_sync(manifest.prepare(&*self.backend, &self.dir))?;
-        // Whatever goes wrong here, which manifest is on disk is not known.
-        Manifest::publish(&*self.backend, &self.dir).inspect_err(|_| self.health.refuse_writes())
+    /// Makes sure that the directory is as this handle left it.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Replaced`]; then the handle refuses writes.
+    fn fence(&self, writer: &Writer) -> Result<()> {
+        let path = self.dir.join(names::MANIFEST);
+        let check = || {
+            self.lock.as_ref().map_or(Ok(()), |lock| lock.check())?;
+            let found = self.backend.identity(&path).map_err(StoreError::io(&path, Operation::Read))?;
+            let same = match Manifest::read(&*self.backend, &self.dir) {
+                Ok(manifest) => manifest == writer.manifest,
+                Err(StoreError::Corrupt { .. } | StoreError::UnsupportedVersion { .. }) => false,
+                // Removed, or no longer a file.
+                Err(_) if found.is_none() => false,
+                Err(other) => return Err(other),
+            };
+            match same && found == writer.left {
+                true => Ok(()),
+                false => Err(StoreError::Replaced { path: path.clone() }),
+            }
+        };
+        self.health.refuse_if_replaced(check())
     }
 
-    /// Step 7. Failures are of no consequence but for space and for what should be gone; the first one is returned.
+    /// Steps 3 to 7.
+    fn make_current(&self, writer: &mut Writer, manifest: Manifest) -> Result<()> {
+        let backend = &*self.backend;
+        let segments = self.dir.join(names::SEGMENTS);
+        let synced = backend.sync_directory(&segments);
+        self.poison_if_sync(synced.map_err(StoreError::io(&segments, Operation::Sync)))?;
+        self.poison_if_sync(manifest.write_provisional(backend, &self.dir))?;
+        let provisional = self.dir.join(names::MANIFEST_NEW);
+        let left = backend.identity(&provisional).map_err(StoreError::io(&provisional, Operation::Read))?;
+        self.fence(writer)?;
+        // Whatever goes wrong here, which manifest is on disk is not known.
+        Manifest::publish(backend, &self.dir).inspect_err(|_| self.health.refuse_writes())?;
+        writer.left = left;
+        manifest.write_copy(backend, &self.dir);
+        writer.manifest = manifest;
+        Ok(())
+    }
+
+    /// Step 8. Failures are of no consequence but for space and for what should be gone; the first one is returned.
     fn forget(&self, writer: &mut Writer) -> Result<()> {
-        let generation = writer.manifest.generation;
-        let (restarted, journal) = match std::mem::replace(&mut writer.journal, JournalState::None) {
-            JournalState::Open(mut journal) => match journal.restart(generation) {
-                Ok(()) => (Ok(()), JournalState::Open(journal)),
-                failed => (failed, JournalState::Broken),
-            },
-            JournalState::Broken => match Journal::clear(&self.dir) {
-                Ok(()) => (Ok(()), JournalState::None),
-                failed => (failed, JournalState::Broken),
-            },
-            JournalState::None => (Ok(()), JournalState::None),
-        };
-        writer.journal = journal;
-        let mut first = restarted.inspect_err(|error| {
-            tracing::warn!(index = %self.dir.display(), %error, "the journal could not begin anew");
-        });
-        let named: HashSet<String> = writer.manifest.files().collect();
-        for name in strays(&*self.backend, &self.dir, &named) {
+        writer.log = None;
+        let removed = self.remove_strays(writer);
+        let state = self.state();
+        writer.reserve.shrink(&state);
+        if let Err(error) = writer.reserve.ensure(&*self.backend, &state) {
+            tracing::warn!(index = %self.dir.display(), %error, "no space can be kept for what comes");
+        }
+        removed
+    }
+
+    /// Removes files of ours that the manifest does not name, and logs of what is sealed.
+    pub(super) fn remove_strays(&self, writer: &Writer) -> Result<()> {
+        let (backend, manifest) = (&*self.backend, &writer.manifest);
+        let named: HashSet<String> = manifest.files().collect();
+        let mut unused = strays(backend, &self.dir, &named);
+        let logs = log::bases(backend, &self.dir).unwrap_or_default();
+        // The log of this generation is in use, unless there is no commit that it could have.
+        let unused_log =
+            |base| base < manifest.generation || base == manifest.generation && writer.log.is_none();
+        let logs = logs.into_iter().filter(|base| unused_log(*base));
+        unused.extend(logs.map(log::name));
+        unused.extend(log::provisional(backend, &self.dir).unwrap_or_default());
+        let mut first = Ok(());
+        for name in unused {
             let path = self.dir.join(&name);
-            if let Err(error) = self.backend.remove(&path) {
+            if let Err(error) = backend.remove(&path) {
                 tracing::warn!(index = %self.dir.display(), file = %name, %error, "could not remove");
                 first = first.and(Err(StoreError::io(path, Operation::Remove)(error)));
             }
@@ -286,9 +321,9 @@ impl Store {
     }
 
     /// A failed sync poisons the handle; any other failure leaves it as it is.
-    fn poison_if_sync<T>(&self, result: Result<T>) -> Result<T> {
+    pub(super) fn poison_if_sync<T>(&self, result: Result<T>) -> Result<T> {
         result.inspect_err(|error| {
-            if matches!(error, StoreError::Io { operation: Operation::Sync, .. }) {
+            if error.is_failed_sync() {
                 self.health.refuse_writes();
             }
         })
@@ -298,19 +333,18 @@ impl Store {
 /// Files in `segments` with names of ours that are not among those named.
 pub(super) fn strays(backend: &dyn Backend, dir: &Path, named: &HashSet<String>) -> Vec<String> {
     let entries = backend.list(&dir.join(names::SEGMENTS)).unwrap_or_default();
-    let ours = |name: &str| {
-        let mut parts = name.split('.');
-        let number =
-            parts.next().is_some_and(|part| part.len() >= 8 && part.bytes().all(|b| b.is_ascii_digit()));
-        number && matches!(parts.next_back(), Some("vectors" | "documents" | "dead"))
-    };
     entries
         .into_iter()
         .filter_map(|name| name.into_string().ok())
-        .filter(|name| ours(name))
+        .filter(|name| is_sealed_file(name))
         .map(|name| format!("{}/{name}", names::SEGMENTS))
         .filter(|name| !named.contains(name))
         .collect()
+}
+
+/// The number of the segment that a file of [`strays`] is of.
+pub(super) fn segment_of(name: &str) -> Option<u64> {
+    name.strip_prefix(names::SEGMENTS)?.strip_prefix('/')?.split('.').next()?.parse().ok()
 }
 
 /// Which parts go into the next segment: the fresh ones, the sealed ones before them for as long as those

@@ -6,7 +6,7 @@ use super::{
     Result, Store, StoreError,
     error::{Damage, Operation},
     layout::names,
-    manifest::{Manifest, Models},
+    manifest::Manifest,
 };
 
 /// How often a reader begins again when the writer has removed what was to be shared.
@@ -36,7 +36,7 @@ impl Store {
                 attempt += 1;
                 match self.share(&manifest, target) {
                     Err(StoreError::Corrupt { detail: Damage::Missing { .. }, .. })
-                        if attempt < ATTEMPTS && self.refresh()? && self.models() == manifest.models =>
+                        if attempt < ATTEMPTS && self.refresh()? =>
                     {
                         self.unshare(&manifest, target);
                     }
@@ -56,15 +56,15 @@ impl Store {
         let backend = &*self.backend;
         let sync = |dir: &Path| backend.sync_directory(dir).map_err(StoreError::io(dir, Operation::Sync));
         let segments = target.join(names::SEGMENTS);
-        backend.create_directory(&segments).map_err(StoreError::io(&segments, Operation::CreateDirectory))?;
-        for name in [names::MANIFEST, names::MANIFEST_NEW, names::DOCUMENTS] {
+        for folder in [&segments, &target.join(names::LOG)] {
+            backend.create_directory(folder).map_err(StoreError::io(folder, Operation::CreateDirectory))?;
+        }
+        for name in [names::MANIFEST, names::MANIFEST_NEW] {
             let path = target.join(name);
             if path.exists() {
                 return Err(StoreError::AlreadyExists { path });
             }
         }
-        // It is an index of its own from the start: no other model is kept in it.
-        let manifest = Manifest { models: Models::default(), ..manifest.clone() };
         // Without documents until the files are there.
         Manifest { segments: Vec::new(), ..manifest.clone() }.write_provisional(backend, target)?;
         sync(target)?;

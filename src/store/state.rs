@@ -74,6 +74,15 @@ impl State {
         Ok(None)
     }
 
+    /// Live documents of the fresh parts.
+    pub(super) fn fresh_rows(&self) -> u64 {
+        let rows = |part: &Part| match &part.place {
+            Place::Fresh(_) => u64::from(part.live()),
+            Place::Sealed(_) => 0,
+        };
+        self.parts.iter().map(rows).sum()
+    }
+
     /// Memory that the fresh parts take, about.
     pub(super) fn fresh_bytes(&self) -> usize {
         let bytes = |part: &Part| match &part.place {

@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path};
 
-use super::{Result, Store, layout::names, part::Place};
+use super::{Result, Store, StoreError, layout::names, part::Place, recovery};
 use crate::ids::{Generation, LeafId};
 
 /// Bytes of an index on disk, by what they are.
@@ -15,8 +15,8 @@ pub struct StoreBytes {
     pub documents: u64,
     /// Which rows are dead.
     pub dead_rows: u64,
-    /// Commits that are not sealed yet.
-    pub journal: u64,
+    /// Commits that are not sealed yet, with the space allocated for more.
+    pub log: u64,
     /// The model in service.
     pub model: u64,
     /// Embeddings, documents and model of the model before it, and of a change of model that is under way or was
@@ -27,8 +27,8 @@ pub struct StoreBytes {
 impl StoreBytes {
     /// All of these: manifests and what was set aside are not among them.
     pub fn total(&self) -> u64 {
-        let Self { vectors, documents, dead_rows, journal, model, other_models } = *self;
-        vectors + documents + dead_rows + journal + model + other_models
+        let Self { vectors, documents, dead_rows, log, model, other_models } = *self;
+        vectors + documents + dead_rows + log + model + other_models
     }
 }
 
@@ -46,7 +46,7 @@ pub struct StoreStats {
     pub dead_rows: u64,
     /// Segments on disk.
     pub segments: u64,
-    /// Documents that are in memory and the journal only.
+    /// Documents that are not flushed: in memory and the log only, or, of a read-only handle, waiting in the log.
     pub fresh_documents: u64,
     /// Bytes on disk.
     pub bytes: StoreBytes,
@@ -66,7 +66,7 @@ impl Store {
         let (mut segments, mut fresh_documents) = (0, 0u64);
         let mut bytes = StoreBytes {
             dead_rows: bytes_below(&self.dir.join(names::SEGMENTS), &|name| name.ends_with(".dead")),
-            journal: bytes_below(&self.dir.join(names::DOCUMENTS), &|_| true),
+            log: bytes_below(&self.dir.join(names::LOG), &|_| true),
             ..StoreBytes::default()
         };
         for part in state.parts() {
@@ -78,6 +78,16 @@ impl Store {
                     bytes.documents += documents;
                 }
                 Place::Fresh(_) => fresh_documents += u64::from(part.live()),
+            }
+        }
+        if self.is_read_only() {
+            // A damaged log has none that the next writer takes over.
+            match recovery::waiting(&*self.backend, &self.dir, &self.manifest()) {
+                Ok(Some(waiting)) if waiting.scan.check(waiting.place).is_ok() => {
+                    fresh_documents += waiting.documents;
+                }
+                Ok(_) | Err(StoreError::Corrupt { .. }) => {}
+                Err(error) => return Err(error),
             }
         }
         let entries: usize = sizes.values().sum();

@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{
-    Result, Store, StoreError,
+    Notice, Result, Store, StoreError,
     error::Damage,
     layout::names,
     manifest::Manifest,
@@ -73,6 +73,9 @@ pub struct VerifyReport {
     pub postings: u64,
     /// Bytes of the files of segments, every one of them read; dead rows are in memory since they were opened.
     pub file_bytes: u64,
+    /// What the owner should know although nothing is wrong with what is stored: commits that wait in the log, files that
+    /// nothing uses, what a repair set aside.
+    pub warnings: Vec<Notice>,
     /// The first problems found, at most 100.
     pub problems: Vec<Problem>,
     /// Number of all problems found, each damaged page counted once as long as it is among these.
@@ -97,8 +100,21 @@ impl VerifyReport {
         }
     }
 
+    /// Adds what was found in a part of the index, whose names begin with `prefix`.
+    pub(crate) fn absorb(&mut self, prefix: &str, part: Self) {
+        self.documents += part.documents;
+        self.payload_bytes += part.payload_bytes;
+        self.postings += part.postings;
+        self.file_bytes += part.file_bytes;
+        self.problem_count += part.problem_count;
+        let room = MOST_PROBLEMS.saturating_sub(self.problems.len());
+        let named = |Problem { file, damage }| Problem { file: format!("{prefix}{file}").into(), damage };
+        self.problems.extend(part.problems.into_iter().map(named).take(room));
+        self.warnings.extend(part.warnings.into_iter().map(|warning| warning.below(prefix)));
+    }
+
     /// Notes damage as a problem; passes any other failure on.
-    fn note<T>(&mut self, result: Result<T>) -> Result<Option<T>> {
+    pub(crate) fn note<T>(&mut self, result: Result<T>) -> Result<Option<T>> {
         match result {
             Ok(value) => Ok(Some(value)),
             Err(StoreError::Corrupt { file, detail }) => {
@@ -111,7 +127,8 @@ impl VerifyReport {
 }
 
 impl Store {
-    /// Reads the whole index and checks everything that can be checked.
+    /// Reads the whole store and checks everything that can be checked: segments, manifest and its copy, log, and
+    /// files that nothing names.
     ///
     /// Costs a read of every byte and the memory of all ids. Goes over one generation, while writers go on.
     ///
@@ -145,6 +162,7 @@ impl Store {
             self.check_documents(part, &mut ids, &mut report, &mut done)?;
             self.check_lists(part, &mut report)?;
         }
+        self.check_files(&mut report)?;
         Ok(report)
     }
 
@@ -244,6 +262,6 @@ impl Store {
 fn file_of(part: &Part) -> Cow<'static, str> {
     match &part.place {
         Place::Sealed(segment) => segment.name().to_owned().into(),
-        Place::Fresh(_) => names::DOCUMENTS.into(),
+        Place::Fresh(_) => names::LOG.into(),
     }
 }

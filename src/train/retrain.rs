@@ -1,10 +1,13 @@
 //! Training on what an index holds, and the change over to what came of it.
 
+use std::path::Path;
+
 use super::dataset::TrainingSet;
-use super::trainer::{Fitted, Trainer};
+use super::trainer::{Fitted, PAGE_FILE, Trainer};
+use crate::disk::{Backend, FileSystem, names};
 use crate::error::Result;
-use crate::index::{Index, ModelChange, remove_folder};
-use crate::model::Bundle;
+use crate::index::{Index, ModelChange};
+use crate::model::{Bundle, remove_bundle};
 
 /// What [`Index::retrain`] did.
 pub struct Retrained {
@@ -12,6 +15,14 @@ pub struct Retrained {
     pub fitted: Fitted,
     /// The change over to it.
     pub change: ModelChange,
+}
+
+/// Removes what training left in a folder; not what somebody else put there, which training then refuses to
+/// write over.
+fn remove_trained(output: &Path) -> Result<()> {
+    // With it alone there, the folder would stay.
+    let _ = FileSystem.remove(&output.join(PAGE_FILE));
+    Ok(remove_bundle(&FileSystem, output)?)
 }
 
 impl Index {
@@ -39,8 +50,8 @@ impl Index {
         let mut on_progress = self.refusing_writes(&mut *on_progress);
         let bundle = self.bundle();
         let given = trainer.has_output();
-        let output = self.path().join("model.trained");
-        remove_folder(&output)?;
+        let output = self.path().join(names::TRAINED);
+        remove_trained(&output)?;
         let trainer = if given { trainer } else { trainer.output(&output) };
         let mut fitted = trainer.base_if_none(bundle.path()).on_progress(&mut on_progress).fit(&set)?;
         drop(set);
@@ -48,7 +59,7 @@ impl Index {
         if !given {
             // The index has its own copy by now.
             fitted.bundle = Bundle::clone(&self.bundle());
-            remove_folder(&output)?;
+            remove_trained(&output)?;
         }
         Ok(Retrained { fitted, change })
     }

@@ -4,7 +4,7 @@
 pub fn acts(character: char) -> bool {
     // Controls are C0, DEL and C1; the others separate lines, or override and isolate directions.
     character.is_control()
-        || matches!(character, '\u{2028}'..='\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+        || matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// Text from data on one line: characters that act are written as `\u{1b}`.

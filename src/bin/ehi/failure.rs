@@ -19,7 +19,7 @@ pub enum Failure {
     #[error(transparent)]
     Ehi(#[from] ehi::Error),
     /// The library refused or failed at a place of an input.
-    #[error("{place}: {source}")]
+    #[error("{place}: {source}; nothing from there on is stored")]
     At { place: String, source: ehi::Error },
     /// Standard output cannot be written.
     #[error("cannot write to standard output")]
@@ -34,15 +34,28 @@ pub enum Failure {
     #[error("{} has no document `{}`", printing::path(index), escaped(id))]
     Absent { index: PathBuf, id: String },
     /// The index is damaged; the problems are on standard output.
-    #[error("{} is damaged: {problems} problems", printing::path(index))]
+    #[error(
+        "{} is damaged: {problems} problems; run `ehi repair --index {}`",
+        printing::path(index),
+        printing::path(index)
+    )]
     Damaged { index: PathBuf, problems: u64 },
+    /// Nothing is left to repair it from.
+    #[error(
+        "{file} is damaged: {damage}; no copy of it is left, so it cannot be repaired: restore the index from a backup, \
+         or insert the documents into a new one"
+    )]
+    Unrepairable { file: String, damage: String },
+    /// A repair could not bring everything back; what is lost is on standard output.
+    #[error("{} is repaired, but documents are lost", printing::path(index))]
+    Lost { index: PathBuf },
     /// The index is sound; the warnings are on standard output.
     #[error("{} is sound, with {warnings} warnings", printing::path(index))]
     Warned { index: PathBuf, warnings: usize },
     /// A signal asked the insert to end.
     #[error(
-        "interrupted: {stored} of the {read} documents read are stored; run the same command again: \
-         documents already stored are replaced, none is lost"
+        "interrupted: {stored} of the {read} documents read are stored, and nothing that follows; run the same \
+         command again: documents already stored are replaced, none is lost"
     )]
     Interrupted { signal: i32, read: u64, stored: u64 },
     /// A signal asked the training to end.
@@ -72,7 +85,7 @@ impl Failure {
     /// The exit status of the program.
     pub fn status(&self) -> ExitCode {
         match self {
-            Self::Warned { .. } => ExitCode::from(WARNED),
+            Self::Warned { .. } | Self::Lost { .. } => ExitCode::from(WARNED),
             Self::Interrupted { signal, .. } | Self::TrainingInterrupted { signal, .. } => {
                 u8::try_from(interrupt::status(*signal)).map_or(ExitCode::FAILURE, ExitCode::from)
             }

@@ -9,7 +9,7 @@ use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use ehi::{Error, Index};
+use ehi::{Error, Index, StoreError};
 
 use crate::failure::Failure;
 use crate::interrupt::Interrupts;
@@ -117,6 +117,15 @@ impl Inserter<'_> {
             Err(error) => {
                 // This handle is the only writer.
                 tally.add_partly(done, index.len().saturating_sub(before) as u64);
+                // The numbers of the whole run are printed, so those of one call are not needed.
+                let error = match error {
+                    Error::Partial { source, .. } => *source,
+                    other => other,
+                };
+                let error = match error {
+                    Error::Store(StoreError::NotStored { source, .. }) => Error::Store(*source),
+                    other => other,
+                };
                 match (error, interrupts.signal()) {
                     (Error::Cancelled, Some(signal)) => {
                         Err(Failure::Interrupted { signal, read: tally.read, stored: tally.stored() })

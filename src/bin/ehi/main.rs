@@ -67,7 +67,8 @@ enum Command {
     Delete(store::DeleteArgs),
     /// Write the index anew, as small and fast as it can be, without what was deleted
     Compact(store::WriteArgs),
-    /// Copy the index as of its last flush into another directory, sharing its files where it can
+    /// Copy the index as of its last flush into another directory, sharing its files where it can (for a backup, copy
+    /// that to another disk)
     Snapshot(store::SnapshotArgs),
     /// Bring back what a writer that was cut off had stored and not flushed, and flush it
     Recover(store::WriteArgs),

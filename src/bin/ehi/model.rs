@@ -31,13 +31,19 @@ pub fn rollback(args: &WriteArgs, out: &mut dyn Write) -> Result<(), Failure> {
 
 pub fn drop_previous(args: &WriteArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let WriteArgs { report: args, wait } = args;
-    let dropped = wait.open(&args.index)?.drop_previous_model()?;
+    let index = wait.open(&args.index)?;
+    let before = index.stats()?.bytes.other_models;
+    let dropped = index.drop_previous_model()?;
+    let freed = before.saturating_sub(index.stats()?.bytes.other_models);
     if args.json {
-        return printing::json(out, &json!({ "dropped": dropped }));
+        return printing::json(out, &json!({ "dropped": dropped, "freed_bytes": freed }));
     }
-    let said =
-        if dropped { "the previous model and its embeddings are gone" } else { "no previous model was kept" };
-    writeln!(out, "{said}").map_err(Failure::Output)
+    let said = match (dropped, freed) {
+        (true, _) => "the previous model and its embeddings are gone",
+        (false, 0) => "no previous model was kept",
+        (false, _) => "no previous model was kept; what a change of model that was cut off had left is gone",
+    };
+    writeln!(out, "{said}; {freed} bytes freed").map_err(Failure::Output)
 }
 
 fn change(

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use ehi::Notice;
 use serde_json::json;
 
 use crate::failure::Failure;
@@ -12,15 +13,27 @@ use crate::store::WriteArgs;
 pub fn run(args: &WriteArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let WriteArgs { report: args, wait } = args;
     let index = wait.open(&args.index)?;
-    let recovered = index.stats()?.fresh_documents;
+    let taken_over = |notice: &Notice| match notice {
+        Notice::TakenOver { commits, documents } => Some((*commits, *documents)),
+        _ => None,
+    };
+    let (commits, recovered) = index.notices().iter().find_map(taken_over).unwrap_or_default();
     index.flush()?;
     let documents = index.len();
     if args.json {
-        return printing::json(out, &json!({ "recovered": recovered, "documents": documents }));
+        return printing::json(
+            out,
+            &json!({ "commits": commits, "recovered": recovered, "documents": documents }),
+        );
+    }
+    if commits == 0 {
+        return writeln!(out, "nothing waits in the log; the index has {documents} documents")
+            .map_err(Failure::Output);
     }
     writeln!(
         out,
-        "{recovered} documents brought back from the log and flushed; the index has {documents} documents"
+        "{recovered} documents in {commits} commits brought back from the log and flushed; the index has {documents} \
+         documents"
     )
     .map_err(Failure::Output)
 }

@@ -1,10 +1,10 @@
 //! `ehi repair`
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use ehi::{Bundle, Index, RepairOptions, RepairReport, Undecided};
+use ehi::{Bundle, Error, Index, RepairOptions, RepairReport, StoreError, Undecided};
 use serde_json::{Value, json};
 
 use crate::bars::Bars;
@@ -43,19 +43,34 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let WriteArgs { report: ReportArgs { index, json }, wait } = &args.write;
     let repaired = wait.retry(|| Index::repair_with(index, &options, &mut |progress| bars.show(progress)));
     bars.clear();
-    let report = repaired?;
+    let report = repaired.map_err(|error| match error {
+        Error::Store(StoreError::Corrupt { file, detail }) => {
+            Failure::Unrepairable { file: file.into_owned(), damage: detail.to_string() }
+        }
+        other => other.into(),
+    })?;
     if *json {
-        printing::json(out, &report_json(&report))
+        printing::json(out, &report_json(&report))?;
     } else {
-        write_text(out, &report).map_err(Failure::Output)
+        write_text(out, index, &report).map_err(Failure::Output)?;
+    }
+    match report.lost + report.lost_commits {
+        0 => Ok(()),
+        _ => Err(Failure::Lost { index: index.clone() }),
     }
 }
 
 fn report_json(report: &RepairReport) -> Value {
     json!({
         "was_sound": report.was_sound(),
+        "current_restored": report.current_restored,
+        "previous_model_set_aside": report.previous_model_set_aside,
         "manifest_restored": report.manifest_restored,
         "model_restored": report.model_restored,
+        "log_damaged": report.log_damaged,
+        "kept_commits": report.kept_commits,
+        "lost_commits": report.lost_commits,
+        "waiting_documents": report.waiting_documents,
         "damaged_segments": report.damaged_segments,
         "documents": report.documents,
         "recovered": report.recovered,
@@ -67,27 +82,55 @@ fn report_json(report: &RepairReport) -> Value {
     })
 }
 
-fn write_text(out: &mut dyn Write, report: &RepairReport) -> std::io::Result<()> {
-    if report.was_sound() {
-        return writeln!(out, "sound: {} documents, nothing to repair", report.documents);
+fn write_text(out: &mut dyn Write, index: &Path, report: &RepairReport) -> std::io::Result<()> {
+    if report.lost > 0 {
+        writeln!(
+            out,
+            "LOST: {} documents of {} damaged segments cannot be read; insert them again",
+            report.lost, report.damaged_segments
+        )?;
     }
-    if report.manifest_restored {
-        writeln!(out, "the manifest was damaged and is that of its copy")?;
-    }
-    if report.model_restored {
-        writeln!(out, "the model was damaged and is that of the bundle given")?;
-    }
-    writeln!(
-        out,
-        "{} damaged segments: {} documents recovered, {} of them with embedding and leaves computed anew, \
-         {} lost, {} undecided; the index has {} documents",
-        report.damaged_segments,
-        report.recovered,
-        report.recomputed,
-        report.lost,
-        report.undecided,
-        report.documents
-    )?;
     report.lost_ids.iter().try_for_each(|id| writeln!(out, "lost: {}", escaped(id)))?;
-    report.set_aside.iter().try_for_each(|path| writeln!(out, "set aside: {}", printing::path(path)))
+    if report.lost_commits > 0 {
+        writeln!(
+            out,
+            "LOST: {} groups of documents in the log cannot be read, how many documents is not known; insert \
+             them again",
+            report.lost_commits
+        )?;
+    }
+    let mended = [
+        (report.current_restored, "CURRENT was damaged and was made again"),
+        (report.previous_model_set_aside, "the model before the last change was damaged and is set aside"),
+        (report.manifest_restored, "MANIFEST was damaged and was restored from its copy"),
+        (report.model_restored, "the model was damaged and was restored from the bundle given"),
+        (report.log_damaged, "the log was damaged; what could be read of it is kept"),
+    ];
+    for (_, said) in mended.iter().filter(|(mended, _)| *mended) {
+        writeln!(out, "{said}")?;
+    }
+    if report.damaged_segments > 0 {
+        writeln!(
+            out,
+            "{} damaged segments: {} documents recovered, {} of them with embedding and leaves computed anew, \
+             {} lost",
+            report.damaged_segments, report.recovered, report.recomputed, report.lost
+        )?;
+    }
+    if report.undecided > 0 {
+        writeln!(out, "{} documents were decided by --undecided", report.undecided)?;
+    }
+    report.set_aside.iter().try_for_each(|path| writeln!(out, "set aside: {}", printing::path(path)))?;
+    let sound = if report.was_sound() { "sound: " } else { "" };
+    let nothing = if report.was_sound() { ", nothing to repair" } else { "" };
+    writeln!(out, "{sound}{} documents{nothing}", report.documents)?;
+    if report.waiting_documents > 0 {
+        writeln!(
+            out,
+            "{} more documents wait in the log; `ehi recover --index {}` brings them back",
+            report.waiting_documents,
+            printing::path(index)
+        )?;
+    }
+    Ok(())
 }

@@ -178,7 +178,7 @@ fn stats_json(index: &Index, stats: &StoreStats) -> Value {
             "vectors": bytes.vectors,
             "documents": bytes.documents,
             "dead_rows": bytes.dead_rows,
-            "journal": bytes.journal,
+            "log": bytes.log,
             "model": bytes.model,
             "other_models": bytes.other_models,
             "total": bytes.total(),
@@ -204,7 +204,11 @@ fn write_stats(out: &mut dyn Write, index: &Index, stats: &StoreStats) -> std::i
     let entries: usize = sizes().sum();
     let expected = stats.expected_documents_per_leaf;
     writeln!(out, "documents      {} ({} rows, {} dead)", stats.documents, stats.rows, stats.dead_rows)?;
-    writeln!(out, "unflushed      {} of them, in memory and the log only", stats.fresh_documents)?;
+    if stats.fresh_documents > 0 {
+        // The handle is read-only, so it does not show them.
+        let waiting = stats.fresh_documents;
+        writeln!(out, "waiting        {waiting} documents in the log, not counted above; see `ehi recover`")?;
+    }
     writeln!(
         out,
         "leaves         {} of {} used (branching factor {}, height {}, {} per document)",
@@ -226,13 +230,13 @@ fn write_stats(out: &mut dyn Write, index: &Index, stats: &StoreStats) -> std::i
     let bytes = stats.bytes;
     writeln!(
         out,
-        "bytes          {}: embeddings {} and documents {} in {} segments, journal {}, model {}, \
+        "bytes          {}: embeddings {} and documents {} in {} segments, log {}, model {}, \
          other models {}",
         bytes.total(),
         bytes.vectors,
         bytes.documents,
         stats.segments,
-        bytes.journal,
+        bytes.log,
         bytes.model,
         bytes.other_models
     )?;

@@ -17,11 +17,11 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let report = Index::open_read_only(&args.index)?.verify_with(&mut |progress| bars.show(progress));
     bars.clear();
     let report = report?;
-    let warnings: [&str; 0] = [];
+    let warnings = &report.warnings;
     let printed = if args.json {
-        printing::json(out, &report_json(&report, &warnings))
+        printing::json(out, &report_json(&report, warnings))
     } else {
-        write_text(out, &report, &warnings).map_err(Failure::Output)
+        write_text(out, &report, warnings).map_err(Failure::Output)
     };
     // The status is the verdict, also where nobody reads the report.
     verdict(args, &report, warnings.len()).and(printed)

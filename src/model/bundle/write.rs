@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use candle_core::{DType, Device, Tensor};
@@ -9,7 +10,7 @@ use sha2::{Digest, Sha256};
 
 use super::{
     BUNDLE_FORMAT, BundleManifest, CARRIED_FILES, ENCODER_FILE, INDEXER_FILE, MANIFEST_FILE, hex, io_error,
-    most_bytes, sync_dir, write_synced,
+    most_bytes,
 };
 use crate::model::{Indexer, ModelError, files};
 
@@ -105,4 +106,30 @@ fn partial_path(out: &Path) -> PathBuf {
     let mut name = out.file_name().unwrap_or_default().to_owned();
     name.push(".partial");
     out.with_file_name(name)
+}
+
+fn write_synced(path: &Path, content: &[u8]) -> Result<(), ModelError> {
+    if let Some(parent) = path.parent() {
+        fs::create_dir_all(parent).map_err(|e| io_error("create", parent, e))?;
+    }
+    let write = || -> std::io::Result<()> {
+        let mut file = fs::File::create(path)?;
+        file.write_all(content)?;
+        file.sync_all()
+    };
+    write().map_err(|e| io_error("write", path, e))
+}
+
+fn sync_file(path: &Path) -> Result<(), ModelError> {
+    fs::File::open(path).and_then(|file| file.sync_all()).map_err(|e| io_error("sync", path, e))
+}
+
+/// Makes the names in a directory, and in the folders that a bundle has, durable.
+fn sync_dir(dir: &Path) -> Result<(), ModelError> {
+    for path in [dir.to_owned(), dir.join("1_Pooling"), dir.join("2_Normalize")] {
+        if path.is_dir() {
+            sync_file(&path)?;
+        }
+    }
+    Ok(())
 }

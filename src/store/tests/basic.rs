@@ -46,7 +46,7 @@ fn insert_replace_delete_reopen() {
             assert_eq!(store.read().generation(), generation);
             assert_is(&store, &model);
             drop(store);
-            assert!(!dir.path().join("documents").exists(), "a closed index has no journal");
+            assert!(dir.path().join("log").read_dir().unwrap().next().is_none(), "a closed index has no log");
             let store = Store::open(dir.path(), options).unwrap();
             assert_eq!(store.read().generation(), generation);
             assert_is(&store, &model);
@@ -139,9 +139,8 @@ fn big_documents_come_and_go() {
         })
         .collect();
     commit(&store, &mut model, puts(vec![put("a", 0, &[0]), big, put("z", 2, &[2])]));
-    // As a killed process leaves it: in the journal alone.
+    // As a killed process leaves it: in the log alone.
     let image = tempfile::tempdir().unwrap();
-    std::thread::sleep(std::time::Duration::from_millis(1200));
     copy_directory(dir.path(), image.path());
     assert_is(&open(image.path()).unwrap(), &model);
     store.flush().unwrap();
@@ -214,7 +213,7 @@ fn directories_that_hold_no_index_are_told_apart() {
     }
     // A refused directory is left as it was found.
     assert_eq!(fs::read_dir(&foreign).unwrap().count(), 1);
-    for name in ["documents", "segments"] {
+    for name in ["log", "segments"] {
         let path = foreign.join(name);
         fs::create_dir(&path).unwrap();
         fs::write(path.join("precious"), "mine").unwrap();

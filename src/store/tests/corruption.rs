@@ -72,28 +72,12 @@ fn a_file_that_is_gone_or_another_indexs() {
     assert_is(&open(dir.path()).unwrap(), &model);
 }
 
-#[test]
-fn an_unreadable_journal_is_set_aside() {
-    let (dir, model) = sample();
-    fs::create_dir(dir.path().join(names::DOCUMENTS)).unwrap();
-    fs::write(dir.path().join("documents/db"), [0x5a; 5000]).unwrap();
-    fs::write(dir.path().join("documents/conf"), "nonsense").unwrap();
-    let store = open(dir.path()).unwrap();
-    assert_is(&store, &model);
-    store.commit(puts(vec![put("new", 5, &[5])])).unwrap();
-    drop(store);
-    assert_eq!(open(dir.path()).unwrap().read().live(), model.len() + 1);
-    assert!(dir.path().join("documents.unreadable-1").is_dir());
-}
-
 /// What cannot be replayed for another file's damage waits for that to be repaired.
 #[test]
-fn a_sound_journal_outlives_a_damaged_segment() {
+fn a_sound_log_outlives_a_damaged_segment() {
     let (dir, mut model) = sample();
     let store = open(dir.path()).unwrap();
     commit(&store, &mut model, puts(vec![put("id001", 77, &[5])]));
-    // sled writes on its own twice a second.
-    std::thread::sleep(std::time::Duration::from_millis(1200));
     let image = tempfile::tempdir().unwrap();
     copy_directory(dir.path(), image.path());
     drop(store);
@@ -111,30 +95,77 @@ fn a_sound_journal_outlives_a_damaged_segment() {
         })
         .collect();
     assert!(matches!(open(image.path()), Err(StoreError::Corrupt { .. })));
-    assert!(image.path().join(names::DOCUMENTS).is_dir());
     damaged.into_iter().for_each(|(path, whole)| fs::write(path, whole).unwrap());
     assert_is(&open(image.path()).unwrap(), &model);
 }
 
 /// The copy of the manifest is that of the published one from the next opening on, whatever a crash has left.
 #[test]
-fn a_copy_ahead_of_its_manifest_is_not_kept() {
+fn an_old_copy_is_made_anew() {
     let (dir, model) = sample();
-    let ahead = Manifest::read(&FileSystem, dir.path()).unwrap();
-    let ahead = Manifest { generation: ahead.generation.next(), segments: Vec::new(), ..ahead };
-    ahead.prepare(&FileSystem, dir.path()).unwrap();
+    let now = Manifest::read(&FileSystem, dir.path()).unwrap();
+    let before = Manifest { generation: Generation(1), segments: Vec::new(), ..now.clone() };
+    before.prepare(&FileSystem, dir.path()).unwrap();
     drop(open(dir.path()).unwrap());
     assert!(!dir.path().join(names::MANIFEST_NEW).exists());
     let read = |name| fs::read(dir.path().join(name)).unwrap();
     assert_eq!(read(names::MANIFEST), read(names::MANIFEST_COPY));
     // Without a manifest the copy shows that there was one.
-    ahead.write_provisional(&FileSystem, dir.path()).unwrap();
+    before.write_provisional(&FileSystem, dir.path()).unwrap();
     fs::remove_file(dir.path().join(names::MANIFEST)).unwrap();
     assert!(matches!(open(dir.path()), Err(StoreError::Corrupt { .. })));
     let again = Store::create(dir.path(), &config(), StoreOptions::default());
     assert!(matches!(again, Err(StoreError::AlreadyExists { .. })));
     fs::copy(dir.path().join(names::MANIFEST_COPY), dir.path().join(names::MANIFEST)).unwrap();
     assert_is(&open(dir.path()).unwrap(), &model);
+}
+
+/// A manifest of an earlier time under files of a later one: a backup of which only a part was put back. Nothing is
+/// removed; a repair goes on from the later one where that is whole.
+#[test]
+fn a_manifest_that_was_put_back_removes_nothing() {
+    for (copy_too, copy_is_whole) in [(false, true), (false, false), (true, false)] {
+        let (dir, mut model) = (tempfile::tempdir().unwrap(), Model::new());
+        let store = create(dir.path());
+        // Large enough that what follows is not merged with it, so that the old manifest's files stay.
+        commit(
+            &store,
+            &mut model,
+            puts((0..300).map(|n| put(&format!("id{n}"), n, &[n % LEAVES])).collect()),
+        );
+        drop(store);
+        let path = |name: &str| dir.path().join(name);
+        let old = (fs::read(path(names::MANIFEST)).unwrap(), model.clone());
+        let store = open(dir.path()).unwrap();
+        for n in 0..3 {
+            commit(&store, &mut model, puts(vec![put(&format!("new{n}"), n, &[n])]));
+            store.flush().unwrap();
+        }
+        drop(store);
+        fs::write(path(names::MANIFEST), &old.0).unwrap();
+        if copy_too {
+            fs::write(path(names::MANIFEST_COPY), &old.0).unwrap();
+        } else if !copy_is_whole {
+            let newest = files(dir.path()).into_iter().rfind(|path| path.extension().is_some()).unwrap();
+            fs::remove_file(newest).unwrap();
+        }
+        let before = files(dir.path());
+        for _ in 0..2 {
+            assert!(matches!(open(dir.path()), Err(StoreError::Corrupt { .. })));
+        }
+        assert_eq!(files(dir.path()), before);
+        if let Ok(reader) = Store::open_read_only(dir.path()) {
+            assert!(!reader.verify().unwrap().is_sound());
+        }
+        let options = StoreOptions::default();
+        let mut compute = |_: Vec<Document>| -> Result<Vec<Put>> { panic!("nothing is damaged") };
+        let repaired = Repair::begin_on(options.backend(), dir.path(), options)
+            .and_then(|repair| repair.run(Undecided::Refuse, &mut compute, &mut || Ok(())));
+        let report = repaired.unwrap();
+        assert!(report.manifest_restored && !report.set_aside.is_empty(), "{report:?}");
+        let expected = if copy_is_whole { &model } else { &old.1 };
+        assert_is(&open(dir.path()).unwrap(), expected);
+    }
 }
 
 /// A check reads what was read before as well.

@@ -156,3 +156,38 @@ fn assert_is_readable(store: &Store, model: &Model) {
         assert_eq!(read().or_else(|_| read()).unwrap(), put.document);
     }
 }
+
+/// Too many open files are no failed sync: but for the very last step, after which it is not known whether the manifest
+/// lasts, the handle goes on.
+#[test]
+fn a_lack_of_files_may_pass() {
+    let (origin, before) = sample();
+    let (mut refused, mut at) = (Vec::new(), 0);
+    loop {
+        let dir = tempfile::tempdir().unwrap();
+        copy_directory(origin.path(), dir.path());
+        let faults = Faulty::without_files(at);
+        at += 1;
+        let store = Store::open_on(Arc::new(faults.clone()), dir.path(), StoreOptions::default());
+        let Ok(store) = store else {
+            assert_is(&open(dir.path()).unwrap(), &before);
+            continue;
+        };
+        let mut model = before.clone();
+        let batch = puts(vec![put("new", 7, &[1]), put("id001", 8, &[2])]);
+        if store.commit(batch.clone()).and_then(|_| store.flush()).is_err() {
+            let again = store.commit(batch.clone()).and_then(|_| store.flush());
+            refused.extend(again.is_err().then(|| faults.failed()));
+        }
+        apply(&mut model, &batch);
+        // The one operation that fails may be a read of this.
+        assert_eq!(compare(&store.read(), &model).or_else(|_| compare(&store.read(), &model)), Ok(()));
+        drop(store);
+        assert_is(&open(dir.path()).unwrap(), &model);
+        if faults.failed().is_none() {
+            break;
+        }
+    }
+    assert!(at > 40, "only {at} operations");
+    assert!(refused.len() <= 2, "{refused:?}");
+}

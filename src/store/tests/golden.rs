@@ -7,9 +7,9 @@ fn fixture(version: u32) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(format!("store-v{version}"))
 }
 
-/// The batches that made the index of version 1: documents with and without metadata, replaced and deleted ones, several
-/// leaves, two segments, a file of dead rows.
-fn version_1() -> Vec<WriteBatch> {
+/// The batches that made each of them: documents with and without metadata, replaced and deleted ones,
+/// several leaves, two segments, a file of dead rows.
+fn batches() -> Vec<WriteBatch> {
     let one = |n: u32| {
         let mut put = put(&format!("id-{n:02}"), n, &[n % LEAVES, (n + 3) % LEAVES][..1 + n as usize % 2]);
         put.document.metadata =
@@ -29,13 +29,13 @@ fn indexes_of_every_version_open() {
     let newest = fixture(layout::FORMAT_VERSION);
     if std::env::var_os("EHI_WRITE_FIXTURE").is_some() {
         let store = create(&newest);
-        for batch in version_1() {
+        for batch in batches() {
             store.commit(batch).unwrap();
             store.flush().unwrap();
         }
     }
     let mut model = Model::new();
-    version_1().iter().for_each(|batch| apply(&mut model, batch));
+    batches().iter().for_each(|batch| apply(&mut model, batch));
     for version in layout::OLDEST_READABLE_VERSION..=layout::FORMAT_VERSION {
         let dir = tempfile::tempdir().unwrap();
         copy_directory(&fixture(version), dir.path());
@@ -50,4 +50,21 @@ fn indexes_of_every_version_open() {
         store.compact(&mut || Ok(())).unwrap();
         assert_eq!(store.read().live(), 31);
     }
+}
+
+/// Version 1 was never released: it is refused by its number, and nothing is touched.
+#[test]
+fn the_version_before_the_first_release_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    copy_directory(&fixture(1), dir.path());
+    let before = fs::read(dir.path().join("MANIFEST")).unwrap();
+    for refused in [open(dir.path()).err(), Store::open_read_only(dir.path()).err()] {
+        match refused {
+            Some(StoreError::UnsupportedVersion { found, oldest, .. }) => assert_eq!((found, oldest), (1, 2)),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(fs::read(dir.path().join("MANIFEST")).unwrap(), before);
+    assert!(is_pre_release(&crate::disk::FileSystem, dir.path()));
+    assert!(!is_pre_release(&crate::disk::FileSystem, &fixture(2)));
 }

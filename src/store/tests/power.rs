@@ -1,7 +1,5 @@
 //! Power failures at every step of a run: what was promised is there, and nothing is half there.
 
-use std::path::PathBuf;
-
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
@@ -21,55 +19,6 @@ enum Act {
     Reopen,
     /// Copied into a directory of the index, where the recorder sees it.
     Copy,
-    /// Filled into a store of its own, which serves from then on.
-    Change,
-    /// The store before the last change is given up.
-    GiveUp,
-}
-
-/// The store in the root, and the one that serves where that is another.
-struct Stores {
-    root: Store,
-    later: Option<Store>,
-}
-
-impl Stores {
-    fn open(backend: Arc<dyn Backend>, dir: &Path, options: StoreOptions) -> Result<Self> {
-        let root = Store::open_on(Arc::clone(&backend), dir, options)?;
-        let later = match root.models().current {
-            0 => None,
-            number => Some(Store::open_on(backend, &later_dir(dir, number), options)?),
-        };
-        Ok(Self { root, later })
-    }
-
-    fn serving(&self) -> &Store {
-        self.later.as_ref().unwrap_or(&self.root)
-    }
-
-    /// As an index does it, but for the encoding.
-    fn change(&mut self, backend: Arc<dyn Backend>, options: StoreOptions) -> Result<()> {
-        let before = self.root.models();
-        let (number, current) = (before.next(), before.current);
-        let dir = later_dir(&self.root.dir, number);
-        backend.create_directory(&dir).unwrap();
-        let filling = StoreOptions { durability: Durability::EveryBatch, ..options };
-        let target = Store::create_on(backend, &dir, &config(), filling)?;
-        let (from, to) = (self.serving().read(), target.read());
-        for row in from.difference(&to)?.missing {
-            let (document, leaves) = (from.document(row)?, from.leaves(row)?);
-            let embedding = from.embedding(row)?.to_vec();
-            target.commit(puts(vec![Put { document, embedding, leaves }]))?;
-        }
-        self.serving().flush()?;
-        self.root.point_to(Models { current: number, kept: Some(current), ..before })?;
-        self.later = Some(target);
-        Ok(())
-    }
-}
-
-fn later_dir(root: &Path, number: u32) -> PathBuf {
-    root.join("models").join(number.to_string())
 }
 
 struct Workload {
@@ -84,6 +33,7 @@ fn workloads() -> Vec<Workload> {
     let replaced = |n: u32, by: u32| put(&format!("d{n}"), by, &[by % LEAVES, (by + 1) % LEAVES]);
     let mut big = one(1);
     big.document.text = "big ".repeat(50_000);
+    let big_again = big.clone();
     let wide = (0..40).map(|n| put(&format!("w{n}"), n, &[n % LEAVES, (n + 3) % LEAVES, (n + 7) % LEAVES]));
     let flushed = |batches: Vec<WriteBatch>| batches.into_iter().map(|batch| (batch, Act::Flush)).collect();
     let mut random = ChaCha8Rng::seed_from_u64(5);
@@ -156,22 +106,21 @@ fn workloads() -> Vec<Workload> {
             Durability::EveryBatch,
             (0..8).map(|n| (some(n * 2, n * 2 + 3), Act::Nothing)).collect(),
         ),
+        work("every batch, with all that happens", Durability::EveryBatch, mixed(12).into_iter().collect()),
+        work(
+            "big documents in the log",
+            Durability::EveryBatch,
+            vec![
+                (puts(vec![big_again, one(2)]), Act::Nothing),
+                (some(3, 6), Act::Nothing),
+                (deletes(&["d1"]), Act::Reopen),
+                (some(6, 8), Act::Nothing),
+            ],
+        ),
         work(
             "copies",
             on_flush,
             vec![(some(0, 12), Act::Copy), (deletes(&["d3"]), Act::Flush), (some(12, 14), Act::Copy)],
-        ),
-        work(
-            "change of model",
-            on_flush,
-            vec![
-                (some(0, 6), Act::Nothing),
-                (some(5, 7), Act::Change),
-                (deletes(&["d3"]), Act::Flush),
-                (some(12, 14), Act::Reopen),
-                (some(14, 15), Act::GiveUp),
-                (deletes(&["d5"]), Act::Change),
-            ],
         ),
         work("anything", on_flush, mixed(14)),
         work("anything else", on_flush, mixed(14)),
@@ -187,39 +136,33 @@ fn run(workload: &Workload, forget: Forget) -> (Vec<Step>, Vec<Model>) {
     let options = StoreOptions { durability: workload.durability, ..StoreOptions::default() };
     let mut history = vec![Model::new()];
     let backend = || -> Arc<dyn Backend> { Arc::new(recorder.clone()) };
-    let root = Store::create_on(backend(), &dir, &config(), options).unwrap();
-    let mut stores = Stores { root, later: None };
+    let mut store = Store::create_on(backend(), &dir, &config(), options).unwrap();
     recorder.note(Step::Acknowledged(0));
     for (number, (batch, act)) in workload.batches.iter().enumerate() {
         let mut model = history[number].clone();
         apply(&mut model, batch);
         history.push(model);
         recorder.note(Step::Tried(number + 1));
-        stores.serving().commit(batch.clone()).unwrap();
+        store.commit(batch.clone()).unwrap();
         match act {
             Act::Nothing => {}
-            Act::Flush => stores.serving().flush().unwrap(),
-            Act::Compact => stores.serving().compact(&mut || Ok(())).unwrap(),
+            Act::Flush => store.flush().unwrap(),
+            Act::Compact => store.compact(&mut || Ok(())).unwrap(),
             Act::Reopen => {
-                drop(stores);
-                stores = Stores::open(backend(), &dir, options).unwrap();
+                drop(store);
+                store = Store::open_on(backend(), &dir, options).unwrap();
             }
             Act::Copy => {
                 let name = format!("copy-{number}");
-                stores.serving().snapshot(&dir.join(&name)).unwrap();
+                store.snapshot(&dir.join(&name)).unwrap();
                 recorder.note(Step::Copied(name.into(), number + 1));
-            }
-            Act::Change => stores.change(backend(), options).unwrap(),
-            Act::GiveUp => {
-                stores.serving().flush().unwrap();
-                stores.root.give_up(Models { kept: None, ..stores.root.models() }).unwrap();
             }
         }
         if !matches!(act, Act::Nothing) || workload.durability == Durability::EveryBatch {
             recorder.note(Step::Acknowledged(number + 1));
         }
     }
-    drop(stores);
+    drop(store);
     (Arc::into_inner(recorder.steps).map_or_else(Vec::new, |s| s.into_inner().unwrap()), history)
 }
 
@@ -265,16 +208,15 @@ fn check(steps: &[Step], history: &[Model], cut: Cut) -> std::result::Result<(),
     // Without syncs, which would be of the real disk.
     let options = StoreOptions { durability: Durability::None, ..StoreOptions::default() };
     let backend: Arc<dyn Backend> = Arc::new(Unsynced(FileSystem));
-    let stores = match (Stores::open(Arc::clone(&backend), &dir, options), acknowledged) {
-        (Ok(stores), _) => stores,
+    let store = match (Store::open_on(Arc::clone(&backend), &dir, options), acknowledged) {
+        (Ok(store), _) => store,
         (Err(StoreError::InterruptedCreate { .. } | StoreError::NotAnIndex { .. }), None) => {
             // Nothing was promised yet, and the create can be done again.
-            let root = Store::create(&dir, &config(), options);
-            Stores { root: root.map_err(|error| format!("create again: {error}"))?, later: None }
+            let store = Store::create(&dir, &config(), options);
+            store.map_err(|error| format!("create again: {error}"))?
         }
         (Err(error), _) => return Err(format!("open: {error}")),
     };
-    let store = stores.serving();
     let range = acknowledged.unwrap_or(0)..=tried;
     let differences: Vec<String> =
         range.clone().map_while(|at| compare(&store.read(), &history[at]).err()).collect();
@@ -295,9 +237,9 @@ fn check(steps: &[Step], history: &[Model], cut: Cut) -> std::result::Result<(),
     if !report.is_sound() {
         return Err(format!("{report:?}"));
     }
-    drop(stores);
-    let stores = Stores::open(backend, &dir, options).map_err(failed("open again"))?;
-    compare(&stores.serving().read(), &model)?;
+    drop(store);
+    let store = Store::open_on(backend, &dir, options).map_err(failed("open again"))?;
+    compare(&store.read(), &model)?;
     for step in steps {
         if let Step::Copied(path, at) = step {
             let copy = Store::open(dir.join(path), options).map_err(failed("open a copy"))?;
@@ -371,6 +313,8 @@ fn every_sync_is_needed_and_so_is_their_order() {
         Forget::Segments,
         Forget::Root,
         Forget::Order,
+        Forget::Log,
+        Forget::LogName,
     ] {
         let (images, violations) = survey(&run_all(forget), 1);
         assert!(!violations.is_empty(), "{forget:?}: no violation in {images} images");

@@ -19,7 +19,7 @@ use super::*;
 const TASK: &str = "EHI_TEST_CHILD";
 
 /// What a killed writer was doing.
-const SCENARIOS: [&str; 9] = [
+const SCENARIOS: [&str; 10] = [
     "single",
     "batches",
     "replacing",
@@ -29,6 +29,7 @@ const SCENARIOS: [&str; 9] = [
     "big documents",
     "reopening",
     "snapshots",
+    "opening",
 ];
 
 /// Batches of one life of a writer; it is killed long before the last.
@@ -51,6 +52,12 @@ fn child() {
     let (task, dir) = task.split_once('\n').unwrap();
     let words: Vec<&str> = task.split(':').collect();
     match words[..] {
+        ["open"] => {
+            say(format_args!("start"));
+            let store = open(Path::new(dir)).unwrap();
+            say(format_args!("open"));
+            drop(store);
+        }
         ["write", scenario, seed] => write(scenario, seed.parse().unwrap(), Path::new(dir)),
         ["read", millis] => read(Duration::from_millis(millis.parse().unwrap()), Path::new(dir)),
         _ => panic!("{task}"),
@@ -93,7 +100,8 @@ fn batches(scenario: &str, seed: u64) -> impl Iterator<Item = WriteBatch> {
     })
 }
 
-/// Commits and flushes until it is killed, and says before each what it tries and after each what will last.
+/// Commits and flushes until it is killed, and says before each what it tries and after each what will last: a commit
+/// outlives its process from the moment that it has returned.
 fn write(scenario: &str, seed: u64, dir: &Path) {
     let durability = if scenario == "every batch" { Durability::EveryBatch } else { Durability::OnFlush };
     let options = StoreOptions { durability, ..StoreOptions::default() };
@@ -102,11 +110,12 @@ fn write(scenario: &str, seed: u64, dir: &Path) {
     for (number, batch) in (1..).zip(batches(scenario, seed)) {
         say(format_args!("try {number}"));
         store.commit(batch).unwrap();
+        say(format_args!("done {number}"));
         match scenario {
-            "every batch" => {}
+            "every batch" | "opening" => {}
             "compacting" if number % 5 == 0 => store.compact(&mut || Ok(())).unwrap(),
-            // Some are in the journal only when the end comes.
-            _ if number % 3 == 0 => continue,
+            // Some are in the log only when the end comes.
+            _ if number % 3 == 0 => {}
             "reopening" => {
                 drop(store);
                 store = Store::open(dir, options).unwrap();
@@ -117,7 +126,6 @@ fn write(scenario: &str, seed: u64, dir: &Path) {
             }
             _ => store.flush().unwrap(),
         }
-        say(format_args!("done {number}"));
     }
 }
 
@@ -170,6 +178,22 @@ fn kill_one(scenario: &str, seed: u64, dir: &Path, random: &mut ChaCha8Rng) -> S
     said
 }
 
+/// Kills processes while they open what was left; says how many had not finished.
+fn kill_while_opening(dir: &Path, random: &mut ChaCha8Rng) -> usize {
+    let mut cut_off = 0;
+    for _ in 0..3 {
+        let mut child = spawn("open", dir);
+        let mut lines =
+            BufReader::new(child.stdout.take().unwrap()).lines().map_while(std::result::Result::ok);
+        assert!(lines.any(|line| line == "@start"), "the child did nothing");
+        thread::sleep(Duration::from_micros(random.random_range(0..2500)));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        cut_off += usize::from(!lines.any(|line| line == "@open"));
+    }
+    cut_off
+}
+
 /// A snapshot that was announced is whole; one that was cut off is no index, or whole.
 fn check_snapshots(scenario: &str, seed: u64, dir: &Path, said: &Said, states: &[Model]) {
     for (number, state) in states.iter().enumerate().skip(1) {
@@ -196,7 +220,7 @@ fn check_snapshots(scenario: &str, seed: u64, dir: &Path, said: &Said, states: &
 fn a_killed_writer_leaves_what_it_promised() {
     let kills: u64 = env::var("EHI_KILLS").ok().and_then(|n| n.parse().ok()).unwrap_or(3);
     let mut random = ChaCha8Rng::seed_from_u64(11);
-    let mut beyond = 0;
+    let (mut beyond, mut waiting, mut while_opening) = (0, 0, 0);
     for scenario in SCENARIOS {
         let scratch = tempfile::tempdir().unwrap();
         let dir = &scratch.path().join("store");
@@ -212,6 +236,15 @@ fn a_killed_writer_leaves_what_it_promised() {
                 states.push(next);
             }
             check_snapshots(scenario, seed, dir, &said, &states);
+            // Readers and checks come first, and say what waits.
+            let reader = Store::open_read_only(dir).unwrap();
+            let report = reader.verify().unwrap();
+            assert!(report.is_sound(), "{scenario}, kill {seed}: {:?}", report.problems);
+            waiting += reader.notices().len();
+            drop(reader);
+            if scenario == "opening" {
+                while_opening += kill_while_opening(dir, &mut random);
+            }
             let store = open(dir).unwrap_or_else(|error| panic!("{scenario}, kill {seed}: {error}"));
             let view = store.read();
             let left = (done..=tried).rev().find(|&at| compare(&view, &states[at]).is_ok());
@@ -227,7 +260,12 @@ fn a_killed_writer_leaves_what_it_promised() {
             model = states.swap_remove(left);
         }
     }
-    println!("{} kills, {beyond} of them left more than was promised", kills * SCENARIOS.len() as u64);
+    println!(
+        "{} kills, {beyond} of them left more than was promised, {waiting} left commits in the log; {while_opening} \
+         more while opening",
+        kills * SCENARIOS.len() as u64
+    );
+    assert!(waiting > 0, "no commit waited in a log");
 }
 
 /// Documents that every commit writes anew, all with the number of its generation.

@@ -45,7 +45,11 @@ fn compute(documents: Vec<Document>) -> Result<Vec<Put>> {
 
 /// Repairs with a model that knows every document there ever was.
 fn repair(dir: &Path, undecided: Undecided) -> Result<RepairReport> {
-    Repair::begin(dir, StoreOptions::default())?.run(undecided, &mut compute, &mut || Ok(()))
+    Repair::begin_on(StoreOptions::default().backend(), dir, StoreOptions::default())?.run(
+        undecided,
+        &mut compute,
+        &mut || Ok(()),
+    )
 }
 
 /// Opens, is sound, takes a commit, and has these documents with their embeddings.

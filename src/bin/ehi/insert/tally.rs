@@ -77,7 +77,11 @@ impl Tally {
         if let Some(waiting) = waiting {
             let stored = self.stored();
             let durable = stored.saturating_sub(waiting);
-            write!(out, ", {} not stored; {durable} of the {stored} stored are on disk", self.left_out())?;
+            write!(
+                out,
+                ", {} read and not stored; {durable} of the {stored} stored are on disk",
+                self.left_out()
+            )?;
             if waiting > 0 {
                 write!(out, ", {waiting} documents are in memory and the log only")?;
             }

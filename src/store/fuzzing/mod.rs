@@ -6,19 +6,23 @@
 
 #![allow(clippy::expect_used, reason = "a failure is what the fuzzer looks for")]
 
+mod directory;
+
 use std::{collections::BTreeMap, fs};
 
-use super::{
+pub use directory::directory;
+
+use crate::store::{
     Durability, Put, Store, StoreOptions, WriteBatch,
-    io::FileSystem,
-    journal::{self, Position},
-    layout::{STORE_ID_BYTES, journal::PREFIX_BYTES, manifest as head, names, segment::*},
+    layout::{STORE_ID_BYTES, manifest as head, names, segment::*},
+    log::{self, Log, Place, Room},
     manifest::{Manifest, StoreConfig, StoreId},
     payload::{self, Encoded},
     sealed::{Identity, Kind, SealedWriter},
     segment::{Segment, SegmentFiles},
 };
 use crate::{
+    disk::FileSystem,
     document::Document,
     ids::{Generation, LeafId},
 };
@@ -48,17 +52,59 @@ fn check_manifest(file: &[u8]) {
     }
 }
 
-/// A commit in the journal: the bytes as they are, and with length and checksum put right.
+/// A commit as a log has it: what is decoded is encoded again to the same bytes.
 pub fn commit(bytes: &[u8]) {
-    let position = Position { store_id: StoreId([0; STORE_ID_BYTES]), base: Generation(1), number: 0 };
-    let _ = journal::decode(bytes, position);
-    let mut framed = vec![0; PREFIX_BYTES];
-    framed.extend_from_slice(bytes);
-    let (len, crc) = (framed.len() as u64, position.checksum(bytes));
-    framed[..8].copy_from_slice(&len.to_le_bytes());
-    framed[8..PREFIX_BYTES].copy_from_slice(&crc.to_le_bytes());
-    if let Some(batch) = journal::decode(&framed, position) {
-        assert_eq!(journal::encode(&batch, position), framed);
+    if let Some(batch) = log::decode(bytes) {
+        assert_eq!(log::encode(&batch), bytes);
+    }
+}
+
+/// A log as it is found: `bytes` behind a sound header and a whole commit, which must be found whatever follows.
+pub fn log(bytes: &[u8]) {
+    let place = Place { store_id: StoreId([0; STORE_ID_BYTES]), base: Generation(1) };
+    let Ok(dir) = tempfile::tempdir() else { return };
+    if fs::create_dir(dir.path().join(names::LOG)).is_err() {
+        return;
+    }
+    let path = dir.path().join(log::name(place.base));
+    let read = |expected: u64| {
+        let mut commits = 0;
+        let mut count = |_: log::Frame, _: &[u8]| {
+            commits += 1;
+            Ok(())
+        };
+        let found = log::scan(&FileSystem, dir.path(), place, &mut count, &mut |_, _| Ok(()));
+        if let Ok(found) = found {
+            assert!(found.commits == commits && commits >= expected && found.end <= found.len.max(40));
+        } else {
+            assert_eq!(expected, 0, "a log with a sound beginning is read");
+        }
+    };
+    if fs::write(&path, bytes).is_err() {
+        return;
+    }
+    read(0);
+    let Ok(mut written) = Log::create(&FileSystem, dir.path(), place) else { return };
+    let batch = WriteBatch { puts: Vec::new(), deletes: vec!["id".to_owned()] };
+    let config = StoreConfig {
+        dim: 2,
+        branching_factor: 2,
+        height: 1,
+        leaves_per_document: 1,
+        similarity: 0,
+        model_hash: [0; 32],
+    };
+    let Ok(checked) = batch.check(&config) else { return };
+    if written.append(&log::encode(&checked), Room::Ordinary).is_err() {
+        return;
+    }
+    let end = written.bytes() as usize;
+    drop(written);
+    let Ok(mut whole) = fs::read(&path) else { return };
+    whole.truncate(end);
+    whole.extend_from_slice(bytes);
+    if fs::write(&path, whole).is_ok() {
+        read(1);
     }
 }
 

@@ -1,0 +1,158 @@
+//! Making the directory of an index: by a create, and by a snapshot.
+//!
+//! `CURRENT.new` is there, durably, before anything else: without a `CURRENT` it marks what lies beside it
+//! as the leftovers of a call that was cut off, and these alone are cleared by the next one.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::current::may_be_torn;
+use super::{
+    Current, FIRST_MODEL, Published, Root, kind, model_dir, read_bytes, remove_file, sync, write, write_copy,
+};
+use crate::disk::{Backend, Kind, names};
+use crate::error::{Error, Result};
+use crate::index::leftovers::{remove_if_empty, remove_model};
+use crate::store::{DirectoryLock, Operation, StoreError};
+
+/// Makes an index in a directory that is missing or empty, or where this was cut off; `build` makes the
+/// store and the bundle of its one model in the directory that it is given. What failed is removed again.
+///
+/// # Errors
+/// [`StoreError::AlreadyExists`], [`StoreError::Locked`], failures of the file system, and those of `build`.
+pub(in crate::index) fn make<T>(
+    backend: Arc<dyn Backend>,
+    path: &Path,
+    wait: Duration,
+    build: impl FnOnce(&Path) -> Result<T>,
+) -> Result<(Root, T)> {
+    let is_new = !path.exists();
+    let path = std::path::absolute(path).map_err(StoreError::io(path, Operation::CreateDirectory))?;
+    backend.create_directory(&path).map_err(StoreError::io(&path, Operation::CreateDirectory))?;
+    let dir = super::canonical(&path)?;
+    let made = lock(&*backend, &dir, wait).map_err(Error::from).and_then(|(lock, is_first)| {
+        let filled = fill(&*backend, &dir, build).inspect_err(|_| {
+            if let Err(left) = undo(&*backend, &dir, is_first) {
+                tracing::warn!(index = %dir.display(), error = %left, "could not remove what was begun");
+            }
+        })?;
+        Ok((lock, filled))
+    });
+    match made {
+        Ok((lock, (published, built))) => {
+            sync_parent(&*backend, &dir);
+            Ok((Root::with(backend, dir, published, Some(lock)), built))
+        }
+        Err(error) => {
+            if is_new {
+                // Not where something in it could not be removed.
+                let _ = backend.remove_directory(&dir);
+            }
+            Err(error)
+        }
+    }
+}
+
+/// Takes the lock of a directory that an index may be made in; says whether it had no lock file before.
+fn lock(
+    backend: &dyn Backend,
+    dir: &Path,
+    wait: Duration,
+) -> std::result::Result<(DirectoryLock, bool), StoreError> {
+    refuse_occupied(backend, dir)?;
+    let is_first = kind(backend, &dir.join(names::LOCK))?.is_none();
+    let lock = DirectoryLock::take(dir, wait)?;
+    // Again, for one that was made between the check and the lock.
+    match refuse_occupied(backend, dir) {
+        Ok(()) => Ok((lock, is_first)),
+        Err(error) => {
+            if is_first && !matches!(error, StoreError::AlreadyExists { .. }) {
+                let _ = backend.remove(&dir.join(names::LOCK));
+            }
+            Err(error)
+        }
+    }
+}
+
+fn fill<T>(
+    backend: &dyn Backend,
+    dir: &Path,
+    build: impl FnOnce(&Path) -> Result<T>,
+) -> Result<(Published, T)> {
+    let current = Current::first();
+    let bytes = current.encode().to_vec();
+    let new = dir.join(names::CURRENT_NEW);
+    if kind(backend, &new)?.is_some() {
+        clear(backend, dir)?;
+    }
+    write(backend, &new, &bytes)?;
+    sync(backend, dir)?;
+    let model = model_dir(dir, FIRST_MODEL);
+    backend.create_directory(&model).map_err(StoreError::io(&model, Operation::CreateDirectory))?;
+    sync(backend, &dir.join(names::MODELS))?;
+    sync(backend, dir)?;
+    let built = build(&model)?;
+    let path = dir.join(names::CURRENT);
+    let identity = backend.identity(&new).map_err(StoreError::io(&new, Operation::Read))?;
+    backend.rename(&new, &path).map_err(StoreError::io(&path, Operation::Rename))?;
+    sync(backend, dir)?;
+    // After the commit point: a copy tells an index from an interrupted create.
+    write_copy(backend, dir, &bytes)?;
+    Ok((Published { current, bytes, identity }, built))
+}
+
+/// Removes what [`fill`] made, where it made no index.
+fn undo(backend: &dyn Backend, dir: &Path, with_lock: bool) -> std::result::Result<(), StoreError> {
+    if kind(backend, &dir.join(names::CURRENT))?.is_some() {
+        // It may be one already: the next open finds out.
+        return Ok(());
+    }
+    clear(backend, dir)?;
+    // The mark goes last.
+    remove_file(backend, &dir.join(names::CURRENT_NEW))?;
+    if with_lock {
+        remove_file(backend, &dir.join(names::LOCK))?;
+    }
+    Ok(())
+}
+
+/// Removes what lies beside the mark of an interrupted call.
+fn clear(backend: &dyn Backend, dir: &Path) -> std::result::Result<(), StoreError> {
+    remove_model(backend, dir, FIRST_MODEL)?;
+    remove_if_empty(backend, &dir.join(names::MODELS))?;
+    sync(backend, dir)
+}
+
+/// Refuses a directory with anything in it but what an interrupted call left.
+fn refuse_occupied(backend: &dyn Backend, dir: &Path) -> std::result::Result<(), StoreError> {
+    let list = |dir: &Path| backend.list(dir).map_err(StoreError::io(dir, Operation::Read));
+    let occupied = || StoreError::AlreadyExists { path: dir.to_owned() };
+    let entries = list(dir)?;
+    let is_marked = entries.iter().any(|name| name == names::CURRENT_NEW)
+        && kind(backend, &dir.join(names::CURRENT_NEW))? == Some(Kind::File)
+        && may_be_torn(&read_bytes(backend, dir, names::CURRENT_NEW)?);
+    for name in entries {
+        let is_own = name == names::LOCK
+            || is_marked && name == names::CURRENT_NEW
+            || is_marked && name == names::MODELS && {
+                let models = dir.join(names::MODELS);
+                kind(backend, &models)? == Some(Kind::Directory)
+                    && list(&models)?.iter().all(|name| name.to_str() == Some(&FIRST_MODEL.to_string()))
+            };
+        if !is_own {
+            return Err(occupied());
+        }
+    }
+    Ok(())
+}
+
+/// Makes the entry of a directory that may be new durable. What is above it is not ours, so it may be
+/// unreadable; then its entry is as durable as its owner makes it.
+fn sync_parent(backend: &dyn Backend, dir: &Path) {
+    if let Some(parent) = dir.parent()
+        && let Err(error) = backend.sync_directory(parent)
+    {
+        tracing::warn!(directory = %parent.display(), %error, "could not sync the parent directory");
+    }
+}

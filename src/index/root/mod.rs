@@ -1,0 +1,328 @@
+//! The directory of an index: its lock, and `CURRENT`, which says which model serves.
+
+mod current;
+mod make;
+mod restore;
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+pub(crate) use current::Current;
+pub(super) use current::FIRST_MODEL;
+#[cfg(feature = "fuzzing")]
+pub use current::fuzz_current;
+pub(super) use make::make;
+pub(super) use restore::{Restored, restore};
+
+use crate::disk::{Backend, Identity, Kind, OpenMode, names};
+use crate::store::{Damage, DirectoryLock, Operation, StoreError, is_pre_release};
+
+type Result<T> = std::result::Result<T, StoreError>;
+
+/// The directory of an open index.
+pub(crate) struct Root {
+    /// Absolute, without links: a later change of the working directory must not matter.
+    dir: PathBuf,
+    backend: Arc<dyn Backend>,
+    published: Mutex<Published>,
+    /// After a failed sync or rename nobody knows which `CURRENT` is on disk.
+    refuses_writes: AtomicBool,
+    /// None for a read-only handle. Last, so that it is given back when all else is closed.
+    lock: Option<DirectoryLock>,
+}
+
+/// A `CURRENT` as this handle read or wrote it last.
+struct Published {
+    current: Current,
+    bytes: Vec<u8>,
+    identity: Option<Identity>,
+}
+
+impl Root {
+    /// Opens a directory for writing.
+    ///
+    /// # Errors
+    /// [`StoreError::NotFound`], [`StoreError::NotAnIndex`], [`StoreError::PreRelease`],
+    /// [`StoreError::InterruptedCreate`], [`StoreError::Locked`], [`StoreError::UnsupportedVersion`],
+    /// [`StoreError::Corrupt`], and failures of the file system.
+    pub(super) fn open(backend: Arc<dyn Backend>, path: &Path, wait: Duration) -> Result<Self> {
+        let dir = canonical(path)?;
+        check_is_index(&*backend, &dir)?;
+        let lock = DirectoryLock::take(&dir, wait)?;
+        // Under the lock, so that a create still at work is not taken for an interrupted one.
+        check_is_index(&*backend, &dir)?;
+        let published = Published::read(&*backend, &dir)?;
+        check_directory(&*backend, &dir.join(names::MODELS))?;
+        published.settle(&*backend, &dir)?;
+        Ok(Self::with(backend, dir, published, Some(lock)))
+    }
+
+    /// Opens a directory for reading.
+    ///
+    /// # Errors
+    /// Those of [`Self::open`] but [`StoreError::Locked`].
+    pub(super) fn open_read_only(backend: Arc<dyn Backend>, path: &Path) -> Result<Self> {
+        let dir = canonical(path)?;
+        check_is_index(&*backend, &dir)?;
+        let published = Published::read(&*backend, &dir)?;
+        check_directory(&*backend, &dir.join(names::MODELS))?;
+        Ok(Self::with(backend, dir, published, None))
+    }
+
+    fn with(
+        backend: Arc<dyn Backend>,
+        dir: PathBuf,
+        published: Published,
+        lock: Option<DirectoryLock>,
+    ) -> Self {
+        let (published, refuses_writes) = (Mutex::new(published), AtomicBool::new(false));
+        Self { dir, backend, published, refuses_writes, lock }
+    }
+
+    /// The directory of the index.
+    pub(super) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// What all durable operations of the handle go through.
+    pub(super) fn backend(&self) -> Arc<dyn Backend> {
+        Arc::clone(&self.backend)
+    }
+
+    pub(super) fn is_read_only(&self) -> bool {
+        self.lock.is_none()
+    }
+
+    /// The directory of a model.
+    pub(super) fn model_dir(&self, number: u32) -> PathBuf {
+        model_dir(&self.dir, number)
+    }
+
+    /// As this handle read or wrote it last. A writer's is the one on disk.
+    pub(crate) fn current(&self) -> Current {
+        self.published().current
+    }
+
+    /// As it is on disk now.
+    ///
+    /// # Errors
+    /// Damage, failures of reading, and [`StoreError::Replaced`] where it is that of another index.
+    pub(super) fn read(&self) -> Result<Current> {
+        let current = Published::read(&*self.backend, &self.dir)?.current;
+        match current.id == self.current().id {
+            true => Ok(current),
+            false => Err(StoreError::Replaced { path: self.dir.join(names::CURRENT) }),
+        }
+    }
+
+    /// Whether the copy that a repair falls back on is one of what this handle read or wrote last.
+    pub(super) fn has_copy(&self) -> bool {
+        let copy = read_bytes(&*self.backend, &self.dir, names::CURRENT_COPY);
+        copy.is_ok_and(|copy| copy == self.published().bytes)
+    }
+
+    /// An error in a forked child of the process that opened the directory for writing.
+    ///
+    /// # Errors
+    /// [`StoreError::Forked`].
+    pub(super) fn check_process(&self) -> Result<()> {
+        self.lock.as_ref().map_or(Ok(()), DirectoryLock::check_process)
+    }
+
+    /// An error where the handle may not write.
+    ///
+    /// # Errors
+    /// [`StoreError::ReadOnly`], [`StoreError::Forked`]; [`StoreError::Poisoned`] once a failure has left
+    /// it unknown what is on disk.
+    pub(super) fn check_writes(&self) -> Result<()> {
+        self.writable().map(drop)
+    }
+
+    fn writable(&self) -> Result<&DirectoryLock> {
+        let lock = self.lock.as_ref().ok_or_else(|| StoreError::ReadOnly { path: self.dir.clone() })?;
+        lock.check_process()?;
+        if self.refuses_writes.load(Ordering::Acquire) { Err(StoreError::Poisoned) } else { Ok(lock) }
+    }
+
+    /// Makes sure that the directory is the one that was opened, and nobody else's by now. To be called
+    /// before anything in it is removed.
+    ///
+    /// # Errors
+    /// Those of [`Self::check_writes`], [`StoreError::Replaced`], and failures of reading.
+    pub(super) fn check(&self) -> Result<()> {
+        self.check_against(&self.published())
+    }
+
+    fn check_against(&self, published: &Published) -> Result<()> {
+        let lock = self.writable()?;
+        lock.check().inspect_err(|_| self.refuse_writes())?;
+        let path = self.dir.join(names::CURRENT);
+        let identity = self.backend.identity(&path).map_err(StoreError::io(&path, Operation::Read))?;
+        let found = match identity {
+            None => None,
+            Some(_) => Some(read_bytes(&*self.backend, &self.dir, names::CURRENT)?),
+        };
+        if identity == published.identity && found.as_ref() == Some(&published.bytes) {
+            return Ok(());
+        }
+        self.refuse_writes();
+        Err(StoreError::Replaced { path })
+    }
+
+    /// Replaces `CURRENT`. The rename is the commit point; the change lasts once this has returned.
+    ///
+    /// # Errors
+    /// Those of [`Self::check`] with nothing written. After a failed write the call may be repeated; after
+    /// a failed sync or rename the handle refuses writes.
+    pub(super) fn publish(&self, next: Current) -> Result<()> {
+        let mut published = self.published();
+        self.check_against(&published)?;
+        let bytes = next.encode().to_vec();
+        let (new, path) = (self.dir.join(names::CURRENT_NEW), self.dir.join(names::CURRENT));
+        let written = write(&*self.backend, &new, &bytes)
+            .and_then(|()| self.backend.identity(&new).map_err(StoreError::io(&new, Operation::Read)))
+            // Before the commit point: where all is well a copy is never older than what it is a copy of.
+            .and_then(|identity| write_copy(&*self.backend, &self.dir, &bytes).map(|()| identity));
+        let identity = written.inspect_err(|error| {
+            if matches!(error, StoreError::Io { operation: Operation::Sync, .. }) {
+                self.refuse_writes();
+            }
+            // What is left of it is removed by the next open.
+            let _ = self.backend.remove(&new);
+        })?;
+        self.backend
+            .rename(&new, &path)
+            .map_err(StoreError::io(&path, Operation::Rename))
+            .and_then(|()| sync(&*self.backend, &self.dir))
+            .inspect_err(|_| self.refuse_writes())?;
+        *published = Published { current: next, bytes, identity };
+        Ok(())
+    }
+
+    fn refuse_writes(&self) {
+        self.refuses_writes.store(true, Ordering::Release);
+    }
+
+    fn published(&self) -> MutexGuard<'_, Published> {
+        self.published.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Published {
+    fn read(backend: &dyn Backend, dir: &Path) -> Result<Self> {
+        let path = dir.join(names::CURRENT);
+        let identity = backend.identity(&path).map_err(StoreError::io(&path, Operation::Read))?;
+        let bytes = read_bytes(backend, dir, names::CURRENT)?;
+        Ok(Self { current: Current::decode(&bytes)?, bytes, identity })
+    }
+
+    /// For a handle that is going to write: makes it last, and sees to it that its copy is one and that
+    /// nothing is left of one that was never published, which a crash may leave.
+    fn settle(&self, backend: &dyn Backend, dir: &Path) -> Result<()> {
+        // The rename that made it may have been the last thing before the crash.
+        sync(backend, dir)?;
+        remove_file(backend, &dir.join(names::CURRENT_NEW))?;
+        match read_bytes(backend, dir, names::CURRENT_COPY) {
+            Ok(copy) if copy == self.bytes => Ok(()),
+            _ => write_copy(backend, dir, &self.bytes),
+        }
+    }
+}
+
+/// The directory of a model of the index in `index`.
+pub(super) fn model_dir(index: &Path, number: u32) -> PathBuf {
+    index.join(names::MODELS).join(number.to_string())
+}
+
+/// The absolute path of a directory that must be there.
+fn canonical(path: &Path) -> Result<PathBuf> {
+    path.canonicalize().map_err(|source| match source.kind() {
+        std::io::ErrorKind::NotFound => StoreError::NotFound { path: path.to_owned() },
+        _ => StoreError::io(path, Operation::Open)(source),
+    })
+}
+
+/// Tells a directory with an index from all others.
+fn check_is_index(backend: &dyn Backend, dir: &Path) -> Result<()> {
+    if kind(backend, dir)? != Some(Kind::Directory) {
+        return Err(StoreError::NotAnIndex { path: dir.to_owned() });
+    }
+    let has = |name: &str| Ok(kind(backend, &dir.join(name))?.is_some());
+    if has(names::CURRENT)? {
+        return Ok(());
+    }
+    // There is a copy of a published one only.
+    if has(names::CURRENT_COPY)? {
+        return Err(StoreError::corrupt(names::CURRENT, Damage::Missing { what: "the file" }));
+    }
+    let path = dir.to_owned();
+    if has(names::CURRENT_NEW)? {
+        return Err(StoreError::InterruptedCreate { path });
+    }
+    // An index without its CURRENT: a repair makes it again.
+    if kind(backend, &model_dir(dir, FIRST_MODEL).join(names::MANIFEST))?.is_some() {
+        return Err(StoreError::corrupt(names::CURRENT, Damage::Missing { what: "the file" }));
+    }
+    match is_pre_release(backend, dir) {
+        true => Err(StoreError::PreRelease { path }),
+        false => Err(StoreError::NotAnIndex { path }),
+    }
+}
+
+/// Refuses a link, or anything else, in the place of a directory. A missing one is for who needs it to say.
+pub(super) fn check_directory(backend: &dyn Backend, path: &Path) -> Result<()> {
+    match kind(backend, path)? {
+        None | Some(Kind::Directory) => Ok(()),
+        Some(_) => {
+            let source = std::io::Error::new(std::io::ErrorKind::NotADirectory, "it is not a directory");
+            Err(StoreError::io(path, Operation::Open)(source))
+        }
+    }
+}
+
+pub(super) fn kind(backend: &dyn Backend, path: &Path) -> Result<Option<Kind>> {
+    backend.kind(path).map_err(StoreError::io(path, Operation::Read))
+}
+
+pub(super) fn sync(backend: &dyn Backend, dir: &Path) -> Result<()> {
+    backend.sync_directory(dir).map_err(StoreError::io(dir, Operation::Sync))
+}
+
+/// Removes a file that may be there.
+pub(super) fn remove_file(backend: &dyn Backend, path: &Path) -> Result<()> {
+    match backend.remove(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(StoreError::io(path, Operation::Remove)(error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Reads a `CURRENT`, of which no more than one byte too many.
+fn read_bytes(backend: &dyn Backend, dir: &Path, name: &str) -> Result<Vec<u8>> {
+    let path = dir.join(name);
+    let io = |operation| StoreError::io(&path, operation);
+    let file = backend.open(&path, OpenMode::Read).map_err(io(Operation::Open))?;
+    let len = file.len().map_err(io(Operation::Read))?.min(current::CURRENT_BYTES as u64 + 1);
+    let mut bytes = vec![0; len as usize];
+    file.read_at(&mut bytes, 0).map_err(io(Operation::Read))?;
+    Ok(bytes)
+}
+
+fn write(backend: &dyn Backend, path: &Path, bytes: &[u8]) -> Result<()> {
+    let io = |operation| StoreError::io(path, operation);
+    let file = backend.open(path, OpenMode::Replace).map_err(io(Operation::Create))?;
+    file.write_at(bytes, 0).map_err(io(Operation::Write))?;
+    file.sync_all().map_err(io(Operation::Sync))
+}
+
+/// Writes the copy that repair falls back on, or removes it: an old one must not outlive its `CURRENT`.
+fn write_copy(backend: &dyn Backend, dir: &Path, bytes: &[u8]) -> Result<()> {
+    let path = dir.join(names::CURRENT_COPY);
+    write(backend, &path, bytes).or_else(|error| {
+        tracing::warn!(index = %dir.display(), %error, "could not write a copy of CURRENT");
+        remove_file(backend, &path)
+    })
+}

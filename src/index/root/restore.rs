@@ -1,0 +1,119 @@
+//! Opening the directory of an index for a repair: a damaged `CURRENT` is made again.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{
+    Current, Published, Result, Root, canonical, check_directory, check_is_index, kind, model_dir,
+    read_bytes, sync, write,
+};
+use crate::disk::{Backend, Kind, names};
+use crate::store::{DirectoryLock, Operation, StoreError, unique_id};
+
+/// The directory of an index under repair, open for writing, and where its damaged `CURRENT` is now.
+pub(in crate::index) struct Restored {
+    pub root: Root,
+    pub was_damaged: bool,
+    pub set_aside: Option<PathBuf>,
+}
+
+/// Takes the lock, and finds `CURRENT` or makes it again: from its copy, or, where that is damaged too,
+/// from the only model there is. Of several models without either file nothing says which one serves.
+///
+/// # Errors
+/// [`StoreError::Locked`], [`StoreError::NotAnIndex`]; the damage of `CURRENT` where it cannot be made again.
+pub(in crate::index) fn restore(backend: Arc<dyn Backend>, path: &Path, wait: Duration) -> Result<Restored> {
+    let dir = canonical(path)?;
+    match check_is_index(&*backend, &dir) {
+        Ok(()) | Err(StoreError::Corrupt { .. }) => {}
+        Err(StoreError::NotAnIndex { .. }) if sole_model(&*backend, &dir)?.is_some() => {}
+        Err(error) => return Err(error),
+    }
+    let lock = DirectoryLock::take(&dir, wait)?;
+    check_directory(&*backend, &dir.join(names::MODELS))?;
+    let is_missing = kind(&*backend, &dir.join(names::CURRENT))?.is_none();
+    let error = match Published::read(&*backend, &dir) {
+        Ok(published) => {
+            published.settle(&*backend, &dir)?;
+            let root = Root::with(backend, dir, published, Some(lock));
+            return Ok(Restored { root, was_damaged: false, set_aside: None });
+        }
+        Err(error) if is_missing || matches!(error, StoreError::Corrupt { .. }) => error,
+        Err(error) => return Err(error),
+    };
+    let current = match from_copy(&*backend, &dir)? {
+        Some(current) => current,
+        None => sole_model(&*backend, &dir)?.ok_or(error)?,
+    };
+    let set_aside = if is_missing { None } else { Some(set_aside(&*backend, &dir)?) };
+    let bytes = current.encode().to_vec();
+    let (new, to) = (dir.join(names::CURRENT_NEW), dir.join(names::CURRENT));
+    write(&*backend, &new, &bytes)?;
+    backend.rename(&new, &to).map_err(StoreError::io(&to, Operation::Rename))?;
+    let published = Published::read(&*backend, &dir)?;
+    // The copy last: it may have been the only sound one.
+    published.settle(&*backend, &dir)?;
+    Ok(Restored { root: Root::with(backend, dir, published, Some(lock)), was_damaged: true, set_aside })
+}
+
+/// What the copy says, where the model that it names is there.
+fn from_copy(backend: &dyn Backend, dir: &Path) -> Result<Option<Current>> {
+    if kind(backend, &dir.join(names::CURRENT_COPY))?.is_none() {
+        return Ok(None);
+    }
+    match read_bytes(backend, dir, names::CURRENT_COPY).and_then(|bytes| Current::decode(&bytes)) {
+        Ok(current) if has_store(backend, &model_dir(dir, current.serving))? => Ok(Some(current)),
+        Ok(_) | Err(StoreError::Corrupt { .. }) => Ok(None),
+        Err(other) => Err(other),
+    }
+}
+
+/// The only model of which there is a store, sound or not; `None` where there are several, one of them
+/// unfinished perhaps.
+fn sole_model(backend: &dyn Backend, dir: &Path) -> Result<Option<Current>> {
+    let models = dir.join(names::MODELS);
+    if kind(backend, &models)? != Some(Kind::Directory) {
+        return Ok(None);
+    }
+    let listed = backend.list(&models).map_err(StoreError::io(&models, Operation::Read))?;
+    let numbers = listed.iter().filter_map(|name| {
+        let number = name.to_str()?.parse::<u32>().ok()?;
+        (number.to_string().as_str() == name).then_some(number)
+    });
+    let (mut last, mut found) = (0, Vec::new());
+    for number in numbers {
+        last = last.max(number);
+        if has_store(backend, &model_dir(dir, number))? {
+            found.push(number);
+        }
+    }
+    let [serving] = found[..] else { return Ok(None) };
+    let made = Current { id: unique_id(), serving, kept: None, unfinished: None, last };
+    // One that could not be read back is none.
+    Ok(Current::decode(&made.encode()).ok())
+}
+
+fn has_store(backend: &dyn Backend, dir: &Path) -> Result<bool> {
+    if kind(backend, dir)? != Some(Kind::Directory) {
+        return Ok(false);
+    }
+    let has = |name: &str| Ok(kind(backend, &dir.join(name))? == Some(Kind::File));
+    Ok(has(names::MANIFEST)? || has(names::MANIFEST_COPY)?)
+}
+
+/// Gives the damaged `CURRENT` a second, lasting name in `damaged/`.
+fn set_aside(backend: &dyn Backend, dir: &Path) -> Result<PathBuf> {
+    let aside = dir.join(names::DAMAGED);
+    backend.create_directory(&aside).map_err(StoreError::io(&aside, Operation::CreateDirectory))?;
+    let mut to = aside.join(names::CURRENT);
+    let mut number = 0u32;
+    while kind(backend, &to)?.is_some() {
+        number += 1;
+        to = aside.join(format!("{}.{number}", names::CURRENT));
+    }
+    backend.link(&dir.join(names::CURRENT), &to).map_err(StoreError::io(&to, Operation::Create))?;
+    sync(backend, &aside)?;
+    sync(backend, dir)?;
+    Ok(to)
+}

@@ -1,0 +1,246 @@
+//! Failing disks: every operation of a call fails once. Nothing acknowledged is lost, what was begun is
+//! removed, and the call works when it is made again.
+
+use std::io::ErrorKind;
+use std::path::PathBuf;
+
+use rayon::prelude::*;
+
+use super::*;
+use crate::disk::faulty::Faulty;
+use crate::error::Error;
+use crate::index::RepairOptions;
+use crate::progress::no_progress;
+use crate::store::StoreError;
+
+/// An error that may pass, and one that does not.
+const KINDS: [ErrorKind; 2] = [ErrorKind::StorageFull, ErrorKind::Other];
+
+/// Calls `attempt` with a backend of which no operation fails, and then with each of its operations failing
+/// once; returns which did.
+fn each_operation(attempt: impl Fn(Faulty) + Sync) -> Vec<&'static str> {
+    let none = Faulty::new(usize::MAX, ErrorKind::Other);
+    attempt(none.clone());
+    let failing = (0..none.count()).into_par_iter().flat_map_iter(|at| {
+        KINDS.map(|kind| {
+            let faults = Faulty::new(at, kind);
+            attempt(faults.clone());
+            faults.failed()
+        })
+    });
+    failing.collect::<Vec<_>>().into_iter().flatten().collect()
+}
+
+/// An index of six documents under model A, with B kept where it was `changed`. Returned closed.
+fn origin(bundles: &Bundles, changed: bool) -> (TempDir, State) {
+    let dir = in_memory().unwrap();
+    let first = if changed { &bundles.b } else { &bundles.a };
+    let index = create(unsynced(), &dir.path().join("index"), first).unwrap();
+    index.insert_batch(documents(0, 6)).unwrap();
+    index.flush().unwrap();
+    if changed {
+        index.reencode(&bundles.a).unwrap();
+    }
+    let state = State::new(&bundles.a).with(&documents(0, 6));
+    drop(index);
+    (dir, state)
+}
+
+fn copied(origin: &TempDir) -> (TempDir, PathBuf) {
+    let dir = in_memory().unwrap();
+    copy_directory(origin.path(), dir.path());
+    let path = dir.path().join("index");
+    (dir, path)
+}
+
+#[track_caller]
+fn assert_is(index: &Index, allowed: &[State]) -> State {
+    // The one operation that fails may be one of these.
+    match check(index, allowed).or_else(|_| check(index, allowed)) {
+        Ok(state) => state,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[test]
+fn a_create_that_fails_anywhere_leaves_nothing_or_an_index() {
+    let bundles = Bundles::new();
+    let empty = State::new(&bundles.a);
+    let failed = each_operation(|faults| {
+        let dir = in_memory().unwrap();
+        let path = dir.path().join("above/index");
+        let created = create(Arc::new(faults.clone()), &path, &bundles.a).map(drop);
+        if path.join("CURRENT").exists() {
+            assert_is(&open(unsynced(), &path).unwrap(), std::slice::from_ref(&empty));
+            return;
+        }
+        let failed = faults.failed();
+        assert!(created.is_err(), "{failed:?}");
+        assert!(!path.exists(), "{failed:?} left {:?}", names(&path));
+        assert_is(&create(unsynced(), &path, &bundles.a).unwrap(), std::slice::from_ref(&empty));
+    });
+    for kind in ["open", "write", "sync", "rename", "create directory", "kind", "list"] {
+        assert!(failed.contains(&kind), "no {kind} in {failed:?}");
+    }
+}
+
+/// Runs `change` on an index where one operation fails, on the same handle and on others until it is done.
+fn changes(
+    origin: &TempDir,
+    before: &State,
+    after: &State,
+    models: &[usize],
+    change: impl Fn(&Index) -> Result<()> + Sync,
+) -> Vec<&'static str> {
+    each_operation(|faults| {
+        let (_dir, path) = copied(origin);
+        let were = names(&path.join("models"));
+        if let Ok(index) = open(Arc::new(faults.clone()), &path) {
+            let mut done = change(&index);
+            if let Err(error) = &done {
+                let failed = faults.failed();
+                // Searches go on with one of the two.
+                assert_is(&index, &[before.clone(), after.clone()]);
+                assert_eq!(index.search("tree leaf", 3, 3).unwrap().len(), 3);
+                let poisoned = index.root.check_writes().is_err();
+                assert!(!poisoned || matches!(failed, Some("sync" | "rename")), "{failed:?}: {error}");
+                if !poisoned && !matches!(failed, Some("remove" | "remove directory" | "list")) {
+                    let are = names(&path.join("models"));
+                    assert!(are.len() <= were.len(), "{failed:?} left {are:?}, it were {were:?}");
+                }
+                match poisoned {
+                    true => assert!(matches!(change(&index), Err(Error::Store(StoreError::Poisoned)))),
+                    false => done = change(&index),
+                }
+            }
+            if done.is_ok() {
+                assert_is(&index, std::slice::from_ref(after));
+            }
+        }
+        // What was not acknowledged may be there or not.
+        let index = open(unsynced(), &path).unwrap();
+        let found = assert_is(&index, &[before.clone(), after.clone()]);
+        if found != *after {
+            change(&index).unwrap();
+        }
+        assert_is(&index, std::slice::from_ref(after));
+        index.insert_batch(documents(9, 10)).unwrap();
+        index.flush().unwrap();
+        let more = after.clone().with(&documents(9, 10));
+        drop(index);
+        let index = open(unsynced(), &path).unwrap();
+        assert_is(&index, &[more]);
+        // Nothing is left but what serves and what is kept.
+        index.discard_unfinished();
+        let are = names(&path.join("models")).len();
+        assert!(models.contains(&are), "{:?}: {are} models", faults.failed());
+    })
+}
+
+#[test]
+fn a_reencode_that_fails_anywhere_changes_nothing_or_all() {
+    let bundles = Bundles::new();
+    let (origin, before) = origin(&bundles, true);
+    let after = before.clone().served_by(&bundles.c);
+    let failed = changes(&origin, &before, &after, &[2], |index| index.reencode(&bundles.c).map(drop));
+    for kind in
+        ["open", "write", "sync", "rename", "create directory", "remove", "remove directory", "identity"]
+    {
+        assert!(failed.contains(&kind), "no {kind} in {failed:?}");
+    }
+}
+
+#[test]
+fn a_rollback_that_fails_anywhere_changes_nothing_or_all() {
+    let bundles = Bundles::new();
+    let (origin, before) = origin(&bundles, true);
+    let after = before.clone().served_by(&bundles.b);
+    changes(&origin, &before, &after, &[2], |index| index.rollback().map(drop));
+}
+
+#[test]
+fn a_drop_of_the_previous_model_that_fails_anywhere_can_be_done_again() {
+    let bundles = Bundles::new();
+    let (origin, state) = origin(&bundles, true);
+    let failed = changes(&origin, &state, &state, &[1, 2], |index| index.drop_previous_model().map(drop));
+    for kind in ["remove", "remove directory", "rename", "list"] {
+        assert!(failed.contains(&kind), "no {kind} in {failed:?}");
+    }
+    // Once more, for what was left by the first call.
+    let (_dir, path) = copied(&origin);
+    let index = open(unsynced(), &path).unwrap();
+    assert!(index.drop_previous_model().unwrap());
+    assert_eq!(names(&path.join("models")), ["2"]);
+}
+
+#[test]
+fn a_snapshot_that_fails_anywhere_leaves_nothing_or_an_index() {
+    let bundles = Bundles::new();
+    let (origin, state) = origin(&bundles, true);
+    let failed = each_operation(|faults| {
+        let (dir, path) = copied(&origin);
+        let target = dir.path().join("copy");
+        if let Ok(index) = open(Arc::new(faults.clone()), &path) {
+            let taken = index.snapshot(&target);
+            if !target.join("CURRENT").exists() {
+                assert!(taken.is_err(), "{:?}", faults.failed());
+                assert!(!target.exists(), "{:?} left {:?}", faults.failed(), names(&target));
+                index.snapshot(&target).unwrap();
+            }
+        } else {
+            open(unsynced(), &path).unwrap().snapshot(&target).unwrap();
+        }
+        for path in [path, target] {
+            assert_is(&open(unsynced(), &path).unwrap(), std::slice::from_ref(&state));
+        }
+    });
+    for kind in ["link", "write", "sync", "rename", "create directory"] {
+        assert!(failed.contains(&kind), "no {kind} in {failed:?}");
+    }
+}
+
+#[test]
+fn a_repair_that_fails_anywhere_can_be_done_again() {
+    let bundles = Bundles::new();
+    let (origin, state) = origin(&bundles, true);
+    let damaged = [
+        "CURRENT",
+        "models/1/segments/00000000.vectors",
+        "models/2/segments/00000000.vectors",
+        "models/2/model/encoder.safetensors",
+    ];
+    let index = origin.path().join("index");
+    for name in damaged {
+        let mut bytes = fs::read(index.join(name)).unwrap();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        fs::write(index.join(name), bytes).unwrap();
+    }
+    let options = RepairOptions { bundle: Some(bundles.a.clone()), ..RepairOptions::default() };
+    let failed = each_operation(|faults| {
+        let (_dir, path) = copied(&origin);
+        let repair = |backend| Index::repair_on(backend, &path, &options, &mut no_progress);
+        let first = repair(Arc::new(faults.clone()));
+        if faults.failed().is_none() {
+            let report = first.unwrap();
+            assert!(report.current_restored && report.model_restored && report.previous_model_set_aside);
+            assert_eq!(
+                (report.damaged_segments, report.lost, report.set_aside.len()),
+                (1, 0, 5),
+                "{report:?}"
+            );
+        } else if first.is_err() {
+            repair(unsynced()).unwrap();
+        }
+        let index = open(unsynced(), &path).unwrap();
+        assert_is(&index, std::slice::from_ref(&state));
+        assert_eq!(index.previous_model().unwrap(), None);
+        // Damaged files are somewhere still.
+        assert!(names(&path.join("damaged")).len() >= 3, "{:?}", names(&path.join("damaged")));
+        drop(index);
+        assert!(repair(unsynced()).unwrap().was_sound());
+    });
+    for kind in ["open", "read", "write", "sync", "rename", "link", "create directory", "identity"] {
+        assert!(failed.contains(&kind), "no {kind} in {failed:?}");
+    }
+}

@@ -1,0 +1,105 @@
+//! Tests of the index as a whole that need its inside: failing disks, power failures, forged files.
+
+mod bundle;
+mod faults;
+mod forged;
+mod power;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use tempfile::TempDir;
+
+use super::{Index, IndexBuilder};
+use crate::disk::{Backend, FileSystem, Unsynced};
+use crate::document::Document;
+use crate::error::Result;
+use crate::model::{Bundle, ModelHash};
+use crate::store::Durability;
+use bundle::Bundles;
+
+/// What an index must hold, and the model that serves it.
+#[derive(Clone, Debug, PartialEq)]
+struct State {
+    documents: BTreeMap<String, Document>,
+    model: ModelHash,
+}
+
+impl State {
+    fn new(bundle: &Bundle) -> Self {
+        Self { documents: BTreeMap::new(), model: bundle.hash() }
+    }
+
+    fn of(index: &Index) -> Result<Self> {
+        let documents = index.iter().map(|read| read.map(|document| (document.id.clone(), document)));
+        Ok(Self { documents: documents.collect::<Result<_>>()?, model: index.bundle().hash() })
+    }
+
+    fn with(mut self, documents: &[Document]) -> Self {
+        self.documents.extend(documents.iter().map(|document| (document.id.clone(), document.clone())));
+        self
+    }
+
+    fn served_by(self, bundle: &Bundle) -> Self {
+        Self { model: bundle.hash(), ..self }
+    }
+}
+
+/// Different documents of words that the bundles know.
+fn documents(from: usize, to: usize) -> Vec<Document> {
+    let word = |n: usize| bundle::WORDS[n % bundle::WORDS.len()];
+    let text = |n: usize| format!("{} {} {}", word(n), word(n / 3 + 5), word(n * 7 + 1));
+    (from..to).map(|n| Document::new(format!("d{n}"), word(n + 2), text(n))).collect()
+}
+
+/// Files on a disk that needs no syncs: those of the tests are read in the same process.
+fn unsynced() -> Arc<dyn Backend> {
+    Arc::new(Unsynced(FileSystem))
+}
+
+fn create(backend: Arc<dyn Backend>, path: &Path, bundle: &Bundle) -> Result<Index> {
+    Index::create_on(backend, path, bundle, &IndexBuilder::default())
+}
+
+fn open(backend: Arc<dyn Backend>, path: &Path) -> Result<Index> {
+    // Whatever is fresh is sealed by a flush, and not before.
+    Index::open_on(backend, path, &IndexBuilder::default().durability(Durability::OnFlush))
+}
+
+/// A folder in memory where the system has such.
+fn in_memory() -> std::io::Result<TempDir> {
+    let shared_memory = Path::new("/dev/shm");
+    if shared_memory.is_dir() { tempfile::tempdir_in(shared_memory) } else { tempfile::tempdir() }
+}
+
+fn copy_directory(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap().map(std::result::Result::unwrap) {
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy_directory(&entry.path(), &target);
+        } else {
+            fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
+
+/// Names in a directory, sorted; none of one that is not there.
+fn names(dir: &Path) -> Vec<String> {
+    let entries = fs::read_dir(dir).into_iter().flatten();
+    let mut names: Vec<String> = entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+/// What differs from what must be there, or is not sound.
+fn check(index: &Index, allowed: &[State]) -> std::result::Result<State, String> {
+    let found = State::of(index).map_err(|error| format!("read: {error}"))?;
+    if !allowed.contains(&found) {
+        return Err(format!("{found:?}, not one of {allowed:?}"));
+    }
+    let report = index.verify().map_err(|error| format!("verify: {error}"))?;
+    if report.is_sound() { Ok(found) } else { Err(format!("{report:?}")) }
+}

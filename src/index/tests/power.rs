@@ -1,0 +1,327 @@
+//! Power failures at every step of a run: what was promised is there, and one model serves it.
+
+use std::path::PathBuf;
+
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+use rayon::prelude::*;
+
+use super::*;
+use crate::disk::{
+    OpenMode,
+    recorder::{Forget, Kept, Recorder, Step, image},
+};
+use crate::error::Error;
+use crate::index::RepairOptions;
+use crate::progress::no_progress;
+use crate::store::StoreError;
+
+/// What a workload does.
+#[derive(Clone, Copy, Debug)]
+enum Act {
+    /// Documents of these numbers, flushed.
+    Insert(usize, usize),
+    Reencode(Which),
+    Rollback,
+    DropPrevious,
+    /// Into a directory of the index, where the recorder sees it.
+    Snapshot(&'static str),
+    /// Damages a file, and has it repaired.
+    Repair(Damaged),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Which {
+    A,
+    B,
+    C,
+}
+
+/// What is damaged before a repair.
+#[derive(Clone, Copy, Debug)]
+enum Damaged {
+    Current,
+    Kept,
+    Bundle,
+    Segment,
+}
+
+fn workloads() -> Vec<(&'static str, Vec<Act>)> {
+    use Act::{DropPrevious, Insert, Reencode, Repair, Rollback, Snapshot};
+    use Which::{A, B, C};
+    vec![
+        ("creation", vec![]),
+        ("inserts", vec![Insert(0, 4), Insert(3, 6)]),
+        ("there and back", vec![Insert(0, 3), Reencode(B), Insert(3, 4), Rollback, DropPrevious]),
+        ("one after another", vec![Insert(0, 2), Reencode(C), Reencode(B), Insert(1, 3), Reencode(A)]),
+        ("snapshots", vec![Insert(0, 3), Snapshot("copy-1"), Insert(3, 4), Snapshot("copy-2")]),
+        ("repair of CURRENT", vec![Insert(0, 3), Reencode(B), Repair(Damaged::Current), Insert(3, 4)]),
+        ("repair of what is kept", vec![Insert(0, 3), Reencode(B), Repair(Damaged::Kept), DropPrevious]),
+        ("repair of a model", vec![Insert(0, 3), Repair(Damaged::Bundle), Insert(3, 4)]),
+        ("repair of a segment", vec![Insert(0, 3), Repair(Damaged::Segment), Insert(3, 4)]),
+    ]
+}
+
+/// What a workload did: the steps, and the states after each of its acts, the creation first.
+struct Ran {
+    name: &'static str,
+    acts: Vec<Act>,
+    steps: Vec<Step>,
+    history: Vec<State>,
+}
+
+/// Runs a workload. What it does with a store that lacks a sync shows only in the images.
+fn run(bundles: &Bundles, name: &'static str, acts: Vec<Act>, forget: Forget) -> Ran {
+    let parent = in_memory().unwrap();
+    let dir = parent.path().join("index");
+    fs::create_dir(&dir).unwrap();
+    let recorder = Recorder::new(&dir, forget);
+    let backend = || -> Arc<dyn Backend> { Arc::new(recorder.clone()) };
+    let of = |which| match which {
+        Which::A => &bundles.a,
+        Which::B => &bundles.b,
+        Which::C => &bundles.c,
+    };
+    let mut index = create(backend(), &dir, &bundles.a).unwrap();
+    recorder.note(Step::Acknowledged(0));
+    let mut history = vec![State::new(&bundles.a)];
+    for (act, number) in acts.iter().zip(1..) {
+        let before = history[number - 1].clone();
+        recorder.note(Step::Tried(number));
+        let state = match *act {
+            Act::Insert(from, to) => {
+                // Before the call, since images are cut within it.
+                let added = documents(from, to);
+                index.insert_batch(added.clone()).unwrap();
+                index.flush().unwrap();
+                before.with(&added)
+            }
+            Act::Reencode(which) => {
+                index.reencode(of(which)).unwrap();
+                before.served_by(of(which))
+            }
+            Act::Rollback => {
+                let to = index.rollback().unwrap().to;
+                State { model: to, ..before }
+            }
+            Act::DropPrevious => {
+                index.drop_previous_model().unwrap();
+                before
+            }
+            Act::Snapshot(name) => {
+                index.snapshot(dir.join(name)).unwrap();
+                recorder.note(Step::Copied(name.into(), number));
+                before
+            }
+            Act::Repair(what) => {
+                let current = index.root.current();
+                drop(index);
+                damage(&*backend(), &dir, current, what);
+                let options = repair_options(bundles, &before);
+                Index::repair_on(backend(), &dir, &options, &mut no_progress).unwrap();
+                index = open(backend(), &dir).unwrap();
+                before
+            }
+        };
+        history.push(state);
+        recorder.note(Step::Acknowledged(number));
+    }
+    drop(index);
+    let steps = Arc::into_inner(recorder.steps).map_or_else(Vec::new, |steps| steps.into_inner().unwrap());
+    Ran { name, acts, steps, history }
+}
+
+/// Makes a file of the index another one, at once and durably.
+fn damage(backend: &dyn Backend, dir: &Path, current: crate::index::root::Current, what: Damaged) {
+    let model = |number: u32| dir.join("models").join(number.to_string());
+    let segment = |number| {
+        let segments = model(number).join("segments");
+        let name = names(&segments).into_iter().find(|name| name.ends_with(".vectors")).unwrap();
+        segments.join(name)
+    };
+    let path = match what {
+        Damaged::Current => dir.join("CURRENT"),
+        Damaged::Kept => segment(current.kept.unwrap()),
+        Damaged::Bundle => model(current.serving).join("model/encoder.safetensors"),
+        Damaged::Segment => segment(current.serving),
+    };
+    let mut bytes = fs::read(&path).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    let file = backend.open(&path, OpenMode::Replace).unwrap();
+    file.write_at(&bytes, 0).unwrap();
+    file.sync_all().unwrap();
+    backend.sync_directory(path.parent().unwrap()).unwrap();
+}
+
+fn repair_options(bundles: &Bundles, state: &State) -> RepairOptions {
+    let all = [&bundles.a, &bundles.b, &bundles.c];
+    let bundle = all.into_iter().find(|bundle| bundle.hash() == state.model).cloned();
+    RepairOptions { bundle, ..RepairOptions::default() }
+}
+
+/// How an image is put together, so that a failure can be looked at again.
+#[derive(Clone, Copy, Debug)]
+struct Cut {
+    after: usize,
+    kept: Kept,
+    seed: u64,
+}
+
+/// Every step is a cut, each with several choices of what was on disk.
+fn cuts(steps: &[Step], random: usize) -> Vec<Cut> {
+    let fixed = [Kept::None, Kept::All, Kept::Contents, Kept::Names];
+    let some = (0..random as u64).flat_map(|seed| [(Kept::Some, seed), (Kept::Torn(512), seed)]);
+    let choices: Vec<(Kept, u64)> = fixed.into_iter().map(|kept| (kept, 0)).chain(some).collect();
+    let all =
+        (0..=steps.len()).flat_map(|after| choices.iter().map(move |&(kept, seed)| (after, kept, seed)));
+    all.map(|(after, kept, seed)| Cut { after, kept, seed }).collect()
+}
+
+/// Whether the index that a cut leaves is what it must be, and goes on.
+fn check_image(bundles: &Bundles, ran: &Ran, cut: Cut) -> std::result::Result<(), String> {
+    let steps = &ran.steps[..cut.after];
+    let mut rng = ChaCha8Rng::seed_from_u64(cut.seed << 32 | cut.after as u64);
+    let image = image(steps, cut.kept, &mut rng);
+    let parent = in_memory().map_err(|error| error.to_string())?;
+    let dir = parent.path().join("index");
+    image.write(&dir).map_err(|error| error.to_string())?;
+    let last = |of: fn(&Step) -> Option<usize>| steps.iter().rev().find_map(of);
+    let acknowledged = last(|step| if let Step::Acknowledged(n) = step { Some(*n) } else { None });
+    let tried = last(|step| if let Step::Tried(n) = step { Some(*n) } else { None }).unwrap_or(0);
+    let failed = |what: &'static str| move |error: Error| format!("{what}: {error}");
+
+    // Cut off after the damage, so it is there.
+    let act = ran.acts.get(tried.wrapping_sub(1)).filter(|_| acknowledged < Some(tried));
+    let repaired = matches!(act, Some(Act::Repair(_)));
+    if repaired {
+        let options = repair_options(bundles, &ran.history[tried - 1]);
+        let repaired = Index::repair_on(unsynced(), &dir, &options, &mut no_progress);
+        let report = repaired.map_err(failed("repair"))?;
+        if report.lost > 0 {
+            return Err(format!("{report:?}"));
+        }
+    }
+    let index = match (open(unsynced(), &dir), acknowledged) {
+        (Ok(index), _) => index,
+        (Err(Error::Store(StoreError::InterruptedCreate { .. } | StoreError::NotAnIndex { .. })), None) => {
+            // Nothing was promised yet, and the create can be done again.
+            create(unsynced(), &dir, &bundles.a).map_err(failed("create again"))?
+        }
+        (Err(error), _) => return Err(format!("open: {error}")),
+    };
+    let state = check(&index, &ran.history[acknowledged.unwrap_or(0)..=tried])?;
+    index.previous_model().map_err(failed("previous model"))?;
+    check_copies(steps, ran, act, &index, &dir)?;
+
+    // It goes on as an index does.
+    let added = documents(50, 52);
+    index.insert_batch(added.clone()).map_err(failed("insert"))?;
+    index.flush().map_err(failed("flush"))?;
+    let bundle = bundles.other_than(&index.bundle());
+    index.reencode(bundle).map_err(failed("reencode"))?;
+    let state = check(&index, &[state.with(&added).served_by(bundle)])?;
+    if !index.drop_previous_model().map_err(failed("drop the previous model"))? {
+        return Err("no previous model".to_owned());
+    }
+    drop(index);
+    let index = open(unsynced(), &dir).map_err(failed("open again"))?;
+    check(&index, &[state])?;
+    let left = names(&dir.join("models"));
+    if left.len() == 1 { Ok(()) } else { Err(format!("models left: {left:?}")) }
+}
+
+/// A copy that was promised is whole; one that was cut off can be made again.
+fn check_copies(
+    steps: &[Step],
+    ran: &Ran,
+    act: Option<&Act>,
+    index: &Index,
+    dir: &Path,
+) -> std::result::Result<(), String> {
+    let done = steps.iter().filter_map(|step| match step {
+        Step::Copied(path, at) => Some((path.clone(), *at, true)),
+        _ => None,
+    });
+    let mut copies: Vec<(PathBuf, usize, bool)> = done.collect();
+    if let Some(Act::Snapshot(name)) = act
+        && !copies.iter().any(|(path, ..)| path == Path::new(name))
+    {
+        let at = ran.acts.iter().position(|act| matches!(act, Act::Snapshot(own) if own == name));
+        copies.push((name.into(), at.map_or(0, |at| at + 1), false));
+    }
+    for (path, at, promised) in copies {
+        let path = dir.join(path);
+        let copy = match open(unsynced(), &path) {
+            Ok(copy) => copy,
+            Err(
+                error @ Error::Store(
+                    StoreError::InterruptedCreate { .. }
+                    | StoreError::NotAnIndex { .. }
+                    | StoreError::NotFound { .. },
+                ),
+            ) => {
+                if promised {
+                    return Err(format!("open a copy: {error}"));
+                }
+                index.snapshot(&path).map_err(|error| format!("copy again: {error}"))?;
+                open(unsynced(), &path).map_err(|error| format!("open a second copy: {error}"))?
+            }
+            Err(error) => return Err(format!("open a copy: {error}")),
+        };
+        let before = if promised { at } else { at - 1 };
+        check(&copy, &ran.history[before..=before]).map_err(|error| format!("a copy: {error}"))?;
+    }
+    Ok(())
+}
+
+fn run_all(bundles: &Bundles, forget: Forget) -> Vec<Ran> {
+    workloads().into_iter().map(|(name, acts)| run(bundles, name, acts, forget)).collect()
+}
+
+/// Number of images, and the violations among them; no more than `enough`.
+fn survey(bundles: &Bundles, ran: &[Ran], random: usize, enough: usize) -> (usize, Vec<String>) {
+    let mut images = 0;
+    let mut violations = Vec::new();
+    for ran in ran {
+        let cuts = cuts(&ran.steps, random);
+        images += cuts.len();
+        let found = cuts.par_iter().filter_map(|&cut| {
+            let error = check_image(bundles, ran, cut).err()?;
+            Some(format!("{} of {} steps of {:?}, {cut:?}: {error}", cut.after, ran.steps.len(), ran.name))
+        });
+        violations.extend(found.take_any(enough).collect::<Vec<_>>());
+        if violations.len() >= enough {
+            break;
+        }
+    }
+    (images, violations)
+}
+
+/// `EHI_POWER_IMAGES` asks for about so many images.
+#[test]
+fn a_power_failure_anywhere_leaves_one_model_with_all_that_was_promised() {
+    let asked: usize = std::env::var("EHI_POWER_IMAGES").ok().and_then(|n| n.parse().ok()).unwrap_or(0);
+    let bundles = Bundles::new();
+    let ran = run_all(&bundles, Forget::Nothing);
+    let places: usize = ran.iter().map(|ran| ran.steps.len() + 1).sum();
+    // Four images for each place, and two more for each round of random choices.
+    let random = asked.saturating_sub(4 * places).div_ceil(2 * places).max(1);
+    let (images, violations) = survey(&bundles, &ran, random, usize::MAX);
+    println!("{images} images, {} violations", violations.len());
+    let first = violations[..violations.len().min(5)].join("\n");
+    assert!(violations.is_empty(), "{} of {images}:\n{first}", violations.len());
+    assert!(places > 500 && images >= 6 * places, "only {images} images of {places} places");
+}
+
+/// A check that cannot fail proves nothing: with any one sync left out images turn up that break a promise.
+#[test]
+fn every_sync_of_an_index_is_needed() {
+    let bundles = Bundles::new();
+    for forget in
+        [Forget::Current, Forget::Bundle, Forget::Model, Forget::Models, Forget::Root, Forget::Vectors]
+    {
+        let (images, violations) = survey(&bundles, &run_all(&bundles, forget), 1, 1);
+        assert!(!violations.is_empty(), "{forget:?}: no violation in {images} images");
+    }
+}

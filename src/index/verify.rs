@@ -1,0 +1,199 @@
+//! The full check of an index: every model, `CURRENT`, and what nothing names.
+
+use std::num::NonZeroUsize;
+use std::path::Path;
+
+use super::Index;
+use super::reach::Reach;
+use super::root::Current;
+use super::serving::Serving;
+use crate::disk::{Backend, Kind, names};
+use crate::error::{Error, Result};
+use crate::ids::Row;
+use crate::model::ModelError;
+use crate::progress::{OnProgress, Progress, Stage, no_progress};
+use crate::store::{Damage, Notice, Operation, StoreError, VerifyReport, View};
+
+/// Stored embeddings that [`Index::verify`] searches with.
+const PROBES: usize = 16;
+/// Hits of such a search.
+const PROBE_HITS: NonZeroUsize = NonZeroUsize::new(10).unwrap();
+
+impl Index {
+    /// Reads the whole index and checks every invariant and checksum: `CURRENT`, each model with its store and its log,
+    /// kept ones too, and that a search of all leaves finds what exact search finds. Where it is sound, every operation
+    /// of every kind would succeed on these bytes.
+    ///
+    /// # Errors
+    /// Failures of reading; damage is in the report.
+    pub fn verify(&self) -> Result<VerifyReport> {
+        self.verify_with(&mut no_progress)
+    }
+
+    /// As [`Self::verify`], with progress in pages, codes and documents, and cancellation between them.
+    ///
+    /// # Errors
+    /// Those of [`Self::verify`], and [`Error::Cancelled`].
+    pub fn verify_with(&self, on_progress: &mut OnProgress<'_>) -> Result<VerifyReport> {
+        let serving = self.serving();
+        let mut report = VerifyReport::default();
+        let own = verify_store(&serving, on_progress)?;
+        let is_sound = own.is_sound();
+        report.absorb(&prefix(serving.number), own);
+        if is_sound {
+            serving.verify_searches(&mut report)?;
+        }
+        self.verify_bundle(serving.number, &mut report)?;
+        let Some(current) = report.note(self.root.read())? else { return Ok(report) };
+        for number in current.kept.into_iter().filter(|number| *number != serving.number) {
+            let dir = self.root.model_dir(number);
+            let opened = Serving::open_read_only(&*self.root.backend(), &dir, number, self.options.precision);
+            match opened {
+                Ok(other) => {
+                    // Counts of what serves alone.
+                    let VerifyReport { problems, problem_count, warnings, .. } =
+                        verify_store(&other, on_progress)?;
+                    let found = VerifyReport { problems, problem_count, warnings, ..VerifyReport::default() };
+                    report.absorb(&prefix(number), found);
+                }
+                Err(Error::Store(StoreError::Corrupt { file, detail })) => {
+                    report.problem(format!("{}{file}", prefix(number)), detail);
+                }
+                Err(error) if may_pass(&error) => return Err(error),
+                Err(error) => report.problem(
+                    prefix(number),
+                    Damage::Unusable { what: "the model", report: error.to_string() },
+                ),
+            }
+        }
+        self.verify_names(&current, &mut report)?;
+        Ok(report)
+    }
+
+    /// The bundle on disk is the one that was opened.
+    fn verify_bundle(&self, number: u32, report: &mut VerifyReport) -> Result<()> {
+        let dir = self.root.model_dir(number).join(names::BUNDLE);
+        let unusable = |report: String| Damage::Unusable { what: "the bundle", report };
+        let file = format!("{}{}", prefix(number), names::BUNDLE);
+        match crate::model::Bundle::open(dir) {
+            Ok(bundle) if bundle.hash() == self.serving().bundle.hash() => {}
+            Ok(_) => {
+                report.problem(file, unusable("it is another one than the index was made with".to_owned()))
+            }
+            Err(error) => {
+                let error = Error::from(error);
+                if may_pass(&error) {
+                    return Err(error);
+                }
+                report.problem(file, unusable(error.to_string()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Files and directories of the index itself.
+    fn verify_names(&self, current: &Current, report: &mut VerifyReport) -> Result<()> {
+        let (backend, dir) = (self.root.backend(), self.path());
+        if !self.root.has_copy() {
+            report.warnings.push(Notice::StaleCopy { file: names::CURRENT_COPY.to_owned() });
+        }
+        let unused = |name: String| Notice::Unused { file: name };
+        if kind(&*backend, &dir.join(names::CURRENT_NEW))?.is_some() && self.is_read_only() {
+            report.warnings.push(unused(names::CURRENT_NEW.to_owned()));
+        }
+        let lock = kind(&*backend, &dir.join(names::LOCK))?;
+        if lock.is_some_and(|kind| kind != Kind::File) {
+            report.problem(names::LOCK, Damage::NotAFile);
+        }
+        let mut models = list(&*backend, &dir.join(names::MODELS))?;
+        let named: Vec<String> =
+            current.others().chain([current.serving]).map(|number| number.to_string()).collect();
+        models.retain(|name| !named.contains(name));
+        report.warnings.extend(models.into_iter().map(|name| unused(format!("{}/{name}", names::MODELS))));
+        if let Some(number) = current.unfinished {
+            let directory = format!("{}/{number}", names::MODELS);
+            report.warnings.push(Notice::Unfinished { directory });
+        }
+        let aside = list(&*backend, &dir.join(names::DAMAGED))?;
+        let aside =
+            aside.into_iter().map(|name| Notice::SetAside { path: format!("{}/{name}", names::DAMAGED) });
+        report.warnings.extend(aside);
+        Ok(())
+    }
+}
+
+/// Whether an error is of reading, for want of files or of rights say, and no damage.
+fn may_pass(error: &Error) -> bool {
+    let source = match error {
+        Error::Store(StoreError::Io { source, .. }) | Error::Model(ModelError::Io { source, .. }) => source,
+        _ => return false,
+    };
+    !matches!(source.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::InvalidInput)
+}
+
+/// Checks a store.
+fn verify_store(serving: &Serving, on_progress: &mut OnProgress<'_>) -> Result<VerifyReport> {
+    let checked = serving.store.verify_with(&mut |done, total| {
+        let progress = Progress { stage: Stage::Verify, done, total: Some(total) };
+        progress.tell(on_progress, StoreError::Cancelled)
+    });
+    match checked {
+        Err(StoreError::Cancelled) => Err(Error::Cancelled),
+        checked => Ok(checked?),
+    }
+}
+
+/// The directory of a model as the names of its files begin.
+fn prefix(number: u32) -> String {
+    format!("{}/{number}/", names::MODELS)
+}
+
+fn kind(backend: &dyn Backend, path: &Path) -> Result<Option<Kind>> {
+    Ok(backend.kind(path).map_err(StoreError::io(path, Operation::Read))?)
+}
+
+/// Names in a directory, sorted; none where it is missing.
+fn list(backend: &dyn Backend, dir: &Path) -> Result<Vec<String>> {
+    if kind(backend, dir)?.is_none() {
+        return Ok(Vec::new());
+    }
+    let listed = backend.list(dir).map_err(StoreError::io(dir, Operation::Read))?;
+    let mut listed: Vec<String> = listed.iter().map(|name| name.to_string_lossy().into_owned()).collect();
+    listed.sort();
+    Ok(listed)
+}
+
+impl Serving {
+    /// A search of all leaves finds what exact search finds.
+    fn verify_searches(&self, report: &mut VerifyReport) -> Result<()> {
+        let view = self.view();
+        for row in self.probes(&view)? {
+            let query = self.unit_row(&view, row)?;
+            if self.check_vector(&query).is_err() {
+                // All zeros: like nothing, and so no question.
+                continue;
+            }
+            let [exact, beam] = [Reach::Exact, Reach::beam(NonZeroUsize::MAX)]
+                .map(|reach| self.rank(&view, &query, PROBE_HITS, reach));
+            let (exact, beam) = (exact?.rows, beam?.rows);
+            let (expected, found) =
+                (exact.len() as u64, exact.iter().filter(|hit| beam.contains(hit)).count());
+            if beam != exact {
+                let what = "hits of exact search found in all leaves";
+                let damage = Damage::Disagreement { what, expected, found: found as u64 };
+                report.problem(format!("{}{}", prefix(self.number), names::SEGMENTS), damage);
+            }
+        }
+        Ok(())
+    }
+
+    /// Rows all over a view.
+    fn probes(&self, view: &View) -> Result<Vec<Row>> {
+        let mut rows = view.newest(PROBES / 2)?;
+        let step = (view.rows() / (PROBES / 2)).max(1);
+        rows.extend(
+            (0..view.rows()).step_by(step).map(|row| Row(row as u32)).filter(|row| view.is_live(*row)),
+        );
+        Ok(rows)
+    }
+}

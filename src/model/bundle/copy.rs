@@ -1,0 +1,81 @@
+//! Copying a bundle into an index, and removing such a copy.
+
+use std::io::ErrorKind;
+use std::path::Path;
+
+use super::{
+    Bundle, CARRIED_FILES, ENCODER_FILE, INDEXER_FILE, MANIFEST_FILE, ModelError, REPORT_FILE, io_error,
+    most_bytes,
+};
+use crate::disk::{Backend, Kind, OpenMode};
+use crate::model::files;
+
+/// Folders inside a bundle, by the names of the files in them.
+const FOLDERS: [&str; 2] = ["1_Pooling", "2_Normalize"];
+
+impl Bundle {
+    /// Copies the bundle's own files into `target`, synced to disk, and its report where there is
+    /// one, which [`Self::routing_profiles`] reads; no card.
+    ///
+    /// # Errors
+    /// [`ModelError::Io`].
+    pub(crate) fn copy_to(&self, backend: &dyn Backend, target: &Path) -> Result<(), ModelError> {
+        let make = |dir: &Path| backend.create_directory(dir).map_err(|e| io_error("create", dir, e));
+        make(target)?;
+        let report = self.dir.join(REPORT_FILE).is_file().then_some(REPORT_FILE);
+        let own = self.manifest.files.keys().map(String::as_str);
+        for name in own.chain([MANIFEST_FILE]).chain(report) {
+            let path = target.join(name);
+            if let Some(folder) = path.parent().filter(|folder| *folder != target) {
+                make(folder)?;
+            }
+            let content = files::read(&self.dir.join(name), most_bytes(name))?;
+            let write = || {
+                let file = backend.open(&path, OpenMode::Replace)?;
+                file.write_at(&content, 0)?;
+                file.sync_all()
+            };
+            write().map_err(|e| io_error("write", &path, e))?;
+        }
+        for folder in FOLDERS.map(|folder| target.join(folder)) {
+            if is(backend, &folder, Kind::Directory)? {
+                backend.sync_directory(&folder).map_err(|e| io_error("sync", &folder, e))?;
+            }
+        }
+        backend.sync_directory(target).map_err(|e| io_error("sync", target, e))
+    }
+}
+
+/// Removes the files of a bundle from a directory, and the directory where nothing else is in it. One that
+/// is not there is no error.
+///
+/// # Errors
+/// [`ModelError::Io`].
+pub(crate) fn remove_bundle(backend: &dyn Backend, dir: &Path) -> Result<(), ModelError> {
+    if !is(backend, dir, Kind::Directory)? {
+        return Ok(());
+    }
+    // First what makes it a bundle.
+    for name in [MANIFEST_FILE, REPORT_FILE, ENCODER_FILE, INDEXER_FILE].into_iter().chain(CARRIED_FILES) {
+        let path = dir.join(name);
+        // A link in the place of a folder leads elsewhere.
+        let is_own = path.parent().map_or(Ok(false), |folder| is(backend, folder, Kind::Directory))?;
+        if is_own && is(backend, &path, Kind::File)? {
+            backend.remove(&path).map_err(|e| io_error("remove", &path, e))?;
+        }
+    }
+    let folders = FOLDERS.map(|folder| dir.join(folder));
+    folders.iter().map(|folder| folder.as_path()).chain([dir]).try_for_each(|folder| {
+        const LEFT: [ErrorKind; 3] =
+            [ErrorKind::NotFound, ErrorKind::DirectoryNotEmpty, ErrorKind::NotADirectory];
+        match backend.remove_directory(folder) {
+            Err(e) if !LEFT.contains(&e.kind()) => Err(io_error("remove", folder, e)),
+            _ => Ok(()),
+        }
+    })
+}
+
+fn is(backend: &dyn Backend, path: &Path, kind: Kind) -> Result<bool, ModelError> {
+    let found = backend.kind(path).map_err(|e| io_error("read", path, e))?;
+    Ok(found == Some(kind))
+}

@@ -1,0 +1,111 @@
+//! Removing a store that nobody names any more.
+
+use std::{io::ErrorKind, path::Path};
+
+use super::{Result, StoreError, error::Operation, layout::names, log};
+use crate::disk::Backend;
+
+/// Removes the files of a store from a directory, and the directories that are empty then. Files of other
+/// names stay.
+///
+/// # Errors
+///
+/// Failures of the file system.
+pub(crate) fn clear_store(backend: &dyn Backend, dir: &Path) -> Result<()> {
+    // First what makes it a store.
+    for name in [names::MANIFEST, names::MANIFEST_NEW, names::MANIFEST_COPY, names::RESERVE] {
+        remove(backend, &dir.join(name))?;
+    }
+    clear_folder(backend, &dir.join(names::SEGMENTS), is_sealed_file)?;
+    clear_folder(backend, &dir.join(names::LOG), is_log)?;
+    remove(backend, &dir.join(names::LOCK))
+}
+
+/// Removes the files of these names in a folder, and the folder where nothing else is in it.
+fn clear_folder(backend: &dyn Backend, folder: &Path, is_own: fn(&str) -> bool) -> Result<()> {
+    let listed = match backend.list(folder) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        listed => listed.map_err(StoreError::io(folder, Operation::Read))?,
+    };
+    for name in listed.iter().filter(|name| name.to_str().is_some_and(is_own)) {
+        remove(backend, &folder.join(name))?;
+    }
+    match backend.remove_directory(folder) {
+        Err(error) if error.kind() != ErrorKind::DirectoryNotEmpty => {
+            Err(StoreError::io(folder, Operation::Remove)(error))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn remove(backend: &dyn Backend, path: &Path) -> Result<()> {
+    match backend.remove(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(StoreError::io(path, Operation::Remove)(error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// `N.vectors`, `N.documents` or `N.G.dead`.
+pub(super) fn is_sealed_file(name: &str) -> bool {
+    let mut parts = name.split('.');
+    let (number, rest) = (parts.next(), parts.collect::<Vec<_>>());
+    let is_number = |part: &str| part.len() >= 8 && part.bytes().all(|byte| byte.is_ascii_digit());
+    number.is_some_and(is_number)
+        && match rest[..] {
+            ["vectors" | "documents"] => true,
+            [generation, "dead"] => is_number(generation),
+            _ => false,
+        }
+}
+
+/// `G.log`, or one that a repair was writing.
+fn is_log(name: &str) -> bool {
+    log::base_of(name.strip_suffix(".new").unwrap_or(name)).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::disk::FileSystem;
+
+    #[test]
+    fn only_files_of_a_store_are_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let foreign = [
+            "notes",
+            "segments/notes",
+            "segments/7.vectors",
+            "segments/00000001.dead",
+            "log/a.log",
+            "log/12.log",
+        ];
+        let own = [
+            "MANIFEST",
+            "MANIFEST.copy",
+            "LOCK",
+            "RESERVE",
+            "log/00000012.log",
+            "log/00000012.log.new",
+            "segments/00000001.vectors",
+        ];
+        let own = own.into_iter().chain(["segments/00000001.0000000000000002.dead"]);
+        for folder in ["segments", "log"] {
+            fs::create_dir(dir.path().join(folder)).unwrap();
+        }
+        own.clone().chain(foreign).for_each(|name| fs::write(dir.path().join(name), "").unwrap());
+        clear_store(&FileSystem, dir.path()).unwrap();
+        for name in foreign {
+            assert!(dir.path().join(name).exists(), "{name}");
+        }
+        for name in own {
+            assert!(!dir.path().join(name).exists(), "{name}");
+        }
+        foreign.into_iter().for_each(|name| fs::remove_file(dir.path().join(name)).unwrap());
+        clear_store(&FileSystem, dir.path()).unwrap();
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+}

@@ -1,0 +1,250 @@
+//! Adding commits to a log.
+
+use std::path::{Path, PathBuf};
+
+use super::{
+    Scan, Tail,
+    frame::{FrameHeader, Place},
+    name,
+};
+use crate::{
+    disk::{Backend, BackendFile, Identity, OpenMode},
+    ids::Generation,
+    store::{
+        error::{Operation, Result, StoreError},
+        layout::{log::*, names},
+    },
+};
+
+/// Allocated bytes at the end of a log that documents do not take, so that deletes can be recorded on a full disk.
+const SPARE_BYTES: u64 = 64 << 10;
+/// Bytes of zeros written at once.
+const ZEROS: usize = 64 << 10;
+
+/// Which of the allocated space a frame may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::store) enum Room {
+    /// All but what is kept for deletes.
+    Ordinary,
+    /// All of it: a commit that makes room once it is flushed.
+    Last,
+}
+
+/// The open log of a writer.
+pub(in crate::store) struct Log {
+    file: Box<dyn BackendFile>,
+    path: PathBuf,
+    place: Place,
+    boot: u32,
+    /// Which file it is: another one under its name is not this handle's.
+    identity: Option<Identity>,
+    /// The generation that the last frame made.
+    generation: Generation,
+    /// Where the next frame goes; zeros from there on.
+    end: u64,
+    allocated: u64,
+    synced: u64,
+    /// Whether the name of the file is durable.
+    named: bool,
+}
+
+impl Log {
+    /// Makes an empty log; what a failed call made is removed.
+    pub(in crate::store) fn create(backend: &dyn Backend, dir: &Path, place: Place) -> Result<Self> {
+        Self::create_as(backend, dir, &name(place.base), place)
+    }
+
+    /// As [`Self::create`], under another name.
+    pub(in crate::store) fn create_as(
+        backend: &dyn Backend,
+        dir: &Path,
+        name: &str,
+        place: Place,
+    ) -> Result<Self> {
+        let path = dir.join(name);
+        let io = |operation| StoreError::io(&path, operation);
+        let file = backend.open(&path, OpenMode::Replace).map_err(io(Operation::Create))?;
+        let mut log = Self {
+            file,
+            path: path.clone(),
+            place,
+            boot: boot(backend),
+            identity: None,
+            generation: place.base,
+            end: HEADER_BYTES as u64,
+            allocated: 0,
+            synced: 0,
+            named: false,
+        };
+        let room = log.make_room(log.end, Room::Ordinary);
+        let made = room
+            .and_then(|()| log.file.write_at(&place.encode(), 0).map_err(io(Operation::Write)))
+            .and_then(|()| backend.identity(&path).map_err(io(Operation::Read)));
+        match made {
+            Ok(identity) => Ok(Self { identity, ..log }),
+            Err(error) => {
+                let _ = backend.remove(&path);
+                Err(error)
+            }
+        }
+    }
+
+    /// Goes on with a log that was read to its end. What is behind that is overwritten with zeros first, so that
+    /// no frame that was given up is ever found behind a new one.
+    pub(in crate::store) fn resume(
+        backend: &dyn Backend,
+        dir: &Path,
+        place: Place,
+        found: &Scan,
+    ) -> Result<Self> {
+        let path = dir.join(name(place.base));
+        let io = |operation| StoreError::io(&path, operation);
+        let file = backend.open(&path, OpenMode::Update).map_err(io(Operation::Open))?;
+        let log = Self {
+            file,
+            path: path.clone(),
+            place,
+            boot: boot(backend),
+            identity: backend.identity(&path).map_err(io(Operation::Read))?,
+            generation: found.generation,
+            end: found.end,
+            allocated: found.len,
+            // What an earlier process wrote may be in the page cache alone.
+            synced: 0,
+            named: false,
+        };
+        if found.tail != Tail::Clean {
+            if matches!(found.tail, Tail::Lost { .. })
+                && let Err(error) = keep(backend, dir, place, &*log.file, found)
+            {
+                tracing::warn!(index = %dir.display(), %error, "no copy of what a power failure left is kept");
+            }
+            if !found.has_header {
+                log.file.write_at(&place.encode(), 0).map_err(io(Operation::Write))?;
+            }
+            log.clear(log.end, log.allocated)?;
+            log.file.sync_all().map_err(io(Operation::Sync))?;
+        }
+        Ok(log)
+    }
+
+    /// Adds a commit, which survives the end of the process from then on.
+    ///
+    /// # Errors
+    ///
+    /// After a failed write the log is as before. [`Operation::Sync`] where not even that is known: then the commit
+    /// may come back, and the log must not be used again.
+    pub(in crate::store) fn append(&mut self, commit: &[u8], room: Room) -> Result<()> {
+        let header = FrameHeader {
+            len: commit.len() as u32,
+            boot: self.boot,
+            generation: self.generation.next(),
+            synced: self.synced,
+            crc: crc32fast::hash(commit),
+        };
+        let bytes = header.frame_bytes();
+        self.make_room(self.end + bytes, room)?;
+        // The header last: it makes the frame one. The bytes that align the next frame are zeros already.
+        let written = self
+            .file
+            .write_at(commit, self.end + FRAME_BYTES as u64)
+            .and_then(|()| self.file.write_at(&header.encode(self.place, self.end), self.end));
+        if let Err(source) = written {
+            // It was not acknowledged, so it must not come back.
+            let cleared = self.clear(self.end, self.end + bytes);
+            let operation = if cleared.is_ok() { Operation::Write } else { Operation::Sync };
+            return Err(StoreError::io(&self.path, operation)(source));
+        }
+        self.end += bytes;
+        self.generation = header.generation;
+        Ok(())
+    }
+
+    /// Makes all commits so far survive a power failure.
+    ///
+    /// # Errors
+    ///
+    /// After any of them nobody knows what is on disk.
+    pub(in crate::store) fn sync(&mut self, backend: &dyn Backend) -> Result<()> {
+        self.file.sync_data().map_err(StoreError::io(&self.path, Operation::Sync))?;
+        if !self.named {
+            let dir = self.path.parent().unwrap_or(Path::new(names::LOG));
+            backend.sync_directory(dir).map_err(StoreError::io(dir, Operation::Sync))?;
+            self.named = true;
+        }
+        self.synced = self.end;
+        Ok(())
+    }
+
+    /// Makes sure that the file is still there.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Replaced`].
+    pub(in crate::store) fn check(&self, backend: &dyn Backend) -> Result<()> {
+        let found = backend.identity(&self.path).map_err(StoreError::io(&self.path, Operation::Read))?;
+        match found == self.identity {
+            true => Ok(()),
+            false => Err(StoreError::Replaced { path: self.path.clone() }),
+        }
+    }
+
+    /// Bytes of its frames.
+    pub(in crate::store) fn bytes(&self) -> u64 {
+        self.end
+    }
+
+    /// Sees to it that the file has space up to `end` and for what must follow the last frame.
+    fn make_room(&mut self, end: u64, room: Room) -> Result<()> {
+        let needed = end + FRAME_BYTES as u64;
+        if needed + SPARE_BYTES <= self.allocated {
+            return Ok(());
+        }
+        let wanted = (needed + SPARE_BYTES).next_multiple_of(CHUNK_BYTES);
+        match self.file.allocate(wanted) {
+            Ok(()) => self.allocated = wanted,
+            Err(_) if room == Room::Last && needed <= self.allocated => {}
+            Err(source) => {
+                // Part of it may have been given.
+                let _ = self.file.truncate(self.allocated);
+                return Err(StoreError::io(&self.path, Operation::Grow)(source));
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes zeros over what is allocated already.
+    fn clear(&self, from: u64, to: u64) -> Result<()> {
+        for at in (from..to).step_by(ZEROS) {
+            let zeros = &[0; ZEROS][..(to - at).min(ZEROS as u64) as usize];
+            self.file.write_at(zeros, at).map_err(StoreError::io(&self.path, Operation::Write))?;
+        }
+        Ok(())
+    }
+}
+
+/// Copies a log to `damaged`, for one who wants to look at what is behind its end.
+fn keep(
+    backend: &dyn Backend,
+    dir: &Path,
+    place: Place,
+    file: &dyn BackendFile,
+    found: &Scan,
+) -> std::io::Result<()> {
+    let aside = dir.join(names::DAMAGED);
+    backend.create_directory(&aside)?;
+    let copy = backend.open(&aside.join(format!("{:08}.log", place.base.0)), OpenMode::Replace)?;
+    let mut window = vec![0; ZEROS];
+    for at in (0..found.len).step_by(ZEROS) {
+        let bytes = &mut window[..(found.len - at).min(ZEROS as u64) as usize];
+        file.read_at(bytes, at)?;
+        copy.write_at(bytes, at)?;
+    }
+    copy.sync_all()?;
+    backend.sync_directory(&aside)
+}
+
+/// The start of the operating system as frames name it: 0 where it is not known.
+pub(super) fn boot(backend: &dyn Backend) -> u32 {
+    backend.boot().map_or(0, |boot| crc32fast::hash(&boot).max(1))
+}

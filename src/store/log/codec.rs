@@ -1,0 +1,89 @@
+//! A commit as bytes.
+
+use std::sync::Arc;
+
+use half::f16;
+
+use crate::{
+    ids::LeafId,
+    store::batch::{CheckedBatch, CheckedPut},
+};
+
+/// Numbers are little-endian u32; a field of bytes is its length and the bytes.
+///
+/// Number of puts, then of each: id, payload, metadata, number of leaves and the leaves, number of
+/// elements and the elements; number of deletes, then their ids.
+pub(in crate::store) fn encode(batch: &CheckedBatch) -> Vec<u8> {
+    let puts = batch.puts.iter().map(|put| put.bytes()).sum::<usize>();
+    let deletes = batch.deletes.iter().map(|id| id.len() + 4).sum::<usize>();
+    let mut bytes = Vec::with_capacity(puts + deletes + 8);
+    number(&mut bytes, batch.puts.len());
+    for put in &batch.puts {
+        for field in [put.id.as_bytes(), &put.payload, &put.metadata] {
+            number(&mut bytes, field.len());
+            bytes.extend_from_slice(field);
+        }
+        number(&mut bytes, put.leaves.len());
+        put.leaves.iter().for_each(|leaf| bytes.extend_from_slice(&leaf.0.to_le_bytes()));
+        number(&mut bytes, put.embedding.len());
+        bytes.extend_from_slice(bytemuck::cast_slice(&put.embedding));
+    }
+    number(&mut bytes, batch.deletes.len());
+    for id in &batch.deletes {
+        number(&mut bytes, id.len());
+        bytes.extend_from_slice(id.as_bytes());
+    }
+    bytes
+}
+
+/// Number of puts of a commit, without decoding it.
+pub(in crate::store) fn puts_in(mut bytes: &[u8]) -> u32 {
+    take_number(&mut bytes).unwrap_or(0)
+}
+
+fn number(bytes: &mut Vec<u8>, number: usize) {
+    // Limits of ids, payloads, leaves, dimensions and batches are all far below.
+    bytes.extend_from_slice(&(number as u32).to_le_bytes());
+}
+
+/// Inverse of [`encode`]; `None` for bytes that it does not make.
+pub(in crate::store) fn decode(bytes: &[u8]) -> Option<CheckedBatch> {
+    let mut rest = bytes;
+    let puts =
+        (0..take_number(&mut rest)?).map(|_| take_put(&mut rest).map(Arc::new)).collect::<Option<_>>()?;
+    let deletes = (0..take_number(&mut rest)?).map(|_| take_text(&mut rest)).collect::<Option<_>>()?;
+    rest.is_empty().then_some(CheckedBatch { puts, deletes })
+}
+
+fn take_put(rest: &mut &[u8]) -> Option<CheckedPut> {
+    let id = take_text(rest)?.into();
+    let payload = take_bytes(rest)?.to_vec();
+    let metadata = take_bytes(rest)?.to_vec();
+    let leaves = (0..take_number(rest)?).map(|_| take_number(rest).map(LeafId)).collect::<Option<_>>()?;
+    let elements = take_number(rest)? as usize;
+    let embedding = take(rest, elements.checked_mul(2)?)?;
+    let element = |bytes: &[u8; 2]| f16::from_le_bytes(*bytes);
+    let embedding = embedding.as_chunks::<2>().0.iter().map(element).collect();
+    Some(CheckedPut { id, payload, metadata, embedding, leaves })
+}
+
+fn take_text(rest: &mut &[u8]) -> Option<String> {
+    String::from_utf8(take_bytes(rest)?.to_vec()).ok()
+}
+
+fn take_bytes<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let len = take_number(rest)? as usize;
+    take(rest, len)
+}
+
+fn take_number(rest: &mut &[u8]) -> Option<u32> {
+    let (number, others) = rest.split_first_chunk::<4>()?;
+    *rest = others;
+    Some(u32::from_le_bytes(*number))
+}
+
+fn take<'a>(rest: &mut &'a [u8], len: usize) -> Option<&'a [u8]> {
+    let (bytes, others) = rest.split_at_checked(len)?;
+    *rest = others;
+    Some(bytes)
+}

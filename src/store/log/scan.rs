@@ -1,0 +1,252 @@
+//! Reading a log from front to back, and telling a crash from damage.
+
+use std::path::Path;
+
+use super::{
+    append::boot,
+    frame::{FrameHeader, Place},
+    name,
+};
+use crate::{
+    disk::{Backend, BackendFile, OpenMode},
+    ids::Generation,
+    store::{
+        error::{Damage, Operation, Result, StoreError},
+        layout::log::*,
+    },
+};
+
+/// Bytes read at once while frames are looked for.
+const WINDOW: usize = 1 << 20;
+
+/// A whole frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::store) struct Frame {
+    /// Where it begins in the file.
+    pub(in crate::store) offset: u64,
+    /// The generation that its commit makes.
+    pub(in crate::store) generation: Generation,
+}
+
+/// What comes behind the last frame of a log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::store) enum Tail {
+    /// Zeros, as a writer leaves them.
+    Clean,
+    /// Bytes that are no whole frame, as far as the last one that is not zero: what a crash leaves of a commit that was
+    /// not acknowledged. Damage of the last commit looks the same.
+    Torn { bytes: u64 },
+    /// The file ends where a writer would have left zeros: it was cut, or a power failure lost its end.
+    Cut,
+    /// A power failure lost bytes before whole frames that were not promised to survive one.
+    Lost { commits: u64 },
+    /// The header is damaged and nothing else: every frame names its place itself, so all of them count.
+    Header,
+    /// Damage: before whole frames, or of the last one where no crash can have left it so.
+    Damaged { commits: u64, detail: Damage },
+}
+
+/// What a log holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::store) struct Scan {
+    /// Whether the header is there.
+    pub(in crate::store) has_header: bool,
+    /// Frames before the end.
+    pub(in crate::store) commits: u64,
+    /// The generation that the last of them makes.
+    pub(in crate::store) generation: Generation,
+    /// Where the frame behind them would begin.
+    pub(in crate::store) end: u64,
+    /// Length of the file.
+    pub(in crate::store) len: u64,
+    pub(in crate::store) tail: Tail,
+}
+
+impl Scan {
+    /// The error of a log that only a repair may change.
+    pub(in crate::store) fn check(&self, place: Place) -> Result<()> {
+        match &self.tail {
+            Tail::Damaged { detail, .. } => Err(StoreError::corrupt(name(place.base), detail.clone())),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A log being read.
+struct Reader<'a> {
+    file: &'a dyn BackendFile,
+    place: Place,
+    path: &'a Path,
+    len: u64,
+}
+
+/// Reads a log, and hands each whole frame before its end to `visit`, and each one behind damage to `behind`.
+///
+/// # Errors
+///
+/// [`StoreError::UnsupportedVersion`]; [`StoreError::Corrupt`] for a log of another store, or longer than any;
+/// failures of reading; what `visit` and `behind` answer. Damage between frames is in [`Scan::tail`].
+pub(in crate::store) fn scan(
+    backend: &dyn Backend,
+    dir: &Path,
+    place: Place,
+    visit: &mut dyn FnMut(Frame, &[u8]) -> Result<()>,
+    behind: &mut dyn FnMut(Frame, &[u8]) -> Result<()>,
+) -> Result<Scan> {
+    let file_name = name(place.base);
+    let path = &dir.join(&file_name);
+    let io = |operation| StoreError::io(path, operation);
+    let file = backend.open(path, OpenMode::Read).map_err(io(Operation::Open))?;
+    let len = file.len().map_err(io(Operation::Read))?;
+    if len > MOST_BYTES {
+        let detail = Damage::Disagreement { what: "its length", expected: MOST_BYTES, found: len };
+        return Err(StoreError::corrupt(file_name, detail));
+    }
+    let reader = Reader { file: &*file, place, path, len };
+    let header = reader.header(&file_name)?;
+    let mut at = HEADER_BYTES as u64;
+    let mut found = Scan {
+        has_header: header.is_none(),
+        commits: 0,
+        generation: place.base,
+        end: at,
+        len,
+        tail: Tail::Clean,
+    };
+    let (mut synced, mut last_boot) = (0, 0);
+    while let Some((header, commit)) = reader.frame(at)?
+        && header.generation == found.generation.next()
+    {
+        visit(Frame { offset: at, generation: header.generation }, &commit)?;
+        synced = synced.max(header.synced);
+        last_boot = header.boot;
+        found.commits += 1;
+        found.generation = header.generation;
+        at += header.frame_bytes();
+    }
+    found.end = at.min(len.max(HEADER_BYTES as u64));
+    // Whole frames that are not where they belong.
+    let (mut whole, mut written_in) = (0u64, 0);
+    let mut from = at;
+    while let Some((offset, header, commit)) = reader.next_frame(from)? {
+        behind(Frame { offset, generation: header.generation }, &commit)?;
+        if whole == 0 {
+            // Of the process that wrote what is missing before it, since each one clears what it does not go on from.
+            written_in = header.boot;
+        }
+        synced = synced.max(header.synced);
+        whole += 1;
+        from = offset + header.frame_bytes();
+    }
+    let here = boot(backend);
+    let power_failure = written_in == 0 || written_in != here;
+    let is_short = len < at + FRAME_BYTES as u64;
+    // Growing may have been cut off, which loses nothing.
+    let is_cut = is_short || !len.is_multiple_of(CHUNK_BYTES);
+    found.tail = if whole > 0 {
+        match power_failure && at >= synced {
+            true => Tail::Lost { commits: whole },
+            false => Tail::Damaged { commits: whole, detail: Damage::Gap { offset: at, commits: whole } },
+        }
+    } else if reader.header_of_frame(at)?.is_some_and(|header| here != 0 && header.boot == here) {
+        // The header of a frame is written after its commit, and nothing was lost since.
+        Tail::Damaged { commits: 0, detail: Damage::Checksum { what: "the commit at offset", number: at } }
+    } else if is_short && last_boot != 0 && last_boot == here {
+        // Space is allocated before a frame is written, and nothing was lost since.
+        Tail::Damaged { commits: 0, detail: Damage::TooShort { needed: at + FRAME_BYTES as u64, found: len } }
+    } else {
+        match reader.last_byte(at)? {
+            Some(last) => Tail::Torn { bytes: last + 1 - at },
+            None if is_cut => Tail::Cut,
+            None if header.is_some() && found.commits > 0 => Tail::Header,
+            // It was never written: neither was anything else.
+            None if header.is_some() => Tail::Cut,
+            None => Tail::Clean,
+        }
+    };
+    Ok(found)
+}
+
+impl Reader<'_> {
+    fn read(&self, buffer: &mut [u8], at: u64) -> Result<()> {
+        self.file.read_at(buffer, at).map_err(StoreError::io(self.path, Operation::Read))
+    }
+
+    /// What is wrong with the header, if anything is.
+    fn header(&self, file: &str) -> Result<Option<Damage>> {
+        if self.len < HEADER_BYTES as u64 {
+            return Ok(Some(Damage::TooShort { needed: HEADER_BYTES as u64, found: self.len }));
+        }
+        let mut bytes = [0; HEADER_BYTES];
+        self.read(&mut bytes, 0)?;
+        match self.place.check(file, &bytes) {
+            Ok(()) => Ok(None),
+            // These are whole headers: of another store, or of another time.
+            Err(StoreError::Corrupt {
+                detail: detail @ (Damage::Magic | Damage::Checksum { .. }), ..
+            }) => Ok(Some(detail)),
+            Err(other) => Err(other),
+        }
+    }
+
+    /// The whole frame at a place, if there is one. Asks for no more memory than the file has bytes.
+    fn frame(&self, at: u64) -> Result<Option<(FrameHeader, Vec<u8>)>> {
+        let Some(header) = self.header_of_frame(at)? else { return Ok(None) };
+        if at + header.frame_bytes() > self.len || u64::from(header.len) > MOST_COMMIT_BYTES {
+            return Ok(None);
+        }
+        let mut commit = vec![0; header.frame_bytes() as usize - FRAME_BYTES];
+        self.read(&mut commit, at + FRAME_BYTES as u64)?;
+        // The bytes that align the next frame are zeros, and no byte is used unchecked.
+        let padding = commit.split_off(header.len as usize);
+        let whole = crc32fast::hash(&commit) == header.crc && padding.iter().all(|byte| *byte == 0);
+        Ok(whole.then_some((header, commit)))
+    }
+
+    /// The header of a frame at a place, whatever its commit is.
+    fn header_of_frame(&self, at: u64) -> Result<Option<FrameHeader>> {
+        if at + FRAME_BYTES as u64 > self.len {
+            return Ok(None);
+        }
+        let mut bytes = [0; FRAME_BYTES];
+        self.read(&mut bytes, at)?;
+        Ok(FrameHeader::decode(&bytes, self.place, at))
+    }
+
+    /// The first whole frame from a place on.
+    fn next_frame(&self, from: u64) -> Result<Option<(u64, FrameHeader, Vec<u8>)>> {
+        let mut window = Vec::new();
+        let mut start = from.next_multiple_of(ALIGNMENT);
+        while start < self.len {
+            let bytes = (self.len - start).min(WINDOW as u64) as usize;
+            window.resize(bytes, 0);
+            self.read(&mut window, start)?;
+            for (place, word) in window.chunks_exact(ALIGNMENT as usize).enumerate() {
+                if word[..4] == FRAME_MAGIC.to_le_bytes() {
+                    let at = start + place as u64 * ALIGNMENT;
+                    if let Some((header, commit)) = self.frame(at)? {
+                        return Ok(Some((at, header, commit)));
+                    }
+                }
+            }
+            start += (bytes as u64).next_multiple_of(ALIGNMENT);
+        }
+        Ok(None)
+    }
+
+    /// Where the last byte that is not zero is, from a place on.
+    fn last_byte(&self, from: u64) -> Result<Option<u64>> {
+        let mut window = Vec::new();
+        let mut end = self.len;
+        while end > from {
+            let start = end.saturating_sub(WINDOW as u64).max(from);
+            window.resize((end - start) as usize, 0);
+            self.read(&mut window, start)?;
+            if let Some(place) = window.iter().rposition(|byte| *byte != 0) {
+                return Ok(Some(start + place as u64));
+            }
+            end = start;
+        }
+        Ok(None)
+    }
+}

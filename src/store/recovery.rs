@@ -1,0 +1,163 @@
+//! What an earlier handle left in the log.
+
+use std::{collections::HashSet, path::Path};
+
+use super::{
+    Notice, Result, Store, StoreError,
+    error::{Damage, Operation},
+    layout::names,
+    lock,
+    log::{self, Log, Place, Scan, Tail},
+    manifest::Manifest,
+    seal::{segment_of, strays},
+    state::State,
+};
+use crate::disk::Backend;
+
+/// A generation with the commits of the log that comes after it.
+pub(super) struct Recovered {
+    pub(super) state: State,
+    pub(super) log: Option<Log>,
+    pub(super) notices: Vec<Notice>,
+}
+
+/// What a log holds, counted.
+pub(super) struct Waiting {
+    pub(super) place: Place,
+    pub(super) scan: Scan,
+    pub(super) documents: u64,
+}
+
+/// Where the log of a manifest belongs.
+pub(super) fn place(manifest: &Manifest) -> Place {
+    Place { store_id: manifest.store_id, base: manifest.generation }
+}
+
+/// What shows that there was a later manifest than this one, which somebody put back: its copy, which is written after it,
+/// or a segment with a number that no crash leaves. Nothing may be removed then.
+pub(super) fn evidence_of_later(
+    backend: &dyn Backend,
+    dir: &Path,
+    manifest: &Manifest,
+) -> Option<StoreError> {
+    let copy = Manifest::read_named(backend, dir, names::MANIFEST_COPY).ok();
+    if let Some(copy) = copy.filter(|copy| copy.store_id == manifest.store_id)
+        && copy.generation > manifest.generation
+    {
+        let (expected, found) = (copy.generation.0, manifest.generation.0);
+        let detail = Damage::Disagreement { what: "its generation, by its copy", expected, found };
+        return Some(StoreError::corrupt(names::MANIFEST, detail));
+    }
+    let named: HashSet<String> = manifest.files().collect();
+    let later = |name: &String| segment_of(name).filter(|number| *number > manifest.next_segment);
+    strays(backend, dir, &named).into_iter().find_map(|name| {
+        let detail = Damage::Stray { what: "a segment of a later manifest, number", number: later(&name)? };
+        Some(StoreError::corrupt(name, detail))
+    })
+}
+
+/// The state with the commits of the log, and the log to go on with.
+///
+/// # Errors
+///
+/// [`StoreError::Corrupt`] for a log that only a repair may change; damage of sealed files; failures of reading and of
+/// writing. The log then stays as it is.
+pub(super) fn recover(
+    backend: &dyn Backend,
+    dir: &Path,
+    manifest: &Manifest,
+    state: State,
+) -> Result<Recovered> {
+    let bases = log::bases(backend, dir)?;
+    if let Some(newer) = bases.iter().find(|base| **base > manifest.generation) {
+        // The manifest was put back, or the log belongs elsewhere.
+        let (what, expected) = ("the generation that it comes after", manifest.generation.0);
+        let detail = Damage::Disagreement { what, expected, found: newer.0 };
+        return Err(StoreError::corrupt(log::name(*newer), detail));
+    }
+    if !bases.contains(&manifest.generation) {
+        return Ok(Recovered { state, log: None, notices: Vec::new() });
+    }
+    let place = place(manifest);
+    let (mut replayed, mut documents) = (state, 0);
+    let found = log::scan(
+        backend,
+        dir,
+        place,
+        &mut |frame, commit| {
+            let undecodable = || {
+                let detail = Damage::Undecodable { what: "the commit at offset", number: frame.offset };
+                StoreError::corrupt(log::name(place.base), detail)
+            };
+            let commit = log::decode(commit).ok_or_else(undecodable)?;
+            commit.check(&manifest.config).map_err(|_| undecodable())?;
+            documents += commit.puts.len() as u64;
+            // Looks for ids in sealed files, so its errors are theirs.
+            replayed = replayed.apply(manifest.config.dim as usize, &commit)?.0;
+            // A repair may have left a commit that changes nothing, for want of one before it.
+            replayed.generation = frame.generation;
+            Ok(())
+        },
+        &mut |_, _| Ok(()),
+    )?;
+    found.check(place)?;
+    let mut notices = Vec::new();
+    if found.commits > 0 {
+        notices.push(Notice::TakenOver { commits: found.commits, documents });
+    }
+    notices.extend(notice_of(&found, place));
+    let log = Log::resume(backend, dir, place, &found)?;
+    Ok(Recovered { state: replayed, log: Some(log), notices })
+}
+
+/// What waits in the log of a manifest; `None` where there is no log.
+pub(super) fn waiting(backend: &dyn Backend, dir: &Path, manifest: &Manifest) -> Result<Option<Waiting>> {
+    if !log::bases(backend, dir)?.contains(&manifest.generation) {
+        return Ok(None);
+    }
+    let mut documents = 0;
+    let mut count = |_, commit: &[u8]| {
+        documents += u64::from(log::puts_in(commit));
+        Ok(())
+    };
+    match log::scan(backend, dir, place(manifest), &mut count, &mut |_, _| Ok(())) {
+        Ok(scan) => Ok(Some(Waiting { place: place(manifest), scan, documents })),
+        // A writer flushed meanwhile.
+        Err(StoreError::Io { operation: Operation::Open, source, .. })
+            if source.kind() == std::io::ErrorKind::NotFound =>
+        {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+impl Store {
+    /// What a read-only handle says of commits that it does not show.
+    pub(super) fn waiting_notice(&self, waiting: &Waiting) -> Option<Notice> {
+        let Waiting { scan, documents, place } = waiting;
+        if let Tail::Damaged { detail, .. } = &scan.tail {
+            return Some(Notice::DamagedLog { file: log::name(place.base), damage: detail.clone() });
+        }
+        let waits = || Notice::Waiting {
+            commits: scan.commits,
+            documents: *documents,
+            writer: lock::live_holder(&self.dir),
+        };
+        (scan.commits > 0).then(waits)
+    }
+}
+
+/// What there is to say of the end of a log.
+pub(super) fn notice_of(scan: &Scan, place: Place) -> Option<Notice> {
+    let file = log::name(place.base);
+    match &scan.tail {
+        Tail::Clean | Tail::Damaged { .. } => None,
+        Tail::Torn { bytes } => Some(Notice::TornLog { file, offset: scan.end, bytes: *bytes }),
+        Tail::Header => Some(Notice::DamagedHeader { file }),
+        Tail::Cut => Some(Notice::TornLog { file, offset: scan.end, bytes: 0 }),
+        Tail::Lost { commits } => {
+            Some(Notice::LostInPowerFailure { file, offset: scan.end, commits: *commits })
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Repair of a damaged log: every whole commit is kept, in its order, and those in between are counted as lost.
+
+use super::{
+    Repair, Result, StoreError,
+    error::Operation,
+    layout::names,
+    log::{self, Log, Place, Room, Scan, Tail},
+    recovery,
+    repair::set_aside,
+};
+use crate::ids::Generation;
+
+impl Repair {
+    /// Sets a damaged log aside and puts one of its whole commits in its place.
+    pub(super) fn mend_log(&mut self) -> Result<()> {
+        let (backend, dir) = (self.backend.clone(), self.dir.clone());
+        let place = recovery::place(&self.manifest);
+        for base in log::bases(&*backend, &dir)? {
+            let newer = base > place.base;
+            if base < place.base {
+                // What it has is sealed.
+                continue;
+            }
+            let place = Place { base, ..place };
+            let mut whole: Vec<(Generation, Vec<u8>)> = Vec::new();
+            let before = log::scan(
+                &*backend,
+                &dir,
+                place,
+                &mut |frame, bytes| {
+                    whole.push((frame.generation, bytes.to_vec()));
+                    Ok(())
+                },
+                &mut |_, _| Ok(()),
+            );
+            let damaged = match &before {
+                Ok(found) => newer || matches!(found.tail, Tail::Damaged { .. }),
+                Err(StoreError::Corrupt { .. }) => true,
+                Err(_) => return before.map(drop),
+            };
+            let usable = |bytes: &[u8]| {
+                log::decode(bytes).is_some_and(|commit| commit.check(&self.manifest.config).is_ok())
+            };
+            let bad = whole.iter().position(|(_, bytes)| !usable(bytes));
+            if !damaged && bad.is_none() {
+                continue;
+            }
+            let mut behind = Vec::new();
+            if before.is_ok() {
+                log::scan(&*backend, &dir, place, &mut |_, _| Ok(()), &mut |frame, bytes| {
+                    behind.push((frame.generation, bytes.to_vec()));
+                    Ok(())
+                })?;
+            }
+            whole.extend(behind);
+            let last = whole.iter().map(|(generation, _)| generation.0).max().unwrap_or(base.0);
+            whole.retain(|(_, bytes)| usable(bytes));
+            let name = log::name(base);
+            self.report.set_aside.push(set_aside(&*backend, &dir, &name)?);
+            self.report.log_damaged = true;
+            if newer {
+                // It comes after a manifest that is gone.
+                self.report.lost_commits += last.saturating_sub(base.0);
+                let path = dir.join(&name);
+                backend.remove(&path).map_err(StoreError::io(path, Operation::Remove))?;
+                continue;
+            }
+            self.report.lost_commits += (last - base.0).saturating_sub(whole.len() as u64);
+            // The last one, at least; nothing says how many there were.
+            let at_the_end = matches!(&before, Ok(Scan { tail: Tail::Damaged { commits: 0, .. }, .. }));
+            self.report.lost_commits += u64::from(at_the_end);
+            self.report.kept_commits += whole.len() as u64;
+            self.rewrite(place, &whole)?;
+        }
+        Ok(())
+    }
+
+    /// Publishes a log of these commits in place of the one there is.
+    fn rewrite(&self, place: Place, commits: &[(Generation, Vec<u8>)]) -> Result<()> {
+        let backend = &*self.backend;
+        let provisional = format!("{}.new", log::name(place.base));
+        let mut log = Log::create_as(backend, &self.dir, &provisional, place)?;
+        let written = commits
+            .iter()
+            .try_for_each(|(_, commit)| log.append(commit, Room::Ordinary))
+            .and_then(|()| log.sync(backend));
+        let (from, to) = (self.dir.join(&provisional), self.dir.join(log::name(place.base)));
+        if let Err(error) = written {
+            let _ = backend.remove(&from);
+            return Err(error);
+        }
+        backend.rename(&from, &to).map_err(StoreError::io(&to, Operation::Rename))?;
+        let folder = self.dir.join(names::LOG);
+        backend.sync_directory(&folder).map_err(StoreError::io(&folder, Operation::Sync))
+    }
+}

@@ -1,0 +1,99 @@
+//! Space kept on the disk, so that what was acknowledged can be flushed when the disk is full.
+
+use std::path::{Path, PathBuf};
+
+use super::{
+    error::{Operation, Result, StoreError},
+    layout::names,
+    part::Place,
+    state::State,
+};
+use crate::disk::{Backend, BackendFile, OpenMode};
+
+/// What a flush takes beside documents: manifest, its copy, headers and ends of files, and a log.
+const FIXED_BYTES: u64 = 512 << 10;
+/// Header and end of a file of dead rows.
+const DEAD_FILE_BYTES: u64 = 8 << 10;
+/// The reserve grows by this.
+const STEP_BYTES: u64 = 1 << 20;
+
+/// The file that holds the space; nothing is ever read from it.
+pub(super) struct Reserve {
+    file: Option<Box<dyn BackendFile>>,
+    path: PathBuf,
+    bytes: u64,
+}
+
+impl Reserve {
+    pub(super) fn new(dir: &Path) -> Self {
+        Self { file: None, path: dir.join(names::RESERVE), bytes: 0 }
+    }
+
+    /// Sees to it that a flush of `state` will have the space it takes.
+    ///
+    /// # Errors
+    ///
+    /// The disk is full; what was reserved before stays.
+    pub(super) fn ensure(&mut self, backend: &dyn Backend, state: &State) -> Result<()> {
+        let wanted = needed(state);
+        if wanted <= self.bytes {
+            return Ok(());
+        }
+        let wanted = FIXED_BYTES + (wanted - FIXED_BYTES).next_multiple_of(STEP_BYTES);
+        let grow = |source| StoreError::io(&self.path, Operation::Grow)(source);
+        let file = match &self.file {
+            Some(file) => file,
+            None => self.file.insert(open(backend, &self.path).map_err(grow)?),
+        };
+        if let Err(source) = file.allocate(wanted) {
+            // Part of it may have been given.
+            if self.bytes > 0 {
+                let _ = file.truncate(self.bytes);
+            }
+            return Err(StoreError::io(&self.path, Operation::Grow)(source));
+        }
+        // That of an earlier handle may have been larger.
+        self.bytes = file.len().map_or(wanted, |len| len.max(wanted));
+        Ok(())
+    }
+
+    /// Gives the space back, for a flush or for a commit that makes room.
+    pub(super) fn release(&mut self) {
+        if let Some(file) = &self.file
+            && file.truncate(0).is_ok()
+        {
+            self.bytes = 0;
+        }
+    }
+
+    /// Gives back what is not needed any more.
+    pub(super) fn shrink(&mut self, state: &State) {
+        let wanted = needed(state);
+        if let Some(file) = &self.file
+            && self.bytes > wanted + STEP_BYTES
+            && file.truncate(wanted).is_ok()
+        {
+            self.bytes = wanted;
+        }
+    }
+}
+
+/// The file that an earlier handle left, or a new one.
+fn open(backend: &dyn Backend, path: &Path) -> std::io::Result<Box<dyn BackendFile>> {
+    match backend.kind(path)? {
+        Some(_) => backend.open(path, OpenMode::Update),
+        None => backend.open(path, OpenMode::Replace),
+    }
+}
+
+/// Bytes that a flush of what is in memory takes, with a margin.
+fn needed(state: &State) -> u64 {
+    let sealed = |place: &Place| match place {
+        Place::Sealed(segment) => DEAD_FILE_BYTES + u64::from(segment.rows()) / 8,
+        Place::Fresh(_) => 0,
+    };
+    let dead: u64 = state.parts().iter().map(|part| sealed(&part.place)).sum();
+    let fresh = state.fresh_bytes() as u64;
+    // The checksums of its pages too.
+    FIXED_BYTES + dead + fresh + fresh / 1024
+}

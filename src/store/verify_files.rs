@@ -1,0 +1,114 @@
+//! What lies beside the segments: the log, the manifest's copy, and files that nothing names.
+
+use std::{collections::HashSet, time::Duration};
+
+use super::{
+    Notice, Result, Store, StoreError, VerifyReport,
+    error::{Damage, Operation},
+    layout::names,
+    log::{self, Tail},
+    manifest::Manifest,
+    recovery,
+    seal::strays,
+};
+use crate::disk::Kind;
+
+/// How long a writer that is at work has to finish what a read-only handle would take for a leftover.
+const SETTLE: Duration = Duration::from_millis(50);
+
+impl Store {
+    /// Adds what is wrong with these files, and what their owner should know.
+    pub(super) fn check_files(&self, report: &mut VerifyReport) -> Result<()> {
+        self.check_log(report)?;
+        for name in [names::LOCK, names::RESERVE] {
+            let path = self.dir.join(name);
+            let kind = self.backend.kind(&path).map_err(StoreError::io(&path, Operation::Read))?;
+            if kind.is_some_and(|kind| kind != Kind::File) {
+                report.problem(name, Damage::NotAFile);
+            }
+        }
+        let mut warnings = self.leftovers()?;
+        if self.is_read_only() && !warnings.is_empty() {
+            std::thread::sleep(SETTLE);
+            let again = self.leftovers()?;
+            warnings.retain(|warning| again.contains(warning));
+        }
+        report.warnings.extend(warnings);
+        Ok(())
+    }
+
+    /// The log can be taken over by the next writer. What waits in it is a warning to a reader; to a writer it is what it
+    /// has not flushed.
+    fn check_log(&self, report: &mut VerifyReport) -> Result<()> {
+        let (backend, dir) = (&*self.backend, &self.dir);
+        let manifest = match (self.is_read_only(), report.note(Manifest::read(backend, dir))?) {
+            (true, Some(newest)) => newest,
+            (false, Some(_)) => self.manifest(),
+            (_, None) => return Ok(()),
+        };
+        if let Some(later) = recovery::evidence_of_later(backend, dir, &manifest)
+            // A writer may have published since.
+            && Manifest::read(backend, dir).is_ok_and(|newest| newest == manifest)
+        {
+            report.note::<()>(Err(later))?;
+        }
+        for base in log::bases(backend, dir)? {
+            if base > manifest.generation {
+                let (what, expected) = ("the generation that it comes after", manifest.generation.0);
+                let damage = Damage::Disagreement { what, expected, found: base.0 };
+                report.problem(log::name(base), damage);
+            }
+        }
+        let waiting = report.note(recovery::waiting(backend, dir, &manifest))?.flatten();
+        let Some(waiting) = waiting else { return Ok(()) };
+        if let Tail::Damaged { detail, .. } = &waiting.scan.tail {
+            report.problem(log::name(manifest.generation), detail.clone());
+        }
+        if self.is_read_only() && !matches!(waiting.scan.tail, Tail::Damaged { .. }) {
+            report.warnings.extend(self.waiting_notice(&waiting));
+            report.warnings.extend(recovery::notice_of(&waiting.scan, recovery::place(&manifest)));
+        }
+        Ok(())
+    }
+
+    /// Files that the next flush or repair concerns.
+    fn leftovers(&self) -> Result<Vec<Notice>> {
+        let (backend, dir) = (&*self.backend, &self.dir);
+        let mut found = Vec::new();
+        let manifest = match self.is_read_only() {
+            true => Manifest::read(backend, dir),
+            false => Ok(self.manifest()),
+        };
+        // Damage of it is reported as such.
+        if let Ok(manifest) = manifest
+            && recovery::evidence_of_later(backend, dir, &manifest).is_none()
+        {
+            let copy = Manifest::read_named(backend, dir, names::MANIFEST_COPY);
+            if !copy.is_ok_and(|copy| copy == manifest) {
+                found.push(Notice::StaleCopy { file: names::MANIFEST_COPY.to_owned() });
+            }
+            let named: HashSet<String> = manifest.files().collect();
+            let mut unused = strays(backend, dir, &named);
+            let old = log::bases(backend, dir)?.into_iter().filter(|base| *base < manifest.generation);
+            unused.extend(old.map(log::name));
+            unused.extend(log::provisional(backend, dir)?);
+            found.extend(unused.into_iter().map(|file| Notice::Unused { file }));
+        }
+        let kind = |name: &str| {
+            let path = dir.join(name);
+            backend.kind(&path).map_err(|source| StoreError::io(&path, Operation::Read)(source))
+        };
+        if kind(names::MANIFEST_NEW)?.is_some() {
+            found.push(Notice::Unused { file: names::MANIFEST_NEW.to_owned() });
+        }
+        if kind(names::DAMAGED)? == Some(Kind::Directory) {
+            let aside = backend.list(&dir.join(names::DAMAGED));
+            let mut aside = aside.map_err(StoreError::io(dir.join(names::DAMAGED), Operation::Read))?;
+            aside.sort();
+            found.extend(aside.into_iter().map(|name| Notice::SetAside {
+                path: format!("{}/{}", names::DAMAGED, name.to_string_lossy()),
+            }));
+        }
+        Ok(found)
+    }
+}
