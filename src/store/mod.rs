@@ -108,7 +108,7 @@ pub enum Durability {
     /// survives the end of the process.
     #[default]
     OnFlush,
-    /// Every commit survives a power failure once it has returned.
+    /// Every commit survives a power failure once it has returned. Read-only handles see it after the next flush.
     EveryBatch,
 }
 
