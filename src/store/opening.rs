@@ -78,7 +78,6 @@ impl Store {
         if !has(dir, names::MANIFEST)? {
             return Err(StoreError::InterruptedCreate { path: dir.to_owned() });
         }
-        check_directories(&*backend, dir, &Manifest::read(&*backend, dir)?)?;
         let (manifest, state) = read_newest(&*backend, dir, None)?;
         let waiting = recovery::waiting(&*backend, dir, &manifest);
         let durable = u64::from(state.live());
@@ -180,12 +179,11 @@ impl Store {
         backend.sync_directory(dir).map_err(StoreError::io(dir, Operation::Sync))?;
         let left = identity(&*backend, dir)?;
         let manifest = Manifest::read(&*backend, dir)?;
-        check_directories(&*backend, dir, &manifest)?;
         if let Some(error) = recovery::evidence_of_later(&*backend, dir, &manifest) {
             return Err(error);
         }
-        make_directories(&*backend, dir)?;
         let state = load(&*backend, dir, &manifest, None)?;
+        make_directories(&*backend, dir)?;
         let durable = u64::from(state.live());
         let Recovered { state, log, notices } = recovery::recover(&*backend, dir, &manifest, state)?;
         manifest.renew_copy(&*backend, dir);
@@ -316,6 +314,7 @@ fn load(
     manifest: &Manifest,
     before: Option<(&Manifest, &State)>,
 ) -> Result<State> {
+    check_directories(backend, dir, manifest)?;
     let mut parts = Vec::with_capacity(manifest.segments.len());
     for entry in &manifest.segments {
         let known = before.and_then(|(old, state)| {
