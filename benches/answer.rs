@@ -1,11 +1,13 @@
-//! Questions in, hits out, for `benches/peers/answer.py`, which starts this program and its peers and gives them turns.
+//! Questions in, hits out, for `benches/peers/answer.py`, which starts this program and its peers and gives
+//! them turns.
 //!
 //!     cargo bench --bench answer -- INDEX QUESTIONS K f32|int8 [BUNDLE EMBEDDED DATA]
 //!
-//! An index that is not there is made of the documents of DATA, a BEIR folder, with their embeddings in EMBEDDED, a folder
-//! of the example `embed`. `QUESTIONS` has one a line. The first line printed says that the index is open. Then each line of standard input is a
-//! beam; every question is searched for with it, one after another, and the seconds that each took, the hits' ids and
-//! where the time went on the mean are printed as JSON.
+//! An index that is not there is made of the documents of DATA, a BEIR folder, with their embeddings in
+//! EMBEDDED, a folder of the example `embed`. `QUESTIONS` has one a line. The first line printed says that
+//! the index is open. Then each line of standard input is a beam; every question is searched for with it, one
+//! after another, and the seconds that each took, the hits' ids and where the time went on the mean are
+//! printed as JSON.
 
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -2,14 +2,14 @@
 //!
 //!     cargo bench --bench bulk -- VECTORS DIM INDEX [DOCUMENTS]
 //!
-//! VECTORS is a file of f32, `[documents, DIM]`; `benches/peers/bulk.py` writes one and runs this beside other
-//! engines. INDEX is a directory to be made. The tree has 1,024 leaves; what it was trained on does not matter here.
-//! Prints one JSON object.
+//! VECTORS is a file of f32, `[documents, DIM]`; `benches/peers/bulk.py` writes one and runs this beside
+//! other engines. INDEX is a directory to be made. The tree has 1,024 leaves; what it was trained on does not
+//! matter here. Prints one JSON object.
 //!
 //!     cargo bench --bench bulk -- halve DATASET DIRECTORY
 //!
-//! stores the documents of a BEIR folder, deletes every second one, compacts, and compares the size with that of an index
-//! of the others alone. The embeddings are noise: their size is what counts.
+//! stores the documents of a BEIR folder, deletes every second one, compacts, and compares the size with that
+//! of an index of the others alone. The embeddings are noise: their size is what counts.
 
 use std::fs::{self, File};
 use std::io::{BufReader, Read};
@@ -22,7 +22,7 @@ use ehi::data::BeirDataset;
 use ehi::train::{TrainConfig, Trainer, TrainingSet};
 use ehi::{Bundle, Document, Index};
 
-#[path = "../tests/support/mod.rs"]
+#[path = "../tests/all/support/mod.rs"]
 mod support;
 
 const LEAVES: u32 = 1024;
@@ -76,7 +76,7 @@ fn main() {
         started.elapsed().as_secs_f64() * 1e3
     };
     let open_index = || drop(Index::open(target).expect("the index opens"));
-    let open_model = || drop(Bundle::open(target.join("model")).expect("the model opens"));
+    let open_model = || drop(Bundle::open(target.join("models/1/model")).expect("the model opens"));
     let opened = |cold: bool| {
         let mut times: Vec<f64> = (0..9)
             .map(|_| {

@@ -1,11 +1,12 @@
-//! What codes of one bit a dimension spare, and what they lose: scan time, bytes read and recall against the plain scan
-//! of the same leaves, on real embeddings.
+//! What codes of one bit a dimension spare, and what they lose: scan time, bytes read and recall against the
+//! plain scan of the same leaves, on real embeddings.
 //!
 //!     cargo run --release --example embed -- ENCODER DATASET SPLIT EMBEDDED
 //!     cargo bench --bench codes -- BUNDLE EMBEDDED [K]
 //!
-//! The tree is that of BUNDLE, the embeddings and queries those of EMBEDDED. Both ways of scanning take turns; times are
-//! medians of five rounds, on one thread, and of the scan alone: routing and reading the documents are the same for both.
+//! The tree is that of BUNDLE, the embeddings and queries those of EMBEDDED. Both ways of scanning take
+//! turns; times are medians of five rounds, on one thread, and of the scan alone: routing and reading the
+//! documents are the same for both.
 
 use std::path::Path;
 use std::time::Duration;

@@ -1,10 +1,11 @@
-//! Rounds of encoding for `benches/peers/encode.py`, which starts this program and its peers and gives them turns.
+//! Rounds of encoding for `benches/peers/encode.py`, which starts this program and its peers and gives them
+//! turns.
 //!
 //!     cargo bench --bench encode -- MODEL TEXTS ROLE WAY [int8]
 //!
-//! `TEXTS` has a text per line, `ROLE` is `query` or `document`, `WAY` is `single` (a text at a time) or `batch` (all in one
-//! call). For each line of standard input all texts are encoded once, tokenising included; the seconds of each call are
-//! printed as a JSON array.
+//! `TEXTS` has a text per line, `ROLE` is `query` or `document`, `WAY` is `single` (a text at a time) or
+//! `batch` (all in one call). For each line of standard input all texts are encoded once, tokenising
+//! included; the seconds of each call are printed as a JSON array.
 
 use std::path::Path;
 use std::time::Instant;

@@ -2,9 +2,9 @@
 //!
 //!     cargo bench --bench ingest -- DOCUMENTS ROUNDS [int8]
 //!
-//! Documents are SciFact's, the model is the bundle in `models/scifact-minilm`. Encoding takes them in groups as insertion
-//! does, tokenising included; insertion also routes, stores, seals and flushes to disk. Prints one JSON object with the seconds of
-//! each round; the share outside is that of the medians.
+//! Documents are SciFact's, the model is the bundle in `models/scifact-minilm`. Encoding takes them in groups
+//! as insertion does, tokenising included; insertion also routes, stores, seals and flushes to disk. Prints
+//! one JSON object with the seconds of each round; the share outside is that of the medians.
 
 use std::time::Instant;
 

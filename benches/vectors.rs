@@ -1,11 +1,12 @@
-//! Rounds of searching for `benches/peers/search.py`, which starts this program and its peers and gives them turns.
+//! Rounds of searching for `benches/peers/search.py`, which starts this program and its peers and gives them
+//! turns.
 //!
 //!     cargo bench --bench vectors -- BUNDLE EMBEDDED K INDEX [plain] [parallel]
 //!
-//! `EMBEDDED` is a folder of the example `embed`, `INDEX` where the index is, made if absent; with `plain` searches pass
-//! by its codes, with `parallel` each has all threads. The first line printed says what making it took. Then each line of standard input is a beam; all queries are searched
-//! for with it, one after another on this thread, and the seconds, the hits of each and
-//! means of the rest are printed as JSON.
+//! `EMBEDDED` is a folder of the example `embed`, `INDEX` where the index is, made if absent; with `plain`
+//! searches pass by its codes, with `parallel` each has all threads. The first line printed says what making
+//! it took. Then each line of standard input is a beam; all queries are searched for with it, one after
+//! another on this thread, and the seconds, the hits of each and means of the rest are printed as JSON.
 
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -4,10 +4,10 @@
 //! cargo run --release --example embed -- MODEL DATA SPLIT OUT [PRECISION]
 //! ```
 //!
-//! `MODEL` is a bundle or a base model, `DATA` a folder in the BEIR layout, `PRECISION` f32 or int8. `OUT` gets
-//! `documents.f32` and `queries.f32` (rows of unit norm, little-endian, without a header) and
-//! `dataset.json`: the width, the ids of the queries and their relevant rows. A run that was cut off goes on where it
-//! was, if started with the same arguments.
+//! `MODEL` is a bundle or a base model, `DATA` a folder in the BEIR layout, `PRECISION` f32 or int8. `OUT`
+//! gets `documents.f32` and `queries.f32` (rows of unit norm, little-endian, without a header) and
+//! `dataset.json`: the width, the ids of the queries and their relevant rows. A run that was cut off goes on
+//! where it was, if started with the same arguments.
 
 use std::collections::HashMap;
 use std::error::Error;

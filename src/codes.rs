@@ -1,9 +1,10 @@
 //! One bit for each dimension of an embedding, and how far a score estimated from them may be off.
 //!
-//! The scheme is that of RaBitQ (Gao and Long, SIGMOD 2024) without centroids: a row `o` is turned by a fixed rotation
-//! P, the signs of the turned row are its code, and two numbers say how the code is to be read. With `x` the signs over
-//! `sqrt(D)`, `r = P o / |o|` and `c = <x, r>`, the estimate `|o| <x, P q> / c` of `<o, q>` is unbiased, and off by at
-//! most `e |o| |q| sqrt(1 - c^2) / (c sqrt(D - 1))`, but for a share of rows that falls quickly with `e`.
+//! The scheme is that of RaBitQ (Gao and Long, SIGMOD 2024) without centroids: a row `o` is turned by a fixed
+//! rotation P, the signs of the turned row are its code, and two numbers say how the code is to be read. With
+//! `x` the signs over `sqrt(D)`, `r = P o / |o|` and `c = <x, r>`, the estimate `|o| <x, P q> / c` of `<o,
+//! q>` is unbiased, and off by at most `e |o| |q| sqrt(1 - c^2) / (c sqrt(D - 1))`, but for a share of rows
+//! that falls quickly with `e`.
 //!
 //! What a code means is part of the format on disk: see `docs/format.md`.
 
@@ -24,8 +25,9 @@ pub(crate) const TABLE: usize = 1 << GROUP;
 
 /// Rows whose codes lie together.
 ///
-/// In a block the 16 bytes from `16 g` on hold group g, dimensions `4 g` to `4 g + 3`, of all its rows: row p has the low half
-/// of byte `p % 16` where p is below 16, and else the high one, the lowest dimension in the lowest bit.
+/// In a block the 16 bytes from `16 g` on hold group g, dimensions `4 g` to `4 g + 3`, of all its rows: row p
+/// has the low half of byte `p % 16` where p is below 16, and else the high one, the lowest dimension in the
+/// lowest bit.
 pub(crate) const BLOCK_ROWS: usize = 32;
 /// Numbers beside each code.
 pub(crate) const FACTORS: usize = 2;
@@ -49,9 +51,9 @@ pub(crate) fn block_bytes(dim: usize) -> usize {
 
 /// The fixed rotation of embeddings of one width.
 ///
-/// Each round flips signs at random, then applies a Walsh-Hadamard transform of the largest power of two that fits to
-/// the first elements in even rounds and to the last ones in odd rounds, and then, where that power is not the width,
-/// turns each element of the first half with its partner in the second half by 45 degrees.
+/// Each round flips signs at random, then applies a Walsh-Hadamard transform of the largest power of two that
+/// fits to the first elements in even rounds and to the last ones in odd rounds, and then, where that power
+/// is not the width, turns each element of the first half with its partner in the second half by 45 degrees.
 #[derive(Clone, Debug)]
 pub(crate) struct Rotation {
     dim: usize,
@@ -188,8 +190,8 @@ impl CodeMaker {
         Self { rotation: Rotation::new(dim), turned: vec![0.0; dim] }
     }
 
-    /// The factors of a row; sets the bits of its code, of the turned elements that are positive, at its place in a block
-    /// where they are 0.
+    /// The factors of a row; sets the bits of its code, of the turned elements that are positive, at its
+    /// place in a block where they are 0.
     ///
     /// The factors are what `<signs, P q>` is multiplied by, and what the error is for `|q| = 1` and `e = 1`.
     ///
@@ -222,14 +224,15 @@ impl CodeMaker {
     }
 }
 
-/// The nearest whole number from 0 to 255. Without a cast, which compilers do not vectorise: added to 2^23, a number has its
-/// whole part in its lowest bits.
+/// The nearest whole number from 0 to 255. Without a cast, which compilers do not vectorise: added to 2^23, a
+/// number has its whole part in its lowest bits.
 #[inline(always)]
 fn nearest_byte(x: f32) -> u8 {
     (x.clamp(0.0, 255.0) + 8_388_608.0).to_bits() as u8
 }
 
-/// A query as codes are compared with it: what each value of each group adds to `<signs, P q>`, rounded to a byte.
+/// A query as codes are compared with it: what each value of each group adds to `<signs, P q>`, rounded to a
+/// byte.
 #[derive(Clone, Debug)]
 pub(crate) struct CodedQuery {
     /// `[groups, TABLE]`; an entry `u` stands for `step u` more than the least of its group.
@@ -297,8 +300,8 @@ impl CodedQuery {
         factors[0] * (product + self.rounding) + factors[1] * self.error
     }
 
-    /// The highest scores that rows are likely to have, to `bounds`, and a bit, the lowest first, for each that is not
-    /// below the threshold, as one that cannot be compared.
+    /// The highest scores that rows are likely to have, to `bounds`, and a bit, the lowest first, for each
+    /// that is not below the threshold, as one that cannot be compared.
     ///
     /// # Shapes
     /// `sums` `[n]`, `factors` `[n or more]`, n at most [`BLOCK_ROWS`].

@@ -74,15 +74,35 @@ pub enum InputError {
     /// The beam of a search is 0.
     #[error("the beam is 0; visit at least one leaf")]
     ZeroBeam,
+    /// Two options of a search that exclude each other.
+    #[error("`{}` and `{}` exclude each other", options[0], options[1])]
+    Conflict {
+        /// The options.
+        options: [&'static str; 2],
+    },
+    /// Codes were asked for where the similarity is not a dot product.
+    #[error("codes are for cosine and dot product, the similarity of the index is {similarity}")]
+    NoCodes {
+        /// The similarity of the index.
+        similarity: crate::scan::Similarity,
+    },
     /// A rule to stop by that would never let a search begin, or a share that is none.
     #[error("`{stop}` stops no search; a count is from 1, a share over 0 and at most 1")]
     BadStop {
         /// The rule given.
-        stop: crate::index::Stop,
+        stop: crate::stop::Stop,
     },
     /// A number of lists of an evaluation's baseline is 0.
     #[error("the number of lists is 0; divide the documents into at least one")]
     ZeroLists,
+    /// An evaluation with judgments of another collection than the index has.
+    #[error("none of the {documents} judged documents of the split `{split}` is in the index")]
+    NothingJudged {
+        /// The split.
+        split: String,
+        /// Its judged documents.
+        documents: usize,
+    },
     /// A leaf beyond those of the tree.
     #[error("there is no leaf {leaf}; the tree has {leaves}, counted from 0")]
     UnknownLeaf {

@@ -25,8 +25,8 @@
 //! - [`eval`]: recall against documents visited, beside exact search and IVF.
 //! - [`data`]: datasets in the layouts of BEIR, MS MARCO and extreme classification.
 
-#![deny(unsafe_code)]
-#![deny(missing_docs)]
+// Others are in `Cargo.toml`; these are not for the program, the tests and the benches.
+#![deny(missing_docs, missing_debug_implementations)]
 #![cfg_attr(
     not(test),
     deny(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, clippy::print_stderr)
@@ -49,6 +49,7 @@ mod prefetch;
 mod product;
 mod progress;
 mod scan;
+mod stop;
 mod store;
 mod terms;
 #[cfg(feature = "train")]
@@ -65,23 +66,24 @@ pub use ids::{Generation, LeafId, Row};
 #[doc(hidden)]
 pub use index::fuzz_current;
 pub use index::{
-    Advice, DEFAULT_BEAM, DEFAULT_K, DEFAULT_SAMPLES, DEFAULT_TERMS, Documents, ExactHit, ExplainOptions,
-    ExplainedHit, Explanation, FEWEST_RECENT, Health, Hit, Index, IndexBuilder, InsertStatus, InsertSummary,
-    LeafDocument, LeafOptions, LeafQuery, LeafSummary, LeafTerm, ModelChange, Query, RECENT, ReachedLeaf,
-    RepairOptions, RoutingHealth, SHIFTED, SKEW_GROWTH, SKEWED, SearchResult, SearchStats, Stop,
+    Advice, DEFAULT_BEAM, DEFAULT_K, DEFAULT_SAMPLES, DEFAULT_TERMS, Documents, ExactHit, ExplainedHit,
+    Explanation, FEWEST_RECENT, Health, Hit, Index, IndexBuilder, InsertStatus, InsertSummary, LeafDocument,
+    LeafOptions, LeafQuery, LeafSummary, LeafTerm, Many, ModelChange, One, Query, RECENT, ReachedLeaf,
+    RepairOptions, RoutingHealth, SHIFTED, SKEW_GROWTH, SKEWED, SearchResult, SearchStats,
 };
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub use model::fuzz_tokenizer;
 pub use model::{
     BUNDLE_FORMAT, Bundle, DEFAULT_MAX_TOKENS, ENCODER_FILE, ENTROPY_QUANTILES, Encoder, EncoderPrecision,
-    INDEXER_FILE, Indexer, MANIFEST_FILE, Model, ModelError, ModelHash, Role, RoutingProfile,
-    RoutingProfiles, TOKENIZER_FILE,
+    INDEXER_FILE, Indexer, MANIFEST_FILE, Model, ModelError, ModelHash, ParsePrecisionError, Role,
+    RoutingProfile, RoutingProfiles, TOKENIZER_FILE,
 };
 #[cfg(feature = "hub")]
 pub use model::{DEFAULT_MODEL, fetch};
 pub use progress::{OnProgress, Progress, Stage, no_progress};
 pub use scan::Similarity;
+pub use stop::{ParseStopError, Stop};
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub use store::fuzzing;

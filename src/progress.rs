@@ -21,7 +21,7 @@ pub enum Stage {
     /// Documents encoded and stored.
     Insert,
     /// Texts run through the frozen layers.
-    Trunk,
+    FrozenLayers,
     /// Documents encoded and routed anew with the weights of the moment.
     Refresh,
     /// Passes over the documents while the tree is fitted to its start.

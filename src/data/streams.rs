@@ -105,6 +105,12 @@ pub struct Documents {
     parse: Parse<Document>,
 }
 
+impl std::fmt::Debug for Documents {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Documents").finish_non_exhaustive()
+    }
+}
+
 /// The queries of a stream, or of several files, in their order; see [`read_queries`].
 #[must_use = "nothing is read until the iterator is advanced"]
 pub struct Queries {
@@ -112,6 +118,12 @@ pub struct Queries {
     /// Files that come after `lines`, without `.gz`.
     rest: VecDeque<PathBuf>,
     parse: Parse<Query>,
+}
+
+impl std::fmt::Debug for Queries {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Queries").field("rest", &self.rest).finish_non_exhaustive()
+    }
 }
 
 impl Documents {

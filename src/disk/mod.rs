@@ -1,7 +1,7 @@
 //! Durable file operations behind one trait.
 //!
-//! Every operation that a promise of durability rests on goes through [`Backend`], so that tests can make each
-//! of them fail and can work out what a power failure would leave.
+//! Every operation that a promise of durability rests on goes through [`Backend`], so that tests can make
+//! each of them fail and can work out what a power failure would leave.
 
 #[cfg(test)]
 pub(crate) mod faulty;
@@ -23,7 +23,8 @@ pub(crate) enum OpenMode {
     Read,
     /// Must exist; reading and writing.
     Update,
-    /// Made anew. What has the name loses it and stays as it is for whoever has it open or under another name.
+    /// Made anew. What has the name loses it and stays as it is for whoever has it open or under another
+    /// name.
     Replace,
 }
 

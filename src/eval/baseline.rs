@@ -8,8 +8,8 @@ use rayon::prelude::*;
 use super::judge::Ranking;
 use super::per_query::{PerQuery, QueryFigures, Setting, mean};
 use super::report::IvfPoint;
-use super::sweep::{Meter, QUERIES_PER_ROUND, Sweep, doubling};
-use crate::cluster::{KMeansOptions, Panels, spherical_kmeans};
+use super::sweep::{ProgressCounter, QUERIES_PER_ROUND, Sweep, doubling};
+use crate::cluster::{IVF_ITERATIONS, KMeansOptions, Panels, spherical_kmeans};
 use crate::error::{InputError, Result};
 use crate::ids::Row;
 use crate::scan::{Scanner, Similarity, TopK};
@@ -17,8 +17,6 @@ use crate::store::View;
 
 /// Seeds over which the baseline is averaged; one alone is noise of a point or two.
 const SEEDS: u64 = 4;
-/// Lloyd iterations at most.
-const ITERATIONS: usize = 50;
 /// Rows that are assigned to centroids at once, so that they are in f32 only then.
 const BLOCK_ROWS: usize = 16_384;
 /// Bytes of f32 rows that centroids are found from, unless asked otherwise.
@@ -31,7 +29,7 @@ pub const DEFAULT_SAMPLE_BYTES: usize = 256 << 20;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IvfOptions {
     /// Numbers of lists to divide the documents into; as many as the tree has leaves where it is
-    /// empty. One beyond the documents means one for each.
+    /// empty. A number that is not below that of the documents is left out, with a warning.
     pub lists: Vec<usize>,
     /// Bytes of f32 rows that centroids are found from: all rows where they fit, or else a random
     /// sample, with at least one row a list. Rows are then assigned to the centroids block by
@@ -65,11 +63,17 @@ impl Plan {
             return Err(InputError::ZeroLists.into());
         }
         let asked = if options.lists.is_empty() { &[leaves][..] } else { &options.lists };
-        let mut asked: Vec<usize> = asked.iter().map(|&lists| lists.min(live)).collect();
+        let mut asked = asked.to_vec();
         asked.sort_unstable();
         asked.dedup();
-        // Without documents there is nothing to divide.
-        let probes = asked.into_iter().filter(|&lists| lists > 0).map(|lists| {
+        asked.retain(|&lists| {
+            let divides = lists < live;
+            if !divides {
+                tracing::warn!(lists, documents = live, "left out: a list for each document divides nothing");
+            }
+            divides
+        });
+        let probes = asked.into_iter().map(|lists| {
             let scaled = |&beam: &usize| (beam.min(leaves) * lists).div_ceil(leaves);
             let mut probes: Vec<usize> =
                 if beams.is_empty() { doubling(lists).collect() } else { beams.iter().map(scaled).collect() };
@@ -86,7 +90,11 @@ impl Plan {
     }
 
     /// Ranks all queries with each seed's lists; figures are means over the seeds.
-    pub fn measure(&self, sweep: &Sweep<'_>, meter: &mut Meter<'_, '_>) -> Result<Vec<QueryFigures>> {
+    pub fn measure(
+        &self,
+        sweep: &Sweep<'_>,
+        meter: &mut ProgressCounter<'_, '_>,
+    ) -> Result<Vec<QueryFigures>> {
         let rows = 0..sweep.view.rows() as u32;
         let live: Vec<Row> = rows.map(Row).filter(|&row| sweep.view.is_live(row)).collect();
         let mut measured = Vec::new();
@@ -110,7 +118,7 @@ impl Plan {
     fn divide(&self, sweep: &Sweep<'_>, live: &[Row], lists: usize, seed: u64) -> Result<Lists> {
         let dim = sweep.dim();
         let view = sweep.view;
-        let options = KMeansOptions { clusters: lists, iterations: ITERATIONS, seed };
+        let options = KMeansOptions { clusters: lists, iterations: IVF_ITERATIONS, seed };
         let sample = (self.sample_bytes / (dim * size_of::<f32>())).clamp(lists, live.len());
         let mut table = vec![Vec::new(); lists];
         let mut assign = |rows: &[Row], assignments: &[u32]| {
@@ -143,7 +151,7 @@ impl Lists {
         sweep: &Sweep<'_>,
         probes: &[usize],
         figures: &mut [QueryFigures],
-        meter: &mut Meter<'_, '_>,
+        meter: &mut ProgressCounter<'_, '_>,
     ) -> Result<()> {
         let live = sweep.view.live().max(1) as f64;
         let rows: Vec<&[f32]> = sweep.questions.rows.chunks_exact(sweep.dim()).collect();

@@ -68,19 +68,15 @@ impl Curve {
 
     /// The metric at a fraction, on straight lines between the measured points.
     ///
-    /// Below the first point the line starts at the fraction 0 and the value 0. `None`
-    /// above the last point, where nothing was measured, and on an empty curve.
+    /// `None` below the first point and above the last one, where nothing was measured.
     ///
     /// # Errors
     ///
     /// [`CurveError::Fraction`] when `fraction` is not a finite number from 0.
     pub fn at(&self, fraction: f64) -> Result<Option<f64>, CurveError> {
         check_fraction(fraction)?;
-        if let Some(bracket) = Bracket::around(&self.points, |point| point.fraction, fraction) {
-            return Ok(Some(bracket.value(|place| self.points[place].value)));
-        }
-        let first = self.points.first().filter(|first| fraction < first.fraction);
-        Ok(first.map(|first| first.value * fraction / first.fraction))
+        let bracket = Bracket::around(&self.points, |point| point.fraction, fraction);
+        Ok(bracket.map(|bracket| bracket.value(|place| self.points[place].value)))
     }
 }
 
@@ -131,18 +127,17 @@ mod tests {
         // Not in order, and one fraction measured twice.
         let curve = curve(&[(0.5, 0.9), (0.25, 0.5), (1.0, 0.8), (0.25, 0.6)]).unwrap();
         assert_eq!(curve.points().len(), 3);
-        for (visited, expected) in
-            [(0.0, 0.0), (0.125, 0.3), (0.25, 0.6), (0.375, 0.75), (0.5, 0.9), (0.75, 0.85), (1.0, 0.8)]
-        {
+        for (visited, expected) in [(0.25, 0.6), (0.375, 0.75), (0.5, 0.9), (0.75, 0.85), (1.0, 0.8)] {
             let got = curve.at(visited).unwrap().unwrap();
             assert!((got - expected).abs() < 1e-12, "{got} at {visited}");
         }
     }
 
     #[test]
-    fn nothing_is_said_beyond_the_last_point() {
+    fn nothing_is_said_outside_the_measured_points() {
         let short = curve(&[(0.1, 0.5), (0.2, 0.7)]).unwrap();
-        assert_eq!(short.at(0.2), Ok(Some(0.7)));
+        assert_eq!((short.at(0.1), short.at(0.2)), (Ok(Some(0.5)), Ok(Some(0.7))));
+        assert_eq!((short.at(0.0), short.at(0.099_999)), (Ok(None), Ok(None)));
         assert_eq!(short.at(0.200_001), Ok(None));
         assert_eq!(curve(&[]).unwrap().at(0.0), Ok(None));
         let from_zero = curve(&[(0.0, 0.2), (1.0, 0.4)]).unwrap();

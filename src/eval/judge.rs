@@ -6,12 +6,12 @@ use super::{Metric, RelevanceLevel};
 use crate::data::{Dataset, Judgments, Qrels};
 use crate::error::Result;
 use crate::ids::Row;
-use crate::index::Serving;
+use crate::index::ActiveModel;
 use crate::model::Role;
 use crate::store::View;
 
 /// Judged queries with their embeddings.
-pub(super) struct Questions {
+pub(super) struct EvalQueries {
     /// Those asked, in the order of the dataset, then those without a text.
     pub ids: Vec<String>,
     /// `[asked, dim]` f32
@@ -19,9 +19,9 @@ pub(super) struct Questions {
     pub asked: usize,
 }
 
-impl Questions {
+impl EvalQueries {
     /// Reads and embeds the queries of a split; of several with one id the first one.
-    pub fn read(serving: &Serving, dataset: &Dataset, qrels: &Qrels) -> Result<Self> {
+    pub fn read(serving: &ActiveModel, dataset: &Dataset, qrels: &Qrels) -> Result<Self> {
         let mut seen = HashSet::new();
         let mut ids = Vec::new();
         let mut texts = Vec::new();
@@ -62,7 +62,7 @@ struct Judged<'a> {
 impl<'a> Judge<'a> {
     pub fn new(
         view: &'a View,
-        questions: &Questions,
+        questions: &EvalQueries,
         qrels: &'a Qrels,
         metrics: &'a [Metric],
         level: RelevanceLevel,
@@ -81,6 +81,11 @@ impl<'a> Judge<'a> {
             judged.push(Judged { judgments, ids });
         }
         Ok(Self { view, metrics, level, judged, missing_documents: missing.len() })
+    }
+
+    /// Whether documents were judged, but none of the view.
+    pub fn has_nothing(&self) -> bool {
+        self.missing_documents > 0 && self.judged.iter().all(|judged| judged.ids.is_empty())
     }
 
     /// Puts equal scores in the order of `trec_eval`: by id, largest first.

@@ -19,5 +19,5 @@ pub use per_query::{Engine, PerQuery, QueryFigures, Setting};
 pub use report::{BeamPoint, Comparison, Cost, EvalReport, IvfPoint, ListsAt, Quality, StopPoint};
 pub use significance::{BOOTSTRAP_RESAMPLES, SignificanceError, paired_bootstrap, paired_t_test};
 pub use sweep::{Baseline, EvalOptions, evaluate};
-pub(crate) use sweep::{Meter, doubling};
+pub(crate) use sweep::{ProgressCounter, doubling};
 pub use trec::{Run, ScoredId, TrecError, read_qrels, write_qrels};

@@ -4,9 +4,9 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use super::Metric;
 use super::report::{Cost, Quality};
-use crate::index::Stop;
+use super::{Bracket, Metric};
+use crate::stop::Stop;
 
 /// What ranked the documents.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -111,13 +111,9 @@ impl PerQuery {
         // The order of `Curve`, whose first of several points with one cost counts.
         points.sort_by(|a, b| a.0.total_cmp(&b.0).then_with(|| b.1.total_cmp(&a.1)));
         points.dedup_by_key(|point| point.0);
-        let above = points.partition_point(|point| point.0 < fraction);
-        let (right_cost, _, right) = points.get(above)?;
-        let nothing = (0.0, 0.0, vec![0.0; self.queries.len()]);
-        let (left_cost, _, left) = above.checked_sub(1).map_or(&nothing, |below| &points[below]);
-        let width = right_cost - left_cost;
-        let share = if width > 0.0 { (fraction - left_cost) / width } else { 1.0 };
-        Some(left.iter().zip(right).map(|(left, right)| left + share * (right - left)).collect())
+        let bracket = Bracket::around(&points, |point| point.0, fraction)?;
+        let value = |query: usize| bracket.value(|place| points[place].2[query]);
+        Some((0..self.queries.len()).map(value).collect())
     }
 
     /// Writes an object a line for each query and setting, with the keys of the report.

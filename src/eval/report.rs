@@ -3,7 +3,7 @@
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::per_query::{Engine, PerQuery};
-use crate::index::Stop;
+use crate::stop::Stop;
 
 use super::{Curve, CurveError, CurvePoint, Metric, paired_bootstrap, paired_t_test};
 

@@ -5,14 +5,15 @@ use std::num::NonZeroUsize;
 use rayon::prelude::*;
 
 use super::baseline::{self, IvfOptions};
-use super::judge::{Judge, Questions, Ranking};
+use super::judge::{EvalQueries, Judge, Ranking};
 use super::per_query::{Engine, PerQuery, QueryFigures, Setting, mean};
 use super::report::{BeamPoint, Cost, EvalReport, StopPoint, larger_p_value};
 use super::{Curve, Metric, RelevanceLevel, Run};
 use crate::data::Dataset;
 use crate::error::{Error, InputError, Result};
-use crate::index::{Index, Limits, Reach, Serving, Stop};
+use crate::index::{ActiveModel, Index, Limits, Plan, SearchMode};
 use crate::progress::{OnProgress, Progress, Stage};
+use crate::stop::Stop;
 use crate::store::View;
 use crate::tree::Load;
 
@@ -63,8 +64,8 @@ pub struct EvalOptions {
 ///
 /// # Errors
 /// Failures of reading the dataset or the index, [`Error::Curve`] for a fraction that is not a
-/// finite number from 0, [`InputError::ZeroBeam`], [`InputError::BadStop`], [`InputError::ZeroLists`], and
-/// [`Error::Cancelled`].
+/// finite number from 0, [`InputError::NothingJudged`], [`InputError::ZeroBeam`], [`InputError::BadStop`],
+/// [`InputError::ZeroLists`], and [`Error::Cancelled`].
 pub fn evaluate(
     index: &Index,
     dataset: &Dataset,
@@ -83,9 +84,13 @@ pub fn evaluate(
     let depth = metrics.iter().map(|metric| metric.k().get()).max().unwrap_or(DEPTH).max(DEPTH);
 
     let qrels = dataset.qrels(split)?;
-    let questions = Questions::read(serving, dataset, &qrels)?;
+    let questions = EvalQueries::read(serving, dataset, &qrels)?;
     let view = serving.view();
     let judge = Judge::new(&view, &questions, &qrels, &metrics, options.relevance_level)?;
+    if judge.has_nothing() {
+        let documents = judge.missing_documents;
+        return Err(InputError::NothingJudged { split: split.to_owned(), documents }.into());
+    }
     let missing_queries = questions.ids.len() - questions.asked;
     if missing_queries > 0 {
         tracing::warn!(missing_queries, split, "judged queries have no text and count as not answered");
@@ -99,13 +104,13 @@ pub fn evaluate(
         Baseline::Ivf(ivf) => Some(baseline::Plan::new(ivf, leaves as usize, &options.beams, view.live())?),
     };
     let passes = beams.len() + options.stops.len() + 1 + baseline.as_ref().map_or(0, baseline::Plan::passes);
-    let mut meter = Meter { on_progress, done: 0, total: passes * questions.asked };
+    let mut meter = ProgressCounter { on_progress, done: 0, total: passes * questions.asked };
 
     let mut per_query = PerQuery {
         queries: questions.ids.clone(),
         asked: questions.asked,
         metrics: metrics.clone(),
-        settings: vec![sweep.reach(Setting::Exact, Reach::Exact, None, &mut meter)?],
+        settings: vec![sweep.measure(Setting::Exact, SearchMode::Exact, None, &mut meter)?],
     };
     let exact = per_query.quality(&per_query.settings[0]);
     let mut points = Vec::new();
@@ -113,7 +118,7 @@ pub fn evaluate(
     for (place, &beam) in beams.iter().enumerate() {
         let kept = (place + 1 == beams.len()).then_some(&mut run);
         let setting = Setting::Tree { beam: beam.get() };
-        let figures = sweep.reach(setting, Reach::beam(beam), kept, &mut meter)?;
+        let figures = sweep.measure(setting, SearchMode::beam(beam), kept, &mut meter)?;
         points.push(BeamPoint {
             beam: beam.get(),
             visited_fraction: mean(&figures.visited_fraction).min(1.0),
@@ -125,7 +130,7 @@ pub fn evaluate(
     let mut stops = Vec::new();
     for &stop in &options.stops {
         let limits = Limits::beam(NonZeroUsize::MAX).with(stop)?;
-        let figures = sweep.reach(Setting::Stopped { stop }, Reach::Tree(limits), None, &mut meter)?;
+        let figures = sweep.measure(Setting::Stopped { stop }, SearchMode::Tree(limits), None, &mut meter)?;
         let visited_fraction = mean(&figures.visited_fraction).min(1.0);
         let quality = per_query.quality(&figures);
         let beams = |metric| per_query.values_at(Engine::Tree, Cost::Visited, visited_fraction, metric);
@@ -190,13 +195,13 @@ pub(crate) fn doubling(most: usize) -> impl Iterator<Item = usize> {
     powers.take_while(move |&number| number < most).chain([most])
 }
 
-pub(crate) struct Meter<'a, 'b> {
+pub(crate) struct ProgressCounter<'a, 'b> {
     pub on_progress: &'a mut OnProgress<'b>,
     pub done: usize,
     pub total: usize,
 }
 
-impl Meter<'_, '_> {
+impl ProgressCounter<'_, '_> {
     pub fn add(&mut self, queries: usize) -> Result<()> {
         self.done += queries;
         Progress::new(Stage::Evaluate, self.done, self.total).tell(self.on_progress, Error::Cancelled)
@@ -205,9 +210,9 @@ impl Meter<'_, '_> {
 
 /// What every setting is measured with.
 pub(super) struct Sweep<'a> {
-    pub serving: &'a Serving,
+    pub serving: &'a ActiveModel,
     pub view: &'a View,
-    pub questions: &'a Questions,
+    pub questions: &'a EvalQueries,
     pub judge: &'a Judge<'a>,
     /// Documents ranked per query.
     pub depth: usize,
@@ -218,13 +223,13 @@ impl Sweep<'_> {
         self.serving.model().encoder().dim()
     }
 
-    /// Measures one reach over all queries; the rankings go to `run` where there is one.
-    fn reach(
+    /// Measures one mode over all queries; the rankings go to `run` where there is one.
+    fn measure(
         &self,
         setting: Setting,
-        reach: Reach,
+        mode: SearchMode,
         mut run: Option<&mut Run>,
-        meter: &mut Meter<'_, '_>,
+        meter: &mut ProgressCounter<'_, '_>,
     ) -> Result<QueryFigures> {
         let depth = NonZeroUsize::new(self.depth).unwrap_or(NonZeroUsize::MIN);
         let mut figures = QueryFigures {
@@ -238,7 +243,7 @@ impl Sweep<'_> {
             let ranked = rows
                 .par_iter()
                 .map(|row| {
-                    let mut ranked = self.serving.rank(self.view, row, depth, reach)?;
+                    let mut ranked = self.serving.rank(self.view, row, &Plan::new(depth, mode))?;
                     self.judge.order(&mut ranked.rows)?;
                     Ok(ranked)
                 })

@@ -197,7 +197,8 @@ impl Run {
     /// # Errors
     ///
     /// [`TrecError::Fields`], [`TrecError::Number`], [`TrecError::Unreadable`] or
-    /// [`TrecError::RepeatedDocument`] for a row that cannot be used, [`TrecError::Lines`] when reading fails.
+    /// [`TrecError::RepeatedDocument`] for a row that cannot be used, [`TrecError::Lines`] when reading
+    /// fails.
     pub fn read(reader: impl Read + Send + 'static, name: impl Into<String>) -> Result<Self, TrecError> {
         let mut by_query: BTreeMap<String, Vec<ScoredId>> = BTreeMap::new();
         let mut seen = Seen::default();

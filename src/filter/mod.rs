@@ -43,7 +43,7 @@ use values::ValueSet;
 /// | `"field": value` | as `$eq`; an object must be written with `$eq` |
 /// | `"field": {"$eq": value}`, `$ne` | the field equals the value; it does not, or is missing |
 /// | `"field": {"$gt": value}`, `$gte`, `$lt`, `$lte` | the field is greater, ... |
-/// | `"field": {"$in": [value, ...]}`, `$nin` | the field equals one of the values; it equals none, or is missing |
+/// | `"field": {"$in": [value, ...]}`, `$nin` | the field equals one of the values; none, or is missing |
 /// | `"field": {"$exists": true}` | the field is there, even as null; with `false`, is missing |
 /// | `"field": {"$not": {...}}` | the operators in the object do not all hold |
 /// | `"$and": [filter, ...]`, `$or`, `$nor` | all, at least one, none of the filters hold |

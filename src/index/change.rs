@@ -14,12 +14,12 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use super::Index;
-use super::apart::Apart;
+use super::active_model::ActiveModel;
 use super::insert::{BYTES_PER_COMMIT, DOCUMENTS_PER_COMMIT, bytes_of};
 use super::leftovers::remove_model;
 use super::options::HandleOptions;
+use super::private_pool::PrivatePool;
 use super::root::{Current, kind, sync};
-use super::serving::Serving;
 use crate::disk::Backend;
 use crate::error::{Error, InputError, Result};
 use crate::model::{Bundle, ModelHash};
@@ -50,14 +50,14 @@ pub struct ModelChange {
 impl Index {
     /// Encodes and routes every document with another model, and changes over to it.
     ///
-    /// Searches go on with the old model meanwhile, and so do writes, which are caught up with; they wait only
-    /// while the last few documents are encoded. Then one atomic switch, in this handle at once and in
+    /// Searches go on with the old model meanwhile, and so do writes, which are caught up with; they wait
+    /// only while the last few documents are encoded. Then one atomic switch, in this handle at once and in
     /// read-only ones at their next [`Self::refresh`]. The old model and its embeddings are kept until
     /// [`Self::drop_previous_model`], or until the next change, and [`Self::rollback`] returns to them; until
     /// then they keep documents that are deleted meanwhile.
     ///
-    /// Every document is encoded from its text, also one whose embedding was given ([`Self::insert_vectors`]).
-    /// The disk needs room for a second set of documents and embeddings.
+    /// Every document is encoded from its text, also one whose embedding was given
+    /// ([`Self::insert_vectors`]). The disk needs room for a second set of documents and embeddings.
     ///
     /// # Durability
     /// A call that is cut off, by a crash too, leaves the index as it was; calling again with the same
@@ -96,8 +96,9 @@ impl Index {
 
     /// Returns to the model before the last change.
     ///
-    /// Documents written since the change are encoded with it first, from their texts, so none is lost; an embedding that
-    /// was given anew for the same text is not taken back. Otherwise as [`Self::reencode`]. Another call returns again.
+    /// Documents written since the change are encoded with it first, from their texts, so none is lost; an
+    /// embedding that was given anew for the same text is not taken back. Otherwise as [`Self::reencode`].
+    /// Another call returns again.
     ///
     /// # Errors
     /// [`InputError::NoPreviousModel`], and those of [`Self::reencode`].
@@ -159,12 +160,12 @@ impl Index {
     }
 
     /// A model that does not serve, open for writing.
-    fn open_for_filling(&self, number: u32) -> Result<Serving> {
-        Serving::open(self.root.backend(), &self.root.model_dir(number), number, self.filling())
+    fn open_for_filling(&self, number: u32) -> Result<ActiveModel> {
+        ActiveModel::open(self.root.backend(), &self.root.model_dir(number), number, self.filling())
     }
 
     /// The store that is to be filled for a model: the one that an earlier call began, or a new one.
-    fn shadow(&self, bundle: &Bundle) -> Result<Serving> {
+    fn shadow(&self, bundle: &Bundle) -> Result<ActiveModel> {
         if let Some(begun) = self.root.current().unfinished {
             match self.open_for_filling(begun) {
                 Ok(begun) if begun.bundle.hash() == bundle.hash() => return Ok(begun),
@@ -182,7 +183,7 @@ impl Index {
         self.root.publish(current)?;
         let dir = self.root.model_dir(number);
         make_directory(&*backend, &dir)?;
-        Serving::create(backend, &dir, number, bundle, self.serving().similarity, self.filling())
+        ActiveModel::create(backend, &dir, number, bundle, self.serving().similarity, self.filling())
     }
 
     /// Removes the unfinished model, of which nothing was ever promised.
@@ -204,10 +205,10 @@ impl Index {
     }
 
     /// Fills the target and puts it into service.
-    fn change_to(&self, target: Serving, on_progress: &mut OnProgress<'_>) -> Result<ModelChange> {
+    fn change_to(&self, target: ActiveModel, on_progress: &mut OnProgress<'_>) -> Result<ModelChange> {
         let before = self.serving();
         let mut encoded = 0;
-        let apart = Apart::new();
+        let apart = PrivatePool::new();
         let mut on_progress = self.refusing_writes(on_progress);
         let mut tick = |more: usize, left: usize| {
             encoded += more;
@@ -230,7 +231,8 @@ impl Index {
         drop(target);
         let store = StoreOptions { lock_wait: READERS_WAIT, ..self.options.store };
         let dir = self.root.model_dir(number);
-        let next = Serving::open(self.root.backend(), &dir, number, HandleOptions { store, ..self.options })?;
+        let next =
+            ActiveModel::open(self.root.backend(), &dir, number, HandleOptions { store, ..self.options })?;
         let change = ModelChange {
             from: before.bundle.hash(),
             to: next.bundle.hash(),
@@ -256,13 +258,13 @@ impl Index {
     }
 }
 
-/// Encodes and stores what a store lacks of a view of another one; tells how many documents were encoded, and how
-/// many are left.
+/// Encodes and stores what a store lacks of a view of another one; tells how many documents were encoded, and
+/// how many are left.
 fn fill(
-    target: &Serving,
+    target: &ActiveModel,
     view: &crate::store::View,
     difference: Difference,
-    apart: &Apart,
+    apart: &PrivatePool,
     tick: &mut dyn FnMut(usize, usize) -> Result<()>,
 ) -> Result<()> {
     let Difference { missing, surplus } = difference;
@@ -281,8 +283,8 @@ fn fill(
             documents.push(document);
         }
         let count = documents.len();
-        let placer = target.placer();
-        let puts = apart.run(|| placer.prepare(documents))?;
+        let ingest = target.ingest();
+        let puts = apart.run(|| ingest.prepare(documents))?;
         target.store.commit(WriteBatch { puts, deletes: Vec::new() })?;
         left -= count;
         tick(count, left)?;

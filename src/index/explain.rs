@@ -4,30 +4,10 @@ use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use super::leaves::check_stored;
-use super::options::{DEFAULT_BEAM, DEFAULT_K, QueryInput};
-use super::reach::Reach;
-use super::search::{Hit, Ranked, SearchStats};
-use super::{Index, unit};
-use crate::error::{InputError, Result};
+use super::search::{Hit, Plan, Query, Ranked, SearchMode, SearchResult, SearchStats};
+use super::unit;
+use crate::error::Result;
 use crate::ids::LeafId;
-
-/// Options of [`Index::explain`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ExplainOptions {
-    /// Hits at most; [`DEFAULT_K`] by default.
-    pub k: usize,
-    /// Leaves to visit; [`DEFAULT_BEAM`] by default.
-    pub beam: usize,
-    /// Whether to compare with exact search, which costs a scan of every document, and 16 bytes of
-    /// memory for each.
-    pub exact: bool,
-}
-
-impl Default for ExplainOptions {
-    fn default() -> Self {
-        Self { k: DEFAULT_K, beam: DEFAULT_BEAM, exact: false }
-    }
-}
 
 /// A leaf that a search visited.
 #[derive(Clone, Debug, PartialEq)]
@@ -75,8 +55,9 @@ pub struct ExactHit {
 pub struct Explanation {
     /// The leaves visited, most probable first.
     pub leaves: Vec<ReachedLeaf>,
-    /// Entropy of the tree's choice in nats: see [`RoutingProfile`](crate::RoutingProfile).
-    pub entropy: f32,
+    /// Entropy of the tree's choice in nats: see [`RoutingProfile`](crate::RoutingProfile). None where the
+    /// search did not use the tree.
+    pub entropy: Option<f32>,
     /// Best first.
     pub hits: Vec<ExplainedHit>,
     /// The best `k` of exact search, where it was asked for.
@@ -89,29 +70,36 @@ pub struct Explanation {
     pub exact_time: Duration,
 }
 
-impl Index {
-    /// Searches, and says which leaves were reached, why, and what came from where.
+impl Query<'_> {
+    /// Runs the search, and says which leaves were visited, why, and where each hit came from.
     ///
-    /// The hits are those of [`Index::search`] with the same options.
+    /// The hits are those of [`Self::run`].
     ///
     /// # Errors
-    /// Those of [`Index::search`].
-    pub fn explain(&self, query: &str, options: &ExplainOptions) -> Result<Explanation> {
-        self.check_process()?;
-        let k = NonZeroUsize::new(options.k).ok_or(InputError::ZeroK)?;
-        let beam = NonZeroUsize::new(options.beam).ok_or(InputError::ZeroBeam)?;
-        let serving = self.serving();
+    /// Those of [`Self::run`].
+    pub fn explain(self) -> Result<Explanation> {
+        self.explanation(false)
+    }
+
+    /// As [`Self::explain`], with the best documents of exact search under the same filter, and the rank of
+    /// each hit there. That costs a scan of every document, and 16 bytes of memory for each.
+    ///
+    /// # Errors
+    /// Those of [`Self::run`].
+    pub fn explain_against_exact(self) -> Result<Explanation> {
+        self.explanation(true)
+    }
+
+    fn explanation(self, compare: bool) -> Result<Explanation> {
+        self.index.check_process()?;
+        let plan = self.plan()?;
+        let k = plan.k;
+        let serving = self.index.serving();
         let view = serving.view();
-        let (vector, encode) = serving.embed_input(&QueryInput::Text(query))?;
-        let Ranked { rows, mut stats, leaves, sample, multiply_adds } =
-            serving.rank(&view, &vector, k, Reach::beam(beam))?;
-        stats.encode = encode;
-        let started = std::time::Instant::now();
-        let found = serving.fetch(&view, &rows)?;
-        stats.fetch = started.elapsed();
-        if let Some(sample) = sample {
-            serving.served.record(sample);
-        }
+        let (vector, encode) = serving.embed_input(&self.input.0)?;
+        let ranked = serving.rank(&view, &vector, &plan)?;
+        let SearchResult { hits: found, stats } = serving.answer(&view, &ranked, encode)?;
+        let Ranked { rows, leaves, sample, multiply_adds, .. } = ranked;
 
         let indexer = &serving.model().indexer;
         let shape = indexer.shape();
@@ -129,11 +117,12 @@ impl Index {
             });
         }
         let started = std::time::Instant::now();
-        let exact = match options.exact {
+        let exact = match compare {
             false => None,
             true => {
                 let all = NonZeroUsize::new(view.live()).unwrap_or(NonZeroUsize::MIN);
-                Some(serving.rank(&view, &vector, all, Reach::Exact)?.rows)
+                let plan = Plan { filter: plan.filter, ..Plan::new(all, SearchMode::Exact) };
+                Some(serving.rank(&view, &vector, &plan)?.rows)
             }
         };
         let rank_of = |row| {
@@ -166,7 +155,7 @@ impl Index {
         let exact_time = if exact.is_some() { started.elapsed() } else { Duration::ZERO };
         Ok(Explanation {
             leaves: reached_leaves,
-            entropy: sample.map_or(0.0, |sample| sample.entropy),
+            entropy: sample.map(|sample| sample.entropy),
             hits,
             exact,
             stats,

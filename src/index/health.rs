@@ -149,9 +149,9 @@ pub struct Health {
 
 /// Routing of the queries served since the index was opened, the newest ones.
 #[derive(Default)]
-pub(super) struct Served(Mutex<VecDeque<RoutingSample>>);
+pub(super) struct RoutingLog(Mutex<VecDeque<RoutingSample>>);
 
-impl Served {
+impl RoutingLog {
     /// Takes a query down, unless another thread is at it: no search waits for this.
     pub fn record(&self, sample: RoutingSample) {
         if let Ok(mut samples) = self.0.try_lock() {

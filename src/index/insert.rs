@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::Index;
-use super::serving::{Serving, check_model};
+use super::active_model::{ActiveModel, check_model};
 use crate::document::Document;
 use crate::error::{Error, InputError, Result};
 use crate::ids::Generation;
@@ -142,7 +142,7 @@ impl Index {
         loop {
             // Without a lock: encoding takes long, and runs on threads that may be waiting for one.
             let serving = self.serving();
-            let batch = WriteBatch { puts: serving.placer().prepare(group)?, deletes: Vec::new() };
+            let batch = WriteBatch { puts: serving.ingest().prepare(group)?, deletes: Vec::new() };
             match self.commit_as_made(&serving, batch)? {
                 Ok(committed) => return Ok(committed),
                 // The model was changed meanwhile.
@@ -218,7 +218,7 @@ impl Index {
             let own = vectors.iter().zip(&kept).filter(|(_, kept)| **kept);
             own.for_each(|(vector, _)| rows.extend_from_slice(vector));
             drop(vectors);
-            let puts = serving.placer().place(keep(group, &kept), &rows);
+            let puts = serving.ingest().place(keep(group, &kept), &rows);
             drop(rows);
             let refused = puts.len();
             let committed = self.commit_vectors(&serving, WriteBatch { puts, deletes: Vec::new() });
@@ -233,7 +233,7 @@ impl Index {
     }
 
     /// Commits embeddings of the model of `serving`, which must serve still.
-    fn commit_vectors(&self, serving: &Arc<Serving>, batch: WriteBatch) -> Result<Committed> {
+    fn commit_vectors(&self, serving: &Arc<ActiveModel>, batch: WriteBatch) -> Result<Committed> {
         if let Ok(committed) = self.commit_as_made(serving, batch)? {
             return Ok(committed);
         }

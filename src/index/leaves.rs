@@ -5,8 +5,8 @@ use std::num::NonZeroUsize;
 
 use serde::Serialize;
 
-use super::search::unit_of_stored;
-use super::serving::Serving;
+use super::active_model::ActiveModel;
+use super::vectors::unit_of_stored;
 use super::{Index, unit};
 use crate::error::{InputError, Result};
 use crate::ids::{LeafId, Row};
@@ -26,8 +26,8 @@ const QUERIES_PER_BLOCK: usize = 256;
 /// Options of [`Index::leaves`].
 #[derive(Clone, Debug)]
 pub struct LeafOptions {
-    /// One leaf alone, be it empty; all that have documents or questions by default. Costs the same, since a word is
-    /// distinctive against the rest of the collection.
+    /// One leaf alone, be it empty; all that have documents or questions by default. Costs the same, since a
+    /// word is distinctive against the rest of the collection.
     pub leaf: Option<LeafId>,
     /// Terms at most; [`DEFAULT_TERMS`] by default.
     pub terms: usize,
@@ -165,7 +165,7 @@ pub(super) fn check_stored(shape: TreeShape, leaf: LeafId) -> Result<()> {
     Err(StoreError::Corrupt { file: "segments".into(), detail }.into())
 }
 
-impl Serving {
+impl ActiveModel {
     fn route_questions(&self, texts: &[String]) -> Result<HashMap<LeafId, Vec<LeafQuery>>> {
         let model = self.model();
         let mut by_leaf: HashMap<LeafId, Vec<LeafQuery>> = HashMap::new();

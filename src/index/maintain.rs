@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use super::apart::Apart;
-use super::serving::{Serving, copy_model};
+use super::active_model::{ActiveModel, copy_model};
+use super::private_pool::PrivatePool;
 use super::{Index, root};
 use crate::disk::names;
 use crate::error::{Error, Result};
@@ -14,8 +14,8 @@ use crate::store::{StoreError, StoreStats, Tick, bytes_below};
 
 impl Index {
     /// Writes all documents anew in the order in which searches read them, and gives back the space of
-    /// deleted and replaced ones, of which no byte is left in the index directory, unless a change of model keeps
-    /// an earlier one ([`Self::drop_previous_model`]) or a repair set files aside.
+    /// deleted and replaced ones, of which no byte is left in the index directory, unless a change of model
+    /// keeps an earlier one ([`Self::drop_previous_model`]) or a repair set files aside.
     ///
     /// Searches go on meanwhile; writes wait. The disk needs room for both the old files and the new.
     /// Happens by itself, in parts, as documents are inserted and deleted; so this is for an index that is
@@ -25,8 +25,8 @@ impl Index {
     /// As [`Self::flush`].
     ///
     /// # Errors
-    /// Failures of the disk; then nothing has changed, but where the error is of removing a file: that one is left, and the
-    /// index is compact.
+    /// Failures of the disk; then nothing has changed, but where the error is of removing a file: that one is
+    /// left, and the index is compact.
     pub fn compact(&self) -> Result<()> {
         self.compact_with(&mut no_progress)
     }
@@ -39,11 +39,11 @@ impl Index {
         self.rewrite(on_progress, |on, tick| on.store.compact(tick))
     }
 
-    /// Puts every document in the leaves that the tree has for its embedding, makes the codes of the embeddings again, and
-    /// writes all anew as [`Self::compact`] does.
+    /// Puts every document in the leaves that the tree has for its embedding, makes the codes of the
+    /// embeddings again, and writes all anew as [`Self::compact`] does.
     ///
-    /// Posting lists follow from embeddings and model, so this is for an index whose lists are in doubt. In a sound one it
-    /// changes the leaf of a document here and there, since stored embeddings are rounded.
+    /// Posting lists follow from embeddings and model, so this is for an index whose lists are in doubt. In a
+    /// sound one it changes the leaf of a document here and there, since stored embeddings are rounded.
     ///
     /// # Errors
     /// Those of [`Self::compact`].
@@ -56,17 +56,17 @@ impl Index {
     /// # Errors
     /// Those of [`Self::compact_with`].
     pub fn rebuild_postings_with(&self, on_progress: &mut OnProgress<'_>) -> Result<()> {
-        let apart = Apart::new();
+        let apart = PrivatePool::new();
         self.rewrite(on_progress, |on, tick| {
-            let placer = on.placer();
-            on.store.rebuild_postings(&|rows| apart.run(|| placer.route_stored(rows)), tick)
+            let ingest = on.ingest();
+            on.store.rebuild_postings(&|rows| apart.run(|| ingest.route_stored(rows)), tick)
         })
     }
 
     fn rewrite(
         &self,
         on_progress: &mut OnProgress<'_>,
-        write: impl FnOnce(&Serving, Tick<'_>) -> std::result::Result<(), StoreError>,
+        write: impl FnOnce(&ActiveModel, Tick<'_>) -> std::result::Result<(), StoreError>,
     ) -> Result<()> {
         // Each document is copied twice: its embedding, then the rest.
         let total = 2 * self.len();
@@ -89,11 +89,11 @@ impl Index {
     /// Makes a copy of the index in `target`, a directory that is missing or empty: an index of its own, with
     /// the model, as of the moment of the call.
     ///
-    /// What was committed is flushed first. A read-only handle copies the generation that it shows; where the writer has
-    /// removed its files, it moves to the newest first.
-    /// Files of documents and embeddings never change, so the copy shares them where it is on the same file system
-    /// and takes room for the model only; elsewhere they are copied. Searches go on meanwhile; writes wait. A shared
-    /// file that the medium damages is damaged in both: a copy for that case belongs on another medium.
+    /// What was committed is flushed first. A read-only handle copies the generation that it shows; where the
+    /// writer has removed its files, it moves to the newest first. Files of documents and embeddings never
+    /// change, so the copy shares them where it is on the same file system and takes room for the model only;
+    /// elsewhere they are copied. Searches go on meanwhile; writes wait. A shared file that the medium
+    /// damages is damaged in both: a copy for that case belongs on another medium.
     ///
     /// # Durability
     /// It lasts once this has returned; a call that is cut off leaves a directory that does not open, and

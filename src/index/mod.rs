@@ -1,52 +1,46 @@
 //! The index: documents, embeddings and tree behind one handle.
 
-mod apart;
-mod batch;
+mod active_model;
 mod change;
-mod coded;
 mod explain;
-mod filtered;
 mod health;
+mod ingest;
 mod insert;
 mod leaves;
 mod leftovers;
 mod maintain;
 mod options;
-mod placing;
-mod reach;
+mod private_pool;
+mod reentrancy;
 mod repair;
 pub(crate) mod root;
 mod search;
-mod serving;
-mod stop;
-mod telling;
 #[cfg(all(test, feature = "train"))]
 mod tests;
+mod vectors;
 mod verify;
-mod visit;
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 pub use change::ModelChange;
-pub use explain::{ExactHit, ExplainOptions, ExplainedHit, Explanation, ReachedLeaf};
+pub use explain::{ExactHit, ExplainedHit, Explanation, ReachedLeaf};
 pub use health::{Advice, FEWEST_RECENT, Health, RECENT, RoutingHealth, SHIFTED, SKEW_GROWTH, SKEWED};
 pub use insert::{InsertStatus, InsertSummary};
 pub use leaves::{
     DEFAULT_SAMPLES, DEFAULT_TERMS, LeafDocument, LeafOptions, LeafQuery, LeafSummary, LeafTerm,
 };
-pub use options::{DEFAULT_BEAM, DEFAULT_K, IndexBuilder, Query};
+pub use options::IndexBuilder;
 pub use repair::RepairOptions;
 #[cfg(feature = "fuzzing")]
 pub use root::fuzz_current;
-pub use search::{Hit, SearchResult, SearchStats};
-pub use stop::Stop;
+pub use search::{DEFAULT_BEAM, DEFAULT_K, Hit, Many, One, Query, SearchResult, SearchStats};
 
 #[cfg(feature = "train")]
-pub(crate) use reach::{Limits, Reach};
-pub(crate) use search::unit;
+pub(crate) use search::{Limits, Plan, SearchMode};
+pub(crate) use vectors::unit;
 
-pub(crate) use serving::Serving;
+pub(crate) use active_model::ActiveModel;
 
 use crate::disk::{Backend, FileSystem};
 use crate::document::Document;
@@ -81,7 +75,7 @@ const READ_ATTEMPTS: usize = 16;
 /// ```
 pub struct Index {
     /// Held for as long as it takes to copy or replace the pointer.
-    serving: RwLock<Arc<Serving>>,
+    serving: RwLock<Arc<ActiveModel>>,
     /// Writers share it; the last step of a change of model has it alone.
     writing: RwLock<()>,
     /// One change of model at a time.
@@ -92,6 +86,15 @@ pub struct Index {
     options: HandleOptions,
     /// Says which model serves, and holds the lock. Last, so that it is closed last.
     root: Root,
+}
+
+impl std::fmt::Debug for Index {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Index")
+            .field("path", &self.path())
+            .field("model", &self.bundle().hash())
+            .finish_non_exhaustive()
+    }
 }
 
 impl Index {
@@ -125,13 +128,20 @@ impl Index {
     ) -> Result<Self> {
         let handle = options.handle;
         let build = |dir: &Path| {
-            Serving::create(Arc::clone(&backend), dir, root::FIRST_MODEL, bundle, options.similarity, handle)
+            ActiveModel::create(
+                Arc::clone(&backend),
+                dir,
+                root::FIRST_MODEL,
+                bundle,
+                options.similarity,
+                handle,
+            )
         };
         let (root, serving) = root::make(Arc::clone(&backend), path, handle.store.lock_wait, build)?;
         Ok(Self::new(root, serving, handle))
     }
 
-    fn new(root: Root, serving: Serving, options: HandleOptions) -> Self {
+    fn new(root: Root, serving: ActiveModel, options: HandleOptions) -> Self {
         Self {
             serving: RwLock::new(Arc::new(serving)),
             writing: RwLock::new(()),
@@ -180,13 +190,13 @@ impl Index {
     pub(crate) fn open_on(backend: Arc<dyn Backend>, path: &Path, options: &IndexBuilder) -> Result<Self> {
         let root = Root::open(backend, path, options.handle.store.lock_wait)?;
         let number = root.current().serving;
-        let serving = Serving::open(root.backend(), &root.model_dir(number), number, options.handle)?;
+        let serving = ActiveModel::open(root.backend(), &root.model_dir(number), number, options.handle)?;
         options.check(&serving)?;
         Ok(Self::new(root, serving, options.handle))
     }
 
-    /// Moves a handle of [`Self::open_read_only`] to the newest flushed generation, of another model where that
-    /// was changed; says whether it moved.
+    /// Moves a handle of [`Self::open_read_only`] to the newest flushed generation, of another model where
+    /// that was changed; says whether it moved.
     ///
     /// Costs a read of the manifest, and the opening of segments that are new. Searches under way
     /// finish on the generation they began with.
@@ -210,13 +220,13 @@ impl Index {
         self.serve(newest(&self.root, self.options.precision)?)
     }
 
-    fn serve(&self, next: Serving) -> Result<bool> {
+    fn serve(&self, next: ActiveModel) -> Result<bool> {
         *self.serving.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(next);
         Ok(true)
     }
 
-    /// What its owner should know of an index although nothing is wrong with it, as found when this handle opened the
-    /// model in service: commits that wait in the log, or were brought back from it.
+    /// What its owner should know of an index although nothing is wrong with it, as found when this handle
+    /// opened the model in service: commits that wait in the log, or were brought back from it.
     pub fn notices(&self) -> Vec<Notice> {
         self.serving().store.notices().to_vec()
     }
@@ -277,8 +287,8 @@ impl Index {
         ids.into_iter().map(|id| get(id.as_ref())).collect()
     }
 
-    /// Up to `limit` documents in the byte order of their ids, from the first one behind the id `after`, which
-    /// need not exist.
+    /// Up to `limit` documents in the byte order of their ids, from the first one behind the id `after`,
+    /// which need not exist.
     ///
     /// The last id of a page is the `after` of the next one; a page with fewer documents is the last.
     ///
@@ -336,12 +346,12 @@ impl Index {
         self.write(|on| Ok(on.store.flush()?))
     }
 
-    pub(crate) fn serving(&self) -> Arc<Serving> {
+    pub(crate) fn serving(&self) -> Arc<ActiveModel> {
         Arc::clone(&self.serving.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Writes to the store in service, which stays that for as long.
-    fn write<T>(&self, write: impl FnOnce(&Serving) -> Result<T>) -> Result<T> {
+    fn write<T>(&self, write: impl FnOnce(&ActiveModel) -> Result<T>) -> Result<T> {
         self.check_process()?;
         self.check_outside()?;
         let _writing = self.writing.read().unwrap_or_else(PoisonError::into_inner);
@@ -350,11 +360,11 @@ impl Index {
         write(&self.serving())
     }
 
-    /// As [`Self::write`], with a batch that was made with the model of `serving`; an error where that does not serve
-    /// any more, with the batch.
+    /// As [`Self::write`], with a batch that was made with the model of `serving`; an error where that does
+    /// not serve any more, with the batch.
     fn commit_as_made(
         &self,
-        serving: &Arc<Serving>,
+        serving: &Arc<ActiveModel>,
         batch: WriteBatch,
     ) -> Result<std::result::Result<Committed, WriteBatch>> {
         self.write(|_| {
@@ -382,11 +392,12 @@ impl Index {
 }
 
 /// The model in service, opened for reading beside a writer that may be changing it.
-fn newest(root: &Root, precision: EncoderPrecision) -> Result<Serving> {
+fn newest(root: &Root, precision: EncoderPrecision) -> Result<ActiveModel> {
     let mut attempt = 0;
     loop {
         let number = root.read()?.serving;
-        let opened = Serving::open_read_only(&*root.backend(), &root.model_dir(number), number, precision);
+        let opened =
+            ActiveModel::open_read_only(&*root.backend(), &root.model_dir(number), number, precision);
         attempt += 1;
         // Removed since the number was read?
         if attempt == READ_ATTEMPTS || root.read()?.serving == number {
@@ -401,6 +412,15 @@ pub struct Documents<'a> {
     page: std::vec::IntoIter<Document>,
     last: Option<String>,
     done: bool,
+}
+
+impl std::fmt::Debug for Documents<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Documents")
+            .field("last", &self.last)
+            .field("done", &self.done)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Documents read at once while iterating.

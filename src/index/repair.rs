@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Index;
+use super::active_model::{check_model, copy_model};
+use super::ingest::Ingest;
 use super::leftovers::set_aside;
-use super::placing::Placer;
 use super::root::{Current, Restored, Root, kind, restore};
-use super::serving::{check_model, copy_model};
 use crate::disk::{Backend, names};
 use crate::error::{Error, Result};
 use crate::model::{Bundle, ModelError, ModelHash};
@@ -17,7 +17,7 @@ use crate::scan::Similarity;
 use crate::store::{Operation, Repair, RepairReport, StoreError, StoreOptions, Undecided};
 
 /// Options of [`Index::repair`].
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct RepairOptions {
     /// The bundle that the index was made with, for the case that its own copy is damaged.
     pub bundle: Option<Bundle>,
@@ -39,10 +39,10 @@ impl Index {
     /// No handle may have the index open for writing.
     ///
     /// # Errors
-    /// [`StoreError::Locked`]; [`StoreError::Undecided`] where the options have to decide; [`StoreError::Corrupt`] where
-    /// a file and its copy are damaged; [`ModelError`](crate::ModelError) for a damaged model and no bundle;
-    /// [`InputError::ModelMismatch`](crate::InputError::ModelMismatch) for another bundle. The documents are then
-    /// as they were.
+    /// [`StoreError::Locked`]; [`StoreError::Undecided`] where the options have to decide;
+    /// [`StoreError::Corrupt`] where a file and its copy are damaged; [`ModelError`](crate::ModelError) for a
+    /// damaged model and no bundle; [`InputError::ModelMismatch`](crate::InputError::ModelMismatch) for
+    /// another bundle. The documents are then as they were.
     pub fn repair(path: impl AsRef<Path>, options: &RepairOptions) -> Result<RepairReport> {
         Self::repair_with(path, options, &mut no_progress)
     }
@@ -128,13 +128,13 @@ fn finish(
 ) -> Result<RepairReport> {
     let bundle = restore_model(&mut repair, root, dir, options)?;
     let similarity = Similarity::from_code(repair.config().similarity).unwrap_or(Similarity::Cosine);
-    let placer = Placer { bundle: &bundle, similarity };
+    let ingest = Ingest { bundle: &bundle, similarity };
     let mut done = 0;
     let mut tick = || {
         done += 1;
         Progress { stage: Stage::Repair, done, total: None }.tell(on_progress, StoreError::Cancelled)
     };
-    let repaired = repair.run(options.undecided, &mut |documents| placer.prepare(documents), &mut tick);
+    let repaired = repair.run(options.undecided, &mut |documents| ingest.prepare(documents), &mut tick);
     match repaired {
         Err(Error::Store(StoreError::Cancelled)) => Err(Error::Cancelled),
         other => other,

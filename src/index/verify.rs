@@ -4,9 +4,9 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 
 use super::Index;
-use super::reach::Reach;
+use super::active_model::ActiveModel;
 use super::root::Current;
-use super::serving::Serving;
+use super::search::{Plan, SearchMode};
 use crate::disk::{Backend, Kind, names};
 use crate::error::{Error, Result};
 use crate::ids::Row;
@@ -20,9 +20,9 @@ const PROBES: usize = 16;
 const PROBE_HITS: NonZeroUsize = NonZeroUsize::new(10).unwrap();
 
 impl Index {
-    /// Reads the whole index and checks every invariant and checksum: `CURRENT`, each model with its store and its log,
-    /// kept ones too, and that a search of all leaves finds what exact search finds. Where it is sound, every operation
-    /// of every kind would succeed on these bytes.
+    /// Reads the whole index and checks every invariant and checksum: `CURRENT`, each model with its store
+    /// and its log, kept ones too, and that a search of all leaves finds what exact search finds. Where it is
+    /// sound, every operation of every kind would succeed on these bytes.
     ///
     /// # Errors
     /// Failures of reading; damage is in the report.
@@ -47,7 +47,8 @@ impl Index {
         let Some(current) = report.note(self.root.read())? else { return Ok(report) };
         for number in current.kept.into_iter().filter(|number| *number != serving.number) {
             let dir = self.root.model_dir(number);
-            let opened = Serving::open_read_only(&*self.root.backend(), &dir, number, self.options.precision);
+            let opened =
+                ActiveModel::open_read_only(&*self.root.backend(), &dir, number, self.options.precision);
             match opened {
                 Ok(other) => {
                     // Counts of what serves alone.
@@ -132,7 +133,7 @@ fn may_pass(error: &Error) -> bool {
 }
 
 /// Checks a store.
-fn verify_store(serving: &Serving, on_progress: &mut OnProgress<'_>) -> Result<VerifyReport> {
+fn verify_store(serving: &ActiveModel, on_progress: &mut OnProgress<'_>) -> Result<VerifyReport> {
     let checked = serving.store.verify_with(&mut |done, total| {
         let progress = Progress { stage: Stage::Verify, done, total: Some(total) };
         progress.tell(on_progress, StoreError::Cancelled)
@@ -163,7 +164,7 @@ fn list(backend: &dyn Backend, dir: &Path) -> Result<Vec<String>> {
     Ok(listed)
 }
 
-impl Serving {
+impl ActiveModel {
     /// A search of all leaves finds what exact search finds.
     fn verify_searches(&self, report: &mut VerifyReport) -> Result<()> {
         let view = self.view();
@@ -173,8 +174,8 @@ impl Serving {
                 // All zeros: like nothing, and so no question.
                 continue;
             }
-            let [exact, beam] = [Reach::Exact, Reach::beam(NonZeroUsize::MAX)]
-                .map(|reach| self.rank(&view, &query, PROBE_HITS, reach));
+            let [exact, beam] = [SearchMode::Exact, SearchMode::beam(NonZeroUsize::MAX)]
+                .map(|mode| self.rank(&view, &query, &Plan::new(PROBE_HITS, mode)));
             let (exact, beam) = (exact?.rows, beam?.rows);
             let (expected, found) =
                 (exact.len() as u64, exact.iter().filter(|hit| beam.contains(hit)).count());

@@ -95,6 +95,12 @@ pub struct Bundle {
     model: Arc<Model>,
 }
 
+impl std::fmt::Debug for Bundle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Bundle").field("dir", &self.dir).field("hash", &self.hash).finish_non_exhaustive()
+    }
+}
+
 impl Bundle {
     /// Opens and verifies a bundle and loads its model (f32 in memory).
     ///

@@ -28,15 +28,17 @@ pub(crate) enum Activation {
     Relu,
 }
 
-/// In what numbers the matrix products of the encoder are computed when texts are embedded. Training is apart from this.
+/// In what numbers the matrix products of the encoder are computed when texts are embedded. Training is apart
+/// from this.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum EncoderPrecision {
     /// 32-bit floating point: what training and every published figure of a model mean.
     #[default]
     F32,
-    /// Weights and what they are multiplied with in 8 bits, with a scale for each output and each token: faster, and a quarter of
-    /// the memory to read. Embeddings turn by a few degrees at most; `docs/benchmarks.md` says what that does to retrieval.
+    /// Weights and what they are multiplied with in 8 bits, with a scale for each output and each token:
+    /// faster, and a quarter of the memory to read. Embeddings turn by a few degrees at most;
+    /// `docs/benchmarks.md` says what that does to retrieval.
     Int8,
 }
 
@@ -49,14 +51,23 @@ impl fmt::Display for EncoderPrecision {
     }
 }
 
-impl FromStr for EncoderPrecision {
-    type Err = String;
+/// A text that is no [`EncoderPrecision`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{got}` is neither f32 nor int8")]
+#[non_exhaustive]
+pub struct ParsePrecisionError {
+    /// The text given.
+    pub got: String,
+}
 
-    fn from_str(text: &str) -> Result<Self, String> {
+impl FromStr for EncoderPrecision {
+    type Err = ParsePrecisionError;
+
+    fn from_str(text: &str) -> Result<Self, ParsePrecisionError> {
         match text.trim() {
             "f32" => Ok(Self::F32),
             "int8" => Ok(Self::Int8),
-            other => Err(format!("`{other}` is neither f32 nor int8")),
+            other => Err(ParsePrecisionError { got: other.to_owned() }),
         }
     }
 }

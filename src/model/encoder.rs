@@ -42,6 +42,16 @@ pub struct Encoder {
     document_prompt: String,
 }
 
+impl std::fmt::Debug for Encoder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Encoder")
+            .field("dim", &self.dim())
+            .field("pooling", &self.pooling)
+            .field("normalisation", &self.normalisation)
+            .finish_non_exhaustive()
+    }
+}
+
 /// Maximum length where neither `sentence_bert_config.json` nor the position table says less.
 pub const DEFAULT_MAX_TOKENS: usize = 512;
 

@@ -201,7 +201,8 @@ dispatched! {
         }
     }
 
-    /// `row = ln softmax(scale * row)`, and the entropy of that distribution, in nats, from the same exponentials.
+    /// `row = ln softmax(scale * row)`, and the entropy of that distribution, in nats, from the same
+    /// exponentials.
     fn log_softmax_entropy<S>(row: &mut [f32], scale: f32, entropy: &mut f32) {
         // First, so that a scale of either sign will do.
         row.iter_mut().for_each(|x| *x *= scale);
@@ -225,8 +226,8 @@ dispatched! {
         row.iter_mut().for_each(|x| *x -= shift);
     }
 
-    /// `out += sum_i factors[i] * matrix[i, :]`: a transposed product, so many rows at a time that `out` is seldom
-    /// read and written.
+    /// `out += sum_i factors[i] * matrix[i, :]`: a transposed product, so many rows at a time that `out` is
+    /// seldom read and written.
     fn add_weighted_rows<S>(out: &mut [f32], matrix: &[f32], factors: &[f32]) {
         const ROWS: usize = 8;
         let width = out.len();

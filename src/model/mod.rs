@@ -23,7 +23,7 @@ mod weights;
 pub use bundle::{
     BUNDLE_FORMAT, Bundle, ENCODER_FILE, INDEXER_FILE, MANIFEST_FILE, ModelHash, TOKENIZER_FILE,
 };
-pub use config::EncoderPrecision;
+pub use config::{EncoderPrecision, ParsePrecisionError};
 pub use encoder::{DEFAULT_MAX_TOKENS, Encoder, Role};
 pub use error::ModelError;
 #[cfg(feature = "hub")]
@@ -57,6 +57,7 @@ pub(crate) use pooling::{Normalisation, Pooling, pool_packed, pool_padded, unit_
 pub(crate) use transformer::{Embeddings, Layer, LayerNorm, Linear, Transformer};
 
 /// The trained pair: text encoder E_theta and tree indexer I_phi.
+#[derive(Debug)]
 pub struct Model {
     pub(crate) encoder: Encoder,
     pub(crate) indexer: Indexer,

@@ -52,8 +52,8 @@ pub(crate) struct Block<'a> {
     pub panel: &'a [f32],
     pub panel_stride: usize,
     pub columns: usize,
-    /// What is read after this, brought near meanwhile: with few rows memory is what counts, and the processor foresees
-    /// no further than a page.
+    /// What is read after this, brought near meanwhile: with few rows memory is what counts, and the
+    /// processor foresees no further than a page.
     pub next: &'a [f32],
     /// Added to each row's products.
     pub bias: &'a [f32; PANEL],
@@ -148,7 +148,8 @@ impl Tile<'_> {
             }
             ahead = ahead.wrapping_add(step);
             // A check in this loop keeps sums out of registers, at a third of the speed.
-            // SAFETY: `i < dim`, `row < ROWS` and `vector < VECTORS`, so that both lie in their slices as asserted above.
+            // SAFETY: `i < dim`, `row < ROWS` and `vector < VECTORS`, so that both lie in their slices as
+            // asserted above.
             let vectors: [S::f32s; VECTORS] =
                 array::from_fn(|vector| unsafe { packed.cast::<S::f32s>().add(vector).read_unaligned() });
             for (row, sums) in sums.iter_mut().enumerate() {

@@ -40,8 +40,9 @@ impl<T: Pod> Part<T> {
     }
 }
 
-/// Zeros to be filled, from the beginning of a cache line on; in large pages if they take some, because what is read from one
-/// end to the other, once for a query, waits for the translation of addresses nearly as long as for memory.
+/// Zeros to be filled, from the beginning of a cache line on; in large pages if they take some, because what
+/// is read from one end to the other, once for a query, waits for the translation of addresses nearly as long
+/// as for memory.
 #[derive(Debug)]
 struct Memory<T> {
     place: Place<T>,
@@ -84,8 +85,8 @@ impl<T: Pod> Memory<T> {
     }
 }
 
-/// A mapping of zeros, and where in it so many bytes begin whose pages are large if the system grants it; none if there are
-/// too few of them.
+/// A mapping of zeros, and where in it so many bytes begin whose pages are large if the system grants it;
+/// none if there are too few of them.
 #[cfg(all(target_os = "linux", not(miri)))]
 fn large_pages(len_bytes: usize) -> Option<(MmapMut, usize)> {
     use memmap2::Advice;

@@ -1,7 +1,8 @@
 //! Dot products of rows with packed rows: the kernel beneath clustering and the encoder.
 //!
 //! One side is packed into [`Panels`] once and kept; the other is read as it lies. Every product is one
-//! chain of additions along the dimensions, so its value depends on neither the tiling nor the number of threads.
+//! chain of additions along the dimensions, so its value depends on neither the tiling nor the number of
+//! threads.
 
 #[expect(unsafe_code, reason = "loads without checks, in the innermost loop")]
 mod block;
@@ -16,7 +17,8 @@ use rayon::prelude::*;
 /// A set of rows packed for products with many others.
 #[derive(Debug)]
 pub(crate) struct Panels {
-    /// `[panel, dim, PANEL]`: the value of `PANEL` rows in one dimension lie together; the last panel is padded with zeros.
+    /// `[panel, dim, PANEL]`: the value of `PANEL` rows in one dimension lie together; the last panel is
+    /// padded with zeros.
     values: Part<f32>,
     rows: usize,
     dim: usize,
@@ -30,8 +32,8 @@ impl Panels {
         panels
     }
 
-    /// Packs sets of rows (`[n, dim]` f32, row-major) that are read one after another side by side, in parallel; as large as
-    /// the rows themselves.
+    /// Packs sets of rows (`[n, dim]` f32, row-major) that are read one after another side by side, in
+    /// parallel; as large as the rows themselves.
     ///
     /// # Panics
     /// If a set is ragged or `dim` is 0.
@@ -85,8 +87,8 @@ pub(crate) struct Panel<'a> {
 }
 
 impl<'a> Panel<'a> {
-    /// What the blocks of a pass over this panel bring near, each a part of the next panel, or of what is read after the
-    /// last one.
+    /// What the blocks of a pass over this panel bring near, each a part of the next panel, or of what is
+    /// read after the last one.
     pub fn next(&self, after: &'a [f32], blocks: usize) -> impl Iterator<Item = &'a [f32]> + use<'a> {
         let next = if self.next.is_empty() { after } else { self.next };
         next.chunks(next.len().div_ceil(blocks).max(1)).chain(std::iter::repeat(&[][..]))

@@ -11,9 +11,6 @@ const UNROLL: usize = 4;
 /// How far ahead rows are prefetched, in rows.
 const PREFETCH_ROWS: usize = 4;
 
-/// Queries that share a pass over a row, at most.
-const SHARED: usize = 8;
-
 /// Vector arithmetic of one instruction set.
 ///
 /// A value is proof that the processor has the instructions. Every method must be
@@ -91,74 +88,6 @@ pub(super) fn sums<L: Lanes, T: Term>(lanes: L, query: &[f32], rows: &[&[f16]], 
         }
         *out = sum::<L, T>(lanes, query, row);
     }
-}
-
-/// The sum of the terms of each row against each of `queries`, which are all as wide as the rows; `[rows, queries]`.
-///
-/// Reading and widening a row is most of the work, so several queries share it.
-#[inline(always)]
-pub(super) fn sums_of_many<L: Lanes, T: Term>(
-    lanes: L,
-    queries: &[&[f32]],
-    rows: &[&[f16]],
-    sums: &mut [f32],
-) {
-    let mut first = 0;
-    while first < queries.len() {
-        let rest = &queries[first..];
-        first += match rest.len() {
-            SHARED.. => columns::<L, T, SHARED>(lanes, rest, rows, sums, first, queries.len()),
-            4.. => columns::<L, T, 4>(lanes, rest, rows, sums, first, queries.len()),
-            2.. => columns::<L, T, 2>(lanes, rest, rows, sums, first, queries.len()),
-            _ => columns::<L, T, 1>(lanes, rest, rows, sums, first, queries.len()),
-        };
-    }
-}
-
-/// Fills `N` columns of the sums, from column `first` on; answers `N`.
-#[inline(always)]
-fn columns<L: Lanes, T: Term, const N: usize>(
-    lanes: L,
-    queries: &[&[f32]],
-    rows: &[&[f16]],
-    sums: &mut [f32],
-    first: usize,
-    stride: usize,
-) -> usize {
-    let mut own: [&[f32]; N] = [&[]; N];
-    own.copy_from_slice(&queries[..N]);
-    for (row, sums) in rows.iter().zip(sums.chunks_exact_mut(stride)) {
-        sums[first..first + N].copy_from_slice(&row_sums::<L, T, N>(lanes, &own, row));
-    }
-    N
-}
-
-#[inline(always)]
-fn row_sums<L: Lanes, T: Term, const N: usize>(lanes: L, queries: &[&[f32]; N], row: &[f16]) -> [f32; N] {
-    let width = L::WIDTH;
-    let mut sums = [lanes.zero(); N];
-    let whole = row.len() - row.len() % width;
-    let queries = queries.map(|query| &query[..row.len()]);
-    let mut at = 0;
-    while at < whole {
-        let values = lanes.widen(&row[at..at + width]);
-        for (query, sum) in queries.iter().zip(&mut sums) {
-            *sum = T::add(lanes, values, lanes.load(&query[at..at + width]), *sum);
-        }
-        at += width;
-    }
-    if whole < row.len() {
-        // As in `sum`.
-        let mut padded_row = [f16::ZERO; MAX_WIDTH];
-        padded_row[..row.len() - whole].copy_from_slice(&row[whole..]);
-        let values = lanes.widen(&padded_row);
-        for (query, sum) in queries.iter().zip(&mut sums) {
-            let mut padded_query = [0.0; MAX_WIDTH];
-            padded_query[..row.len() - whole].copy_from_slice(&query[whole..]);
-            *sum = T::add(lanes, values, lanes.load(&padded_query), *sum);
-        }
-    }
-    sums.map(|sum| lanes.total(sum))
 }
 
 #[inline(always)]

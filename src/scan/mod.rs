@@ -6,7 +6,6 @@
 //! the plain reference (`scalar.rs`). Nothing here knows files: rows are slices.
 
 mod lanes;
-mod many;
 #[cfg(target_arch = "aarch64")]
 #[expect(unsafe_code, reason = "intrinsics")]
 mod neon;
@@ -16,7 +15,6 @@ mod topk;
 #[expect(unsafe_code, reason = "intrinsics")]
 mod x86;
 
-pub(crate) use many::ManyScanner;
 pub(crate) use topk::TopK;
 
 use crate::codes::{self, CodedQuery};
@@ -60,6 +58,16 @@ impl Similarity {
         [Self::Cosine, Self::DotProduct, Self::Manhattan]
             .into_iter()
             .find(|similarity| similarity.code() == code)
+    }
+}
+
+impl std::fmt::Display for Similarity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Cosine => "cosine",
+            Self::DotProduct => "dot product",
+            Self::Manhattan => "Manhattan distance",
+        })
     }
 }
 
@@ -143,41 +151,12 @@ impl Kernel {
 }
 
 impl Kernel {
-    /// Scores each row against each query; several queries share a pass over a row, which costs far less
-    /// than a pass for each. Sums are taken in another order than [`Self::score`] takes them.
-    ///
-    /// # Shapes
-    /// `queries` q slices `[dim]` f32; `rows` n slices `[dim]` f16; `scores` `[n, q]` f32.
-    pub fn score_many(self, similarity: Similarity, queries: &[&[f32]], rows: &[&[f16]], scores: &mut [f32]) {
-        match similarity {
-            Similarity::Cosine | Similarity::DotProduct => {
-                self.sums_of_many::<Product>(queries, rows, scores);
-            }
-            Similarity::Manhattan => {
-                self.sums_of_many::<AbsoluteDifference>(queries, rows, scores);
-                scores.iter_mut().for_each(|score| *score = -*score);
-            }
-        }
-    }
-
     /// What the rows of a block of codes add up to, as [`CodedQuery::sums`].
     pub fn code_sums(self, query: &CodedQuery, block: &[u8]) -> [u32; codes::BLOCK_ROWS] {
         match self {
             #[cfg(target_arch = "x86_64")]
             Self::Avx2(avx2) | Self::Avx512(x86::Avx512(avx2)) => avx2.code_sums(&query.tables, block),
             _ => query.sums(block),
-        }
-    }
-
-    fn sums_of_many<T: Term>(self, queries: &[&[f32]], rows: &[&[f16]], sums: &mut [f32]) {
-        match self {
-            Self::Scalar => scalar::sums_of_many::<T>(queries, rows, sums),
-            #[cfg(target_arch = "x86_64")]
-            Self::Avx2(lanes) => lanes.sums_of_many::<T>(queries, rows, sums),
-            #[cfg(target_arch = "x86_64")]
-            Self::Avx512(lanes) => lanes.sums_of_many::<T>(queries, rows, sums),
-            #[cfg(target_arch = "aarch64")]
-            Self::Neon(lanes) => lanes.sums_of_many::<T>(queries, rows, sums),
         }
     }
 }

@@ -25,15 +25,6 @@ impl Neon {
         // SAFETY: a `Neon` exists only where `detect` found NEON.
         unsafe { with_features::<T>(self, query, rows, sums) }
     }
-
-    pub(super) fn sums_of_many<T: Term>(self, queries: &[&[f32]], rows: &[&[f16]], sums: &mut [f32]) {
-        #[target_feature(enable = "neon")]
-        fn with_features<T: Term>(lanes: Neon, queries: &[&[f32]], rows: &[&[f16]], sums: &mut [f32]) {
-            lanes::sums_of_many::<Neon, T>(lanes, queries, rows, sums);
-        }
-        // SAFETY: as above.
-        unsafe { with_features::<T>(self, queries, rows, sums) }
-    }
 }
 
 impl Lanes for Neon {

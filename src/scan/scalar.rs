@@ -17,15 +17,6 @@ pub(super) fn sums<T: Term>(query: &[f32], rows: &[&[f16]], sums: &mut [f32]) {
     }
 }
 
-/// The same against each of several queries; `[rows, queries]`.
-pub(super) fn sums_of_many<T: Term>(queries: &[&[f32]], rows: &[&[f16]], sums: &mut [f32]) {
-    for (row, sums) in rows.iter().zip(sums.chunks_exact_mut(queries.len().max(1))) {
-        for (query, out) in queries.iter().zip(sums) {
-            *out = sum::<T>(query, row);
-        }
-    }
-}
-
 fn sum<T: Term>(query: &[f32], row: &[f16]) -> f32 {
     let mut partial = [0.0; PARTIAL_SUMS];
     let mut widened = [0.0; BLOCK];

@@ -112,35 +112,6 @@ fn bad_shapes_are_refused_by_name() {
 }
 
 #[test]
-fn queries_together_score_as_alone() {
-    for dim in
-        (1..=if cfg!(miri) { 3 } else { 70 }).chain([384, 768, 1021].into_iter().filter(|_| !cfg!(miri)))
-    {
-        let row = |r: usize| -> Vec<f16> {
-            (0..dim).map(|i| f16::from_f32(((i * 7 + r * 13) % 31) as f32 / 16.0 - 1.0)).collect()
-        };
-        let rows: Vec<Vec<f16>> = (0..3).map(row).collect();
-        let rows: Vec<&[f16]> = rows.iter().map(Vec::as_slice).collect();
-        for count in 1..=if cfg!(miri) { 9 } else { 19usize } {
-            let query = |q: usize| -> Vec<f32> {
-                (0..dim).map(|i| ((i * 5 + q * 11) % 23) as f32 / 8.0 - 1.3).collect()
-            };
-            let queries: Vec<Vec<f32>> = (0..count).map(query).collect();
-            let queries: Vec<&[f32]> = queries.iter().map(Vec::as_slice).collect();
-            for (similarity, kernel) in ALL.iter().flat_map(|s| Kernel::available().map(|k| (*s, k))) {
-                let mut scores = vec![f32::NAN; rows.len() * count];
-                kernel.score_many(similarity, &queries, &rows, &mut scores);
-                for (r, q) in (0..rows.len()).flat_map(|r| (0..count).map(move |q| (r, q))) {
-                    let (expected, bound) = exact(similarity, queries[q], rows[r]);
-                    let got = f64::from(scores[r * count + q]);
-                    assert!((got - expected).abs() <= bound, "{kernel:?} dim {dim}, {count} queries: {got}");
-                }
-            }
-        }
-    }
-}
-
-#[test]
 fn blocks_of_codes_add_up_alike() {
     let mut state = 5u64;
     let mut byte = || {
@@ -158,14 +129,6 @@ fn blocks_of_codes_add_up_alike() {
             }
         }
     }
-}
-
-#[test]
-fn many_queries_of_bad_shape_are_refused() {
-    assert_eq!(ManyScanner::new(Similarity::Cosine, vec![]).unwrap_err(), ScanError::EmptyQuery);
-    let scanner = ManyScanner::new(Similarity::Cosine, vec![&[1.0, 2.0], &[3.0, 4.0]]).unwrap();
-    let error = scanner.scan(&[(Row(4), &[f16::ONE; 3])], &mut vec![TopK::new(1); 2]).unwrap_err();
-    assert_eq!(error, ScanError::Width { row: Row(4), found: 3, dim: 2 });
 }
 
 proptest! {

@@ -30,20 +30,11 @@ impl Avx2 {
         // SAFETY: an `Avx2` exists only where `detect` found these features.
         unsafe { with_features::<T>(self, query, rows, sums) }
     }
-
-    pub(super) fn sums_of_many<T: Term>(self, queries: &[&[f32]], rows: &[&[f16]], sums: &mut [f32]) {
-        #[target_feature(enable = "avx2,f16c,fma")]
-        fn with_features<T: Term>(lanes: Avx2, queries: &[&[f32]], rows: &[&[f16]], sums: &mut [f32]) {
-            lanes::sums_of_many::<Avx2, T>(lanes, queries, rows, sums);
-        }
-        // SAFETY: as above.
-        unsafe { with_features::<T>(self, queries, rows, sums) }
-    }
 }
 
 impl Avx2 {
-    /// [`CodedQuery::sums`](crate::codes::CodedQuery::sums) by shuffles: a table is a vector, and the bits of a group choose
-    /// one of its bytes for each row.
+    /// [`CodedQuery::sums`](crate::codes::CodedQuery::sums) by shuffles: a table is a vector, and the bits of
+    /// a group choose one of its bytes for each row.
     pub(super) fn code_sums(self, tables: &[u8], block: &[u8]) -> [u32; BLOCK_ROWS] {
         // SAFETY: an `Avx2` exists only where `detect` found this feature.
         unsafe { code_sums(tables, block) }
@@ -100,15 +91,6 @@ impl Avx512 {
         }
         // SAFETY: an `Avx512` exists only where `detect` found these features.
         unsafe { with_features::<T>(self, query, rows, sums) }
-    }
-
-    pub(super) fn sums_of_many<T: Term>(self, queries: &[&[f32]], rows: &[&[f16]], sums: &mut [f32]) {
-        #[target_feature(enable = "avx512f,avx2,f16c,fma")]
-        fn with_features<T: Term>(lanes: Avx512, queries: &[&[f32]], rows: &[&[f16]], sums: &mut [f32]) {
-            lanes::sums_of_many::<Avx512, T>(lanes, queries, rows, sums);
-        }
-        // SAFETY: as above.
-        unsafe { with_features::<T>(self, queries, rows, sums) }
     }
 }
 

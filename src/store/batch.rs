@@ -12,7 +12,7 @@ use super::{
     layout::limits,
     manifest::StoreConfig,
     payload::{self, Encoded},
-    state::Applied,
+    version::Applied,
 };
 use crate::{
     document::Document,

@@ -5,7 +5,7 @@ use super::{
     batch::CheckedBatch,
     layout::log::MOST_COMMIT_BYTES,
     log::{self, Log, Place, Room},
-    state::State,
+    version::Version,
 };
 
 /// Memory that documents may take before they are sealed without being asked for, and bytes of a log.
@@ -20,14 +20,16 @@ impl Store {
     ///
     /// # Durability
     ///
-    /// A crash leaves the whole batch or nothing of it. Once this has returned, it survives the end of the process,
-    /// and with [`Durability::EveryBatch`] a power failure; otherwise that once [`Store::flush`] has returned.
+    /// A crash leaves the whole batch or nothing of it. Once this has returned, it survives the end of the
+    /// process, and with [`Durability::EveryBatch`] a power failure; otherwise that once [`Store::flush`] has
+    /// returned.
     ///
     /// # Errors
     ///
     /// An input that cannot be stored is named before anything is changed. After a failed write (a full
     /// disk, say) the index is as before and the commit may be tried again; after a failed sync the
-    /// handle answers [`StoreError::Poisoned`], and the commit may be there or not when the index is opened again.
+    /// handle answers [`StoreError::Poisoned`], and the commit may be there or not when the index is opened
+    /// again.
     pub fn commit(&self, batch: WriteBatch) -> Result<Committed> {
         // Before the lock: encoding a large batch holds up nobody.
         let checked = batch.check(self.config())?;
@@ -41,7 +43,7 @@ impl Store {
         let generation = after.generation;
         let logged = writer.log.as_ref().map_or(0, Log::bytes);
         let bytes = commit.as_ref().map_or(0, Vec::len) as u64;
-        let large = after.fresh_bytes() > SEAL_AT_BYTES
+        let large = after.memtable_bytes() > SEAL_AT_BYTES
             || bytes > MOST_COMMIT_BYTES
             || logged + bytes > 2 * SEAL_AT_BYTES as u64;
         let done = if large {
@@ -64,10 +66,10 @@ impl Store {
             return error;
         }
         let state = self.state();
-        let (live, fresh) = (u64::from(state.live()), state.fresh_rows());
+        let (live, memtable) = (u64::from(state.live()), state.memtable_rows());
         let (durable, recoverable) = match self.options.durability {
             Durability::None => (0, 0),
-            Durability::OnFlush => (writer.durable, fresh),
+            Durability::OnFlush => (writer.durable, memtable),
             Durability::EveryBatch => (live, 0),
         };
         StoreError::NotStored { source: Box::new(error), refused: refused as u64, durable, recoverable }
@@ -77,8 +79,8 @@ impl Store {
     fn write_down(
         &self,
         writer: &mut Writer,
-        before: &State,
-        after: &State,
+        before: &Version,
+        after: &Version,
         checked: &CheckedBatch,
         commit: &[u8],
     ) -> Result<()> {

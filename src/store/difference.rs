@@ -42,12 +42,12 @@ impl View {
                 (Some((mine, _)), Some((theirs, _))) => mine.cmp(theirs),
             };
             match (order, &mine, &mut theirs) {
-                (Ordering::Less, Some((_, row)), _) => missing.push((self.born(*row)?, *row)),
+                (Ordering::Less, Some((_, row)), _) => missing.push((self.created_at(*row)?, *row)),
                 (Ordering::Greater, _, Some((id, _))) => surplus.push(std::mem::take(id)),
                 (Ordering::Equal, Some((_, row)), Some((_, other)))
                     if self.stored(*row)? != copy.stored(*other)? =>
                 {
-                    missing.push((self.born(*row)?, *row));
+                    missing.push((self.created_at(*row)?, *row));
                 }
                 _ => {}
             }

@@ -52,7 +52,8 @@ pub enum StoreError {
         holder: Option<LockHolder>,
     },
     /// The directory is not the one that this handle opened: it was moved, restored or taken over by another
-    /// process meanwhile. The handle refuses all writes from then on, and has written and removed nothing there.
+    /// process meanwhile. The handle refuses all writes from then on, and has written and removed nothing
+    /// there.
     #[error(
         "{} is not the file that this handle left there; the directory was replaced, or another process wrote to \
          it; nothing was written or removed, open the index again",
@@ -107,7 +108,8 @@ pub enum StoreError {
         /// The reason given.
         source: io::Error,
     },
-    /// A write failed, most often for want of space. The index is as before the call, and the call may be repeated.
+    /// A write failed, most often for want of space. The index is as before the call, and the call may be
+    /// repeated.
     #[error(
         "{source}; {refused} documents of this call are not stored, {durable} documents are on disk and {recoverable} \
          more are in the log, from which the next open brings them back"
@@ -407,8 +409,8 @@ impl StoreError {
         move |source| Self::Io { path, operation, source }
     }
 
-    /// Whether a sync failed, so that nobody knows what is on disk. One that could not begin, for want of files or of memory,
-    /// may be repeated.
+    /// Whether a sync failed, so that nobody knows what is on disk. One that could not begin, for want of
+    /// files or of memory, may be repeated.
     pub(super) fn is_failed_sync(&self) -> bool {
         use rustix::io::Errno;
         const NOT_BEGUN: [Errno; 3] = [Errno::MFILE, Errno::NFILE, Errno::NOMEM];

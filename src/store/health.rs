@@ -8,8 +8,8 @@ use super::error::{Result, StoreError};
 /// Why a handle refuses writes. Reading goes on: sealed files do not change.
 #[derive(Debug)]
 enum Refusal {
-    /// After a failed sync nobody knows what is on disk, and a second sync may report success for pages that the first
-    /// one lost.
+    /// After a failed sync nobody knows what is on disk, and a second sync may report success for pages that
+    /// the first one lost.
     Unknown,
     /// The directory is another one.
     Replaced(PathBuf),

@@ -123,7 +123,7 @@ pub(super) mod sealed {
 
 /// The one section of a `.dead` file: a bit for each row from the lowest of the first u64 on, as far
 /// as the last dead row.
-pub(super) mod dead {
+pub(super) mod tombstones {
     pub(in crate::store) const BITMAP: u32 = 48;
 }
 
@@ -132,8 +132,8 @@ pub(super) mod dead {
 pub(super) mod segment {
     /// `N.vectors`: `[rows, dim]` f16.
     pub(in crate::store) const ROWS: u32 = 1;
-    /// `N.vectors`, both or neither: `[ceil(rows / 32), 32 ceil(dim / 8)]` u8, the codes of the rows, and `[rows, 2]` f32, their
-    /// factors.
+    /// `N.vectors`, both or neither: `[ceil(rows / 32), 32 ceil(dim / 8)]` u8, the codes of the rows, and
+    /// `[rows, 2]` f32, their factors.
     pub(in crate::store) const CODES: u32 = 2;
     pub(in crate::store) const CODE_FACTORS: u32 = 3;
 

@@ -90,8 +90,8 @@ impl DirectoryLock {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Forked`] in a child of the process that took the lock; [`StoreError::Replaced`] where the lock
-    /// file is another one by now.
+    /// [`StoreError::Forked`] in a child of the process that took the lock; [`StoreError::Replaced`] where
+    /// the lock file is another one by now.
     pub(crate) fn check(&self) -> Result<()> {
         self.check_process()?;
         if self.is_in_place()? { Ok(()) } else { Err(StoreError::Replaced { path: self.path.clone() }) }

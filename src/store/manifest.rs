@@ -8,7 +8,6 @@ use std::{
 };
 
 use super::{
-    dead::DeadFile,
     error::{Damage, Operation, Result, StoreError},
     layout::{
         DTYPE_F16, FORMAT_VERSION, OLDEST_READABLE_VERSION, STORE_ID_BYTES, limits, manifest::*, names,
@@ -16,6 +15,7 @@ use super::{
     },
     sealed::Seal,
     segment::SegmentFiles,
+    tombstones::TombstoneFile,
 };
 use crate::disk::{Backend, OpenMode};
 use crate::ids::Generation;
@@ -100,7 +100,7 @@ pub(super) struct Manifest {
 pub(super) struct SegmentEntry {
     pub(super) files: SegmentFiles,
     /// None where no row is dead.
-    pub(super) dead: Option<DeadFile>,
+    pub(super) tombstones: Option<TombstoneFile>,
 }
 
 impl Manifest {
@@ -119,8 +119,11 @@ impl Manifest {
     pub(super) fn files(&self) -> impl Iterator<Item = String> + '_ {
         self.segments.iter().flat_map(|entry| {
             let number = entry.files.number;
-            let dead = entry.dead.map(|dead| DeadFile::name(number, dead.generation));
-            [SegmentFiles::vectors_name(number), SegmentFiles::documents_name(number)].into_iter().chain(dead)
+            let tombstones =
+                entry.tombstones.map(|tombstones| TombstoneFile::name(number, tombstones.generation));
+            [SegmentFiles::vectors_name(number), SegmentFiles::documents_name(number)]
+                .into_iter()
+                .chain(tombstones)
         })
     }
 
@@ -221,16 +224,8 @@ impl Manifest {
         })
     }
 
-    /// Writes the manifest under its provisional name, and the copy that repair falls back on.
-    ///
-    /// An old copy must not outlive its manifest: it would name files that are gone.
-    pub(super) fn prepare(&self, backend: &dyn Backend, dir: &Path) -> Result<()> {
-        self.write_provisional(backend, dir)?;
-        self.write_copy(backend, dir);
-        Ok(())
-    }
-
-    /// Writes the copy that repair falls back on. Nothing rests on it but the hope of a repair.
+    /// Writes the copy that repair falls back on. Only once the manifest is published: until the directory is
+    /// synced, a power failure may leave neither the copy before nor this one.
     pub(super) fn write_copy(&self, backend: &dyn Backend, dir: &Path) {
         if let Err(error) = self.write(backend, dir, names::MANIFEST_COPY) {
             tracing::warn!(index = %dir.display(), %error, "could not write a copy of the manifest");
@@ -238,8 +233,8 @@ impl Manifest {
         }
     }
 
-    /// Of a published manifest: sees to it that its copy is one, and that nothing of one that was never published is left, which
-    /// a crash may leave, and repair would believe.
+    /// Of a published manifest: sees to it that its copy is one, and that nothing of one that was never
+    /// published is left, which a crash may leave, and repair would believe.
     pub(super) fn renew_copy(&self, backend: &dyn Backend, dir: &Path) {
         let copied = Self::read_named(backend, dir, names::MANIFEST_COPY);
         let unpublished = dir.join(names::MANIFEST_NEW);
@@ -310,11 +305,11 @@ impl SegmentEntry {
         bytes[AT_VECTORS_CRC].copy_from_slice(&vectors.crc.to_le_bytes());
         bytes[AT_DOCUMENTS_LEN].copy_from_slice(&documents.len.to_le_bytes());
         bytes[AT_DOCUMENTS_CRC].copy_from_slice(&documents.crc.to_le_bytes());
-        if let Some(dead) = self.dead {
-            bytes[AT_DEAD].copy_from_slice(&dead.count.to_le_bytes());
-            bytes[AT_DEAD_GENERATION].copy_from_slice(&dead.generation.0.to_le_bytes());
-            bytes[AT_DEAD_LEN].copy_from_slice(&dead.seal.len.to_le_bytes());
-            bytes[AT_DEAD_CRC].copy_from_slice(&dead.seal.crc.to_le_bytes());
+        if let Some(tombstones) = self.tombstones {
+            bytes[AT_DEAD].copy_from_slice(&tombstones.count.to_le_bytes());
+            bytes[AT_DEAD_GENERATION].copy_from_slice(&tombstones.generation.0.to_le_bytes());
+            bytes[AT_DEAD_LEN].copy_from_slice(&tombstones.seal.len.to_le_bytes());
+            bytes[AT_DEAD_CRC].copy_from_slice(&tombstones.seal.crc.to_le_bytes());
         }
         bytes
     }
@@ -331,12 +326,12 @@ impl SegmentEntry {
         if count > files.rows {
             return Err(Damage::Field { field: "the number of dead rows", found: count.into() });
         }
-        let dead = (count > 0).then(|| DeadFile {
+        let tombstones = (count > 0).then(|| TombstoneFile {
             generation: Generation(u64_at(bytes, AT_DEAD_GENERATION.start)),
             count,
             seal: seal(AT_DEAD_LEN.start, AT_DEAD_CRC.start),
         });
-        Ok(Self { files, dead })
+        Ok(Self { files, tombstones })
     }
 }
 

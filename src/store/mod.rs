@@ -5,18 +5,18 @@
 //!
 //! `MANIFEST` names the sealed files of the newest durable generation: segments of documents with their
 //! embeddings in the order of their leaves ([`segment`]), and which of their rows are dead
-//! ([`dead`]). Sealed files never change ([`sealed`]). What was committed since is in memory
-//! ([`fresh`]) and in a log ([`log`]), which the next handle reads after the end of this one. Every byte is
-//! described in `docs/format.md`.
+//! ([`tombstones`]). Sealed files never change ([`sealed`]). What was committed since is in memory
+//! ([`memtable`]) and in a log ([`log`]), which the next handle reads after the end of this one. Every byte
+//! is described in `docs/format.md`.
 //!
 //! # A generation
 //!
-//! Each commit makes one: an immutable list of parts, sealed and fresh ([`state`]), which readers
+//! Each commit makes one: an immutable list of parts, segments and memtables ([`version`]), which readers
 //! take hold of and keep. So a reader sees one generation whole, and neither waits for the other.
 //!
 //! # What lasts
 //!
-//! Only `MANIFEST` decides. `flush` seals what is fresh into a new segment and renames a new manifest
+//! Only `MANIFEST` decides. `flush` writes the memtables into a new segment and renames a new manifest
 //! into place, which is the commit point; the order of its steps is at the head of `seal.rs`. A power
 //! failure before it leaves the last flushed generation, and nothing that was written for it had been
 //! touched. What was committed since is in the log and nowhere else on disk, so a log that is damaged before
@@ -31,10 +31,8 @@
 mod batch;
 mod clear;
 mod commit;
-mod dead;
 mod difference;
 mod error;
-mod fresh;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod health;
@@ -42,9 +40,10 @@ mod layout;
 mod lock;
 mod log;
 mod manifest;
+mod memtable;
 mod mmap;
 mod notice;
-mod opening;
+mod open;
 mod part;
 mod payload;
 mod recovery;
@@ -57,12 +56,13 @@ mod seal;
 mod sealed;
 mod segment;
 mod snapshot;
-mod state;
 mod stats;
 #[cfg(test)]
 mod tests;
+mod tombstones;
 mod verify;
 mod verify_files;
+mod version;
 mod view;
 
 use std::{
@@ -88,14 +88,14 @@ pub(crate) use seal::Tick;
 pub(crate) use stats::bytes_below;
 pub use stats::{StoreBytes, StoreStats};
 pub use verify::{Problem, VerifyReport};
-pub use view::{RowSpan, Run, View};
+pub use view::{Run, View};
 
 use crate::disk::{Backend, Identity};
 use health::Health;
 use log::Log;
 use manifest::{Manifest, StoreId};
 use reserve::Reserve;
-use state::State;
+use version::Version;
 
 /// What survives what.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -104,11 +104,12 @@ pub enum Durability {
     /// Nothing is synced: a power failure may lose or damage the index. For indexes that can be made
     /// again, and faster there.
     None,
-    /// What was committed before [`Index::flush`](crate::Index::flush) returned survives a power failure. What came after it
-    /// survives the end of the process.
+    /// What was committed before [`Index::flush`](crate::Index::flush) returned survives a power failure.
+    /// What came after it survives the end of the process.
     #[default]
     OnFlush,
-    /// Every commit survives a power failure once it has returned. Read-only handles see it after the next flush.
+    /// Every commit survives a power failure once it has returned. Read-only handles see it after the next
+    /// flush.
     EveryBatch,
 }
 
@@ -144,7 +145,7 @@ pub struct Store {
     /// Serialises commits and flushes.
     writer: Mutex<Writer>,
     /// Held for as long as it takes to copy or replace the pointer.
-    state: RwLock<Arc<State>>,
+    state: RwLock<Arc<Version>>,
     /// None for a read-only handle. Last, so that it is given back when all else is closed.
     lock: Option<DirectoryLock>,
 }
@@ -187,11 +188,11 @@ impl Store {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner).manifest.clone()
     }
 
-    fn state(&self) -> Arc<State> {
+    fn state(&self) -> Arc<Version> {
         Arc::clone(&self.state.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn publish(&self, state: State) {
+    fn publish(&self, state: Version) {
         *self.state.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(state);
     }
 

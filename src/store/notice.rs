@@ -8,8 +8,8 @@ use super::{error::Damage, lock::LockHolder};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Notice {
-    /// Commits that are not flushed wait in the log. A writer that is at work flushes them; without one, the next handle
-    /// that opens the index for writing takes them over. Read-only handles do not show them.
+    /// Commits that are not flushed wait in the log. A writer that is at work flushes them; without one, the
+    /// next handle that opens the index for writing takes them over. Read-only handles do not show them.
     Waiting {
         /// Commits.
         commits: u64,
@@ -25,7 +25,8 @@ pub enum Notice {
         /// What is wrong with it.
         damage: Damage,
     },
-    /// A change of model was cut off. [`Index::reencode`](crate::Index::reencode) with the same bundle goes on with it.
+    /// A change of model was cut off. [`Index::reencode`](crate::Index::reencode) with the same bundle goes
+    /// on with it.
     Unfinished {
         /// The directory that it fills, relative to the index.
         directory: String,
@@ -37,8 +38,8 @@ pub enum Notice {
         /// Documents that they stored.
         documents: u64,
     },
-    /// The log ended in bytes that are no whole commit: a commit that was cut off before it was acknowledged, or
-    /// damage of the last one.
+    /// The log ended in bytes that are no whole commit: a commit that was cut off before it was acknowledged,
+    /// or damage of the last one.
     TornLog {
         /// The log, relative to the store.
         file: String,
@@ -61,8 +62,8 @@ pub enum Notice {
         /// Whole commits behind them, which cannot be used without them.
         commits: u64,
     },
-    /// A file that the index does not use. The next handle that opens it for writing removes it where it is one of its own
-    /// making.
+    /// A file that the index does not use. The next handle that opens it for writing removes it where it is
+    /// one of its own making.
     Unused {
         /// The file, relative to the index.
         file: String,

@@ -5,11 +5,11 @@ use std::{borrow::Cow, collections::BTreeMap, ops::Range, sync::Arc};
 use half::f16;
 
 use super::{
-    dead::DeadRows,
     error::{Damage, Result, StoreError},
-    fresh::Fresh,
     layout::names,
+    memtable::Memtable,
     segment::{Segment, Source},
+    tombstones::Tombstones,
 };
 use crate::{
     codes::{BLOCK_ROWS, StoredCode},
@@ -21,53 +21,53 @@ use crate::{
 #[derive(Clone)]
 pub(super) enum Place {
     Sealed(Arc<Segment>),
-    Fresh(Arc<Fresh>),
+    Memtable(Arc<Memtable>),
 }
 
 /// A part as one generation has it.
 #[derive(Clone)]
 pub(super) struct Part {
     pub(super) place: Place,
-    pub(super) dead: Arc<DeadRows>,
+    pub(super) tombstones: Arc<Tombstones>,
     /// Number of its first row among the rows of the generation.
     pub(super) base: u32,
 }
 
 impl Part {
-    pub(super) fn sealed(segment: Segment, dead: Arc<DeadRows>) -> Self {
-        Self { place: Place::Sealed(Arc::new(segment)), dead, base: 0 }
+    pub(super) fn sealed(segment: Segment, tombstones: Arc<Tombstones>) -> Self {
+        Self { place: Place::Sealed(Arc::new(segment)), tombstones, base: 0 }
     }
 
-    pub(super) fn fresh(fresh: Fresh) -> Self {
-        Self { place: Place::Fresh(Arc::new(fresh)), dead: Arc::default(), base: 0 }
+    pub(super) fn memtable(memtable: Memtable) -> Self {
+        Self { place: Place::Memtable(Arc::new(memtable)), tombstones: Arc::default(), base: 0 }
     }
 
     /// Rows, dead ones included.
     pub(super) fn rows(&self) -> u32 {
         match &self.place {
             Place::Sealed(segment) => segment.rows(),
-            Place::Fresh(fresh) => fresh.rows(),
+            Place::Memtable(memtable) => memtable.rows(),
         }
     }
 
     pub(super) fn live(&self) -> u32 {
-        self.rows() - self.dead.count()
+        self.rows() - self.tombstones.count()
     }
 
     pub(super) fn is_live(&self, row: u32) -> bool {
-        row < self.rows() && !self.dead.contains(row)
+        row < self.rows() && !self.tombstones.contains(row)
     }
 
     /// The live rows, ascending.
     pub(super) fn live_rows(&self) -> impl Iterator<Item = u32> + '_ {
-        (0..self.rows()).filter(|row| !self.dead.contains(*row))
+        (0..self.rows()).filter(|row| !self.tombstones.contains(*row))
     }
 
     /// Embeddings of consecutive rows, `[rows, dim]` f16, dead ones included.
     pub(super) fn matrix(&self, rows: Range<u32>) -> Result<&[f16]> {
         match &self.place {
             Place::Sealed(segment) => segment.matrix(rows),
-            Place::Fresh(fresh) => fresh
+            Place::Memtable(memtable) => memtable
                 .matrix(rows)
                 .ok_or_else(|| StoreError::corrupt(names::LOG, Damage::Missing { what: "a row in memory" })),
         }
@@ -77,7 +77,7 @@ impl Part {
     pub(super) fn codes(&self, rows: Range<u32>) -> Result<Option<(&[u8], &[f32])>> {
         match &self.place {
             Place::Sealed(segment) => segment.codes(rows),
-            Place::Fresh(_) => Ok(None),
+            Place::Memtable(_) => Ok(None),
         }
     }
 
@@ -85,13 +85,13 @@ impl Part {
     pub(super) fn leaf(&self, leaf: LeafId) -> Result<(Range<u32>, &[u32])> {
         match &self.place {
             Place::Sealed(segment) => segment.leaf(leaf),
-            Place::Fresh(fresh) => Ok(fresh.leaf(leaf)),
+            Place::Memtable(memtable) => Ok(memtable.leaf(leaf)),
         }
     }
 
     /// Number of live ones among consecutive rows.
     pub(super) fn live_in(&self, rows: Range<u32>) -> usize {
-        match self.dead.count() {
+        match self.tombstones.count() {
             0 => rows.len(),
             _ => rows.filter(|row| self.is_live(*row)).count(),
         }
@@ -101,11 +101,11 @@ impl Part {
     pub(super) fn add_leaf_sizes(&self, sizes: &mut BTreeMap<LeafId, usize>) -> Result<()> {
         let leaves = match &self.place {
             Place::Sealed(segment) => Cow::Borrowed(segment.leaves()?),
-            Place::Fresh(fresh) => Cow::Owned(fresh.all_leaves()),
+            Place::Memtable(memtable) => Cow::Owned(memtable.all_leaves()),
         };
         for &leaf in &*leaves {
-            let (own, further) = self.leaf(LeafId(leaf))?;
-            let live = self.live_in(own) + further.iter().filter(|row| self.is_live(**row)).count();
+            let (own, secondary) = self.leaf(LeafId(leaf))?;
+            let live = self.live_in(own) + secondary.iter().filter(|row| self.is_live(**row)).count();
             if live > 0 {
                 *sizes.entry(LeafId(leaf)).or_insert(0) += live;
             }
@@ -117,15 +117,15 @@ impl Part {
     pub(super) fn find(&self, id: &str) -> Result<Option<u32>> {
         let row = match &self.place {
             Place::Sealed(segment) => segment.find(id)?,
-            Place::Fresh(fresh) => fresh.find(id),
+            Place::Memtable(memtable) => memtable.find(id),
         };
-        Ok(row.filter(|row| !self.dead.contains(*row)))
+        Ok(row.filter(|row| !self.tombstones.contains(*row)))
     }
 
     pub(super) fn document(&self, row: u32) -> Result<Document> {
         match &self.place {
             Place::Sealed(segment) => segment.document(row),
-            Place::Fresh(fresh) => fresh.document(row),
+            Place::Memtable(memtable) => memtable.document(row),
         }
     }
 
@@ -133,13 +133,13 @@ impl Part {
     pub(super) fn source(&self) -> &dyn Source {
         match &self.place {
             Place::Sealed(segment) => &**segment,
-            Place::Fresh(fresh) => &**fresh,
+            Place::Memtable(memtable) => &**memtable,
         }
     }
 
     /// This part with one more row dead.
-    pub(super) fn bury(&mut self, row: u32) {
-        Arc::make_mut(&mut self.dead).insert(row);
+    pub(super) fn mark_deleted(&mut self, row: u32) {
+        Arc::make_mut(&mut self.tombstones).insert(row);
     }
 }
 
@@ -164,8 +164,8 @@ impl Source for Segment {
         Ok(Cow::Borrowed(Segment::metadata(self, row)?))
     }
 
-    fn born(&self, row: u32) -> Result<Generation> {
-        Segment::born(self, row)
+    fn created_at(&self, row: u32) -> Result<Generation> {
+        Segment::created_at(self, row)
     }
 
     fn code(&self, row: u32) -> Result<Option<StoredCode<'_>>> {

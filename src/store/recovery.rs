@@ -9,14 +9,14 @@ use super::{
     lock,
     log::{self, Log, Place, Scan, Tail},
     manifest::Manifest,
-    seal::{segment_of, strays},
-    state::State,
+    seal::{orphans, segment_of},
+    version::Version,
 };
 use crate::disk::Backend;
 
 /// A generation with the commits of the log that comes after it.
 pub(super) struct Recovered {
-    pub(super) state: State,
+    pub(super) state: Version,
     pub(super) log: Option<Log>,
     pub(super) notices: Vec<Notice>,
 }
@@ -33,8 +33,8 @@ pub(super) fn place(manifest: &Manifest) -> Place {
     Place { store_id: manifest.store_id, base: manifest.generation }
 }
 
-/// What shows that there was a later manifest than this one, which somebody put back: its copy, which is written after it,
-/// or a segment with a number that no crash leaves. Nothing may be removed then.
+/// What shows that there was a later manifest than this one, which somebody put back: its copy, which is
+/// written after it, or a segment with a number that no crash leaves. Nothing may be removed then.
 pub(super) fn evidence_of_later(
     backend: &dyn Backend,
     dir: &Path,
@@ -50,7 +50,7 @@ pub(super) fn evidence_of_later(
     }
     let named: HashSet<String> = manifest.files().collect();
     let later = |name: &String| segment_of(name).filter(|number| *number > manifest.next_segment);
-    strays(backend, dir, &named).into_iter().find_map(|name| {
+    orphans(backend, dir, &named).into_iter().find_map(|name| {
         let detail = Damage::Stray { what: "a segment of a later manifest, number", number: later(&name)? };
         Some(StoreError::corrupt(name, detail))
     })
@@ -60,13 +60,13 @@ pub(super) fn evidence_of_later(
 ///
 /// # Errors
 ///
-/// [`StoreError::Corrupt`] for a log that only a repair may change; damage of sealed files; failures of reading and of
-/// writing. The log then stays as it is.
+/// [`StoreError::Corrupt`] for a log that only a repair may change; damage of sealed files; failures of
+/// reading and of writing. The log then stays as it is.
 pub(super) fn recover(
     backend: &dyn Backend,
     dir: &Path,
     manifest: &Manifest,
-    state: State,
+    state: Version,
 ) -> Result<Recovered> {
     let bases = log::bases(backend, dir)?;
     if let Some(newer) = bases.iter().find(|base| **base > manifest.generation) {

@@ -1,9 +1,9 @@
 //! Repair of an index that does not open, or that is damaged inside.
 //!
-//! What is proven is kept: the manifest, or its copy where that is damaged; each document whose bytes match their
-//! checksums. What follows from it is made anew: embeddings and posting lists, from texts and model. What can
-//! not be known is decided by the caller. Nothing is removed: files that are damaged get a second name
-//! in `damaged` before the manifest leaves them out, and that is the commit point, as everywhere.
+//! What is proven is kept: the manifest, or its copy where that is damaged; each document whose bytes match
+//! their checksums. What follows from it is made anew: embeddings and posting lists, from texts and model.
+//! What can not be known is decided by the caller. Nothing is removed: files that are damaged get a second
+//! name in `damaged` before the manifest leaves them out, and that is the commit point, as everywhere.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -14,16 +14,16 @@ use std::{
 use super::{
     Result, StoreError, StoreOptions,
     batch::{Put, check_leaves},
-    dead::{DeadFile, DeadRows},
     error::{Damage, Operation},
     layout::names,
     lock::DirectoryLock,
     manifest::{Manifest, SegmentEntry},
-    opening::open_dead,
+    open::open_tombstones,
     recovery,
     salvage::{Found, Salvaged},
-    seal::strays,
+    seal::orphans,
     segment::{self, Codes, Member, NewSegment, Segment, SegmentFiles, Source},
+    tombstones::{TombstoneFile, Tombstones},
 };
 use crate::disk::{Backend, Kind};
 use crate::document::Document;
@@ -60,11 +60,13 @@ pub struct RepairReport {
     pub model_restored: bool,
     /// Whether the log was damaged, and now has the whole commits alone.
     pub log_damaged: bool,
-    /// Commits of a damaged log that were kept; the next handle that opens the index for writing brings them back.
+    /// Commits of a damaged log that were kept; the next handle that opens the index for writing brings them
+    /// back.
     pub kept_commits: u64,
     /// Commits of a damaged log that could not be read.
     pub lost_commits: u64,
-    /// Documents that commits in the log store now; the next handle that opens the index for writing brings them back.
+    /// Documents that commits in the log store now; the next handle that opens the index for writing brings
+    /// them back.
     pub waiting_documents: u64,
     /// Segments that were damaged.
     pub damaged_segments: u64,
@@ -114,8 +116,8 @@ impl Repair {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Locked`], [`StoreError::NotAnIndex`], [`StoreError::UnsupportedVersion`]; the damage of the manifest
-    /// where its copies are damaged too.
+    /// [`StoreError::Locked`], [`StoreError::NotAnIndex`], [`StoreError::UnsupportedVersion`]; the damage of
+    /// the manifest where its copies are damaged too.
     pub(crate) fn begin_on(backend: Arc<dyn Backend>, dir: &Path, options: StoreOptions) -> Result<Self> {
         let there = |name: &str| dir.join(name).exists();
         if ![names::MANIFEST, names::MANIFEST_COPY].into_iter().any(there) {
@@ -153,24 +155,27 @@ impl Repair {
                 let mut copies = Vec::new();
                 for name in [names::MANIFEST_NEW, names::MANIFEST_COPY] {
                     match Manifest::read_named(&*backend, dir, name) {
-                        Ok(copy) => copies.push(copy),
+                        Ok(copy) => copies.push((copy, name)),
                         Err(StoreError::Corrupt { .. }) => {}
                         Err(_) if !there(name) => {}
                         Err(other) => return Err(other),
                     }
                 }
                 // The newest of which all files are there; where none is so, the newest.
-                copies.sort_by_key(|copy| (is_whole(&*backend, dir, copy), copy.generation));
-                let manifest = copies.pop().ok_or(error)?;
+                copies.sort_by_key(|(copy, _)| (is_whole(&*backend, dir, copy), copy.generation));
+                let (manifest, found) = copies.pop().ok_or(error)?;
                 if there(names::MANIFEST) {
                     report.set_aside.push(set_aside(&*backend, dir, names::MANIFEST)?);
                 }
                 // Of a later generation, if anything: not provably whole, but evidence.
                 let named: HashSet<String> = manifest.files().collect();
-                for name in strays(&*backend, dir, &named) {
+                for name in orphans(&*backend, dir, &named) {
                     report.set_aside.push(move_aside(&*backend, dir, &name)?);
                 }
-                manifest.prepare(&*backend, dir)?;
+                // It may be the only one left, so it is not written again where it has the name already.
+                if found != names::MANIFEST_NEW {
+                    manifest.write_provisional(&*backend, dir)?;
+                }
                 Manifest::publish(&*backend, dir)?;
                 report.manifest_restored = true;
                 manifest
@@ -201,8 +206,9 @@ impl Repair {
         }
         let segments = self.dir.join(names::SEGMENTS);
         self.backend.sync_directory(&segments).map_err(StoreError::io(&segments, Operation::Sync))?;
-        manifest.prepare(&*self.backend, &self.dir)?;
+        manifest.write_provisional(&*self.backend, &self.dir)?;
         Manifest::publish(&*self.backend, &self.dir)?;
+        manifest.write_copy(&*self.backend, &self.dir);
         for name in damaged.iter().flat_map(files_of) {
             // They have their other name. A missing one is what was wrong.
             let _ = self.backend.remove(&self.dir.join(name));
@@ -267,7 +273,7 @@ impl Repair {
             let codes = Codes::wanted(&self.manifest.config, &self.options);
             let segment = NewSegment { store_id, number, codes };
             let files = segment::build(&*self.backend, &self.dir, segment, &sources, members, tick)?;
-            manifest.segments.push(SegmentEntry { files, dead: None });
+            manifest.segments.push(SegmentEntry { files, tombstones: None });
         }
         self.leave_out(&damaged, &manifest)?;
         Ok(self.report)
@@ -278,7 +284,7 @@ impl Repair {
         let Manifest { store_id, config, .. } = &self.manifest;
         let segment = Segment::open(&*self.backend, &self.dir, *store_id, config.dim, entry.files)?;
         segment.check_bytes().collect::<Result<()>>()?;
-        open_dead(&*self.backend, &self.dir, *store_id, &entry, false)?;
+        open_tombstones(&*self.backend, &self.dir, *store_id, &entry, false)?;
         Ok(segment)
     }
 
@@ -297,8 +303,9 @@ impl Repair {
             self.report.lost += live(&entry);
             return Ok(None);
         };
-        let dead = undamaged(open_dead(&*self.backend, &self.dir, store_id, &entry, true))?;
-        let is_dead = |row| dead.as_ref().is_some_and(|dead: &Arc<DeadRows>| dead.contains(row));
+        let tombstones = undamaged(open_tombstones(&*self.backend, &self.dir, store_id, &entry, true))?;
+        let is_dead =
+            |row| tombstones.as_ref().is_some_and(|tombstones: &Arc<Tombstones>| tombstones.contains(row));
         let mut found = Found::default();
         for row in (0..entry.files.rows).filter(|row| !is_dead(*row)) {
             let Some(document) = undamaged(segment.document(row))? else {
@@ -316,7 +323,7 @@ impl Repair {
                 && leaves.is_some_and(|leaves| check_leaves(&document.id, &leaves, &config).is_ok());
             found.add(row, document.id, whole);
         }
-        if dead.is_none() {
+        if tombstones.is_none() {
             self.decide(&entry, sound, undecided, &mut found)?;
         }
         let mut salvaged = Salvaged::new(segment, &found);
@@ -342,17 +349,18 @@ impl Repair {
         // A live document elsewhere proves that the one of the same id here was replaced.
         let mut elsewhere = HashSet::new();
         for (other, segment) in sound {
-            let dead = open_dead(&*self.backend, &self.dir, self.manifest.store_id, other, false)?;
-            for row in (0..segment.rows()).filter(|row| !dead.contains(*row)) {
+            let tombstones =
+                open_tombstones(&*self.backend, &self.dir, self.manifest.store_id, other, false)?;
+            for row in (0..segment.rows()).filter(|row| !tombstones.contains(*row)) {
                 elsewhere.insert(segment.id(row)?);
             }
         }
         let replaced = found.remove(|id| elsewhere.contains(id));
-        let dead = entry.dead.map_or(0, |dead| dead.count) as usize;
-        if replaced >= dead {
+        let tombstones = entry.tombstones.map_or(0, |tombstones| tombstones.count) as usize;
+        if replaced >= tombstones {
             return Ok(());
         }
-        let (documents, deleted) = (found.len() as u64, (dead - replaced) as u64);
+        let (documents, deleted) = (found.len() as u64, (tombstones - replaced) as u64);
         match undecided {
             Undecided::Refuse => Err(StoreError::Undecided { documents, deleted }),
             Undecided::Keep => {
@@ -378,26 +386,26 @@ fn undamaged<T>(read: Result<T>) -> Result<Option<T>> {
 
 /// Live documents by the manifest.
 fn live(entry: &SegmentEntry) -> u64 {
-    u64::from(entry.files.rows - entry.dead.map_or(0, |dead| dead.count))
+    u64::from(entry.files.rows - entry.tombstones.map_or(0, |tombstones| tombstones.count))
 }
 
 fn files_of(entry: &SegmentEntry) -> impl Iterator<Item = String> + use<> {
     let number = entry.files.number;
-    let dead = entry.dead.map(|dead| DeadFile::name(number, dead.generation));
-    [SegmentFiles::vectors_name(number), SegmentFiles::documents_name(number)].into_iter().chain(dead)
+    let tombstones = entry.tombstones.map(|tombstones| TombstoneFile::name(number, tombstones.generation));
+    [SegmentFiles::vectors_name(number), SegmentFiles::documents_name(number)].into_iter().chain(tombstones)
 }
 
 /// Whether all files that a manifest names are there, by their lengths and their ends.
 fn is_whole(backend: &dyn Backend, dir: &Path, manifest: &Manifest) -> bool {
     let opens = |entry: &SegmentEntry| {
         Segment::open(backend, dir, manifest.store_id, manifest.config.dim, entry.files).is_ok()
-            && open_dead(backend, dir, manifest.store_id, entry, false).is_ok()
+            && open_tombstones(backend, dir, manifest.store_id, entry, false).is_ok()
     };
     manifest.segments.iter().all(opens)
 }
 
-/// Where a manifest was put back: the later one, of which there is a copy, if all its files are there; otherwise the one
-/// that is there, with what is of a later one set aside.
+/// Where a manifest was put back: the later one, of which there is a copy, if all its files are there;
+/// otherwise the one that is there, with what is of a later one set aside.
 fn go_on_from_later(
     backend: &dyn Backend,
     dir: &Path,
@@ -414,10 +422,10 @@ fn go_on_from_later(
     report.manifest_restored = true;
     let manifest = copy.unwrap_or(manifest);
     let named: HashSet<String> = manifest.files().collect();
-    for name in strays(backend, dir, &named) {
+    for name in orphans(backend, dir, &named) {
         report.set_aside.push(move_aside(backend, dir, &name)?);
     }
-    manifest.prepare(backend, dir)?;
+    manifest.write_provisional(backend, dir)?;
     Manifest::publish(backend, dir)?;
     Ok(manifest)
 }

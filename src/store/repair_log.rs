@@ -1,4 +1,5 @@
-//! Repair of a damaged log: every whole commit is kept, in its order, and those in between are counted as lost.
+//! Repair of a damaged log: every whole commit is kept, in its order, and those in between are counted as
+//! lost.
 
 use super::{
     Repair, Result, StoreError,

@@ -65,7 +65,7 @@ impl Source for Rerouted<'_> {
         self.part.source().metadata(row)
     }
 
-    fn born(&self, row: u32) -> Result<Generation> {
-        self.part.source().born(row)
+    fn created_at(&self, row: u32) -> Result<Generation> {
+        self.part.source().created_at(row)
     }
 }

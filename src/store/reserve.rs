@@ -6,7 +6,7 @@ use super::{
     error::{Operation, Result, StoreError},
     layout::names,
     part::Place,
-    state::State,
+    version::Version,
 };
 use crate::disk::{Backend, BackendFile, OpenMode};
 
@@ -34,7 +34,7 @@ impl Reserve {
     /// # Errors
     ///
     /// The disk is full; what was reserved before stays.
-    pub(super) fn ensure(&mut self, backend: &dyn Backend, state: &State) -> Result<()> {
+    pub(super) fn ensure(&mut self, backend: &dyn Backend, state: &Version) -> Result<()> {
         let wanted = needed(state);
         if wanted <= self.bytes {
             return Ok(());
@@ -67,7 +67,7 @@ impl Reserve {
     }
 
     /// Gives back what is not needed any more.
-    pub(super) fn shrink(&mut self, state: &State) {
+    pub(super) fn shrink(&mut self, state: &Version) {
         let wanted = needed(state);
         if let Some(file) = &self.file
             && self.bytes > wanted + STEP_BYTES
@@ -87,13 +87,13 @@ fn open(backend: &dyn Backend, path: &Path) -> std::io::Result<Box<dyn BackendFi
 }
 
 /// Bytes that a flush of what is in memory takes, with a margin.
-fn needed(state: &State) -> u64 {
+fn needed(state: &Version) -> u64 {
     let sealed = |place: &Place| match place {
         Place::Sealed(segment) => DEAD_FILE_BYTES + u64::from(segment.rows()) / 8,
-        Place::Fresh(_) => 0,
+        Place::Memtable(_) => 0,
     };
-    let dead: u64 = state.parts().iter().map(|part| sealed(&part.place)).sum();
-    let fresh = state.fresh_bytes() as u64;
+    let tombstones: u64 = state.parts().iter().map(|part| sealed(&part.place)).sum();
+    let memtable = state.memtable_bytes() as u64;
     // The checksums of its pages too.
-    FIXED_BYTES + dead + fresh + fresh / 1024
+    FIXED_BYTES + tombstones + memtable + memtable / 1024
 }

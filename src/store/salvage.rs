@@ -95,8 +95,8 @@ impl Source for Salvaged {
         Ok(Cow::Borrowed(self.segment.metadata(row)?))
     }
 
-    fn born(&self, row: u32) -> Result<Generation> {
+    fn created_at(&self, row: u32) -> Result<Generation> {
         // It orders documents by age and nothing rests on it.
-        Ok(self.segment.born(row).unwrap_or(Generation(0)))
+        Ok(self.segment.created_at(row).unwrap_or(Generation(0)))
     }
 }

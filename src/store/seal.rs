@@ -7,23 +7,23 @@
 //! 2. For each other segment with rows that died since, a new file of dead rows is written and synced.
 //! 3. The directory `segments` is synced: the names of steps 1 and 2 last.
 //! 4. `MANIFEST.new`, which names the files, is written and synced.
-//! 5. Lock file and `MANIFEST` must be those that this handle left there (fencing). Then `MANIFEST.new` is renamed
-//!    to `MANIFEST`. **Commit point**: before it the old generation is what a crash leaves, after it the
-//!    new one. No file of the old one was touched.
+//! 5. Lock file and `MANIFEST` must be those that this handle left there (fencing). Then `MANIFEST.new` is
+//!    renamed to `MANIFEST`. **Commit point**: before it the old generation is what a crash leaves, after it
+//!    the new one. No file of the old one was touched.
 //! 6. The directory of the index is synced: now the generation lasts.
 //! 7. `MANIFEST.copy` is written anew, which repair falls back on.
-//! 8. Files that the manifest does not name any more are removed, and the log of the old generation with them.
+//! 8. Files that the manifest does not name any more are removed, and the log of the old generation with
+//!    them.
 //!
-//! A write that fails changes nothing, since only new files are written, and these are removed. After a failed
-//! sync in any step nobody knows what is on disk, and the handle refuses writes from then on. Where the disk is
-//! full, the reserve is given back and the documents in memory are sealed without merging.
+//! A write that fails changes nothing, since only new files are written, and these are removed. After a
+//! failed sync in any step nobody knows what is on disk, and the handle refuses writes from then on. Where
+//! the disk is full, the reserve is given back and the documents in memory are sealed without merging.
 
 use std::{collections::HashSet, path::Path, sync::Arc};
 
 use super::{
     Result, Store, StoreError, Writer,
     clear::is_sealed_file,
-    dead::{DeadFile, DeadRows},
     error::Operation,
     layout::names,
     log,
@@ -31,7 +31,8 @@ use super::{
     part::{Part, Place},
     reroute::{Rerouted, Route},
     segment::{self, Codes, Member, NewSegment, Segment, Source},
-    state::State,
+    tombstones::{TombstoneFile, Tombstones},
+    version::Version,
 };
 use crate::disk::Backend;
 
@@ -49,8 +50,8 @@ impl Store {
     /// # Durability
     ///
     /// What was committed before survives a power failure once this has returned, and read-only handles
-    /// see it after their next [`Store::refresh`]. With [`Durability::None`](super::Durability::None) the files are
-    /// written but not synced.
+    /// see it after their next [`Store::refresh`]. With [`Durability::None`](super::Durability::None) the
+    /// files are written but not synced.
     ///
     /// # Errors
     ///
@@ -74,8 +75,8 @@ impl Store {
     ///
     /// # Errors
     ///
-    /// As [`Store::flush`], and what `tick` answers; then nothing has changed. Where a file that holds what was deleted cannot
-    /// be removed, that is the error, and the documents are compact.
+    /// As [`Store::flush`], and what `tick` answers; then nothing has changed. Where a file that holds what
+    /// was deleted cannot be removed, that is the error, and the documents are compact.
     pub fn compact(&self, tick: Tick<'_>) -> Result<()> {
         let mut writer = self.lock_writer()?;
         let state = self.state();
@@ -86,7 +87,7 @@ impl Store {
             replaced.map_err(|error| self.with_numbers(&writer, error, 0))?;
         }
         // A crash may have left files that should be gone.
-        self.forget(&mut writer)?;
+        self.collect_garbage(&mut writer)?;
         let segments = self.dir.join(names::SEGMENTS);
         for dir in [&segments, &self.dir] {
             let synced = self.backend.sync_directory(dir);
@@ -113,16 +114,16 @@ impl Store {
         writer.manifest.generation == self.state().generation
     }
 
-    /// Seals the fresh documents of a generation, merging as it becomes due, and publishes it. On a full disk nothing is
-    /// merged, and the reserve is used.
-    pub(super) fn seal(&self, writer: &mut Writer, state: &State) -> Result<()> {
+    /// Seals the fresh documents of a generation, merging as it becomes due, and publishes it. On a full disk
+    /// nothing is merged, and the reserve is used.
+    pub(super) fn seal(&self, writer: &mut Writer, state: &Version) -> Result<()> {
         let due = due(state.parts());
         match self.replace(writer, state, &due, None, &mut || Ok(())) {
             Err(error) if error.is_out_of_space() && self.health.check_writes().is_ok() => {
                 writer.reserve.release();
-                let fresh: Vec<bool> =
-                    state.parts().iter().map(|part| matches!(part.place, Place::Fresh(_))).collect();
-                self.replace(writer, state, &fresh, None, &mut || Ok(())).inspect_err(|_| {
+                let memtable: Vec<bool> =
+                    state.parts().iter().map(|part| matches!(part.place, Place::Memtable(_))).collect();
+                self.replace(writer, state, &memtable, None, &mut || Ok(())).inspect_err(|_| {
                     // For the next try.
                     let _ = writer.reserve.ensure(&*self.backend, state);
                 })
@@ -135,7 +136,7 @@ impl Store {
     fn replace(
         &self,
         writer: &mut Writer,
-        state: &State,
+        state: &Version,
         merged: &[bool],
         route: Option<Route<'_>>,
         tick: Tick<'_>,
@@ -145,7 +146,7 @@ impl Store {
         // What is on disk must be known for that.
         if replaced.is_err() && self.health.check_writes().is_ok() {
             let _ = self.backend.remove(&self.dir.join(names::MANIFEST_NEW));
-            let _ = self.remove_strays(writer);
+            let _ = self.remove_orphans(writer);
         }
         replaced
     }
@@ -154,7 +155,7 @@ impl Store {
     fn try_replace(
         &self,
         writer: &mut Writer,
-        state: &State,
+        state: &Version,
         merged: &[bool],
         route: Option<Route<'_>>,
         tick: Tick<'_>,
@@ -169,27 +170,27 @@ impl Store {
         let mut parts = Vec::new();
         for (part, _) in state.parts().iter().zip(merged).filter(|(_, merged)| !**merged) {
             let Place::Sealed(segment) = &part.place else { continue };
-            let dead = self.dead_file(&writer.manifest, segment, &part.dead, state)?;
-            manifest.segments.push(SegmentEntry { files: segment.files(), dead });
+            let tombstones = self.tombstone_file(&writer.manifest, segment, &part.tombstones, state)?;
+            manifest.segments.push(SegmentEntry { files: segment.files(), tombstones });
             parts.push(part.clone());
         }
         if let Some(segment) = built {
-            manifest.segments.push(SegmentEntry { files: segment.files(), dead: None });
+            manifest.segments.push(SegmentEntry { files: segment.files(), tombstones: None });
             parts.push(Part::sealed(segment, Arc::default()));
         }
-        let next = State::new(state.generation, parts)?;
+        let next = Version::new(state.generation, parts)?;
         self.make_current(writer, manifest)?;
         self.publish(next);
         writer.durable = u64::from(state.live());
         // Said where it happens.
-        let _ = self.forget(writer);
+        let _ = self.collect_garbage(writer);
         Ok(())
     }
 
     /// A segment of the live rows of the parts marked; none where there are no such rows.
     fn build(
         &self,
-        state: &State,
+        state: &Version,
         merged: &[bool],
         number: u64,
         route: Option<Route<'_>>,
@@ -224,21 +225,28 @@ impl Store {
     }
 
     /// The file of a segment's dead rows: the one there is, or a new one.
-    fn dead_file(
+    fn tombstone_file(
         &self,
         manifest: &Manifest,
         segment: &Segment,
-        dead: &DeadRows,
-        state: &State,
-    ) -> Result<Option<DeadFile>> {
+        tombstones: &Tombstones,
+        state: &Version,
+    ) -> Result<Option<TombstoneFile>> {
         let number = segment.files().number;
         let now = manifest.segments.iter().find(|entry| entry.files.number == number);
-        let now = now.and_then(|entry| entry.dead);
+        let now = now.and_then(|entry| entry.tombstones);
         // Rows only ever die, so equal counts mean equal sets.
-        if now.map_or(0, |file| file.count) == dead.count() {
+        if now.map_or(0, |file| file.count) == tombstones.count() {
             return Ok(now);
         }
-        let file = DeadFile::write(&*self.backend, &self.dir, self.store_id, number, state.generation, dead);
+        let file = TombstoneFile::write(
+            &*self.backend,
+            &self.dir,
+            self.store_id,
+            number,
+            state.generation,
+            tombstones,
+        );
         self.poison_if_sync(file).map(Some)
     }
 
@@ -285,10 +293,11 @@ impl Store {
         Ok(())
     }
 
-    /// Step 8. Failures are of no consequence but for space and for what should be gone; the first one is returned.
-    fn forget(&self, writer: &mut Writer) -> Result<()> {
+    /// Step 8. Failures are of no consequence but for space and for what should be gone; the first one is
+    /// returned.
+    fn collect_garbage(&self, writer: &mut Writer) -> Result<()> {
         writer.log = None;
-        let removed = self.remove_strays(writer);
+        let removed = self.remove_orphans(writer);
         let state = self.state();
         writer.reserve.shrink(&state);
         if let Err(error) = writer.reserve.ensure(&*self.backend, &state) {
@@ -298,10 +307,10 @@ impl Store {
     }
 
     /// Removes files of ours that the manifest does not name, and logs of what is sealed.
-    pub(super) fn remove_strays(&self, writer: &Writer) -> Result<()> {
+    pub(super) fn remove_orphans(&self, writer: &Writer) -> Result<()> {
         let (backend, manifest) = (&*self.backend, &writer.manifest);
         let named: HashSet<String> = manifest.files().collect();
-        let mut unused = strays(backend, &self.dir, &named);
+        let mut unused = orphans(backend, &self.dir, &named);
         let logs = log::bases(backend, &self.dir).unwrap_or_default();
         // The log of this generation is in use, unless there is no commit that it could have.
         let unused_log =
@@ -331,7 +340,7 @@ impl Store {
 }
 
 /// Files in `segments` with names of ours that are not among those named.
-pub(super) fn strays(backend: &dyn Backend, dir: &Path, named: &HashSet<String>) -> Vec<String> {
+pub(super) fn orphans(backend: &dyn Backend, dir: &Path, named: &HashSet<String>) -> Vec<String> {
     let entries = backend.list(&dir.join(names::SEGMENTS)).unwrap_or_default();
     entries
         .into_iter()
@@ -342,7 +351,7 @@ pub(super) fn strays(backend: &dyn Backend, dir: &Path, named: &HashSet<String>)
         .collect()
 }
 
-/// The number of the segment that a file of [`strays`] is of.
+/// The number of the segment that a file of [`orphans`] is of.
 pub(super) fn segment_of(name: &str) -> Option<u64> {
     name.strip_prefix(names::SEGMENTS)?.strip_prefix('/')?.split('.').next()?.parse().ok()
 }
@@ -356,10 +365,10 @@ fn due(parts: &[Part]) -> Vec<bool> {
     for (place, part) in parts.iter().enumerate().rev() {
         let live = part.live();
         match part.place {
-            Place::Fresh(_) => merged[place] = true,
+            Place::Memtable(_) => merged[place] = true,
             Place::Sealed(_) => {
                 open &= live < rows.saturating_mul(MERGE_RATIO);
-                merged[place] = open || part.dead.count() > part.rows() / DEAD_SHARE;
+                merged[place] = open || part.tombstones.count() > part.rows() / DEAD_SHARE;
             }
         }
         if merged[place] {

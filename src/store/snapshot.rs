@@ -13,13 +13,13 @@ use super::{
 const ATTEMPTS: usize = 16;
 
 impl Store {
-    /// Makes `target`, which must be missing or without files of ours, an index with the documents of the newest
-    /// generation: what was committed before the call, flushed first; of a read-only handle, what it shows, or, where the
-    /// writer has removed that, the newest generation, to which the handle moves.
+    /// Makes `target`, which must be missing or without files of ours, an index with the documents of the
+    /// newest generation: what was committed before the call, flushed first; of a read-only handle, what it
+    /// shows, or, where the writer has removed that, the newest generation, to which the handle moves.
     ///
-    /// Sealed files never change, so they get second names and take no room; across file systems they are copied.
-    /// Readers go on; writers wait, which is short but for copies. The last step is the manifest: a call that is
-    /// cut off leaves no index.
+    /// Sealed files never change, so they get second names and take no room; across file systems they are
+    /// copied. Readers go on; writers wait, which is short but for copies. The last step is the manifest: a
+    /// call that is cut off leaves no index.
     ///
     /// # Durability
     ///

@@ -19,8 +19,8 @@ pub struct StoreBytes {
     pub log: u64,
     /// The model in service.
     pub model: u64,
-    /// Embeddings, documents and model of the model before it, and of a change of model that is under way or was
-    /// cut off.
+    /// Embeddings, documents and model of the model before it, and of a change of model that is under way or
+    /// was cut off.
     pub other_models: u64,
 }
 
@@ -46,8 +46,9 @@ pub struct StoreStats {
     pub dead_rows: u64,
     /// Segments on disk.
     pub segments: u64,
-    /// Documents that are not flushed: in memory and the log only, or, of a read-only handle, waiting in the log.
-    pub fresh_documents: u64,
+    /// Documents that are not flushed: in memory and the log only, or, of a read-only handle, waiting in the
+    /// log.
+    pub memtable_documents: u64,
     /// Bytes on disk.
     pub bytes: StoreBytes,
     /// Number of live documents of each leaf that has any, ascending by leaf.
@@ -63,7 +64,7 @@ impl Store {
         let view = self.read();
         let state = &view.state;
         let sizes = view.leaf_sizes()?;
-        let (mut segments, mut fresh_documents) = (0, 0u64);
+        let (mut segments, mut memtable_documents) = (0, 0u64);
         let mut bytes = StoreBytes {
             dead_rows: bytes_below(&self.dir.join(names::SEGMENTS), &|name| name.ends_with(".dead")),
             log: bytes_below(&self.dir.join(names::LOG), &|_| true),
@@ -77,14 +78,14 @@ impl Store {
                     bytes.vectors += vectors;
                     bytes.documents += documents;
                 }
-                Place::Fresh(_) => fresh_documents += u64::from(part.live()),
+                Place::Memtable(_) => memtable_documents += u64::from(part.live()),
             }
         }
         if self.is_read_only() {
             // A damaged log has none that the next writer takes over.
             match recovery::waiting(&*self.backend, &self.dir, &self.manifest()) {
                 Ok(Some(waiting)) if waiting.scan.check(waiting.place).is_ok() => {
-                    fresh_documents += waiting.documents;
+                    memtable_documents += waiting.documents;
                 }
                 Ok(_) | Err(StoreError::Corrupt { .. }) => {}
                 Err(error) => return Err(error),
@@ -98,7 +99,7 @@ impl Store {
             rows: state.rows().into(),
             dead_rows: (state.rows() - state.live()).into(),
             segments,
-            fresh_documents,
+            memtable_documents,
             bytes,
             leaf_sizes: sizes.into_iter().collect(),
             expected_documents_per_leaf: squares / entries.max(1) as f64,
@@ -106,8 +107,8 @@ impl Store {
     }
 }
 
-/// Bytes of the files with these names in a folder and those inside it, as far as they can be read: files come and
-/// go meanwhile.
+/// Bytes of the files with these names in a folder and those inside it, as far as they can be read: files
+/// come and go meanwhile.
 pub(crate) fn bytes_below(folder: &Path, named: &dyn Fn(&str) -> bool) -> u64 {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let bytes = entries.map(|entry| match entry.metadata() {

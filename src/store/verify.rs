@@ -20,7 +20,8 @@ use crate::ids::LeafId;
 /// Problems kept in a report; a damaged file can have one for every row.
 const MOST_PROBLEMS: usize = 100;
 
-/// Factors of a code that differ by less, of their size, are the same: they may have been summed in another order.
+/// Factors of a code that differ by less, of their size, are the same: they may have been summed in another
+/// order.
 const SAME: f32 = 1e-6;
 
 /// The rows of a leaf, as [`Part::leaf`] has them.
@@ -47,7 +48,7 @@ impl Done<'_> {
 fn units(part: &Part) -> u64 {
     let sealed = match &part.place {
         Place::Sealed(segment) => segment.checks() + u64::from(segment.rows()),
-        Place::Fresh(_) => 0,
+        Place::Memtable(_) => 0,
     };
     sealed + u64::from(part.live())
 }
@@ -71,10 +72,11 @@ pub struct VerifyReport {
     pub payload_bytes: u64,
     /// Entries of all posting lists, those of dead rows included.
     pub postings: u64,
-    /// Bytes of the files of segments, every one of them read; dead rows are in memory since they were opened.
+    /// Bytes of the files of segments, every one of them read; dead rows are in memory since they were
+    /// opened.
     pub file_bytes: u64,
-    /// What the owner should know although nothing is wrong with what is stored: commits that wait in the log, files that
-    /// nothing uses, what a repair set aside.
+    /// What the owner should know although nothing is wrong with what is stored: commits that wait in the
+    /// log, files that nothing uses, what a repair set aside.
     pub warnings: Vec<Notice>,
     /// The first problems found, at most 100.
     pub problems: Vec<Problem>,
@@ -127,8 +129,8 @@ impl VerifyReport {
 }
 
 impl Store {
-    /// Reads the whole store and checks everything that can be checked: segments, manifest and its copy, log, and
-    /// files that nothing names.
+    /// Reads the whole store and checks everything that can be checked: segments, manifest and its copy, log,
+    /// and files that nothing names.
     ///
     /// Costs a read of every byte and the memory of all ids. Goes over one generation, while writers go on.
     ///
@@ -140,7 +142,8 @@ impl Store {
         self.verify_with(&mut |_, _| Ok(()))
     }
 
-    /// As [`Store::verify`]; `tell` hears how many of how many pages, codes and documents are done, and its error ends the call.
+    /// As [`Store::verify`]; `tell` hears how many of how many pages, codes and documents are done, and its
+    /// error ends the call.
     pub fn verify_with(&self, tell: Tell<'_>) -> Result<VerifyReport> {
         let state = self.state();
         let mut report = VerifyReport::default();
@@ -240,16 +243,16 @@ impl Store {
                     Entry::Occupied(known) => known.into_mut(),
                     Entry::Vacant(new) => new.insert(report.note(part.leaf(leaf))?),
                 };
-                let listed = list.as_ref().map(|(own, further)| match place {
+                let listed = list.as_ref().map(|(own, secondary)| match place {
                     0 => own.contains(&row),
-                    _ => further.binary_search(&row).is_ok(),
+                    _ => secondary.binary_search(&row).is_ok(),
                 });
                 if listed == Some(false) {
                     report.problem(file.clone(), Damage::Missing { what: "the posting of a row" });
                 }
             }
         }
-        let sizes = lists.values().flatten().map(|(own, further)| (own.len() + further.len()) as u64);
+        let sizes = lists.values().flatten().map(|(own, secondary)| (own.len() + secondary.len()) as u64);
         let found = sizes.sum();
         report.postings += found;
         if found != expected {
@@ -262,6 +265,6 @@ impl Store {
 fn file_of(part: &Part) -> Cow<'static, str> {
     match &part.place {
         Place::Sealed(segment) => segment.name().to_owned().into(),
-        Place::Fresh(_) => names::LOG.into(),
+        Place::Memtable(_) => names::LOG.into(),
     }
 }

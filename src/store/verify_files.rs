@@ -9,7 +9,7 @@ use super::{
     log::{self, Tail},
     manifest::Manifest,
     recovery,
-    seal::strays,
+    seal::orphans,
 };
 use crate::disk::Kind;
 
@@ -37,8 +37,8 @@ impl Store {
         Ok(())
     }
 
-    /// The log can be taken over by the next writer. What waits in it is a warning to a reader; to a writer it is what it
-    /// has not flushed.
+    /// The log can be taken over by the next writer. What waits in it is a warning to a reader; to a writer
+    /// it is what it has not flushed.
     fn check_log(&self, report: &mut VerifyReport) -> Result<()> {
         let (backend, dir) = (&*self.backend, &self.dir);
         let manifest = match (self.is_read_only(), report.note(Manifest::read(backend, dir))?) {
@@ -88,7 +88,7 @@ impl Store {
                 found.push(Notice::StaleCopy { file: names::MANIFEST_COPY.to_owned() });
             }
             let named: HashSet<String> = manifest.files().collect();
-            let mut unused = strays(backend, dir, &named);
+            let mut unused = orphans(backend, dir, &named);
             let old = log::bases(backend, dir)?.into_iter().filter(|base| *base < manifest.generation);
             unused.extend(old.map(log::name));
             unused.extend(log::provisional(backend, dir)?);

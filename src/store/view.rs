@@ -8,7 +8,7 @@ use super::{
     error::{Result, StoreError},
     part::{Part, Place},
     segment::Segment,
-    state::State,
+    version::Version,
 };
 use crate::{
     codes,
@@ -22,7 +22,7 @@ use crate::{
 /// the view.
 #[derive(Clone)]
 pub struct View {
-    pub(super) state: Arc<State>,
+    pub(super) state: Arc<Version>,
 }
 
 impl View {
@@ -62,6 +62,7 @@ impl View {
     /// # Errors
     ///
     /// Damage of the posting list or of the pages that the rows are on.
+    #[cfg(any(test, feature = "fuzzing"))]
     pub fn leaf(&self, leaf: LeafId) -> Result<Vec<(Row, &[f16])>> {
         let (mut runs, mut rows) = (Vec::new(), Vec::new());
         self.leaf_runs(leaf, &mut runs)?;
@@ -76,32 +77,11 @@ impl View {
     /// Damage of the posting list.
     pub fn leaf_runs<'a>(&'a self, leaf: LeafId, runs: &mut Vec<Run<'a>>) -> Result<()> {
         for part in self.state.parts() {
-            let (own, further) = part.leaf(leaf)?;
+            let (own, secondary) = part.leaf(leaf)?;
             runs.extend((!own.is_empty()).then_some(Run { part, rows: own }));
             // A dead one is not looked at.
-            let further = further.iter().filter(|row| part.is_live(**row));
-            runs.extend(further.map(|&row| Run { part, rows: row..row + 1 }));
-        }
-        Ok(())
-    }
-
-    /// All live rows with their embeddings, `[dim]` f16 each, handed out in blocks.
-    ///
-    /// # Errors
-    ///
-    /// Damage of the pages that the rows are on; what `visit` answers.
-    pub fn each_block<'a, E: From<StoreError>>(
-        &'a self,
-        mut visit: impl FnMut(&[(Row, &'a [f16])]) -> Result<(), E>,
-    ) -> Result<(), E> {
-        const BLOCK_ROWS: u32 = 1024;
-        let mut rows = Vec::new();
-        for part in self.state.parts() {
-            for start in (0..part.rows()).step_by(BLOCK_ROWS as usize) {
-                rows.clear();
-                push_rows(part, start..(start + BLOCK_ROWS).min(part.rows()), &mut rows)?;
-                visit(&rows)?;
-            }
+            let secondary = secondary.iter().filter(|row| part.is_live(**row));
+            runs.extend(secondary.map(|&row| Run { part, rows: row..row + 1 }));
         }
         Ok(())
     }
@@ -114,8 +94,8 @@ impl View {
     pub fn postings(&self, leaf: LeafId) -> Result<Vec<Row>> {
         let mut rows = Vec::new();
         for part in self.state.parts() {
-            let (own, further) = part.leaf(leaf)?;
-            let live = own.chain(further.iter().copied()).filter(|row| part.is_live(*row));
+            let (own, secondary) = part.leaf(leaf)?;
+            let live = own.chain(secondary.iter().copied()).filter(|row| part.is_live(*row));
             rows.extend(live.map(|row| Row(part.base + row)));
         }
         rows.sort_unstable();
@@ -142,7 +122,7 @@ impl View {
         let mut newest = Vec::new();
         for part in self.state.parts() {
             for row in part.live_rows() {
-                newest.push((part.source().born(row)?, Row(part.base + row)));
+                newest.push((part.source().created_at(row)?, Row(part.base + row)));
             }
             if newest.len() > count {
                 newest.select_nth_unstable_by(count, |a, b| b.cmp(a));
@@ -179,8 +159,8 @@ impl View {
     /// # Errors
     ///
     /// As [`Self::id`].
-    pub fn expect_documents(&self, rows: impl Iterator<Item = Row> + Clone) -> Result<()> {
-        for ask in [Segment::expect_ends, Segment::expect_document] {
+    pub fn prefetch_documents(&self, rows: impl Iterator<Item = Row> + Clone) -> Result<()> {
+        for ask in [Segment::prefetch_ends, Segment::prefetch_document] {
             for row in rows.clone() {
                 let (part, local) = self.live_part(row)?;
                 if let Place::Sealed(segment) = &part.place {
@@ -252,16 +232,20 @@ impl View {
         Ok((part.source().id(local)?, part.source().metadata(local)?))
     }
 
-    /// The rows in their order by where they are.
-    pub fn spans(&self) -> Vec<RowSpan> {
-        let span = |part: &Part| {
-            let segment = match &part.place {
-                Place::Sealed(segment) => Some(segment.files().number),
-                Place::Fresh(_) => None,
-            };
-            RowSpan { segment, rows: part.base..part.base + part.rows() }
-        };
-        self.state.parts().iter().map(span).collect()
+    /// All rows in their order, as they lie: one run for each segment, and one for those in memory.
+    pub fn parts(&self) -> Vec<Run<'_>> {
+        let run = |part| Run { part, rows: 0..part.rows() };
+        self.state.parts().iter().map(run).collect()
+    }
+
+    /// One row, that of a dead document included.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::NoSuchRow`] beyond the rows.
+    pub fn run_of(&self, row: Row) -> Result<Run<'_>> {
+        let (part, local) = self.state.locate(row).ok_or(StoreError::NoSuchRow { row })?;
+        Ok(Run { part, rows: local..local + 1 })
     }
 
     /// The generation that a live document came with.
@@ -269,9 +253,9 @@ impl View {
     /// # Errors
     ///
     /// As [`Self::document`].
-    pub fn born(&self, row: Row) -> Result<Generation> {
+    pub fn created_at(&self, row: Row) -> Result<Generation> {
         let (part, local) = self.live_part(row)?;
-        part.source().born(local)
+        part.source().created_at(local)
     }
 
     fn live_part(&self, row: Row) -> Result<(&Part, u32)> {
@@ -288,6 +272,26 @@ pub struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
+    /// The number of the segment that the rows are in; it never changes, and no other segment of the store
+    /// ever has it. None for rows in memory.
+    pub fn segment(&self) -> Option<u64> {
+        match &self.part.place {
+            Place::Sealed(segment) => Some(segment.files().number),
+            Place::Memtable(_) => None,
+        }
+    }
+
+    /// Some of the rows, counted from the first of these.
+    pub fn slice(&self, rows: std::ops::Range<usize>) -> Self {
+        let first = self.rows.start;
+        Self { part: self.part, rows: first + rows.start as u32..first + rows.end as u32 }
+    }
+
+    /// Whether a row is live, counted from the first of these.
+    pub fn is_live(&self, at: usize) -> bool {
+        self.part.is_live(self.rows.start + at as u32)
+    }
+
     /// Rows, dead ones included.
     pub fn len(&self) -> usize {
         self.rows.len()
@@ -298,8 +302,8 @@ impl<'a> Run<'a> {
         self.part.live_in(self.rows.clone())
     }
 
-    /// Blocks of codes that hold those of all rows, and their factors, `[rows, 2]`; see [`codes`](crate::codes). The first
-    /// row is at place [`Self::first_place`] of the first block.
+    /// Blocks of codes that hold those of all rows, and their factors, `[rows, 2]`; see
+    /// [`codes`](crate::codes). The first row is at place [`Self::first_place`] of the first block.
     ///
     /// # Errors
     ///
@@ -340,16 +344,6 @@ fn push_rows<'a>(part: &'a Part, rows: std::ops::Range<u32>, out: &mut Vec<(Row,
     Ok(())
 }
 
-/// Consecutive rows of a view.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RowSpan {
-    /// The number of the segment that they are; it never changes, and no other one of the store ever has the number.
-    /// None for rows in memory.
-    pub segment: Option<u64>,
-    /// The rows, dead ones included.
-    pub rows: std::ops::Range<u32>,
-}
-
 /// A walk over the live documents of a view in the byte order of their ids.
 pub struct Walk<'a> {
     cursors: Vec<Cursor<'a>>,
@@ -374,7 +368,7 @@ impl Walk<'_> {
 /// A walk over the live documents of a part in the order of their ids.
 struct Cursor<'a> {
     part: &'a Part,
-    /// For a fresh part: its rows in the order of their ids.
+    /// For a memtable: its rows in the order of their ids.
     order: Vec<u32>,
     next: u32,
     head: Option<(String, u32)>,
@@ -385,9 +379,9 @@ impl<'a> Cursor<'a> {
         let mut cursor = Self { part, order: Vec::new(), next: 0, head: None };
         match &part.place {
             Place::Sealed(segment) => cursor.next = after.map_or(Ok(0), |id| segment.first_from(id))?,
-            Place::Fresh(fresh) => {
-                cursor.order = fresh.in_id_order();
-                let before = |row: &u32| after.is_some_and(|id| fresh.id_of(*row) < id);
+            Place::Memtable(memtable) => {
+                cursor.order = memtable.in_id_order();
+                let before = |row: &u32| after.is_some_and(|id| memtable.id_of(*row) < id);
                 cursor.next = cursor.order.partition_point(before) as u32;
             }
         }
@@ -406,7 +400,7 @@ impl<'a> Cursor<'a> {
         while self.next < self.part.rows() {
             let row = match &self.part.place {
                 Place::Sealed(segment) => segment.by_id(self.next)?,
-                Place::Fresh(_) => self.order[self.next as usize],
+                Place::Memtable(_) => self.order[self.next as usize],
             };
             self.next += 1;
             if self.part.is_live(row) {

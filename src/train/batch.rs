@@ -1,4 +1,5 @@
-//! What a step needs besides the weights: texts, negatives and targets of a batch, drawn and read ahead of it.
+//! What a step needs besides the weights: texts, negatives and targets of a batch, drawn and read ahead of
+//! it.
 
 use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -8,10 +9,10 @@ use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 
 use super::config::Negatives;
+use super::head::Gathered;
 use super::refresh::Snapshot;
 use super::sampler::Batch;
 use super::step::StepContext;
-use super::tail::Gathered;
 use crate::error::{Error, Result};
 use crate::ids::LeafId;
 use crate::model::ModelError;
@@ -81,7 +82,7 @@ impl StepContext<'_> {
     fn prepare(&self, batch: &Batch, snapshot: &Snapshot, rng: &mut ChaCha8Rng) -> Result<Prepared> {
         let layout = self.lay_out(batch, snapshot, rng);
         let seeds: [u64; 2] = [rng.random(), rng.random()];
-        let gather = |cache, rows: &Rows, seed| self.tail.gather(cache, &rows.texts, seed);
+        let gather = |cache, rows: &Rows, seed| self.head.gather(cache, &rows.texts, seed);
         let queries = gather(self.query_cache, &layout.queries, seeds[0]).map_err(ModelError::from)?;
         let documents = gather(self.document_cache, &layout.documents, seeds[1]).map_err(ModelError::from)?;
         Ok(Prepared { layout, queries, documents, rng: rng.clone() })
@@ -130,9 +131,11 @@ impl StepContext<'_> {
     }
 }
 
-/// Batches made by a thread of its own while the steps before them run, so that a device does not wait for the disk.
+/// Batches made by a thread of its own while the steps before them run, so that a device does not wait for
+/// the disk.
 ///
-/// What is random in a batch does not depend on the steps before it, so the batches are the same as one by one.
+/// What is random in a batch does not depend on the steps before it, so the batches are the same as one by
+/// one.
 pub(crate) struct Ahead {
     made: Receiver<Result<Prepared>>,
 }

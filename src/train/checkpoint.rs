@@ -14,8 +14,8 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
+use super::balance::LoadReport;
 use super::error::TrainError;
-use super::load::LoadReport;
 use super::parameters::Weights;
 use super::report::{DevFigures, EarlyStop, EpochReport, IndexerEpochReport};
 

@@ -78,15 +78,17 @@ pub struct TrainConfig {
     /// Factor on the indexer's logits: unit vectors give logits near 0, where a softmax passes
     /// no useful gradient.
     pub logit_scale: f64,
-    /// The logits with which the tree starts are about this many times a cosine, whatever `logit_scale` is: the
-    /// classifier's columns have the length `init_scale / logit_scale`. A learning rate means more beside short ones.
+    /// The logits with which the tree starts are about this many times a cosine, whatever `logit_scale` is:
+    /// the classifier's columns have the length `init_scale / logit_scale`. A learning rate means more beside
+    /// short ones.
     pub init_scale: f64,
     /// Whether the levels have the paper's hidden transform U; without it F(x) = x, which routes at
     /// a fraction of the cost.
     pub transform: bool,
     /// Width r of a learned projection through which the levels read the embedding; none, as in the
-    /// paper, at 0 and from the embedding's own width. Routing costs about r + L r / m document dot products with it.
-    /// Absent: 64, or 128 for a tree of more than 1,000 leaves, which 64 values no longer tell apart.
+    /// paper, at 0 and from the embedding's own width. Routing costs about r + L r / m document dot products
+    /// with it. Absent: 64, or 128 for a tree of more than 1,000 leaves, which 64 values no longer tell
+    /// apart.
     pub routing_dim: Option<usize>,
     /// Trainable encoder layers, counted from the top; 0 trains the indexer alone.
     pub trainable_layers: usize,
@@ -329,7 +331,8 @@ impl TrainConfig {
             pseudo_pairs_per_pair: 0.0,
             distilled_texts_per_step: 0,
             indexer_epochs: 0,
-            // The paper has no factor on the logits, and its learning rates are meant for columns that make them large.
+            // The paper has no factor on the logits, and its learning rates are meant for columns that make
+            // them large.
             logit_scale: 1.0,
             transform: true,
             routing_dim: Some(0),

@@ -3,7 +3,7 @@
 use super::refresh::Snapshot;
 use super::report::{DevFigures, DevPoint};
 use super::texts::Texts;
-use super::verdict::{Partition, Space};
+use super::verdict::{Bench, Partition};
 use crate::error::Result;
 use crate::tree::Load;
 
@@ -23,7 +23,7 @@ pub(crate) fn figures(snapshot: &Snapshot, texts: &Texts) -> Result<DevFigures> 
         return Ok(figures);
     }
     let queries = &snapshot.embedded.queries[dev.start * dim..dev.end * dim];
-    let space = Space::new(&snapshot.embedded.documents, dim, queries, &texts.positives[dev]);
+    let space = Bench::new(&snapshot.embedded.documents, dim, queries, &texts.positives[dev]);
     let (exact, trees) = space.measure(&[tree], &mut || Ok(()))?;
     for point in &exact.points {
         figures.exact_recall_at_10 = point.mean(|outcome| outcome.recall_at_10);

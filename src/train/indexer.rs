@@ -77,8 +77,8 @@ impl TrainableIndexer {
         &self.options
     }
 
-    /// Makes the columns of the first level's classifier the given unit centroids times `init_length`, so that its
-    /// logits are `logit_scale * init_length` times cosine.
+    /// Makes the columns of the first level's classifier the given unit centroids times `init_length`, so
+    /// that its logits are `logit_scale * init_length` times cosine.
     ///
     /// # Shapes
     /// `centroids` `[B, dim]` row-major.

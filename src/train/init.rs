@@ -19,8 +19,8 @@ use crate::tree::TreeShape;
 
 /// Lloyd iterations at most.
 const ITERATIONS: usize = 30;
-/// Passes over the documents of the fit, steps after which it ends if it has made the fewest passes, learning rate
-/// and batch. A large corpus shows each leaf often enough in a few passes.
+/// Passes over the documents of the fit, steps after which it ends if it has made the fewest passes, learning
+/// rate and batch. A large corpus shows each leaf often enough in a few passes.
 const FIT_PASSES: usize = 40;
 const FIT_FEWEST_PASSES: usize = 10;
 const FIT_STEPS: usize = 4_000;

@@ -1,17 +1,19 @@
 //! Joint training of encoder and tree from queries and the documents that answer them
 //! (section 3.5, Algorithm 1).
 
+mod balance;
 mod batch;
 mod checkpoint;
 mod config;
 mod dataset;
 mod dev;
 mod distil;
-mod ending;
 mod error;
+mod finish;
+mod frozen;
+mod head;
 mod indexer;
 mod init;
-mod load;
 mod log;
 mod losses;
 mod mining;
@@ -25,18 +27,16 @@ mod run;
 mod sampler;
 mod schedule;
 mod step;
-mod tail;
 mod texts;
 mod trainer;
-mod trunk;
 mod verdict;
 
 pub use crate::model::Precision;
+pub use balance::{LeafSizes, LoadReport};
 pub use checkpoint::CHECKPOINT_FILE;
 pub use config::{Init, IntraLeaf, LossWeights, Negatives, Preset, Schedule, Siamese, TrainConfig};
 pub use dataset::TrainingSet;
 pub use error::TrainError;
-pub use load::{LeafSizes, LoadReport};
 pub use report::{
     DevFigures, DevPoint, EarlyStop, EpochReport, IndexerEpochReport, LossParts, MovedTensor, TrainEvent,
     TrainReport,
@@ -44,7 +44,7 @@ pub use report::{
 pub use retrain::Retrained;
 pub use trainer::{DEFAULT_CACHE_BYTES, Fitted, PAGE_FILE, REPORT_FILE, TrainDevice, Trainer};
 pub use verdict::{
-    CEILING, ComparedMetric, Comparison, DECISION_FRACTION, Difference, FEWEST_QUERIES, FRACTIONS, Figures,
-    FractionPoint, MeasuredPoint, Method, MethodFigures, Recommendation, SIGNIFICANCE_LEVEL, SMALLEST_GAIN,
-    Verdict,
+    CEILING, ComparedMetric, Comparison, DECISION_DOCUMENTS, DECISIVE_COMPARISONS, Difference,
+    FEWEST_QUERIES, FRACTIONS, Figures, FractionPoint, MeasuredPoint, Method, MethodFigures, Recommendation,
+    SIGNIFICANCE_LEVEL, SMALLEST_GAIN, Verdict,
 };

@@ -7,11 +7,11 @@ use rand_chacha::ChaCha8Rng;
 
 use super::config::TrainConfig;
 use super::distil::{Neighbours, Rows, Targets};
+use super::frozen::FrozenCache;
+use super::head::Head;
 use super::indexer::TrainableIndexer;
 use super::mining;
-use super::tail::Tail;
 use super::texts::Texts;
-use super::trunk::TrunkCache;
 use crate::error::{Error, Result};
 use crate::ids::LeafId;
 use crate::model::Indexer;
@@ -49,9 +49,9 @@ pub(crate) struct Distilled {
 pub(crate) struct Refresher<'a> {
     pub config: &'a TrainConfig,
     pub texts: &'a Texts,
-    pub document_cache: &'a TrunkCache<'a>,
-    pub query_cache: &'a TrunkCache<'a>,
-    pub tail: &'a Tail<'a>,
+    pub document_cache: &'a FrozenCache<'a>,
+    pub query_cache: &'a FrozenCache<'a>,
+    pub head: &'a Head<'a>,
     pub indexer: &'a TrainableIndexer,
 }
 
@@ -68,8 +68,8 @@ impl Refresher<'_> {
         let documents: Vec<usize> = (0..self.texts.documents.len()).collect();
         let queries: Vec<usize> = (0..self.texts.queries.len()).collect();
         let total = documents.len() + queries.len();
-        let mut run = |cache: &TrunkCache<'_>, texts: &[usize], before: usize| {
-            let mut rows = self.tail.embed(cache, texts, |done| {
+        let mut run = |cache: &FrozenCache<'_>, texts: &[usize], before: usize| {
+            let mut rows = self.head.embed(cache, texts, |done| {
                 Progress::new(Stage::Refresh, before + done, total).tell(on_progress, Error::Cancelled)
             })?;
             make_unit(&mut rows, dim);

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::balance::{LeafSizes, LoadReport};
 use super::config::TrainConfig;
-use super::load::{LeafSizes, LoadReport};
 use super::verdict::Verdict;
 use crate::model::RoutingProfiles;
 
@@ -231,13 +231,26 @@ pub struct DevFigures {
 }
 
 impl DevFigures {
-    /// The tree's recall@100 at a visited fraction, by linear interpolation between beams.
+    /// The tree's recall@100 at a visited fraction, by linear interpolation between beams; `None` where no
+    /// beam visits so little.
     pub fn recall_at_100(&self, visited_fraction: f64) -> Option<f64> {
         let points = self
             .points
             .iter()
             .map(|p| crate::eval::CurvePoint { fraction: p.visited_fraction, value: p.recall_at_100 });
         crate::eval::Curve::new(points).ok()?.at(visited_fraction).ok()?
+    }
+
+    /// What early stopping watches: recall@100 at a visited fraction. Where no beam visits so little, that of
+    /// the smallest beam in proportion to what it visits, so that an uneven tree does not look better.
+    pub(crate) fn watched(&self, visited_fraction: f64) -> Option<f64> {
+        let smallest = || {
+            let first =
+                self.points.iter().min_by(|a, b| a.visited_fraction.total_cmp(&b.visited_fraction))?;
+            let share = visited_fraction / first.visited_fraction;
+            (share < 1.0).then_some(first.recall_at_100 * share)
+        };
+        self.recall_at_100(visited_fraction).or_else(smallest)
     }
 }
 

@@ -10,6 +10,7 @@ use crate::index::{Index, ModelChange};
 use crate::model::{Bundle, remove_bundle};
 
 /// What [`Index::retrain`] did.
+#[derive(Debug)]
 pub struct Retrained {
     /// The trained model, and the report with its verdict.
     pub fitted: Fitted,
@@ -26,17 +27,18 @@ fn remove_trained(output: &Path) -> Result<()> {
 }
 
 impl Index {
-    /// Trains encoder and tree on the documents stored here and pairs of a query and the id of a document that
-    /// answers it, and changes over to the new model as [`Self::reencode`] does.
+    /// Trains encoder and tree on the documents stored here and pairs of a query and the id of a document
+    /// that answers it, and changes over to the new model as [`Self::reencode`] does.
     ///
-    /// `trainer` has the settings. Its base is the index's own model where it has none, and its output a folder of the
-    /// index that is removed in the end. Its progress callback hears of the change of model too, and may
-    /// cancel it. Changes over whatever the verdict says: to decide by it, call [`Trainer::fit`] on
-    /// [`TrainingSet::from_index`], read the report, and then [`Self::reencode`]; or
-    /// [`Self::rollback`] afterwards.
+    /// `trainer` has the settings. Its base is the index's own model where it has none, and its output a
+    /// folder of the index that is removed in the end. Its progress callback hears of the change of model
+    /// too, and may cancel it. Changes over whatever the verdict says: to decide by it, call [`Trainer::fit`]
+    /// on [`TrainingSet::from_index`], read the report, and then [`Self::reencode`]; or [`Self::rollback`]
+    /// afterwards.
     ///
     /// # Errors
-    /// Those of [`TrainingSet::from_index`], [`Trainer::fit`] and [`Self::reencode`]; the index is then as before.
+    /// Those of [`TrainingSet::from_index`], [`Trainer::fit`] and [`Self::reencode`]; the index is then as
+    /// before.
     pub fn retrain(
         &self,
         pairs: impl IntoIterator<Item = (String, String)>,

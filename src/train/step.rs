@@ -5,13 +5,13 @@ use candle_core::{Device, Tensor, Var};
 use super::batch::{Distillation, Layout, Prepared};
 use super::config::{Siamese, TrainConfig};
 use super::error::TrainError;
+use super::frozen::FrozenCache;
+use super::head::Head;
 use super::indexer::TrainableIndexer;
 use super::losses;
 use super::optimizer::Gradients;
 use super::report::LossParts;
-use super::tail::Tail;
 use super::texts::Texts;
-use super::trunk::TrunkCache;
 use crate::error::Result;
 use crate::model::{ModelError, unit_rows};
 
@@ -20,9 +20,9 @@ use crate::model::{ModelError, unit_rows};
 pub(crate) struct StepContext<'a> {
     pub config: &'a TrainConfig,
     pub texts: &'a Texts,
-    pub document_cache: &'a TrunkCache<'a>,
-    pub query_cache: &'a TrunkCache<'a>,
-    pub tail: &'a Tail<'a>,
+    pub document_cache: &'a FrozenCache<'a>,
+    pub query_cache: &'a FrozenCache<'a>,
+    pub head: &'a Head<'a>,
     pub indexer: &'a TrainableIndexer,
     pub device: &'a Device,
 }
@@ -35,8 +35,8 @@ impl StepContext<'_> {
     /// back into the parts.
     pub(crate) fn step(&self, prepared: Prepared, step: usize) -> Result<(LossParts, Gradients)> {
         let Prepared { layout, queries, documents, .. } = prepared;
-        let (queries, query_forward) = self.tail.forward(self.query_cache, queries)?;
-        let (documents, document_forward) = self.tail.forward(self.document_cache, documents)?;
+        let (queries, query_forward) = self.head.forward(self.query_cache, queries)?;
+        let (documents, document_forward) = self.head.forward(self.document_cache, documents)?;
         let run = || -> candle_core::Result<(LossParts, Gradients)> {
             let queries = Var::from_tensor(&queries)?;
             let documents = Var::from_tensor(&documents)?;
@@ -50,7 +50,7 @@ impl StepContext<'_> {
                     (&documents, self.document_cache, &document_forward),
                 ] {
                     if let Some(gradient) = store.get(var.as_tensor()) {
-                        self.tail.backward(cache, forward, gradient, &mut gradients)?;
+                        self.head.backward(cache, forward, gradient, &mut gradients)?;
                     }
                 }
             }

@@ -5,22 +5,22 @@ use std::path::{Path, PathBuf};
 use candle_core::Device;
 use sha2::{Digest, Sha256};
 
+use super::balance::{LeafSizes, LoadReport};
 use super::checkpoint::Identity;
 use super::config::TrainConfig;
 use super::dataset::TrainingSet;
 use super::dev;
 use super::error::TrainError;
+use super::frozen::{CachePlace, Frozen, FrozenCache};
+use super::head::{Head, Scope};
 use super::indexer::{IndexerOptions, TrainableIndexer};
-use super::load::{LeafSizes, LoadReport};
 use super::log::Log;
 use super::page;
 use super::refresh::Refresher;
 use super::report::{TrainEvent, TrainReport};
 use super::run::{self, Checkpoints, Outcome, Run};
 use super::step::StepContext;
-use super::tail::{Scope, Tail};
 use super::texts::Texts;
-use super::trunk::{CachePlace, Frozen, TrunkCache};
 use super::verdict::Verdict;
 use crate::error::Result;
 use crate::model::{
@@ -79,9 +79,21 @@ pub struct Trainer<'a> {
     on_event: Box<dyn FnMut(&TrainEvent) + 'a>,
 }
 
+impl std::fmt::Debug for Trainer<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Trainer")
+            .field("base", &self.base)
+            .field("output", &self.output)
+            .field("config", &self.config)
+            .field("device", &self.device)
+            .finish_non_exhaustive()
+    }
+}
+
 type ProgressCallback<'a> = Box<OnProgress<'a>>;
 
 /// A finished run.
+#[derive(Debug)]
 pub struct Fitted {
     /// The trained model, as written.
     pub bundle: Bundle,
@@ -254,7 +266,7 @@ impl<'a> Trainer<'a> {
         let frozen = encoder.transformer.layers.len() - scope.layers;
         let identity = identity(config, &encoder, &texts)?;
         let frozen = Frozen {
-            trunk: PackedTransformer::new(&encoder.transformer, frozen, EncoderPrecision::F32)
+            frozen: PackedTransformer::new(&encoder.transformer, frozen, EncoderPrecision::F32)
                 .map_err(ModelError::from)?,
             dim,
             pooled: (scope.layers == 0).then_some((encoder.pooling, encoder.normalisation)),
@@ -267,11 +279,11 @@ impl<'a> Trainer<'a> {
         };
         let query_place = place(&texts.queries);
         let query_cache =
-            TrunkCache::compute(&frozen, &texts.queries, &query_place, &mut budget, on_progress)?;
+            FrozenCache::compute(&frozen, &texts.queries, &query_place, &mut budget, on_progress)?;
         let document_place = place(&texts.documents);
         let document_cache =
-            TrunkCache::compute(&frozen, &texts.documents, &document_place, &mut budget, on_progress)?;
-        let tail = Tail::new(&encoder, scope, &device).map_err(ModelError::from)?;
+            FrozenCache::compute(&frozen, &texts.documents, &document_place, &mut budget, on_progress)?;
+        let head = Head::new(&encoder, scope, &device).map_err(ModelError::from)?;
         let options = IndexerOptions {
             shape,
             dim,
@@ -291,7 +303,7 @@ impl<'a> Trainer<'a> {
             texts: &texts,
             document_cache: &document_cache,
             query_cache: &query_cache,
-            tail: &tail,
+            head: &head,
             indexer: coarse.as_ref().unwrap_or(&indexer),
         };
         let context = StepContext {
@@ -299,7 +311,7 @@ impl<'a> Trainer<'a> {
             texts: &texts,
             document_cache: &document_cache,
             query_cache: &query_cache,
-            tail: &tail,
+            head: &head,
             indexer: refresher.indexer,
             device: &device,
         };
@@ -320,7 +332,7 @@ impl<'a> Trainer<'a> {
         let page_of = ending.leaves;
         let report = report(config, &texts, &outcome, ending.verdict, ending.leaf_sizes)?;
         let page = page::render(&report, &page_of);
-        write(&output, &base, config, &tail, &outcome, &report, page)?;
+        write(&output, &base, config, &head, &outcome, &report, page)?;
         on_event(&TrainEvent::Finished { seconds: report.seconds });
         Ok(Fitted { bundle: Bundle::open(&output)?, report })
     }
@@ -428,7 +440,7 @@ fn write(
     output: &Path,
     base: &Path,
     config: &TrainConfig,
-    tail: &Tail<'_>,
+    head: &Head<'_>,
     outcome: &Outcome,
     report: &TrainReport,
     page: String,
@@ -437,7 +449,7 @@ fn write(
         .map_err(|source| ModelError::Json { path: output.join(REPORT_FILE), source })?;
     BundleParts {
         base,
-        encoder: tail.named().map_err(ModelError::from)?,
+        encoder: head.named().map_err(ModelError::from)?,
         indexer: &outcome.last.indexer,
         leaves_per_document: config.leaves_per_document,
         extras: vec![(REPORT_FILE, json), (PAGE_FILE, page.into_bytes())],

@@ -122,7 +122,7 @@ fn counts(state: &ProgressState, out: &mut dyn fmt::Write) {
 fn name(stage: Stage) -> &'static str {
     match stage {
         Stage::Insert => "insert",
-        Stage::Trunk => "frozen part",
+        Stage::FrozenLayers => "frozen part",
         Stage::Refresh => "refresh",
         Stage::Initialise => "start tree",
         Stage::Train => "train",

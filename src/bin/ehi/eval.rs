@@ -20,7 +20,7 @@ const RUN_TAG: &str = "ehi";
 #[derive(clap::Args)]
 pub struct Args {
     /// Directory of the index
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, env = "EHI_INDEX", value_name = "DIR")]
     index: PathBuf,
     /// Dataset whose corpus the index holds: a folder in the layout of BEIR, MS MARCO (TSV) or
     /// extreme classification

@@ -4,25 +4,22 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ehi::{DEFAULT_BEAM, DEFAULT_K, ExplainOptions, Explanation, Index};
+use ehi::{Explanation, Index};
 use serde_json::{Value, json};
 
 use crate::escape::escaped;
 use crate::failure::Failure;
 use crate::hits::start_of;
 use crate::printing;
+use crate::query::QueryArgs;
 
 #[derive(clap::Args)]
 pub struct Args {
     /// Directory of the index
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, env = "EHI_INDEX", value_name = "DIR")]
     index: PathBuf,
-    /// Hits at most
-    #[arg(long, short, default_value_t = DEFAULT_K)]
-    k: usize,
-    /// Leaves to visit; more than the tree has means all
-    #[arg(long, short, default_value_t = DEFAULT_BEAM)]
-    beam: usize,
+    #[command(flatten)]
+    options: QueryArgs,
     /// Compare with exact search, which scores every document
     #[arg(long)]
     exact: bool,
@@ -35,8 +32,8 @@ pub struct Args {
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let index = Index::open_read_only(&args.index)?;
-    let options = ExplainOptions { k: args.k, beam: args.beam, exact: args.exact };
-    let explanation = index.explain(&args.query, &options)?;
+    let query = args.options.apply(index.query(&args.query));
+    let explanation = if args.exact { query.explain_against_exact()? } else { query.explain()? };
     if args.json {
         printing::json(out, &explanation_json(&explanation))
     } else {
@@ -111,14 +108,18 @@ fn explanation_json(explanation: &Explanation) -> Value {
 
 fn write_explanation(out: &mut dyn Write, index: &Index, explanation: &Explanation) -> io::Result<()> {
     let all = index.bundle().model().indexer().shape().leaves();
-    writeln!(
-        out,
-        "{} of {all} leaves reached; entropy of the choice {:.2} nats (at most {:.2})",
-        explanation.leaves.len(),
-        explanation.entropy,
-        f64::from(all).ln(),
-    )?;
-    writeln!(out, "    leaf  probability  documents  by level")?;
+    match explanation.entropy {
+        Some(entropy) => writeln!(
+            out,
+            "{} of {all} leaves reached; entropy of the choice {entropy:.2} nats (at most {:.2})",
+            explanation.leaves.len(),
+            f64::from(all).ln(),
+        )?,
+        None => writeln!(out, "few documents pass the filter: all of them were scored, without the tree")?,
+    }
+    if !explanation.leaves.is_empty() {
+        writeln!(out, "    leaf  probability  documents  by level")?;
+    }
     for leaf in &explanation.leaves {
         let steps: Vec<String> = leaf
             .path

@@ -23,7 +23,7 @@ use tally::Tally;
 #[derive(clap::Args)]
 pub struct Args {
     /// Directory of the index
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, env = "EHI_INDEX", value_name = "DIR")]
     index: PathBuf,
     #[command(flatten)]
     precision: PrecisionArgs,

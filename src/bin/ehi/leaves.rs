@@ -15,7 +15,7 @@ use crate::printing;
 #[derive(clap::Args)]
 pub struct Args {
     /// Directory of the index
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, env = "EHI_INDEX", value_name = "DIR")]
     index: PathBuf,
     /// One leaf alone
     #[arg(long)]

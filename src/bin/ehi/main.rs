@@ -1,11 +1,14 @@
 //! The `ehi` command line: arguments in, calls of the public API, text or JSON out.
 
 mod bars;
+mod documents;
 mod escape;
 mod eval;
 mod evaluation;
+mod examples;
 mod explain;
 mod failure;
+mod generate;
 mod health;
 mod hits;
 mod insert;
@@ -15,6 +18,7 @@ mod log;
 mod model;
 mod precision;
 mod printing;
+mod query;
 mod recover;
 mod repair;
 mod search;
@@ -28,7 +32,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use escape::escaped;
 use failure::Failure;
@@ -48,44 +52,76 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Train encoder and tree on a dataset's corpus, queries and train judgments
+    #[command(after_help = examples::TRAIN)]
     Train(train::Args),
     /// Make an empty index with its own copy of a trained bundle
+    #[command(after_help = examples::CREATE)]
     Create(store::CreateArgs),
     /// Insert documents from BEIR corpus lines or a dataset; a document replaces the one with its id
+    #[command(after_help = examples::INSERT)]
     Insert(insert::Args),
     /// Find the documents that answer a question
+    #[command(after_help = examples::SEARCH)]
     Search(search::Args),
     /// Find them, and say which leaves were reached, why, and what came from where
+    #[command(after_help = examples::EXPLAIN)]
     Explain(explain::Args),
     /// What each leaf is about: distinctive words, typical documents, questions
+    #[command(after_help = examples::LEAVES)]
     Leaves(leaves::Args),
     /// Whether the tree still fits what is stored
+    #[command(after_help = examples::HEALTH)]
     Health(store::ReportArgs),
     /// Print a document as a JSON line
-    Get(store::IdArgs),
-    /// Delete a document
-    Delete(store::DeleteArgs),
+    #[command(after_help = examples::GET)]
+    Get(documents::GetArgs),
+    /// Print the ids of all documents, or of those that pass a filter
+    #[command(after_help = examples::IDS)]
+    Ids(documents::IdsArgs),
+    /// Print the number of documents, or of those that pass a filter
+    #[command(after_help = examples::COUNT)]
+    Count(documents::ListArgs),
+    /// Print all documents, or those that pass a filter, as JSON lines that `insert` reads
+    #[command(after_help = examples::EXPORT)]
+    Export(documents::ListArgs),
+    /// Delete a document, those that pass a filter, or those whose ids are in a file
+    #[command(after_help = examples::DELETE)]
+    Delete(documents::DeleteArgs),
     /// Write the index anew, as small and fast as it can be, without what was deleted
+    #[command(after_help = examples::COMPACT)]
     Compact(store::WriteArgs),
-    /// Copy the index as of its last flush into another directory, sharing its files where it can (for a backup, copy
-    /// that to another disk)
+    /// Copy the index as of its last flush into another directory, sharing its files where it can (for a
+    /// backup, copy that to another disk)
+    #[command(after_help = examples::SNAPSHOT)]
     Snapshot(store::SnapshotArgs),
     /// Bring back what a writer that was cut off had stored and not flushed, and flush it
+    #[command(after_help = examples::RECOVER)]
     Recover(store::WriteArgs),
     /// Bring a damaged index back to what can be read of it, also where it does not open
+    #[command(after_help = examples::REPAIR)]
     Repair(repair::Args),
     /// Encode every document with another model and change over to it; the old one is kept
+    #[command(after_help = examples::REENCODE)]
     Reencode(model::ReencodeArgs),
     /// Return to the model before the last change
+    #[command(after_help = examples::ROLLBACK)]
     Rollback(store::WriteArgs),
     /// Give back the space of the model before the last change
+    #[command(after_help = examples::DROP_PREVIOUS)]
     DropPrevious(store::WriteArgs),
     /// Sizes, counts and the load of the leaves
+    #[command(after_help = examples::STATS)]
     Stats(store::ReportArgs),
     /// Read the whole index and check every checksum and invariant
+    #[command(after_help = examples::VERIFY)]
     Verify(store::ReportArgs),
     /// Measure quality against documents visited on a dataset
+    #[command(after_help = examples::EVAL)]
     Eval(eval::Args),
+    /// Print completions for a shell
+    Completions(generate::CompletionsArgs),
+    /// Write the manual pages of all commands into a folder
+    Man(generate::ManArgs),
 }
 
 fn main() -> ExitCode {
@@ -116,8 +152,11 @@ fn run(command: Command, out: &mut dyn Write) -> Result<(), Failure> {
         Command::Explain(args) => explain::run(&args, out),
         Command::Leaves(args) => leaves::run(&args, out),
         Command::Health(args) => health::run(&args, out),
-        Command::Get(args) => store::get(&args, out),
-        Command::Delete(args) => store::delete(&args, out),
+        Command::Get(args) => documents::get(&args, out),
+        Command::Ids(args) => documents::ids(&args, out),
+        Command::Count(args) => documents::count(&args, out),
+        Command::Export(args) => documents::export(&args, out),
+        Command::Delete(args) => documents::delete(&args, out),
         Command::Compact(args) => store::compact(&args, out),
         Command::Snapshot(args) => store::snapshot(&args, out),
         Command::Recover(args) => recover::run(&args, out),
@@ -128,6 +167,8 @@ fn run(command: Command, out: &mut dyn Write) -> Result<(), Failure> {
         Command::Stats(args) => store::stats(&args, out),
         Command::Verify(args) => verify::run(&args, out),
         Command::Eval(args) => eval::run(&args, out),
+        Command::Completions(args) => generate::completions(&args, Cli::command()),
+        Command::Man(args) => generate::man(&args, Cli::command(), out),
     }
 }
 

@@ -4,33 +4,25 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ehi::{DEFAULT_K, Filter, SearchResult, Stop};
+use ehi::SearchResult;
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::hits;
 use crate::precision::PrecisionArgs;
 use crate::printing;
+use crate::query::QueryArgs;
 
 #[derive(clap::Args)]
 pub struct Args {
     /// Directory of the index
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, env = "EHI_INDEX", value_name = "DIR")]
     index: PathBuf,
-    /// Hits at most
-    #[arg(long, short, default_value_t = DEFAULT_K)]
-    k: usize,
-    /// Leaves to visit; more than the tree has means all. 8 by default, or all where `--stop` says when
-    /// to stop
-    #[arg(long, short)]
-    beam: Option<usize>,
-    /// Stop earlier, by the first rule that applies: patience=LEAVES, mass=SHARE, documents=COUNT,
-    /// fraction=SHARE
-    #[arg(long, value_name = "RULE", value_delimiter = ',')]
-    stop: Vec<Stop>,
-    /// Search among the documents whose metadata pass, for instance {"year": {"$gte": 2010}, "lang": "en"}
-    #[arg(long, value_name = "JSON")]
-    filter: Option<Filter>,
+    #[command(flatten)]
+    options: QueryArgs,
+    /// Score every document, without the tree
+    #[arg(long, conflicts_with_all = ["beam", "stop"])]
+    exact: bool,
     #[command(flatten)]
     precision: PrecisionArgs,
     /// Print one JSON object
@@ -42,15 +34,9 @@ pub struct Args {
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let index = args.precision.open_read_only(&args.index)?;
-    let mut query = index.query(&args.query).k(args.k);
-    if let Some(beam) = args.beam {
-        query = query.beam(beam);
-    }
-    for &stop in &args.stop {
-        query = query.stop(stop);
-    }
-    if let Some(filter) = &args.filter {
-        query = query.filter(filter);
+    let mut query = args.options.apply(index.query(&args.query));
+    if args.exact {
+        query = query.exact();
     }
     let result = query.run()?;
     if args.json {

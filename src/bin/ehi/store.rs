@@ -1,14 +1,12 @@
-//! `ehi create`, `get`, `delete`, `compact`, `snapshot` and `stats`.
+//! `ehi create`, `compact`, `snapshot` and `stats`.
 
 use std::io::Write;
 use std::path::PathBuf;
 
 use ehi::{Bundle, Index, StoreStats};
-use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::bars::Bars;
-use crate::escape::escaped;
 use crate::failure::Failure;
 use crate::printing;
 use crate::writing::{WaitArgs, refuse_file};
@@ -16,28 +14,11 @@ use crate::writing::{WaitArgs, refuse_file};
 #[derive(clap::Args)]
 pub struct CreateArgs {
     /// Directory of the new index; made where it is missing
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, env = "EHI_INDEX", value_name = "DIR")]
     index: PathBuf,
     /// A trained bundle
     #[arg(long, value_name = "BUNDLE")]
     model: PathBuf,
-}
-
-#[derive(clap::Args)]
-pub struct IdArgs {
-    /// Directory of the index
-    #[arg(long, value_name = "DIR")]
-    index: PathBuf,
-    /// The document's id
-    id: String,
-}
-
-#[derive(clap::Args)]
-pub struct DeleteArgs {
-    #[command(flatten)]
-    id: IdArgs,
-    #[command(flatten)]
-    wait: WaitArgs,
 }
 
 /// Of a command that writes and reports.
@@ -52,7 +33,7 @@ pub struct WriteArgs {
 #[derive(clap::Args)]
 pub struct ReportArgs {
     /// Directory of the index
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, env = "EHI_INDEX", value_name = "DIR")]
     pub index: PathBuf,
     /// Print one JSON object
     #[arg(long)]
@@ -62,7 +43,7 @@ pub struct ReportArgs {
 #[derive(clap::Args)]
 pub struct SnapshotArgs {
     /// Directory of the index
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, env = "EHI_INDEX", value_name = "DIR")]
     index: PathBuf,
     /// Directory of the copy; must be missing or empty
     target: PathBuf,
@@ -75,27 +56,6 @@ pub fn create(args: &CreateArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let dim = index.bundle().model().encoder().dim();
     writeln!(out, "created {}: {leaves} leaves, {dim} dimensions", printing::path(&args.index))
         .map_err(Failure::Output)
-}
-
-pub fn get(args: &IdArgs, out: &mut dyn Write) -> Result<(), Failure> {
-    let document = Index::open_read_only(&args.index)?.get(&args.id)?.ok_or_else(|| args.absent())?;
-    let line = BeirLine {
-        _id: &document.id,
-        title: &document.title,
-        text: &document.text,
-        metadata: document.metadata.as_ref(),
-    };
-    printing::json(out, &line)
-}
-
-pub fn delete(args: &DeleteArgs, out: &mut dyn Write) -> Result<(), Failure> {
-    let DeleteArgs { id: args, wait } = args;
-    let index = wait.open(&args.index)?;
-    if !index.delete(&args.id)? {
-        return Err(args.absent());
-    }
-    index.flush()?;
-    writeln!(out, "deleted {}, {} documents left", escaped(&args.id), index.len()).map_err(Failure::Output)
 }
 
 pub fn compact(args: &WriteArgs, out: &mut dyn Write) -> Result<(), Failure> {
@@ -132,21 +92,6 @@ pub fn snapshot(args: &SnapshotArgs, out: &mut dyn Write) -> Result<(), Failure>
     writeln!(out, "{}: {} documents", printing::path(&args.target), index.len()).map_err(Failure::Output)
 }
 
-impl IdArgs {
-    fn absent(&self) -> Failure {
-        Failure::Absent { index: self.index.clone(), id: self.id.clone() }
-    }
-}
-
-/// A document with the keys of a BEIR corpus line, in their usual order.
-#[derive(Serialize)]
-struct BeirLine<'a> {
-    _id: &'a str,
-    title: &'a str,
-    text: &'a str,
-    metadata: Option<&'a Value>,
-}
-
 pub fn stats(args: &ReportArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let index = Index::open_read_only(&args.index)?;
     let stats = index.stats()?;
@@ -173,7 +118,7 @@ fn stats_json(index: &Index, stats: &StoreStats) -> Value {
         "dead_rows": stats.dead_rows,
         "generation": stats.generation.0,
         "segments": stats.segments,
-        "fresh_documents": stats.fresh_documents,
+        "memtable_documents": stats.memtable_documents,
         "bytes": {
             "vectors": bytes.vectors,
             "documents": bytes.documents,
@@ -204,9 +149,9 @@ fn write_stats(out: &mut dyn Write, index: &Index, stats: &StoreStats) -> std::i
     let entries: usize = sizes().sum();
     let expected = stats.expected_documents_per_leaf;
     writeln!(out, "documents      {} ({} rows, {} dead)", stats.documents, stats.rows, stats.dead_rows)?;
-    if stats.fresh_documents > 0 {
+    if stats.memtable_documents > 0 {
         // The handle is read-only, so it does not show them.
-        let waiting = stats.fresh_documents;
+        let waiting = stats.memtable_documents;
         writeln!(out, "waiting        {waiting} documents in the log, not counted above; see `ehi recover`")?;
     }
     writeln!(

@@ -153,8 +153,8 @@ fn number(head: &[u8; CURRENT_BYTES], at: Range<usize>) -> u32 {
     u32::from_le_bytes(field)
 }
 
-/// Any bytes as a `CURRENT`, as they are and with magic and checksum put right: what is accepted is written again to the
-/// same bytes.
+/// Any bytes as a `CURRENT`, as they are and with magic and checksum put right: what is accepted is written
+/// again to the same bytes.
 #[cfg(feature = "fuzzing")]
 pub fn fuzz_current(bytes: &[u8]) {
     let _ = Current::decode(bytes);

@@ -5,6 +5,7 @@ use std::io::ErrorKind;
 use std::path::PathBuf;
 
 use rayon::prelude::*;
+use tempfile::TempDir;
 
 use super::*;
 use crate::disk::faulty::Faulty;

@@ -2,6 +2,8 @@
 
 use std::os::unix::fs::symlink;
 
+use tempfile::TempDir;
+
 use super::*;
 use crate::error::Error;
 use crate::index::RepairOptions;

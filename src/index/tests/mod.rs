@@ -10,10 +10,8 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-use tempfile::TempDir;
-
 use super::{Index, IndexBuilder};
-use crate::disk::{Backend, FileSystem, Unsynced};
+use crate::disk::{Backend, FileSystem, Unsynced, recorder::in_memory};
 use crate::document::Document;
 use crate::error::Result;
 use crate::model::{Bundle, ModelHash};
@@ -66,12 +64,6 @@ fn create(backend: Arc<dyn Backend>, path: &Path, bundle: &Bundle) -> Result<Ind
 fn open(backend: Arc<dyn Backend>, path: &Path) -> Result<Index> {
     // Whatever is fresh is sealed by a flush, and not before.
     Index::open_on(backend, path, &IndexBuilder::default().durability(Durability::OnFlush))
-}
-
-/// A folder in memory where the system has such.
-fn in_memory() -> std::io::Result<TempDir> {
-    let shared_memory = Path::new("/dev/shm");
-    if shared_memory.is_dir() { tempfile::tempdir_in(shared_memory) } else { tempfile::tempdir() }
 }
 
 fn copy_directory(from: &Path, to: &Path) {

@@ -2,19 +2,18 @@
 
 use std::path::PathBuf;
 
-use rand::SeedableRng;
-use rand_chacha::ChaCha8Rng;
-use rayon::prelude::*;
-
 use super::*;
 use crate::disk::{
     OpenMode,
-    recorder::{Forget, Kept, Recorder, Step, image},
+    recorder::{Cut, Forget, Kept, Recorder, Step, Survey, WITHOUT_A_SYNC, asked, promised},
 };
 use crate::error::Error;
 use crate::index::RepairOptions;
 use crate::progress::no_progress;
 use crate::store::StoreError;
+
+/// What is kept of the unsynced operations.
+const CHOICES: &[Kept] = &[Kept::None, Kept::Names, Kept::Some, Kept::Torn(512)];
 
 /// What a workload does.
 #[derive(Clone, Copy, Debug)]
@@ -127,8 +126,7 @@ fn run(bundles: &Bundles, name: &'static str, acts: Vec<Act>, forget: Forget) ->
         recorder.note(Step::Acknowledged(number));
     }
     drop(index);
-    let steps = Arc::into_inner(recorder.steps).map_or_else(Vec::new, |steps| steps.into_inner().unwrap());
-    Ran { name, acts, steps, history }
+    Ran { name, acts, steps: recorder.recorded(), history }
 }
 
 /// Makes a file of the index another one, at once and durably.
@@ -160,35 +158,13 @@ fn repair_options(bundles: &Bundles, state: &State) -> RepairOptions {
     RepairOptions { bundle, ..RepairOptions::default() }
 }
 
-/// How an image is put together, so that a failure can be looked at again.
-#[derive(Clone, Copy, Debug)]
-struct Cut {
-    after: usize,
-    kept: Kept,
-    seed: u64,
-}
-
-/// Every step is a cut, each with several choices of what was on disk.
-fn cuts(steps: &[Step], random: usize) -> Vec<Cut> {
-    let fixed = [Kept::None, Kept::All, Kept::Contents, Kept::Names];
-    let some = (0..random as u64).flat_map(|seed| [(Kept::Some, seed), (Kept::Torn(512), seed)]);
-    let choices: Vec<(Kept, u64)> = fixed.into_iter().map(|kept| (kept, 0)).chain(some).collect();
-    let all =
-        (0..=steps.len()).flat_map(|after| choices.iter().map(move |&(kept, seed)| (after, kept, seed)));
-    all.map(|(after, kept, seed)| Cut { after, kept, seed }).collect()
-}
-
 /// Whether the index that a cut leaves is what it must be, and goes on.
 fn check_image(bundles: &Bundles, ran: &Ran, cut: Cut) -> std::result::Result<(), String> {
-    let steps = &ran.steps[..cut.after];
-    let mut rng = ChaCha8Rng::seed_from_u64(cut.seed << 32 | cut.after as u64);
-    let image = image(steps, cut.kept, &mut rng);
     let parent = in_memory().map_err(|error| error.to_string())?;
     let dir = parent.path().join("index");
-    image.write(&dir).map_err(|error| error.to_string())?;
-    let last = |of: fn(&Step) -> Option<usize>| steps.iter().rev().find_map(of);
-    let acknowledged = last(|step| if let Step::Acknowledged(n) = step { Some(*n) } else { None });
-    let tried = last(|step| if let Step::Tried(n) = step { Some(*n) } else { None }).unwrap_or(0);
+    cut.image(&ran.steps).write(&dir).map_err(|error| error.to_string())?;
+    let steps = &ran.steps[..cut.after];
+    let (acknowledged, tried) = promised(steps);
     let failed = |what: &'static str| move |error: Error| format!("{what}: {error}");
 
     // Cut off after the damage, so it is there.
@@ -279,39 +255,22 @@ fn run_all(bundles: &Bundles, forget: Forget) -> Vec<Ran> {
     workloads().into_iter().map(|(name, acts)| run(bundles, name, acts, forget)).collect()
 }
 
-/// Number of images, and the violations among them; no more than `enough`.
-fn survey(bundles: &Bundles, ran: &[Ran], random: usize, enough: usize) -> (usize, Vec<String>) {
-    let mut images = 0;
-    let mut violations = Vec::new();
+fn survey(bundles: &Bundles, ran: &[Ran], mut survey: Survey) -> Survey {
     for ran in ran {
-        let cuts = cuts(&ran.steps, random);
-        images += cuts.len();
-        let found = cuts.par_iter().filter_map(|&cut| {
-            let error = check_image(bundles, ran, cut).err()?;
-            Some(format!("{} of {} steps of {:?}, {cut:?}: {error}", cut.after, ran.steps.len(), ran.name))
-        });
-        violations.extend(found.take_any(enough).collect::<Vec<_>>());
-        if violations.len() >= enough {
-            break;
-        }
+        survey.run(ran.name, &ran.steps, |cut| check_image(bundles, ran, cut));
     }
-    (images, violations)
+    survey
 }
 
 /// `EHI_POWER_IMAGES` asks for about so many images.
 #[test]
 fn a_power_failure_anywhere_leaves_one_model_with_all_that_was_promised() {
-    let asked: usize = std::env::var("EHI_POWER_IMAGES").ok().and_then(|n| n.parse().ok()).unwrap_or(0);
     let bundles = Bundles::new();
     let ran = run_all(&bundles, Forget::Nothing);
     let places: usize = ran.iter().map(|ran| ran.steps.len() + 1).sum();
-    // Four images for each place, and two more for each round of random choices.
-    let random = asked.saturating_sub(4 * places).div_ceil(2 * places).max(1);
-    let (images, violations) = survey(&bundles, &ran, random, usize::MAX);
-    println!("{images} images, {} violations", violations.len());
-    let first = violations[..violations.len().min(5)].join("\n");
-    assert!(violations.is_empty(), "{} of {images}:\n{first}", violations.len());
-    assert!(places > 500 && images >= 6 * places, "only {images} images of {places} places");
+    let survey = survey(&bundles, &ran, Survey::new(CHOICES).with_images(asked().unwrap_or(0), places));
+    survey.assert_none();
+    assert!(places > 500 && survey.images >= 4 * places, "only {} images of {places}", survey.images);
 }
 
 /// A check that cannot fail proves nothing: with any one sync left out images turn up that break a promise.
@@ -321,7 +280,8 @@ fn every_sync_of_an_index_is_needed() {
     for forget in
         [Forget::Current, Forget::Bundle, Forget::Model, Forget::Models, Forget::Root, Forget::Vectors]
     {
-        let (images, violations) = survey(&bundles, &run_all(&bundles, forget), 1, 1);
-        assert!(!violations.is_empty(), "{forget:?}: no violation in {images} images");
+        let one = Survey { enough: 1, ..Survey::new(WITHOUT_A_SYNC) };
+        let survey = survey(&bundles, &run_all(&bundles, forget), one);
+        assert!(!survey.violations.is_empty(), "{forget:?}: no violation in {} images", survey.images);
     }
 }

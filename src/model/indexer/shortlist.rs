@@ -1,4 +1,5 @@
-//! Leaves that may be among the most probable, told by products in eight bits; only theirs are then computed in f32.
+//! Leaves that may be among the most probable, told by products in eight bits; only theirs are then computed
+//! in f32.
 //!
 //! Rounding is held against its exact bound, so the leaves are those that products in f32 would choose.
 
@@ -72,8 +73,8 @@ impl Shortlist {
         self.norms.len() / CHILDREN_PER_LEAF
     }
 
-    /// The `beam` most probable leaves for what the classifier reads, `[width]` f32, finite: the lower id first among
-    /// equals. Their probabilities are off by as little as the entropy.
+    /// The `beam` most probable leaves for what the classifier reads, `[width]` f32, finite: the lower id
+    /// first among equals. Their probabilities are off by as little as the entropy.
     pub fn best(&self, input: &[f32], beam: NonZeroUsize) -> Best {
         let mut quantised = ByteRows::default();
         quantised.quantise(input, input.len());

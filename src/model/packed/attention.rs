@@ -8,7 +8,8 @@ use crate::product::{BLOCK_ROWS, Block, NO_BIAS, NO_PRODUCTS, PAD, PANEL, interl
 /// Every token's mean of its text's values, weighted by the softmax of its scaled scores.
 ///
 /// # Shapes
-/// `qkv` `[tokens, 3m]`: query, key and value side by side, each of them head by head; `context` becomes `[tokens, m]`.
+/// `qkv` `[tokens, 3m]`: query, key and value side by side, each of them head by head; `context` becomes
+/// `[tokens, m]`.
 pub(super) fn attend(qkv: &[f32], lengths: &[usize], heads: usize, context: &mut Vec<f32>) {
     let tokens: usize = lengths.iter().sum();
     if tokens == 0 {

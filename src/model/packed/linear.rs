@@ -38,7 +38,8 @@ impl Then {
 }
 
 impl PackedLinear {
-    /// Maps that are applied one after another, from their weights, `[outputs, inputs]`, and biases, `[outputs]`, f32.
+    /// Maps that are applied one after another, from their weights, `[outputs, inputs]`, and biases,
+    /// `[outputs]`, f32.
     pub(super) fn pack_together<const N: usize>(
         maps: [(Vec<f32>, Vec<f32>); N],
         precision: EncoderPrecision,
@@ -60,8 +61,8 @@ impl PackedLinear {
         }
     }
 
-    /// Shapes: `x` `[n, inputs]`; `out` becomes `[n, outputs]`, f32; `next` is what is read after this. On the calling
-    /// thread.
+    /// Shapes: `x` `[n, inputs]`; `out` becomes `[n, outputs]`, f32; `next` is what is read after this. On
+    /// the calling thread.
     pub(super) fn apply(
         &self,
         x: &[f32],

@@ -1,9 +1,9 @@
-//! Products of rows with packed rows in eight bits: a quarter of the memory, whole numbers, and so the same on every
-//! processor.
+//! Products of rows with packed rows in eight bits: a quarter of the memory, whole numbers, and so the same
+//! on every processor.
 //!
-//! A packed row is `scale * q` with `q` from -127 to 127, a row that meets it `offset + scale * q` with `q` from 0 to 255,
-//! each with scales of its own. Their product is the sum of the `q`s' products, which is exact, times the scales, and a term of the
-//! offset and the packed row's sum, which is known beforehand.
+//! A packed row is `scale * q` with `q` from -127 to 127, a row that meets it `offset + scale * q` with `q`
+//! from 0 to 255, each with scales of its own. Their product is the sum of the `q`s' products, which is
+//! exact, times the scales, and a term of the offset and the packed row's sum, which is known beforehand.
 
 mod scalar;
 #[cfg(target_arch = "x86_64")]
@@ -26,7 +26,8 @@ const ROUND: f32 = 12_582_912.0;
 pub(crate) struct BytePanels {
     /// `[panel, group, PANEL, GROUP]`, padded with zeros.
     values: Part<i8>,
-    /// Of each packed row, padded: its scale, NaN if it is not finite, and the sum of what stands for its values.
+    /// Of each packed row, padded: its scale, NaN if it is not finite, and the sum of what stands for its
+    /// values.
     scales: Vec<[f32; PANEL]>,
     sums: Vec<[f32; PANEL]>,
     rows: usize,
@@ -273,7 +274,8 @@ impl ByteKernel {
         Self::available().next().unwrap_or(Self::Scalar)
     }
 
-    /// Whether a product takes much less time than one in f32: without instructions of its own it takes as many.
+    /// Whether a product takes much less time than one in f32: without instructions of its own it takes as
+    /// many.
     pub fn is_fast(self) -> bool {
         match self {
             #[cfg(target_arch = "x86_64")]

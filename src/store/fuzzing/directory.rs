@@ -76,8 +76,8 @@ fn files(dir: &Path, all: &mut Vec<PathBuf>) {
     all.sort();
 }
 
-/// Each eight bytes are a change: which file, whether it is cut or changed, where, and by what. What is called sound must
-/// work; what is not must be an error or a repair, and never a panic.
+/// Each eight bytes are a change: which file, whether it is cut or changed, where, and by what. What is
+/// called sound must work; what is not must be an error or a repair, and never a panic.
 pub fn directory(bytes: &[u8]) {
     let Ok(dir) = tempfile::tempdir() else { return };
     copy(sample(), dir.path());

@@ -59,7 +59,8 @@ pub fn commit(bytes: &[u8]) {
     }
 }
 
-/// A log as it is found: `bytes` behind a sound header and a whole commit, which must be found whatever follows.
+/// A log as it is found: `bytes` behind a sound header and a whole commit, which must be found whatever
+/// follows.
 pub fn log(bytes: &[u8]) {
     let place = Place { store_id: StoreId([0; STORE_ID_BYTES]), base: Generation(1) };
     let Ok(dir) = tempfile::tempdir() else { return };
@@ -159,14 +160,14 @@ pub fn segment(bytes: &[u8], cuts: &[u16], rows: u16) {
     let files = SegmentFiles { number: 1, rows, vectors, documents };
     let Ok(segment) = Segment::open(&FileSystem, dir.path(), store_id, DIM, files) else { return };
     for row in 0..rows {
-        let _ = (segment.document(row), segment.leaves_of(row), segment.born(row), segment.by_id(row));
+        let _ = (segment.document(row), segment.leaves_of(row), segment.created_at(row), segment.by_id(row));
         if let Ok(id) = segment.id(row) {
             let _ = segment.find(id);
         }
     }
     for leaf in 0..32 {
-        if let Ok((own, further)) = segment.leaf(LeafId(leaf)) {
-            assert!(own.end <= rows && further.iter().all(|row| *row < rows));
+        if let Ok((own, secondary)) = segment.leaf(LeafId(leaf)) {
+            assert!(own.end <= rows && secondary.iter().all(|row| *row < rows));
             let _ = segment.matrix(own);
         }
     }
@@ -195,7 +196,8 @@ pub fn config(dim: u32, branching_factor: u32, height: u32, leaves_per_document:
 /// A step of [`operations`].
 #[derive(Clone, Copy, Debug)]
 enum Operation {
-    /// Stores a document under one of 16 ids, with so many characters of text, in up to four leaves, a bit for each.
+    /// Stores a document under one of 16 ids, with so many characters of text, in up to four leaves, a bit
+    /// for each.
     Put {
         id: u8,
         length: u16,
@@ -218,12 +220,12 @@ enum Operation {
 impl Operation {
     /// Every six bytes are one.
     fn read(bytes: &[u8; 6]) -> Self {
-        let [kind, id, length, more, leaves, further] = *bytes;
+        let [kind, id, length, more, leaves, secondary] = *bytes;
         match kind % 16 {
             0..7 => Self::Put {
                 id,
                 length: u16::from_le_bytes([length, more]) % 5000,
-                leaves: u16::from_le_bytes([leaves, further]),
+                leaves: u16::from_le_bytes([leaves, secondary]),
             },
             7..9 => Self::Delete { id },
             9..11 => Self::Flush,
@@ -236,8 +238,8 @@ impl Operation {
     }
 }
 
-/// Operations on a store against a map: after each the store has what the map has, and a reader what it had at the
-/// last flush that it was told of.
+/// Operations on a store against a map: after each the store has what the map has, and a reader what it had
+/// at the last flush that it was told of.
 pub fn operations(bytes: &[u8]) {
     const DIM: usize = 2;
     let config = StoreConfig {

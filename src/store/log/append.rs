@@ -16,7 +16,8 @@ use crate::{
     },
 };
 
-/// Allocated bytes at the end of a log that documents do not take, so that deletes can be recorded on a full disk.
+/// Allocated bytes at the end of a log that documents do not take, so that deletes can be recorded on a full
+/// disk.
 const SPARE_BYTES: u64 = 64 << 10;
 /// Bytes of zeros written at once.
 const ZEROS: usize = 64 << 10;
@@ -89,8 +90,8 @@ impl Log {
         }
     }
 
-    /// Goes on with a log that was read to its end. What is behind that is overwritten with zeros first, so that
-    /// no frame that was given up is ever found behind a new one.
+    /// Goes on with a log that was read to its end. What is behind that is overwritten with zeros first, so
+    /// that no frame that was given up is ever found behind a new one.
     pub(in crate::store) fn resume(
         backend: &dyn Backend,
         dir: &Path,
@@ -132,8 +133,8 @@ impl Log {
     ///
     /// # Errors
     ///
-    /// After a failed write the log is as before. [`Operation::Sync`] where not even that is known: then the commit
-    /// may come back, and the log must not be used again.
+    /// After a failed write the log is as before. [`Operation::Sync`] where not even that is known: then the
+    /// commit may come back, and the log must not be used again.
     pub(in crate::store) fn append(&mut self, commit: &[u8], room: Room) -> Result<()> {
         let header = FrameHeader {
             len: commit.len() as u32,

@@ -9,7 +9,8 @@ use crate::{
     },
 };
 
-/// What a log belongs to: part of every checksum, so that a frame of another log is never taken for one of this.
+/// What a log belongs to: part of every checksum, so that a frame of another log is never taken for one of
+/// this.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::store) struct Place {
     pub(in crate::store) store_id: StoreId,

@@ -5,10 +5,10 @@
 //! log is the one place where an acknowledged commit may be, and it is read strictly:
 //!
 //! - The log ends at its last whole frame. What a crash left of the frame behind it was never acknowledged.
-//! - Bytes that are no whole frame *before* a whole one are damage: an error that names file and offset. The one
-//!   exception is a power failure, after which unsynced frames may be missing in any combination; nothing was
-//!   promised of these. It is told apart by the start of the operating system that each frame names, and by
-//!   how far the file was known to be durable.
+//! - Bytes that are no whole frame *before* a whole one are damage: an error that names file and offset. The
+//!   one exception is a power failure, after which unsynced frames may be missing in any combination; nothing
+//!   was promised of these. It is told apart by the start of the operating system that each frame names, and
+//!   by how far the file was known to be durable.
 //!
 //! `docs/format.md` has every byte.
 

@@ -33,8 +33,8 @@ pub(in crate::store) struct Frame {
 pub(in crate::store) enum Tail {
     /// Zeros, as a writer leaves them.
     Clean,
-    /// Bytes that are no whole frame, as far as the last one that is not zero: what a crash leaves of a commit that was
-    /// not acknowledged. Damage of the last commit looks the same.
+    /// Bytes that are no whole frame, as far as the last one that is not zero: what a crash leaves of a
+    /// commit that was not acknowledged. Damage of the last commit looks the same.
     Torn { bytes: u64 },
     /// The file ends where a writer would have left zeros: it was cut, or a power failure lost its end.
     Cut,
@@ -84,8 +84,8 @@ struct Reader<'a> {
 ///
 /// # Errors
 ///
-/// [`StoreError::UnsupportedVersion`]; [`StoreError::Corrupt`] for a log of another store, or longer than any;
-/// failures of reading; what `visit` and `behind` answer. Damage between frames is in [`Scan::tail`].
+/// [`StoreError::UnsupportedVersion`]; [`StoreError::Corrupt`] for a log of another store, or longer than
+/// any; failures of reading; what `visit` and `behind` answer. Damage between frames is in [`Scan::tail`].
 pub(in crate::store) fn scan(
     backend: &dyn Backend,
     dir: &Path,
@@ -131,7 +131,8 @@ pub(in crate::store) fn scan(
     while let Some((offset, header, commit)) = reader.next_frame(from)? {
         behind(Frame { offset, generation: header.generation }, &commit)?;
         if whole == 0 {
-            // Of the process that wrote what is missing before it, since each one clears what it does not go on from.
+            // Of the process that wrote what is missing before it, since each one clears what it does not go
+            // on from.
             written_in = header.boot;
         }
         synced = synced.max(header.synced);

@@ -15,13 +15,13 @@ fn manifest() -> Manifest {
         vectors: Seal { len: 9000, crc: 1 },
         documents: Seal { len: 8000, crc: 2 },
     };
-    let dead = DeadFile { generation: Generation(5), count: 7, seal: Seal { len: 4200, crc: 3 } };
+    let tombstones = TombstoneFile { generation: Generation(5), count: 7, seal: Seal { len: 4200, crc: 3 } };
     Manifest {
         generation: Generation(6),
         next_segment: 12,
         segments: vec![
-            SegmentEntry { files: files(11), dead: None },
-            SegmentEntry { files: files(3), dead: Some(dead) },
+            SegmentEntry { files: files(11), tombstones: None },
+            SegmentEntry { files: files(3), tombstones: Some(tombstones) },
         ],
         ..Manifest::empty(&config)
     }

@@ -161,8 +161,8 @@ impl SealedFile {
 
     /// Compares a page with its checksum.
     ///
-    /// Read, not mapped: what the medium cannot give back is an error then, and not the end of the process. The mapping
-    /// shows the same memory of the system's.
+    /// Read, not mapped: what the medium cannot give back is an error then, and not the end of the process.
+    /// The mapping shows the same memory of the system's.
     fn read_page(&self, page: u64) -> Result<()> {
         let start = page * PAGE_BYTES;
         let mut bytes = vec![0; PAGE_BYTES.min(self.body_bytes - start) as usize];
@@ -179,7 +179,8 @@ impl SealedFile {
     }
 }
 
-/// Fills a buffer; `None` where the medium cannot give back what was written, or the file is shorter than it was.
+/// Fills a buffer; `None` where the medium cannot give back what was written, or the file is shorter than it
+/// was.
 pub(super) fn read(file: &dyn BackendFile, path: &Path, buffer: &mut [u8], at: u64) -> Result<Option<()>> {
     const EIO: i32 = 5;
     match file.read_at(buffer, at) {

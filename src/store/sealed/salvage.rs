@@ -1,9 +1,9 @@
 //! Opening a sealed file whose header or end is damaged, as far as the manifest proves what they were.
 //!
-//! The header says nothing that the manifest does not. Of the end, the manifest has the length of the file and a checksum,
-//! which a tail has only if it is the right one; so a tail that was lost can be looked for, and with it, where checksums of
-//! pages were lost, those of the pages as they are now. What is found is what was there, or every page would
-//! have to be damaged in a way that the checksum does not see.
+//! The header says nothing that the manifest does not. Of the end, the manifest has the length of the file
+//! and a checksum, which a tail has only if it is the right one; so a tail that was lost can be looked for,
+//! and with it, where checksums of pages were lost, those of the pages as they are now. What is found is what
+//! was there, or every page would have to be damaged in a way that the checksum does not see.
 
 use std::path::Path;
 
@@ -16,8 +16,8 @@ use crate::disk::{Backend, BackendFile};
 use crate::store::error::{Result, StoreError};
 
 impl SealedFile {
-    /// As [`Self::open`]; a damaged header, a damaged tail, damaged page checksums or bytes behind the end keep nothing
-    /// from being read. Pages are checked as ever.
+    /// As [`Self::open`]; a damaged header, a damaged tail, damaged page checksums or bytes behind the end
+    /// keep nothing from being read. Pages are checked as ever.
     pub(in crate::store) fn open_damaged(
         backend: &dyn Backend,
         path: &Path,

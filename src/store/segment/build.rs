@@ -32,7 +32,7 @@ pub(in crate::store) trait Source {
     /// Metadata as JSON; empty where there is none.
     fn metadata(&self, row: u32) -> Result<Cow<'_, [u8]>>;
     /// The generation that the document came with.
-    fn born(&self, row: u32) -> Result<Generation>;
+    fn created_at(&self, row: u32) -> Result<Generation>;
     /// The code of its embedding, where there is one.
     fn code(&self, _row: u32) -> Result<Option<StoredCode<'_>>> {
         Ok(None)
@@ -58,9 +58,8 @@ pub(in crate::store) struct NewSegment {
 
 /// Writes the two files of a segment and makes them durable, but not yet their directory entries.
 ///
-/// Memory: some 40 bytes for each document, their ids, and their codes where there are to be any; embeddings and
-/// payloads pass through.
-/// No two members may have the same id. `tick` is called after each document.
+/// Memory: some 40 bytes for each document, their ids, and their codes where there are to be any; embeddings
+/// and payloads pass through. No two members may have the same id. `tick` is called after each document.
 pub(in crate::store) fn build(
     backend: &dyn Backend,
     dir: &Path,
@@ -111,7 +110,7 @@ pub(in crate::store) fn build(
     leaves.write(&mut file)?;
     file.begin(BORN)?;
     for member in &members {
-        file.write(&sources[member.source as usize].born(member.row)?.0.to_le_bytes())?;
+        file.write(&sources[member.source as usize].created_at(member.row)?.0.to_le_bytes())?;
     }
     let documents = file.finish()?;
     Ok(SegmentFiles { number, rows, vectors, documents })
@@ -170,8 +169,8 @@ struct Leaves {
     /// Where the rows that lie with each leaf end.
     ends: Vec<u32>,
     /// Rows that lie with another leaf, leaf after leaf, and where those of each end.
-    further: Vec<u32>,
-    further_ends: Vec<u32>,
+    secondary: Vec<u32>,
+    secondary_ends: Vec<u32>,
     /// All leaves of each row, row after row; nothing where each has one.
     row_leaves: Vec<u32>,
     row_ends: Vec<u32>,
@@ -190,19 +189,19 @@ fn arrange(sources: &[&dyn Source], members: Vec<Member>) -> Result<Arranged> {
     keyed.sort_unstable();
     let sorted: Vec<Member> = keyed.iter().map(|&(_, place)| members[place as usize]).collect();
     // (leaf, row) of the leaves behind the first.
-    let mut further: Vec<(u32, u32)> = Vec::new();
+    let mut secondary: Vec<(u32, u32)> = Vec::new();
     let mut lists = Leaves::default();
     if several {
         for (row, member) in (0..).zip(&sorted) {
             let leaves = sources[member.source as usize].leaves(member.row)?;
             lists.row_leaves.extend(leaves.iter().map(|leaf| leaf.0));
             lists.row_ends.push(lists.row_leaves.len() as u32);
-            further.extend(leaves.iter().skip(1).map(|leaf| (leaf.0, row)));
+            secondary.extend(leaves.iter().skip(1).map(|leaf| (leaf.0, row)));
         }
-        further.sort_unstable();
+        secondary.sort_unstable();
     }
     let mut own = keyed.iter().map(|&(leaf, _)| leaf).peekable();
-    let mut others = further.iter().copied().peekable();
+    let mut others = secondary.iter().copied().peekable();
     let mut rows = 0;
     while let Some(leaf) =
         [own.peek().copied(), others.peek().map(|&(leaf, _)| leaf)].into_iter().flatten().min()
@@ -211,11 +210,11 @@ fn arrange(sources: &[&dyn Source], members: Vec<Member>) -> Result<Arranged> {
             rows += 1;
         }
         while let Some((_, row)) = others.next_if(|&(other, _)| other == leaf) {
-            lists.further.push(row);
+            lists.secondary.push(row);
         }
         lists.leaves.push(leaf);
         lists.ends.push(rows);
-        lists.further_ends.push(lists.further.len() as u32);
+        lists.secondary_ends.push(lists.secondary.len() as u32);
     }
     Ok(Arranged { members: sorted, leaves: lists })
 }
@@ -225,8 +224,8 @@ impl Leaves {
         for (name, numbers) in [
             (LEAVES, &self.leaves),
             (LEAF_ENDS, &self.ends),
-            (FURTHER, &self.further),
-            (FURTHER_ENDS, &self.further_ends),
+            (FURTHER, &self.secondary),
+            (FURTHER_ENDS, &self.secondary_ends),
             (ROW_LEAVES, &self.row_leaves),
             (ROW_LEAF_ENDS, &self.row_ends),
         ] {

@@ -19,8 +19,8 @@ use crate::{
     },
 };
 
-/// Cache lines that are asked for of each part of a document: what a title and a sentence take, beyond which processors foresee
-/// the rest.
+/// Cache lines that are asked for of each part of a document: what a title and a sentence take, beyond which
+/// processors foresee the rest.
 const LINES_EXPECTED: usize = 4;
 
 /// How the manifest names the files of a segment.
@@ -54,11 +54,11 @@ struct Parts {
     payload_ends: Range<u64>,
     metadata: Range<u64>,
     metadata_ends: Range<u64>,
-    born: Range<u64>,
+    created_at: Range<u64>,
     leaves: Range<u64>,
     leaf_ends: Range<u64>,
-    further: Range<u64>,
-    further_ends: Range<u64>,
+    secondary: Range<u64>,
+    secondary_ends: Range<u64>,
     row_leaves: Range<u64>,
     row_leaf_ends: Range<u64>,
 }
@@ -87,8 +87,8 @@ impl Segment {
         Self::open_as(backend, dir, store_id, dim, files, false)
     }
 
-    /// As [`Self::open`]; with `damaged`, a file of embeddings that cannot be used is as if every page of it were
-    /// damaged.
+    /// As [`Self::open`]; with `damaged`, a file of embeddings that cannot be used is as if every page of it
+    /// were damaged.
     pub(in crate::store) fn open_as(
         backend: &dyn Backend,
         dir: &Path,
@@ -138,11 +138,11 @@ impl Segment {
             payload_ends: at(PAYLOAD_ENDS),
             metadata: at(METADATA),
             metadata_ends: at(METADATA_ENDS),
-            born: at(BORN),
+            created_at: at(BORN),
             leaves: at(LEAVES),
             leaf_ends: at(LEAF_ENDS),
-            further: at(FURTHER),
-            further_ends: at(FURTHER_ENDS),
+            secondary: at(FURTHER),
+            secondary_ends: at(FURTHER_ENDS),
             row_leaves: at(ROW_LEAVES),
             row_leaf_ends: at(ROW_LEAF_ENDS),
         };
@@ -153,9 +153,9 @@ impl Segment {
             ("the length of the order of ids", &parts.id_order, 4, files.rows.into()),
             ("the number of payloads", &parts.payload_ends, 8, files.rows.into()),
             ("the number of metadata", &parts.metadata_ends, 8, files.rows.into()),
-            ("the number of rows' generations", &parts.born, 8, files.rows.into()),
+            ("the number of rows' generations", &parts.created_at, 8, files.rows.into()),
             ("the number of leaves' ends", &parts.leaf_ends, 4, leaves),
-            ("the number of further leaves' ends", &parts.further_ends, 4, leaves),
+            ("the number of further leaves' ends", &parts.secondary_ends, 4, leaves),
         ] {
             let found = count(section, width);
             if found != expected {
@@ -202,8 +202,8 @@ impl Segment {
         self.vectors.as_ref().ok_or_else(missing)?.elements(&self.rows, elements)
     }
 
-    /// The blocks of codes that consecutive rows are in, `[blocks, block_bytes]`, and the factors of the rows, `[rows, 2]`;
-    /// `None` where they have none.
+    /// The blocks of codes that consecutive rows are in, `[blocks, block_bytes]`, and the factors of the
+    /// rows, `[rows, 2]`; `None` where they have none.
     pub(in crate::store) fn codes(&self, rows: Range<u32>) -> Result<Option<(&[u8], &[f32])>> {
         let Some(vectors) = self.vectors.as_ref().filter(|_| !self.codes[0].is_empty()) else {
             return Ok(None);
@@ -231,13 +231,14 @@ impl Segment {
     /// As [`Self::leaf`], by the leaf's place in [`Self::leaves`].
     pub(in crate::store) fn leaf_at(&self, place: usize) -> Result<(Range<u32>, &[u32])> {
         let own = self.span(&self.parts.leaf_ends, place, self.rows().into())?;
-        let all = (self.parts.further.end - self.parts.further.start) / 4;
-        let further = self.span(&self.parts.further_ends, place, all)?;
-        let further = self.numbers(&self.parts.further, further.start as usize..further.end as usize)?;
-        if further.iter().any(|row| *row >= self.rows()) {
+        let all = (self.parts.secondary.end - self.parts.secondary.start) / 4;
+        let secondary = self.span(&self.parts.secondary_ends, place, all)?;
+        let secondary =
+            self.numbers(&self.parts.secondary, secondary.start as usize..secondary.end as usize)?;
+        if secondary.iter().any(|row| *row >= self.rows()) {
             return Err(self.undecodable("the posting list of leaf", place as u64));
         }
-        Ok((own, further))
+        Ok((own, secondary))
     }
 
     /// The leaves that a row's document is in, in the order they were given.
@@ -297,8 +298,8 @@ impl Segment {
         document.ok_or_else(|| self.undecodable("the document of row", row.into()))
     }
 
-    /// Asks for where the parts of a row's document end, which [`Self::expect_document`] reads.
-    pub(in crate::store) fn expect_ends(&self, row: u32) -> Result<()> {
+    /// Asks for where the parts of a row's document end, which [`Self::prefetch_document`] reads.
+    pub(in crate::store) fn prefetch_ends(&self, row: u32) -> Result<()> {
         for ends in [&self.parts.id_ends, &self.parts.payload_ends, &self.parts.metadata_ends] {
             let end: &[u64] = self.documents.elements(ends, row as usize..row as usize + 1)?;
             prefetch(end.as_ptr());
@@ -307,7 +308,7 @@ impl Segment {
     }
 
     /// Asks for the beginnings of the parts of a row's document.
-    pub(in crate::store) fn expect_document(&self, row: u32) -> Result<()> {
+    pub(in crate::store) fn prefetch_document(&self, row: u32) -> Result<()> {
         let id = self.blob(&self.parts.id_ends, &self.parts.ids, row)?;
         for bytes in [id, self.payload(row)?, self.metadata(row)?] {
             let lines = bytes.chunks(CACHE_LINE_BYTES).take(LINES_EXPECTED);
@@ -327,9 +328,10 @@ impl Segment {
     }
 
     /// The generation that a row's document came with.
-    pub(in crate::store) fn born(&self, row: u32) -> Result<Generation> {
-        let born: &[u64] = self.documents.elements(&self.parts.born, row as usize..row as usize + 1)?;
-        Ok(Generation(born[0]))
+    pub(in crate::store) fn created_at(&self, row: u32) -> Result<Generation> {
+        let created_at: &[u64] =
+            self.documents.elements(&self.parts.created_at, row as usize..row as usize + 1)?;
+        Ok(Generation(created_at[0]))
     }
 
     /// Results of [`Self::check_bytes`].

@@ -50,7 +50,7 @@ impl Source for Vec<Given> {
         Ok(Cow::Owned(payload::encode(&self[row as usize].document)?.metadata))
     }
 
-    fn born(&self, row: u32) -> Result<Generation> {
+    fn created_at(&self, row: u32) -> Result<Generation> {
         Ok(Generation(u64::from(row) + 100))
     }
 }
@@ -110,7 +110,7 @@ fn check(sources: &[Vec<Given>], segment: &Segment) {
         assert_eq!(segment.document(row).unwrap(), own.document);
         assert_eq!(segment.matrix(row..row + 1).unwrap(), own.embedding);
         assert_eq!(segment.leaves_of(row).unwrap(), own.leaves);
-        assert_eq!(segment.born(row).unwrap(), Generation(u64::from(member.row) + 100));
+        assert_eq!(segment.created_at(row).unwrap(), Generation(u64::from(member.row) + 100));
         assert_eq!(segment.find(&own.document.id).unwrap(), Some(row));
         // Of one leaf, in the order in which they were given.
         let order = (own.leaves[0], member.source, member.row);
@@ -120,9 +120,9 @@ fn check(sources: &[Vec<Given>], segment: &Segment) {
     }
     assert_eq!(segment.leaves().unwrap(), lists.keys().map(|leaf| leaf.0).collect::<Vec<_>>());
     for (leaf, rows) in &lists {
-        let (own, further) = segment.leaf(*leaf).unwrap();
+        let (own, secondary) = segment.leaf(*leaf).unwrap();
         assert!(own.clone().all(|row| segment.leaves_of(row).unwrap()[0] == *leaf));
-        let mut found: Vec<u32> = own.chain(further.iter().copied()).collect();
+        let mut found: Vec<u32> = own.chain(secondary.iter().copied()).collect();
         found.sort_unstable();
         assert_eq!(found, *rows, "{leaf:?}");
     }

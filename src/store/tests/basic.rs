@@ -70,12 +70,12 @@ fn dead_rows_are_not_visible() {
     let view = store.read();
     let stats = store.stats().unwrap();
     assert_eq!((stats.documents, stats.rows, stats.dead_rows, stats.segments), (299, 301, 2, 2));
-    assert_eq!(stats.fresh_documents, 0);
+    assert_eq!(stats.memtable_documents, 0);
     let postings: usize = model.values().map(|put| put.leaves.len()).sum();
     assert_eq!(stats.leaf_sizes.iter().map(|(_, size)| size).sum::<usize>(), postings);
-    let dead: Vec<Row> = (0..301).map(Row).filter(|row| !view.is_live(*row)).collect();
-    assert_eq!(dead.len(), 2);
-    for row in dead.into_iter().chain([Row(301), Row(u32::MAX)]) {
+    let tombstones: Vec<Row> = (0..301).map(Row).filter(|row| !view.is_live(*row)).collect();
+    assert_eq!(tombstones.len(), 2);
+    for row in tombstones.into_iter().chain([Row(301), Row(u32::MAX)]) {
         assert!(matches!(view.id(row), Err(StoreError::NoSuchRow { row: found }) if found == row));
         assert!(matches!(view.document(row), Err(StoreError::NoSuchRow { .. })));
     }

@@ -24,14 +24,10 @@ fn codes_of_other_rows_are_a_problem() {
     store.compact(&mut || Ok(())).unwrap();
     assert!(store.verify().unwrap().is_sound());
     let mut rows = Vec::new();
-    store
-        .read()
-        .each_block(|block| {
-            block.iter().for_each(|(_, row)| rows.extend_from_slice(row));
-            Ok::<_, StoreError>(())
-        })
-        .unwrap();
     let view = store.read();
+    let mut all = Vec::new();
+    view.parts().iter().try_for_each(|part| part.push_to(&mut all)).unwrap();
+    all.iter().for_each(|(_, row)| rows.extend_from_slice(row));
     let mut runs = Vec::new();
     view.leaf_runs(LeafId(3), &mut runs).unwrap();
     let leaf_rows: usize = runs.iter().map(Run::live).sum();

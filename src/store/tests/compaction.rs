@@ -51,8 +51,8 @@ fn compaction_leaves_one_segment_and_no_byte_of_the_dead() {
     }
     assert_eq!(files, 2);
     // A fresh build of the same documents takes as much.
-    let fresh = tempfile::tempdir().unwrap();
-    let again = create(fresh.path());
+    let memtable = tempfile::tempdir().unwrap();
+    let again = create(memtable.path());
     again.commit(puts(model.values().cloned().collect())).unwrap();
     again.flush().unwrap();
     let sealed = |bytes: StoreBytes| (bytes.vectors + bytes.documents + bytes.dead_rows) as f64;

@@ -105,7 +105,8 @@ fn an_old_copy_is_made_anew() {
     let (dir, model) = sample();
     let now = Manifest::read(&FileSystem, dir.path()).unwrap();
     let before = Manifest { generation: Generation(1), segments: Vec::new(), ..now.clone() };
-    before.prepare(&FileSystem, dir.path()).unwrap();
+    before.write_provisional(&FileSystem, dir.path()).unwrap();
+    before.write_copy(&FileSystem, dir.path());
     drop(open(dir.path()).unwrap());
     assert!(!dir.path().join(names::MANIFEST_NEW).exists());
     let read = |name| fs::read(dir.path().join(name)).unwrap();
@@ -120,8 +121,8 @@ fn an_old_copy_is_made_anew() {
     assert_is(&open(dir.path()).unwrap(), &model);
 }
 
-/// A manifest of an earlier time under files of a later one: a backup of which only a part was put back. Nothing is
-/// removed; a repair goes on from the later one where that is whole.
+/// A manifest of an earlier time under files of a later one: a backup of which only a part was put back.
+/// Nothing is removed; a repair goes on from the later one where that is whole.
 #[test]
 fn a_manifest_that_was_put_back_removes_nothing() {
     for (copy_too, copy_is_whole) in [(false, true), (false, false), (true, false)] {

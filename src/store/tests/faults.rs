@@ -157,8 +157,8 @@ fn assert_is_readable(store: &Store, model: &Model) {
     }
 }
 
-/// Too many open files are no failed sync: but for the very last step, after which it is not known whether the manifest
-/// lasts, the handle goes on.
+/// Too many open files are no failed sync: but for the very last step, after which it is not known whether
+/// the manifest lasts, the handle goes on.
 #[test]
 fn a_lack_of_files_may_pass() {
     let (origin, before) = sample();

@@ -1,4 +1,5 @@
-//! A disk that is really full, where one can be made: a small file system in memory, which takes the right to mount.
+//! A disk that is really full, where one can be made: a small file system in memory, which takes the right to
+//! mount.
 
 use std::process::Command;
 
@@ -95,7 +96,8 @@ impl Small {
     }
 }
 
-/// What a workload that meets a full disk may leave: what was acknowledged, and the commit that failed or not.
+/// What a workload that meets a full disk may leave: what was acknowledged, and the commit that failed or
+/// not.
 struct Told {
     acknowledged: Model,
     failures: usize,
@@ -137,8 +139,8 @@ fn work(store: &Store, mut model: Model, seed: u32) -> Told {
     Told { acknowledged: model, failures, refused_deletes }
 }
 
-/// The disk is full from any moment on: nothing acknowledged is lost, in this handle, in the next one on the disk that is
-/// still full, and in the one after it with space again; which then works as ever.
+/// The disk is full from any moment on: nothing acknowledged is lost, in this handle, in the next one on the
+/// disk that is still full, and in the one after it with space again; which then works as ever.
 #[test]
 fn a_disk_that_is_full_from_any_moment_on() {
     let Some(disk) = Small::mount() else {

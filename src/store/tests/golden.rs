@@ -23,7 +23,8 @@ fn batches() -> Vec<WriteBatch> {
     ]
 }
 
-/// `EHI_WRITE_FIXTURE=1` writes the index of the newest version; for a new version only, an old one stays as it is.
+/// `EHI_WRITE_FIXTURE=1` writes the index of the newest version; for a new version only, an old one stays as
+/// it is.
 #[test]
 fn indexes_of_every_version_open() {
     let newest = fixture(layout::FORMAT_VERSION);

@@ -45,7 +45,7 @@ fn what_waits_is_told_and_brought_back() {
     fs::write(dir.path().join(names::LOCK), "process 2147483647\nhost here\nsince 1\n").unwrap();
     let reader = Store::open_read_only(dir.path()).unwrap();
     assert_eq!(reader.notices(), std::slice::from_ref(&waiting));
-    assert_eq!(reader.stats().unwrap().fresh_documents, 15);
+    assert_eq!(reader.stats().unwrap().memtable_documents, 15);
     let report = reader.verify().unwrap();
     assert!(report.is_sound() && report.warnings == [waiting], "{report:?}");
     // Beside a writer that is at work, the same is said otherwise.

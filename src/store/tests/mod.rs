@@ -11,6 +11,7 @@ mod golden;
 mod log;
 mod model;
 mod power;
+mod power_repair;
 mod processes;
 mod repair;
 
@@ -123,13 +124,9 @@ fn compare(view: &View, model: &Model) -> std::result::Result<(), String> {
     }
     let sizes = postings.iter().map(|(leaf, rows)| (*leaf, rows.len())).collect();
     check("sizes of the leaves", view.leaf_sizes().map_err(failed)?, sizes)?;
-    let mut all = 0;
-    view.each_block(|rows| {
-        all += rows.len();
-        Ok::<_, StoreError>(())
-    })
-    .map_err(failed)?;
-    check("rows of the exact scan", all, model.len())?;
+    let mut all = Vec::new();
+    view.parts().iter().try_for_each(|part| part.push_to(&mut all)).map_err(failed)?;
+    check("rows of the exact scan", all.len(), model.len())?;
     for leaf in (0..LEAVES).map(LeafId) {
         let mut expected = postings.remove(&leaf).unwrap_or_default();
         expected.sort_unstable();

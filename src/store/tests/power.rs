@@ -2,13 +2,26 @@
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use rayon::prelude::*;
 
 use super::*;
 use crate::disk::{
     Backend, FileSystem, Unsynced,
-    recorder::{Forget, Kept, Recorder, Step, image},
+    recorder::{Cut, Forget, Kept, Recorder, Step, Survey, WITHOUT_A_SYNC, asked, in_memory, promised},
 };
+
+/// What is kept of the unsynced operations.
+pub(super) const CHOICES: &[Kept] = &[
+    Kept::None,
+    Kept::All,
+    Kept::Contents,
+    Kept::Names,
+    Kept::Prefix(0.25),
+    Kept::Prefix(0.5),
+    Kept::Prefix(0.75),
+    Kept::Some,
+    Kept::Torn(512),
+    Kept::Torn(4096),
+];
 
 /// What a workload does between two batches.
 #[derive(Clone, Copy, Debug)]
@@ -163,48 +176,16 @@ fn run(workload: &Workload, forget: Forget) -> (Vec<Step>, Vec<Model>) {
         }
     }
     drop(store);
-    (Arc::into_inner(recorder.steps).map_or_else(Vec::new, |s| s.into_inner().unwrap()), history)
-}
-
-/// How an image is put together, so that a failure can be looked at again.
-#[derive(Clone, Copy, Debug)]
-struct Cut {
-    after: usize,
-    kept: Kept,
-    seed: u64,
-}
-
-/// Every step is a cut, each with several choices of what was on disk.
-fn cuts(steps: &[Step], random: usize) -> Vec<Cut> {
-    let mut cuts = Vec::new();
-    for after in 0..=steps.len() {
-        let mut add = |kept, seed| cuts.push(Cut { after, kept, seed });
-        for kept in [Kept::None, Kept::All, Kept::Contents, Kept::Names] {
-            add(kept, 0);
-        }
-        for share in [0.25, 0.5, 0.75] {
-            add(Kept::Prefix(share), 0);
-        }
-        for seed in 0..random as u64 {
-            add(Kept::Some, seed);
-            add(Kept::Torn(512), seed);
-            add(Kept::Torn(4096), seed);
-        }
-    }
-    cuts
+    (recorder.recorded(), history)
 }
 
 /// Whether the store that a cut leaves is what it must be.
 fn check(steps: &[Step], history: &[Model], cut: Cut) -> std::result::Result<(), String> {
-    let steps = &steps[..cut.after];
-    let mut rng = ChaCha8Rng::seed_from_u64(cut.seed << 32 | cut.after as u64);
-    let image = image(steps, cut.kept, &mut rng);
     let parent = in_memory().map_err(|error| error.to_string())?;
     let dir = parent.path().join("index");
-    image.write(&dir).map_err(|error| error.to_string())?;
-    let last = |of: fn(&Step) -> Option<usize>| steps.iter().rev().find_map(of);
-    let acknowledged = last(|step| if let Step::Acknowledged(n) = step { Some(*n) } else { None });
-    let tried = last(|step| if let Step::Tried(n) = step { Some(*n) } else { None }).unwrap_or(0);
+    cut.image(steps).write(&dir).map_err(|error| error.to_string())?;
+    let steps = &steps[..cut.after];
+    let (acknowledged, tried) = promised(steps);
     // Without syncs, which would be of the real disk.
     let options = StoreOptions { durability: Durability::None, ..StoreOptions::default() };
     let backend: Arc<dyn Backend> = Arc::new(Unsynced(FileSystem));
@@ -253,12 +234,6 @@ fn check(steps: &[Step], history: &[Model], cut: Cut) -> std::result::Result<(),
     Ok(())
 }
 
-/// A folder in memory where the system has such; the images are written, not synced.
-fn in_memory() -> std::io::Result<tempfile::TempDir> {
-    let shared_memory = Path::new("/dev/shm");
-    if shared_memory.is_dir() { tempfile::tempdir_in(shared_memory) } else { tempfile::tempdir() }
-}
-
 /// What a workload did, and the models after each of its batches.
 type Ran = (&'static str, Vec<Step>, Vec<Model>);
 
@@ -270,35 +245,22 @@ fn run_all(forget: Forget) -> Vec<Ran> {
     workloads().iter().map(run_one).collect()
 }
 
-/// Number of images, and the violations among them.
-fn survey(ran: &[Ran], random: usize) -> (usize, Vec<String>) {
-    let mut images = 0;
-    let mut violations = Vec::new();
+fn survey(ran: &[Ran], mut survey: Survey) -> Survey {
     for (name, steps, history) in ran {
-        let cuts = cuts(steps, random);
-        images += cuts.len();
-        let found = cuts.par_iter().filter_map(|&cut| {
-            let error = check(steps, history, cut).err()?;
-            Some(format!("{} of {} steps of {name:?}, {cut:?}: {error}", cut.after, steps.len()))
-        });
-        violations.extend(found.collect::<Vec<_>>());
+        survey.run(name, steps, |cut| check(steps, history, cut));
     }
-    (images, violations)
+    survey
 }
 
 /// `EHI_POWER_IMAGES` asks for about so many images; the documented long run has a million.
 #[test]
 fn a_power_failure_anywhere_loses_nothing_promised() {
-    let asked: usize = std::env::var("EHI_POWER_IMAGES").ok().and_then(|n| n.parse().ok()).unwrap_or(20_000);
+    let asked = asked().unwrap_or(20_000);
     let ran = run_all(Forget::Nothing);
     let places: usize = ran.iter().map(|(_, steps, _)| steps.len() + 1).sum();
-    // Seven images for each place, and three more for each round of random choices.
-    let random = asked.saturating_sub(7 * places).div_ceil(3 * places).max(1);
-    let (images, violations) = survey(&ran, random);
-    println!("{images} images, {} violations", violations.len());
-    let first = violations[..violations.len().min(5)].join("\n");
-    assert!(violations.is_empty(), "{} of {images}:\n{first}", violations.len());
-    assert!(images >= asked.min(20_000), "only {images} images");
+    let survey = survey(&ran, Survey::new(CHOICES).with_images(asked, places));
+    survey.assert_none();
+    assert!(survey.images >= asked.min(20_000), "only {} images", survey.images);
 }
 
 /// A check that cannot fail proves nothing: with any one sync left out, or the manifest published
@@ -316,7 +278,7 @@ fn every_sync_is_needed_and_so_is_their_order() {
         Forget::Log,
         Forget::LogName,
     ] {
-        let (images, violations) = survey(&run_all(forget), 1);
-        assert!(!violations.is_empty(), "{forget:?}: no violation in {images} images");
+        let survey = survey(&run_all(forget), Survey { enough: 1, ..Survey::new(WITHOUT_A_SYNC) });
+        assert!(!survey.violations.is_empty(), "{forget:?}: no violation in {} images", survey.images);
     }
 }

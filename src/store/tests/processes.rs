@@ -100,8 +100,8 @@ fn batches(scenario: &str, seed: u64) -> impl Iterator<Item = WriteBatch> {
     })
 }
 
-/// Commits and flushes until it is killed, and says before each what it tries and after each what will last: a commit
-/// outlives its process from the moment that it has returned.
+/// Commits and flushes until it is killed, and says before each what it tries and after each what will last:
+/// a commit outlives its process from the moment that it has returned.
 fn write(scenario: &str, seed: u64, dir: &Path) {
     let durability = if scenario == "every batch" { Durability::EveryBatch } else { Durability::OnFlush };
     let options = StoreOptions { durability, ..StoreOptions::default() };

@@ -35,7 +35,7 @@ fn index() -> (tempfile::TempDir, Model) {
     (dir, model)
 }
 
-fn compute(documents: Vec<Document>) -> Result<Vec<Put>> {
+pub(super) fn compute(documents: Vec<Document>) -> Result<Vec<Put>> {
     let put = |document: Document| {
         let seed = document.title.trim_start_matches("title ").parse().unwrap();
         Put { embedding: embedding(seed), leaves: vec![LeafId(seed % LEAVES)], document }

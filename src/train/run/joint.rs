@@ -7,11 +7,11 @@ use std::time::Instant;
 use super::{Run, tensor_error};
 use crate::error::{Error, Result};
 use crate::progress::{Progress, Stage};
+use crate::train::balance::LoadReport;
 use crate::train::batch::{Ahead, Prepared};
 use crate::train::checkpoint::RngState;
 use crate::train::dev;
 use crate::train::error::TrainError;
-use crate::train::load::LoadReport;
 use crate::train::optimizer::{AdamW, Gradients, Group, Parameter};
 use crate::train::parameters::{self, Weights};
 use crate::train::refresh::{Embedded, Snapshot};
@@ -64,10 +64,10 @@ impl Run<'_, '_, '_> {
         moments: Option<(Weights, Weights)>,
     ) -> Result<()> {
         let config = self.config;
-        let tail = self.context.tail.parameters().to_vec();
+        let head = self.context.head.parameters().to_vec();
         let groups = vec![
             Group {
-                parameters: tail,
+                parameters: head,
                 learning_rate: config.encoder_learning_rate,
                 weight_decay: config.weight_decay,
             },
@@ -197,7 +197,7 @@ impl Run<'_, '_, '_> {
     /// Early stopping: keeps the best weights, and goes back to them when patience is out.
     fn watch(&mut self, figures: &DevFigures, all: &[Parameter]) -> Result<()> {
         let patience = self.config.early_stopping_patience;
-        let Some(now) = figures.recall_at_100(COMPARED_AT).filter(|_| patience > 0) else {
+        let Some(now) = figures.watched(COMPARED_AT).filter(|_| patience > 0) else {
             return Ok(());
         };
         match self.state.best {

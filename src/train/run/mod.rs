@@ -8,8 +8,8 @@ use rand_chacha::ChaCha8Rng;
 
 use super::checkpoint::{self, Identity, Phase, RngState, State, Tensors};
 use super::config::{Init, TrainConfig};
-use super::ending::Beginning;
 use super::error::TrainError;
+use super::finish::Beginning;
 use super::indexer::TrainableIndexer;
 use super::init;
 use super::optimizer::{AdamW, Group, Parameter};
@@ -21,7 +21,7 @@ use crate::error::{Error, Result};
 use crate::model::ModelError;
 use crate::progress::OnProgress;
 
-mod alone;
+mod indexer_phase;
 mod joint;
 
 /// Where and how often checkpoints are written.
@@ -172,10 +172,10 @@ impl<'a, 'p, 'e> Run<'a, 'p, 'e> {
         }
         let tree = parameters::copy(&self.context.indexer.parameters()).map_err(tensor_error)?;
         if self.tensors.at_start.is_empty() {
-            self.tensors.at_start = parameters::copy(self.context.tail.parameters()).map_err(tensor_error)?;
+            self.tensors.at_start = parameters::copy(self.context.head.parameters()).map_err(tensor_error)?;
         }
         // The encoder started where the run did, a tree for good only now.
-        let encoder: Vec<&str> = self.context.tail.parameters().iter().map(|p| p.name.as_str()).collect();
+        let encoder: Vec<&str> = self.context.head.parameters().iter().map(|p| p.name.as_str()).collect();
         self.tensors.at_start.retain(|name, _| encoder.contains(&name.as_str()));
         self.tensors.at_start.extend(tree);
         Ok(())
@@ -194,7 +194,7 @@ impl<'a, 'p, 'e> Run<'a, 'p, 'e> {
     }
 
     fn parameters(&self) -> Vec<Parameter> {
-        let mut all = self.context.tail.parameters().to_vec();
+        let mut all = self.context.head.parameters().to_vec();
         all.extend(self.context.indexer.parameters());
         all
     }

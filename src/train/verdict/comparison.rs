@@ -1,12 +1,10 @@
 //! Methods against each other, query by query.
 
+use super::bench::{Measured, Outcome};
+use super::recommendation::decision_fraction;
 use super::report::{ComparedMetric, Comparison, Difference, Method};
-use super::space::{Measured, Outcome};
-use super::{DECISION_FRACTION, FRACTIONS, Measurements};
+use super::{FRACTIONS, Measurements};
 use crate::eval::{paired_bootstrap, paired_t_test};
-
-/// Visited fractions from which methods are compared; below, a handful of documents decides.
-const FROM: f64 = 0.02;
 
 /// The comparisons that a user asks for: what the bundle does against the base encoder with IVF,
 /// against IVF on its own embeddings, and exact search before and after.
@@ -14,13 +12,16 @@ pub(super) fn compare(
     base: &Measurements,
     trained: &Measurements,
     tree: &Measured,
+    documents: usize,
     seed: u64,
 ) -> Vec<Comparison> {
     let all = [tree, &base.ivf.measured, &trained.ivf.measured];
     let common = |fraction: f64| all.iter().all(|measured| measured.around(fraction).is_some());
     // Where everything is visited they are all exact search; said only where nothing else can be.
-    let decidable = FRACTIONS.into_iter().any(|f| (DECISION_FRACTION..1.0).contains(&f) && common(f));
-    let compared = |fraction: f64| fraction >= FROM && (fraction < 1.0 || !decidable);
+    let from = decision_fraction(documents);
+    let decidable = FRACTIONS.into_iter().any(|f| (from..1.0).contains(&f) && common(f));
+    // With fewer documents visited a handful of them decides.
+    let compared = |fraction: f64| fraction >= from && (fraction < 1.0 || !decidable);
     let mut comparisons = Vec::new();
     let tree = (Method::TrainedTree, tree);
     for against in [(Method::BaseIvf, &base.ivf.measured), (Method::TrainedIvf, &trained.ivf.measured)] {
@@ -62,5 +63,15 @@ fn difference(left: &[f64], right: &[f64], seed: u64) -> Difference {
         // Recalls are finite and paired, so that only too few queries can fail.
         bootstrap_p: paired_bootstrap(left, right, seed).ok(),
         t_test_p: paired_t_test(left, right).ok(),
+        deviation: deviation(left, right),
     }
+}
+
+/// Sample standard deviation of the paired differences.
+fn deviation(left: &[f64], right: &[f64]) -> Option<f64> {
+    let count = left.len() as f64;
+    let differences = || left.iter().zip(right).map(|(left, right)| left - right);
+    let mean = differences().sum::<f64>() / count;
+    let squares: f64 = differences().map(|difference| (difference - mean).powi(2)).sum();
+    (left.len() > 1).then(|| (squares / (count - 1.0)).sqrt())
 }

@@ -1,6 +1,6 @@
 //! The opponent: inverted lists of k-means.
 
-use super::space::Measured;
+use super::bench::Measured;
 
 /// Seeds of k-means over which lists are averaged; one alone is noise of a point or two.
 pub(super) const SEEDS: u64 = 4;

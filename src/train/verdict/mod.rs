@@ -4,32 +4,33 @@
 //! Everything is measured in memory, on embeddings that a run has at hand: no index is written
 //! and no text encoded.
 
+mod bench;
 mod comparison;
 mod ivf;
 mod partition;
 mod recommendation;
 mod report;
-mod space;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use bench::Bench;
 pub(crate) use partition::Partition;
 pub use recommendation::{
-    CEILING, DECISION_FRACTION, FEWEST_QUERIES, Recommendation, SIGNIFICANCE_LEVEL, SMALLEST_GAIN,
+    CEILING, DECISION_DOCUMENTS, DECISIVE_COMPARISONS, FEWEST_QUERIES, Recommendation, SIGNIFICANCE_LEVEL,
+    SMALLEST_GAIN,
 };
 pub use report::{
     ComparedMetric, Comparison, Difference, Figures, FractionPoint, MeasuredPoint, Method, MethodFigures,
     Verdict,
 };
-pub(crate) use space::Space;
 
 use crate::error::Result;
-use crate::eval::Meter;
+use crate::eval::ProgressCounter;
 use crate::ids::LeafId;
 use crate::model::Indexer;
 use crate::progress::OnProgress;
+use bench::{Measured, Outcome, Point, QUERIES_PER_BLOCK};
 use ivf::Lists;
-use space::{Measured, Outcome, Point, QUERIES_PER_BLOCK};
 
 /// Visited fractions at which methods are tabled.
 pub const FRACTIONS: [f64; 7] = [0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 1.0];
@@ -80,7 +81,7 @@ enum Source<'a> {
 ///
 /// Cost: k-means of each encoder's documents with four seeds and up to four numbers of lists, and each
 /// dev query scored against every document. Memory: a packed copy of the documents of one
-/// encoder at a time, and what [`Space::measure`] says.
+/// encoder at a time, and what [`Bench::measure`] says.
 ///
 /// # Errors
 /// [`Error::Cluster`](crate::Error::Cluster) for rows that are not of unit norm,
@@ -97,7 +98,7 @@ pub(crate) fn compute(held_out: &HeldOut<'_>, on_progress: &mut OnProgress<'_>) 
     // Where the encoder was left as it was, what holds of its embeddings need not be measured twice.
     let changed = held_out.base != held_out.trained;
     let total = (1 + usize::from(changed)) * (counts.len() * ivf::SEEDS as usize + blocks);
-    let mut meter = Meter { on_progress, done: 0, total };
+    let mut meter = ProgressCounter { on_progress, done: 0, total };
 
     let base = match changed {
         true => Some(measure(held_out, held_out.base, &counts, None, &mut meter)?.0),
@@ -117,7 +118,7 @@ pub(crate) fn compute(held_out: &HeldOut<'_>, on_progress: &mut OnProgress<'_>) 
         (Method::TrainedTree, Source::One { lists: own, measured: &tree }),
     ];
     let figures = methods.iter().map(|(method, source)| source.figures(*method, dim, documents)).collect();
-    let comparisons = comparison::compare(base, &trained, &tree, held_out.seed);
+    let comparisons = comparison::compare(base, &trained, &tree, documents, held_out.seed);
     Ok(recommendation::decide(Verdict {
         documents,
         queries: positives.len(),
@@ -134,7 +135,7 @@ fn measure(
     rows: Embedded<'_>,
     counts: &[usize],
     tree: Option<Partition<'_>>,
-    meter: &mut Meter<'_, '_>,
+    meter: &mut ProgressCounter<'_, '_>,
 ) -> Result<(Measurements, Measured)> {
     let mut partitions = Vec::new();
     for &lists in counts {
@@ -145,7 +146,7 @@ fn measure(
     }
     let of_lists = partitions.len();
     partitions.extend(tree);
-    let space = Space::new(rows.documents, held_out.dim, rows.queries, held_out.positives);
+    let space = Bench::new(rows.documents, held_out.dim, rows.queries, held_out.positives);
     let (exact, mut measured) = space.measure(&partitions, &mut || meter.add(1))?;
     let tree = measured.split_off(of_lists).pop().unwrap_or_default();
     let documents = rows.documents.len() / held_out.dim;

@@ -2,14 +2,12 @@
 
 use std::num::NonZeroUsize;
 
-use crate::cluster::{KMeansOptions, Panels, spherical_kmeans};
+use crate::cluster::{IVF_ITERATIONS, KMeansOptions, Panels, spherical_kmeans};
 use crate::error::Result;
 use crate::ids::LeafId;
 use crate::model::Indexer;
 use crate::tree::leaf_table;
 
-/// Lloyd iterations at most, as many as Faiss gives its lists; later ones move few documents.
-const ITERATIONS: usize = 10;
 /// Documents per list that k-means learns from; more do not move the centroids.
 const SAMPLE_PER_LIST: usize = 256;
 
@@ -49,7 +47,7 @@ impl<'a> Partition<'a> {
     /// # Shapes
     /// `documents` `[n, dim]` unit rows; `lists` from 1 to n.
     pub(crate) fn k_means(documents: &[f32], dim: usize, lists: usize, seed: u64) -> Result<Self> {
-        let options = KMeansOptions { clusters: lists, iterations: ITERATIONS, seed };
+        let options = KMeansOptions { clusters: lists, iterations: IVF_ITERATIONS, seed };
         let count = documents.len() / dim;
         let (centroids, assignments) = if count > lists * SAMPLE_PER_LIST {
             let sample = evenly(documents, dim, lists * SAMPLE_PER_LIST);

@@ -7,40 +7,43 @@ use serde::{Deserialize, Serialize};
 use super::FRACTIONS;
 use super::report::{ComparedMetric, Difference, Method, Verdict};
 
-/// Visited fraction that the decision is made at: a tenth of the corpus, where search is well
-/// cheaper than exact search and most answers are still found. Where a small tree was not
-/// measured there, the next larger one of [`FRACTIONS`] takes its place.
-pub const DECISION_FRACTION: f64 = 0.1;
+/// The decision is made at the smallest of [`FRACTIONS`] at which so many documents are visited: as many as
+/// the rankings have that are judged. That is where a tree of that size matters: 1% of 60,000 documents, 10%
+/// of 1,000. Where a small tree was not measured there, the next larger fraction takes its place.
+pub const DECISION_DOCUMENTS: usize = 100;
 /// Fewest dev queries to decide on: with fewer, one query is worth more than five points.
 pub const FEWEST_QUERIES: usize = 20;
 /// Smallest difference in recall that counts: one point, which is about what another seed of the
 /// same run changes.
 pub const SMALLEST_GAIN: f64 = 0.01;
-/// Both p-values must be below it for a difference to be called significant.
+/// Both p-values, times [`DECISIVE_COMPARISONS`], must be below it for a difference to be called significant.
 pub const SIGNIFICANCE_LEVEL: f64 = 0.05;
+/// Differences that a recommendation rests on (Bonferroni's correction): the tree against IVF on the base and
+/// on the trained encoder, and exact search before and after, each in recall@10 and in recall@100.
+pub const DECISIVE_COMPARISONS: usize = 6;
 /// Recall from which a search is as good as it can be: what is missing is mostly judgments
 /// that no encoder agrees with.
 pub const CEILING: f64 = 0.98;
 
 /// What the dev queries say about a trained bundle.
 ///
-/// Decided on the trained encoder with the learned tree against the base encoder with IVF (what
-/// there would be without training) at [`DECISION_FRACTION`]. A gain is at least [`SMALLEST_GAIN`]
-/// in recall@100, or a significant one in recall@10; a loss is the same in recall@100, or a
-/// significant one in recall@10.
+/// Decided on the trained encoder with the learned tree against the base encoder with IVF (what there would
+/// be without training), where [`DECISION_DOCUMENTS`] are visited. A gain or a loss is one of at least
+/// [`SMALLEST_GAIN`] in recall@100 or recall@10 that is significant. Without one, nothing is to be changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Recommendation {
-    /// A significant gain, to which the tree adds: it is better than IVF on the same embeddings.
+    /// A gain, to which the tree adds: it is better than IVF on the same embeddings too.
     Deploy,
-    /// The same gain, but chance may have made it.
-    DeployNotSignificant,
-    /// The encoder is better, the tree is no better than IVF on the same embeddings.
+    /// A gain, but it is not shown that the tree is better than IVF on the same embeddings.
     EncoderGainOnly,
-    /// Neither gained nor lost, often because there was little to gain.
+    /// Neither a gain nor a loss is shown: the index should stay as it is.
+    #[serde(alias = "deploy_not_significant")]
+    NoGainShown,
+    /// Nothing is left to gain: the base encoder finds nearly all answers already.
     NoHeadroom,
-    /// Worse than the base encoder with IVF.
+    /// A loss against the base encoder with IVF.
     DoNotDeploy,
     /// No or too few dev queries (see [`FEWEST_QUERIES`]).
     CannotSay,
@@ -50,8 +53,8 @@ impl fmt::Display for Recommendation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Deploy => "deploy",
-            Self::DeployNotSignificant => "deploy, but the gain is not significant",
             Self::EncoderGainOnly => "encoder gain only",
+            Self::NoGainShown => "no gain shown",
             Self::NoHeadroom => "no headroom on this data",
             Self::DoNotDeploy => "do not deploy",
             Self::CannotSay => "cannot say",
@@ -60,18 +63,31 @@ impl fmt::Display for Recommendation {
 }
 
 impl Difference {
-    /// Whether both tests say that this is more than chance.
+    /// Whether both tests say that this is more than chance, given how many differences are looked at.
     pub fn is_significant(&self) -> bool {
-        let below = |p: Option<f64>| p.is_some_and(|p| p < SIGNIFICANCE_LEVEL);
+        let below =
+            |p: Option<f64>| p.is_some_and(|p| p * (DECISIVE_COMPARISONS as f64) < SIGNIFICANCE_LEVEL);
         below(self.bootstrap_p) && below(self.t_test_p)
     }
 
+    /// About how many queries would tell a difference like this one, or one of [`SMALLEST_GAIN`] where it is
+    /// smaller, from chance in four of five trials; `None` with fewer than two queries, or where they do not
+    /// differ.
+    ///
+    /// By the normal approximation: ((z(1 - level / 2 / comparisons) + z(0.8)) times deviation over
+    /// difference) squared.
+    pub fn queries_needed(&self) -> Option<usize> {
+        let deviation = self.deviation.filter(|deviation| *deviation > 0.0)?;
+        let difference = self.difference.abs().max(SMALLEST_GAIN);
+        Some((Z_SUM * deviation / difference).powi(2).ceil() as usize)
+    }
+
     fn is_gain(&self) -> bool {
-        self.difference >= SMALLEST_GAIN
+        self.difference >= SMALLEST_GAIN && self.is_significant()
     }
 
     fn is_loss(&self) -> bool {
-        self.difference <= -SMALLEST_GAIN
+        self.difference <= -SMALLEST_GAIN && self.is_significant()
     }
 }
 
@@ -92,6 +108,12 @@ impl Verdict {
             comparisons: Vec::new(),
         }
     }
+}
+
+/// The smallest of [`FRACTIONS`] that is decided at.
+pub(super) fn decision_fraction(documents: usize) -> f64 {
+    let enough = |fraction: &f64| fraction * documents as f64 >= DECISION_DOCUMENTS as f64;
+    FRACTIONS.into_iter().find(enough).unwrap_or(1.0)
 }
 
 /// Fills in the recommendation from the comparisons.
@@ -132,12 +154,17 @@ struct Evidence {
     exact: [Difference; 2],
 }
 
+/// z(1 - 0.05 / 2 / 6) + z(0.8).
+const Z_SUM: f64 = 2.638_257 + 0.841_621;
 const AT_10: usize = 0;
 const AT_100: usize = 1;
+/// In the order in which they are looked at.
+const METRICS: [usize; 2] = [AT_100, AT_10];
 
 impl Evidence {
     fn of(verdict: &Verdict) -> Option<Self> {
-        FRACTIONS.into_iter().filter(|&fraction| fraction >= DECISION_FRACTION).find_map(|visited_fraction| {
+        let smallest = decision_fraction(verdict.documents);
+        FRACTIONS.into_iter().filter(|&fraction| fraction >= smallest).find_map(|visited_fraction| {
             let both = |method, against, at| {
                 let of = |metric| verdict.difference(method, against, at, metric);
                 Some([of(ComparedMetric::RecallAt10)?, of(ComparedMetric::RecallAt100)?])
@@ -153,65 +180,59 @@ impl Evidence {
     }
 
     fn decide(&self) -> (Recommendation, String) {
-        let significant = |difference: &Difference| difference.is_significant();
-        if self.over_base[AT_100].is_loss() {
-            return (Recommendation::DoNotDeploy, self.against_base(AT_100));
+        if let Some(metric) = METRICS.into_iter().find(|&metric| self.over_base[metric].is_loss()) {
+            return (Recommendation::DoNotDeploy, self.against_base(metric));
         }
-        if self.over_base[AT_10].is_loss() && significant(&self.over_base[AT_10]) {
-            return (Recommendation::DoNotDeploy, self.against_base(AT_10));
-        }
-        let ten_gained = self.over_base[AT_10].is_gain() && significant(&self.over_base[AT_10]);
-        let metric = match (self.over_base[AT_100].is_gain(), ten_gained) {
-            (true, _) => AT_100,
-            (false, true) => AT_10,
-            (false, false) => return self.without_gain(),
-        };
-        if !self.over_trained[metric].is_gain() {
+        if let Some(metric) = METRICS.into_iter().find(|&metric| self.over_base[metric].is_gain()) {
+            if self.over_trained[metric].is_gain() {
+                let reason = format!("{}{}", self.against_base(metric), self.exact_lost());
+                return (Recommendation::Deploy, reason);
+            }
             let reason = format!(
-                "{}, but the tree adds nothing to it: IVF on the trained encoder reaches {}",
+                "{}; that the tree adds to it is not shown: IVF on the trained encoder finds {} ({})",
                 self.against_base(metric),
                 percent(self.over_trained[metric].against),
+                change(&self.over_trained[metric]),
             );
             return (Recommendation::EncoderGainOnly, reason);
         }
-        let reason = format!("{}{}", self.against_base(metric), self.exact_lost());
-        match significant(&self.over_base[metric]) {
-            true => (Recommendation::Deploy, reason),
-            false => (Recommendation::DeployNotSignificant, reason),
-        }
-    }
-
-    fn without_gain(&self) -> (Recommendation, String) {
-        let gained = [AT_100, AT_10].into_iter().find(|&metric| {
-            let exact = &self.exact[metric];
-            exact.is_gain() && exact.is_significant()
-        });
-        if let Some(metric) = gained {
+        if let Some(metric) = METRICS.into_iter().find(|&metric| self.exact[metric].is_gain()) {
             let exact = &self.exact[metric];
             let reason = format!(
-                "exact search finds {} of the answers in its first {}, against {} before training ({}), but the \
-                 tree at {} of the documents visited gained nothing over IVF on the base encoder",
+                "exact search finds {} of the answers in its first {}, against {} before training ({}), but at {} \
+                 of the documents visited no gain over IVF on the base encoder is shown ({})",
                 percent(exact.value),
                 CUT_OFFS[metric],
                 percent(exact.against),
                 change(exact),
                 percent(self.visited_fraction),
+                change(&self.over_base[metric]),
             );
             return (Recommendation::EncoderGainOnly, reason);
         }
+        self.without_gain()
+    }
+
+    fn without_gain(&self) -> (Recommendation, String) {
         let (exact, lists) = (self.exact[AT_100].against, self.over_base[AT_100].against);
-        let reason = if exact >= CEILING && lists >= exact - SMALLEST_GAIN {
-            format!(
+        if exact >= CEILING && lists >= exact - SMALLEST_GAIN {
+            let reason = format!(
                 "the base encoder already finds {} of the answers in exact search and {} with IVF at {} of the \
                  documents visited",
                 percent(exact),
                 percent(lists),
                 percent(self.visited_fraction),
-            )
-        } else {
-            format!("{}, less than a point either way", self.against_base(AT_100))
-        };
-        (Recommendation::NoHeadroom, reason)
+            );
+            return (Recommendation::NoHeadroom, reason);
+        }
+        let difference = &self.over_base[AT_100];
+        let needed = difference.queries_needed().filter(|needed| *needed > self.queries);
+        let needed = needed.map_or_else(String::new, |needed| {
+            let points = difference.difference.abs().max(SMALLEST_GAIN) * 100.0;
+            format!("; to tell {points:.1} points from chance takes about {needed} dev queries")
+        });
+        let reason = format!("{}{needed}; leave the index as it is", self.against_base(AT_100));
+        (Recommendation::NoGainShown, reason)
     }
 
     /// "at 10% of the documents visited the tree finds .."
@@ -231,7 +252,11 @@ impl Evidence {
 
     fn exact_lost(&self) -> String {
         let exact = &self.exact[AT_100];
-        if exact.is_loss() { format!("; exact search lost: {}", change(exact)) } else { String::new() }
+        if exact.difference <= -SMALLEST_GAIN {
+            format!("; exact search lost: {}", change(exact))
+        } else {
+            String::new()
+        }
     }
 }
 

@@ -179,6 +179,9 @@ pub struct Difference {
     /// Two-sided p-value of [`paired_t_test`](crate::eval::paired_t_test); `None` with fewer than
     /// two queries.
     pub t_test_p: Option<f64>,
+    /// Standard deviation of the difference over queries; `None` with fewer than two.
+    #[serde(default)]
+    pub deviation: Option<f64>,
 }
 
 impl Verdict {

@@ -153,7 +153,53 @@ fn the_same_gain_on_few_of_the_queries_may_be_chance() {
     for query in 3..20 {
         world.positives[query] = vec![(DOCUMENTS - TOPICS + (query + 1) % TOPICS) as u32];
     }
-    assert_eq!(world.recommendation(), Recommendation::DeployNotSignificant);
+    let verdict = world.verdict();
+    assert_eq!(verdict.recommendation, Recommendation::NoGainShown, "{}", verdict.sentence);
+    let difference =
+        verdict.difference(Method::TrainedTree, Method::BaseIvf, 0.1, ComparedMetric::RecallAt100).unwrap();
+    assert!(difference.difference > SMALLEST_GAIN);
+    let needed = difference.queries_needed().unwrap();
+    assert!(needed > 20, "{needed}");
+    let advice = format!("takes about {needed} dev queries; leave the index as it is.");
+    assert!(verdict.sentence.ends_with(&advice), "{}", verdict.sentence);
+}
+
+/// An encoder that has hardly changed: some queries won, as many lost.
+#[test]
+fn differences_that_cancel_out_recommend_no_change() {
+    let mut world = World::new(Sees::TopicAndNuisance, Sees::Topic, by_nuisance(), 60);
+    let by_luck = |query: usize| (query * 37 % DOCUMENTS) as u32;
+    world.positives = (0..60).map(|query| vec![by_luck(query)]).collect();
+    let verdict = world.verdict();
+    let same = Recommendation::NoGainShown;
+    assert_eq!(verdict.recommendation, same, "{}", verdict.sentence);
+}
+
+/// Enough documents for the rankings that are judged.
+#[test]
+fn large_collections_are_decided_at_small_fractions() {
+    let of = recommendation::decision_fraction;
+    assert_eq!([60_000, 15_809, 5_183, 1_200, 400, 50].map(of), [0.01, 0.01, 0.02, 0.1, 0.4, 1.0]);
+}
+
+/// 16 queries of a deviation of one for a difference of about 0.87: (2.638 + 0.842) / 0.87 is 4.
+#[test]
+fn queries_needed_follow_from_deviation_and_difference() {
+    let difference = |difference, deviation| Difference {
+        value: difference,
+        against: 0.0,
+        difference,
+        bootstrap_p: None,
+        t_test_p: None,
+        deviation,
+    };
+    assert_eq!(difference(0.87, Some(1.0)).queries_needed(), Some(16));
+    assert_eq!(difference(-0.87, Some(1.0)).queries_needed(), Some(16));
+    // A smaller one than counts is not looked for.
+    let least = difference(SMALLEST_GAIN, Some(0.3)).queries_needed();
+    assert_eq!(difference(0.0, Some(0.3)).queries_needed(), least);
+    assert_eq!(difference(0.1, Some(0.0)).queries_needed(), None);
+    assert_eq!(difference(0.1, None).queries_needed(), None);
 }
 
 #[test]
@@ -176,7 +222,11 @@ fn exact_search_can_gain_alone() {
     let verdict = world.verdict();
     assert_eq!(verdict.recommendation, Recommendation::EncoderGainOnly, "{}", verdict.sentence);
     assert!(verdict.sentence.contains("exact search finds 100%"), "{}", verdict.sentence);
-    assert!(verdict.sentence.contains("gained nothing"), "{}", verdict.sentence);
+    assert!(
+        verdict.sentence.contains("no gain over IVF on the base encoder is shown"),
+        "{}",
+        verdict.sentence
+    );
 }
 
 #[test]
@@ -242,7 +292,7 @@ fn documents_in_several_leaves_are_scored_once() {
     let rows = documents(Sees::Topic);
     let leaves = indexer.route_rows(&rows, NonZeroUsize::new(2).unwrap());
     let (queries, positives) = (queries(20, Sees::Topic), positives(20));
-    let space = Space::new(&rows, DIM, &queries, &positives);
+    let space = Bench::new(&rows, DIM, &queries, &positives);
     let (_, trees) = space.measure(&[Partition::tree(&indexer, &leaves)], &mut || Ok(())).unwrap();
     assert_eq!(trees[0].points.last().unwrap().visited_fraction, 1.0);
 }

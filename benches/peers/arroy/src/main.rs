@@ -1,4 +1,5 @@
-//! arroy's side of `benches/peers/search.py`: `search-arroy EMBEDDED DIM K DIRECTORY`, as `benches/vectors.rs`.
+//! arroy's side of `benches/peers/search.py`: `search-arroy EMBEDDED DIM K DIRECTORY`, as
+//! `benches/vectors.rs`.
 
 use std::io::{BufReader, Read};
 use std::num::NonZeroUsize;

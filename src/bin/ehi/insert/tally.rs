@@ -60,7 +60,7 @@ impl Tally {
         let waiting = match &flushed {
             Ok(()) => 0,
             // Where that is not known either, it is taken for all.
-            Err(_) => index.stats().map_or_else(|_| self.stored(), |stats| stats.fresh_documents),
+            Err(_) => index.stats().map_or_else(|_| self.stored(), |stats| stats.memtable_documents),
         };
         let complete = result.is_ok() && flushed.is_ok();
         let written = self.write(out, index.len(), (!complete).then_some(waiting)).map_err(Failure::Output);

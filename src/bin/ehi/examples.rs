@@ -1,0 +1,49 @@
+//! Examples in the help of each command.
+
+pub const TRAIN: &str = r#"Example:
+  ehi train --base target/base-model --data my-data --out my-bundle"#;
+pub const CREATE: &str = r#"Example:
+  ehi create --index my-index --model my-bundle"#;
+pub const INSERT: &str = r#"Examples:
+  ehi insert --index my-index corpus.jsonl.gz
+  echo '{"_id": "1", "title": "Tea", "text": "Steep for three minutes.", "metadata": {"lang": "en"}}' | ehi insert --index my-index -"#;
+pub const SEARCH: &str = r#"Examples:
+  ehi search --index my-index --k 5 "how long does tea steep?"
+  ehi search --index my-index --filter '{"lang": "en"}' --json "how long does tea steep?""#;
+pub const EXPLAIN: &str = r#"Example:
+  ehi explain --index my-index --exact "how long does tea steep?""#;
+pub const LEAVES: &str = r#"Example:
+  ehi leaves --index my-index --queries my-data/queries.jsonl"#;
+pub const HEALTH: &str = r#"Example:
+  ehi health --index my-index --json"#;
+pub const GET: &str = r#"Example:
+  ehi get --index my-index doc-17"#;
+pub const IDS: &str = r#"Example:
+  ehi ids --index my-index --filter '{"year": {"$lt": 2010}}'"#;
+pub const COUNT: &str = r#"Example:
+  ehi count --index my-index --filter '{"lang": "en"}'"#;
+pub const EXPORT: &str = r#"Example:
+  ehi export --index my-index | gzip > documents.jsonl.gz"#;
+pub const DELETE: &str = r#"Examples:
+  ehi delete --index my-index doc-17
+  ehi delete --index my-index --filter '{"lang": "en"}'"#;
+pub const COMPACT: &str = r#"Example:
+  ehi compact --index my-index"#;
+pub const SNAPSHOT: &str = r#"Example:
+  ehi snapshot --index my-index my-index-copy"#;
+pub const RECOVER: &str = r#"Example:
+  ehi recover --index my-index"#;
+pub const REPAIR: &str = r#"Example:
+  ehi repair --index my-index --model my-bundle"#;
+pub const REENCODE: &str = r#"Example:
+  ehi reencode --index my-index --model another-bundle"#;
+pub const ROLLBACK: &str = r#"Example:
+  ehi rollback --index my-index"#;
+pub const DROP_PREVIOUS: &str = r#"Example:
+  ehi drop-previous --index my-index"#;
+pub const STATS: &str = r#"Example:
+  ehi stats --index my-index --json"#;
+pub const VERIFY: &str = r#"Example:
+  ehi verify --index my-index"#;
+pub const EVAL: &str = r#"Example:
+  ehi eval --index my-index --data my-data --split test --baseline ivf"#;

@@ -1,0 +1,111 @@
+//! Every place where a power failure can cut a run off, and what the images there show.
+
+use std::path::Path;
+
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+use rayon::prelude::*;
+use tempfile::TempDir;
+
+use super::{Kept, Step, image, image::Image};
+
+/// How an image is put together, so that a failure can be looked at again.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cut {
+    pub(crate) after: usize,
+    kept: Kept,
+    seed: u64,
+}
+
+impl Cut {
+    pub(crate) fn image(self, steps: &[Step]) -> Image {
+        let mut rng = ChaCha8Rng::seed_from_u64(self.seed << 32 | self.after as u64);
+        image(&steps[..self.after], self.kept, &mut rng)
+    }
+}
+
+/// The last batch that was promised to last after these steps, and the last one that was tried.
+pub(crate) fn promised(steps: &[Step]) -> (Option<usize>, usize) {
+    let last = |of: fn(&Step) -> Option<usize>| steps.iter().rev().find_map(of);
+    let acknowledged = last(|step| if let Step::Acknowledged(n) = step { Some(*n) } else { None });
+    let tried = last(|step| if let Step::Tried(n) = step { Some(*n) } else { None });
+    (acknowledged, tried.unwrap_or(0))
+}
+
+/// About how many images `EHI_POWER_IMAGES` asks for.
+pub(crate) fn asked() -> Option<usize> {
+    std::env::var("EHI_POWER_IMAGES").ok()?.parse().ok()
+}
+
+/// A folder in memory where the system has such: images are written, not synced.
+pub(crate) fn in_memory() -> std::io::Result<TempDir> {
+    let shared_memory = Path::new("/dev/shm");
+    if shared_memory.is_dir() { tempfile::tempdir_in(shared_memory) } else { tempfile::tempdir() }
+}
+
+/// Enough to show that a sync is missing: nothing that was not synced, or some of it.
+pub(crate) const WITHOUT_A_SYNC: &[Kept] = &[Kept::None, Kept::Some];
+
+/// The images of several runs.
+pub(crate) struct Survey {
+    /// What is kept, of each place one; of the random choices one a round.
+    pub(crate) choices: &'static [Kept],
+    pub(crate) rounds: usize,
+    /// Violations after which it ends.
+    pub(crate) enough: usize,
+    pub(crate) images: usize,
+    pub(crate) violations: Vec<String>,
+}
+
+impl Survey {
+    /// One round, and all violations.
+    pub(crate) fn new(choices: &'static [Kept]) -> Self {
+        Self { choices, rounds: 1, enough: usize::MAX, images: 0, violations: Vec::new() }
+    }
+
+    /// As many rounds as give about `images` images of `places`.
+    pub(crate) fn with_images(self, images: usize, places: usize) -> Self {
+        let random = self.choices.iter().filter(|kept| kept.is_random()).count();
+        let once = (self.choices.len() - random) * places;
+        Self { rounds: images.saturating_sub(once).div_ceil(random * places).max(1), ..self }
+    }
+
+    /// Looks at every place of a run with `check`.
+    pub(crate) fn run(
+        &mut self,
+        name: &str,
+        steps: &[Step],
+        check: impl Fn(Cut) -> Result<(), String> + Sync,
+    ) {
+        let left = self.enough - self.violations.len();
+        if left == 0 {
+            return;
+        }
+        let cuts: Vec<Cut> = (0..=steps.len()).flat_map(|after| self.at(after)).collect();
+        self.images += cuts.len();
+        let found = cuts.par_iter().filter_map(|&cut| {
+            let error = check(cut).err()?;
+            Some(format!("{} of {} steps of {name:?}, {cut:?}: {error}", cut.after, steps.len()))
+        });
+        let found: Vec<String> = match self.enough {
+            usize::MAX => found.collect(),
+            _ => found.take_any(left).collect(),
+        };
+        self.violations.extend(found);
+    }
+
+    fn at(&self, after: usize) -> impl Iterator<Item = Cut> {
+        self.choices.iter().flat_map(move |&kept| {
+            let rounds = if kept.is_random() { self.rounds } else { 1 };
+            (0..rounds as u64).map(move |seed| Cut { after, kept, seed })
+        })
+    }
+
+    /// Prints the numbers.
+    #[track_caller]
+    pub(crate) fn assert_none(&self) {
+        println!("{} images, {} violations", self.images, self.violations.len());
+        let first = self.violations[..self.violations.len().min(5)].join("\n");
+        assert!(self.violations.is_empty(), "{} of {}:\n{first}", self.violations.len(), self.images);
+    }
+}

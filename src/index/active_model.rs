@@ -1,0 +1,178 @@
+//! A model with the store of its embeddings: what searches and writes run on.
+
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+
+use super::health::RoutingLog;
+use super::ingest::Ingest;
+use super::options::HandleOptions;
+use super::root::{check_directory, kind, sync};
+use super::search::FilterCache;
+use crate::codes::Rotation;
+use crate::disk::{Backend, names};
+use crate::error::{InputError, Result};
+use crate::model::{Bundle, EncoderPrecision, Model, ModelHash, remove_bundle};
+use crate::scan::Similarity;
+use crate::store::{Damage, Operation, Store, StoreConfig, StoreError, View};
+
+/// One store and its model. An index has one in service, and for a change of model a second one.
+pub(crate) struct ActiveModel {
+    /// Of the model, as [`Current`](super::root::Current) counts.
+    pub(super) number: u32,
+    pub(super) store: Arc<Store>,
+    pub(super) bundle: Arc<Bundle>,
+    pub(crate) similarity: Similarity,
+    /// Not on disk: begins anew at every open.
+    pub(super) served: RoutingLog,
+    pub(super) filters: FilterCache,
+    rotation: OnceLock<Rotation>,
+}
+
+impl ActiveModel {
+    /// Makes an empty store in `dir` with its own copy of the bundle.
+    pub(super) fn create(
+        backend: Arc<dyn Backend>,
+        dir: &Path,
+        number: u32,
+        bundle: &Bundle,
+        similarity: Similarity,
+        options: HandleOptions,
+    ) -> Result<Self> {
+        copy_model(&*backend, bundle, dir)?;
+        let own = Bundle::open_with(dir.join(names::BUNDLE), options.precision)?;
+        // Its files may be others by now than those that were opened.
+        check_model(bundle.hash(), own.hash())?;
+        let shape = own.model().indexer.shape();
+        let config = StoreConfig {
+            dim: own.model().encoder.dim() as u32,
+            branching_factor: shape.branching_factor(),
+            height: shape.height(),
+            leaves_per_document: own.leaves_per_document(),
+            similarity: similarity.code(),
+            model_hash: own.hash().0,
+        };
+        let store = Arc::new(Store::create_on(backend, dir, &config, options.store)?);
+        Ok(Self::new(number, store, Arc::new(own), similarity))
+    }
+
+    pub(super) fn new(number: u32, store: Arc<Store>, bundle: Arc<Bundle>, similarity: Similarity) -> Self {
+        let (served, filters) = (RoutingLog::default(), FilterCache::default());
+        Self { number, store, bundle, similarity, served, filters, rotation: OnceLock::new() }
+    }
+
+    /// Opens the store and the model in `dir`, for writing.
+    pub(super) fn open(
+        backend: Arc<dyn Backend>,
+        dir: &Path,
+        number: u32,
+        options: HandleOptions,
+    ) -> Result<Self> {
+        check_directories(&*backend, dir)?;
+        let store = Arc::new(Store::open_on(backend, dir, options.store)?);
+        Self::beside(number, store, options.precision)
+    }
+
+    /// Opens the store and the model in `dir`, for reading.
+    pub(super) fn open_read_only(
+        backend: &dyn Backend,
+        dir: &Path,
+        number: u32,
+        precision: EncoderPrecision,
+    ) -> Result<Self> {
+        check_directories(backend, dir)?;
+        Self::beside(number, Arc::new(Store::open_read_only(dir)?), precision)
+    }
+
+    /// A store with the model that lies beside it.
+    fn beside(number: u32, store: Arc<Store>, precision: EncoderPrecision) -> Result<Self> {
+        let bundle = Bundle::open_with(store.path().join(names::BUNDLE), precision)?;
+        let config = store.config();
+        check_model(ModelHash(config.model_hash), bundle.hash())?;
+        check_shape(config, &bundle)?;
+        let similarity = Similarity::from_code(config.similarity).ok_or(StoreError::Corrupt {
+            file: names::MANIFEST.into(),
+            detail: Damage::Field { field: "similarity", found: u64::from(config.similarity) },
+        })?;
+        Ok(Self::new(number, store, Arc::new(bundle), similarity))
+    }
+
+    /// The rotation of codes; `None` for a similarity that is not a dot product.
+    pub(super) fn rotation(&self) -> Option<&Rotation> {
+        let product = self.similarity.is_product();
+        product.then(|| self.rotation.get_or_init(|| Rotation::new(self.model().indexer.dim())))
+    }
+
+    pub(crate) fn model(&self) -> &Model {
+        self.bundle.model()
+    }
+
+    pub(super) fn ingest(&self) -> Ingest<'_> {
+        Ingest { bundle: &self.bundle, similarity: self.similarity }
+    }
+
+    pub(crate) fn view(&self) -> View {
+        self.store.read()
+    }
+
+    /// Live documents of each leaf of the tree.
+    pub(crate) fn leaf_sizes(&self, view: &View) -> Result<Vec<usize>> {
+        let mut sizes = vec![0; self.model().indexer.shape().leaves() as usize];
+        for (leaf, size) in view.leaf_sizes()? {
+            // A leaf beyond the tree is for `verify` to report.
+            if let Some(own) = sizes.get_mut(leaf.index()) {
+                *own = size;
+            }
+        }
+        Ok(sizes)
+    }
+
+    pub(crate) fn leaves_per_document(&self) -> u32 {
+        self.store.config().leaves_per_document
+    }
+}
+
+pub(super) fn check_model(index: ModelHash, given: ModelHash) -> Result<()> {
+    if index == given {
+        return Ok(());
+    }
+    Err(InputError::ModelMismatch { index: index.to_string(), given: given.to_string() }.into())
+}
+
+/// The store routes and stores by its own numbers, searches by those of the model.
+fn check_shape(config: &StoreConfig, bundle: &Bundle) -> std::result::Result<(), StoreError> {
+    let shape = bundle.model().indexer.shape();
+    for (what, expected, found) in [
+        ("the width of the model's embeddings", config.dim, bundle.model().encoder.dim() as u32),
+        ("the branching factor of the model's tree", config.branching_factor, shape.branching_factor()),
+        ("the height of the model's tree", config.height, shape.height()),
+        ("the model's leaves per document", config.leaves_per_document, bundle.leaves_per_document()),
+    ] {
+        if expected != found {
+            let detail = Damage::Disagreement { what, expected: expected.into(), found: found.into() };
+            return Err(StoreError::corrupt(names::MANIFEST, detail));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses links in the place of a model's directories.
+fn check_directories(backend: &dyn Backend, dir: &Path) -> std::result::Result<(), StoreError> {
+    [dir.to_owned(), dir.join(names::SEGMENTS), dir.join(names::BUNDLE)]
+        .iter()
+        .try_for_each(|path| check_directory(backend, path))
+}
+
+/// Copies a bundle into the directory of a model so that it appears whole or not at all; durable when this
+/// has returned.
+pub(super) fn copy_model(backend: &dyn Backend, bundle: &Bundle, dir: &Path) -> Result<()> {
+    let (partial, model) = (dir.join(names::BUNDLE_NEW), dir.join(names::BUNDLE));
+    remove_bundle(backend, &partial)?;
+    for path in [&partial, &model] {
+        if kind(backend, path)?.is_some() {
+            return Err(StoreError::AlreadyExists { path: path.clone() }.into());
+        }
+    }
+    bundle.copy_to(backend, &partial)?;
+    backend.rename(&partial, &model).map_err(StoreError::io(&model, Operation::Rename))?;
+    Ok(sync(backend, dir)?)
+}

@@ -1,0 +1,73 @@
+//! What documents get on their way in: an embedding and leaves.
+
+use std::borrow::Cow;
+use std::num::NonZeroUsize;
+
+use half::f16;
+
+use super::vectors::{unit, unit_of_stored};
+use crate::document::Document;
+use crate::error::Result;
+use crate::ids::LeafId;
+use crate::model::{Bundle, Encoder, Model, Role};
+use crate::scan::Similarity;
+use crate::store::Put;
+
+/// A model, and how embeddings are stored.
+#[derive(Clone, Copy)]
+pub(super) struct Ingest<'a> {
+    pub bundle: &'a Bundle,
+    pub similarity: Similarity,
+}
+
+impl Ingest<'_> {
+    /// Encodes and routes documents.
+    pub fn prepare(self, documents: Vec<Document>) -> Result<Vec<Put>> {
+        let encoder = &self.model().encoder;
+        let texts: Vec<_> = documents.iter().map(|document| text_for(encoder, document)).collect();
+        let texts: Vec<&str> = texts.iter().map(AsRef::as_ref).collect();
+        let rows = encoder.embed(&texts, Role::Document)?;
+        Ok(self.place(documents, &rows))
+    }
+
+    /// Routes documents with their embeddings, `[documents, dim]` f32.
+    pub fn place(self, documents: Vec<Document>, rows: &[f32]) -> Vec<Put> {
+        let dim = self.model().encoder.dim();
+        let units: Vec<f32> = rows.chunks_exact(dim).flat_map(unit).collect();
+        let leaves = self.route(&units);
+        let stored = match self.similarity {
+            Similarity::Cosine => &units,
+            _ => rows,
+        };
+        let places = documents.into_iter().zip(stored.chunks_exact(dim)).zip(leaves);
+        let put = |((document, row), leaves): ((_, &[f32]), _)| {
+            let embedding = row.iter().map(|&x| f16::from_f32(x)).collect();
+            Put { document, embedding, leaves }
+        };
+        places.map(put).collect()
+    }
+
+    /// The leaves of stored embeddings, `[rows, dim]` f16.
+    pub fn route_stored(self, rows: &[f16]) -> Vec<Vec<LeafId>> {
+        let rows = rows.chunks_exact(self.model().encoder.dim());
+        self.route(&rows.flat_map(unit_of_stored).collect::<Vec<f32>>())
+    }
+
+    /// The leaves of embeddings at unit norm, `[rows, dim]` f32.
+    fn route(self, units: &[f32]) -> Vec<Vec<LeafId>> {
+        let count = NonZeroUsize::new(self.bundle.leaves_per_document() as usize);
+        self.model().indexer.route_rows(units, count.unwrap_or(NonZeroUsize::MIN))
+    }
+
+    fn model(&self) -> &Model {
+        self.bundle.model()
+    }
+}
+
+/// [`Document::embedding_text`] as far as the encoder reads it, so that no long text is copied.
+fn text_for<'a>(encoder: &Encoder, document: &'a Document) -> Cow<'a, str> {
+    match (document.title.as_str(), document.text.as_str()) {
+        ("", text) | (text, "") => Cow::Borrowed(encoder.head(text)),
+        (title, text) => Cow::Owned(format!("{} {}", encoder.head(title), encoder.head(text))),
+    }
+}

@@ -1,0 +1,154 @@
+//! The rows that a search may score: those that its filter lets through, each once.
+
+use half::f16;
+
+use super::filter::RowFilter;
+use crate::codes::BLOCK_ROWS;
+use crate::error::Result;
+use crate::ids::Row;
+use crate::store::Run;
+
+/// Consecutive rows, some of which are candidates.
+pub(super) struct Candidates<'a> {
+    run: Run<'a>,
+    /// A bit for each row, from the first one on; `None` where all live rows are candidates.
+    mask: Option<Box<[u64]>>,
+}
+
+impl<'a> Candidates<'a> {
+    /// All live rows of a run.
+    pub fn all(run: Run<'a>) -> Self {
+        Self { run, mask: None }
+    }
+
+    /// The live rows of a part that pass, in pieces of at most `rows` rows, a multiple of 64.
+    pub fn pieces(part: Run<'a>, bits: Option<&[u64]>, rows: usize) -> impl Iterator<Item = Self> {
+        let pieces = (0..part.len()).step_by(rows);
+        pieces.filter_map(move |first| {
+            let end = (first + rows).min(part.len());
+            let mask = bits.map(|bits| &bits[first / 64..end.div_ceil(64)]);
+            if mask.is_some_and(|mask| mask.iter().all(|word| *word == 0)) {
+                return None;
+            }
+            Some(Self { run: part.slice(first..end), mask: mask.map(Box::from) })
+        })
+    }
+
+    pub fn run(&self) -> &Run<'a> {
+        &self.run
+    }
+
+    /// Number of live candidates.
+    pub fn len(&self) -> usize {
+        let Some(mask) = &self.mask else { return self.run.live() };
+        if self.run.live() == self.run.len() {
+            return mask.iter().map(|word| word.count_ones() as usize).sum();
+        }
+        (0..self.run.len()).filter(|&at| has(mask, at) && self.run.is_live(at)).count()
+    }
+
+    /// The candidates among the [`BLOCK_ROWS`] rows from `first` on, a bit for each; dead ones may be among
+    /// them.
+    pub fn block(&self, first: usize) -> u32 {
+        const { assert!(BLOCK_ROWS == u32::BITS as usize) };
+        let Some(mask) = &self.mask else { return u32::MAX };
+        let word = |place: usize| mask.get(place).copied().unwrap_or(0);
+        let both = u128::from(word(first / 64)) | u128::from(word(first / 64 + 1)) << 64;
+        (both >> (first % 64)) as u32
+    }
+
+    /// Adds the live candidates with their embeddings, `[dim]` f16 each.
+    ///
+    /// # Errors
+    /// Damage of the pages that the rows are on.
+    pub fn push_to(&self, out: &mut Vec<(Row, &'a [f16])>) -> Result<()> {
+        let Some(mask) = &self.mask else { return Ok(self.run.push_to(out)?) };
+        let (start, first) = (out.len(), self.run.first_row().0);
+        self.run.push_to(out)?;
+        let mut at = start;
+        for place in start..out.len() {
+            let local = (out[place].0.0 - first) as usize;
+            if has(mask, local) {
+                out[at] = out[place];
+                at += 1;
+            }
+        }
+        out.truncate(at);
+        Ok(())
+    }
+}
+
+/// Whether the bit of a row is set.
+fn has(mask: &[u64], at: usize) -> bool {
+    mask[at / 64] >> (at % 64) & 1 == 1
+}
+
+/// Picks the candidates of one search out of runs of rows.
+pub(super) struct Selector<'a> {
+    pub filter: Option<RowFilter<'a>>,
+    /// The rows of leaves before, where a document may be in several.
+    seen: Option<RowSet>,
+}
+
+impl<'a> Selector<'a> {
+    /// `rows`: those of the view, where a document may be in several leaves.
+    pub fn new(filter: Option<RowFilter<'a>>, rows: Option<usize>) -> Self {
+        Self { filter, seen: rows.map(RowSet::new) }
+    }
+
+    /// Adds the candidates among some runs; returns how many live rows they are.
+    ///
+    /// # Errors
+    /// Damage of what the filter reads.
+    pub fn select(
+        &mut self,
+        runs: impl Iterator<Item = Run<'a>>,
+        out: &mut Vec<Candidates<'a>>,
+    ) -> Result<usize> {
+        let mut found = 0;
+        for run in runs {
+            if self.filter.is_none() && self.seen.is_none() {
+                found += run.live();
+                out.push(Candidates::all(run));
+                continue;
+            }
+            let mut mask = vec![0u64; run.len().div_ceil(64)];
+            let before = found;
+            for at in (0..run.len()).filter(|&at| run.is_live(at)) {
+                let row = Row(run.first_row().0 + at as u32);
+                let passes = self.seen.as_mut().is_none_or(|seen| seen.insert(row))
+                    && self.filter.as_mut().map_or(Ok(true), |filter| filter.passes(row))?;
+                mask[at / 64] |= u64::from(passes) << (at % 64);
+                found += usize::from(passes);
+            }
+            if found > before {
+                // One row needs no mask.
+                let mask = (run.len() > 1).then(|| mask.into_boxed_slice());
+                out.push(Candidates { run, mask });
+            }
+        }
+        Ok(found)
+    }
+
+    /// Documents whose id and metadata were evaluated.
+    pub fn checked(&self) -> usize {
+        self.filter.as_ref().map_or(0, |filter| filter.checked)
+    }
+}
+
+/// A set of rows, a bit for each.
+struct RowSet(Vec<u64>);
+
+impl RowSet {
+    fn new(rows: usize) -> Self {
+        Self(vec![0; rows.div_ceil(64)])
+    }
+
+    /// Whether the row was not in it.
+    fn insert(&mut self, row: Row) -> bool {
+        let (word, bit) = (&mut self.0[row.index() / 64], 1 << (row.index() % 64));
+        let new = *word & bit == 0;
+        *word |= bit;
+        new
+    }
+}

@@ -1,0 +1,179 @@
+//! Which rows a filter lets through.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::damage::damaged;
+use crate::error::Result;
+use crate::filter::Filter;
+use crate::ids::{Generation, Row};
+use crate::store::{Run, View};
+
+/// Documents evaluated to estimate how many a filter lets through.
+const SAMPLE: usize = 512;
+/// A filter that lets through fewer than one document in this many is searched exactly: scoring so few takes
+/// less time than finding their leaves.
+const RARE: usize = 100;
+/// Filters of which it is cached which rows of segments they let through, a bit for each row.
+const CACHED_FILTERS: usize = 16;
+
+/// Rows of a segment that a filter lets through, dead ones among them, a bit for each.
+type Bits = Arc<[u64]>;
+
+/// What is known of the last few filters.
+#[derive(Default)]
+pub(in crate::index) struct FilterCache(Mutex<VecDeque<(Filter, Known)>>);
+
+/// What is known of a filter.
+#[derive(Clone, Default)]
+struct Known {
+    /// By number of the segment. Segments do not change, so an entry stays valid.
+    segments: HashMap<u64, Bits>,
+    /// Whether few rows of a generation pass.
+    rare: Option<(Generation, bool)>,
+}
+
+impl FilterCache {
+    fn get(&self, filter: &Filter) -> Known {
+        let mut cached = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let entry = cached.iter().position(|(other, _)| other == filter).and_then(|at| cached.remove(at));
+        let Some(entry) = entry else { return Known::default() };
+        let known = entry.1.clone();
+        cached.push_back(entry);
+        known
+    }
+
+    fn put(&self, filter: &Filter, known: Known) {
+        let mut cached = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        cached.retain(|(other, _)| other != filter);
+        cached.push_back((filter.clone(), known));
+        while cached.len() > CACHED_FILTERS {
+            cached.pop_front();
+        }
+    }
+}
+
+/// A filter over the rows of one view.
+pub(super) struct RowFilter<'a> {
+    view: &'a View,
+    filter: &'a Filter,
+    cache: &'a FilterCache,
+    /// One for each part of the view, in the order of their rows.
+    parts: Vec<Run<'a>>,
+    known: Known,
+    /// Documents whose id and metadata were evaluated.
+    pub checked: usize,
+}
+
+impl<'a> RowFilter<'a> {
+    pub fn new(view: &'a View, filter: &'a Filter, cache: &'a FilterCache) -> Self {
+        Self { view, filter, cache, parts: view.parts(), known: cache.get(filter), checked: 0 }
+    }
+
+    /// The only ids that can pass, where the filter names them.
+    pub fn candidate_ids(&self) -> Option<Vec<&'a str>> {
+        self.filter.candidate_ids()
+    }
+
+    /// Whether so few rows pass that scoring all of them is fastest.
+    pub fn is_rare(&mut self) -> Result<bool> {
+        let generation = self.view.generation();
+        if let Some((of, rare)) = self.known.rare
+            && of == generation
+        {
+            return Ok(rare);
+        }
+        let rare = self.sample_is_rare()?;
+        self.known.rare = Some((generation, rare));
+        self.cache.put(self.filter, self.known.clone());
+        Ok(rare)
+    }
+
+    fn sample_is_rare(&mut self) -> Result<bool> {
+        let segments = &self.known.segments;
+        if !self.parts.iter().filter_map(Run::segment).all(|segment| segments.contains_key(&segment)) {
+            let (seen, passed) = self.sample(0..self.view.rows() as u32)?;
+            return Ok(passed * RARE < seen);
+        }
+        let ones = |bits: &Bits| bits.iter().map(|word| word.count_ones() as usize).sum::<usize>();
+        let mut passed: usize = segments.values().map(ones).sum();
+        let in_memory: Vec<Range<u32>> =
+            self.parts.iter().filter(|part| part.segment().is_none()).map(rows_of).collect();
+        for rows in in_memory {
+            let (seen, own) = self.sample(rows.clone())?;
+            passed += own * rows.len() / seen.max(1);
+        }
+        Ok(passed * RARE < self.view.live())
+    }
+
+    /// Live rows among these that were evaluated, and how many of them pass.
+    fn sample(&mut self, rows: Range<u32>) -> Result<(usize, usize)> {
+        let step = rows.len().div_ceil(SAMPLE).max(1);
+        let view = self.view;
+        let (mut seen, mut passed) = (0, 0);
+        for row in rows.step_by(step).map(Row).filter(|row| view.is_live(*row)) {
+            seen += 1;
+            passed += usize::from(self.passes(row)?);
+        }
+        Ok((seen, passed))
+    }
+
+    pub fn passes(&mut self, row: Row) -> Result<bool> {
+        let part = self.parts.partition_point(|part| part.first_row() <= row).checked_sub(1);
+        let part = part.and_then(|place| self.parts.get(place));
+        if let Some((part, bits)) =
+            part.and_then(|part| Some((part, self.known.segments.get(&part.segment()?)?)))
+        {
+            let local = (row.0 - part.first_row().0) as usize;
+            return Ok(bits[local / 64] >> (local % 64) & 1 == 1);
+        }
+        self.evaluate(row)
+    }
+
+    fn evaluate(&mut self, row: Row) -> Result<bool> {
+        self.checked += 1;
+        let (id, metadata) = self.view.tags(row)?;
+        let passes = self.filter.matches_bytes(&id, &metadata);
+        Ok(passes.map_err(|_| damaged("segments", "the metadata of a document"))?)
+    }
+
+    /// Each part with the rows of it that pass, a bit for each, dead ones among them. Those of segments are
+    /// cached.
+    pub fn all(&mut self) -> Result<Vec<(Run<'a>, Bits)>> {
+        let mut all = Vec::with_capacity(self.parts.len());
+        for part in self.parts.clone() {
+            let cached = part.segment().and_then(|segment| self.known.segments.get(&segment)).map(Arc::clone);
+            let bits = match cached {
+                Some(bits) => bits,
+                None => self.evaluate_part(&part)?,
+            };
+            if let Some(segment) = part.segment() {
+                self.known.segments.insert(segment, Arc::clone(&bits));
+            }
+            all.push((part, bits));
+        }
+        let here: HashSet<u64> = self.parts.iter().filter_map(Run::segment).collect();
+        self.known.segments.retain(|segment, _| here.contains(segment));
+        self.cache.put(self.filter, self.known.clone());
+        Ok(all)
+    }
+
+    fn evaluate_part(&mut self, part: &Run<'a>) -> Result<Bits> {
+        let mut words = vec![0u64; part.len().div_ceil(64)];
+        for (local, row) in rows_of(part).map(Row).enumerate() {
+            let passes = match self.evaluate(row) {
+                // Nobody asks for a dead one.
+                Err(_) if !self.view.is_live(row) => false,
+                passes => passes?,
+            };
+            words[local / 64] |= u64::from(passes) << (local % 64);
+        }
+        Ok(words.into())
+    }
+}
+
+fn rows_of(part: &Run<'_>) -> Range<u32> {
+    let first = part.first_row().0;
+    first..first + part.len() as u32
+}

@@ -1,0 +1,23 @@
+//! The read path. A query and its options become a [`plan`]; the plan takes candidates from the leaves of the
+//! tree, from a filter's ids or from all rows, scores them by codes and embeddings, and keeps the best `k`,
+//! whose documents are then read. One query, a batch and an explanation all run the same plan.
+
+mod candidates;
+mod codes;
+mod cursor;
+mod damage;
+mod fetch;
+mod filter;
+mod plan;
+mod query;
+mod rank;
+mod result;
+mod scorer;
+
+pub(super) use filter::FilterCache;
+#[cfg(feature = "train")]
+pub(crate) use plan::Limits;
+pub(crate) use plan::{Plan, SearchMode};
+pub use query::{DEFAULT_BEAM, DEFAULT_K, Many, One, Query};
+pub(super) use rank::Ranked;
+pub use result::{Hit, SearchResult, SearchStats};

@@ -1,0 +1,101 @@
+//! What decides how a search runs, checked.
+
+use std::num::NonZeroUsize;
+
+use crate::error::InputError;
+use crate::filter::Filter;
+use crate::stop::Stop;
+
+/// What a search runs on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Threads {
+    /// The calling thread.
+    #[default]
+    One,
+    /// The current rayon pool.
+    Pool,
+}
+
+/// How far a search goes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum SearchMode {
+    /// Leaves of the tree.
+    Tree(Limits),
+    /// Every document, without the tree.
+    Exact,
+}
+
+impl SearchMode {
+    pub fn beam(leaves: NonZeroUsize) -> Self {
+        Self::Tree(Limits::beam(leaves))
+    }
+}
+
+/// A search of one query.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plan<'a> {
+    pub k: NonZeroUsize,
+    pub mode: SearchMode,
+    pub filter: Option<&'a Filter>,
+    /// Whether codes may rule rows out. By default they may where the search is not exhaustive.
+    pub codes: Option<bool>,
+    pub threads: Threads,
+}
+
+impl Plan<'_> {
+    pub fn new(k: NonZeroUsize, mode: SearchMode) -> Self {
+        Self { k, mode, filter: None, codes: None, threads: Threads::One }
+    }
+}
+
+/// Where a search of the tree ends: at whichever comes first.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Limits {
+    pub leaves: NonZeroUsize,
+    documents: usize,
+    fraction: f64,
+    pub mass: f64,
+    pub patience: usize,
+}
+
+impl Limits {
+    pub fn beam(leaves: NonZeroUsize) -> Self {
+        Self {
+            leaves,
+            documents: usize::MAX,
+            fraction: f64::INFINITY,
+            mass: f64::INFINITY,
+            patience: usize::MAX,
+        }
+    }
+
+    /// With one rule more; of two of a kind the stricter one counts.
+    pub fn with(mut self, stop: Stop) -> Result<Self, InputError> {
+        if !stop.is_valid() {
+            return Err(InputError::BadStop { stop });
+        }
+        match stop {
+            Stop::Patience(leaves) => self.patience = self.patience.min(leaves),
+            Stop::Mass(share) => self.mass = self.mass.min(share),
+            Stop::Documents(count) => self.documents = self.documents.min(count),
+            Stop::Fraction(share) => self.fraction = self.fraction.min(share),
+        }
+        Ok(self)
+    }
+
+    /// Whether a rule may end the search before all these leaves.
+    pub fn is_adaptive(&self) -> bool {
+        *self != Self::beam(self.leaves)
+    }
+
+    /// Whether a rule looks at the scores of each leaf before the next one.
+    pub fn needs_scores(&self) -> bool {
+        self.patience != usize::MAX
+    }
+
+    /// Documents to score at most, of so many live ones.
+    pub fn documents_of(&self, live: usize) -> usize {
+        // A share beyond every document, infinity too, saturates.
+        self.documents.min((self.fraction * live as f64) as usize)
+    }
+}

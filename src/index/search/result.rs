@@ -1,0 +1,95 @@
+//! What a search returns.
+
+use std::time::Duration;
+
+use crate::document::Document;
+use crate::ids::LeafId;
+
+/// One document found.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Hit {
+    /// The document's id.
+    pub id: String,
+    /// By the index's similarity; higher is better.
+    pub score: f32,
+    /// The document as it was inserted.
+    pub document: Document,
+    /// The leaf it was found in; its most probable one where it is in several.
+    pub leaf: LeafId,
+}
+
+/// What a search cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct SearchStats {
+    /// Leaves visited; 0 for exact search.
+    pub leaves_visited: usize,
+    /// Documents scored.
+    pub documents_visited: usize,
+    /// Those of them whose embedding was read; codes ruled the others out.
+    pub embeddings_read: usize,
+    /// Documents whose id and metadata the filter was evaluated on; 0 without a filter, and fewer where the
+    /// rows that it lets through are cached.
+    pub documents_checked: usize,
+    /// Whether no other document could have been a hit: all leaves were visited, or all documents that
+    /// the filter lets through were scored. Fewer than `k` hits then means that there are no more.
+    pub exhausted: bool,
+    /// Documents scored over live documents, in [0, 1].
+    pub visited_fraction: f64,
+    /// As `visited_fraction`, plus the routing cost in document dot products.
+    pub work_fraction: f64,
+    /// Tokenising and encoding the query.
+    pub encode: Duration,
+    /// Beam search in the tree.
+    pub beam: Duration,
+    /// Evaluating the filter and scoring documents.
+    pub scan: Duration,
+    /// Reading the hits' documents.
+    pub fetch: Duration,
+}
+
+/// Hits, best first, and what finding them cost.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct SearchResult {
+    /// Best first; equal scores in the order of their rows.
+    pub hits: Vec<Hit>,
+    /// What the search cost.
+    pub stats: SearchStats,
+}
+
+impl SearchResult {
+    /// The hits, best first.
+    pub fn iter(&self) -> std::slice::Iter<'_, Hit> {
+        self.hits.iter()
+    }
+
+    /// Number of hits.
+    pub fn len(&self) -> usize {
+        self.hits.len()
+    }
+
+    /// Whether there are no hits.
+    pub fn is_empty(&self) -> bool {
+        self.hits.is_empty()
+    }
+}
+
+impl IntoIterator for SearchResult {
+    type Item = Hit;
+    type IntoIter = std::vec::IntoIter<Hit>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.hits.into_iter()
+    }
+}
+
+impl<'a> IntoIterator for &'a SearchResult {
+    type Item = &'a Hit;
+    type IntoIter = std::slice::Iter<'a, Hit>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.hits.iter()
+    }
+}

@@ -1,0 +1,139 @@
+//! Scores candidates: by their codes first where those save reading embeddings.
+
+use half::f16;
+use rayon::prelude::*;
+
+use super::candidates::Candidates;
+use super::codes::CodeFilter;
+use super::damage::scan_failed;
+use super::plan::Threads;
+use crate::codes::Rotation;
+use crate::error::Result;
+use crate::ids::Row;
+use crate::scan::{Scanner, TopK};
+use crate::store::View;
+
+/// Rows that a thread scores at a time.
+pub(super) const ROWS_PER_TASK: usize = 1024;
+/// The same where codes say which embeddings to read, which takes less time.
+const CODED_ROWS_PER_TASK: usize = 4 * ROWS_PER_TASK;
+
+/// Scores the rows of one view for one query.
+pub(super) struct Scorer<'a> {
+    view: &'a View,
+    scanner: &'a Scanner<'a>,
+    /// That of codes, where they may rule rows out.
+    rotation: Option<&'a Rotation>,
+    threads: Threads,
+    codes: Option<CodeFilter<'a>>,
+    /// Embeddings read so far.
+    pub embeddings: usize,
+}
+
+impl<'a> Scorer<'a> {
+    pub fn new(
+        view: &'a View,
+        scanner: &'a Scanner<'a>,
+        rotation: Option<&'a Rotation>,
+        threads: Threads,
+    ) -> Self {
+        Self { view, scanner, rotation, threads, codes: rotation.map(CodeFilter::new), embeddings: 0 }
+    }
+
+    /// Scores candidates into `top`. `documents` is the number of documents that the search has come to,
+    /// these included: where they are few, codes do not pay.
+    ///
+    /// # Errors
+    /// Damage of what is read.
+    pub fn score(&mut self, rows: &[Candidates<'a>], documents: usize, top: &mut TopK) -> Result<()> {
+        self.embeddings += match self.threads {
+            Threads::One => self.on_one(rows, documents, top)?,
+            Threads::Pool => self.on_pool(rows, documents, top)?,
+        };
+        Ok(())
+    }
+
+    /// On the calling thread; returns how many embeddings were read.
+    fn on_one(&mut self, rows: &[Candidates<'a>], documents: usize, top: &mut TopK) -> Result<usize> {
+        score(rows, self.view, self.codes.as_mut(), documents, self.scanner, top)
+    }
+
+    /// On the threads of the current rayon pool; returns how many embeddings were read. Without codes the
+    /// result is that of one thread.
+    fn on_pool(&mut self, rows: &[Candidates<'a>], documents: usize, top: &mut TopK) -> Result<usize> {
+        let mut first = 0;
+        let task = match self.rotation {
+            None => ROWS_PER_TASK,
+            Some(_) => {
+                // The best rows of the most probable leaves are what the bounds of the others are compared
+                // with.
+                let mut count = 0;
+                let in_first = rows.iter().take_while(|rows| {
+                    count += rows.run().len();
+                    count <= ROWS_PER_TASK
+                });
+                first = in_first.count().max(1).min(rows.len());
+                CODED_ROWS_PER_TASK
+            }
+        };
+        let (first, rest) = rows.split_at(first);
+        let read = self.on_one(first, documents, top)?;
+
+        let mut count = 0;
+        let in_one_task = |rows: &Candidates<'_>, _: &Candidates<'_>| {
+            count = if count < task { count + rows.run().len() } else { rows.run().len() };
+            count < task
+        };
+        let tasks: Vec<&[Candidates<'_>]> = rest.chunk_by(in_one_task).collect();
+        let (view, scanner, rotation) = (self.view, self.scanner, self.rotation);
+        let part = |rows: &&[Candidates<'_>]| -> Result<(TopK, usize)> {
+            let mut own = top.fork();
+            let mut codes = rotation.map(|rotation| CodeFilter::new(rotation).above(top));
+            let read = score(rows, view, codes.as_mut(), documents, scanner, &mut own)?;
+            Ok((own, read))
+        };
+        let parts = tasks.par_iter().map(part).collect::<Result<Vec<_>>>()?;
+        Ok(parts.into_iter().fold(read, |read, (own, more)| {
+            top.merge(own);
+            read + more
+        }))
+    }
+}
+
+/// Scores candidates, and returns how many embeddings were read.
+fn score(
+    rows: &[Candidates<'_>],
+    view: &View,
+    mut codes: Option<&mut CodeFilter<'_>>,
+    documents: usize,
+    scanner: &Scanner<'_>,
+    top: &mut TopK,
+) -> Result<usize> {
+    let mut read = 0;
+    let mut plain: Vec<(Row, &[f16])> = Vec::new();
+    let mut rows = rows.iter().peekable();
+    while let Some(own) = rows.next() {
+        if let Some(codes) = &mut codes {
+            if let Some(next) = rows.peek() {
+                codes.prefetch(next)?;
+            }
+            if codes.add(own, documents, scanner, top)? {
+                if codes.is_full(top.k()) {
+                    read += codes.rerank(view, scanner, top)?;
+                }
+                continue;
+            }
+        }
+        own.push_to(&mut plain)?;
+        if plain.len() >= ROWS_PER_TASK {
+            read += plain.len();
+            scanner.scan(plain.drain(..), top).map_err(scan_failed)?;
+        }
+    }
+    read += plain.len();
+    scanner.scan(plain, top).map_err(scan_failed)?;
+    if let Some(codes) = codes {
+        read += codes.rerank(view, scanner, top)?;
+    }
+    Ok(read)
+}

@@ -1,0 +1,17 @@
+//! Vectors at unit norm.
+
+use half::f16;
+use half::slice::HalfFloatSliceExt;
+
+/// A stored row at unit L2 norm, f32.
+pub(crate) fn unit_of_stored(row: &[f16]) -> Vec<f32> {
+    let mut values = vec![0f32; row.len()];
+    row.convert_to_f32_slice(&mut values);
+    unit(&values)
+}
+
+/// A vector at unit L2 norm.
+pub(crate) fn unit(vector: &[f32]) -> Vec<f32> {
+    let norm = vector.iter().map(|x| f64::from(*x) * f64::from(*x)).sum::<f64>().sqrt();
+    vector.iter().map(|x| (f64::from(*x) / norm) as f32).collect()
+}

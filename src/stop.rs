@@ -1,0 +1,114 @@
+//! Rules by which a search stops.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// A rule by which a search stops before it has visited every leaf, so that an easy query visits fewer.
+///
+/// Leaves are visited from the most probable on; the first one that holds a document always is, but for
+/// `Mass` and `Patience`, to which an empty leaf counts as one.
+///
+/// Written and parsed as `patience=8`, `mass=0.9`, `documents=500`, `fraction=0.05`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Stop {
+    /// After this many leaves in a row in which nothing was among the best `k` so far; from 1.
+    Patience(usize),
+    /// Once the leaves visited have this much of the probability together, over 0 to 1.
+    Mass(f64),
+    /// Before the leaf with which more than this many documents would be scored; from 1.
+    Documents(usize),
+    /// As `Documents`, in proportion to the live documents; over 0 to 1.
+    Fraction(f64),
+}
+
+/// Why a text is no [`Stop`].
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ParseStopError {
+    /// It has another form.
+    #[error("`{got}` is none of patience=LEAVES, mass=SHARE, documents=COUNT and fraction=SHARE")]
+    Unknown {
+        /// The text given.
+        got: String,
+    },
+    /// It would never let a search begin, or its share is none.
+    #[error("`{stop}` stops no search; a count is from 1, a share over 0 and at most 1")]
+    Invalid {
+        /// The rule given.
+        stop: Stop,
+    },
+}
+
+impl Stop {
+    /// Whether its count or share is in range.
+    pub(crate) fn is_valid(self) -> bool {
+        match self {
+            Self::Patience(count) | Self::Documents(count) => count > 0,
+            Self::Mass(share) | Self::Fraction(share) => share > 0.0 && share <= 1.0,
+        }
+    }
+}
+
+impl fmt::Display for Stop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Patience(leaves) => write!(f, "patience={leaves}"),
+            Self::Mass(share) => write!(f, "mass={share}"),
+            Self::Documents(count) => write!(f, "documents={count}"),
+            Self::Fraction(share) => write!(f, "fraction={share}"),
+        }
+    }
+}
+
+impl FromStr for Stop {
+    type Err = ParseStopError;
+
+    fn from_str(text: &str) -> Result<Self, ParseStopError> {
+        let expected = || ParseStopError::Unknown { got: text.to_owned() };
+        let (rule, value) = text.trim().split_once('=').ok_or_else(expected)?;
+        let count = || value.parse().map_err(|_| expected());
+        let share = || value.parse().map_err(|_| expected());
+        let stop = match rule {
+            "patience" => Self::Patience(count()?),
+            "mass" => Self::Mass(share()?),
+            "documents" => Self::Documents(count()?),
+            "fraction" => Self::Fraction(share()?),
+            _ => return Err(expected()),
+        };
+        if stop.is_valid() { Ok(stop) } else { Err(ParseStopError::Invalid { stop }) }
+    }
+}
+
+impl serde::Serialize for Stop {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_are_written_as_they_are_read() {
+        let stops = [Stop::Patience(8), Stop::Mass(0.9), Stop::Documents(500), Stop::Fraction(0.05)];
+        for stop in stops {
+            assert_eq!(stop.to_string().parse(), Ok(stop));
+        }
+        for bad in [
+            "",
+            "8",
+            "patience",
+            "patience=0",
+            "mass=0",
+            "mass=1.5",
+            "mass=NaN",
+            "fraction=-1",
+            "beam=3",
+            "documents=1.5",
+        ] {
+            assert!(bad.parse::<Stop>().is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,398 @@
+//! Creating an index and opening one.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, RwLock},
+};
+
+use super::{
+    Durability, Notice, Result, Store, StoreConfig, StoreError, StoreOptions, Writer,
+    error::{Damage, Operation},
+    health::Health,
+    layout::names,
+    lock::DirectoryLock,
+    log::Log,
+    manifest::{Manifest, SegmentEntry, StoreId},
+    part::Part,
+    recovery::{self, Recovered},
+    reserve::Reserve,
+    segment::Segment,
+    tombstones::Tombstones,
+    version::Version,
+};
+use crate::disk::{Backend, FileSystem, Identity, Kind, Unsynced};
+
+/// How often a read-only handle reads the manifest again when a file that it names is gone: the
+/// writer may have made a newer generation meanwhile.
+const READ_ATTEMPTS: usize = 16;
+
+impl Store {
+    /// Makes an empty index in `dir`, which is made too where it is missing, and opens it.
+    ///
+    /// Files of other names are left alone, a model bundle among them.
+    ///
+    /// # Durability
+    ///
+    /// The empty index survives a power failure once this has returned; a crash before
+    /// leaves a directory that [`Store::open`] tells apart and this finishes.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::InvalidConfig`], [`StoreError::AlreadyExists`], [`StoreError::Locked`],
+    /// and failures of the file system.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub fn create(dir: impl AsRef<Path>, config: &StoreConfig, options: StoreOptions) -> Result<Self> {
+        Self::create_on(options.backend(), dir.as_ref(), config, options)
+    }
+
+    /// Opens the index in `dir` for reading and writing.
+    ///
+    /// Costs the same whatever the size of the index, unless the last handle was not closed: then the
+    /// commits that it did not flush are taken over from its log; [`Store::notices`] says how many.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::NotFound`], [`StoreError::NotAnIndex`], [`StoreError::InterruptedCreate`],
+    /// [`StoreError::Locked`], [`StoreError::UnsupportedVersion`], [`StoreError::Corrupt`],
+    /// and failures of the file system.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub fn open(dir: impl AsRef<Path>, options: StoreOptions) -> Result<Self> {
+        Self::open_on(options.backend(), dir.as_ref(), options)
+    }
+
+    /// Opens the index in `dir` for reading, beside a writer in this process or another one.
+    ///
+    /// Shows the newest generation that was flushed; [`Store::refresh`] moves on. Where commits wait in the
+    /// log, [`Store::notices`] says so.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Store::open`] but [`StoreError::Locked`].
+    pub fn open_read_only(dir: impl AsRef<Path>) -> Result<Self> {
+        Self::open_read_only_on(Arc::new(FileSystem), dir.as_ref())
+    }
+
+    pub(super) fn open_read_only_on(backend: Arc<dyn Backend>, dir: &Path) -> Result<Self> {
+        Self::check_is_index(dir)?;
+        let dir = &absolute(dir)?;
+        if !has(dir, names::MANIFEST)? {
+            return Err(StoreError::InterruptedCreate { path: dir.to_owned() });
+        }
+        let (manifest, state) = read_newest(&*backend, dir, None)?;
+        let waiting = recovery::waiting(&*backend, dir, &manifest);
+        let durable = u64::from(state.live());
+        let opened = Opened { manifest, state, left: None, durable, log: None, notices: Vec::new() };
+        let mut opened = Self::with(backend, dir, opened, StoreOptions::default(), None);
+        match waiting {
+            Ok(Some(waiting)) => opened.notices.extend(opened.waiting_notice(&waiting)),
+            Ok(None) => {}
+            Err(StoreError::Corrupt { file, detail }) => {
+                opened.notices.push(Notice::DamagedLog { file: file.into_owned(), damage: detail });
+            }
+            Err(error) => {
+                tracing::warn!(index = %dir.display(), %error, "what waits in the log cannot be read");
+            }
+        }
+        for notice in &opened.notices {
+            tracing::warn!(index = %dir.display(), "{notice}");
+        }
+        Ok(opened)
+    }
+
+    /// Moves a read-only handle to the newest flushed generation; says whether that is another one.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Store::open_read_only`]; the handle then shows what it showed before.
+    pub fn refresh(&self) -> Result<bool> {
+        if self.lock.is_some() {
+            // A writer's handle always shows its newest generation.
+            return Ok(false);
+        }
+        let mut writer = self.writer.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let before = self.state();
+        let (manifest, state) = read_newest(&*self.backend, &self.dir, Some((&writer.manifest, &before)))?;
+        if manifest == writer.manifest {
+            return Ok(false);
+        }
+        if manifest.store_id != self.store_id {
+            return Err(StoreError::corrupt(names::MANIFEST, Damage::Foreign));
+        }
+        writer.manifest = manifest;
+        self.publish(state);
+        Ok(true)
+    }
+
+    pub(crate) fn create_on(
+        backend: Arc<dyn Backend>,
+        dir: &Path,
+        config: &StoreConfig,
+        options: StoreOptions,
+    ) -> Result<Self> {
+        config.check()?;
+        backend.create_directory(dir).map_err(StoreError::io(dir, Operation::CreateDirectory))?;
+        refuse_existing(dir)?;
+        let dir = &absolute(dir)?;
+        let lock = DirectoryLock::take(dir, options.lock_wait)?;
+        // Again, for one that was made between the check and the lock.
+        refuse_existing(dir)?;
+        // First, and durable before anything else: it marks the directory as one where a create began.
+        let manifest = Manifest::empty(config);
+        manifest.write_provisional(&*backend, dir)?;
+        let sync = |dir: &Path| backend.sync_directory(dir).map_err(StoreError::io(dir, Operation::Sync));
+        sync(dir)?;
+        for folder in [names::SEGMENTS, names::LOG].map(|name| dir.join(name)) {
+            backend.create_directory(&folder).map_err(StoreError::io(&folder, Operation::CreateDirectory))?;
+            sync(&folder)?;
+        }
+        sync(dir)?;
+        Manifest::publish(&*backend, dir)?;
+        manifest.write_copy(&*backend, dir);
+        let state = Version::new(manifest.generation, Vec::new())?;
+        let left = identity(&*backend, dir)?;
+        let opened = Opened { manifest, state, left, durable: 0, log: None, notices: Vec::new() };
+        let made = Self::with(backend, dir, opened, options, Some(lock));
+        made.sync_parent(dir);
+        Ok(made)
+    }
+
+    /// Makes the entry of a directory that may be new durable. What is above it is not ours, so it may be
+    /// unreadable; then its entry is as durable as its owner makes it.
+    pub(super) fn sync_parent(&self, dir: &Path) {
+        if let Some(parent) = dir.canonicalize().ok().as_deref().and_then(Path::parent)
+            && let Err(error) = self.backend.sync_directory(parent)
+        {
+            tracing::warn!(directory = %parent.display(), %error, "could not sync the parent directory");
+        }
+    }
+
+    pub(crate) fn open_on(backend: Arc<dyn Backend>, dir: &Path, options: StoreOptions) -> Result<Self> {
+        Self::check_is_index(dir)?;
+        let dir = &absolute(dir)?;
+        let lock = DirectoryLock::take(dir, options.lock_wait)?;
+        // Under the lock, so that a create still at work is not taken for an interrupted one.
+        if !has(dir, names::MANIFEST)? {
+            return Err(StoreError::InterruptedCreate { path: dir.to_owned() });
+        }
+        // The rename that made it may have been the last thing before a crash. It must last before
+        // anything is built on it.
+        backend.sync_directory(dir).map_err(StoreError::io(dir, Operation::Sync))?;
+        let left = identity(&*backend, dir)?;
+        let manifest = Manifest::read(&*backend, dir)?;
+        if let Some(error) = recovery::evidence_of_later(&*backend, dir, &manifest) {
+            return Err(error);
+        }
+        let state = load(&*backend, dir, &manifest, None)?;
+        make_directories(&*backend, dir)?;
+        let durable = u64::from(state.live());
+        let Recovered { state, log, notices } = recovery::recover(&*backend, dir, &manifest, state)?;
+        manifest.renew_copy(&*backend, dir);
+        for notice in &notices {
+            tracing::warn!(index = %dir.display(), "{notice}");
+        }
+        let opened = Opened { manifest, state, left, durable, log, notices };
+        let opened = Self::with(backend, dir, opened, options, Some(lock));
+        opened.settle();
+        Ok(opened)
+    }
+
+    /// Removes what a crash left, and keeps space for what comes; neither is needed to go on.
+    fn settle(&self) {
+        let Ok(mut writer) = self.lock_writer() else { return };
+        // Said where it happens.
+        let _ = self.remove_orphans(&writer);
+        if self.options.durability != Durability::None
+            && let Err(error) = writer.reserve.ensure(&*self.backend, &self.state())
+        {
+            tracing::warn!(index = %self.dir.display(), %error, "no space can be kept for what comes");
+        }
+    }
+
+    fn check_is_index(dir: &Path) -> Result<()> {
+        if !exists(dir)? {
+            return Err(StoreError::NotFound { path: dir.to_owned() });
+        }
+        if !dir.is_dir() {
+            return Err(StoreError::NotAnIndex { path: dir.to_owned() });
+        }
+        if has(dir, names::MANIFEST)? {
+            return Ok(());
+        }
+        // There is a copy of published manifests only.
+        if has(dir, names::MANIFEST_COPY)? {
+            return Err(StoreError::corrupt(names::MANIFEST, Damage::Missing { what: "the file" }));
+        }
+        if !has(dir, names::MANIFEST_NEW)? {
+            return Err(StoreError::NotAnIndex { path: dir.to_owned() });
+        }
+        Ok(())
+    }
+
+    fn with(
+        backend: Arc<dyn Backend>,
+        dir: &Path,
+        opened: Opened,
+        options: StoreOptions,
+        lock: Option<DirectoryLock>,
+    ) -> Self {
+        let Opened { manifest, state, left, durable, log, notices } = opened;
+        Self {
+            dir: dir.to_owned(),
+            config: manifest.config.clone(),
+            store_id: manifest.store_id,
+            backend,
+            options,
+            health: Health::default(),
+            notices,
+            writer: Mutex::new(Writer { manifest, left, durable, log, reserve: Reserve::new(dir) }),
+            state: RwLock::new(Arc::new(state)),
+            lock,
+        }
+    }
+}
+
+/// What a handle begins with.
+struct Opened {
+    manifest: Manifest,
+    state: Version,
+    left: Option<Identity>,
+    durable: u64,
+    log: Option<Log>,
+    notices: Vec<Notice>,
+}
+
+/// The path of a directory that exists, whatever the process does to its working directory later.
+fn absolute(dir: &Path) -> Result<PathBuf> {
+    dir.canonicalize().map_err(StoreError::io(dir, Operation::Open))
+}
+
+/// Which file the manifest is.
+fn identity(backend: &dyn Backend, dir: &Path) -> Result<Option<Identity>> {
+    let path = dir.join(names::MANIFEST);
+    backend.identity(&path).map_err(StoreError::io(&path, Operation::Read))
+}
+
+/// The directories of a store are directories, and not links to those of another one. A missing one is empty:
+/// what copies an index may leave empty directories out.
+fn check_directories(backend: &dyn Backend, dir: &Path, manifest: &Manifest) -> Result<()> {
+    for name in [names::SEGMENTS, names::LOG] {
+        let path = dir.join(name);
+        match backend.kind(&path).map_err(StoreError::io(&path, Operation::Read))? {
+            Some(Kind::Directory) => {}
+            None if name == names::LOG || manifest.segments.is_empty() => {}
+            None => return Err(StoreError::corrupt(name, Damage::Missing { what: "the directory" })),
+            Some(_) => return Err(StoreError::corrupt(name, Damage::NotADirectory)),
+        }
+    }
+    Ok(())
+}
+
+/// Makes missing directories.
+fn make_directories(backend: &dyn Backend, dir: &Path) -> Result<()> {
+    for folder in [names::SEGMENTS, names::LOG].map(|name| dir.join(name)) {
+        if backend.kind(&folder).map_err(StoreError::io(&folder, Operation::Read))?.is_none() {
+            backend.create_directory(&folder).map_err(StoreError::io(&folder, Operation::CreateDirectory))?;
+            backend.sync_directory(dir).map_err(StoreError::io(dir, Operation::Sync))?;
+        }
+    }
+    Ok(())
+}
+
+impl StoreOptions {
+    pub(crate) fn backend(&self) -> Arc<dyn Backend> {
+        match self.durability {
+            Durability::None => Arc::new(Unsynced(FileSystem)),
+            _ => Arc::new(FileSystem),
+        }
+    }
+}
+
+/// Opens the segments of a generation, or takes them over from a handle's earlier one.
+fn load(
+    backend: &dyn Backend,
+    dir: &Path,
+    manifest: &Manifest,
+    before: Option<(&Manifest, &Version)>,
+) -> Result<Version> {
+    check_directories(backend, dir, manifest)?;
+    let mut parts = Vec::with_capacity(manifest.segments.len());
+    for entry in &manifest.segments {
+        let known = before.and_then(|(old, state)| {
+            let place = old.segments.iter().position(|other| other.files == entry.files)?;
+            Some((&old.segments[place], state.parts().get(place)?))
+        });
+        if let Some((old, part)) = known
+            && old.tombstones == entry.tombstones
+        {
+            parts.push(part.clone());
+            continue;
+        }
+        let store_id = manifest.store_id;
+        let tombstones = open_tombstones(backend, dir, store_id, entry, false)?;
+        parts.push(match known {
+            Some((_, part)) => Part { tombstones, ..part.clone() },
+            None => Part::sealed(
+                Segment::open(backend, dir, store_id, manifest.config.dim, entry.files)?,
+                tombstones,
+            ),
+        });
+    }
+    Version::new(manifest.generation, parts)
+}
+
+/// The dead rows of a segment; with `damaged` also from a file with a damaged header or end.
+pub(super) fn open_tombstones(
+    backend: &dyn Backend,
+    dir: &Path,
+    store_id: StoreId,
+    entry: &SegmentEntry,
+    damaged: bool,
+) -> Result<Arc<Tombstones>> {
+    match entry.tombstones {
+        Some(file) => file.read(backend, dir, store_id, entry.files.number, entry.files.rows, damaged),
+        None => Ok(Arc::default()),
+    }
+}
+
+/// The newest generation that can be opened while a writer goes on.
+fn read_newest(
+    backend: &dyn Backend,
+    dir: &Path,
+    before: Option<(&Manifest, &Version)>,
+) -> Result<(Manifest, Version)> {
+    let mut manifest = Manifest::read(backend, dir)?;
+    for _ in 0..READ_ATTEMPTS {
+        match load(backend, dir, &manifest, before) {
+            Ok(state) => return Ok((manifest, state)),
+            Err(error @ StoreError::Corrupt { detail: Damage::Missing { .. }, .. }) => {
+                let newer = Manifest::read(backend, dir)?;
+                if newer == manifest {
+                    return Err(error);
+                }
+                manifest = newer;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    let state = load(backend, dir, &manifest, before)?;
+    Ok((manifest, state))
+}
+
+/// Refuses a directory that has an index, or a file of ours that no unfinished create left.
+fn refuse_existing(dir: &Path) -> Result<()> {
+    let unfinished = has(dir, names::MANIFEST_NEW)?;
+    for name in [names::MANIFEST, names::MANIFEST_COPY, names::SEGMENTS, names::LOG] {
+        if has(dir, name)? && (name.starts_with(names::MANIFEST) || !unfinished) {
+            return Err(StoreError::AlreadyExists { path: dir.join(name) });
+        }
+    }
+    Ok(())
+}
+
+fn has(dir: &Path, name: &str) -> Result<bool> {
+    exists(&dir.join(name))
+}
+
+fn exists(path: &Path) -> Result<bool> {
+    path.try_exists().map_err(StoreError::io(path, Operation::Read))
+}

@@ -1,0 +1,137 @@
+//! One generation, and how the next one is made from it.
+
+use std::sync::Arc;
+
+use super::{
+    batch::CheckedBatch,
+    error::{Result, StoreError},
+    memtable::Memtable,
+    part::{Part, Place},
+};
+use crate::ids::{Generation, Row};
+
+/// What a view shows. Never changed once it is published: readers keep the one they have.
+#[derive(Clone)]
+pub(super) struct Version {
+    pub(super) generation: Generation,
+    /// In the order of their rows: the segments, then the memtables from the oldest on.
+    parts: Vec<Part>,
+    rows: u32,
+    live: u32,
+}
+
+/// What a batch did to a state.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Applied {
+    /// Of each put, whether it took the place of a document.
+    pub(super) replaced: Vec<bool>,
+    pub(super) deleted: usize,
+}
+
+impl Version {
+    /// A generation of these parts.
+    pub(super) fn new(generation: Generation, mut parts: Vec<Part>) -> Result<Self> {
+        let (mut rows, mut live) = (0u32, 0);
+        for part in &mut parts {
+            part.base = rows;
+            live += part.live();
+            let too_many = StoreError::TooManyRows { used: rows, wanted: part.rows() as usize };
+            rows = rows.checked_add(part.rows()).ok_or(too_many)?;
+        }
+        Ok(Self { generation, parts, rows, live })
+    }
+
+    pub(super) fn parts(&self) -> &[Part] {
+        &self.parts
+    }
+
+    /// Rows of all parts, dead ones included.
+    pub(super) fn rows(&self) -> u32 {
+        self.rows
+    }
+
+    /// Live documents.
+    pub(super) fn live(&self) -> u32 {
+        self.live
+    }
+
+    /// The part of a row, and the row in it.
+    pub(super) fn locate(&self, row: Row) -> Option<(&Part, u32)> {
+        let part = self.parts.partition_point(|part| part.base <= row.0).checked_sub(1)?;
+        let part = &self.parts[part];
+        let local = row.0 - part.base;
+        (local < part.rows()).then_some((part, local))
+    }
+
+    /// The part of an id's live document, by its place among the parts, and the row in it.
+    pub(super) fn find(&self, id: &str) -> Result<Option<(usize, u32)>> {
+        // The newest first: what was inserted lately is asked for most.
+        for (place, part) in self.parts.iter().enumerate().rev() {
+            if let Some(row) = part.find(id)? {
+                return Ok(Some((place, row)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Live documents of the memtables.
+    pub(super) fn memtable_rows(&self) -> u64 {
+        let rows = |part: &Part| match &part.place {
+            Place::Memtable(_) => u64::from(part.live()),
+            Place::Sealed(_) => 0,
+        };
+        self.parts.iter().map(rows).sum()
+    }
+
+    /// Memory that the memtables take, about.
+    pub(super) fn memtable_bytes(&self) -> usize {
+        let bytes = |part: &Part| match &part.place {
+            Place::Memtable(memtable) => memtable.bytes(),
+            Place::Sealed(_) => 0,
+        };
+        self.parts.iter().map(bytes).sum()
+    }
+
+    /// The next generation, or this one where the batch changes nothing.
+    pub(super) fn apply(&self, dim: usize, batch: &CheckedBatch) -> Result<(Self, Applied)> {
+        let (mut parts, mut applied) = (self.parts.clone(), Applied::default());
+        for id in &batch.deletes {
+            if let Some((place, row)) = self.find(id)? {
+                parts[place].mark_deleted(row);
+                applied.deleted += 1;
+            }
+        }
+        for put in &batch.puts {
+            match self.find(&put.id)? {
+                Some((place, row)) => {
+                    parts[place].mark_deleted(row);
+                    applied.replaced.push(true);
+                }
+                None => applied.replaced.push(false),
+            }
+        }
+        if applied == Applied::default() {
+            return Ok((self.clone(), applied));
+        }
+        if !batch.puts.is_empty() {
+            let created_at = self.generation.next();
+            let puts = batch.puts.iter().map(|put| (Arc::clone(put), created_at));
+            parts.push(Part::memtable(Memtable::new(dim, puts.collect())));
+            join_memtables(dim, &mut parts);
+        }
+        Ok((Self::new(self.generation.next(), parts)?, applied))
+    }
+}
+
+/// Joins the newest memtable with the one before it for as long as that is not much larger.
+fn join_memtables(dim: usize, parts: &mut Vec<Part>) {
+    while let [.., older, newer] = parts.as_slice()
+        && let (Place::Memtable(first), Place::Memtable(second)) = (&older.place, &newer.place)
+        && older.live() < 2 * newer.rows()
+    {
+        let rows = older.live_rows().map(|row| (&**first, row));
+        let joined = Memtable::joined(dim, rows.chain(newer.live_rows().map(|row| (&**second, row))));
+        parts.truncate(parts.len() - 2);
+        parts.push(Part::memtable(joined));
+    }
+}

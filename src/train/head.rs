@@ -1,0 +1,410 @@
+//! The trainable upper layers of the encoder.
+
+use std::sync::Mutex;
+
+use candle_core::{Device, Tensor, Var};
+use rayon::prelude::*;
+
+use super::frozen::FrozenCache;
+use super::optimizer::{Gradients, Parameter};
+use crate::error::Result;
+use crate::model::{
+    AttentionMask, Dropout, Embeddings, Encoder, EncoderPrecision, Layer, LayerNorm, Linear, ModelError,
+    PackedHidden, PackedLayers, PackedTransformer, Precision, Transformer, pool_packed, pool_padded,
+};
+
+/// The last layers of an encoder as variables, on top of a [`FrozenCache`]; with the embedding
+/// tables below them, the whole encoder.
+pub(crate) struct Head<'a> {
+    encoder: &'a Encoder,
+    /// Variables too; the texts' token ids are read then, not their cached states.
+    embeddings: Option<Embeddings>,
+    layers: Vec<Layer>,
+    dropout: f64,
+    precision: Precision,
+    parameters: Vec<Parameter>,
+    device: Device,
+}
+
+/// What a head trains.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scope {
+    /// Layers from the top.
+    pub layers: usize,
+    /// The embedding tables as well.
+    pub embeddings: bool,
+    pub dropout: f64,
+    pub precision: Precision,
+}
+
+/// Some texts cut into parts, with what the trainable layers read of the first of them.
+pub(crate) struct Gathered {
+    texts: Vec<usize>,
+    /// Of the batch's dropout.
+    seed: u64,
+    groups: Vec<Group>,
+}
+
+struct Group {
+    positions: Vec<usize>,
+    /// Whether the graph is kept.
+    graph: bool,
+    /// Padded states in main memory and their lengths; read when they are wanted where the graph is not kept,
+    /// so that a batch of any size fits, and where token ids are read in their place.
+    states: Option<(Tensor, Vec<usize>)>,
+}
+
+/// The forward pass of some texts, kept for its backward pass.
+pub(crate) struct Forward {
+    parts: Vec<Part>,
+    /// Texts of the whole batch, and the seed of its dropout.
+    texts: Vec<usize>,
+    seed: u64,
+}
+
+struct Part {
+    /// Where in the batch the rows of `embeddings` belong.
+    positions: Vec<usize>,
+    embeddings: Tensor,
+    /// Whether `embeddings` still hangs on its graph; otherwise the backward pass runs the
+    /// forward pass once more.
+    graph: bool,
+}
+
+/// Padded tokens in one part of a batch; each part has a graph of its own.
+const TOKENS_PER_PART: usize = 1024;
+/// Padded tokens times trainable layers whose graphs a batch keeps, some 40 values of the
+/// encoder's width each; a larger batch recomputes the rest. About 3 GiB at width 384.
+const GRAPH_TOKENS: usize = 48 * 1024;
+/// Parts whose gradients are held at a time.
+const PARTS_PER_ROUND: usize = 16;
+/// Tokens per micro-batch without gradient.
+const TOKENS_PER_BATCH: usize = 2048;
+
+impl<'a> Head<'a> {
+    /// Copies what `scope` names into variables on `device`.
+    pub(crate) fn new(encoder: &'a Encoder, scope: Scope, device: &Device) -> candle_core::Result<Self> {
+        let all = &encoder.transformer.layers;
+        let first = all.len() - scope.layers;
+        let mut parameters = Vec::new();
+        let mut layers = Vec::new();
+        let embeddings = match scope.embeddings {
+            true => Some(variable_embeddings(&encoder.transformer.embeddings, device, &mut parameters)?),
+            false => None,
+        };
+        for (index, layer) in all.iter().enumerate().skip(first) {
+            let mut variable = |part: &str, tensor: &Tensor| -> candle_core::Result<Tensor> {
+                let var = Var::from_tensor(&tensor.to_device(device)?.copy()?)?;
+                let shared = var.as_tensor().clone();
+                parameters.push(Parameter { name: format!("encoder.layer.{index}.{part}"), var });
+                Ok(shared)
+            };
+            let mut linear = |part: &str, linear: &Linear| -> candle_core::Result<Linear> {
+                Ok(Linear {
+                    weight: variable(&format!("{part}.weight"), &linear.weight)?,
+                    bias: variable(&format!("{part}.bias"), &linear.bias)?,
+                })
+            };
+            let query = linear("query", &layer.query)?;
+            let key = linear("key", &layer.key)?;
+            let value = linear("value", &layer.value)?;
+            let attention_output = linear("attention_output", &layer.attention_output)?;
+            let intermediate = linear("intermediate", &layer.intermediate)?;
+            let output = linear("output", &layer.output)?;
+            let mut norm = |part: &str, norm: &LayerNorm| -> candle_core::Result<LayerNorm> {
+                Ok(LayerNorm {
+                    weight: variable(&format!("{part}.weight"), &norm.weight)?,
+                    bias: variable(&format!("{part}.bias"), &norm.bias)?,
+                    eps: norm.eps,
+                })
+            };
+            layers.push(Layer {
+                query,
+                key,
+                value,
+                attention_output,
+                attention_norm: norm("attention_norm", &layer.attention_norm)?,
+                intermediate,
+                output,
+                output_norm: norm("output_norm", &layer.output_norm)?,
+            });
+        }
+        let Scope { dropout, precision, .. } = scope;
+        Ok(Self { encoder, embeddings, layers, dropout, precision, parameters, device: device.clone() })
+    }
+
+    pub(crate) fn parameters(&self) -> &[Parameter] {
+        &self.parameters
+    }
+
+    /// The whole encoder's tensors, the trained ones in place of the original ones.
+    pub(crate) fn named(&self) -> candle_core::Result<Vec<(String, Tensor)>> {
+        let mut transformer = self.transformer();
+        if self.embeddings.is_some() {
+            transformer.embeddings.take_position_apart()?;
+        }
+        Ok(transformer.named())
+    }
+
+    fn transformer(&self) -> Transformer {
+        let mut transformer = self.encoder.transformer.clone();
+        let first = transformer.layers.len() - self.layers.len();
+        transformer.layers.truncate(first);
+        transformer.layers.extend(self.layers.iter().cloned());
+        if let Some(embeddings) = &self.embeddings {
+            transformer.embeddings = embeddings.clone();
+        }
+        transformer
+    }
+
+    /// Cuts some texts into parts and reads the states of those whose graphs may be kept.
+    ///
+    /// `seed` is that of the batch's dropout.
+    pub(crate) fn gather(
+        &self,
+        cache: &FrozenCache<'_>,
+        texts: &[usize],
+        seed: u64,
+    ) -> candle_core::Result<Gathered> {
+        let mut order: Vec<usize> = (0..texts.len()).collect();
+        order.sort_by_key(|&position| std::cmp::Reverse(cache.length(texts[position])));
+        let mut parts: Vec<Vec<usize>> = Vec::new();
+        for position in order {
+            match parts.last_mut() {
+                // Longest first, so the part's padded length is that of its first text.
+                Some(part) if (part.len() + 1) * cache.length(texts[part[0]]) <= TOKENS_PER_PART => {
+                    part.push(position);
+                }
+                _ => parts.push(vec![position]),
+            }
+        }
+        let mut room = GRAPH_TOKENS / self.layers.len().max(1);
+        let group = |positions: Vec<usize>| {
+            let tokens = positions.len() * cache.length(texts[positions[0]]);
+            let graph = tokens <= room;
+            room = room.saturating_sub(tokens);
+            let read = graph && self.embeddings.is_none();
+            let states = read.then(|| cache.padded(&own(texts, &positions))).transpose()?;
+            Ok(Group { positions, graph, states })
+        };
+        let groups = parts.into_iter().map(group).collect::<candle_core::Result<_>>()?;
+        Ok(Gathered { texts: texts.to_vec(), seed, groups })
+    }
+
+    /// Embeddings of some texts with the graph kept, or so much of it as a large batch may keep.
+    ///
+    /// # Shapes
+    /// The joined result is `[texts, dim]` f32 in the order of the texts gathered.
+    pub(crate) fn forward(&self, cache: &FrozenCache<'_>, gathered: Gathered) -> Result<(Tensor, Forward)> {
+        let Gathered { texts, seed, groups } = gathered;
+        let numbered: Vec<(usize, Group)> = groups.into_iter().enumerate().collect();
+        let part = |(number, group): (usize, Group)| {
+            let Group { positions, graph, states } = group;
+            let embeddings = self.embed_padded(cache, &own(&texts, &positions), states, seed, number)?;
+            let embeddings = if graph { embeddings } else { embeddings.detach() };
+            Ok(Part { positions, embeddings, graph })
+        };
+        let parts = map_parts(numbered, part).map_err(ModelError::from)?;
+        let forward = Forward { texts, parts, seed };
+        let joined = forward.join().map_err(ModelError::from)?;
+        Ok((joined, forward))
+    }
+
+    /// The texts of part `number` of a batch, from their states, or read now.
+    fn embed_padded(
+        &self,
+        cache: &FrozenCache<'_>,
+        own: &[usize],
+        states: Option<(Tensor, Vec<usize>)>,
+        seed: u64,
+        number: usize,
+    ) -> candle_core::Result<Tensor> {
+        let dropout = Dropout::new(self.dropout, seed.wrapping_add(number as u64));
+        let (mut x, lengths, mask) = match &self.embeddings {
+            None => {
+                let (x, lengths) = states.map_or_else(|| cache.padded(own), Ok)?;
+                let x = x.to_device(&self.device)?;
+                let mask = AttentionMask::new(&lengths, x.dim(1)?, &self.device, self.precision)?;
+                (x, lengths, mask)
+            }
+            Some(embeddings) => {
+                let lengths: Vec<usize> = own.iter().map(|&t| cache.length(t)).collect();
+                let longest = lengths.iter().copied().max().unwrap_or(0);
+                let mut ids = vec![0u32; own.len() * longest];
+                for (row, &text) in ids.chunks_exact_mut(longest.max(1)).zip(own) {
+                    row[..cache.length(text)].copy_from_slice(cache.tokens(text));
+                }
+                let ids = Tensor::from_vec(ids, (own.len(), longest), &self.device)?;
+                let mask = AttentionMask::new(&lengths, longest, &self.device, self.precision)?;
+                (embeddings.forward(&ids, mask.program())?, lengths, mask)
+            }
+        };
+        for layer in &self.layers {
+            x = layer.forward(&x, &mask, &self.encoder.transformer.config, &dropout)?;
+        }
+        pool_padded(&x, &lengths, self.encoder.pooling, self.encoder.normalisation)
+    }
+
+    /// Gradients of the variables, given the loss's gradient with respect to the embeddings.
+    pub(crate) fn backward(
+        &self,
+        cache: &FrozenCache<'_>,
+        forward: &Forward,
+        gradient: &Tensor,
+        gradients: &mut Gradients,
+    ) -> candle_core::Result<()> {
+        // In the order of the parts, whichever is done first: sums must not depend on timing.
+        let numbered: Vec<(usize, &Part)> = forward.parts.iter().enumerate().collect();
+        for round in numbered.chunks(PARTS_PER_ROUND) {
+            let stores = map_parts(round.to_vec(), |(number, part): (usize, &Part)| {
+                let positions: Vec<u32> = part.positions.iter().map(|&p| p as u32).collect();
+                let positions = Tensor::new(positions.as_slice(), gradient.device())?;
+                let rows = gradient.index_select(&positions, 0)?;
+                let again = match part.graph {
+                    true => None,
+                    false => {
+                        let own = own(&forward.texts, &part.positions);
+                        Some(self.embed_padded(cache, &own, None, forward.seed, number)?)
+                    }
+                };
+                let embeddings = again.as_ref().unwrap_or(&part.embeddings);
+                (embeddings * rows)?.sum_all()?.backward()
+            })?;
+            stores.iter().try_for_each(|store| gradients.add(&self.parameters, store))?;
+        }
+        Ok(())
+    }
+
+    /// Embeddings without gradient, by the fast path.
+    ///
+    /// # Shapes
+    /// Output `[texts, dim]` row-major, in the order of `texts`; `done` is told how many are finished.
+    pub(crate) fn embed(
+        &self,
+        cache: &FrozenCache<'_>,
+        texts: &[usize],
+        mut done: impl FnMut(usize) -> Result<()>,
+    ) -> Result<Vec<f32>> {
+        let config = &self.encoder.transformer.config;
+        let m = config.hidden_size;
+        let packed = match &self.embeddings {
+            None => Inference::Head(
+                PackedLayers::new(&self.layers, config, EncoderPrecision::F32).map_err(ModelError::from)?,
+            ),
+            Some(_) => {
+                let whole =
+                    PackedTransformer::new(&self.transformer(), self.layers.len(), EncoderPrecision::F32);
+                Inference::Whole(whole.map_err(ModelError::from)?)
+            }
+        };
+        let mut groups: Vec<Vec<usize>> = Vec::new();
+        let mut room = 0;
+        for (position, &text) in texts.iter().enumerate() {
+            let length = cache.length(text);
+            match groups.last_mut() {
+                Some(group) if length <= room => group.push(position),
+                _ => {
+                    groups.push(vec![position]);
+                    room = TOKENS_PER_BATCH;
+                }
+            }
+            room = room.saturating_sub(length);
+        }
+        let out = Mutex::new(vec![0f32; texts.len() * m]);
+        let mut finished = 0;
+        for round in groups.chunks(16) {
+            round.par_iter().try_for_each(|positions| -> std::result::Result<(), ModelError> {
+                let hidden = packed.forward(cache, &own(texts, positions))?;
+                let pooled = pool_packed(&hidden, m, self.encoder.pooling, self.encoder.normalisation);
+                let mut out = out.lock().unwrap_or_else(|p| p.into_inner());
+                for (&position, row) in positions.iter().zip(pooled.chunks_exact(m)) {
+                    out[position * m..][..m].copy_from_slice(row);
+                }
+                Ok(())
+            })?;
+            finished += round.iter().map(Vec::len).sum::<usize>();
+            done(finished)?;
+        }
+        Ok(out.into_inner().unwrap_or_else(|p| p.into_inner()))
+    }
+}
+
+/// The texts at some positions of a batch.
+fn own(texts: &[usize], positions: &[usize]) -> Vec<usize> {
+    positions.iter().map(|&p| texts[p]).collect()
+}
+
+/// The head prepared for a pass without gradient.
+enum Inference {
+    Head(PackedLayers),
+    Whole(PackedTransformer),
+}
+
+impl Inference {
+    fn forward(&self, cache: &FrozenCache<'_>, texts: &[usize]) -> candle_core::Result<PackedHidden> {
+        match self {
+            Self::Head(head) => Ok(head.forward(cache.packed(texts)?)),
+            Self::Whole(whole) => {
+                let tokens: Vec<&[u32]> = texts.iter().map(|&t| cache.tokens(t)).collect();
+                whole.forward(&tokens).map_err(candle_core::Error::wrap)
+            }
+        }
+    }
+}
+
+/// The tables and their norm as variables.
+///
+/// The row of token type 0 is already in the position table, so that the sum of both is trained;
+/// it is saved with that row taken off again.
+fn variable_embeddings(
+    embeddings: &Embeddings,
+    device: &Device,
+    parameters: &mut Vec<Parameter>,
+) -> candle_core::Result<Embeddings> {
+    let mut variable = |part: &str, tensor: &Tensor| -> candle_core::Result<Tensor> {
+        let var = Var::from_tensor(&tensor.to_device(device)?.copy()?)?;
+        let shared = var.as_tensor().clone();
+        parameters.push(Parameter { name: format!("encoder.embeddings.{part}"), var });
+        Ok(shared)
+    };
+    Ok(Embeddings {
+        word: variable("word", &embeddings.word)?,
+        position: variable("position", &embeddings.position)?,
+        raw: embeddings.raw.clone(),
+        norm: LayerNorm {
+            weight: variable("norm.weight", &embeddings.norm.weight)?,
+            bias: variable("norm.bias", &embeddings.norm.bias)?,
+            eps: embeddings.norm.eps,
+        },
+    })
+}
+
+/// Maps the parts of a batch, on all cores where that pays.
+///
+/// candle's element-wise operations share one pool behind a spinning barrier: callers on
+/// several threads wait for each other, at several times the cost of taking turns. With
+/// `CANDLE_NUM_THREADS=1` there is no pool, and the parts run side by side.
+fn map_parts<T: Send, R: Send>(
+    items: Vec<T>,
+    map: impl Fn(T) -> candle_core::Result<R> + Send + Sync,
+) -> candle_core::Result<Vec<R>> {
+    if candle_core::utils::barrier_pool().n_workers() == 0 {
+        items.into_par_iter().map(map).collect()
+    } else {
+        items.into_iter().map(map).collect()
+    }
+}
+
+impl Forward {
+    /// All embeddings in the order of the batch, cut from their graphs.
+    fn join(&self) -> candle_core::Result<Tensor> {
+        let parts: Vec<Tensor> = self.parts.iter().map(|part| part.embeddings.detach()).collect();
+        let mut place = vec![0u32; self.texts.len()];
+        let positions = self.parts.iter().flat_map(|part| &part.positions);
+        for (row, &position) in positions.enumerate() {
+            place[position] = row as u32;
+        }
+        let all = Tensor::cat(&parts, 0)?;
+        all.index_select(&Tensor::new(place.as_slice(), all.device())?, 0)
+    }
+}

@@ -1,0 +1,346 @@
+//! Change of model: nothing is lost on the way there, on the way back, or when it is cut off.
+
+use std::fs;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::support::{DOCUMENTS, Shape, bundle, config, document, documents, filled, id};
+use ehi::train::{TrainError, Trainer};
+use ehi::{Document, Error, Index, InputError, RepairOptions, Stage, StoreError};
+
+const OLD: Shape = Shape { height: 1, leaves_per_document: 1 };
+const NEW: Shape = Shape { height: 2, leaves_per_document: 2 };
+const OTHER: Shape = Shape { height: 2, leaves_per_document: 1 };
+/// More than are left for the pass that holds up writers.
+const STORED: usize = 300;
+
+/// The index holds these documents and nothing else, is sound, and answers as one built afresh.
+fn assert_serves(index: &Index, shape: Shape, expected: &[Document]) {
+    assert_eq!(index.bundle().hash(), bundle(shape).hash());
+    let mut expected = expected.to_vec();
+    expected.sort_by(|a, b| a.id.cmp(&b.id));
+    assert_eq!(index.iter().map(Result::unwrap).collect::<Vec<_>>(), expected);
+    let report = index.verify().unwrap();
+    assert!(report.is_sound(), "{:?}", report.problems);
+    assert_eq!(report.documents as usize, expected.len());
+    assert_answers(index, shape, &expected);
+}
+
+/// The answers are those of an index built afresh.
+fn assert_answers(index: &Index, shape: Shape, expected: &[Document]) {
+    let dir = tempfile::tempdir().unwrap();
+    let fresh = Index::create(dir.path(), &bundle(shape)).unwrap();
+    fresh.insert_batch(expected.to_vec()).unwrap();
+    for question in ["tree leaf", "gene protein virus", "what 40"] {
+        let answer = |index: &Index| {
+            let found = index.search(question, 5, 3).unwrap();
+            let mut hits: Vec<_> =
+                found.iter().map(|hit| (hit.score.to_bits(), hit.id.clone(), hit.leaf)).collect();
+            // Equal scores come in the order of rows, which differs.
+            hits.sort();
+            (hits, found.stats.documents_visited)
+        };
+        assert_eq!(answer(index), answer(&fresh), "{question}");
+    }
+}
+
+fn directories(index: &Path) -> Vec<String> {
+    let models = fs::read_dir(index.join("models"));
+    let mut names: Vec<String> =
+        models.into_iter().flatten().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn there_and_back_again() {
+    let (dir, index) = filled(OLD, STORED);
+    let path = dir.path().join("index");
+    let mut stored = documents(STORED);
+    assert_eq!(index.previous_model().unwrap(), None);
+    assert!(matches!(index.rollback(), Err(Error::Input(InputError::NoPreviousModel))));
+    assert!(matches!(index.reencode(&bundle(OLD)), Err(Error::Input(InputError::SameModel { .. }))));
+
+    let change = index.reencode(&bundle(NEW)).unwrap();
+    assert_eq!((change.from, change.to), (bundle(OLD).hash(), bundle(NEW).hash()));
+    assert_eq!((change.documents, change.encoded), (STORED, STORED));
+    assert_serves(&index, NEW, &stored);
+    assert_eq!(index.previous_model().unwrap(), Some(bundle(OLD).hash()));
+    let reader = Index::open_read_only(dir.path().join("index")).unwrap();
+    assert_eq!(reader.previous_model().unwrap(), Some(bundle(OLD).hash()));
+
+    // Written since: new, changed, deleted.
+    index.insert(document(STORED)).unwrap();
+    stored.push(document(STORED));
+    index.insert(Document::new(id(3), "another", "leaf of a tree")).unwrap();
+    stored[3] = Document::new(id(3), "another", "leaf of a tree");
+    assert!(index.delete(&id(5)).unwrap());
+    stored.retain(|d| d.id != id(5));
+    drop(index);
+    let index = Index::open(&path).unwrap();
+    assert_serves(&index, NEW, &stored);
+
+    let change = index.rollback().unwrap();
+    assert_eq!(change.encoded, 2, "what is unchanged is not encoded again");
+    assert_serves(&index, OLD, &stored);
+    assert_eq!(index.rollback().unwrap().encoded, 0);
+    assert_serves(&index, NEW, &stored);
+
+    assert!(index.drop_previous_model().unwrap());
+    assert!(!index.drop_previous_model().unwrap());
+    assert_eq!(index.previous_model().unwrap(), None);
+    assert!(matches!(index.rollback(), Err(Error::Input(InputError::NoPreviousModel))));
+    assert_eq!(directories(&path), ["2"]);
+    assert_serves(&index, NEW, &stored);
+    drop(index);
+    assert_serves(&Index::open(&path).unwrap(), NEW, &stored);
+}
+
+#[test]
+fn changes_one_after_another_keep_the_last_two_models() {
+    let (dir, index) = filled(OLD, 40);
+    let path = dir.path().join("index");
+    index.reencode(&bundle(NEW)).unwrap();
+    index.reencode(&bundle(OTHER)).unwrap();
+    assert_serves(&index, OTHER, &documents(40));
+    assert_eq!(directories(&path), ["2", "3"], "the first model has served its time");
+    index.reencode(&bundle(OLD)).unwrap();
+    assert_eq!(directories(&path), ["3", "4"]);
+    // To the one that is kept: no third store.
+    index.reencode(&bundle(OTHER)).unwrap();
+    assert_eq!(directories(&path), ["3", "4"]);
+    assert_serves(&index, OTHER, &documents(40));
+    assert_eq!(index.previous_model().unwrap(), Some(bundle(OLD).hash()));
+}
+
+/// A reader that has one store open must never take another one for it.
+#[test]
+fn no_store_gets_the_name_of_another() {
+    let (dir, index) = filled(OLD, 30);
+    let path = dir.path().join("index");
+    index.reencode(&bundle(NEW)).unwrap();
+    let reader = Index::open_read_only(&path).unwrap();
+    index.rollback().unwrap();
+    index.drop_previous_model().unwrap();
+    index.insert(document(30)).unwrap();
+    index.reencode(&bundle(OTHER)).unwrap();
+    assert_eq!(directories(&path), ["1", "3"]);
+    // Its store is gone from the disk.
+    assert_eq!(reader.iter().map(Result::unwrap).collect::<Vec<_>>(), documents(30));
+    assert_eq!(reader.search("tree leaf", 3, 4).unwrap().len(), 3);
+    assert!(reader.refresh().unwrap());
+    assert_serves(&reader, OTHER, &documents(31));
+    // What it showed stays shown while the first store is removed.
+    let (dir, index) = filled(OLD, 10);
+    index.flush().unwrap();
+    let reader = Index::open_read_only(dir.path().join("index")).unwrap();
+    index.reencode(&bundle(NEW)).unwrap();
+    index.drop_previous_model().unwrap();
+    assert_eq!(reader.iter().map(Result::unwrap).collect::<Vec<_>>(), documents(10));
+    assert_eq!(reader.search("tree leaf", 3, 4).unwrap().len(), 3);
+    assert!(reader.refresh().unwrap());
+    assert_serves(&reader, NEW, &documents(10));
+}
+
+/// Nobody needs the documents of the model before, so their damage must not be in the way.
+#[test]
+fn damage_of_what_is_kept_is_repaired() {
+    let (dir, index) = filled(OLD, 30);
+    let path = dir.path().join("index");
+    index.reencode(&bundle(NEW)).unwrap();
+    drop(index);
+    assert!(Index::repair(&path, &RepairOptions::default()).unwrap().was_sound());
+    for entry in fs::read_dir(path.join("models/1/segments")).unwrap() {
+        fs::write(entry.unwrap().path(), "short").unwrap();
+    }
+    // It is in nobody's way, but a check finds it: a rollback would fail.
+    for index in [Index::open(&path).unwrap(), Index::open_read_only(&path).unwrap()] {
+        assert_answers(&index, NEW, &documents(30));
+        let report = index.verify().unwrap();
+        assert!(report.problems.iter().all(|problem| problem.file.starts_with("models/1/")), "{report:?}");
+        assert!(!report.is_sound() && report.documents == 30, "{report:?}");
+    }
+    let report = Index::repair(&path, &RepairOptions::default()).unwrap();
+    assert!(report.previous_model_set_aside && !report.was_sound(), "{report:?}");
+    assert_eq!((report.damaged_segments, report.lost), (0, 0), "{report:?}");
+    assert_eq!(report.set_aside, [path.join("damaged/1")]);
+    assert!(path.join("damaged/1/MANIFEST").exists());
+    assert_eq!(directories(&path), ["2"]);
+    let index = Index::open(&path).unwrap();
+    assert_serves(&index, NEW, &documents(30));
+    assert_eq!(index.previous_model().unwrap(), None);
+    // A manifest that cannot be read at all is in nobody's way either.
+    index.reencode(&bundle(OLD)).unwrap();
+    for name in ["MANIFEST", "MANIFEST.copy"] {
+        fs::write(path.join("models/2").join(name), "").unwrap();
+    }
+    index.reencode(&bundle(OTHER)).unwrap();
+    assert_serves(&index, OTHER, &documents(30));
+    assert_eq!(index.previous_model().unwrap(), Some(bundle(OLD).hash()));
+}
+
+/// The threads that encode may be the very ones that wait to write.
+#[test]
+fn writers_that_fill_the_thread_pool_hold_nothing_up() {
+    let (_dir, index) = filled(OLD, 280);
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Acquire) {
+                pool.install(|| {
+                    use rayon::prelude::*;
+                    (0..6).into_par_iter().for_each(|n| drop(index.insert(document(280 + n)).unwrap()));
+                });
+            }
+        });
+        pool.install(|| {
+            index.reencode(&bundle(NEW)).unwrap();
+            index.rebuild_postings().unwrap();
+            index.rollback().unwrap();
+        });
+        done.store(true, Ordering::Release);
+    });
+    assert_eq!(index.len(), 286);
+    assert!(index.verify().unwrap().is_sound());
+}
+
+#[test]
+fn a_change_that_was_cut_off_goes_on_where_it_was() {
+    let (dir, index) = filled(OLD, STORED);
+    let path = dir.path().join("index");
+    let cut = |index: &Index, at: u64| {
+        index.reencode_with(&bundle(NEW), &mut |progress| {
+            assert_eq!(progress.stage, Stage::Reencode);
+            if progress.done >= at { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })
+    };
+    assert!(matches!(cut(&index, 200), Err(Error::Cancelled)));
+    assert_serves(&index, OLD, &documents(STORED));
+    assert_eq!(directories(&path), ["1", "2"]);
+    // Changed meanwhile, before and behind the cut.
+    index.insert_batch([document(STORED), Document::new(id(1), "", "changed")]).unwrap();
+    index.delete(&id(2)).unwrap();
+    drop(index);
+    let index = Index::open(&path).unwrap();
+    let change = index.reencode(&bundle(NEW)).unwrap();
+    assert!(change.encoded < STORED - 200 && change.encoded > 0, "{change:?}");
+    let mut stored = documents(STORED + 1);
+    stored[1] = Document::new(id(1), "", "changed");
+    stored.remove(2);
+    assert_serves(&index, NEW, &stored);
+
+    // Begun with one model, then another: the first one's beginning goes.
+    index.drop_previous_model().unwrap();
+    assert!(matches!(
+        index.reencode_with(&bundle(OLD), &mut |_| ControlFlow::Break(())),
+        Err(Error::Cancelled)
+    ));
+    index.reencode(&bundle(OTHER)).unwrap();
+    assert_serves(&index, OTHER, &stored);
+    assert_eq!(directories(&path).len(), 2);
+}
+
+#[test]
+fn searches_and_writes_go_on_meanwhile() {
+    let (dir, index) = filled(OLD, STORED);
+    index.flush().unwrap();
+    let reader = Index::open_read_only(dir.path().join("index")).unwrap();
+    let done = AtomicBool::new(false);
+    let written = std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let mut written = 0;
+            while !done.load(Ordering::Acquire) {
+                index.insert(document(STORED + written)).unwrap();
+                written += 1;
+                // Leaves the machine to the encoder.
+                std::thread::sleep(std::time::Duration::from_millis(5));
+            }
+            written
+        });
+        let searcher = scope.spawn(|| {
+            let mut searches = 0;
+            while !done.load(Ordering::Acquire) {
+                let found = index.search("tree leaf", 3, 4).unwrap();
+                assert_eq!(found.len(), 3);
+                searches += 1;
+            }
+            searches
+        });
+        index.reencode(&bundle(NEW)).unwrap();
+        done.store(true, Ordering::Release);
+        assert!(searcher.join().unwrap() > 0);
+        writer.join().unwrap()
+    });
+    assert!(written > 0);
+    index.flush().unwrap();
+    assert_serves(&index, NEW, &documents(STORED + written));
+
+    // Opened before: the old model until it is told to look again.
+    assert_eq!(reader.bundle().hash(), bundle(OLD).hash());
+    assert!(reader.search("tree leaf", 3, 4).unwrap().len() == 3);
+    assert!(reader.refresh().unwrap());
+    assert_serves(&reader, NEW, &documents(STORED + written));
+    assert!(!reader.refresh().unwrap());
+    index.rollback().unwrap();
+    index.drop_previous_model().unwrap();
+    assert!(reader.refresh().unwrap());
+    assert_serves(&reader, OLD, &documents(STORED + written));
+    for refused in [reader.reencode(&bundle(NEW)).err(), reader.rollback().err()] {
+        assert!(matches!(refused, Some(Error::Store(StoreError::ReadOnly { .. }))), "{refused:?}");
+    }
+}
+
+#[test]
+fn training_on_the_stored_documents_ends_in_service() {
+    let (dir, index) = filled(OLD, DOCUMENTS);
+    let pairs = || (0..40).map(|n| (format!("tree leaf {n}"), id(n * 3)));
+    let unknown = index.retrain([("a".to_owned(), "absent".to_owned())], Trainer::builder());
+    assert!(matches!(unknown.err(), Some(Error::Train(TrainError::Unknown { .. }))));
+    assert_serves(&index, OLD, &documents(DOCUMENTS));
+
+    let mut stages = Vec::new();
+    let trainer = Trainer::builder().config(config(NEW)).on_progress(|progress| {
+        stages.push(progress.stage);
+        ControlFlow::Continue(())
+    });
+    let retrained = index.retrain(pairs(), trainer).unwrap();
+    assert!(stages.contains(&Stage::Train) && stages.last() == Some(&Stage::Reencode), "{stages:?}");
+    assert_eq!(retrained.change.from, bundle(OLD).hash());
+    assert_eq!(retrained.change.to, index.bundle().hash());
+    assert_eq!(retrained.fitted.bundle.hash(), index.bundle().hash());
+    assert_eq!(index.bundle().leaves_per_document(), NEW.leaves_per_document);
+    assert_eq!(index.len(), DOCUMENTS);
+    assert!(!dir.path().join("index").join("model.trained").exists());
+    assert!(index.verify().unwrap().is_sound());
+    index.rollback().unwrap();
+    assert_serves(&index, OLD, &documents(DOCUMENTS));
+}
+
+#[test]
+fn another_model_than_the_expected_one_is_refused() {
+    let (dir, index) = filled(OLD, 12);
+    let path = dir.path().join("index");
+    drop(index);
+    drop(Index::builder().expect_model(&bundle(OLD)).open(&path).unwrap());
+    let refused = Index::builder().expect_model(&bundle(NEW)).open(&path).err();
+    assert!(matches!(refused, Some(Error::Input(InputError::ModelMismatch { .. }))), "{refused:?}");
+    Index::open(&path).unwrap().reencode(&bundle(NEW)).unwrap();
+    drop(Index::builder().expect_model(&bundle(NEW)).open(&path).unwrap());
+}
+
+#[test]
+fn a_lock_is_waited_for_as_long_as_told() {
+    let (dir, index) = filled(OLD, 3);
+    let path = dir.path().join("index");
+    let wait = std::time::Duration::from_millis(50);
+    let refused = Index::builder().lock_wait(wait).open(&path).err();
+    assert!(matches!(refused, Some(Error::Store(StoreError::Locked { .. }))), "{refused:?}");
+    let long = std::time::Duration::from_secs(60);
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| Index::builder().lock_wait(long).open(&path).map(|index| index.len()));
+        drop(index);
+        assert_eq!(waiting.join().unwrap().unwrap(), 3);
+    });
+}

@@ -1,0 +1,714 @@
+//! The whole flow through the binary.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Write};
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::process::Stdio;
+
+use crate::program::{Flow, Ran, SHAPE, command, ehi, text};
+use crate::support::{self, DOCUMENTS, Shape, bundle, corpus_lines, document, documents, id};
+use ehi::data::BeirDataset;
+use ehi::eval::{Metric, RelevanceLevel, Run};
+use ehi::{Index, Similarity};
+use flate2::{Compression, write::GzEncoder};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+#[test]
+fn documents_are_inserted_from_files_packed_files_and_standard_input() {
+    let flow = Flow::new();
+    let all = documents(60);
+    let plain = flow.path("a.jsonl");
+    fs::write(&plain, corpus_lines(&all[..20])).unwrap();
+    let packed = flow.path("b.jsonl.gz");
+    let mut encoder = GzEncoder::new(File::create(&packed).unwrap(), Compression::default());
+    encoder.write_all(corpus_lines(&all[15..40]).as_bytes()).unwrap();
+    encoder.finish().unwrap();
+    let said = flow.run("insert", &[text(&plain), text(&packed)]).ok();
+    assert_eq!(said, "40 inserted, 5 replaced, 0 superseded; the index has 40 documents\n");
+
+    let (child, mut input) = flow.inserting();
+    let twice = corpus_lines(&all[40..]) + &corpus_lines(&all[59..]);
+    input.write_all(twice.as_bytes()).unwrap();
+    drop(input);
+    let said = Ran::of(child.wait_with_output().unwrap()).ok();
+    assert_eq!(said, "20 inserted, 0 replaced, 1 superseded; the index has 60 documents\n");
+
+    let index = Index::open(flow.path("index")).unwrap();
+    assert_eq!(index.iter().map(Result::unwrap).collect::<Vec<_>>(), all);
+}
+
+#[test]
+fn what_was_inserted_before_a_bad_line_stays() {
+    let flow = Flow::new();
+    let file = flow.path("bad.jsonl");
+    let cases: [(&[u8], &str); 3] = [
+        (b"{\"_id\": \"bad\", \"text\": \"\xff\"}\n", "not UTF-8"),
+        (b"{\"_id\": \"bad\", \"text\": \" \"}\n", "neither title nor text"),
+        (b"{\"text\": \"no id\"}\n", "`_id` is missing"),
+    ];
+    for (round, (bad, message)) in cases.into_iter().enumerate() {
+        let first = round * 4;
+        let mut bytes = corpus_lines(&(first..first + 3).map(document).collect::<Vec<_>>()).into_bytes();
+        bytes.push(b'\n');
+        bytes.extend(bad);
+        bytes.extend(corpus_lines(&[document(99)]).bytes());
+        fs::write(&file, &bytes).unwrap();
+        let ran = flow.run("insert", &[text(&file)]);
+        let total = (round + 1) * 3;
+        assert_eq!(
+            ran.out,
+            format!(
+                "3 inserted, 0 replaced, 0 superseded, 1 read and not stored; 3 of the 3 stored are on disk; \
+                 the index has {total} documents\n"
+            )
+        );
+        let line = ran.failure();
+        assert!(line.starts_with(&format!("ehi: {}:5: ", file.display())), "{line}");
+        assert!(line.contains(message), "{line}");
+    }
+    assert!(flow.run("verify", &[]).ok().starts_with("sound: 9 documents"));
+
+    let line = flow.run("insert", &["absent.jsonl"]).failure();
+    assert!(line.contains("absent.jsonl") && line.contains("No such file"), "{line}");
+}
+
+#[test]
+fn texts_are_encoded_as_asked() {
+    let flow = Flow::new();
+    flow.insert(DOCUMENTS);
+    let score = |precision: &str| {
+        let options = ["--encoder-precision", precision, "--json", "cell and gene 17"];
+        flow.run("search", &options).json()["hits"][0]["score"].as_f64().unwrap()
+    };
+    let (exact, close) = (score("f32"), score("int8"));
+    assert!(exact != close && (exact - close).abs() < 0.02, "{exact} and {close}");
+    let wrong = flow.run("search", &["--encoder-precision", "int4", "cell"]);
+    assert!(wrong.code == Some(2) && wrong.err.contains("neither f32 nor int8"), "{}", wrong.err);
+}
+
+#[test]
+fn searches_print_text_or_json() {
+    let flow = Flow::new();
+    flow.insert(DOCUMENTS);
+    let question = "cell and gene 17";
+    let json = flow.run("search", &["--k", "7", "--beam", "3", "--json", question]).json();
+
+    let index = Index::open(flow.path("index")).unwrap();
+    assert_eq!(index.similarity(), Similarity::Cosine);
+    let expected = index.search(question, 7, 3).unwrap();
+    drop(index);
+    let hits = json["hits"].as_array().unwrap();
+    assert_eq!(hits.len(), expected.len());
+    for (hit, expected) in hits.iter().zip(&expected) {
+        assert_eq!(hit["id"], json!(expected.id));
+        assert_eq!(hit["leaf"], json!(expected.leaf.0));
+        assert_eq!(hit["title"], json!(expected.document.title));
+        assert_eq!(hit["text"], json!(expected.document.text));
+        assert_eq!(Some(&hit["metadata"]), expected.document.metadata.as_ref());
+        assert_eq!(hit["score"].as_f64().unwrap() as f32, expected.score);
+    }
+    let stats = &json["stats"];
+    assert_eq!(stats["leaves_visited"], json!(3));
+    assert_eq!(stats["documents_visited"], json!(expected.stats.documents_visited));
+    assert_eq!(stats["visited_fraction"].as_f64(), Some(expected.stats.visited_fraction));
+    assert_eq!(stats["embeddings_read"], json!(expected.stats.embeddings_read));
+    for time in ["encode_ms", "beam_ms", "scan_ms", "fetch_ms"] {
+        let ms = stats[time].as_f64().unwrap();
+        assert!((0.0..60_000.0).contains(&ms), "{time} {ms}");
+    }
+
+    let said = flow.run("search", &["--k", "7", "--beam", "3", question]).ok();
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(lines.len(), 2 * expected.len() + 1, "{said}");
+    for (pair, hit) in lines.chunks(2).zip(&expected) {
+        for part in
+            [&hit.id, &format!("{:.4}", hit.score), &format!("leaf {}", hit.leaf.0), &hit.document.title]
+        {
+            assert!(pair[0].contains(part.as_str()), "{part}: {}", pair[0]);
+        }
+        assert_eq!(pair[1].trim(), hit.document.text);
+    }
+    let cost = lines.last().unwrap();
+    let visited = format!("3 of 16 leaves, {} of {DOCUMENTS} documents", expected.stats.documents_visited);
+    assert!(cost.starts_with(&visited), "{cost}");
+
+    // The defaults are those of the library.
+    let json = flow.run("search", &["--json", question]).json();
+    assert_eq!((json["hits"].as_array().unwrap().len(), &json["stats"]["leaves_visited"]), (10, &json!(8)));
+
+    assert!(flow.run("search", &[" "]).failure().contains("query is empty"));
+    // All leaves are exact search.
+    let hits = |arguments: &[&str]| {
+        flow.run("search", &[&["--json", question], arguments].concat()).json()["hits"].clone()
+    };
+    assert_eq!(hits(&["--beam", "all"]), hits(&["--exact"]));
+    assert_eq!(hits(&["--exact", "--codes", "false"]), hits(&["--exact"]));
+    assert_eq!(flow.run("search", &["--exact", "--beam", "3", "x"]).code, Some(2));
+    assert_eq!(flow.run("search", &["--beam", "many", "x"]).code, Some(2));
+    let filter = ["--filter", r#"{"place": {"$lt": 10}}"#];
+    let explained = flow.run("explain", &[&filter[..], &["--json", "--exact", question]].concat()).json();
+    let found = hits(&filter);
+    assert_eq!(explained["hits"].as_array().unwrap().len(), found.as_array().unwrap().len());
+
+    assert!(flow.run("search", &["--k", "0", "x"]).failure().contains("k is 0"));
+    assert!(flow.run("search", &["--beam", "0", "x"]).failure().contains("beam is 0"));
+}
+
+#[test]
+fn documents_are_printed_and_deleted() {
+    let flow = Flow::new();
+    flow.insert(5);
+    let line = flow.run("get", &[&id(3)]).ok();
+    assert_eq!(line.lines().count(), 1);
+    assert!(line.starts_with("{\"_id\":"), "{line}");
+    let expected = document(3);
+    let want = json!({
+        "_id": expected.id, "title": expected.title, "text": expected.text, "metadata": expected.metadata,
+    });
+    assert_eq!(serde_json::from_str::<Value>(&line).unwrap(), want);
+
+    let said = flow.run("delete", &[&id(3)]).ok();
+    assert_eq!(said, format!("deleted {}, 4 documents left\n", id(3)));
+    for command in ["get", "delete"] {
+        let ran = flow.run(command, &[&id(3)]);
+        assert_eq!(ran.out, "");
+        assert!(ran.failure().ends_with(&format!("has no document `{}`", id(3))));
+    }
+    // The printed line goes back in.
+    let file = flow.path("line.jsonl");
+    fs::write(&file, line).unwrap();
+    flow.run("insert", &[text(&file)]).ok();
+    assert_eq!(Index::open(flow.path("index")).unwrap().get(&id(3)).unwrap(), Some(document(3)));
+}
+
+#[test]
+fn documents_are_listed_exported_and_deleted_together() {
+    let flow = Flow::new();
+    flow.insert(40);
+    let ids = flow.run("ids", &[]).ok();
+    let mut expected: Vec<String> = (0..40).map(id).collect();
+    expected.sort();
+    assert_eq!(ids.lines().collect::<Vec<_>>(), expected);
+    let filter = r#"{"place": {"$lt": 10}}"#;
+    let some = flow.run("ids", &["--filter", filter, "--json"]).ok();
+    let some: Vec<String> = some.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!((1..40).contains(&some.len()), "{some:?}");
+    assert_eq!(flow.run("count", &[]).ok(), "40\n");
+    assert_eq!(flow.run("count", &["--filter", filter]).ok(), format!("{}\n", some.len()));
+
+    // What is exported goes back in.
+    let exported = flow.run("export", &[]).ok();
+    assert_eq!(exported.lines().count(), 40);
+    assert_eq!(flow.run("export", &["--filter", filter]).ok().lines().count(), some.len());
+    let said = flow.run("delete", &["--filter", filter]).ok();
+    assert_eq!(said, format!("deleted {} documents, {} left\n", some.len(), 40 - some.len()));
+    assert_eq!(flow.run("count", &["--filter", filter]).ok(), "0\n");
+    let file = flow.path("exported.jsonl");
+    fs::write(&file, &exported).unwrap();
+    flow.run("insert", &[text(&file)]).ok();
+    assert_eq!(flow.run("export", &[]).ok(), exported);
+
+    let list = flow.path("ids");
+    fs::write(&list, format!("{}\n\n{}\r\nunheard-of\n", id(3), id(4))).unwrap();
+    let said = flow.run("delete", &["--ids-from", text(&list)]).ok();
+    assert_eq!(said, "deleted 2 documents, 1 id without a document, 38 left\n");
+    assert!(
+        flow.run("delete", &["--ids-from", "no/such/file"]).failure().contains("cannot open no/such/file")
+    );
+    for arguments in [&[][..], &["some-id", "--filter", "{}"]] {
+        let ran = flow.run("delete", arguments);
+        assert_eq!(ran.code, Some(2), "{}", ran.out);
+    }
+    assert_eq!(flow.run("count", &[]).ok(), "38\n");
+}
+
+#[test]
+fn stats_and_verify_report_the_index() {
+    let flow = Flow::new();
+    flow.insert(30);
+    flow.insert(6);
+    let stats = flow.run("stats", &["--json"]).json();
+    for (field, value) in [
+        ("documents", json!(30)),
+        ("rows", json!(36)),
+        ("dead_rows", json!(6)),
+        ("segments", json!(2)),
+        ("leaves", json!(16)),
+        ("branching_factor", json!(4)),
+        ("height", json!(2)),
+        ("leaves_per_document", json!(1)),
+        ("dim", json!(768)),
+        ("similarity", json!("cosine")),
+        ("model", json!(bundle(SHAPE).hash().to_string())),
+    ] {
+        assert_eq!(stats[field], value, "{field}");
+    }
+    let sizes = stats["leaf_sizes"].as_array().unwrap();
+    assert_eq!(sizes.iter().map(|leaf| leaf["documents"].as_u64().unwrap()).sum::<u64>(), 30);
+    assert_eq!(stats["leaves_used"], json!(sizes.len()));
+    let said = flow.run("stats", &[]).ok();
+    assert!(said.contains("30 (36 rows, 6 dead)") && !said.contains("waiting"), "{said}");
+    assert!(flow.run("compact", &[]).ok().contains("6 dead rows gone"));
+    assert!(flow.run("stats", &[]).ok().contains("30 (30 rows, 0 dead)"));
+
+    assert!(flow.run("verify", &[]).ok().starts_with("sound: 30 documents"));
+    let report = flow.run("verify", &["--json"]).json();
+    assert_eq!((&report["sound"], &report["warnings"]), (&json!(true), &json!([])));
+}
+
+/// Damage that opening does not look at, but a full check does.
+#[test]
+fn verify_fails_on_a_damaged_index() {
+    let flow = Flow::new();
+    flow.insert(260);
+    let segments = fs::read_dir(flow.path("index").join("models/1/segments")).unwrap();
+    let vectors = segments
+        .map(|entry| entry.unwrap().path())
+        .find(|path| path.extension().is_some_and(|e| e == "vectors"));
+    let vectors = vectors.unwrap();
+    let mut bytes = fs::read(&vectors).unwrap();
+    bytes[4096 + 1000] ^= 0x10;
+    fs::write(&vectors, bytes).unwrap();
+    let ran = flow.run("verify", &[]);
+    assert!(ran.out.contains(".vectors: "), "{}", ran.out);
+    assert!(ran.out.contains("damaged: "), "{}", ran.out);
+    assert!(ran.failure().contains("is damaged: 1 problem"));
+    let ran = flow.run("verify", &["--json"]);
+    assert_eq!(ran.code, Some(1));
+    let json: Value = serde_json::from_str(&ran.out).unwrap();
+    assert_eq!((&json["sound"], &json["problem_count"]), (&json!(false), &json!(1)));
+    assert!(json["problems"][0]["file"].as_str().unwrap().ends_with(".vectors"), "{json}");
+
+    let said = flow.run("repair", &[]).ok();
+    assert!(said.contains("1 damaged segments") && said.contains("0 lost"), "{said}");
+    assert!(said.contains("set aside: "), "{said}");
+    // Sound, with a word about what was set aside.
+    let ran = flow.run("verify", &[]);
+    assert_eq!(ran.code, Some(3), "{}", ran.out);
+    assert!(
+        ran.out.contains("was set aside by a repair") && ran.out.contains("sound: 260 documents"),
+        "{}",
+        ran.out
+    );
+    assert!(flow.run("repair", &[]).ok().starts_with("sound: 260 documents"));
+    // Where it does not even open: manifest and model.
+    let index = flow.path("index");
+    fs::write(index.join("models/1/MANIFEST"), "").unwrap();
+    fs::remove_file(index.join("models/1/model/tokenizer.json")).unwrap();
+    assert!(flow.run("stats", &[]).failure().contains("repair the index"));
+    assert!(flow.run("repair", &[]).failure().contains("tokenizer.json"));
+    let model = bundle(SHAPE);
+    let report = flow.run("repair", &["--model", text(model.path()), "--json"]).json();
+    assert_eq!((&report["model_restored"], &report["documents"]), (&json!(true), &json!(260)));
+    assert_eq!(flow.run("verify", &[]).code, Some(3));
+    assert_eq!(Index::open(index).unwrap().len(), 260);
+}
+
+#[test]
+fn an_index_is_copied_and_changes_its_model() {
+    let flow = Flow::new();
+    flow.insert(8);
+    let copy = flow.path("copy");
+    assert!(flow.run("snapshot", &[text(&copy)]).ok().ends_with("copy: 8 documents\n"));
+    assert!(flow.run("snapshot", &[text(&copy)]).failure().contains("already exists"));
+    let other = bundle(Shape::of_height(1));
+    let change = flow.run("reencode", &["--model", text(other.path()), "--json"]).json();
+    assert_eq!((&change["documents"], &change["encoded"]), (&json!(8), &json!(8)));
+    assert_eq!(change["to"], json!(other.hash().to_string()));
+    let stats = flow.run("stats", &["--json"]).json();
+    assert_eq!((&stats["model"], &stats["leaves"]), (&change["to"], &json!(4)));
+    assert!(stats["bytes"]["other_models"].as_u64() > Some(0));
+    assert!(flow.run("reencode", &["--model", text(other.path())]).failure().contains("already"));
+    assert!(flow.run("rollback", &[]).ok().starts_with("8 documents, 0 of them encoded now"));
+    assert_eq!(flow.run("stats", &["--json"]).json()["model"], change["from"]);
+    assert!(flow.run("drop-previous", &[]).ok().contains("gone"));
+    assert_eq!(flow.run("drop-previous", &["--json"]).json()["dropped"], json!(false));
+    assert!(flow.run("rollback", &[]).failure().contains("no earlier model"));
+    assert_eq!(flow.run("stats", &["--json"]).json()["bytes"]["other_models"], json!(0));
+    flow.run("verify", &[]).ok();
+    assert_eq!(Index::open(copy).unwrap().len(), 8);
+}
+
+#[test]
+fn a_search_keeps_to_its_filter() {
+    let flow = Flow::new();
+    flow.insert(30);
+    let filter = r#"{"place": {"$gte": 10, "$lt": 13}, "tags": "x"}"#;
+    let found = flow.run("search", &["--json", "--beam", "1", "--filter", filter, "tree leaf"]).json();
+    let mut ids: Vec<&str> =
+        found["hits"].as_array().unwrap().iter().map(|h| h["id"].as_str().unwrap()).collect();
+    ids.sort_unstable();
+    assert_eq!(ids, [id(10), id(11), id(12)]);
+    assert_eq!(found["stats"]["exhausted"], json!(true));
+    let refused = flow.run("search", &["--filter", r#"{"place": {"$around": 3}}"#, "x"]);
+    assert_eq!(refused.code, Some(2));
+    assert!(refused.line().contains("$around"));
+}
+
+#[test]
+fn an_evaluation_is_written_as_figures_and_as_a_run() {
+    let flow = Flow::new();
+    flow.insert(DOCUMENTS);
+    let (json, run) = (flow.path("eval.json"), flow.path("run.trec"));
+    let data = text(support::dataset()).to_owned();
+    let arguments = ["--data", &data, "--split", "test", "--beams", "1,2,all", "--baseline", "ivf"];
+    let files = ["--json", text(&json), "--run", text(&run)];
+    let table = flow.run("eval", &[&arguments[..], &files[..]].concat()).ok();
+    for part in ["beam", "nprobe", "exact", "recall@10", "at 10% visited", "IVF"] {
+        assert!(table.contains(part), "{part}: {table}");
+    }
+    let figures: Value = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
+    assert_eq!(
+        (&figures["documents"], &figures["queries"], &figures["leaves"]),
+        (&json!(DOCUMENTS), &json!(10), &json!(16))
+    );
+    let points = figures["points"].as_array().unwrap();
+    assert_eq!(points.iter().map(|p| p["beam"].as_u64().unwrap()).collect::<Vec<_>>(), [1, 2, 16]);
+    let probes = figures["ivf"].as_array().unwrap();
+    assert_eq!(probes.iter().map(|p| p["nprobe"].as_u64().unwrap()).collect::<Vec<_>>(), [1, 2, 16]);
+
+    let k = |k| NonZeroUsize::new(k).unwrap();
+    let qrels = BeirDataset::open(support::dataset()).unwrap().qrels("test").unwrap();
+    let read = Run::read(File::open(&run).unwrap(), "run.trec").unwrap();
+    let last = points.last().unwrap();
+    assert_eq!(last["visited_fraction"], json!(1.0));
+    let shown = [
+        Metric::Recall(k(10)),
+        Metric::Recall(k(20)),
+        Metric::Recall(k(100)),
+        Metric::Mrr(k(10)),
+        Metric::Ndcg(k(10)),
+    ];
+    for metric in Metric::STANDARD {
+        let found = last[metric.to_string()].as_f64().unwrap();
+        let expected = metric.mean(&read, &qrels, RelevanceLevel::default());
+        assert!((found - expected).abs() < 1e-12, "{metric}: {found} {expected}");
+        assert!(
+            !shown.contains(&metric) || table.contains(&format!("{found:.4}")),
+            "{metric} is not in the table"
+        );
+        assert_eq!(last[metric.to_string()], figures["exact"][metric.to_string()], "{metric}");
+    }
+    assert!(last["recall@100"].as_f64().unwrap() > 0.5);
+
+    assert!(flow.run("eval", &["--data", &data, "--split", "dev"]).failure().contains("no split `dev`"));
+    for beams in ["0", "x", "1,,2"] {
+        let ran = flow.run("eval", &["--data", &data, "--beams", beams]);
+        assert_eq!(ran.code, Some(2), "{beams}");
+        ran.line();
+    }
+}
+
+#[test]
+fn the_cost_and_the_metrics_of_an_evaluation_are_the_users_choice() {
+    let flow = Flow::new();
+    flow.insert(DOCUMENTS);
+    let (json, queries) = (flow.path("eval.json"), flow.path("queries.jsonl"));
+    let data = text(support::dataset()).to_owned();
+    let arguments = ["--data", &data, "--baseline", "ivf", "--lists", "8,40", "--at", "0.07,0.5"];
+    let more = ["--at-work", "0.4", "--metrics", "P@1,ndcg@7", "--relevance-level", "1"];
+    let files = ["--json", text(&json), "--per-query", text(&queries)];
+    let table = flow.run("eval", &[&arguments[..], &more[..], &files[..]].concat()).ok();
+    for part in ["into 8 lists", "into 40 lists", "at 7% visited", "at 50% visited", "at 40% work"] {
+        assert!(table.contains(part), "{part}: {table}");
+    }
+    assert!(table.contains("precision@1  ndcg@7") && !table.contains("recall@"), "{table}");
+    assert!(table.contains("IVF, best of these"), "{table}");
+    let figures: Value = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
+    assert_eq!(figures["at"].as_array().unwrap().len(), 2);
+    assert_eq!(figures["at"][0]["ivf"][1]["lists"], json!(40));
+    assert!(figures["at"][0]["ivf_best"]["ndcg@7"].is_number());
+    assert!(figures["at_work"][0]["tree"].is_object() || figures["at_work"][0]["tree"].is_null());
+    let rows = fs::read_to_string(&queries).unwrap();
+    let rows: Vec<Value> = rows.lines().map(|row| serde_json::from_str(row).unwrap()).collect();
+    assert!(rows.len().is_multiple_of(10) && rows[0]["engine"] == "exact", "{}", rows.len());
+
+    for bad in [
+        ["--at", "1.5"],
+        ["--at", "x"],
+        ["--at-work", "-1"],
+        ["--metrics", "map@10"],
+        ["--metrics", "recall@0"],
+        ["--relevance-level", "high"],
+        // Lists of no baseline.
+        ["--lists", "8"],
+    ] {
+        let ran = flow.run("eval", &[&["--data", data.as_str()][..], &bad[..]].concat());
+        assert_eq!(ran.code, Some(2), "{bad:?}");
+        ran.line();
+    }
+    let ran = flow.run("eval", &["--data", &data, "--baseline", "ivf", "--lists", "0"]);
+    assert_eq!(ran.code, Some(2));
+}
+
+#[test]
+fn the_folder_of_a_dataset_can_be_inserted_and_evaluated_on() {
+    let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/datasets");
+    for (name, split, documents) in [("msmarco", "dev.small", 30), ("extreme", "test", 24)] {
+        let flow = Flow::new();
+        let folder = samples.join(name);
+        let said = flow.run("insert", &[text(&folder)]).ok();
+        let expected =
+            format!("{documents} inserted, 0 replaced, 0 superseded; the index has {documents} documents\n");
+        assert_eq!(said, expected);
+        let table = flow.run("eval", &["--data", text(&folder), "--split", split, "--metrics", "p@1"]).ok();
+        assert!(table.starts_with(&format!("{documents} documents, ")), "{table}");
+    }
+}
+
+#[test]
+fn an_index_can_be_looked_into() {
+    let flow = Flow::new();
+    flow.insert(DOCUMENTS);
+    let question = "cell and gene 17";
+    let json = flow.run("explain", &["--k", "3", "--beam", "2", "--exact", "--json", question]).json();
+    assert_eq!(json["leaves"].as_array().unwrap().len(), 2);
+    assert_eq!(json["leaves"][0]["level_probabilities"].as_array().unwrap().len(), 2);
+    assert_eq!(json["exact"].as_array().unwrap().len(), 3);
+    let search = flow.run("search", &["--k", "3", "--beam", "2", "--json", question]).json();
+    for (explained, hit) in json["hits"].as_array().unwrap().iter().zip(search["hits"].as_array().unwrap()) {
+        assert_eq!((&explained["id"], &explained["leaf"]), (&hit["id"], &hit["leaf"]));
+        assert!(explained["exact_rank"].as_u64().unwrap() >= 1);
+    }
+    let said = flow.run("explain", &["--exact", question]).ok();
+    for part in ["8 of 16 leaves reached", "probability", "exact rank", "documents scored"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    assert!(flow.run("explain", &[" "]).failure().contains("query is empty"));
+
+    let queries = support::dataset().join("queries.jsonl");
+    let leaves = flow.run("leaves", &["--queries", text(&queries), "--json"]).json();
+    let leaves = leaves.as_array().unwrap();
+    assert_eq!(leaves.iter().map(|leaf| leaf["documents"].as_u64().unwrap()).sum::<u64>(), DOCUMENTS as u64);
+    assert_eq!(leaves.iter().map(|leaf| leaf["queries_routed"].as_u64().unwrap()).sum::<u64>(), 40);
+    let first = leaves[0]["leaf"].to_string();
+    let said = flow.run("leaves", &["--leaf", &first]).ok();
+    assert!(said.starts_with(&format!("leaf {first} (path ")) && said.contains("  words      "), "{said}");
+    assert_eq!(said.lines().filter(|line| line.starts_with("leaf ")).count(), 1);
+    assert!(flow.run("leaves", &["--leaf", "16"]).failure().contains("no leaf 16"));
+    assert!(flow.run("leaves", &["--queries", "absent.jsonl"]).failure().contains("absent.jsonl"));
+
+    let health = flow.run("health", &["--json"]).json();
+    assert_eq!(health["health"]["documents"], json!(DOCUMENTS));
+    assert_eq!(health["words"], json!([]));
+    let said = flow.run("health", &[]).ok();
+    assert!(said.contains("in training") && said.contains("nothing stands out"), "{said}");
+    fs::remove_file(flow.path("index").join("models/1/model/training.json")).unwrap();
+    assert!(flow.run("health", &[]).ok().contains("no reference is known"));
+}
+
+fn train(flow: &Flow, rest: &[&str]) -> Ran {
+    let base = text(support::base_model());
+    ehi(["train", "--base", base, "--data", text(support::dataset())].iter().chain(rest).map(|a| {
+        // Paths of the flow's folder are given by name.
+        match a.strip_prefix("@") {
+            Some(name) => text(&flow.path(name)).to_owned(),
+            None => (*a).to_owned(),
+        }
+    }))
+}
+
+#[test]
+fn a_bundle_is_trained_used_and_trained_further() {
+    let flow = Flow::new();
+    let config = flow.path("config.json");
+    fs::write(&config, serde_json::to_vec(&support::config(SHAPE)).unwrap()).unwrap();
+    let ran =
+        train(&flow, &["--out", "@bundle", "--config", "@config.json", "--height", "1", "--epochs", "2"]);
+    assert_eq!(ran.err.lines().filter(|line| line.starts_with("epoch ")).count(), 2, "{}", ran.err);
+    let said = ran.ok();
+    for part in [
+        "before",
+        "after",
+        "exact recall@10",
+        "exact recall@100",
+        "tree recall@100, 10% visited",
+        "empty leaves",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    assert!(said.contains(&format!("bundle {} written", flow.path("bundle").display())), "{said}");
+    let report: Value =
+        serde_json::from_slice(&fs::read(flow.path("bundle/training.json")).unwrap()).unwrap();
+    assert_eq!((&report["config"]["height"], &report["config"]["epochs"]), (&json!(1), &json!(2)));
+    assert_eq!(report["config"]["batch_size"], json!(8), "from the file");
+
+    let bundle = text(&flow.path("bundle")).to_owned();
+    let index = text(&flow.path("second")).to_owned();
+    assert!(ehi(["create", "--index", &index, "--model", &bundle]).ok().contains("4 leaves"));
+
+    let refused = train(&flow, &["--out", "@bundle", "--config", "@config.json"]).failure();
+    assert!(refused.contains("already exists"), "{refused}");
+
+    let data = text(support::dataset());
+    let out = text(&flow.path("further")).to_owned();
+    let arguments = ["train", "--base", &bundle, "--data", data, "--out", &out, "--config", text(&config)];
+    ehi(arguments.iter().chain(&["--seed", "5", "--init", "random"])).ok();
+    let report: Value =
+        serde_json::from_slice(&fs::read(flow.path("further/training.json")).unwrap()).unwrap();
+    assert_eq!((&report["config"]["seed"], &report["config"]["init"]), (&json!(5), &json!("random")));
+}
+
+#[test]
+fn a_run_without_a_dev_split_says_so() {
+    let flow = Flow::new();
+    let mut config = support::config(Shape::of_height(1));
+    config.dev_fraction = 0.0;
+    fs::write(flow.path("config.json"), serde_json::to_vec(&config).unwrap()).unwrap();
+    let said = train(&flow, &["--out", "@bundle", "--config", "@config.json"]).ok();
+    assert!(said.contains("no dev split") && !said.contains("recall@10"), "{said}");
+}
+
+#[test]
+fn an_interrupted_training_says_so_and_goes_on() {
+    let flow = Flow::new();
+    let mut config = support::config(Shape::of_height(1));
+    config.epochs = 1_000_000;
+    fs::write(flow.path("config.json"), serde_json::to_vec(&config).unwrap()).unwrap();
+    let mut child = command()
+        .current_dir(flow.dir.path())
+        .args(["train", "--base", text(support::base_model()), "--data", text(support::dataset())])
+        .args(["--out", "bundle", "--config", "config.json", "--checkpoints", "checkpoints"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    assert!(lines.by_ref().any(|line| line.starts_with("epoch 1/")));
+    kill_process(Pid::from_child(&child), Signal::INT).unwrap();
+    let last = lines.last().unwrap();
+    assert!(last.starts_with("ehi: interrupted: no bundle") && last.contains("--resume"), "{last}");
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert!(flow.path("checkpoints/checkpoint.safetensors").exists() && !flow.path("bundle").exists());
+}
+
+#[test]
+fn bad_settings_of_training_are_refused() {
+    let flow = Flow::new();
+    fs::write(flow.path("config.json"), r#"{"epochs": 2, "epoks": 3}"#).unwrap();
+    let line = train(&flow, &["--out", "@bundle", "--config", "@config.json"]).failure();
+    assert!(line.contains("config.json") && line.contains("unknown field `epoks`"), "{line}");
+    let line = train(&flow, &["--out", "@bundle", "--config", "@absent.json"]).failure();
+    assert!(line.contains("absent.json"), "{line}");
+    fs::write(flow.path("none.json"), r#"{"indexer_epochs": 0}"#).unwrap();
+    let line = train(&flow, &["--out", "@bundle", "--config", "@none.json", "--epochs", "0"]).failure();
+    assert!(line.contains("epochs is 0"), "{line}");
+    let ran = train(&flow, &["--out", "@bundle", "--config", "@config.json", "--preset", "fiqa"]);
+    assert_eq!(ran.code, Some(2));
+    assert!(ran.line().contains("cannot be used with"));
+    #[cfg(not(feature = "cuda"))]
+    {
+        let line = train(&flow, &["--out", "@bundle", "--branching", "4", "--device", "cuda"]).failure();
+        assert!(line.contains("lacks the `cuda` feature"), "{line}");
+    }
+    #[cfg(not(feature = "hub"))]
+    {
+        let absent = text(&flow.path("absent")).to_owned();
+        let data = text(support::dataset());
+        let line = ehi(["train", "--base", &absent, "--data", data, "--out", "x"]).failure();
+        assert!(line.contains(&absent) && line.contains("`hub` feature"), "{line}");
+    }
+    assert!(!flow.path("bundle").exists());
+}
+
+#[test]
+fn errors_are_one_line() {
+    let flow = Flow::new();
+    for arguments in [
+        vec!["search", "--index", "/nonexistent/index", "x"],
+        vec!["create", "--index", "x", "--model", "/nonexistent/model"],
+        vec!["eval", "--index", "/nonexistent/index", "--data", "/nonexistent/data"],
+        vec!["verify", "--index", "/nonexistent/index"],
+    ] {
+        let line = ehi(&arguments).failure();
+        assert!(line.contains("/nonexistent/"), "{line}");
+    }
+    let model = bundle(SHAPE);
+    let line = ehi(["create", "--index", &flow.index(), "--model", text(model.path())]).failure();
+    assert!(line.contains("already exists"), "{line}");
+    for arguments in
+        [vec!["search", "x"], vec!["unheard-of"], vec!["get", "--index"], vec!["stats", "--jsom"]]
+    {
+        let ran = ehi(&arguments);
+        assert_eq!(ran.code, Some(2), "{arguments:?}");
+        ran.line();
+    }
+    let note = flow.path("note.txt");
+    fs::write(&note, "mine").unwrap();
+    for arguments in [
+        vec!["create", "--index", text(&note), "--model", text(model.path())],
+        vec!["snapshot", "--index", &flow.index(), text(&note)],
+    ] {
+        let line = ehi(&arguments).failure();
+        assert!(line.contains("note.txt is there and is no directory"), "{line}");
+    }
+    assert_eq!(fs::read_to_string(&note).unwrap(), "mine");
+    for (arguments, hint) in [
+        (vec!["serach", "x"], "; a similar subcommand exists: 'search' (see"),
+        (vec!["stats", "--jsom"], "; a similar argument exists: '--json' (see"),
+        (vec!["repair", "--undecided", "x"], "[possible values: keep, drop]"),
+        (vec!["train", "--init", "x"], "[possible values: random, kmeans]"),
+        (vec!["train", "--device", "x"], "[possible values: cpu, cuda]"),
+        (vec!["eval", "--baseline", "x"], "[possible values: ivf]"),
+    ] {
+        let ran = ehi(&arguments);
+        assert!(ran.code == Some(2) && ran.line().contains(hint), "{}", ran.err);
+    }
+    assert!(ehi(["--version"]).ok().starts_with("ehi "));
+    assert!(ehi(["help"]).ok().contains("search"));
+}
+
+#[test]
+fn a_reader_that_goes_away_is_no_error() {
+    let flow = Flow::new();
+    flow.insert(DOCUMENTS);
+    let mut child = command()
+        .args(["search", "--index", &flow.index(), "--k", "100", "--beam", "16", "--json", "tree"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let ran = Ran::of(child.wait_with_output().unwrap());
+    assert_eq!((ran.code, ran.err.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn every_command_has_help_with_an_example_and_a_manual_page() {
+    let help = ehi(["--help"].iter()).ok();
+    let commands = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+    let commands = commands.take_while(|line| !line.is_empty()).filter(|line| line.starts_with("  "));
+    let commands: Vec<&str> =
+        commands.filter_map(|line| line[2..].split(' ').next()).filter(|name| !name.is_empty()).collect();
+    assert!(commands.len() > 20, "{commands:?}");
+    let dir = tempfile::tempdir().unwrap();
+    ehi(["man", text(dir.path())].iter()).ok();
+    assert!(dir.path().join("ehi.1").exists());
+    for name in commands.into_iter().filter(|name| *name != "help") {
+        let help = ehi([name, "--help"].iter()).ok();
+        let example = format!("  ehi {name} ");
+        let piped = format!("| ehi {name} ");
+        let is_plain = ["completions", "man"].contains(&name);
+        assert!(is_plain || help.contains(&example) || help.contains(&piped), "{help}");
+        assert!(dir.path().join(format!("ehi-{name}.1")).exists(), "{name}");
+    }
+    assert!(ehi(["insert", "--help"].iter()).ok().contains(r#"{"_id": "#));
+    for shell in ["bash", "zsh", "fish"] {
+        let script = ehi(["completions", shell].iter()).ok();
+        assert!(script.contains("drop-previous"), "{shell}");
+    }
+}
+
+#[test]
+fn the_index_can_be_named_by_the_environment() {
+    let flow = Flow::new();
+    flow.insert(3);
+    let run = |arguments: &[&str]| {
+        let output = command().args(arguments).env("EHI_INDEX", flow.path("index")).output().unwrap();
+        Ran::of(output).ok()
+    };
+    assert_eq!(run(&["count"]), "3\n");
+    run(&["delete", &id(1)]);
+    assert_eq!(run(&["count"]), "2\n");
+}

@@ -1,0 +1,323 @@
+//! Evaluations of small indexes, and what a report says beside the means.
+
+use std::collections::HashMap;
+use std::fs;
+use std::num::NonZeroUsize;
+use std::path::Path;
+
+use crate::support::{self, DOCUMENTS, Shape, bundle, filled};
+use ehi::data::{Dataset, read_documents};
+use ehi::eval::{
+    Baseline, Cost, Engine, EvalOptions, EvalReport, IvfOptions, Metric, RelevanceLevel, Setting, evaluate,
+};
+use ehi::{Document, Error, Index, InputError, Stop};
+use serde_json::Value;
+
+const SHAPE: Shape = Shape { height: 2, leaves_per_document: 1 };
+
+fn k(value: usize) -> NonZeroUsize {
+    NonZeroUsize::new(value).unwrap()
+}
+
+fn measure(index: &Index, dataset: &Dataset, options: &EvalOptions) -> EvalReport {
+    evaluate(index, dataset, "test", options, &mut ehi::no_progress).unwrap().0
+}
+
+fn small() -> Dataset {
+    Dataset::open(support::dataset()).unwrap()
+}
+
+fn near(a: f64, b: f64) -> bool {
+    (a - b).abs() < 1e-12
+}
+
+#[test]
+fn the_baseline_is_compared_at_several_numbers_of_lists() {
+    let (_dir, index) = filled(SHAPE, DOCUMENTS);
+    let options = EvalOptions {
+        baseline: Baseline::Ivf(IvfOptions { lists: vec![8, 16, 40, 8], ..IvfOptions::default() }),
+        at: vec![0.0, 0.05, 0.2, 1.0],
+        at_work: vec![0.3, 50.0],
+        ..EvalOptions::default()
+    };
+    let report = measure(&index, &small(), &options);
+    assert_eq!(report.lists(), [8, 16, 40]);
+    let probes = |lists| {
+        let of = report.ivf.iter().filter(move |p| p.lists == lists);
+        of.map(|p| p.nprobe).collect::<Vec<_>>()
+    };
+    assert_eq!(probes(8), [1, 2, 4, 8]);
+    assert_eq!(probes(40), [1, 2, 4, 8, 16, 32, 40]);
+    let metric = Metric::Recall(k(10));
+    for lists in report.lists() {
+        let of: Vec<_> = report.ivf.iter().filter(|p| p.lists == lists).collect();
+        assert!(of.windows(2).all(|pair| pair[0].visited_fraction < pair[1].visited_fraction));
+        let last = of.last().unwrap();
+        assert_eq!(last.visited_fraction, 1.0);
+        for (metric, value) in last.quality.iter() {
+            assert!(near(value, report.exact.get(metric).unwrap()), "{metric}, {lists} lists");
+        }
+        // A dot product for each centroid.
+        let routing = lists as f64 / DOCUMENTS as f64;
+        assert!(of.iter().all(|p| near(p.work_fraction, p.visited_fraction + routing)));
+    }
+
+    assert_eq!(report.at.iter().map(|at| at.fraction).collect::<Vec<_>>(), options.at);
+    for at in &report.at {
+        let values = at.ivf.iter().filter_map(|lists| lists.quality.as_ref()?.get(metric));
+        let best = values.max_by(f64::total_cmp);
+        assert_eq!(at.ivf_best.as_ref().and_then(|quality| quality.get(metric)), best);
+        assert_eq!(report.ivf_at(at.fraction, metric), best);
+        let tree = at.tree.as_ref().and_then(|quality| quality.get(metric));
+        assert_eq!(tree, report.tree_at(at.fraction, metric));
+        assert_eq!(at.exact, report.exact);
+    }
+    // Below the smallest beam and one probe nothing was measured.
+    assert!(report.at[0].tree.is_none() && report.at[0].ivf_best.is_none());
+    assert_eq!(report.at[3].tree.as_ref(), Some(&report.exact));
+    // Routing in this tree of few documents costs more than scoring them all.
+    let dear = &report.at_work[1];
+    assert!(dear.tree.is_none() && dear.ivf_best.is_none() && dear.ivf.iter().all(|l| l.quality.is_none()));
+    assert!(report.at_work[0].ivf_best.is_some());
+    assert!(report.compare(Cost::Work, f64::NAN).is_err());
+}
+
+#[test]
+fn rules_to_stop_by_are_compared_with_beams_of_equal_cost() {
+    let (_dir, index) = filled(SHAPE, DOCUMENTS);
+    let stops = vec![Stop::Patience(2), Stop::Mass(0.8), Stop::Fraction(0.3), Stop::Patience(usize::MAX)];
+    let options = EvalOptions { stops: stops.clone(), ..EvalOptions::default() };
+    let report = measure(&index, &small(), &options);
+    assert_eq!(report.stops.iter().map(|point| point.stop).collect::<Vec<_>>(), stops);
+    let metric = Metric::Recall(k(10));
+    for point in &report.stops {
+        let beams = point.beams.as_ref().unwrap().get(metric).unwrap();
+        assert!(near(beams, report.tree_at(point.visited_fraction, metric).unwrap()), "{point:?}");
+        assert!(point.work_fraction > point.visited_fraction);
+        let p = point.p_value.as_ref().unwrap().get(metric).unwrap();
+        assert!((0.0..=1.0).contains(&p), "{point:?}");
+        let setting = Setting::Stopped { stop: point.stop };
+        let values = report.per_query.values(setting, metric).unwrap();
+        let mean = values.iter().sum::<f64>() / values.len() as f64;
+        assert!(near(mean, point.quality.get(metric).unwrap()));
+    }
+    assert!(report.stops[2].visited_fraction <= 0.3);
+    let all = &report.stops[3];
+    assert_eq!((all.visited_fraction, &all.quality), (1.0, &report.exact));
+}
+
+/// Centroids of a sample are other centroids, but every document is in a list all the same.
+#[test]
+fn a_sampled_baseline_still_holds_every_document() {
+    let (_dir, index) = filled(SHAPE, DOCUMENTS);
+    index.delete(&support::id(5)).unwrap();
+    let measured = |sample_bytes| {
+        let ivf = IvfOptions { lists: vec![16], sample_bytes };
+        measure(&index, &small(), &EvalOptions { baseline: Baseline::Ivf(ivf), ..EvalOptions::default() })
+    };
+    let whole = measured(usize::MAX);
+    // One row of 768 values each: fewer than lists, and forty.
+    for bytes in [0, 40 * 768 * 4] {
+        let sampled = measured(bytes);
+        assert_eq!(sampled.ivf.last().unwrap().visited_fraction, 1.0);
+        for (metric, value) in sampled.ivf.last().unwrap().quality.iter() {
+            assert!(near(value, whole.exact.get(metric).unwrap()), "{metric}");
+        }
+        assert_ne!(sampled.ivf[0], whole.ivf[0], "{bytes} bytes are no sample");
+    }
+}
+
+#[test]
+fn the_figures_of_queries_explain_the_means() {
+    let (dir, index) = filled(SHAPE, DOCUMENTS);
+    let p2 = Metric::Precision(k(2));
+    let options = EvalOptions {
+        baseline: Baseline::Ivf(IvfOptions { lists: vec![8], ..IvfOptions::default() }),
+        metrics: vec![p2, Metric::Recall(k(10)), Metric::Recall(k(110))],
+        ..EvalOptions::default()
+    };
+    let (report, run) = evaluate(&index, &small(), "test", &options, &mut ehi::no_progress).unwrap();
+    assert!(run.iter().all(|(_, results)| results.len() == 110), "the deepest metric wants 110");
+    let qrels = small().qrels("test").unwrap();
+    let per_query = &report.per_query;
+    assert_eq!((per_query.queries.len(), per_query.asked), (10, 10));
+    assert_eq!(per_query.metrics.len(), Metric::STANDARD.len() + 2);
+    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+    for metric in &per_query.metrics {
+        for point in &report.points {
+            let values = per_query.values(Setting::Tree { beam: point.beam }, *metric).unwrap();
+            assert!(near(mean(&values), point.quality.get(*metric).unwrap()), "{metric}, {}", point.beam);
+        }
+        let exact = per_query.values(Setting::Exact, *metric).unwrap();
+        for (query, value) in per_query.queries.iter().zip(&exact) {
+            let level = RelevanceLevel::default();
+            let expected = metric.of_query(run.get(query).unwrap(), qrels.get(query).unwrap(), level);
+            assert!(near(*value, expected), "{metric} of {query}");
+        }
+        for fraction in [0.0, 0.03, 0.1, 0.5, 1.0] {
+            for (engine, expected) in [
+                (Engine::Tree, report.tree_at(fraction, *metric)),
+                (Engine::Ivf { lists: 8 }, report.ivf_at(fraction, *metric)),
+            ] {
+                let values = per_query.values_at(engine, Cost::Visited, fraction, *metric);
+                let same = values.map(|values| mean(&values)).zip(expected).map(|(a, b)| near(a, b));
+                assert_eq!(same, expected.map(|_| true), "{metric} at {fraction}");
+            }
+        }
+    }
+    assert_eq!(per_query.values_at(Engine::Tree, Cost::Visited, 1.01, p2), None);
+    assert_eq!(per_query.values(Setting::Tree { beam: 3 }, p2), None);
+    assert_eq!(per_query.values(Setting::Exact, Metric::Mrr(k(7))), None);
+
+    let path = dir.path().join("queries.jsonl");
+    per_query.write(fs::File::create(&path).unwrap()).unwrap();
+    let text = fs::read_to_string(&path).unwrap();
+    let rows: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(rows.len(), 10 * per_query.settings.len());
+    let beam: Vec<&Value> = rows.iter().filter(|r| r["engine"] == "tree" && r["beam"] == 2).collect();
+    let recall: f64 = beam.iter().map(|row| row["recall@10"].as_f64().unwrap()).sum();
+    assert!(near(recall / 10.0, report.points[1].quality.get(Metric::Recall(k(10))).unwrap()));
+    let visited: f64 = beam.iter().map(|row| row["visited_fraction"].as_f64().unwrap()).sum();
+    assert!(near(visited / 10.0, report.points[1].visited_fraction));
+    assert!(rows.iter().any(|row| row["engine"] == "ivf" && row["lists"] == 8 && row["nprobe"] == 1));
+}
+
+/// The small dataset with lines and judgments of its own.
+fn edited(dir: &Path, queries: &str, judgments: &str) -> Dataset {
+    fs::create_dir_all(dir.join("qrels")).unwrap();
+    for name in ["corpus.jsonl", "queries.jsonl"] {
+        fs::copy(support::dataset().join(name), dir.join(name)).unwrap();
+    }
+    let path = dir.join("queries.jsonl");
+    fs::write(&path, fs::read_to_string(&path).unwrap() + queries).unwrap();
+    fs::write(dir.join("qrels/test.tsv"), judgments).unwrap();
+    Dataset::open(dir).unwrap()
+}
+
+/// They counted 0 in the means while the report left them out of its number of queries.
+#[test]
+fn queries_without_a_text_are_counted_and_reported() {
+    let (dir, index) = filled(SHAPE, DOCUMENTS);
+    let judgments = "q3\tdoc-0009\t1\nabsent-1\tdoc-0000\t1\nabsent-2\tnowhere\t1\n";
+    // A query that comes twice is asked once.
+    let queries = "{\"_id\": \"q3\", \"text\": \"another text\"}\n";
+    let dataset = edited(&dir.path().join("data"), queries, judgments);
+    let report = measure(&index, &dataset, &EvalOptions::default());
+    assert_eq!((report.queries, report.missing_queries), (3, 2));
+    assert_eq!(report.missing_documents, 0, "only of queries that are asked");
+    assert_eq!(report.exact.get(Metric::Recall(k(100))), Some(1.0 / 3.0));
+    assert_eq!(report.per_query.queries, ["q3", "absent-1", "absent-2"]);
+    let values = report.per_query.values(Setting::Exact, Metric::Recall(k(100))).unwrap();
+    assert_eq!(values, [1.0, 0.0, 0.0]);
+    assert_eq!(report.points.last().unwrap().visited_fraction, 1.0, "costs are of what was asked");
+
+    let judgments = "q3\tdoc-0009\t1\nq3\tnowhere\t1\nq4\tnowhere\t1\n";
+    let dataset = edited(&dir.path().join("other"), "", judgments);
+    let report = measure(&index, &dataset, &EvalOptions::default());
+    assert_eq!((report.queries, report.missing_queries, report.missing_documents), (2, 0, 1));
+    assert_eq!(report.exact.get(Metric::Recall(k(100))), Some(0.25));
+}
+
+#[test]
+fn a_relevance_level_decides_what_counts() {
+    let (dir, index) = filled(SHAPE, DOCUMENTS);
+    let judgments = "q3\tdoc-0009\t1\nq3\tdoc-0015\t3\nq4\tdoc-0012\t2\n";
+    let dataset = edited(&dir.path().join("data"), "", judgments);
+    let at = |level| {
+        let relevance_level = RelevanceLevel(level);
+        measure(&index, &dataset, &EvalOptions { relevance_level, ..EvalOptions::default() })
+    };
+    let (one, two, four) = (at(1), at(2), at(4));
+    assert_eq!((one.relevance_level, two.relevance_level), (1, 2));
+    let ndcg = Metric::Ndcg(k(10));
+    assert!(one.exact.get(ndcg).unwrap() > 0.0);
+    assert_eq!(one.exact.get(ndcg), four.exact.get(ndcg), "gains are the grades");
+    let recall = Metric::Recall(k(100));
+    assert_eq!((one.exact.get(recall), two.exact.get(recall)), (Some(1.0), Some(1.0)));
+    assert_eq!(four.exact.get(recall), Some(0.0));
+    // The document with the lower grade ranks high, for its query quotes its start.
+    let precision = Metric::Precision(k(5));
+    assert!(two.exact.get(precision) < one.exact.get(precision), "{:?} {:?}", two.exact, one.exact);
+}
+
+#[test]
+fn options_that_make_no_sense_are_refused() {
+    let (_dir, index) = filled(SHAPE, 20);
+    let refused = |options: EvalOptions| {
+        evaluate(&index, &small(), "test", &options, &mut ehi::no_progress).unwrap_err()
+    };
+    let error = refused(EvalOptions { beams: vec![0], ..EvalOptions::default() });
+    assert!(matches!(error, Error::Input(InputError::ZeroBeam)), "{error}");
+    for bad in [-0.5, f64::NAN, f64::INFINITY] {
+        for error in [
+            refused(EvalOptions { at: vec![bad], ..EvalOptions::default() }),
+            refused(EvalOptions { at_work: vec![0.5, bad], ..EvalOptions::default() }),
+        ] {
+            assert!(matches!(error, Error::Curve(_)), "{error}");
+        }
+    }
+    let ivf = IvfOptions { lists: vec![4, 0], ..IvfOptions::default() };
+    let error = refused(EvalOptions { baseline: Baseline::Ivf(ivf), ..EvalOptions::default() });
+    assert!(matches!(error, Error::Input(InputError::ZeroLists)), "{error}");
+}
+
+#[test]
+fn an_index_without_a_judged_document_is_not_evaluated() {
+    let (_dir, index) = filled(SHAPE, 0);
+    let options = EvalOptions { baseline: Baseline::Ivf(IvfOptions::default()), ..EvalOptions::default() };
+    let refused = evaluate(&index, &small(), "test", &options, &mut ehi::no_progress);
+    match refused.unwrap_err() {
+        ehi::Error::Input(ehi::InputError::NothingJudged { split, documents }) => {
+            assert!(split == "test" && documents > 0);
+        }
+        other => panic!("{other}"),
+    }
+}
+
+/// Real titles and passages in the layouts of their datasets.
+#[test]
+fn every_layout_can_be_evaluated_on() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/datasets");
+    for (name, split, queries) in [("msmarco", "dev.small", 10), ("extreme", "test", 8)] {
+        let dataset = Dataset::open(root.join(name)).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let index = Index::create(dir.path(), &bundle(SHAPE)).unwrap();
+        let documents: Vec<Document> = dataset.corpus().unwrap().map(Result::unwrap).collect();
+        index.insert_batch(documents).unwrap();
+        let options = EvalOptions::default();
+        let (report, _) = evaluate(&index, &dataset, split, &options, &mut ehi::no_progress).unwrap();
+        assert_eq!((report.queries, report.missing_queries, report.missing_documents), (queries, 0, 0));
+        assert_eq!(report.exact.get(Metric::Recall(k(100))), Some(1.0), "{name}: all are returned");
+        assert_eq!(report.points.last().unwrap().quality, report.exact);
+    }
+}
+
+/// The same dataset in BEIR's layout and in MS MARCO's gives the same figures.
+#[test]
+fn the_layout_does_not_change_the_figures() {
+    let (dir, index) = filled(SHAPE, DOCUMENTS);
+    let table = dir.path().join("tsv");
+    fs::create_dir(&table).unwrap();
+    let corpus = fs::File::open(support::dataset().join("corpus.jsonl")).unwrap();
+    let rows = read_documents(corpus, "corpus").map(|d| d.map(|d| format!("{}\t{}\n", d.id, d.text)));
+    fs::write(table.join("collection.tsv"), rows.collect::<Result<String, _>>().unwrap()).unwrap();
+    let texts: HashMap<String, String> =
+        small().queries().unwrap().map(|q| q.map(|q| (q.id, q.text))).collect::<Result<_, _>>().unwrap();
+    let qrels = small().qrels("test").unwrap();
+    let (mut queries, mut rows) = (String::new(), String::new());
+    for (query, judged) in qrels.iter() {
+        queries += &format!("{query}\t{}\n", texts[query]);
+        rows.extend(judged.iter().map(|(id, grade)| format!("{query}\t0\t{id}\t{grade}\n")));
+    }
+    fs::write(table.join("queries.test.tsv"), queries).unwrap();
+    fs::write(table.join("qrels.test.tsv"), rows).unwrap();
+    let options = EvalOptions { beams: vec![1, 4], ..EvalOptions::default() };
+    let beir = measure(&index, &small(), &options);
+    let tsv = measure(&index, &Dataset::open(table).unwrap(), &options);
+    assert_eq!(tsv.points.len(), 2);
+    for (a, b) in beir.points.iter().zip(&tsv.points) {
+        for ((metric, a), (_, b)) in a.quality.iter().zip(b.quality.iter()) {
+            assert!(near(a, b), "{metric}");
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Searches with a filter: every hit passes it, and none is missing.
+
+use std::collections::HashSet;
+
+use crate::support::{self, Shape, bundle, document};
+use ehi::{Document, Filter, Index, Role};
+use serde_json::json;
+
+const STORED: usize = 1_200;
+const QUESTIONS: [&str; 3] = ["tree leaf", "gene protein virus", "what 40"];
+
+fn tagged(place: usize) -> Document {
+    let tags = json!({ "place": place, "tenant": format!("t{}", place % 7), "rare": place % 401 == 5 });
+    document(place).with_metadata(tags)
+}
+
+/// Documents with given embeddings: encoding is most of what a test costs.
+fn index(shape: Shape) -> (tempfile::TempDir, Index) {
+    let dir = tempfile::tempdir().unwrap();
+    let index = Index::create(dir.path(), &bundle(shape)).unwrap();
+    let model = index.bundle();
+    let encoder = model.model().encoder();
+    let texts: Vec<String> = (0..97).map(|n| document(n).text).collect();
+    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+    let rows = encoder.embed(&texts, Role::Document).unwrap();
+    let rows: Vec<&[f32]> = rows.chunks_exact(encoder.dim()).collect();
+    // No two alike: the first elements differ a little.
+    let vector = |n: usize| {
+        let mut row = rows[n % 97].to_vec();
+        row[n % 50] += (n / 97) as f32 * 0.003;
+        row
+    };
+    index.insert_vectors((0..800).map(|n| (tagged(n), vector(n)))).unwrap();
+    index.flush().unwrap();
+    index.insert_vectors((800..STORED).map(|n| (tagged(n), vector(n)))).unwrap();
+    // Some that pass a filter are gone, one comes back otherwise, and some are in memory only.
+    index.delete_batch((0..STORED).step_by(31).map(support::id)).unwrap();
+    index.insert_vectors([(document(7).with_metadata(json!({ "tenant": "t3" })), vector(7))]).unwrap();
+    (dir, index)
+}
+
+fn filters() -> Vec<(&'static str, Filter)> {
+    vec![
+        ("everything", Filter::all([])),
+        ("nothing", Filter::any([])),
+        ("a seventh", Filter::eq("tenant", "t3")),
+        ("half", Filter::gte("place", 400).and(Filter::lt("place", 1000))),
+        ("a few", Filter::eq("rare", true)),
+        ("one", Filter::eq("place", 77)),
+        ("ids", Filter::ids([support::id(3), support::id(31), "absent".into(), support::id(900)])),
+        ("ids of a tenant", Filter::ids((0..200).map(support::id)).and(Filter::eq("tenant", "t1"))),
+        ("all but", !Filter::one_of("tenant", ["t0", "t1", "t2", "t4", "t5", "t6"])),
+        ("without", !Filter::exists("place")),
+    ]
+}
+
+#[test]
+fn a_filtered_search_is_brute_force_among_those_that_pass() {
+    for shape in [Shape::of_height(1), Shape { height: 2, leaves_per_document: 2 }] {
+        let (_dir, index) = index(shape);
+        let all: Vec<Document> = index.iter().map(Result::unwrap).collect();
+        let ranked = |question: &str| -> Vec<String> {
+            let found = index.query(question).exact().k(STORED).run().unwrap();
+            found.iter().map(|hit| hit.id.clone()).collect()
+        };
+        let rankings: Vec<Vec<String>> = QUESTIONS.iter().map(|question| ranked(question)).collect();
+        for round in 0..2 {
+            for (name, filter) in filters() {
+                let pass: HashSet<&str> = all
+                    .iter()
+                    .filter(|d| filter.matches(&d.id, d.metadata.as_ref()))
+                    .map(|d| d.id.as_str())
+                    .collect();
+                for (question, ranking) in QUESTIONS.iter().zip(&rankings) {
+                    let best: Vec<&String> = ranking.iter().filter(|id| pass.contains(id.as_str())).collect();
+                    for k in [1, 10, 300] {
+                        let whole = index.query(question).filter(&filter).k(k).exact().run().unwrap();
+                        let found: Vec<&String> = whole.iter().map(|hit| &hit.id).collect();
+                        assert_eq!(found, best[..k.min(best.len())], "{name}, exact, {k} hits");
+                        assert!(whole.stats.exhausted);
+                        for beam in [1, 3, 100] {
+                            let found = index.query(question).filter(&filter).k(k).beam(beam).run().unwrap();
+                            let stats = &found.stats;
+                            let case = format!("{name}, {k} hits, beam {beam}, round {round}: {stats:?}");
+                            assert!(found.iter().all(|hit| pass.contains(hit.id.as_str())), "{case}");
+                            assert_eq!(found.len(), k.min(pass.len()), "{case}");
+                            let order: Vec<&String> = found.iter().map(|hit| &hit.id).collect();
+                            if stats.exhausted {
+                                assert_eq!(order, best[..found.len()], "{case}");
+                            }
+                            assert!(found.len() == k || stats.exhausted, "{case}");
+                            assert!(stats.documents_visited <= pass.len(), "{case}");
+                            assert!(beam < 100 || stats.exhausted, "{case}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn leaves_are_visited_as_they_are_needed_and_filters_are_remembered() {
+    let (_dir, index) = index(Shape::of_height(2));
+    let search =
+        |filter: &Filter, k| index.query(QUESTIONS[0]).filter(filter).k(k).beam(1).run().unwrap().stats;
+    let common = Filter::eq("tenant", "t3");
+    let (few, many) = (search(&common, 1), search(&common, 150));
+    assert!(few.leaves_visited < many.leaves_visited, "{few:?} {many:?}");
+    assert!(few.documents_checked > 0 && few.documents_checked < index.len());
+    // Few enough to be scored all, without the tree; the second time without a look at the metadata on disk.
+    let rare = Filter::eq("rare", true);
+    let (first, second) = (search(&rare, 2), search(&rare, 2));
+    assert_eq!((first.leaves_visited, second.leaves_visited), (0, 0));
+    assert_eq!(first.documents_visited, second.documents_visited);
+    assert!(first.documents_checked >= index.len());
+    // Those in memory are looked at each time, some of them twice.
+    assert!(second.documents_checked < first.documents_checked - 700, "{first:?} {second:?}");
+    // Still right when documents come and go.
+    let before = index.query(QUESTIONS[0]).filter(&rare).k(100).run().unwrap();
+    index.delete(&before.hits[0].id).unwrap();
+    index.insert(document(5000).with_metadata(json!({ "rare": true }))).unwrap();
+    let after = index.query(QUESTIONS[0]).filter(&rare).k(100).run().unwrap();
+    let ids = |result: &ehi::SearchResult| result.iter().map(|hit| hit.id.clone()).collect::<HashSet<_>>();
+    let mut expected = ids(&before);
+    expected.remove(&before.hits[0].id);
+    expected.insert(support::id(5000));
+    assert_eq!(ids(&after), expected);
+    index.compact().unwrap();
+    assert_eq!(ids(&index.query(QUESTIONS[0]).filter(&rare).k(100).run().unwrap()), expected);
+}

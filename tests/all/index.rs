@@ -1,0 +1,666 @@
+//! The index as an application uses it, on small trained bundles.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::num::NonZeroUsize;
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::support::{self, DOCUMENTS, Shape, bundle, document, documents, filled, id};
+use ehi::{Document, Error, Index, InputError, InsertStatus, Role, SearchResult, Similarity, StoreError};
+use serde_json::json;
+
+const FLAT: Shape = Shape { height: 1, leaves_per_document: 1 };
+const SEVERAL: Shape = Shape { height: 2, leaves_per_document: 2 };
+
+/// The questions' embeddings: encoding is most of what these tests cost.
+fn vectors(index: &Index) -> Vec<Vec<f32>> {
+    let bundle = index.bundle();
+    let encoder = bundle.model().encoder();
+    let rows = encoder.embed(&QUESTIONS, Role::Query).unwrap();
+    rows.chunks_exact(encoder.dim()).map(<[f32]>::to_vec).collect()
+}
+
+/// Texts that are no document's.
+const QUESTIONS: [&str; 5] =
+    ["the beam of a tree", "cell and gene 17", "what is a query", "b c d 40", "why search a long text"];
+
+#[test]
+fn documents_come_back_as_they_were_inserted() {
+    let (_dir, index) = filled(FLAT, 0);
+    assert!(index.is_empty());
+    assert!(index.search("tree", 10, 4).unwrap().is_empty());
+    assert!(index.iter().next().is_none());
+
+    let plain = Document::new("no metadata", "", "a leaf");
+    let summary = index.insert(plain.clone()).unwrap();
+    assert_eq!((summary.inserted, summary.replaced, summary.superseded), (1, 0, 0));
+    let titled = Document::new("título 学", "only a title", "").with_metadata(json!([1, {"two": 2.5}]));
+    let both = index.insert_batch([titled.clone(), document(3)]).unwrap();
+    assert_eq!((both.inserted, both.replaced, both.superseded), (2, 0, 0));
+    assert!(both.generation > summary.generation);
+
+    assert_eq!(index.len(), 3);
+    for expected in [&plain, &titled, &document(3)] {
+        assert_eq!(index.get(&expected.id).unwrap().as_ref(), Some(expected));
+        assert!(index.contains(&expected.id).unwrap());
+    }
+    assert_eq!(index.get("absent").unwrap(), None);
+    assert!(!index.contains("absent").unwrap());
+}
+
+#[test]
+fn iteration_gives_all_documents_in_order_of_ids() {
+    // More than one page of the iterator.
+    const COUNT: usize = 260;
+    let (_dir, index) = filled(FLAT, COUNT);
+    let found: Vec<Document> = index.iter().map(Result::unwrap).collect();
+    assert_eq!(found, documents(COUNT));
+    let again = (&index).into_iter().map(|d| d.unwrap().id).collect::<BTreeSet<_>>();
+    assert_eq!(again.len(), COUNT);
+}
+
+#[test]
+fn the_last_of_several_documents_with_an_id_counts() {
+    let (_dir, index) = filled(FLAT, 10);
+    let new = Document::new(id(4), "new", "virus and cancer");
+    let batch = [Document::new(id(4), "old", "the tree"), document(20), new.clone()];
+    let summary = index.insert_batch(batch).unwrap();
+    assert_eq!((summary.inserted, summary.replaced, summary.superseded), (1, 1, 1));
+    assert_eq!(index.len(), 11);
+    assert_eq!(index.get(&id(4)).unwrap(), Some(new.clone()));
+
+    let result = index.search("new virus and cancer", 11, 4).unwrap();
+    let of_id: Vec<_> = result.iter().filter(|hit| hit.id == id(4)).collect();
+    assert_eq!(of_id.len(), 1, "the replaced row must not be found");
+    assert_eq!(of_id[0].document, new);
+    assert_eq!(result.hits[0].id, id(4));
+    assert!(result.hits[0].score > 0.999, "its own text: {}", result.hits[0].score);
+    let stats = index.stats().unwrap();
+    assert_eq!((stats.documents, stats.rows, stats.dead_rows), (11, 12, 1));
+    assert!(index.verify().unwrap().is_sound());
+}
+
+#[test]
+fn deleted_documents_are_gone_from_everything() {
+    let (_dir, index) = filled(FLAT, 12);
+    assert!(index.delete(&id(7)).unwrap());
+    assert!(!index.delete(&id(7)).unwrap());
+    assert!(!index.delete("absent").unwrap());
+    assert_eq!(index.len(), 11);
+    assert_eq!(index.get(&id(7)).unwrap(), None);
+    assert!(index.iter().all(|d| d.unwrap().id != id(7)));
+    let text = document(7).embedding_text().into_owned();
+    for result in [index.search(&text, 12, 4).unwrap(), index.query(&text).k(12).exact().run().unwrap()] {
+        assert_eq!(result.len(), 11);
+        assert!(result.iter().all(|hit| hit.id != id(7)));
+        assert_eq!(result.stats.documents_visited, 11);
+    }
+    index.insert(document(7)).unwrap();
+    assert_eq!(index.search(&text, 1, 4).unwrap().hits[0].document, document(7));
+    assert!(index.verify().unwrap().is_sound());
+}
+
+#[test]
+fn a_hit_carries_the_whole_document() {
+    let (_dir, index) = filled(FLAT, DOCUMENTS);
+    for hit in &index.search(QUESTIONS[0], 10, 4).unwrap() {
+        assert_eq!(index.get(&hit.id).unwrap().as_ref(), Some(&hit.document));
+        let place = hit.document.metadata.as_ref().unwrap()["place"].as_u64().unwrap();
+        assert_eq!(hit.document, document(place as usize));
+    }
+}
+
+/// Ids with scores, those of equal scores in order of insertion, as documented.
+fn ranking(result: &SearchResult) -> Vec<(String, f32)> {
+    result.iter().map(|hit| (hit.id.clone(), hit.score)).collect()
+}
+
+#[test]
+fn a_full_beam_is_exact_search() {
+    const COUNT: usize = 60;
+    for height in [1, 2, 3] {
+        let shape = Shape::of_height(height);
+        for similarity in [Similarity::Cosine, Similarity::DotProduct, Similarity::Manhattan] {
+            let dir = tempfile::tempdir().unwrap();
+            let index = Index::builder().similarity(similarity).create(dir.path(), &bundle(shape)).unwrap();
+            assert_eq!(index.similarity(), similarity);
+            index.insert_batch(documents(COUNT)).unwrap();
+            for vector in &vectors(&index) {
+                let exact = index.query_vector(vector).k(25).exact().run().unwrap();
+                assert_eq!(exact.len(), 25);
+                assert!(exact.hits.windows(2).all(|pair| pair[0].score >= pair[1].score));
+                assert_eq!(exact.stats.leaves_visited, 0);
+                assert_eq!(exact.stats.documents_visited, COUNT);
+                // The second is beyond the leaves.
+                for beam in [shape.leaves(), 1000] {
+                    let full = index.search_vector(vector, 25, beam).unwrap();
+                    assert_eq!(ranking(&full), ranking(&exact), "height {height}, {similarity:?}");
+                    assert_eq!(full.stats.leaves_visited, shape.leaves());
+                    assert_eq!(full.stats.documents_visited, COUNT);
+                    assert_eq!(full.stats.visited_fraction, 1.0);
+                    assert!(full.stats.work_fraction > 1.0);
+                }
+            }
+        }
+    }
+}
+
+/// Exact search against scores computed here, from the encoder's embeddings.
+#[test]
+fn exact_search_ranks_by_the_similarity() {
+    const COUNT: usize = 30;
+    type Score = fn(&[f32], &[f32]) -> f64;
+    let cases: [(Similarity, Score); 3] = [
+        (Similarity::Cosine, |a, b| dot(a, b) / (dot(a, a) * dot(b, b)).sqrt()),
+        (Similarity::DotProduct, dot),
+        (Similarity::Manhattan, |a, b| -a.iter().zip(b).map(|(x, y)| f64::from((x - y).abs())).sum::<f64>()),
+    ];
+    let bundle = bundle(FLAT);
+    let encoder = bundle.model().encoder();
+    let query = encoder.embed(&[QUESTIONS[1]], Role::Query).unwrap();
+    let documents = documents(COUNT);
+    let texts: Vec<_> = documents.iter().map(Document::embedding_text).collect();
+    let texts: Vec<&str> = texts.iter().map(AsRef::as_ref).collect();
+    let rows = encoder.embed(&texts, Role::Document).unwrap();
+    let rows: HashMap<&str, &[f32]> =
+        documents.iter().map(|d| d.id.as_str()).zip(rows.chunks_exact(encoder.dim())).collect();
+    for (similarity, score) in cases {
+        let dir = tempfile::tempdir().unwrap();
+        let index = Index::builder().similarity(similarity).create(dir.path(), &bundle).unwrap();
+        index.insert_batch(documents.clone()).unwrap();
+        let result = index.query_vector(&query).k(COUNT).exact().run().unwrap();
+        assert_eq!(result.len(), COUNT);
+        for hit in &result {
+            let row = rows[hit.id.as_str()];
+            let expected = score(&query, row);
+            // Rows are stored with 11 bits; a value's error is at most 2^-11 of it.
+            let bound = row.iter().map(|x| f64::from(x.abs())).sum::<f64>() / 1024.0;
+            assert!(
+                (f64::from(hit.score) - expected).abs() < bound,
+                "{similarity:?}: {} {expected}",
+                hit.score
+            );
+        }
+    }
+}
+
+fn dot(a: &[f32], b: &[f32]) -> f64 {
+    a.iter().zip(b).map(|(x, y)| f64::from(*x) * f64::from(*y)).sum()
+}
+
+#[test]
+fn a_wider_beam_visits_more_and_finds_no_less() {
+    let shape = Shape::of_height(2);
+    let (_dir, index) = filled(shape, DOCUMENTS);
+    let sizes = index.stats().unwrap().leaf_sizes;
+    assert_eq!(sizes.iter().map(|(_, size)| size).sum::<usize>(), DOCUMENTS);
+    for vector in &vectors(&index) {
+        let exact = ranking(&index.query_vector(vector).k(DOCUMENTS).exact().run().unwrap());
+        let mut visited = 0;
+        let mut best = f32::NEG_INFINITY;
+        for beam in 1..=shape.leaves() {
+            let result = index.search_vector(vector, DOCUMENTS, beam).unwrap();
+            let stats = result.stats;
+            assert_eq!(stats.leaves_visited, beam);
+            // With k as large as the index, hits are what was visited.
+            assert_eq!(stats.documents_visited, result.len());
+            let fraction = stats.documents_visited as f64 / DOCUMENTS as f64;
+            assert!((stats.visited_fraction - fraction).abs() < 1e-12);
+            assert!(stats.work_fraction > stats.visited_fraction);
+            let leaves: HashSet<_> = result.iter().map(|hit| hit.leaf).collect();
+            let of_leaves: usize = sizes.iter().filter(|(l, _)| leaves.contains(l)).map(|(_, n)| n).sum();
+            assert_eq!(of_leaves, result.len(), "a visited leaf is scanned whole");
+            assert!(stats.documents_visited >= visited);
+            visited = stats.documents_visited;
+            if let Some(first) = result.hits.first() {
+                assert!(first.score >= best);
+                best = first.score;
+            }
+            // The same scores as in exact search, with the unvisited left out.
+            let found: HashSet<_> = result.iter().map(|hit| hit.id.clone()).collect();
+            let expected: Vec<_> = exact.iter().filter(|(id, _)| found.contains(id)).cloned().collect();
+            assert_eq!(ranking(&result), expected);
+        }
+        assert_eq!(visited, DOCUMENTS);
+    }
+}
+
+#[test]
+fn documents_in_two_leaves_are_found_once() {
+    let shape = Shape { height: 2, leaves_per_document: 2 };
+    let (dir, index) = filled(shape, DOCUMENTS);
+    assert_eq!(index.bundle().leaves_per_document(), 2);
+    let sizes = index.stats().unwrap().leaf_sizes;
+    assert_eq!(sizes.iter().map(|(_, size)| size).sum::<usize>(), 2 * DOCUMENTS);
+    for vector in &vectors(&index) {
+        let exact = index.query_vector(vector).k(30).exact().run().unwrap();
+        let full = index.search_vector(vector, 30, shape.leaves()).unwrap();
+        assert_eq!(ranking(&full), ranking(&exact));
+        assert_eq!(full.stats.documents_visited, DOCUMENTS);
+        assert_eq!(full.stats.visited_fraction, 1.0);
+        for beam in 1..shape.leaves() {
+            let result = index.search_vector(vector, DOCUMENTS, beam).unwrap();
+            let ids: HashSet<_> = result.iter().map(|hit| &hit.id).collect();
+            assert_eq!(ids.len(), result.len());
+            assert_eq!(result.stats.documents_visited, result.len());
+        }
+    }
+    index.delete(&id(0)).unwrap();
+    index.insert(document(1)).unwrap();
+    let sizes = index.stats().unwrap().leaf_sizes;
+    assert_eq!(sizes.iter().map(|(_, size)| size).sum::<usize>(), 2 * (DOCUMENTS - 1));
+    assert!(index.verify().unwrap().is_sound());
+    drop(index);
+    assert!(Index::open(dir.path().join("index")).unwrap().verify().unwrap().is_sound());
+}
+
+#[test]
+fn defaults_are_those_documented() {
+    let shape = Shape::of_height(2);
+    let (_dir, index) = filled(shape, DOCUMENTS);
+    let result = index.query(QUESTIONS[2]).run().unwrap();
+    assert_eq!(
+        ranking(&result),
+        ranking(&index.search(QUESTIONS[2], ehi::DEFAULT_K, ehi::DEFAULT_BEAM).unwrap())
+    );
+    assert_eq!((result.len(), result.stats.leaves_visited), (10, 8));
+}
+
+#[test]
+fn a_vector_finds_what_its_text_finds() {
+    let (_dir, index) = filled(Shape::of_height(2), DOCUMENTS);
+    for question in QUESTIONS {
+        let vector = index.bundle().model().encoder().embed(&[question], Role::Query).unwrap();
+        let by_text = index.search(question, 15, 3).unwrap();
+        assert_eq!(ranking(&index.search_vector(&vector, 15, 3).unwrap()), ranking(&by_text));
+        // Cosine knows no length.
+        let longer: Vec<f32> = vector.iter().map(|x| x * 4.0).collect();
+        assert_eq!(ranking(&index.search_vector(&longer, 15, 3).unwrap()), ranking(&by_text));
+        let exact = index.query_vector(&vector).k(15).exact().run().unwrap();
+        assert_eq!(ranking(&exact), ranking(&index.query(question).k(15).exact().run().unwrap()));
+    }
+}
+
+#[test]
+fn a_reopened_index_gives_the_same_answers() {
+    let shape = Shape::of_height(2);
+    for similarity in [Similarity::Cosine, Similarity::Manhattan] {
+        let dir = tempfile::tempdir().unwrap();
+        let index = Index::builder().similarity(similarity).create(dir.path(), &bundle(shape)).unwrap();
+        index.insert_batch(documents(DOCUMENTS)).unwrap();
+        index.delete(&id(11)).unwrap();
+        index.insert(Document { text: "how to train".into(), ..document(12) }).unwrap();
+        let hash = index.bundle().hash();
+        let answers: Vec<_> = QUESTIONS.map(|q| index.search(q, 20, 5).unwrap().hits).into();
+        let stats = index.stats().unwrap();
+        // No flush: dropping is one.
+        drop(index);
+
+        let index = Index::open(dir.path()).unwrap();
+        assert_eq!(
+            (index.len(), index.similarity(), index.bundle().hash()),
+            (DOCUMENTS - 1, similarity, hash)
+        );
+        for (question, expected) in QUESTIONS.iter().zip(&answers) {
+            assert_eq!(&index.search(question, 20, 5).unwrap().hits, expected);
+        }
+        let again = index.stats().unwrap();
+        assert_eq!(
+            (again.generation, again.documents, again.leaf_sizes),
+            (stats.generation, stats.documents, stats.leaf_sizes)
+        );
+        assert!(index.verify().unwrap().is_sound());
+    }
+}
+
+/// Another process would see the same: the handles share nothing but the directory.
+#[test]
+fn a_read_only_index_follows_the_writer() {
+    let (dir, index) = filled(FLAT, 40);
+    let path = dir.path().join("index");
+    let reader = Index::open_read_only(&path).unwrap();
+    assert!(reader.is_read_only() && reader.is_empty(), "nothing was flushed yet");
+    index.flush().unwrap();
+    assert!(reader.refresh().unwrap() && !reader.refresh().unwrap());
+    let answers = |index: &Index| QUESTIONS.map(|q| index.search(q, 10, 4).unwrap().hits);
+    assert_eq!(answers(&reader), answers(&index));
+
+    index.delete(&id(3)).unwrap();
+    index.insert_batch(documents(60)).unwrap();
+    assert_eq!(reader.len(), 40);
+    index.compact().unwrap();
+    // Not asked to move: what it has open was removed, and is still there for it.
+    assert_eq!(reader.get(&id(3)).unwrap(), Some(document(3)));
+    assert!(reader.refresh().unwrap());
+    assert_eq!((reader.len(), reader.stats().unwrap().segments), (60, 1));
+    assert_eq!(answers(&reader), answers(&index));
+    let refused = reader.insert(document(70)).unwrap_err();
+    assert!(matches!(refused, Error::Store(StoreError::ReadOnly { .. })), "{refused}");
+    drop(index);
+    assert_eq!(answers(&reader), answers(&Index::open(&path).unwrap()));
+}
+
+#[test]
+fn a_cancelled_compaction_changes_nothing() {
+    let (dir, index) = filled(FLAT, 30);
+    index.flush().unwrap();
+    index.delete(&id(1)).unwrap();
+    let mut heard = 0;
+    let cancelled = index.compact_with(&mut |progress| {
+        heard = progress.done;
+        if progress.done == 20 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    assert!(matches!(cancelled, Err(Error::Cancelled)));
+    assert_eq!((heard, index.len(), index.stats().unwrap().dead_rows), (20, 29, 1));
+    index.compact().unwrap();
+    assert_eq!((index.len(), index.stats().unwrap().dead_rows), (29, 0));
+    drop(index);
+    assert!(Index::open(dir.path().join("index")).unwrap().verify().unwrap().is_sound());
+}
+
+#[test]
+fn a_callback_may_search_and_is_refused_what_would_wait_for_ever() {
+    let (dir, index) = filled(FLAT, 30);
+    index.flush().unwrap();
+    index.delete(&id(1)).unwrap();
+    let mut heard = 0;
+    index
+        .compact_with(&mut |_| {
+            heard += 1;
+            assert_eq!(index.search("tree", 3, 4).unwrap().len(), 3);
+            assert_eq!(index.stats().unwrap().documents, 29);
+            let copy = dir.path().join("copy");
+            for refused in [
+                index.insert(document(40)).map(drop),
+                index.delete(&id(2)).map(drop),
+                index.flush(),
+                index.compact(),
+                index.snapshot(&copy),
+                index.rebuild_postings(),
+                index.drop_previous_model().map(drop),
+            ] {
+                assert!(matches!(refused, Err(Error::Input(InputError::InsideProgress))), "{refused:?}");
+            }
+            assert!(!copy.exists());
+            assert_eq!(index.previous_model().unwrap(), None);
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+    assert_eq!(heard, 2 * 29);
+    // Only inside, and only of the same index.
+    index.insert(document(40)).unwrap();
+    let (_other_dir, other) = filled(FLAT, 0);
+    let into_other = |_| {
+        other.insert(document(41)).unwrap();
+        ControlFlow::Continue(())
+    };
+    index.compact_with(&mut { into_other }).unwrap();
+    assert_eq!((index.len(), other.len()), (30, 1));
+}
+
+#[test]
+fn a_check_tells_how_far_it_is_and_can_be_cancelled() {
+    let (_dir, index) = filled(FLAT, 30);
+    index.flush().unwrap();
+    index.insert(document(40)).unwrap();
+    let mut heard = Vec::new();
+    let report = index.verify_with(&mut |progress| {
+        heard.push((progress.done, progress.total));
+        ControlFlow::Continue(())
+    });
+    assert!(report.unwrap().is_sound());
+    let total = heard[0].1;
+    assert!(heard.is_sorted() && heard.iter().all(|(_, all)| *all == total));
+    assert_eq!(heard.last().map(|(done, _)| Some(*done)), Some(total));
+    let cancelled = index.verify_with(&mut |_| ControlFlow::Break(()));
+    assert!(matches!(cancelled, Err(Error::Cancelled)));
+}
+
+#[test]
+fn an_empty_index_can_be_reopened() {
+    let (dir, index) = filled(FLAT, 0);
+    drop(index);
+    let index = Index::open(dir.path().join("index")).unwrap();
+    assert!(index.is_empty());
+    index.insert(document(0)).unwrap();
+    assert_eq!(index.search("tree", 1, 4).unwrap().hits[0].id, id(0));
+}
+
+#[test]
+fn a_cancelled_insert_keeps_the_groups_before() {
+    const COUNT: usize = 300;
+    let (dir, index) = filled(FLAT, 0);
+    let mut heard = Vec::new();
+    let error = index
+        .insert_batch_with(documents(COUNT), &mut |progress| {
+            heard.push((progress.done, progress.total));
+            ControlFlow::Break(())
+        })
+        .unwrap_err();
+    assert!(matches!(error, Error::Cancelled), "{error}");
+    let kept = index.len();
+    assert!(kept > 0 && kept < COUNT, "{kept}");
+    assert_eq!(heard, [(kept as u64, Some(COUNT as u64))]);
+    assert_eq!(index.iter().map(Result::unwrap).collect::<Vec<_>>(), documents(kept));
+    assert!(index.verify().unwrap().is_sound());
+
+    // The same call again does the rest.
+    let summary = index.insert_batch(documents(COUNT)).unwrap();
+    assert_eq!((summary.inserted, summary.replaced), (COUNT - kept, kept));
+    drop(index);
+    assert_eq!(Index::open(dir.path().join("index")).unwrap().len(), COUNT);
+}
+
+#[test]
+fn searches_run_beside_a_writer() {
+    const GROUPS: usize = 10;
+    const PER_GROUP: usize = 20;
+    let shape = Shape::of_height(2);
+    let (_dir, index) = filled(shape, PER_GROUP);
+    let vectors = vectors(&index);
+    let done = AtomicBool::new(false);
+    let searches: usize = std::thread::scope(|scope| {
+        let readers: Vec<_> = (0..3)
+            .map(|reader| {
+                let (index, done, vectors) = (&index, &done, &vectors);
+                scope.spawn(move || {
+                    let mut searches = 0;
+                    let mut seen = 0;
+                    while !done.load(Ordering::Acquire) || searches == 0 {
+                        let place = (reader + searches) % QUESTIONS.len();
+                        // One reader encodes beside the writer, the others keep the index busy.
+                        let query = match reader {
+                            0 => index.query(QUESTIONS[place]),
+                            _ => index.query_vector(&vectors[place]),
+                        };
+                        let result = query.k(1000).beam(shape.leaves()).run().unwrap();
+                        // Groups are visible whole or not at all, and nothing goes away.
+                        assert_eq!(result.len() % PER_GROUP, 0, "{}", result.len());
+                        assert_eq!(result.stats.documents_visited, result.len());
+                        assert!(result.len() >= seen);
+                        seen = result.len();
+                        let ids: HashSet<_> = result.iter().map(|hit| &hit.id).collect();
+                        assert_eq!(ids.len(), result.len());
+                        searches += 1;
+                    }
+                    searches
+                })
+            })
+            .collect();
+        for group in 1..GROUPS {
+            index.insert_batch((group * PER_GROUP..(group + 1) * PER_GROUP).map(document)).unwrap();
+        }
+        done.store(true, Ordering::Release);
+        readers.into_iter().map(|reader| reader.join().unwrap()).sum()
+    });
+    assert!(searches >= 3);
+    assert_eq!(index.len(), GROUPS * PER_GROUP);
+    assert!(index.verify().unwrap().is_sound());
+}
+
+#[test]
+fn an_evaluation_agrees_with_searches() {
+    use ehi::data::Dataset;
+    use ehi::eval::{Baseline, EvalOptions, IvfOptions, Metric, RelevanceLevel, evaluate, recall_at_k};
+    let shape = Shape::of_height(2);
+    let (_dir, index) = filled(shape, DOCUMENTS);
+    let dataset = Dataset::open(support::dataset()).unwrap();
+    let options = EvalOptions {
+        beams: vec![1, 2, usize::MAX],
+        baseline: Baseline::Ivf(IvfOptions::default()),
+        ..EvalOptions::default()
+    };
+    let (report, run) = evaluate(&index, &dataset, "test", &options, &mut ehi::no_progress).unwrap();
+    assert_eq!(report.points.iter().map(|p| p.beam).collect::<Vec<_>>(), [1, 2, 16]);
+    assert_eq!((report.documents, report.queries, report.leaves), (DOCUMENTS, 10, 16));
+
+    let qrels = dataset.qrels("test").unwrap();
+    let k = NonZeroUsize::new(10).unwrap();
+    for point in &report.points {
+        let (mut recall, mut visited) = (0.0, 0.0);
+        for query in dataset.queries().unwrap().map(Result::unwrap) {
+            let Some(judged) = qrels.get(&query.id) else { continue };
+            let result = index.search(&query.text, 100, point.beam).unwrap();
+            let ids: Vec<&str> = result.iter().map(|hit| hit.id.as_str()).collect();
+            recall += recall_at_k(&ids, judged, k, RelevanceLevel::default()) / qrels.len() as f64;
+            visited += result.stats.visited_fraction / qrels.len() as f64;
+        }
+        assert!((recall - point.quality.get(Metric::Recall(k)).unwrap()).abs() < 1e-9, "beam {}", point.beam);
+        assert!((visited - point.visited_fraction).abs() < 1e-9, "beam {}", point.beam);
+    }
+    let full = report.points.last().unwrap();
+    assert_eq!((full.visited_fraction, &full.quality), (1.0, &report.exact));
+    assert_eq!(run.len(), 10);
+    let baseline = report.ivf.last().unwrap();
+    assert_eq!((baseline.nprobe, baseline.visited_fraction), (16, 1.0));
+    let at_100 = Metric::Recall(NonZeroUsize::new(100).unwrap());
+    let (ivf, exact) = (baseline.quality.get(at_100).unwrap(), report.exact.get(at_100).unwrap());
+    assert!((ivf - exact).abs() < 1e-12);
+    // This was `None` while the sum of the visited fractions could round to more than 1.
+    assert!(report.ivf_at(0.5, Metric::Recall(k)).is_some());
+    assert!(report.tree_at(0.5, Metric::Recall(k)).is_some());
+}
+
+#[test]
+fn a_batch_says_what_became_of_each_document() {
+    let (_dir, index) = filled(FLAT, 3);
+    let renamed = |mut d: Document, id: &str| {
+        d.id = id.to_owned();
+        d
+    };
+    let batch = vec![
+        renamed(document(10), "new"),
+        renamed(document(11), &id(1)),
+        renamed(document(12), "new"),
+        renamed(document(13), "other"),
+    ];
+    let summary = index.insert_batch(batch).unwrap();
+    use InsertStatus::{Inserted, Replaced, Superseded};
+    assert_eq!(summary.statuses, [Superseded, Replaced, Inserted, Inserted]);
+    assert_eq!((summary.inserted, summary.replaced, summary.superseded), (2, 1, 1));
+    // Over several commits, the last of one id far behind the others.
+    let mut many: Vec<Document> = (0..600).map(document).collect();
+    many.push(renamed(document(7), &id(0)));
+    let summary = index.insert_batch(many).unwrap();
+    assert_eq!(summary.statuses.len(), 601);
+    assert_eq!(summary.statuses[..4], [Superseded, Replaced, Replaced, Inserted]);
+    assert_eq!(summary.statuses[600], Replaced);
+    assert_eq!((summary.inserted, summary.replaced, summary.superseded), (597, 3, 1));
+    assert_eq!(index.len(), 602);
+    assert_eq!(index.insert_batch([]).unwrap().statuses, []);
+}
+
+#[test]
+fn many_documents_are_read_paged_and_deleted_together() {
+    let (_dir, index) = filled(FLAT, 20);
+    let found = index.get_many([id(3), "absent".into(), id(0), id(3)]).unwrap();
+    assert_eq!(found, [Some(document(3)), None, Some(document(0)), Some(document(3))]);
+    assert_eq!(index.page(None, 3).unwrap(), documents(3));
+    assert_eq!(index.page(Some(&id(2)), 2).unwrap(), [document(3), document(4)]);
+    // Behind an id that is not there, and behind the last.
+    assert_eq!(index.page(Some("doc-0002x"), 1).unwrap(), [document(3)]);
+    assert_eq!(index.page(Some(&id(19)), 5).unwrap(), []);
+    let generation = index.stats().unwrap().generation;
+    assert_eq!(index.delete_batch([id(3), "absent".into(), id(4), id(3)]).unwrap(), 2);
+    assert_eq!(index.stats().unwrap().generation.0, generation.0 + 1, "one commit");
+    assert_eq!(index.page(Some(&id(2)), 1).unwrap(), [document(5)]);
+    assert_eq!(index.delete_batch(Vec::<String>::new()).unwrap(), 0);
+}
+
+#[test]
+fn given_embeddings_are_stored_and_found_as_computed_ones_are() {
+    let (_dir, index) = filled(FLAT, 60);
+    let other = tempfile::tempdir().unwrap();
+    let given = Index::create(other.path(), &bundle(FLAT)).unwrap();
+    let model = index.bundle();
+    let all = documents(60);
+    let texts: Vec<_> = all.iter().map(|d| d.embedding_text().into_owned()).collect();
+    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+    let encoder = model.model().encoder();
+    let rows = encoder.embed(&texts, Role::Document).unwrap();
+    let mut pairs: Vec<(Document, Vec<f32>)> =
+        all.into_iter().zip(rows.chunks_exact(encoder.dim()).map(<[f32]>::to_vec)).collect();
+    // Of one id the last counts; without text it is stored all the same; any length is brought to one.
+    let twice = vec![3.0; encoder.dim()];
+    pairs.insert(0, (Document::new(id(0), "", ""), twice.clone()));
+    pairs.push((Document::new("bare", "", ""), twice));
+    let summary = given.insert_vectors(pairs).unwrap();
+    assert_eq!(summary.statuses.len(), 62);
+    assert_eq!((summary.inserted, summary.replaced, summary.superseded), (61, 0, 1));
+    assert_eq!(given.get("bare").unwrap(), Some(Document::new("bare", "", "")));
+    given.delete("bare").unwrap();
+    for question in QUESTIONS {
+        let hits = |index: &Index| -> Vec<(u32, String, u32)> {
+            let found = index.search(question, 10, 2).unwrap();
+            let mut hits: Vec<_> =
+                found.iter().map(|h| (h.score.to_bits(), h.id.clone(), h.leaf.0)).collect();
+            hits.sort();
+            hits
+        };
+        assert_eq!(hits(&given), hits(&index));
+    }
+    let dim = encoder.dim();
+    let refused =
+        |vector: Vec<f32>| given.insert_vectors([(Document::new("x", "", "x"), vector)]).unwrap_err();
+    assert!(matches!(refused(vec![1.0; dim - 1]), Error::Input(InputError::Dimension { .. })));
+    for bad in [0.0, f32::NAN, f32::INFINITY] {
+        assert!(matches!(refused(vec![bad; dim]), Error::Input(InputError::BadVector)));
+    }
+    assert_eq!(given.len(), 60);
+    let cancelled =
+        given.insert_vectors_with([(document(99), vec![1.0; dim])], &mut |_| ControlFlow::Break(()));
+    assert!(matches!(cancelled, Err(Error::Cancelled)));
+    assert!(given.contains(&id(99)).unwrap(), "the group before the cancel is in place");
+}
+
+#[test]
+fn a_copy_and_rebuilt_lists_answer_as_the_index_does() {
+    let (dir, index) = filled(SEVERAL, 60);
+    index.delete(&id(7)).unwrap();
+    let answers = |index: &Index| -> Vec<Vec<(u32, String)>> {
+        let answer = |question: &&str| {
+            let found = index.search(question, 10, 2).unwrap();
+            let mut hits: Vec<_> = found.iter().map(|h| (h.score.to_bits(), h.id.clone())).collect();
+            hits.sort();
+            hits
+        };
+        QUESTIONS.iter().map(answer).collect()
+    };
+    let expected = answers(&index);
+    let copy = dir.path().join("copy");
+    index.snapshot(&copy).unwrap();
+    let refused = index.snapshot(&copy);
+    assert!(matches!(refused, Err(Error::Store(StoreError::AlreadyExists { .. }))), "{refused:?}");
+    index.rebuild_postings().unwrap();
+    assert_eq!(answers(&index), expected);
+    let cancelled = index.rebuild_postings_with(&mut |_| ControlFlow::Break(()));
+    assert!(matches!(cancelled, Err(Error::Cancelled)));
+    let stats = index.stats().unwrap();
+    assert_eq!(stats.documents, 59);
+    assert!(stats.bytes.vectors > 59 * 768 * 2 && stats.bytes.documents > 0 && stats.bytes.model > 0);
+    drop(index);
+    let copy = Index::open(&copy).unwrap();
+    assert_eq!(answers(&copy), expected);
+    assert!(copy.verify().unwrap().is_sound());
+    assert_eq!(copy.len(), 59);
+}

@@ -1,0 +1,28 @@
+//! All tests of the crate from outside, in one binary: it is linked once, and what is trained for them is
+//! trained once.
+
+mod program;
+mod support;
+
+mod bad_input;
+mod change;
+mod cli;
+mod cli_insert;
+mod dataset;
+mod docs;
+mod durability;
+mod evaluation;
+mod filter;
+#[cfg(feature = "hub")]
+mod hub;
+mod index;
+mod inspect;
+mod layouts;
+mod metrics;
+mod options;
+mod parity;
+mod processes;
+mod search;
+mod strangers;
+mod terminal;
+mod train;

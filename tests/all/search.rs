@@ -1,0 +1,318 @@
+//! Searches that stop by a rule, and many searches at once, against plain ones.
+
+use crate::support::{self, Shape, bundle, document, documents};
+use ehi::{EncoderPrecision, Error, Filter, Index, InputError, SearchResult, Similarity, Stop};
+
+const STORED: usize = 200;
+const QUESTIONS: [&str; 11] = [
+    "tree leaf",
+    "gene protein virus",
+    "what 40",
+    "query document text",
+    "the of and",
+    "a b c",
+    "cell",
+    "far near",
+    "beam index search",
+    "why where",
+    "tree leaf",
+];
+
+fn index(shape: Shape, similarity: Similarity) -> (tempfile::TempDir, Index) {
+    let dir = tempfile::tempdir().unwrap();
+    let index =
+        Index::builder().similarity(similarity).create(dir.path().join("index"), &bundle(shape)).unwrap();
+    index.insert_batch(documents(STORED)).unwrap();
+    index.flush().unwrap();
+    // Some in memory only, some gone.
+    index.insert_batch((STORED..STORED + 20).map(document)).unwrap();
+    index.delete_batch((0..STORED).step_by(17).map(support::id)).unwrap();
+    (dir, index)
+}
+
+fn shapes() -> [Shape; 3] {
+    [Shape::of_height(1), Shape::of_height(3), Shape { height: 2, leaves_per_document: 2 }]
+}
+
+fn hits(result: &SearchResult) -> Vec<(String, u32)> {
+    result.iter().map(|hit| (hit.id.clone(), hit.score.to_bits())).collect()
+}
+
+#[test]
+fn rules_end_a_search_where_they_say() {
+    for shape in shapes() {
+        let (_dir, index) = index(shape, Similarity::Cosine);
+        let live = index.len();
+        for question in QUESTIONS {
+            let with = |stops: &[Stop]| {
+                let query = index.query(question).k(5).codes(false);
+                stops.iter().fold(query, |query, &stop| query.stop(stop)).run().unwrap()
+            };
+            let exact = index.query(question).k(5).exact().run().unwrap();
+            // Rules that never apply leave nothing out.
+            for stop in [Stop::Patience(usize::MAX), Stop::Documents(live), Stop::Fraction(1.0)] {
+                let found = with(&[stop]);
+                assert!(
+                    found.stats.exhausted && found.stats.documents_visited == live,
+                    "{stop}: {:?}",
+                    found.stats
+                );
+                assert_eq!(hits(&found), hits(&exact), "{stop}");
+            }
+            // The first leaf that holds anything. With several levels, a beam of one may miss it.
+            let first = with(&[Stop::Documents(1)]);
+            assert!(first.stats.documents_visited > 0);
+            assert_eq!(hits(&with(&[Stop::Fraction(1e-9)])), hits(&first));
+            if shape.height == 1 {
+                assert_eq!(
+                    hits(&first),
+                    hits(&index.search(question, 5, first.stats.leaves_visited).unwrap())
+                );
+            }
+            assert_eq!(with(&[Stop::Mass(1e-9)]).stats.leaves_visited, 1);
+            for documents in [10, 50, 100, 200] {
+                let stats = with(&[Stop::Documents(documents)]).stats;
+                assert!(stats.documents_visited <= documents.max(first.stats.documents_visited), "{stats:?}");
+                assert_eq!(stats, {
+                    let mut same =
+                        with(&[Stop::Fraction(documents as f64 / live as f64), Stop::Mass(1.0)]).stats;
+                    (same.encode, same.beam, same.scan, same.fetch) =
+                        (stats.encode, stats.beam, stats.scan, stats.fetch);
+                    same
+                });
+            }
+            // A stricter rule visits no more, and of several the strictest counts.
+            let visited = |stops: &[Stop]| with(stops).stats.leaves_visited;
+            let patience: Vec<usize> = [1, 2, 4, 8].map(|leaves| visited(&[Stop::Patience(leaves)])).to_vec();
+            assert!(patience.is_sorted() && patience[0] >= 1, "{patience:?}");
+            let mass: Vec<usize> = [0.2, 0.5, 0.9].map(|mass| visited(&[Stop::Mass(mass)])).to_vec();
+            assert!(mass.is_sorted(), "{mass:?}");
+            assert_eq!(visited(&[Stop::Mass(0.5), Stop::Mass(0.9)]), mass[1]);
+            assert_eq!(visited(&[Stop::Mass(0.9), Stop::Patience(1)]), mass[2].min(patience[0]));
+            let capped = index.query(question).beam(2).stop(Stop::Patience(usize::MAX)).run().unwrap();
+            assert_eq!(capped.stats.leaves_visited, 2);
+        }
+    }
+}
+
+/// The leaves' probabilities are those that the search went by.
+#[test]
+fn the_mass_is_that_of_the_leaves_visited() {
+    let (_dir, index) = index(Shape::of_height(1), Similarity::Cosine);
+    for question in QUESTIONS {
+        let leaves = index.query(question).beam(usize::MAX).explain().unwrap().leaves;
+        for mass in [0.3, 0.7, 0.95] {
+            let mut sum = 0.0;
+            let needed = leaves.iter().take_while(|leaf| {
+                let more = sum < mass;
+                sum += f64::from(leaf.probability);
+                more
+            });
+            let needed = needed.count();
+            let found = index.query(question).stop(Stop::Mass(mass)).run().unwrap();
+            assert_eq!(found.stats.leaves_visited, needed, "{question}, {mass}");
+        }
+    }
+}
+
+#[test]
+fn a_filter_is_served_beyond_the_rules() {
+    let (_dir, index) = index(Shape::of_height(2), Similarity::Cosine);
+    let filter = Filter::lt("place", 200);
+    let pass = index
+        .iter()
+        .filter(|d| filter.matches(&d.as_ref().unwrap().id, d.as_ref().unwrap().metadata.as_ref()));
+    let pass = pass.count();
+    for stop in [Stop::Patience(1), Stop::Mass(0.1), Stop::Documents(1), Stop::Fraction(0.01)] {
+        for k in [1, 20, 1000] {
+            let found = index.query("tree leaf").k(k).stop(stop).filter(&filter).run().unwrap();
+            assert_eq!(found.len(), k.min(pass), "{stop}, {k}");
+        }
+    }
+}
+
+#[test]
+fn rules_without_sense_are_refused() {
+    let (_dir, index) = index(Shape::of_height(1), Similarity::Cosine);
+    let bad =
+        [Stop::Patience(0), Stop::Documents(0), Stop::Mass(0.0), Stop::Mass(f64::NAN), Stop::Fraction(1.5)];
+    for stop in bad {
+        let refused = index.query("tree").stop(stop).run().err();
+        assert!(matches!(refused, Some(Error::Input(InputError::BadStop { .. }))), "{refused:?}");
+    }
+}
+
+#[test]
+fn a_batch_answers_as_its_searches_do() {
+    let others = [Similarity::DotProduct, Similarity::Manhattan].map(|s| (s, Shape::of_height(1)));
+    for (similarity, shape) in shapes().map(|shape| (Similarity::Cosine, shape)).into_iter().chain(others) {
+        let (_dir, index) = index(shape, similarity);
+        let encoder = index.bundle();
+        let encoder = encoder.model().encoder();
+        let rows = encoder.embed(&QUESTIONS, ehi::Role::Query).unwrap();
+        let vectors: Vec<&[f32]> = rows.chunks_exact(encoder.dim()).collect();
+        for (k, beam) in [(1, 1), (10, 3), (1000, 2), (5, 1000)] {
+            let texts = index.search_batch(&QUESTIONS, k, beam).unwrap();
+            let given = index.search_vector_batch(&vectors, k, beam).unwrap();
+            assert_eq!((texts.len(), given.len()), (QUESTIONS.len(), QUESTIONS.len()));
+            for (place, question) in QUESTIONS.iter().enumerate() {
+                let alone = index.search_vector(vectors[place], k, beam).unwrap();
+                assert_eq!(hits(&given[place]), hits(&alone), "{question}, {similarity:?}, {k}, {beam}");
+                let (batch, alone) = (&given[place].stats, &alone.stats);
+                assert_eq!(
+                    (batch.leaves_visited, batch.documents_visited, batch.exhausted, batch.work_fraction),
+                    (alone.leaves_visited, alone.documents_visited, alone.exhausted, alone.work_fraction)
+                );
+                // Questions encoded together differ in the last bits from one encoded alone.
+                assert_eq!(texts[place].len(), given[place].len(), "{question}");
+                let near =
+                    texts[place].iter().zip(&given[place]).all(|(a, b)| (a.score - b.score).abs() < 1e-3);
+                assert!(near, "{question}");
+            }
+        }
+    }
+}
+
+/// An index of documents around eight centres, in few leaves, so that most rows have codes to be ruled out
+/// by; and queries.
+fn clustered(documents: usize) -> (tempfile::TempDir, Index, Vec<Vec<f32>>) {
+    let dir = tempfile::tempdir().unwrap();
+    let index = Index::create(dir.path(), &bundle(Shape::of_height(1))).unwrap();
+    let dim = index.bundle().model().encoder().dim();
+    let mut state = 1u64;
+    let mut random = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 40) as f32 / (1 << 23) as f32 - 1.0
+    };
+    let centres: Vec<Vec<f32>> = (0..8).map(|_| (0..dim).map(|_| random()).collect()).collect();
+    let mut near =
+        |centre: usize| -> Vec<f32> { centres[centre].iter().map(|x| x + 0.7 * random()).collect() };
+    let rows: Vec<Vec<f32>> = (0..documents).map(|n| near(n % 8)).collect();
+    let queries = (0..40).map(|n| near(n % 8)).collect();
+    index.insert_vectors(rows.into_iter().enumerate().map(|(n, row)| (document(n), row))).unwrap();
+    index.compact().unwrap();
+    assert!(index.verify().unwrap().is_sound());
+    (dir, index, queries)
+}
+
+#[test]
+fn codes_work_on_several_threads() {
+    let (_dir, index, queries) = clustered(24_000);
+    let (mut found, mut read, mut visited) = (0, 0, 0);
+    for query in &queries {
+        let plain = index.query_vector(query).k(10).beam(3).codes(false).run().unwrap();
+        let pool = index.query_vector(query).k(10).beam(3).parallel().run().unwrap();
+        assert_eq!(pool.stats.documents_visited, plain.stats.documents_visited);
+        assert!(pool.stats.documents_visited > 10_000, "more than one task");
+        let best = hits(&plain);
+        found += hits(&pool).iter().filter(|hit| best.contains(hit)).count();
+        read += pool.stats.embeddings_read;
+        visited += pool.stats.documents_visited;
+    }
+    assert!(found >= 398, "{found} of 400");
+    assert!(read * 3 < visited, "{read} of {visited}");
+}
+
+#[test]
+fn codes_spare_most_embeddings_and_few_hits() {
+    let (dir, index, queries) = clustered(4000);
+    let dim = index.bundle().model().encoder().dim();
+    let (mut found, mut read, mut visited) = (0, 0, 0);
+    for query in &queries {
+        let run = |codes| index.query_vector(query).k(10).beam(3).codes(codes).run().unwrap();
+        let (with, without) = (run(true), run(false));
+        assert_eq!(with.stats.documents_visited, without.stats.documents_visited);
+        assert_eq!(without.stats.embeddings_read, without.stats.documents_visited);
+        let best = hits(&without);
+        found += hits(&with).iter().filter(|hit| best.contains(hit)).count();
+        read += with.stats.embeddings_read;
+        visited += with.stats.documents_visited;
+        // All leaves are exact search, with or without codes.
+        let all = index.query_vector(query).k(10).beam(4).run().unwrap();
+        assert_eq!(hits(&all), hits(&index.query_vector(query).k(10).exact().run().unwrap()));
+    }
+    assert!(found >= 398, "{found} of 400");
+    assert!(read * 3 < visited, "{read} of {visited}, {found}");
+    // An index without codes has smaller files, and one opened so loses them when it is compacted.
+    let bytes = |index: &Index| index.stats().unwrap().bytes.vectors;
+    let before = bytes(&index);
+    drop(index);
+    let index = Index::builder().codes(false).open(dir.path()).unwrap();
+    index.insert(document(4000)).unwrap();
+    index.compact().unwrap();
+    assert!(bytes(&index) < before - 4000 * (dim as u64 / 8), "{} {before}", bytes(&index));
+    assert!(index.verify().unwrap().is_sound());
+    let plain = index.query_vector(&queries[0]).beam(3).run().unwrap().stats;
+    assert_eq!(plain.embeddings_read, plain.documents_visited);
+}
+
+#[test]
+fn several_threads_find_the_same() {
+    for shape in shapes() {
+        let (_dir, index) = index(shape, Similarity::Cosine);
+        for question in QUESTIONS {
+            for k in [1, 10, 1000] {
+                let [alone, together] = [false, true].map(|parallel| {
+                    let run = |query: ehi::Query<'_>| {
+                        if parallel { query.parallel() } else { query }.run().unwrap()
+                    };
+                    let query = || index.query(question).k(k);
+                    [query().exact(), query().beam(3), query().stop(Stop::Patience(2))].map(run)
+                });
+                for (alone, together) in alone.iter().zip(&together) {
+                    assert_eq!(hits(alone), hits(together), "{question}, {k}");
+                    assert_eq!(alone.stats.documents_visited, together.stats.documents_visited);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_batch_refuses_what_a_search_refuses() {
+    let (_dir, index) = index(Shape::of_height(1), Similarity::Cosine);
+    assert!(index.search_batch(&[] as &[&str], 3, 3).unwrap().is_empty());
+    let refused = |result: ehi::Result<Vec<SearchResult>>| match result {
+        Err(Error::Input(error)) => error,
+        other => panic!("{other:?}"),
+    };
+    assert!(matches!(refused(index.search_batch(&["tree", " "], 3, 3)), InputError::EmptyQuery));
+    assert!(matches!(refused(index.search_batch(&["tree"], 0, 3)), InputError::ZeroK));
+    assert!(matches!(refused(index.search_batch(&["tree"], 3, 0)), InputError::ZeroBeam));
+    let dim = index.bundle().model().encoder().dim();
+    let good = vec![1.0; dim];
+    for (bad, dimension) in
+        [(vec![1.0; dim - 1], true), (vec![0.0; dim], false), (vec![f32::NAN; dim], false)]
+    {
+        let error = refused(index.search_vector_batch(&[good.clone(), bad], 3, 3));
+        assert_eq!(matches!(error, InputError::Dimension { .. }), dimension, "{error:?}");
+        assert_eq!(matches!(error, InputError::BadVector), !dimension, "{error:?}");
+    }
+}
+
+#[test]
+fn eight_bits_find_what_is_near() {
+    let (dir, written) = index(Shape::of_height(2), Similarity::Cosine);
+    let path = dir.path().join("index");
+    let eight = Index::builder().encoder_precision(EncoderPrecision::Int8).open_read_only(&path).unwrap();
+    let scores = |index: &Index, question: &str| -> Vec<f32> {
+        index.query(question).exact().k(5).run().unwrap().iter().map(|hit| hit.score).collect()
+    };
+    written.flush().unwrap();
+    assert!(eight.refresh().unwrap());
+    let mut differ = false;
+    for question in QUESTIONS {
+        let (exact, close) = (scores(&written, question), scores(&eight, question));
+        differ |= exact != close;
+        for (exact, close) in exact.iter().zip(close) {
+            assert!((exact - close).abs() < 0.02, "{question}: {exact} and {close}");
+        }
+    }
+    assert!(differ, "the handle does not use eight bits");
+    // A refresh may open the model anew, as the handle has it.
+    let before = scores(&eight, QUESTIONS[1]);
+    written.insert(document(STORED)).unwrap();
+    written.flush().unwrap();
+    assert!(eight.refresh().unwrap());
+    assert_eq!(scores(&eight, QUESTIONS[1]), before);
+}

@@ -1,0 +1,445 @@
+//! The trainer on a tiny corpus, with the small DistilBERT of the fixtures.
+
+use std::ops::ControlFlow;
+
+use crate::support;
+use ehi::data::BeirDataset;
+use ehi::train::{
+    CHECKPOINT_FILE, Fitted, Init, IntraLeaf, Method, Negatives, PAGE_FILE, Precision, REPORT_FILE,
+    Recommendation, Schedule, Siamese, TrainConfig, TrainError, TrainEvent, TrainReport, Trainer,
+    TrainingSet,
+};
+use ehi::{Bundle, Error, Index, Progress, Stage};
+use tempfile::TempDir;
+
+fn config() -> TrainConfig {
+    let mut config = TrainConfig::default();
+    config.branching_factor = Some(4);
+    config.epochs = 2;
+    config.batch_size = 8;
+    config.max_document_tokens = 24;
+    config.max_query_tokens = 16;
+    config.distilled_texts_per_step = 8;
+    config.indexer_epochs = 2;
+    config.pseudo_pairs_per_pair = 0.5;
+    config
+}
+
+struct Run {
+    report: TrainReport,
+    bundle: Bundle,
+    _dir: TempDir,
+}
+
+fn train(config: TrainConfig) -> Run {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("bundle");
+    let set = training_set(&config);
+    let Fitted { report, bundle, .. } = trainer(config).output(&out).fit(&set).unwrap();
+    Run { report, bundle, _dir: dir }
+}
+
+fn trainer<'a>(config: TrainConfig) -> Trainer<'a> {
+    Trainer::builder().base(support::base_model()).config(config)
+}
+
+fn training_set(config: &TrainConfig) -> TrainingSet {
+    TrainingSet::from_beir(&BeirDataset::open(support::dataset()).unwrap(), config.dev_fraction).unwrap()
+}
+
+#[test]
+fn every_tensor_moves_and_the_losses_fall() {
+    let mut config = config();
+    config.epochs = 3;
+    let run = train(config);
+    let epochs = &run.report.epochs;
+    assert_eq!(epochs.len(), 3);
+    // The terms pull against each other on so small a corpus; these two have most to learn.
+    assert!(epochs[2].siamese < epochs[0].siamese, "{epochs:?}");
+    assert!(epochs[2].distillation < epochs[0].distillation, "{epochs:?}");
+    // 16 tensors of the last layer, two of the only level.
+    assert_eq!(run.report.moved.len(), 18);
+    assert!(run.report.moved.iter().all(|m| m.relative_change > 0.0 && m.relative_change.is_finite()));
+    assert!(run.report.moved.iter().any(|m| m.name == "encoder.layer.1.query.weight"));
+    assert!(run.report.before.points.last().unwrap().visited_fraction > 0.999);
+}
+
+#[test]
+fn a_run_depends_on_its_seed_alone() {
+    let first = train(config()).bundle.hash();
+    assert_eq!(first, train(config()).bundle.hash());
+    let mut other = config();
+    other.seed = 1;
+    assert_ne!(first, train(other).bundle.hash());
+}
+
+#[test]
+fn every_choice_trains() {
+    for (height, init, negatives, intra_leaf, layers, routing_dim, transform) in [
+        (2, Init::KMeans, Negatives::Index, IntraLeaf::Product, 2, 0, true),
+        (3, Init::Random, Negatives::IndexSiamese, IntraLeaf::Triplet, 0, 5, false),
+        (1, Init::Random, Negatives::Exact, IntraLeaf::Triplet, 1, 0, false),
+        (1, Init::KMeans, Negatives::ExactSiamese, IntraLeaf::Triplet, 1, 6, true),
+    ] {
+        let mut config = config();
+        config.branching_factor = Some(2);
+        config.height = height;
+        config.init = init;
+        config.negatives = negatives;
+        config.intra_leaf = intra_leaf;
+        config.trainable_layers = layers;
+        config.routing_dim = Some(routing_dim);
+        config.transform = transform;
+        config.siamese = if height == 1 { Siamese::Contrastive } else { Siamese::Triplet };
+        config.precision = if height == 2 { Precision::Bf16 } else { Precision::F32 };
+        config.leaves_per_document = 2;
+        config.refresh_interval = 1;
+        config.dropout = 0.1;
+        config.gradient_clip = 1.0;
+        config.schedule = Schedule::Cosine;
+        config.distillation_temperature = 0.1;
+        config.distillation_texts = 100;
+        let run = train(config);
+        let per_level = if transform { 2 } else { 1 };
+        let projection = usize::from(routing_dim > 0);
+        assert_eq!(run.report.moved.len(), 16 * layers + per_level * height as usize + projection);
+        let indexer = run.bundle.model().indexer();
+        assert_eq!((indexer.shape().branching_factor(), indexer.shape().height()), (2, height));
+        let dim = run.bundle.model().encoder().dim();
+        assert_eq!(indexer.routing_dim(), if routing_dim > 0 { routing_dim } else { dim });
+        assert_eq!(run.bundle.leaves_per_document(), 2);
+    }
+}
+
+/// The word, position and norm tables move too, and the bundle holds them.
+#[test]
+fn the_whole_encoder_trains() {
+    let mut config = config();
+    config.trainable_layers = 2;
+    config.train_embeddings = true;
+    config.epochs = 1;
+    let run = train(config);
+    assert_eq!(run.report.moved.len(), 4 + 16 * 2 + 2);
+    let word = run.report.moved.iter().find(|m| m.name == "encoder.embeddings.word").unwrap();
+    assert!(word.relative_change > 0.0);
+}
+
+#[test]
+fn the_number_of_leaves_follows_the_corpus() {
+    let mut config = config();
+    config.branching_factor = None;
+    let set = training_set(&config);
+    let leaves = config.shape(set.documents()).unwrap().leaves();
+    assert_eq!(leaves as usize, set.documents() / 10);
+    assert_eq!(config.shape(5183).unwrap().leaves(), 518);
+    config.height = 2;
+    assert_eq!(config.shape(5183).unwrap().leaves(), 22 * 22);
+    config.epochs = 0;
+    config.height = 1;
+    let run = train(config);
+    assert_eq!(run.report.config.branching_factor, Some(leaves));
+    assert!(run.report.epochs.is_empty());
+}
+
+/// Stopped anywhere and resumed, a run gives the bits of one that was never stopped.
+#[test]
+fn resuming_equals_a_straight_run() {
+    let mut config = config();
+    config.negatives = Negatives::Index;
+    config.dropout = 0.1;
+    config.epochs = 3;
+    config.refresh_interval = 2;
+    config.early_stopping_patience = 5;
+    (config.max_document_tokens, config.max_query_tokens) = (12, 8);
+    // The tree proper starts in the second phase.
+    config.coarse_leaves = Some(2);
+    let mut total = 0;
+    let set = training_set(&config);
+    let dir = tempfile::tempdir().unwrap();
+    let count = |event: &TrainEvent| total += u64::from(matches!(event, TrainEvent::Step { .. }));
+    let straight =
+        trainer(config.clone()).output(dir.path().join("bundle")).on_event(count).fit(&set).unwrap();
+    // In the middle of an epoch, at the end of one that refreshes next, and in the phase of the tree
+    // alone.
+    for (stage, at) in [(Stage::Train, 2), (Stage::Train, total / 3 * 2), (Stage::TrainIndexer, 2)] {
+        let dir = tempfile::tempdir().unwrap();
+        let (out, checkpoints) = (dir.path().join("bundle"), dir.path().join("checkpoints"));
+        let stop = |p: Progress| match p.stage == stage && p.done >= at {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        };
+        let run = || trainer(config.clone()).output(&out).checkpoints(&checkpoints, 2);
+        assert!(matches!(run().on_progress(stop).fit(&set), Err(Error::Cancelled)), "{stage:?} {at}");
+        assert!(checkpoints.join(CHECKPOINT_FILE).is_file());
+        let mut resumed = false;
+        let fitted = run()
+            .resume(true)
+            .on_event(|event| resumed |= matches!(event, TrainEvent::Resumed { .. }))
+            .fit(&set)
+            .unwrap();
+        assert!(resumed);
+        assert_eq!(fitted.bundle.hash(), straight.bundle.hash(), "{stage:?} {at}");
+        let losses = |r: &TrainReport| r.epochs.iter().map(|e| e.loss.to_bits()).collect::<Vec<_>>();
+        assert_eq!(losses(&fitted.report), losses(&straight.report));
+    }
+}
+
+#[test]
+fn a_checkpoint_of_another_run_or_a_damaged_one_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let checkpoints = dir.path().join("checkpoints");
+    let set = training_set(&config());
+    let run = |config: TrainConfig| {
+        trainer(config).output(dir.path().join("bundle")).checkpoints(&checkpoints, 1).resume(true)
+    };
+    let stop = |p: Progress| match p.stage == Stage::Train {
+        true => ControlFlow::Break(()),
+        false => ControlFlow::Continue(()),
+    };
+    assert!(matches!(run(config()).on_progress(stop).fit(&set), Err(Error::Cancelled)));
+    let mut other = config();
+    other.margin = 0.2;
+    let error = run(other).fit(&set).err().unwrap();
+    assert!(matches!(error, Error::Train(TrainError::OtherRun { what: "configuration", .. })), "{error}");
+    let path = checkpoints.join(CHECKPOINT_FILE);
+    let whole = std::fs::read(&path).unwrap();
+    let mut flipped = whole.clone();
+    *flipped.last_mut().unwrap() ^= 1;
+    for damaged in [&flipped[..], &whole[..whole.len() / 2], b"", b"no checkpoint"] {
+        std::fs::write(&path, damaged).unwrap();
+        let error = run(config()).fit(&set).err().unwrap();
+        assert!(matches!(error, Error::Train(TrainError::Checkpoint { .. })), "{error}");
+    }
+    // What the interrupted writing of the next one leaves behind does no harm.
+    std::fs::write(&path, &whole).unwrap();
+    std::fs::write(path.with_extension("safetensors.partial"), b"torn").unwrap();
+    run(config()).fit(&set).unwrap();
+}
+
+/// A base whose weights are finite but overflow: the loss is not a number from the first step on.
+#[test]
+fn a_loss_that_is_no_number_names_the_step_and_the_batch() {
+    let dir = tempfile::tempdir().unwrap();
+    let base = dir.path().join("base");
+    std::fs::create_dir_all(base.join("1_Pooling")).unwrap();
+    for name in
+        ["config.json", "tokenizer.json", "modules.json", "1_Pooling/config.json", "model.safetensors"]
+    {
+        std::fs::copy(support::base_model().join(name), base.join(name)).unwrap();
+    }
+    let path = base.join("model.safetensors");
+    let device = candle_core::Device::Cpu;
+    let mut tensors = candle_core::safetensors::load(&path, &device).unwrap();
+    let name =
+        tensors.keys().find(|name| name.ends_with("layer.1.output_layer_norm.weight")).unwrap().clone();
+    let huge = candle_core::Tensor::full(3e38f32, tensors[&name].shape(), &device).unwrap();
+    tensors.insert(name, huge);
+    candle_core::safetensors::save(&tensors, &path).unwrap();
+
+    let mut config = config();
+    // k-means would refuse such rows before the first step.
+    config.init = Init::Random;
+    let set = training_set(&config);
+    let out = dir.path().join("bundle");
+    let error = trainer(config).base(&base).output(&out).fit(&set).err().unwrap();
+    assert!(error.to_string().contains("at step 0, in the batch of the queries"), "{error}");
+    let Error::Train(TrainError::NonFiniteLoss { step, batch, .. }) = error else { panic!("{error}") };
+    assert_eq!(step, 0);
+    assert!(!batch.is_empty() && batch.len() <= 8, "{batch:?}");
+    assert!(!out.exists());
+}
+
+#[test]
+fn pairs_over_stored_documents_train() {
+    let bundle = support::bundle(support::Shape::of_height(1));
+    let dir = tempfile::tempdir().unwrap();
+    let index = Index::create(dir.path().join("index"), &bundle).unwrap();
+    let documents = support::documents(support::DOCUMENTS);
+    index.insert_batch(documents.clone()).unwrap();
+    let pairs = || documents.iter().map(|d| (d.title.clone(), d.id.clone()));
+    let set = TrainingSet::from_index(&index, pairs(), 0.2).unwrap();
+    assert_eq!(set.documents(), documents.len());
+    let (train, dev) = set.queries();
+    assert!(train > dev && dev > 0);
+    let mut config = config();
+    (config.epochs, config.trainable_layers) = (0, 0);
+    let fitted = trainer(config).output(dir.path().join("bundle")).fit(&set).unwrap();
+    assert_ne!(fitted.bundle.hash(), bundle.hash());
+
+    let error = |pairs: Vec<(String, String)>| TrainingSet::from_index(&index, pairs, 0.0).unwrap_err();
+    let unknown = error(vec![("a".to_owned(), "no such".to_owned())]);
+    assert!(matches!(unknown, Error::Train(TrainError::Unknown { kind: "document", .. })), "{unknown}");
+    let empty = error(vec![(" ".to_owned(), documents[0].id.clone())]);
+    assert!(matches!(empty, Error::Train(TrainError::EmptyQuery { .. })), "{empty}");
+    assert!(matches!(error(Vec::new()), Error::Train(TrainError::NoPairs)));
+    let twice = [documents[0].clone(), documents[0].clone()];
+    let twice = TrainingSet::from_pairs(twice, pairs(), 0.0).unwrap_err();
+    assert!(matches!(twice, Error::Train(TrainError::Duplicate { .. })), "{twice}");
+    let alone = TrainingSet::from_pairs(documents[..1].to_vec(), pairs().take(1), 0.0).unwrap();
+    let error = trainer(support::config(support::Shape::of_height(1)))
+        .output(dir.path().join("alone"))
+        .fit(&alone)
+        .err()
+        .unwrap();
+    assert!(matches!(error, Error::Train(TrainError::TooFewDocuments { documents: 1, .. })), "{error}");
+}
+
+#[test]
+fn early_stopping_goes_back_to_the_best_weights() {
+    let mut config = config();
+    config.early_stopping_patience = 1;
+    config.refresh_interval = 1;
+    config.epochs = 8;
+    config.dev_fraction = 0.3;
+    // Rates far too high, so that training harms.
+    config.encoder_learning_rate = 0.05;
+    config.indexer_learning_rate = 0.05;
+    config.indexer_epochs = 0;
+    let run = train(config);
+    let stop = run.report.stopped_early.unwrap();
+    assert!(stop.best_after < stop.stopped_after && stop.stopped_after < 12, "{stop:?}");
+    assert_eq!(run.report.epochs.len(), stop.stopped_after);
+}
+
+#[test]
+fn the_log_has_a_line_for_every_event() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("log.jsonl");
+    let mut events = 0;
+    let set = training_set(&config());
+    trainer(config())
+        .output(dir.path().join("bundle"))
+        .log(&path)
+        .on_event(|_| events += 1)
+        .fit(&set)
+        .unwrap();
+    let text = std::fs::read_to_string(&path).unwrap();
+    let lines: Vec<serde_json::Value> =
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.len(), events);
+    let steps: Vec<_> = lines.iter().filter(|line| line["event"] == "step").collect();
+    assert!(steps.iter().all(|step| step["losses"]["total"].as_f64().unwrap() > 0.0));
+    assert_eq!(steps.last().unwrap()["step"], steps.last().unwrap()["steps"]);
+    assert_eq!(lines.last().unwrap()["event"], "finished");
+    let lost = trainer(config()).output(dir.path().join("other")).log(dir.path().join("no/such/log"));
+    assert!(matches!(lost.fit(&set).err().unwrap(), Error::Train(TrainError::Log { .. })));
+}
+
+/// A bundle is a base model for more training.
+#[test]
+fn a_bundle_is_a_base() {
+    let first = train(config());
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = config();
+    config.epochs = 1;
+    let set = training_set(&config);
+    let again = trainer(config).base(first.bundle.path()).output(dir.path().join("second"));
+    let second = again.fit(&set).unwrap().bundle;
+    assert_ne!(first.bundle.hash(), second.hash());
+}
+
+#[test]
+fn cancelling_at_any_stage_leaves_no_bundle() {
+    for stage in [Stage::FrozenLayers, Stage::Refresh, Stage::Initialise, Stage::Train, Stage::TrainIndexer] {
+        let dir = tempfile::tempdir().unwrap();
+        let out = dir.path().join("bundle");
+        let mut config = config();
+        config.branching_factor = Some(2);
+        config.height = 2;
+        let set = training_set(&config);
+        let stop =
+            |p: Progress| if p.stage == stage { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+        let result = trainer(config).output(&out).on_progress(stop).fit(&set);
+        assert!(matches!(result, Err(Error::Cancelled)), "{stage:?}");
+        assert!(!out.exists());
+    }
+}
+
+#[test]
+fn impossible_runs_are_refused_by_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("bundle");
+    let attempt = |change: &dyn Fn(&mut TrainConfig)| {
+        let mut config = config();
+        let set = training_set(&config);
+        change(&mut config);
+        let error = trainer(config).output(&out).fit(&set).err().unwrap();
+        assert!(!out.exists());
+        error
+    };
+    let too_many = attempt(&|c| c.branching_factor = Some(100_000));
+    assert!(matches!(too_many, Error::Train(TrainError::TooFewDocuments { .. })), "{too_many}");
+    let layers = attempt(&|c| c.trainable_layers = 3);
+    assert!(matches!(layers, Error::Train(TrainError::Config { field: "trainable_layers", .. })), "{layers}");
+    let epochs = attempt(&|c| (c.epochs, c.indexer_epochs) = (0, 0));
+    assert!(matches!(epochs, Error::Train(TrainError::Config { field: "epochs", .. })), "{epochs}");
+    let margin = attempt(&|c| c.margin = f64::NAN);
+    assert!(matches!(margin, Error::Train(TrainError::Config { field: "margin", .. })), "{margin}");
+}
+
+/// What a run says of itself must be in the bundle, readable, and agree with its own figures.
+#[test]
+fn a_run_ends_with_a_verdict_and_a_page() {
+    let mut config = config();
+    config.refresh_interval = 1;
+    config.dev_fraction = 0.2;
+    let run = train(config);
+    let report = &run.report;
+    let verdict = report.verdict.as_ref().unwrap();
+    assert_eq!((verdict.documents, verdict.queries, verdict.leaves), (120, report.dev_queries, 4));
+    // Fewer dev queries than a decision needs.
+    assert_eq!(verdict.recommendation, Recommendation::CannotSay, "{}", verdict.sentence);
+    let last = |method| verdict.method(method).unwrap().at.last().unwrap().figures.unwrap();
+    assert_eq!(last(Method::BaseExact).recall_at_100, report.before.exact_recall_at_100);
+    assert_eq!(last(Method::TrainedExact).recall_at_10, report.after.exact_recall_at_10);
+    // All lists and all leaves are exact search.
+    assert_eq!(last(Method::TrainedIvf).recall_at_100, last(Method::TrainedExact).recall_at_100);
+    let tree = verdict.method(Method::TrainedTree).unwrap();
+    for (point, figures) in tree.measured.iter().zip(&report.after.points) {
+        assert_eq!((point.setting, point.visited_fraction), (figures.beam, figures.visited_fraction));
+        assert_eq!(point.figures.recall_at_100, figures.recall_at_100);
+        assert!(point.figures.work_fraction > point.visited_fraction);
+    }
+    // Before the first epoch, before the second, before the tree is trained alone, and at the end.
+    assert_eq!(report.loads.iter().map(|load| load.epoch).collect::<Vec<_>>(), [0, 1, 2, 4]);
+    assert_eq!(report.loads[3].empty_leaves, report.after.empty_leaves);
+    assert_eq!(report.leaf_sizes.documents.iter().sum::<usize>(), 120);
+    assert_eq!(report.leaf_sizes.queries.iter().sum::<usize>(), report.train_queries + report.dev_queries);
+
+    let json = std::fs::read_to_string(run.bundle.path().join(REPORT_FILE)).unwrap();
+    let read: TrainReport = serde_json::from_str(&json).unwrap();
+    assert_eq!(read.verdict.as_ref(), Some(verdict));
+    let page = std::fs::read_to_string(run.bundle.path().join(PAGE_FILE)).unwrap();
+    assert!(page.starts_with("<!DOCTYPE html>") && page.ends_with("</html>\n"));
+    for outside in ["<script", "<link", "<img", "src=", "@import", "url("] {
+        assert!(!page.contains(outside), "{outside}");
+    }
+    assert!(!page.contains("Not drawn"));
+    assert!(page.contains("Leaf 3"));
+}
+
+/// A title that looks like markup must not become markup in the page.
+#[test]
+fn the_page_escapes_what_users_wrote() {
+    let dir = tempfile::tempdir().unwrap();
+    let beir = dir.path().join("beir");
+    std::fs::create_dir_all(beir.join("qrels")).unwrap();
+    let source = support::dataset();
+    for name in ["queries.jsonl", "qrels/train.tsv"] {
+        std::fs::copy(source.join(name), beir.join(name)).unwrap();
+    }
+    let mut documents = support::documents(support::DOCUMENTS);
+    for document in &mut documents {
+        document.title = "<script>alert('&')</script>".to_owned();
+    }
+    std::fs::write(beir.join("corpus.jsonl"), support::corpus_lines(&documents)).unwrap();
+    let set = TrainingSet::from_beir(&BeirDataset::open(&beir).unwrap(), 0.0).unwrap();
+    let mut config = config();
+    config.epochs = 1;
+    config.dev_fraction = 0.0;
+    let out = dir.path().join("bundle");
+    let report = trainer(config).output(&out).fit(&set).unwrap().report;
+    assert_eq!(report.verdict.unwrap().recommendation, Recommendation::CannotSay);
+    let page = std::fs::read_to_string(out.join(PAGE_FILE)).unwrap();
+    assert!(!page.contains("<script") && page.contains("&lt;script&gt;alert(&#39;&amp;&#39;)"));
+}
