@@ -193,7 +193,7 @@ fn bundle(dim: usize) -> Bundle {
     let set = TrainingSet::from_pairs(documents, pairs, config.dev_fraction).expect("the pairs are sound");
     let _ = fs::remove_dir_all(&path);
     Trainer::builder()
-        .base(support::base_model())
+        .base(support::full_base_model())
         .output(&path)
         .config(config)
         .fit(&set)

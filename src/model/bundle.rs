@@ -1,7 +1,8 @@
 //! A bundle: encoder, tokenizer and tree as one checksummed directory.
 //!
-//! A bundle has the sentence-transformers layout plus `ehi.json`, `encoder.safetensors`
-//! (f16) and `indexer.safetensors` (f32), so it is itself a base model for more training.
+//! A bundle is a sentence-transformers folder (`model.safetensors` in f16, `modules.json`, a card) with
+//! `ehi.json` and `indexer.safetensors` (f32) beside it. So it is a base model for more training, and opens
+//! in sentence-transformers as it is.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -30,16 +31,22 @@ mod write;
 /// The file that makes a model directory a bundle.
 pub const MANIFEST_FILE: &str = "ehi.json";
 /// Weights of the encoder.
-pub const ENCODER_FILE: &str = "encoder.safetensors";
+pub const ENCODER_FILE: &str = "model.safetensors";
+/// Their name in bundles of formats 1 and 2.
+pub(super) const FORMER_ENCODER_FILE: &str = "encoder.safetensors";
 /// Weights of the tree.
 pub const INDEXER_FILE: &str = "indexer.safetensors";
 /// The tokenizer.
 pub const TOKENIZER_FILE: &str = "tokenizer.json";
 /// The report of the run that made the bundle; no part of the model's identity.
 pub(crate) const REPORT_FILE: &str = "training.json";
-/// Newest bundle format that this build reads. It writes 1 for a tree as the paper has it, so that
-/// older builds read it, and 2 for one with a projection or without U.
-pub const BUNDLE_FORMAT: u32 = 2;
+/// The model card, for people and for the hub; no part of the model's identity.
+#[cfg(feature = "train")]
+pub(crate) const CARD_FILE: &str = "README.md";
+/// Bundle format that this build writes, and the newest that it reads.
+///
+/// Format 2 brought trees with a projection or without U, format 3 the name `model.safetensors`.
+pub const BUNDLE_FORMAT: u32 = 3;
 
 /// Most leaves that a document is stored in. Each is searched for and kept, for each document.
 const MOST_LEAVES_PER_DOCUMENT: u32 = 512;
@@ -136,7 +143,8 @@ impl Bundle {
         // A file that the loader would read but the manifest does not list would change the
         // model without changing its hash.
         let unlisted = |name: &&str| !manifest.files.contains_key(*name) && dir.join(name).exists();
-        if let Some(name) = CARRIED_FILES.iter().find(|name| unlisted(name)) {
+        let own = CARRIED_FILES.iter().chain(&[ENCODER_FILE, FORMER_ENCODER_FILE]);
+        if let Some(name) = own.into_iter().find(|name| unlisted(name)) {
             return Err(ModelError::Checksum { path: dir.join(name) });
         }
         let shape = TreeShape::new(manifest.branching_factor, manifest.height)?;
@@ -217,7 +225,9 @@ fn read_manifest(path: &Path) -> Result<BundleManifest, ModelError> {
         });
     }
     let manifest: BundleManifest = files::read_json(path)?;
-    for name in [ENCODER_FILE, INDEXER_FILE, TOKENIZER_FILE, "config.json"] {
+    let encoder = if format_version < 3 { FORMER_ENCODER_FILE } else { ENCODER_FILE };
+    let weights = [encoder, INDEXER_FILE];
+    for name in weights.into_iter().chain([TOKENIZER_FILE, "config.json"]) {
         if !manifest.files.contains_key(name) {
             return Err(ModelError::Unsupported {
                 path: path.to_owned(),
@@ -228,9 +238,8 @@ fn read_manifest(path: &Path) -> Result<BundleManifest, ModelError> {
         }
     }
     // Names come from a file, and are joined to a path.
-    if let Some(name) = manifest.files.keys().find(|name| {
-        !CARRIED_FILES.contains(&name.as_str()) && **name != ENCODER_FILE && **name != INDEXER_FILE
-    }) {
+    let known = |name: &str| CARRIED_FILES.contains(&name) || weights.contains(&name);
+    if let Some(name) = manifest.files.keys().find(|name| !known(name)) {
         return Err(ModelError::Unsupported {
             path: path.to_owned(),
             what: "file",
@@ -244,7 +253,7 @@ fn read_manifest(path: &Path) -> Result<BundleManifest, ModelError> {
 /// The size to which a file of a bundle is read.
 fn most_bytes(name: &str) -> u64 {
     match name {
-        ENCODER_FILE | INDEXER_FILE => files::WEIGHTS_BYTES,
+        ENCODER_FILE | FORMER_ENCODER_FILE | INDEXER_FILE => files::WEIGHTS_BYTES,
         TOKENIZER_FILE => files::TOKENIZER_BYTES,
         REPORT_FILE => files::REPORT_BYTES,
         _ => files::JSON_BYTES,

@@ -8,7 +8,7 @@ use candle_core::Device;
 use rayon::prelude::*;
 use serde::Deserialize;
 
-use super::bundle::{ENCODER_FILE, TOKENIZER_FILE};
+use super::bundle::{ENCODER_FILE, FORMER_ENCODER_FILE, TOKENIZER_FILE};
 use super::config::{EncoderPrecision, TransformerConfig};
 use super::error::ModelError;
 use super::files;
@@ -96,9 +96,9 @@ struct ModuleEntry {
 impl Encoder {
     /// Loads an encoder in the sentence-transformers layout.
     ///
-    /// Needed: `config.json`, `tokenizer.json` and the weights, `encoder.safetensors` (a
-    /// bundle's) or `model.safetensors`, as f32, f16 or bf16. Optional, with what holds in
-    /// their absence: `modules.json` and its pooling folder (mean pooling, unit norm),
+    /// Needed: `config.json`, `tokenizer.json` and the weights, `model.safetensors`
+    /// (`encoder.safetensors` in bundles before format 3), as f32, f16 or bf16. Optional, with what
+    /// holds in their absence: `modules.json` and its pooling folder (mean pooling, unit norm),
     /// `sentence_bert_config.json` (maximum length [`DEFAULT_MAX_TOKENS`], or the position
     /// table's where that is shorter), `config_sentence_transformers.json` (no prompts).
     ///
@@ -121,11 +121,11 @@ impl Encoder {
                 return Err(ModelError::NotAModel { path: dir.to_owned(), missing });
             }
         }
-        let weights_path = [ENCODER_FILE, "model.safetensors"]
+        let weights_path = [ENCODER_FILE, FORMER_ENCODER_FILE]
             .map(|name| dir.join(name))
             .into_iter()
             .find(|path| path.exists())
-            .ok_or(ModelError::NotAModel { path: dir.to_owned(), missing: "model.safetensors" })?;
+            .ok_or(ModelError::NotAModel { path: dir.to_owned(), missing: ENCODER_FILE })?;
         let config = TransformerConfig::from_file(&config_path)?;
         let (pooling, normalisation) = read_modules(dir)?;
         let sbert: SentenceBertConfig = files::read_json_or_default(&dir.join("sentence_bert_config.json"))?;

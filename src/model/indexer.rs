@@ -125,12 +125,6 @@ impl Indexer {
         self.routing_dim
     }
 
-    /// Whether the tree is more than the paper's: projected, or without U.
-    #[cfg(feature = "train")]
-    pub(crate) fn is_reduced(&self) -> bool {
-        self.weights.projection.is_some() || self.weights.levels.iter().any(|l| l.transform.is_none())
-    }
-
     /// The widest beam that costs less than one of all leaves, where scoring a node's children is what costs.
     pub(crate) fn cheap_width(&self) -> Option<usize> {
         self.shortlist.as_ref().map(|shortlist| shortlist.widest())

@@ -38,7 +38,7 @@ pub use tokenize::fuzz_tokenizer;
 pub(crate) use indexer::RoutingSample;
 
 #[cfg(feature = "train")]
-pub(crate) use bundle::{BundleParts, REPORT_FILE, check_output, hex};
+pub(crate) use bundle::{BundleParts, CARD_FILE, REPORT_FILE, check_output, hex};
 #[cfg(feature = "train")]
 pub use differentiable::Precision;
 #[cfg(all(test, feature = "train"))]

@@ -3,6 +3,7 @@
 
 mod balance;
 mod batch;
+mod card;
 mod checkpoint;
 mod config;
 mod dataset;

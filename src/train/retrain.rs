@@ -7,7 +7,7 @@ use super::trainer::{Fitted, PAGE_FILE, Trainer};
 use crate::disk::{Backend, FileSystem, names};
 use crate::error::Result;
 use crate::index::{Index, ModelChange};
-use crate::model::{Bundle, remove_bundle};
+use crate::model::{Bundle, CARD_FILE, remove_bundle};
 
 /// What [`Index::retrain`] did.
 #[derive(Debug)]
@@ -21,8 +21,10 @@ pub struct Retrained {
 /// Removes what training left in a folder; not what somebody else put there, which training then refuses to
 /// write over.
 fn remove_trained(output: &Path) -> Result<()> {
-    // With it alone there, the folder would stay.
-    let _ = FileSystem.remove(&output.join(PAGE_FILE));
+    // With these alone there, the folder would stay.
+    for name in [PAGE_FILE, CARD_FILE] {
+        let _ = FileSystem.remove(&output.join(name));
+    }
     Ok(remove_bundle(&FileSystem, output)?)
 }
 

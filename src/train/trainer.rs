@@ -6,6 +6,7 @@ use candle_core::Device;
 use sha2::{Digest, Sha256};
 
 use super::balance::{LeafSizes, LoadReport};
+use super::card;
 use super::checkpoint::Identity;
 use super::config::TrainConfig;
 use super::dataset::TrainingSet;
@@ -24,7 +25,7 @@ use super::texts::Texts;
 use super::verdict::Verdict;
 use crate::error::Result;
 use crate::model::{
-    Bundle, BundleParts, Encoder, EncoderPrecision, ModelError, PackedTransformer, RoutingProfile,
+    Bundle, BundleParts, CARD_FILE, Encoder, EncoderPrecision, ModelError, PackedTransformer, RoutingProfile,
     RoutingProfiles, check_output, hex,
 };
 use crate::progress::{OnProgress, Progress, no_progress};
@@ -447,12 +448,13 @@ fn write(
 ) -> Result<()> {
     let json = serde_json::to_vec_pretty(report)
         .map_err(|source| ModelError::Json { path: output.join(REPORT_FILE), source })?;
+    let card = card::render(report, base, output, &outcome.last.indexer);
     BundleParts {
         base,
         encoder: head.named().map_err(ModelError::from)?,
         indexer: &outcome.last.indexer,
         leaves_per_document: config.leaves_per_document,
-        extras: vec![(REPORT_FILE, json), (PAGE_FILE, page.into_bytes())],
+        extras: vec![(REPORT_FILE, json), (PAGE_FILE, page.into_bytes()), (CARD_FILE, card.into_bytes())],
     }
     .write(output)?;
     Ok(())

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Stdio;
 
 use crate::program::{Flow, Ran, SHAPE, command, ehi, text};
-use crate::support::{self, DOCUMENTS, Shape, bundle, corpus_lines, document, documents, id};
+use crate::support::{self, DOCUMENTS, Shape, WIDTH, bundle, corpus_lines, document, documents, id};
 use ehi::data::BeirDataset;
 use ehi::eval::{Metric, RelevanceLevel, Run};
 use ehi::{Index, Similarity};
@@ -239,7 +239,7 @@ fn stats_and_verify_report_the_index() {
         ("branching_factor", json!(4)),
         ("height", json!(2)),
         ("leaves_per_document", json!(1)),
-        ("dim", json!(768)),
+        ("dim", json!(WIDTH)),
         ("similarity", json!("cosine")),
         ("model", json!(bundle(SHAPE).hash().to_string())),
     ] {

@@ -5,7 +5,7 @@ use std::fs;
 use std::num::NonZeroUsize;
 use std::path::Path;
 
-use crate::support::{self, DOCUMENTS, Shape, bundle, filled};
+use crate::support::{self, DOCUMENTS, Shape, WIDTH, bundle, filled};
 use ehi::data::{Dataset, read_documents};
 use ehi::eval::{
     Baseline, Cost, Engine, EvalOptions, EvalReport, IvfOptions, Metric, RelevanceLevel, Setting, evaluate,
@@ -116,8 +116,8 @@ fn a_sampled_baseline_still_holds_every_document() {
         measure(&index, &small(), &EvalOptions { baseline: Baseline::Ivf(ivf), ..EvalOptions::default() })
     };
     let whole = measured(usize::MAX);
-    // One row of 768 values each: fewer than lists, and forty.
-    for bytes in [0, 40 * 768 * 4] {
+    // One row of values each: fewer than lists, and forty.
+    for bytes in [0, 40 * WIDTH * 4] {
         let sampled = measured(bytes);
         assert_eq!(sampled.ivf.last().unwrap().visited_fraction, 1.0);
         for (metric, value) in sampled.ivf.last().unwrap().quality.iter() {

@@ -107,7 +107,7 @@ fn a_model_is_fetched_by_name_once_and_then_found_offline() {
     train(base_model().to_str().unwrap(), &local, &home, &endpoint, false).unwrap();
     let weights = |bundle: &Path| {
         Bundle::open(bundle).unwrap();
-        ["encoder.safetensors", "indexer.safetensors"].map(|file| fs::read(bundle.join(file)).unwrap())
+        ["model.safetensors", "indexer.safetensors"].map(|file| fs::read(bundle.join(file)).unwrap())
     };
     for bundle in [&fetched, &again, &offline] {
         assert!(weights(bundle) == weights(&local), "{}", bundle.display());

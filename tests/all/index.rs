@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::support::{self, DOCUMENTS, Shape, bundle, document, documents, filled, id};
+use crate::support::{self, DOCUMENTS, Shape, WIDTH, bundle, document, documents, filled, id};
 use ehi::{Document, Error, Index, InputError, InsertStatus, Role, SearchResult, Similarity, StoreError};
 use serde_json::json;
 
@@ -657,7 +657,9 @@ fn a_copy_and_rebuilt_lists_answer_as_the_index_does() {
     assert!(matches!(cancelled, Err(Error::Cancelled)));
     let stats = index.stats().unwrap();
     assert_eq!(stats.documents, 59);
-    assert!(stats.bytes.vectors > 59 * 768 * 2 && stats.bytes.documents > 0 && stats.bytes.model > 0);
+    assert!(
+        stats.bytes.vectors > 59 * WIDTH as u64 * 2 && stats.bytes.documents > 0 && stats.bytes.model > 0
+    );
     drop(index);
     let copy = Index::open(&copy).unwrap();
     assert_eq!(answers(&copy), expected);

@@ -5,6 +5,7 @@ mod program;
 mod support;
 
 mod bad_input;
+mod bundles;
 mod change;
 mod cli;
 mod cli_insert;

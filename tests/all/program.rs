@@ -90,7 +90,7 @@ impl Flow {
         let flow = Self { dir: tempfile::tempdir().unwrap() };
         let model = bundle(SHAPE);
         let said = ehi(["create", "--index", &flow.index(), "--model", text(model.path())]).ok();
-        assert!(said.contains("16 leaves") && said.contains("768 dimensions"), "{said}");
+        assert!(said.contains("16 leaves") && said.contains("128 dimensions"), "{said}");
         flow
     }
 

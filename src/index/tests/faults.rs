@@ -208,7 +208,7 @@ fn a_repair_that_fails_anywhere_can_be_done_again() {
         "CURRENT",
         "models/1/segments/00000000.vectors",
         "models/2/segments/00000000.vectors",
-        "models/2/model/encoder.safetensors",
+        "models/2/model/model.safetensors",
     ];
     let index = origin.path().join("index");
     for name in damaged {

@@ -140,7 +140,7 @@ fn damage(backend: &dyn Backend, dir: &Path, current: crate::index::root::Curren
     let path = match what {
         Damaged::Current => dir.join("CURRENT"),
         Damaged::Kept => segment(current.kept.unwrap()),
-        Damaged::Bundle => model(current.serving).join("model/encoder.safetensors"),
+        Damaged::Bundle => model(current.serving).join("model/model.safetensors"),
         Damaged::Segment => segment(current.serving),
     };
     let mut bytes = fs::read(&path).unwrap();

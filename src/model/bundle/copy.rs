@@ -4,8 +4,8 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use super::{
-    Bundle, CARRIED_FILES, ENCODER_FILE, INDEXER_FILE, MANIFEST_FILE, ModelError, REPORT_FILE, io_error,
-    most_bytes,
+    Bundle, CARRIED_FILES, ENCODER_FILE, FORMER_ENCODER_FILE, INDEXER_FILE, MANIFEST_FILE, ModelError,
+    REPORT_FILE, io_error, most_bytes,
 };
 use crate::disk::{Backend, Kind, OpenMode};
 use crate::model::files;
@@ -56,7 +56,8 @@ pub(crate) fn remove_bundle(backend: &dyn Backend, dir: &Path) -> Result<(), Mod
         return Ok(());
     }
     // First what makes it a bundle.
-    for name in [MANIFEST_FILE, REPORT_FILE, ENCODER_FILE, INDEXER_FILE].into_iter().chain(CARRIED_FILES) {
+    let own = [MANIFEST_FILE, REPORT_FILE, ENCODER_FILE, FORMER_ENCODER_FILE, INDEXER_FILE];
+    for name in own.into_iter().chain(CARRIED_FILES) {
         let path = dir.join(name);
         // A link in the place of a folder leads elsewhere.
         let is_own = path.parent().map_or(Ok(false), |folder| is(backend, folder, Kind::Directory))?;

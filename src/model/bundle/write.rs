@@ -12,7 +12,16 @@ use super::{
     BUNDLE_FORMAT, BundleManifest, CARRIED_FILES, ENCODER_FILE, INDEXER_FILE, MANIFEST_FILE, hex, io_error,
     most_bytes,
 };
-use crate::model::{Indexer, ModelError, files};
+use crate::model::config::TransformerConfig;
+use crate::model::{DEFAULT_MAX_TOKENS, Indexer, ModelError, files};
+
+/// Modules by the names that every release of sentence-transformers knows.
+const DEFAULT_MODULES: &str = r#"[
+  {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
+  {"idx": 1, "name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"},
+  {"idx": 2, "name": "2", "path": "2_Normalize", "type": "sentence_transformers.models.Normalize"}
+]
+"#;
 
 /// The parts of a bundle about to be written.
 pub(crate) struct BundleParts<'a> {
@@ -36,19 +45,28 @@ impl BundleParts<'_> {
         }
         fs::create_dir_all(&partial).map_err(|e| io_error("create", &partial, e))?;
         let mut names = vec![ENCODER_FILE, INDEXER_FILE];
+        let defaults = self.defaults()?;
         for name in CARRIED_FILES {
             let source = self.base.join(name);
             if source.exists() {
                 write_synced(&partial.join(name), &files::read(&source, most_bytes(name))?)?;
-                names.push(name);
+            } else if let Some((_, content)) = defaults.iter().find(|(own, _)| *own == name) {
+                write_synced(&partial.join(name), content.as_bytes())?;
+            } else {
+                continue;
             }
+            names.push(name);
         }
         let mut tensors = HashMap::new();
         for (name, tensor) in &self.encoder {
             let half = tensor.detach().to_device(&Device::Cpu)?.to_dtype(DType::F16)?.contiguous()?;
             tensors.insert(name.clone(), half);
         }
-        candle_core::safetensors::save(&tensors, partial.join(ENCODER_FILE))?;
+        // Without it, some releases of transformers refuse the file.
+        let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
+        let path = partial.join(ENCODER_FILE);
+        safetensors::serialize_to_file(&tensors, Some(metadata), &path)
+            .map_err(|source| ModelError::Safetensors { path, source })?;
         self.indexer.save(&partial.join(INDEXER_FILE))?;
         let mut files = BTreeMap::new();
         for name in names {
@@ -61,7 +79,7 @@ impl BundleParts<'_> {
         }
         let shape = self.indexer.shape();
         let manifest = BundleManifest {
-            format_version: if self.indexer.is_reduced() { BUNDLE_FORMAT } else { 1 },
+            format_version: BUNDLE_FORMAT,
             dim: self.indexer.dim(),
             branching_factor: shape.branching_factor(),
             height: shape.height(),
@@ -87,6 +105,27 @@ impl BundleParts<'_> {
             Some(parent) if !parent.as_os_str().is_empty() => sync_dir(parent),
             _ => sync_dir(Path::new(".")),
         }
+    }
+}
+
+impl BundleParts<'_> {
+    /// What the base leaves to defaults that sentence-transformers does not share, by the file's name.
+    fn defaults(&self) -> Result<Vec<(&'static str, String)>, ModelError> {
+        let mut defaults = Vec::new();
+        if !self.base.join("modules.json").exists() {
+            let pooling = serde_json::json!({
+                "word_embedding_dimension": self.indexer.dim(), "pooling_mode_mean_tokens": true,
+            });
+            defaults.push(("modules.json", DEFAULT_MODULES.to_owned()));
+            defaults.push(("1_Pooling/config.json", format!("{pooling:#}\n")));
+        }
+        if !self.base.join("sentence_bert_config.json").exists() {
+            let config = TransformerConfig::from_file(&self.base.join("config.json"))?;
+            let length =
+                serde_json::json!({ "max_seq_length": config.max_positions.min(DEFAULT_MAX_TOKENS) });
+            defaults.push(("sentence_bert_config.json", format!("{length:#}\n")));
+        }
+        Ok(defaults)
     }
 }
 

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 use std::fs::{self, File};
-use std::io;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, SystemTime};
@@ -12,7 +12,8 @@ use std::time::{Duration, SystemTime};
 use ehi::data::BeirDataset;
 use ehi::train::{TrainConfig, Trainer, TrainingSet};
 use ehi::{Bundle, Document, Index};
-use serde_json::json;
+use safetensors::tensor::{Dtype, SafeTensors, TensorView};
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 /// Branching factor of all small bundles.
@@ -80,22 +81,79 @@ pub fn config(shape: Shape) -> TrainConfig {
     config
 }
 
-/// The fixture's encoder, with its weights unpacked.
+/// Width of the small encoder: wide enough for codes.
+pub const WIDTH: usize = 128;
+/// Width of the fixture's encoder.
+const FULL_WIDTH: usize = 768;
+
+/// A narrow encoder, the corner of each matrix of the fixture's: an eighth of a second for what the whole one
+/// takes some seconds for.
 pub fn base_model() -> &'static Path {
     static BASE: OnceLock<PathBuf> = OnceLock::new();
     BASE.get_or_init(|| {
-        let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/distilbert-768");
         let base = scratch().join("base");
-        fs::create_dir_all(base.join("1_Pooling")).unwrap();
-        let files = ["config.json", "tokenizer.json", "modules.json", "sentence_bert_config.json"];
-        for name in files.into_iter().chain(["1_Pooling/config.json"]) {
-            fs::copy(fixture.join(name), base.join(name)).unwrap();
-        }
-        let packed = File::open(fixture.join("model.safetensors.gz")).unwrap();
-        let mut weights = File::create(base.join("model.safetensors")).unwrap();
-        io::copy(&mut flate2::read::GzDecoder::new(packed), &mut weights).unwrap();
+        copy_base(&base);
+        let config: Value = serde_json::from_slice(&fs::read(base.join("config.json")).unwrap()).unwrap();
+        let heads = config["n_heads"].as_u64().unwrap() as usize * WIDTH / FULL_WIDTH;
+        let mut narrow = config;
+        narrow["dim"] = WIDTH.into();
+        narrow["n_heads"] = heads.into();
+        fs::write(base.join("config.json"), narrow.to_string()).unwrap();
+        fs::write(base.join("model.safetensors"), corner(&unpacked_weights())).unwrap();
         base
     })
+}
+
+/// The fixture's encoder, with its weights unpacked.
+pub fn full_base_model() -> &'static Path {
+    static BASE: OnceLock<PathBuf> = OnceLock::new();
+    BASE.get_or_init(|| {
+        let base = scratch().join("full-base");
+        copy_base(&base);
+        fs::write(base.join("model.safetensors"), unpacked_weights()).unwrap();
+        base
+    })
+}
+
+const FIXTURE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/distilbert-768");
+
+fn copy_base(base: &Path) {
+    fs::create_dir_all(base.join("1_Pooling")).unwrap();
+    let files = ["config.json", "tokenizer.json", "modules.json", "sentence_bert_config.json"];
+    for name in files.into_iter().chain(["1_Pooling/config.json"]) {
+        fs::copy(Path::new(FIXTURE).join(name), base.join(name)).unwrap();
+    }
+}
+
+fn unpacked_weights() -> Vec<u8> {
+    let packed = File::open(Path::new(FIXTURE).join("model.safetensors.gz")).unwrap();
+    let mut weights = Vec::new();
+    flate2::read::GzDecoder::new(packed).read_to_end(&mut weights).unwrap();
+    weights
+}
+
+/// Weights of width [`FULL_WIDTH`] cut to [`WIDTH`]; those that read so many fewer values are as much larger.
+fn corner(weights: &[u8]) -> Vec<u8> {
+    let all = SafeTensors::deserialize(weights).unwrap();
+    let cut = |size: usize| if size == FULL_WIDTH { WIDTH } else { size };
+    let tensors = all.iter().map(|(name, tensor)| {
+        let shape: Vec<usize> = tensor.shape().iter().map(|&size| cut(size)).collect();
+        let values: &[f32] = bytemuck::cast_slice(tensor.data());
+        let reads =
+            tensor.shape().len() == 2 && tensor.shape()[1] == FULL_WIDTH && name.ends_with("_lin.weight");
+        let scale = if reads { (FULL_WIDTH as f32 / WIDTH as f32).sqrt() } else { 1.0 };
+        let width = *shape.last().unwrap();
+        let rows = values.chunks_exact(*tensor.shape().last().unwrap());
+        let rows = rows.take(shape.iter().product::<usize>() / width);
+        let own: Vec<u8> =
+            rows.flat_map(|row| &row[..width]).flat_map(|value| (scale * value).to_le_bytes()).collect();
+        (name, shape, own)
+    });
+    let tensors: Vec<(&str, Vec<usize>, Vec<u8>)> = tensors.collect();
+    let views = tensors
+        .iter()
+        .map(|(name, shape, own)| (*name, TensorView::new(Dtype::F32, shape.clone(), own).unwrap()));
+    safetensors::serialize(views, None).unwrap()
 }
 
 /// A BEIR folder with the small documents and a query for each third of them.
