@@ -22,6 +22,7 @@ its leaves are even, an estimate where they are not.
 
 import argparse
 import json
+import math
 import pathlib
 
 import faiss
@@ -135,10 +136,12 @@ def scann_points(documents, queries, relevant, lists, seed):
 
 
 def at(points, extra, fraction):
-    """Per-query values at a fraction of the cost, by linear interpolation from (0, 0); the best
-    where everything costs less."""
-    costs = np.array([0.0] + [visited + extra for visited, _ in points])
-    values = [np.zeros_like(points[0][1])] + [values for _, values in points]
+    """Per-query values at a fraction of the cost, by linear interpolation; the best where everything
+    costs less, and NaN below the smallest point that was measured."""
+    costs = np.array([visited + extra for visited, _ in points])
+    values = [values for _, values in points]
+    if fraction < costs[0]:
+        return np.full_like(values[0], np.nan)
     right = np.searchsorted(costs, fraction)
     if right >= len(costs):
         return values[-1]
@@ -150,6 +153,8 @@ def at(points, extra, fraction):
 
 def bootstrap(difference, resamples=10_000):
     """Two-sided p-value of a mean difference over queries."""
+    if np.isnan(difference).any():
+        return float("nan")
     rng = np.random.default_rng(0)
     means = difference[rng.integers(0, len(difference), (resamples, len(difference)))].mean(axis=1)
     centred = means - difference.mean()
@@ -165,6 +170,7 @@ def main():
     parser.add_argument("--engines", default="faiss,scann")
     parser.add_argument("--fractions", default="0.02,0.05,0.1,0.2,0.4")
     parser.add_argument("--json", type=pathlib.Path)
+    parser.add_argument("--svg", type=pathlib.Path, help="a picture of recall@10 against the share visited (matplotlib)")
     arguments = parser.parse_args()
     fractions = [float(each) for each in arguments.fractions.split(",")]
     loaded = [load(folder) for folder in arguments.embedded]
@@ -205,7 +211,8 @@ def main():
             best = {}
             for engine in {method[0] for method in methods if method[0] != "tree"}:
                 candidates = [method for method in own if method[0] == engine]
-                best[engine] = max(candidates, key=lambda method: own[method][:, :, 1].mean())
+                # NaN, where the smallest setting costs more, is worse than any number.
+                best[engine] = max(candidates, key=lambda method: np.nan_to_num(own[method][:, :, 1].mean(), nan=-1))
             for method in own:
                 row = {"cost": cost, "fraction": fraction, "method": list(method), **summary(own[method])}
                 if method[0] == "tree":
@@ -224,6 +231,46 @@ def main():
                 table["rows"].append(row)
     if arguments.json:
         arguments.json.write_text(json.dumps(table, indent=1))
+    if arguments.svg:
+        draw(table, arguments.svg)
+
+
+def draw(table, path):
+    """Trees, and of each engine the number of lists that is best at each share."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    # The same bytes for the same figures.
+    matplotlib.rcParams["svg.hashsalt"] = "ehi"
+    from matplotlib import pyplot
+
+    names = {"tree": "ehi, learned tree", "faiss": "Faiss IVF, best lists", "scann": "ScaNN, best lists"}
+    grey = "#808080"
+    figure, axes = pyplot.subplots(figsize=(7, 3.6))
+    for method, colour in zip(names, ("#1f77b4", "#d95f02", "#7570b3")):
+        best = {}
+        for row in table["rows"]:
+            if row["cost"] == "visited" and row["method"][0] == method and not math.isnan(row["recall@10"]):
+                share = 100 * row["fraction"]
+                if share not in best or row["recall@100"] > best[share]["recall@100"]:
+                    best[share] = row
+        shares = sorted(best)
+        values = [100 * best[share]["recall@10"] for share in shares]
+        spread = [100 * best[share]["recall@10 sd"] for share in shares]
+        axes.errorbar(shares, values, yerr=spread, color=colour, marker="o", markersize=4, label=names[method])
+    axes.axhline(100 * table["exact"]["recall@10"], color=grey, linewidth=1, linestyle="--", label="exact search")
+    axes.set_xscale("log")
+    axes.set_xticks(shares, [f"{share:g}%" for share in shares])
+    axes.minorticks_off()
+    axes.set_xlabel("documents visited", color=grey)
+    axes.set_ylabel("recall@10, %", color=grey)
+    axes.tick_params(colors=grey)
+    axes.grid(alpha=0.3)
+    for side in axes.spines.values():
+        side.set_color(grey)
+    axes.legend(loc="lower right", frameon=False, labelcolor=grey)
+    figure.tight_layout()
+    figure.savefig(path, transparent=True, metadata={"Date": None})
 
 
 def summary(values):

@@ -21,6 +21,7 @@ mod inspect;
 mod layouts;
 mod metrics;
 mod options;
+mod pages;
 mod parity;
 mod processes;
 mod search;

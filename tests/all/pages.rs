@@ -1,0 +1,116 @@
+//! The commands of README and of the pages, as they are written there, over a small model and dataset in the
+//! places of those that they name.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::Command;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use tempfile::TempDir;
+
+use crate::program::SHAPE;
+use crate::support::{Shape, base_model, bundle, dataset};
+
+/// Commands of the pages that are not the program's: builds, and what `.ci/run` or `scripts/` run.
+const RUN_ELSEWHERE: [&str; 7] = [
+    "cargo run --release --example scifact",
+    "cargo run --release --bin ehi -- ",
+    "cargo install --path .",
+    "cargo doc --open",
+    "scripts/test",
+    "scripts/fetch-base-model",
+    "target/peers/bin/",
+];
+
+/// The indented blocks of a page, and its blocks of shell, one command a line.
+fn commands(page: &str) -> Vec<String> {
+    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(page)).unwrap();
+    let (mut found, mut fenced): (Vec<String>, bool) = (Vec::new(), false);
+    let (mut after_text, mut goes_on) = (true, false);
+    for line in text.lines() {
+        fenced ^= line.starts_with("```");
+        let indented = !fenced && line.strip_prefix("    ").is_some_and(|_| after_text);
+        // A list's second line is indented too, but follows a line of the list.
+        after_text = line.is_empty() || indented;
+        if indented {
+            let part = line.trim();
+            let command = part.strip_suffix('\\').unwrap_or(part);
+            match found.last_mut().filter(|_| goes_on) {
+                Some(last) => last.push_str(command),
+                None => found.push(command.to_owned()),
+            }
+            goes_on = part.ends_with('\\');
+        }
+    }
+    found
+}
+
+/// A folder in which the files that the pages name are small.
+fn folder() -> TempDir {
+    let dir = TempDir::new().unwrap();
+    let make = |name: &str| fs::create_dir_all(dir.path().join(name)).unwrap();
+    ["models", "target", "examples/data/scifact"].into_iter().for_each(make);
+    symlink(bundle(SHAPE).path(), dir.path().join("models/scifact-minilm")).unwrap();
+    // Another model, for a change to it.
+    symlink(bundle(Shape::of_height(1)).path(), dir.path().join("my-bundle")).unwrap();
+    symlink(base_model(), dir.path().join("target/base-model")).unwrap();
+    symlink(dataset(), dir.path().join("my-data")).unwrap();
+    let data = dir.path().join("examples/data/scifact");
+    for name in ["queries.jsonl", "qrels"] {
+        symlink(dataset().join(name), data.join(name)).unwrap();
+    }
+    let corpus = File::create(data.join("corpus.jsonl.gz")).unwrap();
+    let mut corpus = GzEncoder::new(corpus, Compression::fast());
+    corpus.write_all(&fs::read(dataset().join("corpus.jsonl")).unwrap()).unwrap();
+    corpus.finish().unwrap();
+    dir
+}
+
+/// Runs the commands of a page in its order; how many of them there were.
+#[track_caller]
+fn run(dir: &Path, page: &str) -> usize {
+    let program = Path::new(env!("CARGO_BIN_EXE_ehi")).parent().unwrap();
+    let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap());
+    let mut count = 0;
+    for command in commands(page) {
+        if RUN_ELSEWHERE.iter().any(|known| command.starts_with(known)) {
+            continue;
+        }
+        let mut shell = Command::new("bash");
+        shell.args(["-euo", "pipefail", "-c", &command]).current_dir(dir);
+        shell.env("PATH", &path).env_remove("RUST_LOG").env_remove("EHI_INDEX");
+        let output = shell.output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        assert!(output.status.success(), "{page}: {command}\n{}", text(&output.stderr));
+        assert!(!output.stdout.is_empty() || !output.stderr.is_empty(), "{page}: {command} prints nothing");
+        count += 1;
+    }
+    count
+}
+
+#[test]
+fn commands_of_readme_run() {
+    assert!(run(folder().path(), "README.md") >= 4);
+}
+
+#[test]
+fn commands_about_search_and_operation_run() {
+    let dir = folder();
+    assert!(run(dir.path(), "docs/search.md") >= 10);
+    assert!(run(dir.path(), "docs/operate.md") >= 6);
+}
+
+#[test]
+fn commands_about_tuning_run() {
+    assert!(run(folder().path(), "docs/tuning.md") >= 6);
+}
+
+#[test]
+fn commands_about_training_run() {
+    let dir = folder();
+    fs::remove_file(dir.path().join("my-bundle")).unwrap();
+    assert!(run(dir.path(), "docs/training.md") >= 1);
+}
