@@ -44,6 +44,8 @@ pub mod eval;
 mod filter;
 mod ids;
 mod index;
+#[cfg(feature = "train")]
+mod measure;
 mod model;
 mod prefetch;
 mod product;

@@ -13,10 +13,6 @@ mod seeding;
 pub(crate) use kmeans::{KMeansOptions, spherical_kmeans};
 pub(crate) use product::Panels;
 
-/// Lloyd iterations at most of the IVF lists that a tree is compared with, in an evaluation and in a verdict.
-#[cfg(feature = "train")]
-pub(crate) const IVF_ITERATIONS: usize = 50;
-
 /// Why rows could not be clustered.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]

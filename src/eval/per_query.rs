@@ -4,72 +4,9 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use super::report::{Cost, Quality};
-use super::{Bracket, Metric};
-use crate::stop::Stop;
-
-/// What ranked the documents.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-#[serde(tag = "engine", rename_all = "lowercase")]
-#[non_exhaustive]
-pub enum Setting {
-    /// The tree.
-    Tree {
-        /// Leaves visited.
-        beam: usize,
-    },
-    /// The tree, until a rule ended the search.
-    Stopped {
-        /// The rule.
-        stop: Stop,
-    },
-    /// The k-means baseline; its figures are means over seeds.
-    Ivf {
-        /// Lists that the documents are divided into.
-        lists: usize,
-        /// Lists probed.
-        nprobe: usize,
-    },
-    /// Every document scored.
-    Exact,
-}
-
-/// An engine at all its settings.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Engine {
-    /// The tree at every beam.
-    Tree,
-    /// The baseline of one number of lists at every number of probed lists.
-    Ivf {
-        /// Lists that the documents are divided into.
-        lists: usize,
-    },
-}
-
-impl Engine {
-    fn includes(self, setting: Setting) -> bool {
-        match (self, setting) {
-            (Self::Tree, Setting::Tree { .. }) => true,
-            (Self::Ivf { lists }, Setting::Ivf { lists: other, .. }) => lists == other,
-            _ => false,
-        }
-    }
-}
-
-/// One setting's figures, query by query, in the order of [`PerQuery::queries`].
-#[derive(Clone, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct QueryFigures {
-    /// What ranked the documents.
-    pub setting: Setting,
-    /// Documents scored over live documents; only for the queries that were asked.
-    pub visited_fraction: Vec<f64>,
-    /// The same plus routing; only for the queries that were asked.
-    pub work_fraction: Vec<f64>,
-    /// `[asked queries, metrics]`
-    pub(super) values: Vec<f64>,
-}
+use super::report::Quality;
+use super::{Cost, Engine, Metric, QueryFigures, Setting};
+use crate::measure::Outcomes;
 
 /// The figures of each query at each setting: samples for paired tests of significance.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -90,7 +27,7 @@ impl PerQuery {
     /// A metric at one setting, a value a query; `None` for what was not measured.
     pub fn values(&self, setting: Setting, metric: Metric) -> Option<Vec<f64>> {
         let figures = self.settings.iter().find(|figures| figures.setting == setting)?;
-        self.column(figures, metric)
+        self.outcomes().values(figures, metric)
     }
 
     /// A metric of an engine at a fraction of the cost of scoring every document.
@@ -99,21 +36,7 @@ impl PerQuery {
     /// same proportion as in [`EvalReport::compare`](super::EvalReport::compare), so that the
     /// mean is the figure given there. `None` where that gives none.
     pub fn values_at(&self, engine: Engine, cost: Cost, fraction: f64, metric: Metric) -> Option<Vec<f64>> {
-        let mut points = Vec::new();
-        for figures in self.settings.iter().filter(|figures| engine.includes(figures.setting)) {
-            let costs = match cost {
-                Cost::Visited => &figures.visited_fraction,
-                Cost::Work => &figures.work_fraction,
-            };
-            let values = self.column(figures, metric)?;
-            points.push((mean(costs), mean(&values), values));
-        }
-        // The order of `Curve`, whose first of several points with one cost counts.
-        points.sort_by(|a, b| a.0.total_cmp(&b.0).then_with(|| b.1.total_cmp(&a.1)));
-        points.dedup_by_key(|point| point.0);
-        let bracket = Bracket::around(&points, |point| point.0, fraction)?;
-        let value = |query: usize| bracket.value(|place| points[place].2[query]);
-        Some((0..self.queries.len()).map(value).collect())
+        self.outcomes().values_at(engine, cost, fraction, metric)
     }
 
     /// Writes an object a line for each query and setting, with the keys of the report.
@@ -137,14 +60,14 @@ impl PerQuery {
         }
         for figures in &self.settings {
             for (place, query) in self.queries.iter().enumerate() {
-                let values = figures.values.get(place * self.metrics.len()..).unwrap_or_default();
-                let values = values.iter().copied().chain(std::iter::repeat(0.0));
                 let row = Row {
                     query,
                     setting: figures.setting,
                     visited_fraction: figures.visited_fraction.get(place).copied(),
                     work_fraction: figures.work_fraction.get(place).copied(),
-                    quality: Quality::new(self.metrics.iter().copied().zip(values)),
+                    quality: Quality::new(
+                        self.metrics.iter().copied().zip(self.outcomes().row(figures, place)),
+                    ),
                 };
                 serde_json::to_writer(&mut to, &row)?;
                 writeln!(to)?;
@@ -153,24 +76,13 @@ impl PerQuery {
         to.flush()
     }
 
+    pub(super) fn outcomes(&self) -> Outcomes<'_> {
+        Outcomes { queries: self.queries.len(), metrics: &self.metrics, settings: &self.settings }
+    }
+
     /// Mean values of a setting over all judged queries.
     pub(super) fn quality(&self, figures: &QueryFigures) -> Quality {
-        let sums = self.metrics.iter().enumerate().map(|(place, &metric)| {
-            let sum: f64 = figures.values.iter().skip(place).step_by(self.metrics.len()).sum();
-            (metric, sum / self.queries.len().max(1) as f64)
-        });
-        Quality::new(sums)
+        let mean = |&metric: &Metric| Some((metric, self.outcomes().mean(figures, metric)?));
+        Quality::new(self.metrics.iter().filter_map(mean))
     }
-
-    pub(super) fn column(&self, figures: &QueryFigures, metric: Metric) -> Option<Vec<f64>> {
-        let place = self.metrics.iter().position(|known| *known == metric)?;
-        let column = figures.values.iter().skip(place).step_by(self.metrics.len()).copied();
-        let mut column: Vec<f64> = column.collect();
-        column.resize(self.queries.len(), 0.0);
-        Some(column)
-    }
-}
-
-pub(super) fn mean(values: &[f64]) -> f64 {
-    values.iter().sum::<f64>() / values.len().max(1) as f64
 }

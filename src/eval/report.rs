@@ -2,10 +2,10 @@
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
-use super::per_query::{Engine, PerQuery};
+use super::per_query::PerQuery;
+use super::{Cost, Curve, CurveError, Engine, Metric, Setting};
+use crate::measure::PairedTests;
 use crate::stop::Stop;
-
-use super::{Curve, CurveError, CurvePoint, Metric, paired_bootstrap, paired_t_test};
 
 /// Seed of the resamples, so that an evaluation says the same each time.
 const BOOTSTRAP_SEED: u64 = 0;
@@ -102,25 +102,6 @@ pub struct IvfPoint {
     pub quality: Quality,
 }
 
-/// What a search is charged for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cost {
-    /// Documents scored.
-    Visited,
-    /// Documents scored, and routing in document dot products: multiply-adds of the tree's
-    /// networks over the width of an embedding, or the centroids of the baseline.
-    Work,
-}
-
-impl Cost {
-    pub(super) fn choose(self, visited_fraction: f64, work_fraction: f64) -> f64 {
-        match self {
-            Self::Visited => visited_fraction,
-            Self::Work => work_fraction,
-        }
-    }
-}
-
 /// The baseline of one number of lists at a fraction.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 #[non_exhaustive]
@@ -196,33 +177,27 @@ impl EvalReport {
     ///
     /// `None` beyond the largest beam measured, and for a metric that was not computed.
     pub fn tree_at(&self, visited_fraction: f64, metric: Metric) -> Option<f64> {
-        self.tree_curve(Cost::Visited, metric)?.at(visited_fraction).ok()?
+        self.per_query.outcomes().mean_at(Engine::Tree, Cost::Visited, visited_fraction, metric)
     }
 
     /// As [`Self::tree_at`], for the best of the baseline's numbers of lists there.
     pub fn ivf_at(&self, visited_fraction: f64, metric: Metric) -> Option<f64> {
-        let at = |lists| self.ivf_curve(Cost::Visited, lists, metric)?.at(visited_fraction).ok()?;
-        self.lists().into_iter().filter_map(at).reduce(f64::max)
+        Some(self.best_lists(Cost::Visited, visited_fraction, metric)?.1)
     }
 
     /// The numbers of lists that the baseline was measured with, ascending.
     pub fn lists(&self) -> Vec<usize> {
-        let mut lists: Vec<usize> = self.ivf.iter().map(|point| point.lists).collect();
-        lists.sort_unstable();
-        lists.dedup();
-        lists
+        self.per_query.outcomes().lists()
     }
 
     /// A metric of the tree against its cost; `None` for a metric that was not computed.
     pub fn tree_curve(&self, cost: Cost, metric: Metric) -> Option<Curve> {
-        let points = self.points.iter();
-        curve(points.map(|p| (cost.choose(p.visited_fraction, p.work_fraction), p.quality.get(metric))))
+        self.per_query.outcomes().curve(Engine::Tree, cost, metric)
     }
 
     /// As [`Self::tree_curve`], for the baseline of one number of lists.
     pub fn ivf_curve(&self, cost: Cost, lists: usize, metric: Metric) -> Option<Curve> {
-        let points = self.ivf.iter().filter(|p| p.lists == lists);
-        curve(points.map(|p| (cost.choose(p.visited_fraction, p.work_fraction), p.quality.get(metric))))
+        self.per_query.outcomes().curve(Engine::Ivf { lists }, cost, metric)
     }
 
     /// Tree, baseline and exact search at a fraction of the cost of scoring every document.
@@ -233,48 +208,76 @@ impl EvalReport {
     pub fn compare(&self, cost: Cost, fraction: f64) -> Result<Comparison, CurveError> {
         // Also for a report without points.
         Curve::new([])?.at(fraction)?;
-        let at = |curve: Option<Curve>| curve?.at(fraction).ok()?;
-        let ivf: Vec<ListsAt> = self
-            .lists()
-            .into_iter()
-            .map(|lists| {
-                let quality = self.exact.try_map(|metric| at(self.ivf_curve(cost, lists, metric)));
-                ListsAt { lists, quality }
-            })
-            .collect();
-        let best = |metric| {
-            let values = ivf.iter().filter_map(|at| at.quality.as_ref()?.get(metric));
-            values.reduce(f64::max)
-        };
-        let best_lists = |metric| {
-            let quality = |at: &ListsAt| at.quality.as_ref()?.get(metric);
-            let known = ivf.iter().filter_map(|at| Some((at.lists, quality(at)?)));
-            known.max_by(|a, b| a.1.total_cmp(&b.1)).map(|(lists, _)| lists)
-        };
+        let outcomes = self.per_query.outcomes();
+        let quality = |engine| self.exact.try_map(|metric| outcomes.mean_at(engine, cost, fraction, metric));
+        let ivf = |lists| ListsAt { lists, quality: quality(Engine::Ivf { lists }) };
         let p_value = |metric| {
-            let of = |engine| self.per_query.values_at(engine, cost, fraction, metric);
-            let (tree, lists) = (of(Engine::Tree)?, of(Engine::Ivf { lists: best_lists(metric)? })?);
-            larger_p_value(&tree, &lists)
+            let of = |engine| outcomes.values_at(engine, cost, fraction, metric);
+            let (lists, _) = self.best_lists(cost, fraction, metric)?;
+            larger_p_value(&of(Engine::Tree)?, &of(Engine::Ivf { lists })?)
         };
         Ok(Comparison {
             fraction,
-            tree: self.exact.try_map(|metric| at(self.tree_curve(cost, metric))),
+            tree: quality(Engine::Tree),
+            ivf: self.lists().into_iter().map(ivf).collect(),
+            ivf_best: self.exact.try_map(|metric| Some(self.best_lists(cost, fraction, metric)?.1)),
             p_value: self.exact.try_map(p_value),
-            ivf_best: self.exact.try_map(best),
-            ivf,
             exact: self.exact.clone(),
         })
+    }
+
+    /// The number of lists with the largest value of a metric at a fraction, and that value.
+    fn best_lists(&self, cost: Cost, fraction: f64, metric: Metric) -> Option<(usize, f64)> {
+        let value = |lists| {
+            let engine = Engine::Ivf { lists };
+            Some((lists, self.per_query.outcomes().mean_at(engine, cost, fraction, metric)?))
+        };
+        self.lists().into_iter().filter_map(value).max_by(|a, b| a.1.total_cmp(&b.1))
+    }
+}
+
+/// The means of what was measured.
+pub(super) struct Means {
+    pub exact: Quality,
+    pub points: Vec<BeamPoint>,
+    pub stops: Vec<StopPoint>,
+    pub ivf: Vec<IvfPoint>,
+}
+
+impl Means {
+    pub fn of(per_query: &PerQuery) -> Self {
+        let outcomes = per_query.outcomes();
+        let (mut exact, mut points, mut stops, mut ivf) = (Quality::default(), vec![], vec![], vec![]);
+        for figures in &per_query.settings {
+            let visited_fraction = figures.fraction(Cost::Visited);
+            let work_fraction = figures.fraction(Cost::Work);
+            let quality = per_query.quality(figures);
+            match figures.setting {
+                Setting::Exact => exact = quality,
+                Setting::Tree { beam } => {
+                    points.push(BeamPoint { beam, visited_fraction, work_fraction, quality });
+                }
+                Setting::Ivf { lists, nprobe } => {
+                    ivf.push(IvfPoint { lists, nprobe, visited_fraction, work_fraction, quality });
+                }
+                Setting::Stopped { stop } => {
+                    let (tree, cost) = (Engine::Tree, Cost::Visited);
+                    let beams = |metric| outcomes.mean_at(tree, cost, visited_fraction, metric);
+                    let p_value = |metric| {
+                        let beams = outcomes.values_at(tree, cost, visited_fraction, metric)?;
+                        larger_p_value(&outcomes.values(figures, metric)?, &beams)
+                    };
+                    let (beams, p_value) = (quality.try_map(beams), quality.try_map(p_value));
+                    stops.push(StopPoint { stop, visited_fraction, work_fraction, quality, beams, p_value });
+                }
+            }
+        }
+        Self { exact, points, stops, ivf }
     }
 }
 
 /// How likely a mean difference of paired values as large as theirs is by chance: the larger p-value of a
 /// paired t-test and a paired bootstrap, both two-sided.
-pub(super) fn larger_p_value(a: &[f64], b: &[f64]) -> Option<f64> {
-    let (bootstrap, t_test) = (paired_bootstrap(a, b, BOOTSTRAP_SEED), paired_t_test(a, b));
-    Some(bootstrap.ok()?.max(t_test.ok()?))
-}
-
-fn curve(points: impl Iterator<Item = (f64, Option<f64>)>) -> Option<Curve> {
-    let points = points.map(|(fraction, value)| Some(CurvePoint { fraction, value: value? }));
-    Curve::new(points.collect::<Option<Vec<_>>>()?).ok()
+fn larger_p_value(a: &[f64], b: &[f64]) -> Option<f64> {
+    Some(PairedTests::new(a, b, BOOTSTRAP_SEED).ok()?.larger_p())
 }

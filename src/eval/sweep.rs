@@ -5,22 +5,21 @@ use std::num::NonZeroUsize;
 use rayon::prelude::*;
 
 use super::baseline::{self, IvfOptions};
-use super::judge::{EvalQueries, Judge, Ranking};
-use super::per_query::{Engine, PerQuery, QueryFigures, Setting, mean};
-use super::report::{BeamPoint, Cost, EvalReport, StopPoint, larger_p_value};
-use super::{Curve, Metric, RelevanceLevel, Run};
+use super::per_query::PerQuery;
+use super::queries::{EvalQueries, judged, order_ties};
+use super::report::{EvalReport, Means};
+use super::{Cost, Curve, Metric, QueryFigures, RelevanceLevel, Run, Setting};
 use crate::data::Dataset;
 use crate::error::{Error, InputError, Result};
 use crate::index::{ActiveModel, Index, Limits, Plan, SearchMode};
-use crate::progress::{OnProgress, Progress, Stage};
+use crate::measure::{Found, Judge, Judged, Outcome, ProgressCounter, Ranking, blocks, doubling};
+use crate::progress::OnProgress;
 use crate::stop::Stop;
 use crate::store::View;
 use crate::tree::Load;
 
 /// Documents ranked per query at least: what the run holds.
 const DEPTH: usize = 100;
-/// Queries scored between two progress reports, and the rankings that are in memory at once.
-pub(super) const QUERIES_PER_ROUND: usize = 64;
 
 /// What to compare the tree with.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -81,82 +80,56 @@ pub fn evaluate(
     }
     let mut metrics = Metric::STANDARD.to_vec();
     metrics.extend(options.metrics.iter().filter(|metric| !Metric::STANDARD.contains(metric)));
-    let depth = metrics.iter().map(|metric| metric.k().get()).max().unwrap_or(DEPTH).max(DEPTH);
 
     let qrels = dataset.qrels(split)?;
-    let questions = EvalQueries::read(serving, dataset, &qrels)?;
+    let queries = EvalQueries::read(serving, dataset, &qrels)?;
     let view = serving.view();
-    let judge = Judge::new(&view, &questions, &qrels, &metrics, options.relevance_level)?;
-    if judge.has_nothing() {
-        let documents = judge.missing_documents;
+    let (judged, missing_documents) = judged(&view, &queries, &qrels)?;
+    if missing_documents > 0 && judged.iter().all(Judged::has_nothing) {
+        let documents = missing_documents;
         return Err(InputError::NothingJudged { split: split.to_owned(), documents }.into());
     }
-    let missing_queries = questions.ids.len() - questions.asked;
+    let missing_queries = queries.ids.len() - queries.asked;
     if missing_queries > 0 {
         tracing::warn!(missing_queries, split, "judged queries have no text and count as not answered");
     }
-    if judge.missing_documents > 0 {
-        tracing::warn!(judge.missing_documents, split, "judged documents are not in the index");
+    if missing_documents > 0 {
+        tracing::warn!(missing_documents, split, "judged documents are not in the index");
     }
-    let sweep = Sweep { serving, view: &view, questions: &questions, judge: &judge, depth };
+    let judge = Judge::new(&metrics, options.relevance_level, judged);
+    let depth = judge.depth().max(DEPTH);
+    let sweep = Sweep { serving, view: &view, queries: &queries, judge, depth };
     let baseline = match &options.baseline {
         Baseline::None => None,
         Baseline::Ivf(ivf) => Some(baseline::Plan::new(ivf, leaves as usize, &options.beams, view.live())?),
     };
     let passes = beams.len() + options.stops.len() + 1 + baseline.as_ref().map_or(0, baseline::Plan::passes);
-    let mut meter = ProgressCounter { on_progress, done: 0, total: passes * questions.asked };
+    let mut meter = ProgressCounter { on_progress, done: 0, total: passes * queries.asked };
 
-    let mut per_query = PerQuery {
-        queries: questions.ids.clone(),
-        asked: questions.asked,
-        metrics: metrics.clone(),
-        settings: vec![sweep.measure(Setting::Exact, SearchMode::Exact, None, &mut meter)?],
-    };
-    let exact = per_query.quality(&per_query.settings[0]);
-    let mut points = Vec::new();
     let mut run = Run::default();
+    let mut settings = vec![sweep.measure(Setting::Exact, SearchMode::Exact, None, &mut meter)?];
     for (place, &beam) in beams.iter().enumerate() {
         let kept = (place + 1 == beams.len()).then_some(&mut run);
         let setting = Setting::Tree { beam: beam.get() };
-        let figures = sweep.measure(setting, SearchMode::beam(beam), kept, &mut meter)?;
-        points.push(BeamPoint {
-            beam: beam.get(),
-            visited_fraction: mean(&figures.visited_fraction).min(1.0),
-            work_fraction: mean(&figures.work_fraction),
-            quality: per_query.quality(&figures),
-        });
-        per_query.settings.push(figures);
+        settings.push(sweep.measure(setting, SearchMode::beam(beam), kept, &mut meter)?);
     }
-    let mut stops = Vec::new();
     for &stop in &options.stops {
-        let limits = Limits::beam(NonZeroUsize::MAX).with(stop)?;
-        let figures = sweep.measure(Setting::Stopped { stop }, SearchMode::Tree(limits), None, &mut meter)?;
-        let visited_fraction = mean(&figures.visited_fraction).min(1.0);
-        let quality = per_query.quality(&figures);
-        let beams = |metric| per_query.values_at(Engine::Tree, Cost::Visited, visited_fraction, metric);
-        stops.push(StopPoint {
-            stop,
-            visited_fraction,
-            work_fraction: mean(&figures.work_fraction),
-            beams: quality.try_map(|metric| Some(mean(&beams(metric)?))),
-            p_value: quality
-                .try_map(|metric| larger_p_value(&per_query.column(&figures, metric)?, &beams(metric)?)),
-            quality,
-        });
-        per_query.settings.push(figures);
+        let mode = SearchMode::Tree(Limits::beam(NonZeroUsize::MAX).with(stop)?);
+        settings.push(sweep.measure(Setting::Stopped { stop }, mode, None, &mut meter)?);
     }
-    let mut ivf = Vec::new();
-    for figures in baseline.map_or(Ok(Vec::new()), |plan| plan.measure(&sweep, &mut meter))? {
-        ivf.extend(baseline::point(&figures, &per_query));
-        per_query.settings.push(figures);
+    if let Some(plan) = baseline {
+        settings.extend(plan.measure(&sweep, &mut meter)?);
     }
     let sizes = serving.leaf_sizes(&view)?;
     let load = Load::of(&sizes);
+    let EvalQueries { ids, asked, .. } = &queries;
+    let per_query = PerQuery { queries: ids.clone(), asked: *asked, metrics: metrics.clone(), settings };
+    let Means { exact, points, stops, ivf } = Means::of(&per_query);
     let mut report = EvalReport {
         documents: view.live(),
-        queries: questions.ids.len(),
+        queries: ids.len(),
         missing_queries,
-        missing_documents: judge.missing_documents,
+        missing_documents,
         relevance_level: options.relevance_level.0,
         leaves,
         leaves_used: sizes.len() - load.empty,
@@ -189,31 +162,12 @@ fn beams(asked: &[usize], leaves: usize) -> Result<Vec<NonZeroUsize>> {
     beams.into_iter().map(|beam| NonZeroUsize::new(beam).ok_or(Error::Input(InputError::ZeroBeam))).collect()
 }
 
-/// 1, 2, 4 and so on, and `most` itself.
-pub(crate) fn doubling(most: usize) -> impl Iterator<Item = usize> {
-    let powers = std::iter::successors(Some(1usize), |number| number.checked_mul(2));
-    powers.take_while(move |&number| number < most).chain([most])
-}
-
-pub(crate) struct ProgressCounter<'a, 'b> {
-    pub on_progress: &'a mut OnProgress<'b>,
-    pub done: usize,
-    pub total: usize,
-}
-
-impl ProgressCounter<'_, '_> {
-    pub fn add(&mut self, queries: usize) -> Result<()> {
-        self.done += queries;
-        Progress::new(Stage::Evaluate, self.done, self.total).tell(self.on_progress, Error::Cancelled)
-    }
-}
-
 /// What every setting is measured with.
 pub(super) struct Sweep<'a> {
     pub serving: &'a ActiveModel,
     pub view: &'a View,
-    pub questions: &'a EvalQueries,
-    pub judge: &'a Judge<'a>,
+    pub queries: &'a EvalQueries,
+    pub judge: Judge<'a>,
     /// Documents ranked per query.
     pub depth: usize,
 }
@@ -221,6 +175,17 @@ pub(super) struct Sweep<'a> {
 impl Sweep<'_> {
     pub fn dim(&self) -> usize {
         self.serving.model().encoder().dim()
+    }
+
+    /// The embedding of a query, `[dim]`.
+    pub fn query(&self, query: usize) -> &[f32] {
+        &self.queries.rows[query * self.dim()..][..self.dim()]
+    }
+
+    /// Judges what a query found, and puts its ranking in the order of `trec_eval`.
+    pub fn outcome(&self, query: usize, found: &mut Found) -> Result<Outcome> {
+        order_ties(self.view, &mut found.ranking)?;
+        Ok(self.judge.outcome(query, found))
     }
 
     /// Measures one mode over all queries; the rankings go to `run` where there is one.
@@ -232,39 +197,26 @@ impl Sweep<'_> {
         meter: &mut ProgressCounter<'_, '_>,
     ) -> Result<QueryFigures> {
         let depth = NonZeroUsize::new(self.depth).unwrap_or(NonZeroUsize::MIN);
-        let mut figures = QueryFigures {
-            setting,
-            visited_fraction: Vec::with_capacity(self.questions.asked),
-            work_fraction: Vec::with_capacity(self.questions.asked),
-            values: Vec::new(),
-        };
-        let rows: Vec<&[f32]> = self.questions.rows.chunks_exact(self.dim()).collect();
-        for (round, rows) in rows.chunks(QUERIES_PER_ROUND).enumerate() {
-            let ranked = rows
-                .par_iter()
-                .map(|row| {
-                    let mut ranked = self.serving.rank(self.view, row, &Plan::new(depth, mode))?;
-                    self.judge.order(&mut ranked.rows)?;
-                    Ok(ranked)
-                })
-                .collect::<Result<Vec<_>>>()?;
-            for (query, ranked) in (round * QUERIES_PER_ROUND..).zip(ranked) {
-                figures.visited_fraction.push(ranked.stats.visited_fraction);
-                figures.work_fraction.push(ranked.stats.work_fraction);
-                figures.values.extend(self.judge.values(query, &ranked.rows));
+        let mut figures = QueryFigures::new(setting, self.view.live());
+        for block in blocks(self.queries.asked) {
+            let search = |query| -> Result<(Outcome, Ranking)> {
+                let ranked = self.serving.rank(self.view, self.query(query), &Plan::new(depth, mode))?;
+                let routing = ranked.multiply_adds as f64 / self.dim() as f64;
+                let visited = ranked.stats.documents_visited;
+                let mut found = Found { visited, routing, ranking: ranked.rows };
+                Ok((self.outcome(query, &mut found)?, found.ranking))
+            };
+            let found = block.clone().into_par_iter().map(search).collect::<Result<Vec<_>>>()?;
+            for (query, (outcome, ranking)) in block.clone().zip(found) {
+                figures.add(query, &outcome, 1.0);
                 if let Some(run) = run.as_deref_mut() {
-                    self.record(run, query, &ranked.rows)?;
+                    for (score, row) in ranking {
+                        run.add(&self.queries.ids[query], self.view.id(row)?, score)?;
+                    }
                 }
             }
-            meter.add(rows.len())?;
+            meter.add(block.len())?;
         }
         Ok(figures)
-    }
-
-    fn record(&self, run: &mut Run, query: usize, ranking: &Ranking) -> Result<()> {
-        for &(score, row) in ranking {
-            run.add(&self.questions.ids[query], self.view.id(row)?, score)?;
-        }
-        Ok(())
     }
 }

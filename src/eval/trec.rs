@@ -5,6 +5,7 @@ use std::io::{self, Read, Write};
 
 use thiserror::Error;
 
+use super::{Metric, RelevanceLevel};
 use crate::data::{DataError, Line, Lines, Qrels};
 
 /// A run or judgments that cannot be read, added to or written.
@@ -105,6 +106,23 @@ pub struct ScoredId {
 impl AsRef<str> for ScoredId {
     fn as_ref(&self) -> &str {
         &self.id
+    }
+}
+
+impl Metric {
+    /// The mean over all queries that have judgments; 0 if there are none.
+    ///
+    /// A judged query without results counts 0, as with `-c` of `trec_eval`, so that an
+    /// engine gains nothing from returning nothing. Results of other queries are ignored.
+    pub fn mean(self, run: &Run, qrels: &Qrels, level: RelevanceLevel) -> f64 {
+        if qrels.is_empty() {
+            return 0.0;
+        }
+        let values = qrels.iter().map(|(query, judged)| match run.get(query) {
+            Some(ranked) => self.of_query(ranked, judged, level),
+            None => 0.0,
+        });
+        values.sum::<f64>() / qrels.len() as f64
     }
 }
 

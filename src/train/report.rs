@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::balance::{LeafSizes, LoadReport};
 use super::config::TrainConfig;
 use super::verdict::Verdict;
+use crate::measure::{Curve, CurvePoint};
 use crate::model::RoutingProfiles;
 
 /// The record of a training run, written into the bundle as `training.json`.
@@ -234,11 +235,9 @@ impl DevFigures {
     /// The tree's recall@100 at a visited fraction, by linear interpolation between beams; `None` where no
     /// beam visits so little.
     pub fn recall_at_100(&self, visited_fraction: f64) -> Option<f64> {
-        let points = self
-            .points
-            .iter()
-            .map(|p| crate::eval::CurvePoint { fraction: p.visited_fraction, value: p.recall_at_100 });
-        crate::eval::Curve::new(points).ok()?.at(visited_fraction).ok()?
+        let points =
+            self.points.iter().map(|p| CurvePoint { fraction: p.visited_fraction, value: p.recall_at_100 });
+        Curve::new(points).ok()?.at(visited_fraction).ok()?
     }
 
     /// What early stopping watches: recall@100 at a visited fraction. Where no beam visits so little, that of

@@ -1,6 +1,7 @@
 //! Files written, read back, and with one thing wrong at a time.
 
 use std::io::Cursor;
+use std::num::NonZeroUsize;
 
 use proptest::prelude::*;
 
@@ -181,4 +182,17 @@ proptest! {
         let _ = read(&text);
         let _ = read_qrels(Cursor::new(text.into_bytes()), "in");
     }
+}
+
+#[test]
+fn the_mean_is_over_judged_queries() {
+    let (metric, level) = (Metric::Recall(NonZeroUsize::MIN), RelevanceLevel::default());
+    let mut qrels = Qrels::default();
+    let mut run = Run::default();
+    assert_eq!(metric.mean(&run, &qrels, level), 0.0);
+    qrels.insert("found", "a", 1);
+    qrels.insert("absent", "a", 1);
+    run.add("found", "a", 0.5).unwrap();
+    run.add("not judged", "a", 0.5).unwrap();
+    assert_eq!(metric.mean(&run, &qrels, level), 0.5);
 }

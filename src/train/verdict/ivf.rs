@@ -1,15 +1,50 @@
 //! The opponent: inverted lists of k-means.
 
-use super::bench::Measured;
+use std::borrow::Cow;
+use std::ops::Range;
 
-/// Seeds of k-means over which lists are averaged; one alone is noise of a point or two.
-pub(super) const SEEDS: u64 = 4;
+use crate::error::Result;
+use crate::ids::Row;
+use crate::measure::{Partition, UnitRows};
 
-/// Inverted lists, averaged over seeds.
-#[derive(Default)]
-pub(super) struct Lists {
-    pub lists: usize,
-    pub measured: Measured,
+/// Documents per list that k-means learns from; more do not move the centroids.
+const SAMPLE_PER_LIST: usize = 256;
+
+/// Documents in memory.
+struct MemoryRows<'a> {
+    /// `[n, dim]` unit rows.
+    rows: &'a [f32],
+    dim: usize,
+}
+
+impl UnitRows for MemoryRows<'_> {
+    fn count(&self) -> usize {
+        self.rows.len() / self.dim
+    }
+
+    fn dim(&self) -> usize {
+        self.dim
+    }
+
+    fn row(&self, place: usize) -> Row {
+        Row(place as u32)
+    }
+
+    fn rows(&self, places: Range<usize>) -> Result<Cow<'_, [f32]>> {
+        Ok(Cow::Borrowed(&self.rows[places.start * self.dim..places.end * self.dim]))
+    }
+}
+
+/// The lists of k-means, learned from all documents or, of many, from some at even distances.
+///
+/// # Shapes
+/// `rows` `[n, dim]` unit rows; `lists` from 1 to n.
+pub(super) fn partition(rows: &[f32], dim: usize, lists: usize, seed: u64) -> Result<Partition<'static>> {
+    let documents = MemoryRows { rows, dim };
+    let (count, most) = (documents.count(), lists * SAMPLE_PER_LIST);
+    let sample: Option<Vec<usize>> =
+        (count > most).then(|| (0..most).map(|place| place * count / most).collect());
+    Partition::k_means(&documents, lists, seed, sample.as_deref())
 }
 
 /// Numbers of lists to measure: that of the leaves first, then those of the short list that differ.
@@ -31,16 +66,17 @@ fn short_counts(documents: usize, leaves: usize) -> [usize; 3] {
     [root, 2 * root, leaves].map(|count| count.min(documents / 10).max(2).min(documents))
 }
 
-/// The lists that the best is chosen from; those with as many lists as leaves are among them
-/// where a tenth of the documents allows it.
-pub(super) fn short_list<'a>(documents: usize, own: &'a Lists, others: &'a [Lists]) -> Vec<&'a Lists> {
-    let counts = short_counts(documents, own.lists);
-    [own].into_iter().chain(others).filter(|lists| counts.contains(&lists.lists)).collect()
+/// The numbers of lists that the best is chosen from; that of the leaves is among them where a tenth of the
+/// documents allows it.
+pub(super) fn short_list(documents: usize, leaves: usize) -> Vec<usize> {
+    let short = short_counts(documents, leaves);
+    list_counts(documents, leaves).into_iter().filter(|lists| short.contains(lists)).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scan::TopK;
 
     #[test]
     fn numbers_of_lists_are_capped_and_named_once() {
@@ -50,5 +86,29 @@ mod tests {
         assert_eq!(list_counts(12, 4), [4, 2]);
         assert_eq!(list_counts(3, 8), [3, 2]);
         assert_eq!(list_counts(1, 1), [1]);
+        assert_eq!(short_list(5_183, 1_000), [72, 144, 518]);
+        assert_eq!(short_list(5_183, 40), [40, 72, 144]);
+    }
+
+    /// Both ways of learning the centroids, from all rows and from a sample.
+    #[test]
+    fn every_document_is_in_one_list_and_the_nearest_list_comes_first() {
+        for count in [20, 5 * SAMPLE_PER_LIST] {
+            // Two directions, one after the other.
+            let rows: Vec<f32> =
+                (0..count).flat_map(|place| if place % 2 == 0 { [1.0, 0.0] } else { [0.0, 1.0] }).collect();
+            let partition = partition(&rows, 2, 2, 0).unwrap();
+            let mut sizes = partition.sizes();
+            sizes.sort_unstable();
+            assert_eq!(sizes, [count / 2, count - count / 2]);
+            let score = |rows: &[Row], top: &mut TopK| {
+                rows.iter().for_each(|&row| top.push(1.0, row));
+                Ok(())
+            };
+            let found = partition.search(&[1.0, 0.0], &[1, 2], count, score).unwrap();
+            assert_eq!((found[0].visited, found[1].visited), (count / 2, count));
+            assert!(found[0].ranking.iter().all(|(_, row)| row.0 % 2 == 0));
+            assert_eq!((found[0].routing, found[1].routing), (2.0, 2.0));
+        }
     }
 }

@@ -1,20 +1,17 @@
 //! Did training help? Base and trained encoder, with exact search, k-means lists and the learned
 //! tree, on the dev queries.
 //!
-//! Everything is measured in memory, on embeddings that a run has at hand: no index is written
-//! and no text encoded.
+//! This is the policy: which searches are measured, at which fractions they are compared, and what follows.
+//! `measure` measures them in memory, on embeddings that a run has at hand: no index is written and no text
+//! encoded.
 
-mod bench;
 mod comparison;
 mod ivf;
-mod partition;
 mod recommendation;
 mod report;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use bench::Bench;
-pub(crate) use partition::Partition;
 pub use recommendation::{
     CEILING, DECISION_DOCUMENTS, DECISIVE_COMPARISONS, FEWEST_QUERIES, Recommendation, SIGNIFICANCE_LEVEL,
     SMALLEST_GAIN,
@@ -25,15 +22,18 @@ pub use report::{
 };
 
 use crate::error::Result;
-use crate::eval::ProgressCounter;
 use crate::ids::LeafId;
+use crate::measure::{
+    Bench, Cost, Engine, IVF_SEEDS, Judge, Metric, Outcomes, Partition, ProgressCounter, QueryFigures, blocks,
+};
 use crate::model::Indexer;
 use crate::progress::OnProgress;
-use bench::{Measured, Outcome, Point, QUERIES_PER_BLOCK};
-use ivf::Lists;
 
 /// Visited fractions at which methods are tabled.
 pub const FRACTIONS: [f64; 7] = [0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 1.0];
+
+/// What training measures on the dev queries, with binary relevance.
+pub(crate) const METRICS: [Metric; 3] = [Metric::RECALL_AT_10, Metric::RECALL_AT_100, Metric::NDCG_AT_10];
 
 /// What a verdict is made from.
 pub(crate) struct HeldOut<'a> {
@@ -60,21 +60,12 @@ pub(crate) struct Embedded<'a> {
     pub queries: &'a [f32],
 }
 
-/// The searches of one encoder.
-struct Measurements {
-    exact: Measured,
-    /// With as many lists as leaves.
-    ivf: Lists,
-    /// With other numbers of lists.
-    alternatives: Vec<Lists>,
-}
-
-/// A method with what was measured of it.
-enum Source<'a> {
-    /// At one number of lists, or none.
-    One { lists: Option<usize>, measured: &'a Measured },
-    /// At the number of lists that is best at each fraction.
-    Best(Vec<&'a Lists>),
+/// A method among what was measured of its encoder.
+struct Source<'a> {
+    method: Method,
+    outcomes: Outcomes<'a>,
+    /// Of several, all with lists, the one that is best at each fraction.
+    engines: Vec<Engine>,
 }
 
 /// Measures all methods and decides.
@@ -94,139 +85,114 @@ pub(crate) fn compute(held_out: &HeldOut<'_>, on_progress: &mut OnProgress<'_>) 
         return Ok(Verdict::unmeasured(documents, leaves));
     }
     let counts = ivf::list_counts(documents, leaves as usize);
-    let blocks = positives.len().div_ceil(QUERIES_PER_BLOCK);
     // Where the encoder was left as it was, what holds of its embeddings need not be measured twice.
     let changed = held_out.base != held_out.trained;
-    let total = (1 + usize::from(changed)) * (counts.len() * ivf::SEEDS as usize + blocks);
+    let total = counts.len() * IVF_SEEDS as usize + blocks(positives.len()).len();
+    let total = (1 + usize::from(changed)) * total;
     let mut meter = ProgressCounter { on_progress, done: 0, total };
 
     let base = match changed {
-        true => Some(measure(held_out, held_out.base, &counts, None, &mut meter)?.0),
+        true => Some(measure(held_out, held_out.base, &counts, None, &mut meter)?),
         false => None,
     };
     let tree = Partition::tree(indexer, held_out.leaves);
-    let (trained, tree) = measure(held_out, held_out.trained, &counts, Some(tree), &mut meter)?;
-    let base = base.as_ref().unwrap_or(&trained);
-    let own = Some(leaves as usize);
+    let trained = measure(held_out, held_out.trained, &counts, Some(tree), &mut meter)?;
+    let outcomes = |settings| Outcomes { queries: positives.len(), metrics: &METRICS, settings };
+    let (base, trained) = (outcomes(base.as_deref().unwrap_or(&trained)), outcomes(&trained));
+    let ivf = |lists| Engine::Ivf { lists };
+    let best = ivf::short_list(documents, leaves as usize);
+    let source = |(method, outcomes, engines)| Source { method, outcomes, engines };
     let methods = [
-        (Method::BaseExact, Source::exact(base)),
-        (Method::BaseIvf, Source::ivf(base)),
-        (Method::BaseIvfBest, Source::best(base, documents)),
-        (Method::TrainedExact, Source::exact(&trained)),
-        (Method::TrainedIvf, Source::ivf(&trained)),
-        (Method::TrainedIvfBest, Source::best(&trained, documents)),
-        (Method::TrainedTree, Source::One { lists: own, measured: &tree }),
+        (Method::BaseExact, base, vec![Engine::Exact]),
+        (Method::BaseIvf, base, vec![ivf(counts[0])]),
+        (Method::BaseIvfBest, base, best.iter().copied().map(ivf).collect()),
+        (Method::TrainedExact, trained, vec![Engine::Exact]),
+        (Method::TrainedIvf, trained, vec![ivf(counts[0])]),
+        (Method::TrainedIvfBest, trained, best.iter().copied().map(ivf).collect()),
+        (Method::TrainedTree, trained, vec![Engine::Tree]),
     ];
-    let figures = methods.iter().map(|(method, source)| source.figures(*method, dim, documents)).collect();
-    let comparisons = comparison::compare(base, &trained, &tree, documents, held_out.seed);
+    let methods = methods.map(source).map(|source| source.figures(leaves as usize)).into();
+    let comparisons = comparison::compare(base, trained, counts[0], documents, held_out.seed);
     Ok(recommendation::decide(Verdict {
         documents,
         queries: positives.len(),
         leaves,
-        methods: figures,
+        methods,
         comparisons,
         ..Verdict::unmeasured(documents, leaves)
     }))
 }
 
-/// Everything of one encoder; the tree is empty where there is none.
+/// Everything of one encoder, the tree where there is one.
 fn measure(
     held_out: &HeldOut<'_>,
     rows: Embedded<'_>,
     counts: &[usize],
     tree: Option<Partition<'_>>,
     meter: &mut ProgressCounter<'_, '_>,
-) -> Result<(Measurements, Measured)> {
+) -> Result<Vec<QueryFigures>> {
     let mut partitions = Vec::new();
     for &lists in counts {
-        for seed in 0..ivf::SEEDS {
-            partitions.push(Partition::k_means(rows.documents, held_out.dim, lists, seed)?);
+        for seed in 0..IVF_SEEDS {
+            partitions.push(ivf::partition(rows.documents, held_out.dim, lists, seed)?);
             meter.add(1)?;
         }
     }
-    let of_lists = partitions.len();
     partitions.extend(tree);
-    let space = Bench::new(rows.documents, held_out.dim, rows.queries, held_out.positives);
-    let (exact, mut measured) = space.measure(&partitions, &mut || meter.add(1))?;
-    let tree = measured.split_off(of_lists).pop().unwrap_or_default();
-    let documents = rows.documents.len() / held_out.dim;
-    let mut lists = counts
-        .iter()
-        .zip(measured.chunks(ivf::SEEDS as usize))
-        .map(|(&lists, seeds)| Lists { lists, measured: Measured::mean(seeds, documents) });
-    let ivf = lists.next().unwrap_or_default();
-    let alternatives = lists.collect();
-    Ok((Measurements { exact, ivf, alternatives }, tree))
+    let judge = Judge::binary(&METRICS, held_out.positives);
+    Bench::new(rows.documents, held_out.dim, rows.queries, judge).measure(&partitions, &mut || meter.add(1))
 }
 
-impl<'a> Source<'a> {
-    fn exact(of: &'a Measurements) -> Self {
-        Self::One { lists: None, measured: &of.exact }
-    }
-
-    fn ivf(of: &'a Measurements) -> Self {
-        Self::One { lists: Some(of.ivf.lists), measured: &of.ivf.measured }
-    }
-
-    fn best(of: &'a Measurements, documents: usize) -> Self {
-        Self::Best(ivf::short_list(documents, &of.ivf, &of.alternatives))
-    }
-
-    fn figures(&self, method: Method, dim: usize, documents: usize) -> MethodFigures {
-        let cost = Cost { dim, documents };
-        let point = |visited_fraction: f64| match self {
-            Self::One { lists, measured } => FractionPoint {
-                visited_fraction,
-                lists: *lists,
-                figures: cost.at(measured, visited_fraction),
-            },
-            Self::Best(candidates) => {
-                let mut best = FractionPoint { visited_fraction, lists: None, figures: None };
-                for candidate in candidates {
-                    let figures = cost.at(&candidate.measured, visited_fraction);
-                    let recall = |figures: Option<Figures>| figures.map(|f| f.recall_at_100);
-                    if recall(figures) > recall(best.figures) {
-                        best = FractionPoint { lists: Some(candidate.lists), figures, ..best };
-                    }
+impl Source<'_> {
+    /// `leaves`: those of the tree.
+    fn figures(&self, leaves: usize) -> MethodFigures {
+        let is_best = matches!(self.method, Method::BaseIvfBest | Method::TrainedIvfBest);
+        let lists = |engine: &Engine| match engine {
+            Engine::Tree => Some(leaves),
+            Engine::Ivf { lists } => Some(*lists),
+            Engine::Exact => None,
+        };
+        let point = |visited_fraction: f64| {
+            let first = self.engines.first().filter(|_| !is_best);
+            let mut best = FractionPoint { visited_fraction, lists: first.and_then(lists), figures: None };
+            for engine in &self.engines {
+                let figures = self.at(*engine, visited_fraction);
+                let recall = |figures: Option<Figures>| figures.map(|f| f.recall_at_100);
+                if recall(figures) > recall(best.figures) {
+                    best = FractionPoint { visited_fraction, lists: lists(engine), figures };
                 }
-                best
             }
+            best
         };
-        let measured = match self {
-            Self::One { measured, .. } => measured.points.iter().map(|point| cost.measured(point)).collect(),
-            Self::Best(_) => Vec::new(),
-        };
-        MethodFigures { method, measured, at: FRACTIONS.into_iter().map(point).collect() }
-    }
-}
-
-/// What turns outcomes into figures.
-struct Cost {
-    dim: usize,
-    documents: usize,
-}
-
-impl Cost {
-    fn at(&self, measured: &Measured, visited_fraction: f64) -> Option<Figures> {
-        let bracket = measured.around(visited_fraction)?;
-        Some(self.figures(|of| bracket.value(|place| measured.points[place].mean(of))))
-    }
-
-    fn measured(&self, point: &Point) -> MeasuredPoint {
-        MeasuredPoint {
-            setting: point.setting,
-            visited_fraction: point.visited_fraction,
-            figures: self.figures(|of| point.mean(of)),
+        let measured = self.engines.iter().filter(|_| !is_best);
+        let measured = measured.flat_map(|engine| self.outcomes.by_visited(*engine));
+        MethodFigures {
+            method: self.method,
+            measured: measured.filter_map(|figures| self.measured(figures)).collect(),
+            at: FRACTIONS.into_iter().map(point).collect(),
         }
     }
 
-    fn figures(&self, mean: impl Fn(&dyn Fn(&Outcome) -> f64) -> f64) -> Figures {
-        let work = |outcome: &Outcome| outcome.visited + outcome.multiply_adds / self.dim as f64;
-        Figures {
-            work_fraction: mean(&work) / self.documents as f64,
-            recall_at_10: mean(&|outcome| outcome.recall_at_10),
-            recall_at_100: mean(&|outcome| outcome.recall_at_100),
-            ndcg_at_10: mean(&|outcome| outcome.ndcg_at_10),
-        }
+    fn at(&self, engine: Engine, visited_fraction: f64) -> Option<Figures> {
+        let work = self.outcomes.work_at(engine, visited_fraction)?;
+        figures(work, |metric| self.outcomes.mean_at(engine, Cost::Visited, visited_fraction, metric))
     }
+
+    fn measured(&self, setting: &QueryFigures) -> Option<MeasuredPoint> {
+        let work = setting.fraction(Cost::Work);
+        Some(MeasuredPoint {
+            setting: setting.setting.lists_visited(),
+            visited_fraction: setting.fraction(Cost::Visited),
+            figures: figures(work, |metric| self.outcomes.mean(setting, metric))?,
+        })
+    }
+}
+
+fn figures(work_fraction: f64, mean: impl Fn(Metric) -> Option<f64>) -> Option<Figures> {
+    Some(Figures {
+        work_fraction,
+        recall_at_10: mean(Metric::RECALL_AT_10)?,
+        recall_at_100: mean(Metric::RECALL_AT_100)?,
+        ndcg_at_10: mean(Metric::NDCG_AT_10)?,
+    })
 }

@@ -5,6 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::Recommendation;
+use crate::measure::Metric;
 
 /// Whether training helped, measured on the dev queries in memory.
 ///
@@ -138,12 +139,18 @@ pub enum ComparedMetric {
     RecallAt100,
 }
 
+impl ComparedMetric {
+    pub(super) fn metric(self) -> Metric {
+        match self {
+            Self::RecallAt10 => Metric::RECALL_AT_10,
+            Self::RecallAt100 => Metric::RECALL_AT_100,
+        }
+    }
+}
+
 impl fmt::Display for ComparedMetric {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::RecallAt10 => "recall@10",
-            Self::RecallAt100 => "recall@100",
-        })
+        f.pad(&self.metric().to_string())
     }
 }
 

@@ -292,9 +292,10 @@ fn documents_in_several_leaves_are_scored_once() {
     let rows = documents(Sees::Topic);
     let leaves = indexer.route_rows(&rows, NonZeroUsize::new(2).unwrap());
     let (queries, positives) = (queries(20, Sees::Topic), positives(20));
-    let space = Bench::new(&rows, DIM, &queries, &positives);
-    let (_, trees) = space.measure(&[Partition::tree(&indexer, &leaves)], &mut || Ok(())).unwrap();
-    assert_eq!(trees[0].points.last().unwrap().visited_fraction, 1.0);
+    let bench = Bench::new(&rows, DIM, &queries, Judge::binary(&METRICS, &positives));
+    let settings = bench.measure(&[Partition::tree(&indexer, &leaves)], &mut || Ok(())).unwrap();
+    let outcomes = Outcomes { queries: 20, metrics: &METRICS, settings: &settings };
+    assert_eq!(outcomes.by_visited(Engine::Tree).last().unwrap().fraction(Cost::Visited), 1.0);
 }
 
 #[test]

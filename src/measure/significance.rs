@@ -60,9 +60,12 @@ pub enum SignificanceError {
 /// # Ok::<(), ehi::eval::SignificanceError>(())
 /// ```
 pub fn paired_bootstrap(left: &[f64], right: &[f64], seed: u64) -> Result<f64, SignificanceError> {
-    let differences = differences(left, right)?;
+    Ok(bootstrap(&differences(left, right)?, seed))
+}
+
+fn bootstrap(differences: &[f64], seed: u64) -> f64 {
     let n = differences.len();
-    let mean = mean(&differences);
+    let mean = mean(differences);
     let extreme: usize = (0..BOOTSTRAP_RESAMPLES.div_ceil(RESAMPLES_PER_STREAM))
         .into_par_iter()
         .map(|stream| {
@@ -77,7 +80,7 @@ pub fn paired_bootstrap(left: &[f64], right: &[f64], seed: u64) -> Result<f64, S
                 .count()
         })
         .sum();
-    Ok((extreme + 1) as f64 / (BOOTSTRAP_RESAMPLES + 1) as f64)
+    (extreme + 1) as f64 / (BOOTSTRAP_RESAMPLES + 1) as f64
 }
 
 /// The two-sided p-value of the paired t-test, in [0, 1].
@@ -87,18 +90,51 @@ pub fn paired_bootstrap(left: &[f64], right: &[f64], seed: u64) -> Result<f64, S
 /// # Errors
 /// Every variant of [`SignificanceError`].
 pub fn paired_t_test(left: &[f64], right: &[f64]) -> Result<f64, SignificanceError> {
-    let differences = differences(left, right)?;
-    let n = differences.len() as f64;
-    let mean = mean(&differences);
-    let variance = differences.iter().map(|d| (d - mean).powi(2)).sum::<f64>() / (n - 1.0);
+    Ok(t_test(&differences(left, right)?))
+}
+
+fn t_test(differences: &[f64]) -> f64 {
+    let mean = mean(differences);
     if mean == 0.0 {
-        return Ok(1.0);
+        return 1.0;
     }
-    let t = mean / (variance / n).sqrt();
+    let n = differences.len() as f64;
+    let t = mean / (variance(differences) / n).sqrt();
     match StudentsT::new(0.0, 1.0, n - 1.0) {
-        Ok(distribution) if t.is_finite() => Ok(2.0 * distribution.cdf(-t.abs())),
+        Ok(distribution) if t.is_finite() => 2.0 * distribution.cdf(-t.abs()),
         // No variance at all.
-        _ => Ok(0.0),
+        _ => 0.0,
+    }
+}
+
+/// What is said of a difference between two systems on the same queries.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct PairedTests {
+    /// Of [`paired_bootstrap`].
+    pub bootstrap_p: f64,
+    /// Of [`paired_t_test`].
+    pub t_test_p: f64,
+    /// Sample standard deviation of the differences.
+    pub deviation: f64,
+}
+
+impl PairedTests {
+    /// Runs both tests.
+    ///
+    /// # Errors
+    /// Every variant of [`SignificanceError`].
+    pub(crate) fn new(left: &[f64], right: &[f64], seed: u64) -> Result<Self, SignificanceError> {
+        let differences = differences(left, right)?;
+        Ok(Self {
+            bootstrap_p: bootstrap(&differences, seed),
+            t_test_p: t_test(&differences),
+            deviation: variance(&differences).sqrt(),
+        })
+    }
+
+    /// The p-value of the test that is less sure.
+    pub(crate) fn larger_p(&self) -> f64 {
+        self.bootstrap_p.max(self.t_test_p)
     }
 }
 
@@ -118,6 +154,12 @@ fn differences(left: &[f64], right: &[f64]) -> Result<Vec<f64>, SignificanceErro
 
 fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
+}
+
+/// Of a sample; of two values or more.
+fn variance(values: &[f64]) -> f64 {
+    let mean = mean(values);
+    values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (values.len() as f64 - 1.0)
 }
 
 #[cfg(test)]
@@ -158,6 +200,17 @@ mod tests {
         }
         assert_eq!(paired_bootstrap(&LEFT, &RIGHT, 3), paired_bootstrap(&LEFT, &RIGHT, 3));
         assert_ne!(paired_bootstrap(&LEFT, &RIGHT, 3), paired_bootstrap(&LEFT, &RIGHT, 4));
+    }
+
+    #[test]
+    fn both_tests_are_of_the_same_differences() {
+        let tests = PairedTests::new(&LEFT, &RIGHT, 3).unwrap();
+        assert_eq!(Ok(tests.bootstrap_p), paired_bootstrap(&LEFT, &RIGHT, 3));
+        assert_eq!(Ok(tests.t_test_p), paired_t_test(&LEFT, &RIGHT));
+        assert_eq!(tests.larger_p(), tests.t_test_p);
+        // Differences of 1, 0 and 2.
+        let tests = PairedTests::new(&[1.0, 1.0, 3.0], &[0.0, 1.0, 1.0], 0).unwrap();
+        assert_eq!(tests.deviation, 1.0);
     }
 
     #[test]

@@ -10,8 +10,7 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-use super::trec::Run;
-use crate::data::{Judgments, Qrels};
+use crate::data::Judgments;
 
 /// The lowest grade that counts as relevant, 1 by default.
 ///
@@ -26,14 +25,8 @@ impl Default for RelevanceLevel {
 }
 
 impl RelevanceLevel {
-    fn includes(self, grade: Option<&i32>) -> bool {
-        grade.is_some_and(|grade| *grade >= self.0)
-    }
-
-    /// The number of relevant documents among the first `k` results.
-    fn hits(self, ranked: &[impl AsRef<str>], judged: &Judgments, k: NonZeroUsize) -> usize {
-        let first = ranked.iter().take(k.get());
-        first.filter(|id| self.includes(judged.get(id.as_ref()))).count()
+    fn includes(self, grade: Option<i32>) -> bool {
+        grade.is_some_and(|grade| grade >= self.0)
     }
 }
 
@@ -46,11 +39,7 @@ pub fn recall_at_k(
     k: NonZeroUsize,
     level: RelevanceLevel,
 ) -> f64 {
-    let relevant = judged.values().filter(|grade| level.includes(Some(grade)));
-    match relevant.count() {
-        0 => 0.0,
-        relevant => level.hits(ranked, judged, k) as f64 / relevant as f64,
-    }
+    Metric::Recall(k).of_query(ranked, judged, level)
 }
 
 /// The relevant documents among the first `k`, divided by `k` even if fewer were returned.
@@ -62,7 +51,7 @@ pub fn precision_at_k(
     k: NonZeroUsize,
     level: RelevanceLevel,
 ) -> f64 {
-    level.hits(ranked, judged, k) as f64 / k.get() as f64
+    Metric::Precision(k).of_query(ranked, judged, level)
 }
 
 /// One over the rank of the first relevant document; 0 if none is among the first `k`.
@@ -75,11 +64,7 @@ pub fn mrr_at_k(
     k: NonZeroUsize,
     level: RelevanceLevel,
 ) -> f64 {
-    let mut first = ranked.iter().take(k.get());
-    match first.position(|id| level.includes(judged.get(id.as_ref()))) {
-        Some(position) => 1.0 / (position + 1) as f64,
-        None => 0.0,
-    }
+    Metric::Mrr(k).of_query(ranked, judged, level)
 }
 
 /// Discounted gain of the first `k` over that of the best order of the judged documents.
@@ -88,23 +73,7 @@ pub fn mrr_at_k(
 /// takes all judged documents, returned or not. 0 if no grade is positive. `ndcg_cut_k` of
 /// `trec_eval`.
 pub fn ndcg_at_k(ranked: &[impl AsRef<str>], judged: &Judgments, k: NonZeroUsize) -> f64 {
-    let mut ideal: Vec<i32> = judged.values().copied().filter(|grade| *grade > 0).collect();
-    ideal.sort_unstable_by(|a, b| b.cmp(a));
-    let best = discounted_gain(ideal.into_iter().take(k.get()));
-    if best == 0.0 {
-        return 0.0;
-    }
-    let grades = ranked.iter().take(k.get()).map(|id| judged.get(id.as_ref()).copied().unwrap_or(0).max(0));
-    discounted_gain(grades) / best
-}
-
-/// [`ndcg_at_k`] of a ranking given as hits, where `relevant` documents have the grade 1.
-pub(crate) fn binary_ndcg_at_k(hits: &[bool], relevant: usize, k: usize) -> f64 {
-    let best = discounted_gain(std::iter::repeat_n(1, relevant.min(k)));
-    if best == 0.0 {
-        return 0.0;
-    }
-    discounted_gain(hits.iter().take(k).map(|&hit| i32::from(hit))) / best
+    Metric::Ndcg(k).of_query(ranked, judged, RelevanceLevel::default())
 }
 
 fn discounted_gain(grades: impl Iterator<Item = i32>) -> f64 {
@@ -133,6 +102,10 @@ const fn k(value: usize) -> NonZeroUsize {
 }
 
 impl Metric {
+    pub(crate) const RECALL_AT_10: Self = Self::Recall(k(10));
+    pub(crate) const RECALL_AT_100: Self = Self::Recall(k(100));
+    pub(crate) const NDCG_AT_10: Self = Self::Ndcg(k(10));
+
     /// What an evaluation always computes.
     pub const STANDARD: [Self; 13] = [
         Self::Recall(k(1)),
@@ -159,27 +132,37 @@ impl Metric {
 
     /// The metric of one query.
     pub fn of_query(self, ranked: &[impl AsRef<str>], judged: &Judgments, level: RelevanceLevel) -> f64 {
-        match self {
-            Self::Recall(k) => recall_at_k(ranked, judged, k, level),
-            Self::Precision(k) => precision_at_k(ranked, judged, k, level),
-            Self::Mrr(k) => mrr_at_k(ranked, judged, k, level),
-            Self::Ndcg(k) => ndcg_at_k(ranked, judged, k),
-        }
+        let first = ranked.iter().take(self.k().get());
+        let grades: Vec<Option<i32>> = first.map(|id| judged.get(id.as_ref()).copied()).collect();
+        let all: Vec<i32> = judged.values().copied().collect();
+        self.of_grades(&grades, &all, level)
     }
 
-    /// The mean over all queries that have judgments; 0 if there are none.
-    ///
-    /// A judged query without results counts 0, as with `-c` of `trec_eval`, so that an
-    /// engine gains nothing from returning nothing. Results of other queries are ignored.
-    pub fn mean(self, run: &Run, qrels: &Qrels, level: RelevanceLevel) -> f64 {
-        if qrels.is_empty() {
-            return 0.0;
+    /// The metric of one query, from the grades of its results, best first, and those of all judged
+    /// documents; `None` stands for a result that was not judged.
+    pub(super) fn of_grades(self, ranked: &[Option<i32>], judged: &[i32], level: RelevanceLevel) -> f64 {
+        let cut = self.k().get();
+        let first = || ranked.iter().take(cut).copied();
+        let hits = || first().filter(|grade| level.includes(*grade)).count() as f64;
+        match self {
+            Self::Recall(_) => match judged.iter().filter(|grade| level.includes(Some(**grade))).count() {
+                0 => 0.0,
+                relevant => hits() / relevant as f64,
+            },
+            Self::Precision(_) => hits() / cut as f64,
+            Self::Mrr(_) => match first().position(|grade| level.includes(grade)) {
+                Some(position) => 1.0 / (position + 1) as f64,
+                None => 0.0,
+            },
+            Self::Ndcg(_) => {
+                let mut ideal: Vec<i32> = judged.iter().copied().filter(|grade| *grade > 0).collect();
+                ideal.sort_unstable_by(|a, b| b.cmp(a));
+                match discounted_gain(ideal.into_iter().take(cut)) {
+                    0.0 => 0.0,
+                    best => discounted_gain(first().map(|grade| grade.unwrap_or(0).max(0))) / best,
+                }
+            }
         }
-        let values = qrels.iter().map(|(query, judged)| match run.get(query) {
-            Some(ranked) => self.of_query(ranked, judged, level),
-            None => 0.0,
-        });
-        values.sum::<f64>() / qrels.len() as f64
     }
 }
 
@@ -256,17 +239,6 @@ mod tests {
     }
 
     #[test]
-    fn the_binary_ndcg_is_the_graded_one_with_grades_of_one() {
-        let judged = judged(&[("a", 1), ("b", 1), ("c", 0), ("e", 1)]);
-        let ranked = ["c", "b", "x", "a"];
-        let hits = [false, true, false, true];
-        for cut in [1, 2, 3, 10] {
-            assert_eq!(binary_ndcg_at_k(&hits, 3, cut), ndcg_at_k(&ranked, &judged, k(cut)));
-        }
-        assert_eq!(binary_ndcg_at_k(&hits, 0, 10), 0.0);
-    }
-
-    #[test]
     fn nothing_relevant_or_nothing_returned_is_zero() {
         let nothing: [&str; 0] = [];
         for metric in [Metric::Recall, Metric::Precision, Metric::Mrr, Metric::Ndcg] {
@@ -274,19 +246,7 @@ mod tests {
             assert_eq!(metric.of_query(&["a"], &judged(&[("a", 0)]), LEVEL), 0.0, "{metric}");
             assert_eq!(metric.of_query(&["a"], &judged(&[]), LEVEL), 0.0, "{metric}");
             assert_eq!(metric.of_query(&nothing, &judged(&[("a", 1)]), LEVEL), 0.0, "{metric}");
-            assert_eq!(metric.mean(&Run::default(), &Qrels::default(), LEVEL), 0.0);
         }
-    }
-
-    #[test]
-    fn the_mean_is_over_judged_queries() {
-        let mut qrels = Qrels::default();
-        qrels.insert("found", "a", 1);
-        qrels.insert("absent", "a", 1);
-        let mut run = Run::default();
-        run.add("found", "a", 0.5).unwrap();
-        run.add("not judged", "a", 0.5).unwrap();
-        assert_eq!(Metric::Recall(k(1)).mean(&run, &qrels, LEVEL), 0.5);
     }
 
     #[test]

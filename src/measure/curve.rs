@@ -46,19 +46,14 @@ impl Curve {
     ///
     /// [`CurveError`] for a fraction that is not a finite number from 0 and for a value that is not finite.
     pub fn new(points: impl IntoIterator<Item = CurvePoint>) -> Result<Self, CurveError> {
-        let mut points: Vec<CurvePoint> = points.into_iter().collect();
+        let points: Vec<CurvePoint> = points.into_iter().collect();
         for point in &points {
             check_fraction(point.fraction)?;
             if !point.value.is_finite() {
                 return Err(CurveError::Value { fraction: point.fraction, got: point.value });
             }
         }
-        points.sort_by(|a, b| {
-            let by_fraction = a.fraction.total_cmp(&b.fraction);
-            by_fraction.then_with(|| b.value.total_cmp(&a.value))
-        });
-        points.dedup_by_key(|point| point.fraction);
-        Ok(Self { points })
+        Ok(Self { points: in_order(points, |point| *point) })
     }
 
     /// The points in order.
@@ -80,9 +75,21 @@ impl Curve {
     }
 }
 
+/// What was measured in the order of the fraction, each fraction once: of several with the same one, that
+/// with the largest value.
+pub(super) fn in_order<T>(measured: Vec<T>, point: impl Fn(&T) -> CurvePoint) -> Vec<T> {
+    let mut points: Vec<(CurvePoint, T)> = measured.into_iter().map(|of| (point(&of), of)).collect();
+    points.sort_by(|(a, _), (b, _)| {
+        let by_fraction = a.fraction.total_cmp(&b.fraction);
+        by_fraction.then_with(|| b.value.total_cmp(&a.value))
+    });
+    points.dedup_by_key(|(point, _)| point.fraction);
+    points.into_iter().map(|(_, of)| of).collect()
+}
+
 /// The two measured points on either side of a fraction.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Bracket {
+pub(super) struct Bracket {
     left: usize,
     right: usize,
     /// Of the way from left to right.
@@ -92,7 +99,7 @@ pub(crate) struct Bracket {
 impl Bracket {
     /// The points around `at`, among points in ascending order of `fraction`; both are the same point
     /// where it was measured exactly. `None` outside the measured range.
-    pub(crate) fn around<P>(points: &[P], fraction: impl Fn(&P) -> f64, at: f64) -> Option<Self> {
+    pub(super) fn around<P>(points: &[P], fraction: impl Fn(&P) -> f64, at: f64) -> Option<Self> {
         let right = points.partition_point(|point| fraction(point) < at);
         let above = fraction(points.get(right)?);
         if above == at {
@@ -104,7 +111,7 @@ impl Bracket {
     }
 
     /// What lies on the straight line between the values of the two points.
-    pub(crate) fn value(&self, of: impl Fn(usize) -> f64) -> f64 {
+    pub(super) fn value(&self, of: impl Fn(usize) -> f64) -> f64 {
         let left = of(self.left);
         left + self.share * (of(self.right) - left)
     }

@@ -1,0 +1,70 @@
+//! The queries of a split with their judgments, as rows.
+
+use std::collections::HashSet;
+
+use crate::data::{Dataset, Qrels};
+use crate::error::Result;
+use crate::index::ActiveModel;
+use crate::measure::{Judged, Ranking};
+use crate::model::Role;
+use crate::store::View;
+
+/// Judged queries with their embeddings.
+pub(super) struct EvalQueries {
+    /// Those asked, in the order of the dataset, then those without a text.
+    pub ids: Vec<String>,
+    /// `[asked, dim]` f32
+    pub rows: Vec<f32>,
+    pub asked: usize,
+}
+
+impl EvalQueries {
+    /// Reads and embeds the queries of a split; of several with one id the first one.
+    pub fn read(serving: &ActiveModel, dataset: &Dataset, qrels: &Qrels) -> Result<Self> {
+        let mut seen = HashSet::new();
+        let mut ids = Vec::new();
+        let mut texts = Vec::new();
+        for query in dataset.queries()? {
+            let query = query?;
+            if qrels.contains(&query.id) && seen.insert(query.id.clone()) {
+                ids.push(query.id);
+                texts.push(query.text);
+            }
+        }
+        let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+        let rows = serving.model().encoder().embed(&texts, Role::Query)?;
+        let asked = ids.len();
+        ids.extend(qrels.iter().map(|(id, _)| id).filter(|id| !seen.contains(*id)).map(str::to_owned));
+        Ok(Self { ids, rows, asked })
+    }
+}
+
+/// The judgments of the asked queries by row, and how many judged documents a view does not have.
+pub(super) fn judged(view: &View, queries: &EvalQueries, qrels: &Qrels) -> Result<(Vec<Judged>, usize)> {
+    let mut missing = HashSet::new();
+    let mut judged = Vec::with_capacity(queries.asked);
+    for query in &queries.ids[..queries.asked] {
+        let Some(judgments) = qrels.get(query) else { continue };
+        let mut grades = Vec::with_capacity(judgments.len());
+        for (id, &grade) in judgments {
+            let row = view.row_of(id)?;
+            if row.is_none() {
+                missing.insert(id.as_str());
+            }
+            grades.push((row, grade));
+        }
+        judged.push(Judged::new(grades));
+    }
+    Ok((judged, missing.len()))
+}
+
+/// Puts equal scores in the order of `trec_eval`: by id, largest first.
+pub(super) fn order_ties(view: &View, ranking: &mut Ranking) -> Result<()> {
+    for tied in ranking.chunk_by_mut(|a, b| a.0 == b.0).filter(|tied| tied.len() > 1) {
+        let ids = tied.iter().map(|&(_, row)| Ok((view.id(row)?, row)));
+        let mut ids = ids.collect::<Result<Vec<_>>>()?;
+        ids.sort_unstable_by(|a, b| b.0.cmp(&a.0));
+        tied.iter_mut().zip(ids).for_each(|((_, row), (_, sorted))| *row = sorted);
+    }
+    Ok(())
+}

@@ -1,0 +1,273 @@
+//! Documents divided into lists, by a tree or by k-means, and what a query finds in the first of them.
+
+use std::borrow::Cow;
+use std::num::NonZeroUsize;
+use std::ops::Range;
+
+use super::Setting;
+use crate::cluster::{KMeansOptions, Panels, spherical_kmeans};
+use crate::error::Result;
+use crate::ids::{LeafId, Row};
+use crate::model::Indexer;
+use crate::scan::TopK;
+use crate::tree::leaf_table;
+
+/// Seeds of k-means over which lists are averaged; one alone is noise of a point or two.
+pub(crate) const IVF_SEEDS: u64 = 4;
+/// Lloyd iterations at most.
+const IVF_ITERATIONS: usize = 50;
+/// Rows that are assigned to centroids at once, so that they need be in f32 only then.
+const ROWS_PER_BLOCK: usize = 16_384;
+
+/// Rows, best first.
+pub(crate) type Ranking = Vec<(f32, Row)>;
+
+/// What a query found, and what it cost.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Found {
+    /// Documents scored.
+    pub visited: usize,
+    /// Cost of routing, in dot products of a document.
+    pub routing: f64,
+    pub ranking: Ranking,
+}
+
+/// Documents to be divided.
+pub(crate) trait UnitRows {
+    /// How many there are.
+    fn count(&self) -> usize;
+    /// Width of a row.
+    fn dim(&self) -> usize;
+    /// What the document at a place is called in a ranking.
+    fn row(&self, place: usize) -> Row;
+    /// The documents at these places, `[n, dim]` of unit norm.
+    ///
+    /// # Errors
+    /// Failures of reading them.
+    fn rows(&self, places: Range<usize>) -> Result<Cow<'_, [f32]>>;
+}
+
+/// Lists of documents, with what orders them for a query.
+pub(crate) struct Partition<'a> {
+    router: Router<'a>,
+    lists: Vec<Vec<Row>>,
+    /// Documents, where one may be in several lists; else 0.
+    overlapping: usize,
+}
+
+enum Router<'a> {
+    Tree(&'a Indexer),
+    Centroids(Panels),
+}
+
+/// The lists that a query visits at one setting, in this order.
+struct Route {
+    lists: Vec<usize>,
+    /// Cost of choosing them, in dot products of a document.
+    cost: f64,
+}
+
+impl<'a> Partition<'a> {
+    /// The leaves of a tree, from the leaves of each document.
+    pub(crate) fn tree(indexer: &'a Indexer, leaves: &[Vec<LeafId>]) -> Self {
+        let several = leaves.iter().any(|own| own.len() > 1);
+        let table = leaf_table(leaves, indexer.shape().leaves() as usize);
+        Self {
+            router: Router::Tree(indexer),
+            lists: table.into_iter().map(|list| list.into_iter().map(Row).collect()).collect(),
+            overlapping: if several { leaves.len() } else { 0 },
+        }
+    }
+
+    /// The lists of spherical k-means, from all documents or from a sample of their places.
+    ///
+    /// # Shapes
+    /// `lists` from 1 to the documents of the sample.
+    ///
+    /// # Errors
+    /// [`Error::Cluster`](crate::Error::Cluster) for rows that are not of unit norm, and failures of reading
+    /// them.
+    pub(crate) fn k_means(
+        documents: &impl UnitRows,
+        lists: usize,
+        seed: u64,
+        sample: Option<&[usize]>,
+    ) -> Result<Self> {
+        let options = KMeansOptions { clusters: lists, iterations: IVF_ITERATIONS, seed };
+        let (count, dim) = (documents.count(), documents.dim());
+        let mut table = vec![Vec::new(); lists];
+        let mut assign = |places: Range<usize>, assignments: &[u32]| {
+            places
+                .zip(assignments)
+                .for_each(|(place, &list)| table[list as usize].push(documents.row(place)));
+        };
+        let centroids = match sample {
+            None => {
+                let found = spherical_kmeans(&documents.rows(0..count)?, dim, &options)?;
+                assign(0..count, &found.assignments);
+                Panels::pack(&found.centroids, dim)
+            }
+            Some(sample) => {
+                let mut rows = Vec::with_capacity(sample.len() * dim);
+                for &place in sample {
+                    rows.extend_from_slice(&documents.rows(place..place + 1)?);
+                }
+                let centroids = Panels::pack(&spherical_kmeans(&rows, dim, &options)?.centroids, dim);
+                drop(rows);
+                for first in (0..count).step_by(ROWS_PER_BLOCK) {
+                    let block = first..(first + ROWS_PER_BLOCK).min(count);
+                    assign(block.clone(), &centroids.nearest(&documents.rows(block)?).assignments);
+                }
+                centroids
+            }
+        };
+        Ok(Self { router: Router::Centroids(centroids), lists: table, overlapping: 0 })
+    }
+
+    /// Number of documents in each list.
+    pub(crate) fn sizes(&self) -> Vec<usize> {
+        self.lists.iter().map(Vec::len).collect()
+    }
+
+    /// What visiting so many lists is called.
+    pub(super) fn setting(&self, visited: usize) -> Setting {
+        match self.router {
+            Router::Tree(_) => Setting::Tree { beam: visited },
+            Router::Centroids(_) => Setting::Ivf { lists: self.lists.len(), nprobe: visited },
+        }
+    }
+
+    /// What a query finds where it visits so many lists, for each of these numbers, ascending.
+    ///
+    /// `score` offers the scores of documents to the best so far. Each document is scored once for all
+    /// numbers, unless the lists of a number are not the first ones of the next.
+    ///
+    /// # Shapes
+    /// `unit` `[dim]` of unit norm; rankings of at most `depth` documents.
+    ///
+    /// # Errors
+    /// Those of `score`.
+    pub(crate) fn search(
+        &self,
+        unit: &[f32],
+        numbers: &[usize],
+        depth: usize,
+        mut score: impl FnMut(&[Row], &mut TopK) -> Result<()>,
+    ) -> Result<Vec<Found>> {
+        let (mut top, mut visited, mut before) = (TopK::new(depth), 0, Vec::new());
+        let mut seen = vec![false; self.overlapping];
+        let mut found = Vec::with_capacity(numbers.len());
+        for route in self.routes(unit, numbers) {
+            if !route.lists.starts_with(&before) {
+                (top, visited) = (TopK::new(depth), 0);
+                before.clear();
+                seen.fill(false);
+            }
+            for &list in &route.lists[before.len()..] {
+                let mut rows = Cow::Borrowed(self.lists[list].as_slice());
+                if self.overlapping > 0 {
+                    rows.to_mut().retain(|row| !std::mem::replace(&mut seen[row.index()], true));
+                }
+                visited += rows.len();
+                score(&rows, &mut top)?;
+            }
+            found.push(Found { visited, routing: route.cost, ranking: top.clone().into_sorted() });
+            before = route.lists;
+        }
+        Ok(found)
+    }
+
+    fn routes(&self, unit: &[f32], numbers: &[usize]) -> Vec<Route> {
+        match &self.router {
+            Router::Tree(indexer) => {
+                let route = |&beam: &usize| {
+                    let routing = indexer.route(unit, NonZeroUsize::new(beam).unwrap_or(NonZeroUsize::MIN));
+                    let lists = routing.search.leaves.iter().map(|scored| scored.leaf.index()).collect();
+                    Route { lists, cost: routing.multiply_adds as f64 / unit.len() as f64 }
+                };
+                numbers.iter().map(route).collect()
+            }
+            Router::Centroids(centroids) => {
+                let mut scores = vec![0f32; centroids.rows()];
+                centroids.dot_products(unit, &mut scores);
+                let mut order: Vec<usize> = (0..scores.len()).collect();
+                order.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]).then(a.cmp(&b)));
+                let cost = scores.len() as f64;
+                let route =
+                    |&probed: &usize| Route { lists: order[..probed.min(order.len())].to_vec(), cost };
+                numbers.iter().map(route).collect()
+            }
+        }
+    }
+}
+
+/// 1, 2, 4 and so on, and `most` itself.
+pub(crate) fn doubling(most: usize) -> impl Iterator<Item = usize> {
+    let powers = std::iter::successors(Some(1usize), |number| number.checked_mul(2));
+    powers.take_while(move |&number| number < most).chain([most])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{LevelWeights, TreeWeights};
+    use crate::tree::TreeShape;
+
+    /// Searches by documents' numbers, and notes which are scored.
+    fn search(partition: &Partition<'_>, unit: &[f32], numbers: &[usize]) -> (Vec<Found>, Vec<u32>) {
+        let mut scored = Vec::new();
+        let score = |rows: &[Row], top: &mut TopK| {
+            rows.iter().for_each(|&row| top.push(-(row.0 as f32), row));
+            scored.extend(rows.iter().map(|row| row.0));
+            Ok(())
+        };
+        (partition.search(unit, numbers, 2, score).unwrap(), scored)
+    }
+
+    /// A tree over two dimensions, without transforms.
+    fn tree(shape: TreeShape, levels: Vec<Vec<f32>>) -> Indexer {
+        let level = |classifier| LevelWeights { transform: None, classifier };
+        let levels = levels.into_iter().map(level).collect();
+        Indexer::new(shape, 2, 1.0, TreeWeights { projection: None, levels }).unwrap()
+    }
+
+    #[test]
+    fn lists_that_go_on_are_not_scored_again() {
+        let shape = TreeShape::new(2, 1).unwrap();
+        let indexer = tree(shape, vec![vec![1.0, 0.0, 0.0, 1.0]]);
+        // Document 1 is in both leaves.
+        let leaves = [vec![LeafId(1)], vec![LeafId(0), LeafId(1)], vec![LeafId(0)], vec![LeafId(1)]];
+        let partition = Partition::tree(&indexer, &leaves);
+        assert_eq!(partition.sizes(), [2, 3]);
+        let (found, scored) = search(&partition, &[1.0, 0.0], &[1, 2]);
+        assert_eq!(scored, [1, 2, 0, 3]);
+        assert_eq!((found[0].visited, found[1].visited), (2, 4));
+        let rows = |found: &Found| found.ranking.iter().map(|(_, row)| row.0).collect::<Vec<_>>();
+        assert_eq!((rows(&found[0]), rows(&found[1])), (vec![1, 2], vec![0, 1]));
+        // 2 * 2 multiply-adds are two dot products.
+        assert_eq!((found[0].routing, found[1].routing), (2.0, 2.0));
+        assert_eq!(partition.setting(2), Setting::Tree { beam: 2 });
+    }
+
+    /// The best first level need not lead to the best leaf.
+    #[test]
+    fn lists_that_do_not_go_on_are_begun_anew() {
+        let shape = TreeShape::new(2, 2).unwrap();
+        // Child 0 is a little more probable, but below it both are alike; below child 1 one is certain.
+        let second = vec![0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 9.0, 0.0];
+        let indexer = tree(shape, vec![vec![0.1, 0.0, 0.0, 0.0], second]);
+        let leaves: Vec<Vec<LeafId>> = (0..4).map(|leaf| vec![LeafId(leaf)]).collect();
+        let partition = Partition::tree(&indexer, &leaves);
+        let (found, scored) = search(&partition, &[1.0, 0.0], &[1, 2]);
+        assert_eq!(scored[0], 0, "a beam of 1 goes below child 0");
+        assert_eq!(scored[1..], [2, 0], "a beam of 2 finds leaf 2 first");
+        assert_eq!((found[0].visited, found[1].visited), (1, 2));
+    }
+
+    #[test]
+    fn numbers_double() {
+        assert_eq!(doubling(10).collect::<Vec<_>>(), [1, 2, 4, 8, 10]);
+        assert_eq!(doubling(8).collect::<Vec<_>>(), [1, 2, 4, 8]);
+        assert_eq!(doubling(1).collect::<Vec<_>>(), [1]);
+    }
+}

@@ -1,0 +1,45 @@
+//! Queries in blocks, and how many of them are done.
+
+use std::ops::Range;
+
+use crate::error::{Error, Result};
+use crate::progress::{OnProgress, Progress, Stage};
+
+/// Queries whose scores or rankings are in memory at once.
+const QUERIES_PER_BLOCK: usize = 64;
+
+/// So many queries in blocks.
+pub(crate) fn blocks(queries: usize) -> impl ExactSizeIterator<Item = Range<usize>> {
+    let block = move |number: usize| {
+        let first = number * QUERIES_PER_BLOCK;
+        first..(first + QUERIES_PER_BLOCK).min(queries)
+    };
+    (0..queries.div_ceil(QUERIES_PER_BLOCK)).map(block)
+}
+
+/// Tells the caller how far a measurement is.
+pub(crate) struct ProgressCounter<'a, 'b> {
+    pub on_progress: &'a mut OnProgress<'b>,
+    pub done: usize,
+    pub total: usize,
+}
+
+impl ProgressCounter<'_, '_> {
+    /// # Errors
+    /// [`Error::Cancelled`] where the caller says so.
+    pub(crate) fn add(&mut self, done: usize) -> Result<()> {
+        self.done += done;
+        Progress::new(Stage::Evaluate, self.done, self.total).tell(self.on_progress, Error::Cancelled)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_query_is_in_one_block() {
+        assert_eq!(blocks(130).collect::<Vec<_>>(), [0..64, 64..128, 128..130]);
+        assert_eq!((blocks(64).len(), blocks(0).len()), (1, 0));
+    }
+}
