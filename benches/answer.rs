@@ -13,7 +13,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use ehi::data::BeirDataset;
-use ehi::{Bundle, EncoderPrecision, Index};
+use ehi::model::EncoderPrecision;
+use ehi::{Bundle, Index};
 use serde_json::json;
 
 mod embedded;

@@ -7,10 +7,9 @@
 //! `batch` (all in one call). For each line of standard input all texts are encoded once, tokenising
 //! included; the seconds of each call are printed as a JSON array.
 
-use std::path::Path;
 use std::time::Instant;
 
-use ehi::{Encoder, EncoderPrecision, Role};
+use ehi::model::{EncoderPrecision, LoadOptions, Role};
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
@@ -35,7 +34,8 @@ fn main() {
         [int8] if int8 == "int8" => EncoderPrecision::Int8,
         other => panic!("{other:?} is no precision"),
     };
-    let encoder = Encoder::load_with(Path::new(model), precision).expect("the model is loaded");
+    let options = LoadOptions::new().encoder_precision(precision);
+    let encoder = options.encoder(model).expect("the model is loaded");
     for _ in std::io::stdin().lines() {
         let seconds = calls.iter().map(|texts| {
             let started = Instant::now();

@@ -8,7 +8,8 @@
 
 use std::time::Instant;
 
-use ehi::{Document, EncoderPrecision, Index, Role};
+use ehi::model::{EncoderPrecision, Role};
+use ehi::{Document, Index};
 use serde_json::json;
 
 mod scifact;

@@ -4,7 +4,8 @@
 //!     cargo bench --bench scan
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use ehi::{Index, Query, Role};
+use ehi::model::Role;
+use ehi::{Index, Query};
 
 mod scifact;
 

@@ -3,7 +3,8 @@
 //!     cargo bench --bench search
 
 use criterion::{Criterion, SamplingMode, Throughput, criterion_group, criterion_main};
-use ehi::{DEFAULT_BEAM, DEFAULT_K, Role};
+use ehi::model::Role;
+use ehi::search::{DEFAULT_BEAM, DEFAULT_K};
 
 mod scifact;
 

@@ -16,7 +16,7 @@ use std::io::Write;
 use std::path::Path;
 
 use ehi::data::BeirDataset;
-use ehi::{Encoder, EncoderPrecision, Role};
+use ehi::model::{Encoder, EncoderPrecision, LoadOptions, Role};
 
 /// Texts encoded at a time, so that a large corpus need not be in memory twice.
 const TEXTS_PER_BLOCK: usize = 1024;
@@ -47,7 +47,7 @@ fn run() -> Result<(), Box<dyn Error>> {
         fs::write(&begun, own)?;
     }
     let precision = precision.first().map_or(Ok(EncoderPrecision::F32), |given| given.parse())?;
-    let encoder = Encoder::load_with(Path::new(model), precision)?;
+    let encoder = LoadOptions::new().encoder_precision(precision).encoder(model)?;
     let dataset = BeirDataset::open(data)?;
 
     let mut rows = HashMap::new();

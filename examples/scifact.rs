@@ -73,7 +73,7 @@ fn run() -> Result<(), Box<dyn Error>> {
 
     writeln!(out, "encoding them takes a few minutes")?;
     let clock = Instant::now();
-    index.insert_batch_with(documents, &mut |progress| bars.show(progress))?;
+    index.with_progress(|progress| bars.show(progress)).insert_batch(documents)?;
     index.flush()?;
     bars.clear();
     let seconds = clock.elapsed().as_secs_f64();

@@ -1,23 +1,28 @@
 //! The error of the public API: one variant per failing area, each lossless.
 
 use crate::data::DataError;
+pub use crate::input::InputError;
 use crate::model::ModelError;
 use crate::store::StoreError;
 
 /// Everything that an operation of this crate can fail with.
+///
+/// What the caller can mend by giving something else is [`Self::Input`] or [`Self::Filter`], and for
+/// training, evaluation and files of data the errors of those. [`Self::Store`] and [`Self::Model`] are of
+/// what is on disk.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The directory on disk.
     #[error(transparent)]
-    Store(#[from] StoreError),
+    Store(StoreError),
     /// Encoder, indexer or bundle.
     #[error(transparent)]
     Model(#[from] ModelError),
     /// A dataset or an input file.
     #[error(transparent)]
     Data(#[from] DataError),
-    /// A document or a query that cannot be used.
+    /// A document, a query or an option that cannot be used.
     #[error(transparent)]
     Input(#[from] InputError),
     /// A filter's JSON.
@@ -55,94 +60,15 @@ pub enum Error {
     Cancelled,
 }
 
-/// A caller's document, query or option that cannot be used; nothing was changed.
-#[derive(Debug, PartialEq, thiserror::Error)]
-#[non_exhaustive]
-pub enum InputError {
-    /// A query without a character that is not white space.
-    #[error("the query is empty")]
-    EmptyQuery,
-    /// A document whose title and text are both empty.
-    #[error("document `{id}` has neither title nor text")]
-    EmptyDocument {
-        /// The document's id.
-        id: String,
-    },
-    /// `k` of a search is 0.
-    #[error("k is 0; ask for at least one hit")]
-    ZeroK,
-    /// The beam of a search is 0.
-    #[error("the beam is 0; visit at least one leaf")]
-    ZeroBeam,
-    /// Two options of a search that exclude each other.
-    #[error("`{}` and `{}` exclude each other", options[0], options[1])]
-    Conflict {
-        /// The options.
-        options: [&'static str; 2],
-    },
-    /// Codes were asked for where the similarity is not a dot product.
-    #[error("codes are for cosine and dot product, the similarity of the index is {similarity}")]
-    NoCodes {
-        /// The similarity of the index.
-        similarity: crate::scan::Similarity,
-    },
-    /// A rule to stop by that would never let a search begin, or a share that is none.
-    #[error("`{stop}` stops no search; a count is from 1, a share over 0 and at most 1")]
-    BadStop {
-        /// The rule given.
-        stop: crate::stop::Stop,
-    },
-    /// A number of lists of an evaluation's baseline is 0.
-    #[error("the number of lists is 0; divide the documents into at least one")]
-    ZeroLists,
-    /// An evaluation with judgments of another collection than the index has.
-    #[error("none of the {documents} judged documents of the split `{split}` is in the index")]
-    NothingJudged {
-        /// The split.
-        split: String,
-        /// Its judged documents.
-        documents: usize,
-    },
-    /// A leaf beyond those of the tree.
-    #[error("there is no leaf {leaf}; the tree has {leaves}, counted from 0")]
-    UnknownLeaf {
-        /// The leaf asked for.
-        leaf: u32,
-        /// Leaves of the tree.
-        leaves: u32,
-    },
-    /// A query vector of another width than the index.
-    #[error("the vector has {found} values, the index has {expected}")]
-    Dimension {
-        /// Width given.
-        found: usize,
-        /// Width of the index.
-        expected: usize,
-    },
-    /// A vector with NaN, an infinity, or nothing but zeros.
-    #[error("the vector holds a NaN or an infinity, or is all zeros")]
-    BadVector,
-    /// A write from the progress callback of a call that writes wait for.
-    #[error("a progress callback cannot write to the index that the call is at work on")]
-    InsideProgress,
-    /// A change to the model that is in service already.
-    #[error("the index is served by model {model} already")]
-    SameModel {
-        /// Hash of the model.
-        model: String,
-    },
-    /// A return to an earlier model where none is kept.
-    #[error("no earlier model is kept; there was no change of model, or its old one was dropped")]
-    NoPreviousModel,
-    /// The index was made with another model.
-    #[error("the index was made with model {index}, not with {given}")]
-    ModelMismatch {
-        /// Hash of the index's own model.
-        index: String,
-        /// Hash of the model given.
-        given: String,
-    },
-}
-
 /// A result of the public API.
 pub type Result<T> = std::result::Result<T, Error>;
+
+impl From<StoreError> for Error {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Input(error) => Self::Input(error),
+            StoreError::Cancelled => Self::Cancelled,
+            error => Self::Store(error),
+        }
+    }
+}

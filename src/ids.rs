@@ -2,10 +2,12 @@
 
 use std::fmt;
 
+use serde::{Serialize, Serializer};
+
 /// A leaf of the tree: its path read as base-B digits, root first.
 ///
 /// With branching factor B and height H, values run from 0 to `B^H - 1`.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
 pub struct LeafId(pub u32);
 
@@ -16,8 +18,15 @@ pub struct LeafId(pub u32);
 pub struct Row(pub u32);
 
 /// The number of a commit: 0 for a fresh index, one more for each committed change.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(transparent)]
 pub struct Generation(pub u64);
+
+/// The identity of a model: SHA-256 over everything that decides its embeddings and leaves.
+///
+/// Written as 64 hexadecimal digits, in text and when serialised.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ModelHash(pub [u8; 32]);
 
 impl LeafId {
     /// Position in a table indexed by leaf.
@@ -55,6 +64,24 @@ impl fmt::Debug for Row {
 impl fmt::Debug for Generation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "gen#{}", self.0)
+    }
+}
+
+impl fmt::Display for ModelHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for ModelHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ModelHash({self})")
+    }
+}
+
+impl Serialize for ModelHash {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 

@@ -20,10 +20,17 @@
 //! # Ok::<(), ehi::Error>(())
 //! ```
 //!
-//! - [`Index`]: the store, open, insert, search.
-//! - [`Bundle`]: a trained model; [`train`] makes one.
+//! - [`Index`]: the store: create, open, insert, search. [`Query`] has the options of a search.
+//! - [`Bundle`]: a trained model; [`train`] makes one, [`model`] has its parts.
+//! - [`explain`], [`leaves`], [`health`]: why a search found what it found, what is where, whether the tree
+//!   still fits.
+//! - [`store`]: sizes, checks and repair of an index, and what can go wrong with its files.
 //! - [`eval`]: recall against documents visited, beside exact search and IVF.
 //! - [`data`]: datasets in the layouts of BEIR, MS MARCO and extreme classification.
+//!
+//! Results that are data implement [`serde::Serialize`]; `docs/json.md` has their fields. Searches, inserts,
+//! flushes, compactions and the phases of a training are spans of [`tracing`], named `search`, `insert` and
+//! so on, with numbers and no texts.
 
 // Others are in `Cargo.toml`; these are not for the program, the tests and the benches.
 #![deny(missing_docs, missing_debug_implementations)]
@@ -44,15 +51,17 @@ pub mod eval;
 mod filter;
 mod ids;
 mod index;
+mod input;
 #[cfg(feature = "train")]
 mod measure;
-mod model;
+pub mod model;
 mod prefetch;
 mod product;
 mod progress;
 mod scan;
+mod serialize;
 mod stop;
-mod store;
+pub mod store;
 mod terms;
 #[cfg(feature = "train")]
 pub mod train;
@@ -63,34 +72,23 @@ pub use cluster::ClusterError;
 pub use document::Document;
 pub use error::{Error, InputError, Result};
 pub use filter::{Filter, FilterError};
-pub use ids::{Generation, LeafId, Row};
+pub use ids::{Generation, LeafId};
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub use index::fuzz_current;
+pub use index::search::{Hit, Query, SearchResult, SearchStats};
 pub use index::{
-    Advice, DEFAULT_BEAM, DEFAULT_K, DEFAULT_SAMPLES, DEFAULT_TERMS, Documents, ExactHit, ExplainedHit,
-    Explanation, FEWEST_RECENT, Health, Hit, Index, IndexBuilder, InsertStatus, InsertSummary, LeafDocument,
-    LeafOptions, LeafQuery, LeafSummary, LeafTerm, Many, ModelChange, One, Query, RECENT, ReachedLeaf,
-    RepairOptions, RoutingHealth, SHIFTED, SKEW_GROWTH, SKEWED, SearchResult, SearchStats,
+    Documents, Index, IndexBuilder, InsertStatus, InsertSummary, ModelChange, RepairOptions, WithProgress,
 };
+pub use index::{explain, health, leaves, search};
+pub use model::Bundle;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub use model::fuzz_tokenizer;
-pub use model::{
-    BUNDLE_FORMAT, Bundle, DEFAULT_MAX_TOKENS, ENCODER_FILE, ENTROPY_QUANTILES, Encoder, EncoderPrecision,
-    INDEXER_FILE, Indexer, MANIFEST_FILE, Model, ModelError, ModelHash, ParsePrecisionError, Role,
-    RoutingProfile, RoutingProfiles, TOKENIZER_FILE,
-};
-#[cfg(feature = "hub")]
-pub use model::{DEFAULT_MODEL, fetch};
 pub use progress::{OnProgress, Progress, Stage, no_progress};
 pub use scan::Similarity;
 pub use stop::{ParseStopError, Stop};
+pub use store::Durability;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub use store::fuzzing;
-pub use store::{
-    Damage, Durability, LockHolder, Notice, Operation, Problem, RepairReport, StoreBytes, StoreError,
-    StoreStats, Undecided, VerifyReport,
-};
-pub use tree::{MAX_HEIGHT, MAX_LEAVES, TreeShape, TreeShapeError};

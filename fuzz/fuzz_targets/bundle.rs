@@ -8,7 +8,8 @@ use std::fs;
 use std::path::Path;
 
 use arbitrary::Arbitrary;
-use ehi::{Bundle, ENCODER_FILE, INDEXER_FILE, MANIFEST_FILE, Role, TOKENIZER_FILE};
+use ehi::Bundle;
+use ehi::model::{ENCODER_FILE, INDEXER_FILE, MANIFEST_FILE, Role, TOKENIZER_FILE};
 use libfuzzer_sys::fuzz_target;
 use safetensors::tensor::{Dtype, TensorView};
 use serde_json::json;
@@ -122,19 +123,23 @@ fn replace(dir: &Path, files: &Files, name: &'static str) {
 }
 
 /// Writes `ehi.json` to match the files, and opens the bundle.
-fn open(dir: &Path, files: &Files, mut manifest: serde_json::Value) -> Result<Bundle, ehi::ModelError> {
+fn open(
+    dir: &Path,
+    files: &Files,
+    mut manifest: serde_json::Value,
+) -> Result<Bundle, ehi::model::ModelError> {
     let sums: BTreeMap<_, String> = files
         .iter()
         .map(|(name, content)| (*name, Sha256::digest(content).iter().map(|b| format!("{b:02x}")).collect()))
         .collect();
-    manifest["format_version"] = json!(ehi::BUNDLE_FORMAT);
+    manifest["format_version"] = json!(ehi::model::BUNDLE_FORMAT);
     manifest["files"] = json!(sums);
     write(dir, MANIFEST_FILE, manifest.to_string().as_bytes());
     Bundle::open(dir)
 }
 
 /// A bundle that opens must also work; an error must say something.
-fn use_bundle(bundle: Result<Bundle, ehi::ModelError>) {
+fn use_bundle(bundle: Result<Bundle, ehi::model::ModelError>) {
     match bundle {
         Ok(bundle) => {
             let encoder = bundle.model().encoder();

@@ -2,7 +2,8 @@
 #![no_main]
 
 use arbitrary::Arbitrary;
-use ehi::{LeafId, TreeShape};
+use ehi::LeafId;
+use ehi::model::TreeShape;
 use libfuzzer_sys::fuzz_target;
 
 #[derive(Arbitrary, Debug)]

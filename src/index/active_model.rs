@@ -11,7 +11,8 @@ use super::search::FilterCache;
 use crate::codes::Rotation;
 use crate::disk::{Backend, names};
 use crate::error::{InputError, Result};
-use crate::model::{Bundle, EncoderPrecision, Model, ModelHash, remove_bundle};
+use crate::ids::ModelHash;
+use crate::model::{Bundle, EncoderPrecision, Model, remove_bundle};
 use crate::scan::Similarity;
 use crate::store::{Damage, Operation, Store, StoreConfig, StoreError, View};
 
@@ -39,7 +40,7 @@ impl ActiveModel {
         options: HandleOptions,
     ) -> Result<Self> {
         copy_model(&*backend, bundle, dir)?;
-        let own = Bundle::open_with(dir.join(names::BUNDLE), options.precision)?;
+        let own = Bundle::open_with(&dir.join(names::BUNDLE), options.precision)?;
         // Its files may be others by now than those that were opened.
         check_model(bundle.hash(), own.hash())?;
         let shape = own.model().indexer.shape();
@@ -49,7 +50,7 @@ impl ActiveModel {
             height: shape.height(),
             leaves_per_document: own.leaves_per_document(),
             similarity: similarity.code(),
-            model_hash: own.hash().0,
+            model_hash: own.hash(),
         };
         let store = Arc::new(Store::create_on(backend, dir, &config, options.store)?);
         Ok(Self::new(number, store, Arc::new(own), similarity))
@@ -85,9 +86,9 @@ impl ActiveModel {
 
     /// A store with the model that lies beside it.
     fn beside(number: u32, store: Arc<Store>, precision: EncoderPrecision) -> Result<Self> {
-        let bundle = Bundle::open_with(store.path().join(names::BUNDLE), precision)?;
+        let bundle = Bundle::open_with(&store.path().join(names::BUNDLE), precision)?;
         let config = store.config();
-        check_model(ModelHash(config.model_hash), bundle.hash())?;
+        check_model(config.model_hash, bundle.hash())?;
         check_shape(config, &bundle)?;
         let similarity = Similarity::from_code(config.similarity).ok_or(StoreError::Corrupt {
             file: names::MANIFEST.into(),
@@ -135,7 +136,7 @@ pub(super) fn check_model(index: ModelHash, given: ModelHash) -> Result<()> {
     if index == given {
         return Ok(());
     }
-    Err(InputError::ModelMismatch { index: index.to_string(), given: given.to_string() }.into())
+    Err(InputError::ModelMismatch { index, given }.into())
 }
 
 /// The store routes and stores by its own numbers, searches by those of the model.

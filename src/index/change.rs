@@ -9,9 +9,12 @@
 //! `CURRENT` names a model before its directory is made, and until it is gone: as the unfinished one. So no
 //! directory that somebody else put into `models/` is ever taken for one of the index's own.
 
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
+
+use serde::Serialize;
 
 use super::Index;
 use super::active_model::ActiveModel;
@@ -20,9 +23,11 @@ use super::leftovers::remove_model;
 use super::options::HandleOptions;
 use super::private_pool::PrivatePool;
 use super::root::{Current, kind, sync};
+use super::with_progress::WithProgress;
 use crate::disk::Backend;
 use crate::error::{Error, InputError, Result};
-use crate::model::{Bundle, ModelHash};
+use crate::ids::ModelHash;
+use crate::model::Bundle;
 use crate::progress::{OnProgress, Progress, Stage, no_progress};
 use crate::store::{Difference, Durability, Operation, Store, StoreError, StoreOptions, WriteBatch};
 
@@ -34,7 +39,7 @@ const MOST_PASSES: usize = 8;
 const READERS_WAIT: Duration = Duration::from_secs(60);
 
 /// What a change of model did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct ModelChange {
     /// The model that was in service.
@@ -67,18 +72,14 @@ impl Index {
     /// [`InputError::SameModel`]; failures of the encoder and of the disk, with nothing changed, and what
     /// was begun removed.
     pub fn reencode(&self, bundle: &Bundle) -> Result<ModelChange> {
-        self.reencode_with(bundle, &mut no_progress)
+        self.change_model(bundle, &mut no_progress)
     }
 
-    /// As [`Self::reencode`], with progress in documents and cancellation between groups of them.
-    ///
-    /// # Errors
-    /// Those of [`Self::reencode`], and [`Error::Cancelled`].
-    pub fn reencode_with(&self, bundle: &Bundle, on_progress: &mut OnProgress<'_>) -> Result<ModelChange> {
+    fn change_model(&self, bundle: &Bundle, on_progress: &mut OnProgress<'_>) -> Result<ModelChange> {
         self.check_writable()?;
         let _only = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         if bundle.hash() == self.serving().bundle.hash() {
-            return Err(InputError::SameModel { model: bundle.hash().to_string() }.into());
+            return Err(InputError::SameModel { model: bundle.hash() }.into());
         }
         if let Some(number) = self.root.current().kept
             && self.is_kept(number, bundle.hash())
@@ -103,14 +104,10 @@ impl Index {
     /// # Errors
     /// [`InputError::NoPreviousModel`], and those of [`Self::reencode`].
     pub fn rollback(&self) -> Result<ModelChange> {
-        self.rollback_with(&mut no_progress)
+        self.return_to_kept(&mut no_progress)
     }
 
-    /// As [`Self::rollback`], with progress and cancellation as in [`Self::reencode_with`].
-    ///
-    /// # Errors
-    /// Those of [`Self::rollback`], and [`Error::Cancelled`].
-    pub fn rollback_with(&self, on_progress: &mut OnProgress<'_>) -> Result<ModelChange> {
+    fn return_to_kept(&self, on_progress: &mut OnProgress<'_>) -> Result<ModelChange> {
         self.check_writable()?;
         let _only = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let kept = self.root.current().kept.ok_or(InputError::NoPreviousModel)?;
@@ -128,7 +125,7 @@ impl Index {
 
     fn hash_of(&self, number: u32) -> Result<ModelHash> {
         let store = Store::open_read_only(self.root.model_dir(number))?;
-        Ok(ModelHash(store.config().model_hash))
+        Ok(store.config().model_hash)
     }
 
     /// Whether the kept model is this one. A damaged one is none: it must not be in the way of a change.
@@ -255,6 +252,24 @@ impl Index {
         let own = self.options.store;
         let store = StoreOptions { durability: Durability::EveryBatch, lock_wait: READERS_WAIT, ..own };
         HandleOptions { store, ..self.options }
+    }
+}
+
+impl<F: FnMut(Progress) -> ControlFlow<()>> WithProgress<'_, F> {
+    /// As [`Index::reencode`], with progress in documents and cancellation between groups of them.
+    ///
+    /// # Errors
+    /// Those of [`Index::reencode`], and [`Error::Cancelled`].
+    pub fn reencode(mut self, bundle: &Bundle) -> Result<ModelChange> {
+        self.index.change_model(bundle, &mut self.on_progress)
+    }
+
+    /// As [`Index::rollback`], with progress in documents and cancellation between groups of them.
+    ///
+    /// # Errors
+    /// Those of [`Index::rollback`], and [`Error::Cancelled`].
+    pub fn rollback(mut self) -> Result<ModelChange> {
+        self.index.return_to_kept(&mut self.on_progress)
     }
 }
 

@@ -1,16 +1,19 @@
-//! Why a search found what it found.
+//! Why a search found what it found: an [`Explanation`], made by [`Query::explain`].
 
 use std::num::NonZeroUsize;
 use std::time::Duration;
+
+use serde::Serialize;
 
 use super::leaves::check_stored;
 use super::search::{Hit, Plan, Query, Ranked, SearchMode, SearchResult, SearchStats};
 use super::unit;
 use crate::error::Result;
 use crate::ids::LeafId;
+use crate::serialize::milliseconds;
 
 /// A leaf that a search visited.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ReachedLeaf {
     /// The leaf.
@@ -26,10 +29,11 @@ pub struct ReachedLeaf {
 }
 
 /// A hit, and where it came from.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ExplainedHit {
-    /// The hit; its leaf is the most probable one *of the document*.
+    /// The hit; its leaf is the most probable one *of the document*. Serialised flat.
+    #[serde(flatten)]
     pub hit: Hit,
     /// The most probable one of the visited leaves that hold the document.
     pub from: LeafId,
@@ -38,10 +42,11 @@ pub struct ExplainedHit {
 }
 
 /// One of the best documents of exact search.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ExactHit {
-    /// The document and its leaf.
+    /// The document and its leaf. Serialised flat.
+    #[serde(flatten)]
     pub hit: Hit,
     /// Whether one of its leaves was visited.
     pub visited: bool,
@@ -50,13 +55,13 @@ pub struct ExactHit {
 }
 
 /// What a search did, step by step.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Explanation {
     /// The leaves visited, most probable first.
     pub leaves: Vec<ReachedLeaf>,
-    /// Entropy of the tree's choice in nats: see [`RoutingProfile`](crate::RoutingProfile). None where the
-    /// search did not use the tree.
+    /// Entropy of the tree's choice in nats: see [`RoutingProfile`](crate::model::RoutingProfile). None where
+    /// the search did not use the tree.
     pub entropy: Option<f32>,
     /// Best first.
     pub hits: Vec<ExplainedHit>,
@@ -66,7 +71,8 @@ pub struct Explanation {
     pub stats: SearchStats,
     /// Multiply-adds spent in the level networks.
     pub multiply_adds: u64,
-    /// The comparison with exact search.
+    /// The comparison with exact search. Serialised as `exact_ms`.
+    #[serde(rename = "exact_ms", serialize_with = "milliseconds")]
     pub exact_time: Duration,
 }
 
@@ -96,6 +102,7 @@ impl Query<'_> {
         let k = plan.k;
         let serving = self.index.serving();
         let view = serving.view();
+        let _span = plan.span(1, &view).entered();
         let (vector, encode) = serving.embed_input(&self.input.0)?;
         let ranked = serving.rank(&view, &vector, &plan)?;
         let SearchResult { hits: found, stats } = serving.answer(&view, &ranked, encode)?;

@@ -1,4 +1,5 @@
-//! Whether the tree still fits what is stored and what is asked.
+//! Whether the tree still fits what is stored and what is asked: [`Health`], made by [`Index::health`], and
+//! the thresholds behind its [`Advice`].
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -10,6 +11,7 @@ use super::Index;
 use crate::error::Result;
 use crate::ids::LeafId;
 use crate::model::{RoutingProfile, RoutingSample};
+use crate::store::LeafSize;
 use crate::tree::Load;
 
 /// Rows, and queries, that count as recent. Enough that a share is off by a few percent at most.
@@ -128,8 +130,8 @@ pub struct Health {
     pub leaves: u32,
     /// Leaves without a document.
     pub empty_leaves: usize,
-    /// The leaf with the most documents, and how many; `None` without any.
-    pub largest_leaf: Option<(LeafId, usize)>,
+    /// The leaf with the most documents; `None` without any.
+    pub largest_leaf: Option<LeafSize>,
     /// Documents that a visited leaf holds on average, where a leaf is visited as often as it has
     /// documents: sum of p_i c_i (section 4.6).
     pub expected_documents_per_leaf: f64,
@@ -177,7 +179,7 @@ impl Index {
     /// Costs routing [`RECENT`] rows. Queries are those that this handle has answered by the tree.
     ///
     /// # Errors
-    /// Failures of the file system; [`ModelError`](crate::ModelError) for a damaged training report.
+    /// Failures of the file system; [`ModelError`](crate::model::ModelError) for a damaged training report.
     pub fn health(&self) -> Result<Health> {
         let serving = self.serving();
         let reference = serving.bundle.routing_profiles()?;
@@ -232,7 +234,8 @@ impl Index {
                 .zip(sizes)
                 .rev()
                 .max_by_key(|&(_, size)| size)
-                .filter(|&(_, size)| size > 0),
+                .filter(|&(_, size)| size > 0)
+                .map(|(leaf, size)| LeafSize::new(leaf, size)),
             expected_documents_per_leaf: expected,
             ideal_documents_per_leaf: ideal,
             skew,

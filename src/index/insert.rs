@@ -5,10 +5,13 @@ use std::iter::Peekable;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use serde::Serialize;
 use serde_json::Value;
+use tracing::field::Empty;
 
 use super::Index;
 use super::active_model::{ActiveModel, check_model};
+use super::with_progress::WithProgress;
 use crate::document::Document;
 use crate::error::{Error, InputError, Result};
 use crate::ids::Generation;
@@ -23,7 +26,8 @@ pub(super) const DOCUMENTS_PER_COMMIT: usize = 256;
 pub(super) const BYTES_PER_COMMIT: usize = 32 << 20;
 
 /// What became of one document of a batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum InsertStatus {
     /// Stored under a new id.
@@ -35,7 +39,7 @@ pub enum InsertStatus {
 }
 
 /// What a batch of inserts did.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct InsertSummary {
     /// Documents stored under a new id.
@@ -99,24 +103,21 @@ impl Index {
     /// As [`Self::insert`].
     ///
     /// # Errors
-    /// [`InputError::EmptyDocument`] and [`StoreError::InvalidId`](crate::StoreError::InvalidId)
-    /// before anything is stored; failures of the encoder and of the disk. Where groups before the failure
-    /// are in place, the error is [`Error::Partial`], with the failure as its source.
+    /// [`InputError::EmptyDocument`] and [`InputError::InvalidId`] before anything is stored,
+    /// [`InputError::DocumentTooLarge`] and [`InputError::MetadataTooDeep`] before its group is; failures of
+    /// the encoder and of the disk. Where groups before the failure are in place, the error is
+    /// [`Error::Partial`], with the failure as its source.
     pub fn insert_batch(&self, documents: impl IntoIterator<Item = Document>) -> Result<InsertSummary> {
-        self.insert_batch_with(documents, &mut no_progress)
+        self.insert_texts(documents.into_iter().collect(), &mut no_progress)
     }
 
-    /// As [`Self::insert_batch`], with progress in documents and cancellation between groups.
-    ///
-    /// # Errors
-    /// Those of [`Self::insert_batch`], and [`Error::Cancelled`] with the groups before it in place.
-    pub fn insert_batch_with(
+    fn insert_texts(
         &self,
-        documents: impl IntoIterator<Item = Document>,
+        documents: Vec<Document>,
         on_progress: &mut OnProgress<'_>,
     ) -> Result<InsertSummary> {
         self.check_process()?;
-        let documents: Vec<Document> = documents.into_iter().collect();
+        let span = tracing::debug_span!("insert", documents = documents.len(), generation = Empty).entered();
         for document in &documents {
             check(document)?;
         }
@@ -135,6 +136,7 @@ impl Index {
                 return Err(Error::Cancelled);
             }
         }
+        span.record("generation", summary.generation.0);
         Ok(summary)
     }
 
@@ -171,28 +173,25 @@ impl Index {
     ///
     /// # Errors
     /// [`InputError::Dimension`], [`InputError::BadVector`], [`InputError::ModelMismatch`] where the model is
-    /// changed meanwhile, [`StoreError::InvalidId`](crate::StoreError::InvalidId),
-    /// [`StoreError::NotFinite`](crate::StoreError::NotFinite) for a value that f16 cannot hold, and failures
-    /// of the disk. Where groups before the failure are in place, the error is [`Error::Partial`], with the
-    /// failure as its source.
+    /// changed meanwhile, [`InputError::InvalidId`], [`InputError::NotFinite`] for a value that f16 cannot
+    /// hold, [`InputError::DocumentTooLarge`], [`InputError::MetadataTooDeep`], and failures of the disk.
+    /// Where groups before the failure are in place, the error is [`Error::Partial`], with the failure as its
+    /// source.
     pub fn insert_vectors(
         &self,
         documents: impl IntoIterator<Item = (Document, Vec<f32>)>,
     ) -> Result<InsertSummary> {
-        self.insert_vectors_with(documents, &mut no_progress)
+        self.insert_embedded(&mut documents.into_iter(), &mut no_progress)
     }
 
-    /// As [`Self::insert_vectors`], with progress in documents and cancellation between groups.
-    ///
-    /// # Errors
-    /// Those of [`Self::insert_vectors`], and [`Error::Cancelled`] with the groups before it in place.
-    pub fn insert_vectors_with(
+    fn insert_embedded(
         &self,
-        documents: impl IntoIterator<Item = (Document, Vec<f32>)>,
+        documents: &mut dyn Iterator<Item = (Document, Vec<f32>)>,
         on_progress: &mut OnProgress<'_>,
     ) -> Result<InsertSummary> {
         self.check_process()?;
-        let mut rest = documents.into_iter().fuse();
+        let span = tracing::debug_span!("insert", documents = Empty, generation = Empty).entered();
+        let mut rest = documents.fuse();
         // The embeddings are of its space.
         let serving = self.serving();
         let dim = serving.model().encoder.dim();
@@ -212,6 +211,8 @@ impl Index {
                 vectors.push(vector);
             }
             if group.is_empty() {
+                span.record("documents", summary.statuses.len());
+                span.record("generation", summary.generation.0);
                 return Ok(summary);
             }
             let kept = last_of_each_id(&group);
@@ -239,7 +240,28 @@ impl Index {
         }
         let now = self.serving().bundle.hash();
         check_model(now, serving.bundle.hash())?;
-        Err(InputError::SameModel { model: now.to_string() }.into())
+        Err(InputError::SameModel { model: now }.into())
+    }
+}
+
+impl<F: FnMut(Progress) -> ControlFlow<()>> WithProgress<'_, F> {
+    /// As [`Index::insert_batch`], with progress in documents and cancellation between groups.
+    ///
+    /// # Errors
+    /// Those of [`Index::insert_batch`], and [`Error::Cancelled`] with the groups before it in place.
+    pub fn insert_batch(mut self, documents: impl IntoIterator<Item = Document>) -> Result<InsertSummary> {
+        self.index.insert_texts(documents.into_iter().collect(), &mut self.on_progress)
+    }
+
+    /// As [`Index::insert_vectors`], with progress in documents and cancellation between groups.
+    ///
+    /// # Errors
+    /// Those of [`Index::insert_vectors`], and [`Error::Cancelled`] with the groups before it in place.
+    pub fn insert_vectors(
+        mut self,
+        documents: impl IntoIterator<Item = (Document, Vec<f32>)>,
+    ) -> Result<InsertSummary> {
+        self.index.insert_embedded(&mut documents.into_iter(), &mut self.on_progress)
     }
 }
 

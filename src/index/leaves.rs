@@ -1,4 +1,4 @@
-//! What each leaf is about.
+//! What each leaf is about: a [`LeafSummary`] for each, made by [`Index::leaves`].
 
 use std::collections::{BTreeSet, HashMap};
 use std::num::NonZeroUsize;

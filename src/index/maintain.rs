@@ -1,16 +1,20 @@
 //! Keeping an index: sizes, checks, compaction, copies.
 
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use super::active_model::{ActiveModel, copy_model};
+use half::f16;
+
+use super::active_model::copy_model;
 use super::private_pool::PrivatePool;
+use super::with_progress::WithProgress;
 use super::{Index, root};
 use crate::disk::names;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::progress::{OnProgress, Progress, Stage, no_progress};
-use crate::store::{StoreError, StoreStats, Tick, bytes_below};
+use crate::store::{StoreError, StoreStats, bytes_below};
 
 impl Index {
     /// Writes all documents anew in the order in which searches read them, and gives back the space of
@@ -28,15 +32,7 @@ impl Index {
     /// Failures of the disk; then nothing has changed, but where the error is of removing a file: that one is
     /// left, and the index is compact.
     pub fn compact(&self) -> Result<()> {
-        self.compact_with(&mut no_progress)
-    }
-
-    /// As [`Self::compact`], with progress in documents and cancellation between them.
-    ///
-    /// # Errors
-    /// Those of [`Self::compact`], and [`Error::Cancelled`] with nothing changed.
-    pub fn compact_with(&self, on_progress: &mut OnProgress<'_>) -> Result<()> {
-        self.rewrite(on_progress, |on, tick| on.store.compact(tick))
+        self.rewrite(&mut no_progress, Rewrite::Compact)
     }
 
     /// Puts every document in the leaves that the tree has for its embedding, makes the codes of the
@@ -48,26 +44,10 @@ impl Index {
     /// # Errors
     /// Those of [`Self::compact`].
     pub fn rebuild_postings(&self) -> Result<()> {
-        self.rebuild_postings_with(&mut no_progress)
+        self.rewrite(&mut no_progress, Rewrite::Postings)
     }
 
-    /// As [`Self::rebuild_postings`], with progress in documents and cancellation between them.
-    ///
-    /// # Errors
-    /// Those of [`Self::compact_with`].
-    pub fn rebuild_postings_with(&self, on_progress: &mut OnProgress<'_>) -> Result<()> {
-        let apart = PrivatePool::new();
-        self.rewrite(on_progress, |on, tick| {
-            let ingest = on.ingest();
-            on.store.rebuild_postings(&|rows| apart.run(|| ingest.route_stored(rows)), tick)
-        })
-    }
-
-    fn rewrite(
-        &self,
-        on_progress: &mut OnProgress<'_>,
-        write: impl FnOnce(&ActiveModel, Tick<'_>) -> std::result::Result<(), StoreError>,
-    ) -> Result<()> {
+    fn rewrite(&self, on_progress: &mut OnProgress<'_>, rewrite: Rewrite) -> Result<()> {
         // Each document is copied twice: its embedding, then the rest.
         let total = 2 * self.len();
         let mut done = 0;
@@ -76,13 +56,18 @@ impl Index {
         let mut on_progress = self.refusing_writes(on_progress);
         let _writing = self.writing.read().unwrap_or_else(PoisonError::into_inner);
         self.root.check_writes()?;
-        let written = write(&self.serving(), &mut || {
+        let mut tick = || {
             done += 1;
             Progress::new(Stage::Compact, done, total).tell(&mut on_progress, StoreError::Cancelled)
-        });
-        match written {
-            Err(StoreError::Cancelled) => Err(Error::Cancelled),
-            other => Ok(other?),
+        };
+        let serving = self.serving();
+        match rewrite {
+            Rewrite::Compact => Ok(serving.store.compact(&mut tick)?),
+            Rewrite::Postings => {
+                let (ingest, apart) = (serving.ingest(), PrivatePool::new());
+                let route = |rows: &[f16]| apart.run(|| ingest.route_stored(rows));
+                Ok(serving.store.rebuild_postings(&route, &mut tick)?)
+            }
         }
     }
 
@@ -131,6 +116,32 @@ impl Index {
         stats.bytes.other_models =
             others.map(|number| bytes_below(&self.root.model_dir(number), &is_of_a_model)).sum();
         Ok(stats)
+    }
+}
+
+/// What writes all documents anew.
+#[derive(Clone, Copy, Debug)]
+enum Rewrite {
+    Compact,
+    Postings,
+}
+
+impl<F: FnMut(Progress) -> ControlFlow<()>> WithProgress<'_, F> {
+    /// As [`Index::compact`], with progress in documents and cancellation between them.
+    ///
+    /// # Errors
+    /// Those of [`Index::compact`], and [`Error::Cancelled`](crate::Error::Cancelled) with nothing changed.
+    pub fn compact(mut self) -> Result<()> {
+        self.index.rewrite(&mut self.on_progress, Rewrite::Compact)
+    }
+
+    /// As [`Index::rebuild_postings`], with progress in documents and cancellation between them.
+    ///
+    /// # Errors
+    /// Those of [`Index::rebuild_postings`], and [`Error::Cancelled`](crate::Error::Cancelled) with nothing
+    /// changed.
+    pub fn rebuild_postings(mut self) -> Result<()> {
+        self.index.rewrite(&mut self.on_progress, Rewrite::Postings)
     }
 }
 

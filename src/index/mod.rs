@@ -2,11 +2,11 @@
 
 mod active_model;
 mod change;
-mod explain;
-mod health;
+pub mod explain;
+pub mod health;
 mod ingest;
 mod insert;
-mod leaves;
+pub mod leaves;
 mod leftovers;
 mod maintain;
 mod options;
@@ -14,27 +14,23 @@ mod private_pool;
 mod reentrancy;
 mod repair;
 pub(crate) mod root;
-mod search;
+pub mod search;
 #[cfg(all(test, feature = "train"))]
 mod tests;
 mod vectors;
 mod verify;
+mod with_progress;
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 pub use change::ModelChange;
-pub use explain::{ExactHit, ExplainedHit, Explanation, ReachedLeaf};
-pub use health::{Advice, FEWEST_RECENT, Health, RECENT, RoutingHealth, SHIFTED, SKEW_GROWTH, SKEWED};
 pub use insert::{InsertStatus, InsertSummary};
-pub use leaves::{
-    DEFAULT_SAMPLES, DEFAULT_TERMS, LeafDocument, LeafOptions, LeafQuery, LeafSummary, LeafTerm,
-};
 pub use options::IndexBuilder;
 pub use repair::RepairOptions;
 #[cfg(feature = "fuzzing")]
 pub use root::fuzz_current;
-pub use search::{DEFAULT_BEAM, DEFAULT_K, Hit, Many, One, Query, SearchResult, SearchStats};
+pub use with_progress::WithProgress;
 
 #[cfg(feature = "train")]
 pub(crate) use search::{Limits, Plan, SearchMode};
@@ -126,16 +122,10 @@ impl Index {
         bundle: &Bundle,
         options: &IndexBuilder,
     ) -> Result<Self> {
-        let handle = options.handle;
+        let handle = options.handle();
+        let similarity = options.similarity_of_new(bundle)?;
         let build = |dir: &Path| {
-            ActiveModel::create(
-                Arc::clone(&backend),
-                dir,
-                root::FIRST_MODEL,
-                bundle,
-                options.similarity,
-                handle,
-            )
+            ActiveModel::create(Arc::clone(&backend), dir, root::FIRST_MODEL, bundle, similarity, handle)
         };
         let (root, serving) = root::make(Arc::clone(&backend), path, handle.store.lock_wait, build)?;
         Ok(Self::new(root, serving, handle))
@@ -161,7 +151,7 @@ impl Index {
     /// # Errors
     /// [`StoreError::NotFound`], [`StoreError::NotAnIndex`], [`StoreError::InterruptedCreate`],
     /// [`StoreError::PreRelease`], [`StoreError::Locked`], [`StoreError::UnsupportedVersion`],
-    /// [`StoreError::Corrupt`]; [`ModelError`](crate::ModelError) for a damaged model;
+    /// [`StoreError::Corrupt`]; [`ModelError`](crate::model::ModelError) for a damaged model;
     /// [`InputError::ModelMismatch`](crate::InputError::ModelMismatch) where the model folder holds another
     /// model than the index was made with.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
@@ -179,20 +169,22 @@ impl Index {
         Self::builder().open_read_only(path)
     }
 
-    fn open_read_only_with(path: &Path, options: &IndexBuilder) -> Result<Self> {
+    fn open_for_reading(path: &Path, options: &IndexBuilder) -> Result<Self> {
         let root = Root::open_read_only(Arc::new(FileSystem), path)?;
-        let serving = newest(&root, options.handle.precision)?;
+        let handle = options.handle();
+        let serving = newest(&root, handle.precision)?;
         options.check(&serving)?;
-        Ok(Self::new(root, serving, options.handle))
+        Ok(Self::new(root, serving, handle))
     }
 
     /// As [`IndexBuilder::open`], with all durable operations through `backend`.
     pub(crate) fn open_on(backend: Arc<dyn Backend>, path: &Path, options: &IndexBuilder) -> Result<Self> {
-        let root = Root::open(backend, path, options.handle.store.lock_wait)?;
+        let handle = options.handle();
+        let root = Root::open(backend, path, handle.store.lock_wait)?;
         let number = root.current().serving;
-        let serving = ActiveModel::open(root.backend(), &root.model_dir(number), number, options.handle)?;
+        let serving = ActiveModel::open(root.backend(), &root.model_dir(number), number, handle)?;
         options.check(&serving)?;
-        Ok(Self::new(root, serving, options.handle))
+        Ok(Self::new(root, serving, handle))
     }
 
     /// Moves a handle of [`Self::open_read_only`] to the newest flushed generation, of another model where

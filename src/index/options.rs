@@ -5,17 +5,25 @@ use std::time::Duration;
 
 use super::Index;
 use super::active_model::{ActiveModel, check_model};
-use crate::error::Result;
-use crate::model::{Bundle, EncoderPrecision, ModelHash};
+use crate::codes::FEWEST_DIMENSIONS;
+use crate::error::{InputError, Result};
+use crate::ids::ModelHash;
+use crate::model::{Bundle, EncoderPrecision};
 use crate::scan::Similarity;
 use crate::store::{Durability, StoreOptions};
 
 /// Options with which an index is created or opened.
-#[derive(Clone, Debug)]
+///
+/// One that the call has no use for is an error of it, and so is one that the index contradicts.
+#[derive(Clone, Debug, Default)]
+#[must_use = "options do nothing until `create` or `open`"]
 pub struct IndexBuilder {
-    pub(super) similarity: Similarity,
-    pub(super) handle: HandleOptions,
-    pub(super) expected: Option<ModelHash>,
+    similarity: Option<Similarity>,
+    durability: Option<Durability>,
+    codes: Option<bool>,
+    lock_wait: Option<Duration>,
+    precision: EncoderPrecision,
+    expected: Option<ModelHash>,
 }
 
 /// What holds for a handle, whatever store it has open.
@@ -25,27 +33,21 @@ pub(super) struct HandleOptions {
     pub precision: EncoderPrecision,
 }
 
-impl Default for IndexBuilder {
-    fn default() -> Self {
-        Self { similarity: Similarity::Cosine, handle: HandleOptions::default(), expected: None }
-    }
-}
-
 impl IndexBuilder {
-    /// How documents are ranked (section 3.6); cosine by default. Holds for the life of the index.
+    /// How documents are ranked (section 3.6); cosine by default. Chosen when an index is created, for its
+    /// life. When one is opened, it is [`InputError::SimilarityMismatch`] where the index ranks by another.
     ///
     /// Documents and queries are stored and compared at unit norm for cosine, and as the
     /// encoder gives them for the others. Routing through the tree always uses unit norm.
-    #[must_use]
     pub fn similarity(mut self, similarity: Similarity) -> Self {
-        self.similarity = similarity;
+        self.similarity = Some(similarity);
         self
     }
 
-    /// What survives what; [`Durability::OnFlush`] by default. Holds for this handle, not for the index.
-    #[must_use]
+    /// What survives what; [`Durability::OnFlush`] by default. Holds for this handle, not for the index;
+    /// [`InputError::InapplicableOption`] for a handle that only reads.
     pub fn durability(mut self, durability: Durability) -> Self {
-        self.handle.store.durability = durability;
+        self.durability = Some(durability);
         self
     }
 
@@ -53,62 +55,114 @@ impl IndexBuilder {
     /// ([`Query::codes`](crate::Query::codes)), an eighth more bytes or less; they are by default, but for
     /// Manhattan distance and for embeddings narrower than 64. Holds for what this handle writes; compaction
     /// brings all documents to it.
-    #[must_use]
+    ///
+    /// With `true`, an index that cannot have codes is an error, [`InputError::NoCodes`] or
+    /// [`InputError::TooNarrowForCodes`]; [`InputError::InapplicableOption`] for a handle that only reads.
     pub fn codes(mut self, codes: bool) -> Self {
-        self.handle.store.without_codes = !codes;
+        self.codes = Some(codes);
         self
     }
 
     /// Waits this long for another handle or process to give the index back, where one has it open for
-    /// writing; not at all by default.
-    #[must_use]
+    /// writing; not at all by default. [`InputError::InapplicableOption`] for a handle that only reads, which
+    /// never waits.
     pub fn lock_wait(mut self, most: Duration) -> Self {
-        self.handle.store.lock_wait = most;
+        self.lock_wait = Some(most);
         self
     }
 
     /// How this handle encodes texts; [`EncoderPrecision::F32`] by default. Documents and queries need not be
     /// encoded in the same way.
-    #[must_use]
     pub fn encoder_precision(mut self, precision: EncoderPrecision) -> Self {
-        self.handle.precision = precision;
+        self.precision = precision;
         self
     }
 
-    /// Makes [`Self::open`] an error ([`InputError::ModelMismatch`](crate::InputError::ModelMismatch)) where
-    /// the index is served by another model.
-    #[must_use]
+    /// Makes it an error, [`InputError::ModelMismatch`], where the index is served by another model than this
+    /// one.
     pub fn expect_model(mut self, bundle: &Bundle) -> Self {
         self.expected = Some(bundle.hash());
         self
     }
 
+    /// The options of the handle.
+    pub(super) fn handle(&self) -> HandleOptions {
+        let store = StoreOptions {
+            durability: self.durability.unwrap_or_default(),
+            lock_wait: self.lock_wait.unwrap_or_default(),
+            without_codes: self.codes == Some(false),
+        };
+        HandleOptions { store, precision: self.precision }
+    }
+
+    /// The similarity of a new index with this model.
+    ///
+    /// # Errors
+    /// Options that contradict the model.
+    pub(super) fn similarity_of_new(&self, bundle: &Bundle) -> Result<Similarity> {
+        let similarity = self.similarity.unwrap_or(Similarity::Cosine);
+        self.check_against(bundle, similarity)?;
+        Ok(similarity)
+    }
+
+    /// # Errors
+    /// Options that contradict the index.
     pub(super) fn check(&self, serving: &ActiveModel) -> Result<()> {
-        self.expected.map_or(Ok(()), |expected| check_model(serving.bundle.hash(), expected))
+        let index = serving.similarity;
+        match self.similarity.filter(|given| *given != index) {
+            Some(given) => Err(InputError::SimilarityMismatch { index, given }.into()),
+            None => self.check_against(&serving.bundle, index),
+        }
+    }
+
+    fn check_against(&self, bundle: &Bundle, similarity: Similarity) -> Result<()> {
+        self.expected.map_or(Ok(()), |expected| check_model(bundle.hash(), expected))?;
+        let (dim, least) = (bundle.model().encoder().dim(), FEWEST_DIMENSIONS);
+        match self.codes {
+            Some(true) if !similarity.is_product() => Err(InputError::NoCodes { similarity }.into()),
+            Some(true) if dim < least => Err(InputError::TooNarrowForCodes { dim, least }.into()),
+            _ => Ok(()),
+        }
+    }
+
+    /// # Errors
+    /// Options of writing, for a handle that only reads.
+    fn check_reading(&self) -> Result<()> {
+        let of_writing = [
+            ("durability", self.durability.is_some()),
+            ("codes", self.codes.is_some()),
+            ("lock_wait", self.lock_wait.is_some()),
+        ];
+        match of_writing.into_iter().find(|(_, given)| *given) {
+            Some((option, _)) => {
+                Err(InputError::InapplicableOption { option, call: "open_read_only" }.into())
+            }
+            None => Ok(()),
+        }
     }
 
     /// As [`Index::create`], with these options.
     ///
     /// # Errors
-    /// Those of [`Index::create`].
+    /// Those of [`Index::create`], and those of each option.
     pub fn create(self, path: impl AsRef<Path>, bundle: &Bundle) -> Result<Index> {
-        Index::create_on(self.handle.store.backend(), path.as_ref(), bundle, &self)
+        Index::create_on(self.handle().store.backend(), path.as_ref(), bundle, &self)
     }
 
-    /// As [`Index::open`], with these options; the similarity is the index's own.
+    /// As [`Index::open`], with these options.
     ///
     /// # Errors
-    /// Those of [`Index::open`].
+    /// Those of [`Index::open`], and those of each option.
     pub fn open(self, path: impl AsRef<Path>) -> Result<Index> {
-        Index::open_on(self.handle.store.backend(), path.as_ref(), &self)
+        Index::open_on(self.handle().store.backend(), path.as_ref(), &self)
     }
 
-    /// As [`Index::open_read_only`], with these options as far as they are for reading.
+    /// As [`Index::open_read_only`], with these options.
     ///
     /// # Errors
-    /// Those of [`Index::open_read_only`], and
-    /// [`InputError::ModelMismatch`](crate::InputError::ModelMismatch).
+    /// Those of [`Index::open_read_only`], and those of each option.
     pub fn open_read_only(self, path: impl AsRef<Path>) -> Result<Index> {
-        Index::open_read_only_with(path.as_ref(), &self)
+        self.check_reading()?;
+        Index::open_for_reading(path.as_ref(), &self)
     }
 }

@@ -1,5 +1,6 @@
 //! Repair of an index that does not open, or that is damaged inside.
 
+use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,18 +12,48 @@ use super::leftovers::set_aside;
 use super::root::{Current, Restored, Root, kind, restore};
 use crate::disk::{Backend, names};
 use crate::error::{Error, Result};
-use crate::model::{Bundle, ModelError, ModelHash};
+use crate::model::{Bundle, ModelError};
 use crate::progress::{OnProgress, Progress, Stage, no_progress};
 use crate::scan::Similarity;
 use crate::store::{Operation, Repair, RepairReport, StoreError, StoreOptions, Undecided};
 
 /// Options of [`Index::repair`].
-#[derive(Clone, Debug, Default)]
-pub struct RepairOptions {
+#[derive(Default)]
+#[must_use = "options do nothing until `Index::repair`"]
+pub struct RepairOptions<'a> {
+    bundle: Option<Bundle>,
+    undecided: Undecided,
+    on_progress: Option<Box<OnProgress<'a>>>,
+}
+
+impl std::fmt::Debug for RepairOptions<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RepairOptions")
+            .field("bundle", &self.bundle)
+            .field("undecided", &self.undecided)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<'a> RepairOptions<'a> {
     /// The bundle that the index was made with, for the case that its own copy is damaged.
-    pub bundle: Option<Bundle>,
-    /// What to do with documents that may have been deleted.
-    pub undecided: Undecided,
+    pub fn bundle(mut self, bundle: &Bundle) -> Self {
+        self.bundle = Some(bundle.clone());
+        self
+    }
+
+    /// What to do with documents that may have been deleted; [`Undecided::Refuse`] by default.
+    pub fn undecided(mut self, undecided: Undecided) -> Self {
+        self.undecided = undecided;
+        self
+    }
+
+    /// Hears of progress in documents written, and may cancel between them: the error is then
+    /// [`Error::Cancelled`], with the documents as they were.
+    pub fn on_progress(mut self, callback: impl FnMut(Progress) -> ControlFlow<()> + 'a) -> Self {
+        self.on_progress = Some(Box::new(callback));
+        self
+    }
 }
 
 impl Index {
@@ -40,36 +71,23 @@ impl Index {
     ///
     /// # Errors
     /// [`StoreError::Locked`]; [`StoreError::Undecided`] where the options have to decide;
-    /// [`StoreError::Corrupt`] where a file and its copy are damaged; [`ModelError`](crate::ModelError) for a
-    /// damaged model and no bundle; [`InputError::ModelMismatch`](crate::InputError::ModelMismatch) for
-    /// another bundle. The documents are then as they were.
-    pub fn repair(path: impl AsRef<Path>, options: &RepairOptions) -> Result<RepairReport> {
-        Self::repair_with(path, options, &mut no_progress)
+    /// [`StoreError::Corrupt`] where a file and its copy are damaged; [`ModelError`] for a damaged model and
+    /// no bundle; [`InputError::ModelMismatch`](crate::InputError::ModelMismatch) for another bundle. The
+    /// documents are then as they were.
+    pub fn repair(path: impl AsRef<Path>, options: RepairOptions<'_>) -> Result<RepairReport> {
+        Self::repair_on(StoreOptions::default().backend(), path.as_ref(), options)
     }
 
-    /// As [`Self::repair`], with progress in documents written and cancellation between them.
-    ///
-    /// # Errors
-    /// Those of [`Self::repair`], and [`Error::Cancelled`] with the documents as they were.
-    pub fn repair_with(
-        path: impl AsRef<Path>,
-        options: &RepairOptions,
-        on_progress: &mut OnProgress<'_>,
-    ) -> Result<RepairReport> {
-        Self::repair_on(StoreOptions::default().backend(), path.as_ref(), options, on_progress)
-    }
-
-    /// As [`Self::repair_with`], with all durable operations through `backend`.
+    /// As [`Self::repair`], with all durable operations through `backend`.
     pub(crate) fn repair_on(
         backend: Arc<dyn Backend>,
         path: &Path,
-        options: &RepairOptions,
-        on_progress: &mut OnProgress<'_>,
+        options: RepairOptions<'_>,
     ) -> Result<RepairReport> {
         let Restored { root, was_damaged, set_aside } = restore(Arc::clone(&backend), path, Duration::ZERO)?;
         let dir = root.model_dir(root.current().serving);
         let serving = Repair::begin_on(backend, &dir, StoreOptions::default())?;
-        let mut report = finish(serving, &root, &dir, options, on_progress)?;
+        let mut report = finish(serving, &root, &dir, options)?;
         report.current_restored = was_damaged;
         report.set_aside.extend(set_aside);
         forsake_if_damaged(&root, &mut report)?;
@@ -111,7 +129,7 @@ fn is_sound(backend: Arc<dyn Backend>, dir: &Path) -> Result<bool> {
         return Ok(false);
     }
     match Bundle::open(dir.join(names::BUNDLE)) {
-        Ok(bundle) => Ok(bundle.hash().0 == repair.config().model_hash),
+        Ok(bundle) => Ok(bundle.hash() == repair.config().model_hash),
         Err(ModelError::Io { source, .. }) if source.kind() != std::io::ErrorKind::NotFound => {
             Err(StoreError::io(dir.join(names::BUNDLE), Operation::Read)(source).into())
         }
@@ -119,35 +137,27 @@ fn is_sound(backend: Arc<dyn Backend>, dir: &Path) -> Result<bool> {
     }
 }
 
-fn finish(
-    mut repair: Repair,
-    root: &Root,
-    dir: &Path,
-    options: &RepairOptions,
-    on_progress: &mut OnProgress<'_>,
-) -> Result<RepairReport> {
-    let bundle = restore_model(&mut repair, root, dir, options)?;
+fn finish(mut repair: Repair, root: &Root, dir: &Path, options: RepairOptions<'_>) -> Result<RepairReport> {
+    let RepairOptions { bundle, undecided, on_progress } = options;
+    let mut on_progress = on_progress.unwrap_or_else(|| Box::new(no_progress));
+    let bundle = restore_model(&mut repair, root, dir, bundle.as_ref())?;
     let similarity = Similarity::from_code(repair.config().similarity).unwrap_or(Similarity::Cosine);
     let ingest = Ingest { bundle: &bundle, similarity };
     let mut done = 0;
     let mut tick = || {
         done += 1;
-        Progress { stage: Stage::Repair, done, total: None }.tell(on_progress, StoreError::Cancelled)
+        Progress { stage: Stage::Repair, done, total: None }.tell(&mut *on_progress, StoreError::Cancelled)
     };
-    let repaired = repair.run(options.undecided, &mut |documents| ingest.prepare(documents), &mut tick);
-    match repaired {
-        Err(Error::Store(StoreError::Cancelled)) => Err(Error::Cancelled),
-        other => other,
-    }
+    repair.run(undecided, &mut |documents| ingest.prepare(documents), &mut tick)
 }
 
 /// The index's own model, or the one given where that is damaged.
-fn restore_model(repair: &mut Repair, root: &Root, dir: &Path, options: &RepairOptions) -> Result<Bundle> {
-    let expected = ModelHash(repair.config().model_hash);
+fn restore_model(repair: &mut Repair, root: &Root, dir: &Path, given: Option<&Bundle>) -> Result<Bundle> {
+    let expected = repair.config().model_hash;
     let model = dir.join(names::BUNDLE);
     let own = Bundle::open(&model).map_err(Error::from);
     let own = own.and_then(|own| check_model(expected, own.hash()).map(|()| own));
-    let (error, given) = match (own, &options.bundle) {
+    let (error, given) = match (own, given) {
         (Ok(own), _) => return Ok(own),
         (Err(error), None) => return Err(error),
         (Err(error), Some(given)) => (error, given),

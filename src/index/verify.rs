@@ -1,12 +1,14 @@
 //! The full check of an index: every model, `CURRENT`, and what nothing names.
 
 use std::num::NonZeroUsize;
+use std::ops::ControlFlow;
 use std::path::Path;
 
 use super::Index;
 use super::active_model::ActiveModel;
 use super::root::Current;
 use super::search::{Plan, SearchMode};
+use super::with_progress::WithProgress;
 use crate::disk::{Backend, Kind, names};
 use crate::error::{Error, Result};
 use crate::ids::Row;
@@ -27,14 +29,10 @@ impl Index {
     /// # Errors
     /// Failures of reading; damage is in the report.
     pub fn verify(&self) -> Result<VerifyReport> {
-        self.verify_with(&mut no_progress)
+        self.check(&mut no_progress)
     }
 
-    /// As [`Self::verify`], with progress in pages, codes and documents, and cancellation between them.
-    ///
-    /// # Errors
-    /// Those of [`Self::verify`], and [`Error::Cancelled`].
-    pub fn verify_with(&self, on_progress: &mut OnProgress<'_>) -> Result<VerifyReport> {
+    fn check(&self, on_progress: &mut OnProgress<'_>) -> Result<VerifyReport> {
         let serving = self.serving();
         let mut report = VerifyReport::default();
         let own = verify_store(&serving, on_progress)?;
@@ -123,6 +121,16 @@ impl Index {
     }
 }
 
+impl<F: FnMut(Progress) -> ControlFlow<()>> WithProgress<'_, F> {
+    /// As [`Index::verify`], with progress in pages, codes and documents, and cancellation between them.
+    ///
+    /// # Errors
+    /// Those of [`Index::verify`], and [`Error::Cancelled`].
+    pub fn verify(mut self) -> Result<VerifyReport> {
+        self.index.check(&mut self.on_progress)
+    }
+}
+
 /// Whether an error is of reading, for want of files or of rights say, and no damage.
 fn may_pass(error: &Error) -> bool {
     let source = match error {
@@ -134,14 +142,10 @@ fn may_pass(error: &Error) -> bool {
 
 /// Checks a store.
 fn verify_store(serving: &ActiveModel, on_progress: &mut OnProgress<'_>) -> Result<VerifyReport> {
-    let checked = serving.store.verify_with(&mut |done, total| {
+    Ok(serving.store.verify_with(&mut |done, total| {
         let progress = Progress { stage: Stage::Verify, done, total: Some(total) };
         progress.tell(on_progress, StoreError::Cancelled)
-    });
-    match checked {
-        Err(StoreError::Cancelled) => Err(Error::Cancelled),
-        checked => Ok(checked?),
-    }
+    })?)
 }
 
 /// The directory of a model as the names of its files begin.

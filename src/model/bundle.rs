@@ -5,7 +5,6 @@
 //! in sentence-transformers as it is.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -18,6 +17,8 @@ use super::encoder::Encoder;
 use super::error::ModelError;
 use super::files;
 use super::indexer::Indexer;
+use super::load::LoadOptions;
+use crate::ids::ModelHash;
 use crate::tree::TreeShape;
 
 pub(crate) use copy::remove_bundle;
@@ -64,22 +65,6 @@ const CARRIED_FILES: [&str; 9] = [
     "special_tokens_map.json",
 ];
 
-/// The identity of a model: SHA-256 over everything that decides its embeddings and leaves.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct ModelHash(pub [u8; 32]);
-
-impl fmt::Display for ModelHash {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
-}
-
-impl fmt::Debug for ModelHash {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ModelHash({self})")
-    }
-}
-
 /// What `ehi.json` says.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct BundleManifest {
@@ -109,22 +94,19 @@ impl std::fmt::Debug for Bundle {
 }
 
 impl Bundle {
-    /// Opens and verifies a bundle and loads its model (f32 in memory).
+    /// Opens and verifies a bundle and loads its model (f32 in memory); [`LoadOptions`] has another
+    /// precision.
     ///
     /// # Errors
     /// [`ModelError::NotAModel`] or [`ModelError::NotABundle`] for a directory that is not one,
     /// [`ModelError::Checksum`] for a damaged file, [`ModelError::UnsupportedBundle`] for one
     /// written by a newer version, and every error of [`Encoder::load`].
     pub fn open(dir: impl AsRef<Path>) -> Result<Self, ModelError> {
-        Self::open_with(dir, EncoderPrecision::F32)
+        LoadOptions::new().bundle(dir)
     }
 
-    /// As [`Self::open`], with an encoder of this precision.
-    ///
-    /// # Errors
-    /// Those of [`Self::open`].
-    pub fn open_with(dir: impl AsRef<Path>, precision: EncoderPrecision) -> Result<Self, ModelError> {
-        let dir = dir.as_ref().to_owned();
+    pub(crate) fn open_with(dir: &Path, precision: EncoderPrecision) -> Result<Self, ModelError> {
+        let dir = dir.to_owned();
         let path = dir.join(MANIFEST_FILE);
         if !path.exists() {
             return Err(if dir.join("config.json").exists() {

@@ -12,6 +12,7 @@ use super::bundle::{ENCODER_FILE, FORMER_ENCODER_FILE, TOKENIZER_FILE};
 use super::config::{EncoderPrecision, TransformerConfig};
 use super::error::ModelError;
 use super::files;
+use super::load::LoadOptions;
 use super::packed::{PackedTransformer, TOKENS_PER_BATCH};
 use super::pooling::{Normalisation, Pooling, pool_packed};
 use super::tokenize::TextTokenizer;
@@ -94,7 +95,7 @@ struct ModuleEntry {
 }
 
 impl Encoder {
-    /// Loads an encoder in the sentence-transformers layout.
+    /// Loads an encoder in the sentence-transformers layout; [`LoadOptions`] has another precision than f32.
     ///
     /// Needed: `config.json`, `tokenizer.json` and the weights, `model.safetensors`
     /// (`encoder.safetensors` in bundles before format 3), as f32, f16 or bf16. Optional, with what
@@ -105,14 +106,10 @@ impl Encoder {
     /// # Errors
     /// [`ModelError`] names the file and what is wrong with it.
     pub fn load(dir: &Path) -> Result<Self, ModelError> {
-        Self::load_with(dir, EncoderPrecision::F32)
+        LoadOptions::new().encoder(dir)
     }
 
-    /// As [`Self::load`], with weights of this precision.
-    ///
-    /// # Errors
-    /// Those of [`Self::load`].
-    pub fn load_with(dir: &Path, precision: EncoderPrecision) -> Result<Self, ModelError> {
+    pub(crate) fn load_with(dir: &Path, precision: EncoderPrecision) -> Result<Self, ModelError> {
         let config_path = dir.join("config.json");
         for (file, missing) in
             [(config_path.clone(), "config.json"), (dir.join(TOKENIZER_FILE), TOKENIZER_FILE)]

@@ -1,11 +1,12 @@
-//! Text to embedding to leaves: the encoder, the tree indexer, and the bundle that holds both.
+//! Text to embedding to leaves: the [`Encoder`], the tree ([`Indexer`]), and the [`Bundle`] that holds both
+//! as a directory of files.
 
 #[cfg(feature = "train")]
 mod autograd;
 mod bundle;
 pub(crate) mod config;
 #[cfg(feature = "train")]
-mod differentiable;
+pub(crate) mod differentiable;
 mod encoder;
 mod error;
 mod files;
@@ -13,6 +14,7 @@ mod files;
 mod hub;
 mod indexer;
 mod kernels;
+mod load;
 mod packed;
 mod pooling;
 mod profile;
@@ -20,19 +22,22 @@ mod tokenize;
 mod transformer;
 mod weights;
 
-pub use bundle::{
-    BUNDLE_FORMAT, Bundle, ENCODER_FILE, INDEXER_FILE, MANIFEST_FILE, ModelHash, TOKENIZER_FILE,
-};
+pub use bundle::{BUNDLE_FORMAT, Bundle, ENCODER_FILE, INDEXER_FILE, MANIFEST_FILE, TOKENIZER_FILE};
 pub use config::{EncoderPrecision, ParsePrecisionError};
 pub use encoder::{DEFAULT_MAX_TOKENS, Encoder, Role};
 pub use error::ModelError;
 #[cfg(feature = "hub")]
 pub use hub::{DEFAULT_MODEL, fetch};
 pub use indexer::Indexer;
+pub use load::LoadOptions;
 pub use profile::{ENTROPY_QUANTILES, RoutingProfile, RoutingProfiles};
+
+pub use crate::ids::ModelHash;
+pub use crate::tree::{MAX_HEIGHT, MAX_LEAVES, TreeShape, TreeShapeError};
 
 pub(crate) use bundle::remove_bundle;
 #[cfg(feature = "fuzzing")]
+#[doc(hidden)]
 pub use tokenize::fuzz_tokenizer;
 
 pub(crate) use indexer::RoutingSample;
@@ -40,7 +45,7 @@ pub(crate) use indexer::RoutingSample;
 #[cfg(feature = "train")]
 pub(crate) use bundle::{BundleParts, CARD_FILE, REPORT_FILE, check_output, hex};
 #[cfg(feature = "train")]
-pub use differentiable::Precision;
+pub(crate) use differentiable::Precision;
 #[cfg(all(test, feature = "train"))]
 pub(crate) use differentiable::tests::random as random_transformer;
 #[cfg(feature = "train")]

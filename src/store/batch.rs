@@ -17,6 +17,7 @@ use super::{
 use crate::{
     document::Document,
     ids::{Generation, LeafId},
+    input::InputError,
 };
 
 /// A document to store, with its place in the index.
@@ -134,7 +135,7 @@ pub(crate) fn check_id(id: &str) -> Result<()> {
     if (1..=limits::ID_BYTES).contains(&id.len()) {
         return Ok(());
     }
-    Err(StoreError::InvalidId { found: id.len(), most: limits::ID_BYTES })
+    Err(StoreError::Input(InputError::InvalidId { found: id.len(), most: limits::ID_BYTES }))
 }
 
 fn check_parts(id: &str, embedding: &[f16], leaves: &[LeafId], config: &StoreConfig) -> Result<()> {
@@ -144,7 +145,7 @@ fn check_parts(id: &str, embedding: &[f16], leaves: &[LeafId], config: &StoreCon
         return Err(StoreError::DimensionMismatch { id: id.to_owned(), expected, found });
     }
     if let Some(position) = embedding.iter().position(|element| !element.is_finite()) {
-        return Err(StoreError::NotFinite { id: id.to_owned(), position });
+        return Err(StoreError::Input(InputError::NotFinite { id: id.to_owned(), position }));
     }
     check_leaves(id, leaves, config)
 }

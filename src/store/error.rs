@@ -4,6 +4,7 @@ use std::{borrow::Cow, fmt, io, path::PathBuf};
 
 use super::lock::LockHolder;
 use crate::ids::{LeafId, Row};
+use crate::input::InputError;
 
 /// Result of the store.
 pub type Result<T, E = StoreError> = std::result::Result<T, E>;
@@ -133,6 +134,9 @@ pub enum StoreError {
         /// The directory of the index.
         path: PathBuf,
     },
+    /// A document that is not stored. [`Error`](crate::Error) has it as [`Input`](crate::Error::Input).
+    #[error(transparent)]
+    Input(InputError),
     /// A setting is outside its range.
     #[error("{field} is {found}, it must be from {least} to {most}")]
     InvalidConfig {
@@ -145,14 +149,6 @@ pub enum StoreError {
         /// The largest value allowed.
         most: u64,
     },
-    /// An id is empty or too long.
-    #[error("an id of {found} bytes; ids have 1 to {most} bytes of UTF-8")]
-    InvalidId {
-        /// Its length in bytes.
-        found: usize,
-        /// The longest length allowed.
-        most: usize,
-    },
     /// An embedding has the wrong number of elements.
     #[error("the embedding of {id:?} has {found} elements, the index has {expected}")]
     DimensionMismatch {
@@ -162,14 +158,6 @@ pub enum StoreError {
         expected: u32,
         /// The number of elements given.
         found: usize,
-    },
-    /// An embedding has an infinite or not-a-number element.
-    #[error("element {position} of the embedding of {id:?} is not finite")]
-    NotFinite {
-        /// The document.
-        id: String,
-        /// The first such element.
-        position: usize,
     },
     /// A document was given no leaf, or more leaves than the index allows.
     #[error("{id:?} is put in {found} leaves, it must be in 1 to {most}")]
@@ -199,16 +187,6 @@ pub enum StoreError {
         /// The leaf given twice.
         leaf: LeafId,
     },
-    /// Title, text and metadata are too long together; split the document.
-    #[error("{id:?} takes {found} bytes as JSON, at most {most} are stored; split it")]
-    DocumentTooLarge {
-        /// The document.
-        id: String,
-        /// Its size.
-        found: usize,
-        /// The limit.
-        most: usize,
-    },
     /// The document cannot be written as JSON.
     #[error("{id:?} cannot be written as JSON: {source}")]
     Encode {
@@ -216,14 +194,6 @@ pub enum StoreError {
         id: String,
         /// The reason given.
         source: serde_json::Error,
-    },
-    /// The metadata is nested too deeply to be read back.
-    #[error("the metadata of {id:?} is nested more than {most} levels deep")]
-    MetadataTooDeep {
-        /// The document.
-        id: String,
-        /// The limit.
-        most: usize,
     },
     /// All row numbers are used up; rows of replaced documents count too.
     #[error("the index has used {used} rows and {wanted} more do not fit; build it again")]
@@ -244,7 +214,8 @@ pub enum StoreError {
         /// How many of them had been deleted.
         deleted: u64,
     },
-    /// A long call was told to stop; nothing has changed.
+    /// A long call was told to stop; nothing has changed. [`Error`](crate::Error) has it as
+    /// [`Cancelled`](crate::Error::Cancelled).
     #[error("cancelled")]
     Cancelled,
     /// The row belongs to no live document.
@@ -255,7 +226,7 @@ pub enum StoreError {
     },
 }
 
-/// What is wrong with a file.
+/// What is wrong with a file. Serialised as the sentence that it is shown as.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Damage {
@@ -345,6 +316,12 @@ pub enum Damage {
     /// The files are of different indexes.
     #[error("it belongs to another index")]
     Foreign,
+}
+
+impl serde::Serialize for Damage {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
 }
 
 /// What the store was doing when the operating system refused.

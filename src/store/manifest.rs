@@ -18,7 +18,7 @@ use super::{
     tombstones::TombstoneFile,
 };
 use crate::disk::{Backend, OpenMode};
-use crate::ids::Generation;
+use crate::ids::{Generation, ModelHash};
 
 /// What an index is: fixed at creation, bound to the model that made its embeddings.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub struct StoreConfig {
     /// The similarity, as a code the store keeps but does not interpret.
     pub similarity: u8,
     /// Hash of the model bundle; the store keeps it, the index compares it.
-    pub model_hash: [u8; 32],
+    pub model_hash: ModelHash,
 }
 
 impl StoreConfig {
@@ -139,7 +139,7 @@ impl Manifest {
         bytes[AT_BRANCHING].copy_from_slice(&config.branching_factor.to_le_bytes());
         bytes[AT_HEIGHT].copy_from_slice(&config.height.to_le_bytes());
         bytes[AT_LEAVES_PER_DOCUMENT].copy_from_slice(&config.leaves_per_document.to_le_bytes());
-        bytes[AT_MODEL_HASH].copy_from_slice(&config.model_hash);
+        bytes[AT_MODEL_HASH].copy_from_slice(&config.model_hash.0);
         bytes[AT_STORE_ID].copy_from_slice(&self.store_id.0);
         bytes[AT_GENERATION].copy_from_slice(&self.generation.0.to_le_bytes());
         bytes[AT_NEXT_SEGMENT].copy_from_slice(&self.next_segment.to_le_bytes());
@@ -186,7 +186,7 @@ impl Manifest {
             height: u32_at(head, AT_HEIGHT.start),
             leaves_per_document: u32_at(head, AT_LEAVES_PER_DOCUMENT.start),
             similarity: head[AT_SIMILARITY.start],
-            model_hash,
+            model_hash: ModelHash(model_hash),
         };
         config.check().map_err(|error| match error {
             StoreError::InvalidConfig { field: name, found, .. } => field(name, found),

@@ -1,32 +1,34 @@
-//! Documents, embeddings and posting lists on disk: "what is stored, and what will still be there
-//! after a crash?"
-//!
-//! # What is where
-//!
-//! `MANIFEST` names the sealed files of the newest durable generation: segments of documents with their
-//! embeddings in the order of their leaves ([`segment`]), and which of their rows are dead
-//! ([`tombstones`]). Sealed files never change ([`sealed`]). What was committed since is in memory
-//! ([`memtable`]) and in a log ([`log`]), which the next handle reads after the end of this one. Every byte
-//! is described in `docs/format.md`.
-//!
-//! # A generation
-//!
-//! Each commit makes one: an immutable list of parts, segments and memtables ([`version`]), which readers
-//! take hold of and keep. So a reader sees one generation whole, and neither waits for the other.
-//!
-//! # What lasts
-//!
-//! Only `MANIFEST` decides. `flush` writes the memtables into a new segment and renames a new manifest
-//! into place, which is the commit point; the order of its steps is at the head of `seal.rs`. A power
-//! failure before it leaves the last flushed generation, and nothing that was written for it had been
-//! touched. What was committed since is in the log and nowhere else on disk, so a log that is damaged before
-//! a whole commit is an error, which only a repair mends.
-//!
-//! # Who reads what
-//!
-//! One handle writes, under `LOCK`. Read-only handles, in any number of processes, read manifests and
-//! sealed files, so they see flushed generations; what they have mapped stays readable when the
-//! writer removes it.
+//! An index on disk: its sizes ([`StoreStats`]), what a check or a repair found ([`VerifyReport`],
+//! [`RepairReport`]), what its owner should know ([`Notice`]), and what can go wrong ([`StoreError`]).
+
+// The store answers: what is stored, and what will still be there after a crash?
+//
+// # What is where
+//
+// `MANIFEST` names the sealed files of the newest durable generation: segments of documents with their
+// embeddings in the order of their leaves (`segment`), and which of their rows are dead
+// (`tombstones`). Sealed files never change (`sealed`). What was committed since is in memory
+// (`memtable`) and in a log (`log`), which the next handle reads after the end of this one. Every byte
+// is described in `docs/format.md`.
+//
+// # A generation
+//
+// Each commit makes one: an immutable list of parts, segments and memtables (`version`), which readers
+// take hold of and keep. So a reader sees one generation whole, and neither waits for the other.
+//
+// # What lasts
+//
+// Only `MANIFEST` decides. `flush` writes the memtables into a new segment and renames a new manifest
+// into place, which is the commit point; the order of its steps is at the head of `seal.rs`. A power
+// failure before it leaves the last flushed generation, and nothing that was written for it had been
+// touched. What was committed since is in the log and nowhere else on disk, so a log that is damaged before
+// a whole commit is an error, which only a repair mends.
+//
+// # Who reads what
+//
+// One handle writes, under `LOCK`. Read-only handles, in any number of processes, read manifests and
+// sealed files, so they see flushed generations; what they have mapped stays readable when the
+// writer removes it.
 
 mod batch;
 mod clear;
@@ -34,6 +36,7 @@ mod commit;
 mod difference;
 mod error;
 #[cfg(feature = "fuzzing")]
+#[doc(hidden)]
 pub mod fuzzing;
 mod health;
 mod layout;
@@ -72,23 +75,25 @@ use std::{
 };
 
 pub(crate) use batch::check_id;
-pub use batch::{Committed, Put, WriteBatch};
+pub(crate) use batch::{Committed, Put, WriteBatch};
 pub(crate) use clear::clear_store;
-pub use difference::Difference;
-pub use error::{Damage, Operation, Result, StoreError};
+pub(crate) use difference::Difference;
+pub(crate) use error::Result;
+pub use error::{Damage, Operation, StoreError};
 pub(crate) use layout::FORMAT_VERSION;
 pub(crate) use lock::DirectoryLock;
 pub use lock::LockHolder;
-pub use manifest::StoreConfig;
+pub(crate) use manifest::StoreConfig;
 pub(crate) use manifest::{check_version, is_pre_release, unique_id};
 pub use notice::Notice;
 pub(crate) use repair::Repair;
 pub use repair::{RepairReport, Undecided};
-pub(crate) use seal::Tick;
 pub(crate) use stats::bytes_below;
-pub use stats::{StoreBytes, StoreStats};
+pub use stats::{LeafSize, StoreBytes, StoreStats};
 pub use verify::{Problem, VerifyReport};
-pub use view::{Run, View};
+pub(crate) use view::{Run, View};
+
+pub use crate::ids::Row;
 
 use crate::disk::{Backend, Identity};
 use health::Health;
@@ -116,7 +121,7 @@ pub enum Durability {
 /// How a handle behaves; not stored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct StoreOptions {
+pub(crate) struct StoreOptions {
     /// What survives what.
     pub durability: Durability,
     /// How long to wait for another handle or process to give the directory back.
@@ -133,7 +138,7 @@ pub struct StoreOptions {
 /// # Durability
 ///
 /// Dropping it flushes; a failure of that is logged, so call [`Store::flush`] where it matters.
-pub struct Store {
+pub(crate) struct Store {
     dir: PathBuf,
     config: StoreConfig,
     store_id: StoreId,

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::{error::Damage, lock::LockHolder};
 
-/// Something about an index that its owner should know.
+/// Something about an index that its owner should know. Serialised as the sentence that it is shown as.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Notice {
@@ -95,6 +95,12 @@ impl Notice {
             Self::Waiting { .. } | Self::TakenOver { .. } => {}
         }
         self
+    }
+}
+
+impl serde::Serialize for Notice {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 

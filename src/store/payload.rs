@@ -9,6 +9,7 @@ use super::{
     layout::limits,
 };
 use crate::document::Document;
+use crate::input::InputError;
 
 #[derive(Serialize)]
 struct Written<'a> {
@@ -36,15 +37,18 @@ pub(super) struct Encoded {
 
 /// What to store of `document`.
 pub(super) fn encode(document: &Document) -> Result<Encoded> {
-    let too_large =
-        |found| StoreError::DocumentTooLarge { id: document.id.clone(), found, most: limits::PAYLOAD_BYTES };
+    let too_large = |found| {
+        let id = document.id.clone();
+        StoreError::Input(InputError::DocumentTooLarge { id, found, most: limits::PAYLOAD_BYTES })
+    };
     // JSON is never shorter than the text itself; do not encode what cannot fit.
     let at_least = document.text.len().saturating_add(document.title.len());
     if at_least > limits::PAYLOAD_BYTES {
         return Err(too_large(at_least));
     }
     if document.metadata.as_ref().is_some_and(is_too_deep) {
-        return Err(StoreError::MetadataTooDeep { id: document.id.clone(), most: limits::METADATA_DEPTH });
+        let id = document.id.clone();
+        return Err(StoreError::Input(InputError::MetadataTooDeep { id, most: limits::METADATA_DEPTH }));
     }
     let failed = |error: serde_json::Error| StoreError::Encode { id: document.id.clone(), source: error };
     let payload =
@@ -142,14 +146,15 @@ mod tests {
         assert_eq!(there_and_back(&deepest), Some(deepest));
         assert!(matches!(
             encode(&document(limits::METADATA_DEPTH + 1)),
-            Err(StoreError::MetadataTooDeep { .. })
+            Err(StoreError::Input(InputError::MetadataTooDeep { .. }))
         ));
     }
 
     #[test]
     fn an_oversized_document_is_refused() {
         let text = "x".repeat(limits::PAYLOAD_BYTES);
-        assert!(matches!(encode(&Document::new("a", "", text)), Err(StoreError::DocumentTooLarge { .. })));
+        let refused = encode(&Document::new("a", "", text));
+        assert!(matches!(refused, Err(StoreError::Input(InputError::DocumentTooLarge { .. }))));
     }
 
     #[test]

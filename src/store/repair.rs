@@ -11,6 +11,8 @@ use std::{
     sync::Arc,
 };
 
+use serde::ser::{Serialize, SerializeStruct, Serializer};
+
 use super::{
     Result, StoreError, StoreOptions,
     batch::{Put, check_leaves},
@@ -27,6 +29,7 @@ use super::{
 };
 use crate::disk::{Backend, Kind};
 use crate::document::Document;
+use crate::serialize::LossyPaths;
 
 /// Ids kept in a report.
 const MOST_IDS: usize = 100;
@@ -46,7 +49,7 @@ pub enum Undecided {
     Drop,
 }
 
-/// What a repair found and did.
+/// What a repair found and did. Serialised with `was_sound`, as [`Self::was_sound`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RepairReport {
@@ -84,6 +87,48 @@ pub struct RepairReport {
     pub undecided: u64,
     /// Where the damaged files are now.
     pub set_aside: Vec<PathBuf>,
+}
+
+impl Serialize for RepairReport {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self {
+            current_restored,
+            previous_model_set_aside,
+            manifest_restored,
+            model_restored,
+            log_damaged,
+            kept_commits,
+            lost_commits,
+            waiting_documents,
+            damaged_segments,
+            documents,
+            recovered,
+            recomputed,
+            lost,
+            lost_ids,
+            undecided,
+            set_aside,
+        } = self;
+        let mut fields = serializer.serialize_struct("RepairReport", 17)?;
+        fields.serialize_field("was_sound", &self.was_sound())?;
+        fields.serialize_field("current_restored", current_restored)?;
+        fields.serialize_field("previous_model_set_aside", previous_model_set_aside)?;
+        fields.serialize_field("manifest_restored", manifest_restored)?;
+        fields.serialize_field("model_restored", model_restored)?;
+        fields.serialize_field("log_damaged", log_damaged)?;
+        fields.serialize_field("kept_commits", kept_commits)?;
+        fields.serialize_field("lost_commits", lost_commits)?;
+        fields.serialize_field("waiting_documents", waiting_documents)?;
+        fields.serialize_field("damaged_segments", damaged_segments)?;
+        fields.serialize_field("documents", documents)?;
+        fields.serialize_field("recovered", recovered)?;
+        fields.serialize_field("recomputed", recomputed)?;
+        fields.serialize_field("lost", lost)?;
+        fields.serialize_field("lost_ids", lost_ids)?;
+        fields.serialize_field("undecided", undecided)?;
+        fields.serialize_field("set_aside", &LossyPaths(set_aside))?;
+        fields.end()
+    }
 }
 
 impl RepairReport {

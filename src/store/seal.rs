@@ -80,6 +80,7 @@ impl Store {
     pub fn compact(&self, tick: Tick<'_>) -> Result<()> {
         let mut writer = self.lock_writer()?;
         let state = self.state();
+        let _span = compaction("compact", &state).entered();
         let compact = self.is_sealed(&writer) && state.parts().len() <= 1 && state.live() == state.rows();
         if !compact {
             let all = vec![true; state.parts().len()];
@@ -105,6 +106,7 @@ impl Store {
     pub fn rebuild_postings(&self, route: Route<'_>, tick: Tick<'_>) -> Result<()> {
         let mut writer = self.lock_writer()?;
         let state = self.state();
+        let _span = compaction("rebuild_postings", &state).entered();
         let all = vec![true; state.parts().len()];
         self.replace(&mut writer, &state, &all, Some(route), tick)
     }
@@ -117,6 +119,8 @@ impl Store {
     /// Seals the fresh documents of a generation, merging as it becomes due, and publishes it. On a full disk
     /// nothing is merged, and the reserve is used.
     pub(super) fn seal(&self, writer: &mut Writer, state: &Version) -> Result<()> {
+        let (generation, documents) = (state.generation.0, state.memtable_rows());
+        let _span = tracing::info_span!("flush", generation, documents).entered();
         let due = due(state.parts());
         match self.replace(writer, state, &due, None, &mut || Ok(())) {
             Err(error) if error.is_out_of_space() && self.health.check_writes().is_ok() => {
@@ -337,6 +341,12 @@ impl Store {
             }
         })
     }
+}
+
+/// The span of a call that writes all documents anew.
+fn compaction(call: &'static str, state: &Version) -> tracing::Span {
+    let (generation, documents, parts) = (state.generation.0, state.live(), state.parts().len());
+    tracing::info_span!("compaction", call, generation, documents, parts)
 }
 
 /// Files in `segments` with names of ours that are not among those named.

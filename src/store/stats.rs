@@ -2,10 +2,13 @@
 
 use std::{fs, path::Path};
 
-use super::{Result, Store, StoreError, layout::names, part::Place, recovery};
-use crate::ids::{Generation, LeafId};
+use serde::ser::{Serialize, SerializeStruct, Serializer};
 
-/// Bytes of an index on disk, by what they are.
+use super::{Damage, Result, Store, StoreError, layout::names, part::Place, recovery};
+use crate::ids::{Generation, LeafId, ModelHash};
+use crate::scan::Similarity;
+
+/// Bytes of an index on disk, by what they are. Serialised with their `total`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoreBytes {
@@ -32,8 +35,39 @@ impl StoreBytes {
     }
 }
 
-/// Sizes and counts of an index.
-#[derive(Clone, Debug, PartialEq)]
+impl Serialize for StoreBytes {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self { vectors, documents, dead_rows, log, model, other_models } = self;
+        let mut fields = serializer.serialize_struct("StoreBytes", 7)?;
+        fields.serialize_field("vectors", vectors)?;
+        fields.serialize_field("documents", documents)?;
+        fields.serialize_field("dead_rows", dead_rows)?;
+        fields.serialize_field("log", log)?;
+        fields.serialize_field("model", model)?;
+        fields.serialize_field("other_models", other_models)?;
+        fields.serialize_field("total", &self.total())?;
+        fields.end()
+    }
+}
+
+/// A leaf and how many documents it has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
+#[non_exhaustive]
+pub struct LeafSize {
+    /// The leaf.
+    pub leaf: LeafId,
+    /// Live documents in it.
+    pub documents: usize,
+}
+
+impl LeafSize {
+    pub(crate) fn new(leaf: LeafId, documents: usize) -> Self {
+        Self { leaf, documents }
+    }
+}
+
+/// What an index is, its sizes and its counts.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
 #[non_exhaustive]
 pub struct StoreStats {
     /// The generation they are of.
@@ -51,11 +85,27 @@ pub struct StoreStats {
     pub memtable_documents: u64,
     /// Bytes on disk.
     pub bytes: StoreBytes,
-    /// Number of live documents of each leaf that has any, ascending by leaf.
-    pub leaf_sizes: Vec<(LeafId, usize)>,
     /// Documents that a visited leaf holds on average, where a leaf is visited as often as it has
     /// documents: sum of p_i c_i (section 4.6); 0 without any.
     pub expected_documents_per_leaf: f64,
+    /// Width of an embedding.
+    pub dim: u32,
+    /// How documents are ranked.
+    pub similarity: Similarity,
+    /// Children of each inner node of the tree.
+    pub branching_factor: u32,
+    /// Levels of the tree.
+    pub height: u32,
+    /// Leaves of the tree.
+    pub leaves: u64,
+    /// Leaves that have documents.
+    pub leaves_used: usize,
+    /// In how many leaves each document is.
+    pub leaves_per_document: u32,
+    /// The model in service.
+    pub model: ModelHash,
+    /// The leaves that have documents, ascending by leaf.
+    pub leaf_sizes: Vec<LeafSize>,
 }
 
 impl Store {
@@ -92,6 +142,11 @@ impl Store {
             }
         }
         let entries: usize = sizes.values().sum();
+        let config = self.config();
+        let similarity = Similarity::from_code(config.similarity).ok_or(StoreError::Corrupt {
+            file: names::MANIFEST.into(),
+            detail: Damage::Field { field: "similarity", found: u64::from(config.similarity) },
+        })?;
         let squares: f64 = sizes.values().map(|&size| (size * size) as f64).sum();
         Ok(StoreStats {
             generation: state.generation,
@@ -101,8 +156,16 @@ impl Store {
             segments,
             memtable_documents,
             bytes,
-            leaf_sizes: sizes.into_iter().collect(),
             expected_documents_per_leaf: squares / entries.max(1) as f64,
+            dim: config.dim,
+            similarity,
+            branching_factor: config.branching_factor,
+            height: config.height,
+            leaves: config.leaves(),
+            leaves_used: sizes.len(),
+            leaves_per_document: config.leaves_per_document,
+            model: config.model_hash,
+            leaf_sizes: sizes.into_iter().map(|(leaf, documents)| LeafSize::new(leaf, documents)).collect(),
         })
     }
 }

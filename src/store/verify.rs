@@ -6,6 +6,8 @@ use std::{
     ops::Range,
 };
 
+use serde::ser::{Serialize, SerializeStruct, Serializer};
+
 use super::{
     Notice, Result, Store, StoreError,
     error::Damage,
@@ -54,7 +56,7 @@ fn units(part: &Part) -> u64 {
 }
 
 /// One thing that is wrong.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Problem {
     /// The file, relative to the directory of the index.
     pub file: Cow<'static, str>,
@@ -62,7 +64,7 @@ pub struct Problem {
     pub damage: Damage,
 }
 
-/// What a full check walked and found.
+/// What a full check walked and found. Serialised with `sound`, as [`Self::is_sound`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct VerifyReport {
@@ -82,6 +84,22 @@ pub struct VerifyReport {
     pub problems: Vec<Problem>,
     /// Number of all problems found, each damaged page counted once as long as it is among these.
     pub problem_count: u64,
+}
+
+impl Serialize for VerifyReport {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self { documents, payload_bytes, postings, file_bytes, warnings, problems, problem_count } = self;
+        let mut fields = serializer.serialize_struct("VerifyReport", 8)?;
+        fields.serialize_field("sound", &self.is_sound())?;
+        fields.serialize_field("documents", documents)?;
+        fields.serialize_field("payload_bytes", payload_bytes)?;
+        fields.serialize_field("postings", postings)?;
+        fields.serialize_field("file_bytes", file_bytes)?;
+        fields.serialize_field("problem_count", problem_count)?;
+        fields.serialize_field("problems", problems)?;
+        fields.serialize_field("warnings", warnings)?;
+        fields.end()
+    }
 }
 
 impl VerifyReport {

@@ -46,6 +46,7 @@ impl Beginning {
         seed: u64,
         on_progress: &mut OnProgress<'_>,
     ) -> Result<Ending> {
+        let _span = tracing::info_span!("train_verdict").entered();
         let (dim, dev) = (last.indexer.dim(), texts.dev_queries());
         let queries = &last.embedded.queries[..dev.end * dim];
         let verdict = verdict::compute(

@@ -81,6 +81,7 @@ impl<'a> FrozenCache<'a> {
         budget: &mut u64,
         on_progress: &mut OnProgress<'_>,
     ) -> Result<Self> {
+        let _span = tracing::info_span!("train_frozen", texts = tokens.len()).entered();
         let mut starts = vec![None; tokens.len()];
         let mut end = 0;
         for (start, text) in starts.iter_mut().zip(tokens) {

@@ -32,7 +32,7 @@ mod texts;
 mod trainer;
 mod verdict;
 
-pub use crate::model::Precision;
+pub use crate::model::differentiable::Precision;
 pub use balance::{LeafSizes, LoadReport};
 pub use checkpoint::CHECKPOINT_FILE;
 pub use config::{Init, IntraLeaf, LossWeights, Negatives, Preset, Schedule, Siamese, TrainConfig};

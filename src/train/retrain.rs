@@ -59,7 +59,7 @@ impl Index {
         let trainer = if given { trainer } else { trainer.output(&output) };
         let mut fitted = trainer.base_if_none(bundle.path()).on_progress(&mut on_progress).fit(&set)?;
         drop(set);
-        let change = self.reencode_with(&fitted.bundle, &mut on_progress)?;
+        let change = self.with_progress(&mut on_progress).reencode(&fitted.bundle)?;
         if !given {
             // The index has its own copy by now.
             fitted.bundle = Bundle::clone(&self.bundle());

@@ -226,6 +226,7 @@ impl<'a> Trainer<'a> {
     /// does not move, and a checkpoint that is damaged or of another run; [`ModelError`] for the base
     /// model; [`Error::Cancelled`](crate::Error::Cancelled). No bundle is written then.
     pub fn fit(mut self, set: &TrainingSet) -> Result<Fitted> {
+        let _span = tracing::info_span!("train", documents = set.documents.len()).entered();
         let base = self.base.take().ok_or(TrainError::Missing { what: "base" })?;
         let output = self.output.take().ok_or(TrainError::Missing { what: "output" })?;
         let config = &self.config;

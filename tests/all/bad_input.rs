@@ -6,11 +6,10 @@ use std::process::Command;
 
 use crate::support::{self, Shape, bundle, copy_directory, document, documents, filled, id};
 use ehi::data::{DataError, read_documents};
+use ehi::model::{ENCODER_FILE, Encoder, INDEXER_FILE, ModelError, Role};
+use ehi::store::StoreError;
 use ehi::train::{TrainConfig, TrainError, Trainer, TrainingSet};
-use ehi::{
-    Bundle, Document, ENCODER_FILE, Encoder, Error, INDEXER_FILE, Index, InputError, ModelError, Role,
-    StoreError,
-};
+use ehi::{Bundle, Document, Error, Index, InputError};
 
 /// Where the model of an index is until it is changed.
 const MODEL_DIR: &str = "models/1/model";
@@ -139,7 +138,7 @@ fn an_index_of_a_pre_release_is_refused_and_left_alone() {
     copy_directory(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/store-v1"), dir.path());
     copy_directory(bundle(FLAT).path(), &dir.path().join("model"));
     let before = names(dir.path());
-    let repaired = Index::repair(dir.path(), &ehi::RepairOptions::default()).err();
+    let repaired = Index::repair(dir.path(), ehi::RepairOptions::default()).err();
     let opened = [Index::open_read_only(dir.path()).err(), Some(open_error(dir.path())), repaired];
     for error in opened.into_iter().flatten() {
         assert!(matches!(error, Error::Store(StoreError::PreRelease { .. })), "{error}");
@@ -246,14 +245,14 @@ fn another_model_is_refused_by_its_hash() {
     let (dir, index) = filled(FLAT, STORED);
     let path = dir.path().join("index");
     let (model, kept) = (path.join(MODEL_DIR), dir.path().join("kept"));
-    let own = index.bundle().hash().to_string();
+    let own = index.bundle().hash();
     drop(index);
     fs::rename(&model, &kept).unwrap();
     let other = bundle(Shape { height: 2, leaves_per_document: 2 });
     copy_directory(other.path(), &model);
     match open_error(&path) {
         Error::Input(InputError::ModelMismatch { index, given }) => {
-            assert_eq!((index, given), (own, other.hash().to_string()));
+            assert_eq!((index, given), (own, other.hash()));
         }
         error => panic!("{error}"),
     }
@@ -416,9 +415,9 @@ fn bad_documents_are_refused_before_anything_is_stored() {
         }
     }
     let error = insert(Document::new("", "", "no id"));
-    assert!(matches!(error, Error::Store(StoreError::InvalidId { found: 0, .. })), "{error}");
+    assert!(matches!(error, Error::Input(InputError::InvalidId { found: 0, .. })), "{error}");
     let most = match insert(Document::new("x".repeat(1 << 20), "", "long id")) {
-        Error::Store(StoreError::InvalidId { found, most }) => {
+        Error::Input(InputError::InvalidId { found, most }) => {
             assert_eq!(found, 1 << 20);
             most
         }
@@ -431,7 +430,7 @@ fn bad_documents_are_refused_before_anything_is_stored() {
     index.insert(longest.clone()).unwrap();
     assert_eq!(index.get(&longest.id).unwrap(), Some(longest.clone()));
     let error = insert(Document::new(longest.id.clone() + "xx", "", "longer"));
-    assert!(matches!(error, Error::Store(StoreError::InvalidId { .. })), "{error}");
+    assert!(matches!(error, Error::Input(InputError::InvalidId { .. })), "{error}");
     index.delete(&longest.id).unwrap();
 
     let mut deep = serde_json::Value::Null;
@@ -439,7 +438,7 @@ fn bad_documents_are_refused_before_anything_is_stored() {
         deep = serde_json::Value::Array(vec![deep]);
     }
     let error = insert(Document::new("deep", "", "text").with_metadata(deep));
-    assert!(matches!(error, Error::Store(StoreError::MetadataTooDeep { .. })), "{error}");
+    assert!(matches!(error, Error::Input(InputError::MetadataTooDeep { .. })), "{error}");
     // Ids that cannot exist are absent, not errors.
     assert_eq!(index.get("").unwrap(), None);
     assert_eq!(index.get(&"x".repeat(1 << 20)).unwrap(), None);

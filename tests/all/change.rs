@@ -6,8 +6,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::support::{DOCUMENTS, Shape, bundle, config, document, documents, filled, id};
+use ehi::store::StoreError;
 use ehi::train::{TrainError, Trainer};
-use ehi::{Document, Error, Index, InputError, RepairOptions, Stage, StoreError};
+use ehi::{Document, Error, Index, InputError, Progress, RepairOptions, Stage};
 
 const OLD: Shape = Shape { height: 1, leaves_per_document: 1 };
 const NEW: Shape = Shape { height: 2, leaves_per_document: 2 };
@@ -150,7 +151,7 @@ fn damage_of_what_is_kept_is_repaired() {
     let path = dir.path().join("index");
     index.reencode(&bundle(NEW)).unwrap();
     drop(index);
-    assert!(Index::repair(&path, &RepairOptions::default()).unwrap().was_sound());
+    assert!(Index::repair(&path, RepairOptions::default()).unwrap().was_sound());
     for entry in fs::read_dir(path.join("models/1/segments")).unwrap() {
         fs::write(entry.unwrap().path(), "short").unwrap();
     }
@@ -161,7 +162,7 @@ fn damage_of_what_is_kept_is_repaired() {
         assert!(report.problems.iter().all(|problem| problem.file.starts_with("models/1/")), "{report:?}");
         assert!(!report.is_sound() && report.documents == 30, "{report:?}");
     }
-    let report = Index::repair(&path, &RepairOptions::default()).unwrap();
+    let report = Index::repair(&path, RepairOptions::default()).unwrap();
     assert!(report.previous_model_set_aside && !report.was_sound(), "{report:?}");
     assert_eq!((report.damaged_segments, report.lost), (0, 0), "{report:?}");
     assert_eq!(report.set_aside, [path.join("damaged/1")]);
@@ -211,10 +212,11 @@ fn a_change_that_was_cut_off_goes_on_where_it_was() {
     let (dir, index) = filled(OLD, STORED);
     let path = dir.path().join("index");
     let cut = |index: &Index, at: u64| {
-        index.reencode_with(&bundle(NEW), &mut |progress| {
+        let until = |progress: Progress| {
             assert_eq!(progress.stage, Stage::Reencode);
             if progress.done >= at { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        })
+        };
+        index.with_progress(until).reencode(&bundle(NEW))
     };
     assert!(matches!(cut(&index, 200), Err(Error::Cancelled)));
     assert_serves(&index, OLD, &documents(STORED));
@@ -234,7 +236,7 @@ fn a_change_that_was_cut_off_goes_on_where_it_was() {
     // Begun with one model, then another: the first one's beginning goes.
     index.drop_previous_model().unwrap();
     assert!(matches!(
-        index.reencode_with(&bundle(OLD), &mut |_| ControlFlow::Break(())),
+        index.with_progress(|_| ControlFlow::Break(())).reencode(&bundle(OLD)),
         Err(Error::Cancelled)
     ));
     index.reencode(&bundle(OTHER)).unwrap();

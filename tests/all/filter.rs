@@ -3,7 +3,8 @@
 use std::collections::HashSet;
 
 use crate::support::{self, Shape, bundle, document};
-use ehi::{Document, Filter, Index, Role};
+use ehi::model::Role;
+use ehi::{Document, Filter, Index};
 use serde_json::json;
 
 const STORED: usize = 1_200;

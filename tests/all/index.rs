@@ -6,7 +6,9 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::support::{self, DOCUMENTS, Shape, WIDTH, bundle, document, documents, filled, id};
-use ehi::{Document, Error, Index, InputError, InsertStatus, Role, SearchResult, Similarity, StoreError};
+use ehi::model::Role;
+use ehi::store::StoreError;
+use ehi::{Document, Error, Index, InputError, InsertStatus, Progress, SearchResult, Similarity};
 use serde_json::json;
 
 const FLAT: Shape = Shape { height: 1, leaves_per_document: 1 };
@@ -193,7 +195,7 @@ fn a_wider_beam_visits_more_and_finds_no_less() {
     let shape = Shape::of_height(2);
     let (_dir, index) = filled(shape, DOCUMENTS);
     let sizes = index.stats().unwrap().leaf_sizes;
-    assert_eq!(sizes.iter().map(|(_, size)| size).sum::<usize>(), DOCUMENTS);
+    assert_eq!(sizes.iter().map(|leaf| leaf.documents).sum::<usize>(), DOCUMENTS);
     for vector in &vectors(&index) {
         let exact = ranking(&index.query_vector(vector).k(DOCUMENTS).exact().run().unwrap());
         let mut visited = 0;
@@ -208,7 +210,9 @@ fn a_wider_beam_visits_more_and_finds_no_less() {
             assert!((stats.visited_fraction - fraction).abs() < 1e-12);
             assert!(stats.work_fraction > stats.visited_fraction);
             let leaves: HashSet<_> = result.iter().map(|hit| hit.leaf).collect();
-            let of_leaves: usize = sizes.iter().filter(|(l, _)| leaves.contains(l)).map(|(_, n)| n).sum();
+            let of_leaves =
+                sizes.iter().filter(|size| leaves.contains(&size.leaf)).map(|size| size.documents);
+            let of_leaves: usize = of_leaves.sum();
             assert_eq!(of_leaves, result.len(), "a visited leaf is scanned whole");
             assert!(stats.documents_visited >= visited);
             visited = stats.documents_visited;
@@ -231,7 +235,7 @@ fn documents_in_two_leaves_are_found_once() {
     let (dir, index) = filled(shape, DOCUMENTS);
     assert_eq!(index.bundle().leaves_per_document(), 2);
     let sizes = index.stats().unwrap().leaf_sizes;
-    assert_eq!(sizes.iter().map(|(_, size)| size).sum::<usize>(), 2 * DOCUMENTS);
+    assert_eq!(sizes.iter().map(|leaf| leaf.documents).sum::<usize>(), 2 * DOCUMENTS);
     for vector in &vectors(&index) {
         let exact = index.query_vector(vector).k(30).exact().run().unwrap();
         let full = index.search_vector(vector, 30, shape.leaves()).unwrap();
@@ -248,7 +252,7 @@ fn documents_in_two_leaves_are_found_once() {
     index.delete(&id(0)).unwrap();
     index.insert(document(1)).unwrap();
     let sizes = index.stats().unwrap().leaf_sizes;
-    assert_eq!(sizes.iter().map(|(_, size)| size).sum::<usize>(), 2 * (DOCUMENTS - 1));
+    assert_eq!(sizes.iter().map(|leaf| leaf.documents).sum::<usize>(), 2 * (DOCUMENTS - 1));
     assert!(index.verify().unwrap().is_sound());
     drop(index);
     assert!(Index::open(dir.path().join("index")).unwrap().verify().unwrap().is_sound());
@@ -261,7 +265,7 @@ fn defaults_are_those_documented() {
     let result = index.query(QUESTIONS[2]).run().unwrap();
     assert_eq!(
         ranking(&result),
-        ranking(&index.search(QUESTIONS[2], ehi::DEFAULT_K, ehi::DEFAULT_BEAM).unwrap())
+        ranking(&index.search(QUESTIONS[2], ehi::search::DEFAULT_K, ehi::search::DEFAULT_BEAM).unwrap())
     );
     assert_eq!((result.len(), result.stats.leaves_visited), (10, 8));
 }
@@ -346,10 +350,11 @@ fn a_cancelled_compaction_changes_nothing() {
     index.flush().unwrap();
     index.delete(&id(1)).unwrap();
     let mut heard = 0;
-    let cancelled = index.compact_with(&mut |progress| {
+    let until_20 = |progress: Progress| {
         heard = progress.done;
         if progress.done == 20 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-    });
+    };
+    let cancelled = index.with_progress(until_20).compact();
     assert!(matches!(cancelled, Err(Error::Cancelled)));
     assert_eq!((heard, index.len(), index.stats().unwrap().dead_rows), (20, 29, 1));
     index.compact().unwrap();
@@ -365,7 +370,7 @@ fn a_callback_may_search_and_is_refused_what_would_wait_for_ever() {
     index.delete(&id(1)).unwrap();
     let mut heard = 0;
     index
-        .compact_with(&mut |_| {
+        .with_progress(|_| {
             heard += 1;
             assert_eq!(index.search("tree", 3, 4).unwrap().len(), 3);
             assert_eq!(index.stats().unwrap().documents, 29);
@@ -385,6 +390,7 @@ fn a_callback_may_search_and_is_refused_what_would_wait_for_ever() {
             assert_eq!(index.previous_model().unwrap(), None);
             ControlFlow::Continue(())
         })
+        .compact()
         .unwrap();
     assert_eq!(heard, 2 * 29);
     // Only inside, and only of the same index.
@@ -394,7 +400,7 @@ fn a_callback_may_search_and_is_refused_what_would_wait_for_ever() {
         other.insert(document(41)).unwrap();
         ControlFlow::Continue(())
     };
-    index.compact_with(&mut { into_other }).unwrap();
+    index.with_progress(into_other).compact().unwrap();
     assert_eq!((index.len(), other.len()), (30, 1));
 }
 
@@ -404,15 +410,16 @@ fn a_check_tells_how_far_it_is_and_can_be_cancelled() {
     index.flush().unwrap();
     index.insert(document(40)).unwrap();
     let mut heard = Vec::new();
-    let report = index.verify_with(&mut |progress| {
+    let hear = |progress: Progress| {
         heard.push((progress.done, progress.total));
         ControlFlow::Continue(())
-    });
+    };
+    let report = index.with_progress(hear).verify();
     assert!(report.unwrap().is_sound());
     let total = heard[0].1;
     assert!(heard.is_sorted() && heard.iter().all(|(_, all)| *all == total));
     assert_eq!(heard.last().map(|(done, _)| Some(*done)), Some(total));
-    let cancelled = index.verify_with(&mut |_| ControlFlow::Break(()));
+    let cancelled = index.with_progress(|_| ControlFlow::Break(())).verify();
     assert!(matches!(cancelled, Err(Error::Cancelled)));
 }
 
@@ -432,10 +439,11 @@ fn a_cancelled_insert_keeps_the_groups_before() {
     let (dir, index) = filled(FLAT, 0);
     let mut heard = Vec::new();
     let error = index
-        .insert_batch_with(documents(COUNT), &mut |progress| {
+        .with_progress(|progress| {
             heard.push((progress.done, progress.total));
             ControlFlow::Break(())
         })
+        .insert_batch(documents(COUNT))
         .unwrap_err();
     assert!(matches!(error, Error::Cancelled), "{error}");
     let kept = index.len();
@@ -628,7 +636,7 @@ fn given_embeddings_are_stored_and_found_as_computed_ones_are() {
     }
     assert_eq!(given.len(), 60);
     let cancelled =
-        given.insert_vectors_with([(document(99), vec![1.0; dim])], &mut |_| ControlFlow::Break(()));
+        given.with_progress(|_| ControlFlow::Break(())).insert_vectors([(document(99), vec![1.0; dim])]);
     assert!(matches!(cancelled, Err(Error::Cancelled)));
     assert!(given.contains(&id(99)).unwrap(), "the group before the cancel is in place");
 }
@@ -653,7 +661,7 @@ fn a_copy_and_rebuilt_lists_answer_as_the_index_does() {
     assert!(matches!(refused, Err(Error::Store(StoreError::AlreadyExists { .. }))), "{refused:?}");
     index.rebuild_postings().unwrap();
     assert_eq!(answers(&index), expected);
-    let cancelled = index.rebuild_postings_with(&mut |_| ControlFlow::Break(()));
+    let cancelled = index.with_progress(|_| ControlFlow::Break(())).rebuild_postings();
     assert!(matches!(cancelled, Err(Error::Cancelled)));
     let stats = index.stats().unwrap();
     assert_eq!(stats.documents, 59);

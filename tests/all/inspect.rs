@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use crate::support::{self, DOCUMENTS, Shape, bundle, document, documents, filled, id};
-use ehi::{
-    Advice, Document, Error, Index, InputError, LeafId, LeafOptions, ModelError, RECENT, RoutingProfile,
-    SKEWED,
-};
+use ehi::health::{Advice, RECENT, SKEWED};
+use ehi::leaves::LeafOptions;
+use ehi::model::{ModelError, RoutingProfile};
+use ehi::{Document, Error, Index, InputError, LeafId};
 use serde_json::{Value, json};
 
 const SHAPE: Shape = Shape { height: 2, leaves_per_document: 1 };
@@ -27,7 +27,7 @@ fn an_explanation_is_of_the_search_itself() {
 
         assert_eq!(found.leaves.len(), 3);
         let stats = index.stats().unwrap();
-        let sizes: BTreeMap<_, _> = stats.leaf_sizes.iter().copied().collect();
+        let sizes: BTreeMap<_, _> = stats.leaf_sizes.iter().map(|size| (size.leaf, size.documents)).collect();
         for leaf in &found.leaves {
             let [first, second] = leaf.path[..] else { panic!("{leaf:?}") };
             assert_eq!(first * support::BRANCHING + second, leaf.leaf.0);
@@ -115,7 +115,8 @@ fn leaves_say_what_they_are_about() {
     let leaves = index.leaves(&options).unwrap();
     let sizes = leaves.iter().map(|leaf| (leaf.leaf, leaf.documents));
     let sizes: Vec<_> = sizes.filter(|(_, documents)| *documents > 0).collect();
-    assert_eq!(sizes, index.stats().unwrap().leaf_sizes);
+    let stats = index.stats().unwrap();
+    assert_eq!(sizes, stats.leaf_sizes.iter().map(|size| (size.leaf, size.documents)).collect::<Vec<_>>());
     assert_eq!(leaves.iter().map(|leaf| leaf.queries_routed).sum::<usize>(), 40);
     let mut with_terms = 0;
     for leaf in &leaves {
@@ -161,7 +162,7 @@ fn training_records_how_it_routed() {
     let documents = documents(DOCUMENTS);
     let texts: Vec<_> = documents.iter().map(Document::embedding_text).collect();
     let texts: Vec<&str> = texts.iter().map(AsRef::as_ref).collect();
-    let rows = encoder.embed(&texts, ehi::Role::Document).unwrap();
+    let rows = encoder.embed(&texts, ehi::model::Role::Document).unwrap();
     let units: Vec<f32> = rows
         .chunks_exact(encoder.dim())
         .flat_map(|row| {
@@ -180,10 +181,10 @@ fn a_collection_like_the_corpus_is_healthy_and_another_is_not() {
     let (_dir, index) = filled(SHAPE, DOCUMENTS);
     let health = index.health().unwrap();
     let stats = index.stats().unwrap();
-    let sizes: Vec<usize> = stats.leaf_sizes.iter().map(|(_, size)| *size).collect();
+    let sizes: Vec<usize> = stats.leaf_sizes.iter().map(|leaf| leaf.documents).collect();
     assert_eq!(health.documents, DOCUMENTS);
     assert_eq!(health.empty_leaves, 16 - sizes.len());
-    assert_eq!(health.largest_leaf.unwrap().1, *sizes.iter().max().unwrap());
+    assert_eq!(health.largest_leaf.unwrap().documents, *sizes.iter().max().unwrap());
     let expected = sizes.iter().map(|c| (c * c) as f64).sum::<f64>() / DOCUMENTS as f64;
     assert!((health.skew - expected / (DOCUMENTS as f64 / 16.0)).abs() < 1e-9);
     let routing = &health.documents_routing;
@@ -217,7 +218,7 @@ fn served_queries_are_remembered_up_to_a_bound() {
     index.query(QUESTION).explain().unwrap();
     index.query(QUESTION).exact().run().unwrap();
     assert_eq!(index.health().unwrap().queries_routing.recent.unwrap().rows, 2);
-    let vector = index.bundle().model().encoder().embed(&[QUESTION], ehi::Role::Query).unwrap();
+    let vector = index.bundle().model().encoder().embed(&[QUESTION], ehi::model::Role::Query).unwrap();
     for _ in 0..RECENT {
         index.search_vector(&vector, 1, 1).unwrap();
     }

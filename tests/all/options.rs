@@ -1,9 +1,12 @@
 //! Every option of a search with every other one, for one query, for many and for an explanation.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use crate::support::{self, Shape, bundle, document, documents};
-use ehi::{Document, Error, Filter, Index, InputError, LeafId, Query, SearchResult, Similarity, Stop};
+use ehi::{
+    Document, Durability, Error, Filter, Index, InputError, LeafId, Query, SearchResult, Similarity, Stop,
+};
 
 const STORED: usize = 200;
 const QUESTIONS: [&str; 3] = ["tree leaf", "gene protein virus", "the of and"];
@@ -162,7 +165,7 @@ fn combinations() -> impl Iterator<Item = (Mode, Option<Filter>, usize)> {
 fn embedded(index: &Index) -> Vec<Vec<f32>> {
     let bundle = index.bundle();
     let encoder = bundle.model().encoder();
-    let rows = encoder.embed(&QUESTIONS, ehi::Role::Query).unwrap();
+    let rows = encoder.embed(&QUESTIONS, ehi::model::Role::Query).unwrap();
     rows.chunks_exact(encoder.dim()).map(<[f32]>::to_vec).collect()
 }
 
@@ -180,4 +183,53 @@ fn options_that_exclude_each_other_are_refused() {
     let refused = manhattan.query("tree").codes(true).run();
     assert!(matches!(refused, Err(Error::Input(InputError::NoCodes { .. }))), "{refused:?}");
     assert!(manhattan.query("tree").codes(false).run().is_ok());
+}
+
+/// An option of an index that a call has no use for, or that the index contradicts, is refused.
+#[test]
+fn options_of_an_index_that_cannot_hold_are_refused() {
+    use Similarity::{Cosine, DotProduct, Manhattan};
+    fn refused(opened: Result<Index, Error>) -> InputError {
+        match opened {
+            Err(Error::Input(error)) => error,
+            other => panic!("{other:?}"),
+        }
+    }
+    let (model, other) = (bundle(Shape::of_height(1)), bundle(Shape::of_height(2)));
+    let (dir, index) = index(Shape::of_height(1), DotProduct);
+    drop(index);
+    let path = dir.path();
+
+    let mismatch = InputError::SimilarityMismatch { index: DotProduct, given: Cosine };
+    assert_eq!(refused(Index::builder().similarity(Cosine).open(path)), mismatch);
+    assert_eq!(refused(Index::builder().similarity(Cosine).open_read_only(path)), mismatch);
+    assert_eq!(Index::builder().similarity(DotProduct).open(path).unwrap().similarity(), DotProduct);
+
+    let mismatch = InputError::ModelMismatch { index: model.hash(), given: other.hash() };
+    let new = path.join("new");
+    assert_eq!(refused(Index::builder().expect_model(&other).create(&new, &model)), mismatch);
+    assert_eq!(refused(Index::builder().expect_model(&other).open(path)), mismatch);
+    assert_eq!(refused(Index::builder().expect_model(&other).open_read_only(path)), mismatch);
+    assert!(Index::builder().expect_model(&model).open(path).is_ok());
+
+    for (options, option) in [
+        (Index::builder().durability(Durability::OnFlush), "durability"),
+        (Index::builder().codes(false), "codes"),
+        (Index::builder().lock_wait(Duration::ZERO), "lock_wait"),
+    ] {
+        let call = "open_read_only";
+        assert_eq!(
+            refused(options.clone().open_read_only(path)),
+            InputError::InapplicableOption { option, call }
+        );
+        assert!(options.open(path).is_ok(), "{option}");
+    }
+
+    let no_codes = InputError::NoCodes { similarity: Manhattan };
+    let manhattan = || Index::builder().similarity(Manhattan);
+    assert_eq!(refused(manhattan().codes(true).create(&new, &model)), no_codes);
+    assert!(!new.exists(), "what is refused makes nothing");
+    drop(manhattan().codes(false).create(&new, &model).unwrap());
+    assert_eq!(refused(Index::builder().codes(true).open(&new)), no_codes);
+    assert!(Index::open(&new).is_ok());
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use ehi::{Encoder, Role};
+use ehi::model::{Encoder, Role};
 use serde::Deserialize;
 
 #[derive(Deserialize)]

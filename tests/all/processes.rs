@@ -5,7 +5,8 @@ use std::process::{Command, Output};
 use std::{env, fs};
 
 use crate::support::{self, Shape, bundle, document, documents, filled};
-use ehi::{Bundle, Error, Index, StoreError};
+use ehi::store::StoreError;
+use ehi::{Bundle, Error, Index};
 
 const TASK: &str = "EHI_TEST_PROCESS";
 const SHAPE: Shape = Shape { height: 1, leaves_per_document: 1 };

@@ -1,7 +1,8 @@
 //! Searches that stop by a rule, and many searches at once, against plain ones.
 
 use crate::support::{self, Shape, bundle, document, documents};
-use ehi::{EncoderPrecision, Error, Filter, Index, InputError, SearchResult, Similarity, Stop};
+use ehi::model::EncoderPrecision;
+use ehi::{Error, Filter, Index, InputError, SearchResult, Similarity, Stop};
 
 const STORED: usize = 200;
 const QUESTIONS: [&str; 11] = [
@@ -149,7 +150,7 @@ fn a_batch_answers_as_its_searches_do() {
         let (_dir, index) = index(shape, similarity);
         let encoder = index.bundle();
         let encoder = encoder.model().encoder();
-        let rows = encoder.embed(&QUESTIONS, ehi::Role::Query).unwrap();
+        let rows = encoder.embed(&QUESTIONS, ehi::model::Role::Query).unwrap();
         let vectors: Vec<&[f32]> = rows.chunks_exact(encoder.dim()).collect();
         for (k, beam) in [(1, 1), (10, 3), (1000, 2), (5, 1000)] {
             let texts = index.search_batch(&QUESTIONS, k, beam).unwrap();

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::support::{self, Shape, bundle, copy_directory, document, documents, filled};
-use ehi::{
-    Bundle, Damage, Document, ENCODER_FILE, Encoder, Error, INDEXER_FILE, Index, LeafOptions, MANIFEST_FILE,
-    ModelError, StoreError, TOKENIZER_FILE,
-};
+use ehi::leaves::LeafOptions;
+use ehi::model::{ENCODER_FILE, Encoder, INDEXER_FILE, MANIFEST_FILE, ModelError, TOKENIZER_FILE};
+use ehi::store::{Damage, StoreError};
+use ehi::{Bundle, Document, Error, Index, InputError};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
@@ -222,14 +222,14 @@ fn a_batch_that_fails_midway_says_what_is_stored() {
     match index.insert_batch(batch).unwrap_err() {
         Error::Partial { stored, refused, source } => {
             assert_eq!((stored, refused), (256, 45));
-            assert!(matches!(*source, Error::Store(StoreError::MetadataTooDeep { .. })), "{source}");
+            assert!(matches!(*source, Error::Input(InputError::MetadataTooDeep { .. })), "{source}");
         }
         error => panic!("{error}"),
     }
     assert_eq!(index.len(), 256);
     // In the first one, it is the failure itself.
     let error = index.insert_batch([document(400), bad]).unwrap_err();
-    assert!(matches!(error, Error::Store(StoreError::MetadataTooDeep { .. })), "{error}");
+    assert!(matches!(error, Error::Input(InputError::MetadataTooDeep { .. })), "{error}");
     assert_eq!(index.len(), 256);
 
     let (_dir, index) = filled(FLAT, 0);

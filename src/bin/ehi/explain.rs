@@ -4,8 +4,8 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ehi::{Explanation, Index};
-use serde_json::{Value, json};
+use ehi::Index;
+use ehi::explain::Explanation;
 
 use crate::escape::escaped;
 use crate::failure::Failure;
@@ -35,7 +35,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let query = args.options.apply(index.query(&args.query));
     let explanation = if args.exact { query.explain_against_exact()? } else { query.explain()? };
     if args.json {
-        printing::json(out, &explanation_json(&explanation))
+        printing::json(out, &explanation)
     } else {
         write_explanation(out, &index, &explanation).map_err(Failure::Output)
     }
@@ -43,67 +43,6 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
 
 fn ms(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
-}
-
-fn explanation_json(explanation: &Explanation) -> Value {
-    let leaves: Vec<Value> = explanation
-        .leaves
-        .iter()
-        .map(|leaf| {
-            json!({
-                "leaf": leaf.leaf.0,
-                "path": leaf.path,
-                "level_probabilities": leaf.level_probabilities,
-                "probability": leaf.probability,
-                "documents": leaf.documents,
-            })
-        })
-        .collect();
-    let hits: Vec<Value> = explanation
-        .hits
-        .iter()
-        .map(|found| {
-            json!({
-                "id": found.hit.id,
-                "score": found.hit.score,
-                "title": found.hit.document.title,
-                "leaf": found.from.0,
-                "exact_rank": found.exact_rank,
-            })
-        })
-        .collect();
-    let exact = explanation.exact.as_ref().map(|exact| {
-        let hit = |found: &ehi::ExactHit| {
-            json!({
-                "id": found.hit.id,
-                "score": found.hit.score,
-                "title": found.hit.document.title,
-                "leaf": found.hit.leaf.0,
-                "leaf_probability": found.leaf_probability,
-                "visited": found.visited,
-            })
-        };
-        exact.iter().map(hit).collect::<Vec<Value>>()
-    });
-    let stats = &explanation.stats;
-    json!({
-        "entropy": explanation.entropy,
-        "leaves": leaves,
-        "hits": hits,
-        "exact": exact,
-        "stats": {
-            "leaves_visited": stats.leaves_visited,
-            "documents_visited": stats.documents_visited,
-            "visited_fraction": stats.visited_fraction,
-            "work_fraction": stats.work_fraction,
-            "multiply_adds": explanation.multiply_adds,
-            "encode_ms": ms(stats.encode),
-            "beam_ms": ms(stats.beam),
-            "scan_ms": ms(stats.scan),
-            "fetch_ms": ms(stats.fetch),
-            "exact_ms": ms(explanation.exact_time),
-        },
-    })
 }
 
 fn write_explanation(out: &mut dyn Write, index: &Index, explanation: &Explanation) -> io::Result<()> {

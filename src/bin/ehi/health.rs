@@ -2,19 +2,27 @@
 
 use std::io::{self, Write};
 
-use ehi::{Health, Index, RoutingHealth};
-use serde_json::json;
+use ehi::Index;
+use ehi::health::{Health, RoutingHealth};
+use serde::Serialize;
 
 use crate::escape::escaped;
 use crate::failure::Failure;
 use crate::printing;
 use crate::store::ReportArgs;
 
+/// The figures, and the advice as sentences.
+#[derive(Serialize)]
+struct Report<'a> {
+    health: &'a Health,
+    words: Vec<String>,
+}
+
 pub fn run(args: &ReportArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let health = Index::open_read_only(&args.index)?.health()?;
     if args.json {
         let words: Vec<String> = health.advice.iter().map(ToString::to_string).collect();
-        printing::json(out, &json!({ "health": health, "words": words }))
+        printing::json(out, &Report { health: &health, words })
     } else {
         write_health(out, &health).map_err(Failure::Output)
     }
@@ -24,7 +32,9 @@ fn write_health(out: &mut dyn Write, health: &Health) -> io::Result<()> {
     writeln!(out, "documents      {}", health.documents)?;
     write!(out, "leaves         {}, {} empty", health.leaves, health.empty_leaves)?;
     match health.largest_leaf {
-        Some((leaf, documents)) => writeln!(out, "; the largest is {} with {documents} documents", leaf.0)?,
+        Some(largest) => {
+            writeln!(out, "; the largest is {} with {} documents", largest.leaf.0, largest.documents)?;
+        }
         None => writeln!(out)?,
     }
     write!(

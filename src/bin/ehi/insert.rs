@@ -9,7 +9,8 @@ use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use ehi::{Error, Index, StoreError};
+use ehi::store::StoreError;
+use ehi::{Error, Index, Progress};
 
 use crate::failure::Failure;
 use crate::interrupt::Interrupts;
@@ -101,14 +102,15 @@ impl Inserter<'_> {
         let Self { index, interrupts, bar, tally } = self;
         let before = index.len();
         let mut done = 0;
-        let inserted = index.insert_batch_with(documents, &mut |progress| {
+        let show = |progress: Progress| {
             done = progress.done;
             bar.stored(tally.stored() + done, marks.end(), progress.done, progress.total);
             match interrupts.signal() {
                 Some(_) => ControlFlow::Break(()),
                 None => ControlFlow::Continue(()),
             }
-        });
+        };
+        let inserted = index.with_progress(show).insert_batch(documents);
         match inserted {
             Ok(summary) => {
                 tally.add(&summary);

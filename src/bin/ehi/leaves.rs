@@ -5,7 +5,8 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use ehi::data::read_queries;
-use ehi::{DEFAULT_SAMPLES, DEFAULT_TERMS, Index, LeafId, LeafOptions, LeafSummary};
+use ehi::leaves::{DEFAULT_SAMPLES, DEFAULT_TERMS, LeafOptions, LeafSummary};
+use ehi::{Index, LeafId};
 
 use crate::escape::escaped;
 use crate::failure::Failure;

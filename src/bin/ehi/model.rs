@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use ehi::{Bundle, Error, Index, ModelChange, OnProgress};
-use serde_json::json;
+use serde::Serialize;
 
 use crate::bars::Bars;
 use crate::failure::Failure;
@@ -20,13 +20,21 @@ pub struct ReencodeArgs {
     model: PathBuf,
 }
 
+/// What `drop-previous` did.
+#[derive(Serialize)]
+struct Dropped {
+    /// Whether a model was kept to return to.
+    dropped: bool,
+    freed_bytes: u64,
+}
+
 pub fn reencode(args: &ReencodeArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let bundle = Bundle::open(&args.model)?;
-    change(&args.write, out, |index, on_progress| index.reencode_with(&bundle, on_progress))
+    change(&args.write, out, |index, on_progress| index.with_progress(on_progress).reencode(&bundle))
 }
 
 pub fn rollback(args: &WriteArgs, out: &mut dyn Write) -> Result<(), Failure> {
-    change(args, out, |index, on_progress| index.rollback_with(on_progress))
+    change(args, out, |index, on_progress| index.with_progress(on_progress).rollback())
 }
 
 pub fn drop_previous(args: &WriteArgs, out: &mut dyn Write) -> Result<(), Failure> {
@@ -36,7 +44,7 @@ pub fn drop_previous(args: &WriteArgs, out: &mut dyn Write) -> Result<(), Failur
     let dropped = index.drop_previous_model()?;
     let freed = before.saturating_sub(index.stats()?.bytes.other_models);
     if args.json {
-        return printing::json(out, &json!({ "dropped": dropped, "freed_bytes": freed }));
+        return printing::json(out, &Dropped { dropped, freed_bytes: freed });
     }
     let said = match (dropped, freed) {
         (true, _) => "the previous model and its embeddings are gone",
@@ -56,12 +64,11 @@ fn change(
     let mut bars = Bars::new();
     let changed = run(&index, &mut |progress| bars.show(progress));
     bars.clear();
-    let ModelChange { from, to, documents, encoded, .. } = changed?;
+    let change = changed?;
     if args.json {
-        let (from, to) = (from.to_string(), to.to_string());
-        let report = json!({ "from": from, "to": to, "documents": documents, "encoded": encoded });
-        return printing::json(out, &report);
+        return printing::json(out, &change);
     }
+    let ModelChange { from, to, documents, encoded, .. } = change;
     writeln!(
         out,
         "{documents} documents, {encoded} of them encoded now; the model was {from} and is {to}\n\

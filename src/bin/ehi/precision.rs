@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use ehi::{EncoderPrecision, Error, Index, IndexBuilder};
+use ehi::model::EncoderPrecision;
+use ehi::{Error, Index, IndexBuilder};
 
 #[derive(clap::Args)]
 pub struct PrecisionArgs {

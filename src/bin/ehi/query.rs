@@ -1,6 +1,7 @@
 //! Options of a search, for the commands that search.
 
-use ehi::{DEFAULT_K, Filter, Query, Stop};
+use ehi::search::DEFAULT_K;
+use ehi::{Filter, Query, Stop};
 
 #[derive(clap::Args)]
 pub struct QueryArgs {

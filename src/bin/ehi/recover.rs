@@ -2,12 +2,22 @@
 
 use std::io::Write;
 
-use ehi::Notice;
-use serde_json::json;
+use ehi::store::Notice;
+use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::printing;
 use crate::store::WriteArgs;
+
+/// What was brought back from the log.
+#[derive(Serialize)]
+struct Recovered {
+    commits: u64,
+    /// Documents that the commits stored.
+    recovered: u64,
+    /// Documents of the index now.
+    documents: usize,
+}
 
 /// Opening for writing reads the log; flushing makes what it held last.
 pub fn run(args: &WriteArgs, out: &mut dyn Write) -> Result<(), Failure> {
@@ -21,10 +31,7 @@ pub fn run(args: &WriteArgs, out: &mut dyn Write) -> Result<(), Failure> {
     index.flush()?;
     let documents = index.len();
     if args.json {
-        return printing::json(
-            out,
-            &json!({ "commits": commits, "recovered": recovered, "documents": documents }),
-        );
+        return printing::json(out, &Recovered { commits, recovered, documents });
     }
     if commits == 0 {
         return writeln!(out, "nothing waits in the log; the index has {documents} documents")

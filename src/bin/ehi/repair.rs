@@ -4,8 +4,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use ehi::{Bundle, Error, Index, RepairOptions, RepairReport, StoreError, Undecided};
-use serde_json::{Value, json};
+use ehi::store::{RepairReport, StoreError, Undecided};
+use ehi::{Bundle, Error, Index, RepairOptions};
 
 use crate::bars::Bars;
 use crate::escape::escaped;
@@ -39,9 +39,18 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         Some(Choice::Drop) => Undecided::Drop,
     };
     let mut bars = Bars::new();
-    let options = RepairOptions { bundle, undecided };
     let WriteArgs { report: ReportArgs { index, json }, wait } = &args.write;
-    let repaired = wait.retry(|| Index::repair_with(index, &options, &mut |progress| bars.show(progress)));
+    let repaired = wait.retry(|| {
+        let options = RepairOptions::default().undecided(undecided);
+        let options = options.on_progress(|progress| bars.show(progress));
+        Index::repair(
+            index,
+            match &bundle {
+                Some(bundle) => options.bundle(bundle),
+                None => options,
+            },
+        )
+    });
     bars.clear();
     let report = repaired.map_err(|error| match error {
         Error::Store(StoreError::Corrupt { file, detail }) => {
@@ -50,7 +59,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         other => other.into(),
     })?;
     if *json {
-        printing::json(out, &report_json(&report))?;
+        printing::json(out, &report)?;
     } else {
         write_text(out, index, &report).map_err(Failure::Output)?;
     }
@@ -58,28 +67,6 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         0 => Ok(()),
         _ => Err(Failure::Lost { index: index.clone() }),
     }
-}
-
-fn report_json(report: &RepairReport) -> Value {
-    json!({
-        "was_sound": report.was_sound(),
-        "current_restored": report.current_restored,
-        "previous_model_set_aside": report.previous_model_set_aside,
-        "manifest_restored": report.manifest_restored,
-        "model_restored": report.model_restored,
-        "log_damaged": report.log_damaged,
-        "kept_commits": report.kept_commits,
-        "lost_commits": report.lost_commits,
-        "waiting_documents": report.waiting_documents,
-        "damaged_segments": report.damaged_segments,
-        "documents": report.documents,
-        "recovered": report.recovered,
-        "recomputed": report.recomputed,
-        "lost": report.lost,
-        "lost_ids": report.lost_ids,
-        "undecided": report.undecided,
-        "set_aside": report.set_aside,
-    })
 }
 
 fn write_text(out: &mut dyn Write, index: &Path, report: &RepairReport) -> std::io::Result<()> {

@@ -3,8 +3,9 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use ehi::{Bundle, Index, StoreStats};
-use serde_json::{Value, json};
+use ehi::store::StoreStats;
+use ehi::{Bundle, Index};
+use serde::Serialize;
 
 use crate::bars::Bars;
 use crate::failure::Failure;
@@ -49,6 +50,28 @@ pub struct SnapshotArgs {
     target: PathBuf,
 }
 
+/// What a compaction did.
+#[derive(Serialize)]
+struct Compacted {
+    documents: u64,
+    before: Sizes,
+    after: Sizes,
+}
+
+/// The size of an index before or after a compaction.
+#[derive(Serialize)]
+struct Sizes {
+    bytes: u64,
+    segments: u64,
+    dead_rows: u64,
+}
+
+impl Sizes {
+    fn of(stats: &StoreStats) -> Self {
+        Self { bytes: stats.bytes.total(), segments: stats.segments, dead_rows: stats.dead_rows }
+    }
+}
+
 pub fn create(args: &CreateArgs, out: &mut dyn Write) -> Result<(), Failure> {
     refuse_file(&args.index)?;
     let index = Index::create(&args.index, &Bundle::open(&args.model)?)?;
@@ -63,19 +86,14 @@ pub fn compact(args: &WriteArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let index = wait.open(&args.index)?;
     let before = index.stats()?;
     let mut bars = Bars::new();
-    let compacted = index.compact_with(&mut |progress| bars.show(progress));
+    let compacted = index.with_progress(|progress| bars.show(progress)).compact();
     bars.clear();
     compacted?;
     let after = index.stats()?;
     let (from, to) = (before.bytes.total(), after.bytes.total());
     if args.json {
-        let sizes = |stats: &StoreStats| {
-            let bytes = stats.bytes.total();
-            json!({ "bytes": bytes, "segments": stats.segments, "dead_rows": stats.dead_rows })
-        };
-        let report =
-            json!({ "documents": after.documents, "before": sizes(&before), "after": sizes(&after) });
-        return printing::json(out, &report);
+        let (before, documents) = (Sizes::of(&before), after.documents);
+        return printing::json(out, &Compacted { documents, before, after: Sizes::of(&after) });
     }
     writeln!(
         out,
@@ -93,59 +111,12 @@ pub fn snapshot(args: &SnapshotArgs, out: &mut dyn Write) -> Result<(), Failure>
 }
 
 pub fn stats(args: &ReportArgs, out: &mut dyn Write) -> Result<(), Failure> {
-    let index = Index::open_read_only(&args.index)?;
-    let stats = index.stats()?;
-    if args.json {
-        printing::json(out, &stats_json(&index, &stats))
-    } else {
-        write_stats(out, &index, &stats).map_err(Failure::Output)
-    }
+    let stats = Index::open_read_only(&args.index)?.stats()?;
+    if args.json { printing::json(out, &stats) } else { write_stats(out, &stats).map_err(Failure::Output) }
 }
 
-fn stats_json(index: &Index, stats: &StoreStats) -> Value {
-    let bundle = index.bundle();
-    let model = bundle.model();
-    let shape = model.indexer().shape();
-    let bytes = stats.bytes;
-    let leaf_sizes: Vec<Value> = stats
-        .leaf_sizes
-        .iter()
-        .map(|(leaf, documents)| json!({ "leaf": leaf.0, "documents": documents }))
-        .collect();
-    json!({
-        "documents": stats.documents,
-        "rows": stats.rows,
-        "dead_rows": stats.dead_rows,
-        "generation": stats.generation.0,
-        "segments": stats.segments,
-        "memtable_documents": stats.memtable_documents,
-        "bytes": {
-            "vectors": bytes.vectors,
-            "documents": bytes.documents,
-            "dead_rows": bytes.dead_rows,
-            "log": bytes.log,
-            "model": bytes.model,
-            "other_models": bytes.other_models,
-            "total": bytes.total(),
-        },
-        "expected_documents_per_leaf": stats.expected_documents_per_leaf,
-        "dim": model.encoder().dim(),
-        "similarity": index.similarity(),
-        "branching_factor": shape.branching_factor(),
-        "height": shape.height(),
-        "leaves": shape.leaves(),
-        "leaves_used": stats.leaf_sizes.len(),
-        "leaves_per_document": index.bundle().leaves_per_document(),
-        "model": index.bundle().hash().to_string(),
-        "leaf_sizes": leaf_sizes,
-    })
-}
-
-fn write_stats(out: &mut dyn Write, index: &Index, stats: &StoreStats) -> std::io::Result<()> {
-    let bundle = index.bundle();
-    let model = bundle.model();
-    let shape = model.indexer().shape();
-    let sizes = || stats.leaf_sizes.iter().map(|(_, documents)| *documents);
+fn write_stats(out: &mut dyn Write, stats: &StoreStats) -> std::io::Result<()> {
+    let sizes = || stats.leaf_sizes.iter().map(|leaf| leaf.documents);
     let entries: usize = sizes().sum();
     let expected = stats.expected_documents_per_leaf;
     writeln!(out, "documents      {} ({} rows, {} dead)", stats.documents, stats.rows, stats.dead_rows)?;
@@ -157,21 +128,17 @@ fn write_stats(out: &mut dyn Write, index: &Index, stats: &StoreStats) -> std::i
     writeln!(
         out,
         "leaves         {} of {} used (branching factor {}, height {}, {} per document)",
-        stats.leaf_sizes.len(),
-        shape.leaves(),
-        shape.branching_factor(),
-        shape.height(),
-        index.bundle().leaves_per_document(),
+        stats.leaves_used, stats.leaves, stats.branching_factor, stats.height, stats.leaves_per_document,
     )?;
     writeln!(
         out,
         "leaf sizes     {} to {}, {expected:.1} expected (even load: {:.1})",
         // A leaf without documents is not in the list.
-        if stats.leaf_sizes.len() < shape.leaves() as usize { 0 } else { sizes().min().unwrap_or(0) },
+        if (stats.leaves_used as u64) < stats.leaves { 0 } else { sizes().min().unwrap_or(0) },
         sizes().max().unwrap_or(0),
-        entries as f64 / f64::from(shape.leaves()),
+        entries as f64 / stats.leaves as f64,
     )?;
-    writeln!(out, "dimensions     {}", model.encoder().dim())?;
+    writeln!(out, "dimensions     {}", stats.dim)?;
     let bytes = stats.bytes;
     writeln!(
         out,
@@ -186,5 +153,5 @@ fn write_stats(out: &mut dyn Write, index: &Index, stats: &StoreStats) -> std::i
         bytes.other_models
     )?;
     writeln!(out, "generation     {}", stats.generation.0)?;
-    writeln!(out, "model          {}", index.bundle().hash())
+    writeln!(out, "model          {}", stats.model)
 }

@@ -22,7 +22,7 @@ use crate::training;
 pub struct Args {
     /// Directory of the encoder to start from, or a bundle
     #[cfg_attr(feature = "hub", doc = ", or the name of a model to fetch")]
-    #[cfg_attr(feature = "hub", arg(long, value_name = "DIR", default_value = ehi::DEFAULT_MODEL))]
+    #[cfg_attr(feature = "hub", arg(long, value_name = "DIR", default_value = ehi::model::DEFAULT_MODEL))]
     #[cfg_attr(not(feature = "hub"), arg(long, value_name = "DIR"))]
     base: PathBuf,
     /// Dataset: a folder with corpus.jsonl, queries.jsonl and qrels/train.tsv, or in the layout of
@@ -129,7 +129,7 @@ impl Args {
             return Ok(self.base.clone());
         }
         #[cfg(feature = "hub")]
-        return Ok(ehi::fetch(&self.base.to_string_lossy())?);
+        return Ok(ehi::model::fetch(&self.base.to_string_lossy())?);
         #[cfg(not(feature = "hub"))]
         Err(Failure::NoBase { path: self.base.clone() })
     }

@@ -3,8 +3,8 @@
 use std::fmt::Display;
 use std::io::{self, Write};
 
-use ehi::{Index, VerifyReport};
-use serde_json::{Value, json};
+use ehi::Index;
+use ehi::store::VerifyReport;
 
 use crate::bars::Bars;
 use crate::escape::escaped;
@@ -14,12 +14,13 @@ use crate::store::ReportArgs;
 
 pub fn run(args: &ReportArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let mut bars = Bars::new();
-    let report = Index::open_read_only(&args.index)?.verify_with(&mut |progress| bars.show(progress));
+    let index = Index::open_read_only(&args.index)?;
+    let report = index.with_progress(|progress| bars.show(progress)).verify();
     bars.clear();
     let report = report?;
     let warnings = &report.warnings;
     let printed = if args.json {
-        printing::json(out, &report_json(&report, warnings))
+        printing::json(out, &report)
     } else {
         write_text(out, &report, warnings).map_err(Failure::Output)
     };
@@ -35,25 +36,6 @@ fn verdict(args: &ReportArgs, report: &VerifyReport, warnings: usize) -> Result<
         (true, 0) => Ok(()),
         (true, warnings) => Err(Failure::Warned { index: index(), warnings }),
     }
-}
-
-fn report_json(report: &VerifyReport, warnings: &[impl Display]) -> Value {
-    let problems: Vec<Value> = report
-        .problems
-        .iter()
-        .map(|problem| json!({ "file": problem.file, "problem": problem.damage.to_string() }))
-        .collect();
-    let warnings: Vec<String> = warnings.iter().map(ToString::to_string).collect();
-    json!({
-        "sound": report.is_sound(),
-        "documents": report.documents,
-        "payload_bytes": report.payload_bytes,
-        "postings": report.postings,
-        "file_bytes": report.file_bytes,
-        "problem_count": report.problem_count,
-        "problems": problems,
-        "warnings": warnings,
-    })
 }
 
 fn write_text(out: &mut dyn Write, report: &VerifyReport, warnings: &[impl Display]) -> io::Result<()> {
@@ -83,7 +65,8 @@ fn write_section(out: &mut dyn Write, head: &str, lines: impl Iterator<Item = St
 mod tests {
     use std::process::ExitCode;
 
-    use ehi::{Damage, Problem};
+    use ehi::store::{Damage, Problem};
+    use serde_json::json;
 
     use super::*;
 
@@ -109,9 +92,9 @@ mod tests {
         assert_eq!(text(&sound, &["a\u{9b}", "b"]), format!("warnings\n  a\\u{{9b}}\n  b\nsound: {counts}"));
         let problem = "problems\n  segments/00000001.vectors: the end\\u{1b}[2J is missing\n";
         assert_eq!(text(&damaged(), &["b"]), format!("{problem}warnings\n  b\ndamaged: {counts}"));
-        assert_eq!(report_json(&sound, &["b"])["warnings"], json!(["b"]));
-        let none: [&str; 0] = [];
-        assert_eq!(report_json(&damaged(), &none)["warnings"], json!([]));
+        let json = serde_json::to_value(damaged()).unwrap();
+        assert_eq!((&json["sound"], &json["warnings"]), (&json!(false), &json!([])));
+        assert_eq!(json["problems"][0]["damage"], json!("the end\u{1b}[2J is missing"));
     }
 
     #[test]

@@ -4,7 +4,8 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ehi::{Error, Index, IndexBuilder, StoreError};
+use ehi::store::StoreError;
+use ehi::{Error, Index, IndexBuilder};
 
 use crate::failure::Failure;
 

@@ -1,6 +1,9 @@
-//! The read path. A query and its options become a [`plan`]; the plan takes candidates from the leaves of the
-//! tree, from a filter's ids or from all rows, scores them by codes and embeddings, and keeps the best `k`,
-//! whose documents are then read. One query, a batch and an explanation all run the same plan.
+//! Searches with options ([`Query`], made by [`Index::query`](crate::Index::query) and the like), and what
+//! they return ([`SearchResult`]).
+
+// The read path. A query and its options become a plan; the plan takes candidates from the leaves of the
+// tree, from a filter's ids or from all rows, scores them by codes and embeddings, and keeps the best `k`,
+// whose documents are then read. One query, a batch and an explanation all run the same plan.
 
 mod candidates;
 mod codes;

@@ -2,9 +2,12 @@
 
 use std::num::NonZeroUsize;
 
+use tracing::Span;
+
 use crate::error::InputError;
 use crate::filter::Filter;
 use crate::stop::Stop;
+use crate::store::View;
 
 /// What a search runs on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,6 +46,23 @@ pub(crate) struct Plan<'a> {
 }
 
 impl Plan<'_> {
+    /// The span of a search of one view for so many queries; no text of anybody's is in it.
+    pub fn span(&self, queries: usize, view: &View) -> Span {
+        let beam = match self.mode {
+            SearchMode::Tree(limits) => Some(limits.leaves.get()),
+            SearchMode::Exact => None,
+        };
+        tracing::debug_span!(
+            "search",
+            queries,
+            k = self.k.get(),
+            beam,
+            filtered = self.filter.is_some(),
+            generation = view.generation().0,
+            documents = view.live(),
+        )
+    }
+
     pub fn new(k: NonZeroUsize, mode: SearchMode) -> Self {
         Self { k, mode, filter: None, codes: None, threads: Threads::One }
     }

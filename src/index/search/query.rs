@@ -163,6 +163,7 @@ impl Query<'_> {
         let serving = self.index.serving();
         // First: once this model is no longer in service, its store may be removed.
         let view = serving.view();
+        let _span = plan.span(1, &view).entered();
         let (vector, encode) = serving.embed_input(&self.input.0)?;
         serving.answer(&view, &serving.rank(&view, &vector, &plan)?, encode)
     }
@@ -181,6 +182,7 @@ impl Query<'_, Many<'_>> {
         let plan = self.plan()?;
         let serving = self.index.serving();
         let view = serving.view();
+        let _span = plan.span(self.input.0.len(), &view).entered();
         let started = Instant::now();
         let vectors = serving.embed_inputs(&self.input.0)?;
         let encode = started.elapsed() / vectors.len().max(1) as u32;

@@ -2,10 +2,16 @@
 
 use std::time::Duration;
 
+use serde::ser::{Serialize, SerializeStruct, Serializer};
+
 use crate::document::Document;
 use crate::ids::LeafId;
+use crate::serialize::milliseconds;
 
 /// One document found.
+///
+/// Serialised flat: `id`, `score`, `leaf`, and `title`, `text` and `metadata` of the document, all of them
+/// always there.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Hit {
@@ -19,8 +25,24 @@ pub struct Hit {
     pub leaf: LeafId,
 }
 
+impl Serialize for Hit {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self { id, score, document, leaf } = self;
+        let mut fields = serializer.serialize_struct("Hit", 6)?;
+        fields.serialize_field("id", id)?;
+        fields.serialize_field("score", score)?;
+        fields.serialize_field("leaf", leaf)?;
+        fields.serialize_field("title", &document.title)?;
+        fields.serialize_field("text", &document.text)?;
+        fields.serialize_field("metadata", &document.metadata)?;
+        fields.end()
+    }
+}
+
 /// What a search cost.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+///
+/// Times are serialised in milliseconds: `encode_ms`, `beam_ms`, `scan_ms`, `fetch_ms`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
 #[non_exhaustive]
 pub struct SearchStats {
     /// Leaves visited; 0 for exact search.
@@ -40,17 +62,21 @@ pub struct SearchStats {
     /// As `visited_fraction`, plus the routing cost in document dot products.
     pub work_fraction: f64,
     /// Tokenising and encoding the query.
+    #[serde(rename = "encode_ms", serialize_with = "milliseconds")]
     pub encode: Duration,
     /// Beam search in the tree.
+    #[serde(rename = "beam_ms", serialize_with = "milliseconds")]
     pub beam: Duration,
     /// Evaluating the filter and scoring documents.
+    #[serde(rename = "scan_ms", serialize_with = "milliseconds")]
     pub scan: Duration,
     /// Reading the hits' documents.
+    #[serde(rename = "fetch_ms", serialize_with = "milliseconds")]
     pub fetch: Duration,
 }
 
 /// Hits, best first, and what finding them cost.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
 #[non_exhaustive]
 pub struct SearchResult {
     /// Best first; equal scores in the order of their rows.

@@ -18,7 +18,7 @@ pub(super) const WORDS: [&str; 30] = [
     "virus", "test", "data", "model", "query", "text", "word", "piece", "learn", "train", "the", "of", "and",
     "to", "in", "is", "for", "on",
 ];
-const WIDTH: usize = 8;
+pub const WIDTH: usize = 8;
 const POSITIONS: usize = 16;
 const BRANCHING: u32 = 3;
 

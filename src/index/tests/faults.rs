@@ -11,7 +11,6 @@ use super::*;
 use crate::disk::faulty::Faulty;
 use crate::error::Error;
 use crate::index::RepairOptions;
-use crate::progress::no_progress;
 use crate::store::StoreError;
 
 /// An error that may pass, and one that does not.
@@ -217,10 +216,10 @@ fn a_repair_that_fails_anywhere_can_be_done_again() {
         bytes[middle] ^= 1;
         fs::write(index.join(name), bytes).unwrap();
     }
-    let options = RepairOptions { bundle: Some(bundles.a.clone()), ..RepairOptions::default() };
+    let options = || RepairOptions::default().bundle(&bundles.a);
     let failed = each_operation(|faults| {
         let (_dir, path) = copied(&origin);
-        let repair = |backend| Index::repair_on(backend, &path, &options, &mut no_progress);
+        let repair = |backend| Index::repair_on(backend, &path, options());
         let first = repair(Arc::new(faults.clone()));
         if faults.failed().is_none() {
             let report = first.unwrap();

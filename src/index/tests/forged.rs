@@ -37,7 +37,7 @@ fn a_store_of_another_shape_than_its_model_is_refused() {
         height: 1,
         leaves_per_document: 1,
         similarity: 0,
-        model_hash: bundles.a.hash().0,
+        model_hash: bundles.a.hash(),
     };
     let (dir, path, index) = filled(&bundles.a);
     assert_eq!(
@@ -149,7 +149,7 @@ fn a_reader_of_another_index_says_so() {
 #[test]
 fn a_lost_current_is_made_again_where_that_is_certain() {
     let bundles = Bundles::new();
-    let repair = |path: &Path| Index::repair(path, &RepairOptions::default());
+    let repair = |path: &Path| Index::repair(path, RepairOptions::default());
     let damage = |path: &Path| fs::write(path, "not what it was").unwrap();
     // One model: nothing else can serve.
     for gone in [&["CURRENT"][..], &["CURRENT", "CURRENT.copy"]] {

@@ -13,8 +13,9 @@ use std::sync::Arc;
 use super::{Index, IndexBuilder};
 use crate::disk::{Backend, FileSystem, Unsynced, recorder::in_memory};
 use crate::document::Document;
-use crate::error::Result;
-use crate::model::{Bundle, ModelHash};
+use crate::error::{Error, InputError, Result};
+use crate::ids::ModelHash;
+use crate::model::Bundle;
 use crate::store::Durability;
 use bundle::Bundles;
 
@@ -94,4 +95,15 @@ fn check(index: &Index, allowed: &[State]) -> std::result::Result<State, String>
     }
     let report = index.verify().map_err(|error| format!("verify: {error}"))?;
     if report.is_sound() { Ok(found) } else { Err(format!("{report:?}")) }
+}
+
+#[test]
+fn codes_of_narrow_embeddings_are_refused() {
+    let bundles = Bundles::new();
+    let dir = tempfile::tempdir().unwrap();
+    let create = |codes| Index::builder().codes(codes).create(dir.path().join("index"), &bundles.a).map(drop);
+    let refused = create(true);
+    let expected = InputError::TooNarrowForCodes { dim: bundle::WIDTH, least: 64 };
+    assert!(matches!(&refused, Err(Error::Input(error)) if *error == expected), "{refused:?}");
+    create(false).unwrap();
 }

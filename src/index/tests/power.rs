@@ -9,7 +9,6 @@ use crate::disk::{
 };
 use crate::error::Error;
 use crate::index::RepairOptions;
-use crate::progress::no_progress;
 use crate::store::StoreError;
 
 /// What is kept of the unsynced operations.
@@ -117,7 +116,7 @@ fn run(bundles: &Bundles, name: &'static str, acts: Vec<Act>, forget: Forget) ->
                 drop(index);
                 damage(&*backend(), &dir, current, what);
                 let options = repair_options(bundles, &before);
-                Index::repair_on(backend(), &dir, &options, &mut no_progress).unwrap();
+                Index::repair_on(backend(), &dir, options).unwrap();
                 index = open(backend(), &dir).unwrap();
                 before
             }
@@ -152,10 +151,10 @@ fn damage(backend: &dyn Backend, dir: &Path, current: crate::index::root::Curren
     backend.sync_directory(path.parent().unwrap()).unwrap();
 }
 
-fn repair_options(bundles: &Bundles, state: &State) -> RepairOptions {
+fn repair_options(bundles: &Bundles, state: &State) -> RepairOptions<'static> {
     let all = [&bundles.a, &bundles.b, &bundles.c];
-    let bundle = all.into_iter().find(|bundle| bundle.hash() == state.model).cloned();
-    RepairOptions { bundle, ..RepairOptions::default() }
+    let bundle = all.into_iter().find(|bundle| bundle.hash() == state.model);
+    bundle.map_or_else(RepairOptions::default, |bundle| RepairOptions::default().bundle(bundle))
 }
 
 /// Whether the index that a cut leaves is what it must be, and goes on.
@@ -172,7 +171,7 @@ fn check_image(bundles: &Bundles, ran: &Ran, cut: Cut) -> std::result::Result<()
     let repaired = matches!(act, Some(Act::Repair(_)));
     if repaired {
         let options = repair_options(bundles, &ran.history[tried - 1]);
-        let repaired = Index::repair_on(unsynced(), &dir, &options, &mut no_progress);
+        let repaired = Index::repair_on(unsynced(), &dir, options);
         let report = repaired.map_err(failed("repair"))?;
         if report.lost > 0 {
             return Err(format!("{report:?}"));

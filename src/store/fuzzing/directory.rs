@@ -10,7 +10,7 @@ use half::f16;
 
 use crate::{
     document::Document,
-    ids::LeafId,
+    ids::{LeafId, ModelHash},
     store::{
         Durability, Notice, Put, Repair, Result, Store, StoreConfig, StoreOptions, Undecided, WriteBatch,
     },
@@ -39,7 +39,7 @@ fn sample() -> &'static Path {
             height: 1,
             leaves_per_document: 1,
             similarity: 0,
-            model_hash: [0; 32],
+            model_hash: ModelHash([0; 32]),
         };
         let store = Store::create(dir.path(), &config, StoreOptions::default()).expect("a new directory");
         let commit = |from, to, deletes: &[&str]| {

@@ -24,7 +24,7 @@ use crate::store::{
 use crate::{
     disk::FileSystem,
     document::Document,
-    ids::{Generation, LeafId},
+    ids::{Generation, LeafId, ModelHash},
 };
 
 /// `MANIFEST`: the bytes as they are, and with magic, counts and checksums put right.
@@ -93,7 +93,7 @@ pub fn log(bytes: &[u8]) {
         height: 1,
         leaves_per_document: 1,
         similarity: 0,
-        model_hash: [0; 32],
+        model_hash: ModelHash([0; 32]),
     };
     let Ok(checked) = batch.check(&config) else { return };
     if written.append(&log::encode(&checked), Room::Ordinary).is_err() {
@@ -185,8 +185,14 @@ pub fn payload(bytes: &[u8], metadata: &[u8]) {
 
 /// A configuration as a caller may give it: one that is accepted survives its manifest.
 pub fn config(dim: u32, branching_factor: u32, height: u32, leaves_per_document: u32, similarity: u8) {
-    let config =
-        StoreConfig { dim, branching_factor, height, leaves_per_document, similarity, model_hash: [7; 32] };
+    let config = StoreConfig {
+        dim,
+        branching_factor,
+        height,
+        leaves_per_document,
+        similarity,
+        model_hash: ModelHash([7; 32]),
+    };
     let manifest = Manifest::empty(&config);
     let accepted = config.check().is_ok();
     let read = Manifest::decode(&manifest.encode()).ok();
@@ -248,7 +254,7 @@ pub fn operations(bytes: &[u8]) {
         height: 1,
         leaves_per_document: 4,
         similarity: 0,
-        model_hash: [0; 32],
+        model_hash: ModelHash([0; 32]),
     };
     let options = StoreOptions { durability: Durability::None, ..StoreOptions::default() };
     let Ok(parent) = tempfile::tempdir() else { return };

@@ -7,7 +7,7 @@ fn manifest() -> Manifest {
         height: 2,
         leaves_per_document: 3,
         similarity: 1,
-        model_hash: [7; 32],
+        model_hash: ModelHash([7; 32]),
     };
     let files = |number| SegmentFiles {
         number,

@@ -6,12 +6,13 @@ use std::{
 use serde_json::json;
 
 use super::*;
+use crate::input::InputError;
 
 #[test]
 fn a_new_store_is_empty_and_keeps_its_config() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("a/b/c");
-    let config = StoreConfig { similarity: 200, model_hash: [9; 32], ..config() };
+    let config = StoreConfig { similarity: 200, model_hash: ModelHash([9; 32]), ..config() };
     assert_is(&Store::create(&path, &config, StoreOptions::default()).unwrap(), &Model::new());
     let store = open(&path).unwrap();
     assert_eq!(store.config(), &config);
@@ -72,7 +73,7 @@ fn dead_rows_are_not_visible() {
     assert_eq!((stats.documents, stats.rows, stats.dead_rows, stats.segments), (299, 301, 2, 2));
     assert_eq!(stats.memtable_documents, 0);
     let postings: usize = model.values().map(|put| put.leaves.len()).sum();
-    assert_eq!(stats.leaf_sizes.iter().map(|(_, size)| size).sum::<usize>(), postings);
+    assert_eq!(stats.leaf_sizes.iter().map(|leaf| leaf.documents).sum::<usize>(), postings);
     let tombstones: Vec<Row> = (0..301).map(Row).filter(|row| !view.is_live(*row)).collect();
     assert_eq!(tombstones.len(), 2);
     for row in tombstones.into_iter().chain([Row(301), Row(u32::MAX)]) {
@@ -105,7 +106,7 @@ fn what_cannot_be_stored_is_refused_before_anything_is_written() {
     for bad in [f16::NAN, f16::INFINITY, f16::NEG_INFINITY] {
         let mut put = with(|_| ());
         put.embedding[5] = bad;
-        assert!(matches!(refused(put), StoreError::NotFinite { position: 5, .. }));
+        assert!(matches!(refused(put), StoreError::Input(InputError::NotFinite { position: 5, .. })));
     }
     assert!(matches!(refused(with(|p| p.leaves.clear())), StoreError::LeafCount { found: 0, .. }));
     assert!(matches!(refused(put("b", 2, &[0, 1, 2, 3])), StoreError::LeafCount { found: 4, most: 3, .. }));
@@ -114,12 +115,15 @@ fn what_cannot_be_stored_is_refused_before_anything_is_written() {
         StoreError::LeafOutOfRange { leaf: LeafId(16), leaves: 16, .. }
     ));
     assert!(matches!(refused(put("b", 2, &[1, 1])), StoreError::DuplicateLeaf { .. }));
-    assert!(matches!(refused(put("", 2, &[1])), StoreError::InvalidId { found: 0, .. }));
+    assert!(matches!(refused(put("", 2, &[1])), StoreError::Input(InputError::InvalidId { found: 0, .. })));
     let long = "é".repeat(257);
-    assert!(matches!(refused(put(&long, 2, &[1])), StoreError::InvalidId { found: 514, .. }));
+    assert!(matches!(
+        refused(put(&long, 2, &[1])),
+        StoreError::Input(InputError::InvalidId { found: 514, .. })
+    ));
     assert!(matches!(
         refused(with(|p| p.document.text = "\n".repeat(40 << 20))),
-        StoreError::DocumentTooLarge { .. }
+        StoreError::Input(InputError::DocumentTooLarge { .. })
     ));
     // The handle is as good as before.
     store.commit(puts(vec![put(&"x".repeat(512), 2, &[1])])).unwrap();

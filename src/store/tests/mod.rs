@@ -26,7 +26,7 @@ use half::f16;
 use super::*;
 use crate::{
     document::Document,
-    ids::{Generation, LeafId, Row},
+    ids::{Generation, LeafId, ModelHash, Row},
 };
 
 const DIM: usize = 8;
@@ -39,7 +39,7 @@ fn config() -> StoreConfig {
         height: 2,
         leaves_per_document: 3,
         similarity: 1,
-        model_hash: [3; 32],
+        model_hash: ModelHash([3; 32]),
     }
 }
 

@@ -31,6 +31,7 @@ impl Run<'_, '_, '_> {
         snapshot: Option<Snapshot>,
         moments: Option<(Weights, Weights)>,
     ) -> Result<Snapshot> {
+        let _span = tracing::info_span!("train_indexer", epochs = self.config.indexer_epochs).entered();
         let config = self.config;
         let resumed = snapshot.is_some();
         let mut snapshot = match snapshot {

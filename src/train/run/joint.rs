@@ -63,6 +63,7 @@ impl Run<'_, '_, '_> {
         mut snapshot: Option<Snapshot>,
         moments: Option<(Weights, Weights)>,
     ) -> Result<()> {
+        let _span = tracing::info_span!("train_joint", epochs = self.config.epochs).entered();
         let config = self.config;
         let head = self.context.head.parameters().to_vec();
         let groups = vec![
@@ -166,6 +167,7 @@ impl Run<'_, '_, '_> {
 
     /// A refresh between two epochs, with the figures that early stopping watches.
     fn refresh(&mut self, base: Option<Embedded>, optimizer: &AdamW) -> Result<Snapshot> {
+        let _span = tracing::info_span!("train_refresh").entered();
         let all = self.parameters();
         let began = Instant::now();
         self.tensors.at_refresh = parameters::copy(&all).map_err(tensor_error)?;

@@ -1,6 +1,7 @@
 //! Documents that are given to the library together, and where they are from.
 
-use ehi::{Document, Error, InputError, StoreError};
+use ehi::store::StoreError;
+use ehi::{Document, Error, InputError};
 use serde_json::Value;
 
 use crate::failure::Failure;
@@ -111,20 +112,20 @@ fn together(all: (usize, usize), one: (usize, usize)) -> (usize, usize) {
 /// The document that an error names.
 fn refused_id(error: &Error) -> Option<&str> {
     match error {
-        Error::Input(InputError::EmptyDocument { id })
-        | Error::Store(
-            StoreError::DocumentTooLarge { id, .. }
-            | StoreError::MetadataTooDeep { id, .. }
-            | StoreError::Encode { id, .. }
-            | StoreError::NotFinite { id, .. },
-        ) => Some(id),
+        Error::Input(
+            InputError::EmptyDocument { id }
+            | InputError::DocumentTooLarge { id, .. }
+            | InputError::MetadataTooDeep { id, .. }
+            | InputError::NotFinite { id, .. },
+        )
+        | Error::Store(StoreError::Encode { id, .. }) => Some(id),
         _ => None,
     }
 }
 
 /// Whether an error is about a document, named or not.
 fn is_of_document(error: &Error) -> bool {
-    refused_id(error).is_some() || matches!(error, Error::Store(StoreError::InvalidId { .. }))
+    refused_id(error).is_some() || matches!(error, Error::Input(InputError::InvalidId { .. }))
 }
 
 #[cfg(test)]
@@ -173,8 +174,8 @@ mod tests {
 
     #[test]
     fn an_error_is_located_by_id_or_because_there_is_one_document() {
-        let too_deep = |id: &str| Error::from(StoreError::MetadataTooDeep { id: id.to_owned(), most: 64 });
-        let invalid = || Error::from(StoreError::InvalidId { found: 600, most: 512 });
+        let too_deep = |id: &str| Error::from(InputError::MetadataTooDeep { id: id.to_owned(), most: 64 });
+        let invalid = || Error::from(InputError::InvalidId { found: 600, most: 512 });
         let mut group = Group::default();
         group.push(Document::new("a", "", "x"), 4, 10);
         group.push(Document::new("b", "", "x"), 5, 20);

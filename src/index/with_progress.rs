@@ -1,0 +1,50 @@
+//! Long calls that tell how far they are.
+
+use std::fmt;
+use std::ops::ControlFlow;
+
+use super::Index;
+use crate::progress::Progress;
+
+/// The long calls of an index, with a callback that hears how far each is and may cancel it; made by
+/// [`Index::with_progress`].
+#[must_use = "it does nothing until one of the calls is made"]
+pub struct WithProgress<'a, F> {
+    pub(super) index: &'a Index,
+    pub(super) on_progress: F,
+}
+
+impl<F> fmt::Debug for WithProgress<'_, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WithProgress").field("index", self.index).finish_non_exhaustive()
+    }
+}
+
+impl Index {
+    /// Tells `on_progress` how far the next call is: [`WithProgress::insert_batch`] and the others of
+    /// [`WithProgress`] do what the calls of the same names do here.
+    ///
+    /// The callback answers whether to go on; [`ControlFlow::Break`] ends the call with
+    /// [`Error::Cancelled`](crate::Error::Cancelled). It may search. Where writes wait for the call, a write
+    /// to the same index from it is [`InputError::InsideProgress`](crate::InputError::InsideProgress).
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # let index = ehi::Index::open("./my-index")?;
+    /// use std::ops::ControlFlow;
+    ///
+    /// index
+    ///     .with_progress(|progress| {
+    ///         eprintln!("{} of {:?}", progress.done, progress.total);
+    ///         ControlFlow::Continue(())
+    ///     })
+    ///     .compact()?;
+    /// # Ok::<(), ehi::Error>(())
+    /// ```
+    pub fn with_progress<F>(&self, on_progress: F) -> WithProgress<'_, F>
+    where
+        F: FnMut(Progress) -> ControlFlow<()>,
+    {
+        WithProgress { index: self, on_progress }
+    }
+}

@@ -1,0 +1,152 @@
+//! The error of a caller's input: what every module may refuse.
+
+use crate::ids::ModelHash;
+use crate::scan::Similarity;
+use crate::stop::Stop;
+
+/// A caller's document, query or option that cannot be used; nothing was changed.
+#[derive(Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum InputError {
+    /// A query without a character that is not white space.
+    #[error("the query is empty")]
+    EmptyQuery,
+    /// A document whose title and text are both empty.
+    #[error("document `{id}` has neither title nor text")]
+    EmptyDocument {
+        /// The document's id.
+        id: String,
+    },
+    /// An id is empty or too long.
+    #[error("an id of {found} bytes; ids have 1 to {most} bytes of UTF-8")]
+    InvalidId {
+        /// Its length in bytes.
+        found: usize,
+        /// The longest length allowed.
+        most: usize,
+    },
+    /// Title, text and metadata are too long together; split the document.
+    #[error("{id:?} takes {found} bytes as JSON, at most {most} are stored; split it")]
+    DocumentTooLarge {
+        /// The document's id.
+        id: String,
+        /// Its size in bytes.
+        found: usize,
+        /// The limit.
+        most: usize,
+    },
+    /// The metadata is nested too deeply to be read back.
+    #[error("the metadata of {id:?} is nested more than {most} levels deep")]
+    MetadataTooDeep {
+        /// The document's id.
+        id: String,
+        /// The limit.
+        most: usize,
+    },
+    /// An embedding has an element that f16 cannot hold: NaN, an infinity, or more than 65,504.
+    #[error("element {position} of the embedding of {id:?} is not finite")]
+    NotFinite {
+        /// The document's id.
+        id: String,
+        /// The first such element.
+        position: usize,
+    },
+    /// `k` of a search is 0.
+    #[error("k is 0; ask for at least one hit")]
+    ZeroK,
+    /// The beam of a search is 0.
+    #[error("the beam is 0; visit at least one leaf")]
+    ZeroBeam,
+    /// Two options of a search that exclude each other.
+    #[error("`{}` and `{}` exclude each other", options[0], options[1])]
+    Conflict {
+        /// The options.
+        options: [&'static str; 2],
+    },
+    /// Codes were asked for where the similarity is not a dot product.
+    #[error("codes are for cosine and dot product, the similarity of the index is {similarity}")]
+    NoCodes {
+        /// The similarity of the index.
+        similarity: Similarity,
+    },
+    /// Codes were asked for where embeddings are too narrow for them.
+    #[error("codes are for embeddings of {least} values or more, those of the index have {dim}")]
+    TooNarrowForCodes {
+        /// Width of the index.
+        dim: usize,
+        /// The narrowest embeddings that have codes.
+        least: usize,
+    },
+    /// An option of [`IndexBuilder`](crate::IndexBuilder) that the call has no use for.
+    #[error("`{option}` has no meaning for `{call}`; leave it out")]
+    InapplicableOption {
+        /// The option.
+        option: &'static str,
+        /// The call.
+        call: &'static str,
+    },
+    /// The index ranks by another similarity than the options say.
+    #[error("the index was made for {index}, not for {given}; the similarity is chosen when it is created")]
+    SimilarityMismatch {
+        /// The similarity of the index.
+        index: Similarity,
+        /// The similarity given.
+        given: Similarity,
+    },
+    /// A rule to stop by that would never let a search begin, or a share that is none.
+    #[error("`{stop}` stops no search; a count is from 1, a share over 0 and at most 1")]
+    BadStop {
+        /// The rule given.
+        stop: Stop,
+    },
+    /// A number of lists of an evaluation's baseline is 0.
+    #[error("the number of lists is 0; divide the documents into at least one")]
+    ZeroLists,
+    /// An evaluation with judgments of another collection than the index has.
+    #[error("none of the {documents} judged documents of the split `{split}` is in the index")]
+    NothingJudged {
+        /// The split.
+        split: String,
+        /// Its judged documents.
+        documents: usize,
+    },
+    /// A leaf beyond those of the tree.
+    #[error("there is no leaf {leaf}; the tree has {leaves}, counted from 0")]
+    UnknownLeaf {
+        /// The leaf asked for.
+        leaf: u32,
+        /// Leaves of the tree.
+        leaves: u32,
+    },
+    /// A query vector of another width than the index.
+    #[error("the vector has {found} values, the index has {expected}")]
+    Dimension {
+        /// Width given.
+        found: usize,
+        /// Width of the index.
+        expected: usize,
+    },
+    /// A vector with NaN, an infinity, or nothing but zeros.
+    #[error("the vector holds a NaN or an infinity, or is all zeros")]
+    BadVector,
+    /// A write from the progress callback of a call that writes wait for.
+    #[error("a progress callback cannot write to the index that the call is at work on")]
+    InsideProgress,
+    /// A change to the model that is in service already.
+    #[error("the index is served by model {model} already")]
+    SameModel {
+        /// Hash of the model.
+        model: ModelHash,
+    },
+    /// A return to an earlier model where none is kept.
+    #[error("no earlier model is kept; there was no change of model, or its old one was dropped")]
+    NoPreviousModel,
+    /// The index was made with another model.
+    #[error("the index was made with model {index}, not with {given}")]
+    ModelMismatch {
+        /// Hash of the index's own model.
+        index: ModelHash,
+        /// Hash of the model given.
+        given: ModelHash,
+    },
+}

@@ -1,0 +1,175 @@
+//! `docs/json.md` against what the program prints, so that neither drifts from the other.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+use crate::program::{Flow, text};
+use crate::support::{self, DOCUMENTS, Shape, bundle, id};
+use ehi::health::Advice;
+use ehi::store::{Notice, RepairReport, VerifyReport};
+use serde_json::{Value, json};
+
+const QUESTION: &str = "cell and gene 17";
+
+/// The fields of a command on the page, with their types.
+fn documented(command: &str) -> BTreeMap<String, String> {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/json.md");
+    let page = fs::read_to_string(page).unwrap();
+    let sections = page.split("\n## ").skip(1);
+    let section = sections.filter_map(|section| section.split_once('\n')).find(|(name, _)| *name == command);
+    let (_, section) = section.unwrap_or_else(|| panic!("docs/json.md has no section {command}"));
+    let rows = section.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` | "));
+    let fields = rows.map(|(field, rest)| (field.to_owned(), rest.split(" | ").next().unwrap().to_owned()));
+    fields.collect()
+}
+
+/// The leaves of a value by their paths, with their types. Metrics of an evaluation have one name.
+fn collect(
+    path: &str,
+    value: &Value,
+    page: &BTreeMap<String, String>,
+    into: &mut BTreeSet<(String, String)>,
+) {
+    let is_container = |(field, _): (&String, &String)| {
+        field.strip_prefix(path).is_some_and(|rest| rest.starts_with('.') || rest.starts_with('['))
+    };
+    let kind = match value {
+        _ if page.get(path).is_some_and(|kind| kind == "any") => "any",
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                let name = if name.contains('@') { "METRIC" } else { name };
+                let path = if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
+                collect(&path, value, page, into);
+            }
+            return;
+        }
+        Value::Array(values) => {
+            return values.iter().for_each(|value| collect(&format!("{path}[]"), value, page, into));
+        }
+        // Nothing where an object or an array may be.
+        Value::Null if page.iter().any(is_container) => return,
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::String(_) => "string",
+        Value::Number(number) if number.is_f64() => "number",
+        Value::Number(_) => "integer",
+    };
+    into.insert((path.to_owned(), kind.to_owned()));
+}
+
+/// Some values of a command have the fields of the page and no others, of the types there.
+#[track_caller]
+fn check(command: &str, values: &[Value]) {
+    let page = documented(command);
+    let mut found = BTreeSet::new();
+    values.iter().for_each(|value| collect("", value, &page, &mut found));
+    for (field, kind) in &found {
+        let documented =
+            page.get(field).unwrap_or_else(|| panic!("{command}: {field} is not in docs/json.md"));
+        let mut kinds = documented.split(" or ");
+        let fits = kinds.any(|known| known == kind || known == "number" && kind == "integer");
+        assert!(fits, "{command}: {field} is {kind}, docs/json.md says {documented}");
+    }
+    let found: BTreeSet<&String> = found.iter().map(|(field, _)| field).collect();
+    let missing: Vec<&String> = page.keys().filter(|field| !found.contains(field)).collect();
+    assert!(missing.is_empty(), "{command}: docs/json.md has {missing:?}, the program has not");
+}
+
+/// Standard output as JSON, whatever the exit status.
+fn printed(flow: &Flow, command: &str, rest: &[&str]) -> Value {
+    let ran = flow.run(command, rest);
+    serde_json::from_str(&ran.out)
+        .unwrap_or_else(|error| panic!("{command}: {error}: {}{}", ran.out, ran.err))
+}
+
+#[test]
+fn searches_and_what_looks_inside_print_what_is_documented() {
+    let flow = Flow::new();
+    flow.insert(DOCUMENTS);
+    check("search", &[printed(&flow, "search", &["--json", QUESTION])]);
+    let few = ["--json", "--filter", r#"{"place": 33}"#, QUESTION];
+    let exact = printed(&flow, "explain", &["--json", "--exact", QUESTION]);
+    check("explain", &[exact, printed(&flow, "explain", &few)]);
+    let queries = support::dataset().join("queries.jsonl");
+    check("leaves", &[printed(&flow, "leaves", &["--json", "--queries", text(&queries)])]);
+
+    let health = printed(&flow, "health", &["--json"]);
+    let index = ehi::Index::open(flow.path("index")).unwrap();
+    index.search(QUESTION, 3, 3).unwrap();
+    let advice = [
+        Advice::Skewed { skew: 5.0, trained: None },
+        Advice::UncertainDocuments { recent: 2.0, trained: 1.0 },
+        Advice::ShiftedQueries { shift: 0.5 },
+    ];
+    let words = advice.each_ref().map(ToString::to_string);
+    let mut asked = json!({ "health": index.health().unwrap(), "words": words });
+    asked["health"]["advice"] = json!(advice);
+    check("health", &[health, asked]);
+}
+
+#[test]
+fn what_lists_documents_prints_what_is_documented() {
+    let flow = Flow::new();
+    flow.insert(5);
+    check("get and export", &[printed(&flow, "get", &[&id(3)])]);
+    let exported = flow.run("export", &[]).ok();
+    let exported: Vec<Value> = exported.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    check("get and export", &exported);
+    let ids = flow.run("ids", &["--json"]).ok();
+    assert_eq!(ids.lines().next(), Some(format!("\"{}\"", id(0)).as_str()));
+}
+
+#[test]
+fn what_keeps_an_index_prints_what_is_documented() {
+    let flow = Flow::new();
+    flow.insert(30);
+    check("stats", &[printed(&flow, "stats", &["--json"])]);
+    check("recover", &[printed(&flow, "recover", &["--json"])]);
+    check("compact", &[printed(&flow, "compact", &["--json"])]);
+    let other = bundle(Shape::of_height(1));
+    check("reencode", &[printed(&flow, "reencode", &["--json", "--model", text(other.path())])]);
+    check("rollback", &[printed(&flow, "rollback", &["--json"])]);
+    check("drop-previous", &[printed(&flow, "drop-previous", &["--json"])]);
+
+    let sound = printed(&flow, "verify", &["--json"]);
+    let segments = fs::read_dir(flow.path("index").join("models/1/segments")).unwrap();
+    let mut segments = segments.map(|entry| entry.unwrap().path());
+    let vectors = segments.find(|path| path.extension().is_some_and(|end| end == "vectors")).unwrap();
+    let mut bytes = fs::read(&vectors).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 0x10;
+    fs::write(&vectors, bytes).unwrap();
+    let damaged = printed(&flow, "verify", &["--json"]);
+    let repaired = printed(&flow, "repair", &["--json"]);
+    let warned = printed(&flow, "verify", &["--json"]);
+    check("verify", &[sound, damaged, warned]);
+    let mut lost = RepairReport::default();
+    lost.lost_ids.push(id(1));
+    check("repair", &[repaired, json!(lost)]);
+}
+
+/// What is a method of a report is a field of its JSON, and what has words is a string.
+#[test]
+fn reports_of_the_library_are_written_with_their_verdicts() {
+    let mut report = VerifyReport::default();
+    report.warnings.push(Notice::StaleCopy { file: "CURRENT.copy".to_owned() });
+    let json = json!(report);
+    assert_eq!(json["sound"], json!(true));
+    assert_eq!(json["warnings"][0], json!(report.warnings[0].to_string()));
+    assert_eq!(json!(RepairReport::default())["was_sound"], json!(true));
+    let hash = bundle(Shape::of_height(1)).hash();
+    assert_eq!(json!(hash), json!(hash.to_string()));
+}
+
+#[test]
+fn an_evaluation_writes_what_is_documented() {
+    let flow = Flow::new();
+    flow.insert(DOCUMENTS);
+    let out = flow.path("eval.json");
+    let data = text(support::dataset());
+    let arguments = ["--data", data, "--baseline", "ivf", "--stop", "mass=0.5", "--at", "0.5,0.9"];
+    let more = ["--at-work", "0.9,1.5", "--beams", "1,2,4,8,all", "--json", text(&out)];
+    flow.run("eval", &[&arguments[..], &more[..]].concat()).ok();
+    check("eval", &[serde_json::from_slice(&fs::read(out).unwrap()).unwrap()]);
+}
