@@ -5,7 +5,7 @@ use crate::scan::Similarity;
 use crate::stop::Stop;
 
 /// A caller's document, query or option that cannot be used; nothing was changed.
-#[derive(Debug, PartialEq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InputError {
     /// A query without a character that is not white space.

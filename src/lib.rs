@@ -78,7 +78,8 @@ pub use ids::{Generation, LeafId};
 pub use index::fuzz_current;
 pub use index::search::{Hit, Query, SearchResult, SearchStats};
 pub use index::{
-    Documents, Index, IndexBuilder, InsertStatus, InsertSummary, ModelChange, RepairOptions, WithProgress,
+    Documents, Index, IndexBuilder, InsertStatus, InsertSummary, ModelChange, RefusedDocument, RepairOptions,
+    WithProgress,
 };
 pub use index::{explain, health, leaves, search};
 pub use model::Bundle;
@@ -92,3 +93,12 @@ pub use store::Durability;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub use store::fuzzing;
+
+/// The examples of README and the pages compile, and README's quick start runs.
+#[cfg(doctest)]
+mod pages {
+    #[doc = include_str!("../README.md")]
+    struct Readme;
+    #[doc = include_str!("../docs/search.md")]
+    struct Search;
+}

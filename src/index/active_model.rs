@@ -12,7 +12,7 @@ use crate::codes::Rotation;
 use crate::disk::{Backend, names};
 use crate::error::{InputError, Result};
 use crate::ids::ModelHash;
-use crate::model::{Bundle, EncoderPrecision, Model, remove_bundle};
+use crate::model::{Bundle, LoadOptions, Model, remove_bundle};
 use crate::scan::Similarity;
 use crate::store::{Damage, Operation, Store, StoreConfig, StoreError, View};
 
@@ -40,7 +40,7 @@ impl ActiveModel {
         options: HandleOptions,
     ) -> Result<Self> {
         copy_model(&*backend, bundle, dir)?;
-        let own = Bundle::open_with(&dir.join(names::BUNDLE), options.precision)?;
+        let own = Bundle::open_with(&dir.join(names::BUNDLE), options.load)?;
         // Its files may be others by now than those that were opened.
         check_model(bundle.hash(), own.hash())?;
         let shape = own.model().indexer.shape();
@@ -70,7 +70,7 @@ impl ActiveModel {
     ) -> Result<Self> {
         check_directories(&*backend, dir)?;
         let store = Arc::new(Store::open_on(backend, dir, options.store)?);
-        Self::beside(number, store, options.precision)
+        Self::beside(number, store, options.load)
     }
 
     /// Opens the store and the model in `dir`, for reading.
@@ -78,15 +78,15 @@ impl ActiveModel {
         backend: &dyn Backend,
         dir: &Path,
         number: u32,
-        precision: EncoderPrecision,
+        load: LoadOptions,
     ) -> Result<Self> {
         check_directories(backend, dir)?;
-        Self::beside(number, Arc::new(Store::open_read_only(dir)?), precision)
+        Self::beside(number, Arc::new(Store::open_read_only(dir)?), load)
     }
 
     /// A store with the model that lies beside it.
-    fn beside(number: u32, store: Arc<Store>, precision: EncoderPrecision) -> Result<Self> {
-        let bundle = Bundle::open_with(&store.path().join(names::BUNDLE), precision)?;
+    fn beside(number: u32, store: Arc<Store>, load: LoadOptions) -> Result<Self> {
+        let bundle = Bundle::open_with(&store.path().join(names::BUNDLE), load)?;
         let config = store.config();
         check_model(config.model_hash, bundle.hash())?;
         check_shape(config, &bundle)?;

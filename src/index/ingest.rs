@@ -24,7 +24,8 @@ impl Ingest<'_> {
     /// Encodes and routes documents.
     pub fn prepare(self, documents: Vec<Document>) -> Result<Vec<Put>> {
         let encoder = &self.model().encoder;
-        let texts: Vec<_> = documents.iter().map(|document| text_for(encoder, document)).collect();
+        let texts = documents.iter().map(|document| text_for(encoder, document));
+        let texts: Vec<_> = texts.collect::<Result<_>>()?;
         let texts: Vec<&str> = texts.iter().map(AsRef::as_ref).collect();
         let rows = encoder.embed(&texts, Role::Document)?;
         Ok(self.place(documents, &rows))
@@ -65,9 +66,9 @@ impl Ingest<'_> {
 }
 
 /// [`Document::embedding_text`] as far as the encoder reads it, so that no long text is copied.
-fn text_for<'a>(encoder: &Encoder, document: &'a Document) -> Cow<'a, str> {
-    match (document.title.as_str(), document.text.as_str()) {
-        ("", text) | (text, "") => Cow::Borrowed(encoder.head(text)),
-        (title, text) => Cow::Owned(format!("{} {}", encoder.head(title), encoder.head(text))),
-    }
+fn text_for<'a>(encoder: &Encoder, document: &'a Document) -> Result<Cow<'a, str>> {
+    Ok(match (document.title.as_str(), document.text.as_str()) {
+        ("", text) | (text, "") => Cow::Borrowed(encoder.head(text)?),
+        (title, text) => Cow::Owned(format!("{} {}", encoder.head(title)?, encoder.head(text)?)),
+    })
 }

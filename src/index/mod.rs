@@ -25,7 +25,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 pub use change::ModelChange;
-pub use insert::{InsertStatus, InsertSummary};
+pub use insert::{InsertStatus, InsertSummary, RefusedDocument};
 pub use options::IndexBuilder;
 pub use repair::RepairOptions;
 #[cfg(feature = "fuzzing")]
@@ -41,7 +41,7 @@ pub(crate) use active_model::ActiveModel;
 use crate::disk::{Backend, FileSystem};
 use crate::document::Document;
 use crate::error::Result;
-use crate::model::{Bundle, EncoderPrecision};
+use crate::model::{Bundle, LoadOptions};
 use crate::scan::Similarity;
 use crate::store::{Committed, Notice, StoreError, WriteBatch};
 use options::HandleOptions;
@@ -110,6 +110,15 @@ impl Index {
         Self::builder().create(path, bundle)
     }
 
+    /// Opens the index in `path`, or makes an empty one where there is none.
+    ///
+    /// # Errors
+    /// Those of [`Self::open`] and [`Self::create`]; [`InputError::ModelMismatch`](crate::InputError) where
+    /// the index there is served by another model.
+    pub fn open_or_create(path: impl AsRef<Path>, bundle: &Bundle) -> Result<Self> {
+        Self::builder().open_or_create(path, bundle)
+    }
+
     /// Options for [`IndexBuilder::create`].
     pub fn builder() -> IndexBuilder {
         IndexBuilder::default()
@@ -172,7 +181,7 @@ impl Index {
     fn open_for_reading(path: &Path, options: &IndexBuilder) -> Result<Self> {
         let root = Root::open_read_only(Arc::new(FileSystem), path)?;
         let handle = options.handle();
-        let serving = newest(&root, handle.precision)?;
+        let serving = newest(&root, handle.load)?;
         options.check(&serving)?;
         Ok(Self::new(root, serving, handle))
     }
@@ -209,7 +218,7 @@ impl Index {
         {
             return Ok(moved);
         }
-        self.serve(newest(&self.root, self.options.precision)?)
+        self.serve(newest(&self.root, self.options.load)?)
     }
 
     fn serve(&self, next: ActiveModel) -> Result<bool> {
@@ -384,12 +393,11 @@ impl Index {
 }
 
 /// The model in service, opened for reading beside a writer that may be changing it.
-fn newest(root: &Root, precision: EncoderPrecision) -> Result<ActiveModel> {
+fn newest(root: &Root, load: LoadOptions) -> Result<ActiveModel> {
     let mut attempt = 0;
     loop {
         let number = root.read()?.serving;
-        let opened =
-            ActiveModel::open_read_only(&*root.backend(), &root.model_dir(number), number, precision);
+        let opened = ActiveModel::open_read_only(&*root.backend(), &root.model_dir(number), number, load);
         attempt += 1;
         // Removed since the number was read?
         if attempt == READ_ATTEMPTS || root.read()?.serving == number {

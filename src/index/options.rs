@@ -6,9 +6,10 @@ use std::time::Duration;
 use super::Index;
 use super::active_model::{ActiveModel, check_model};
 use crate::codes::FEWEST_DIMENSIONS;
+use crate::disk::names;
 use crate::error::{InputError, Result};
 use crate::ids::ModelHash;
-use crate::model::{Bundle, EncoderPrecision};
+use crate::model::{Bundle, EncoderPrecision, LoadOptions};
 use crate::scan::Similarity;
 use crate::store::{Durability, StoreOptions};
 
@@ -22,7 +23,7 @@ pub struct IndexBuilder {
     durability: Option<Durability>,
     codes: Option<bool>,
     lock_wait: Option<Duration>,
-    precision: EncoderPrecision,
+    load: LoadOptions,
     expected: Option<ModelHash>,
 }
 
@@ -30,7 +31,7 @@ pub struct IndexBuilder {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct HandleOptions {
     pub store: StoreOptions,
-    pub precision: EncoderPrecision,
+    pub load: LoadOptions,
 }
 
 impl IndexBuilder {
@@ -74,7 +75,15 @@ impl IndexBuilder {
     /// How this handle encodes texts; [`EncoderPrecision::F32`] by default. Documents and queries need not be
     /// encoded in the same way.
     pub fn encoder_precision(mut self, precision: EncoderPrecision) -> Self {
-        self.precision = precision;
+        self.load = self.load.encoder_precision(precision);
+        self
+    }
+
+    /// Whether the encoder is loaded, and the checksums of its files compared, when a text is first encoded
+    /// rather than when the index is opened; not by default. For handles that store nothing and ask nothing
+    /// in text: listing, reading and deleting documents need no encoder.
+    pub fn lazy_encoder(mut self, lazy: bool) -> Self {
+        self.load = self.load.lazy_encoder(lazy);
         self
     }
 
@@ -92,7 +101,7 @@ impl IndexBuilder {
             lock_wait: self.lock_wait.unwrap_or_default(),
             without_codes: self.codes == Some(false),
         };
-        HandleOptions { store, precision: self.precision }
+        HandleOptions { store, load: self.load }
     }
 
     /// The similarity of a new index with this model.
@@ -155,6 +164,17 @@ impl IndexBuilder {
     /// Those of [`Index::open`], and those of each option.
     pub fn open(self, path: impl AsRef<Path>) -> Result<Index> {
         Index::open_on(self.handle().store.backend(), path.as_ref(), &self)
+    }
+
+    /// As [`Index::open_or_create`], with these options.
+    ///
+    /// # Errors
+    /// Those of [`Index::open_or_create`], and those of each option.
+    pub fn open_or_create(self, path: impl AsRef<Path>, bundle: &Bundle) -> Result<Index> {
+        match path.as_ref().join(names::CURRENT).exists() {
+            true => self.expect_model(bundle).open(path),
+            false => self.create(path, bundle),
+        }
     }
 
     /// As [`Index::open_read_only`], with these options.

@@ -45,8 +45,8 @@ impl Index {
         let Some(current) = report.note(self.root.read())? else { return Ok(report) };
         for number in current.kept.into_iter().filter(|number| *number != serving.number) {
             let dir = self.root.model_dir(number);
-            let opened =
-                ActiveModel::open_read_only(&*self.root.backend(), &dir, number, self.options.precision);
+            let load = self.options.load.lazy_encoder(false);
+            let opened = ActiveModel::open_read_only(&*self.root.backend(), &dir, number, load);
             match opened {
                 Ok(other) => {
                     // Counts of what serves alone.

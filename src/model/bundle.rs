@@ -12,12 +12,11 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::Model;
-use super::config::EncoderPrecision;
-use super::encoder::Encoder;
 use super::error::ModelError;
 use super::files;
 use super::indexer::Indexer;
 use super::load::LoadOptions;
+use super::parts::Unchecked;
 use crate::ids::ModelHash;
 use crate::tree::TreeShape;
 
@@ -105,7 +104,7 @@ impl Bundle {
         LoadOptions::new().bundle(dir)
     }
 
-    pub(crate) fn open_with(dir: &Path, precision: EncoderPrecision) -> Result<Self, ModelError> {
+    pub(crate) fn open_with(dir: &Path, options: LoadOptions) -> Result<Self, ModelError> {
         let dir = dir.to_owned();
         let path = dir.join(MANIFEST_FILE);
         if !path.exists() {
@@ -116,12 +115,15 @@ impl Bundle {
             });
         }
         let manifest = read_manifest(&path)?;
-        for (name, expected) in &manifest.files {
-            let file = dir.join(name);
-            if hex(&files::digest(&file, most_bytes(name))?) != *expected {
-                return Err(ModelError::Checksum { path: file });
-            }
-        }
+        let listed = manifest.files.iter().map(|(name, sha256)| {
+            let unchecked =
+                Unchecked { path: dir.join(name), sha256: sha256.clone(), most_bytes: most_bytes(name) };
+            (name, unchecked)
+        });
+        // The encoder's files are checked as it is loaded.
+        let of_encoder = |name: &str| [TOKENIZER_FILE, ENCODER_FILE, FORMER_ENCODER_FILE].contains(&name);
+        let (encoder_files, others): (Vec<_>, Vec<_>) = listed.partition(|(name, _)| of_encoder(name));
+        others.iter().try_for_each(|(_, file)| file.check())?;
         // A file that the loader would read but the manifest does not list would change the
         // model without changing its hash.
         let unlisted = |name: &&str| !manifest.files.contains_key(*name) && dir.join(name).exists();
@@ -130,7 +132,7 @@ impl Bundle {
             return Err(ModelError::Checksum { path: dir.join(name) });
         }
         let shape = TreeShape::new(manifest.branching_factor, manifest.height)?;
-        let encoder = Encoder::load_with(&dir, precision)?;
+        let encoder = options.encoder_of(&dir, encoder_files.into_iter().map(|(_, file)| file).collect())?;
         if encoder.dim() != manifest.dim {
             return Err(ModelError::BadConfig {
                 path,

@@ -4,7 +4,6 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Mutex;
 
-use candle_core::Device;
 use rayon::prelude::*;
 use serde::Deserialize;
 
@@ -13,11 +12,11 @@ use super::config::{EncoderPrecision, TransformerConfig};
 use super::error::ModelError;
 use super::files;
 use super::load::LoadOptions;
-use super::packed::{PackedTransformer, TOKENS_PER_BATCH};
+use super::packed::TOKENS_PER_BATCH;
+use super::parts::{LazyParts, Source, Unchecked};
 use super::pooling::{Normalisation, Pooling, pool_packed};
-use super::tokenize::TextTokenizer;
+#[cfg(feature = "train")]
 use super::transformer::Transformer;
-use super::weights::Weights;
 
 /// What a text is: some models are trained with a different prompt for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,9 +33,7 @@ pub enum Role {
 /// Embeddings are f32 rows of width [`Encoder::dim`]; whether they have unit norm is the
 /// model's own setting (`modules.json`).
 pub struct Encoder {
-    pub(crate) transformer: Transformer,
-    pub(crate) packed: PackedTransformer,
-    pub(crate) tokenizer: TextTokenizer,
+    parts: LazyParts,
     pub(crate) pooling: Pooling,
     pub(crate) normalisation: Normalisation,
     query_prompt: String,
@@ -109,7 +106,18 @@ impl Encoder {
         LoadOptions::new().encoder(dir)
     }
 
-    pub(crate) fn load_with(dir: &Path, precision: EncoderPrecision) -> Result<Self, ModelError> {
+    /// Loads what [`Self::on_use`] has left.
+    pub(super) fn load_parts(&self) -> Result<(), ModelError> {
+        self.parts.get().map(|_| ())
+    }
+
+    /// Reads the configuration; weights and tokenizer are loaded when a text is first encoded, `unchecked`
+    /// files checked before.
+    pub(super) fn on_use(
+        dir: &Path,
+        precision: EncoderPrecision,
+        unchecked: Vec<Unchecked>,
+    ) -> Result<Self, ModelError> {
         let config_path = dir.join("config.json");
         for (file, missing) in
             [(config_path.clone(), "config.json"), (dir.join(TOKENIZER_FILE), TOKENIZER_FILE)]
@@ -137,14 +145,10 @@ impl Encoder {
         }
         let prompts: PromptConfig =
             files::read_json_or_default(&dir.join("config_sentence_transformers.json"))?;
-        let tokenizer = TextTokenizer::from_file(&dir.join(TOKENIZER_FILE), max_tokens, config.vocab_size)?;
-        let weights = Weights::from_file(&weights_path, &Device::Cpu)?;
-        let transformer = Transformer::load(&weights, config)?;
-        let packed = PackedTransformer::new(&transformer, transformer.layers.len(), precision)?;
+        let dir = dir.to_owned();
+        let source = Source { dir, weights: weights_path, config, max_tokens, precision, unchecked };
         Ok(Self {
-            transformer,
-            packed,
-            tokenizer,
+            parts: LazyParts::new(source),
             pooling,
             normalisation,
             query_prompt: prompts.find(&["query"]),
@@ -154,17 +158,30 @@ impl Encoder {
 
     /// Width m of the embeddings.
     pub fn dim(&self) -> usize {
-        self.transformer.config.hidden_size
+        self.config().hidden_size
+    }
+
+    pub(crate) fn config(&self) -> &TransformerConfig {
+        self.parts.config()
+    }
+
+    /// The layers with their weights.
+    ///
+    /// # Errors
+    /// Those of [`Self::load`], where the encoder is loaded by this.
+    #[cfg(feature = "train")]
+    pub(crate) fn transformer(&self) -> Result<&Transformer, ModelError> {
+        Ok(&self.parts.get()?.transformer)
     }
 
     /// The longest text that is read whole, in tokens; the rest of a longer one is cut.
     pub fn max_tokens(&self) -> usize {
-        self.tokenizer.max_tokens()
+        self.parts.max_tokens()
     }
 
     /// So much of a text that its tokens and its embedding are those of all of it.
-    pub(crate) fn head<'a>(&self, text: &'a str) -> &'a str {
-        self.tokenizer.head(text)
+    pub(crate) fn head<'a>(&self, text: &'a str) -> Result<&'a str, ModelError> {
+        Ok(self.parts.get()?.tokenizer.head(text))
     }
 
     /// Token ids of a text in its role, prompt and special tokens included.
@@ -179,10 +196,11 @@ impl Encoder {
             Role::Query => &self.query_prompt,
             Role::Document => &self.document_prompt,
         };
+        let tokenizer = &self.parts.get()?.tokenizer;
         if prompt.is_empty() {
-            self.tokenizer.encode(text)
+            tokenizer.encode(text)
         } else {
-            self.tokenizer.encode(&format!("{prompt}{}", self.head(text)))
+            tokenizer.encode(&format!("{prompt}{}", tokenizer.head(text)))
         }
     }
 
@@ -233,7 +251,7 @@ impl Encoder {
         micro_batches(texts, TOKENS_PER_BATCH).into_par_iter().try_for_each(
             |batch| -> Result<(), ModelError> {
                 let slices: Vec<&[u32]> = batch.iter().map(|&i| texts[i].as_slice()).collect();
-                let hidden = self.packed.forward(&slices)?;
+                let hidden = self.parts.get()?.packed.forward(&slices)?;
                 let pooled = pool_packed(&hidden, m, self.pooling, self.normalisation);
                 let mut out = out.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
                 for (&index, row) in batch.iter().zip(pooled.chunks_exact(m)) {

@@ -6,6 +6,7 @@ use super::bundle::Bundle;
 use super::config::EncoderPrecision;
 use super::encoder::Encoder;
 use super::error::ModelError;
+use super::parts::Unchecked;
 
 /// Options with which a bundle or an encoder is loaded.
 ///
@@ -21,6 +22,7 @@ use super::error::ModelError;
 #[must_use = "options do nothing until something is loaded"]
 pub struct LoadOptions {
     precision: EncoderPrecision,
+    lazy: bool,
 }
 
 impl LoadOptions {
@@ -37,12 +39,19 @@ impl LoadOptions {
         self
     }
 
+    /// Whether weights and tokenizer are loaded, and the checksums of their files compared, when a text is
+    /// first encoded rather than now; not by default. What is wrong with them is then an error of that call.
+    pub fn lazy_encoder(mut self, lazy: bool) -> Self {
+        self.lazy = lazy;
+        self
+    }
+
     /// As [`Bundle::open`], with these options.
     ///
     /// # Errors
     /// Those of [`Bundle::open`].
     pub fn bundle(self, dir: impl AsRef<Path>) -> Result<Bundle, ModelError> {
-        Bundle::open_with(dir.as_ref(), self.precision)
+        Bundle::open_with(dir.as_ref(), self)
     }
 
     /// As [`Encoder::load`], with these options.
@@ -50,6 +59,15 @@ impl LoadOptions {
     /// # Errors
     /// Those of [`Encoder::load`].
     pub fn encoder(self, dir: impl AsRef<Path>) -> Result<Encoder, ModelError> {
-        Encoder::load_with(dir.as_ref(), self.precision)
+        self.encoder_of(dir.as_ref(), Vec::new())
+    }
+
+    /// The encoder in `dir`, whose `unchecked` files are checked before they are used.
+    pub(super) fn encoder_of(self, dir: &Path, unchecked: Vec<Unchecked>) -> Result<Encoder, ModelError> {
+        let encoder = Encoder::on_use(dir, self.precision, unchecked)?;
+        if !self.lazy {
+            encoder.load_parts()?;
+        }
+        Ok(encoder)
     }
 }

@@ -16,6 +16,7 @@ mod indexer;
 mod kernels;
 mod load;
 mod packed;
+mod parts;
 mod pooling;
 mod profile;
 mod tokenize;

@@ -131,15 +131,21 @@ impl CheckedBatch {
     }
 }
 
-pub(crate) fn check_id(id: &str) -> Result<()> {
+fn check_id(id: &str) -> std::result::Result<(), InputError> {
     if (1..=limits::ID_BYTES).contains(&id.len()) {
         return Ok(());
     }
-    Err(StoreError::Input(InputError::InvalidId { found: id.len(), most: limits::ID_BYTES }))
+    Err(InputError::InvalidId { found: id.len(), most: limits::ID_BYTES })
+}
+
+/// Whether a batch may hold the document: what a commit would refuse of it.
+pub(crate) fn check_document(document: &Document) -> std::result::Result<(), InputError> {
+    check_id(&document.id)?;
+    payload::check(document)
 }
 
 fn check_parts(id: &str, embedding: &[f16], leaves: &[LeafId], config: &StoreConfig) -> Result<()> {
-    check_id(id)?;
+    check_id(id).map_err(StoreError::Input)?;
     if embedding.len() != config.dim as usize {
         let (expected, found) = (config.dim, embedding.len());
         return Err(StoreError::DimensionMismatch { id: id.to_owned(), expected, found });

@@ -74,7 +74,7 @@ use std::{
     time::Duration,
 };
 
-pub(crate) use batch::check_id;
+pub(crate) use batch::check_document;
 pub(crate) use batch::{Committed, Put, WriteBatch};
 pub(crate) use clear::clear_store;
 pub(crate) use difference::Difference;

@@ -18,6 +18,12 @@ struct Written<'a> {
     text: &'a str,
 }
 
+impl<'a> Written<'a> {
+    fn of(document: &'a Document) -> Self {
+        Self { title: &document.title, text: &document.text }
+    }
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Read {
@@ -37,31 +43,65 @@ pub(super) struct Encoded {
 
 /// What to store of `document`.
 pub(super) fn encode(document: &Document) -> Result<Encoded> {
-    let too_large = |found| {
-        let id = document.id.clone();
-        StoreError::Input(InputError::DocumentTooLarge { id, found, most: limits::PAYLOAD_BYTES })
-    };
-    // JSON is never shorter than the text itself; do not encode what cannot fit.
-    let at_least = document.text.len().saturating_add(document.title.len());
-    if at_least > limits::PAYLOAD_BYTES {
-        return Err(too_large(at_least));
-    }
-    if document.metadata.as_ref().is_some_and(is_too_deep) {
-        let id = document.id.clone();
-        return Err(StoreError::Input(InputError::MetadataTooDeep { id, most: limits::METADATA_DEPTH }));
-    }
+    check_parts(document).map_err(StoreError::Input)?;
     let failed = |error: serde_json::Error| StoreError::Encode { id: document.id.clone(), source: error };
-    let payload =
-        serde_json::to_vec(&Written { title: &document.title, text: &document.text }).map_err(failed)?;
+    let payload = serde_json::to_vec(&Written::of(document)).map_err(failed)?;
     let metadata = match &document.metadata {
         Some(metadata) => serde_json::to_vec(metadata).map_err(failed)?,
         None => Vec::new(),
     };
-    let bytes = payload.len() + metadata.len();
-    if bytes > limits::PAYLOAD_BYTES {
-        return Err(too_large(bytes));
-    }
+    check_size(document, payload.len() + metadata.len()).map_err(StoreError::Input)?;
     Ok(Encoded { payload, metadata })
+}
+
+/// Whether [`encode`] takes the document.
+pub(super) fn check(document: &Document) -> std::result::Result<(), InputError> {
+    check_parts(document)?;
+    // JSON writes a byte of text as six at most, so that most texts need not be written to be measured.
+    let texts = 6 * (document.title.len() + document.text.len()) + 64;
+    let mut metadata = Length(0);
+    if let Some(value) = &document.metadata {
+        // What cannot be written at all is for `encode` to say.
+        let _ = serde_json::to_writer(&mut metadata, value);
+    }
+    if texts + metadata.0 <= limits::PAYLOAD_BYTES {
+        return Ok(());
+    }
+    let mut all = metadata;
+    let _ = serde_json::to_writer(&mut all, &Written::of(document));
+    check_size(document, all.0)
+}
+
+/// Counts bytes.
+struct Length(usize);
+
+impl std::io::Write for Length {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// What can be told without writing the JSON.
+fn check_parts(document: &Document) -> std::result::Result<(), InputError> {
+    // JSON is never shorter than the text itself.
+    check_size(document, document.text.len().saturating_add(document.title.len()))?;
+    if document.metadata.as_ref().is_some_and(is_too_deep) {
+        let id = document.id.clone();
+        return Err(InputError::MetadataTooDeep { id, most: limits::METADATA_DEPTH });
+    }
+    Ok(())
+}
+
+fn check_size(document: &Document, found: usize) -> std::result::Result<(), InputError> {
+    if found <= limits::PAYLOAD_BYTES {
+        return Ok(());
+    }
+    Err(InputError::DocumentTooLarge { id: document.id.clone(), found, most: limits::PAYLOAD_BYTES })
 }
 
 /// The document, or `None` where the bytes are none.

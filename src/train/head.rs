@@ -17,6 +17,8 @@ use crate::model::{
 /// tables below them, the whole encoder.
 pub(crate) struct Head<'a> {
     encoder: &'a Encoder,
+    /// Its layers, as they were before training.
+    base: &'a Transformer,
     /// Variables too; the texts' token ids are read then, not their cached states.
     embeddings: Option<Embeddings>,
     layers: Vec<Layer>,
@@ -83,13 +85,18 @@ const TOKENS_PER_BATCH: usize = 2048;
 
 impl<'a> Head<'a> {
     /// Copies what `scope` names into variables on `device`.
-    pub(crate) fn new(encoder: &'a Encoder, scope: Scope, device: &Device) -> candle_core::Result<Self> {
-        let all = &encoder.transformer.layers;
+    pub(crate) fn new(
+        encoder: &'a Encoder,
+        scope: Scope,
+        device: &Device,
+    ) -> std::result::Result<Self, ModelError> {
+        let base = encoder.transformer()?;
+        let all = &base.layers;
         let first = all.len() - scope.layers;
         let mut parameters = Vec::new();
         let mut layers = Vec::new();
         let embeddings = match scope.embeddings {
-            true => Some(variable_embeddings(&encoder.transformer.embeddings, device, &mut parameters)?),
+            true => Some(variable_embeddings(&base.embeddings, device, &mut parameters)?),
             false => None,
         };
         for (index, layer) in all.iter().enumerate().skip(first) {
@@ -130,7 +137,7 @@ impl<'a> Head<'a> {
             });
         }
         let Scope { dropout, precision, .. } = scope;
-        Ok(Self { encoder, embeddings, layers, dropout, precision, parameters, device: device.clone() })
+        Ok(Self { encoder, base, embeddings, layers, dropout, precision, parameters, device: device.clone() })
     }
 
     pub(crate) fn parameters(&self) -> &[Parameter] {
@@ -147,7 +154,7 @@ impl<'a> Head<'a> {
     }
 
     fn transformer(&self) -> Transformer {
-        let mut transformer = self.encoder.transformer.clone();
+        let mut transformer = self.base.clone();
         let first = transformer.layers.len() - self.layers.len();
         transformer.layers.truncate(first);
         transformer.layers.extend(self.layers.iter().cloned());
@@ -240,7 +247,7 @@ impl<'a> Head<'a> {
             }
         };
         for layer in &self.layers {
-            x = layer.forward(&x, &mask, &self.encoder.transformer.config, &dropout)?;
+            x = layer.forward(&x, &mask, self.encoder.config(), &dropout)?;
         }
         pool_padded(&x, &lengths, self.encoder.pooling, self.encoder.normalisation)
     }
@@ -285,7 +292,7 @@ impl<'a> Head<'a> {
         texts: &[usize],
         mut done: impl FnMut(usize) -> Result<()>,
     ) -> Result<Vec<f32>> {
-        let config = &self.encoder.transformer.config;
+        let config = self.encoder.config();
         let m = config.hidden_size;
         let packed = match &self.embeddings {
             None => Inference::Head(

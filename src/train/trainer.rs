@@ -265,10 +265,10 @@ impl<'a> Trainer<'a> {
             leaves: shape.leaves(),
         });
         let dim = encoder.dim();
-        let frozen = encoder.transformer.layers.len() - scope.layers;
+        let frozen = encoder.config().layers - scope.layers;
         let identity = identity(config, &encoder, &texts)?;
         let frozen = Frozen {
-            frozen: PackedTransformer::new(&encoder.transformer, frozen, EncoderPrecision::F32)
+            frozen: PackedTransformer::new(encoder.transformer()?, frozen, EncoderPrecision::F32)
                 .map_err(ModelError::from)?,
             dim,
             pooled: (scope.layers == 0).then_some((encoder.pooling, encoder.normalisation)),
@@ -285,7 +285,7 @@ impl<'a> Trainer<'a> {
         let document_place = place(&texts.documents);
         let document_cache =
             FrozenCache::compute(&frozen, &texts.documents, &document_place, &mut budget, on_progress)?;
-        let head = Head::new(&encoder, scope, &device).map_err(ModelError::from)?;
+        let head = Head::new(&encoder, scope, &device)?;
         let options = IndexerOptions {
             shape,
             dim,
@@ -346,7 +346,7 @@ fn out_of_range(field: &'static str, found: impl ToString, expected: String) -> 
 
 /// What the configuration trains of this encoder.
 fn scope(config: &TrainConfig, encoder: &Encoder) -> Result<Scope> {
-    let layers = encoder.transformer.layers.len();
+    let layers = encoder.config().layers;
     if config.trainable_layers > layers {
         let expected = format!("at most the encoder's {layers}");
         return Err(out_of_range("trainable_layers", config.trainable_layers, expected));
@@ -379,7 +379,7 @@ fn identity(config: &TrainConfig, encoder: &Encoder, texts: &Texts) -> Result<Id
     let json =
         serde_json::to_vec(config).map_err(|source| ModelError::Json { path: REPORT_FILE.into(), source })?;
     let mut base = Sha256::new();
-    for (name, tensor) in encoder.transformer.named() {
+    for (name, tensor) in encoder.transformer()?.named() {
         base.update(name.as_bytes());
         let values: Vec<f32> = tensor.flatten_all().and_then(|t| t.to_vec1()).map_err(ModelError::from)?;
         base.update(bytemuck::cast_slice::<f32, u8>(&values));

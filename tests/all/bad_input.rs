@@ -406,7 +406,7 @@ fn bad_documents_are_refused_before_anything_is_stored() {
     let generation = index.stats().unwrap().generation;
     let insert = |bad: Document| {
         // Good ones around it: the batch is refused whole.
-        index.insert_batch([document(100), bad, document(101)]).unwrap_err()
+        index.insert_all_or_none([document(100), bad, document(101)]).unwrap_err()
     };
     for (title, text) in [("", ""), (" ", "\n\u{3000}")] {
         match insert(Document::new("empty", title, text)) {

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use ehi::data::BeirDataset;
 use ehi::train::{Trainer, TrainingSet};
-use ehi::{Bundle, Document, ENCODER_FILE, Encoder, MANIFEST_FILE, ModelError};
+use ehi::model::{ENCODER_FILE, Encoder, MANIFEST_FILE, ModelError, Role};
+use ehi::{Bundle, Document};
 use safetensors::SafeTensors;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -43,7 +44,7 @@ fn bundles_of_former_formats_open_and_embed_alike() {
     make_former(&own);
     let former = Bundle::open(&own).unwrap();
     let text = ["a text"];
-    let embed = |bundle: &Bundle| bundle.model().encoder().embed(&text, ehi::Role::Document).unwrap();
+    let embed = |bundle: &Bundle| bundle.model().encoder().embed(&text, Role::Document).unwrap();
     assert_eq!(embed(&former), embed(&bundle(SHAPE)));
     let index = ehi::Index::create(own.with_extension("index"), &former).unwrap();
     index.insert(Document::new("a", "", "a text")).unwrap();

@@ -155,7 +155,7 @@ fn rates_are_plain_numbers_and_a_pipe_sees_the_last_line_alone() {
 }
 
 #[test]
-fn a_refused_document_is_named_by_its_line_and_those_before_it_stay() {
+fn a_refused_document_is_named_by_its_line_and_the_others_are_stored() {
     let deep = |levels| (0..levels).fold(json!(1), |value, _| json!([value]));
     let with_id = |id: String| json!({ "_id": id, "text": "leaf" });
     let refused: [(Value, &str); 4] = [
@@ -171,15 +171,20 @@ fn a_refused_document_is_named_by_its_line_and_those_before_it_stay() {
         let good =
             [with_id("y".repeat(512)), json!({ "_id": "less deep", "text": "leaf", "metadata": deep(64) })];
         let good: String = good.iter().map(|line| format!("{line}\n")).collect();
-        let lines =
-            corpus_lines(&documents(38)) + &good + &format!("\n{bad}\n") + &corpus_lines(&documents(5));
+        let lines = corpus_lines(&documents(38))
+            + &good
+            + &format!("\n{bad}\n")
+            + &corpus_lines(&documents(43)[38..]);
         fs::write(&file, lines).unwrap();
         let ran = flow.run("insert", &[text(&file)]);
-        let says = "40 inserted, 0 replaced, 0 superseded, 1 read and not stored; 40 of the 40 stored are on disk; \
-                    the index has 40 documents\n";
+        let says = "45 inserted, 0 replaced, 0 superseded, 1 refused; the index has 45 documents\n";
         assert_eq!(ran.out, says, "{message}: {}", ran.err);
-        let line = ran.failure();
-        assert!(line.starts_with(&format!("ehi: {}:42: ", text(&file))) && line.contains(message), "{line}");
+        assert_eq!(ran.code, Some(1));
+        let lines: Vec<&str> = ran.err.lines().collect();
+        let [refused, end] = lines[..] else { panic!("{}", ran.err) };
+        assert!(refused.starts_with(&format!("refused: {}:42: ", text(&file))), "{refused}");
+        assert!(refused.contains(message), "{refused}");
+        assert_eq!(end, "ehi: 1 of 46 documents were refused, every other one is stored");
     }
 }
 

@@ -579,6 +579,55 @@ fn a_batch_says_what_became_of_each_document() {
 }
 
 #[test]
+fn a_batch_stores_what_it_can_and_says_what_it_refused() {
+    use InsertStatus::{Inserted, Refused, Replaced, Superseded};
+    let (_dir, index) = filled(FLAT, 3);
+    let blank = |id: String| Document::new(id, " ", "");
+    let long = "x".repeat(600);
+    let batch = [blank(id(1)), document(10), Document::new(&*long, "", "text"), document(2), document(10)];
+    let summary = index.insert_batch(batch.clone()).unwrap();
+    assert_eq!(summary.statuses, [Refused, Superseded, Refused, Replaced, Inserted]);
+    let refused: Vec<_> = summary.refused.iter().map(|r| (r.position, r.id.as_str())).collect();
+    assert_eq!(refused, [(0, id(1).as_str()), (2, &*long)]);
+    assert!(matches!(summary.refused[1].error, InputError::InvalidId { found: 600, .. }));
+    // A refused document replaces none.
+    assert_eq!(index.get(&id(1)).unwrap(), Some(document(1)));
+    assert_eq!(index.len(), 4);
+    let json = serde_json::to_value(&summary).unwrap();
+    assert_eq!(json["refused"][0]["error"], format!("document `{}` has neither title nor text", id(1)));
+
+    let none = index.insert_batch([blank("a".to_owned()), blank("b".to_owned())]).unwrap();
+    assert_eq!((none.inserted, none.statuses), (0, vec![Refused, Refused]));
+    let error = index.insert_all_or_none(batch).unwrap_err();
+    assert!(matches!(error, Error::Input(InputError::EmptyDocument { .. })), "{error}");
+    assert!(index.insert(blank("a".to_owned())).is_err());
+    assert_eq!(index.len(), 4);
+}
+
+#[test]
+fn embeddings_that_cannot_be_stored_are_left_out() {
+    use InsertStatus::{Inserted, Refused};
+    let dir = tempfile::tempdir().unwrap();
+    let builder = Index::builder().similarity(Similarity::DotProduct);
+    let index = builder.create(dir.path().join("index"), &bundle(FLAT)).unwrap();
+    let row = |value| {
+        let mut row = vec![0.5; WIDTH];
+        row[7] = value;
+        row
+    };
+    let rows = [row(1.0), row(f32::NAN), row(70_000.0), vec![0.0; WIDTH], row(65_504.0)];
+    let summary =
+        index.insert_vectors(rows.into_iter().enumerate().map(|(n, row)| (document(n), row))).unwrap();
+    assert_eq!(summary.statuses, [Inserted, Refused, Refused, Refused, Inserted]);
+    let errors: Vec<_> = summary.refused.iter().map(|r| &r.error).collect();
+    assert_eq!(*errors[0], InputError::BadVector);
+    assert_eq!(*errors[1], InputError::NotFinite { id: id(2), position: 7 });
+    assert_eq!(*errors[2], InputError::BadVector);
+    assert_eq!(index.len(), 2);
+    assert!(index.insert_vectors([(document(9), vec![1.0; WIDTH + 1])]).is_err());
+}
+
+#[test]
 fn many_documents_are_read_paged_and_deleted_together() {
     let (_dir, index) = filled(FLAT, 20);
     let found = index.get_many([id(3), "absent".into(), id(0), id(3)]).unwrap();
@@ -673,4 +722,49 @@ fn a_copy_and_rebuilt_lists_answer_as_the_index_does() {
     assert_eq!(answers(&copy), expected);
     assert!(copy.verify().unwrap().is_sound());
     assert_eq!(copy.len(), 59);
+}
+
+#[test]
+fn an_index_is_opened_or_created() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("index");
+    let open = || Index::open_or_create(&path, &bundle(FLAT));
+    open().unwrap().insert(document(0)).unwrap();
+    assert_eq!(open().unwrap().len(), 1);
+    let other = Index::open_or_create(&path, &bundle(Shape::of_height(2)));
+    assert!(matches!(other, Err(Error::Input(InputError::ModelMismatch { .. }))), "{other:?}");
+    let foreign = dir.path().join("foreign");
+    std::fs::create_dir(&foreign).unwrap();
+    std::fs::write(foreign.join("note.txt"), "not an index").unwrap();
+    let refused = Index::open_or_create(&foreign, &bundle(FLAT));
+    assert!(matches!(refused, Err(Error::Store(StoreError::AlreadyExists { .. }))), "{refused:?}");
+}
+
+#[test]
+fn an_encoder_that_is_loaded_on_use_is_checked_on_use() {
+    use ehi::model::{ENCODER_FILE, ModelError};
+    let (dir, index) = filled(FLAT, 5);
+    index.flush().unwrap();
+    drop(index);
+    let path = dir.path().join("index");
+    let weights = path.join("models/1/model").join(ENCODER_FILE);
+    let sound = std::fs::read(&weights).unwrap();
+    let mut damaged = sound.clone();
+    *damaged.last_mut().unwrap() ^= 1;
+    std::fs::write(&weights, &damaged).unwrap();
+    let refused = |error: Error| {
+        assert!(matches!(&error, Error::Model(ModelError::Checksum { path }) if *path == weights), "{error}");
+    };
+    refused(Index::open(&path).unwrap_err());
+
+    let index = Index::builder().lazy_encoder(true).open(&path).unwrap();
+    assert_eq!(index.get(&id(3)).unwrap(), Some(document(3)));
+    assert_eq!(index.search_vector(&[0.5; WIDTH], 3, 4).unwrap().hits.len(), 3);
+    index.delete(&id(0)).unwrap();
+    refused(index.insert(document(7)).unwrap_err());
+    refused(index.search("a question", 3, 4).unwrap_err());
+    assert!(!index.verify().unwrap().is_sound());
+    std::fs::write(&weights, &sound).unwrap();
+    assert_eq!(index.search("a question", 3, 4).unwrap().hits.len(), 3);
+    assert_eq!(index.len(), 4);
 }

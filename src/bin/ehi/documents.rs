@@ -4,14 +4,14 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 
-use ehi::{Document, Filter, Index};
+use ehi::{Document, Filter};
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::escape::escaped;
 use crate::failure::Failure;
+use crate::opening::{WaitArgs, open_read_only};
 use crate::printing;
-use crate::writing::WaitArgs;
 
 /// Ids deleted in one commit.
 const GROUP: usize = 10_000;
@@ -72,7 +72,7 @@ struct BeirLine<'a> {
 }
 
 pub fn get(args: &GetArgs, out: &mut dyn Write) -> Result<(), Failure> {
-    let document = Index::open_read_only(&args.index)?.get(&args.id)?;
+    let document = open_read_only(&args.index)?.get(&args.id)?;
     print(out, &document.ok_or_else(|| absent(&args.index, &args.id))?)
 }
 
@@ -91,7 +91,7 @@ pub fn count(args: &ListArgs, out: &mut dyn Write) -> Result<(), Failure> {
             Ok(())
         })?;
     } else {
-        count = Index::open_read_only(&args.index)?.len() as u64;
+        count = open_read_only(&args.index)?.len() as u64;
     }
     writeln!(out, "{count}").map_err(Failure::Output)
 }
@@ -154,7 +154,7 @@ pub fn delete(args: &DeleteArgs, out: &mut dyn Write) -> Result<(), Failure> {
 impl ListArgs {
     /// The documents that pass, in the byte order of their ids.
     fn each(&self, visit: &mut dyn FnMut(Document) -> Result<(), Failure>) -> Result<(), Failure> {
-        let index = Index::open_read_only(&self.index)?;
+        let index = open_read_only(&self.index)?;
         let passes = |document: &Document| {
             let filter = self.filter.as_ref();
             filter.is_none_or(|filter| filter.matches(&document.id, document.metadata.as_ref()))

@@ -10,6 +10,7 @@ use ehi::explain::Explanation;
 use crate::escape::escaped;
 use crate::failure::Failure;
 use crate::hits::start_of;
+use crate::opening::open_read_only;
 use crate::printing;
 use crate::query::QueryArgs;
 
@@ -31,7 +32,7 @@ pub struct Args {
 }
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
-    let index = Index::open_read_only(&args.index)?;
+    let index = open_read_only(&args.index)?;
     let query = args.options.apply(index.query(&args.query));
     let explanation = if args.exact { query.explain_against_exact()? } else { query.explain()? };
     if args.json {

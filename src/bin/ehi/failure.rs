@@ -18,9 +18,9 @@ pub enum Failure {
     /// The library refused or failed.
     #[error(transparent)]
     Ehi(#[from] ehi::Error),
-    /// The library refused or failed at a place of an input.
-    #[error("{place}: {source}; nothing from there on is stored")]
-    At { place: String, source: ehi::Error },
+    /// Documents were refused; each has a line on standard error.
+    #[error("{count} of {read} documents were refused, every other one is stored")]
+    Refused { count: u64, read: u64 },
     /// Standard output cannot be written.
     #[error("cannot write to standard output")]
     Output(#[source] io::Error),
@@ -80,6 +80,11 @@ pub enum Failure {
 impl Failure {
     pub fn file(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::File { action, path: path.to_owned(), source }
+    }
+
+    /// The line about a refused document.
+    pub fn refused(file: &str, line: u64, error: &ehi::InputError) -> String {
+        escaped(&one_line(&format!("refused: {file}:{line}: {error}")))
     }
 
     /// The exit status of the program.

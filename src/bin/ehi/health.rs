@@ -2,12 +2,12 @@
 
 use std::io::{self, Write};
 
-use ehi::Index;
 use ehi::health::{Health, RoutingHealth};
 use serde::Serialize;
 
 use crate::escape::escaped;
 use crate::failure::Failure;
+use crate::opening::open_read_only;
 use crate::printing;
 use crate::store::ReportArgs;
 
@@ -19,7 +19,7 @@ struct Report<'a> {
 }
 
 pub fn run(args: &ReportArgs, out: &mut dyn Write) -> Result<(), Failure> {
-    let health = Index::open_read_only(&args.index)?.health()?;
+    let health = open_read_only(&args.index)?.health()?;
     if args.json {
         let words: Vec<String> = health.advice.iter().map(ToString::to_string).collect();
         printing::json(out, &Report { health: &health, words })

@@ -14,10 +14,10 @@ use ehi::{Error, Index, Progress};
 
 use crate::failure::Failure;
 use crate::interrupt::Interrupts;
+use crate::opening::WaitArgs;
 use crate::precision::PrecisionArgs;
-use crate::writing::WaitArgs;
 use bar::InsertBar;
-use group::{Group, goes_alone};
+use group::Group;
 use reading::{Reading, bytes_of};
 use tally::Tally;
 
@@ -37,7 +37,7 @@ pub struct Args {
 }
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
-    let index = args.precision.of(args.wait.builder()).open(&args.index)?;
+    let index = args.precision.of(args.wait.builder()).lazy_encoder(false).open(&args.index)?;
     let mut inserter = Inserter {
         index: &index,
         interrupts: Interrupts::watch(),
@@ -71,12 +71,8 @@ impl Inserter<'_> {
             };
             self.tally.read += 1;
             self.bar.read();
-            let alone = goes_alone(&document);
-            if alone {
-                self.group(std::mem::take(&mut group), reading.name())?;
-            }
             group.push(document, read.line, read.position);
-            if alone || group.is_full() {
+            if group.is_full() {
                 self.group(std::mem::take(&mut group), reading.name())?;
             }
         }
@@ -113,6 +109,9 @@ impl Inserter<'_> {
         let inserted = index.with_progress(show).insert_batch(documents);
         match inserted {
             Ok(summary) => {
+                for refused in &summary.refused {
+                    bar.say(&Failure::refused(name, marks.line(refused.position), &refused.error));
+                }
                 tally.add(&summary);
                 Ok(())
             }
@@ -132,7 +131,7 @@ impl Inserter<'_> {
                     (Error::Cancelled, Some(signal)) => {
                         Err(Failure::Interrupted { signal, read: tally.read, stored: tally.stored() })
                     }
-                    (error, _) => Err(marks.locate(error, name)),
+                    (error, _) => Err(error.into()),
                 }
             }
         }

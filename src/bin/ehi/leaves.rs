@@ -4,13 +4,14 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
+use ehi::LeafId;
 use ehi::data::read_queries;
 use ehi::leaves::{DEFAULT_SAMPLES, DEFAULT_TERMS, LeafOptions, LeafSummary};
-use ehi::{Index, LeafId};
 
 use crate::escape::escaped;
 use crate::failure::Failure;
 use crate::hits::start_of;
+use crate::opening::open_read_only;
 use crate::printing;
 
 #[derive(clap::Args)]
@@ -36,7 +37,7 @@ pub struct Args {
 }
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
-    let index = Index::open_read_only(&args.index)?;
+    let index = open_read_only(&args.index)?;
     let queries = match &args.queries {
         None => Vec::new(),
         Some(path) => {

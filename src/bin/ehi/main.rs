@@ -16,6 +16,7 @@ mod interrupt;
 mod leaves;
 mod log;
 mod model;
+mod opening;
 mod precision;
 mod printing;
 mod query;
@@ -26,7 +27,6 @@ mod store;
 mod train;
 mod training;
 mod verify;
-mod writing;
 
 use std::io::{self, Write};
 use std::process::ExitCode;

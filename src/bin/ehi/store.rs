@@ -9,8 +9,8 @@ use serde::Serialize;
 
 use crate::bars::Bars;
 use crate::failure::Failure;
+use crate::opening::{WaitArgs, open_read_only, refuse_file};
 use crate::printing;
-use crate::writing::{WaitArgs, refuse_file};
 
 #[derive(clap::Args)]
 pub struct CreateArgs {
@@ -105,13 +105,13 @@ pub fn compact(args: &WriteArgs, out: &mut dyn Write) -> Result<(), Failure> {
 
 pub fn snapshot(args: &SnapshotArgs, out: &mut dyn Write) -> Result<(), Failure> {
     refuse_file(&args.target)?;
-    let index = Index::open_read_only(&args.index)?;
+    let index = open_read_only(&args.index)?;
     index.snapshot(&args.target)?;
     writeln!(out, "{}: {} documents", printing::path(&args.target), index.len()).map_err(Failure::Output)
 }
 
 pub fn stats(args: &ReportArgs, out: &mut dyn Write) -> Result<(), Failure> {
-    let stats = Index::open_read_only(&args.index)?.stats()?;
+    let stats = open_read_only(&args.index)?.stats()?;
     if args.json { printing::json(out, &stats) } else { write_stats(out, &stats).map_err(Failure::Output) }
 }
 

@@ -3,18 +3,18 @@
 use std::fmt::Display;
 use std::io::{self, Write};
 
-use ehi::Index;
 use ehi::store::VerifyReport;
 
 use crate::bars::Bars;
 use crate::escape::escaped;
 use crate::failure::Failure;
+use crate::opening::open_read_only;
 use crate::printing;
 use crate::store::ReportArgs;
 
 pub fn run(args: &ReportArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let mut bars = Bars::new();
-    let index = Index::open_read_only(&args.index)?;
+    let index = open_read_only(&args.index)?;
     let report = index.with_progress(|progress| bars.show(progress)).verify();
     bars.clear();
     let report = report?;

@@ -1,7 +1,7 @@
 //! How far an insert is: bytes of the input behind the documents that are stored, of all bytes.
 
 use std::fmt;
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -56,6 +56,14 @@ impl InsertBar {
         if share >= 1.0 {
             self.behind = end;
         }
+    }
+
+    /// Prints a line on standard error, above the bar.
+    pub fn say(&self, line: &str) {
+        // Nobody reads it where that fails; the exit status tells too.
+        self.bar.suspend(|| {
+            let _ = writeln!(io::stderr(), "{line}");
+        });
     }
 
     /// Takes the bar away.

@@ -14,6 +14,7 @@ pub struct Tally {
     inserted: u64,
     replaced: u64,
     superseded: u64,
+    refused: u64,
     /// Lines that are no document.
     bad_lines: u64,
 }
@@ -23,6 +24,7 @@ impl Tally {
         self.inserted += summary.inserted as u64;
         self.replaced += summary.replaced as u64;
         self.superseded += summary.superseded as u64;
+        self.refused += summary.refused.len() as u64;
     }
 
     /// Of a group that failed, the documents stored, and how many more the index has for them.
@@ -56,13 +58,17 @@ impl Tally {
         result: Result<(), Failure>,
         out: &mut dyn Write,
     ) -> Result<(), Failure> {
+        let result = match (result, self.refused) {
+            (Ok(()), 1..) => Err(Failure::Refused { count: self.refused, read: self.read }),
+            (result, _) => result,
+        };
         let flushed = index.flush();
         let waiting = match &flushed {
             Ok(()) => 0,
             // Where that is not known either, it is taken for all.
             Err(_) => index.stats().map_or_else(|_| self.stored(), |stats| stats.memtable_documents),
         };
-        let complete = result.is_ok() && flushed.is_ok();
+        let complete = matches!(result, Ok(()) | Err(Failure::Refused { .. })) && flushed.is_ok();
         let written = self.write(out, index.len(), (!complete).then_some(waiting)).map_err(Failure::Output);
         let result = match flushed {
             Ok(()) => result,
@@ -74,6 +80,9 @@ impl Tally {
     fn write(&self, out: &mut dyn Write, documents: usize, waiting: Option<u64>) -> std::io::Result<()> {
         let Self { inserted, replaced, superseded, .. } = self;
         write!(out, "{inserted} inserted, {replaced} replaced, {superseded} superseded")?;
+        if self.refused > 0 {
+            write!(out, ", {} refused", self.refused)?;
+        }
         if let Some(waiting) = waiting {
             let stored = self.stored();
             let durable = stored.saturating_sub(waiting);

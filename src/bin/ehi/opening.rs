@@ -1,4 +1,4 @@
-//! What the commands that write an index have in common.
+//! How the commands open an index.
 
 use std::path::Path;
 use std::thread;
@@ -21,7 +21,7 @@ pub struct WaitArgs {
 
 impl WaitArgs {
     pub fn builder(&self) -> IndexBuilder {
-        Index::builder().lock_wait(self.wait)
+        Index::builder().lock_wait(self.wait).lazy_encoder(true)
     }
 
     pub fn open(&self, path: &Path) -> Result<Index, Error> {
@@ -40,6 +40,11 @@ impl WaitArgs {
             }
         }
     }
+}
+
+/// Opens an index for reading; most commands need no encoder, so it is loaded by those that do.
+pub fn open_read_only(path: &Path) -> Result<Index, Error> {
+    Index::builder().lazy_encoder(true).open_read_only(path)
 }
 
 /// Refuses a file where a directory is to be.

@@ -1,0 +1,125 @@
+//! Which documents are committed together.
+
+use std::collections::HashSet;
+use std::iter::Peekable;
+
+use serde_json::Value;
+
+use crate::document::Document;
+
+/// Documents encoded and committed together, at most.
+pub(in crate::index) const DOCUMENTS_PER_COMMIT: usize = 256;
+
+/// Bytes of documents, and of embeddings that are given, which are committed together; more for a single
+/// larger document.
+pub(in crate::index) const BYTES_PER_COMMIT: usize = 32 << 20;
+
+/// What is to be done with a document of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    Stored,
+    /// A later one of the batch has its id.
+    Superseded,
+    /// It cannot be stored.
+    Refused,
+}
+
+/// The fates of documents, given as their ids and whether they can be stored. One that cannot takes the place
+/// of none.
+pub(super) fn fates<'a>(documents: impl DoubleEndedIterator<Item = (&'a str, bool)>) -> Vec<Fate> {
+    let mut seen = HashSet::new();
+    let fate = |(id, sound)| match sound {
+        false => Fate::Refused,
+        true if seen.insert(id) => Fate::Stored,
+        true => Fate::Superseded,
+    };
+    let mut fates: Vec<Fate> = documents.rev().map(fate).collect();
+    fates.reverse();
+    fates
+}
+
+/// The documents to be committed together, and the fates of all up to the last of them.
+pub(super) fn next_group(
+    rest: &mut Peekable<impl Iterator<Item = (Document, Fate)>>,
+) -> (Vec<Document>, Vec<Fate>) {
+    let (mut group, mut fates, mut bytes) = (Vec::new(), Vec::new(), 0usize);
+    let fits = |(document, fate): &(Document, Fate), held: usize, bytes: &mut usize| {
+        if *fate != Fate::Stored {
+            return true;
+        }
+        *bytes += bytes_of(document);
+        held == 0 || (held < DOCUMENTS_PER_COMMIT && *bytes <= BYTES_PER_COMMIT)
+    };
+    while let Some((document, fate)) = rest.next_if(|next| fits(next, group.len(), &mut bytes)) {
+        fates.push(fate);
+        if fate == Fate::Stored {
+            group.push(document);
+        }
+    }
+    (group, fates)
+}
+
+/// About the bytes of a document in memory.
+pub(in crate::index) fn bytes_of(document: &Document) -> usize {
+    fn of_value(value: &Value) -> usize {
+        size_of::<Value>()
+            + match value {
+                Value::String(text) => text.len(),
+                Value::Array(values) => values.iter().map(of_value).sum(),
+                Value::Object(fields) => {
+                    fields.iter().map(|(name, value)| name.len() + of_value(value)).sum()
+                }
+                _ => 0,
+            }
+    }
+    let metadata = document.metadata.as_ref().map_or(0, of_value);
+    document.id.len() + document.title.len() + document.text.len() + metadata
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    /// The sizes of the groups that documents of so many bytes make.
+    fn groups(sizes: &[usize]) -> Vec<usize> {
+        let documents =
+            sizes.iter().map(|&size| (Document::new("i", "", "x".repeat(size - 1)), Fate::Stored));
+        let mut rest = documents.peekable();
+        std::iter::from_fn(|| rest.peek().is_some().then(|| next_group(&mut rest).0.len())).collect()
+    }
+
+    #[test]
+    fn groups_are_bounded_by_number_and_by_bytes() {
+        const HALF: usize = BYTES_PER_COMMIT / 2;
+        assert_eq!(groups(&[1; 600]), [256, 256, 88]);
+        assert_eq!(groups(&[HALF, HALF, 1]), [2, 1]);
+        assert_eq!(groups(&[HALF + 1, HALF, 2 * HALF, 1]), [1, 1, 1, 1]);
+        assert_eq!(groups(&[3 * HALF, 3 * HALF]), [1, 1]);
+    }
+
+    #[test]
+    fn superseded_documents_go_with_a_group_and_do_not_count() {
+        let document = |n: usize, fate| (Document::new(n.to_string(), "", "x".repeat(1 << 20)), fate);
+        let fate = |n| [Fate::Superseded, Fate::Stored, Fate::Refused, Fate::Stored][n % 4];
+        let mut rest = (0..100).map(|n| document(n, fate(n))).peekable();
+        let (group, fates) = next_group(&mut rest);
+        assert_eq!((group.len(), fates.len()), (31, 63));
+        assert_eq!(group[30].id, "61");
+        assert_eq!(rest.count(), 37);
+    }
+
+    #[test]
+    fn the_last_sound_document_of_an_id_is_stored() {
+        use Fate::{Refused, Stored, Superseded};
+        let documents = [("a", true), ("b", false), ("a", true), ("a", false), ("c", true)];
+        assert_eq!(fates(documents.into_iter()), [Superseded, Refused, Stored, Refused, Stored]);
+    }
+
+    #[test]
+    fn metadata_counts_for_the_bytes() {
+        let text = "x".repeat(1000);
+        let document = Document::new("i", "", "t").with_metadata(json!({ "a": [text, 1, null] }));
+        assert!(bytes_of(&document) > 1000 + 5 * size_of::<Value>());
+    }
+}

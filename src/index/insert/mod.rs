@@ -1,0 +1,293 @@
+//! The write path: check, encode, route to leaves, commit.
+
+mod group;
+mod summary;
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use half::f16;
+use tracing::field::Empty;
+
+pub(super) use group::{BYTES_PER_COMMIT, DOCUMENTS_PER_COMMIT, bytes_of};
+pub use summary::{InsertStatus, InsertSummary, RefusedDocument};
+
+use super::Index;
+use super::active_model::{ActiveModel, check_model};
+use super::with_progress::WithProgress;
+use crate::document::Document;
+use crate::error::{Error, InputError, Result};
+use crate::progress::{OnProgress, Progress, Stage, no_progress};
+use crate::scan::Similarity;
+use crate::store::{Committed, WriteBatch, check_document};
+use group::{Fate, fates, next_group};
+
+/// What to do with a batch that holds a document that cannot be stored.
+#[derive(Clone, Copy)]
+enum OnRefusal {
+    StoreOthers,
+    StoreNone,
+}
+
+impl Index {
+    /// Stores one document, in place of the one with the same id if there is one.
+    ///
+    /// # Durability
+    /// Visible to searches when this returns; on disk for certain after [`Index::flush`].
+    ///
+    /// # Errors
+    /// As [`Self::insert_all_or_none`].
+    pub fn insert(&self, document: Document) -> Result<InsertSummary> {
+        self.insert_all_or_none([document])
+    }
+
+    /// Stores many documents: the fast way to fill an index. Those that cannot be stored are left out and
+    /// reported in [`InsertSummary::refused`]; [`Self::insert_all_or_none`] stores nothing then.
+    ///
+    /// They are encoded on the calling thread's rayon pool and committed in groups of a few
+    /// hundred, and of some 32 MiB; a group is visible whole or not at all. Of several documents with
+    /// one id in the batch the last one that can be stored counts. Text beyond the encoder's maximum length is
+    /// stored but does not count for its embedding.
+    ///
+    /// # Memory
+    /// The iterator is read to its end before anything is stored: all of its documents are held in memory,
+    /// beside what one group needs. Give a large corpus in parts.
+    ///
+    /// # Durability
+    /// As [`Self::insert`].
+    ///
+    /// # Errors
+    /// Failures of the encoder and of the disk. Where groups before the failure are in place, the error is
+    /// [`Error::Partial`], with the failure as its source.
+    pub fn insert_batch(&self, documents: impl IntoIterator<Item = Document>) -> Result<InsertSummary> {
+        self.insert_texts(documents.into_iter().collect(), OnRefusal::StoreOthers, &mut no_progress)
+    }
+
+    /// As [`Self::insert_batch`], but a document that cannot be stored is an error before anything is.
+    ///
+    /// Not a transaction: groups that were stored before a failure of the encoder or of the disk stay.
+    ///
+    /// # Errors
+    /// [`InputError::EmptyDocument`], [`InputError::InvalidId`], [`InputError::DocumentTooLarge`] and
+    /// [`InputError::MetadataTooDeep`] with nothing stored, and those of [`Self::insert_batch`].
+    pub fn insert_all_or_none(&self, documents: impl IntoIterator<Item = Document>) -> Result<InsertSummary> {
+        self.insert_texts(documents.into_iter().collect(), OnRefusal::StoreNone, &mut no_progress)
+    }
+
+    fn insert_texts(
+        &self,
+        documents: Vec<Document>,
+        on_refusal: OnRefusal,
+        on_progress: &mut OnProgress<'_>,
+    ) -> Result<InsertSummary> {
+        self.check_process()?;
+        let span = tracing::debug_span!("insert", documents = documents.len(), generation = Empty).entered();
+        let mut summary = InsertSummary::new(self.serving().view().generation());
+        let mut sound = vec![true; documents.len()];
+        for (position, document) in documents.iter().enumerate() {
+            match (check(document), on_refusal) {
+                (Ok(()), _) => {}
+                (Err(error), OnRefusal::StoreNone) => return Err(error.into()),
+                (Err(error), OnRefusal::StoreOthers) => {
+                    sound[position] = false;
+                    summary.refuse(position, document, error);
+                }
+            }
+        }
+        let ids = documents.iter().map(|document| document.id.as_str());
+        let fates = fates(ids.zip(sound));
+        let total = fates.iter().filter(|fate| **fate == Fate::Stored).count();
+        let mut done = 0;
+        let mut rest = documents.into_iter().zip(fates).peekable();
+        while rest.peek().is_some() {
+            let (group, own) = next_group(&mut rest);
+            let size = group.len();
+            let committed = self.encode_and_commit(group).map_err(|e| partial(e, done, total - done))?;
+            done += size;
+            summary.add(&own, &committed);
+            if on_progress(Progress::new(Stage::Insert, done, total)) == ControlFlow::Break(()) {
+                return Err(Error::Cancelled);
+            }
+        }
+        span.record("generation", summary.generation.0);
+        Ok(summary)
+    }
+
+    fn encode_and_commit(&self, mut group: Vec<Document>) -> Result<Committed> {
+        loop {
+            // Without a lock: encoding takes long, and runs on threads that may be waiting for one.
+            let serving = self.serving();
+            let batch = WriteBatch { puts: serving.ingest().prepare(group)?, deletes: Vec::new() };
+            match self.commit_as_made(&serving, batch)? {
+                Ok(committed) => return Ok(committed),
+                // The model was changed meanwhile.
+                Err(batch) => group = batch.puts.into_iter().map(|put| put.document).collect(),
+            }
+        }
+    }
+
+    /// Stores documents with embeddings that the caller has: nothing is encoded, and a document may be
+    /// without text.
+    ///
+    /// The embeddings should be of the index's own encoder, or of one whose space it shares. They are
+    /// routed by the tree like any other. A later change of model encodes from the texts. Of several
+    /// documents with one id the last one counts. Those that cannot be stored are left out and reported in
+    /// [`InsertSummary::refused`], also for their embedding ([`InputError::BadVector`], and
+    /// [`InputError::NotFinite`] for a value that f16 cannot hold).
+    ///
+    /// # Memory
+    /// The iterator is read as it goes: documents and embeddings of some 32 MiB are held and committed
+    /// together, each such group visible whole or not at all. So a corpus of any size can be given at once.
+    ///
+    /// # Shapes
+    /// each vector `[dim]` f32, finite and not all zeros; at unit norm or not. Stored as f16, at unit norm
+    /// for cosine.
+    ///
+    /// # Durability
+    /// As [`Self::insert`].
+    ///
+    /// # Errors
+    /// [`InputError::Dimension`], [`InputError::ModelMismatch`] where the model is changed meanwhile, and
+    /// failures of the disk. Where groups before the failure are in place, the error is [`Error::Partial`],
+    /// with the failure as its source.
+    pub fn insert_vectors(
+        &self,
+        documents: impl IntoIterator<Item = (Document, Vec<f32>)>,
+    ) -> Result<InsertSummary> {
+        self.insert_embedded(&mut documents.into_iter(), &mut no_progress)
+    }
+
+    fn insert_embedded(
+        &self,
+        documents: &mut dyn Iterator<Item = (Document, Vec<f32>)>,
+        on_progress: &mut OnProgress<'_>,
+    ) -> Result<InsertSummary> {
+        self.check_process()?;
+        let span = tracing::debug_span!("insert", documents = Empty, generation = Empty).entered();
+        let mut rest = documents.fuse();
+        // The embeddings are of its space.
+        let serving = self.serving();
+        let dim = serving.model().encoder.dim();
+        let mut summary = InsertSummary::new(serving.view().generation());
+        loop {
+            let (mut entries, mut bytes) = (Vec::new(), 0);
+            let stored = summary.inserted + summary.replaced;
+            while bytes < BYTES_PER_COMMIT
+                && let Some((document, vector)) = rest.next()
+            {
+                bytes += 4 * dim + bytes_of(&document);
+                let found = check_entry(&serving, &document, &vector);
+                let found = found.map_err(|e| partial(e, stored, entries.len() + 1))?;
+                entries.push((document, vector, found));
+            }
+            if entries.is_empty() {
+                span.record("documents", summary.statuses.len());
+                span.record("generation", summary.generation.0);
+                return Ok(summary);
+            }
+            let fates = fates(entries.iter().map(|(document, _, bad)| (document.id.as_str(), bad.is_none())));
+            let (mut group, mut rows) = (Vec::new(), Vec::new());
+            for (number, (document, vector, bad)) in entries.into_iter().enumerate() {
+                if let Some(error) = bad {
+                    summary.refuse(summary.statuses.len() + number, &document, error);
+                } else if fates[number] == Fate::Stored {
+                    group.push(document);
+                    rows.extend_from_slice(&vector);
+                }
+            }
+            let puts = serving.ingest().place(group, &rows);
+            drop(rows);
+            let refused = puts.len();
+            let committed = self.commit_vectors(&serving, WriteBatch { puts, deletes: Vec::new() });
+            let committed = committed.map_err(|e| partial(e, stored, refused))?;
+            summary.add(&fates, &committed);
+            let done = summary.statuses.len() as u64;
+            let progress = Progress { stage: Stage::Insert, done, total: None };
+            if on_progress(progress) == ControlFlow::Break(()) {
+                return Err(Error::Cancelled);
+            }
+        }
+    }
+
+    /// Commits embeddings of the model of `serving`, which must serve still.
+    fn commit_vectors(&self, serving: &Arc<ActiveModel>, batch: WriteBatch) -> Result<Committed> {
+        if let Ok(committed) = self.commit_as_made(serving, batch)? {
+            return Ok(committed);
+        }
+        let now = self.serving().bundle.hash();
+        check_model(now, serving.bundle.hash())?;
+        Err(InputError::SameModel { model: now }.into())
+    }
+}
+
+impl<F: FnMut(Progress) -> ControlFlow<()>> WithProgress<'_, F> {
+    /// As [`Index::insert_batch`], with progress in documents and cancellation between groups.
+    ///
+    /// # Errors
+    /// Those of [`Index::insert_batch`], and [`Error::Cancelled`] with the groups before it in place.
+    pub fn insert_batch(mut self, documents: impl IntoIterator<Item = Document>) -> Result<InsertSummary> {
+        let documents = documents.into_iter().collect();
+        self.index.insert_texts(documents, OnRefusal::StoreOthers, &mut self.on_progress)
+    }
+
+    /// As [`Index::insert_all_or_none`], with progress in documents and cancellation between groups.
+    ///
+    /// # Errors
+    /// Those of [`Index::insert_all_or_none`], and [`Error::Cancelled`] with the groups before it in place.
+    pub fn insert_all_or_none(
+        mut self,
+        documents: impl IntoIterator<Item = Document>,
+    ) -> Result<InsertSummary> {
+        let documents = documents.into_iter().collect();
+        self.index.insert_texts(documents, OnRefusal::StoreNone, &mut self.on_progress)
+    }
+
+    /// As [`Index::insert_vectors`], with progress in documents and cancellation between groups.
+    ///
+    /// # Errors
+    /// Those of [`Index::insert_vectors`], and [`Error::Cancelled`] with the groups before it in place.
+    pub fn insert_vectors(
+        mut self,
+        documents: impl IntoIterator<Item = (Document, Vec<f32>)>,
+    ) -> Result<InsertSummary> {
+        self.index.insert_embedded(&mut documents.into_iter(), &mut self.on_progress)
+    }
+}
+
+/// A failure with documents of the same call in place.
+fn partial(source: Error, stored: usize, refused: usize) -> Error {
+    match stored {
+        0 => source,
+        _ => Error::Partial { stored, refused, source: Box::new(source) },
+    }
+}
+
+fn check(document: &Document) -> std::result::Result<(), InputError> {
+    check_document(document)?;
+    if document.title.trim().is_empty() && document.text.trim().is_empty() {
+        return Err(InputError::EmptyDocument { id: document.id.clone() });
+    }
+    Ok(())
+}
+
+/// Why a document with its embedding cannot be stored, if so.
+///
+/// # Errors
+/// An embedding of another width, which no other document of the call will mend.
+fn check_entry(serving: &ActiveModel, document: &Document, vector: &[f32]) -> Result<Option<InputError>> {
+    match serving.check_vector(vector) {
+        Ok(()) => {}
+        Err(Error::Input(error @ InputError::BadVector)) => return Ok(Some(error)),
+        Err(error) => return Err(error),
+    }
+    if let Err(error) = check_document(document) {
+        return Ok(Some(error));
+    }
+    // At unit norm every value fits.
+    let overflows = |value: &f32| !f16::from_f32(*value).is_finite();
+    let position = match serving.similarity {
+        Similarity::Cosine => None,
+        _ => vector.iter().position(overflows),
+    };
+    Ok(position.map(|position| InputError::NotFinite { id: document.id.clone(), position }))
+}

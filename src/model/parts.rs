@@ -1,0 +1,96 @@
+//! What of an encoder takes time and memory to load: its weights and its tokenizer.
+
+use std::path::PathBuf;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use candle_core::Device;
+
+use super::bundle::TOKENIZER_FILE;
+use super::config::{EncoderPrecision, TransformerConfig};
+use super::error::ModelError;
+use super::files;
+use super::packed::PackedTransformer;
+use super::tokenize::TextTokenizer;
+use super::transformer::Transformer;
+use super::weights::Weights;
+
+/// Weights and tokenizer in memory.
+pub(crate) struct Parts {
+    pub(crate) transformer: Transformer,
+    pub(crate) packed: PackedTransformer,
+    pub(crate) tokenizer: TextTokenizer,
+}
+
+/// Where they are read from, and how.
+pub(super) struct Source {
+    pub(super) dir: PathBuf,
+    pub(super) weights: PathBuf,
+    pub(super) config: TransformerConfig,
+    pub(super) max_tokens: usize,
+    pub(super) precision: EncoderPrecision,
+    /// Files that are yet to be checked, with their SHA-256 and their largest size.
+    pub(super) unchecked: Vec<Unchecked>,
+}
+
+/// A file whose checksum is compared before it is used.
+pub(super) struct Unchecked {
+    pub(super) path: PathBuf,
+    pub(super) sha256: String,
+    pub(super) most_bytes: u64,
+}
+
+impl Unchecked {
+    pub(super) fn check(&self) -> Result<(), ModelError> {
+        match super::hex(&files::digest(&self.path, self.most_bytes)?) == self.sha256 {
+            true => Ok(()),
+            false => Err(ModelError::Checksum { path: self.path.clone() }),
+        }
+    }
+}
+
+/// Parts that are loaded when they are first used.
+pub(super) struct LazyParts {
+    source: Source,
+    loaded: OnceLock<Parts>,
+    /// Held while they are loaded, so that it is done once.
+    loading: Mutex<()>,
+}
+
+impl LazyParts {
+    pub(super) fn new(source: Source) -> Self {
+        Self { source, loaded: OnceLock::new(), loading: Mutex::new(()) }
+    }
+
+    pub(super) fn config(&self) -> &TransformerConfig {
+        &self.source.config
+    }
+
+    pub(super) fn max_tokens(&self) -> usize {
+        self.source.max_tokens
+    }
+
+    /// The parts; a call after one that failed tries again.
+    pub(super) fn get(&self) -> Result<&Parts, ModelError> {
+        if let Some(parts) = self.loaded.get() {
+            return Ok(parts);
+        }
+        let _one = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(parts) = self.loaded.get() {
+            return Ok(parts);
+        }
+        let parts = self.source.load()?;
+        Ok(self.loaded.get_or_init(|| parts))
+    }
+}
+
+impl Source {
+    fn load(&self) -> Result<Parts, ModelError> {
+        self.unchecked.iter().try_for_each(Unchecked::check)?;
+        let path = self.dir.join(TOKENIZER_FILE);
+        let tokenizer = TextTokenizer::from_file(&path, self.max_tokens, self.config.vocab_size)?;
+        let weights = Weights::from_file(&self.weights, &Device::Cpu)?;
+        let transformer = Transformer::load(&weights, self.config.clone())?;
+        let packed = PackedTransformer::new(&transformer, transformer.layers.len(), self.precision)?;
+        Ok(Parts { transformer, packed, tokenizer })
+    }
+}
