@@ -186,10 +186,10 @@ fn bundle(dim: usize) -> Bundle {
         (0..LEAVES + 100).map(|n| Document::new(n.to_string(), "", subject(n))).collect();
     let pairs = (0..200).map(|n| (subject(n), n.to_string()));
     let mut config = TrainConfig::default();
-    config.branching_factor = Some(LEAVES);
-    config.epochs = 1;
-    config.trainable_layers = 0;
-    config.indexer_epochs = 0;
+    config.tree.branching_factor = Some(LEAVES);
+    config.schedule.epochs = 1;
+    config.encoder.trainable_layers = 0;
+    config.schedule.indexer_epochs = 0;
     let set = TrainingSet::from_pairs(documents, pairs, config.dev_fraction).expect("the pairs are sound");
     let _ = fs::remove_dir_all(&path);
     Trainer::builder()

@@ -48,7 +48,7 @@ fn run() -> Result<(), Box<dyn Error>> {
     }
 
     let mut config = TrainConfig::default();
-    config.epochs = EPOCHS;
+    config.schedule.epochs = EPOCHS;
     let dataset = BeirDataset::open(root.join("examples/data/scifact"))?;
     let set = TrainingSet::from_beir(&dataset, config.dev_fraction)?;
     let bars = RefCell::new(Bars::new());

@@ -19,47 +19,49 @@ import pathlib
 import statistics
 import subprocess
 
-TREE = {"dev_fraction": 0.3, "epochs": 0, "trainable_layers": 0}
-JOINT = {"dev_fraction": 0.3, "epochs": 5}
+TREE = {"dev_fraction": 0.3, "schedule.epochs": 0, "encoder.trainable_layers": 0}
+JOINT = {"dev_fraction": 0.3, "schedule.epochs": 5}
 
 
-def tree(**changes):
-    return TREE | changes
+def tree(changes=()):
+    return TREE | dict(changes)
 
 
-def joint(**changes):
-    return JOINT | changes
+def joint(changes=()):
+    return JOINT | dict(changes)
 
 
-def preset(**changes):
+def preset(changes=()):
     """The paper's settings for SciFact (`--preset scifact`), fewer epochs."""
     values = {
-        "branching_factor": 40, "coarse_leaves": None, "batch_size": 64, "encoder_learning_rate": 4e-4,
-        "indexer_learning_rate": 0.016, "siamese": "triplet", "negatives": "index", "indexer_epochs": 0,
-        "transform": True, "routing_dim": 0, "logit_scale": 1.0, "dev_fraction": 0.3, "epochs": 10,
+        "tree.branching_factor": 40, "tree.coarse_leaves": None, "tree.transform": True, "tree.routing_dim": 0,
+        "tree.logit_scale": 1.0, "tree.learning_rate": 0.016, "encoder.learning_rate": 4e-4, "schedule.epochs": 10,
+        "schedule.batch_size": 64, "schedule.indexer_epochs": 0, "losses.siamese": "triplet",
+        "mining.negatives": "index", "dev_fraction": 0.3,
     }
-    weights = {"siamese": 0.2, "indexing": 0.8, "intra_leaf": 0.2, "distillation": 0.0} | changes.pop("loss_weights", {})
-    return values | {"loss_weights": weights} | changes
+    return values | weights(siamese=0.2, indexing=0.8, intra_leaf=0.2, distillation=0.0) | dict(changes)
 
 
-def weight(**changes):
-    return joint(loss_weights=changes)
+def weights(**values):
+    return {f"losses.weights.{term}": value for term, value in values.items()}
 
 
-def shape(branching, height, **changes):
+def shape(branching, height):
     # One level reads the projection alone; several need to see the path so far.
-    return tree(branching_factor=branching, height=height, transform=height > 1, **changes)
+    return tree({"tree.branching_factor": branching, "tree.height": height, "tree.transform": height > 1})
 
 
-ONE_TREE = joint(indexer_epochs=0, coarse_leaves=None, branching_factor=64)
-PAPER_TERMS = ONE_TREE | {
-    "init": "random", "logit_scale": 1.0, "init_scale": 1.0, "loss_weights": {"balance": 0.0, "distillation": 0.0},
-}
+ONE_TREE = joint({"schedule.indexer_epochs": 0, "tree.coarse_leaves": None, "tree.branching_factor": 64})
+RANDOM = {"tree.init": "random"}
+PAPER_TERMS = ONE_TREE | RANDOM | weights(balance=0.0, distillation=0.0)
+PAPER_TERMS |= {"tree.logit_scale": 1.0, "tree.init_scale": 1.0}
+SLOWER = {"tree.logit_scale": 20.0, "encoder.learning_rate": 1e-4, "tree.learning_rate": 1e-3}
+IN_BATCH = {"mining.negatives": "in_batch"}
 
 # Defaults are spelled out where a set varies them, so that a table says what it compares.
 SETS = {
     "leaves": {
-        f"{leaves} leaves, projection {width}": tree(branching_factor=leaves, routing_dim=width)
+        f"{leaves} leaves, projection {width}": tree({"tree.branching_factor": leaves, "tree.routing_dim": width})
         for leaves, width in [
             (40, 16), (130, 8), (130, 16), (260, 8), (260, 16), (260, 32), (518, 16), (518, 32), (518, 64), (1036, 64),
         ]
@@ -68,91 +70,82 @@ SETS = {
         f"B = {b}, H = {h}": shape(b, h)
         for b, h in [(40, 1), (4, 2), (6, 2), (8, 2), (4, 3), (6, 3), (8, 3), (64, 1), (216, 1), (512, 1), (23, 2)]
     },
-    "leaves-per-document": {f"{n} leaves per document": tree(leaves_per_document=n) for n in (1, 2, 3, 4)},
+    "leaves-per-document": {f"{n} leaves per document": tree({"tree.leaves_per_document": n}) for n in (1, 2, 3, 4)},
     "distillation": {
         "as by default": tree(),
-        "10 nearest, temperature 0": tree(distillation_depth=10, distillation_temperature=0.0),
-        "30 nearest": tree(distillation_depth=30),
-        "300 nearest": tree(distillation_depth=300),
-        "temperature 0.02": tree(distillation_temperature=0.02),
-        "temperature 0.1": tree(distillation_temperature=0.1),
-        "temperature 0.2": tree(distillation_temperature=0.2),
-        "positives' share 0": tree(distillation_positive_share=0.0),
-        "positives' share 1": tree(distillation_positive_share=1.0),
-        "no sentences": tree(pseudo_sentences=0),
-        "3 sentences": tree(pseudo_sentences=3),
-        "weight 1": tree(loss_weights={"distillation": 1.0}),
-        "balance 0": tree(loss_weights={"balance": 0.0}),
-        "balance 1": tree(loss_weights={"balance": 1.0}),
-        "with U (64 x 64)": tree(transform=True),
-        "random start": tree(init="random"),
-        "5 passes": tree(indexer_epochs=5),
-        "20 passes": tree(indexer_epochs=20),
+        "10 nearest, temperature 0": tree({"distillation.depth": 10, "distillation.temperature": 0.0}),
+        "30 nearest": tree({"distillation.depth": 30}),
+        "300 nearest": tree({"distillation.depth": 300}),
+        "temperature 0.02": tree({"distillation.temperature": 0.02}),
+        "temperature 0.1": tree({"distillation.temperature": 0.1}),
+        "temperature 0.2": tree({"distillation.temperature": 0.2}),
+        "positives' share 0": tree({"distillation.positive_share": 0.0}),
+        "positives' share 1": tree({"distillation.positive_share": 1.0}),
+        "no sentences": tree({"distillation.sentences": 0}),
+        "3 sentences": tree({"distillation.sentences": 3}),
+        "weight 1": tree(weights(distillation=1.0)),
+        "balance 0": tree(weights(balance=0.0)),
+        "balance 1": tree(weights(balance=1.0)),
+        "with U (64 x 64)": tree({"tree.transform": True}),
+        "random start": tree(RANDOM),
+        "5 passes": tree({"schedule.indexer_epochs": 5}),
+        "20 passes": tree({"schedule.indexer_epochs": 20}),
         # A run has at least one pass; at this learning rate it leaves the start as it is.
-        "the k-means start as it is": tree(indexer_epochs=1, indexer_learning_rate=1e-9),
+        "the k-means start as it is": tree({"schedule.indexer_epochs": 1, "tree.learning_rate": 1e-9}),
     },
     "losses": {
         "all terms": joint(),
-        "no siamese term": weight(siamese=0.0),
-        "no indexing term": weight(indexing=0.0),
-        "no intra-leaf term": weight(intra_leaf=0.0),
-        "no balance term": weight(balance=0.0),
-        "no distillation in the joint phase": weight(distillation=0.0),
-        "siamese term alone": weight(indexing=0.0, intra_leaf=0.0, balance=0.0, distillation=0.0),
-        "triplet siamese term": joint(siamese="triplet"),
-        "intra-leaf term as in Eq. 5": joint(intra_leaf="product"),
+        "no siamese term": joint(weights(siamese=0.0)),
+        "no indexing term": joint(weights(indexing=0.0)),
+        "no intra-leaf term": joint(weights(intra_leaf=0.0)),
+        "no balance term": joint(weights(balance=0.0)),
+        "no distillation": joint(weights(distillation=0.0)),
+        "siamese term alone": joint(weights(indexing=0.0, intra_leaf=0.0, balance=0.0, distillation=0.0)),
+        "triplet siamese term": joint({"losses.siamese": "triplet"}),
+        "intra-leaf term as in Eq. 5": joint({"losses.intra_leaf": "product"}),
     },
     # The tree as the joint phase leaves it, without the phase of the tree alone.
     "losses-one-tree": {
-        name: ONE_TREE | changes
-        for name, changes in {
-            "all terms": joint(),
-            "no siamese term": weight(siamese=0.0),
-            "no indexing term": weight(indexing=0.0),
-            "no intra-leaf term": weight(intra_leaf=0.0),
-            "no balance term": weight(balance=0.0),
-            "no distillation": weight(distillation=0.0),
-        }.items()
+        "all terms": ONE_TREE,
+        "no siamese term": ONE_TREE | weights(siamese=0.0),
+        "no indexing term": ONE_TREE | weights(indexing=0.0),
+        "no intra-leaf term": ONE_TREE | weights(intra_leaf=0.0),
+        "no balance term": ONE_TREE | weights(balance=0.0),
+        "no distillation": ONE_TREE | weights(distillation=0.0),
     },
     "negatives": {
-        kind: joint(negatives=kind, refresh_interval=1)
+        kind: joint({"mining.negatives": kind, "schedule.refresh_interval": 1})
         for kind in ("in_batch", "index_siamese", "index", "exact_siamese", "exact")
     },
-    "batch": {f"batch of {size}": joint(batch_size=size) for size in (16, 32, 64, 128)},
+    "batch": {f"batch of {size}": joint({"schedule.batch_size": size}) for size in (16, 32, 64, 128)},
     "scope": {
-        "tree alone": joint(epochs=0, trainable_layers=0),
+        "tree alone": joint({"schedule.epochs": 0, "encoder.trainable_layers": 0}),
         "last layer": joint(),
-        "last 2 layers": joint(trainable_layers=2),
-        "all 6 layers": joint(trainable_layers=6),
-        "all 6 layers and the embeddings": joint(trainable_layers=6, train_embeddings=True),
+        "last 2 layers": joint({"encoder.trainable_layers": 2}),
+        "all 6 layers": joint({"encoder.trainable_layers": 6}),
+        "all 6 layers and the embeddings": joint({"encoder.trainable_layers": 6, "encoder.train_embeddings": True}),
     },
     "start": {
         "k-means": joint(),
-        "random": joint(init="random"),
+        "random": joint(RANDOM),
         "random, the paper's terms alone": PAPER_TERMS,
-        "random, the paper's terms alone, 30 passes": PAPER_TERMS | {"epochs": 30},
-        "random, 64 leaves, one tree": ONE_TREE | {"init": "random"},
-        "random, 64 leaves, one tree, 30 passes": ONE_TREE | {"init": "random", "epochs": 30},
+        "random, the paper's terms alone, 30 passes": PAPER_TERMS | {"schedule.epochs": 30},
+        "random, 64 leaves, one tree": ONE_TREE | RANDOM,
+        "random, 64 leaves, one tree, 30 passes": ONE_TREE | RANDOM | {"schedule.epochs": 30},
         "k-means, 64 leaves, one tree": ONE_TREE,
     },
     # What the paper leaves open beside its table.
     "preset": {
-        "columns of length 1, scale 20": preset(logit_scale=20.0),
+        "columns of length 1, scale 20": preset({"tree.logit_scale": 20.0}),
         "columns of length 20, scale 1": preset(),
-        "columns of length 1, learning rates 1e-4 and 1e-3": preset(
-            logit_scale=20.0, encoder_learning_rate=1e-4, indexer_learning_rate=1e-3
-        ),
-        "the same, negatives of the batch": preset(
-            logit_scale=20.0, encoder_learning_rate=1e-4, indexer_learning_rate=1e-3, negatives="in_batch"
-        ),
-        "columns of length 20, gradients clipped at 1": preset(gradient_clip=1.0),
-        "columns of length 20, negatives in the siamese term alone": preset(negatives="index_siamese"),
-        "columns of length 20, negatives of the batch alone": preset(negatives="in_batch"),
-        "columns of length 20, balance 1": preset(loss_weights={"balance": 1.0}),
-        "columns of length 20, balance 0.05": preset(loss_weights={"balance": 0.05}),
-        "columns of length 20, dropout 0.1": preset(dropout=0.1),
-        "columns of length 20, the last two layers": preset(trainable_layers=2),
-        "columns of length 20, start 10 times cosine": preset(init_scale=10.0),
+        "columns of length 1, learning rates 1e-4 and 1e-3": preset(SLOWER),
+        "the same, negatives of the batch": preset(SLOWER | IN_BATCH),
+        "columns of length 20, negatives in the siamese term alone": preset({"mining.negatives": "index_siamese"}),
+        "columns of length 20, negatives of the batch alone": preset(IN_BATCH),
+        "columns of length 20, balance 1": preset(weights(balance=1.0)),
+        "columns of length 20, balance 0.05": preset(weights(balance=0.05)),
+        "columns of length 20, the last two layers": preset({"encoder.trainable_layers": 2}),
+        "columns of length 20, start 10 times cosine": preset({"tree.init_scale": 10.0}),
     },
 }
 SHARES = (0.02, 0.05, 0.1, 0.2)

@@ -4,11 +4,7 @@
 //! constants), so this one uses composed operations, or on the CPU the fused ones of
 //! [`super::autograd`].
 
-use std::cell::Cell;
-
 use candle_core::{D, DType, Device, Tensor};
-use rand::{Rng, SeedableRng};
-use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
 use super::autograd;
@@ -144,34 +140,6 @@ impl AttentionMask {
     }
 }
 
-/// Dropout in training: each value is zeroed at this rate and the rest scaled up.
-///
-/// The masks follow from the seed and the order of the calls, so that a pass can be repeated.
-pub(crate) struct Dropout {
-    rate: f32,
-    seed: u64,
-    calls: Cell<u64>,
-}
-
-impl Dropout {
-    pub(crate) fn new(rate: f64, seed: u64) -> Self {
-        Self { rate: rate as f32, seed, calls: Cell::new(0) }
-    }
-
-    fn apply(&self, x: Tensor) -> candle_core::Result<Tensor> {
-        if self.rate == 0.0 {
-            return Ok(x);
-        }
-        let mut rng = ChaCha8Rng::seed_from_u64(self.seed);
-        rng.set_stream(self.calls.replace(self.calls.get() + 1));
-        let kept = 1.0 / (1.0 - self.rate);
-        let mask: Vec<f32> =
-            (0..x.elem_count()).map(|_| if rng.random::<f32>() < self.rate { 0.0 } else { kept }).collect();
-        let mask = Tensor::from_vec(mask, x.shape(), x.device())?;
-        x * mask
-    }
-}
-
 impl Linear {
     /// Shapes: `[batch, tokens, in]` to `[batch, tokens, out]`.
     fn forward(&self, x: &Tensor, program: Program) -> candle_core::Result<Tensor> {
@@ -211,8 +179,7 @@ impl LayerNorm {
 }
 
 impl Layer {
-    /// One block over a padded batch, every operation differentiable; dropout on what its two
-    /// parts add to their residuals.
+    /// One block over a padded batch, every operation differentiable.
     ///
     /// # Shapes
     /// `x` `[batch, tokens, m]` f32; output as `x`.
@@ -221,17 +188,16 @@ impl Layer {
         x: &Tensor,
         mask: &AttentionMask,
         config: &TransformerConfig,
-        dropout: &Dropout,
     ) -> candle_core::Result<Tensor> {
         let program = mask.program;
         let query = self.query.forward(x, program)?;
         let key = self.key.forward(x, program)?;
         let value = self.value.forward(x, program)?;
         let context = mask.attention(&query, &key, &value, config)?;
-        let attended = (dropout.apply(self.attention_output.forward(&context, program)?)? + x)?;
+        let attended = (self.attention_output.forward(&context, program)? + x)?;
         let x = self.attention_norm.forward(&attended, program)?;
         let inner = self.intermediate.forward_activated(&x, config.activation, program)?;
-        let added = dropout.apply(self.output.forward(&inner, program)?)?;
+        let added = self.output.forward(&inner, program)?;
         self.output_norm.forward(&(added + x)?, program)
     }
 }
@@ -264,7 +230,7 @@ impl Transformer {
         let mask = AttentionMask::with_program(lengths, ids.dim(1)?, ids.device(), program)?;
         let mut x = self.embeddings.forward(ids, program)?;
         for layer in &self.layers {
-            x = layer.forward(&x, &mask, &self.config, &Dropout::new(0.0, 0))?;
+            x = layer.forward(&x, &mask, &self.config)?;
         }
         Ok(x)
     }

@@ -50,7 +50,7 @@ pub(crate) use differentiable::Precision;
 #[cfg(all(test, feature = "train"))]
 pub(crate) use differentiable::tests::random as random_transformer;
 #[cfg(feature = "train")]
-pub(crate) use differentiable::{AttentionMask, Dropout, log_softmax};
+pub(crate) use differentiable::{AttentionMask, log_softmax};
 #[cfg(feature = "train")]
 pub(crate) use encoder::micro_batches;
 #[cfg(feature = "train")]

@@ -2,7 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::report::DevFigures;
 use crate::ids::LeafId;
 
 /// The tree's load at a refresh.
@@ -17,17 +16,6 @@ pub struct LoadReport {
     pub ideal_documents_per_leaf: f64,
     /// Leaves without a document.
     pub empty_leaves: usize,
-}
-
-impl LoadReport {
-    pub(crate) fn new(epoch: usize, figures: &DevFigures) -> Self {
-        Self {
-            epoch,
-            expected_documents_per_leaf: figures.expected_documents_per_leaf,
-            ideal_documents_per_leaf: figures.ideal_documents_per_leaf,
-            empty_leaves: figures.empty_leaves,
-        }
-    }
 }
 
 /// What each leaf of the trained tree holds and attracts; one entry per leaf, by its number.

@@ -10,9 +10,9 @@ use rand_chacha::ChaCha8Rng;
 
 use super::config::Negatives;
 use super::head::Gathered;
+use super::inputs::Inputs;
 use super::refresh::Snapshot;
 use super::sampler::Batch;
-use super::step::StepContext;
 use crate::error::{Error, Result};
 use crate::ids::LeafId;
 use crate::model::ModelError;
@@ -50,11 +50,8 @@ pub(crate) struct Layout {
     pub pair_documents: Vec<u32>,
     /// Row of each query's mined negative; row 0 with weight 0 where it has none.
     pub mined: Option<(Vec<u32>, Vec<f32>)>,
-    /// Routing distillation of the pairs' own queries.
-    pub own: Distillation,
-    /// That of the texts whose embeddings the last refresh gave, `[texts, dim]`.
-    pub distilled: Distillation,
-    pub distilled_rows: Vec<f32>,
+    /// Routing distillation of the queries; absent where nothing is distilled.
+    pub distillation: Option<Distillation>,
 }
 
 /// Entries of a distillation term.
@@ -77,14 +74,15 @@ impl Distillation {
     }
 }
 
-impl StepContext<'_> {
+impl Inputs<'_> {
     /// Draws what is random in a batch, and reads the states of its texts.
     fn prepare(&self, batch: &Batch, snapshot: &Snapshot, rng: &mut ChaCha8Rng) -> Result<Prepared> {
         let layout = self.lay_out(batch, snapshot, rng);
-        let seeds: [u64; 2] = [rng.random(), rng.random()];
-        let gather = |cache, rows: &Rows, seed| self.head.gather(cache, &rows.texts, seed);
-        let queries = gather(self.query_cache, &layout.queries, seeds[0]).map_err(ModelError::from)?;
-        let documents = gather(self.document_cache, &layout.documents, seeds[1]).map_err(ModelError::from)?;
+        // The seeds of a dropout that is gone. They are drawn still: what a seed gives stays the same.
+        let _: [u64; 2] = rng.random();
+        let gather = |cache, rows: &Rows| self.head.gather(cache, &rows.texts);
+        let queries = gather(self.query_cache, &layout.queries).map_err(ModelError::from)?;
+        let documents = gather(self.document_cache, &layout.documents).map_err(ModelError::from)?;
         Ok(Prepared { layout, queries, documents, rng: rng.clone() })
     }
 
@@ -95,15 +93,13 @@ impl StepContext<'_> {
             pair_queries: Vec::new(),
             pair_documents: Vec::new(),
             mined: None,
-            own: Distillation::default(),
-            distilled: Distillation::default(),
-            distilled_rows: Vec::new(),
+            distillation: None,
         };
         for (&query, &document) in batch.queries.iter().zip(&batch.positives) {
             layout.pair_queries.push(layout.queries.add(query));
             layout.pair_documents.push(layout.documents.add(document));
         }
-        if self.config.negatives != Negatives::InBatch {
+        if self.config.mining.negatives != Negatives::InBatch {
             let (mut rows, mut weights) = (Vec::new(), Vec::new());
             for &query in &batch.queries {
                 let candidates = snapshot.negatives.get(query).filter(|c| !c.is_empty());
@@ -114,18 +110,11 @@ impl StepContext<'_> {
             layout.mined = Some((rows, weights));
         }
         if let Some(distilled) = &snapshot.distilled {
+            let mut term = Distillation::default();
             for &query in &batch.queries {
-                // Document-made queries come among the distilled texts instead.
-                if query < self.texts.train {
-                    layout.own.add(layout.queries.add(query), distilled.targets.of(query));
-                }
+                term.add(layout.queries.add(query), distilled.target(query));
             }
-            let texts = &distilled.neighbours.texts;
-            for row in 0..self.config.distilled_texts_per_step as u32 {
-                let place = rng.random_range(0..texts.len());
-                layout.distilled.add(row, distilled.targets.of(place));
-                layout.distilled_rows.extend(snapshot.embedded.rows().text(texts[place]));
-            }
+            layout.distillation = Some(term);
         }
         layout
     }
@@ -144,7 +133,7 @@ impl Ahead {
     /// Begins with the first of `batches`, drawing from `rng`; the thread ends when this value is dropped.
     pub(crate) fn start<'scope>(
         scope: &'scope Scope<'scope, '_>,
-        context: StepContext<'scope>,
+        inputs: Inputs<'scope>,
         snapshot: &'scope Snapshot,
         batches: &'scope [Batch],
         mut rng: ChaCha8Rng,
@@ -153,7 +142,7 @@ impl Ahead {
         let (send, made) = sync_channel(1);
         scope.spawn(move || {
             for batch in batches {
-                let prepared = context.prepare(batch, snapshot, &mut rng);
+                let prepared = inputs.prepare(batch, snapshot, &mut rng);
                 if send.send(prepared).is_err() {
                     return;
                 }

@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::balance::LoadReport;
 use super::error::TrainError;
 use super::parameters::Weights;
+use super::plan::PhaseName;
 use super::report::{DevFigures, EarlyStop, EpochReport, IndexerEpochReport};
 
 /// The file in the directory of checkpoints; a new one takes the place of the last.
@@ -27,7 +28,8 @@ const FORMAT: u32 = 1;
 /// Key of the state in the file's metadata.
 const STATE: &str = "state";
 
-/// What must agree for a run to go on from a checkpoint: hex SHA-256 of each.
+/// What must agree for a run to go on from a checkpoint: hex SHA-256 of each, of the configuration in its
+/// flat form.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Identity {
     pub config: String,
@@ -44,22 +46,12 @@ pub(crate) struct RngState {
     word: String,
 }
 
-/// The parts of a run, in their order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Phase {
-    /// Encoder and tree.
-    Joint,
-    /// The tree alone.
-    Indexer,
-}
-
 /// Where a run is, without its tensors.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct State {
     pub format: u32,
     pub identity: Identity,
-    pub phase: Phase,
+    pub phase: PhaseName,
     /// Epochs of this phase that are over.
     pub epoch: usize,
     /// Steps of the current epoch that are done.
@@ -84,6 +76,35 @@ pub(crate) struct State {
     pub stopped_early: Option<EarlyStop>,
     /// CRC-32 of the tensors' bytes in the order of their names.
     pub checksum: u32,
+}
+
+impl State {
+    /// A run before its first step.
+    pub(crate) fn new(identity: Identity, rng: &ChaCha8Rng) -> Self {
+        let at = RngState::of(rng);
+        Self {
+            format: FORMAT,
+            identity,
+            phase: PhaseName::Joint,
+            epoch: 0,
+            step_in_epoch: 0,
+            step: 0,
+            optimizer_step: 0,
+            rng: at.clone(),
+            rng_at_refresh: at.clone(),
+            rng_at_epoch: at,
+            seconds: 0.0,
+            before: DevFigures::default(),
+            epochs: Vec::new(),
+            sums: EpochReport::default(),
+            indexer_epochs: Vec::new(),
+            best: None,
+            loads: Vec::new(),
+            refreshes_without_better: 0,
+            stopped_early: None,
+            checksum: 0,
+        }
+    }
 }
 
 /// The tensors of a checkpoint.

@@ -3,11 +3,14 @@
 //! Not in the paper. It needs no labels, so every document and every leaf is trained, not only
 //! the few that the pairs touch.
 
+use std::ops::Range;
+
 use rand::seq::index;
 use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
 
-use super::config::TrainConfig;
+use super::config::DistillationSettings;
+use super::plan::Taught;
 use super::texts::Texts;
 use crate::cluster::Panels;
 use crate::ids::LeafId;
@@ -15,12 +18,18 @@ use crate::ids::LeafId;
 /// Texts scored against the whole corpus at once.
 const TEXTS_PER_BLOCK: usize = 64;
 
+/// The texts that take part in routing distillation, and what they should reach.
+pub(crate) struct Distilled {
+    neighbours: Neighbours,
+    targets: Targets,
+}
+
 /// The exact nearest documents of the distilled texts, and how much each counts.
 ///
 /// Texts are numbered as queries are in [`Texts`], and documents behind them. The training
 /// queries come first, in their order; then a sample of document-made queries and documents.
-pub(crate) struct Neighbours {
-    pub texts: Vec<usize>,
+struct Neighbours {
+    texts: Vec<usize>,
     documents: Vec<u32>,
     weights: Vec<f32>,
     /// Where each text's neighbours begin, and one more entry for the end.
@@ -28,7 +37,7 @@ pub(crate) struct Neighbours {
 }
 
 /// The leaves that each distilled text should reach, with weights that sum to 1.
-pub(crate) struct Targets {
+struct Targets {
     entries: Vec<(LeafId, f32)>,
     starts: Vec<usize>,
 }
@@ -54,27 +63,82 @@ impl<'a> Rows<'a> {
     }
 }
 
-impl Neighbours {
-    /// Draws the texts, those without labels only where asked for, and finds their neighbours.
+impl Distilled {
+    /// Draws the texts and works out their targets; `None` where nothing is taught.
     pub(crate) fn find(
         texts: &Texts,
-        config: &TrainConfig,
+        settings: &DistillationSettings,
         rows: Rows<'_>,
-        unlabelled: bool,
+        taught: Taught,
+        leaves: &[Vec<LeafId>],
         rng: &mut ChaCha8Rng,
-    ) -> Self {
-        let mut numbers: Vec<usize> = (0..texts.train).collect();
-        let first_pseudo = texts.train + texts.dev;
-        let others = texts.queries.len() - first_pseudo + texts.documents.len();
-        let room = config.distillation_texts.saturating_sub(numbers.len());
-        if unlabelled && room >= others {
-            numbers.extend((0..others).map(|i| first_pseudo + i));
-        } else if unlabelled {
-            let mut drawn: Vec<usize> = index::sample(rng, others, room).into_vec();
-            drawn.sort_unstable();
-            numbers.extend(drawn.into_iter().map(|i| first_pseudo + i));
-        }
-        let depth = config.distillation_depth.min(texts.documents.len());
+    ) -> Option<Self> {
+        let drawn = match taught {
+            Taught::Nothing => return None,
+            Taught::TrainQueries => Vec::new(),
+            Taught::Everything => unlabelled(texts, settings, rng),
+        };
+        let numbers = (0..texts.train).chain(drawn).collect();
+        let neighbours = Neighbours::find(texts, settings, rows, numbers);
+        let targets = neighbours.targets(leaves);
+        Some(Self { neighbours, targets })
+    }
+
+    /// Texts that are taught; the training queries come first, in their order.
+    pub(crate) fn len(&self) -> usize {
+        self.neighbours.texts.len()
+    }
+
+    /// Number of the text at a place, as [`Rows::text`] counts.
+    pub(crate) fn text(&self, place: usize) -> usize {
+        self.neighbours.texts[place]
+    }
+
+    /// Leaves and weights of the text at a place.
+    pub(crate) fn target(&self, place: usize) -> &[(LeafId, f32)] {
+        self.targets.of(place)
+    }
+
+    /// Works the targets out anew for documents in other leaves.
+    pub(crate) fn follow(&mut self, leaves: &[Vec<LeafId>]) {
+        self.targets = self.neighbours.targets(leaves);
+    }
+}
+
+/// How many texts are taught.
+pub(crate) fn taught_texts(texts: &Texts, settings: &DistillationSettings, taught: Taught) -> usize {
+    match taught {
+        Taught::Nothing => 0,
+        Taught::TrainQueries => texts.train,
+        Taught::Everything => texts.train + room(texts, settings).min(without_labels(texts).len()),
+    }
+}
+
+/// Numbers of the document-made queries and the documents.
+fn without_labels(texts: &Texts) -> Range<usize> {
+    texts.train + texts.dev..texts.queries.len() + texts.documents.len()
+}
+
+/// Texts that may be taught beside the training queries.
+fn room(texts: &Texts, settings: &DistillationSettings) -> usize {
+    settings.texts.saturating_sub(texts.train)
+}
+
+/// A sample of the texts without labels, or all that there are: document-made queries and documents.
+fn unlabelled(texts: &Texts, settings: &DistillationSettings, rng: &mut ChaCha8Rng) -> Vec<usize> {
+    let (others, room) = (without_labels(texts), room(texts, settings));
+    if room >= others.len() {
+        return others.collect();
+    }
+    let mut drawn: Vec<usize> = index::sample(rng, others.len(), room).into_vec();
+    drawn.sort_unstable();
+    drawn.into_iter().map(|i| others.start + i).collect()
+}
+
+impl Neighbours {
+    /// Finds the neighbours of some texts.
+    fn find(texts: &Texts, settings: &DistillationSettings, rows: Rows<'_>, numbers: Vec<usize>) -> Self {
+        let depth = settings.depth.min(texts.documents.len());
         let panels = Panels::pack(rows.documents, rows.dim);
         let found: Vec<Vec<(u32, f32)>> = numbers
             .par_chunks(TEXTS_PER_BLOCK)
@@ -85,8 +149,8 @@ impl Neighbours {
             .collect();
         let mut all = Self { texts: numbers, documents: Vec::new(), weights: Vec::new(), starts: vec![0] };
         for (&text, nearest) in all.texts.iter().zip(&found) {
-            let of_pairs = if text < texts.train { config.distillation_positive_share as f32 } else { 0.0 };
-            let masses = masses(nearest, config.distillation_temperature as f32);
+            let of_pairs = if text < texts.train { settings.positive_share as f32 } else { 0.0 };
+            let masses = masses(nearest, settings.temperature as f32);
             for (&(document, _), mass) in nearest.iter().zip(masses) {
                 all.documents.push(document);
                 all.weights.push(mass * (1.0 - of_pairs));
@@ -102,7 +166,7 @@ impl Neighbours {
     }
 
     /// The leaves that hold those documents.
-    pub(crate) fn targets(&self, leaves: &[Vec<LeafId>]) -> Targets {
+    fn targets(&self, leaves: &[Vec<LeafId>]) -> Targets {
         let mut targets = Targets { entries: Vec::new(), starts: vec![0] };
         let mut own: Vec<(LeafId, f32)> = Vec::new();
         for bounds in self.starts.windows(2) {
@@ -126,7 +190,7 @@ impl Neighbours {
 
 impl Targets {
     /// Leaves and weights of the text at a place in [`Neighbours::texts`].
-    pub(crate) fn of(&self, place: usize) -> &[(LeafId, f32)] {
+    fn of(&self, place: usize) -> &[(LeafId, f32)] {
         &self.entries[self.starts[place]..self.starts[place + 1]]
     }
 }

@@ -20,7 +20,7 @@ pub enum TrainError {
         /// The file.
         path: std::path::PathBuf,
         /// Where and why.
-        source: serde_json::Error,
+        source: super::config::SettingsError,
     },
     /// No query with a relevant document is left to train on.
     #[error("the training set has no query with a relevant document")]

@@ -9,8 +9,8 @@ use super::frozen::FrozenCache;
 use super::optimizer::{Gradients, Parameter};
 use crate::error::Result;
 use crate::model::{
-    AttentionMask, Dropout, Embeddings, Encoder, EncoderPrecision, Layer, LayerNorm, Linear, ModelError,
-    PackedHidden, PackedLayers, PackedTransformer, Precision, Transformer, pool_packed, pool_padded,
+    AttentionMask, Embeddings, Encoder, EncoderPrecision, Layer, LayerNorm, Linear, ModelError, PackedHidden,
+    PackedLayers, PackedTransformer, Precision, Transformer, pool_packed, pool_padded,
 };
 
 /// The last layers of an encoder as variables, on top of a [`FrozenCache`]; with the embedding
@@ -22,7 +22,6 @@ pub(crate) struct Head<'a> {
     /// Variables too; the texts' token ids are read then, not their cached states.
     embeddings: Option<Embeddings>,
     layers: Vec<Layer>,
-    dropout: f64,
     precision: Precision,
     parameters: Vec<Parameter>,
     device: Device,
@@ -35,15 +34,12 @@ pub(crate) struct Scope {
     pub layers: usize,
     /// The embedding tables as well.
     pub embeddings: bool,
-    pub dropout: f64,
     pub precision: Precision,
 }
 
 /// Some texts cut into parts, with what the trainable layers read of the first of them.
 pub(crate) struct Gathered {
     texts: Vec<usize>,
-    /// Of the batch's dropout.
-    seed: u64,
     groups: Vec<Group>,
 }
 
@@ -59,9 +55,8 @@ struct Group {
 /// The forward pass of some texts, kept for its backward pass.
 pub(crate) struct Forward {
     parts: Vec<Part>,
-    /// Texts of the whole batch, and the seed of its dropout.
+    /// Texts of the whole batch.
     texts: Vec<usize>,
-    seed: u64,
 }
 
 struct Part {
@@ -136,8 +131,13 @@ impl<'a> Head<'a> {
                 output_norm: norm("output_norm", &layer.output_norm)?,
             });
         }
-        let Scope { dropout, precision, .. } = scope;
-        Ok(Self { encoder, base, embeddings, layers, dropout, precision, parameters, device: device.clone() })
+        let (precision, device) = (scope.precision, device.clone());
+        Ok(Self { encoder, base, embeddings, layers, precision, parameters, device })
+    }
+
+    /// Width of the embeddings.
+    pub(crate) fn dim(&self) -> usize {
+        self.encoder.dim()
     }
 
     pub(crate) fn parameters(&self) -> &[Parameter] {
@@ -165,14 +165,7 @@ impl<'a> Head<'a> {
     }
 
     /// Cuts some texts into parts and reads the states of those whose graphs may be kept.
-    ///
-    /// `seed` is that of the batch's dropout.
-    pub(crate) fn gather(
-        &self,
-        cache: &FrozenCache<'_>,
-        texts: &[usize],
-        seed: u64,
-    ) -> candle_core::Result<Gathered> {
+    pub(crate) fn gather(&self, cache: &FrozenCache<'_>, texts: &[usize]) -> candle_core::Result<Gathered> {
         let mut order: Vec<usize> = (0..texts.len()).collect();
         order.sort_by_key(|&position| std::cmp::Reverse(cache.length(texts[position])));
         let mut parts: Vec<Vec<usize>> = Vec::new();
@@ -195,7 +188,7 @@ impl<'a> Head<'a> {
             Ok(Group { positions, graph, states })
         };
         let groups = parts.into_iter().map(group).collect::<candle_core::Result<_>>()?;
-        Ok(Gathered { texts: texts.to_vec(), seed, groups })
+        Ok(Gathered { texts: texts.to_vec(), groups })
     }
 
     /// Embeddings of some texts with the graph kept, or so much of it as a large batch may keep.
@@ -203,30 +196,26 @@ impl<'a> Head<'a> {
     /// # Shapes
     /// The joined result is `[texts, dim]` f32 in the order of the texts gathered.
     pub(crate) fn forward(&self, cache: &FrozenCache<'_>, gathered: Gathered) -> Result<(Tensor, Forward)> {
-        let Gathered { texts, seed, groups } = gathered;
-        let numbered: Vec<(usize, Group)> = groups.into_iter().enumerate().collect();
-        let part = |(number, group): (usize, Group)| {
+        let Gathered { texts, groups } = gathered;
+        let part = |group: Group| {
             let Group { positions, graph, states } = group;
-            let embeddings = self.embed_padded(cache, &own(&texts, &positions), states, seed, number)?;
+            let embeddings = self.embed_padded(cache, &own(&texts, &positions), states)?;
             let embeddings = if graph { embeddings } else { embeddings.detach() };
             Ok(Part { positions, embeddings, graph })
         };
-        let parts = map_parts(numbered, part).map_err(ModelError::from)?;
-        let forward = Forward { texts, parts, seed };
+        let parts = map_parts(groups, part).map_err(ModelError::from)?;
+        let forward = Forward { texts, parts };
         let joined = forward.join().map_err(ModelError::from)?;
         Ok((joined, forward))
     }
 
-    /// The texts of part `number` of a batch, from their states, or read now.
+    /// The texts of a part of a batch, from their states, or read now.
     fn embed_padded(
         &self,
         cache: &FrozenCache<'_>,
         own: &[usize],
         states: Option<(Tensor, Vec<usize>)>,
-        seed: u64,
-        number: usize,
     ) -> candle_core::Result<Tensor> {
-        let dropout = Dropout::new(self.dropout, seed.wrapping_add(number as u64));
         let (mut x, lengths, mask) = match &self.embeddings {
             None => {
                 let (x, lengths) = states.map_or_else(|| cache.padded(own), Ok)?;
@@ -247,7 +236,7 @@ impl<'a> Head<'a> {
             }
         };
         for layer in &self.layers {
-            x = layer.forward(&x, &mask, self.encoder.config(), &dropout)?;
+            x = layer.forward(&x, &mask, self.encoder.config())?;
         }
         pool_padded(&x, &lengths, self.encoder.pooling, self.encoder.normalisation)
     }
@@ -261,9 +250,8 @@ impl<'a> Head<'a> {
         gradients: &mut Gradients,
     ) -> candle_core::Result<()> {
         // In the order of the parts, whichever is done first: sums must not depend on timing.
-        let numbered: Vec<(usize, &Part)> = forward.parts.iter().enumerate().collect();
-        for round in numbered.chunks(PARTS_PER_ROUND) {
-            let stores = map_parts(round.to_vec(), |(number, part): (usize, &Part)| {
+        for round in forward.parts.chunks(PARTS_PER_ROUND) {
+            let stores = map_parts(round.iter().collect(), |part: &Part| {
                 let positions: Vec<u32> = part.positions.iter().map(|&p| p as u32).collect();
                 let positions = Tensor::new(positions.as_slice(), gradient.device())?;
                 let rows = gradient.index_select(&positions, 0)?;
@@ -271,7 +259,7 @@ impl<'a> Head<'a> {
                     true => None,
                     false => {
                         let own = own(&forward.texts, &part.positions);
-                        Some(self.embed_padded(cache, &own, None, forward.seed, number)?)
+                        Some(self.embed_padded(cache, &own, None)?)
                     }
                 };
                 let embeddings = again.as_ref().unwrap_or(&part.embeddings);

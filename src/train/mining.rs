@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 
-use super::config::{Negatives, TrainConfig};
+use super::config::{MiningSettings, Negatives};
 use super::distil::{Rows, nearest_documents};
 use super::texts::Texts;
 use crate::cluster::Panels;
@@ -21,23 +21,25 @@ const QUERIES_PER_BLOCK: usize = 64;
 /// For each training query documents that do not answer it, by the configured source; none
 /// where negatives come from the batch alone.
 pub(crate) fn mine(
-    config: &TrainConfig,
+    settings: &MiningSettings,
     texts: &Texts,
     rows: Rows<'_>,
     leaves: &[Vec<LeafId>],
     indexer: &Indexer,
     rng: &mut ChaCha8Rng,
 ) -> Vec<Vec<u32>> {
-    match config.negatives {
+    match settings.negatives {
         Negatives::InBatch => Vec::new(),
-        Negatives::IndexSiamese | Negatives::Index => from_leaves(config, texts, rows, leaves, indexer, rng),
-        Negatives::ExactSiamese | Negatives::Exact => from_exact_search(config, texts, rows),
+        Negatives::IndexSiamese | Negatives::Index => {
+            from_leaves(settings, texts, rows, leaves, indexer, rng)
+        }
+        Negatives::ExactSiamese | Negatives::Exact => from_exact_search(settings, texts, rows),
     }
 }
 
 /// Documents of the leaves that the query's beam reaches (Algorithm 1).
 fn from_leaves(
-    config: &TrainConfig,
+    settings: &MiningSettings,
     texts: &Texts,
     rows: Rows<'_>,
     leaves: &[Vec<LeafId>],
@@ -45,7 +47,7 @@ fn from_leaves(
     rng: &mut ChaCha8Rng,
 ) -> Vec<Vec<u32>> {
     let table = leaf_table(leaves, indexer.shape().leaves() as usize);
-    let beam = NonZeroUsize::new(config.mining_beam).unwrap_or(NonZeroUsize::MIN);
+    let beam = NonZeroUsize::new(settings.beam).unwrap_or(NonZeroUsize::MIN);
     (0..texts.train)
         .map(|query| {
             let reached = indexer.route(rows.text(query), beam).search.leaves;
@@ -66,9 +68,9 @@ fn from_leaves(
 }
 
 /// The query's exact nearest documents.
-fn from_exact_search(config: &TrainConfig, texts: &Texts, rows: Rows<'_>) -> Vec<Vec<u32>> {
+fn from_exact_search(settings: &MiningSettings, texts: &Texts, rows: Rows<'_>) -> Vec<Vec<u32>> {
     let panels = Panels::pack(rows.documents, rows.dim);
-    let depth = config.mining_depth.min(texts.documents.len());
+    let depth = settings.depth.min(texts.documents.len());
     let mut all = Vec::with_capacity(texts.train);
     for block in rows.queries[..texts.train * rows.dim].chunks(QUERIES_PER_BLOCK * rows.dim) {
         for nearest in nearest_documents(&panels, block, depth) {

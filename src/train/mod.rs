@@ -15,12 +15,14 @@ mod frozen;
 mod head;
 mod indexer;
 mod init;
+mod inputs;
 mod log;
 mod losses;
 mod mining;
 mod optimizer;
 mod page;
 mod parameters;
+mod plan;
 mod refresh;
 mod report;
 mod retrain;
@@ -30,12 +32,16 @@ mod schedule;
 mod step;
 mod texts;
 mod trainer;
+mod trees;
 mod verdict;
 
 pub use crate::model::differentiable::Precision;
 pub use balance::{LeafSizes, LoadReport};
 pub use checkpoint::CHECKPOINT_FILE;
-pub use config::{Init, IntraLeaf, LossWeights, Negatives, Preset, Schedule, Siamese, TrainConfig};
+pub use config::{
+    Decay, DistillationSettings, EncoderSettings, Init, IntraLeaf, LossSettings, LossWeights, MiningSettings,
+    Negatives, Preset, ScheduleSettings, SettingsError, Siamese, TrainConfig, TreeSettings,
+};
 pub use dataset::TrainingSet;
 pub use error::TrainError;
 pub use report::{

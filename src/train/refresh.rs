@@ -5,13 +5,12 @@ use std::num::NonZeroUsize;
 
 use rand_chacha::ChaCha8Rng;
 
-use super::config::TrainConfig;
-use super::distil::{Neighbours, Rows, Targets};
+use super::distil::{Distilled, Rows};
 use super::frozen::FrozenCache;
-use super::head::Head;
 use super::indexer::TrainableIndexer;
+use super::inputs::Inputs;
 use super::mining;
-use super::texts::Texts;
+use super::plan::Taught;
 use crate::error::{Error, Result};
 use crate::ids::LeafId;
 use crate::model::Indexer;
@@ -39,96 +38,69 @@ pub(crate) struct Snapshot {
     pub negatives: Vec<Vec<u32>>,
 }
 
-/// The texts that take part in routing distillation, and what they should reach.
-pub(crate) struct Distilled {
-    pub neighbours: Neighbours,
-    pub targets: Targets,
-}
-
-/// The parts of a run that a refresh reads.
-pub(crate) struct Refresher<'a> {
-    pub config: &'a TrainConfig,
-    pub texts: &'a Texts,
-    pub document_cache: &'a FrozenCache<'a>,
-    pub query_cache: &'a FrozenCache<'a>,
-    pub head: &'a Head<'a>,
-    pub indexer: &'a TrainableIndexer,
-}
-
 impl Embedded {
-    pub(crate) fn rows(&self) -> Rows<'_> {
-        Rows { dim: self.dim, documents: &self.documents, queries: &self.queries }
-    }
-}
-
-impl Refresher<'_> {
     /// All embeddings as they are now.
-    pub(crate) fn embed(&self, on_progress: &mut OnProgress<'_>) -> Result<Embedded> {
-        let dim = self.indexer.options().dim;
-        let documents: Vec<usize> = (0..self.texts.documents.len()).collect();
-        let queries: Vec<usize> = (0..self.texts.queries.len()).collect();
+    pub(crate) fn now(inputs: &Inputs<'_>, on_progress: &mut OnProgress<'_>) -> Result<Self> {
+        let dim = inputs.head.dim();
+        let documents: Vec<usize> = (0..inputs.texts.documents.len()).collect();
+        let queries: Vec<usize> = (0..inputs.texts.queries.len()).collect();
         let total = documents.len() + queries.len();
         let mut run = |cache: &FrozenCache<'_>, texts: &[usize], before: usize| {
-            let mut rows = self.head.embed(cache, texts, |done| {
+            let mut rows = inputs.head.embed(cache, texts, |done| {
                 Progress::new(Stage::Refresh, before + done, total).tell(on_progress, Error::Cancelled)
             })?;
             make_unit(&mut rows, dim);
             Ok::<_, Error>(rows)
         };
-        Ok(Embedded {
-            documents: run(self.document_cache, &documents, 0)?,
-            queries: run(self.query_cache, &queries, documents.len())?,
+        Ok(Self {
+            documents: run(inputs.document_cache, &documents, 0)?,
+            queries: run(inputs.query_cache, &queries, documents.len())?,
             dim,
         })
     }
 
-    /// Encodes, routes, mines, works out what to distil.
-    ///
-    /// `unlabelled` says whether texts other than the training queries get distillation targets.
-    pub(crate) fn refresh(
-        &self,
-        unlabelled: bool,
-        rng: &mut ChaCha8Rng,
-        on_progress: &mut OnProgress<'_>,
-    ) -> Result<Snapshot> {
-        let embedded = self.embed(on_progress)?;
-        self.refresh_from(embedded, unlabelled, rng)
+    pub(crate) fn rows(&self) -> Rows<'_> {
+        Rows { dim: self.dim, documents: &self.documents, queries: &self.queries }
     }
+}
 
-    /// As [`Self::refresh`], with the embeddings already at hand.
-    pub(crate) fn refresh_from(
-        &self,
+impl Snapshot {
+    /// Routes the embeddings with a tree, mines negatives, works out what to distil.
+    pub(crate) fn take(
+        inputs: &Inputs<'_>,
+        tree: &TrainableIndexer,
+        taught: Taught,
         embedded: Embedded,
-        unlabelled: bool,
         rng: &mut ChaCha8Rng,
-    ) -> Result<Snapshot> {
-        let (indexer, leaves) = self.route(&embedded)?;
-        let distilled = (self.config.loss_weights.distillation > 0.0).then(|| {
-            let neighbours = Neighbours::find(self.texts, self.config, embedded.rows(), unlabelled, rng);
-            let targets = neighbours.targets(&leaves);
-            Distilled { neighbours, targets }
-        });
-        let negatives = mining::mine(self.config, self.texts, embedded.rows(), &leaves, &indexer, rng);
-        Ok(Snapshot { embedded, indexer, leaves, distilled, negatives })
+    ) -> Result<Self> {
+        let (indexer, leaves) = route(inputs, tree, &embedded)?;
+        let (texts, rows) = (inputs.texts, embedded.rows());
+        let distilled = Distilled::find(texts, &inputs.config.distillation, rows, taught, &leaves, rng);
+        let negatives = mining::mine(&inputs.config.mining, texts, rows, &leaves, &indexer, rng);
+        Ok(Self { embedded, indexer, leaves, distilled, negatives })
     }
 
-    /// Where the tree of the moment puts the documents.
-    pub(crate) fn route(&self, embedded: &Embedded) -> Result<(Indexer, Vec<Vec<LeafId>>)> {
-        let indexer = self.indexer.freeze()?;
-        let per_document =
-            NonZeroUsize::new(self.config.leaves_per_document as usize).unwrap_or(NonZeroUsize::MIN);
-        let leaves = indexer.route_rows(&embedded.documents, per_document);
-        Ok((indexer, leaves))
-    }
-
-    /// As [`Self::refresh`] where only the tree has changed since.
-    pub(crate) fn reroute(&self, snapshot: &mut Snapshot) -> Result<()> {
-        (snapshot.indexer, snapshot.leaves) = self.route(&snapshot.embedded)?;
-        if let Some(distilled) = &mut snapshot.distilled {
-            distilled.targets = distilled.neighbours.targets(&snapshot.leaves);
+    /// Routes anew where only the tree has changed since.
+    pub(crate) fn reroute(&mut self, inputs: &Inputs<'_>, tree: &TrainableIndexer) -> Result<()> {
+        (self.indexer, self.leaves) = route(inputs, tree, &self.embedded)?;
+        if let Some(distilled) = &mut self.distilled {
+            distilled.follow(&self.leaves);
         }
         Ok(())
     }
+}
+
+/// Where the tree of the moment puts the documents.
+fn route(
+    inputs: &Inputs<'_>,
+    tree: &TrainableIndexer,
+    embedded: &Embedded,
+) -> Result<(Indexer, Vec<Vec<LeafId>>)> {
+    let indexer = tree.freeze()?;
+    let per_document = inputs.config.tree.leaves_per_document as usize;
+    let per_document = NonZeroUsize::new(per_document).unwrap_or(NonZeroUsize::MIN);
+    let leaves = indexer.route_rows(&embedded.documents, per_document);
+    Ok((indexer, leaves))
 }
 
 /// Scales every row to unit L2 norm.

@@ -232,6 +232,16 @@ pub struct DevFigures {
 }
 
 impl DevFigures {
+    /// The load after so many epochs.
+    pub(crate) fn load(&self, epoch: usize) -> LoadReport {
+        LoadReport {
+            epoch,
+            expected_documents_per_leaf: self.expected_documents_per_leaf,
+            ideal_documents_per_leaf: self.ideal_documents_per_leaf,
+            empty_leaves: self.empty_leaves,
+        }
+    }
+
     /// The tree's recall@100 at a visited fraction, by linear interpolation between beams; `None` where no
     /// beam visits so little.
     pub fn recall_at_100(&self, visited_fraction: f64) -> Option<f64> {

@@ -1,12 +1,11 @@
-//! Batches: shuffled real pairs and pairs made from documents.
+//! Batches of shuffled pairs.
 
 use std::collections::HashMap;
 
-use rand::Rng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 
-use super::config::TrainConfig;
+use super::config::ScheduleSettings;
 use super::texts::Texts;
 
 /// One optimiser step's texts, by their numbers in [`Texts`].
@@ -20,48 +19,31 @@ pub(crate) struct Batch {
 /// Draws an epoch's batches.
 pub(crate) struct Sampler {
     pairs: Vec<(usize, usize)>,
-    pseudo: Vec<usize>,
     batch_size: usize,
-    /// Real pairs in an epoch.
-    real_pairs: usize,
-    pseudo_pairs: usize,
+    pairs_per_epoch: usize,
 }
 
 impl Sampler {
-    pub(crate) fn new(texts: &Texts, config: &TrainConfig) -> Self {
+    pub(crate) fn new(texts: &Texts, settings: &ScheduleSettings) -> Self {
         let pairs: Vec<(usize, usize)> = (0..texts.train)
             .flat_map(|query| texts.positives[query].iter().map(move |&d| (query, d as usize)))
             .collect();
-        let real_pairs = match config.pairs_per_epoch {
+        let pairs_per_epoch = match settings.pairs_per_epoch {
             0 => pairs.len(),
             most => pairs.len().min(most),
         };
-        let pseudo_pairs = (real_pairs as f64 * config.pseudo_pairs_per_pair).round() as usize;
-        Self {
-            pseudo: (texts.train + texts.dev..texts.queries.len()).collect(),
-            batch_size: config.batch_size,
-            real_pairs,
-            pseudo_pairs,
-            pairs,
-        }
+        Self { batch_size: settings.batch_size, pairs_per_epoch, pairs }
     }
 
     /// Optimiser steps in an epoch.
     pub(crate) fn steps(&self) -> usize {
-        let pseudo = if self.pseudo.is_empty() { 0 } else { self.pseudo_pairs };
-        (self.real_pairs + pseudo).div_ceil(self.batch_size)
+        self.pairs_per_epoch.div_ceil(self.batch_size)
     }
 
-    /// An epoch's batches: every real pair once or a fresh sample of them, a fresh sample of
-    /// document-made ones, shuffled and dealt out so that batch sizes differ by one at most.
-    pub(crate) fn epoch(&self, texts: &Texts, rng: &mut ChaCha8Rng) -> Vec<Batch> {
-        let mut pairs = self.real(rng);
-        if !self.pseudo.is_empty() {
-            for _ in 0..self.pseudo_pairs {
-                let query = self.pseudo[rng.random_range(0..self.pseudo.len())];
-                pairs.push((query, texts.positives[query][0] as usize));
-            }
-        }
+    /// An epoch's batches: every pair once or a fresh sample of them, shuffled and dealt out so that
+    /// batch sizes differ by one at most.
+    pub(crate) fn epoch(&self, rng: &mut ChaCha8Rng) -> Vec<Batch> {
+        let mut pairs = self.sample(rng);
         pairs.shuffle(rng);
         let steps = self.steps();
         (0..steps)
@@ -75,11 +57,11 @@ impl Sampler {
             .collect()
     }
 
-    /// The real pairs of an epoch. A sample takes one pair of each query before a second of any, so
+    /// The pairs of an epoch. A sample takes one pair of each query before a second of any, so
     /// that a query with a thousand relevant documents does not drown the others.
-    fn real(&self, rng: &mut ChaCha8Rng) -> Vec<(usize, usize)> {
+    fn sample(&self, rng: &mut ChaCha8Rng) -> Vec<(usize, usize)> {
         let mut pairs = self.pairs.clone();
-        if self.real_pairs < pairs.len() {
+        if self.pairs_per_epoch < pairs.len() {
             pairs.shuffle(rng);
             let mut taken: HashMap<usize, usize> = HashMap::new();
             pairs.sort_by_cached_key(|&(query, _)| {
@@ -87,7 +69,7 @@ impl Sampler {
                 *turn += 1;
                 *turn
             });
-            pairs.truncate(self.real_pairs);
+            pairs.truncate(self.pairs_per_epoch);
         }
         pairs
     }
@@ -99,11 +81,11 @@ mod tests {
 
     use super::*;
 
-    fn sampler(real_pairs: usize) -> Sampler {
+    fn sampler(pairs_per_epoch: usize) -> Sampler {
         // Query 0 has six documents, queries 1 and 2 one each.
         let mut pairs: Vec<(usize, usize)> = (0..6).map(|document| (0, document)).collect();
         pairs.extend([(1, 6), (2, 7)]);
-        Sampler { pairs, pseudo: Vec::new(), batch_size: 4, real_pairs, pseudo_pairs: 0 }
+        Sampler { pairs, batch_size: 4, pairs_per_epoch }
     }
 
     #[test]
@@ -112,7 +94,7 @@ mod tests {
         let mut rng = ChaCha8Rng::seed_from_u64(0);
         let mut documents = std::collections::HashSet::new();
         for _ in 0..50 {
-            let pairs = sampler.real(&mut rng);
+            let pairs = sampler.sample(&mut rng);
             let count = |query| pairs.iter().filter(|pair| pair.0 == query).count();
             assert_eq!([0, 1, 2].map(count), [2, 1, 1]);
             documents.extend(pairs.iter().map(|pair| pair.1));
@@ -124,7 +106,7 @@ mod tests {
     #[test]
     fn without_a_limit_every_pair_is_taken_once() {
         let mut rng = ChaCha8Rng::seed_from_u64(0);
-        assert_eq!(sampler(8).real(&mut rng), sampler(8).pairs);
+        assert_eq!(sampler(8).sample(&mut rng), sampler(8).pairs);
         assert_eq!((sampler(8).steps(), sampler(4).steps()), (2, 1));
     }
 }

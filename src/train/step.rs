@@ -1,50 +1,41 @@
 //! One optimiser step: losses of a batch and their gradients (Algorithm 1).
 
-use candle_core::{Device, Tensor, Var};
+use candle_core::{Tensor, Var};
 
 use super::batch::{Distillation, Layout, Prepared};
-use super::config::{Siamese, TrainConfig};
+use super::config::Siamese;
 use super::error::TrainError;
-use super::frozen::FrozenCache;
-use super::head::Head;
 use super::indexer::TrainableIndexer;
+use super::inputs::Inputs;
 use super::losses;
 use super::optimizer::Gradients;
 use super::report::LossParts;
-use super::texts::Texts;
 use crate::error::Result;
 use crate::model::{ModelError, unit_rows};
 
-/// What every step reads.
-#[derive(Clone, Copy)]
-pub(crate) struct StepContext<'a> {
-    pub config: &'a TrainConfig,
-    pub texts: &'a Texts,
-    pub document_cache: &'a FrozenCache<'a>,
-    pub query_cache: &'a FrozenCache<'a>,
-    pub head: &'a Head<'a>,
-    pub indexer: &'a TrainableIndexer,
-    pub device: &'a Device,
-}
-
-impl StepContext<'_> {
-    /// Losses and gradients of one batch, step number `step`.
+impl Inputs<'_> {
+    /// Losses of one batch and their gradients for the head and `tree`, step number `step`.
     ///
     /// The encoder's forward pass runs in parts with a graph each; the loss is computed on the
     /// joined embeddings as if they were variables, and its gradient with respect to them is fed
     /// back into the parts.
-    pub(crate) fn step(&self, prepared: Prepared, step: usize) -> Result<(LossParts, Gradients)> {
+    pub(crate) fn step(
+        &self,
+        tree: &TrainableIndexer,
+        prepared: Prepared,
+        step: usize,
+    ) -> Result<(LossParts, Gradients)> {
         let Prepared { layout, queries, documents, .. } = prepared;
         let (queries, query_forward) = self.head.forward(self.query_cache, queries)?;
         let (documents, document_forward) = self.head.forward(self.document_cache, documents)?;
         let run = || -> candle_core::Result<(LossParts, Gradients)> {
             let queries = Var::from_tensor(&queries)?;
             let documents = Var::from_tensor(&documents)?;
-            let (loss, parts) = self.loss(&layout, queries.as_tensor(), documents.as_tensor())?;
+            let (loss, parts) = self.loss(tree, &layout, queries.as_tensor(), documents.as_tensor())?;
             let mut gradients = Gradients::default();
             if parts.first_non_finite().is_none() {
                 let store = loss.backward()?;
-                gradients.add(&self.indexer.parameters(), &store)?;
+                gradients.add(&tree.parameters(), &store)?;
                 for (var, cache, forward) in [
                     (&queries, self.query_cache, &query_forward),
                     (&documents, self.document_cache, &document_forward),
@@ -59,7 +50,11 @@ impl StepContext<'_> {
         let (parts, gradients) = run().map_err(ModelError::from)?;
         if let Some((part, value)) = parts.first_non_finite() {
             let texts = &layout.queries.texts;
-            let batch = layout.pair_queries.iter().map(|&row| self.texts.name(texts[row as usize])).collect();
+            let batch = layout
+                .pair_queries
+                .iter()
+                .map(|&row| self.texts.id(texts[row as usize]).to_owned())
+                .collect();
             return Err(TrainError::NonFiniteLoss { part, value, step, batch }.into());
         }
         Ok((parts, gradients))
@@ -68,16 +63,17 @@ impl StepContext<'_> {
     /// The weighted sum of Eq. 6 with our two terms, and its parts.
     fn loss(
         &self,
+        tree: &TrainableIndexer,
         layout: &Layout,
         queries: &Tensor,
         documents: &Tensor,
     ) -> candle_core::Result<(Tensor, LossParts)> {
-        let config = self.config;
-        let weights = &config.loss_weights;
+        let settings = &self.config.losses;
+        let weights = &settings.weights;
         let pick = |rows: &[u32], from: &Tensor| from.index_select(&Tensor::new(rows, self.device)?, 0);
         let (unit_queries, unit_documents) = (unit_rows(queries)?, unit_rows(documents)?);
-        let query_paths = self.indexer.paths(&unit_queries)?;
-        let document_paths = self.indexer.paths(&unit_documents)?;
+        let query_paths = tree.paths(&unit_queries)?;
+        let document_paths = tree.paths(&unit_documents)?;
 
         let q = pick(&layout.pair_queries, queries)?;
         let d = pick(&layout.pair_documents, documents)?;
@@ -85,21 +81,21 @@ impl StepContext<'_> {
         let td = pick(&layout.pair_documents, &document_paths.embedding)?;
         let (negatives, mined_rows) = self.negatives(layout)?;
         let mined = mined_rows.as_ref().map(|rows| pick(rows, documents)).transpose()?;
-        let siamese = match config.siamese {
-            Siamese::Triplet => losses::triplet(&q, &d, mined.as_ref(), &negatives, config.margin)?,
+        let siamese = match settings.siamese {
+            Siamese::Triplet => losses::triplet(&q, &d, mined.as_ref(), &negatives, settings.margin)?,
             Siamese::Contrastive => {
-                losses::contrastive(&q, &d, mined.as_ref(), &negatives, config.siamese_temperature)?
+                losses::contrastive(&q, &d, mined.as_ref(), &negatives, settings.siamese_temperature)?
             }
         };
-        let mined = match (config.negatives, &mined_rows) {
+        let mined = match (self.config.mining.negatives, &mined_rows) {
             (negatives, Some(rows)) if negatives.in_every_term() => {
                 Some(pick(rows, &document_paths.embedding)?)
             }
             _ => None,
         };
-        let indexing = losses::triplet(&tq, &td, mined.as_ref(), &negatives, config.margin)?;
+        let indexing = losses::triplet(&tq, &td, mined.as_ref(), &negatives, settings.margin)?;
         let dissimilar = self.dissimilar(layout, &pick(&layout.pair_documents, &unit_documents)?)?;
-        let intra_leaf = losses::intra_leaf(&td, &dissimilar, config.margin, config.intra_leaf)?;
+        let intra_leaf = losses::intra_leaf(&td, &dissimilar, settings.margin, settings.intra_leaf)?;
         let both: Vec<Tensor> = query_paths
             .children
             .iter()
@@ -118,29 +114,23 @@ impl StepContext<'_> {
             balance: balance.to_scalar()?,
             ..LossParts::default()
         };
-        let mut terms = Vec::new();
-        if layout.own.texts > 0 {
-            terms.push((&layout.own, unit_queries.clone()));
-        }
-        if layout.distilled.texts > 0 {
-            let rows = layout.distilled_rows.as_slice();
-            let shape = (layout.distilled.texts, self.indexer.options().dim);
-            terms.push((&layout.distilled, Tensor::from_slice(rows, shape, self.device)?));
-        }
-        let texts: usize = terms.iter().map(|(term, _)| term.texts).sum();
-        for (term, unit) in terms {
-            let share = term.texts as f64 / texts as f64;
-            let loss = (self.distillation(term, &unit)? * share)?;
-            parts.distillation += loss.to_scalar::<f32>()?;
-            total = (total + (loss * weights.distillation)?)?;
+        if let Some(term) = &layout.distillation {
+            let distillation = self.distillation(tree, term, &unit_queries)?;
+            parts.distillation = distillation.to_scalar()?;
+            total = (total + (distillation * weights.distillation)?)?;
         }
         parts.total = total.to_scalar()?;
         Ok((total, parts))
     }
 
     /// Routing distillation of rows of `unit`.
-    pub(crate) fn distillation(&self, term: &Distillation, unit: &Tensor) -> candle_core::Result<Tensor> {
-        let logs = self.indexer.leaf_log_probabilities(unit, &term.entries)?;
+    pub(crate) fn distillation(
+        &self,
+        tree: &TrainableIndexer,
+        term: &Distillation,
+        unit: &Tensor,
+    ) -> candle_core::Result<Tensor> {
+        let logs = tree.leaf_log_probabilities(unit, &term.entries)?;
         let masses = Tensor::new(term.masses.as_slice(), self.device)?;
         losses::distillation(&logs, &masses, term.texts)
     }
@@ -172,7 +162,7 @@ impl StepContext<'_> {
         for (i, row) in similarity.chunks_exact(n).enumerate() {
             for (j, &similarity) in row.iter().enumerate() {
                 let apart = layout.pair_documents[i] != layout.pair_documents[j]
-                    && f64::from(similarity) < self.config.dissimilarity_threshold;
+                    && f64::from(similarity) < self.config.losses.dissimilarity_threshold;
                 gate.push(if apart { 1f32 } else { 0.0 });
             }
         }

@@ -8,6 +8,7 @@ use rayon::prelude::*;
 
 use super::config::TrainConfig;
 use super::dataset::{TrainingSet, sentences};
+use super::plan::Plan;
 use crate::model::{Encoder, ModelError, Role};
 
 /// Token ids and relevance of all texts of a run.
@@ -33,10 +34,11 @@ impl Texts {
         config: &TrainConfig,
         rng: &mut ChaCha8Rng,
     ) -> Result<Self, ModelError> {
+        let settings = &config.encoder;
         let documents = set
             .documents
             .par_iter()
-            .map(|d| tokens(encoder, &d.embedding_text(), Role::Document, config.max_document_tokens))
+            .map(|d| tokens(encoder, &d.embedding_text(), Role::Document, settings.max_document_tokens))
             .collect::<Result<Vec<_>, _>>()?;
         let mut texts: Vec<&str> = Vec::new();
         let mut positives = Vec::new();
@@ -44,13 +46,11 @@ impl Texts {
             texts.push(&query.text);
             positives.push(query.positives.clone());
         }
-        let distils = config.loss_weights.distillation > 0.0
-            && (config.distilled_texts_per_step > 0 || config.indexer_epochs > 0);
-        if config.pseudo_pairs_per_pair > 0.0 || distils {
+        if Plan::of(config).makes_queries() {
             for (place, document) in (0u32..).zip(&set.documents) {
                 let mut drawn = sentences(&document.text);
                 drawn.shuffle(rng);
-                drawn.truncate(config.pseudo_sentences);
+                drawn.truncate(config.distillation.sentences);
                 let title = Some(document.title.as_str()).filter(|title| !title.trim().is_empty());
                 for text in title.into_iter().chain(drawn) {
                     texts.push(text);
@@ -60,7 +60,7 @@ impl Texts {
         }
         let queries = texts
             .par_iter()
-            .map(|text| tokens(encoder, text, Role::Query, config.max_query_tokens))
+            .map(|text| tokens(encoder, text, Role::Query, settings.max_query_tokens))
             .collect::<Result<Vec<_>, _>>()?;
         let ids = set.train.iter().map(|query| query.id.clone()).collect();
         Ok(Self { documents, queries, positives, train: set.train.len(), dev: set.dev.len(), ids })
@@ -71,12 +71,9 @@ impl Texts {
         self.train..self.train + self.dev
     }
 
-    /// What a message calls a query: its id, or the document that it was made from.
-    pub(crate) fn name(&self, query: usize) -> String {
-        match self.ids.get(query) {
-            Some(id) => id.clone(),
-            None => format!("made from document {}", self.positives[query][0]),
-        }
+    /// Id of a training query.
+    pub(crate) fn id(&self, query: usize) -> &str {
+        &self.ids[query]
     }
 
     pub(crate) fn is_relevant(&self, query: usize, document: u32) -> bool {

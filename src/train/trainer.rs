@@ -3,25 +3,26 @@
 use std::path::{Path, PathBuf};
 
 use candle_core::Device;
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
 use sha2::{Digest, Sha256};
 
-use super::balance::{LeafSizes, LoadReport};
+use super::balance::LeafSizes;
 use super::card;
 use super::checkpoint::Identity;
-use super::config::TrainConfig;
+use super::config::{TrainConfig, flat_json};
 use super::dataset::TrainingSet;
 use super::dev;
 use super::error::TrainError;
 use super::frozen::{CachePlace, Frozen, FrozenCache};
 use super::head::{Head, Scope};
-use super::indexer::{IndexerOptions, TrainableIndexer};
+use super::inputs::Inputs;
 use super::log::Log;
 use super::page;
-use super::refresh::Refresher;
 use super::report::{TrainEvent, TrainReport};
-use super::run::{self, Checkpoints, Outcome, Run};
-use super::step::StepContext;
+use super::run::{Checkpoints, Listeners, Outcome, Run, Start};
 use super::texts::Texts;
+use super::trees::Trees;
 use super::verdict::Verdict;
 use crate::error::Result;
 use crate::model::{
@@ -238,10 +239,10 @@ impl<'a> Trainer<'a> {
             let (documents, leaves) = (set.documents.len(), shape.leaves());
             return Err(TrainError::TooFewDocuments { documents, leaves }.into());
         }
-        if config.leaves_per_document > shape.leaves() {
+        if config.tree.leaves_per_document > shape.leaves() {
             return Err(out_of_range(
-                "leaves_per_document",
-                config.leaves_per_document,
+                "tree.leaves_per_document",
+                config.tree.leaves_per_document,
                 format!("at most the tree's {} leaves", shape.leaves()),
             ));
         }
@@ -256,7 +257,7 @@ impl<'a> Trainer<'a> {
 
         let encoder = Encoder::load(&base)?;
         let scope = scope(config, &encoder)?;
-        let mut rng = run::generator(config);
+        let mut rng = ChaCha8Rng::seed_from_u64(config.seed);
         let texts = Texts::new(set, &encoder, config, &mut rng)?;
         on_event(&TrainEvent::Started {
             documents: texts.documents.len(),
@@ -286,50 +287,17 @@ impl<'a> Trainer<'a> {
         let document_cache =
             FrozenCache::compute(&frozen, &texts.documents, &document_place, &mut budget, on_progress)?;
         let head = Head::new(&encoder, scope, &device)?;
-        let options = IndexerOptions {
-            shape,
-            dim,
-            projection: config.projection(shape, dim),
-            transform: config.transform,
-            logit_scale: config.logit_scale,
-            init_length: config.init_scale / config.logit_scale,
-        };
-        let coarse = config.coarse_shape(shape).map(|shape| {
-            let coarse = IndexerOptions { shape, projection: None, transform: true, ..options };
-            TrainableIndexer::random(coarse, &mut rng, &device)
-        });
-        let coarse = coarse.transpose().map_err(ModelError::from)?;
-        let indexer = TrainableIndexer::random(options, &mut rng, &device).map_err(ModelError::from)?;
-        let refresher = Refresher {
+        let trees = Trees::random(config, shape, dim, &mut rng, &device).map_err(ModelError::from)?;
+        let inputs = Inputs {
             config,
             texts: &texts,
             document_cache: &document_cache,
             query_cache: &query_cache,
             head: &head,
-            indexer: coarse.as_ref().unwrap_or(&indexer),
-        };
-        let context = StepContext {
-            config,
-            texts: &texts,
-            document_cache: &document_cache,
-            query_cache: &query_cache,
-            head: &head,
-            indexer: refresher.indexer,
             device: &device,
         };
-        let checkpoints = self.checkpoints.clone();
-        let run = Run::new(
-            config,
-            refresher,
-            context,
-            &indexer,
-            checkpoints,
-            identity,
-            rng,
-            on_progress,
-            &mut on_event,
-        );
-        let outcome = run.finish()?;
+        let start = Start { inputs, trees: &trees, checkpoints: self.checkpoints.clone(), identity, rng };
+        let outcome = Run::new(start, Listeners { on_progress, on_event: &mut on_event }).finish()?;
         let ending = outcome.beginning.ending(&outcome.last, set, &texts, config.seed, on_progress)?;
         let page_of = ending.leaves;
         let report = report(config, &texts, &outcome, ending.verdict, ending.leaf_sizes)?;
@@ -347,19 +315,18 @@ fn out_of_range(field: &'static str, found: impl ToString, expected: String) -> 
 /// What the configuration trains of this encoder.
 fn scope(config: &TrainConfig, encoder: &Encoder) -> Result<Scope> {
     let layers = encoder.config().layers;
-    if config.trainable_layers > layers {
+    if config.encoder.trainable_layers > layers {
         let expected = format!("at most the encoder's {layers}");
-        return Err(out_of_range("trainable_layers", config.trainable_layers, expected));
+        return Err(out_of_range("encoder.trainable_layers", config.encoder.trainable_layers, expected));
     }
-    if config.train_embeddings && config.trainable_layers < layers {
-        let expected = format!("all {layers} layers with train_embeddings");
-        return Err(out_of_range("trainable_layers", config.trainable_layers, expected));
+    if config.encoder.train_embeddings && config.encoder.trainable_layers < layers {
+        let expected = format!("all {layers} layers with encoder.train_embeddings");
+        return Err(out_of_range("encoder.trainable_layers", config.encoder.trainable_layers, expected));
     }
     Ok(Scope {
-        layers: config.trainable_layers,
-        embeddings: config.train_embeddings,
-        dropout: config.dropout,
-        precision: config.precision,
+        layers: config.encoder.trainable_layers,
+        embeddings: config.encoder.train_embeddings,
+        precision: config.encoder.precision,
     })
 }
 
@@ -376,8 +343,7 @@ fn cache_name(identity: &Identity, scope: Scope, tokens: &[Vec<u32>]) -> String 
 
 /// What a checkpoint must agree with.
 fn identity(config: &TrainConfig, encoder: &Encoder, texts: &Texts) -> Result<Identity> {
-    let json =
-        serde_json::to_vec(config).map_err(|source| ModelError::Json { path: REPORT_FILE.into(), source })?;
+    let json = flat_json(config).map_err(|source| ModelError::Json { path: REPORT_FILE.into(), source })?;
     let mut base = Sha256::new();
     for (name, tensor) in encoder.transformer()?.named() {
         base.update(name.as_bytes());
@@ -407,10 +373,10 @@ fn report(
 ) -> Result<TrainReport> {
     let mut config = config.clone();
     // What the rule chose, so that the report says it.
-    config.branching_factor = Some(outcome.last.indexer.shape().branching_factor());
+    config.tree.branching_factor = Some(outcome.last.indexer.shape().branching_factor());
     let after = dev::figures(&outcome.last, texts)?;
     let mut loads = outcome.state.loads.clone();
-    loads.push(LoadReport::new(outcome.state.epochs.len() + outcome.state.indexer_epochs.len(), &after));
+    loads.push(after.load(outcome.state.epochs.len() + outcome.state.indexer_epochs.len()));
     Ok(TrainReport {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         config,
@@ -454,7 +420,7 @@ fn write(
         base,
         encoder: head.named().map_err(ModelError::from)?,
         indexer: &outcome.last.indexer,
-        leaves_per_document: config.leaves_per_document,
+        leaves_per_document: config.tree.leaves_per_document,
         extras: vec![(REPORT_FILE, json), (PAGE_FILE, page.into_bytes()), (CARD_FILE, card.into_bytes())],
     }
     .write(output)?;

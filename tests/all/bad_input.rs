@@ -510,16 +510,15 @@ fn bad_settings_of_a_training_run_are_refused_before_it_starts() {
         let run = Trainer::builder().base(support::base_model()).output(&out).config(config);
         run.fit(&set).err().unwrap()
     };
-    let edits: [(&str, Edit); 9] = [
-        ("epochs", |c| (c.epochs, c.indexer_epochs) = (0, 0)),
-        ("dropout", |c| c.dropout = 1.0),
-        ("trainable_layers", |c| c.train_embeddings = true),
-        ("batch_size", |c| c.batch_size = 1),
-        ("branching_factor", |c| c.branching_factor = Some(0)),
-        ("leaves_per_document", |c| c.leaves_per_document = 99),
-        ("encoder_learning_rate", |c| c.encoder_learning_rate = f64::NAN),
-        ("margin", |c| c.margin = -1.0),
-        ("trainable_layers", |c| c.trainable_layers = 99),
+    let edits: [(&str, Edit); 8] = [
+        ("schedule.epochs", |c| (c.schedule.epochs, c.schedule.indexer_epochs) = (0, 0)),
+        ("encoder.trainable_layers", |c| c.encoder.train_embeddings = true),
+        ("schedule.batch_size", |c| c.schedule.batch_size = 1),
+        ("tree.branching_factor", |c| c.tree.branching_factor = Some(0)),
+        ("tree.leaves_per_document", |c| c.tree.leaves_per_document = 99),
+        ("encoder.learning_rate", |c| c.encoder.learning_rate = f64::NAN),
+        ("losses.margin", |c| c.losses.margin = -1.0),
+        ("encoder.trainable_layers", |c| c.encoder.trainable_layers = 99),
     ];
     for (name, edit) in edits {
         let mut config = support::config(FLAT);
@@ -530,7 +529,7 @@ fn bad_settings_of_a_training_run_are_refused_before_it_starts() {
         }
     }
     let mut config = support::config(FLAT);
-    config.branching_factor = Some(1000);
+    config.tree.branching_factor = Some(1000);
     let error = fit(config);
     assert!(matches!(error, Error::Train(TrainError::TooFewDocuments { .. })), "{error}");
     assert!(names(dir.path()).is_empty());

@@ -532,8 +532,10 @@ fn a_bundle_is_trained_used_and_trained_further() {
     assert!(said.contains(&format!("bundle {} written", flow.path("bundle").display())), "{said}");
     let report: Value =
         serde_json::from_slice(&fs::read(flow.path("bundle/training.json")).unwrap()).unwrap();
-    assert_eq!((&report["config"]["height"], &report["config"]["epochs"]), (&json!(1), &json!(2)));
-    assert_eq!(report["config"]["batch_size"], json!(8), "from the file");
+    let config_of = |report: &Value, name: &str| report["config"].pointer(name).cloned();
+    assert_eq!(config_of(&report, "/tree/height"), Some(json!(1)));
+    assert_eq!(config_of(&report, "/schedule/epochs"), Some(json!(2)));
+    assert_eq!(config_of(&report, "/schedule/batch_size"), Some(json!(8)), "from the file");
 
     let bundle = text(&flow.path("bundle")).to_owned();
     let index = text(&flow.path("second")).to_owned();
@@ -548,7 +550,8 @@ fn a_bundle_is_trained_used_and_trained_further() {
     ehi(arguments.iter().chain(&["--seed", "5", "--init", "random"])).ok();
     let report: Value =
         serde_json::from_slice(&fs::read(flow.path("further/training.json")).unwrap()).unwrap();
-    assert_eq!((&report["config"]["seed"], &report["config"]["init"]), (&json!(5), &json!("random")));
+    assert_eq!(config_of(&report, "/seed"), Some(json!(5)));
+    assert_eq!(config_of(&report, "/tree/init"), Some(json!("random")));
 }
 
 #[test]
@@ -565,7 +568,7 @@ fn a_run_without_a_dev_split_says_so() {
 fn an_interrupted_training_says_so_and_goes_on() {
     let flow = Flow::new();
     let mut config = support::config(Shape::of_height(1));
-    config.epochs = 1_000_000;
+    config.schedule.epochs = 1_000_000;
     fs::write(flow.path("config.json"), serde_json::to_vec(&config).unwrap()).unwrap();
     let mut child = command()
         .current_dir(flow.dir.path())
@@ -588,10 +591,14 @@ fn bad_settings_of_training_are_refused() {
     let flow = Flow::new();
     fs::write(flow.path("config.json"), r#"{"epochs": 2, "epoks": 3}"#).unwrap();
     let line = train(&flow, &["--out", "@bundle", "--config", "@config.json"]).failure();
-    assert!(line.contains("config.json") && line.contains("unknown field `epoks`"), "{line}");
+    assert!(line.contains("config.json") && line.contains("unknown setting `epoks`"), "{line}");
+    assert!(line.contains("did you mean `schedule.epochs`?"), "{line}");
+    fs::write(flow.path("old.json"), r#"{"epochs": 2, "dropout": 0.1}"#).unwrap();
+    let line = train(&flow, &["--out", "@bundle", "--config", "@old.json"]).failure();
+    assert!(line.contains("old.json") && line.contains("setting `dropout` was removed"), "{line}");
     let line = train(&flow, &["--out", "@bundle", "--config", "@absent.json"]).failure();
     assert!(line.contains("absent.json"), "{line}");
-    fs::write(flow.path("none.json"), r#"{"indexer_epochs": 0}"#).unwrap();
+    fs::write(flow.path("none.json"), r#"{"schedule": {"indexer_epochs": 0}}"#).unwrap();
     let line = train(&flow, &["--out", "@bundle", "--config", "@none.json", "--epochs", "0"]).failure();
     assert!(line.contains("epochs is 0"), "{line}");
     let ran = train(&flow, &["--out", "@bundle", "--config", "@config.json", "--preset", "fiqa"]);

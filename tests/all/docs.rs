@@ -58,7 +58,8 @@ fn every_field_is_documented_with_its_default() {
 #[test]
 fn presets_are_documented_with_their_values() {
     let rows = rows();
-    let columns = ["batch_size", "branching_factor", "encoder_learning_rate", "indexer_learning_rate"];
+    let columns =
+        ["schedule.batch_size", "tree.branching_factor", "encoder.learning_rate", "tree.learning_rate"];
     for (name, preset) in [
         ("scifact", Preset::SciFact),
         ("fiqa", Preset::Fiqa),
@@ -75,7 +76,7 @@ fn presets_are_documented_with_their_values() {
         let names = ["siamese", "indexing", "intra_leaf"];
         assert_eq!(weights.len(), names.len());
         for (part, cell) in names.iter().zip(weights) {
-            assert!(same(cell, &fields[&format!("loss_weights.{part}")]), "preset {name}, {part}: {cell}");
+            assert!(same(cell, &fields[&format!("losses.weights.{part}")]), "preset {name}, {part}: {cell}");
         }
     }
 }

@@ -66,7 +66,8 @@ fn train(base: &str, out: &Path, home: &Path, endpoint: &str, offline: bool) -> 
     let config = home.join("config.json");
     fs::write(
         &config,
-        r#"{"branching_factor": 4, "epochs": 0, "trainable_layers": 0, "indexer_epochs": 1, "dev_fraction": 0.2}"#,
+        r#"{"tree.branching_factor": 4, "schedule": {"epochs": 0, "indexer_epochs": 1}, "encoder.trainable_layers": 0,
+            "dev_fraction": 0.2}"#,
     )
     .unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_ehi"));

@@ -5,23 +5,20 @@ use std::ops::ControlFlow;
 use crate::support;
 use ehi::data::BeirDataset;
 use ehi::train::{
-    CHECKPOINT_FILE, Fitted, Init, IntraLeaf, Method, Negatives, PAGE_FILE, Precision, REPORT_FILE,
-    Recommendation, Schedule, Siamese, TrainConfig, TrainError, TrainEvent, TrainReport, Trainer,
-    TrainingSet,
+    CHECKPOINT_FILE, Decay, Fitted, Init, IntraLeaf, Method, Negatives, PAGE_FILE, Precision, REPORT_FILE,
+    Recommendation, Siamese, TrainConfig, TrainError, TrainEvent, TrainReport, Trainer, TrainingSet,
 };
 use ehi::{Bundle, Error, Index, Progress, Stage};
 use tempfile::TempDir;
 
 fn config() -> TrainConfig {
     let mut config = TrainConfig::default();
-    config.branching_factor = Some(4);
-    config.epochs = 2;
-    config.batch_size = 8;
-    config.max_document_tokens = 24;
-    config.max_query_tokens = 16;
-    config.distilled_texts_per_step = 8;
-    config.indexer_epochs = 2;
-    config.pseudo_pairs_per_pair = 0.5;
+    config.tree.branching_factor = Some(4);
+    config.schedule.epochs = 2;
+    config.schedule.batch_size = 8;
+    config.encoder.max_document_tokens = 24;
+    config.encoder.max_query_tokens = 16;
+    config.schedule.indexer_epochs = 2;
     config
 }
 
@@ -50,7 +47,7 @@ fn training_set(config: &TrainConfig) -> TrainingSet {
 #[test]
 fn every_tensor_moves_and_the_losses_fall() {
     let mut config = config();
-    config.epochs = 3;
+    config.schedule.epochs = 3;
     let run = train(config);
     let epochs = &run.report.epochs;
     assert_eq!(epochs.len(), 3);
@@ -82,23 +79,21 @@ fn every_choice_trains() {
         (1, Init::KMeans, Negatives::ExactSiamese, IntraLeaf::Triplet, 1, 6, true),
     ] {
         let mut config = config();
-        config.branching_factor = Some(2);
-        config.height = height;
-        config.init = init;
-        config.negatives = negatives;
-        config.intra_leaf = intra_leaf;
-        config.trainable_layers = layers;
-        config.routing_dim = Some(routing_dim);
-        config.transform = transform;
-        config.siamese = if height == 1 { Siamese::Contrastive } else { Siamese::Triplet };
-        config.precision = if height == 2 { Precision::Bf16 } else { Precision::F32 };
-        config.leaves_per_document = 2;
-        config.refresh_interval = 1;
-        config.dropout = 0.1;
-        config.gradient_clip = 1.0;
-        config.schedule = Schedule::Cosine;
-        config.distillation_temperature = 0.1;
-        config.distillation_texts = 100;
+        config.tree.branching_factor = Some(2);
+        config.tree.height = height;
+        config.tree.init = init;
+        config.mining.negatives = negatives;
+        config.losses.intra_leaf = intra_leaf;
+        config.encoder.trainable_layers = layers;
+        config.tree.routing_dim = Some(routing_dim);
+        config.tree.transform = transform;
+        config.losses.siamese = if height == 1 { Siamese::Contrastive } else { Siamese::Triplet };
+        config.encoder.precision = if height == 2 { Precision::Bf16 } else { Precision::F32 };
+        config.tree.leaves_per_document = 2;
+        config.schedule.refresh_interval = 1;
+        config.schedule.decay = Decay::Cosine;
+        config.distillation.temperature = 0.1;
+        config.distillation.texts = 100;
         let run = train(config);
         let per_level = if transform { 2 } else { 1 };
         let projection = usize::from(routing_dim > 0);
@@ -115,9 +110,9 @@ fn every_choice_trains() {
 #[test]
 fn the_whole_encoder_trains() {
     let mut config = config();
-    config.trainable_layers = 2;
-    config.train_embeddings = true;
-    config.epochs = 1;
+    config.encoder.trainable_layers = 2;
+    config.encoder.train_embeddings = true;
+    config.schedule.epochs = 1;
     let run = train(config);
     assert_eq!(run.report.moved.len(), 4 + 16 * 2 + 2);
     let word = run.report.moved.iter().find(|m| m.name == "encoder.embeddings.word").unwrap();
@@ -127,17 +122,17 @@ fn the_whole_encoder_trains() {
 #[test]
 fn the_number_of_leaves_follows_the_corpus() {
     let mut config = config();
-    config.branching_factor = None;
+    config.tree.branching_factor = None;
     let set = training_set(&config);
     let leaves = config.shape(set.documents()).unwrap().leaves();
     assert_eq!(leaves as usize, set.documents() / 10);
     assert_eq!(config.shape(5183).unwrap().leaves(), 518);
-    config.height = 2;
+    config.tree.height = 2;
     assert_eq!(config.shape(5183).unwrap().leaves(), 22 * 22);
-    config.epochs = 0;
-    config.height = 1;
+    config.schedule.epochs = 0;
+    config.tree.height = 1;
     let run = train(config);
-    assert_eq!(run.report.config.branching_factor, Some(leaves));
+    assert_eq!(run.report.config.tree.branching_factor, Some(leaves));
     assert!(run.report.epochs.is_empty());
 }
 
@@ -145,14 +140,13 @@ fn the_number_of_leaves_follows_the_corpus() {
 #[test]
 fn resuming_equals_a_straight_run() {
     let mut config = config();
-    config.negatives = Negatives::Index;
-    config.dropout = 0.1;
-    config.epochs = 3;
-    config.refresh_interval = 2;
-    config.early_stopping_patience = 5;
-    (config.max_document_tokens, config.max_query_tokens) = (12, 8);
+    config.mining.negatives = Negatives::Index;
+    config.schedule.epochs = 3;
+    config.schedule.refresh_interval = 2;
+    config.schedule.early_stopping_patience = 5;
+    (config.encoder.max_document_tokens, config.encoder.max_query_tokens) = (12, 8);
     // The tree proper starts in the second phase.
-    config.coarse_leaves = Some(2);
+    config.tree.coarse_leaves = Some(2);
     let mut total = 0;
     let set = training_set(&config);
     let dir = tempfile::tempdir().unwrap();
@@ -198,7 +192,7 @@ fn a_checkpoint_of_another_run_or_a_damaged_one_is_refused() {
     };
     assert!(matches!(run(config()).on_progress(stop).fit(&set), Err(Error::Cancelled)));
     let mut other = config();
-    other.margin = 0.2;
+    other.losses.margin = 0.2;
     let error = run(other).fit(&set).err().unwrap();
     assert!(matches!(error, Error::Train(TrainError::OtherRun { what: "configuration", .. })), "{error}");
     let path = checkpoints.join(CHECKPOINT_FILE);
@@ -238,7 +232,7 @@ fn a_loss_that_is_no_number_names_the_step_and_the_batch() {
 
     let mut config = config();
     // k-means would refuse such rows before the first step.
-    config.init = Init::Random;
+    config.tree.init = Init::Random;
     let set = training_set(&config);
     let out = dir.path().join("bundle");
     let error = trainer(config).base(&base).output(&out).fit(&set).err().unwrap();
@@ -262,7 +256,7 @@ fn pairs_over_stored_documents_train() {
     let (train, dev) = set.queries();
     assert!(train > dev && dev > 0);
     let mut config = config();
-    (config.epochs, config.trainable_layers) = (0, 0);
+    (config.schedule.epochs, config.encoder.trainable_layers) = (0, 0);
     let fitted = trainer(config).output(dir.path().join("bundle")).fit(&set).unwrap();
     assert_ne!(fitted.bundle.hash(), bundle.hash());
 
@@ -287,14 +281,14 @@ fn pairs_over_stored_documents_train() {
 #[test]
 fn early_stopping_goes_back_to_the_best_weights() {
     let mut config = config();
-    config.early_stopping_patience = 1;
-    config.refresh_interval = 1;
-    config.epochs = 8;
+    config.schedule.early_stopping_patience = 1;
+    config.schedule.refresh_interval = 1;
+    config.schedule.epochs = 8;
     config.dev_fraction = 0.3;
     // Rates far too high, so that training harms.
-    config.encoder_learning_rate = 0.05;
-    config.indexer_learning_rate = 0.05;
-    config.indexer_epochs = 0;
+    config.encoder.learning_rate = 0.05;
+    config.tree.learning_rate = 0.05;
+    config.schedule.indexer_epochs = 0;
     let run = train(config);
     let stop = run.report.stopped_early.unwrap();
     assert!(stop.best_after < stop.stopped_after && stop.stopped_after < 12, "{stop:?}");
@@ -331,7 +325,7 @@ fn a_bundle_is_a_base() {
     let first = train(config());
     let dir = tempfile::tempdir().unwrap();
     let mut config = config();
-    config.epochs = 1;
+    config.schedule.epochs = 1;
     let set = training_set(&config);
     let again = trainer(config).base(first.bundle.path()).output(dir.path().join("second"));
     let second = again.fit(&set).unwrap().bundle;
@@ -344,8 +338,8 @@ fn cancelling_at_any_stage_leaves_no_bundle() {
         let dir = tempfile::tempdir().unwrap();
         let out = dir.path().join("bundle");
         let mut config = config();
-        config.branching_factor = Some(2);
-        config.height = 2;
+        config.tree.branching_factor = Some(2);
+        config.tree.height = 2;
         let set = training_set(&config);
         let stop =
             |p: Progress| if p.stage == stage { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
@@ -367,21 +361,24 @@ fn impossible_runs_are_refused_by_name() {
         assert!(!out.exists());
         error
     };
-    let too_many = attempt(&|c| c.branching_factor = Some(100_000));
+    let too_many = attempt(&|c| c.tree.branching_factor = Some(100_000));
     assert!(matches!(too_many, Error::Train(TrainError::TooFewDocuments { .. })), "{too_many}");
-    let layers = attempt(&|c| c.trainable_layers = 3);
-    assert!(matches!(layers, Error::Train(TrainError::Config { field: "trainable_layers", .. })), "{layers}");
-    let epochs = attempt(&|c| (c.epochs, c.indexer_epochs) = (0, 0));
-    assert!(matches!(epochs, Error::Train(TrainError::Config { field: "epochs", .. })), "{epochs}");
-    let margin = attempt(&|c| c.margin = f64::NAN);
-    assert!(matches!(margin, Error::Train(TrainError::Config { field: "margin", .. })), "{margin}");
+    let layers = attempt(&|c| c.encoder.trainable_layers = 3);
+    assert!(
+        matches!(layers, Error::Train(TrainError::Config { field: "encoder.trainable_layers", .. })),
+        "{layers}"
+    );
+    let epochs = attempt(&|c| (c.schedule.epochs, c.schedule.indexer_epochs) = (0, 0));
+    assert!(matches!(epochs, Error::Train(TrainError::Config { field: "schedule.epochs", .. })), "{epochs}");
+    let margin = attempt(&|c| c.losses.margin = f64::NAN);
+    assert!(matches!(margin, Error::Train(TrainError::Config { field: "losses.margin", .. })), "{margin}");
 }
 
 /// What a run says of itself must be in the bundle, readable, and agree with its own figures.
 #[test]
 fn a_run_ends_with_a_verdict_and_a_page() {
     let mut config = config();
-    config.refresh_interval = 1;
+    config.schedule.refresh_interval = 1;
     config.dev_fraction = 0.2;
     let run = train(config);
     let report = &run.report;
@@ -435,7 +432,7 @@ fn the_page_escapes_what_users_wrote() {
     std::fs::write(beir.join("corpus.jsonl"), support::corpus_lines(&documents)).unwrap();
     let set = TrainingSet::from_beir(&BeirDataset::open(&beir).unwrap(), 0.0).unwrap();
     let mut config = config();
-    config.epochs = 1;
+    config.schedule.epochs = 1;
     config.dev_fraction = 0.0;
     let out = dir.path().join("bundle");
     let report = trainer(config).output(&out).fit(&set).unwrap().report;

@@ -111,14 +111,14 @@ impl Args {
             }),
             (None, None) => TrainConfig::default(),
         };
-        config.branching_factor = self.branching.or(config.branching_factor);
-        config.height = self.height.unwrap_or(config.height);
-        config.epochs = self.epochs.unwrap_or(config.epochs);
+        config.tree.branching_factor = self.branching.or(config.tree.branching_factor);
+        config.tree.height = self.height.unwrap_or(config.tree.height);
+        config.schedule.epochs = self.epochs.unwrap_or(config.schedule.epochs);
         config.seed = self.seed.unwrap_or(config.seed);
-        config.init = match self.init {
+        config.tree.init = match self.init {
             Some(InitName::Random) => Init::Random,
             Some(InitName::KMeans) => Init::KMeans,
-            None => config.init,
+            None => config.tree.init,
         };
         config.check()?;
         Ok(config)
@@ -157,7 +157,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let config = args.settings()?;
     let base = args.base_directory()?;
     let set = TrainingSet::read(&Dataset::open(&args.data)?, config.dev_fraction)?;
-    let epochs = config.epochs;
+    let epochs = config.schedule.epochs;
     let device = match args.device {
         DeviceName::Cpu => TrainDevice::Cpu,
         DeviceName::Cuda => TrainDevice::Cuda,

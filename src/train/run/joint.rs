@@ -4,20 +4,17 @@ use std::ops::ControlFlow;
 use std::thread;
 use std::time::Instant;
 
+use super::phase::Phase;
 use super::{Run, tensor_error};
 use crate::error::{Error, Result};
 use crate::progress::{Progress, Stage};
-use crate::train::balance::LoadReport;
 use crate::train::batch::{Ahead, Prepared};
 use crate::train::checkpoint::RngState;
-use crate::train::dev;
 use crate::train::error::TrainError;
-use crate::train::optimizer::{AdamW, Gradients, Group, Parameter};
-use crate::train::parameters::{self, Weights};
+use crate::train::optimizer::{AdamW, Gradients, Parameter};
 use crate::train::refresh::{Embedded, Snapshot};
 use crate::train::report::{DevFigures, EarlyStop, EpochReport, LossParts, TrainEvent};
 use crate::train::sampler::Sampler;
-use crate::train::schedule;
 
 /// Visited fraction at which early stopping compares recall@100.
 const COMPARED_AT: f64 = 0.1;
@@ -59,40 +56,26 @@ impl Run<'_, '_, '_> {
     /// Algorithm 1: encoder and tree together.
     pub(super) fn joint(
         &mut self,
+        phase: &mut Phase<'_>,
         base: Embedded,
         mut snapshot: Option<Snapshot>,
-        moments: Option<(Weights, Weights)>,
     ) -> Result<()> {
-        let _span = tracing::info_span!("train_joint", epochs = self.config.epochs).entered();
-        let config = self.config;
-        let head = self.context.head.parameters().to_vec();
-        let groups = vec![
-            Group {
-                parameters: head,
-                learning_rate: config.encoder_learning_rate,
-                weight_decay: config.weight_decay,
-            },
-            Group {
-                parameters: self.context.indexer.parameters(),
-                learning_rate: config.indexer_learning_rate,
-                weight_decay: 0.0,
-            },
-        ];
-        let mut optimizer = self.optimizer(groups, moments)?;
+        let settings = &self.inputs.config.schedule;
+        let _span = tracing::info_span!("train_joint", epochs = settings.epochs).entered();
         // The first refresh takes it, so that it is not worked out twice.
         let mut base = Some(base);
-        let sampler = Sampler::new(self.context.texts, config);
+        let sampler = Sampler::new(self.inputs.texts, settings);
         let mut pace = Pace {
-            steps: sampler.steps() * config.epochs,
+            steps: phase.schedule.steps,
             first_step: self.state.step,
             began: Instant::now(),
             pairs: 0,
         };
-        while self.state.epoch < config.epochs {
+        while self.state.epoch < settings.epochs {
             let epoch_started = Instant::now();
             if self.state.step_in_epoch == 0 {
-                if self.state.epoch.is_multiple_of(config.refresh_interval) {
-                    snapshot = Some(self.refresh(base.take(), &optimizer)?);
+                if self.state.epoch.is_multiple_of(settings.refresh_interval) {
+                    snapshot = Some(self.refresh(phase, base.take())?);
                     if self.state.stopped_early.is_some() {
                         return Ok(());
                     }
@@ -107,19 +90,19 @@ impl Run<'_, '_, '_> {
             // on from a checkpoint, the generator is then put back to the step.
             let here = self.rng.clone();
             let mut epoch_rng = self.generator(&self.state.rng_at_epoch)?;
-            let batches = sampler.epoch(self.context.texts, &mut epoch_rng);
+            let batches = sampler.epoch(&mut epoch_rng);
             self.rng = if self.state.step_in_epoch == 0 { epoch_rng } else { here };
-            let (left, context, rng) = (&batches[self.state.step_in_epoch..], self.context, self.rng.clone());
+            let (left, inputs, rng) = (&batches[self.state.step_in_epoch..], self.inputs, self.rng.clone());
             let clock = EpochClock {
                 steps: batches.len(),
                 started: epoch_started,
                 seconds_before: self.state.sums.seconds,
             };
             thread::scope(|scope| {
-                let ahead = Ahead::start(scope, context, snapshot, left, rng);
+                let ahead = Ahead::start(scope, inputs, snapshot, left, rng);
                 left.iter().try_for_each(|batch| {
                     pace.pairs += batch.queries.len();
-                    self.step(ahead.next()?, &mut optimizer, &pace, &clock)
+                    self.step(phase, ahead.next()?, &pace, &clock)
                 })
             })?;
         }
@@ -129,76 +112,66 @@ impl Run<'_, '_, '_> {
     /// One step of both optimiser groups, its place in the report, and a checkpoint where one is due.
     fn step(
         &mut self,
+        phase: &mut Phase<'_>,
         batch: Prepared,
-        optimizer: &mut AdamW,
         pace: &Pace,
         clock: &EpochClock,
     ) -> Result<()> {
-        let (config, step) = (self.config, self.state.step);
+        let step = self.state.step;
         self.rng = batch.rng.clone();
-        let (parts, mut gradients) = self.context.step(batch, step)?;
+        let (parts, gradients) = self.inputs.step(phase.tree, batch, step)?;
         if step == 0 {
-            check_gradients(optimizer, &gradients)?;
+            check_gradients(&phase.optimizer, &gradients)?;
         }
-        let most = if config.gradient_clip > 0.0 { config.gradient_clip } else { f64::INFINITY };
-        let gradient_norm = gradients.clip(most).map_err(tensor_error)?;
-        let factor = schedule::factor(config, step, pace.steps);
-        optimizer.step(&gradients, factor).map_err(tensor_error)?;
+        let gradient_norm = gradients.norm().map_err(tensor_error)?;
+        let factor = phase.descend(&gradients, step)?;
         self.state.sums.add(&parts, 1.0 / clock.steps as f64);
         self.state.step += 1;
         self.state.step_in_epoch += 1;
-        (self.on_event)(&pace.event(self.state.step, parts, gradient_norm, factor));
+        (self.listeners.on_event)(&pace.event(self.state.step, parts, gradient_norm, factor));
         self.state.sums.seconds = clock.seconds_before + clock.started.elapsed().as_secs_f64();
         if self.state.step_in_epoch == clock.steps {
             self.state.epoch += 1;
             self.state.step_in_epoch = 0;
             let epoch = EpochReport { epoch: self.state.epoch, ..self.state.sums };
             self.state.epochs.push(epoch);
-            (self.on_event)(&TrainEvent::Epoch(epoch));
+            (self.listeners.on_event)(&TrainEvent::Epoch(epoch));
         }
         let progress = Progress::new(Stage::Train, self.state.step, pace.steps);
-        let cancelled = (self.on_progress)(progress) == ControlFlow::Break(());
+        let cancelled = (self.listeners.on_progress)(progress) == ControlFlow::Break(());
         let due = self.checkpoints.as_ref().is_some_and(|c| self.state.step.is_multiple_of(c.steps));
         if due || cancelled {
-            self.checkpoint(optimizer)?;
+            self.checkpoint(phase)?;
         }
         if cancelled { Err(Error::Cancelled) } else { Ok(()) }
     }
 
     /// A refresh between two epochs, with the figures that early stopping watches.
-    fn refresh(&mut self, base: Option<Embedded>, optimizer: &AdamW) -> Result<Snapshot> {
+    fn refresh(&mut self, phase: &Phase<'_>, base: Option<Embedded>) -> Result<Snapshot> {
         let _span = tracing::info_span!("train_refresh").entered();
-        let all = self.parameters();
         let began = Instant::now();
-        self.tensors.at_refresh = parameters::copy(&all).map_err(tensor_error)?;
-        self.state.rng_at_refresh = RngState::of(&self.rng);
+        self.keep_refresh(phase)?;
         let before = self.rng.clone();
-        let unlabelled = self.distils_unlabelled();
-        let refreshed = match base {
-            Some(base) if self.state.epoch == 0 => {
-                self.refresher.refresh_from(base, unlabelled, &mut self.rng)
-            }
-            _ => self.refresher.refresh(unlabelled, &mut self.rng, self.on_progress),
+        let embedded = match base {
+            Some(base) if self.state.epoch == 0 => Ok(base),
+            _ => self.embed(),
         };
+        let refreshed = embedded.and_then(|embedded| self.snapshot(phase, embedded));
         if matches!(refreshed, Err(Error::Cancelled)) {
             self.rng = before;
-            self.checkpoint(optimizer)?;
+            self.checkpoint(phase)?;
         }
         let snapshot = refreshed?;
-        let figures = dev::figures(&snapshot, self.context.texts)?;
-        if self.state.epoch == 0 {
-            self.state.before = figures.clone();
-        }
-        self.state.loads.push(LoadReport::new(self.state.epoch, &figures));
-        self.watch(&figures, &all)?;
+        let figures = self.figures(&snapshot, self.state.epoch)?;
+        self.watch(phase, &figures)?;
         let seconds = began.elapsed().as_secs_f64();
-        (self.on_event)(&TrainEvent::Refreshed { epochs: self.state.epoch, figures, seconds });
+        (self.listeners.on_event)(&TrainEvent::Refreshed { epochs: self.state.epoch, figures, seconds });
         Ok(snapshot)
     }
 
     /// Early stopping: keeps the best weights, and goes back to them when patience is out.
-    fn watch(&mut self, figures: &DevFigures, all: &[Parameter]) -> Result<()> {
-        let patience = self.config.early_stopping_patience;
+    fn watch(&mut self, phase: &Phase<'_>, figures: &DevFigures) -> Result<()> {
+        let patience = self.inputs.config.schedule.early_stopping_patience;
         let Some(now) = figures.watched(COMPARED_AT).filter(|_| patience > 0) else {
             return Ok(());
         };
@@ -207,15 +180,15 @@ impl Run<'_, '_, '_> {
                 self.state.refreshes_without_better += 1;
                 if self.state.refreshes_without_better >= patience {
                     let stop = EarlyStop { stopped_after: self.state.epoch, best_after };
-                    parameters::restore(all, &self.tensors.best).map_err(tensor_error)?;
+                    phase.restore(&self.tensors.best)?;
                     self.state.stopped_early = Some(stop);
-                    (self.on_event)(&TrainEvent::StoppedEarly(stop));
+                    (self.listeners.on_event)(&TrainEvent::StoppedEarly(stop));
                 }
             }
             _ => {
                 self.state.best = Some((now, self.state.epoch));
                 self.state.refreshes_without_better = 0;
-                self.tensors.best = parameters::copy(all).map_err(tensor_error)?;
+                self.tensors.best = phase.weights()?;
             }
         }
         Ok(())

@@ -3,26 +3,28 @@
 use std::path::PathBuf;
 use std::time::Instant;
 
-use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 
-use super::checkpoint::{self, Identity, Phase, RngState, State, Tensors};
-use super::config::{Init, TrainConfig};
+use super::checkpoint::{self, Identity, RngState, State, Tensors};
+use super::config::Init;
+use super::dev;
 use super::error::TrainError;
 use super::finish::Beginning;
-use super::indexer::TrainableIndexer;
 use super::init;
-use super::optimizer::{AdamW, Group, Parameter};
-use super::parameters::{self, Weights};
-use super::refresh::{Embedded, Refresher, Snapshot};
-use super::report::{DevFigures, EpochReport, MovedTensor, TrainEvent};
-use super::step::StepContext;
+use super::inputs::Inputs;
+use super::parameters;
+use super::plan::PhaseName;
+use super::refresh::{Embedded, Snapshot};
+use super::report::{DevFigures, MovedTensor, TrainEvent};
+use super::trees::Trees;
 use crate::error::{Error, Result};
 use crate::model::ModelError;
 use crate::progress::OnProgress;
+use phase::Phase;
 
 mod indexer_phase;
 mod joint;
+mod phase;
 
 /// Where and how often checkpoints are written.
 #[derive(Clone, Debug)]
@@ -34,16 +36,27 @@ pub(crate) struct Checkpoints {
     pub resume: bool,
 }
 
-/// The borrowed parts of a run and everything that changes in it.
-pub(crate) struct Run<'a, 'p, 'e> {
-    pub config: &'a TrainConfig,
-    pub refresher: Refresher<'a>,
-    pub context: StepContext<'a>,
-    /// The tree for good, where the joint phase trains a coarser one.
-    indexer: &'a TrainableIndexer,
+/// What a run begins with.
+pub(crate) struct Start<'a> {
+    pub inputs: Inputs<'a>,
+    pub trees: &'a Trees,
     pub checkpoints: Option<Checkpoints>,
+    pub identity: Identity,
+    pub rng: ChaCha8Rng,
+}
+
+/// Who hears of a run.
+pub(crate) struct Listeners<'a, 'p, 'e> {
     pub on_progress: &'a mut OnProgress<'p>,
     pub on_event: &'a mut (dyn FnMut(&TrainEvent) + 'e),
+}
+
+/// What a run reads and everything that changes in it, but for what its phase trains.
+pub(crate) struct Run<'a, 'p, 'e> {
+    inputs: Inputs<'a>,
+    trees: &'a Trees,
+    checkpoints: Option<Checkpoints>,
+    listeners: Listeners<'a, 'p, 'e>,
     rng: ChaCha8Rng,
     state: State,
     tensors: Tensors,
@@ -64,139 +77,111 @@ fn tensor_error(e: candle_core::Error) -> Error {
 }
 
 impl<'a, 'p, 'e> Run<'a, 'p, 'e> {
-    #[allow(clippy::too_many_arguments, reason = "the parts of a run, named at the one call")]
-    pub(crate) fn new(
-        config: &'a TrainConfig,
-        refresher: Refresher<'a>,
-        context: StepContext<'a>,
-        indexer: &'a TrainableIndexer,
-        checkpoints: Option<Checkpoints>,
-        identity: Identity,
-        rng: ChaCha8Rng,
-        on_progress: &'a mut OnProgress<'p>,
-        on_event: &'a mut (dyn FnMut(&TrainEvent) + 'e),
-    ) -> Self {
-        let at = RngState::of(&rng);
-        let state = State {
-            format: 0,
-            identity,
-            phase: Phase::Joint,
-            epoch: 0,
-            step_in_epoch: 0,
-            step: 0,
-            optimizer_step: 0,
-            rng: at.clone(),
-            rng_at_refresh: at.clone(),
-            rng_at_epoch: at,
-            seconds: 0.0,
-            before: DevFigures::default(),
-            epochs: Vec::new(),
-            sums: EpochReport::default(),
-            indexer_epochs: Vec::new(),
-            best: None,
-            loads: Vec::new(),
-            refreshes_without_better: 0,
-            stopped_early: None,
-            checksum: 0,
-        };
+    pub(crate) fn new(start: Start<'a>, listeners: Listeners<'a, 'p, 'e>) -> Self {
+        let Start { inputs, trees, checkpoints, identity, rng } = start;
+        let state = State::new(identity, &rng);
         let (tensors, started) = (Tensors::default(), Instant::now());
-        Self {
-            config,
-            refresher,
-            context,
-            indexer,
-            checkpoints,
-            on_progress,
-            on_event,
-            rng,
-            state,
-            tensors,
-            started,
-        }
+        Self { inputs, trees, checkpoints, listeners, rng, state, tensors, started }
     }
 
     /// Trains from the start or from a checkpoint to the end.
     pub(crate) fn finish(mut self) -> Result<Outcome> {
-        let base = self.refresher.embed(self.on_progress)?;
+        let base = self.embed()?;
         let stored = match &self.checkpoints {
             Some(own) if own.resume => checkpoint::read(&own.dir, &self.state.identity)?,
             _ => None,
         };
-        let beginning = Beginning::of(&base, self.context.texts);
-        let mut snapshot = None;
-        let mut moments = None;
-        match stored {
-            None => self.start_tree(&base)?,
-            Some((state, tensors)) => {
-                let event = TrainEvent::Resumed { epochs: state.epoch, step: state.step };
-                self.state = state;
-                self.tensors = tensors;
-                if self.state.phase == Phase::Indexer {
-                    self.take_tree_for_good();
-                }
-                let all = self.parameters();
-                let refreshes_next = self.state.phase == Phase::Joint
-                    && self.state.step_in_epoch == 0
-                    && self.state.epoch.is_multiple_of(self.config.refresh_interval);
-                if !refreshes_next {
-                    parameters::restore(&all, &self.tensors.at_refresh).map_err(tensor_error)?;
-                    self.rng = self.generator(&self.state.rng_at_refresh)?;
-                    let unlabelled = self.distils_unlabelled();
-                    snapshot = Some(self.refresher.refresh(unlabelled, &mut self.rng, self.on_progress)?);
-                }
-                parameters::restore(&all, &self.tensors.now).map_err(tensor_error)?;
-                self.rng = self.generator(&self.state.rng)?;
-                moments = Some((
-                    std::mem::take(&mut self.tensors.first_moment),
-                    std::mem::take(&mut self.tensors.second_moment),
-                ));
-                (self.on_event)(&event);
+        let beginning = Beginning::of(&base, self.inputs.texts);
+        let (mut phase, mut snapshot) = match stored {
+            None => {
+                let phase = self.phase(PhaseName::Joint)?;
+                self.start_tree(&phase, &base)?;
+                (phase, None)
             }
-        }
-        if self.state.phase == Phase::Joint {
-            self.joint(base, snapshot.take(), moments.take())?;
-            self.state.phase = Phase::Indexer;
+            Some((state, tensors)) => self.resume(state, tensors)?,
+        };
+        if phase.name == PhaseName::Joint {
+            self.joint(&mut phase, base, snapshot.take())?;
+            phase = self.phase(PhaseName::Indexer)?;
+            self.state.phase = phase.name;
             (self.state.epoch, self.state.step_in_epoch) = (0, 0);
         }
-        let last = self.indexer_alone(snapshot, moments)?;
-        let moved = self.check_moved(&self.parameters())?;
+        let last = self.indexer_alone(&mut phase, snapshot)?;
+        let moved = self.check_moved(&phase)?;
         let seconds = self.seconds();
         Ok(Outcome { state: self.state, moved, last, beginning, seconds })
     }
 
-    /// Starts the tree of the moment from the document embeddings, and notes where it started.
-    fn start_tree(&mut self, embedded: &Embedded) -> Result<()> {
-        if self.config.init == Init::KMeans {
-            let (rows, dim) = (&embedded.documents, embedded.dim);
-            init::from_kmeans(self.context.indexer, rows, dim, &mut self.rng, self.on_progress)?;
+    fn phase(&self, name: PhaseName) -> Result<Phase<'a>> {
+        Phase::new(&self.inputs, self.trees, name)
+    }
+
+    /// Puts everything back as a checkpoint has it, and works out the last refresh anew, unless one comes
+    /// next.
+    fn resume(&mut self, state: State, tensors: Tensors) -> Result<(Phase<'a>, Option<Snapshot>)> {
+        (self.state, self.tensors) = (state, tensors);
+        let mut phase = self.phase(self.state.phase)?;
+        let refreshes_next = phase.name == PhaseName::Joint
+            && self.state.step_in_epoch == 0
+            && self.state.epoch.is_multiple_of(self.inputs.config.schedule.refresh_interval);
+        let mut snapshot = None;
+        if !refreshes_next {
+            phase.restore(&self.tensors.at_refresh)?;
+            self.rng = self.generator(&self.state.rng_at_refresh)?;
+            let embedded = self.embed()?;
+            snapshot = Some(self.snapshot(&phase, embedded)?);
         }
-        let tree = parameters::copy(&self.context.indexer.parameters()).map_err(tensor_error)?;
-        if self.tensors.at_start.is_empty() {
-            self.tensors.at_start = parameters::copy(self.context.head.parameters()).map_err(tensor_error)?;
-        }
-        // The encoder started where the run did, a tree for good only now.
-        let encoder: Vec<&str> = self.context.head.parameters().iter().map(|p| p.name.as_str()).collect();
-        self.tensors.at_start.retain(|name, _| encoder.contains(&name.as_str()));
-        self.tensors.at_start.extend(tree);
+        phase.restore(&self.tensors.now)?;
+        self.rng = self.generator(&self.state.rng)?;
+        let [first, second] = [&mut self.tensors.first_moment, &mut self.tensors.second_moment];
+        let (first, second) = (std::mem::take(first), std::mem::take(second));
+        phase.restore_moments(self.state.optimizer_step, &first, &second);
+        let (epochs, step) = (self.state.epoch, self.state.step);
+        (self.listeners.on_event)(&TrainEvent::Resumed { epochs, step });
+        Ok((phase, snapshot))
+    }
+
+    /// All embeddings as they are now.
+    fn embed(&mut self) -> Result<Embedded> {
+        Embedded::now(&self.inputs, self.listeners.on_progress)
+    }
+
+    fn snapshot(&mut self, phase: &Phase<'_>, embedded: Embedded) -> Result<Snapshot> {
+        Snapshot::take(&self.inputs, phase.tree, phase.taught, embedded, &mut self.rng)
+    }
+
+    /// Keeps what a refresh follows from: weights and generator as they are now.
+    fn keep_refresh(&mut self, phase: &Phase<'_>) -> Result<()> {
+        self.tensors.at_refresh = phase.weights()?;
+        self.state.rng_at_refresh = RngState::of(&self.rng);
         Ok(())
     }
 
-    /// Whether the joint phase trains a coarser tree than that for good.
-    fn is_coarse(&self) -> bool {
-        !std::ptr::eq(self.context.indexer, self.indexer)
+    /// Figures of a refresh after so many epochs, put on record.
+    fn figures(&mut self, snapshot: &Snapshot, epochs: usize) -> Result<DevFigures> {
+        let figures = dev::figures(snapshot, self.inputs.texts)?;
+        if epochs == 0 {
+            self.state.before = figures.clone();
+        }
+        self.state.loads.push(figures.load(epochs));
+        Ok(figures)
     }
 
-    fn take_tree_for_good(&mut self) {
-        self.context.indexer = self.indexer;
-        self.refresher.indexer = self.indexer;
-        // They were of the other tree.
-        self.tensors.best.clear();
-    }
-
-    fn parameters(&self) -> Vec<Parameter> {
-        let mut all = self.context.head.parameters().to_vec();
-        all.extend(self.context.indexer.parameters());
-        all
+    /// Starts the tree of a phase from the document embeddings, and notes where it started.
+    fn start_tree(&mut self, phase: &Phase<'_>, embedded: &Embedded) -> Result<()> {
+        if self.inputs.config.tree.init == Init::KMeans {
+            let (rows, dim) = (&embedded.documents, embedded.dim);
+            init::from_kmeans(phase.tree, rows, dim, &mut self.rng, self.listeners.on_progress)?;
+        }
+        let head = self.inputs.head.parameters();
+        if self.tensors.at_start.is_empty() {
+            self.tensors.at_start = parameters::copy(head).map_err(tensor_error)?;
+        }
+        // The encoder started where the run did, a tree for good only now.
+        self.tensors.at_start.retain(|name, _| head.iter().any(|parameter| parameter.name == *name));
+        let tree = parameters::copy(&phase.tree.parameters()).map_err(tensor_error)?;
+        self.tensors.at_start.extend(tree);
+        Ok(())
     }
 
     fn seconds(&self) -> f64 {
@@ -209,66 +194,38 @@ impl<'a, 'p, 'e> Run<'a, 'p, 'e> {
         Ok(state.restore().ok_or(TrainError::Checkpoint { path, detail })?)
     }
 
-    /// Whether this phase distils other texts than the training queries.
-    fn distils_unlabelled(&self) -> bool {
-        match self.state.phase {
-            Phase::Joint => self.config.distilled_texts_per_step > 0,
-            Phase::Indexer => self.config.indexer_epochs > 0,
-        }
-    }
-
-    /// AdamW over some groups, with the moments of a checkpoint if there are any.
-    fn optimizer(&self, groups: Vec<Group>, moments: Option<(Weights, Weights)>) -> Result<AdamW> {
-        let mut optimizer = AdamW::new(groups).map_err(tensor_error)?;
-        if let Some((first, second)) = moments {
-            optimizer.restore(self.state.optimizer_step, |parameter| {
-                let device = parameter.var.device();
-                let own = |weights: &Weights| weights.get(&parameter.name)?.to_device(device).ok();
-                Some((own(&first)?, own(&second)?))
-            });
-        }
-        Ok(optimizer)
-    }
-
-    fn checkpoint(&mut self, optimizer: &AdamW) -> Result<()> {
+    fn checkpoint(&mut self, phase: &Phase<'_>) -> Result<()> {
         let Some(own) = &self.checkpoints else {
             return Ok(());
         };
-        let dir = own.dir.clone();
-        let all = self.parameters();
-        self.tensors.now = parameters::copy(&all).map_err(tensor_error)?;
-        let (steps, moments) = optimizer.state();
+        self.tensors.now = phase.weights()?;
+        let (steps, moments) = phase.optimizer.state();
         self.tensors.first_moment = moments.iter().map(|m| (m.0.to_owned(), m.1.clone())).collect();
         self.tensors.second_moment = moments.iter().map(|m| (m.0.to_owned(), m.2.clone())).collect();
         let mut state = self.state.clone();
         state.optimizer_step = steps;
         state.rng = RngState::of(&self.rng);
         state.seconds = self.seconds();
-        checkpoint::write(&dir, &mut state, &self.tensors)?;
-        (self.on_event)(&TrainEvent::Checkpoint { step: self.state.step });
+        checkpoint::write(&own.dir, &mut state, &self.tensors)?;
+        (self.listeners.on_event)(&TrainEvent::Checkpoint { step: self.state.step });
         Ok(())
     }
 
     /// Every tensor that the run trained must have moved.
-    fn check_moved(&self, all: &[Parameter]) -> Result<Vec<MovedTensor>> {
+    fn check_moved(&self, last: &Phase<'_>) -> Result<Vec<MovedTensor>> {
         let back_at_start = self.state.stopped_early.is_some_and(|stop| stop.best_after == 0);
         let joint = self.state.step > 0 && !back_at_start;
-        let alone: Vec<String> =
-            self.context.indexer.parameters().into_iter().map(|parameter| parameter.name).collect();
-        let alone = if self.state.indexer_epochs.is_empty() { Vec::new() } else { alone };
-        let moved = parameters::moved(all, &self.tensors.at_start).map_err(tensor_error)?;
+        let alone = !self.state.indexer_epochs.is_empty();
+        let tree = last.tree.parameters();
+        let trained = |name: &str| joint || (alone && tree.iter().any(|parameter| parameter.name == name));
+        let moved = parameters::moved(&last.parameters, &self.tensors.at_start).map_err(tensor_error)?;
         moved
             .into_iter()
-            .filter(|(name, _)| joint || alone.contains(name))
+            .filter(|(name, _)| trained(name))
             .map(|(name, relative_change)| match relative_change == 0.0 {
                 true => Err(TrainError::NotTrained { tensor: name }.into()),
                 false => Ok(MovedTensor { name, relative_change }),
             })
             .collect()
     }
-}
-
-/// The generator that a run begins with.
-pub(crate) fn generator(config: &TrainConfig) -> ChaCha8Rng {
-    ChaCha8Rng::seed_from_u64(config.seed)
 }

@@ -67,16 +67,14 @@ pub fn bundle(shape: Shape) -> Bundle {
 /// Settings that train the tree alone, in well under a second.
 pub fn config(shape: Shape) -> TrainConfig {
     let mut config = TrainConfig::default();
-    config.branching_factor = Some(BRANCHING);
-    config.height = shape.height;
-    config.leaves_per_document = shape.leaves_per_document;
-    config.epochs = 1;
-    config.batch_size = 8;
-    config.trainable_layers = 0;
-    config.max_document_tokens = 24;
-    config.distilled_texts_per_step = 8;
-    config.pseudo_pairs_per_pair = 1.0;
-    config.indexer_epochs = 1;
+    config.tree.branching_factor = Some(BRANCHING);
+    config.tree.height = shape.height;
+    config.tree.leaves_per_document = shape.leaves_per_document;
+    config.schedule.epochs = 1;
+    config.schedule.batch_size = 8;
+    config.encoder.trainable_layers = 0;
+    config.encoder.max_document_tokens = 24;
+    config.schedule.indexer_epochs = 1;
     config.dev_fraction = 0.2;
     config
 }

@@ -1,0 +1,19 @@
+//! What a run reads while it trains: settings, texts, their frozen states, and the encoder's layers on top.
+
+use candle_core::Device;
+
+use super::config::TrainConfig;
+use super::frozen::FrozenCache;
+use super::head::Head;
+use super::texts::Texts;
+
+/// What every refresh and every step reads, whichever tree is trained.
+#[derive(Clone, Copy)]
+pub(crate) struct Inputs<'a> {
+    pub config: &'a TrainConfig,
+    pub texts: &'a Texts,
+    pub document_cache: &'a FrozenCache<'a>,
+    pub query_cache: &'a FrozenCache<'a>,
+    pub head: &'a Head<'a>,
+    pub device: &'a Device,
+}

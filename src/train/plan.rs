@@ -1,0 +1,102 @@
+//! What each phase of a run trains, decided before it starts: the trees, and which texts are taught which
+//! leaves.
+
+use serde::{Deserialize, Serialize};
+
+use super::config::TrainConfig;
+use crate::tree::TreeShape;
+
+/// The phases of a run, in their order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum PhaseName {
+    /// Encoder and tree.
+    Joint,
+    /// The tree alone.
+    Indexer,
+}
+
+/// The texts that routing distillation teaches which leaves to reach.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Taught {
+    Nothing,
+    /// The training queries.
+    TrainQueries,
+    /// Those, and documents with the queries made from them, which need no labels.
+    Everything,
+}
+
+/// The one place that decides whether and what to distil, and with which trees.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plan {
+    joint: Taught,
+    indexer: Taught,
+    /// Leaves of the joint phase's tree, where the configuration asks for another one than that for good.
+    coarse_leaves: Option<u32>,
+}
+
+impl Plan {
+    pub(crate) fn of(config: &TrainConfig) -> Self {
+        let distils = config.losses.weights.distillation > 0.0;
+        let indexer_phase = distils && config.schedule.indexer_epochs > 0;
+        Self {
+            joint: if distils { Taught::TrainQueries } else { Taught::Nothing },
+            indexer: if indexer_phase { Taught::Everything } else { Taught::Nothing },
+            // Without a phase of its own the tree proper would stay as it starts.
+            coarse_leaves: config.tree.coarse_leaves.filter(|&leaves| {
+                config.schedule.epochs > 0 && indexer_phase && config.tree.leaves_per_document <= leaves
+            }),
+        }
+    }
+
+    pub(crate) fn taught(self, phase: PhaseName) -> Taught {
+        match phase {
+            PhaseName::Joint => self.joint,
+            PhaseName::Indexer => self.indexer,
+        }
+    }
+
+    /// Whether queries are made from documents.
+    pub(crate) fn makes_queries(self) -> bool {
+        self.indexer == Taught::Everything
+    }
+
+    /// Shape of the joint phase's tree, where it is not that for good: one level of the paper's form.
+    pub(crate) fn coarse_shape(self, shape: TreeShape) -> Option<TreeShape> {
+        TreeShape::new(self.coarse_leaves.filter(|&leaves| leaves < shape.leaves())?, 1).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_distilled_follows_weight_and_passes() {
+        let plan = |weight, epochs, indexer_epochs| {
+            let mut config = TrainConfig::default();
+            config.losses.weights.distillation = weight;
+            (config.schedule.epochs, config.schedule.indexer_epochs) = (epochs, indexer_epochs);
+            let plan = Plan::of(&config);
+            let coarse = plan.coarse_shape(TreeShape::new(518, 1).unwrap()).map(TreeShape::leaves);
+            (plan.taught(PhaseName::Joint), plan.taught(PhaseName::Indexer), plan.makes_queries(), coarse)
+        };
+        let (queries, everything) = (Taught::TrainQueries, Taught::Everything);
+        assert_eq!(plan(0.2, 10, 60), (queries, everything, true, Some(64)));
+        assert_eq!(plan(0.2, 0, 60), (queries, everything, true, None));
+        assert_eq!(plan(0.2, 10, 0), (queries, Taught::Nothing, false, None));
+        assert_eq!(plan(0.0, 10, 60), (Taught::Nothing, Taught::Nothing, false, None));
+    }
+
+    #[test]
+    fn a_coarse_tree_has_fewer_leaves_than_the_tree_proper() {
+        let plan = |coarse_leaves, leaves_per_document| {
+            let mut config = TrainConfig::default();
+            config.tree.coarse_leaves = coarse_leaves;
+            config.tree.leaves_per_document = leaves_per_document;
+            Plan::of(&config).coarse_shape(TreeShape::new(8, 2).unwrap()).map(TreeShape::leaves)
+        };
+        assert_eq!((plan(Some(63), 1), plan(Some(64), 1), plan(None, 1)), (Some(63), None, None));
+        assert_eq!(plan(Some(4), 5), None);
+    }
+}
