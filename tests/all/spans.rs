@@ -18,9 +18,12 @@ const FLAT: Shape = Shape { height: 1, leaves_per_document: 1 };
 
 type Fields = BTreeMap<&'static str, String>;
 
+/// A span with its name and fields.
+type Span = (Id, &'static str, Fields);
+
 /// Spans in the order in which they began.
 #[derive(Clone, Default)]
-struct Spans(Arc<Mutex<Vec<(Id, &'static str, Fields)>>>);
+struct Spans(Arc<Mutex<Vec<Span>>>);
 
 struct Recorder<'a>(&'a mut Fields);
 
