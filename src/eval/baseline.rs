@@ -13,7 +13,7 @@ use crate::error::{InputError, Result};
 use crate::ids::Row;
 use crate::index::unit;
 use crate::measure::{
-    IVF_SEEDS, Outcome, Partition, ProgressCounter, QueryFigures, Setting, UnitRows, blocks, doubling,
+    IVF_SEEDS, Outcome, Partition, ProgressCounter, QueryFigures, Setting, blocks, doubling,
 };
 use crate::scan::{Scanner, Similarity, TopK};
 use crate::store::View;
@@ -88,17 +88,21 @@ impl Plan {
         sweep: &Sweep<'_>,
         meter: &mut ProgressCounter<'_, '_>,
     ) -> Result<Vec<QueryFigures>> {
-        let documents = StoredRows::new(sweep.view, sweep.dim());
+        let (view, dim) = (sweep.view, sweep.dim());
+        let rows = (0..view.rows() as u32).map(Row);
+        let live: Vec<Row> = rows.filter(|&row| view.is_live(row)).collect();
         let mut measured = Vec::new();
         for (lists, probes) in &self.probes {
             let settings = probes.iter().map(|&nprobe| Setting::Ivf { lists: *lists, nprobe });
             let mut figures: Vec<QueryFigures> =
                 settings.map(|setting| QueryFigures::new(setting, sweep.view.live())).collect();
             for seed in 0..IVF_SEEDS {
-                let sample = self.sample(&documents, *lists, seed);
-                let partition = Partition::k_means(&documents, *lists, seed, sample.as_deref())?;
+                let shape = (live.len(), dim);
+                let rows = |places: Range<usize>| unit_rows(view, &live[places], dim);
+                let sample = self.sample(shape, *lists, seed);
+                let partition = Partition::k_means(shape, rows, *lists, seed, sample.as_deref())?;
                 for block in blocks(sweep.queries.asked) {
-                    let search = |query| search(sweep, &partition, query, probes);
+                    let search = |query| search(sweep, &partition, &live, query, probes);
                     let found = block.clone().into_par_iter().map(search).collect::<Result<Vec<_>>>()?;
                     for (query, outcomes) in block.clone().zip(found) {
                         let own = figures.iter_mut().zip(outcomes);
@@ -113,9 +117,8 @@ impl Plan {
     }
 
     /// Places of the documents that centroids are found from; `None` for all.
-    fn sample(&self, documents: &StoredRows<'_>, lists: usize, seed: u64) -> Option<Vec<usize>> {
-        let count = documents.count();
-        let sample = (self.sample_bytes / (documents.dim * size_of::<f32>())).clamp(lists, count);
+    fn sample(&self, (count, dim): (usize, usize), lists: usize, seed: u64) -> Option<Vec<usize>> {
+        let sample = (self.sample_bytes / (dim * size_of::<f32>())).clamp(lists, count);
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         (sample < count).then(|| {
             let mut places = rand::seq::index::sample(&mut rng, count, sample).into_vec();
@@ -125,10 +128,11 @@ impl Plan {
     }
 }
 
-/// What a query finds at each number of probed lists.
+/// What a query finds at each number of probed lists of live rows.
 fn search(
     sweep: &Sweep<'_>,
     partition: &Partition<'_>,
+    live: &[Row],
     query: usize,
     probes: &[usize],
 ) -> Result<Vec<Outcome>> {
@@ -137,9 +141,9 @@ fn search(
     let wrong_width = || InputError::Dimension { found: row.len(), expected: sweep.dim() };
     let scored = if similarity == Similarity::Cosine { &unit } else { row };
     let scanner = Scanner::new(similarity, scored).map_err(|_| wrong_width())?;
-    let score = |rows: &[Row], top: &mut TopK| -> Result<()> {
-        let row = |&row: &Row| Ok((row, sweep.view.embedding(row)?));
-        let rows = rows.iter().map(row).collect::<Result<Vec<_>>>()?;
+    let score = |places: &[Row], top: &mut TopK| -> Result<()> {
+        let row = |place: &Row| Ok((live[place.index()], sweep.view.embedding(live[place.index()])?));
+        let rows = places.iter().map(row).collect::<Result<Vec<_>>>()?;
         scanner.scan(rows, top).map_err(|_| wrong_width())?;
         Ok(())
     };
@@ -147,40 +151,13 @@ fn search(
     found.into_iter().map(|mut found| sweep.outcome(query, &mut found)).collect()
 }
 
-/// The live rows of a view.
-struct StoredRows<'a> {
-    view: &'a View,
-    live: Vec<Row>,
-    dim: usize,
-}
-
-impl<'a> StoredRows<'a> {
-    fn new(view: &'a View, dim: usize) -> Self {
-        let rows = (0..view.rows() as u32).map(Row);
-        Self { view, live: rows.filter(|&row| view.is_live(row)).collect(), dim }
+/// Rows as unit f32.
+fn unit_rows(view: &View, of: &[Row], dim: usize) -> Result<Cow<'static, [f32]>> {
+    let mut rows = vec![0f32; of.len() * dim];
+    for (out, &row) in rows.chunks_exact_mut(dim).zip(of) {
+        view.embedding(row)?.convert_to_f32_slice(out);
+        let unit = unit(out);
+        out.copy_from_slice(&unit);
     }
-}
-
-impl UnitRows for StoredRows<'_> {
-    fn count(&self) -> usize {
-        self.live.len()
-    }
-
-    fn dim(&self) -> usize {
-        self.dim
-    }
-
-    fn row(&self, place: usize) -> Row {
-        self.live[place]
-    }
-
-    fn rows(&self, places: Range<usize>) -> Result<Cow<'_, [f32]>> {
-        let mut rows = vec![0f32; places.len() * self.dim];
-        for (out, &row) in rows.chunks_exact_mut(self.dim).zip(&self.live[places]) {
-            self.view.embedding(row)?.convert_to_f32_slice(out);
-            let unit = unit(out);
-            out.copy_from_slice(&unit);
-        }
-        Ok(Cow::Owned(rows))
-    }
+    Ok(Cow::Owned(rows))
 }

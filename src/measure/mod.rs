@@ -1,9 +1,9 @@
-//! What a search finds and at what cost: the one ruler, for an evaluation of an index and for the verdict of a
-//! training run.
+//! What a search finds and at what cost: the one ruler, for an evaluation of an index and for the verdict of
+//! a training run.
 //!
 //! | File | What it measures |
 //! |---|---|
-//! | `partition.rs` | documents in lists, of a tree or of k-means, and what a query finds in the first of them |
+//! | `partition.rs` | documents in lists, of a tree or of k-means, and what a query finds in some of them |
 //! | `judge.rs`, `metrics.rs` | what a ranking is worth |
 //! | `outcomes.rs` | what every query found at every setting, and at a cost between two settings |
 //! | `curve.rs` | brackets and straight lines between measured points; nothing outside of them |
@@ -27,7 +27,7 @@ pub(crate) use judge::{Judge, Judged};
 pub use metrics::{Metric, RelevanceLevel, UnknownMetric, mrr_at_k, ndcg_at_k, precision_at_k, recall_at_k};
 pub use outcomes::{Cost, Engine, QueryFigures, Setting};
 pub(crate) use outcomes::{Outcome, Outcomes};
-pub(crate) use partition::{Found, IVF_SEEDS, Partition, Ranking, UnitRows, doubling};
+pub(crate) use partition::{Found, IVF_SEEDS, Partition, Ranking, doubling};
 pub(crate) use progress::{ProgressCounter, blocks};
 pub(crate) use significance::PairedTests;
 pub use significance::{BOOTSTRAP_RESAMPLES, SignificanceError, paired_bootstrap, paired_t_test};

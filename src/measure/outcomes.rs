@@ -89,7 +89,8 @@ pub(crate) struct Outcome {
     pub values: Vec<f64>,
 }
 
-/// One setting's figures, query by query, in the order of [`PerQuery::queries`](crate::eval::PerQuery::queries).
+/// One setting's figures, query by query, in the order of
+/// [`PerQuery::queries`](crate::eval::PerQuery::queries).
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct QueryFigures {
@@ -121,8 +122,8 @@ impl QueryFigures {
         }
     }
 
-    /// Adds what a query found, or the share of one seed in it. The first time that it is added, a query comes
-    /// after the one before it.
+    /// Adds what a query found, or the share of one seed in it. Queries are added for the first time in their
+    /// order.
     pub(crate) fn add(&mut self, query: usize, outcome: &Outcome, share: f64) {
         let visited = share * outcome.visited as f64;
         let work = visited + share * outcome.routing;
@@ -199,7 +200,7 @@ impl<'a> Outcomes<'a> {
 
     /// The mean of a metric at one setting; `None` for a metric that was not computed.
     pub(crate) fn mean(self, figures: &QueryFigures, metric: Metric) -> Option<f64> {
-        Some(self.mean_of(figures, self.place(metric)?))
+        Some(self.point(figures, Cost::Visited, self.place(metric)?).value)
     }
 
     /// A metric of an engine against its cost; `None` for a metric that was not computed.
@@ -208,12 +209,10 @@ impl<'a> Outcomes<'a> {
         Curve::new(self.of(engine).map(|figures| self.point(figures, cost, place))).ok()
     }
 
-    /// The mean of a metric where an engine has this cost, on the straight line between the settings around it;
-    /// `None` where nothing was measured.
+    /// The mean of a metric where an engine has this cost, on the straight line between the settings around
+    /// it; `None` where nothing was measured.
     pub(crate) fn mean_at(self, engine: Engine, cost: Cost, fraction: f64, metric: Metric) -> Option<f64> {
-        let place = self.place(metric)?;
-        let at = At::new(self.of(engine), fraction, |figures| self.point(figures, cost, place))?;
-        Some(at.value(|figures| self.mean_of(figures, place)))
+        self.curve(engine, cost, metric)?.at(fraction).ok()?
     }
 
     /// As [`Self::mean_at`], for each query, in the proportion of the mean costs: the mean of these values is
@@ -231,8 +230,8 @@ impl<'a> Outcomes<'a> {
         Some((0..self.queries).map(value).collect())
     }
 
-    /// The mean work fraction where an engine visits this fraction; of settings that visit the same, that with
-    /// the least work counts.
+    /// The mean work fraction where an engine visits this fraction; of settings that visit the same, that
+    /// with the least work counts.
     pub(crate) fn work_at(self, engine: Engine, visited_fraction: f64) -> Option<f64> {
         let work = |figures: &QueryFigures| figures.fraction(Cost::Work);
         let point = |figures: &QueryFigures| CurvePoint {
@@ -250,13 +249,9 @@ impl<'a> Outcomes<'a> {
         figures.values.get(query * self.metrics.len() + place).copied().unwrap_or(0.0)
     }
 
-    fn mean_of(self, figures: &QueryFigures, place: usize) -> f64 {
-        let values = figures.values.iter().skip(place).step_by(self.metrics.len());
-        values.sum::<f64>() / self.queries.max(1) as f64
-    }
-
     fn point(self, figures: &QueryFigures, cost: Cost, place: usize) -> CurvePoint {
-        CurvePoint { fraction: figures.fraction(cost), value: self.mean_of(figures, place) }
+        let sum: f64 = figures.values.iter().skip(place).step_by(self.metrics.len()).sum();
+        CurvePoint { fraction: figures.fraction(cost), value: sum / self.queries.max(1) as f64 }
     }
 }
 

@@ -32,21 +32,6 @@ pub(crate) struct Found {
     pub ranking: Ranking,
 }
 
-/// Documents to be divided.
-pub(crate) trait UnitRows {
-    /// How many there are.
-    fn count(&self) -> usize;
-    /// Width of a row.
-    fn dim(&self) -> usize;
-    /// What the document at a place is called in a ranking.
-    fn row(&self, place: usize) -> Row;
-    /// The documents at these places, `[n, dim]` of unit norm.
-    ///
-    /// # Errors
-    /// Failures of reading them.
-    fn rows(&self, places: Range<usize>) -> Result<Cow<'_, [f32]>>;
-}
-
 /// Lists of documents, with what orders them for a query.
 pub(crate) struct Partition<'a> {
     router: Router<'a>,
@@ -79,44 +64,43 @@ impl<'a> Partition<'a> {
         }
     }
 
-    /// The lists of spherical k-means, from all documents or from a sample of their places.
+    /// The lists of spherical k-means, from all of `count` documents or from a sample of their places. In the
+    /// lists a document is the row of its place.
     ///
     /// # Shapes
-    /// `lists` from 1 to the documents of the sample.
+    /// `rows` reads the documents at some places: `[n, dim]` of unit norm; `lists` from 1 to the documents of
+    /// the sample.
     ///
     /// # Errors
-    /// [`Error::Cluster`](crate::Error::Cluster) for rows that are not of unit norm, and failures of reading
-    /// them.
-    pub(crate) fn k_means(
-        documents: &impl UnitRows,
+    /// [`Error::Cluster`](crate::Error::Cluster) for rows that are not of unit norm, and those of `rows`.
+    pub(crate) fn k_means<'r>(
+        (count, dim): (usize, usize),
+        rows: impl Fn(Range<usize>) -> Result<Cow<'r, [f32]>>,
         lists: usize,
         seed: u64,
         sample: Option<&[usize]>,
     ) -> Result<Self> {
         let options = KMeansOptions { clusters: lists, iterations: IVF_ITERATIONS, seed };
-        let (count, dim) = (documents.count(), documents.dim());
         let mut table = vec![Vec::new(); lists];
         let mut assign = |places: Range<usize>, assignments: &[u32]| {
-            places
-                .zip(assignments)
-                .for_each(|(place, &list)| table[list as usize].push(documents.row(place)));
+            places.zip(assignments).for_each(|(place, &list)| table[list as usize].push(Row(place as u32)));
         };
         let centroids = match sample {
             None => {
-                let found = spherical_kmeans(&documents.rows(0..count)?, dim, &options)?;
+                let found = spherical_kmeans(&rows(0..count)?, dim, &options)?;
                 assign(0..count, &found.assignments);
                 Panels::pack(&found.centroids, dim)
             }
             Some(sample) => {
-                let mut rows = Vec::with_capacity(sample.len() * dim);
+                let mut sampled = Vec::with_capacity(sample.len() * dim);
                 for &place in sample {
-                    rows.extend_from_slice(&documents.rows(place..place + 1)?);
+                    sampled.extend_from_slice(&rows(place..place + 1)?);
                 }
-                let centroids = Panels::pack(&spherical_kmeans(&rows, dim, &options)?.centroids, dim);
-                drop(rows);
+                let centroids = Panels::pack(&spherical_kmeans(&sampled, dim, &options)?.centroids, dim);
+                drop(sampled);
                 for first in (0..count).step_by(ROWS_PER_BLOCK) {
                     let block = first..(first + ROWS_PER_BLOCK).min(count);
-                    assign(block.clone(), &centroids.nearest(&documents.rows(block)?).assignments);
+                    assign(block.clone(), &centroids.nearest(&rows(block)?).assignments);
                 }
                 centroids
             }

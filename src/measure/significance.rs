@@ -60,12 +60,9 @@ pub enum SignificanceError {
 /// # Ok::<(), ehi::eval::SignificanceError>(())
 /// ```
 pub fn paired_bootstrap(left: &[f64], right: &[f64], seed: u64) -> Result<f64, SignificanceError> {
-    Ok(bootstrap(&differences(left, right)?, seed))
-}
-
-fn bootstrap(differences: &[f64], seed: u64) -> f64 {
+    let differences = differences(left, right)?;
     let n = differences.len();
-    let mean = mean(differences);
+    let mean = mean(&differences);
     let extreme: usize = (0..BOOTSTRAP_RESAMPLES.div_ceil(RESAMPLES_PER_STREAM))
         .into_par_iter()
         .map(|stream| {
@@ -80,7 +77,7 @@ fn bootstrap(differences: &[f64], seed: u64) -> f64 {
                 .count()
         })
         .sum();
-    (extreme + 1) as f64 / (BOOTSTRAP_RESAMPLES + 1) as f64
+    Ok((extreme + 1) as f64 / (BOOTSTRAP_RESAMPLES + 1) as f64)
 }
 
 /// The two-sided p-value of the paired t-test, in [0, 1].
@@ -90,20 +87,17 @@ fn bootstrap(differences: &[f64], seed: u64) -> f64 {
 /// # Errors
 /// Every variant of [`SignificanceError`].
 pub fn paired_t_test(left: &[f64], right: &[f64]) -> Result<f64, SignificanceError> {
-    Ok(t_test(&differences(left, right)?))
-}
-
-fn t_test(differences: &[f64]) -> f64 {
-    let mean = mean(differences);
+    let differences = differences(left, right)?;
+    let mean = mean(&differences);
     if mean == 0.0 {
-        return 1.0;
+        return Ok(1.0);
     }
     let n = differences.len() as f64;
-    let t = mean / (variance(differences) / n).sqrt();
+    let t = mean / (variance(&differences) / n).sqrt();
     match StudentsT::new(0.0, 1.0, n - 1.0) {
-        Ok(distribution) if t.is_finite() => 2.0 * distribution.cdf(-t.abs()),
+        Ok(distribution) if t.is_finite() => Ok(2.0 * distribution.cdf(-t.abs())),
         // No variance at all.
-        _ => 0.0,
+        _ => Ok(0.0),
     }
 }
 
@@ -124,11 +118,10 @@ impl PairedTests {
     /// # Errors
     /// Every variant of [`SignificanceError`].
     pub(crate) fn new(left: &[f64], right: &[f64], seed: u64) -> Result<Self, SignificanceError> {
-        let differences = differences(left, right)?;
         Ok(Self {
-            bootstrap_p: bootstrap(&differences, seed),
-            t_test_p: t_test(&differences),
-            deviation: variance(&differences).sqrt(),
+            bootstrap_p: paired_bootstrap(left, right, seed)?,
+            t_test_p: paired_t_test(left, right)?,
+            deviation: variance(&differences(left, right)?).sqrt(),
         })
     }
 

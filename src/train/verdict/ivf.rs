@@ -4,47 +4,21 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use crate::error::Result;
-use crate::ids::Row;
-use crate::measure::{Partition, UnitRows};
+use crate::measure::Partition;
 
 /// Documents per list that k-means learns from; more do not move the centroids.
 const SAMPLE_PER_LIST: usize = 256;
-
-/// Documents in memory.
-struct MemoryRows<'a> {
-    /// `[n, dim]` unit rows.
-    rows: &'a [f32],
-    dim: usize,
-}
-
-impl UnitRows for MemoryRows<'_> {
-    fn count(&self) -> usize {
-        self.rows.len() / self.dim
-    }
-
-    fn dim(&self) -> usize {
-        self.dim
-    }
-
-    fn row(&self, place: usize) -> Row {
-        Row(place as u32)
-    }
-
-    fn rows(&self, places: Range<usize>) -> Result<Cow<'_, [f32]>> {
-        Ok(Cow::Borrowed(&self.rows[places.start * self.dim..places.end * self.dim]))
-    }
-}
 
 /// The lists of k-means, learned from all documents or, of many, from some at even distances.
 ///
 /// # Shapes
 /// `rows` `[n, dim]` unit rows; `lists` from 1 to n.
 pub(super) fn partition(rows: &[f32], dim: usize, lists: usize, seed: u64) -> Result<Partition<'static>> {
-    let documents = MemoryRows { rows, dim };
-    let (count, most) = (documents.count(), lists * SAMPLE_PER_LIST);
+    let (count, most) = (rows.len() / dim, lists * SAMPLE_PER_LIST);
     let sample: Option<Vec<usize>> =
         (count > most).then(|| (0..most).map(|place| place * count / most).collect());
-    Partition::k_means(&documents, lists, seed, sample.as_deref())
+    let rows = |places: Range<usize>| Ok(Cow::Borrowed(&rows[places.start * dim..places.end * dim]));
+    Partition::k_means((count, dim), rows, lists, seed, sample.as_deref())
 }
 
 /// Numbers of lists to measure: that of the leaves first, then those of the short list that differ.
@@ -76,6 +50,7 @@ pub(super) fn short_list(documents: usize, leaves: usize) -> Vec<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ids::Row;
     use crate::scan::TopK;
 
     #[test]

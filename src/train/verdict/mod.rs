@@ -60,14 +60,6 @@ pub(crate) struct Embedded<'a> {
     pub queries: &'a [f32],
 }
 
-/// A method among what was measured of its encoder.
-struct Source<'a> {
-    method: Method,
-    outcomes: Outcomes<'a>,
-    /// Of several, all with lists, the one that is best at each fraction.
-    engines: Vec<Engine>,
-}
-
 /// Measures all methods and decides.
 ///
 /// Cost: k-means of each encoder's documents with four seeds and up to four numbers of lists, and each
@@ -101,8 +93,7 @@ pub(crate) fn compute(held_out: &HeldOut<'_>, on_progress: &mut OnProgress<'_>) 
     let (base, trained) = (outcomes(base.as_deref().unwrap_or(&trained)), outcomes(&trained));
     let ivf = |lists| Engine::Ivf { lists };
     let best = ivf::short_list(documents, leaves as usize);
-    let source = |(method, outcomes, engines)| Source { method, outcomes, engines };
-    let methods = [
+    let methods: [(Method, Outcomes<'_>, Vec<Engine>); 7] = [
         (Method::BaseExact, base, vec![Engine::Exact]),
         (Method::BaseIvf, base, vec![ivf(counts[0])]),
         (Method::BaseIvfBest, base, best.iter().copied().map(ivf).collect()),
@@ -111,13 +102,13 @@ pub(crate) fn compute(held_out: &HeldOut<'_>, on_progress: &mut OnProgress<'_>) 
         (Method::TrainedIvfBest, trained, best.iter().copied().map(ivf).collect()),
         (Method::TrainedTree, trained, vec![Engine::Tree]),
     ];
-    let methods = methods.map(source).map(|source| source.figures(leaves as usize)).into();
+    let figures = |(method, outcomes, engines): (_, _, Vec<_>)| of_method(method, outcomes, &engines, leaves);
     let comparisons = comparison::compare(base, trained, counts[0], documents, held_out.seed);
     Ok(recommendation::decide(Verdict {
         documents,
         queries: positives.len(),
         leaves,
-        methods,
+        methods: methods.map(figures).into(),
         comparisons,
         ..Verdict::unmeasured(documents, leaves)
     }))
@@ -143,48 +134,42 @@ fn measure(
     Bench::new(rows.documents, held_out.dim, rows.queries, judge).measure(&partitions, &mut || meter.add(1))
 }
 
-impl Source<'_> {
-    /// `leaves`: those of the tree.
-    fn figures(&self, leaves: usize) -> MethodFigures {
-        let is_best = matches!(self.method, Method::BaseIvfBest | Method::TrainedIvfBest);
-        let lists = |engine: &Engine| match engine {
-            Engine::Tree => Some(leaves),
-            Engine::Ivf { lists } => Some(*lists),
-            Engine::Exact => None,
-        };
-        let point = |visited_fraction: f64| {
-            let first = self.engines.first().filter(|_| !is_best);
-            let mut best = FractionPoint { visited_fraction, lists: first.and_then(lists), figures: None };
-            for engine in &self.engines {
-                let figures = self.at(*engine, visited_fraction);
-                let recall = |figures: Option<Figures>| figures.map(|f| f.recall_at_100);
-                if recall(figures) > recall(best.figures) {
-                    best = FractionPoint { visited_fraction, lists: lists(engine), figures };
-                }
+/// A method's figures: those of its engine, or of several, all with lists, of the best one at each fraction.
+fn of_method(method: Method, outcomes: Outcomes<'_>, engines: &[Engine], leaves: u32) -> MethodFigures {
+    let is_best = matches!(method, Method::BaseIvfBest | Method::TrainedIvfBest);
+    let lists = |engine: &Engine| match engine {
+        Engine::Tree => Some(leaves as usize),
+        Engine::Ivf { lists } => Some(*lists),
+        Engine::Exact => None,
+    };
+    let at = |engine, fraction| {
+        let work = outcomes.work_at(engine, fraction)?;
+        figures(work, |metric| outcomes.mean_at(engine, Cost::Visited, fraction, metric))
+    };
+    let point = |visited_fraction: f64| {
+        let first = engines.first().filter(|_| !is_best);
+        let mut best = FractionPoint { visited_fraction, lists: first.and_then(lists), figures: None };
+        for engine in engines {
+            let figures = at(*engine, visited_fraction);
+            let recall = |figures: Option<Figures>| figures.map(|f| f.recall_at_100);
+            if recall(figures) > recall(best.figures) {
+                best = FractionPoint { visited_fraction, lists: lists(engine), figures };
             }
-            best
-        };
-        let measured = self.engines.iter().filter(|_| !is_best);
-        let measured = measured.flat_map(|engine| self.outcomes.by_visited(*engine));
-        MethodFigures {
-            method: self.method,
-            measured: measured.filter_map(|figures| self.measured(figures)).collect(),
-            at: FRACTIONS.into_iter().map(point).collect(),
         }
-    }
-
-    fn at(&self, engine: Engine, visited_fraction: f64) -> Option<Figures> {
-        let work = self.outcomes.work_at(engine, visited_fraction)?;
-        figures(work, |metric| self.outcomes.mean_at(engine, Cost::Visited, visited_fraction, metric))
-    }
-
-    fn measured(&self, setting: &QueryFigures) -> Option<MeasuredPoint> {
-        let work = setting.fraction(Cost::Work);
+        best
+    };
+    let measured = |of: &QueryFigures| {
         Some(MeasuredPoint {
-            setting: setting.setting.lists_visited(),
-            visited_fraction: setting.fraction(Cost::Visited),
-            figures: figures(work, |metric| self.outcomes.mean(setting, metric))?,
+            setting: of.setting.lists_visited(),
+            visited_fraction: of.fraction(Cost::Visited),
+            figures: figures(of.fraction(Cost::Work), |metric| outcomes.mean(of, metric))?,
         })
+    };
+    let settings = engines.iter().filter(|_| !is_best).flat_map(|engine| outcomes.by_visited(*engine));
+    MethodFigures {
+        method,
+        measured: settings.filter_map(measured).collect(),
+        at: FRACTIONS.into_iter().map(point).collect(),
     }
 }
 
