@@ -127,7 +127,7 @@ impl CheckedBatch {
     /// Whether what a log holds could have been checked against this configuration.
     pub(super) fn check(&self, config: &StoreConfig) -> Result<()> {
         self.puts.iter().try_for_each(|put| check_parts(&put.id, &put.embedding, &put.leaves, config))?;
-        self.deletes.iter().try_for_each(|id| check_id(id))
+        self.deletes.iter().try_for_each(|id| check_id(id).map_err(StoreError::Input))
     }
 }
 

@@ -4,8 +4,8 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use ehi::data::BeirDataset;
-use ehi::train::{Trainer, TrainingSet};
 use ehi::model::{ENCODER_FILE, Encoder, MANIFEST_FILE, ModelError, Role};
+use ehi::train::{Trainer, TrainingSet};
 use ehi::{Bundle, Document};
 use safetensors::SafeTensors;
 use serde_json::Value;

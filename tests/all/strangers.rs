@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::support::{self, Shape, bundle, copy_directory, document, documents, filled};
+use crate::support::{self, Shape, bundle, copy_directory, document, filled};
 use ehi::leaves::LeafOptions;
 use ehi::model::{ENCODER_FILE, Encoder, INDEXER_FILE, MANIFEST_FILE, ModelError, TOKENIZER_FILE};
 use ehi::store::{Damage, StoreError};

@@ -46,8 +46,8 @@ impl Index {
     ///
     /// They are encoded on the calling thread's rayon pool and committed in groups of a few
     /// hundred, and of some 32 MiB; a group is visible whole or not at all. Of several documents with
-    /// one id in the batch the last one that can be stored counts. Text beyond the encoder's maximum length is
-    /// stored but does not count for its embedding.
+    /// one id in the batch the last one that can be stored counts. Text beyond the encoder's maximum length
+    /// is stored but does not count for its embedding.
     ///
     /// # Memory
     /// The iterator is read to its end before anything is stored: all of its documents are held in memory,

@@ -103,11 +103,6 @@ impl TextTokenizer {
         })
     }
 
-    /// The longest sequence that [`Self::encode`] returns.
-    pub(crate) fn max_tokens(&self) -> usize {
-        self.max_tokens
-    }
-
     /// So much of a text that [`Self::encode`] gives what it gives for all of it.
     pub(crate) fn head<'a>(&self, text: &'a str) -> &'a str {
         &text[..whole_chars(text, self.most + 1)]
