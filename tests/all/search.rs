@@ -76,7 +76,7 @@ fn rules_end_a_search_where_they_say() {
                 assert!(stats.documents_visited <= documents.max(first.stats.documents_visited), "{stats:?}");
                 assert_eq!(stats, {
                     let mut same =
-                        with(&[Stop::Fraction(documents as f64 / live as f64), Stop::Mass(1.0)]).stats;
+                        with(&[Stop::Fraction(documents as f64 / live as f64), Stop::Patience(live)]).stats;
                     (same.encode, same.beam, same.scan, same.fetch) =
                         (stats.encode, stats.beam, stats.scan, stats.fetch);
                     same
