@@ -99,7 +99,7 @@ impl Bundle {
     /// # Errors
     /// [`ModelError::NotAModel`] or [`ModelError::NotABundle`] for a directory that is not one,
     /// [`ModelError::Checksum`] for a damaged file, [`ModelError::UnsupportedBundle`] for one
-    /// written by a newer version, and every error of [`Encoder::load`].
+    /// written by a newer version, and every error of [`Encoder::load`](super::Encoder::load).
     pub fn open(dir: impl AsRef<Path>) -> Result<Self, ModelError> {
         LoadOptions::new().bundle(dir)
     }

@@ -171,7 +171,7 @@ impl Encoder {
     /// Those of [`Self::load`], where the encoder is loaded by this.
     #[cfg(feature = "train")]
     pub(crate) fn transformer(&self) -> Result<&Transformer, ModelError> {
-        Ok(&self.parts.get()?.transformer)
+        self.parts.transformer()
     }
 
     /// The longest text that is read whole, in tokens; the rest of a longer one is cut.

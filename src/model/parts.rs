@@ -14,9 +14,8 @@ use super::tokenize::TextTokenizer;
 use super::transformer::Transformer;
 use super::weights::Weights;
 
-/// Weights and tokenizer in memory.
+/// Weights, as texts are encoded with them, and tokenizer in memory.
 pub(crate) struct Parts {
-    pub(crate) transformer: Transformer,
     pub(crate) packed: PackedTransformer,
     pub(crate) tokenizer: TextTokenizer,
 }
@@ -41,7 +40,7 @@ pub(super) struct Unchecked {
 
 impl Unchecked {
     pub(super) fn check(&self) -> Result<(), ModelError> {
-        match super::hex(&files::digest(&self.path, self.most_bytes)?) == self.sha256 {
+        match super::bundle::hex(&files::digest(&self.path, self.most_bytes)?) == self.sha256 {
             true => Ok(()),
             false => Err(ModelError::Checksum { path: self.path.clone() }),
         }
@@ -52,13 +51,22 @@ impl Unchecked {
 pub(super) struct LazyParts {
     source: Source,
     loaded: OnceLock<Parts>,
-    /// Held while they are loaded, so that it is done once.
+    /// The weights as training needs them. A search does without: they take as much memory again.
+    #[cfg(feature = "train")]
+    transformer: OnceLock<Transformer>,
+    /// Held while either is loaded, so that it is done once.
     loading: Mutex<()>,
 }
 
 impl LazyParts {
     pub(super) fn new(source: Source) -> Self {
-        Self { source, loaded: OnceLock::new(), loading: Mutex::new(()) }
+        Self {
+            source,
+            loaded: OnceLock::new(),
+            #[cfg(feature = "train")]
+            transformer: OnceLock::new(),
+            loading: Mutex::new(()),
+        }
     }
 
     pub(super) fn config(&self) -> &TransformerConfig {
@@ -71,26 +79,44 @@ impl LazyParts {
 
     /// The parts; a call after one that failed tries again.
     pub(super) fn get(&self) -> Result<&Parts, ModelError> {
-        if let Some(parts) = self.loaded.get() {
-            return Ok(parts);
+        self.load_once(&self.loaded, Source::load)
+    }
+
+    /// The layers, each with its own tensors.
+    #[cfg(feature = "train")]
+    pub(super) fn transformer(&self) -> Result<&Transformer, ModelError> {
+        self.load_once(&self.transformer, Source::transformer)
+    }
+
+    fn load_once<'a, T>(
+        &'a self,
+        cell: &'a OnceLock<T>,
+        load: impl FnOnce(&Source) -> Result<T, ModelError>,
+    ) -> Result<&'a T, ModelError> {
+        if let Some(loaded) = cell.get() {
+            return Ok(loaded);
         }
         let _one = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(parts) = self.loaded.get() {
-            return Ok(parts);
+        if let Some(loaded) = cell.get() {
+            return Ok(loaded);
         }
-        let parts = self.source.load()?;
-        Ok(self.loaded.get_or_init(|| parts))
+        let loaded = load(&self.source)?;
+        Ok(cell.get_or_init(|| loaded))
     }
 }
 
 impl Source {
     fn load(&self) -> Result<Parts, ModelError> {
-        self.unchecked.iter().try_for_each(Unchecked::check)?;
+        let transformer = self.transformer()?;
         let path = self.dir.join(TOKENIZER_FILE);
         let tokenizer = TextTokenizer::from_file(&path, self.max_tokens, self.config.vocab_size)?;
-        let weights = Weights::from_file(&self.weights, &Device::Cpu)?;
-        let transformer = Transformer::load(&weights, self.config.clone())?;
         let packed = PackedTransformer::new(&transformer, transformer.layers.len(), self.precision)?;
-        Ok(Parts { transformer, packed, tokenizer })
+        Ok(Parts { packed, tokenizer })
+    }
+
+    fn transformer(&self) -> Result<Transformer, ModelError> {
+        self.unchecked.iter().try_for_each(Unchecked::check)?;
+        let weights = Weights::from_file(&self.weights, &Device::Cpu)?;
+        Transformer::load(&weights, self.config.clone())
     }
 }

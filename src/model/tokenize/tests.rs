@@ -115,6 +115,9 @@ fn texts() -> impl Strategy<Value = String> {
 }
 
 proptest! {
+    // Texts of up to some megabytes.
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
     /// The rule of the module: what is cut off does not change the ids, unless words of thousands of
     /// bytes leave the part that is read with fewer tokens than the model takes.
     #[test]
