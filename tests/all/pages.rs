@@ -25,24 +25,16 @@ const RUN_ELSEWHERE: [&str; 7] = [
     "target/peers/bin/",
 ];
 
-/// The indented blocks of a page, and its blocks of shell, one command a line.
+/// The commands in the blocks of shell of a page.
 fn commands(page: &str) -> Vec<String> {
     let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(page)).unwrap();
-    let (mut found, mut fenced): (Vec<String>, bool) = (Vec::new(), false);
-    let (mut after_text, mut goes_on) = (true, false);
+    let (mut found, mut is_shell) = (Vec::new(), false);
     for line in text.lines() {
-        fenced ^= line.starts_with("```");
-        let indented = !fenced && line.strip_prefix("    ").is_some_and(|_| after_text);
-        // A list's second line is indented too, but follows a line of the list.
-        after_text = line.is_empty() || indented;
-        if indented {
-            let part = line.trim();
-            let command = part.strip_suffix('\\').unwrap_or(part);
-            match found.last_mut().filter(|_| goes_on) {
-                Some(last) => last.push_str(command),
-                None => found.push(command.to_owned()),
-            }
-            goes_on = part.ends_with('\\');
+        match line {
+            "```sh" => is_shell = true,
+            "```" => is_shell = false,
+            command if is_shell && !command.is_empty() => found.push(command.to_owned()),
+            _ => {}
         }
     }
     found
