@@ -5,7 +5,6 @@ use std::sync::{Arc, OnceLock};
 
 use super::health::RoutingLog;
 use super::ingest::Ingest;
-use super::options::HandleOptions;
 use super::root::{check_directory, kind, sync};
 use super::search::FilterCache;
 use crate::codes::Rotation;
@@ -14,7 +13,14 @@ use crate::error::{InputError, Result};
 use crate::ids::ModelHash;
 use crate::model::{Bundle, LoadOptions, Model, remove_bundle};
 use crate::scan::Similarity;
-use crate::store::{Damage, Operation, Store, StoreConfig, StoreError, View};
+use crate::store::{Damage, Operation, Store, StoreConfig, StoreError, StoreOptions, View};
+
+/// What holds for a handle, whatever store it has open.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct HandleOptions {
+    pub store: StoreOptions,
+    pub load: LoadOptions,
+}
 
 /// One store and its model. An index has one in service, and for a change of model a second one.
 pub(crate) struct ActiveModel {

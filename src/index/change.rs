@@ -17,10 +17,9 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::Index;
-use super::active_model::ActiveModel;
+use super::active_model::{ActiveModel, HandleOptions};
 use super::insert::{BYTES_PER_COMMIT, DOCUMENTS_PER_COMMIT, bytes_of};
 use super::leftovers::remove_model;
-use super::options::HandleOptions;
 use super::private_pool::PrivatePool;
 use super::root::{Current, kind, sync};
 use super::with_progress::WithProgress;

@@ -44,7 +44,7 @@ use crate::error::Result;
 use crate::model::{Bundle, LoadOptions};
 use crate::scan::Similarity;
 use crate::store::{Committed, Notice, StoreError, WriteBatch};
-use options::HandleOptions;
+use active_model::HandleOptions;
 use root::Root;
 
 /// How often a read-only handle looks again for the store in service, when the writer has just removed

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::Index;
-use super::active_model::{ActiveModel, check_model};
+use super::active_model::{ActiveModel, HandleOptions, check_model};
 use crate::codes::FEWEST_DIMENSIONS;
 use crate::disk::names;
 use crate::error::{InputError, Result};
@@ -25,13 +25,6 @@ pub struct IndexBuilder {
     lock_wait: Option<Duration>,
     load: LoadOptions,
     expected: Option<ModelHash>,
-}
-
-/// What holds for a handle, whatever store it has open.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct HandleOptions {
-    pub store: StoreOptions,
-    pub load: LoadOptions,
 }
 
 impl IndexBuilder {

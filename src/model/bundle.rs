@@ -13,7 +13,9 @@ use sha2::{Digest, Sha256};
 
 use super::Model;
 use super::error::ModelError;
-use super::files;
+use super::files::{
+    self, ENCODER_FILE, FORMER_ENCODER_FILE, INDEXER_FILE, MANIFEST_FILE, REPORT_FILE, TOKENIZER_FILE,
+};
 use super::indexer::Indexer;
 use super::load::LoadOptions;
 use super::parts::Unchecked;
@@ -28,21 +30,6 @@ mod copy;
 #[cfg(feature = "train")]
 mod write;
 
-/// The file that makes a model directory a bundle.
-pub const MANIFEST_FILE: &str = "ehi.json";
-/// Weights of the encoder.
-pub const ENCODER_FILE: &str = "model.safetensors";
-/// Their name in bundles of formats 1 and 2.
-pub(super) const FORMER_ENCODER_FILE: &str = "encoder.safetensors";
-/// Weights of the tree.
-pub const INDEXER_FILE: &str = "indexer.safetensors";
-/// The tokenizer.
-pub const TOKENIZER_FILE: &str = "tokenizer.json";
-/// The report of the run that made the bundle; no part of the model's identity.
-pub(crate) const REPORT_FILE: &str = "training.json";
-/// The model card, for people and for the hub; no part of the model's identity.
-#[cfg(feature = "train")]
-pub(crate) const CARD_FILE: &str = "README.md";
 /// Bundle format that this build writes, and the newest that it reads.
 ///
 /// Format 2 brought trees with a projection or without U, format 3 the name `model.safetensors`.
@@ -175,6 +162,16 @@ impl Bundle {
     }
 }
 
+impl LoadOptions {
+    /// As [`Bundle::open`], with these options.
+    ///
+    /// # Errors
+    /// Those of [`Bundle::open`].
+    pub fn bundle(self, dir: impl AsRef<Path>) -> Result<Bundle, ModelError> {
+        Bundle::open_with(dir.as_ref(), self)
+    }
+}
+
 impl BundleManifest {
     fn hash(&self) -> ModelHash {
         let mut digest = Sha256::new();
@@ -246,8 +243,4 @@ fn most_bytes(name: &str) -> u64 {
 
 fn io_error(action: &'static str, path: &Path, source: std::io::Error) -> ModelError {
     ModelError::Io { action, path: path.to_owned(), source }
-}
-
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

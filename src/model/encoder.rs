@@ -7,10 +7,9 @@ use std::sync::Mutex;
 use rayon::prelude::*;
 use serde::Deserialize;
 
-use super::bundle::{ENCODER_FILE, FORMER_ENCODER_FILE, TOKENIZER_FILE};
 use super::config::{EncoderPrecision, TransformerConfig};
 use super::error::ModelError;
-use super::files;
+use super::files::{self, ENCODER_FILE, FORMER_ENCODER_FILE, TOKENIZER_FILE};
 use super::load::LoadOptions;
 use super::packed::TOKENS_PER_BATCH;
 use super::parts::{LazyParts, Source, Unchecked};
@@ -106,14 +105,9 @@ impl Encoder {
         LoadOptions::new().encoder(dir)
     }
 
-    /// Loads what [`Self::on_use`] has left.
-    pub(super) fn load_parts(&self) -> Result<(), ModelError> {
-        self.parts.get().map(|_| ())
-    }
-
     /// Reads the configuration; weights and tokenizer are loaded when a text is first encoded, `unchecked`
     /// files checked before.
-    pub(super) fn on_use(
+    fn on_use(
         dir: &Path,
         precision: EncoderPrecision,
         unchecked: Vec<Unchecked>,
@@ -289,6 +283,25 @@ pub(crate) fn micro_batches(texts: &[Vec<u32>], budget: usize) -> Vec<Vec<usize>
         }
     }
     batches
+}
+
+impl LoadOptions {
+    /// As [`Encoder::load`], with these options.
+    ///
+    /// # Errors
+    /// Those of [`Encoder::load`].
+    pub fn encoder(self, dir: impl AsRef<Path>) -> Result<Encoder, ModelError> {
+        self.encoder_of(dir.as_ref(), Vec::new())
+    }
+
+    /// The encoder in `dir`, whose `unchecked` files are checked before they are used.
+    pub(super) fn encoder_of(self, dir: &Path, unchecked: Vec<Unchecked>) -> Result<Encoder, ModelError> {
+        let encoder = Encoder::on_use(dir, self.precision, unchecked)?;
+        if !self.lazy {
+            encoder.parts.get()?;
+        }
+        Ok(encoder)
+    }
 }
 
 impl PromptConfig {

@@ -1,4 +1,5 @@
-//! Reading the files of a model, which may come from strangers: regular files alone, each up to a size.
+//! The files of a model: their names, and reading them. They may come from strangers: regular files alone,
+//! each up to a size.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
@@ -8,6 +9,22 @@ use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
 
 use super::error::ModelError;
+
+/// The file that makes a model directory a bundle.
+pub const MANIFEST_FILE: &str = "ehi.json";
+/// Weights of the encoder.
+pub const ENCODER_FILE: &str = "model.safetensors";
+/// Their name in bundles of formats 1 and 2.
+pub(super) const FORMER_ENCODER_FILE: &str = "encoder.safetensors";
+/// Weights of the tree.
+pub const INDEXER_FILE: &str = "indexer.safetensors";
+/// The tokenizer.
+pub const TOKENIZER_FILE: &str = "tokenizer.json";
+/// The report of the run that made the bundle; no part of the model's identity.
+pub(crate) const REPORT_FILE: &str = "training.json";
+/// The model card, for people and for the hub; no part of the model's identity.
+#[cfg(feature = "train")]
+pub(crate) const CARD_FILE: &str = "README.md";
 
 /// Most bytes of a `tokenizer.json`; large multilingual ones have some 20 MiB.
 pub(crate) const TOKENIZER_BYTES: u64 = 64 << 20;
@@ -72,4 +89,8 @@ pub(super) fn read_json_within<T: DeserializeOwned>(path: &Path, most: u64) -> R
 /// Settings from a JSON file that need not be there.
 pub(super) fn read_json_or_default<T: DeserializeOwned + Default>(path: &Path) -> Result<T, ModelError> {
     if path.exists() { read_json(path) } else { Ok(T::default()) }
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -91,7 +91,7 @@ impl Indexer {
             if found == expected[0] * expected[1] && found > 0 {
                 return Ok(());
             }
-            let path = super::bundle::INDEXER_FILE.into();
+            let path = super::files::INDEXER_FILE.into();
             Err(ModelError::TensorShape { path, name, found: vec![found], expected: expected.to_vec() })
         };
         let routing_dim = weights.projection.as_ref().map_or(dim, |p| p.len() / dim);

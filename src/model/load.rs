@@ -1,12 +1,6 @@
 //! Options with which a model is loaded.
 
-use std::path::Path;
-
-use super::bundle::Bundle;
 use super::config::EncoderPrecision;
-use super::encoder::Encoder;
-use super::error::ModelError;
-use super::parts::Unchecked;
 
 /// Options with which a bundle or an encoder is loaded.
 ///
@@ -21,12 +15,12 @@ use super::parts::Unchecked;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[must_use = "options do nothing until something is loaded"]
 pub struct LoadOptions {
-    precision: EncoderPrecision,
-    lazy: bool,
+    pub(super) precision: EncoderPrecision,
+    pub(super) lazy: bool,
 }
 
 impl LoadOptions {
-    /// The defaults: those of [`Bundle::open`] and [`Encoder::load`].
+    /// The defaults: those of [`Bundle::open`](super::Bundle::open) and [`Encoder::load`](super::Encoder::load).
     pub fn new() -> Self {
         Self::default()
     }
@@ -44,30 +38,5 @@ impl LoadOptions {
     pub fn lazy_encoder(mut self, lazy: bool) -> Self {
         self.lazy = lazy;
         self
-    }
-
-    /// As [`Bundle::open`], with these options.
-    ///
-    /// # Errors
-    /// Those of [`Bundle::open`].
-    pub fn bundle(self, dir: impl AsRef<Path>) -> Result<Bundle, ModelError> {
-        Bundle::open_with(dir.as_ref(), self)
-    }
-
-    /// As [`Encoder::load`], with these options.
-    ///
-    /// # Errors
-    /// Those of [`Encoder::load`].
-    pub fn encoder(self, dir: impl AsRef<Path>) -> Result<Encoder, ModelError> {
-        self.encoder_of(dir.as_ref(), Vec::new())
-    }
-
-    /// The encoder in `dir`, whose `unchecked` files are checked before they are used.
-    pub(super) fn encoder_of(self, dir: &Path, unchecked: Vec<Unchecked>) -> Result<Encoder, ModelError> {
-        let encoder = Encoder::on_use(dir, self.precision, unchecked)?;
-        if !self.lazy {
-            encoder.load_parts()?;
-        }
-        Ok(encoder)
     }
 }

@@ -23,10 +23,11 @@ mod tokenize;
 mod transformer;
 mod weights;
 
-pub use bundle::{BUNDLE_FORMAT, Bundle, ENCODER_FILE, INDEXER_FILE, MANIFEST_FILE, TOKENIZER_FILE};
+pub use bundle::{BUNDLE_FORMAT, Bundle};
 pub use config::{EncoderPrecision, ParsePrecisionError};
 pub use encoder::{DEFAULT_MAX_TOKENS, Encoder, Role};
 pub use error::ModelError;
+pub use files::{ENCODER_FILE, INDEXER_FILE, MANIFEST_FILE, TOKENIZER_FILE};
 #[cfg(feature = "hub")]
 pub use hub::{DEFAULT_MODEL, fetch};
 pub use indexer::Indexer;
@@ -44,7 +45,7 @@ pub use tokenize::fuzz_tokenizer;
 pub(crate) use indexer::RoutingSample;
 
 #[cfg(feature = "train")]
-pub(crate) use bundle::{BundleParts, CARD_FILE, REPORT_FILE, check_output, hex};
+pub(crate) use bundle::{BundleParts, check_output};
 #[cfg(feature = "train")]
 pub(crate) use differentiable::Precision;
 #[cfg(all(test, feature = "train"))]
@@ -53,6 +54,8 @@ pub(crate) use differentiable::tests::random as random_transformer;
 pub(crate) use differentiable::{AttentionMask, log_softmax};
 #[cfg(feature = "train")]
 pub(crate) use encoder::micro_batches;
+#[cfg(feature = "train")]
+pub(crate) use files::{CARD_FILE, REPORT_FILE, hex};
 #[cfg(feature = "train")]
 pub(crate) use indexer::{LevelWeights, TreeWeights};
 #[cfg(feature = "train")]

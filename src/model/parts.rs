@@ -5,10 +5,9 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use candle_core::Device;
 
-use super::bundle::TOKENIZER_FILE;
 use super::config::{EncoderPrecision, TransformerConfig};
 use super::error::ModelError;
-use super::files;
+use super::files::{self, TOKENIZER_FILE};
 use super::packed::PackedTransformer;
 use super::tokenize::TextTokenizer;
 use super::transformer::Transformer;
@@ -40,7 +39,7 @@ pub(super) struct Unchecked {
 
 impl Unchecked {
     pub(super) fn check(&self) -> Result<(), ModelError> {
-        match super::bundle::hex(&files::digest(&self.path, self.most_bytes)?) == self.sha256 {
+        match files::hex(&files::digest(&self.path, self.most_bytes)?) == self.sha256 {
             true => Ok(()),
             false => Err(ModelError::Checksum { path: self.path.clone() }),
         }

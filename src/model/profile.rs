@@ -5,9 +5,10 @@ use std::num::NonZeroUsize;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
-use super::bundle::{Bundle, REPORT_FILE};
+use super::bundle::Bundle;
 use super::error::ModelError;
 use super::files;
+use super::files::REPORT_FILE;
 use super::indexer::{Indexer, RoutingSample};
 
 /// Nodes kept on each level to find a row's most probable leaf. With one level, any number finds it.

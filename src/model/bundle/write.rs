@@ -9,11 +9,11 @@ use candle_core::{DType, Device, Tensor};
 use sha2::{Digest, Sha256};
 
 use super::{
-    BUNDLE_FORMAT, BundleManifest, CARRIED_FILES, ENCODER_FILE, INDEXER_FILE, MANIFEST_FILE, hex, io_error,
+    BUNDLE_FORMAT, BundleManifest, CARRIED_FILES, ENCODER_FILE, INDEXER_FILE, MANIFEST_FILE, io_error,
     most_bytes,
 };
 use crate::model::config::TransformerConfig;
-use crate::model::{DEFAULT_MAX_TOKENS, Indexer, ModelError, files};
+use crate::model::{DEFAULT_MAX_TOKENS, Indexer, ModelError, files, hex};
 
 /// Modules by the names that every release of sentence-transformers knows.
 const DEFAULT_MODULES: &str = r#"[
