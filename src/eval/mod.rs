@@ -2,6 +2,7 @@
 
 mod baseline;
 mod per_query;
+mod quality;
 mod queries;
 mod report;
 mod sweep;
@@ -14,6 +15,7 @@ pub use crate::measure::{
 };
 pub use baseline::{DEFAULT_SAMPLE_BYTES, IvfOptions};
 pub use per_query::PerQuery;
-pub use report::{BeamPoint, Comparison, EvalReport, IvfPoint, ListsAt, Quality, StopPoint};
+pub use quality::Quality;
+pub use report::{BeamPoint, Comparison, EvalReport, IvfPoint, ListsAt, StopPoint};
 pub use sweep::{Baseline, EvalOptions, evaluate};
 pub use trec::{Run, ScoredId, TrecError, read_qrels, write_qrels};

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use super::report::Quality;
+use super::quality::Quality;
 use super::{Cost, Engine, Metric, QueryFigures, Setting};
 use crate::measure::Outcomes;
 

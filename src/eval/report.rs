@@ -1,55 +1,13 @@
 //! What an evaluation found, in the shape that `ehi eval --json` writes.
 
-use serde::ser::{Serialize, SerializeMap, Serializer};
-
 use super::per_query::PerQuery;
+use super::quality::Quality;
 use super::{Cost, Curve, CurveError, Engine, Metric, Setting};
 use crate::measure::PairedTests;
 use crate::stop::Stop;
 
 /// Seed of the resamples, so that an evaluation says the same each time.
 const BOOTSTRAP_SEED: u64 = 0;
-
-/// Quality of a ranking: metrics in the order they were asked for, with their means over
-/// queries, from 0 to 1.
-///
-/// Written as a map with keys such as `recall@10`.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Quality {
-    values: Vec<(Metric, f64)>,
-}
-
-impl Quality {
-    pub(super) fn new(values: impl IntoIterator<Item = (Metric, f64)>) -> Self {
-        Self { values: values.into_iter().collect() }
-    }
-
-    /// The mean of a metric, or `None` where it was not computed.
-    pub fn get(&self, metric: Metric) -> Option<f64> {
-        self.values.iter().find(|(known, _)| *known == metric).map(|(_, value)| *value)
-    }
-
-    /// The metrics with their means.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = (Metric, f64)> + '_ {
-        self.values.iter().copied()
-    }
-
-    /// Each metric as `value` gives it; `None` where it gives none.
-    pub(super) fn try_map(&self, mut value: impl FnMut(Metric) -> Option<f64>) -> Option<Self> {
-        let values = self.values.iter().map(|&(metric, _)| Some((metric, value(metric)?)));
-        Some(Self { values: values.collect::<Option<_>>()? })
-    }
-}
-
-impl Serialize for Quality {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(self.values.len()))?;
-        for (metric, value) in &self.values {
-            map.serialize_entry(&metric.to_string(), value)?;
-        }
-        map.end()
-    }
-}
 
 /// The tree at one beam.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]

@@ -12,7 +12,6 @@ use super::{
     layout::limits,
     manifest::StoreConfig,
     payload::{self, Encoded},
-    version::Applied,
 };
 use crate::{
     document::Document,
@@ -53,13 +52,6 @@ pub struct Committed {
     pub replaced: Vec<bool>,
     /// Documents deleted and not stored again by the same batch.
     pub deleted: usize,
-}
-
-impl Committed {
-    pub(super) fn new(generation: Generation, applied: Applied) -> Self {
-        let Applied { replaced, deleted } = applied;
-        Self { generation, replaced, deleted }
-    }
 }
 
 /// A batch that passed every check: no id twice, payloads encoded.

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, fmt, io, path::PathBuf};
 
-use super::lock::LockHolder;
+use super::holder::LockHolder;
 use crate::ids::{LeafId, Row};
 use crate::input::InputError;
 

@@ -1,7 +1,6 @@
 //! The lock that makes one handle the writer of a directory.
 
 use std::{
-    fmt,
     fs::{File, TryLockError},
     io::{Read, Seek, Write},
     os::unix::fs::{MetadataExt, OpenOptionsExt},
@@ -13,6 +12,7 @@ use rustix::fs::OFlags;
 
 use super::{
     error::{Operation, Result, StoreError},
+    holder::LockHolder,
     layout::names,
 };
 use crate::disk::{Backend, FileSystem, Identity};
@@ -29,25 +29,6 @@ pub(crate) struct DirectoryLock {
     identity: Identity,
     /// A forked child has the file open too, and must neither write nor unlock.
     process: u32,
-}
-
-/// Who holds a lock, as the lock file says.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct LockHolder {
-    /// Id of the process on its host.
-    pub process: u32,
-    /// Name of the host.
-    pub host: String,
-    /// When it took the lock.
-    pub since: SystemTime,
-}
-
-impl fmt::Display for LockHolder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let held = self.since.elapsed().unwrap_or_default().as_secs();
-        write!(f, "process {} on host {} for {held} s", self.process, self.host)
-    }
 }
 
 impl DirectoryLock {

@@ -39,6 +39,7 @@ mod error;
 #[doc(hidden)]
 pub mod fuzzing;
 mod health;
+mod holder;
 mod layout;
 mod lock;
 mod log;
@@ -80,9 +81,9 @@ pub(crate) use clear::clear_store;
 pub(crate) use difference::Difference;
 pub(crate) use error::Result;
 pub use error::{Damage, Operation, StoreError};
+pub use holder::LockHolder;
 pub(crate) use layout::FORMAT_VERSION;
 pub(crate) use lock::DirectoryLock;
-pub use lock::LockHolder;
 pub(crate) use manifest::StoreConfig;
 pub(crate) use manifest::{check_version, is_pre_release, unique_id};
 pub use notice::Notice;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{error::Damage, lock::LockHolder};
+use super::{error::Damage, holder::LockHolder};
 
 /// Something about an index that its owner should know. Serialised as the sentence that it is shown as.
 #[derive(Clone, Debug, PartialEq, Eq)]

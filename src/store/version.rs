@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{
-    batch::CheckedBatch,
+    batch::{CheckedBatch, Committed},
     error::{Result, StoreError},
     memtable::Memtable,
     part::{Part, Place},
@@ -26,6 +26,14 @@ pub(super) struct Applied {
     /// Of each put, whether it took the place of a document.
     pub(super) replaced: Vec<bool>,
     pub(super) deleted: usize,
+}
+
+impl Committed {
+    /// What a commit did, once it is in place.
+    pub(super) fn new(generation: Generation, applied: Applied) -> Self {
+        let Applied { replaced, deleted } = applied;
+        Self { generation, replaced, deleted }
+    }
 }
 
 impl Version {

@@ -1,0 +1,46 @@
+//! The figures of a ranking.
+
+use serde::ser::{Serialize, SerializeMap, Serializer};
+
+use super::Metric;
+
+/// Quality of a ranking: metrics in the order they were asked for, with their means over
+/// queries, from 0 to 1.
+///
+/// Written as a map with keys such as `recall@10`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Quality {
+    values: Vec<(Metric, f64)>,
+}
+
+impl Quality {
+    pub(super) fn new(values: impl IntoIterator<Item = (Metric, f64)>) -> Self {
+        Self { values: values.into_iter().collect() }
+    }
+
+    /// The mean of a metric, or `None` where it was not computed.
+    pub fn get(&self, metric: Metric) -> Option<f64> {
+        self.values.iter().find(|(known, _)| *known == metric).map(|(_, value)| *value)
+    }
+
+    /// The metrics with their means.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (Metric, f64)> + '_ {
+        self.values.iter().copied()
+    }
+
+    /// Each metric as `value` gives it; `None` where it gives none.
+    pub(super) fn try_map(&self, mut value: impl FnMut(Metric) -> Option<f64>) -> Option<Self> {
+        let values = self.values.iter().map(|&(metric, _)| Some((metric, value(metric)?)));
+        Some(Self { values: values.collect::<Option<_>>()? })
+    }
+}
+
+impl Serialize for Quality {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.values.len()))?;
+        for (metric, value) in &self.values {
+            map.serialize_entry(&metric.to_string(), value)?;
+        }
+        map.end()
+    }
+}
