@@ -149,7 +149,7 @@ pub(super) mod segment {
     pub(in crate::store) const METADATA: u32 = 21;
     pub(in crate::store) const METADATA_ENDS: u32 = 22;
     /// The generation that each row's document came with, u64.
-    pub(in crate::store) const BORN: u32 = 23;
+    pub(in crate::store) const CREATED_AT: u32 = 23;
     /// The leaves that occur, ascending, u32; ends of the rows that lie with each, u32.
     pub(in crate::store) const LEAVES: u32 = 32;
     pub(in crate::store) const LEAF_ENDS: u32 = 33;

@@ -1,4 +1,4 @@
-//! The course of the learning rates.
+//! The schedule of the learning rates.
 
 use super::config::{Decay, ScheduleSettings};
 

@@ -147,7 +147,8 @@ pub fn segment(bytes: &[u8], cuts: &[u16], rows: u16) {
     // Of the lengths that opening asks for, so that what is behind is reached.
     let leaves = sections[3].1.len() / 4 * 4;
     [4, 6].into_iter().for_each(|ends| sections[ends].1.resize(leaves, 0));
-    for (name, width) in [(ID_ENDS, 8), (ID_ORDER, 4), (PAYLOAD_ENDS, 8), (METADATA_ENDS, 8), (BORN, 8)] {
+    for (name, width) in [(ID_ENDS, 8), (ID_ORDER, 4), (PAYLOAD_ENDS, 8), (METADATA_ENDS, 8), (CREATED_AT, 8)]
+    {
         let mut numbers = section().to_vec();
         numbers.resize(rows as usize * width, 0);
         sections.push((name, numbers));

@@ -108,7 +108,7 @@ pub(in crate::store) fn build(
     })?;
     write_ids(&mut file, sources, &members)?;
     leaves.write(&mut file)?;
-    file.begin(BORN)?;
+    file.begin(CREATED_AT)?;
     for member in &members {
         file.write(&sources[member.source as usize].created_at(member.row)?.0.to_le_bytes())?;
     }

@@ -138,7 +138,7 @@ impl Segment {
             payload_ends: at(PAYLOAD_ENDS),
             metadata: at(METADATA),
             metadata_ends: at(METADATA_ENDS),
-            created_at: at(BORN),
+            created_at: at(CREATED_AT),
             leaves: at(LEAVES),
             leaf_ends: at(LEAF_ENDS),
             secondary: at(FURTHER),

@@ -1,4 +1,4 @@
-//! The course of a run: joint epochs, then the tree alone, with checkpoints in between.
+//! A run: joint epochs, then the tree alone, with checkpoints in between.
 
 use std::path::PathBuf;
 use std::time::Instant;
