@@ -103,12 +103,22 @@ pub enum InputError {
     #[error("the number of lists is 0; divide the documents into at least one")]
     ZeroLists,
     /// An evaluation with judgments of another collection than the index has.
-    #[error("none of the {documents} judged documents of the split `{split}` is in the index")]
+    #[error(
+        "none of the {documents} documents judged for the queries of the split `{split}` is in the index"
+    )]
     NothingJudged {
         /// The split.
         split: String,
         /// Its judged documents.
         documents: usize,
+    },
+    /// An evaluation without a query that can be asked.
+    #[error("the split `{split}` has no query to ask; it judges {queries} without a text")]
+    NothingAsked {
+        /// The split.
+        split: String,
+        /// Its judged queries.
+        queries: usize,
     },
     /// A leaf beyond those of the tree.
     #[error("there is no leaf {leaf}; the tree has {leaves}, counted from 0")]

@@ -63,7 +63,8 @@ pub struct EvalOptions {
 ///
 /// # Errors
 /// Failures of reading the dataset or the index, [`Error::Curve`] for a fraction that is not a
-/// finite number from 0, [`InputError::NothingJudged`], [`InputError::ZeroBeam`], [`InputError::BadStop`],
+/// finite number from 0, [`InputError::NothingJudged`], [`InputError::NothingAsked`],
+/// [`InputError::ZeroBeam`], [`InputError::BadStop`],
 /// [`InputError::ZeroLists`], and [`Error::Cancelled`].
 pub fn evaluate(
     index: &Index,
@@ -88,6 +89,9 @@ pub fn evaluate(
     if missing_documents > 0 && judged.iter().all(Judged::has_nothing) {
         let documents = missing_documents;
         return Err(InputError::NothingJudged { split: split.to_owned(), documents }.into());
+    }
+    if queries.asked == 0 {
+        return Err(InputError::NothingAsked { split: split.to_owned(), queries: queries.ids.len() }.into());
     }
     let missing_queries = queries.ids.len() - queries.asked;
     if missing_queries > 0 {

@@ -23,7 +23,7 @@ use super::leftovers::remove_model;
 use super::private_pool::PrivatePool;
 use super::root::{Current, kind, sync};
 use super::with_progress::WithProgress;
-use crate::disk::Backend;
+use crate::disk::{Backend, names};
 use crate::error::{Error, InputError, Result};
 use crate::ids::ModelHash;
 use crate::model::Bundle;
@@ -83,7 +83,13 @@ impl Index {
         if let Some(number) = self.root.current().kept
             && self.is_kept(number, bundle.hash())
         {
-            return self.change_to(self.open_for_filling(number)?, on_progress);
+            match self.open_for_filling(number) {
+                // The bundle at hand takes the place of a damaged copy.
+                Err(Error::Model(error)) => {
+                    tracing::warn!(index = %self.path().display(), %error, "the kept model is damaged");
+                }
+                kept => return self.change_to(kept?, on_progress),
+            }
         }
         let changed = self.shadow(bundle).and_then(|target| self.change_to(target, on_progress));
         match &changed {
@@ -142,13 +148,15 @@ impl Index {
     /// whether there was one to return to. After it, [`Self::rollback`] is an error.
     ///
     /// # Errors
-    /// Failures of the disk.
+    /// A damaged bundle of the model that serves, with nothing dropped, and failures of the disk.
     pub fn drop_previous_model(&self) -> Result<bool> {
         self.check_writable()?;
         let _only = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         self.remove_unfinished()?;
         let current = self.root.current();
         if current.kept.is_some() {
+            // What is left must be of use.
+            Bundle::open(self.root.model_dir(current.serving).join(names::BUNDLE))?;
             self.root.publish(Current { kept: None, unfinished: current.kept, ..current })?;
             self.remove_unfinished()?;
         }
@@ -227,8 +235,9 @@ impl Index {
         drop(target);
         let store = StoreOptions { lock_wait: READERS_WAIT, ..self.options.store };
         let dir = self.root.model_dir(number);
-        let next =
-            ActiveModel::open(self.root.backend(), &dir, number, HandleOptions { store, ..self.options })?;
+        // What is to serve is checked whole before it does.
+        let load = self.options.load.lazy_encoder(false);
+        let next = ActiveModel::open(self.root.backend(), &dir, number, HandleOptions { store, load })?;
         let change = ModelChange {
             from: before.bundle.hash(),
             to: next.bundle.hash(),
@@ -250,7 +259,7 @@ impl Index {
     fn filling(&self) -> HandleOptions {
         let own = self.options.store;
         let store = StoreOptions { durability: Durability::EveryBatch, lock_wait: READERS_WAIT, ..own };
-        HandleOptions { store, ..self.options }
+        HandleOptions { store, load: self.options.load.lazy_encoder(false) }
     }
 }
 

@@ -7,11 +7,11 @@ use super::Index;
 use super::active_model::{ActiveModel, HandleOptions, check_model};
 use crate::codes::FEWEST_DIMENSIONS;
 use crate::disk::names;
-use crate::error::{InputError, Result};
+use crate::error::{Error, InputError, Result};
 use crate::ids::ModelHash;
 use crate::model::{Bundle, EncoderPrecision, LoadOptions};
 use crate::scan::Similarity;
-use crate::store::{Durability, StoreOptions};
+use crate::store::{Durability, StoreError, StoreOptions};
 
 /// Options with which an index is created or opened.
 ///
@@ -164,9 +164,17 @@ impl IndexBuilder {
     /// # Errors
     /// Those of [`Index::open_or_create`], and those of each option.
     pub fn open_or_create(self, path: impl AsRef<Path>, bundle: &Bundle) -> Result<Index> {
-        match path.as_ref().join(names::CURRENT).exists() {
-            true => self.expect_model(bundle).open(path),
-            false => self.create(path, bundle),
+        let expected = self.expected.unwrap_or(bundle.hash());
+        check_model(bundle.hash(), expected)?;
+        let is_there = || path.as_ref().join(names::CURRENT).exists();
+        let open = self.clone().expect_model(bundle);
+        if is_there() {
+            return open.open(path);
+        }
+        match self.create(&path, bundle) {
+            // Somebody else was faster.
+            Err(Error::Store(StoreError::AlreadyExists { .. })) if is_there() => open.open(path),
+            created => created,
         }
     }
 

@@ -198,7 +198,7 @@ fn read_manifest(path: &Path) -> Result<BundleManifest, ModelError> {
     }
     // The version alone first: a newer format may have other fields.
     let Version { format_version } = files::read_json(path)?;
-    if format_version > BUNDLE_FORMAT {
+    if !(1..=BUNDLE_FORMAT).contains(&format_version) {
         return Err(ModelError::UnsupportedBundle {
             path: path.to_owned(),
             found: format_version,
@@ -217,6 +217,14 @@ fn read_manifest(path: &Path) -> Result<BundleManifest, ModelError> {
                 supported: "one that names every file of the model",
             });
         }
+    }
+    if !(manifest.logit_scale.is_finite() && manifest.logit_scale > 0.0) {
+        return Err(ModelError::Unsupported {
+            path: path.to_owned(),
+            what: "logit_scale",
+            found: manifest.logit_scale.to_string(),
+            supported: "a number over 0",
+        });
     }
     // Names come from a file, and are joined to a path.
     let known = |name: &str| CARRIED_FILES.contains(&name) || weights.contains(&name);

@@ -223,6 +223,8 @@ impl Encoder {
         role: Role,
         mut progress: impl FnMut(usize) -> ControlFlow<()>,
     ) -> Result<ControlFlow<(), Vec<f32>>, ModelError> {
+        // Before there are several threads, each of which would load it.
+        self.parts.get()?;
         let mut rows = Vec::with_capacity(texts.len() * self.dim());
         for (round, chunk) in texts.chunks(TEXTS_PER_ROUND).enumerate() {
             let tokens =

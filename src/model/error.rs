@@ -121,7 +121,7 @@ pub enum ModelError {
         path: PathBuf,
     },
     /// The bundle was written by a newer version of this crate.
-    #[error("{}: bundle format {found} is newer than the newest known, {supported}", path.display())]
+    #[error("{}: bundle format {found} is not known; this version reads 1 to {supported}", path.display())]
     UnsupportedBundle {
         /// The bundle's `ehi.json`.
         path: PathBuf,

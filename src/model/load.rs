@@ -20,7 +20,8 @@ pub struct LoadOptions {
 }
 
 impl LoadOptions {
-    /// The defaults: those of [`Bundle::open`](super::Bundle::open) and [`Encoder::load`](super::Encoder::load).
+    /// The defaults: those of [`Bundle::open`](super::Bundle::open) and
+    /// [`Encoder::load`](super::Encoder::load).
     pub fn new() -> Self {
         Self::default()
     }

@@ -1,7 +1,7 @@
 //! What of an encoder takes time and memory to load: its weights and its tokenizer.
 
 use std::path::PathBuf;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
 
 use candle_core::Device;
 
@@ -53,8 +53,6 @@ pub(super) struct LazyParts {
     /// The weights as training needs them. A search does without: they take as much memory again.
     #[cfg(feature = "train")]
     transformer: OnceLock<Transformer>,
-    /// Held while either is loaded, so that it is done once.
-    loading: Mutex<()>,
 }
 
 impl LazyParts {
@@ -64,7 +62,6 @@ impl LazyParts {
             loaded: OnceLock::new(),
             #[cfg(feature = "train")]
             transformer: OnceLock::new(),
-            loading: Mutex::new(()),
         }
     }
 
@@ -78,16 +75,16 @@ impl LazyParts {
 
     /// The parts; a call after one that failed tries again.
     pub(super) fn get(&self) -> Result<&Parts, ModelError> {
-        self.load_once(&self.loaded, Source::load)
+        self.load_into(&self.loaded, Source::load)
     }
 
     /// The layers, each with its own tensors.
     #[cfg(feature = "train")]
     pub(super) fn transformer(&self) -> Result<&Transformer, ModelError> {
-        self.load_once(&self.transformer, Source::transformer)
+        self.load_into(&self.transformer, Source::transformer)
     }
 
-    fn load_once<'a, T>(
+    fn load_into<'a, T>(
         &'a self,
         cell: &'a OnceLock<T>,
         load: impl FnOnce(&Source) -> Result<T, ModelError>,
@@ -95,10 +92,8 @@ impl LazyParts {
         if let Some(loaded) = cell.get() {
             return Ok(loaded);
         }
-        let _one = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(loaded) = cell.get() {
-            return Ok(loaded);
-        }
+        // Without a lock: loading works in parallel, and a thread that waits for its part of it may take up
+        // other work, which would wait for the lock. Of two threads that load, one has loaded in vain.
         let loaded = load(&self.source)?;
         Ok(cell.get_or_init(|| loaded))
     }

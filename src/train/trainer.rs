@@ -26,8 +26,8 @@ use super::trees::Trees;
 use super::verdict::Verdict;
 use crate::error::Result;
 use crate::model::{
-    Bundle, BundleParts, CARD_FILE, Encoder, EncoderPrecision, ModelError, PackedTransformer, RoutingProfile,
-    RoutingProfiles, check_output, hex,
+    Bundle, BundleParts, CARD_FILE, Encoder, EncoderPrecision, MANIFEST_FILE, ModelError, PackedTransformer,
+    RoutingProfile, RoutingProfiles, check_output, hex,
 };
 use crate::progress::{OnProgress, Progress, no_progress};
 
@@ -255,6 +255,10 @@ impl<'a> Trainer<'a> {
         };
         let on_progress: &mut OnProgress<'_> = &mut *self.on_progress;
 
+        if base.join(MANIFEST_FILE).exists() {
+            // For its checksums; what is trained is the encoder alone.
+            Bundle::open(&base)?;
+        }
         let encoder = Encoder::load(&base)?;
         let scope = scope(config, &encoder)?;
         let mut rng = ChaCha8Rng::seed_from_u64(config.seed);

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::support::{DOCUMENTS, Shape, bundle, config, document, documents, filled, id};
+use ehi::model::{ENCODER_FILE, ModelError};
 use ehi::store::StoreError;
 use ehi::train::{TrainError, Trainer};
 use ehi::{Document, Error, Index, InputError, Progress, RepairOptions, Stage};
@@ -179,6 +180,40 @@ fn damage_of_what_is_kept_is_repaired() {
     index.reencode(&bundle(OTHER)).unwrap();
     assert_serves(&index, OTHER, &documents(30));
     assert_eq!(index.previous_model().unwrap(), Some(bundle(OLD).hash()));
+}
+
+/// What is to serve is checked whole, also by a handle that loads its encoder when it needs it.
+#[test]
+fn a_damaged_model_is_never_put_into_service() {
+    let (dir, index) = filled(OLD, 30);
+    let path = dir.path().join("index");
+    index.reencode(&bundle(NEW)).unwrap();
+    drop(index);
+    let open = || Index::builder().lazy_encoder(true).open(&path).unwrap();
+    let weights = |number: u32| path.join(format!("models/{number}/model")).join(ENCODER_FILE);
+    let damage = |number| {
+        let mut bytes = fs::read(weights(number)).unwrap();
+        *bytes.last_mut().unwrap() ^= 1;
+        fs::write(weights(number), bytes).unwrap();
+    };
+    damage(1);
+    let index = open();
+    let error = index.rollback().unwrap_err();
+    assert!(matches!(&error, Error::Model(ModelError::Checksum { .. })), "{error}");
+    assert_serves(&index, NEW, &documents(30));
+    // The sound bundle takes the place of the damaged copy.
+    index.reencode(&bundle(OLD)).unwrap();
+    assert_serves(&index, OLD, &documents(30));
+    drop(index);
+
+    let serving = directories(&path).iter().map(|name| name.parse::<u32>().unwrap()).max().unwrap();
+    damage(serving);
+    let error = open().drop_previous_model().unwrap_err();
+    assert!(matches!(&error, Error::Model(ModelError::Checksum { .. })), "{error}");
+    let index = open();
+    assert_eq!(index.previous_model().unwrap(), Some(bundle(NEW).hash()));
+    index.rollback().unwrap();
+    assert_serves(&index, NEW, &documents(30));
 }
 
 /// The threads that encode may be the very ones that wait to write.

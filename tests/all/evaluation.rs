@@ -274,6 +274,23 @@ fn an_index_without_a_judged_document_is_not_evaluated() {
     }
 }
 
+#[test]
+fn a_split_without_a_query_to_ask_is_not_evaluated() {
+    let (_dir, index) = filled(SHAPE, DOCUMENTS);
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    support::copy_directory(support::dataset(), &data);
+    std::fs::write(data.join("queries.jsonl"), "").unwrap();
+    let dataset = Dataset::open(&data).unwrap();
+    let refused = evaluate(&index, &dataset, "test", &EvalOptions::default(), &mut ehi::no_progress);
+    match refused.unwrap_err() {
+        ehi::Error::Input(ehi::InputError::NothingAsked { split, queries }) => {
+            assert!(split == "test" && queries > 0);
+        }
+        other => panic!("{other}"),
+    }
+}
+
 /// Real titles and passages in the layouts of their datasets.
 #[test]
 fn every_layout_can_be_evaluated_on() {

@@ -733,6 +733,11 @@ fn an_index_is_opened_or_created() {
     assert_eq!(open().unwrap().len(), 1);
     let other = Index::open_or_create(&path, &bundle(Shape::of_height(2)));
     assert!(matches!(other, Err(Error::Input(InputError::ModelMismatch { .. }))), "{other:?}");
+    for place in ["index", "absent"] {
+        let builder = Index::builder().expect_model(&bundle(Shape::of_height(2)));
+        let other = builder.open_or_create(dir.path().join(place), &bundle(FLAT));
+        assert!(matches!(other, Err(Error::Input(InputError::ModelMismatch { .. }))), "{other:?}");
+    }
     let foreign = dir.path().join("foreign");
     std::fs::create_dir(&foreign).unwrap();
     std::fs::write(foreign.join("note.txt"), "not an index").unwrap();

@@ -204,17 +204,24 @@ fn current(
             Removed(_) => return Err(SettingsError::Removed { name: flat, found: value.to_string() }),
             Named(path) => {
                 let name = format!("{path}{rest}");
-                if known.contains_key(&name) || is_group(&name) {
+                if known.contains_key(&name) {
                     return Ok(Some(name));
+                }
+                if is_group(&name) {
+                    return Err(no_group(name));
                 }
             }
         }
     }
-    // A group with a value that is none: its type is wrong, not its name.
     if is_group(given) {
-        return Ok(Some(given.to_owned()));
+        return Err(no_group(given.to_owned()));
     }
     Err(SettingsError::Unknown { name: given.to_owned(), near: near(given, known) })
+}
+
+/// A group with a value that is none: its type is wrong, not its name.
+fn no_group(name: String) -> SettingsError {
+    SettingsError::Type { name, source: serde_json::Error::custom("a group of settings is a JSON object") }
 }
 
 /// The settings whose names are nearest to one that is unknown, if any is near.
@@ -419,7 +426,10 @@ mod tests {
             (r#"{"epochs": 3, "schedule": {"epochs": 3}}"#, "setting `schedule.epochs` is given twice"),
             (r#"{"epochs": 3, "epochs": 3}"#, "`epochs` is there twice"),
             (r#"{"epochs": "three"}"#, "setting `schedule.epochs`: invalid type: string"),
-            (r#"{"tree": 5}"#, "setting `tree`: invalid type"),
+            (r#"{"tree": 5}"#, "setting `tree`: a group of settings is a JSON object"),
+            (r#"{"tree": [4, 1], "tree.height": 2}"#, "setting `tree`: a group"),
+            (r#"{"encoder": []}"#, "setting `encoder`: a group"),
+            (r#"{"loss_weights": [1, 1, 1, 1, 1]}"#, "setting `losses.weights`: a group"),
             (r#"{"tree": {"init": "luck"}}"#, "setting `tree.init`: unknown variant `luck`"),
             ("[]", "a JSON object"),
         ] {

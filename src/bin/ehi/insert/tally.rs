@@ -46,9 +46,9 @@ impl Tally {
         self.inserted + self.replaced
     }
 
-    /// Documents read that are not in the index: refused, or behind one that was, or after an interrupt.
+    /// Documents read that are not in the index for another reason: behind a bad line or after an interrupt.
     fn left_out(&self) -> u64 {
-        self.read.saturating_sub(self.stored() + self.superseded) + self.bad_lines
+        self.read.saturating_sub(self.stored() + self.superseded + self.refused) + self.bad_lines
     }
 
     /// Flushes, also after a failure: what was stored before it stays, so it must be durable.
