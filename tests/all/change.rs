@@ -200,7 +200,7 @@ fn a_damaged_model_is_never_put_into_service() {
     let index = open();
     let error = index.rollback().unwrap_err();
     assert!(matches!(&error, Error::Model(ModelError::Checksum { .. })), "{error}");
-    assert_serves(&index, NEW, &documents(30));
+    assert_answers(&index, NEW, &documents(30));
     // The sound bundle takes the place of the damaged copy.
     index.reencode(&bundle(OLD)).unwrap();
     assert_serves(&index, OLD, &documents(30));
@@ -213,7 +213,7 @@ fn a_damaged_model_is_never_put_into_service() {
     let index = open();
     assert_eq!(index.previous_model().unwrap(), Some(bundle(NEW).hash()));
     index.rollback().unwrap();
-    assert_serves(&index, NEW, &documents(30));
+    assert_answers(&index, NEW, &documents(30));
 }
 
 /// The threads that encode may be the very ones that wait to write.
