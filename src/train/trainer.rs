@@ -1,6 +1,7 @@
 //! A training run from the outside: what it starts from, where it leaves its bundle.
 
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use candle_core::Device;
 use rand::SeedableRng;
@@ -255,6 +256,7 @@ impl<'a> Trainer<'a> {
         };
         let on_progress: &mut OnProgress<'_> = &mut *self.on_progress;
 
+        let started = Instant::now();
         if base.join(MANIFEST_FILE).exists() {
             // For its checksums; what is trained is the encoder alone.
             Bundle::open(&base)?;
@@ -300,7 +302,8 @@ impl<'a> Trainer<'a> {
             head: &head,
             device: &device,
         };
-        let start = Start { inputs, trees: &trees, checkpoints: self.checkpoints.clone(), identity, rng };
+        let start =
+            Start { inputs, trees: &trees, checkpoints: self.checkpoints.clone(), identity, rng, started };
         let outcome = Run::new(start, Listeners { on_progress, on_event: &mut on_event }).finish()?;
         let ending = outcome.beginning.ending(&outcome.last, set, &texts, config.seed, on_progress)?;
         let page_of = ending.leaves;

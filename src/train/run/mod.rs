@@ -43,6 +43,8 @@ pub(crate) struct Start<'a> {
     pub checkpoints: Option<Checkpoints>,
     pub identity: Identity,
     pub rng: ChaCha8Rng,
+    /// When the run began, before the texts went through the frozen layers.
+    pub started: Instant,
 }
 
 /// Who hears of a run.
@@ -78,9 +80,9 @@ fn tensor_error(e: candle_core::Error) -> Error {
 
 impl<'a, 'p, 'e> Run<'a, 'p, 'e> {
     pub(crate) fn new(start: Start<'a>, listeners: Listeners<'a, 'p, 'e>) -> Self {
-        let Start { inputs, trees, checkpoints, identity, rng } = start;
+        let Start { inputs, trees, checkpoints, identity, rng, started } = start;
         let state = State::new(identity, &rng);
-        let (tensors, started) = (Tensors::default(), Instant::now());
+        let tensors = Tensors::default();
         Self { inputs, trees, checkpoints, listeners, rng, state, tensors, started }
     }
 
