@@ -139,10 +139,14 @@ fn reading_is_shown_and_can_be_interrupted() {
 fn rates_are_plain_numbers_and_a_pipe_sees_the_last_line_alone() {
     let flow = Flow::new();
     let file = flow.path("documents.jsonl");
-    fs::write(&file, corpus_lines(&documents(1_200))).unwrap();
+    fs::write(&file, corpus_lines(&documents(5_000))).unwrap();
     let (code, shown) = crate::program::on_terminal(["insert", "--index", &flow.index(), text(&file)]);
     assert_eq!(code, Some(0), "{shown}");
-    assert!(shown.contains("documents read, 256 stored") && shown.contains('['), "{shown}");
+    // How many at a time is seen depends on the machine.
+    assert!(
+        shown.contains("documents read, ") && shown.contains(" stored") && shown.contains('['),
+        "{shown}"
+    );
     for (place, _) in shown.match_indices("/s") {
         let rate = shown[..place].rsplit(|c: char| !(c.is_ascii_digit() || ".,".contains(c))).next().unwrap();
         let decimals = rate.split_once('.').map_or(0, |(_, decimals)| decimals.len());
@@ -150,7 +154,7 @@ fn rates_are_plain_numbers_and_a_pipe_sees_the_last_line_alone() {
     }
     let ran = flow.run("insert", &[text(&file)]);
     assert_eq!(ran.err, "");
-    let says = "0 inserted, 1200 replaced, 0 superseded; the index has 1200 documents\n";
+    let says = "0 inserted, 5000 replaced, 0 superseded; the index has 5000 documents\n";
     assert_eq!(ran.ok(), says);
 }
 
