@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// A document as the application gives it and gets it back.
 ///
@@ -19,7 +20,7 @@ pub struct Document {
     pub text: String,
     /// Any JSON value of the application's, returned unchanged with each hit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub metadata: Option<serde_json::Value>,
+    pub metadata: Option<Value>,
 }
 
 impl Document {
@@ -30,7 +31,7 @@ impl Document {
 
     /// The same document with metadata attached.
     #[must_use]
-    pub fn with_metadata(mut self, metadata: serde_json::Value) -> Self {
+    pub fn with_metadata(mut self, metadata: Value) -> Self {
         self.metadata = Some(metadata);
         self
     }
@@ -42,5 +43,36 @@ impl Document {
             (false, true) => Cow::Borrowed(&self.title),
             (false, false) => Cow::Owned(format!("{} {}", self.title, self.text)),
         }
+    }
+
+    /// Bytes of its id, title, text and metadata in memory, about: what groups of documents are bounded by.
+    pub fn heap_bytes(&self) -> usize {
+        let metadata = self.metadata.as_ref().map_or(0, bytes_of_value);
+        self.id.len() + self.title.len() + self.text.len() + metadata
+    }
+}
+
+/// The value itself included.
+fn bytes_of_value(value: &Value) -> usize {
+    let own = match value {
+        Value::String(text) => text.len(),
+        Value::Array(values) => values.iter().map(bytes_of_value).sum(),
+        Value::Object(fields) => fields.iter().map(|(name, value)| name.len() + bytes_of_value(value)).sum(),
+        _ => 0,
+    };
+    size_of::<Value>() + own
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn metadata_counts_for_the_bytes() {
+        let text = "x".repeat(1000);
+        let document = Document::new("i", "", "t").with_metadata(json!({ "a": [text, 1, null] }));
+        assert!(document.heap_bytes() > 1000 + 5 * size_of::<Value>());
     }
 }

@@ -4,6 +4,9 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
+/// Most leaves that a document is stored in. Each is searched for and kept, for each document.
+pub(crate) const MOST_LEAVES_PER_DOCUMENT: u32 = 512;
+
 /// A leaf of the tree: its path read as base-B digits, root first.
 ///
 /// With branching factor B and height H, values run from 0 to `B^H - 1`.

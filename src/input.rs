@@ -139,9 +139,9 @@ pub enum InputError {
     /// A vector with NaN, an infinity, or nothing but zeros.
     #[error("the vector holds a NaN or an infinity, or is all zeros")]
     BadVector,
-    /// A write from the progress callback of a call that writes wait for.
-    #[error("a progress callback cannot write to the index that the call is at work on")]
-    InsideProgress,
+    /// A training or a change of model while another one is under way.
+    #[error("another call is training or changing the model of this index")]
+    ChangeUnderWay,
     /// A change to the model that is in service already.
     #[error("the index is served by model {model} already")]
     SameModel {

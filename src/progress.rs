@@ -58,8 +58,8 @@ impl Progress {
 
 /// The caller's callback: told how far the call is, it answers whether to go on.
 ///
-/// It may search. Where writes wait for the call, a write to the same index from the callback is
-/// [`InputError::InsideProgress`](crate::InputError::InsideProgress).
+/// It holds no lock, so it may search and write. A write that waits for the call is done after the callback's
+/// own call has done its work.
 pub type OnProgress<'a> = dyn FnMut(Progress) -> ControlFlow<()> + 'a;
 
 /// A callback that is not interested and never cancels.

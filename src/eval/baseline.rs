@@ -6,15 +6,12 @@ use std::ops::Range;
 use half::slice::HalfFloatSliceExt;
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
-use rayon::prelude::*;
 
 use super::sweep::Sweep;
 use crate::error::{InputError, Result};
 use crate::ids::Row;
 use crate::index::unit;
-use crate::measure::{
-    IVF_SEEDS, Outcome, Partition, ProgressCounter, QueryFigures, Setting, blocks, doubling,
-};
+use crate::measure::{IVF_SEEDS, Outcome, Partition, ProgressCounter, QueryFigures, Setting, doubling};
 use crate::scan::{Scanner, Similarity, TopK};
 use crate::store::View;
 
@@ -101,15 +98,12 @@ impl Plan {
                 let rows = |places: Range<usize>| unit_rows(view, &live[places], dim);
                 let sample = self.sample(shape, *lists, seed);
                 let partition = Partition::k_means(shape, rows, *lists, seed, sample.as_deref())?;
-                for block in blocks(sweep.queries.asked) {
-                    let search = |query| search(sweep, &partition, &live, query, probes);
-                    let found = block.clone().into_par_iter().map(search).collect::<Result<Vec<_>>>()?;
-                    for (query, outcomes) in block.clone().zip(found) {
-                        let own = figures.iter_mut().zip(outcomes);
-                        own.for_each(|(own, outcome)| own.add(query, &outcome, 1.0 / IVF_SEEDS as f64));
-                    }
-                    meter.add(block.len())?;
-                }
+                let search = |query| search(sweep, &partition, &live, query, probes);
+                meter.measure(sweep.queries.asked, search, |query, outcomes| {
+                    let own = figures.iter_mut().zip(outcomes);
+                    own.for_each(|(own, outcome)| own.add(query, &outcome, 1.0 / IVF_SEEDS as f64));
+                    Ok(())
+                })?;
             }
             measured.extend(figures);
         }

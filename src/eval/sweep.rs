@@ -2,8 +2,6 @@
 
 use std::num::NonZeroUsize;
 
-use rayon::prelude::*;
-
 use super::baseline::{self, IvfOptions};
 use super::per_query::PerQuery;
 use super::queries::{EvalQueries, judged, order_ties};
@@ -12,7 +10,7 @@ use super::{Cost, Curve, Metric, QueryFigures, RelevanceLevel, Run, Setting};
 use crate::data::Dataset;
 use crate::error::{Error, InputError, Result};
 use crate::index::{ActiveModel, Index, Limits, Plan, SearchMode};
-use crate::measure::{Found, Judge, Judged, Outcome, ProgressCounter, Ranking, blocks, doubling};
+use crate::measure::{Found, Judge, Judged, Outcome, ProgressCounter, Ranking, doubling};
 use crate::progress::OnProgress;
 use crate::stop::Stop;
 use crate::store::View;
@@ -202,25 +200,22 @@ impl Sweep<'_> {
     ) -> Result<QueryFigures> {
         let depth = NonZeroUsize::new(self.depth).unwrap_or(NonZeroUsize::MIN);
         let mut figures = QueryFigures::new(setting, self.view.live());
-        for block in blocks(self.queries.asked) {
-            let search = |query| -> Result<(Outcome, Ranking)> {
-                let ranked = self.serving.rank(self.view, self.query(query), &Plan::new(depth, mode))?;
-                let routing = ranked.multiply_adds as f64 / self.dim() as f64;
-                let visited = ranked.stats.documents_visited;
-                let mut found = Found { visited, routing, ranking: ranked.rows };
-                Ok((self.outcome(query, &mut found)?, found.ranking))
-            };
-            let found = block.clone().into_par_iter().map(search).collect::<Result<Vec<_>>>()?;
-            for (query, (outcome, ranking)) in block.clone().zip(found) {
-                figures.add(query, &outcome, 1.0);
-                if let Some(run) = run.as_deref_mut() {
-                    for (score, row) in ranking {
-                        run.add(&self.queries.ids[query], self.view.id(row)?, score)?;
-                    }
+        let search = |query| -> Result<(Outcome, Ranking)> {
+            let ranked = self.serving.rank(self.view, self.query(query), &Plan::new(depth, mode))?;
+            let routing = ranked.multiply_adds as f64 / self.dim() as f64;
+            let visited = ranked.stats.documents_visited;
+            let mut found = Found { visited, routing, ranking: ranked.rows };
+            Ok((self.outcome(query, &mut found)?, found.ranking))
+        };
+        meter.measure(self.queries.asked, search, |query, (outcome, ranking)| {
+            figures.add(query, &outcome, 1.0);
+            if let Some(run) = run.as_deref_mut() {
+                for (score, row) in ranking {
+                    run.add(&self.queries.ids[query], self.view.id(row)?, score)?;
                 }
             }
-            meter.add(block.len())?;
-        }
+            Ok(())
+        })?;
         Ok(figures)
     }
 }

@@ -18,20 +18,23 @@ use serde::Serialize;
 
 use super::Index;
 use super::active_model::{ActiveModel, HandleOptions};
-use super::insert::{BYTES_PER_COMMIT, DOCUMENTS_PER_COMMIT, bytes_of};
+use super::insert::{BYTES_PER_COMMIT, DOCUMENTS_PER_COMMIT};
 use super::leftovers::remove_model;
 use super::private_pool::PrivatePool;
 use super::root::{Current, kind, sync};
 use super::with_progress::WithProgress;
 use crate::disk::{Backend, names};
+use crate::document::Document;
 use crate::error::{Error, InputError, Result};
 use crate::ids::ModelHash;
 use crate::model::Bundle;
 use crate::progress::{OnProgress, Progress, Stage, no_progress};
-use crate::store::{Difference, Durability, Operation, Store, StoreError, StoreOptions, WriteBatch};
+use crate::store::{
+    Difference, Durability, Operation, Put, Store, StoreError, StoreOptions, View, WriteBatch,
+};
 
-/// Documents that may be left for the last pass, during which writers wait.
-const FEW: usize = DOCUMENTS_PER_COMMIT;
+/// Documents of a pass after which the next one is the last.
+const FEW: usize = 64;
 /// Passes before the last one, however many documents are written meanwhile.
 const MOST_PASSES: usize = 8;
 /// How long searches that still read the store to go back to are waited for.
@@ -68,15 +71,15 @@ impl Index {
     /// bundle goes on from there, with another one starts over. Once it has returned, the change lasts.
     ///
     /// # Errors
-    /// [`InputError::SameModel`]; failures of the encoder and of the disk, with nothing changed, and what
-    /// was begun removed.
+    /// [`InputError::SameModel`]; [`InputError::ChangeUnderWay`]; failures of the encoder and of the disk,
+    /// with nothing changed, and what was begun removed.
     pub fn reencode(&self, bundle: &Bundle) -> Result<ModelChange> {
         self.change_model(bundle, &mut no_progress)
     }
 
     fn change_model(&self, bundle: &Bundle, on_progress: &mut OnProgress<'_>) -> Result<ModelChange> {
         self.check_writable()?;
-        let _only = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _only = self.alone(&self.changing)?;
         if bundle.hash() == self.serving().bundle.hash() {
             return Err(InputError::SameModel { model: bundle.hash() }.into());
         }
@@ -114,7 +117,7 @@ impl Index {
 
     fn return_to_kept(&self, on_progress: &mut OnProgress<'_>) -> Result<ModelChange> {
         self.check_writable()?;
-        let _only = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _only = self.alone(&self.changing)?;
         let kept = self.root.current().kept.ok_or(InputError::NoPreviousModel)?;
         self.change_to(self.open_for_filling(kept)?, on_progress)
     }
@@ -148,10 +151,11 @@ impl Index {
     /// whether there was one to return to. After it, [`Self::rollback`] is an error.
     ///
     /// # Errors
-    /// A damaged bundle of the model that serves, with nothing dropped, and failures of the disk.
+    /// [`InputError::ChangeUnderWay`]; a damaged bundle of the model that serves, with nothing dropped;
+    /// failures of the disk.
     pub fn drop_previous_model(&self) -> Result<bool> {
         self.check_writable()?;
-        let _only = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _only = self.alone(&self.changing)?;
         self.remove_unfinished()?;
         let current = self.root.current();
         if current.kept.is_some() {
@@ -212,23 +216,27 @@ impl Index {
     fn change_to(&self, target: ActiveModel, on_progress: &mut OnProgress<'_>) -> Result<ModelChange> {
         let before = self.serving();
         let mut encoded = 0;
-        let apart = PrivatePool::new();
-        let mut on_progress = self.refusing_writes(on_progress);
         let mut tick = |more: usize, left: usize| {
             encoded += more;
-            Progress::new(Stage::Reencode, encoded, encoded + left).tell(&mut on_progress, Error::Cancelled)
+            Progress::new(Stage::Reencode, encoded, encoded + left).tell(on_progress, Error::Cancelled)
         };
         for _ in 0..MOST_PASSES {
             let view = before.view();
             let difference = view.difference(&target.view())?;
-            if difference.len() <= FEW {
+            let few = difference.len() <= FEW;
+            fill(&target, &view, difference, &mut |documents| target.ingest().prepare(documents), &mut tick)?;
+            if few {
                 break;
             }
-            fill(&target, &view, difference, &apart, &mut tick)?;
         }
+        // What was written during the last pass. Writers wait, so nobody is told: a callback could be one.
+        let apart = PrivatePool::new();
         let _no_writes = self.writing.write().unwrap_or_else(PoisonError::into_inner);
         let view = before.view();
-        fill(&target, &view, view.difference(&target.view())?, &apart, &mut tick)?;
+        let difference = view.difference(&target.view())?;
+        encoded += difference.missing.len();
+        let encode = &mut |documents| apart.run(|| target.ingest().prepare(documents));
+        fill(&target, &view, difference, encode, &mut |_, _| Ok(()))?;
         target.store.flush()?;
         let number = target.number;
         // Opened again, with the durability of the handle.
@@ -285,9 +293,9 @@ impl<F: FnMut(Progress) -> ControlFlow<()>> WithProgress<'_, F> {
 /// how many are left.
 fn fill(
     target: &ActiveModel,
-    view: &crate::store::View,
+    view: &View,
     difference: Difference,
-    apart: &PrivatePool,
+    encode: &mut dyn FnMut(Vec<Document>) -> Result<Vec<Put>>,
     tick: &mut dyn FnMut(usize, usize) -> Result<()>,
 ) -> Result<()> {
     let Difference { missing, surplus } = difference;
@@ -302,12 +310,11 @@ fn fill(
             && let Some(row) = rest.next()
         {
             let document = view.document(row)?;
-            bytes += bytes_of(&document);
+            bytes += document.heap_bytes();
             documents.push(document);
         }
         let count = documents.len();
-        let ingest = target.ingest();
-        let puts = apart.run(|| ingest.prepare(documents))?;
+        let puts = encode(documents)?;
         target.store.commit(WriteBatch { puts, deletes: Vec::new() })?;
         left -= count;
         tick(count, left)?;

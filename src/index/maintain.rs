@@ -9,12 +9,13 @@ use half::f16;
 
 use super::active_model::copy_model;
 use super::private_pool::PrivatePool;
+use super::watched::watched;
 use super::with_progress::WithProgress;
 use super::{Index, root};
 use crate::disk::names;
 use crate::error::Result;
 use crate::progress::{OnProgress, Progress, Stage, no_progress};
-use crate::store::{StoreError, StoreStats, bytes_below};
+use crate::store::{StoreStats, bytes_below};
 
 impl Index {
     /// Writes all documents anew in the order in which searches read them, and gives back the space of
@@ -50,25 +51,16 @@ impl Index {
     fn rewrite(&self, on_progress: &mut OnProgress<'_>, rewrite: Rewrite) -> Result<()> {
         // Each document is copied twice: its embedding, then the rest.
         let total = 2 * self.len();
-        let mut done = 0;
-        self.check_process()?;
-        self.check_outside()?;
-        let mut on_progress = self.refusing_writes(on_progress);
-        let _writing = self.writing.read().unwrap_or_else(PoisonError::into_inner);
-        self.root.check_writes()?;
-        let mut tick = || {
-            done += 1;
-            Progress::new(Stage::Compact, done, total).tell(&mut on_progress, StoreError::Cancelled)
-        };
-        let serving = self.serving();
-        match rewrite {
-            Rewrite::Compact => Ok(serving.store.compact(&mut tick)?),
-            Rewrite::Postings => {
-                let (ingest, apart) = (serving.ingest(), PrivatePool::new());
-                let route = |rows: &[f16]| apart.run(|| ingest.route_stored(rows));
-                Ok(serving.store.rebuild_postings(&route, &mut tick)?)
-            }
-        }
+        watched(Stage::Compact, total, on_progress, |tick| {
+            self.write(|serving| match rewrite {
+                Rewrite::Compact => Ok(serving.store.compact(tick)?),
+                Rewrite::Postings => {
+                    let (ingest, apart) = (serving.ingest(), PrivatePool::new());
+                    let route = |rows: &[f16]| apart.run(|| ingest.route_stored(rows));
+                    Ok(serving.store.rebuild_postings(&route, tick)?)
+                }
+            })
+        })
     }
 
     /// Makes a copy of the index in `target`, a directory that is missing or empty: an index of its own, with
@@ -88,7 +80,6 @@ impl Index {
     /// [`StoreError::AlreadyExists`] for a directory with anything else in it, and failures of the file
     /// system.
     pub fn snapshot(&self, target: impl AsRef<Path>) -> Result<()> {
-        self.check_outside()?;
         self.check_process()?;
         let _writing = self.writing.read().unwrap_or_else(PoisonError::into_inner);
         let serving = self.serving();
@@ -127,7 +118,7 @@ enum Rewrite {
 }
 
 impl<F: FnMut(Progress) -> ControlFlow<()>> WithProgress<'_, F> {
-    /// As [`Index::compact`], with progress in documents and cancellation between them.
+    /// As [`Index::compact`], with progress, and cancellation between documents.
     ///
     /// # Errors
     /// Those of [`Index::compact`], and [`Error::Cancelled`](crate::Error::Cancelled) with nothing changed.
@@ -135,7 +126,7 @@ impl<F: FnMut(Progress) -> ControlFlow<()>> WithProgress<'_, F> {
         self.index.rewrite(&mut self.on_progress, Rewrite::Compact)
     }
 
-    /// As [`Index::rebuild_postings`], with progress in documents and cancellation between them.
+    /// As [`Index::rebuild_postings`], with progress, and cancellation between documents.
     ///
     /// # Errors
     /// Those of [`Index::rebuild_postings`], and [`Error::Cancelled`](crate::Error::Cancelled) with nothing

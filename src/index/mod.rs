@@ -11,7 +11,6 @@ mod leftovers;
 mod maintain;
 mod options;
 mod private_pool;
-mod reentrancy;
 mod repair;
 pub(crate) mod root;
 pub mod search;
@@ -19,10 +18,11 @@ pub mod search;
 mod tests;
 mod vectors;
 mod verify;
+mod watched;
 mod with_progress;
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 
 pub use change::ModelChange;
 pub use insert::{InsertStatus, InsertSummary, RefusedDocument};
@@ -40,7 +40,7 @@ pub(crate) use active_model::ActiveModel;
 
 use crate::disk::{Backend, FileSystem};
 use crate::document::Document;
-use crate::error::Result;
+use crate::error::{InputError, Result};
 use crate::model::{Bundle, LoadOptions};
 use crate::scan::Similarity;
 use crate::store::{Committed, Notice, StoreError, WriteBatch};
@@ -354,7 +354,6 @@ impl Index {
     /// Writes to the store in service, which stays that for as long.
     fn write<T>(&self, write: impl FnOnce(&ActiveModel) -> Result<T>) -> Result<T> {
         self.check_process()?;
-        self.check_outside()?;
         let _writing = self.writing.read().unwrap_or_else(PoisonError::into_inner);
         // After a failed change of model it is not known which store the next open finds.
         self.root.check_writes()?;
@@ -381,8 +380,17 @@ impl Index {
         if self.is_read_only() {
             return Err(StoreError::ReadOnly { path: self.path().to_owned() }.into());
         }
-        self.check_process()?;
-        self.check_outside()
+        self.check_process()
+    }
+
+    /// Holds the right to change the model or to train it, which one call has at a time. None waits for
+    /// another: that would be for hours, and for ever from a callback of the other.
+    pub(crate) fn alone<'a>(&self, right: &'a Mutex<()>) -> Result<MutexGuard<'a, ()>> {
+        match right.try_lock() {
+            Ok(held) => Ok(held),
+            Err(TryLockError::Poisoned(left)) => Ok(left.into_inner()),
+            Err(TryLockError::WouldBlock) => Err(InputError::ChangeUnderWay.into()),
+        }
     }
 
     /// Refuses a writing handle in a forked child of the process that opened it: files and threads are the

@@ -25,8 +25,8 @@ impl Index {
     /// [`WithProgress`] do what the calls of the same names do here.
     ///
     /// The callback answers whether to go on; [`ControlFlow::Break`] ends the call with
-    /// [`Error::Cancelled`](crate::Error::Cancelled). It may search. Where writes wait for the call, a write
-    /// to the same index from it is [`InputError::InsideProgress`](crate::InputError::InsideProgress).
+    /// [`Error::Cancelled`](crate::Error::Cancelled). It may search and write; a write waits where it would
+    /// from another thread.
     ///
     /// # Examples
     /// ```no_run

@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use rayon::prelude::*;
+
 use crate::error::{Error, Result};
 use crate::progress::{OnProgress, Progress, Stage};
 
@@ -25,6 +27,24 @@ pub(crate) struct ProgressCounter<'a, 'b> {
 }
 
 impl ProgressCounter<'_, '_> {
+    /// Measures queries in parallel, block by block, and gives what was found to `add` in their order.
+    ///
+    /// # Errors
+    /// Those of `search` and `add`, and [`Error::Cancelled`] where the caller says so after a block.
+    pub(crate) fn measure<T: Send>(
+        &mut self,
+        queries: usize,
+        search: impl Fn(usize) -> Result<T> + Sync,
+        mut add: impl FnMut(usize, T) -> Result<()>,
+    ) -> Result<()> {
+        for block in blocks(queries) {
+            let found = block.clone().into_par_iter().map(&search).collect::<Result<Vec<_>>>()?;
+            block.clone().zip(found).try_for_each(|(query, found)| add(query, found))?;
+            self.add(block.len())?;
+        }
+        Ok(())
+    }
+
     /// # Errors
     /// [`Error::Cancelled`] where the caller says so.
     pub(crate) fn add(&mut self, done: usize) -> Result<()> {

@@ -19,7 +19,7 @@ use super::files::{
 use super::indexer::Indexer;
 use super::load::LoadOptions;
 use super::parts::Unchecked;
-use crate::ids::ModelHash;
+use crate::ids::{MOST_LEAVES_PER_DOCUMENT, ModelHash};
 use crate::tree::TreeShape;
 
 pub(crate) use copy::remove_bundle;
@@ -34,9 +34,6 @@ mod write;
 ///
 /// Format 2 brought trees with a projection or without U, format 3 the name `model.safetensors`.
 pub const BUNDLE_FORMAT: u32 = 3;
-
-/// Most leaves that a document is stored in. Each is searched for and kept, for each document.
-const MOST_LEAVES_PER_DOCUMENT: u32 = 512;
 
 /// Files of a base model that a bundle carries along where they exist.
 const CARRIED_FILES: [&str; 9] = [

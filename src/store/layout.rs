@@ -207,7 +207,7 @@ pub(super) mod limits {
     /// Deepest metadata: half of what the JSON parser follows when it reads back.
     pub(in crate::store) const METADATA_DEPTH: usize = 64;
     /// Most leaves a document may be in.
-    pub(in crate::store) const LEAVES_PER_DOCUMENT: u32 = 512;
+    pub(in crate::store) const LEAVES_PER_DOCUMENT: u32 = crate::ids::MOST_LEAVES_PER_DOCUMENT;
     /// Largest dimension of an embedding.
     pub(in crate::store) const DIM: u32 = 65_536;
     /// Most leaves of a tree: a leaf is a u32.

@@ -109,34 +109,40 @@ impl fmt::Display for Notice {
         match self {
             Self::Waiting { commits, documents, writer: Some(writer) } => write!(
                 f,
-                "{documents} documents in {commits} commits are not flushed yet; the index is open for writing by \
+                "{documents} documents in {commits} commits are not flushed yet; the index is open for \
+                 writing by \
                  {writer}"
             ),
             Self::Waiting { commits, documents, writer: None } => write!(
                 f,
-                "{documents} documents in {commits} commits wait in the log; the next write or `ehi recover` brings \
+                "{documents} documents in {commits} commits wait in the log; the next write or `ehi \
+                 recover` brings \
                  them back"
             ),
             Self::DamagedLog { file, damage } => write!(
                 f,
-                "{file} is damaged ({damage}), so what waits in it is not shown; `ehi repair` brings back what can be \
+                "{file} is damaged ({damage}), so what waits in it is not shown; `ehi repair` brings back \
+                 what can be \
                  read of it"
             ),
             Self::Unfinished { directory } => write!(
                 f,
-                "a change of model was cut off ({directory}); `ehi reencode` with the same bundle goes on with it, \
+                "a change of model was cut off ({directory}); `ehi reencode` with the same bundle goes on \
+                 with it, \
                  `ehi drop-previous` removes it"
             ),
             Self::TakenOver { commits, documents } => write!(
                 f,
-                "{documents} documents in {commits} commits that were not flushed were brought back from the log"
+                "{documents} documents in {commits} commits that were not flushed were brought back from \
+                 the log"
             ),
             Self::TornLog { file, offset, bytes: 0 } => {
                 write!(f, "{file} was cut short behind offset {offset}; whole commits before that are there")
             }
             Self::TornLog { file, offset, bytes } => write!(
                 f,
-                "{file} ends in {bytes} bytes from offset {offset} on that are no whole commit: one that was cut off \
+                "{file} ends in {bytes} bytes from offset {offset} on that are no whole commit: one that \
+                 was cut off \
                  before it was acknowledged, or damage of the last one; whole commits before that are there"
             ),
             Self::DamagedHeader { file } => {
@@ -144,7 +150,8 @@ impl fmt::Display for Notice {
             }
             Self::LostInPowerFailure { file, offset, commits } => write!(
                 f,
-                "a power failure lost bytes of {file} from offset {offset} on, which had not been flushed, and with \
+                "a power failure lost bytes of {file} from offset {offset} on, which had not been flushed, \
+                 and with \
                  them the use of {commits} commits behind them"
             ),
             Self::Unused { file } => write!(f, "{file} is not used by the index"),

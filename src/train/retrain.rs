@@ -47,19 +47,17 @@ impl Index {
         trainer: Trainer<'_>,
     ) -> Result<Retrained> {
         self.check_writable()?;
-        let _only = self.training.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let _only = self.alone(&self.training)?;
         let set = TrainingSet::from_index(self, pairs, trainer.dev_fraction())?;
         let (trainer, mut on_progress) = trainer.take_progress();
-        // Another training would wait for this one.
-        let mut on_progress = self.refusing_writes(&mut *on_progress);
         let bundle = self.bundle();
         let given = trainer.has_output();
         let output = self.path().join(names::TRAINED);
         remove_trained(&output)?;
         let trainer = if given { trainer } else { trainer.output(&output) };
-        let mut fitted = trainer.base_if_none(bundle.path()).on_progress(&mut on_progress).fit(&set)?;
+        let mut fitted = trainer.base_if_none(bundle.path()).on_progress(&mut *on_progress).fit(&set)?;
         drop(set);
-        let change = self.with_progress(&mut on_progress).reencode(&fitted.bundle)?;
+        let change = self.with_progress(&mut *on_progress).reencode(&fitted.bundle)?;
         if !given {
             // The index has its own copy by now.
             fitted.bundle = Bundle::clone(&self.bundle());

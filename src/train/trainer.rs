@@ -257,14 +257,18 @@ impl<'a> Trainer<'a> {
         let on_progress: &mut OnProgress<'_> = &mut *self.on_progress;
 
         let started = Instant::now();
-        if base.join(MANIFEST_FILE).exists() {
-            // For its checksums; what is trained is the encoder alone.
-            Bundle::open(&base)?;
-        }
-        let encoder = Encoder::load(&base)?;
-        let scope = scope(config, &encoder)?;
+        // A bundle has checksums; what is trained of it is the encoder alone.
+        let (bundle, plain);
+        let encoder = if base.join(MANIFEST_FILE).exists() {
+            bundle = Bundle::open(&base)?;
+            bundle.model().encoder()
+        } else {
+            plain = Encoder::load(&base)?;
+            &plain
+        };
+        let scope = scope(config, encoder)?;
         let mut rng = ChaCha8Rng::seed_from_u64(config.seed);
-        let texts = Texts::new(set, &encoder, config, &mut rng)?;
+        let texts = Texts::new(set, encoder, config, &mut rng)?;
         on_event(&TrainEvent::Started {
             documents: texts.documents.len(),
             train_queries: texts.train,
@@ -273,7 +277,7 @@ impl<'a> Trainer<'a> {
         });
         let dim = encoder.dim();
         let frozen = encoder.config().layers - scope.layers;
-        let identity = identity(config, &encoder, &texts)?;
+        let identity = identity(config, encoder, &texts)?;
         let frozen = Frozen {
             frozen: PackedTransformer::new(encoder.transformer()?, frozen, EncoderPrecision::F32)
                 .map_err(ModelError::from)?,
@@ -292,7 +296,7 @@ impl<'a> Trainer<'a> {
         let document_place = place(&texts.documents);
         let document_cache =
             FrozenCache::compute(&frozen, &texts.documents, &document_place, &mut budget, on_progress)?;
-        let head = Head::new(&encoder, scope, &device)?;
+        let head = Head::new(encoder, scope, &device)?;
         let trees = Trees::random(config, shape, dim, &mut rng, &device).map_err(ModelError::from)?;
         let inputs = Inputs {
             config,

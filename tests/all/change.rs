@@ -280,6 +280,41 @@ fn a_change_that_was_cut_off_goes_on_where_it_was() {
 }
 
 #[test]
+fn a_callback_may_write_and_is_refused_another_change() {
+    let (_dir, index) = filled(OLD, STORED);
+    let mut written = 0;
+    index
+        .with_progress(|progress| {
+            assert_eq!(progress.stage, Stage::Reencode);
+            if written < 3 {
+                index.insert(document(STORED + written)).unwrap();
+                written += 1;
+            }
+            let refused = [
+                index.reencode(&bundle(OTHER)).map(drop),
+                index.rollback().map(drop),
+                index.drop_previous_model().map(drop),
+            ];
+            let under_way = |refused| matches!(refused, Err(Error::Input(InputError::ChangeUnderWay)));
+            assert!(refused.into_iter().all(under_way));
+            ControlFlow::Continue(())
+        })
+        .reencode(&bundle(NEW))
+        .unwrap();
+    assert_eq!(written, 3);
+    assert_serves(&index, NEW, &documents(STORED + 3));
+    // Not of another index, and not afterwards.
+    let (_other_dir, other) = filled(OLD, 12);
+    let change_other = |_| {
+        other.reencode(&bundle(NEW)).ok();
+        ControlFlow::Continue(())
+    };
+    index.insert(document(STORED + 3)).unwrap();
+    index.with_progress(change_other).rollback().unwrap();
+    assert_serves(&other, NEW, &documents(12));
+}
+
+#[test]
 fn searches_and_writes_go_on_meanwhile() {
     let (dir, index) = filled(OLD, STORED);
     index.flush().unwrap();

@@ -55,6 +55,8 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Spans {
 /// The spans that a call begins on this thread.
 fn spans_of(call: impl FnOnce()) -> Vec<(&'static str, Fields)> {
     let spans = Spans::default();
+    // With one subscriber alone, a span that another thread begins first is off for good.
+    let _second = tracing::Dispatch::new(tracing_subscriber::registry());
     tracing::subscriber::with_default(tracing_subscriber::registry().with(spans.clone()), call);
     let found = std::mem::take(&mut *spans.0.lock().unwrap());
     found.into_iter().map(|(_, name, fields)| (name, fields)).collect()

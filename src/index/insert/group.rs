@@ -3,8 +3,6 @@
 use std::collections::HashSet;
 use std::iter::Peekable;
 
-use serde_json::Value;
-
 use crate::document::Document;
 
 /// Documents encoded and committed together, at most.
@@ -47,7 +45,7 @@ pub(super) fn next_group(
         if *fate != Fate::Stored {
             return true;
         }
-        *bytes += bytes_of(document);
+        *bytes += document.heap_bytes();
         held == 0 || (held < DOCUMENTS_PER_COMMIT && *bytes <= BYTES_PER_COMMIT)
     };
     while let Some((document, fate)) = rest.next_if(|next| fits(next, group.len(), &mut bytes)) {
@@ -59,27 +57,9 @@ pub(super) fn next_group(
     (group, fates)
 }
 
-/// About the bytes of a document in memory.
-pub(in crate::index) fn bytes_of(document: &Document) -> usize {
-    fn of_value(value: &Value) -> usize {
-        size_of::<Value>()
-            + match value {
-                Value::String(text) => text.len(),
-                Value::Array(values) => values.iter().map(of_value).sum(),
-                Value::Object(fields) => {
-                    fields.iter().map(|(name, value)| name.len() + of_value(value)).sum()
-                }
-                _ => 0,
-            }
-    }
-    let metadata = document.metadata.as_ref().map_or(0, of_value);
-    document.id.len() + document.title.len() + document.text.len() + metadata
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     /// The sizes of the groups that documents of so many bytes make.
     fn groups(sizes: &[usize]) -> Vec<usize> {
@@ -114,12 +94,5 @@ mod tests {
         use Fate::{Refused, Stored, Superseded};
         let documents = [("a", true), ("b", false), ("a", true), ("a", false), ("c", true)];
         assert_eq!(fates(documents.into_iter()), [Superseded, Refused, Stored, Refused, Stored]);
-    }
-
-    #[test]
-    fn metadata_counts_for_the_bytes() {
-        let text = "x".repeat(1000);
-        let document = Document::new("i", "", "t").with_metadata(json!({ "a": [text, 1, null] }));
-        assert!(bytes_of(&document) > 1000 + 5 * size_of::<Value>());
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use half::f16;
 use tracing::field::Empty;
 
-pub(super) use group::{BYTES_PER_COMMIT, DOCUMENTS_PER_COMMIT, bytes_of};
+pub(super) use group::{BYTES_PER_COMMIT, DOCUMENTS_PER_COMMIT};
 pub use summary::{InsertStatus, InsertSummary, RefusedDocument};
 
 use super::Index;
@@ -175,7 +175,7 @@ impl Index {
             while bytes < BYTES_PER_COMMIT
                 && let Some((document, vector)) = rest.next()
             {
-                bytes += 4 * dim + bytes_of(&document);
+                bytes += 4 * dim + document.heap_bytes();
                 let found = check_entry(&serving, &document, &vector);
                 let found = found.map_err(|e| partial(e, stored, entries.len() + 1))?;
                 entries.push((document, vector, found));

@@ -1,10 +1,8 @@
 //! The ranges of the settings.
 
 use super::TrainConfig;
+use crate::ids::MOST_LEAVES_PER_DOCUMENT;
 use crate::train::error::TrainError;
-
-/// An index stores a document in at most this many leaves.
-const MAX_LEAVES_PER_DOCUMENT: u32 = 512;
 
 fn bad(field: &'static str, found: impl ToString, expected: impl Into<String>) -> TrainError {
     TrainError::Config { field, found: found.to_string(), expected: expected.into() }
@@ -40,9 +38,9 @@ impl TrainConfig {
         }
         let leaves = match tree.branching_factor {
             Some(_) => self.shape(0)?.leaves(),
-            None => MAX_LEAVES_PER_DOCUMENT,
+            None => MOST_LEAVES_PER_DOCUMENT,
         };
-        let most = leaves.min(MAX_LEAVES_PER_DOCUMENT);
+        let most = leaves.min(MOST_LEAVES_PER_DOCUMENT);
         if !(1..=most).contains(&tree.leaves_per_document) {
             let field = "tree.leaves_per_document";
             return Err(bad(field, tree.leaves_per_document, format!("1 to {most}")));

@@ -43,7 +43,8 @@ pub(crate) fn render(report: &TrainReport, leaves: &[LeafAbout]) -> String {
     push(
         &mut out,
         format_args!(
-            "<p>{} documents; {} training queries with {} pairs; {} dev queries, never trained on; {} epochs in \
+            "<p>{} documents; {} training queries with {} pairs; {} dev queries, never trained on; {} \
+             epochs in \
              {:.0} s, seed {}, ehi {}.</p>\n",
             report.documents,
             report.train_queries,
@@ -72,7 +73,8 @@ fn quality(out: &mut String, verdict: &Verdict) {
     push(
         out,
         format_args!(
-            "<p class=\"faint\">Means over {} queries, with documents cut as in training. Visited are the documents \
+            "<p class=\"faint\">Means over {} queries, with documents cut as in training. Visited are the \
+             documents \
              whose score was computed. Base and trained are the encoders. IVF has as many k-means lists as the tree has leaves ({}), mean of four \
              seeds; \u{201c}best lists\u{201d} has the number of lists that does best at each fraction on these very \
              queries, which flatters it. A dash: the method visits more even at its smallest setting.</p>\n",
@@ -156,7 +158,8 @@ fn about_leaves(out: &mut String, leaves: &[LeafAbout]) {
     let (full, rest) = order.split_at(order.len().min(LEAVES_IN_FULL));
     out.push_str("<h2>What the leaves are about</h2>\n");
     out.push_str(
-        "<p class=\"faint\">Largest first: the words that a leaf\u{2019}s documents use more than the others, the \
+        "<p class=\"faint\">Largest first: the words that a leaf\u{2019}s documents use more than the \
+         others, the \
          documents closest to its mean, and the closest of the queries that it is most probable for.</p>\n\
          <div class=\"leaves\">\n",
     );
@@ -164,7 +167,8 @@ fn about_leaves(out: &mut String, leaves: &[LeafAbout]) {
         push(
             out,
             format_args!(
-                "<section class=\"leaf\">\n<h3>Leaf {}</h3>\n<p class=\"faint\">{}, {}</p>\n<p class=\"terms\">",
+                "<section class=\"leaf\">\n<h3>Leaf {}</h3>\n<p class=\"faint\">{}, {}</p>\n<p \
+                 class=\"terms\">",
                 leaf.leaf,
                 counted(leaf.documents, "document", "documents"),
                 counted(leaf.queries, "query", "queries"),

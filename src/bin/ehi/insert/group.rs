@@ -1,7 +1,6 @@
 //! Documents that are given to the library together, and where they are from.
 
 use ehi::Document;
-use serde_json::Value;
 
 /// The most documents of a group.
 const DOCUMENTS: usize = 1_000;
@@ -18,7 +17,7 @@ pub struct Group {
 impl Group {
     /// Takes a document from the line, which ended at that byte of the input.
     pub fn push(&mut self, document: Document, line: u64, position: u64) {
-        self.bytes += bytes_of(&document);
+        self.bytes += size_of::<Document>() + document.heap_bytes();
         self.marks.lines.push(line);
         self.marks.end = position;
         self.documents.push(document);
@@ -55,23 +54,6 @@ impl Marks {
     pub fn line(&self, position: usize) -> u64 {
         self.lines[position]
     }
-}
-
-/// Memory that a document takes, about.
-fn bytes_of(document: &Document) -> usize {
-    let metadata = document.metadata.as_ref().map_or(0, bytes_of_value);
-    size_of::<Document>() + document.id.len() + document.title.len() + document.text.len() + metadata
-}
-
-/// The parser has limited the depth.
-fn bytes_of_value(value: &Value) -> usize {
-    let own = match value {
-        Value::String(string) => string.len(),
-        Value::Array(items) => items.iter().map(bytes_of_value).sum(),
-        Value::Object(fields) => fields.iter().map(|(key, value)| key.len() + bytes_of_value(value)).sum(),
-        _ => 0,
-    };
-    own + size_of::<Value>()
 }
 
 #[cfg(test)]

@@ -1,0 +1,54 @@
+//! Progress of work that holds locks.
+
+use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
+
+use crate::error::{Error, Result};
+use crate::progress::{OnProgress, Progress, Stage};
+use crate::store::{StoreError, Tick};
+
+/// How often the caller is told.
+const INTERVAL: Duration = Duration::from_millis(50);
+
+/// Does work that takes locks, and tells the caller how far it is: before it begins, at intervals, and at its
+/// end.
+///
+/// The work runs on a thread of its own. So the callback holds no lock, and may call whatever it likes: what
+/// needs a lock waits for the work, which never waits for the callback.
+///
+/// # Errors
+/// Those of the work; [`Error::Cancelled`] where the callback says so in time.
+pub(super) fn watched<T: Send>(
+    stage: Stage,
+    total: usize,
+    on_progress: &mut OnProgress<'_>,
+    work: impl FnOnce(Tick<'_>) -> Result<T> + Send,
+) -> Result<T> {
+    let (done, cancelled) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let mut tick = || {
+        done.fetch_add(1, Ordering::Relaxed);
+        if cancelled.load(Ordering::Relaxed) { Err(StoreError::Cancelled) } else { Ok(()) }
+    };
+    Progress::new(stage, 0, total).tell(on_progress, Error::Cancelled)?;
+    let (span, subscriber) = (tracing::Span::current(), tracing::dispatcher::get_default(Clone::clone));
+    let worked = thread::scope(|scope| {
+        let (running, ended) = channel::<()>();
+        let worker = scope.spawn(move || {
+            let _running = running;
+            tracing::dispatcher::with_default(&subscriber, || span.in_scope(|| work(&mut tick)))
+        });
+        while ended.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
+            if on_progress(Progress::new(stage, done.load(Ordering::Relaxed), total)).is_break() {
+                cancelled.store(true, Ordering::Relaxed);
+                break;
+            }
+        }
+        worker.join().unwrap_or_else(|panic| resume_unwind(panic))
+    })?;
+    // Too late to cancel.
+    let _ = on_progress(Progress::new(stage, total, total));
+    Ok(worked)
+}

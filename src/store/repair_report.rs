@@ -1,0 +1,101 @@
+//! What a repair found and did.
+
+use std::path::PathBuf;
+
+use serde::ser::{Serialize, SerializeStruct, Serializer};
+
+use crate::serialize::LossyPaths;
+
+/// What a repair found and did. Serialised with `was_sound`, as [`Self::was_sound`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RepairReport {
+    /// Whether `CURRENT` was damaged or missing, and was made again.
+    pub current_restored: bool,
+    /// Whether the model before the last change was damaged, and was set aside.
+    pub previous_model_set_aside: bool,
+    /// Whether the manifest was damaged, and is now that of its copy.
+    pub manifest_restored: bool,
+    /// Whether the model was damaged, and is now that of the bundle given.
+    pub model_restored: bool,
+    /// Whether the log was damaged, and now has the whole commits alone.
+    pub log_damaged: bool,
+    /// Commits of a damaged log that were kept; the next handle that opens the index for writing brings them
+    /// back.
+    pub kept_commits: u64,
+    /// Commits of a damaged log that could not be read.
+    pub lost_commits: u64,
+    /// Documents that commits in the log store now; the next handle that opens the index for writing brings
+    /// them back.
+    pub waiting_documents: u64,
+    /// Segments that were damaged.
+    pub damaged_segments: u64,
+    /// Live documents now, without those that are in the log only.
+    pub documents: u64,
+    /// Documents of damaged segments that could be read.
+    pub recovered: u64,
+    /// Those among them whose embedding or leaves were computed anew.
+    pub recomputed: u64,
+    /// Documents that could not be read.
+    pub lost: u64,
+    /// The ids of those, as far as they could be read; the first 100.
+    pub lost_ids: Vec<String>,
+    /// Documents that were kept or left out without knowing whether they had been deleted.
+    pub undecided: u64,
+    /// Where the damaged files are now.
+    pub set_aside: Vec<PathBuf>,
+}
+
+impl Serialize for RepairReport {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self {
+            current_restored,
+            previous_model_set_aside,
+            manifest_restored,
+            model_restored,
+            log_damaged,
+            kept_commits,
+            lost_commits,
+            waiting_documents,
+            damaged_segments,
+            documents,
+            recovered,
+            recomputed,
+            lost,
+            lost_ids,
+            undecided,
+            set_aside,
+        } = self;
+        let mut fields = serializer.serialize_struct("RepairReport", 17)?;
+        fields.serialize_field("was_sound", &self.was_sound())?;
+        fields.serialize_field("current_restored", current_restored)?;
+        fields.serialize_field("previous_model_set_aside", previous_model_set_aside)?;
+        fields.serialize_field("manifest_restored", manifest_restored)?;
+        fields.serialize_field("model_restored", model_restored)?;
+        fields.serialize_field("log_damaged", log_damaged)?;
+        fields.serialize_field("kept_commits", kept_commits)?;
+        fields.serialize_field("lost_commits", lost_commits)?;
+        fields.serialize_field("waiting_documents", waiting_documents)?;
+        fields.serialize_field("damaged_segments", damaged_segments)?;
+        fields.serialize_field("documents", documents)?;
+        fields.serialize_field("recovered", recovered)?;
+        fields.serialize_field("recomputed", recomputed)?;
+        fields.serialize_field("lost", lost)?;
+        fields.serialize_field("lost_ids", lost_ids)?;
+        fields.serialize_field("undecided", undecided)?;
+        fields.serialize_field("set_aside", &LossyPaths(set_aside))?;
+        fields.end()
+    }
+}
+
+impl RepairReport {
+    /// Whether there was nothing to do.
+    pub fn was_sound(&self) -> bool {
+        !self.current_restored
+            && !self.previous_model_set_aside
+            && !self.manifest_restored
+            && !self.model_restored
+            && !self.log_damaged
+            && self.damaged_segments == 0
+    }
+}
