@@ -32,7 +32,12 @@ pub(crate) fn promised(steps: &[Step]) -> (Option<usize>, usize) {
     (acknowledged, tried.unwrap_or(0))
 }
 
-/// About how many images `EHI_POWER_IMAGES` asks for.
+/// Of so many places one, for each of the choices another one, where nothing asks for more images.
+const QUICK: usize = 5;
+/// The same where one violation is looked for, before every place is.
+const COARSE: usize = 16;
+
+/// About how many images `EHI_POWER_IMAGES` asks for: so many, and every place.
 pub(crate) fn asked() -> Option<usize> {
     std::env::var("EHI_POWER_IMAGES").ok()?.parse().ok()
 }
@@ -51,6 +56,8 @@ pub(crate) struct Survey {
     /// What is kept, of each place one; of the random choices one a round.
     pub(crate) choices: &'static [Kept],
     pub(crate) rounds: usize,
+    /// Of so many places one is looked at, for each of the choices another one.
+    pub(crate) stride: usize,
     /// Violations after which it ends.
     pub(crate) enough: usize,
     pub(crate) images: usize,
@@ -60,14 +67,23 @@ pub(crate) struct Survey {
 impl Survey {
     /// One round, and all violations.
     pub(crate) fn new(choices: &'static [Kept]) -> Self {
-        Self { choices, rounds: 1, enough: usize::MAX, images: 0, violations: Vec::new() }
+        Self { choices, rounds: 1, stride: 1, enough: usize::MAX, images: 0, violations: Vec::new() }
     }
 
-    /// As many rounds as give about `images` images of `places`.
-    pub(crate) fn with_images(self, images: usize, places: usize) -> Self {
+    /// Of `places`, as many rounds as give about as many images as were [`asked`] for, or a part of the
+    /// places.
+    pub(crate) fn of_size_asked(self, places: usize) -> Self {
+        let Some(images) = asked() else { return Self { stride: QUICK, ..self } };
         let random = self.choices.iter().filter(|kept| kept.is_random()).count();
         let once = (self.choices.len() - random) * places;
         Self { rounds: images.saturating_sub(once).div_ceil(random * places).max(1), ..self }
+    }
+
+    /// The first survey of two that finds a violation: of some places, then of all.
+    pub(crate) fn find_one(choices: &'static [Kept], survey: impl Fn(Self) -> Self) -> Self {
+        let one = |stride| survey(Self { stride, enough: 1, ..Self::new(choices) });
+        let coarse = one(COARSE);
+        if coarse.violations.is_empty() { one(1) } else { coarse }
     }
 
     /// Looks at every place of a run with `check`.
@@ -95,7 +111,9 @@ impl Survey {
     }
 
     fn at(&self, after: usize) -> impl Iterator<Item = Cut> {
-        self.choices.iter().flat_map(move |&kept| {
+        let chosen = self.choices.iter().enumerate();
+        let chosen = chosen.filter(move |(place, _)| (after + place).is_multiple_of(self.stride));
+        chosen.flat_map(move |(_, &kept)| {
             let rounds = if kept.is_random() { self.rounds } else { 1 };
             (0..rounds as u64).map(move |seed| Cut { after, kept, seed })
         })
