@@ -4,7 +4,7 @@
 
 use criterion::{Criterion, SamplingMode, Throughput, criterion_group, criterion_main};
 use ehi::model::Role;
-use ehi::search::{DEFAULT_BEAM, DEFAULT_K};
+use ehi::search::DEFAULT_K;
 
 mod scifact;
 
@@ -39,7 +39,7 @@ fn search(c: &mut Criterion) {
     c.bench_function("search, one query", |b| {
         b.iter(|| {
             let query = next.next().expect("a cycle has no end");
-            index.search(query, DEFAULT_K, DEFAULT_BEAM).expect("the search succeeds").len()
+            index.search(query, DEFAULT_K, 8).expect("the search succeeds").len()
         });
     });
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 
 /// Most leaves that a document is stored in. Each is searched for and kept, for each document.
 pub(crate) const MOST_LEAVES_PER_DOCUMENT: u32 = 512;
@@ -21,7 +21,7 @@ pub struct LeafId(pub u32);
 pub struct Row(pub u32);
 
 /// The number of a commit: 0 for a fresh index, one more for each committed change.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Generation(pub u64);
 

@@ -139,6 +139,18 @@ pub enum InputError {
     /// A vector with NaN, an infinity, or nothing but zeros.
     #[error("the vector holds a NaN or an infinity, or is all zeros")]
     BadVector,
+    /// A share of exact search's hits that is not above 0 and at most 1.
+    #[error("a recall of {found} cannot be aimed at: it is a share above 0, 1 at most")]
+    BadRecall {
+        /// The share given.
+        found: f64,
+    },
+    /// A calibration of an index without a tree.
+    #[error("the index has no tree, so its searches score every document and there is nothing to calibrate")]
+    NoTree,
+    /// A calibration of an index with fewer than two documents.
+    #[error("the index holds too few documents to calibrate searches with")]
+    NothingToCalibrate,
     /// A training or a change of model while another one is under way.
     #[error("another call is training or changing the model of this index")]
     ChangeUnderWay,

@@ -81,7 +81,7 @@ pub use index::{
     Documents, Index, IndexBuilder, InsertStatus, InsertSummary, ModelChange, RefusedDocument, RepairOptions,
     WithProgress,
 };
-pub use index::{explain, health, leaves, search};
+pub use index::{calibrate, explain, health, leaves, search};
 pub use model::Bundle;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]

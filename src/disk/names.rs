@@ -31,5 +31,9 @@ pub(crate) const MANIFEST_COPY: &str = "MANIFEST.copy";
 pub(crate) const SEGMENTS: &str = "segments";
 /// Directory of the logs.
 pub(crate) const LOG: &str = "log";
+/// In the directory of a model: how many leaves its searches need.
+pub(crate) const RECALL: &str = "RECALL";
+/// [`RECALL`] before it is put into its place.
+pub(crate) const RECALL_NEW: &str = "RECALL.new";
 /// Space kept for a flush on a full disk.
 pub(crate) const RESERVE: &str = "RESERVE";

@@ -25,7 +25,8 @@ pub const DEFAULT_SAMPLE_BYTES: usize = 256 << 20;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IvfOptions {
     /// Numbers of lists to divide the documents into; as many as the tree has leaves where it is
-    /// empty. A number that is not below that of the documents is left out, with a warning.
+    /// empty, and without a tree four times the square root of the documents. A number that is not
+    /// below that of the documents is left out, with a warning.
     pub lists: Vec<usize>,
     /// Bytes of f32 rows that centroids are found from: all rows where they fit, or else a random
     /// sample, with at least one row a list. Rows are then assigned to the centroids block by
@@ -52,8 +53,11 @@ impl Plan {
         if options.lists.contains(&0) {
             return Err(InputError::ZeroLists.into());
         }
-        let asked = if options.lists.is_empty() { &[leaves][..] } else { &options.lists };
-        let mut asked = asked.to_vec();
+        let mut asked = match (&*options.lists, leaves) {
+            ([], 1) => vec![4 * live.isqrt()],
+            ([], leaves) => vec![leaves],
+            (lists, _) => lists.to_vec(),
+        };
         asked.sort_unstable();
         asked.dedup();
         asked.retain(|&lists| {

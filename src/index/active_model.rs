@@ -1,8 +1,9 @@
 //! A model with the store of its embeddings: what searches and writes run on.
 
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
+use super::calibrate::{self, RecallCurve};
 use super::health::RoutingLog;
 use super::ingest::Ingest;
 use super::root::{check_directory, kind, sync};
@@ -33,6 +34,7 @@ pub(crate) struct ActiveModel {
     pub(super) served: RoutingLog,
     pub(super) filters: FilterCache,
     rotation: OnceLock<Rotation>,
+    recall: RwLock<Option<Arc<RecallCurve>>>,
 }
 
 impl ActiveModel {
@@ -63,8 +65,8 @@ impl ActiveModel {
     }
 
     pub(super) fn new(number: u32, store: Arc<Store>, bundle: Arc<Bundle>, similarity: Similarity) -> Self {
-        let (served, filters) = (RoutingLog::default(), FilterCache::default());
-        Self { number, store, bundle, similarity, served, filters, rotation: OnceLock::new() }
+        let (served, filters, recall) = (RoutingLog::default(), FilterCache::default(), RwLock::default());
+        Self { number, store, bundle, similarity, served, filters, rotation: OnceLock::new(), recall }
     }
 
     /// Opens the store and the model in `dir`, for writing.
@@ -75,8 +77,8 @@ impl ActiveModel {
         options: HandleOptions,
     ) -> Result<Self> {
         check_directories(&*backend, dir)?;
-        let store = Arc::new(Store::open_on(backend, dir, options.store)?);
-        Self::beside(number, store, options.load)
+        let store = Arc::new(Store::open_on(Arc::clone(&backend), dir, options.store)?);
+        Self::beside(&*backend, number, store, options.load)
     }
 
     /// Opens the store and the model in `dir`, for reading.
@@ -87,11 +89,11 @@ impl ActiveModel {
         load: LoadOptions,
     ) -> Result<Self> {
         check_directories(backend, dir)?;
-        Self::beside(number, Arc::new(Store::open_read_only(dir)?), load)
+        Self::beside(backend, number, Arc::new(Store::open_read_only(dir)?), load)
     }
 
     /// A store with the model that lies beside it.
-    fn beside(number: u32, store: Arc<Store>, load: LoadOptions) -> Result<Self> {
+    fn beside(backend: &dyn Backend, number: u32, store: Arc<Store>, load: LoadOptions) -> Result<Self> {
         let bundle = Bundle::open_with(&store.path().join(names::BUNDLE), load)?;
         let config = store.config();
         check_model(config.model_hash, bundle.hash())?;
@@ -100,7 +102,26 @@ impl ActiveModel {
             file: names::MANIFEST.into(),
             detail: Damage::Field { field: "similarity", found: u64::from(config.similarity) },
         })?;
-        Ok(Self::new(number, store, Arc::new(bundle), similarity))
+        let opened = Self::new(number, store, Arc::new(bundle), similarity);
+        opened.read_recall_curve(backend);
+        Ok(opened)
+    }
+
+    /// The last curve that was measured, for whatever collection there was then.
+    pub(super) fn recall_curve(&self) -> Option<Arc<RecallCurve>> {
+        self.recall.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(super) fn set_recall_curve(&self, curve: Option<RecallCurve>) {
+        *self.recall.write().unwrap_or_else(PoisonError::into_inner) = curve.map(Arc::new);
+    }
+
+    /// Takes the curve that lies beside the store.
+    pub(super) fn read_recall_curve(&self, backend: &dyn Backend) {
+        if self.bundle.has_tree() {
+            let leaves = self.model().indexer.shape().leaves() as usize;
+            self.set_recall_curve(calibrate::read(backend, self.store.path(), leaves));
+        }
     }
 
     /// The rotation of codes; `None` for a similarity that is not a dot product.

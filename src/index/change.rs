@@ -231,7 +231,7 @@ impl Index {
         }
         // What was written during the last pass. Writers wait, so nobody is told: a callback could be one.
         let apart = PrivatePool::new();
-        let _no_writes = self.writing.write().unwrap_or_else(PoisonError::into_inner);
+        let no_writes = self.writing.write().unwrap_or_else(PoisonError::into_inner);
         let view = before.view();
         let difference = view.difference(&target.view())?;
         encoded += difference.missing.len();
@@ -259,6 +259,8 @@ impl Index {
         self.root.publish(Current { serving: number, kept: Some(old.serving), unfinished, ..old })?;
         *self.serving.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(next);
         self.discard_unfinished();
+        drop(no_writes);
+        self.calibrate_if_needed(on_progress);
         Ok(change)
     }
 

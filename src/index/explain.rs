@@ -152,7 +152,8 @@ impl Query<'_> {
                 let mut exact = Vec::with_capacity(best.len());
                 for ((hit, probabilities), &(_, row)) in best.into_iter().zip(probabilities).zip(ranked) {
                     let own = view.leaves(row)?;
-                    let visited = own.iter().any(|leaf| reached.contains(leaf));
+                    // Without the tree all that may be hits were scored.
+                    let visited = reached.is_empty() || own.iter().any(|leaf| reached.contains(leaf));
                     let leaf_probability = probabilities.last().copied().unwrap_or_default();
                     exact.push(ExactHit { hit, visited, leaf_probability });
                 }

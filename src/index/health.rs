@@ -52,6 +52,11 @@ pub struct RoutingHealth {
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Advice {
+    /// Searches score every document, since it is not known how many leaves they need.
+    NotCalibrated {
+        /// Live documents.
+        documents: usize,
+    },
     /// The load of the leaves is uneven.
     Skewed {
         /// Expected documents per leaf over the even load.
@@ -88,6 +93,11 @@ pub enum Advice {
 impl fmt::Display for Advice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::NotCalibrated { documents } => write!(
+                f,
+                "searches without a beam score all {documents} documents, since it was not measured how many leaves \
+                 they need, or the collection has doubled or halved since: `ehi calibrate` does it in a minute or so"
+            ),
             Self::Skewed { skew, trained } => {
                 write!(f, "the load of the leaves is uneven: a visited leaf is {skew:.1} times the average")?;
                 if let Some(trained) = trained {
@@ -207,6 +217,9 @@ impl Index {
             RoutingHealth::new(Some(RoutingProfile::of(&serving.served.samples(), leaves)), trained_queries);
 
         let mut advice = Vec::new();
+        if self.needs_calibration() {
+            advice.push(Advice::NotCalibrated { documents });
+        }
         // A few documents cannot be spread evenly.
         let enough = documents >= FEWEST_RECENT.max(leaves as usize);
         if enough && skew >= trained_skew.map_or(SKEWED, |trained| trained * SKEW_GROWTH) {

@@ -25,6 +25,11 @@ pub(super) fn remove_model(backend: &dyn Backend, index: &Path, number: u32) -> 
     }
     keep_damaged(backend, index, &dir, number)?;
     clear_store(backend, &dir)?;
+    for path in [names::RECALL, names::RECALL_NEW].map(|name| dir.join(name)) {
+        if kind(backend, &path)? == Some(Kind::File) {
+            backend.remove(&path).map_err(StoreError::io(&path, Operation::Remove))?;
+        }
+    }
     for name in [names::BUNDLE, names::BUNDLE_NEW] {
         remove_bundle(backend, &dir.join(name)).map_err(as_store_error)?;
     }

@@ -11,7 +11,7 @@ use super::active_model::copy_model;
 use super::private_pool::PrivatePool;
 use super::watched::watched;
 use super::with_progress::WithProgress;
-use super::{Index, root};
+use super::{Index, calibrate, root};
 use crate::disk::names;
 use crate::error::Result;
 use crate::progress::{OnProgress, Progress, Stage, no_progress};
@@ -77,8 +77,8 @@ impl Index {
     /// that another call with it can finish. What a call that fails has made it removes.
     ///
     /// # Errors
-    /// [`StoreError::AlreadyExists`] for a directory with anything else in it, and failures of the file
-    /// system.
+    /// [`StoreError::AlreadyExists`](crate::store::StoreError) for a directory with anything else in it, and
+    /// failures of the file system.
     pub fn snapshot(&self, target: impl AsRef<Path>) -> Result<()> {
         self.check_process()?;
         let _writing = self.writing.read().unwrap_or_else(PoisonError::into_inner);
@@ -86,6 +86,9 @@ impl Index {
         let backend = self.root.backend();
         root::make(Arc::clone(&backend), target.as_ref(), Duration::ZERO, |dir| {
             copy_model(&*backend, &serving.bundle, dir)?;
+            if let Some(curve) = serving.recall_curve() {
+                calibrate::write(&*backend, dir, &curve)?;
+            }
             Ok(serving.store.snapshot(dir)?)
         })?;
         Ok(())

@@ -1,6 +1,7 @@
 //! The index: documents, embeddings and tree behind one handle.
 
 mod active_model;
+pub mod calibrate;
 mod change;
 pub mod explain;
 pub mod health;
@@ -216,6 +217,7 @@ impl Index {
             // While it was refreshed, the writer may have changed the model and begun to change it back.
             && before.number == current()?
         {
+            before.read_recall_curve(&*self.root.backend());
             return Ok(moved);
         }
         self.serve(newest(&self.root, self.options.load)?)

@@ -2,7 +2,8 @@
 //!
 //! A bundle is a sentence-transformers folder (`model.safetensors` in f16, `modules.json`, a card) with
 //! `ehi.json` and `indexer.safetensors` (f32) beside it. So it is a base model for more training, and opens
-//! in sentence-transformers as it is.
+//! in sentence-transformers as it is. One without a tree has no `indexer.safetensors`, and its encoder as the
+//! base has it.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -27,13 +28,15 @@ pub(crate) use copy::remove_bundle;
 pub(crate) use write::{BundleParts, check_output};
 
 mod copy;
+mod untrained;
 #[cfg(feature = "train")]
 mod write;
 
 /// Bundle format that this build writes, and the newest that it reads.
 ///
-/// Format 2 brought trees with a projection or without U, format 3 the name `model.safetensors`.
-pub const BUNDLE_FORMAT: u32 = 3;
+/// Format 2 brought trees with a projection or without U, format 3 the name `model.safetensors`, format 4
+/// bundles without a tree.
+pub const BUNDLE_FORMAT: u32 = 4;
 
 /// Files of a base model that a bundle carries along where they exist.
 const CARRIED_FILES: [&str; 9] = [
@@ -111,7 +114,7 @@ impl Bundle {
         // A file that the loader would read but the manifest does not list would change the
         // model without changing its hash.
         let unlisted = |name: &&str| !manifest.files.contains_key(*name) && dir.join(name).exists();
-        let own = CARRIED_FILES.iter().chain(&[ENCODER_FILE, FORMER_ENCODER_FILE]);
+        let own = CARRIED_FILES.iter().chain(&[ENCODER_FILE, FORMER_ENCODER_FILE, INDEXER_FILE]);
         if let Some(name) = own.into_iter().find(|name| unlisted(name)) {
             return Err(ModelError::Checksum { path: dir.join(name) });
         }
@@ -134,7 +137,10 @@ impl Bundle {
                 expected: format!("1 to {most}"),
             });
         }
-        let indexer = Indexer::load(&dir.join(INDEXER_FILE), shape, manifest.dim, manifest.logit_scale)?;
+        let indexer = match manifest.files.contains_key(INDEXER_FILE) {
+            true => Indexer::load(&dir.join(INDEXER_FILE), shape, manifest.dim, manifest.logit_scale)?,
+            false => Indexer::single_leaf(manifest.dim)?,
+        };
         Ok(Self { hash: manifest.hash(), dir, manifest, model: Arc::new(Model { encoder, indexer }) })
     }
 
@@ -146,6 +152,11 @@ impl Bundle {
     /// The model's identity; an index accepts no other.
     pub fn hash(&self) -> ModelHash {
         self.hash
+    }
+
+    /// Whether it has a tree. Without one, every search is exact: all documents lie in one leaf.
+    pub fn has_tree(&self) -> bool {
+        self.model.indexer.has_tree()
     }
 
     /// Encoder and indexer.
@@ -170,6 +181,14 @@ impl LoadOptions {
 }
 
 impl BundleManifest {
+    /// The content of `ehi.json`; `path` is where it goes.
+    fn to_json(&self, path: &Path) -> Result<Vec<u8>, ModelError> {
+        let json = serde_json::to_vec_pretty(self);
+        let mut json = json.map_err(|source| ModelError::Json { path: path.to_owned(), source })?;
+        json.push(b'\n');
+        Ok(json)
+    }
+
     fn hash(&self) -> ModelHash {
         let mut digest = Sha256::new();
         digest.update(b"ehi model 1\n");
@@ -205,7 +224,10 @@ fn read_manifest(path: &Path) -> Result<BundleManifest, ModelError> {
     let manifest: BundleManifest = files::read_json(path)?;
     let encoder = if format_version < 3 { FORMER_ENCODER_FILE } else { ENCODER_FILE };
     let weights = [encoder, INDEXER_FILE];
-    for name in weights.into_iter().chain([TOKENIZER_FILE, "config.json"]) {
+    // One leaf needs no weights.
+    let has_no_tree = format_version >= 4 && (manifest.branching_factor, manifest.height) == (1, 1);
+    let optional = |name: &str| has_no_tree && name == INDEXER_FILE;
+    for name in weights.into_iter().chain([TOKENIZER_FILE, "config.json"]).filter(|name| !optional(name)) {
         if !manifest.files.contains_key(name) {
             return Err(ModelError::Unsupported {
                 path: path.to_owned(),

@@ -41,7 +41,11 @@ pub enum ModelError {
         missing: &'static str,
     },
     /// The directory is a plain base model, without a trained tree.
-    #[error("{} is a base model without a trained tree; make a bundle of it with `ehi train`", path.display())]
+    #[error(
+        "{} is an encoder without a trained tree: take it as it is by `Bundle::from_encoder` or \
+         `ehi create`, or train one with `ehi train`",
+        path.display()
+    )]
     NotABundle {
         /// The directory.
         path: PathBuf,

@@ -110,6 +110,18 @@ impl Indexer {
         Ok(Self { shape, dim, routing_dim, logit_scale, weights, shortlist })
     }
 
+    /// The tree of one leaf, which holds every document.
+    pub(crate) fn single_leaf(dim: usize) -> Result<Self, ModelError> {
+        let level = LevelWeights { transform: None, classifier: vec![0.0; dim] };
+        let weights = TreeWeights { projection: None, levels: vec![level] };
+        Self::new(TreeShape::SINGLE_LEAF, dim, 1.0, weights)
+    }
+
+    /// Whether there are leaves to choose from.
+    pub fn has_tree(&self) -> bool {
+        self.shape != TreeShape::SINGLE_LEAF
+    }
+
     /// Branching factor and height.
     pub fn shape(&self) -> TreeShape {
         self.shape

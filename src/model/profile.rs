@@ -99,7 +99,7 @@ impl RoutingProfiles {
 
 impl Bundle {
     /// How the tree routed its corpus and its training queries when it was trained; `None` for a
-    /// bundle whose report does not say, or that came without one.
+    /// bundle without a tree, and for one whose report does not say, or that came without one.
     ///
     /// # Errors
     /// [`ModelError::Json`] for a report that is damaged, [`ModelError::BadConfig`] for a
@@ -110,7 +110,8 @@ impl Bundle {
             routing: Option<RoutingProfiles>,
         }
         let path = self.path().join(REPORT_FILE);
-        if !path.exists() {
+        // One that lies beside an encoder is of another model.
+        if !self.has_tree() || !path.exists() {
             return Ok(None);
         }
         let Report { routing } = files::read_json_within(&path, files::REPORT_BYTES)?;

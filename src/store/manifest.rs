@@ -25,7 +25,7 @@ use crate::ids::{Generation, ModelHash};
 pub struct StoreConfig {
     /// Elements of an embedding, 1 to 65536.
     pub dim: u32,
-    /// B in the paper: children of a node of the tree, at least 2.
+    /// B in the paper: children of a node of the tree; 1 where there is no tree.
     pub branching_factor: u32,
     /// H in the paper: levels of the tree, at least 1. The tree has B^H leaves, at most 2^32.
     pub height: u32,
@@ -52,8 +52,10 @@ impl StoreConfig {
             }
         };
         within("dim", self.dim.into(), 1, limits::DIM.into())?;
-        within("branching_factor", self.branching_factor.into(), 2, u32::MAX.into())?;
-        within("height", self.height.into(), 1, 32)?;
+        within("branching_factor", self.branching_factor.into(), 1, u32::MAX.into())?;
+        // A tree of one leaf has one level.
+        let most = if self.branching_factor == 1 { 1 } else { 32 };
+        within("height", self.height.into(), 1, most)?;
         within("number of leaves", self.leaves(), 1, limits::LEAVES)?;
         within(
             "leaves_per_document",

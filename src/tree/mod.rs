@@ -73,6 +73,9 @@ pub enum TreeShapeError {
 }
 
 impl TreeShape {
+    /// One leaf, and nothing to choose from.
+    pub(crate) const SINGLE_LEAF: Self = Self { branching_factor: 1, height: 1, leaves: 1 };
+
     /// Checks that `branching_factor` and `height` make a tree.
     ///
     /// Both are at least 1, a branching factor of 1 (a single leaf) goes only with

@@ -135,7 +135,8 @@ fn searches_print_text_or_json() {
 
     // The defaults are those of the library.
     let json = flow.run("search", &["--json", question]).json();
-    assert_eq!((json["hits"].as_array().unwrap().len(), &json["stats"]["leaves_visited"]), (10, &json!(8)));
+    let stats = [&json["stats"]["leaves_visited"], &json["stats"]["documents_visited"]];
+    assert_eq!((json["hits"].as_array().unwrap().len(), stats), (10, [&json!(0), &json!(DOCUMENTS)]));
 
     assert!(flow.run("search", &[" "]).failure().contains("query is empty"));
     // All leaves are exact search.
@@ -471,7 +472,7 @@ fn an_index_can_be_looked_into() {
         assert_eq!((&explained["id"], &explained["leaf"]), (&hit["id"], &hit["leaf"]));
         assert!(explained["exact_rank"].as_u64().unwrap() >= 1);
     }
-    let said = flow.run("explain", &["--exact", question]).ok();
+    let said = flow.run("explain", &["--beam", "8", "--exact", question]).ok();
     for part in ["8 of 16 leaves reached", "probability", "exact rank", "documents scored"] {
         assert!(said.contains(part), "{part}: {said}");
     }

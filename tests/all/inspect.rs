@@ -215,7 +215,7 @@ fn a_collection_like_the_corpus_is_healthy_and_another_is_not() {
 fn served_queries_are_remembered_up_to_a_bound() {
     let (dir, index) = filled(SHAPE, 30);
     index.search(QUESTION, 3, 2).unwrap();
-    index.query(QUESTION).explain().unwrap();
+    index.query(QUESTION).beam(2).explain().unwrap();
     index.query(QUESTION).exact().run().unwrap();
     assert_eq!(index.health().unwrap().queries_routing.recent.unwrap().rows, 2);
     let vector = index.bundle().model().encoder().embed(&[QUESTION], ehi::model::Role::Query).unwrap();

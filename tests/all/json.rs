@@ -89,7 +89,7 @@ fn searches_and_what_looks_inside_print_what_is_documented() {
     flow.insert(DOCUMENTS);
     check("search", &[printed(&flow, "search", &["--json", QUESTION])]);
     let few = ["--json", "--filter", r#"{"place": 33}"#, QUESTION];
-    let exact = printed(&flow, "explain", &["--json", "--exact", QUESTION]);
+    let exact = printed(&flow, "explain", &["--json", "--beam", "8", "--exact", QUESTION]);
     check("explain", &[exact, printed(&flow, "explain", &few)]);
     let queries = support::dataset().join("queries.jsonl");
     check("leaves", &[printed(&flow, "leaves", &["--json", "--queries", text(&queries)])]);
@@ -98,6 +98,7 @@ fn searches_and_what_looks_inside_print_what_is_documented() {
     let index = ehi::Index::open(flow.path("index")).unwrap();
     index.search(QUESTION, 3, 3).unwrap();
     let advice = [
+        Advice::NotCalibrated { documents: 12_000 },
         Advice::Skewed { skew: 5.0, trained: None },
         Advice::UncertainDocuments { recent: 2.0, trained: 1.0 },
         Advice::ShiftedQueries { shift: 0.5 },
@@ -124,7 +125,9 @@ fn what_lists_documents_prints_what_is_documented() {
 fn what_keeps_an_index_prints_what_is_documented() {
     let flow = Flow::new();
     flow.insert(30);
-    check("stats", &[printed(&flow, "stats", &["--json"])]);
+    let before = printed(&flow, "stats", &["--json"]);
+    check("calibrate", &[printed(&flow, "calibrate", &["--json"])]);
+    check("stats", &[before, printed(&flow, "stats", &["--json"])]);
     check("recover", &[printed(&flow, "recover", &["--json"])]);
     check("compact", &[printed(&flow, "compact", &["--json"])]);
     let other = bundle(Shape::of_height(1));

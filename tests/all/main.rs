@@ -6,6 +6,7 @@ mod support;
 
 mod bad_input;
 mod bundles;
+mod calibrate;
 mod change;
 mod cli;
 mod cli_insert;
@@ -30,3 +31,4 @@ mod spans;
 mod strangers;
 mod terminal;
 mod train;
+mod untrained;

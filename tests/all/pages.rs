@@ -58,6 +58,7 @@ fn folder() -> TempDir {
     let mut corpus = GzEncoder::new(corpus, Compression::fast());
     corpus.write_all(&fs::read(dataset().join("corpus.jsonl")).unwrap()).unwrap();
     corpus.finish().unwrap();
+    symlink(dataset().join("corpus.jsonl"), dir.path().join("corpus.jsonl")).unwrap();
     dir
 }
 

@@ -2,8 +2,9 @@
 
 pub const TRAIN: &str = r#"Example:
   ehi train --base target/base-model --data my-data --out my-bundle"#;
-pub const CREATE: &str = r#"Example:
-  ehi create --index my-index --model my-bundle"#;
+pub const CREATE: &str = r#"Examples:
+  ehi create --index my-index --model my-bundle
+  ehi create --index my-index --model target/base-model"#;
 pub const INSERT: &str = r#"Examples:
   ehi insert --index my-index corpus.jsonl.gz
   echo '{"_id": "1", "title": "Tea", "text": "Steep for three minutes.", "metadata": {"lang": "en"}}' | ehi insert --index my-index -"#;
@@ -11,7 +12,7 @@ pub const SEARCH: &str = r#"Examples:
   ehi search --index my-index --k 5 "how long does tea steep?"
   ehi search --index my-index --filter '{"lang": "en"}' --json "how long does tea steep?""#;
 pub const EXPLAIN: &str = r#"Example:
-  ehi explain --index my-index --exact "how long does tea steep?""#;
+  ehi explain --index my-index --beam 8 --exact "how long does tea steep?""#;
 pub const LEAVES: &str = r#"Example:
   ehi leaves --index my-index --queries my-data/queries.jsonl"#;
 pub const HEALTH: &str = r#"Example:
@@ -29,6 +30,9 @@ pub const DELETE: &str = r#"Examples:
   ehi delete --index my-index --filter '{"lang": "en"}'"#;
 pub const COMPACT: &str = r#"Example:
   ehi compact --index my-index"#;
+pub const CALIBRATE: &str = r#"Examples:
+  ehi calibrate --index my-index
+  ehi calibrate --index my-index --queries my-data/queries.jsonl"#;
 pub const SNAPSHOT: &str = r#"Example:
   ehi snapshot --index my-index my-index-copy"#;
 pub const RECOVER: &str = r#"Example:

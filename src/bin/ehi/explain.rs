@@ -55,7 +55,7 @@ fn write_explanation(out: &mut dyn Write, index: &Index, explanation: &Explanati
             explanation.leaves.len(),
             f64::from(all).ln(),
         )?,
-        None => writeln!(out, "few documents pass the filter: all of them were scored, without the tree")?,
+        None => writeln!(out, "all documents that may be hits were scored, without the tree")?,
     }
     if !explanation.leaves.is_empty() {
         writeln!(out, "    leaf  probability  documents  by level")?;

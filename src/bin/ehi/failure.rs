@@ -12,6 +12,12 @@ use crate::printing;
 /// Exit status of a check that found warnings and no damage.
 const WARNED: u8 = 3;
 
+/// Why a model's name is not looked for elsewhere.
+#[cfg(feature = "hub")]
+const NO_HUB: &str = "";
+#[cfg(not(feature = "hub"))]
+const NO_HUB: &str = " (this build lacks the `hub` feature, so no model is fetched by name)";
+
 /// What ends a command with an exit status other than 0.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
@@ -68,13 +74,12 @@ pub enum Failure {
         before.as_ref().map_or_else(String::new, |before| before.line() + "; ")
     )]
     Unflushed { waiting: u64, source: ehi::Error, before: Option<Box<Failure>> },
-    /// The base model is not there.
-    #[error(
-        "there is no model directory {} (this build lacks the `hub` feature, so no model is fetched by name)",
-        printing::path(path)
-    )]
-    #[cfg_attr(feature = "hub", expect(dead_code, reason = "a missing directory is a name to fetch"))]
-    NoBase { path: PathBuf },
+    /// A file of questions without one.
+    #[error("{} holds no question", printing::path(path))]
+    NoQueries { path: PathBuf },
+    /// The folder of a model is not there.
+    #[error("there is no model directory {}{}", printing::path(path), NO_HUB)]
+    NoModel { path: PathBuf },
 }
 
 impl Failure {

@@ -29,13 +29,14 @@ pub fn write_hits(out: &mut dyn Write, index: &Index, result: &SearchResult) -> 
 }
 
 fn write_cost(out: &mut dyn Write, index: &Index, stats: &SearchStats) -> io::Result<()> {
-    let leaves = index.bundle().model().indexer().shape().leaves();
+    let leaves = match stats.leaves_visited {
+        0 => "without the tree".to_owned(),
+        visited => format!("{visited} of {} leaves", index.bundle().model().indexer().shape().leaves()),
+    };
     let ms = |time: std::time::Duration| time.as_secs_f64() * 1e3;
     writeln!(
         out,
-        "{} of {leaves} leaves, {} of {} documents ({:.1}%); encode {:.2} ms, beam {:.2} ms, scan {:.2} ms, \
-         fetch {:.2} ms",
-        stats.leaves_visited,
+        "{leaves}, {} of {} documents ({:.1}%); encode {:.2} ms, beam {:.2} ms, scan {:.2} ms, fetch {:.2} ms",
         stats.documents_visited,
         index.len(),
         stats.visited_fraction * 100.0,

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use ehi::store::StoreError;
 use ehi::{Error, Index, Progress};
 
+use crate::calibrate;
 use crate::failure::Failure;
 use crate::interrupt::Interrupts;
 use crate::opening::WaitArgs;
@@ -38,15 +39,18 @@ pub struct Args {
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let index = args.precision.of(args.wait.builder()).lazy_encoder(false).open(&args.index)?;
+    let interrupts = Interrupts::watch();
     let mut inserter = Inserter {
         index: &index,
-        interrupts: Interrupts::watch(),
+        interrupts: interrupts.clone(),
         bar: InsertBar::begin(bytes_of(&args.files)),
         tally: Tally::default(),
     };
     let result = args.files.iter().try_for_each(|path| inserter.file(path));
     inserter.bar.end();
-    inserter.tally.finish(&index, result, out)
+    inserter.tally.finish(&index, result, out)?;
+    calibrate::after_insert(&index, &interrupts);
+    Ok(())
 }
 
 struct Inserter<'a> {

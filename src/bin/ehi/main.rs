@@ -1,6 +1,7 @@
 //! The `ehi` command line: arguments in, calls of the public API, text or JSON out.
 
 mod bars;
+mod calibrate;
 mod documents;
 mod escape;
 mod eval;
@@ -16,6 +17,7 @@ mod interrupt;
 mod leaves;
 mod log;
 mod model;
+mod models;
 mod opening;
 mod precision;
 mod printing;
@@ -54,7 +56,7 @@ enum Command {
     /// Train encoder and tree on a dataset's corpus, queries and train judgments
     #[command(after_help = examples::TRAIN)]
     Train(train::Args),
-    /// Make an empty index with its own copy of a trained bundle
+    /// Make an empty index with its own copy of a model, trained or not
     #[command(after_help = examples::CREATE)]
     Create(store::CreateArgs),
     /// Insert documents from BEIR corpus lines or a dataset; a document replaces the one with its id
@@ -90,6 +92,9 @@ enum Command {
     /// Write the index anew, as small and fast as it can be, without what was deleted
     #[command(after_help = examples::COMPACT)]
     Compact(store::WriteArgs),
+    /// Measure how many leaves a search needs to find what exact search finds
+    #[command(after_help = examples::CALIBRATE)]
+    Calibrate(calibrate::Args),
     /// Copy the index as of its last flush into another directory, sharing its files where it can (for a
     /// backup, copy that to another disk)
     #[command(after_help = examples::SNAPSHOT)]
@@ -158,6 +163,7 @@ fn run(command: Command, out: &mut dyn Write) -> Result<(), Failure> {
         Command::Export(args) => documents::export(&args, out),
         Command::Delete(args) => documents::delete(&args, out),
         Command::Compact(args) => store::compact(&args, out),
+        Command::Calibrate(args) => calibrate::run(&args, out),
         Command::Snapshot(args) => store::snapshot(&args, out),
         Command::Recover(args) => recover::run(&args, out),
         Command::Repair(args) => repair::run(&args, out),

@@ -3,11 +3,12 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use ehi::{Bundle, Error, Index, ModelChange, OnProgress};
+use ehi::{Error, Index, ModelChange, OnProgress};
 use serde::Serialize;
 
 use crate::bars::Bars;
 use crate::failure::Failure;
+use crate::models;
 use crate::printing;
 use crate::store::WriteArgs;
 
@@ -15,8 +16,9 @@ use crate::store::WriteArgs;
 pub struct ReencodeArgs {
     #[command(flatten)]
     write: WriteArgs,
-    /// The trained bundle to change to
-    #[arg(long, value_name = "BUNDLE")]
+    /// The bundle to change to, or an encoder in the sentence-transformers layout
+    #[cfg_attr(feature = "hub", doc = ", or the name of one to fetch")]
+    #[arg(long, value_name = "MODEL")]
     model: PathBuf,
 }
 
@@ -29,7 +31,7 @@ struct Dropped {
 }
 
 pub fn reencode(args: &ReencodeArgs, out: &mut dyn Write) -> Result<(), Failure> {
-    let bundle = Bundle::open(&args.model)?;
+    let bundle = models::open(&args.model)?;
     change(&args.write, out, |index, on_progress| index.with_progress(on_progress).reencode(&bundle))
 }
 

@@ -8,9 +8,14 @@ pub struct QueryArgs {
     /// Hits at most
     #[arg(long, short, default_value_t = DEFAULT_K)]
     k: usize,
-    /// Leaves to visit, or `all`. 8 by default, or all where `--stop` says when to stop
+    /// Leaves to visit and no more, or `all`. If absent, as many as `--recall` takes, or all where `--stop`
+    /// says when to stop
     #[arg(long, short, value_name = "LEAVES", value_parser = beam)]
     beam: Option<usize>,
+    /// Visit as many leaves as it takes to find this share of exact search's hits, on average; 0.95 if
+    /// absent. Every document is scored where there are few, and where `ehi calibrate` has not measured it
+    #[arg(long, value_name = "SHARE", conflicts_with_all = ["beam", "stop"])]
+    recall: Option<f64>,
     /// Stop earlier, by the first rule that applies: patience=LEAVES, mass=SHARE, documents=COUNT,
     /// fraction=SHARE
     #[arg(long, value_name = "RULE", value_delimiter = ',')]
@@ -30,6 +35,9 @@ impl QueryArgs {
         let mut query = query.k(self.k);
         if let Some(beam) = self.beam {
             query = query.beam(beam);
+        }
+        if let Some(recall) = self.recall {
+            query = query.recall(recall);
         }
         for &stop in &self.stop {
             query = query.stop(stop);

@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use ehi::store::{RepairReport, StoreError, Undecided};
-use ehi::{Bundle, Error, Index, RepairOptions};
+use ehi::{Error, Index, RepairOptions};
 
 use crate::bars::Bars;
 use crate::escape::escaped;
 use crate::failure::Failure;
+use crate::models;
 use crate::printing;
 use crate::store::{ReportArgs, WriteArgs};
 
@@ -17,8 +18,8 @@ use crate::store::{ReportArgs, WriteArgs};
 pub struct Args {
     #[command(flatten)]
     write: WriteArgs,
-    /// The bundle that the index was made with, where its own copy is damaged
-    #[arg(long, value_name = "BUNDLE")]
+    /// The bundle or encoder that the index was made with, where its own copy is damaged
+    #[arg(long, value_name = "MODEL")]
     model: Option<PathBuf>,
     /// What to do with documents of which it is not known whether they had been deleted; refuse if absent
     #[arg(long)]
@@ -32,7 +33,7 @@ enum Choice {
 }
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
-    let bundle = args.model.as_deref().map(Bundle::open).transpose()?;
+    let bundle = args.model.as_deref().map(models::open).transpose()?;
     let undecided = match args.undecided {
         None => Undecided::Refuse,
         Some(Choice::Keep) => Undecided::Keep,

@@ -17,7 +17,7 @@ pub struct Args {
     #[command(flatten)]
     options: QueryArgs,
     /// Score every document, without the tree
-    #[arg(long, conflicts_with_all = ["beam", "stop"])]
+    #[arg(long, conflicts_with_all = ["beam", "recall", "stop"])]
     exact: bool,
     #[command(flatten)]
     precision: PrecisionArgs,

@@ -3,12 +3,15 @@
 use std::io::Write;
 use std::path::PathBuf;
 
+use ehi::Index;
+use ehi::calibrate::RecallCurve;
 use ehi::store::StoreStats;
-use ehi::{Bundle, Index};
 use serde::Serialize;
 
 use crate::bars::Bars;
+use crate::calibrate::write_curve;
 use crate::failure::Failure;
+use crate::models;
 use crate::opening::{WaitArgs, open_read_only, refuse_file};
 use crate::printing;
 
@@ -17,8 +20,9 @@ pub struct CreateArgs {
     /// Directory of the new index; made where it is missing
     #[arg(long, env = "EHI_INDEX", value_name = "DIR")]
     index: PathBuf,
-    /// A trained bundle
-    #[arg(long, value_name = "BUNDLE")]
+    /// A bundle, or an encoder in the sentence-transformers layout, which needs no training
+    #[cfg_attr(feature = "hub", doc = ", or the name of one to fetch")]
+    #[arg(long, value_name = "MODEL")]
     model: PathBuf,
 }
 
@@ -74,10 +78,14 @@ impl Sizes {
 
 pub fn create(args: &CreateArgs, out: &mut dyn Write) -> Result<(), Failure> {
     refuse_file(&args.index)?;
-    let index = Index::create(&args.index, &Bundle::open(&args.model)?)?;
-    let leaves = index.bundle().model().indexer().shape().leaves();
-    let dim = index.bundle().model().encoder().dim();
-    writeln!(out, "created {}: {leaves} leaves, {dim} dimensions", printing::path(&args.index))
+    let bundle = models::open(&args.model)?;
+    Index::create(&args.index, &bundle)?;
+    let tree = match bundle.has_tree() {
+        true => format!("{} leaves", bundle.model().indexer().shape().leaves()),
+        false => "no tree, so every search is exact".to_owned(),
+    };
+    let dim = bundle.model().encoder().dim();
+    writeln!(out, "created {}: {tree}; {dim} dimensions", printing::path(&args.index))
         .map_err(Failure::Output)
 }
 
@@ -111,33 +119,31 @@ pub fn snapshot(args: &SnapshotArgs, out: &mut dyn Write) -> Result<(), Failure>
 }
 
 pub fn stats(args: &ReportArgs, out: &mut dyn Write) -> Result<(), Failure> {
-    let stats = open_read_only(&args.index)?.stats()?;
+    let index = open_read_only(&args.index)?;
+    let (store, recall) = (index.stats()?, index.recall_curve());
+    let stats = Stats { store, recall };
     if args.json { printing::json(out, &stats) } else { write_stats(out, &stats).map_err(Failure::Output) }
 }
 
-fn write_stats(out: &mut dyn Write, stats: &StoreStats) -> std::io::Result<()> {
-    let sizes = || stats.leaf_sizes.iter().map(|leaf| leaf.documents);
-    let entries: usize = sizes().sum();
-    let expected = stats.expected_documents_per_leaf;
+/// What an index holds, and how many leaves its searches need.
+#[derive(Serialize)]
+struct Stats {
+    #[serde(flatten)]
+    store: StoreStats,
+    recall: Option<RecallCurve>,
+}
+
+fn write_stats(out: &mut dyn Write, Stats { store: stats, recall }: &Stats) -> std::io::Result<()> {
     writeln!(out, "documents      {} ({} rows, {} dead)", stats.documents, stats.rows, stats.dead_rows)?;
     if stats.memtable_documents > 0 {
         // The handle is read-only, so it does not show them.
         let waiting = stats.memtable_documents;
         writeln!(out, "waiting        {waiting} documents in the log, not counted above; see `ehi recover`")?;
     }
-    writeln!(
-        out,
-        "leaves         {} of {} used (branching factor {}, height {}, {} per document)",
-        stats.leaves_used, stats.leaves, stats.branching_factor, stats.height, stats.leaves_per_document,
-    )?;
-    writeln!(
-        out,
-        "leaf sizes     {} to {}, {expected:.1} expected (even load: {:.1})",
-        // A leaf without documents is not in the list.
-        if (stats.leaves_used as u64) < stats.leaves { 0 } else { sizes().min().unwrap_or(0) },
-        sizes().max().unwrap_or(0),
-        entries as f64 / stats.leaves as f64,
-    )?;
+    match stats.leaves {
+        1 => writeln!(out, "tree           none: every search is exact")?,
+        _ => write_leaves(out, stats)?,
+    }
     writeln!(out, "dimensions     {}", stats.dim)?;
     let bytes = stats.bytes;
     writeln!(
@@ -153,5 +159,28 @@ fn write_stats(out: &mut dyn Write, stats: &StoreStats) -> std::io::Result<()> {
         bytes.other_models
     )?;
     writeln!(out, "generation     {}", stats.generation.0)?;
-    writeln!(out, "model          {}", stats.model)
+    writeln!(out, "model          {}", stats.model)?;
+    match recall {
+        Some(curve) => write_curve(out, curve),
+        None => Ok(()),
+    }
+}
+
+fn write_leaves(out: &mut dyn Write, stats: &StoreStats) -> std::io::Result<()> {
+    let sizes = || stats.leaf_sizes.iter().map(|leaf| leaf.documents);
+    let entries: usize = sizes().sum();
+    writeln!(
+        out,
+        "leaves         {} of {} used (branching factor {}, height {}, {} per document)",
+        stats.leaves_used, stats.leaves, stats.branching_factor, stats.height, stats.leaves_per_document,
+    )?;
+    writeln!(
+        out,
+        "leaf sizes     {} to {}, {:.1} expected (even load: {:.1})",
+        // A leaf without documents is not in the list.
+        if (stats.leaves_used as u64) < stats.leaves { 0 } else { sizes().min().unwrap_or(0) },
+        sizes().max().unwrap_or(0),
+        stats.expected_documents_per_leaf,
+        entries as f64 / stats.leaves as f64,
+    )
 }

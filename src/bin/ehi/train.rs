@@ -15,6 +15,7 @@ use crate::bars::Bars;
 use crate::escape::escaped;
 use crate::failure::Failure;
 use crate::interrupt::Interrupts;
+use crate::models;
 use crate::printing;
 use crate::training;
 
@@ -123,16 +124,6 @@ impl Args {
         config.check()?;
         Ok(config)
     }
-
-    fn base_directory(&self) -> Result<PathBuf, Failure> {
-        if self.base.is_dir() {
-            return Ok(self.base.clone());
-        }
-        #[cfg(feature = "hub")]
-        return Ok(ehi::model::fetch(&self.base.to_string_lossy())?);
-        #[cfg(not(feature = "hub"))]
-        Err(Failure::NoBase { path: self.base.clone() })
-    }
 }
 
 /// Starts the program anew with candle's own thread pool off, unless the user has set its size.
@@ -155,7 +146,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     restart_without_candle_pool();
     let interrupts = Interrupts::watch();
     let config = args.settings()?;
-    let base = args.base_directory()?;
+    let base = models::directory(&args.base)?;
     let set = TrainingSet::read(&Dataset::open(&args.data)?, config.dev_fraction)?;
     let epochs = config.schedule.epochs;
     let device = match args.device {

@@ -21,6 +21,6 @@ pub(super) use filter::FilterCache;
 #[cfg(feature = "train")]
 pub(crate) use plan::Limits;
 pub(crate) use plan::{Plan, SearchMode};
-pub use query::{DEFAULT_BEAM, DEFAULT_K, Many, One, Query};
+pub use query::{DEFAULT_K, DEFAULT_RECALL, MOST_EXACT_DOCUMENTS, Many, One, Query};
 pub(super) use rank::Ranked;
 pub use result::{Hit, SearchResult, SearchStats};

@@ -22,6 +22,8 @@ pub(crate) enum Threads {
 /// How far a search goes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum SearchMode {
+    /// As far as it takes to find this share of exact search's hits; `k` hits where there are so many.
+    Recall(f64),
     /// Leaves of the tree.
     Tree(Limits),
     /// Every document, without the tree.
@@ -40,7 +42,7 @@ pub(crate) struct Plan<'a> {
     pub k: NonZeroUsize,
     pub mode: SearchMode,
     pub filter: Option<&'a Filter>,
-    /// Whether codes may rule rows out. By default they may where the search is not exhaustive.
+    /// Whether codes may rule rows out. By default they may unless every document was asked for.
     pub codes: Option<bool>,
     pub threads: Threads,
 }
@@ -50,7 +52,7 @@ impl Plan<'_> {
     pub fn span(&self, queries: usize, view: &View) -> Span {
         let beam = match self.mode {
             SearchMode::Tree(limits) => Some(limits.leaves.get()),
-            SearchMode::Exact => None,
+            SearchMode::Recall(_) | SearchMode::Exact => None,
         };
         tracing::debug_span!(
             "search",

@@ -17,8 +17,11 @@ use crate::stop::Stop;
 
 /// Hits of a search unless asked otherwise.
 pub const DEFAULT_K: usize = 10;
-/// Leaves that a search visits unless asked otherwise.
-pub const DEFAULT_BEAM: usize = 8;
+/// Share of exact search's hits that a search is to find unless asked otherwise.
+pub const DEFAULT_RECALL: f64 = 0.95;
+/// Documents of which a search scores every one unless asked otherwise. With codes that takes a twentieth of
+/// the time in which a question is encoded, about (`docs/experiments.md`).
+pub const MOST_EXACT_DOCUMENTS: usize = 10_000;
 
 /// One query: a text, or an embedding `[dim]` f32.
 #[derive(Clone, Debug)]
@@ -47,6 +50,7 @@ pub struct Query<'a, Input = One<'a>> {
     pub(in crate::index) input: Input,
     k: usize,
     beam: Option<usize>,
+    recall: Option<f64>,
     stops: Vec<Stop>,
     exact: bool,
     filter: Option<&'a Filter>,
@@ -61,6 +65,7 @@ impl<'a, Input> Query<'a, Input> {
             input,
             k: DEFAULT_K,
             beam: None,
+            recall: None,
             stops: Vec::new(),
             exact: false,
             filter: None,
@@ -69,16 +74,33 @@ impl<'a, Input> Query<'a, Input> {
         }
     }
 
-    /// Hits at most; [`DEFAULT_K`] by default. Fewer come back where the visited leaves hold fewer.
+    /// Hits at most; [`DEFAULT_K`] by default. Fewer come back where the index holds fewer documents that may
+    /// be hits, or, with [`Self::beam`] or [`Self::stop`], where the visited leaves do.
     pub fn k(mut self, k: usize) -> Self {
         self.k = k;
         self
     }
 
-    /// Leaves to visit; [`DEFAULT_BEAM`] by default, and with [`Self::stop`] all of them at most. More than
-    /// the tree has means all of them.
+    /// Leaves to visit, and no more; more than the tree has means all of them.
+    ///
+    /// Without it, and without [`Self::stop`], a search goes as far as [`Self::recall`] says. With
+    /// [`Self::stop`] alone it visits all leaves at most.
     pub fn beam(mut self, beam: usize) -> Self {
         self.beam = Some(beam);
+        self
+    }
+
+    /// Visits as many leaves as it takes to find this share of the `k` hits of exact search, on average;
+    /// [`DEFAULT_RECALL`] by default. There are `k` hits whenever so many documents live.
+    ///
+    /// How many leaves that are was measured by [`Index::calibrate`] on questions of the index's own; others
+    /// may find more or less, and so may a search with a filter. Every document is scored, with codes first
+    /// ([`Self::codes`]), where there is no tree, where there are at most [`MOST_EXACT_DOCUMENTS`], where it
+    /// is not known how many leaves it takes ([`Index::recall_curve`]) or more than half of the documents lie
+    /// in them, and for more than 100 hits. A recall of 1 is exact search. Excludes [`Self::beam`],
+    /// [`Self::stop`] and [`Self::exact`].
+    pub fn recall(mut self, recall: f64) -> Self {
+        self.recall = Some(recall);
         self
     }
 
@@ -89,7 +111,7 @@ impl<'a, Input> Query<'a, Input> {
         self
     }
 
-    /// Scores every document without the tree. Excludes [`Self::beam`] and [`Self::stop`].
+    /// Scores every document without the tree. Excludes [`Self::beam`], [`Self::recall`] and [`Self::stop`].
     pub fn exact(mut self) -> Self {
         self.exact = true;
         self
@@ -99,8 +121,9 @@ impl<'a, Input> Query<'a, Input> {
     /// read.
     ///
     /// A hit can be missed then; on the sets of `docs/benchmarks.md` three to six in ten thousand were. By
-    /// default they may, but for searches that score every document: exact search, a beam of all leaves, and
-    /// a filter that lets few documents through. With `true` they may there too.
+    /// default they may, but for searches that are asked to score every document: [`Self::exact`], a
+    /// [`Self::beam`] of all leaves of a tree, and with a beam a filter that lets few documents through. With
+    /// `true` they may there too.
     ///
     /// Documents without codes, as those that were not flushed yet, are scored by their embeddings.
     pub fn codes(mut self, codes: bool) -> Self {
@@ -123,19 +146,35 @@ impl<'a, Input> Query<'a, Input> {
     }
 
     /// # Errors
-    /// [`InputError::ZeroK`], [`InputError::ZeroBeam`], [`InputError::BadStop`], [`InputError::Conflict`].
+    /// [`InputError::ZeroK`], [`InputError::ZeroBeam`], [`InputError::BadRecall`], [`InputError::BadStop`],
+    /// [`InputError::Conflict`].
     pub(in crate::index) fn plan(&self) -> Result<Plan<'a>> {
         let k = NonZeroUsize::new(self.k).ok_or(InputError::ZeroK)?;
-        let beam = self.beam.unwrap_or(if self.stops.is_empty() { DEFAULT_BEAM } else { usize::MAX });
+        let beam = self.beam.unwrap_or(usize::MAX);
         let mut limits = Limits::beam(NonZeroUsize::new(beam).ok_or(InputError::ZeroBeam)?);
         for &stop in &self.stops {
             limits = limits.with(stop)?;
         }
-        let mode = match (self.exact, self.beam, &*self.stops) {
-            (false, ..) => SearchMode::Tree(limits),
-            (true, None, []) => SearchMode::Exact,
-            (true, Some(_), _) => return Err(InputError::Conflict { options: ["exact", "beam"] }.into()),
-            (true, None, _) => return Err(InputError::Conflict { options: ["exact", "stop"] }.into()),
+        let recall = self.recall.unwrap_or(DEFAULT_RECALL);
+        // NaN is none.
+        if !(recall > 0.0 && recall <= 1.0) {
+            return Err(InputError::BadRecall { found: recall }.into());
+        }
+        let given = [
+            ("exact", self.exact),
+            ("recall", self.recall.is_some()),
+            ("beam", self.beam.is_some()),
+            ("stop", !self.stops.is_empty()),
+        ];
+        let given = given.into_iter().filter(|(_, given)| *given).map(|(name, _)| name);
+        let given: Vec<&'static str> = given.collect();
+        let mode = match *given {
+            [] | ["recall"] => SearchMode::Recall(recall),
+            ["exact"] => SearchMode::Exact,
+            [first @ ("exact" | "recall"), second, ..] => {
+                return Err(InputError::Conflict { options: [first, second] }.into());
+            }
+            _ => SearchMode::Tree(limits),
         };
         Ok(Plan { k, mode, filter: self.filter, codes: self.codes, threads: self.threads })
     }

@@ -1,5 +1,6 @@
 //! Runs a plan: candidates from the leaves, the filter's ids or all rows, scored into the best `k`.
 
+use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
 
 use super::candidates::{Candidates, Selector};
@@ -7,13 +8,14 @@ use super::cursor::LeafCursor;
 use super::damage::scan_failed;
 use super::filter::RowFilter;
 use super::plan::{Limits, Plan, SearchMode};
+use super::query::MOST_EXACT_DOCUMENTS;
 use super::result::SearchStats;
 use super::scorer::{ROWS_PER_TASK, Scorer};
 use crate::error::{InputError, Result};
 use crate::ids::Row;
 use crate::index::active_model::ActiveModel;
 use crate::index::vectors::unit;
-use crate::model::RoutingSample;
+use crate::model::{Indexer, RoutingSample};
 use crate::scan::{Scanner, Similarity, TopK};
 use crate::store::View;
 use crate::tree::ScoredLeaf;
@@ -30,11 +32,34 @@ pub(crate) struct Ranked {
     pub multiply_adds: u64,
 }
 
+/// Share of the documents above which scoring all of them in their order is as cheap as visiting leaves.
+const MOST_VISITED: f64 = 0.5;
+
 /// Where the candidates come from.
 enum Source<'f> {
     Ids(Vec<&'f str>),
     All,
     Leaves(Limits),
+}
+
+impl ActiveModel {
+    /// How far the tree is searched; `None` where every document is scored.
+    fn limits(&self, plan: &Plan<'_>, view: &View) -> Option<Limits> {
+        match plan.mode {
+            SearchMode::Tree(limits) => Some(limits),
+            SearchMode::Exact => None,
+            SearchMode::Recall(recall) => {
+                let live = view.live();
+                if recall >= 1.0 || live <= MOST_EXACT_DOCUMENTS {
+                    return None;
+                }
+                let curve = self.recall_curve().filter(|curve| curve.holds_for(live))?;
+                let point = curve.reaching(recall, plan.k.get())?;
+                let beam = NonZeroUsize::new(point.beam).filter(|_| point.visited <= MOST_VISITED)?;
+                Some(Limits::beam(beam))
+            }
+        }
+    }
 }
 
 /// One search under way.
@@ -56,14 +81,10 @@ impl ActiveModel {
         let scanner = Scanner::new(self.similarity, query).map_err(scan_failed)?;
         let started = Instant::now();
         let mut filter = plan.filter.map(|filter| RowFilter::new(view, filter, &self.filters));
-        let source = source(plan, filter.as_mut())?;
-        let all_leaves = self.model().indexer.shape().leaves() as usize;
-        // A beam of all leaves is exact search.
-        let is_exhaustive = match &source {
-            Source::Leaves(limits) => !limits.is_adaptive() && limits.leaves.get() >= all_leaves,
-            Source::Ids(_) | Source::All => true,
-        };
-        let rotation = if plan.codes.unwrap_or(!is_exhaustive) { self.rotation() } else { None };
+        let source = source(self.limits(plan, view), filter.as_mut())?;
+        let indexer = &self.model().indexer;
+        let rotation =
+            if plan.codes.unwrap_or(source.may_miss(plan, indexer)) { self.rotation() } else { None };
         if plan.codes == Some(true) && rotation.is_none() {
             return Err(InputError::NoCodes { similarity: self.similarity }.into());
         }
@@ -81,7 +102,7 @@ impl ActiveModel {
             Source::Ids(ids) => search.ids(&ids).map(|()| None)?,
             Source::All => search.all().map(|()| None)?,
             Source::Leaves(limits) => {
-                let mut cursor = LeafCursor::new(&self.model().indexer, &unit, limits);
+                let mut cursor = LeafCursor::new(indexer, &unit, limits);
                 search.leaves(&mut cursor, limits, plan)?;
                 Some(cursor)
             }
@@ -92,16 +113,32 @@ impl ActiveModel {
 }
 
 /// Few rows that pass a filter are scored without the tree.
-fn source<'a>(plan: &Plan<'_>, filter: Option<&mut RowFilter<'a>>) -> Result<Source<'a>> {
-    Ok(match (filter, plan.mode) {
-        (None, SearchMode::Tree(limits)) => Source::Leaves(limits),
-        (None, SearchMode::Exact) => Source::All,
-        (Some(filter), mode) => match (filter.candidate_ids(), mode) {
+fn source<'a>(limits: Option<Limits>, filter: Option<&mut RowFilter<'a>>) -> Result<Source<'a>> {
+    Ok(match (filter, limits) {
+        (None, Some(limits)) => Source::Leaves(limits),
+        (None, None) => Source::All,
+        (Some(filter), limits) => match (filter.candidate_ids(), limits) {
             (Some(ids), _) => Source::Ids(ids),
-            (None, SearchMode::Tree(limits)) if !filter.is_rare()? => Source::Leaves(limits),
+            (None, Some(limits)) if !filter.is_rare()? => Source::Leaves(limits),
             (None, _) => Source::All,
         },
     })
+}
+
+impl Source<'_> {
+    /// Whether the search need not score every document that may be a hit.
+    fn may_miss(&self, plan: &Plan<'_>, indexer: &Indexer) -> bool {
+        match (plan.mode, self) {
+            (SearchMode::Recall(recall), _) => recall < 1.0,
+            // A beam of all leaves is exact search, but where there was nothing to choose.
+            (_, Self::Leaves(limits)) => {
+                limits.is_adaptive()
+                    || limits.leaves.get() < indexer.shape().leaves() as usize
+                    || !indexer.has_tree()
+            }
+            (_, Self::Ids(_) | Self::All) => false,
+        }
+    }
 }
 
 impl Search<'_> {
@@ -109,8 +146,9 @@ impl Search<'_> {
         let budget = limits.documents_of(self.view.live());
         let mut runs = Vec::new();
         loop {
-            // With a filter the search goes on until there are k hits.
-            let needs_more = plan.filter.is_some() && self.documents < plan.k.get();
+            // With a filter, or where nothing was said of how far, the search goes on until there are k hits.
+            let fills = plan.filter.is_some() || matches!(plan.mode, SearchMode::Recall(_));
+            let needs_more = fills && self.documents < plan.k.get();
             if cursor.is_over() && !needs_more {
                 return Ok(());
             }

@@ -14,29 +14,26 @@ use crate::model::files;
 const FOLDERS: [&str; 2] = ["1_Pooling", "2_Normalize"];
 
 impl Bundle {
-    /// Copies the bundle's own files into `target`, synced to disk, and its report where there is
-    /// one, which [`Self::routing_profiles`] reads; no card.
+    /// Copies the bundle's own files into `target`, synced to disk, and its report where its tree has one,
+    /// which [`Self::routing_profiles`] reads; no card.
     ///
     /// # Errors
     /// [`ModelError::Io`].
     pub(crate) fn copy_to(&self, backend: &dyn Backend, target: &Path) -> Result<(), ModelError> {
         let make = |dir: &Path| backend.create_directory(dir).map_err(|e| io_error("create", dir, e));
         make(target)?;
-        let report = self.dir.join(REPORT_FILE).is_file().then_some(REPORT_FILE);
+        let has_report = self.has_tree() && self.dir.join(REPORT_FILE).is_file();
         let own = self.manifest.files.keys().map(String::as_str);
-        for name in own.chain([MANIFEST_FILE]).chain(report) {
+        for name in own.chain(has_report.then_some(REPORT_FILE)) {
             let path = target.join(name);
             if let Some(folder) = path.parent().filter(|folder| *folder != target) {
                 make(folder)?;
             }
-            let content = files::read(&self.dir.join(name), most_bytes(name))?;
-            let write = || {
-                let file = backend.open(&path, OpenMode::Replace)?;
-                file.write_at(&content, 0)?;
-                file.sync_all()
-            };
-            write().map_err(|e| io_error("write", &path, e))?;
+            write(backend, &path, &files::read(&self.dir.join(name), most_bytes(name))?)?;
         }
+        // Last, and from memory: an encoder's own folder has none.
+        let path = target.join(MANIFEST_FILE);
+        write(backend, &path, &self.manifest.to_json(&path)?)?;
         for folder in FOLDERS.map(|folder| target.join(folder)) {
             if is(backend, &folder, Kind::Directory)? {
                 backend.sync_directory(&folder).map_err(|e| io_error("sync", &folder, e))?;
@@ -74,6 +71,15 @@ pub(crate) fn remove_bundle(backend: &dyn Backend, dir: &Path) -> Result<(), Mod
             _ => Ok(()),
         }
     })
+}
+
+fn write(backend: &dyn Backend, path: &Path, content: &[u8]) -> Result<(), ModelError> {
+    let write = || {
+        let file = backend.open(path, OpenMode::Replace)?;
+        file.write_at(content, 0)?;
+        file.sync_all()
+    };
+    write().map_err(|e| io_error("write", path, e))
 }
 
 fn is(backend: &dyn Backend, path: &Path, kind: Kind) -> Result<bool, ModelError> {

@@ -88,10 +88,7 @@ impl BundleParts<'_> {
             files,
         };
         let path = partial.join(MANIFEST_FILE);
-        let mut json = serde_json::to_vec_pretty(&manifest)
-            .map_err(|source| ModelError::Json { path: path.clone(), source })?;
-        json.push(b'\n');
-        write_synced(&path, &json)?;
+        write_synced(&path, &manifest.to_json(&path)?)?;
         for (name, content) in &self.extras {
             write_synced(&partial.join(name), content)?;
         }

@@ -112,7 +112,8 @@ fn settings_out_of_range_are_refused_by_name() {
         }
     };
     assert_eq!(change(|c| c.dim = 0), "dim");
-    assert_eq!(change(|c| c.branching_factor = 1), "branching_factor");
+    assert_eq!(change(|c| c.branching_factor = 0), "branching_factor");
+    assert_eq!(change(|c| (c.branching_factor, c.height) = (1, 2)), "height");
     assert_eq!(change(|c| c.height = 0), "height");
     assert_eq!(change(|c| c.height = 32), "number of leaves");
     assert_eq!(change(|c| c.leaves_per_document = 0), "leaves_per_document");

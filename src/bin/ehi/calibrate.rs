@@ -1,0 +1,96 @@
+//! `ehi calibrate`
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+
+use ehi::calibrate::{CalibrateOptions, QuestionSource, RecallCurve};
+use ehi::data::read_queries;
+use ehi::search::DEFAULT_RECALL;
+use ehi::{Error, Index};
+
+use crate::bars::Bars;
+use crate::failure::Failure;
+use crate::interrupt::Interrupts;
+use crate::printing;
+use crate::store::{ReportArgs, WriteArgs};
+
+/// Shares of exact search's hits that are told.
+const TOLD: [f64; 3] = [0.90, DEFAULT_RECALL, 0.99];
+
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    write: WriteArgs,
+    /// Questions to measure with, as BEIR query lines, plain or gzip; made from documents if absent
+    #[arg(long, value_name = "FILE")]
+    queries: Option<PathBuf>,
+}
+
+pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
+    let mut options = CalibrateOptions::default();
+    if let Some(path) = &args.queries {
+        let file = File::open(path).map_err(Failure::file("open", path))?;
+        let queries = read_queries(file, printing::path(path));
+        options.questions = queries.map(|query| query.map(|query| query.text)).collect::<Result<_, _>>()?;
+        if options.questions.is_empty() {
+            return Err(Failure::NoQueries { path: path.clone() });
+        }
+    }
+    let WriteArgs { report: ReportArgs { index, json }, wait } = &args.write;
+    let index = wait.open(index)?;
+    let mut bars = Bars::new();
+    let curve = index.with_progress(|progress| bars.show(progress)).calibrate(&options);
+    bars.clear();
+    let curve = curve?;
+    if *json { printing::json(out, &curve) } else { write_curve(out, &curve).map_err(Failure::Output) }
+}
+
+/// Measures after an insert, where searches need it. The documents are stored whatever comes of it.
+pub fn after_insert(index: &Index, interrupts: &Interrupts) {
+    if !index.needs_calibration() {
+        return;
+    }
+    let mut bars = Bars::new();
+    let on_progress = |progress| match interrupts.signal() {
+        Some(_) => ControlFlow::Break(()),
+        None => bars.show(progress),
+    };
+    let curve = index.with_progress(on_progress).calibrate(&CalibrateOptions::default());
+    bars.clear();
+    match curve {
+        Ok(_) | Err(Error::Cancelled) => {}
+        Err(error) => tracing::warn!(%error, "it was not measured how many leaves a search needs"),
+    }
+}
+
+/// A line for each depth, and for each share that is told.
+pub fn write_curve(out: &mut dyn Write, curve: &RecallCurve) -> io::Result<()> {
+    let source = match curve.source {
+        QuestionSource::Documents => "questions made from documents",
+        _ => "given questions",
+    };
+    writeln!(
+        out,
+        "recall         measured on {} {source}, with {} documents",
+        curve.questions, curve.documents
+    )?;
+    for depth in &curve.depths {
+        for recall in TOLD {
+            match curve.reaching(recall, depth.depth) {
+                Some(point) => writeln!(
+                    out,
+                    "  {recall:.2} of {:>3}   {} leaves, {:.1}% of the documents: {:.3} ± {:.3}",
+                    depth.depth,
+                    point.beam,
+                    point.visited * 100.0,
+                    point.recall,
+                    point.standard_error,
+                )?,
+                None => writeln!(out, "  {recall:.2} of {:>3}   every document", depth.depth)?,
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,56 @@
+//! A bundle without a tree: an encoder as it is.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::{
+    BUNDLE_FORMAT, Bundle, BundleManifest, CARRIED_FILES, ENCODER_FILE, ModelError, files, most_bytes,
+};
+use crate::model::{Encoder, Indexer, Model};
+
+impl Bundle {
+    /// A model without a tree from an encoder in the sentence-transformers layout ([`Encoder::load`] says
+    /// which files). An index of it needs no training: it searches every document.
+    ///
+    /// Of the folder of a bundle it takes the encoder alone. Nothing is written there; an index makes a copy,
+    /// with the weights as they are. Read [`Index::reencode`](crate::Index::reencode) for the change to a
+    /// trained bundle later.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// use ehi::{Bundle, Document, Index};
+    ///
+    /// let model = Bundle::from_encoder("all-MiniLM-L6-v2")?;
+    /// let index = Index::open_or_create("./my-index", &model)?;
+    /// index.insert(Document::new("id-1", "title", "text"))?;
+    /// # Ok::<(), ehi::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Encoder::load`]. [`ModelError::NotAModel`] also where the weights have the name that bundles
+    /// before format 3 gave them.
+    pub fn from_encoder(dir: impl AsRef<Path>) -> Result<Self, ModelError> {
+        let dir = dir.as_ref().to_owned();
+        let encoder = Encoder::load(&dir)?;
+        if !dir.join(ENCODER_FILE).exists() {
+            return Err(ModelError::NotAModel { path: dir, missing: ENCODER_FILE });
+        }
+        let carried = CARRIED_FILES.into_iter().filter(|name| dir.join(name).exists());
+        let digest = |name: &str| -> Result<_, ModelError> {
+            let sha256 = files::digest(&dir.join(name), most_bytes(name))?;
+            Ok((name.to_owned(), files::hex(&sha256)))
+        };
+        let files = carried.chain([ENCODER_FILE]).map(digest).collect::<Result<_, _>>()?;
+        let indexer = Indexer::single_leaf(encoder.dim())?;
+        let manifest = BundleManifest {
+            format_version: BUNDLE_FORMAT,
+            dim: encoder.dim(),
+            branching_factor: indexer.shape().branching_factor(),
+            height: indexer.shape().height(),
+            leaves_per_document: 1,
+            logit_scale: 1.0,
+            files,
+        };
+        Ok(Self { hash: manifest.hash(), dir, manifest, model: Arc::new(Model { encoder, indexer }) })
+    }
+}
