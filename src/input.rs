@@ -151,6 +151,14 @@ pub enum InputError {
     /// A calibration of an index with fewer than two documents.
     #[error("the index holds too few documents to calibrate searches with")]
     NothingToCalibrate,
+    /// A tree for fewer documents than make one.
+    #[error("a tree cannot be made from {documents} documents; it takes {least}")]
+    TooFewToTune {
+        /// Live documents.
+        documents: usize,
+        /// The fewest.
+        least: usize,
+    },
     /// A training or a change of model while another one is under way.
     #[error("another call is training or changing the model of this index")]
     ChangeUnderWay,

@@ -130,6 +130,11 @@ impl ActiveModel {
         product.then(|| self.rotation.get_or_init(|| Rotation::new(self.model().indexer.dim())))
     }
 
+    #[cfg(feature = "train")]
+    pub(crate) fn bundle(&self) -> &Bundle {
+        &self.bundle
+    }
+
     pub(crate) fn model(&self) -> &Model {
         self.bundle.model()
     }

@@ -26,7 +26,7 @@ use super::with_progress::WithProgress;
 use crate::disk::{Backend, names};
 use crate::document::Document;
 use crate::error::{Error, InputError, Result};
-use crate::ids::ModelHash;
+use crate::ids::{ModelHash, Row};
 use crate::model::Bundle;
 use crate::progress::{OnProgress, Progress, Stage, no_progress};
 use crate::store::{
@@ -50,8 +50,11 @@ pub struct ModelChange {
     pub to: ModelHash,
     /// Live documents.
     pub documents: usize,
-    /// Documents that this call encoded; the others were there from a call before.
+    /// Documents that this call encoded.
     pub encoded: usize,
+    /// Documents that it routed with the embeddings that they had, since the encoder is the same. The others
+    /// were there from a call before.
+    pub routed: usize,
 }
 
 impl Index {
@@ -64,7 +67,9 @@ impl Index {
     /// then they keep documents that are deleted meanwhile.
     ///
     /// Every document is encoded from its text, also one whose embedding was given
-    /// ([`Self::insert_vectors`]). The disk needs room for a second set of documents and embeddings.
+    /// ([`Self::insert_vectors`]); but where the bundle has the same encoder ([`Bundle::has_encoder_of`]),
+    /// none is, and all are routed with the embeddings that they have. The disk needs room for a second set
+    /// of documents and embeddings.
     ///
     /// # Durability
     /// A call that is cut off, by a crash too, leaves the index as it was; calling again with the same
@@ -215,16 +220,19 @@ impl Index {
     /// Fills the target and puts it into service.
     fn change_to(&self, target: ActiveModel, on_progress: &mut OnProgress<'_>) -> Result<ModelChange> {
         let before = self.serving();
-        let mut encoded = 0;
+        let keeps_embeddings = before.bundle.has_encoder_of(&target.bundle);
+        let filling = Filling { target: &target, keeps_embeddings };
+        let mut filled = 0;
         let mut tick = |more: usize, left: usize| {
-            encoded += more;
-            Progress::new(Stage::Reencode, encoded, encoded + left).tell(on_progress, Error::Cancelled)
+            filled += more;
+            Progress::new(Stage::Reencode, filled, filled + left).tell(on_progress, Error::Cancelled)
         };
         for _ in 0..MOST_PASSES {
             let view = before.view();
             let difference = view.difference(&target.view())?;
             let few = difference.len() <= FEW;
-            fill(&target, &view, difference, &mut |documents| target.ingest().prepare(documents), &mut tick)?;
+            let puts: Puts<'_> = &|rows, documents| filling.puts(&view, rows, documents);
+            filling.fill(&view, difference, puts, &mut tick)?;
             if few {
                 break;
             }
@@ -234,9 +242,9 @@ impl Index {
         let no_writes = self.writing.write().unwrap_or_else(PoisonError::into_inner);
         let view = before.view();
         let difference = view.difference(&target.view())?;
-        encoded += difference.missing.len();
-        let encode = &mut |documents| apart.run(|| target.ingest().prepare(documents));
-        fill(&target, &view, difference, encode, &mut |_, _| Ok(()))?;
+        filled += difference.missing.len();
+        let puts = &|rows: &[Row], documents| apart.run(|| filling.puts(&view, rows, documents));
+        filling.fill(&view, difference, puts, &mut |_, _| Ok(()))?;
         target.store.flush()?;
         let number = target.number;
         // Opened again, with the durability of the handle.
@@ -250,7 +258,8 @@ impl Index {
             from: before.bundle.hash(),
             to: next.bundle.hash(),
             documents: view.live(),
-            encoded,
+            encoded: if keeps_embeddings { 0 } else { filled },
+            routed: if keeps_embeddings { filled } else { 0 },
         };
         before.store.flush()?;
         let old = self.root.current();
@@ -291,37 +300,55 @@ impl<F: FnMut(Progress) -> ControlFlow<()>> WithProgress<'_, F> {
     }
 }
 
-/// Encodes and stores what a store lacks of a view of another one; tells how many documents were encoded, and
-/// how many are left.
-fn fill(
-    target: &ActiveModel,
-    view: &View,
-    difference: Difference,
-    encode: &mut dyn FnMut(Vec<Document>) -> Result<Vec<Put>>,
-    tick: &mut dyn FnMut(usize, usize) -> Result<()>,
-) -> Result<()> {
-    let Difference { missing, surplus } = difference;
-    target.store.commit(WriteBatch { puts: Vec::new(), deletes: surplus })?;
-    let mut left = missing.len();
-    let mut rest = missing.into_iter();
-    while left > 0 {
-        // Bounded by bytes as inserts are.
-        let (mut documents, mut bytes) = (Vec::new(), 0);
-        while documents.len() < DOCUMENTS_PER_COMMIT
-            && bytes < BYTES_PER_COMMIT
-            && let Some(row) = rest.next()
-        {
-            let document = view.document(row)?;
-            bytes += document.heap_bytes();
-            documents.push(document);
+/// What fills a store from another one.
+struct Filling<'a> {
+    target: &'a ActiveModel,
+    /// Whether the embeddings are those of the target's encoder.
+    keeps_embeddings: bool,
+}
+
+/// What is stored for some rows of a view, with their documents.
+type Puts<'a> = &'a dyn Fn(&[Row], Vec<Document>) -> Result<Vec<Put>>;
+
+impl Filling<'_> {
+    fn puts(&self, view: &View, rows: &[Row], documents: Vec<Document>) -> Result<Vec<Put>> {
+        let ingest = self.target.ingest();
+        if !self.keeps_embeddings {
+            return ingest.prepare(documents);
         }
-        let count = documents.len();
-        let puts = encode(documents)?;
-        target.store.commit(WriteBatch { puts, deletes: Vec::new() })?;
-        left -= count;
-        tick(count, left)?;
+        let mut embeddings = Vec::with_capacity(rows.len() * self.target.model().encoder.dim());
+        for &row in rows {
+            embeddings.extend_from_slice(view.embedding(row)?);
+        }
+        Ok(ingest.place_stored(documents, &embeddings))
     }
-    Ok(())
+
+    /// Stores what the target lacks of a view; tells how many documents were stored, and how many are left.
+    fn fill(
+        &self,
+        view: &View,
+        difference: Difference,
+        puts: Puts<'_>,
+        tick: &mut dyn FnMut(usize, usize) -> Result<()>,
+    ) -> Result<()> {
+        let Difference { missing, surplus } = difference;
+        self.target.store.commit(WriteBatch { puts: Vec::new(), deletes: surplus })?;
+        let mut rest = missing.as_slice();
+        while !rest.is_empty() {
+            // Bounded by bytes as inserts are.
+            let (mut documents, mut bytes) = (Vec::new(), 0);
+            while documents.len() < DOCUMENTS_PER_COMMIT.min(rest.len()) && bytes < BYTES_PER_COMMIT {
+                let document = view.document(rest[documents.len()])?;
+                bytes += document.heap_bytes();
+                documents.push(document);
+            }
+            let (group, left) = rest.split_at(documents.len());
+            rest = left;
+            self.target.store.commit(WriteBatch { puts: puts(group, documents)?, deletes: Vec::new() })?;
+            tick(group.len(), rest.len())?;
+        }
+        Ok(())
+    }
 }
 
 /// Makes the directory of a model, durably.

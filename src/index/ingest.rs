@@ -31,6 +31,15 @@ impl Ingest<'_> {
         Ok(self.place(documents, &rows))
     }
 
+    /// Routes documents with their stored embeddings, `[documents, dim]` f16, which stay as they are.
+    pub fn place_stored(self, documents: Vec<Document>, rows: &[f16]) -> Vec<Put> {
+        let leaves = self.route_stored(rows);
+        let rows = rows.chunks_exact(self.model().encoder.dim());
+        let put =
+            |((document, row), leaves): ((_, &[f16]), _)| Put { document, embedding: row.to_vec(), leaves };
+        documents.into_iter().zip(rows).zip(leaves).map(put).collect()
+    }
+
     /// Routes documents with their embeddings, `[documents, dim]` f32.
     pub fn place(self, documents: Vec<Document>, rows: &[f32]) -> Vec<Put> {
         let dim = self.model().encoder.dim();

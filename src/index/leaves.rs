@@ -205,7 +205,7 @@ impl ActiveModel {
     }
 
     /// A stored row at unit norm, f32.
-    pub(super) fn unit_row(&self, view: &View, row: Row) -> Result<Vec<f32>> {
+    pub(crate) fn unit_row(&self, view: &View, row: Row) -> Result<Vec<f32>> {
         Ok(unit_of_stored(view.embedding(row)?))
     }
 }

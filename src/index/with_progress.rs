@@ -4,6 +4,8 @@ use std::fmt;
 use std::ops::ControlFlow;
 
 use super::Index;
+#[cfg(feature = "train")]
+use crate::progress::OnProgress;
 use crate::progress::Progress;
 
 /// The long calls of an index, with a callback that hears how far each is and may cancel it; made by
@@ -12,6 +14,14 @@ use crate::progress::Progress;
 pub struct WithProgress<'a, F> {
     pub(super) index: &'a Index,
     pub(super) on_progress: F,
+}
+
+#[cfg(feature = "train")]
+impl<F: FnMut(Progress) -> ControlFlow<()>> WithProgress<'_, F> {
+    /// The index and the callback, for a call of another module.
+    pub(crate) fn parts(&mut self) -> (&Index, &mut OnProgress<'_>) {
+        (self.index, &mut self.on_progress)
+    }
 }
 
 impl<F> fmt::Debug for WithProgress<'_, F> {

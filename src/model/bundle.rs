@@ -154,6 +154,19 @@ impl Bundle {
         self.hash
     }
 
+    /// Whether the other one encodes texts alike: whether the files of their encoders are the same.
+    pub fn has_encoder_of(&self, other: &Self) -> bool {
+        let files = |bundle: &Self| -> BTreeMap<String, String> {
+            let mut files = bundle.manifest.files.clone();
+            files.remove(INDEXER_FILE);
+            if let Some(sum) = files.remove(FORMER_ENCODER_FILE) {
+                files.insert(ENCODER_FILE.to_owned(), sum);
+            }
+            files
+        };
+        files(self) == files(other)
+    }
+
     /// Whether it has a tree. Without one, every search is exact: all documents lie in one leaf.
     pub fn has_tree(&self) -> bool {
         self.model.indexer.has_tree()

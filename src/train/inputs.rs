@@ -5,6 +5,7 @@ use candle_core::Device;
 use super::config::TrainConfig;
 use super::frozen::FrozenCache;
 use super::head::Head;
+use super::refresh::Embedded;
 use super::texts::Texts;
 
 /// What every refresh and every step reads, whichever tree is trained.
@@ -16,4 +17,6 @@ pub(crate) struct Inputs<'a> {
     pub query_cache: &'a FrozenCache<'a>,
     pub head: &'a Head<'a>,
     pub device: &'a Device,
+    /// Embeddings that are there already, where the encoder stays as it is; then nothing reads the caches.
+    pub given: Option<&'a Embedded>,
 }

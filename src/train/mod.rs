@@ -33,6 +33,7 @@ mod step;
 mod texts;
 mod trainer;
 mod trees;
+mod tune;
 mod verdict;
 
 pub use crate::model::differentiable::Precision;
@@ -50,6 +51,10 @@ pub use report::{
 };
 pub use retrain::Retrained;
 pub use trainer::{DEFAULT_CACHE_BYTES, Fitted, PAGE_FILE, REPORT_FILE, TrainDevice, Trainer};
+pub use tune::{
+    COMPARED_RECALL, DEFAULT_MEMORY_BYTES, DEFAULT_PASSES, NEEDED_SAVING, NEEDED_SAVING_OF_NONE, TuneOptions,
+    Tuned,
+};
 pub use verdict::{
     CEILING, ComparedMetric, Comparison, DECISION_DOCUMENTS, DECISIVE_COMPARISONS, Difference,
     FEWEST_QUERIES, FRACTIONS, Figures, FractionPoint, MeasuredPoint, Method, MethodFigures, Recommendation,

@@ -41,6 +41,9 @@ pub(crate) struct Snapshot {
 impl Embedded {
     /// All embeddings as they are now.
     pub(crate) fn now(inputs: &Inputs<'_>, on_progress: &mut OnProgress<'_>) -> Result<Self> {
+        if let Some(given) = inputs.given {
+            return Ok(given.clone());
+        }
         let dim = inputs.head.dim();
         let documents: Vec<usize> = (0..inputs.texts.documents.len()).collect();
         let queries: Vec<usize> = (0..inputs.texts.queries.len()).collect();
@@ -104,7 +107,7 @@ fn route(
 }
 
 /// Scales every row to unit L2 norm.
-fn make_unit(rows: &mut [f32], dim: usize) {
+pub(crate) fn make_unit(rows: &mut [f32], dim: usize) {
     for row in rows.chunks_exact_mut(dim) {
         let norm = row.iter().map(|x| x * x).sum::<f32>().sqrt().max(f32::MIN_POSITIVE);
         row.iter_mut().for_each(|x| *x /= norm);

@@ -20,7 +20,7 @@ pub struct Retrained {
 
 /// Removes what training left in a folder; not what somebody else put there, which training then refuses to
 /// write over.
-fn remove_trained(output: &Path) -> Result<()> {
+pub(super) fn remove_trained(output: &Path) -> Result<()> {
     // With these alone there, the folder would stay.
     for name in [PAGE_FILE, CARD_FILE] {
         let _ = FileSystem.remove(&output.join(name));

@@ -66,6 +66,18 @@ impl Texts {
         Ok(Self { documents, queries, positives, train: set.train.len(), dev: set.dev.len(), ids })
     }
 
+    /// Documents, and queries without labels, of which the embeddings are known.
+    pub(crate) fn without_tokens(documents: usize, queries: usize) -> Self {
+        Self {
+            documents: vec![Vec::new(); documents],
+            queries: vec![Vec::new(); queries],
+            positives: vec![Vec::new(); queries],
+            train: 0,
+            dev: 0,
+            ids: Vec::new(),
+        }
+    }
+
     /// Numbers of the dev queries.
     pub(crate) fn dev_queries(&self) -> Range<usize> {
         self.train..self.train + self.dev

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use candle_core::Device;
+use candle_core::{Device, Tensor};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use sha2::{Digest, Sha256};
@@ -20,6 +20,7 @@ use super::head::{Head, Scope};
 use super::inputs::Inputs;
 use super::log::Log;
 use super::page;
+use super::refresh::Embedded;
 use super::report::{TrainEvent, TrainReport};
 use super::run::{Checkpoints, Listeners, Outcome, Run, Start};
 use super::texts::Texts;
@@ -50,6 +51,12 @@ pub enum TrainDevice {
     Cpu,
     /// The first NVIDIA GPU; needs the `cuda` feature.
     Cuda,
+}
+
+/// What a run reads in place of texts, where embeddings are there already.
+pub(super) struct Given {
+    pub texts: Texts,
+    pub embedded: Embedded,
 }
 
 /// A training run about to start.
@@ -227,7 +234,16 @@ impl<'a> Trainer<'a> {
     /// [`TrainError`] for the configuration, the data, a NaN loss, a tensor that gets no gradient or
     /// does not move, and a checkpoint that is damaged or of another run; [`ModelError`] for the base
     /// model; [`Error::Cancelled`](crate::Error::Cancelled). No bundle is written then.
-    pub fn fit(mut self, set: &TrainingSet) -> Result<Fitted> {
+    pub fn fit(self, set: &TrainingSet) -> Result<Fitted> {
+        self.run(set, None)
+    }
+
+    /// Trains a tree on embeddings that are given; the bundle gets the encoder of the base byte for byte.
+    pub(super) fn fit_tree(self, set: &TrainingSet, given: Given) -> Result<Fitted> {
+        self.run(set, Some(given))
+    }
+
+    fn run(mut self, set: &TrainingSet, given: Option<Given>) -> Result<Fitted> {
         let _span = tracing::info_span!("train", documents = set.documents.len()).entered();
         let base = self.base.take().ok_or(TrainError::Missing { what: "base" })?;
         let output = self.output.take().ok_or(TrainError::Missing { what: "output" })?;
@@ -268,7 +284,10 @@ impl<'a> Trainer<'a> {
         };
         let scope = scope(config, encoder)?;
         let mut rng = ChaCha8Rng::seed_from_u64(config.seed);
-        let texts = Texts::new(set, encoder, config, &mut rng)?;
+        let (texts, given) = match given {
+            Some(Given { texts, embedded }) => (texts, Some(embedded)),
+            None => (Texts::new(set, encoder, config, &mut rng)?, None),
+        };
         on_event(&TrainEvent::Started {
             documents: texts.documents.len(),
             train_queries: texts.train,
@@ -277,7 +296,7 @@ impl<'a> Trainer<'a> {
         });
         let dim = encoder.dim();
         let frozen = encoder.config().layers - scope.layers;
-        let identity = identity(config, encoder, &texts)?;
+        let identity = identity(config, encoder, &texts, given.as_ref())?;
         let frozen = Frozen {
             frozen: PackedTransformer::new(encoder.transformer()?, frozen, EncoderPrecision::F32)
                 .map_err(ModelError::from)?,
@@ -290,12 +309,15 @@ impl<'a> Trainer<'a> {
             None => CachePlace::Nameless(parent(&output)),
             Some(dir) => CachePlace::Kept { dir: dir.clone(), name: cache_name(&identity, scope, tokens) },
         };
-        let query_place = place(&texts.queries);
-        let query_cache =
-            FrozenCache::compute(&frozen, &texts.queries, &query_place, &mut budget, on_progress)?;
-        let document_place = place(&texts.documents);
+        let (queries, documents): (&[_], &[_]) = match given {
+            Some(_) => (&[], &[]),
+            None => (&texts.queries, &texts.documents),
+        };
+        let query_place = place(queries);
+        let query_cache = FrozenCache::compute(&frozen, queries, &query_place, &mut budget, on_progress)?;
+        let document_place = place(documents);
         let document_cache =
-            FrozenCache::compute(&frozen, &texts.documents, &document_place, &mut budget, on_progress)?;
+            FrozenCache::compute(&frozen, documents, &document_place, &mut budget, on_progress)?;
         let head = Head::new(encoder, scope, &device)?;
         let trees = Trees::random(config, shape, dim, &mut rng, &device).map_err(ModelError::from)?;
         let inputs = Inputs {
@@ -305,6 +327,7 @@ impl<'a> Trainer<'a> {
             query_cache: &query_cache,
             head: &head,
             device: &device,
+            given: given.as_ref(),
         };
         let start =
             Start { inputs, trees: &trees, checkpoints: self.checkpoints.clone(), identity, rng, started };
@@ -313,7 +336,9 @@ impl<'a> Trainer<'a> {
         let page_of = ending.leaves;
         let report = report(config, &texts, &outcome, ending.verdict, ending.leaf_sizes)?;
         let page = page::render(&report, &page_of);
-        write(&output, &base, config, &head, &outcome, &report, page)?;
+        // Weights that are written anew are rounded to f16.
+        let encoder = if given.is_some() { None } else { Some(head.named().map_err(ModelError::from)?) };
+        write(&output, &base, config, encoder, &outcome, &report, page)?;
         on_event(&TrainEvent::Finished { seconds: report.seconds });
         Ok(Fitted { bundle: Bundle::open(&output)?, report })
     }
@@ -353,7 +378,12 @@ fn cache_name(identity: &Identity, scope: Scope, tokens: &[Vec<u32>]) -> String 
 }
 
 /// What a checkpoint must agree with.
-fn identity(config: &TrainConfig, encoder: &Encoder, texts: &Texts) -> Result<Identity> {
+fn identity(
+    config: &TrainConfig,
+    encoder: &Encoder,
+    texts: &Texts,
+    given: Option<&Embedded>,
+) -> Result<Identity> {
     let json = flat_json(config).map_err(|source| ModelError::Json { path: REPORT_FILE.into(), source })?;
     let mut base = Sha256::new();
     for (name, tensor) in encoder.transformer()?.named() {
@@ -365,6 +395,9 @@ fn identity(config: &TrainConfig, encoder: &Encoder, texts: &Texts) -> Result<Id
     for list in texts.documents.iter().chain(&texts.queries).chain(&texts.positives) {
         data.update((list.len() as u64).to_le_bytes());
         data.update(bytemuck::cast_slice::<u32, u8>(list));
+    }
+    for rows in given.iter().flat_map(|given| [&given.documents, &given.queries]) {
+        data.update(bytemuck::cast_slice::<f32, u8>(rows));
     }
     data.update((texts.train as u64).to_le_bytes());
     data.update((texts.dev as u64).to_le_bytes());
@@ -419,7 +452,7 @@ fn write(
     output: &Path,
     base: &Path,
     config: &TrainConfig,
-    head: &Head<'_>,
+    encoder: Option<Vec<(String, Tensor)>>,
     outcome: &Outcome,
     report: &TrainReport,
     page: String,
@@ -429,7 +462,7 @@ fn write(
     let card = card::render(report, base, output, &outcome.last.indexer);
     BundleParts {
         base,
-        encoder: head.named().map_err(ModelError::from)?,
+        encoder,
         indexer: &outcome.last.indexer,
         leaves_per_document: config.tree.leaves_per_document,
         extras: vec![(REPORT_FILE, json), (PAGE_FILE, page.into_bytes()), (CARD_FILE, card.into_bytes())],

@@ -315,7 +315,7 @@ fn an_index_is_copied_and_changes_its_model() {
     assert!(flow.run("snapshot", &[text(&copy)]).failure().contains("already exists"));
     let other = bundle(Shape::of_height(1));
     let change = flow.run("reencode", &["--model", text(other.path()), "--json"]).json();
-    assert_eq!((&change["documents"], &change["encoded"]), (&json!(8), &json!(8)));
+    assert_eq!((&change["documents"], &change["routed"]), (&json!(8), &json!(8)));
     assert_eq!(change["to"], json!(other.hash().to_string()));
     let stats = flow.run("stats", &["--json"]).json();
     assert_eq!((&stats["model"], &stats["leaves"]), (&change["to"], &json!(4)));

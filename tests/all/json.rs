@@ -130,6 +130,10 @@ fn what_keeps_an_index_prints_what_is_documented() {
     check("stats", &[before, printed(&flow, "stats", &["--json"])]);
     check("recover", &[printed(&flow, "recover", &["--json"])]);
     check("compact", &[printed(&flow, "compact", &["--json"])]);
+    let tuned = printed(&flow, "tune", &["--json", "--passes", "1", "--leaves", "3", "--always"]);
+    check("tune", &[tuned]);
+    assert_eq!(printed(&flow, "rollback", &["--json"])["encoded"], 0);
+    flow.run("drop-previous", &[]).ok();
     let other = bundle(Shape::of_height(1));
     check("reencode", &[printed(&flow, "reencode", &["--json", "--model", text(other.path())])]);
     check("rollback", &[printed(&flow, "rollback", &["--json"])]);

@@ -31,4 +31,5 @@ mod spans;
 mod strangers;
 mod terminal;
 mod train;
+mod tune;
 mod untrained;

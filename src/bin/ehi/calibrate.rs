@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::ops::ControlFlow;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use ehi::calibrate::{CalibrateOptions, QuestionSource, RecallCurve};
 use ehi::data::read_queries;
@@ -29,15 +29,8 @@ pub struct Args {
 }
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
-    let mut options = CalibrateOptions::default();
-    if let Some(path) = &args.queries {
-        let file = File::open(path).map_err(Failure::file("open", path))?;
-        let queries = read_queries(file, printing::path(path));
-        options.questions = queries.map(|query| query.map(|query| query.text)).collect::<Result<_, _>>()?;
-        if options.questions.is_empty() {
-            return Err(Failure::NoQueries { path: path.clone() });
-        }
-    }
+    let questions = args.queries.as_deref().map(questions).transpose()?;
+    let options = CalibrateOptions { questions: questions.unwrap_or_default() };
     let WriteArgs { report: ReportArgs { index, json }, wait } = &args.write;
     let index = wait.open(index)?;
     let mut bars = Bars::new();
@@ -45,6 +38,18 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     bars.clear();
     let curve = curve?;
     if *json { printing::json(out, &curve) } else { write_curve(out, &curve).map_err(Failure::Output) }
+}
+
+/// The questions of a file, one at least.
+pub fn questions(path: &Path) -> Result<Vec<String>, Failure> {
+    let file = File::open(path).map_err(Failure::file("open", path))?;
+    let queries = read_queries(file, printing::path(path));
+    let questions: Vec<String> =
+        queries.map(|query| query.map(|query| query.text)).collect::<Result<_, _>>()?;
+    match questions.is_empty() {
+        true => Err(Failure::NoQueries { path: path.to_owned() }),
+        false => Ok(questions),
+    }
 }
 
 /// Measures after an insert, where searches need it. The documents are stored whatever comes of it.

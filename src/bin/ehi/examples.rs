@@ -30,6 +30,9 @@ pub const DELETE: &str = r#"Examples:
   ehi delete --index my-index --filter '{"lang": "en"}'"#;
 pub const COMPACT: &str = r#"Example:
   ehi compact --index my-index"#;
+pub const TUNE: &str = r#"Examples:
+  ehi tune --index my-index
+  ehi tune --index my-index --queries my-data/queries.jsonl --leaves 500"#;
 pub const CALIBRATE: &str = r#"Examples:
   ehi calibrate --index my-index
   ehi calibrate --index my-index --queries my-data/queries.jsonl"#;

@@ -28,6 +28,7 @@ mod search;
 mod store;
 mod train;
 mod training;
+mod tune;
 mod verify;
 
 use std::io::{self, Write};
@@ -92,6 +93,9 @@ enum Command {
     /// Write the index anew, as small and fast as it can be, without what was deleted
     #[command(after_help = examples::COMPACT)]
     Compact(store::WriteArgs),
+    /// Make a tree for what is stored, without labels and without encoding anything again
+    #[command(after_help = examples::TUNE)]
+    Tune(tune::Args),
     /// Measure how many leaves a search needs to find what exact search finds
     #[command(after_help = examples::CALIBRATE)]
     Calibrate(calibrate::Args),
@@ -163,6 +167,7 @@ fn run(command: Command, out: &mut dyn Write) -> Result<(), Failure> {
         Command::Export(args) => documents::export(&args, out),
         Command::Delete(args) => documents::delete(&args, out),
         Command::Compact(args) => store::compact(&args, out),
+        Command::Tune(args) => tune::run(&args, out),
         Command::Calibrate(args) => calibrate::run(&args, out),
         Command::Snapshot(args) => store::snapshot(&args, out),
         Command::Recover(args) => recover::run(&args, out),

@@ -70,10 +70,14 @@ fn change(
     if args.json {
         return printing::json(out, &change);
     }
-    let ModelChange { from, to, documents, encoded, .. } = change;
+    let ModelChange { from, to, documents, encoded, routed, .. } = change;
+    let done = match routed {
+        0 => format!("{encoded} of them encoded now"),
+        _ => format!("{routed} of them routed now with their embeddings"),
+    };
     writeln!(
         out,
-        "{documents} documents, {encoded} of them encoded now; the model was {from} and is {to}\n\
+        "{documents} documents, {done}; the model was {from} and is {to}\n\
          `ehi rollback` returns to it, `ehi drop-previous` gives back its space"
     )
     .map_err(Failure::Output)

@@ -60,8 +60,8 @@ pub struct DepthCurve {
 }
 
 impl RecallCurve {
-    /// The cheapest point that reaches a recall of `k` hits; `None` where none does, or fewer hits were looked
-    /// for.
+    /// The cheapest point that reaches a recall of `k` hits; `None` where none does, or fewer hits were
+    /// looked for.
     pub fn reaching(&self, recall: f64, k: usize) -> Option<&RecallPoint> {
         let curve = self.depths.iter().find(|curve| curve.depth >= k)?;
         curve.points.iter().find(|point| point.recall >= recall)

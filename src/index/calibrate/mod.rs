@@ -42,9 +42,9 @@ const BLOCK: usize = 32;
 /// Options of [`Index::calibrate`].
 #[derive(Clone, Debug, Default)]
 pub struct CalibrateOptions {
-    /// Questions to measure with, the more like those that will be asked the better. Without any they are made
-    /// from documents: the titles, or the first words, of [`DEFAULT_QUESTIONS`] of them, each looking for the
-    /// other documents.
+    /// Questions to measure with, the more like those that will be asked the better. Without any they are
+    /// made from documents: the titles, or the first words, of [`DEFAULT_QUESTIONS`] of them, each looking
+    /// for the other documents.
     pub questions: Vec<String>,
 }
 
@@ -75,8 +75,9 @@ impl Index {
     ///
     /// # Errors
     /// [`InputError::NoTree`]; [`InputError::NothingToCalibrate`] for an empty index;
-    /// [`InputError::EmptyQuery`]; [`InputError::ChangeUnderWay`]; [`StoreError::ReadOnly`](crate::store::StoreError::ReadOnly); failures of the
-    /// encoder and of the disk, with the former curve in place.
+    /// [`InputError::EmptyQuery`]; [`InputError::ChangeUnderWay`];
+    /// [`StoreError::ReadOnly`](crate::store::StoreError::ReadOnly); failures of the encoder and of the disk,
+    /// with the former curve in place.
     pub fn calibrate(&self, options: &CalibrateOptions) -> Result<RecallCurve> {
         self.calibrate_alone(options, &mut no_progress)
     }
@@ -121,8 +122,8 @@ impl Index {
         }
     }
 
-    /// Whether searches score every document only because [`Self::calibrate`] has not said how many leaves they
-    /// need.
+    /// Whether searches score every document only because [`Self::calibrate`] has not said how many leaves
+    /// they need.
     pub fn needs_calibration(&self) -> bool {
         self.bundle().has_tree() && self.len() > MOST_EXACT_DOCUMENTS && self.recall_curve().is_none()
     }

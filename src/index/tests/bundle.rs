@@ -119,7 +119,7 @@ fn write(base: &Path, out: &Path, seed: u64, height: u32) {
     let indexer = Indexer::new(shape, WIDTH, 5.0, weights).unwrap();
     let parts = BundleParts {
         base,
-        encoder,
+        encoder: Some(encoder),
         indexer: &indexer,
         leaves_per_document: height,
         extras: vec![("training.json", b"{}".to_vec())],

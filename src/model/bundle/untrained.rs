@@ -27,8 +27,8 @@ impl Bundle {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Encoder::load`]. [`ModelError::NotAModel`] also where the weights have the name that bundles
-    /// before format 3 gave them.
+    /// Those of [`Encoder::load`]. [`ModelError::NotAModel`] also where the weights have the name that
+    /// bundles before format 3 gave them.
     pub fn from_encoder(dir: impl AsRef<Path>) -> Result<Self, ModelError> {
         let dir = dir.as_ref().to_owned();
         let encoder = Encoder::load(&dir)?;

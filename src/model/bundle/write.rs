@@ -9,8 +9,8 @@ use candle_core::{DType, Device, Tensor};
 use sha2::{Digest, Sha256};
 
 use super::{
-    BUNDLE_FORMAT, BundleManifest, CARRIED_FILES, ENCODER_FILE, INDEXER_FILE, MANIFEST_FILE, io_error,
-    most_bytes,
+    BUNDLE_FORMAT, BundleManifest, CARRIED_FILES, ENCODER_FILE, FORMER_ENCODER_FILE, INDEXER_FILE,
+    MANIFEST_FILE, io_error, most_bytes,
 };
 use crate::model::config::TransformerConfig;
 use crate::model::{DEFAULT_MAX_TOKENS, Indexer, ModelError, files, hex};
@@ -27,8 +27,9 @@ const DEFAULT_MODULES: &str = r#"[
 pub(crate) struct BundleParts<'a> {
     /// Directory of the base model, whose configuration is carried along.
     pub base: &'a Path,
-    /// Encoder tensors under their checkpoint names; stored as f16.
-    pub encoder: Vec<(String, Tensor)>,
+    /// Encoder tensors under their checkpoint names; stored as f16. Where there are none, the encoder is that
+    /// of the base, byte for byte.
+    pub encoder: Option<Vec<(String, Tensor)>>,
     pub indexer: &'a Indexer,
     pub leaves_per_document: u32,
     /// More files: name and content (report, card). Not part of the model's identity.
@@ -45,7 +46,7 @@ impl BundleParts<'_> {
         }
         fs::create_dir_all(&partial).map_err(|e| io_error("create", &partial, e))?;
         let mut names = vec![ENCODER_FILE, INDEXER_FILE];
-        let defaults = self.defaults()?;
+        let defaults = if self.encoder.is_some() { self.defaults()? } else { Vec::new() };
         for name in CARRIED_FILES {
             let source = self.base.join(name);
             if source.exists() {
@@ -57,16 +58,7 @@ impl BundleParts<'_> {
             }
             names.push(name);
         }
-        let mut tensors = HashMap::new();
-        for (name, tensor) in &self.encoder {
-            let half = tensor.detach().to_device(&Device::Cpu)?.to_dtype(DType::F16)?.contiguous()?;
-            tensors.insert(name.clone(), half);
-        }
-        // Without it, some releases of transformers refuse the file.
-        let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
-        let path = partial.join(ENCODER_FILE);
-        safetensors::serialize_to_file(&tensors, Some(metadata), &path)
-            .map_err(|source| ModelError::Safetensors { path, source })?;
+        self.write_encoder(partial.join(ENCODER_FILE))?;
         self.indexer.save(&partial.join(INDEXER_FILE))?;
         let mut files = BTreeMap::new();
         for name in names {
@@ -106,6 +98,23 @@ impl BundleParts<'_> {
 }
 
 impl BundleParts<'_> {
+    fn write_encoder(&self, path: PathBuf) -> Result<(), ModelError> {
+        let Some(encoder) = &self.encoder else {
+            let names = [ENCODER_FILE, FORMER_ENCODER_FILE].map(|name| self.base.join(name));
+            let source = names.iter().find(|path| path.exists()).unwrap_or(&names[0]);
+            return write_synced(&path, &files::read(source, most_bytes(ENCODER_FILE))?);
+        };
+        let mut tensors = HashMap::new();
+        for (name, tensor) in encoder {
+            let half = tensor.detach().to_device(&Device::Cpu)?.to_dtype(DType::F16)?.contiguous()?;
+            tensors.insert(name.clone(), half);
+        }
+        // Without it, some releases of transformers refuse the file.
+        let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
+        safetensors::serialize_to_file(&tensors, Some(metadata), &path)
+            .map_err(|source| ModelError::Safetensors { path, source })
+    }
+
     /// What the base leaves to defaults that sentence-transformers does not share, by the file's name.
     fn defaults(&self) -> Result<Vec<(&'static str, String)>, ModelError> {
         let mut defaults = Vec::new();

@@ -13,7 +13,12 @@ const SAMPLE_PER_LIST: usize = 256;
 ///
 /// # Shapes
 /// `rows` `[n, dim]` unit rows; `lists` from 1 to n.
-pub(super) fn partition(rows: &[f32], dim: usize, lists: usize, seed: u64) -> Result<Partition<'static>> {
+pub(in crate::train) fn partition(
+    rows: &[f32],
+    dim: usize,
+    lists: usize,
+    seed: u64,
+) -> Result<Partition<'static>> {
     let (count, most) = (rows.len() / dim, lists * SAMPLE_PER_LIST);
     let sample: Option<Vec<usize>> =
         (count > most).then(|| (0..most).map(|place| place * count / most).collect());

@@ -6,7 +6,7 @@
 //! encoded.
 
 mod comparison;
-mod ivf;
+pub(super) mod ivf;
 mod recommendation;
 mod report;
 #[cfg(test)]

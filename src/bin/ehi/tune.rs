@@ -1,0 +1,82 @@
+//! `ehi tune`
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use ehi::train::{COMPARED_RECALL, DEFAULT_MEMORY_BYTES, DEFAULT_PASSES, TuneOptions, Tuned};
+
+use crate::bars::Bars;
+use crate::calibrate::questions;
+use crate::failure::Failure;
+use crate::printing;
+use crate::store::{ReportArgs, WriteArgs};
+
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    write: WriteArgs,
+    /// Leaves of the tree; one for ten documents if absent
+    #[arg(long)]
+    leaves: Option<u32>,
+    /// Passes over the texts
+    #[arg(long, default_value_t = DEFAULT_PASSES)]
+    passes: usize,
+    /// Questions that are asked of the index, as BEIR query lines, plain or gzip; some are made from documents
+    /// in any case
+    #[arg(long, value_name = "FILE")]
+    queries: Option<PathBuf>,
+    /// MiB of embeddings held at a time; of a larger collection the tree is made from a sample
+    #[arg(long, value_name = "MIB", default_value_t = DEFAULT_MEMORY_BYTES >> 20)]
+    memory: u64,
+    /// Take the new tree even where it brings nothing
+    #[arg(long)]
+    always: bool,
+    /// Seed of everything random
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+}
+
+pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
+    let options = TuneOptions {
+        leaves: args.leaves,
+        passes: args.passes,
+        questions: args.queries.as_deref().map(questions).transpose()?.unwrap_or_default(),
+        memory_bytes: args.memory.saturating_mul(1 << 20),
+        always: args.always,
+        seed: args.seed,
+    };
+    let WriteArgs { report: ReportArgs { index, json }, wait } = &args.write;
+    let index = wait.open(index)?;
+    let mut bars = Bars::new();
+    let tuned = index.with_progress(|progress| bars.show(progress)).tune(&options);
+    bars.clear();
+    let tuned = tuned?;
+    if *json { printing::json(out, &tuned) } else { write_tuned(out, &tuned).map_err(Failure::Output) }
+}
+
+fn write_tuned(out: &mut dyn Write, tuned: &Tuned) -> io::Result<()> {
+    let percent = |share: f64| share * 100.0;
+    writeln!(
+        out,
+        "a tree of {} leaves from {} documents; for {COMPARED_RECALL:.2} of exact search's ten best, on {} \
+         questions set aside, it visits {:.2}% of the documents, the tree before {:.2}%, and as many lists of \
+         k-means {:.2}%",
+        tuned.leaves,
+        tuned.documents,
+        tuned.questions,
+        percent(tuned.visited_after),
+        percent(tuned.visited_before),
+        percent(tuned.visited_lists),
+    )?;
+    match tuned.change {
+        Some(change) => writeln!(
+            out,
+            "it serves now, {} documents routed; `ehi rollback` returns to what was before, `ehi drop-previous` \
+             gives back its space",
+            change.routed
+        ),
+        None => {
+            writeln!(out, "that brings too little: the index is as before; `--always` takes it nevertheless")
+        }
+    }
+}

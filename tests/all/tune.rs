@@ -1,0 +1,201 @@
+//! A tree of the index's own, without labels.
+
+use std::ops::ControlFlow;
+
+use crate::program::{ehi, text};
+use crate::support::{DOCUMENTS, WIDTH, base_model, dataset, document, documents, filled, id};
+use crate::support::{Shape, bundle};
+use ehi::store::StoreError;
+use ehi::train::{TrainError, TuneOptions};
+use ehi::{Bundle, Document, Error, Index, InputError, Stage};
+use tempfile::TempDir;
+
+/// Enough for a tree of some leaves.
+const STORED: usize = 300;
+
+fn options() -> TuneOptions {
+    TuneOptions { passes: 3, always: true, ..TuneOptions::default() }
+}
+
+fn untrained(count: usize) -> (TempDir, Index) {
+    let dir = TempDir::new().unwrap();
+    let model = Bundle::from_encoder(base_model()).unwrap();
+    let index = Index::create(dir.path().join("index"), &model).unwrap();
+    index.insert_batch(documents(count)).unwrap();
+    (dir, index)
+}
+
+fn hits(index: &Index, question: &str, beam: Option<usize>) -> Vec<(String, u32)> {
+    let query = index.query(question).k(7).codes(false);
+    let query = match beam {
+        Some(beam) => query.beam(beam),
+        None => query.exact(),
+    };
+    let mut hits: Vec<_> =
+        query.run().unwrap().hits.into_iter().map(|hit| (hit.id, hit.score.to_bits())).collect();
+    // Equal scores come in the order of rows.
+    hits.sort();
+    hits
+}
+
+#[test]
+fn a_tree_is_made_without_encoding_anything_again() {
+    let (dir, index) = untrained(STORED);
+    // With an embedding that is not the encoder's.
+    let vector: Vec<f32> = (0..WIDTH).map(|i| if i % 3 == 0 { 1.0 } else { -0.5 }).collect();
+    index.insert_vectors([(document(STORED), vector.clone())]).unwrap();
+    let questions = ["tree leaf level", "gene protein virus"];
+    let before = questions.map(|question| hits(&index, question, None));
+    let mut stages = Vec::new();
+    let tuned = index
+        .with_progress(|progress| {
+            stages.push(progress.stage);
+            assert_eq!(index.query("tree").k(3).run().unwrap().hits.len(), 3);
+            ControlFlow::Continue(())
+        })
+        .tune(&options())
+        .unwrap();
+    stages.dedup();
+    assert!(stages.starts_with(&[Stage::FrozenLayers]) && stages.ends_with(&[Stage::Reencode]), "{stages:?}");
+    assert_eq!((tuned.documents, tuned.leaves), (STORED + 1, (STORED as u32 + 1) / 10));
+    assert!(tuned.questions > 10 && tuned.visited_before == 1.0, "{tuned:?}");
+    assert!(tuned.visited_after > 0.0 && tuned.visited_after <= 1.0, "{tuned:?}");
+    let change = tuned.change.unwrap();
+    assert_eq!((change.documents, change.encoded, change.routed), (STORED + 1, 0, STORED + 1));
+    assert!(index.bundle().has_tree());
+    assert!(index.bundle().has_encoder_of(&Bundle::from_encoder(base_model()).unwrap()));
+    for (question, before) in questions.iter().zip(&before) {
+        assert_eq!(hits(&index, question, None), *before);
+        assert_eq!(hits(&index, question, Some(usize::MAX)), *before, "a full beam is exact search");
+        assert_eq!(index.search(question, 5, 4).unwrap().stats.leaves_visited, 4);
+    }
+    let found = index.query_vector(&vector).k(1).exact().run().unwrap();
+    assert!(found.hits[0].id == id(STORED) && found.hits[0].score > 0.999);
+    assert!(index.verify().unwrap().is_sound());
+    assert!(!dir.path().join("index/model.trained").exists());
+
+    // There and back, each time with what was written meanwhile.
+    index.insert(document(STORED + 1)).unwrap();
+    let back = index.rollback().unwrap();
+    assert_eq!((back.encoded, back.routed), (0, 1));
+    assert!(!index.bundle().has_tree());
+    assert_eq!(index.len(), STORED + 2);
+    index.rollback().unwrap();
+    assert!(index.bundle().has_tree());
+    drop(index);
+    let index = Index::open(dir.path().join("index")).unwrap();
+    assert_eq!(index.len(), STORED + 2);
+    assert!(index.verify().unwrap().is_sound());
+}
+
+#[test]
+fn a_tree_that_brings_nothing_is_left() {
+    let (_dir, index) = untrained(STORED);
+    index.tune(&options()).unwrap();
+    let hash = index.bundle().hash();
+    // Two leaves, of which one is half of the documents.
+    let tuned = index.tune(&TuneOptions { leaves: Some(2), always: false, ..options() }).unwrap();
+    assert_eq!((tuned.change, index.bundle().hash()), (None, hash), "{tuned:?}");
+    assert!(tuned.visited_after > tuned.visited_before, "{tuned:?}");
+    assert_eq!(index.len(), STORED);
+    index.insert(document(1)).unwrap();
+    assert!(index.verify().unwrap().is_sound());
+}
+
+#[test]
+fn a_trained_encoder_stays_as_it_is() {
+    let (_dir, index) = filled(Shape::of_height(2), DOCUMENTS);
+    let tuned = index.tune(&TuneOptions { leaves: Some(6), ..options() }).unwrap();
+    assert_eq!(tuned.leaves, 6);
+    let change = tuned.change.unwrap();
+    assert_eq!((change.encoded, change.routed), (0, DOCUMENTS));
+    assert!(index.bundle().has_encoder_of(&bundle(Shape::of_height(2))));
+    assert_ne!(index.bundle().hash(), bundle(Shape::of_height(2)).hash());
+}
+
+#[test]
+fn documents_of_one_kind_or_without_texts_are_no_obstacle() {
+    let dir = TempDir::new().unwrap();
+    let model = Bundle::from_encoder(base_model()).unwrap();
+    let equal = Index::create(dir.path().join("equal"), &model).unwrap();
+    equal.insert_batch((0..40).map(|n| Document::new(id(n), "", "all the same"))).unwrap();
+    let textless = Index::create(dir.path().join("textless"), &model).unwrap();
+    let vector = |n: usize| (0..WIDTH).map(|i| ((i * 7 + n * 13) % 31) as f32 - 15.0).collect::<Vec<_>>();
+    textless.insert_vectors((0..60).map(|n| (Document::new(id(n), "", ""), vector(n)))).unwrap();
+    for index in [equal, textless] {
+        let tuned = index.tune(&options()).unwrap();
+        assert!(tuned.change.is_some() && tuned.questions > 0, "{tuned:?}");
+        let vector = vector(3);
+        let ids = |query: ehi::Query<'_>| query.k(500).run().unwrap().hits.len();
+        assert_eq!(ids(index.query_vector(&vector)), index.len());
+        assert_eq!(ids(index.query_vector(&vector).beam(usize::MAX)), index.len());
+        assert!(index.verify().unwrap().is_sound());
+    }
+}
+
+#[test]
+fn a_large_collection_is_sampled() {
+    let (_dir, index) = untrained(STORED);
+    let memory_bytes = 100 * 4 * 4 * WIDTH as u64;
+    let tuned = index.tune(&TuneOptions { memory_bytes, ..options() }).unwrap();
+    // The leaves are those for all of them.
+    assert_eq!((tuned.documents, tuned.leaves), (100, 30));
+    assert_eq!(tuned.change.unwrap().routed, STORED);
+}
+
+#[test]
+fn what_cannot_be_tuned_is_refused_and_left_as_it_was() {
+    let (dir, index) = untrained(0);
+    let refused = index.tune(&options()).unwrap_err();
+    assert!(matches!(refused, Error::Input(InputError::TooFewToTune { documents: 0, .. })), "{refused}");
+    index.insert_batch(documents(STORED)).unwrap();
+    let hash = index.bundle().hash();
+    let refused = |options: TuneOptions| index.tune(&options).unwrap_err();
+    let error = refused(TuneOptions { questions: vec![" ".into()], ..options() });
+    assert!(matches!(error, Error::Input(InputError::EmptyQuery)), "{error}");
+    for leaves in [0, STORED as u32 + 1, u32::MAX] {
+        let error = refused(TuneOptions { leaves: Some(leaves), ..options() });
+        assert!(matches!(error, Error::Train(_)), "{leaves}: {error}");
+    }
+    let error = refused(TuneOptions { leaves: Some(STORED as u32 + 1), ..options() });
+    assert!(matches!(error, Error::Train(TrainError::TooFewDocuments { .. })), "{error}");
+    for stage in [Stage::FrozenLayers, Stage::Initialise, Stage::TrainIndexer, Stage::Reencode] {
+        let cancel = |progress: ehi::Progress| {
+            if progress.stage == stage { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        let cancelled = index.with_progress(cancel).tune(&options());
+        assert!(matches!(cancelled, Err(Error::Cancelled)), "{stage:?}: {cancelled:?}");
+        assert_eq!(index.bundle().hash(), hash);
+    }
+    assert!(index.tune(&options()).unwrap().change.is_some());
+    let mut nested = None;
+    let nest = |_| {
+        nested.get_or_insert_with(|| index.tune(&options()).unwrap_err());
+        ControlFlow::Continue(())
+    };
+    index.with_progress(nest).tune(&options()).unwrap();
+    assert!(matches!(nested, Some(Error::Input(InputError::ChangeUnderWay))), "{nested:?}");
+    let reader = Index::open_read_only(dir.path().join("index")).unwrap();
+    assert!(matches!(reader.tune(&options()), Err(Error::Store(StoreError::ReadOnly { .. }))));
+}
+
+#[test]
+fn the_program_tunes() {
+    let dir = TempDir::new().unwrap();
+    let index = dir.path().join("index");
+    let index = text(&index);
+    ehi(["create", "--index", index, "--model", text(base_model())]).ok();
+    let corpus = dataset().join("corpus.jsonl");
+    ehi(["insert", "--index", index, text(&corpus)]).ok();
+    let queries = dataset().join("queries.jsonl");
+    let tune = ["tune", "--index", index, "--passes", "3", "--leaves", "8"];
+    let more = ["--queries", text(&queries), "--always"];
+    let said = ehi([&tune[..], &more[..]].concat()).ok();
+    assert!(said.contains("a tree of 8 leaves from 120 documents"), "{said}");
+    assert!(said.contains("120 documents routed"), "{said}");
+    assert!(ehi(["stats", "--index", index]).ok().contains("of 8 used"));
+    assert!(ehi(["rollback", "--index", index]).ok().contains("0 of them encoded now"));
+    assert!(ehi(["stats", "--index", index]).ok().contains("tree           none"));
+    let said = ehi(["tune", "--index", index, "--leaves", "1000"]).line();
+    assert!(said.contains("120"), "{said}");
+}
