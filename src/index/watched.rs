@@ -41,7 +41,9 @@ pub(super) fn watched<T: Send>(
             tracing::dispatcher::with_default(&subscriber, || span.in_scope(|| work(&mut tick)))
         });
         while ended.recv_timeout(INTERVAL) == Err(RecvTimeoutError::Timeout) {
-            if on_progress(Progress::new(stage, done.load(Ordering::Relaxed), total)).is_break() {
+            // What was written since makes more of it than it was to be.
+            let done = done.load(Ordering::Relaxed).min(total);
+            if on_progress(Progress::new(stage, done, total)).is_break() {
                 cancelled.store(true, Ordering::Relaxed);
                 break;
             }

@@ -11,6 +11,7 @@ use super::*;
 use crate::disk::faulty::Faulty;
 use crate::error::Error;
 use crate::index::RepairOptions;
+use crate::index::calibrate::{CalibrateOptions, QuestionSource};
 use crate::store::StoreError;
 
 /// An error that may pass, and one that does not.
@@ -195,6 +196,28 @@ fn a_snapshot_that_fails_anywhere_leaves_nothing_or_an_index() {
         }
     });
     for kind in ["link", "write", "sync", "rename", "create directory"] {
+        assert!(failed.contains(&kind), "no {kind} in {failed:?}");
+    }
+}
+
+#[test]
+fn a_calibration_that_fails_anywhere_leaves_the_former_curve_or_the_new_one() {
+    let bundles = Bundles::new();
+    let (origin, state) = origin(&bundles, false);
+    let options = CalibrateOptions::default();
+    let former = open(unsynced(), &origin.path().join("index")).unwrap().calibrate(&options).unwrap();
+    let failed = each_operation(|faults| {
+        let (_dir, path) = copied(&origin);
+        if let Ok(index) = open(Arc::new(faults.clone()), &path) {
+            let _ = index.calibrate(&CalibrateOptions { questions: vec!["another".to_owned()] });
+        }
+        let index = open(unsynced(), &path).unwrap();
+        let curve = index.serving().recall_curve().unwrap();
+        assert!(*curve == former || curve.source == QuestionSource::Given, "{:?}", faults.failed());
+        index.calibrate(&options).unwrap();
+        assert_is(&index, std::slice::from_ref(&state));
+    });
+    for kind in ["write", "sync", "rename"] {
         assert!(failed.contains(&kind), "no {kind} in {failed:?}");
     }
 }

@@ -9,6 +9,7 @@ use crate::disk::{
 };
 use crate::error::Error;
 use crate::index::RepairOptions;
+use crate::index::calibrate::CalibrateOptions;
 use crate::store::StoreError;
 
 /// What is kept of the unsynced operations.
@@ -24,6 +25,7 @@ enum Act {
     DropPrevious,
     /// Into a directory of the index, where the recorder sees it.
     Snapshot(&'static str),
+    Calibrate,
     /// Damages a file, and has it repaired.
     Repair(Damaged),
 }
@@ -45,7 +47,7 @@ enum Damaged {
 }
 
 fn workloads() -> Vec<(&'static str, Vec<Act>)> {
-    use Act::{DropPrevious, Insert, Reencode, Repair, Rollback, Snapshot};
+    use Act::{Calibrate, DropPrevious, Insert, Reencode, Repair, Rollback, Snapshot};
     use Which::{A, B, C};
     vec![
         ("creation", vec![]),
@@ -53,6 +55,7 @@ fn workloads() -> Vec<(&'static str, Vec<Act>)> {
         ("there and back", vec![Insert(0, 3), Reencode(B), Insert(3, 4), Rollback, DropPrevious]),
         ("one after another", vec![Insert(0, 2), Reencode(C), Reencode(B), Insert(1, 3), Reencode(A)]),
         ("snapshots", vec![Insert(0, 3), Snapshot("copy-1"), Insert(3, 4), Snapshot("copy-2")]),
+        ("calibration", vec![Insert(0, 4), Calibrate, Insert(4, 5), Calibrate, Reencode(B), Calibrate]),
         ("repair of CURRENT", vec![Insert(0, 3), Reencode(B), Repair(Damaged::Current), Insert(3, 4)]),
         ("repair of what is kept", vec![Insert(0, 3), Reencode(B), Repair(Damaged::Kept), DropPrevious]),
         ("repair of a model", vec![Insert(0, 3), Repair(Damaged::Bundle), Insert(3, 4)]),
@@ -109,6 +112,10 @@ fn run(bundles: &Bundles, name: &'static str, acts: Vec<Act>, forget: Forget) ->
             Act::Snapshot(name) => {
                 index.snapshot(dir.join(name)).unwrap();
                 recorder.note(Step::Copied(name.into(), number));
+                before
+            }
+            Act::Calibrate => {
+                index.calibrate(&CalibrateOptions::default()).unwrap();
                 before
             }
             Act::Repair(what) => {
@@ -187,6 +194,16 @@ fn check_image(bundles: &Bundles, ran: &Ran, cut: Cut) -> std::result::Result<()
     };
     let state = check(&index, &ran.history[acknowledged.unwrap_or(0)..=tried])?;
     index.previous_model().map_err(failed("previous model"))?;
+    let done = &ran.acts[..acknowledged.unwrap_or(0)];
+    let last = |of: fn(&Act) -> bool| done.iter().rposition(of);
+    let calibrated = last(|act| matches!(act, Act::Calibrate));
+    let is_next = act.is_some_and(|act| matches!(act, Act::Reencode(_)));
+    if calibrated > last(|act| matches!(act, Act::Reencode(_)))
+        && !is_next
+        && index.serving().recall_curve().is_none()
+    {
+        return Err("no recall curve".to_owned());
+    }
     check_copies(steps, ran, act, &index, &dir)?;
 
     // It goes on as an index does.
