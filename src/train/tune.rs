@@ -59,8 +59,8 @@ pub struct TuneOptions {
     pub passes: usize,
     /// Questions that are asked of the index, beside those that are made from its documents.
     pub questions: Vec<String>,
-    /// Bytes of embeddings held at a time, [`DEFAULT_MEMORY_BYTES`] by default: of a larger collection the tree
-    /// is made from a sample.
+    /// Bytes of embeddings held at a time, [`DEFAULT_MEMORY_BYTES`] by default: of a larger collection the
+    /// tree is made from a sample.
     pub memory_bytes: u64,
     /// Takes the new tree even where it brings nothing.
     pub always: bool,
@@ -113,15 +113,15 @@ struct Sample {
 }
 
 impl Index {
-    /// Makes a tree for what is stored, without labels and with the encoder as it is, and changes over to it if
-    /// it is better.
+    /// Makes a tree for what is stored, without labels and with the encoder as it is, and changes over to it
+    /// if it is better.
     ///
-    /// The tree starts from k-means of the stored embeddings and learns to route documents, questions made from
-    /// them, and questions given, to the leaves of their exact nearest documents. No document is encoded again.
-    /// On questions that were set aside it is compared with the tree that there was, and takes its place where
-    /// it finds [`COMPARED_RECALL`] of exact search's hits in fewer documents ([`NEEDED_SAVING`],
-    /// [`NEEDED_SAVING_OF_NONE`]); the rest is as [`Self::reencode`] does it, and [`Self::rollback`] returns.
-    /// Searches and writes go on meanwhile.
+    /// The tree starts from k-means of the stored embeddings and learns to route documents, questions made
+    /// from them, and questions given, to the leaves of their exact nearest documents. No document is encoded
+    /// again. On questions that were set aside it is compared with the tree that there was, and takes its
+    /// place where it finds [`COMPARED_RECALL`] of exact search's hits in fewer documents
+    /// ([`NEEDED_SAVING`], [`NEEDED_SAVING_OF_NONE`]); the rest is as [`Self::reencode`] does it, and
+    /// [`Self::rollback`] returns. Searches and writes go on meanwhile.
     ///
     /// # Errors
     /// [`InputError::TooFewToTune`]; [`InputError::EmptyQuery`]; [`InputError::ChangeUnderWay`];
@@ -144,6 +144,10 @@ impl Index {
         config.encoder.trainable_layers = 0;
         (config.schedule.epochs, config.schedule.indexer_epochs) = (0, options.passes);
         config.tree.coarse_leaves = None;
+        // Embeddings that were not trained for a tree lose by a projection, and by a load that is forced to
+        // be even (`docs/experiments.md`).
+        config.tree.routing_dim = Some(0);
+        config.losses.weights.balance = 0.02;
         // By all documents, also where the tree is made from a sample.
         let by_rule = || config.shape(view.live()).map(|shape| shape.leaves());
         config.tree.branching_factor = Some(options.leaves.map_or_else(by_rule, Ok)?);

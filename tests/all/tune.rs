@@ -159,7 +159,7 @@ fn what_cannot_be_tuned_is_refused_and_left_as_it_was() {
     }
     let error = refused(TuneOptions { leaves: Some(STORED as u32 + 1), ..options() });
     assert!(matches!(error, Error::Train(TrainError::TooFewDocuments { .. })), "{error}");
-    for stage in [Stage::FrozenLayers, Stage::Initialise, Stage::TrainIndexer, Stage::Reencode] {
+    for stage in [Stage::FrozenLayers, Stage::TrainIndexer, Stage::Reencode] {
         let cancel = |progress: ehi::Progress| {
             if progress.stage == stage { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };

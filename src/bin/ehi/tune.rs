@@ -21,8 +21,8 @@ pub struct Args {
     /// Passes over the texts
     #[arg(long, default_value_t = DEFAULT_PASSES)]
     passes: usize,
-    /// Questions that are asked of the index, as BEIR query lines, plain or gzip; some are made from documents
-    /// in any case
+    /// Questions that are asked of the index, as BEIR query lines, plain or gzip; some are made from
+    /// documents in any case
     #[arg(long, value_name = "FILE")]
     queries: Option<PathBuf>,
     /// MiB of embeddings held at a time; of a larger collection the tree is made from a sample
