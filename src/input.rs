@@ -146,13 +146,19 @@ pub enum InputError {
         found: f64,
     },
     /// A calibration of an index without a tree.
-    #[error("the index has no tree, so its searches score every document and there is nothing to calibrate")]
+    #[error(
+        "the index has no tree, so its searches score every document and there is nothing to calibrate; \
+         `ehi tune` makes a tree"
+    )]
     NoTree,
     /// A calibration of an index with fewer than two documents.
     #[error("the index holds too few documents to calibrate searches with")]
     NothingToCalibrate,
     /// A tree for fewer documents than make one.
-    #[error("a tree cannot be made from {documents} documents; it takes {least}")]
+    #[error(
+        "a tree cannot be made from {documents} documents, only from {least} on; so few need none, and \
+         searches score all of them"
+    )]
     TooFewToTune {
         /// Live documents.
         documents: usize,

@@ -32,6 +32,8 @@ pub enum Stage {
     TrainIndexer,
     /// Queries evaluated.
     Evaluate,
+    /// Questions encoded.
+    Questions,
     /// Questions of which it was measured how many leaves they need.
     Calibrate,
     /// Documents copied into a new segment.

@@ -84,7 +84,16 @@ impl Index {
 
     fn change_model(&self, bundle: &Bundle, on_progress: &mut OnProgress<'_>) -> Result<ModelChange> {
         self.check_writable()?;
-        let _only = self.alone(&self.changing)?;
+        let _only = self.alone()?;
+        self.change_model_alone(bundle, on_progress)
+    }
+
+    /// As [`Self::reencode`], for a caller that holds the right to ([`Self::alone`]).
+    pub(crate) fn change_model_alone(
+        &self,
+        bundle: &Bundle,
+        on_progress: &mut OnProgress<'_>,
+    ) -> Result<ModelChange> {
         if bundle.hash() == self.serving().bundle.hash() {
             return Err(InputError::SameModel { model: bundle.hash() }.into());
         }
@@ -122,7 +131,7 @@ impl Index {
 
     fn return_to_kept(&self, on_progress: &mut OnProgress<'_>) -> Result<ModelChange> {
         self.check_writable()?;
-        let _only = self.alone(&self.changing)?;
+        let _only = self.alone()?;
         let kept = self.root.current().kept.ok_or(InputError::NoPreviousModel)?;
         self.change_to(self.open_for_filling(kept)?, on_progress)
     }
@@ -160,7 +169,7 @@ impl Index {
     /// failures of the disk.
     pub fn drop_previous_model(&self) -> Result<bool> {
         self.check_writable()?;
-        let _only = self.alone(&self.changing)?;
+        let _only = self.alone()?;
         self.remove_unfinished()?;
         let current = self.root.current();
         if current.kept.is_some() {

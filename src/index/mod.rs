@@ -75,11 +75,8 @@ pub struct Index {
     serving: RwLock<Arc<ActiveModel>>,
     /// Writers share it; the last step of a change of model has it alone.
     writing: RwLock<()>,
-    /// One change of model at a time.
+    /// One change of model at a time, or a training that ends in one.
     changing: Mutex<()>,
-    /// One training at a time.
-    #[cfg(feature = "train")]
-    pub(crate) training: Mutex<()>,
     options: HandleOptions,
     /// Says which model serves, and holds the lock. Last, so that it is closed last.
     root: Root,
@@ -146,8 +143,6 @@ impl Index {
             serving: RwLock::new(Arc::new(serving)),
             writing: RwLock::new(()),
             changing: Mutex::new(()),
-            #[cfg(feature = "train")]
-            training: Mutex::new(()),
             options,
             root,
         }
@@ -387,8 +382,8 @@ impl Index {
 
     /// Holds the right to change the model or to train it, which one call has at a time. None waits for
     /// another: that would be for hours, and for ever from a callback of the other.
-    pub(crate) fn alone<'a>(&self, right: &'a Mutex<()>) -> Result<MutexGuard<'a, ()>> {
-        match right.try_lock() {
+    pub(crate) fn alone(&self) -> Result<MutexGuard<'_, ()>> {
+        match self.changing.try_lock() {
             Ok(held) => Ok(held),
             Err(TryLockError::Poisoned(left)) => Ok(left.into_inner()),
             Err(TryLockError::WouldBlock) => Err(InputError::ChangeUnderWay.into()),

@@ -35,6 +35,7 @@ pub(super) fn watched<T: Send>(
     Progress::new(stage, 0, total).tell(on_progress, Error::Cancelled)?;
     let (span, subscriber) = (tracing::Span::current(), tracing::dispatcher::get_default(Clone::clone));
     let worked = thread::scope(|scope| {
+        let _cancels = CancelsOnPanic(&cancelled);
         let (running, ended) = channel::<()>();
         let worker = scope.spawn(move || {
             let _running = running;
@@ -50,7 +51,20 @@ pub(super) fn watched<T: Send>(
         }
         worker.join().unwrap_or_else(|panic| resume_unwind(panic))
     })?;
-    // Too late to cancel.
-    let _ = on_progress(Progress::new(stage, total, total));
+    if !cancelled.load(Ordering::Relaxed) {
+        // Too late to cancel.
+        let _ = on_progress(Progress::new(stage, total, total));
+    }
     Ok(worked)
+}
+
+/// The work is waited for where the callback panics, so it is to end soon.
+struct CancelsOnPanic<'a>(&'a AtomicBool);
+
+impl Drop for CancelsOnPanic<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
 }

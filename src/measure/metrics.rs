@@ -103,6 +103,7 @@ const fn k(value: usize) -> NonZeroUsize {
 
 impl Metric {
     pub(crate) const RECALL_AT_10: Self = Self::Recall(k(10));
+    pub(crate) const RECALL_AT_20: Self = Self::Recall(k(20));
     pub(crate) const RECALL_AT_100: Self = Self::Recall(k(100));
     pub(crate) const NDCG_AT_10: Self = Self::Ndcg(k(10));
 

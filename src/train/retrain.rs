@@ -47,7 +47,8 @@ impl Index {
         trainer: Trainer<'_>,
     ) -> Result<Retrained> {
         self.check_writable()?;
-        let _only = self.alone(&self.training)?;
+        // Until the change is done: it is made from what serves now.
+        let _only = self.alone()?;
         let set = TrainingSet::from_index(self, pairs, trainer.dev_fraction())?;
         let (trainer, mut on_progress) = trainer.take_progress();
         let bundle = self.bundle();
@@ -55,14 +56,18 @@ impl Index {
         let output = self.path().join(names::TRAINED);
         remove_trained(&output)?;
         let trainer = if given { trainer } else { trainer.output(&output) };
-        let mut fitted = trainer.base_if_none(bundle.path()).on_progress(&mut *on_progress).fit(&set)?;
-        drop(set);
-        let change = self.with_progress(&mut *on_progress).reencode(&fitted.bundle)?;
-        if !given {
-            // The index has its own copy by now.
-            fitted.bundle = Bundle::clone(&self.bundle());
-            remove_trained(&output)?;
+        let retrained =
+            trainer.base_if_none(bundle.path()).on_progress(&mut *on_progress).fit(&set).and_then(|fitted| {
+                let change = self.change_model_alone(&fitted.bundle, &mut *on_progress)?;
+                Ok(Retrained { fitted, change })
+            });
+        if given {
+            return retrained;
         }
-        Ok(Retrained { fitted, change })
+        // The index has its own copy by now, or is as before.
+        remove_trained(&output)?;
+        let mut retrained = retrained?;
+        retrained.fitted.bundle = Bundle::clone(&self.bundle());
+        Ok(retrained)
     }
 }

@@ -344,7 +344,7 @@ impl<'a> Trainer<'a> {
     }
 }
 
-fn out_of_range(field: &'static str, found: impl ToString, expected: String) -> crate::Error {
+pub(super) fn out_of_range(field: &'static str, found: impl ToString, expected: String) -> crate::Error {
     TrainError::Config { field, found: found.to_string(), expected }.into()
 }
 

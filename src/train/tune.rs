@@ -2,9 +2,10 @@
 
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
+use std::path::Path;
 
 use rand::SeedableRng;
-use rand::seq::{IndexedRandom, SliceRandom, index};
+use rand::seq::{SliceRandom, index};
 use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
 
@@ -14,7 +15,7 @@ use super::distil::nearest_documents;
 use super::refresh::{Embedded, make_unit};
 use super::retrain::remove_trained;
 use super::texts::Texts;
-use super::trainer::{Given, Trainer};
+use super::trainer::{Given, Trainer, out_of_range};
 use super::verdict::ivf;
 use crate::cluster::Panels;
 use crate::disk::names;
@@ -33,8 +34,8 @@ pub const DEFAULT_PASSES: usize = 30;
 pub const DEFAULT_MEMORY_BYTES: u64 = 1 << 30;
 /// Share of exact search's ten best documents at which trees are compared.
 pub const COMPARED_RECALL: f64 = 0.95;
-/// A tree takes another one's place if it visits this share of its documents at most.
-pub const NEEDED_SAVING: f64 = 0.95;
+/// A tree takes another one's place if it costs this share of its work at most.
+pub const NEEDED_SAVING: f64 = 0.9;
 /// The same where there was none: scoring all documents in their order is as cheap as visiting half of them.
 pub const NEEDED_SAVING_OF_NONE: f64 = 0.5;
 
@@ -42,25 +43,32 @@ pub const NEEDED_SAVING_OF_NONE: f64 = 0.5;
 const MOST_QUESTIONS: usize = 4_000;
 /// Questions set aside to compare with, at most, and their share of all.
 const HELD_OUT: usize = 300;
-const HELD_OUT_SHARE: usize = 5;
+const HELD_OUT_SHARE: u32 = 5;
 /// Copies of a document's embedding that are held at the same time.
 const COPIES: u64 = 4;
 /// Questions encoded between two reports of progress.
 const BLOCK: usize = 256;
 /// Fewer documents than this need no tree and make none.
 const FEWEST_DOCUMENTS: usize = 20;
+/// Documents that a tree is made from at least, whatever the memory, unless there are fewer.
+const SMALLEST_SAMPLE: usize = 1_000;
+/// Documents of a leaf on average, at least: routing takes as long as scoring one document for each leaf.
+const FEWEST_PER_LEAF: usize = 2;
+/// Questions set aside without which a tree is not replaced.
+const FEWEST_QUESTIONS: usize = 50;
 
 /// Options of [`Index::tune`].
 #[derive(Clone, Debug)]
 pub struct TuneOptions {
-    /// Leaves of the tree, in one level; one for ten documents by default.
+    /// Leaves of the tree, in one level, from 2 to half of the documents that it is made from; one for ten of
+    /// them by default.
     pub leaves: Option<u32>,
     /// Passes over the texts; [`DEFAULT_PASSES`] by default.
     pub passes: usize,
     /// Questions that are asked of the index, beside those that are made from its documents.
     pub questions: Vec<String>,
     /// Bytes of embeddings held at a time, [`DEFAULT_MEMORY_BYTES`] by default: of a larger collection the
-    /// tree is made from a sample.
+    /// tree is made from a sample, of 1,000 documents at least.
     pub memory_bytes: u64,
     /// Takes the new tree even where it brings nothing.
     pub always: bool,
@@ -81,10 +89,18 @@ impl Default for TuneOptions {
     }
 }
 
+/// What it takes to find [`COMPARED_RECALL`] of exact search's ten best, as a share of all documents: a mean
+/// over questions that were set aside, on the line between two numbers of leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Needed {
+    /// Documents visited.
+    pub visited: f64,
+    /// The same and routing, in document dot products; may be above 1.
+    pub work: f64,
+}
+
 /// What [`Index::tune`] did.
-///
-/// The shares are of the documents that hold [`COMPARED_RECALL`] of exact search's ten best, a mean over
-/// questions that were set aside; 1 where nothing less does.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Tuned {
@@ -94,12 +110,12 @@ pub struct Tuned {
     pub leaves: u32,
     /// Questions that were set aside and compared with.
     pub questions: usize,
-    /// Visited with the tree that there was; 1 without one.
-    pub visited_before: f64,
-    /// Visited with the new tree.
-    pub visited_after: f64,
-    /// Visited with as many lists of k-means.
-    pub visited_lists: f64,
+    /// By the tree that there was; every document without one.
+    pub before: Needed,
+    /// By the new tree.
+    pub after: Needed,
+    /// By as many lists of k-means.
+    pub lists: Needed,
     /// The change over to the new tree; `None` where it brings nothing, and the index is as before.
     pub change: Option<ModelChange>,
 }
@@ -108,8 +124,15 @@ pub struct Tuned {
 struct Sample {
     documents: Vec<Document>,
     embedded: Embedded,
-    /// `[questions, dim]` unit rows, set aside.
-    held_out: Vec<f32>,
+    held_out: HeldOut,
+}
+
+/// Questions that are set aside.
+struct HeldOut {
+    /// `[questions, dim]` unit rows.
+    rows: Vec<f32>,
+    /// The place of the document that each was made from; it looks for the other ones.
+    own: Vec<Option<usize>>,
 }
 
 impl Index {
@@ -119,9 +142,10 @@ impl Index {
     /// The tree starts from k-means of the stored embeddings and learns to route documents, questions made
     /// from them, and questions given, to the leaves of their exact nearest documents. No document is encoded
     /// again. On questions that were set aside it is compared with the tree that there was, and takes its
-    /// place where it finds [`COMPARED_RECALL`] of exact search's hits in fewer documents
-    /// ([`NEEDED_SAVING`], [`NEEDED_SAVING_OF_NONE`]); the rest is as [`Self::reencode`] does it, and
-    /// [`Self::rollback`] returns. Searches and writes go on meanwhile.
+    /// place where it finds [`COMPARED_RECALL`] of exact search's hits with less work ([`NEEDED_SAVING`],
+    /// [`NEEDED_SAVING_OF_NONE`]); the rest is as [`Self::reencode`] does it, and [`Self::rollback`] returns.
+    /// Searches and writes go on meanwhile. The disk needs room for two more copies of the encoder beside
+    /// what [`Self::reencode`] needs.
     ///
     /// # Errors
     /// [`InputError::TooFewToTune`]; [`InputError::EmptyQuery`]; [`InputError::ChangeUnderWay`];
@@ -133,7 +157,21 @@ impl Index {
 
     fn tune_alone(&self, options: &TuneOptions, on_progress: &mut OnProgress<'_>) -> Result<Tuned> {
         self.check_writable()?;
-        let _only = self.alone(&self.training)?;
+        // Until the change is done: it is made from what serves now.
+        let _only = self.alone()?;
+        let output = self.path().join(names::TRAINED);
+        remove_trained(&output)?;
+        let tuned = self.tune_into(&output, options, on_progress);
+        remove_trained(&output)?;
+        tuned
+    }
+
+    fn tune_into(
+        &self,
+        output: &Path,
+        options: &TuneOptions,
+        on_progress: &mut OnProgress<'_>,
+    ) -> Result<Tuned> {
         let serving = self.serving();
         let view = serving.view();
         if view.live() < FEWEST_DOCUMENTS {
@@ -148,48 +186,71 @@ impl Index {
         // be even (`docs/experiments.md`).
         config.tree.routing_dim = Some(0);
         config.losses.weights.balance = 0.02;
-        // By all documents, also where the tree is made from a sample.
-        let by_rule = || config.shape(view.live()).map(|shape| shape.leaves());
-        config.tree.branching_factor = Some(options.leaves.map_or_else(by_rule, Ok)?);
+        let dim = serving.model().encoder().dim();
+        let documents = options.documents(dim).min(view.live());
+        let by_rule = config.shape(documents)?.leaves();
+        config.tree.branching_factor = Some(options.checked_leaves(by_rule, documents)?);
 
-        let sample = Sample::draw(&serving, &view, options, on_progress)?;
-        let live = view.live();
+        let sample = Sample::draw(&serving, &view, documents, options, on_progress)?;
         drop(view);
         let Sample { documents, embedded, held_out } = sample;
-        let (dim, rows) = (embedded.dim, embedded.documents.clone());
+        let rows = embedded.documents.clone();
         let set = TrainingSet { documents, train: Vec::new(), dev: Vec::new() };
         let texts = Texts::without_tokens(set.documents.len(), embedded.queries.len() / dim);
         let given = Given { texts, embedded };
-        let output = self.path().join(names::TRAINED);
-        remove_trained(&output)?;
-        let trainer = Trainer::builder().base(serving.bundle().path()).output(&output).config(config);
+        let trainer = Trainer::builder().base(serving.bundle().path()).output(output).config(config);
         let fitted = trainer.on_progress(&mut *on_progress).fit_tree(&set, given)?;
 
         let new = fitted.bundle.model().indexer();
         let compared = Compared::new(&rows, dim, &held_out);
         let lists = (new.shape().leaves() as usize).min(rows.len() / dim);
+        let had_tree = serving.bundle().has_tree();
+        let before = match had_tree {
+            true => compared.tree(serving.model().indexer(), serving.leaves_per_document())?,
+            false => Needed { visited: 1.0, work: 1.0 },
+        };
+        let after = compared.tree(new, 1)?;
         let mut tuned = Tuned {
             documents: set.documents.len(),
             leaves: new.shape().leaves(),
-            questions: held_out.len() / dim,
-            visited_before: match serving.bundle().has_tree() {
-                true => compared.tree(serving.model().indexer(), serving.leaves_per_document())?,
-                false => 1.0,
-            },
-            visited_after: compared.tree(new, 1)?,
-            visited_lists: compared.lists(lists, options.seed)?,
+            questions: held_out.count(dim),
+            before,
+            after,
+            lists: compared.lists(lists, options.seed)?,
             change: None,
         };
-        let needed = match serving.bundle().has_tree() {
-            true => NEEDED_SAVING,
-            false => NEEDED_SAVING_OF_NONE,
+        let is_better = match had_tree {
+            true => tuned.questions >= FEWEST_QUESTIONS && after.work <= NEEDED_SAVING * before.work,
+            false => after.work <= NEEDED_SAVING_OF_NONE,
         };
-        tracing::debug!(live, ?tuned, "tuned");
-        if options.always || tuned.visited_after <= needed * tuned.visited_before {
-            tuned.change = Some(self.with_progress(&mut *on_progress).reencode(&fitted.bundle)?);
+        let is_new = fitted.bundle.hash() != serving.bundle().hash();
+        if is_new && (options.always || is_better) {
+            tuned.change = Some(self.change_model_alone(&fitted.bundle, on_progress)?);
         }
-        remove_trained(&output)?;
         Ok(tuned)
+    }
+}
+
+impl TuneOptions {
+    /// Documents whose embeddings fit the memory.
+    fn documents(&self, dim: usize) -> usize {
+        let most = self.memory_bytes / (COPIES * (dim * size_of::<f32>()) as u64);
+        usize::try_from(most).unwrap_or(usize::MAX).max(SMALLEST_SAMPLE)
+    }
+
+    fn checked_leaves(&self, by_rule: u32, documents: usize) -> Result<u32> {
+        let most = (documents / FEWEST_PER_LEAF).max(2) as u32;
+        if self.passes == 0 {
+            return Err(out_of_range("passes", 0, "1 or more".to_owned()));
+        }
+        match self.leaves {
+            None => Ok(by_rule),
+            Some(leaves) if (2..=most).contains(&leaves) => Ok(leaves),
+            Some(leaves) => {
+                let expected = format!("2 to {most} for a tree of {documents} documents");
+                Err(out_of_range("leaves", leaves, expected))
+            }
+        }
     }
 }
 
@@ -208,56 +269,74 @@ impl Sample {
     fn draw(
         serving: &ActiveModel,
         view: &View,
+        most: usize,
         options: &TuneOptions,
         on_progress: &mut OnProgress<'_>,
     ) -> Result<Self> {
+        if options.questions.iter().any(|question| question.trim().is_empty()) {
+            return Err(InputError::EmptyQuery.into());
+        }
         let mut rng = ChaCha8Rng::seed_from_u64(options.seed);
         let dim = serving.model().encoder().dim();
         let live: Vec<Row> = (0..view.rows() as u32).map(Row).filter(|&row| view.is_live(row)).collect();
-        let most = options.memory_bytes / (COPIES * (dim * size_of::<f32>()) as u64);
-        let most = usize::try_from(most).unwrap_or(usize::MAX).max(FEWEST_DOCUMENTS).min(live.len());
-        let mut places = index::sample(&mut rng, live.len(), most).into_vec();
-        places.sort_unstable();
-        let (mut documents, mut rows) = (Vec::with_capacity(most), Vec::with_capacity(most * dim));
-        for place in places {
-            documents.push(Document { metadata: None, ..view.document(live[place])? });
-            rows.extend(serving.unit_row(view, live[place])?);
+        let mut drawn = Vec::with_capacity(most);
+        for place in index::sample(&mut rng, live.len(), most) {
+            drawn.push((Document { metadata: None, ..view.document(live[place])? }, live[place]));
         }
+        // Whatever the order of the rows, which is another one after each change of model.
+        drawn.sort_by(|a, b| a.0.id.cmp(&b.0.id));
+        let mut rows = Vec::with_capacity(most * dim);
+        for (_, row) in &drawn {
+            rows.extend(serving.unit_row(view, *row)?);
+        }
+        let documents: Vec<Document> = drawn.into_iter().map(|(document, _)| document).collect();
         let mut order: Vec<usize> = (0..documents.len()).collect();
         order.shuffle(&mut rng);
-        let made = order.iter().filter_map(|&place| question_of(&documents[place], &mut rng));
-        let made: Vec<String> = made.take(MOST_QUESTIONS).collect();
-        let mut questions: Vec<&str> = options.questions.iter().chain(&made).map(String::as_str).collect();
-        if questions.iter().any(|question| question.trim().is_empty()) {
-            return Err(InputError::EmptyQuery.into());
-        }
-        questions.shuffle(&mut rng);
-        let mut embedded = Vec::with_capacity(questions.len() * dim);
-        for block in questions.chunks(BLOCK) {
+        let made = order.iter().filter_map(|&own| Some((question_of(&documents[own])?, Some(own))));
+        let made: Vec<(&str, Option<usize>)> = made.take(MOST_QUESTIONS).collect();
+        let given = options.questions.iter().map(|question| (question.as_str(), None));
+        // Decided by the text, so that no tree is compared on what another one learned from.
+        let (held_out, learned): (Vec<_>, Vec<_>) = given
+            .chain(made)
+            .partition(|(text, _)| crc32fast::hash(text.as_bytes()).is_multiple_of(HELD_OUT_SHARE));
+        let held_out = &held_out[..held_out.len().min(HELD_OUT)];
+        let all: Vec<&str> = held_out.iter().chain(&learned).map(|(text, _)| *text).collect();
+        let mut embedded = Vec::with_capacity(all.len() * dim);
+        for block in all.chunks(BLOCK) {
             embedded.extend(serving.model().encoder().embed(block, Role::Query)?);
-            Progress::new(Stage::FrozenLayers, embedded.len() / dim, questions.len())
+            Progress::new(Stage::Questions, embedded.len() / dim, all.len())
                 .tell(on_progress, Error::Cancelled)?;
         }
         make_unit(&mut embedded, dim);
-        // Documents without texts make no questions, and are compared with themselves.
-        let held_out = match questions.len() / HELD_OUT_SHARE {
-            0 => order.iter().take(HELD_OUT).flat_map(|&place| rows[place * dim..][..dim].to_vec()).collect(),
-            share => embedded.split_off(embedded.len() - share.min(HELD_OUT) * dim),
-        };
-        Ok(Self { documents, embedded: Embedded { dim, documents: rows, queries: embedded }, held_out })
+        let queries = embedded.split_off(held_out.len() * dim);
+        let mut held_out = HeldOut { rows: embedded, own: held_out.iter().map(|(_, own)| *own).collect() };
+        if held_out.own.is_empty() {
+            // Documents without texts make no questions: they look for each other.
+            for &own in order.iter().take(HELD_OUT) {
+                held_out.rows.extend_from_slice(&rows[own * dim..][..dim]);
+                held_out.own.push(Some(own));
+            }
+        }
+        Ok(Self { documents, embedded: Embedded { dim, documents: rows, queries }, held_out })
+    }
+}
+
+impl HeldOut {
+    fn count(&self, dim: usize) -> usize {
+        self.rows.len() / dim
     }
 }
 
 /// Its title, or one of its sentences, as somebody might ask who looks for documents like it.
-fn question_of(document: &Document, rng: &mut ChaCha8Rng) -> Option<String> {
+fn question_of(document: &Document) -> Option<&str> {
     let title = document.title.trim();
     let sentences = sentences(&document.text);
-    let found = match sentences.choose(rng) {
+    let found = match sentences.get(sentences.len() / 2) {
         _ if !title.is_empty() => title,
         Some(sentence) => sentence,
         None => document.text.trim(),
     };
-    (!found.is_empty()).then(|| found.to_owned())
+    (!found.is_empty()).then_some(found)
 }
 
 /// Questions with the documents that exact search finds for them.
@@ -268,53 +347,64 @@ struct Compared<'a> {
     positives: Vec<Vec<u32>>,
 }
 
-const METRICS: [Metric; 1] = [Metric::RECALL_AT_10];
+/// Exact search's hits that are looked for, for each question.
+const DEPTH: usize = 10;
+
+/// One rank more than those that are looked for, and some to spare.
+const METRICS: [Metric; 1] = [Metric::RECALL_AT_20];
 
 impl<'a> Compared<'a> {
-    fn new(rows: &'a [f32], dim: usize, questions: &'a [f32]) -> Self {
-        let nearest = nearest_documents(&Panels::pack(rows, dim), questions, 10);
-        let sorted = |nearest: Vec<(u32, f32)>| {
-            let mut documents: Vec<u32> = nearest.into_iter().map(|(document, _)| document).collect();
+    fn new(rows: &'a [f32], dim: usize, held_out: &'a HeldOut) -> Self {
+        let nearest = nearest_documents(&Panels::pack(rows, dim), &held_out.rows, DEPTH + 1);
+        let sorted = |(nearest, own): (Vec<(u32, f32)>, &Option<usize>)| {
+            let documents = nearest.into_iter().map(|(document, _)| document);
+            let others = documents.filter(|&document| Some(document as usize) != *own);
+            let mut documents: Vec<u32> = others.take(DEPTH).collect();
             documents.sort_unstable();
             documents
         };
-        Self { rows, dim, questions, positives: nearest.into_iter().map(sorted).collect() }
+        let positives = nearest.into_iter().zip(&held_out.own).map(sorted).collect();
+        Self { rows, dim, questions: &held_out.rows, positives }
     }
 
-    fn tree(&self, indexer: &Indexer, leaves_per_document: u32) -> Result<f64> {
+    fn tree(&self, indexer: &Indexer, leaves_per_document: u32) -> Result<Needed> {
         let count = NonZeroUsize::new(leaves_per_document as usize).unwrap_or(NonZeroUsize::MIN);
         let leaves = indexer.route_rows(self.rows, count);
-        self.visited(Partition::tree(indexer, &leaves), Engine::Tree)
+        self.needed(Partition::tree(indexer, &leaves), Engine::Tree)
     }
 
-    fn lists(&self, lists: usize, seed: u64) -> Result<f64> {
-        self.visited(ivf::partition(self.rows, self.dim, lists, seed)?, Engine::Ivf { lists })
+    fn lists(&self, lists: usize, seed: u64) -> Result<Needed> {
+        self.needed(ivf::partition(self.rows, self.dim, lists, seed)?, Engine::Ivf { lists })
     }
 
-    /// The share of documents visited at [`COMPARED_RECALL`].
-    fn visited(&self, partition: Partition<'_>, engine: Engine) -> Result<f64> {
+    fn needed(&self, partition: Partition<'_>, engine: Engine) -> Result<Needed> {
         let judge = Judge::binary(&METRICS, &self.positives);
         let bench = Bench::new(self.rows, self.dim, self.questions, judge);
         let settings = bench.measure(&[partition], &mut || Ok(()))?;
         let outcomes = Outcomes { queries: self.positives.len(), metrics: &METRICS, settings: &settings };
-        let points = outcomes.by_visited(engine).into_iter().filter_map(|figures| {
-            Some((figures.fraction(Cost::Visited), outcomes.mean(figures, Metric::RECALL_AT_10)?))
-        });
-        Ok(visited_at(points, COMPARED_RECALL))
+        let at = |cost| {
+            let points = outcomes.by_visited(engine).into_iter().filter_map(|figures| {
+                // A document that a question was made from is found before those that it looks for.
+                Some((figures.fraction(cost), outcomes.mean(figures, Metric::RECALL_AT_20)?))
+            });
+            cost_at(points, COMPARED_RECALL)
+        };
+        Ok(Needed { visited: at(Cost::Visited).min(1.0), work: at(Cost::Work) })
     }
 }
 
-/// The share visited at which a recall is reached, on the line between two points; `points` by rising share.
-fn visited_at(points: impl Iterator<Item = (f64, f64)>, recall: f64) -> f64 {
-    let mut before = (0.0, 0.0);
-    for (visited, found) in points {
+/// The cost at which a recall is reached, on the line between two points; `points` by rising cost. Nothing is
+/// cheaper than the first one.
+fn cost_at(points: impl Iterator<Item = (f64, f64)>, recall: f64) -> f64 {
+    let mut before: Option<(f64, f64)> = None;
+    for (cost, found) in points {
         if found >= recall {
-            let step = (recall - before.1) / (found - before.1).max(f64::MIN_POSITIVE);
-            return before.0 + step * (visited - before.0);
+            return before
+                .map_or(cost, |(less, lower)| less + (recall - lower) / (found - lower) * (cost - less));
         }
-        before = (visited, found);
+        before = Some((cost, found));
     }
-    1.0
+    before.map_or(1.0, |(cost, _)| cost.max(1.0))
 }
 
 #[cfg(test)]
@@ -324,10 +414,13 @@ mod tests {
     #[test]
     fn the_share_is_interpolated() {
         let points = [(0.1, 0.5), (0.2, 0.9), (0.4, 1.0)];
-        let at = |recall| visited_at(points.into_iter(), recall);
+        let at = |recall| cost_at(points.into_iter(), recall);
         assert!((at(0.5) - 0.1).abs() < 1e-12 && (at(0.7) - 0.15).abs() < 1e-12);
-        assert!((at(0.95) - 0.3).abs() < 1e-12 && (at(0.25) - 0.05).abs() < 1e-12);
-        assert_eq!(visited_at([(0.5, 0.6)].into_iter(), 0.95), 1.0);
-        assert_eq!(visited_at(std::iter::empty(), 0.95), 1.0);
+        assert!((at(0.95) - 0.3).abs() < 1e-12);
+        // No search visits less than one leaf.
+        assert_eq!(at(0.25), 0.1);
+        assert_eq!(cost_at([(0.5, 0.6)].into_iter(), 0.95), 1.0);
+        assert_eq!(cost_at([(0.5, 0.6), (1.1, 0.9)].into_iter(), 0.95), 1.1);
+        assert_eq!(cost_at(std::iter::empty(), 0.95), 1.0);
     }
 }

@@ -203,6 +203,12 @@ fn folders_that_are_no_encoders_are_refused() {
     assert!(Bundle::from_encoder(dir.path().join("absent")).is_err());
     let error = Bundle::open(base_model()).unwrap_err();
     assert!(error.to_string().contains("Bundle::from_encoder"), "{error}");
+    // A bundle that lost its list of checksums is none.
+    let own = dir.path().join("unlisted");
+    copy_directory(bundle(TRAINED).path(), &own);
+    fs::remove_file(own.join(MANIFEST_FILE)).unwrap();
+    let error = Bundle::from_encoder(&own).unwrap_err();
+    assert!(matches!(&error, ModelError::NotAModel { missing: MANIFEST_FILE, .. }), "{error}");
     // The folder is not written to, and the index not begun, where the weights are damaged.
     let own = dir.path().join("damaged");
     copy_directory(base_model(), &own);

@@ -128,6 +128,7 @@ fn name(stage: Stage) -> &'static str {
         Stage::Train => "train",
         Stage::TrainIndexer => "train tree",
         Stage::Evaluate => "evaluate",
+        Stage::Questions => "questions",
         Stage::Calibrate => "calibrate",
         Stage::Compact => "compact",
         Stage::Reencode => "encode anew",

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use ehi::calibrate::{CalibrateOptions, QuestionSource, RecallCurve};
 use ehi::data::read_queries;
-use ehi::search::DEFAULT_RECALL;
+use ehi::search::{DEFAULT_RECALL, MOST_EXACT_DOCUMENTS};
 use ehi::{Error, Index};
 
 use crate::bars::Bars;
@@ -46,9 +46,12 @@ pub fn questions(path: &Path) -> Result<Vec<String>, Failure> {
     let queries = read_queries(file, printing::path(path));
     let questions: Vec<String> =
         queries.map(|query| query.map(|query| query.text)).collect::<Result<_, _>>()?;
-    match questions.is_empty() {
-        true => Err(Failure::NoQueries { path: path.to_owned() }),
-        false => Ok(questions),
+    if questions.is_empty() {
+        return Err(Failure::NoQueries { path: path.to_owned() });
+    }
+    match questions.iter().position(|question| question.trim().is_empty()) {
+        Some(place) => Err(Failure::EmptyQuestion { path: path.to_owned(), number: place + 1 }),
+        None => Ok(questions),
     }
 }
 
@@ -81,6 +84,10 @@ pub fn write_curve(out: &mut dyn Write, curve: &RecallCurve) -> io::Result<()> {
         "recall         measured on {} {source}, with {} documents",
         curve.questions, curve.documents
     )?;
+    if curve.documents <= MOST_EXACT_DOCUMENTS {
+        let most = MOST_EXACT_DOCUMENTS;
+        writeln!(out, "  not used yet: up to {most} documents are all scored where no --beam is given")?;
+    }
     for depth in &curve.depths {
         for recall in TOLD {
             match curve.reaching(recall, depth.depth) {

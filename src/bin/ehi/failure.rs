@@ -74,6 +74,13 @@ pub enum Failure {
         before.as_ref().map_or_else(String::new, |before| before.line() + "; ")
     )]
     Unflushed { waiting: u64, source: ehi::Error, before: Option<Box<Failure>> },
+    /// Neither a folder nor a model that can be fetched.
+    #[cfg(feature = "hub")]
+    #[error("there is no model directory {}, and no model of that name can be fetched", printing::path(path))]
+    NotFetched { path: PathBuf, source: ehi::model::ModelError },
+    /// A file of questions with an empty one.
+    #[error("question {number} of {} is empty", printing::path(path))]
+    EmptyQuestion { path: PathBuf, number: usize },
     /// A file of questions without one.
     #[error("{} holds no question", printing::path(path))]
     NoQueries { path: PathBuf },

@@ -31,7 +31,10 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> Result<(), Failure> {
 fn write_health(out: &mut dyn Write, health: &Health) -> io::Result<()> {
     writeln!(out, "documents      {}", health.documents)?;
     if health.leaves == 1 {
-        return writeln!(out, "tree           none: every search is exact, and there is nothing to fit");
+        return writeln!(
+            out,
+            "tree           none: searches score every document, and there is nothing to fit"
+        );
     }
     write!(out, "leaves         {}, {} empty", health.leaves, health.empty_leaves)?;
     match health.largest_leaf {

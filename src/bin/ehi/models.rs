@@ -14,7 +14,8 @@ pub fn directory(given: &Path) -> Result<PathBuf, Failure> {
     }
     #[cfg(feature = "hub")]
     if let Some(name) = hub_name(given) {
-        return Ok(ehi::model::fetch(name)?);
+        let path = given.to_owned();
+        return ehi::model::fetch(name).map_err(|source| Failure::NotFetched { path, source });
     }
     Err(Failure::NoModel { path: given.to_owned() })
 }

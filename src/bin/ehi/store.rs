@@ -82,7 +82,7 @@ pub fn create(args: &CreateArgs, out: &mut dyn Write) -> Result<(), Failure> {
     Index::create(&args.index, &bundle)?;
     let tree = match bundle.has_tree() {
         true => format!("{} leaves", bundle.model().indexer().shape().leaves()),
-        false => "no tree, so every search is exact".to_owned(),
+        false => "no tree, so searches score every document".to_owned(),
     };
     let dim = bundle.model().encoder().dim();
     writeln!(out, "created {}: {tree}; {dim} dimensions", printing::path(&args.index))
@@ -141,7 +141,7 @@ fn write_stats(out: &mut dyn Write, Stats { store: stats, recall }: &Stats) -> s
         writeln!(out, "waiting        {waiting} documents in the log, not counted above; see `ehi recover`")?;
     }
     match stats.leaves {
-        1 => writeln!(out, "tree           none: every search is exact")?,
+        1 => writeln!(out, "tree           none: searches score every document")?,
         _ => write_leaves(out, stats)?,
     }
     writeln!(out, "dimensions     {}", stats.dim)?;

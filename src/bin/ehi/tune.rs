@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
+use ehi::search::MOST_EXACT_DOCUMENTS;
 use ehi::train::{COMPARED_RECALL, DEFAULT_MEMORY_BYTES, DEFAULT_PASSES, TuneOptions, Tuned};
 
 use crate::bars::Bars;
@@ -28,7 +29,7 @@ pub struct Args {
     /// MiB of embeddings held at a time; of a larger collection the tree is made from a sample
     #[arg(long, value_name = "MIB", default_value_t = DEFAULT_MEMORY_BYTES >> 20)]
     memory: u64,
-    /// Take the new tree even where it brings nothing
+    /// Take the new tree even where it brings too little
     #[arg(long)]
     always: bool,
     /// Seed of everything random
@@ -55,28 +56,34 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
 }
 
 fn write_tuned(out: &mut dyn Write, tuned: &Tuned) -> io::Result<()> {
-    let percent = |share: f64| share * 100.0;
     writeln!(
         out,
-        "a tree of {} leaves from {} documents; for {COMPARED_RECALL:.2} of exact search's ten best, on {} \
-         questions set aside, it visits {:.2}% of the documents, the tree before {:.2}%, and as many lists of \
-         k-means {:.2}%",
-        tuned.leaves,
-        tuned.documents,
-        tuned.questions,
-        percent(tuned.visited_after),
-        percent(tuned.visited_before),
-        percent(tuned.visited_lists),
+        "a tree of {} leaves from {} documents, compared on {} questions set aside\n\
+         to find {COMPARED_RECALL:.2} of exact search's ten best, in % of all documents:\n\
+         \x20              visited  with routing",
+        tuned.leaves, tuned.documents, tuned.questions,
     )?;
-    match tuned.change {
-        Some(change) => writeln!(
+    let rows = [("new tree", tuned.after), ("before", tuned.before), ("k-means lists", tuned.lists)];
+    for (name, needed) in rows {
+        writeln!(out, "{name:<13}  {:>7.2}  {:>12.2}", needed.visited * 100.0, needed.work * 100.0)?;
+    }
+    let Some(change) = tuned.change else {
+        return writeln!(
             out,
-            "it serves now, {} documents routed; `ehi rollback` returns to what was before, `ehi drop-previous` \
-             gives back its space",
-            change.routed
+            "that brings too little: the index is as before; `--always` takes it nevertheless"
+        );
+    };
+    writeln!(
+        out,
+        "it serves now, {} documents routed; `ehi rollback` returns to what was before, `ehi drop-previous` \
+         gives back its space",
+        change.routed
+    )?;
+    match change.documents > MOST_EXACT_DOCUMENTS {
+        true => Ok(()),
+        false => writeln!(
+            out,
+            "searches without --beam score every document until there are more than {MOST_EXACT_DOCUMENTS}"
         ),
-        None => {
-            writeln!(out, "that brings too little: the index is as before; `--always` takes it nevertheless")
-        }
     }
 }

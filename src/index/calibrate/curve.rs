@@ -79,9 +79,13 @@ impl RecallCurve {
         let is_sane = |point: &RecallPoint| {
             (1..=leaves).contains(&point.beam) && share(point.recall) && share(point.visited)
         };
-        self.depths.is_sorted_by(|a, b| a.depth < b.depth)
+        self.documents > 0
+            && !self.depths.is_empty()
+            && self.depths.is_sorted_by(|a, b| a.depth < b.depth)
             && self.depths.iter().all(|curve| {
-                curve.points.is_sorted_by(|a, b| a.beam < b.beam) && curve.points.iter().all(is_sane)
+                !curve.points.is_empty()
+                    && curve.points.is_sorted_by(|a, b| a.beam < b.beam)
+                    && curve.points.iter().all(is_sane)
             })
     }
 }

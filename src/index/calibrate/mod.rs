@@ -34,6 +34,8 @@ use curve::Tally;
 pub const DEFAULT_QUESTIONS: usize = 256;
 /// Numbers of hits of exact search that are looked for, rising.
 const DEPTHS: [usize; 2] = [10, 100];
+/// Questions below which a warning says that they are few.
+const FEWEST_QUESTIONS: usize = 30;
 /// Words of a text without a title that make a question.
 const QUESTION_WORDS: usize = 12;
 /// Questions measured between two reports of progress.
@@ -96,7 +98,7 @@ impl Index {
         on_progress: &mut OnProgress<'_>,
     ) -> Result<RecallCurve> {
         self.check_writable()?;
-        let _only = self.alone(&self.changing)?;
+        let _only = self.alone()?;
         self.calibrate_serving(options, on_progress)
     }
 
@@ -157,6 +159,9 @@ impl ActiveModel {
         // One document alone looks for no other one.
         if questions.is_empty() || view.live() < 2 {
             return Err(InputError::NothingToCalibrate.into());
+        }
+        if questions.len() < FEWEST_QUESTIONS.min(view.live()) {
+            tracing::warn!(questions = questions.len(), "so few questions say little about others");
         }
         let beams: Vec<NonZeroUsize> = beams(self.model().indexer.shape()).collect();
         let sizes = self.leaf_sizes(&view)?;
@@ -230,8 +235,12 @@ impl ActiveModel {
             }
             rows => (0..rows).map(|row| Row(row as u32)).collect(),
         };
-        rows.sort_unstable();
         rows.retain(|&row| view.is_live(row));
+        if rows.len() < DEFAULT_QUESTIONS.min(view.live()) {
+            // Most are dead.
+            rows = (0..view.rows()).map(|row| Row(row as u32)).filter(|&row| view.is_live(row)).collect();
+        }
+        rows.sort_unstable();
         rows.shuffle(&mut rng);
         rows.truncate(DEFAULT_QUESTIONS);
         let (mut texts, mut own, mut questions) = (Vec::new(), Vec::new(), Vec::new());

@@ -4,7 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::{
-    BUNDLE_FORMAT, Bundle, BundleManifest, CARRIED_FILES, ENCODER_FILE, ModelError, files, most_bytes,
+    BUNDLE_FORMAT, Bundle, BundleManifest, CARRIED_FILES, ENCODER_FILE, INDEXER_FILE, MANIFEST_FILE,
+    ModelError, files, most_bytes,
 };
 use crate::model::{Encoder, Indexer, Model};
 
@@ -28,9 +29,13 @@ impl Bundle {
     ///
     /// # Errors
     /// Those of [`Encoder::load`]. [`ModelError::NotAModel`] also where the weights have the name that
-    /// bundles before format 3 gave them.
+    /// bundles before format 3 gave them, and for a bundle without its `ehi.json`.
     pub fn from_encoder(dir: impl AsRef<Path>) -> Result<Self, ModelError> {
         let dir = dir.as_ref().to_owned();
+        // A bundle that has lost its list of checksums.
+        if dir.join(INDEXER_FILE).exists() && !dir.join(MANIFEST_FILE).exists() {
+            return Err(ModelError::NotAModel { path: dir, missing: MANIFEST_FILE });
+        }
         let encoder = Encoder::load(&dir)?;
         if !dir.join(ENCODER_FILE).exists() {
             return Err(ModelError::NotAModel { path: dir, missing: ENCODER_FILE });
