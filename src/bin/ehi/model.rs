@@ -17,7 +17,7 @@ pub struct ReencodeArgs {
     #[command(flatten)]
     write: WriteArgs,
     /// The bundle to change to, or an encoder in the sentence-transformers layout
-    #[cfg_attr(feature = "hub", doc = ", or the name of one to fetch")]
+    #[cfg_attr(feature = "hub", doc = "(or the name of one to fetch)")]
     #[arg(long, value_name = "MODEL")]
     model: PathBuf,
 }

@@ -21,7 +21,7 @@ pub struct CreateArgs {
     #[arg(long, env = "EHI_INDEX", value_name = "DIR")]
     index: PathBuf,
     /// A bundle, or an encoder in the sentence-transformers layout, which needs no training
-    #[cfg_attr(feature = "hub", doc = ", or the name of one to fetch")]
+    #[cfg_attr(feature = "hub", doc = "(or the name of one to fetch)")]
     #[arg(long, value_name = "MODEL")]
     model: PathBuf,
 }

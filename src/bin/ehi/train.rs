@@ -22,7 +22,7 @@ use crate::training;
 #[derive(clap::Args)]
 pub struct Args {
     /// Directory of the encoder to start from, or a bundle
-    #[cfg_attr(feature = "hub", doc = ", or the name of a model to fetch")]
+    #[cfg_attr(feature = "hub", doc = "(or the name of a model to fetch)")]
     #[cfg_attr(feature = "hub", arg(long, value_name = "DIR", default_value = ehi::model::DEFAULT_MODEL))]
     #[cfg_attr(not(feature = "hub"), arg(long, value_name = "DIR"))]
     base: PathBuf,
