@@ -40,12 +40,16 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     if *json { printing::json(out, &curve) } else { write_curve(out, &curve).map_err(Failure::Output) }
 }
 
-/// The questions of a file, one at least.
-pub fn questions(path: &Path) -> Result<Vec<String>, Failure> {
+/// The texts of a file of queries.
+pub fn texts(path: &Path) -> Result<Vec<String>, Failure> {
     let file = File::open(path).map_err(Failure::file("open", path))?;
     let queries = read_queries(file, printing::path(path));
-    let questions: Vec<String> =
-        queries.map(|query| query.map(|query| query.text)).collect::<Result<_, _>>()?;
+    Ok(queries.map(|query| query.map(|query| query.text)).collect::<Result<_, _>>()?)
+}
+
+/// The questions of a file, one at least and none of them empty.
+pub fn questions(path: &Path) -> Result<Vec<String>, Failure> {
+    let questions = texts(path)?;
     if questions.is_empty() {
         return Err(Failure::NoQueries { path: path.to_owned() });
     }

@@ -1,13 +1,12 @@
 //! `ehi leaves`
 
-use std::fs::File;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
 use ehi::LeafId;
-use ehi::data::read_queries;
 use ehi::leaves::{DEFAULT_SAMPLES, DEFAULT_TERMS, LeafOptions, LeafSummary};
 
+use crate::calibrate::texts;
 use crate::escape::escaped;
 use crate::failure::Failure;
 use crate::hits::start_of;
@@ -40,11 +39,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let index = open_read_only(&args.index)?;
     let queries = match &args.queries {
         None => Vec::new(),
-        Some(path) => {
-            let file = File::open(path).map_err(Failure::file("open", path))?;
-            let queries = read_queries(file, printing::path(path));
-            queries.map(|query| query.map(|query| query.text)).collect::<Result<_, _>>()?
-        }
+        Some(path) => texts(path)?,
     };
     let leaf = args.leaf.map(LeafId);
     let asked = !queries.is_empty();

@@ -160,21 +160,16 @@ impl<'a, Input> Query<'a, Input> {
         if !(recall > 0.0 && recall <= 1.0) {
             return Err(InputError::BadRecall { found: recall }.into());
         }
-        let given = [
-            ("exact", self.exact),
-            ("recall", self.recall.is_some()),
-            ("beam", self.beam.is_some()),
-            ("stop", !self.stops.is_empty()),
-        ];
-        let given = given.into_iter().filter(|(_, given)| *given).map(|(name, _)| name);
-        let given: Vec<&'static str> = given.collect();
-        let mode = match *given {
-            [] | ["recall"] => SearchMode::Recall(recall),
-            ["exact"] => SearchMode::Exact,
-            [first @ ("exact" | "recall"), second, ..] => {
-                return Err(InputError::Conflict { options: [first, second] }.into());
-            }
-            _ => SearchMode::Tree(limits),
+        let conflict = |options| Err(InputError::Conflict { options }.into());
+        let mode = match (self.exact, self.recall, self.beam, &*self.stops) {
+            (true, Some(_), ..) => return conflict(["exact", "recall"]),
+            (true, None, Some(_), _) => return conflict(["exact", "beam"]),
+            (true, None, None, [_, ..]) => return conflict(["exact", "stop"]),
+            (true, None, None, []) => SearchMode::Exact,
+            (false, Some(_), Some(_), _) => return conflict(["recall", "beam"]),
+            (false, Some(_), None, [_, ..]) => return conflict(["recall", "stop"]),
+            (false, _, None, []) => SearchMode::Recall(recall),
+            (false, None, ..) => SearchMode::Tree(limits),
         };
         Ok(Plan { k, mode, filter: self.filter, codes: self.codes, threads: self.threads })
     }
