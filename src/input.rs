@@ -145,6 +145,12 @@ pub enum InputError {
         /// The share given.
         found: f64,
     },
+    /// A weight of a judgment that is not above 0 and at most 1.
+    #[error("a judgment cannot have the weight {found}: it is above 0, 1 at most")]
+    BadWeight {
+        /// The weight given.
+        found: f64,
+    },
     /// A calibration of an index without a tree.
     #[error(
         "the index has no tree, so its searches score every document and there is nothing to calibrate; \

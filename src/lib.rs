@@ -52,6 +52,7 @@ mod filter;
 mod ids;
 mod index;
 mod input;
+mod judgment;
 #[cfg(feature = "train")]
 mod measure;
 pub mod model;
@@ -78,10 +79,11 @@ pub use ids::{Generation, LeafId};
 pub use index::fuzz_current;
 pub use index::search::{Hit, Query, SearchResult, SearchStats};
 pub use index::{
-    Documents, Index, IndexBuilder, InsertStatus, InsertSummary, ModelChange, RefusedDocument, RepairOptions,
-    WithProgress,
+    Documents, Index, IndexBuilder, InsertStatus, InsertSummary, LoggedQuestion, MOST_LOG_BYTES, ModelChange,
+    Recorded, RefusedDocument, RepairOptions, WithProgress,
 };
 pub use index::{calibrate, explain, health, leaves, search};
+pub use judgment::Judgment;
 pub use model::Bundle;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]

@@ -130,6 +130,30 @@ pub enum DataError {
         /// The columns of the form.
         expected: &'static str,
     },
+    /// A column or a field has a value of another kind.
+    #[error("{name}:{line}: `{field}` is `{found}`, not {expected}")]
+    Field {
+        /// The file.
+        name: String,
+        /// The line.
+        line: u64,
+        /// The column.
+        field: &'static str,
+        /// Its value.
+        found: String,
+        /// What it should be.
+        expected: &'static str,
+    },
+    /// A table of rows and columns cannot be read.
+    #[error("{name}:{line}: {detail}")]
+    Table {
+        /// The file.
+        name: String,
+        /// The line.
+        line: u64,
+        /// What the parser says.
+        detail: String,
+    },
     /// A point's target is not among the labels.
     #[error("{name}:{line}: the target {target} is not among the {labels} labels")]
     Target {

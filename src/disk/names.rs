@@ -13,8 +13,17 @@ pub(crate) const BUNDLE: &str = "model";
 /// [`BUNDLE`] while it is copied.
 pub(crate) const BUNDLE_NEW: &str = "model.new";
 /// In the directory of an index: a bundle that is being trained on what the index holds.
-#[cfg(feature = "train")]
 pub(crate) const TRAINED: &str = "model.trained";
+
+/// In the directory of an index: the store of what it was told.
+pub(crate) const JUDGMENTS: &str = "judgments";
+
+/// In the directory of an index: the questions that it was asked, where that is wanted.
+pub(crate) const QUESTIONS: &str = "QUESTIONS";
+/// The questions before those in [`QUESTIONS`].
+pub(crate) const QUESTIONS_OLD: &str = "QUESTIONS.old";
+/// [`QUESTIONS`] before it is put into its place.
+pub(crate) const QUESTIONS_NEW: &str = "QUESTIONS.new";
 
 /// In the directory of an index and in that of a store: held locked by the handle that writes.
 pub(crate) const LOCK: &str = "LOCK";

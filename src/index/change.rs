@@ -19,7 +19,7 @@ use serde::Serialize;
 use super::Index;
 use super::active_model::{ActiveModel, HandleOptions};
 use super::insert::{BYTES_PER_COMMIT, DOCUMENTS_PER_COMMIT};
-use super::leftovers::remove_model;
+use super::leftovers::{remove_model, remove_trained};
 use super::private_pool::PrivatePool;
 use super::root::{Current, kind, sync};
 use super::with_progress::WithProgress;
@@ -161,7 +161,8 @@ impl Index {
         )
     }
 
-    /// Gives back the space of the model before the last change, and of a change that was cut off; says
+    /// Gives back the space of the model before the last change, and of a change or a training that was cut
+    /// off; says
     /// whether there was one to return to. After it, [`Self::rollback`] is an error.
     ///
     /// # Errors
@@ -171,6 +172,8 @@ impl Index {
         self.check_writable()?;
         let _only = self.alone()?;
         self.remove_unfinished()?;
+        // Of a training that was cut off.
+        remove_trained(self.path())?;
         let current = self.root.current();
         if current.kept.is_some() {
             // What is left must be of use.

@@ -4,8 +4,8 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use super::root::{kind, model_dir, sync};
-use crate::disk::{Backend, Kind, names};
-use crate::model::{ModelError, remove_bundle};
+use crate::disk::{Backend, FileSystem, Kind, names};
+use crate::model::{CARD_FILE, ModelError, PAGE_FILE, remove_bundle};
 use crate::store::{Operation, StoreError, clear_store};
 
 type Result<T> = std::result::Result<T, StoreError>;
@@ -37,6 +37,17 @@ pub(super) fn remove_model(backend: &dyn Backend, index: &Path, number: u32) -> 
         tracing::warn!(path = %dir.display(), "files that are not the index's own are left there");
     }
     sync(backend, &index.join(names::MODELS))
+}
+
+/// Removes what a training left in its folder in an index; not what somebody else put there, which training
+/// then refuses to write over.
+pub(crate) fn remove_trained(index: &Path) -> Result<()> {
+    let output = index.join(names::TRAINED);
+    // With these alone there, the folder would stay.
+    for name in [PAGE_FILE, CARD_FILE] {
+        let _ = FileSystem.remove(&output.join(name));
+    }
+    remove_bundle(&FileSystem, &output).map_err(as_store_error)
 }
 
 /// Removes an empty directory, if it is there; says whether it is gone.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use half::f16;
 
 use super::active_model::copy_model;
+use super::judgments::within;
 use super::private_pool::PrivatePool;
 use super::watched::watched;
 use super::with_progress::WithProgress;
@@ -53,7 +54,11 @@ impl Index {
         let total = 2 * self.len();
         watched(Stage::Compact, total, on_progress, |tick| {
             self.write(|serving| match rewrite {
-                Rewrite::Compact => Ok(serving.store.compact(tick)?),
+                Rewrite::Compact => {
+                    serving.store.compact(tick)?;
+                    let judgments = self.judgments_for_reading()?;
+                    judgments.map_or(Ok(()), |store| within(store.compact(tick)))
+                }
                 Rewrite::Postings => {
                     let (ingest, apart) = (serving.ingest(), PrivatePool::new());
                     let route = |rows: &[f16]| apart.run(|| ingest.route_stored(rows));
@@ -64,7 +69,7 @@ impl Index {
     }
 
     /// Makes a copy of the index in `target`, a directory that is missing or empty: an index of its own, with
-    /// the model, as of the moment of the call.
+    /// the model and the judgments, as of the moment of the call.
     ///
     /// What was committed is flushed first. A read-only handle copies the generation that it shows; where the
     /// writer has removed its files, it moves to the newest first. Files of documents and embeddings never
@@ -84,7 +89,11 @@ impl Index {
         let _writing = self.writing.read().unwrap_or_else(PoisonError::into_inner);
         let serving = self.serving();
         let backend = self.root.backend();
-        root::make(Arc::clone(&backend), target.as_ref(), Duration::ZERO, |dir| {
+        let judgments = self.judgments_for_reading()?;
+        root::make(Arc::clone(&backend), target.as_ref(), Duration::ZERO, |index, dir| {
+            if let Some(judgments) = &judgments {
+                within(judgments.snapshot(&index.join(names::JUDGMENTS)))?;
+            }
             copy_model(&*backend, &serving.bundle, dir)?;
             if let Some(curve) = serving.recall_curve() {
                 calibrate::write(&*backend, dir, &curve)?;
@@ -107,6 +116,7 @@ impl Index {
         let others = [current.serving].into_iter().chain(current.others());
         // Of a handle that has another model open than the one that serves by now, that one.
         let others = others.filter(|&number| number != serving.number);
+        stats.bytes.judgments = bytes_below(&self.judgments_dir(), &is_of_a_model);
         stats.bytes.other_models =
             others.map(|number| bytes_below(&self.root.model_dir(number), &is_of_a_model)).sum();
         Ok(stats)

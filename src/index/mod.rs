@@ -7,11 +7,13 @@ pub mod explain;
 pub mod health;
 mod ingest;
 mod insert;
+mod judgments;
 pub mod leaves;
 mod leftovers;
 mod maintain;
 mod options;
 mod private_pool;
+mod question_log;
 mod repair;
 pub(crate) mod root;
 pub mod search;
@@ -27,7 +29,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 
 pub use change::ModelChange;
 pub use insert::{InsertStatus, InsertSummary, RefusedDocument};
+pub use judgments::Recorded;
+#[cfg(feature = "train")]
+pub(crate) use judgments::check_judgment;
 pub use options::IndexBuilder;
+pub use question_log::{LoggedQuestion, MOST_LOG_BYTES};
 pub use repair::RepairOptions;
 #[cfg(feature = "fuzzing")]
 pub use root::fuzz_current;
@@ -38,13 +44,15 @@ pub(crate) use search::{Limits, Plan, SearchMode};
 pub(crate) use vectors::unit;
 
 pub(crate) use active_model::ActiveModel;
+#[cfg(feature = "train")]
+pub(crate) use leftovers::remove_trained;
 
 use crate::disk::{Backend, FileSystem};
 use crate::document::Document;
 use crate::error::{InputError, Result};
 use crate::model::{Bundle, LoadOptions};
 use crate::scan::Similarity;
-use crate::store::{Committed, Notice, StoreError, WriteBatch};
+use crate::store::{Committed, Notice, Store, StoreError, WriteBatch};
 use active_model::HandleOptions;
 use root::Root;
 
@@ -77,6 +85,8 @@ pub struct Index {
     writing: RwLock<()>,
     /// One change of model at a time, or a training that ends in one.
     changing: Mutex<()>,
+    /// The store of the judgments, once this handle has written to it.
+    judgments: Mutex<Option<Arc<Store>>>,
     options: HandleOptions,
     /// Says which model serves, and holds the lock. Last, so that it is closed last.
     root: Root,
@@ -131,7 +141,7 @@ impl Index {
     ) -> Result<Self> {
         let handle = options.handle();
         let similarity = options.similarity_of_new(bundle)?;
-        let build = |dir: &Path| {
+        let build = |_: &Path, dir: &Path| {
             ActiveModel::create(Arc::clone(&backend), dir, root::FIRST_MODEL, bundle, similarity, handle)
         };
         let (root, serving) = root::make(Arc::clone(&backend), path, handle.store.lock_wait, build)?;
@@ -143,6 +153,7 @@ impl Index {
             serving: RwLock::new(Arc::new(serving)),
             writing: RwLock::new(()),
             changing: Mutex::new(()),
+            judgments: Mutex::new(None),
             options,
             root,
         }
@@ -341,7 +352,8 @@ impl Index {
     /// # Errors
     /// A failed sync; the handle refuses writes from then on.
     pub fn flush(&self) -> Result<()> {
-        self.write(|on| Ok(on.store.flush()?))
+        self.write(|on| Ok(on.store.flush()?))?;
+        self.flush_judgments()
     }
 
     pub(crate) fn serving(&self) -> Arc<ActiveModel> {

@@ -8,9 +8,11 @@ use std::time::Duration;
 use super::Index;
 use super::active_model::{check_model, copy_model};
 use super::ingest::Ingest;
+use super::judgments::{placed, within};
 use super::leftovers::set_aside;
 use super::root::{Current, Restored, Root, kind, restore};
 use crate::disk::{Backend, names};
+use crate::document::Document;
 use crate::error::{Error, Result};
 use crate::model::{Bundle, ModelError};
 use crate::progress::{OnProgress, Progress, Stage, no_progress};
@@ -87,10 +89,12 @@ impl Index {
         let Restored { root, was_damaged, set_aside } = restore(Arc::clone(&backend), path, Duration::ZERO)?;
         let dir = root.model_dir(root.current().serving);
         let serving = Repair::begin_on(backend, &dir, StoreOptions::default())?;
+        let undecided = options.undecided;
         let mut report = finish(serving, &root, &dir, options)?;
         report.current_restored = was_damaged;
         report.set_aside.extend(set_aside);
         forsake_if_damaged(&root, &mut report)?;
+        repair_judgments(&root, undecided, &mut report)?;
         Ok(report)
     }
 }
@@ -110,6 +114,32 @@ fn forsake_if_damaged(root: &Root, report: &mut RepairReport) -> Result<()> {
     }
     root.publish(Current { kept: None, ..current })?;
     report.previous_model_set_aside = true;
+    Ok(())
+}
+
+/// Brings the judgments back to what can be read of them; sets aside what is no store any more.
+fn repair_judgments(root: &Root, undecided: Undecided, report: &mut RepairReport) -> Result<()> {
+    let (backend, dir) = (root.backend(), root.dir().join(names::JUDGMENTS));
+    if kind(&*backend, &dir)?.is_none() {
+        return Ok(());
+    }
+    root.check()?;
+    let repair = match Repair::begin_on(Arc::clone(&backend), &dir, StoreOptions::default()) {
+        Ok(repair) => repair,
+        // Nothing was stored there yet, or it is gone.
+        Err(StoreError::InterruptedCreate { .. }) => return Ok(()),
+        Err(StoreError::Corrupt { .. } | StoreError::NotAnIndex { .. }) => {
+            report.judgments_damaged = true;
+            report.set_aside.push(set_aside(&*backend, root.dir(), &dir, names::JUDGMENTS)?);
+            return Ok(());
+        }
+        Err(other) => return Err(other.into()),
+    };
+    let again = &mut |documents: Vec<Document>| Ok(documents.into_iter().map(placed).collect());
+    let own = within(repair.run::<StoreError>(undecided, again, &mut || Ok(())))?;
+    report.judgments_damaged = !own.was_sound();
+    report.lost_judgments = own.lost + own.lost_commits;
+    report.set_aside.extend(own.set_aside);
     Ok(())
 }
 

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::ids::Row;
 use crate::model::ModelError;
 use crate::progress::{OnProgress, Progress, Stage, no_progress};
-use crate::store::{Damage, Notice, Operation, StoreError, VerifyReport, View};
+use crate::store::{Damage, Notice, Operation, Store, StoreError, VerifyReport, View};
 
 /// Stored embeddings that [`Index::verify`] searches with.
 const PROBES: usize = 16;
@@ -35,7 +35,7 @@ impl Index {
     fn check(&self, on_progress: &mut OnProgress<'_>) -> Result<VerifyReport> {
         let serving = self.serving();
         let mut report = VerifyReport::default();
-        let own = verify_store(&serving, on_progress)?;
+        let own = verify_store(&serving.store, on_progress)?;
         let is_sound = own.is_sound();
         report.absorb(&prefix(serving.number), own);
         if is_sound {
@@ -49,11 +49,7 @@ impl Index {
             let opened = ActiveModel::open_read_only(&*self.root.backend(), &dir, number, load);
             match opened {
                 Ok(other) => {
-                    // Counts of what serves alone.
-                    let VerifyReport { problems, problem_count, warnings, .. } =
-                        verify_store(&other, on_progress)?;
-                    let found = VerifyReport { problems, problem_count, warnings, ..VerifyReport::default() };
-                    report.absorb(&prefix(number), found);
+                    report.absorb_findings(&prefix(number), verify_store(&other.store, on_progress)?);
                 }
                 Err(Error::Store(StoreError::Corrupt { file, detail })) => {
                     report.problem(format!("{}{file}", prefix(number)), detail);
@@ -65,8 +61,24 @@ impl Index {
                 ),
             }
         }
+        self.verify_judgments(on_progress, &mut report)?;
         self.verify_names(&current, &mut report)?;
         Ok(report)
+    }
+
+    fn verify_judgments(&self, on_progress: &mut OnProgress<'_>, report: &mut VerifyReport) -> Result<()> {
+        let store = match self.judgments_for_reading() {
+            Ok(Some(store)) => store,
+            Ok(None) => return Ok(()),
+            Err(Error::Store(StoreError::Corrupt { file, detail })) => {
+                report.problem(file, detail);
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        let found = verify_store(&store, on_progress)?;
+        report.absorb_findings(&format!("{}/", names::JUDGMENTS), found);
+        Ok(())
     }
 
     /// The bundle on disk is the one that was opened.
@@ -97,6 +109,9 @@ impl Index {
             report.warnings.push(Notice::StaleCopy { file: names::CURRENT_COPY.to_owned() });
         }
         let unused = |name: String| Notice::Unused { file: name };
+        if kind(&*backend, &dir.join(names::TRAINED))?.is_some() {
+            report.warnings.push(unused(names::TRAINED.to_owned()));
+        }
         if kind(&*backend, &dir.join(names::CURRENT_NEW))?.is_some() && self.is_read_only() {
             report.warnings.push(unused(names::CURRENT_NEW.to_owned()));
         }
@@ -141,8 +156,8 @@ fn may_pass(error: &Error) -> bool {
 }
 
 /// Checks a store.
-fn verify_store(serving: &ActiveModel, on_progress: &mut OnProgress<'_>) -> Result<VerifyReport> {
-    Ok(serving.store.verify_with(&mut |done, total| {
+fn verify_store(store: &Store, on_progress: &mut OnProgress<'_>) -> Result<VerifyReport> {
+    Ok(store.verify_with(&mut |done, total| {
         let progress = Progress { stage: Stage::Verify, done, total: Some(total) };
         progress.tell(on_progress, StoreError::Cancelled)
     })?)

@@ -23,8 +23,9 @@ pub const TOKENIZER_FILE: &str = "tokenizer.json";
 /// The report of the run that made the bundle; no part of the model's identity.
 pub(crate) const REPORT_FILE: &str = "training.json";
 /// The model card, for people and for the hub; no part of the model's identity.
-#[cfg(feature = "train")]
 pub(crate) const CARD_FILE: &str = "README.md";
+/// The report as a page for a browser; no part of the model's identity.
+pub(crate) const PAGE_FILE: &str = "report.html";
 
 /// Most bytes of a `tokenizer.json`; large multilingual ones have some 20 MiB.
 pub(crate) const TOKENIZER_BYTES: u64 = 64 << 20;

@@ -54,8 +54,9 @@ pub(crate) use differentiable::tests::random as random_transformer;
 pub(crate) use differentiable::{AttentionMask, log_softmax};
 #[cfg(feature = "train")]
 pub(crate) use encoder::micro_batches;
+pub(crate) use files::{CARD_FILE, PAGE_FILE};
 #[cfg(feature = "train")]
-pub(crate) use files::{CARD_FILE, REPORT_FILE, hex};
+pub(crate) use files::{REPORT_FILE, hex};
 #[cfg(feature = "train")]
 pub(crate) use indexer::{LevelWeights, TreeWeights};
 #[cfg(feature = "train")]

@@ -42,6 +42,10 @@ pub struct RepairReport {
     pub lost_ids: Vec<String>,
     /// Documents that were kept or left out without knowing whether they had been deleted.
     pub undecided: u64,
+    /// Whether anything of the judgments was damaged; what could be read of them is kept.
+    pub judgments_damaged: bool,
+    /// Judgments that could not be read, as far as their number is known.
+    pub lost_judgments: u64,
     /// Where the damaged files are now.
     pub set_aside: Vec<PathBuf>,
 }
@@ -64,9 +68,11 @@ impl Serialize for RepairReport {
             lost,
             lost_ids,
             undecided,
+            judgments_damaged,
+            lost_judgments,
             set_aside,
         } = self;
-        let mut fields = serializer.serialize_struct("RepairReport", 17)?;
+        let mut fields = serializer.serialize_struct("RepairReport", 19)?;
         fields.serialize_field("was_sound", &self.was_sound())?;
         fields.serialize_field("current_restored", current_restored)?;
         fields.serialize_field("previous_model_set_aside", previous_model_set_aside)?;
@@ -83,6 +89,8 @@ impl Serialize for RepairReport {
         fields.serialize_field("lost", lost)?;
         fields.serialize_field("lost_ids", lost_ids)?;
         fields.serialize_field("undecided", undecided)?;
+        fields.serialize_field("judgments_damaged", judgments_damaged)?;
+        fields.serialize_field("lost_judgments", lost_judgments)?;
         fields.serialize_field("set_aside", &LossyPaths(set_aside))?;
         fields.end()
     }
@@ -96,6 +104,7 @@ impl RepairReport {
             && !self.manifest_restored
             && !self.model_restored
             && !self.log_damaged
+            && !self.judgments_damaged
             && self.damaged_segments == 0
     }
 }

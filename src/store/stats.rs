@@ -25,26 +25,29 @@ pub struct StoreBytes {
     /// Embeddings, documents and model of the model before it, and of a change of model that is under way or
     /// was cut off.
     pub other_models: u64,
+    /// Judgments.
+    pub judgments: u64,
 }
 
 impl StoreBytes {
     /// All of these: manifests and what was set aside are not among them.
     pub fn total(&self) -> u64 {
-        let Self { vectors, documents, dead_rows, log, model, other_models } = *self;
-        vectors + documents + dead_rows + log + model + other_models
+        let Self { vectors, documents, dead_rows, log, model, other_models, judgments } = *self;
+        vectors + documents + dead_rows + log + model + other_models + judgments
     }
 }
 
 impl Serialize for StoreBytes {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self { vectors, documents, dead_rows, log, model, other_models } = self;
-        let mut fields = serializer.serialize_struct("StoreBytes", 7)?;
+        let Self { vectors, documents, dead_rows, log, model, other_models, judgments } = self;
+        let mut fields = serializer.serialize_struct("StoreBytes", 8)?;
         fields.serialize_field("vectors", vectors)?;
         fields.serialize_field("documents", documents)?;
         fields.serialize_field("dead_rows", dead_rows)?;
         fields.serialize_field("log", log)?;
         fields.serialize_field("model", model)?;
         fields.serialize_field("other_models", other_models)?;
+        fields.serialize_field("judgments", judgments)?;
         fields.serialize_field("total", &self.total())?;
         fields.end()
     }

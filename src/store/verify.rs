@@ -133,6 +133,12 @@ impl VerifyReport {
         self.warnings.extend(part.warnings.into_iter().map(|warning| warning.below(prefix)));
     }
 
+    /// As [`Self::absorb`], without the counts, which are of what serves alone.
+    pub(crate) fn absorb_findings(&mut self, prefix: &str, part: Self) {
+        let Self { problems, problem_count, warnings, .. } = part;
+        self.absorb(prefix, Self { problems, problem_count, warnings, ..Self::default() });
+    }
+
     /// Notes damage as a problem; passes any other failure on.
     pub(crate) fn note<T>(&mut self, result: Result<T>) -> Result<Option<T>> {
         match result {

@@ -15,6 +15,8 @@ pub(crate) struct TrainingQuery {
     pub text: String,
     /// Positions in the document list, ascending.
     pub positives: Vec<u32>,
+    /// How often each of them takes part, as a share of the passes; empty where each takes part in all.
+    pub weights: Vec<f32>,
 }
 
 /// Documents and judged queries, in memory.
@@ -77,7 +79,12 @@ impl TrainingSet {
                 }
                 if !positives.is_empty() {
                     positives.sort_unstable();
-                    resolved.push(TrainingQuery { id: id.to_owned(), text: text.clone(), positives });
+                    resolved.push(TrainingQuery {
+                        id: id.to_owned(),
+                        text: text.clone(),
+                        positives,
+                        weights: Vec::new(),
+                    });
                 }
             }
             Ok(resolved)
@@ -103,6 +110,17 @@ impl TrainingSet {
         pairs: impl IntoIterator<Item = (String, String)>,
         dev_fraction: f64,
     ) -> Result<Self> {
+        let pairs = pairs.into_iter().map(|(query, document)| (query, document, 1.0));
+        Self::from_weighted_pairs(documents, pairs, dev_fraction)
+    }
+
+    /// As [`Self::from_pairs`], where each pair takes part in a share of the passes, above 0 and at most 1; of
+    /// one pair given twice the larger share counts.
+    pub(super) fn from_weighted_pairs(
+        documents: impl IntoIterator<Item = Document>,
+        pairs: impl IntoIterator<Item = (String, String, f32)>,
+        dev_fraction: f64,
+    ) -> Result<Self> {
         let documents: Vec<Document> =
             documents.into_iter().map(|document| Document { metadata: None, ..document }).collect();
         let mut places = HashMap::with_capacity(documents.len());
@@ -111,21 +129,24 @@ impl TrainingSet {
                 return Err(TrainError::Duplicate { id: document.id.clone() }.into());
             }
         }
-        let mut queries: BTreeMap<String, Vec<u32>> = BTreeMap::new();
-        for (query, document) in pairs {
+        let mut queries: BTreeMap<String, BTreeMap<u32, f32>> = BTreeMap::new();
+        for (query, document, weight) in pairs {
             if query.trim().is_empty() {
                 return Err(TrainError::EmptyQuery { document }.into());
             }
             let place = places.get(document.as_str()).ok_or_else(|| unknown("document", &document))?;
-            queries.entry(query).or_default().push(*place);
+            let known = queries.entry(query).or_default().entry(*place).or_default();
+            *known = known.max(weight);
         }
         let fraction = DevFraction::new(dev_fraction)?;
         let (mut train, mut dev) = (Vec::new(), Vec::new());
-        for (text, mut positives) in queries {
-            positives.sort_unstable();
-            positives.dedup();
+        for (text, judged) in queries {
+            let (positives, mut weights): (Vec<u32>, Vec<f32>) = judged.into_iter().unzip();
+            if weights.iter().all(|weight| *weight >= 1.0) {
+                weights.clear();
+            }
             let into = if is_dev(&text, DEV_SPLIT_SEED, fraction) { &mut dev } else { &mut train };
-            into.push(TrainingQuery { id: text.clone(), text, positives });
+            into.push(TrainingQuery { id: text.clone(), text, positives, weights });
         }
         if train.is_empty() {
             return Err(TrainError::NoPairs.into());

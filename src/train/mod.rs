@@ -16,6 +16,7 @@ mod head;
 mod indexer;
 mod init;
 mod inputs;
+mod learn;
 mod log;
 mod losses;
 mod mining;
@@ -45,6 +46,7 @@ pub use config::{
 };
 pub use dataset::TrainingSet;
 pub use error::TrainError;
+pub use learn::{Decision, LEARN_HELD_OUT, LearnOptions, Learned};
 pub use report::{
     DevFigures, DevPoint, EarlyStop, EpochReport, IndexerEpochReport, LossParts, MovedTensor, TrainEvent,
     TrainReport,

@@ -1,13 +1,11 @@
 //! Training on what an index holds, and the change over to what came of it.
 
-use std::path::Path;
-
 use super::dataset::TrainingSet;
-use super::trainer::{Fitted, PAGE_FILE, Trainer};
-use crate::disk::{Backend, FileSystem, names};
+use super::trainer::{Fitted, Trainer};
+use crate::disk::names;
 use crate::error::Result;
-use crate::index::{Index, ModelChange};
-use crate::model::{Bundle, CARD_FILE, remove_bundle};
+use crate::index::{Index, ModelChange, remove_trained};
+use crate::model::Bundle;
 
 /// What [`Index::retrain`] did.
 #[derive(Debug)]
@@ -16,16 +14,6 @@ pub struct Retrained {
     pub fitted: Fitted,
     /// The change over to it.
     pub change: ModelChange,
-}
-
-/// Removes what training left in a folder; not what somebody else put there, which training then refuses to
-/// write over.
-pub(super) fn remove_trained(output: &Path) -> Result<()> {
-    // With these alone there, the folder would stay.
-    for name in [PAGE_FILE, CARD_FILE] {
-        let _ = FileSystem.remove(&output.join(name));
-    }
-    Ok(remove_bundle(&FileSystem, output)?)
 }
 
 impl Index {
@@ -54,7 +42,7 @@ impl Index {
         let bundle = self.bundle();
         let given = trainer.has_output();
         let output = self.path().join(names::TRAINED);
-        remove_trained(&output)?;
+        remove_trained(self.path())?;
         let trainer = if given { trainer } else { trainer.output(&output) };
         let retrained =
             trainer.base_if_none(bundle.path()).on_progress(&mut *on_progress).fit(&set).and_then(|fitted| {
@@ -65,7 +53,7 @@ impl Index {
             return retrained;
         }
         // The index has its own copy by now, or is as before.
-        remove_trained(&output)?;
+        remove_trained(self.path())?;
         let mut retrained = retrained?;
         retrained.fitted.bundle = Bundle::clone(&self.bundle());
         Ok(retrained)

@@ -20,6 +20,8 @@ pub(crate) struct Texts {
     pub queries: Vec<Vec<u32>>,
     /// For each query its relevant documents, ascending; a document-made query has one.
     pub positives: Vec<Vec<u32>>,
+    /// For each training query how often each of them takes part; empty where all do in every pass.
+    pub weights: Vec<Vec<f32>>,
     pub train: usize,
     pub dev: usize,
     /// Ids of the training queries, to name them by.
@@ -63,7 +65,8 @@ impl Texts {
             .map(|text| tokens(encoder, text, Role::Query, settings.max_query_tokens))
             .collect::<Result<Vec<_>, _>>()?;
         let ids = set.train.iter().map(|query| query.id.clone()).collect();
-        Ok(Self { documents, queries, positives, train: set.train.len(), dev: set.dev.len(), ids })
+        let weights = set.train.iter().map(|query| query.weights.clone()).collect();
+        Ok(Self { documents, queries, positives, weights, train: set.train.len(), dev: set.dev.len(), ids })
     }
 
     /// Documents, and queries without labels, of which the embeddings are known.
@@ -72,6 +75,7 @@ impl Texts {
             documents: vec![Vec::new(); documents],
             queries: vec![Vec::new(); queries],
             positives: vec![Vec::new(); queries],
+            weights: Vec::new(),
             train: 0,
             dev: 0,
             ids: Vec::new(),

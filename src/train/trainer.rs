@@ -37,7 +37,7 @@ use crate::progress::{OnProgress, Progress, no_progress};
 pub const REPORT_FILE: &str = crate::model::REPORT_FILE;
 
 /// File of the report as a page for a browser inside a bundle.
-pub const PAGE_FILE: &str = "report.html";
+pub const PAGE_FILE: &str = crate::model::PAGE_FILE;
 
 /// Bytes of hidden states that a run keeps on disk unless told otherwise: 32 GiB.
 pub const DEFAULT_CACHE_BYTES: u64 = 32 << 30;
@@ -395,6 +395,9 @@ fn identity(
     for list in texts.documents.iter().chain(&texts.queries).chain(&texts.positives) {
         data.update((list.len() as u64).to_le_bytes());
         data.update(bytemuck::cast_slice::<u32, u8>(list));
+    }
+    for weights in texts.weights.iter().filter(|weights| !weights.is_empty()) {
+        data.update(bytemuck::cast_slice::<f32, u8>(weights));
     }
     for rows in given.iter().flat_map(|given| [&given.documents, &given.queries]) {
         data.update(bytemuck::cast_slice::<f32, u8>(rows));

@@ -1,5 +1,6 @@
 //! A tree for what an index holds, without labels: the encoder stays as it is, and nothing is encoded again.
 
+use std::collections::HashSet;
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -13,7 +14,6 @@ use super::config::TrainConfig;
 use super::dataset::{TrainingSet, sentences};
 use super::distil::nearest_documents;
 use super::refresh::{Embedded, make_unit};
-use super::retrain::remove_trained;
 use super::texts::Texts;
 use super::trainer::{Given, Trainer, out_of_range};
 use super::verdict::ivf;
@@ -22,7 +22,7 @@ use crate::disk::names;
 use crate::document::Document;
 use crate::error::{Error, InputError, Result};
 use crate::ids::Row;
-use crate::index::{ActiveModel, Index, ModelChange, WithProgress};
+use crate::index::{ActiveModel, Index, ModelChange, WithProgress, remove_trained};
 use crate::measure::{Bench, Cost, Engine, Judge, Metric, Outcomes, Partition};
 use crate::model::{Indexer, Role};
 use crate::progress::{OnProgress, Progress, Stage, no_progress};
@@ -65,7 +65,8 @@ pub struct TuneOptions {
     pub leaves: Option<u32>,
     /// Passes over the texts; [`DEFAULT_PASSES`] by default.
     pub passes: usize,
-    /// Questions that are asked of the index, beside those that are made from its documents.
+    /// Questions that are asked of the index, beside those that were logged or judged and those that are made
+    /// from its documents.
     pub questions: Vec<String>,
     /// Bytes of embeddings held at a time, [`DEFAULT_MEMORY_BYTES`] by default: of a larger collection the
     /// tree is made from a sample, of 1,000 documents at least.
@@ -160,9 +161,9 @@ impl Index {
         // Until the change is done: it is made from what serves now.
         let _only = self.alone()?;
         let output = self.path().join(names::TRAINED);
-        remove_trained(&output)?;
+        remove_trained(self.path())?;
         let tuned = self.tune_into(&output, options, on_progress);
-        remove_trained(&output)?;
+        remove_trained(self.path())?;
         tuned
     }
 
@@ -191,7 +192,8 @@ impl Index {
         let by_rule = config.shape(documents)?.leaves();
         config.tree.branching_factor = Some(options.checked_leaves(by_rule, documents)?);
 
-        let sample = Sample::draw(&serving, &view, documents, options, on_progress)?;
+        let asked = self.asked(MOST_QUESTIONS)?;
+        let sample = Sample::draw(&serving, &view, documents, options, &asked, on_progress)?;
         drop(view);
         let Sample { documents, embedded, held_out } = sample;
         let rows = embedded.documents.clone();
@@ -271,6 +273,7 @@ impl Sample {
         view: &View,
         most: usize,
         options: &TuneOptions,
+        asked: &[String],
         on_progress: &mut OnProgress<'_>,
     ) -> Result<Self> {
         if options.questions.iter().any(|question| question.trim().is_empty()) {
@@ -294,7 +297,9 @@ impl Sample {
         order.shuffle(&mut rng);
         let made = order.iter().filter_map(|&own| Some((question_of(&documents[own])?, Some(own))));
         let made: Vec<(&str, Option<usize>)> = made.take(MOST_QUESTIONS).collect();
-        let given = options.questions.iter().map(|question| (question.as_str(), None));
+        let mut once = HashSet::new();
+        let given = options.questions.iter().chain(asked).filter(|question| once.insert(*question));
+        let given = given.map(|question| (question.as_str(), None));
         // Decided by the text, so that no tree is compared on what another one learned from.
         let (held_out, learned): (Vec<_>, Vec<_>) = given
             .chain(made)

@@ -21,6 +21,7 @@ mod index;
 mod inspect;
 mod json;
 mod layouts;
+mod learn;
 mod metrics;
 mod options;
 mod pages;

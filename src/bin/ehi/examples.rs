@@ -36,6 +36,17 @@ pub const TUNE: &str = r#"Examples:
 pub const CALIBRATE: &str = r#"Examples:
   ehi calibrate --index my-index
   ehi calibrate --index my-index --queries my-data/queries.jsonl"#;
+pub const JUDGE: &str = r#"Examples:
+  ehi judge --index my-index "how long does tea steep?" doc-17
+  ehi judge --index my-index --file judgments.csv"#;
+pub const JUDGMENTS: &str = r#"Example:
+  ehi judgments --index my-index --format csv > judgments.csv"#;
+pub const QUESTIONS: &str = r#"Examples:
+  ehi questions --index my-index --log on
+  ehi questions --index my-index"#;
+pub const LEARN: &str = r#"Examples:
+  ehi learn --index my-index
+  ehi learn --index my-index --pairs clicks.tsv --half-life 90"#;
 pub const SNAPSHOT: &str = r#"Example:
   ehi snapshot --index my-index my-index-copy"#;
 pub const RECOVER: &str = r#"Example:

@@ -84,6 +84,21 @@ pub enum Failure {
     /// A file of questions without one.
     #[error("{} holds no question", printing::path(path))]
     NoQueries { path: PathBuf },
+    /// A judgment to be removed that is not there.
+    #[error("there is no judgment of that question and `{}`", escaped(id))]
+    NotJudged { id: String },
+    /// A judgment with control characters, to be printed in columns.
+    #[error(
+        "the judgment of `{}` holds control characters, which only `--format jsonl` can print",
+        escaped(question)
+    )]
+    OnlyJson { question: String },
+    /// A file of judgments in an unknown form.
+    #[error(
+        "{}: its name ends neither in .tsv, .csv nor .jsonl; say the form with `--format`",
+        printing::path(path)
+    )]
+    NoFormat { path: PathBuf },
     /// The folder of a model is not there.
     #[error("there is no model directory {}{}", printing::path(path), NO_HUB)]
     NoModel { path: PathBuf },

@@ -14,6 +14,8 @@ mod health;
 mod hits;
 mod insert;
 mod interrupt;
+mod judge;
+mod learn;
 mod leaves;
 mod log;
 mod model;
@@ -22,6 +24,7 @@ mod opening;
 mod precision;
 mod printing;
 mod query;
+mod questions;
 mod recover;
 mod repair;
 mod search;
@@ -99,6 +102,18 @@ enum Command {
     /// Measure how many leaves a search needs to find what exact search finds
     #[command(after_help = examples::CALIBRATE)]
     Calibrate(calibrate::Args),
+    /// Tell the index that a document answers a question, or does not
+    #[command(after_help = examples::JUDGE)]
+    Judge(judge::Args),
+    /// Print what the index was told
+    #[command(after_help = examples::JUDGMENTS)]
+    Judgments(judge::ListArgs),
+    /// Print the questions that were written down, or begin or end that
+    #[command(after_help = examples::QUESTIONS)]
+    Questions(questions::Args),
+    /// Train on the judgments, and change over to the result if it is better on judged questions set aside
+    #[command(after_help = examples::LEARN)]
+    Learn(learn::Args),
     /// Copy the index as of its last flush into another directory, sharing its files where it can (for a
     /// backup, copy that to another disk)
     #[command(after_help = examples::SNAPSHOT)]
@@ -169,6 +184,10 @@ fn run(command: Command, out: &mut dyn Write) -> Result<(), Failure> {
         Command::Compact(args) => store::compact(&args, out),
         Command::Tune(args) => tune::run(&args, out),
         Command::Calibrate(args) => calibrate::run(&args, out),
+        Command::Judge(args) => judge::run(&args, out),
+        Command::Judgments(args) => judge::list(&args, out),
+        Command::Questions(args) => questions::run(&args, out),
+        Command::Learn(args) => learn::run(&args, out),
         Command::Snapshot(args) => store::snapshot(&args, out),
         Command::Recover(args) => recover::run(&args, out),
         Command::Repair(args) => repair::run(&args, out),

@@ -9,7 +9,7 @@ use serde_json::ser::{Formatter, Serializer};
 use crate::escape::{acts, escaped};
 use crate::failure::Failure;
 
-/// Standard output: characters that act are escaped, but for line feeds.
+/// Standard output: characters that act are escaped, but for line feeds and tabs.
 ///
 /// A last resort behind [`escaped`], which makes line feeds of data visible too. Text comes in whole
 /// characters, since each write is of a `str`.
@@ -21,7 +21,7 @@ impl<W: Write> Write for Plain<W> {
             write_with(
                 &mut self.0,
                 chunk.valid(),
-                |c| acts(c) && c != '\n',
+                |c| acts(c) && !matches!(c, '\n' | '\t'),
                 |c| c.escape_unicode().to_string(),
             )?;
             if !chunk.invalid().is_empty() {
@@ -103,7 +103,7 @@ mod tests {
         writeln!(out, "first {HOSTILE} last").unwrap();
         out.write_all(b"\xff").unwrap();
         let text = String::from_utf8(out.0).unwrap();
-        assert!(!text.chars().any(|c| acts(c) && c != '\n'), "{text:?}");
+        assert!(!text.chars().any(|c| acts(c) && !matches!(c, '\n' | '\t')), "{text:?}");
         assert_eq!(text.matches('\n').count(), 2);
         assert!(
             text.starts_with("first a\\u{1b}[31m\\u{7}\\u{9b}1m") && text.ends_with('\u{fffd}'),

@@ -64,7 +64,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     } else {
         write_text(out, index, &report).map_err(Failure::Output)?;
     }
-    match report.lost + report.lost_commits {
+    match report.lost + report.lost_commits + report.lost_judgments {
         0 => Ok(()),
         _ => Err(Failure::Lost { index: index.clone() }),
     }
@@ -87,11 +87,15 @@ fn write_text(out: &mut dyn Write, index: &Path, report: &RepairReport) -> std::
             report.lost_commits
         )?;
     }
+    if report.lost_judgments > 0 {
+        writeln!(out, "LOST: {} judgments cannot be read", report.lost_judgments)?;
+    }
     let mended = [
         (report.current_restored, "CURRENT was damaged and was made again"),
         (report.previous_model_set_aside, "the model before the last change was damaged and is set aside"),
         (report.manifest_restored, "MANIFEST was damaged and was restored from its copy"),
         (report.model_restored, "the model was damaged and was restored from the bundle given"),
+        (report.judgments_damaged, "the judgments were damaged; what could be read of them is kept"),
         (report.log_damaged, "the log was damaged; what could be read of it is kept"),
     ];
     for (_, said) in mended.iter().filter(|(mended, _)| *mended) {

@@ -130,7 +130,7 @@ impl Args {
 ///
 /// The pool's barrier makes the parts of a training batch wait for each other; without it they run
 /// side by side. candle reads the variable once, and changing it in a running program is unsound.
-fn restart_without_candle_pool() {
+pub fn restart_without_candle_pool() {
     use std::os::unix::process::CommandExt;
     const POOL_SIZE: &str = "CANDLE_NUM_THREADS";
     if std::env::var_os(POOL_SIZE).is_none()

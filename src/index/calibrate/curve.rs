@@ -30,6 +30,8 @@ pub enum QuestionSource {
     Documents,
     /// The caller.
     Given,
+    /// Users: they are logged or judged.
+    Asked,
 }
 
 /// How much of exact search the most probable leaves hold, as measured by

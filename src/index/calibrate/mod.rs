@@ -35,7 +35,7 @@ pub const DEFAULT_QUESTIONS: usize = 256;
 /// Numbers of hits of exact search that are looked for, rising.
 const DEPTHS: [usize; 2] = [10, 100];
 /// Questions below which a warning says that they are few.
-const FEWEST_QUESTIONS: usize = 30;
+pub const FEWEST_QUESTIONS: usize = 30;
 /// Words of a text without a title that make a question.
 const QUESTION_WORDS: usize = 12;
 /// Questions measured between two reports of progress.
@@ -44,9 +44,10 @@ const BLOCK: usize = 32;
 /// Options of [`Index::calibrate`].
 #[derive(Clone, Debug, Default)]
 pub struct CalibrateOptions {
-    /// Questions to measure with, the more like those that will be asked the better. Without any they are
-    /// made from documents: the titles, or the first words, of [`DEFAULT_QUESTIONS`] of them, each looking
-    /// for the other documents.
+    /// Questions to measure with, the more like those that will be asked the better. Without any they are the
+    /// newest [`DEFAULT_QUESTIONS`] that were logged or judged; where those are fewer than
+    /// [`FEWEST_QUESTIONS`], questions are made from so many documents: their titles, or first words, each
+    /// looking for the other documents.
     pub questions: Vec<String>,
 }
 
@@ -109,7 +110,16 @@ impl Index {
         on_progress: &mut OnProgress<'_>,
     ) -> Result<RecallCurve> {
         let serving = self.serving();
-        let curve = serving.measure_recall(options, on_progress)?;
+        let asked = match &*options.questions {
+            [] => self.asked(DEFAULT_QUESTIONS)?,
+            _ => Vec::new(),
+        };
+        let (source, questions) = match &*options.questions {
+            [] if asked.len() >= FEWEST_QUESTIONS => (QuestionSource::Asked, &*asked),
+            [] => (QuestionSource::Documents, &[][..]),
+            given => (QuestionSource::Given, given),
+        };
+        let curve = serving.measure_recall(source, questions, on_progress)?;
         file::write(&*self.root.backend(), &self.root.model_dir(serving.number), &curve)?;
         serving.set_recall_curve(Some(curve.clone()));
         Ok(curve)
@@ -144,7 +154,8 @@ impl<F: FnMut(Progress) -> ControlFlow<()>> WithProgress<'_, F> {
 impl ActiveModel {
     fn measure_recall(
         &self,
-        options: &CalibrateOptions,
+        source: QuestionSource,
+        questions: &[String],
         on_progress: &mut OnProgress<'_>,
     ) -> Result<RecallCurve> {
         let view = self.view();
@@ -152,9 +163,9 @@ impl ActiveModel {
         if !self.bundle.has_tree() {
             return Err(InputError::NoTree.into());
         }
-        let (source, questions) = match &*options.questions {
-            [] => (QuestionSource::Documents, self.questions_of_documents(&view)?),
-            given => (QuestionSource::Given, self.embed_questions(given, None)?),
+        let questions = match source {
+            QuestionSource::Documents => self.questions_of_documents(&view)?,
+            QuestionSource::Given | QuestionSource::Asked => self.embed_questions(questions, None)?,
         };
         // One document alone looks for no other one.
         if questions.is_empty() || view.live() < 2 {

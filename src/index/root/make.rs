@@ -14,10 +14,10 @@ use super::{
 use crate::disk::{Backend, Kind, names};
 use crate::error::{Error, Result};
 use crate::index::leftovers::{remove_if_empty, remove_model};
-use crate::store::{DirectoryLock, Operation, StoreError};
+use crate::store::{DirectoryLock, Operation, StoreError, clear_store};
 
 /// Makes an index in a directory that is missing or empty, or where this was cut off; `build` makes the
-/// store and the bundle of its one model in the directory that it is given. What failed is removed again.
+/// rest: it is given the directory of the index and that of its one model. What failed is removed again.
 ///
 /// # Errors
 /// [`StoreError::AlreadyExists`], [`StoreError::Locked`], failures of the file system, and those of `build`.
@@ -25,7 +25,7 @@ pub(in crate::index) fn make<T>(
     backend: Arc<dyn Backend>,
     path: &Path,
     wait: Duration,
-    build: impl FnOnce(&Path) -> Result<T>,
+    build: impl FnOnce(&Path, &Path) -> Result<T>,
 ) -> Result<(Root, T)> {
     let is_new = !path.exists();
     let path = std::path::absolute(path).map_err(StoreError::io(path, Operation::CreateDirectory))?;
@@ -78,7 +78,7 @@ fn lock(
 fn fill<T>(
     backend: &dyn Backend,
     dir: &Path,
-    build: impl FnOnce(&Path) -> Result<T>,
+    build: impl FnOnce(&Path, &Path) -> Result<T>,
 ) -> Result<(Published, T)> {
     let current = Current::first();
     let bytes = current.encode().to_vec();
@@ -92,7 +92,7 @@ fn fill<T>(
     backend.create_directory(&model).map_err(StoreError::io(&model, Operation::CreateDirectory))?;
     sync(backend, &dir.join(names::MODELS))?;
     sync(backend, dir)?;
-    let built = build(&model)?;
+    let built = build(dir, &model)?;
     let path = dir.join(names::CURRENT);
     let identity = backend.identity(&new).map_err(StoreError::io(&new, Operation::Read))?;
     backend.rename(&new, &path).map_err(StoreError::io(&path, Operation::Rename))?;
@@ -121,6 +121,11 @@ fn undo(backend: &dyn Backend, dir: &Path, with_lock: bool) -> std::result::Resu
 fn clear(backend: &dyn Backend, dir: &Path) -> std::result::Result<(), StoreError> {
     remove_model(backend, dir, FIRST_MODEL)?;
     remove_if_empty(backend, &dir.join(names::MODELS))?;
+    let judgments = dir.join(names::JUDGMENTS);
+    if kind(backend, &judgments)? == Some(Kind::Directory) {
+        clear_store(backend, &judgments)?;
+        remove_if_empty(backend, &judgments)?;
+    }
     sync(backend, dir)
 }
 
@@ -134,7 +139,7 @@ fn refuse_occupied(backend: &dyn Backend, dir: &Path) -> std::result::Result<(),
         && may_be_torn(&read_bytes(backend, dir, names::CURRENT_NEW)?);
     for name in entries {
         let is_own = name == names::LOCK
-            || is_marked && name == names::CURRENT_NEW
+            || is_marked && (name == names::CURRENT_NEW || name == names::JUDGMENTS)
             || is_marked && name == names::MODELS && {
                 let models = dir.join(names::MODELS);
                 kind(backend, &models)? == Some(Kind::Directory)

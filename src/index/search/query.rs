@@ -199,6 +199,7 @@ impl Query<'_> {
         let view = serving.view();
         let _span = plan.span(1, &view).entered();
         let (vector, encode) = serving.embed_input(&self.input.0)?;
+        self.index.log_inputs(std::slice::from_ref(&self.input.0));
         serving.answer(&view, &serving.rank(&view, &vector, &plan)?, encode)
     }
 }
@@ -220,6 +221,7 @@ impl Query<'_, Many<'_>> {
         let started = Instant::now();
         let vectors = serving.embed_inputs(&self.input.0)?;
         let encode = started.elapsed() / vectors.len().max(1) as u32;
+        self.index.log_inputs(&self.input.0);
         let search = |vector: &Cow<'_, [f32]>| {
             let ranked = serving.rank(&view, vector, &plan)?;
             serving.answer(&view, &ranked, encode)
@@ -305,6 +307,16 @@ impl Index {
     /// A search with options for many queries that are already embeddings, `[dim]` f32 each.
     pub fn query_vector_batch<'a>(&'a self, vectors: &'a [impl AsRef<[f32]>]) -> Query<'a, Many<'a>> {
         Query::new(self, Many(vectors.iter().map(|vector| Input::Vector(vector.as_ref())).collect()))
+    }
+}
+
+impl Index {
+    fn log_inputs(&self, inputs: &[Input<'_>]) {
+        let texts = inputs.iter().filter_map(|input| match input {
+            Input::Text(text) => Some(*text),
+            Input::Vector(_) => None,
+        });
+        texts.for_each(|text| self.log_question(text));
     }
 }
 

@@ -107,8 +107,12 @@ mod tests {
     #[test]
     fn leaves_are_named_by_their_words_and_most_typical_texts() {
         let texts = ["virus cell", "virus gene", "virus host", "star gas", "star orbit"];
-        let query =
-            |text: &str| TrainingQuery { id: String::new(), text: text.to_owned(), positives: vec![0] };
+        let query = |text: &str| TrainingQuery {
+            id: String::new(),
+            text: text.to_owned(),
+            positives: vec![0],
+            weights: Vec::new(),
+        };
         let set = TrainingSet {
             documents: texts.iter().map(|text| Document::new(*text, "", *text)).collect(),
             train: vec![query("which virus?")],

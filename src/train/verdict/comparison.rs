@@ -3,7 +3,7 @@
 use super::FRACTIONS;
 use super::recommendation::decision_fraction;
 use super::report::{ComparedMetric, Comparison, Difference, Method};
-use crate::measure::{Cost, Engine, Outcomes, PairedTests};
+use crate::measure::{Cost, Engine, Metric, Outcomes, PairedTests};
 
 /// A method as it was measured.
 type Measured<'a> = (Method, Outcomes<'a>, Engine);
@@ -41,6 +41,13 @@ pub(super) fn compare(
         .map(|(method, outcomes)| (method, outcomes, Engine::Exact));
     comparisons.extend(both(exact[0], exact[1], 1.0, seed));
     comparisons
+}
+
+/// Exact search with the trained encoder against the base, in nDCG@10.
+pub(super) fn exact_ndcg(base: Outcomes<'_>, trained: Outcomes<'_>, seed: u64) -> Option<Difference> {
+    let of =
+        |outcomes: Outcomes<'_>| outcomes.values_at(Engine::Exact, Cost::Visited, 1.0, Metric::NDCG_AT_10);
+    Some(difference(&of(trained)?, &of(base)?, seed))
 }
 
 /// In both metrics.

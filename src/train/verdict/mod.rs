@@ -110,6 +110,7 @@ pub(crate) fn compute(held_out: &HeldOut<'_>, on_progress: &mut OnProgress<'_>) 
         leaves,
         methods: methods.map(figures).into(),
         comparisons,
+        exact_ndcg: comparison::exact_ndcg(base, trained, held_out.seed),
         ..Verdict::unmeasured(documents, leaves)
     }))
 }

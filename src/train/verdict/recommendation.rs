@@ -106,6 +106,7 @@ impl Verdict {
             leaves,
             methods: Vec::new(),
             comparisons: Vec::new(),
+            exact_ndcg: None,
         }
     }
 }

@@ -32,6 +32,9 @@ pub struct Verdict {
     pub methods: Vec<MethodFigures>,
     /// Differences between methods with their p-values.
     pub comparisons: Vec<Comparison>,
+    /// nDCG@10 of [`Method::TrainedExact`] against [`Method::BaseExact`]; `None` without dev queries.
+    #[serde(default)]
+    pub exact_ndcg: Option<Difference>,
 }
 
 /// A way of searching.

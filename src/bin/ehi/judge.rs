@@ -1,0 +1,184 @@
+//! `ehi judge` and `ehi judgments`: what the index is told about its answers.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use clap::ValueEnum;
+use ehi::data::{JudgmentFormat, read_judgments, write_judgments};
+use ehi::{Judgment, Recorded};
+use serde::Serialize;
+
+use crate::escape::{acts, escaped};
+use crate::failure::Failure;
+use crate::opening::open_read_only;
+use crate::printing;
+use crate::store::{ReportArgs, WriteArgs};
+
+const SECONDS_OF_A_DAY: u64 = 86_400;
+
+#[derive(clap::Args)]
+#[group(id = "judged", required = true, multiple = false, args = ["question", "file"])]
+pub struct Args {
+    #[command(flatten)]
+    write: WriteArgs,
+    /// The question as it was asked
+    #[arg(requires = "id")]
+    question: Option<String>,
+    /// Id of the document
+    id: Option<String>,
+    /// 1 and more: it answers the question; 0 and less: it does not
+    #[arg(long, default_value_t = 1, allow_negative_numbers = true, conflicts_with_all = ["file", "forget"])]
+    grade: i32,
+    /// How much the judgment counts, above 0, 1 at most: less for a click
+    #[arg(long, default_value_t = 1.0, conflicts_with_all = ["file", "forget"])]
+    weight: f64,
+    /// Store the judgments of a file: question, id, grade, weight and time (seconds since 1970), of which the
+    /// last three may be missing; `-` reads standard input
+    #[arg(long, value_name = "FILE", conflicts_with = "forget")]
+    file: Option<PathBuf>,
+    /// Form of the file; by the ending of its name if absent
+    #[arg(long, requires = "file")]
+    format: Option<FormatName>,
+    /// Remove the judgment of this question and document
+    #[arg(long)]
+    forget: bool,
+}
+
+#[derive(clap::Args)]
+pub struct ListArgs {
+    #[command(flatten)]
+    report: ReportArgs,
+    /// Print them in a form that `ehi judge --file` reads
+    #[arg(long, conflicts_with = "json")]
+    format: Option<FormatName>,
+}
+
+/// How judgments are written.
+#[derive(Clone, Copy, ValueEnum)]
+pub enum FormatName {
+    Tsv,
+    Csv,
+    Jsonl,
+}
+
+impl From<FormatName> for JudgmentFormat {
+    fn from(name: FormatName) -> Self {
+        match name {
+            FormatName::Tsv => Self::Tsv,
+            FormatName::Csv => Self::Csv,
+            FormatName::Jsonl => Self::JsonLines,
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Forgotten {
+    forgotten: usize,
+}
+
+/// A judgment, and whether the index holds its document.
+#[derive(Serialize)]
+struct Listed<'a> {
+    #[serde(flatten)]
+    judgment: &'a Judgment,
+    has_document: bool,
+}
+
+pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
+    let WriteArgs { report: ReportArgs { index: path, json }, wait } = &args.write;
+    let index = || wait.builder().lazy_encoder(true).open(path);
+    let judgments = match (&args.file, &args.question, &args.id) {
+        (Some(file), ..) => read(file, args.format)?,
+        (None, Some(question), Some(id)) if args.forget => {
+            let index = index()?;
+            let forgotten = index.forget([(question.as_str(), id.as_str())])?;
+            index.flush()?;
+            return match (forgotten, json) {
+                (_, true) => printing::json(out, &Forgotten { forgotten }),
+                (0, false) => Err(Failure::NotJudged { id: id.clone() }),
+                _ => writeln!(out, "forgotten").map_err(Failure::Output),
+            };
+        }
+        (None, Some(question), Some(id)) => {
+            vec![Judgment::new(question, id, args.grade).with_weight(args.weight)]
+        }
+        _ => Vec::new(),
+    };
+    let index = index()?;
+    let recorded = index.record_all(judgments)?;
+    index.flush()?;
+    let all = index.judgments()?.len();
+    if *json {
+        printing::json(out, &recorded)
+    } else {
+        write_recorded(out, recorded, all).map_err(Failure::Output)
+    }
+}
+
+pub fn list(args: &ListArgs, out: &mut dyn Write) -> Result<(), Failure> {
+    let index = open_read_only(&args.report.index)?;
+    let judgments = index.judgments()?;
+    if let Some(format) = args.format {
+        return export(out, &judgments, format);
+    }
+    for judgment in &judgments {
+        let has_document = index.contains(&judgment.id)?;
+        if args.report.json {
+            printing::json(out, &Listed { judgment, has_document })?;
+            continue;
+        }
+        let now =
+            std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_secs();
+        let days = now.saturating_sub(judgment.time) / SECONDS_OF_A_DAY;
+        let mark = if has_document { "" } else { "  (no such document)" };
+        let (grade, weight) = (judgment.grade, judgment.weight);
+        let (question, id) = (escaped(&judgment.question), escaped(&judgment.id));
+        writeln!(out, "{grade:>3}  weight {weight:<5} {days:>5} days  {id}{mark}  {question}")
+            .map_err(Failure::Output)?;
+    }
+    if judgments.is_empty() && !args.report.json {
+        writeln!(out, "no judgments").map_err(Failure::Output)?;
+    }
+    Ok(())
+}
+
+fn export(out: &mut dyn Write, judgments: &[Judgment], format: FormatName) -> Result<(), Failure> {
+    if let FormatName::Jsonl = format {
+        return judgments.iter().try_for_each(|judgment| printing::json(out, judgment));
+    }
+    // Standard output would show them in another way.
+    let hidden = |text: &str| text.chars().any(|c| acts(c) && c != '\n');
+    if let Some(found) = judgments.iter().find(|judgment| hidden(&judgment.question) || hidden(&judgment.id))
+    {
+        return Err(Failure::OnlyJson { question: found.question.clone() });
+    }
+    write_judgments(out, judgments, format.into()).map_err(Failure::Output)
+}
+
+/// The judgments of a file, or of standard input.
+pub fn read(path: &Path, format: Option<FormatName>) -> Result<Vec<Judgment>, Failure> {
+    let by_name = || path.to_str().and_then(JudgmentFormat::of_name);
+    let unknown = || Failure::NoFormat { path: path.to_owned() };
+    let format = format.map(JudgmentFormat::from).or_else(by_name).ok_or_else(unknown)?;
+    let read = match path == Path::new("-") {
+        true => read_judgments(io::stdin(), "<stdin>", format),
+        false => {
+            let file = File::open(path).map_err(Failure::file("open", path))?;
+            read_judgments(file, printing::path(path), format)
+        }
+    };
+    Ok(read?)
+}
+
+fn write_recorded(out: &mut dyn Write, recorded: Recorded, all: usize) -> io::Result<()> {
+    let Recorded { added, replaced, without_document, .. } = recorded;
+    write!(out, "{added} judgments added, {replaced} replaced, {all} in all")?;
+    match without_document {
+        0 => writeln!(out),
+        1 => writeln!(out, "; 1 is of a document that the index does not hold: it counts once it does"),
+        more => {
+            writeln!(out, "; {more} are of documents that the index does not hold: they count once it does")
+        }
+    }
+}

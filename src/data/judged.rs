@@ -1,0 +1,282 @@
+//! Judgments in files: tab-separated, comma-separated, or JSON lines.
+
+use std::io::{self, Read, Write};
+
+use serde::{Deserialize, Serialize};
+
+use super::{DataError, Lines};
+use crate::judgment::Judgment;
+
+/// How judgments are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum JudgmentFormat {
+    /// Columns between tabs, without quotes: a question that holds a tab or a line feed cannot be written.
+    Tsv,
+    /// Columns between commas, with quotes where they are needed (RFC 4180).
+    Csv,
+    /// A JSON object a line.
+    JsonLines,
+}
+
+const COLUMNS: [&str; 5] = ["question", "id", "grade", "weight", "time"];
+const EXPECTED: &str = "question, id, and if there are more grade, weight, time";
+
+impl JudgmentFormat {
+    /// By the ending of a file's name: `tsv`, `csv`, `jsonl`, `ndjson` or `json`.
+    pub fn of_name(name: &str) -> Option<Self> {
+        let (_, ending) = name.rsplit_once('.')?;
+        match ending.to_ascii_lowercase().as_str() {
+            "tsv" => Some(Self::Tsv),
+            "csv" => Some(Self::Csv),
+            "jsonl" | "ndjson" | "json" => Some(Self::JsonLines),
+            _ => None,
+        }
+    }
+
+    fn reader<R: Read>(self, reader: R) -> csv::Reader<R> {
+        let mut options = csv::ReaderBuilder::new();
+        options.has_headers(false).flexible(true);
+        if self == Self::Tsv {
+            options.delimiter(b'\t').quoting(false);
+        }
+        options.from_reader(reader)
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Record {
+    question: Option<String>,
+    id: Option<String>,
+    grade: Option<i32>,
+    weight: Option<f64>,
+    time: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct Row<'a> {
+    question: &'a str,
+    id: &'a str,
+    grade: i32,
+    weight: f64,
+    time: u64,
+}
+
+/// Reads judgments. A grade that is not given is 1, a weight 1, a time now.
+///
+/// Columns are question, id, grade, weight and time, of which the last three may be missing; a first row of
+/// these names may give another order. JSON lines, plain or gzip-compressed, have them as fields. `name` is
+/// what errors call the stream. Whether a judgment can be stored is for
+/// [`Index::record_all`](crate::Index::record_all) to say.
+///
+/// # Errors
+/// [`DataError::Columns`], [`DataError::Field`], [`DataError::MissingField`], [`DataError::Table`],
+/// [`DataError::Json`], and the errors of reading. The first error ends the reading.
+pub fn read_judgments(
+    reader: impl Read + Send + 'static,
+    name: impl Into<String>,
+    format: JudgmentFormat,
+) -> Result<Vec<Judgment>, DataError> {
+    let name = name.into();
+    match format {
+        JudgmentFormat::JsonLines => read_json(reader, name),
+        JudgmentFormat::Tsv | JudgmentFormat::Csv => read_table(reader, &name, format),
+    }
+}
+
+fn read_json(reader: impl Read + Send + 'static, name: String) -> Result<Vec<Judgment>, DataError> {
+    let mut lines = Lines::new(reader, name);
+    let mut found = Vec::new();
+    let name = lines.name().to_owned();
+    while let Some(line) = lines.next_line() {
+        let line = line?;
+        let (name, line, text) = (name.clone(), line.number, line.text);
+        let record: Record = serde_json::from_str(text).map_err(|source| DataError::Json {
+            name: name.clone(),
+            line,
+            source,
+        })?;
+        let missing = |field| DataError::MissingField { name: name.clone(), line, field };
+        let question = record.question.ok_or_else(|| missing("question"))?;
+        let id = record.id.ok_or_else(|| missing("id"))?;
+        let mut judgment = Judgment::new(question, id, record.grade.unwrap_or(1));
+        judgment.weight = record.weight.unwrap_or(judgment.weight);
+        judgment.time = record.time.unwrap_or(judgment.time);
+        found.push(judgment);
+    }
+    Ok(found)
+}
+
+fn read_table(reader: impl Read, name: &str, format: JudgmentFormat) -> Result<Vec<Judgment>, DataError> {
+    let mut places = [Some(0), Some(1), Some(2), Some(3), Some(4)];
+    let mut found = Vec::new();
+    for (number, row) in format.reader(reader).records().enumerate() {
+        let row = row.map_err(|error| {
+            let line = error.position().map_or(0, csv::Position::line);
+            DataError::Table { name: name.to_owned(), line, detail: error.to_string() }
+        })?;
+        let line = row.position().map_or(0, csv::Position::line);
+        let first = row.get(0).map(|cell| cell.trim_start_matches('\u{feff}'));
+        if number == 0 && row.len() > 1 && row.iter().skip(1).chain(first).all(|cell| COLUMNS.contains(&cell))
+        {
+            let cells: Vec<&str> = first.into_iter().chain(row.iter().skip(1)).collect();
+            places = COLUMNS.map(|column| cells.iter().position(|cell| *cell == column));
+            continue;
+        }
+        if row.len() < 2 || row.len() > COLUMNS.len() {
+            let (name, got, expected) = (name.to_owned(), row.len(), EXPECTED);
+            return Err(DataError::Columns { name, line, got, expected });
+        }
+        let cell =
+            |column: usize| places[column].and_then(|place| row.get(place)).filter(|cell| !cell.is_empty());
+        let required = |column: usize| {
+            let missing = || DataError::MissingField { name: name.to_owned(), line, field: COLUMNS[column] };
+            cell(column).ok_or_else(missing)
+        };
+        let wrong = |column: usize, found: &str, expected| {
+            let (name, field, found) = (name.to_owned(), COLUMNS[column], found.to_owned());
+            DataError::Field { name, line, field, found, expected }
+        };
+        let question = required(0)?.trim_start_matches('\u{feff}');
+        let mut judgment = Judgment::new(question, required(1)?, 1);
+        if let Some(grade) = cell(2) {
+            judgment.grade = grade.trim().parse().map_err(|_| wrong(2, grade, "a 32-bit integer"))?;
+        }
+        if let Some(weight) = cell(3) {
+            judgment.weight =
+                weight.trim().parse().map_err(|_| wrong(3, weight, "a number above 0, 1 at most"))?;
+        }
+        if let Some(time) = cell(4) {
+            judgment.time = time.trim().parse().map_err(|_| wrong(4, time, "seconds since 1970"))?;
+        }
+        found.push(judgment);
+    }
+    Ok(found)
+}
+
+/// Writes judgments with a row of names, or as JSON lines; [`read_judgments`] reads them back.
+///
+/// # Errors
+/// Failures of writing; [`io::ErrorKind::InvalidInput`] for a question or an id that tab-separated columns
+/// cannot hold.
+pub fn write_judgments<'a>(
+    mut out: impl Write,
+    judgments: impl IntoIterator<Item = &'a Judgment>,
+    format: JudgmentFormat,
+) -> io::Result<()> {
+    let rows = judgments.into_iter().map(|Judgment { question, id, grade, weight, time }| Row {
+        question,
+        id,
+        grade: *grade,
+        weight: *weight,
+        time: *time,
+    });
+    match format {
+        JudgmentFormat::JsonLines => {
+            for row in rows {
+                serde_json::to_writer(&mut out, &row)?;
+                out.write_all(b"\n")?;
+            }
+        }
+        JudgmentFormat::Csv => {
+            let mut writer = csv::WriterBuilder::new().has_headers(false).from_writer(&mut out);
+            writer.write_record(COLUMNS)?;
+            for row in rows {
+                writer.serialize(row)?;
+            }
+            writer.flush()?;
+        }
+        JudgmentFormat::Tsv => {
+            writeln!(out, "{}", COLUMNS.join("\t"))?;
+            for Row { question, id, grade, weight, time } in rows {
+                if [question, id].iter().any(|cell| cell.contains(['\t', '\n', '\r'])) {
+                    let detail = format!(
+                        "{question:?} or {id:?} has a tab or an end of line; write CSV or JSON lines"
+                    );
+                    return Err(io::Error::new(io::ErrorKind::InvalidInput, detail));
+                }
+                writeln!(out, "{question}\t{id}\t{grade}\t{weight}\t{time}")?;
+            }
+        }
+    }
+    out.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const FORMATS: [JudgmentFormat; 3] =
+        [JudgmentFormat::Tsv, JudgmentFormat::Csv, JudgmentFormat::JsonLines];
+
+    fn read(text: &str, format: JudgmentFormat) -> Result<Vec<Judgment>, DataError> {
+        read_judgments(io::Cursor::new(text.to_owned()), "file", format)
+    }
+
+    #[test]
+    fn what_is_not_given_has_a_default() {
+        for (format, text) in [
+            (JudgmentFormat::Tsv, "what is tea?\td1\n\"quoted\" is kept\td2\t0\t0.5\t7\n"),
+            (
+                JudgmentFormat::Csv,
+                "id,question,time,grade,weight\nd1,what is tea?,,,\nd2,\"\"\"quoted\"\" is kept\",7,0,0.5\n",
+            ),
+            (
+                JudgmentFormat::JsonLines,
+                "{\"question\": \"what is tea?\", \"id\": \"d1\"}\n\n{\"question\": \"\\\"quoted\\\" is kept\", \"id\": \"d2\", \
+                 \"grade\": 0, \"weight\": 0.5, \"time\": 7}\n",
+            ),
+        ] {
+            let found = read(text, format).unwrap();
+            let first = Judgment::new("what is tea?", "d1", 1).at(found[0].time);
+            let second = Judgment::new("\"quoted\" is kept", "d2", 0).with_weight(0.5).at(7);
+            assert_eq!(found, [first, second], "{format:?}");
+            assert!(found[0].time > 1_600_000_000);
+        }
+    }
+
+    #[test]
+    fn a_bad_row_is_named_with_its_line() {
+        for (format, text, expected) in [
+            (JudgmentFormat::Tsv, "a\tb\nonly one\n", "file:2: 1 columns"),
+            (JudgmentFormat::Tsv, "a\tb\tc\n", "file:1: `grade` is `c`, not a 32-bit integer"),
+            (JudgmentFormat::Tsv, "a\t\n", "file:1: the string field `id` is missing"),
+            (JudgmentFormat::Csv, "a,b,1,much\n", "file:1: `weight` is `much`"),
+            (JudgmentFormat::Csv, "a,b,1,1,1,1\n", "file:1: 6 columns"),
+            (JudgmentFormat::JsonLines, "{\"question\": \"a\"}", "file:1: the string field `id` is missing"),
+            (
+                JudgmentFormat::JsonLines,
+                "{\"question\": \"a\", \"id\": \"b\", \"gread\": 1}",
+                "file:1: not a JSON object",
+            ),
+        ] {
+            let error = read(text, format).unwrap_err().to_string();
+            assert!(error.starts_with(expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn tabs_are_refused_where_columns_end_by_them() {
+        let error =
+            write_judgments(Vec::new(), &[Judgment::new("a\tb", "d", 1)], JudgmentFormat::Tsv).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+    }
+
+    proptest! {
+        #[test]
+        fn judgments_are_read_back(
+            question in "[a-zé\"', ]{0,20}[a-z\"]", id in "[a-z0-9\",-]{1,9}", grade: i32, weight in 1e-6f64..1.0, time: u64,
+        ) {
+            let one = Judgment::new(question, id, grade).with_weight(weight).at(time);
+            for format in FORMATS {
+                let mut bytes = Vec::new();
+                write_judgments(&mut bytes, [&one, &one], format).unwrap();
+                let found = read(&String::from_utf8(bytes).unwrap(), format).unwrap();
+                prop_assert_eq!(&found, &[one.clone(), one.clone()]);
+            }
+        }
+    }
+}

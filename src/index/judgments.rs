@@ -1,0 +1,297 @@
+//! What the index was told: which documents answer which questions.
+//!
+//! Judgments lie in a store of their own, in `judgments` beside the models: they outlive every change of model,
+//! and are as durable as documents. A judgment is a document of that store: its id stands for question and
+//! document, its title is the question, its text the id of the judged document, its metadata the rest.
+
+use std::path::PathBuf;
+use std::sync::{Arc, PoisonError};
+
+use half::f16;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::Index;
+use super::root::kind;
+use crate::disk::{Kind, names};
+use crate::document::Document;
+use crate::error::{InputError, Result};
+use crate::ids::{LeafId, ModelHash};
+use crate::judgment::Judgment;
+use crate::scan::Similarity;
+use crate::store::{Damage, Put, Store, StoreConfig, StoreError, WriteBatch, check_document};
+
+/// Judgments stored in one commit.
+const PER_COMMIT: usize = 4_096;
+/// Id of the document that says what was learned; keys of judgments have other letters.
+const LEARNED: &str = "learned";
+/// Bytes of SHA-256 that tell question and document from all others.
+const KEY_BYTES: usize = 16;
+
+/// What [`Index::record_all`] did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Recorded {
+    /// Judgments stored that there were none of.
+    pub added: usize,
+    /// Judgments that took the place of one.
+    pub replaced: usize,
+    /// Of both, those of documents that the index does not hold now.
+    pub without_document: usize,
+}
+
+/// What is stored of a judgment beside question and id.
+#[derive(Serialize, Deserialize)]
+struct Rest {
+    grade: i32,
+    weight: f64,
+    time: u64,
+}
+
+impl Index {
+    /// Stores that a document answers a question (grade 1 or more), or does not (0 or less), for
+    /// [`Self::learn`](Self#method.learn); says whether that was not known in any grade.
+    ///
+    /// The document need not be there: its judgment is kept, and counts once it is.
+    ///
+    /// # Durability
+    /// As [`Self::insert`].
+    ///
+    /// # Errors
+    /// Those of [`InputError::EmptyQuery`], [`InputError::InvalidId`], [`InputError::BadWeight`],
+    /// [`InputError::DocumentTooLarge`] for a question longer than any document; failures of the disk.
+    pub fn record(&self, question: &str, id: &str, grade: i32) -> Result<bool> {
+        Ok(self.record_all([Judgment::new(question, id, grade)])?.added == 1)
+    }
+
+    /// Stores judgments, all or, where one cannot be stored, none.
+    ///
+    /// # Durability
+    /// As [`Self::insert`]. Many of them are several commits, of which a crash may leave the first ones.
+    ///
+    /// # Errors
+    /// Those of [`Self::record`].
+    pub fn record_all(&self, judgments: impl IntoIterator<Item = Judgment>) -> Result<Recorded> {
+        self.check_writable()?;
+        let judgments: Vec<Judgment> = judgments.into_iter().collect();
+        judgments.iter().try_for_each(check_judgment)?;
+        let mut recorded = Recorded::default();
+        if judgments.is_empty() {
+            return Ok(recorded);
+        }
+        let store = self.judgments_for_writing()?;
+        let view = self.serving().view();
+        for group in judgments.chunks(PER_COMMIT) {
+            let puts = group.iter().map(put).collect::<Result<_>>()?;
+            let committed = within(store.commit(WriteBatch { puts, deletes: Vec::new() }))?;
+            let replaced = committed.replaced.iter().filter(|replaced| **replaced).count();
+            recorded.replaced += replaced;
+            recorded.added += committed.replaced.len() - replaced;
+            for judgment in group {
+                recorded.without_document += usize::from(!view.contains(&judgment.id)?);
+            }
+        }
+        Ok(recorded)
+    }
+
+    /// All judgments, in the order of questions and ids. They are read into memory.
+    ///
+    /// A read-only handle shows those that were flushed.
+    ///
+    /// # Errors
+    /// Failures of reading.
+    pub fn judgments(&self) -> Result<Vec<Judgment>> {
+        let Some(store) = self.judgments_for_reading()? else { return Ok(Vec::new()) };
+        let mut documents = within(store.read().documents_from(None, usize::MAX))?;
+        documents.retain(|document| document.id != LEARNED);
+        let mut judgments = documents.into_iter().map(judgment).collect::<Result<Vec<_>>>()?;
+        judgments.sort_by(|a, b| (&a.question, &a.id).cmp(&(&b.question, &b.id)));
+        Ok(judgments)
+    }
+
+    /// Removes judgments, each named by its question and the id of its document; says how many there were.
+    /// Their bytes stay in the files until [`Self::compact`].
+    ///
+    /// # Durability
+    /// As [`Self::delete`].
+    ///
+    /// # Errors
+    /// Failures of the disk.
+    pub fn forget<'a>(&self, judgments: impl IntoIterator<Item = (&'a str, &'a str)>) -> Result<usize> {
+        self.check_writable()?;
+        let deletes: Vec<String> = judgments.into_iter().map(|(question, id)| key(question, id)).collect();
+        if deletes.is_empty() || !self.has_judgments()? {
+            return Ok(0);
+        }
+        let store = self.judgments_for_writing()?;
+        Ok(within(store.commit(WriteBatch { puts: Vec::new(), deletes }))?.deleted)
+    }
+
+    /// What stands for the judgments of the last learning, as its author put it.
+    #[cfg(feature = "train")]
+    pub(crate) fn learned_from(&self) -> Result<Option<String>> {
+        let Some(store) = self.judgments_for_reading()? else { return Ok(None) };
+        let view = store.read();
+        let row = within(view.row_of(LEARNED))?;
+        row.map(|row| Ok(within(view.document(row))?.text)).transpose()
+    }
+
+    /// Notes what stands for the judgments of a learning.
+    #[cfg(feature = "train")]
+    pub(crate) fn set_learned_from(&self, print: &str) -> Result<()> {
+        let puts = vec![placed(Document::new(LEARNED, "", print))];
+        let batch = WriteBatch { puts, deletes: Vec::new() };
+        within(self.judgments_for_writing()?.commit(batch)).map(drop)
+    }
+
+    pub(super) fn judgments_dir(&self) -> PathBuf {
+        self.path().join(names::JUDGMENTS)
+    }
+
+    /// Whether the store of the judgments was begun.
+    pub(super) fn has_judgments(&self) -> Result<bool> {
+        Ok(kind(&*self.root.backend(), &self.judgments_dir())? == Some(Kind::Directory))
+    }
+
+    /// The store, made where there is none.
+    fn judgments_for_writing(&self) -> Result<Arc<Store>> {
+        self.root.check()?;
+        let mut held = self.judgments.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(store) = &*held {
+            return Ok(Arc::clone(store));
+        }
+        let (dir, backend, options) = (self.judgments_dir(), self.root.backend(), self.options.store);
+        let opened = match Store::open_on(Arc::clone(&backend), &dir, options) {
+            Err(
+                StoreError::NotFound { .. }
+                | StoreError::NotAnIndex { .. }
+                | StoreError::InterruptedCreate { .. },
+            ) => Store::create_on(backend, &dir, &config(), options),
+            opened => opened,
+        };
+        let store = Arc::new(within(opened)?);
+        *held = Some(Arc::clone(&store));
+        Ok(store)
+    }
+
+    /// The store as this handle shows it; `None` where nothing was ever recorded.
+    pub(super) fn judgments_for_reading(&self) -> Result<Option<Arc<Store>>> {
+        if !self.has_judgments()? {
+            return Ok(None);
+        }
+        if !self.is_read_only() {
+            return self.judgments_for_writing().map(Some);
+        }
+        match Store::open_read_only(self.judgments_dir()) {
+            Ok(store) => Ok(Some(Arc::new(store))),
+            // A crash, or a writer that is at it.
+            Err(StoreError::InterruptedCreate { .. } | StoreError::NotFound { .. }) => Ok(None),
+            Err(error) => within(Err(error)),
+        }
+    }
+
+    /// Makes the judgments of this handle durable.
+    pub(super) fn flush_judgments(&self) -> Result<()> {
+        let held = self.judgments.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        held.map_or(Ok(()), |store| within(store.flush()))
+    }
+}
+
+/// What a store of judgments is: nothing is searched in it, so a document has one leaf and one value.
+fn config() -> StoreConfig {
+    StoreConfig {
+        dim: 1,
+        branching_factor: 1,
+        height: 1,
+        leaves_per_document: 1,
+        similarity: Similarity::Cosine.code(),
+        model_hash: ModelHash([0; 32]),
+    }
+}
+
+/// Stands for a question and a document.
+fn key(question: &str, id: &str) -> String {
+    let mut digest = Sha256::new();
+    digest.update((question.len() as u64).to_le_bytes());
+    digest.update(question);
+    digest.update(id);
+    digest.finalize()[..KEY_BYTES].iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Whether a judgment can be stored.
+///
+/// # Errors
+/// Those of [`Index::record`] but of the disk.
+pub(crate) fn check_judgment(judgment: &Judgment) -> Result<()> {
+    let Judgment { question, id, weight, .. } = judgment;
+    if question.trim().is_empty() {
+        return Err(InputError::EmptyQuery.into());
+    }
+    if !(*weight > 0.0 && *weight <= 1.0) {
+        return Err(InputError::BadWeight { found: *weight }.into());
+    }
+    Ok(check_document(&Document::new(id, question, ""))?)
+}
+
+fn put(judgment: &Judgment) -> Result<Put> {
+    let Judgment { question, id, grade, weight, time } = judgment;
+    let rest = serde_json::to_value(Rest { grade: *grade, weight: *weight, time: *time });
+    let rest = rest.map_err(|source| StoreError::Encode { id: id.clone(), source })?;
+    Ok(placed(Document::new(key(question, id), question, id).with_metadata(rest)))
+}
+
+/// A document of the store of judgments with its place in it.
+pub(super) fn placed(document: Document) -> Put {
+    Put { document, embedding: vec![f16::ONE], leaves: vec![LeafId(0)] }
+}
+
+fn judgment(document: Document) -> Result<Judgment> {
+    let rest = document.metadata.and_then(|rest| serde_json::from_value(rest).ok());
+    // Its checksums are right, so another version wrote it.
+    let undecodable = || Damage::Undecodable { what: "judgment", number: 0 };
+    let Rest { grade, weight, time } =
+        rest.ok_or_else(|| StoreError::corrupt(names::JUDGMENTS, undecodable()))?;
+    Ok(Judgment { question: document.title, id: document.text, grade, weight, time })
+}
+
+/// Says of a damaged file where it is.
+pub(super) fn within<T>(of_store: std::result::Result<T, StoreError>) -> Result<T> {
+    Ok(of_store.map_err(|error| match error {
+        StoreError::Corrupt { file, detail } => {
+            StoreError::Corrupt { file: format!("{}/{file}", names::JUDGMENTS).into(), detail }
+        }
+        other => other,
+    })?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_tells_question_and_document_apart() {
+        let keys = [key("ab", "c"), key("a", "bc"), key("c", "ab"), key("ab", "d")];
+        for (place, one) in keys.iter().enumerate() {
+            assert_eq!(one.len(), 2 * KEY_BYTES);
+            assert!(!keys[place + 1..].contains(one));
+        }
+        assert_eq!(key("ab", "c"), keys[0]);
+    }
+
+    #[test]
+    fn weights_are_shares_above_0() {
+        let judged = |weight| check_judgment(&Judgment::new("q", "d", 1).with_weight(weight)).is_ok();
+        assert!(judged(1.0) && judged(1e-9));
+        for weight in [0.0, -1.0, 1.000_1, f64::NAN, f64::INFINITY] {
+            assert!(!judged(weight), "{weight}");
+        }
+        assert!(check_judgment(&Judgment::new(" \n", "d", 1)).is_err());
+        assert!(check_judgment(&Judgment::new("q", "", 1)).is_err());
+    }
+
+    #[test]
+    fn a_judgment_is_read_back_as_it_was_stored() {
+        let one = Judgment::new("what is\ttea?", "d-1", -2).with_weight(0.1).at(1_700_000_000);
+        assert_eq!(judgment(put(&one).unwrap().document).unwrap(), one);
+    }
+}

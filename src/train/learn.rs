@@ -1,0 +1,368 @@
+//! Learning from use: a training on the judgments of an index, and a change over to what came of it, if that is
+//! better on questions that it did not see.
+
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::time::Duration;
+
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+
+use super::config::{TrainConfig, flat_json};
+use super::dataset::TrainingSet;
+use super::error::TrainError;
+use super::trainer::{REPORT_FILE, Trainer, out_of_range};
+use super::verdict::{ComparedMetric, Verdict};
+use super::verdict::{Difference, FEWEST_QUERIES, Method, Recommendation, SIGNIFICANCE_LEVEL, SMALLEST_GAIN};
+use crate::disk::names;
+use crate::document::Document;
+use crate::error::{Error, Result};
+use crate::ids::ModelHash;
+use crate::index::{Index, ModelChange, WithProgress, check_judgment, remove_trained};
+use crate::judgment::{Judgment, now};
+use crate::model::{ModelError, hex};
+use crate::progress::{OnProgress, Progress, no_progress};
+use crate::search::MOST_EXACT_DOCUMENTS;
+
+/// Share of the judged questions that a learning sets aside, by a hash of their texts: a question that was set
+/// aside once always is, so no model is measured on what an earlier one learned.
+pub const LEARN_HELD_OUT: f64 = 0.2;
+
+/// Pairs that have aged to a smaller weight take no part.
+const LEAST_WEIGHT: f64 = 0.01;
+
+/// Options of [`Index::learn`].
+#[derive(Clone, Debug, Default)]
+pub struct LearnOptions {
+    /// Judgments beside those that the index holds: clicks, say, with their weights. They are not stored.
+    pub pairs: Vec<Judgment>,
+    /// The time in which a judgment comes to count half; none ages by default.
+    pub half_life: Option<Duration>,
+    /// Settings of the training. Its share of questions set aside is [`LEARN_HELD_OUT`], whatever the default
+    /// here says; another one is an error.
+    pub config: TrainConfig,
+}
+
+/// What [`Index::learn`] did.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Learned {
+    /// What came of it.
+    pub decision: Decision,
+    /// The same with its reason, in one sentence.
+    pub sentence: String,
+    /// Judgments that say that a document answers a question, of documents that the index holds.
+    pub pairs: usize,
+    /// Judgments of documents that it does not hold.
+    pub without_document: usize,
+    /// Questions that were learned from.
+    pub learned: usize,
+    /// Questions that were set aside and measured.
+    pub held_out: usize,
+    /// nDCG@10 of exact search on the latter, after against before; `None` where nothing was trained.
+    pub ndcg_at_10: Option<Difference>,
+    /// Recall@10 of the same.
+    pub recall_at_10: Option<Difference>,
+    /// The change over to the new model; `None` where the index is as before.
+    pub change: Option<ModelChange>,
+}
+
+/// What came of a learning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Decision {
+    /// The index is served by what was learned.
+    Changed,
+    /// The same judgments were learned from before; nothing was trained.
+    NothingNew,
+    /// Too few judged questions to measure with; nothing was trained.
+    TooFew,
+    /// What was learned is not shown to be better; the index is as before.
+    NoGain,
+    /// What was learned is worse in something; the index is as before.
+    Worse,
+}
+
+impl Index {
+    /// Trains encoder and tree further on the judgments stored here ([`Self::record`]), measures the result on
+    /// judged questions that were set aside, and changes over to it if it is better.
+    ///
+    /// Better is: exact search's nDCG@10 rises by [`SMALLEST_GAIN`] or more, by two tests at
+    /// [`SIGNIFICANCE_LEVEL`], its recall@10 does not fall by so much, and, in an index so large that searches
+    /// use the tree, the tree loses nothing against k-means. Otherwise the index is as before. The training
+    /// begins from the model in service, so it may be called again and again; where no judgment is new it
+    /// does nothing. Searches and writes go on meanwhile, as with [`Self::reencode`], and [`Self::rollback`]
+    /// returns. Judgments of documents that are not there are passed over, and so are those of grade 0 or
+    /// less, but that they outdo a pair given for the same question and document.
+    ///
+    /// Costs a training: on the machine of `docs/experiments.md` some minutes for 5,000 abstracts.
+    ///
+    /// # Errors
+    /// Those of [`Self::record`] for the pairs given; [`TrainError`] for settings out of range;
+    /// [`InputError::ChangeUnderWay`](crate::InputError::ChangeUnderWay); those of [`Trainer::fit`] and
+    /// [`Self::reencode`]. The index is then as before.
+    pub fn learn(&self, options: &LearnOptions) -> Result<Learned> {
+        self.learn_alone(options, &mut no_progress)
+    }
+
+    fn learn_alone(&self, options: &LearnOptions, on_progress: &mut OnProgress<'_>) -> Result<Learned> {
+        self.check_writable()?;
+        let config = options.checked_config()?;
+        options.pairs.iter().try_for_each(check_judgment)?;
+        // Until the change is done: it is made from what serves now.
+        let _only = self.alone()?;
+        remove_trained(self.path())?;
+        let learned = self.learn_into(&self.path().join(names::TRAINED), options, config, on_progress);
+        remove_trained(self.path())?;
+        learned
+    }
+
+    fn learn_into(
+        &self,
+        output: &Path,
+        options: &LearnOptions,
+        config: TrainConfig,
+        on_progress: &mut OnProgress<'_>,
+    ) -> Result<Learned> {
+        let documents = self.iter().collect::<Result<Vec<Document>>>()?;
+        let judged = Judged::of(self.judgments()?, options, &documents);
+        let mut learned = Learned {
+            decision: Decision::TooFew,
+            sentence: String::new(),
+            pairs: judged.pairs.len(),
+            without_document: judged.without_document,
+            learned: 0,
+            held_out: 0,
+            ndcg_at_10: None,
+            recall_at_10: None,
+            change: None,
+        };
+        let print = judged.fingerprint(options, &config)?;
+        let set = match TrainingSet::from_weighted_pairs(documents, judged.pairs, config.dev_fraction) {
+            Err(Error::Train(TrainError::NoPairs)) => return Ok(learned.decided()),
+            set => set?,
+        };
+        (learned.learned, learned.held_out) = set.queries();
+        if learned.held_out < FEWEST_QUERIES {
+            return Ok(learned.decided());
+        }
+        let bundle = self.bundle();
+        if self.learned_from()?.as_deref() == Some(&*with_model(&print, bundle.hash())) {
+            learned.decision = Decision::NothingNew;
+            return Ok(learned.decided());
+        }
+        let trainer = Trainer::builder().base(bundle.path()).output(output).config(config);
+        let fitted = trainer.on_progress(&mut *on_progress).fit(&set)?;
+        if let Some(verdict) = &fitted.report.verdict {
+            learned.judge(verdict, self.len());
+        }
+        if learned.decision == Decision::Changed {
+            learned.change = Some(self.change_model_alone(&fitted.bundle, on_progress)?);
+        }
+        self.set_learned_from(&with_model(&print, self.bundle().hash()))?;
+        Ok(learned.decided())
+    }
+}
+
+impl<F: FnMut(Progress) -> ControlFlow<()>> WithProgress<'_, F> {
+    /// As [`Index::learn`], with progress and cancellation.
+    ///
+    /// # Errors
+    /// Those of [`Index::learn`], and [`Error::Cancelled`].
+    pub fn learn(mut self, options: &LearnOptions) -> Result<Learned> {
+        let (index, on_progress) = self.parts();
+        index.learn_alone(options, on_progress)
+    }
+}
+
+impl LearnOptions {
+    fn checked_config(&self) -> Result<TrainConfig> {
+        let (found, default) = (self.config.dev_fraction, TrainConfig::default().dev_fraction);
+        if found != default && found != LEARN_HELD_OUT {
+            let expected = format!("{LEARN_HELD_OUT}, which a learning always sets aside");
+            return Err(out_of_range("dev_fraction", found, expected));
+        }
+        if self.half_life.is_some_and(|time| time.is_zero()) {
+            return Err(out_of_range("half_life", 0, "a time above 0".to_owned()));
+        }
+        let config = TrainConfig { dev_fraction: LEARN_HELD_OUT, ..self.config.clone() };
+        config.check()?;
+        Ok(config)
+    }
+
+    /// What is left of a judgment's weight at a time.
+    fn aged(&self, judgment: &Judgment, now: u64) -> f64 {
+        let age = now.saturating_sub(judgment.time) as f64;
+        let half_lives = self.half_life.map_or(0.0, |time| age / time.as_secs_f64());
+        judgment.weight * 0.5f64.powf(half_lives)
+    }
+}
+
+/// Judgments that can be learned from.
+struct Judged {
+    /// Question, id of a document that answers it, and weight.
+    pairs: Vec<(String, String, f32)>,
+    without_document: usize,
+    /// Question, id and weight as they were given, in bytes that stand for them.
+    digest: Sha256,
+}
+
+impl Judged {
+    fn of(stored: Vec<Judgment>, options: &LearnOptions, documents: &[Document]) -> Self {
+        let now = now();
+        let there: HashSet<&str> = documents.iter().map(|document| document.id.as_str()).collect();
+        let no = stored.iter().filter(|judgment| judgment.grade <= 0);
+        let no: HashSet<(&str, &str)> = no.map(|no| (no.question.as_str(), no.id.as_str())).collect();
+        let mut judged = Self { pairs: Vec::new(), without_document: 0, digest: Sha256::new() };
+        for judgment in stored.iter().chain(&options.pairs) {
+            let Judgment { question, id, grade, .. } = judgment;
+            let weight = options.aged(judgment, now);
+            if *grade <= 0 || weight < LEAST_WEIGHT || no.contains(&(question.as_str(), id.as_str())) {
+                continue;
+            }
+            if !there.contains(id.as_str()) {
+                judged.without_document += 1;
+                continue;
+            }
+            for part in [question.as_bytes(), id.as_bytes(), &judgment.weight.to_le_bytes()] {
+                judged.digest.update((part.len() as u64).to_le_bytes());
+                judged.digest.update(part);
+            }
+            judged.pairs.push((question.clone(), id.clone(), weight as f32));
+        }
+        judged
+    }
+
+    /// Stands for what a training would see, but for the documents and for the age of judgments.
+    fn fingerprint(&self, options: &LearnOptions, config: &TrainConfig) -> Result<String> {
+        let mut digest = self.digest.clone();
+        let json =
+            flat_json(config).map_err(|source| ModelError::Json { path: REPORT_FILE.into(), source })?;
+        digest.update(json);
+        digest.update(options.half_life.unwrap_or_default().as_secs().to_le_bytes());
+        Ok(hex(&digest.finalize()))
+    }
+}
+
+/// A fingerprint of judgments together with the model that was trained on them.
+fn with_model(print: &str, model: ModelHash) -> String {
+    format!("{print} {model}")
+}
+
+impl Learned {
+    fn judge(&mut self, verdict: &Verdict, documents: usize) {
+        let recall =
+            verdict.difference(Method::TrainedExact, Method::BaseExact, 1.0, ComparedMetric::RecallAt10);
+        (self.ndcg_at_10, self.recall_at_10) = (verdict.exact_ndcg, recall);
+        let tree_loses =
+            documents > MOST_EXACT_DOCUMENTS && verdict.recommendation == Recommendation::DoNotDeploy;
+        self.decision = decide(self.ndcg_at_10, recall, tree_loses);
+    }
+
+    /// With its sentence.
+    fn decided(mut self) -> Self {
+        let Self { pairs, learned, held_out, .. } = self;
+        let measured = || {
+            let Some(ndcg) = self.ndcg_at_10 else { return String::new() };
+            format!(
+                "on {held_out} judged questions that it did not learn from, nDCG@10 is {:.3} after {:.3} \
+                 ({:+.1} points, p = {:.3})",
+                ndcg.value,
+                ndcg.against,
+                ndcg.difference * 100.0,
+                p_value(&ndcg),
+            )
+        };
+        self.sentence = match self.decision {
+            Decision::Changed => format!(
+                "The index has learned from {pairs} judgments of {learned} questions: {}.",
+                measured()
+            ),
+            Decision::NothingNew => {
+                "No judgment is new since the last learning: the index is as before.".to_owned()
+            }
+            Decision::TooFew => format!(
+                "Too few questions are judged, {} of which {held_out} were set aside to measure with; \
+                 {FEWEST_QUERIES} set aside are needed, which takes about {:.0}: the index is as before.",
+                learned + held_out,
+                FEWEST_QUERIES as f64 / LEARN_HELD_OUT,
+            ),
+            Decision::NoGain => {
+                format!("What was learned is not shown to be better: {}; the index is as before.", measured())
+            }
+            Decision::Worse => {
+                format!("What was learned is worse in something: {}; the index is as before.", measured())
+            }
+        };
+        self
+    }
+}
+
+/// The larger of the two p-values.
+fn p_value(difference: &Difference) -> f64 {
+    let [bootstrap, t_test] = [difference.bootstrap_p, difference.t_test_p].map(|p| p.unwrap_or(1.0));
+    bootstrap.max(t_test)
+}
+
+fn decide(ndcg: Option<Difference>, recall: Option<Difference>, tree_loses: bool) -> Decision {
+    let lost = |difference: &Difference| difference.difference <= -SMALLEST_GAIN;
+    if tree_loses || [ndcg, recall].iter().flatten().any(lost) {
+        return Decision::Worse;
+    }
+    let gained = |difference: Difference| {
+        difference.difference >= SMALLEST_GAIN && p_value(&difference) < SIGNIFICANCE_LEVEL
+    };
+    if ndcg.is_some_and(gained) { Decision::Changed } else { Decision::NoGain }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn difference(difference: f64, p: f64) -> Option<Difference> {
+        let (value, against) = (0.5 + difference, 0.5);
+        let (bootstrap_p, t_test_p, deviation) = (Some(p), Some(p / 2.0), Some(0.1));
+        Some(Difference { value, against, difference, bootstrap_p, t_test_p, deviation })
+    }
+
+    #[test]
+    fn only_a_significant_gain_without_a_loss_changes_the_index() {
+        let [gain, same, loss] = [(0.03, 0.01), (0.0, 1.0), (-0.02, 0.01)].map(|(by, p)| difference(by, p));
+        assert_eq!(decide(gain, same, false), Decision::Changed);
+        assert_eq!(decide(gain, loss, false), Decision::Worse);
+        assert_eq!(decide(gain, same, true), Decision::Worse);
+        assert_eq!(decide(loss, gain, false), Decision::Worse);
+        assert_eq!(decide(same, gain, false), Decision::NoGain);
+        assert_eq!(decide(difference(0.03, 0.06), gain, false), Decision::NoGain);
+        assert_eq!(decide(difference(0.009, 0.001), gain, false), Decision::NoGain);
+        assert_eq!(decide(None, None, false), Decision::NoGain);
+    }
+
+    #[test]
+    fn judgments_age_by_their_half_life() {
+        let now = 1_000_000_000;
+        let day = Duration::from_secs(86_400);
+        let aged = |half_life, age: u64| {
+            let options = LearnOptions { half_life, ..LearnOptions::default() };
+            options.aged(&Judgment::new("q", "d", 1).with_weight(0.8).at(now - age), now)
+        };
+        assert_eq!(aged(None, 1 << 20), 0.8);
+        assert_eq!(aged(Some(day), 0), 0.8);
+        assert!((aged(Some(day), 86_400) - 0.4).abs() < 1e-12);
+        assert!((aged(Some(day), 3 * 86_400) - 0.1).abs() < 1e-12);
+    }
+
+    #[test]
+    fn what_was_judged_wrong_is_no_pair_and_what_is_gone_is_counted() {
+        let documents = [Document::new("a", "", "text"), Document::new("b", "", "text")];
+        let judgment = |id, grade| Judgment::new("q", id, grade);
+        let stored = vec![judgment("a", 0), judgment("b", 2), judgment("gone", 1)];
+        let pairs = vec![judgment("a", 1), judgment("b", 1).with_weight(0.5)];
+        let options = LearnOptions { pairs, ..LearnOptions::default() };
+        let judged = Judged::of(stored, &options, &documents);
+        let expected = [("q", "b", 1.0), ("q", "b", 0.5)].map(|(q, d, w)| (q.to_owned(), d.to_owned(), w));
+        assert_eq!((judged.pairs, judged.without_document), (expected.into(), 1));
+    }
+}

@@ -1,0 +1,387 @@
+//! Judgments, the log of questions, and learning from both.
+
+use std::fs;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::program::{ehi, text};
+use crate::support::{Shape, base_model, bundle, copy_directory, documents, filled, id};
+use ehi::calibrate::{CalibrateOptions, FEWEST_QUESTIONS, QuestionSource};
+use ehi::train::{Decision, LearnOptions, TrainConfig, TrainError, TuneOptions};
+use ehi::{Bundle, Error, Index, InputError, Judgment};
+use tempfile::TempDir;
+
+const SHAPE: Shape = Shape { height: 2, leaves_per_document: 1 };
+/// Documents by subject: the one of document `n` is `n % SUBJECTS`.
+const SUBJECTS: usize = 6;
+const STORED: usize = 120;
+const QUESTIONS: usize = 240;
+
+/// What two handles agree on: question, id, grade and weight.
+fn known(index: &Index) -> Vec<(String, String, i32, f64)> {
+    let judgments = index.judgments().unwrap();
+    judgments.into_iter().map(|j| (j.question, j.id, j.grade, j.weight)).collect()
+}
+
+fn row(question: &str, id: &str, grade: i32) -> (String, String, i32, f64) {
+    (question.to_owned(), id.to_owned(), grade, 1.0)
+}
+
+#[test]
+fn judgments_outlive_whatever_happens_to_the_model() {
+    let (dir, index) = filled(SHAPE, 12);
+    let path = dir.path().join("index");
+    assert!(index.judgments().unwrap().is_empty() && !path.join("judgments").exists());
+    assert_eq!(index.forget([("a", "b")]).unwrap(), 0);
+    assert!(!path.join("judgments").exists(), "nothing is written without need");
+
+    assert!(index.record("what is a tree?", &id(0), 1).unwrap());
+    assert!(!index.record("what is a tree?", &id(0), 2).unwrap(), "it takes the place of the first");
+    let recorded = index
+        .record_all([
+            Judgment::new("what is a tree?", "not yet there", 1),
+            Judgment::new("how far?", id(1), 0),
+            Judgment::new("what is a tree?", id(0), -1),
+        ])
+        .unwrap();
+    assert_eq!((recorded.added, recorded.replaced, recorded.without_document), (2, 1, 1));
+    let expected = [
+        row("how far?", &id(1), 0),
+        row("what is a tree?", &id(0), -1),
+        row("what is a tree?", "not yet there", 1),
+    ];
+    assert_eq!(known(&index), expected);
+    assert_eq!(index.len(), 12, "they are no documents");
+
+    let reader = Index::open_read_only(&path).unwrap();
+    assert!(reader.judgments().unwrap().is_empty(), "not flushed");
+    index.flush().unwrap();
+    assert_eq!(known(&reader), expected);
+    assert!(matches!(reader.record("a", "b", 1), Err(Error::Store(_))));
+    drop(reader);
+
+    let copy = dir.path().join("copy");
+    index.snapshot(&copy).unwrap();
+    index.reencode(&bundle(Shape::of_height(1))).unwrap();
+    assert_eq!(known(&index), expected);
+    index.rollback().unwrap();
+    index.compact().unwrap();
+    assert!(index.stats().unwrap().bytes.judgments > 0);
+    assert!(index.verify().unwrap().is_sound());
+    assert_eq!(index.forget([("how far?", id(1).as_str()), ("how far?", "d")]).unwrap(), 1);
+    drop(index);
+    let index = Index::open(&path).unwrap();
+    assert_eq!(known(&index), expected[1..]);
+    let copied = Index::open_read_only(&copy).unwrap();
+    assert_eq!(known(&copied), expected);
+    assert!(copied.verify().unwrap().is_sound());
+}
+
+#[test]
+fn what_was_recorded_survives_a_handle_that_is_never_closed() {
+    let (dir, index) = filled(SHAPE, 3);
+    index.flush().unwrap();
+    index.record("what?", &id(0), 1).unwrap();
+    // As a kill leaves it: neither flushed nor dropped.
+    let copy = dir.path().join("copy");
+    copy_directory(&dir.path().join("index"), &copy);
+    let index = Index::open(&copy).unwrap();
+    assert_eq!(known(&index), [row("what?", &id(0), 1)]);
+    assert!(index.verify().unwrap().is_sound());
+}
+
+#[test]
+fn a_judgment_that_cannot_be_stored_stores_none() {
+    let (_dir, index) = filled(SHAPE, 3);
+    let refused = |judgment: Judgment| {
+        let sound = Judgment::new("sound", "d", 1);
+        match index.record_all([sound, judgment]) {
+            Err(Error::Input(error)) => error,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(refused(Judgment::new(" \n", "d", 1)), InputError::EmptyQuery);
+    assert_eq!(refused(Judgment::new("q", "d", 1).with_weight(1.5)), InputError::BadWeight { found: 1.5 });
+    assert!(matches!(refused(Judgment::new("q", "", 1)), InputError::InvalidId { found: 0, .. }));
+    let long = "x".repeat(65 << 20);
+    assert!(matches!(refused(Judgment::new(long, "d", 1)), InputError::DocumentTooLarge { .. }));
+    assert!(index.judgments().unwrap().is_empty());
+}
+
+#[test]
+fn damaged_judgments_are_found_and_repaired() {
+    let (dir, index) = filled(SHAPE, 3);
+    let path = dir.path().join("index");
+    index.record_all((0..50).map(|n| Judgment::new(format!("question {n}"), id(n), 1))).unwrap();
+    drop(index);
+    let segment = path.join("judgments/segments/00000000.documents");
+    let mut bytes = fs::read(&segment).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&segment, &bytes).unwrap();
+    let index = Index::open(&path).unwrap();
+    assert_eq!(index.search("tree", 3, 16).unwrap().len(), 3, "documents are not concerned");
+    let report = index.verify().unwrap();
+    assert!(report.problems.iter().all(|problem| problem.file.starts_with("judgments/")), "{report:?}");
+    assert!(!report.is_sound());
+    drop(index);
+    let report = Index::repair(&path, ehi::RepairOptions::default()).unwrap();
+    assert!(report.judgments_damaged && !report.was_sound() && report.lost == 0, "{report:?}");
+    let index = Index::open(&path).unwrap();
+    assert_eq!(index.judgments().unwrap().len() as u64 + report.lost_judgments, 50);
+    assert!(index.verify().unwrap().is_sound());
+    drop(index);
+    // Where nothing of it can be read it is set aside.
+    for name in ["MANIFEST", "MANIFEST.copy"] {
+        fs::write(path.join("judgments").join(name), "nothing").unwrap();
+    }
+    assert!(Index::open(&path).unwrap().judgments().is_err());
+    let report = Index::repair(&path, ehi::RepairOptions::default()).unwrap();
+    assert!(report.judgments_damaged, "{report:?}");
+    let index = Index::open(&path).unwrap();
+    assert!(index.judgments().unwrap().is_empty());
+    assert!(index.record("a", "b", 1).unwrap());
+    assert!(path.join("damaged/judgments").exists());
+}
+
+#[test]
+fn questions_are_logged_where_that_is_wanted_alone() {
+    let (dir, index) = filled(SHAPE, 12);
+    let path = dir.path().join("index");
+    index.search("before", 1, 1).unwrap();
+    assert!(!index.logs_questions() && index.logged_questions().unwrap().is_empty());
+    index.log_questions(true).unwrap();
+    index.log_questions(true).unwrap();
+    index.search("what is\na \"tree\"?", 1, 1).unwrap();
+    index.search_batch(&["leaf", "leaf"], 1, 1).unwrap();
+    index.search_vector(&[1.0; crate::support::WIDTH], 1, 1).unwrap();
+    assert!(index.search(" ", 1, 1).is_err());
+    index.flush().unwrap();
+    let reader = Index::open_read_only(&path).unwrap();
+    reader.search("read only", 1, 1).unwrap();
+    let logged = || -> Vec<String> {
+        index.logged_questions().unwrap().into_iter().map(|logged| logged.question).collect()
+    };
+    assert_eq!(logged(), ["what is\na \"tree\"?", "leaf", "leaf", "read only"]);
+    // A line that was torn is passed over, and nothing behind it is lost.
+    let torn = fs::read(path.join("QUESTIONS")).unwrap();
+    fs::write(path.join("QUESTIONS"), &torn[..torn.len() - 5]).unwrap();
+    index.search("after", 1, 1).unwrap();
+    assert_eq!(logged(), ["what is\na \"tree\"?", "leaf", "leaf", "after"]);
+    index.snapshot(dir.path().join("copy")).unwrap();
+    assert!(!dir.path().join("copy/QUESTIONS").exists());
+    assert!(matches!(reader.log_questions(false), Err(Error::Store(_))));
+    index.log_questions(false).unwrap();
+    reader.search("gone", 1, 1).unwrap();
+    assert!(logged().is_empty() && !path.join("QUESTIONS").exists());
+}
+
+#[test]
+fn questions_that_were_asked_or_judged_are_what_is_measured() {
+    let (_dir, index) = filled(SHAPE, STORED);
+    index.log_questions(true).unwrap();
+    let source = || index.calibrate(&CalibrateOptions::default()).unwrap().source;
+    index.search_batch(&["leaf"; FEWEST_QUESTIONS], 1, 1).unwrap();
+    assert_eq!(source(), QuestionSource::Documents, "one question, often");
+    let texts: Vec<String> = (0..FEWEST_QUESTIONS / 2).map(|n| format!("leaf {n}")).collect();
+    index.search_batch(&texts, 1, 1).unwrap();
+    assert_eq!(source(), QuestionSource::Documents);
+    index
+        .record_all((0..FEWEST_QUESTIONS / 2).map(|n| Judgment::new(format!("gene {n}"), id(n), 1)))
+        .unwrap();
+    assert_eq!(source(), QuestionSource::Asked);
+    let options = TuneOptions { passes: 1, always: true, ..TuneOptions::default() };
+    assert!(index.tune(&options).unwrap().change.is_some());
+}
+
+/// Questions in the words of one subject, answered by documents of the next one: nothing that an encoder
+/// knows before it was told.
+fn judged(documents_of: impl Fn(usize) -> Vec<usize>) -> Vec<Judgment> {
+    let questions = documents(QUESTIONS).into_iter().enumerate();
+    let of_question = questions.flat_map(|(number, document)| {
+        let words: Vec<&str> = document.text.split(' ').take(6).collect();
+        let question = format!("{} {number}", words.join(" "));
+        documents_of(number).into_iter().map(move |answer| Judgment::new(&question, id(answer), 1))
+    });
+    of_question.collect()
+}
+
+fn of_next_subject(number: usize) -> Vec<usize> {
+    (0..STORED).filter(|document| document % SUBJECTS == (number + 1) % SUBJECTS).collect()
+}
+
+/// The hash of zlib, bit by bit: numbers without a pattern.
+fn crc32(bytes: &[u8]) -> u32 {
+    let step = |crc: u32| if crc & 1 == 1 { 0xedb8_8320 ^ (crc >> 1) } else { crc >> 1 };
+    !bytes.iter().fold(!0, |crc, byte| (0..8).fold(crc ^ u32::from(*byte), |crc, _| step(crc)))
+}
+
+fn options() -> LearnOptions {
+    let mut config = TrainConfig::default();
+    config.encoder.trainable_layers = 1;
+    config.encoder.learning_rate = 1e-3;
+    config.encoder.max_document_tokens = 16;
+    config.encoder.max_query_tokens = 12;
+    config.schedule.epochs = 8;
+    config.schedule.pairs_per_epoch = 480;
+    config.schedule.indexer_epochs = 1;
+    config.distillation.sentences = 0;
+    LearnOptions { config, ..LearnOptions::default() }
+}
+
+fn untrained(count: usize) -> (TempDir, Index) {
+    let dir = TempDir::new().unwrap();
+    let index =
+        Index::create(dir.path().join("index"), &Bundle::from_encoder(base_model()).unwrap()).unwrap();
+    index.insert_batch(documents(count)).unwrap();
+    (dir, index)
+}
+
+#[test]
+fn an_index_learns_what_it_was_told() {
+    let (dir, index) = untrained(STORED);
+    index.record_all(judged(of_next_subject)).unwrap();
+    index.record("of nothing", "absent", 1).unwrap();
+    let before = index.bundle().hash();
+    let mut seen = 0;
+    let learned = index
+        .with_progress(|_| {
+            seen += 1;
+            ControlFlow::Continue(())
+        })
+        .learn(&options())
+        .unwrap();
+    assert_eq!(learned.decision, Decision::Changed, "{}", learned.sentence);
+    assert!(seen > 10 && learned.sentence.contains("nDCG@10"), "{}", learned.sentence);
+    assert_eq!(learned.without_document, 1);
+    assert_eq!(learned.learned + learned.held_out, QUESTIONS);
+    assert!(learned.ndcg_at_10.unwrap().difference > 0.05, "{learned:?}");
+    let change = learned.change.unwrap();
+    assert_eq!((change.from, change.encoded), (before, STORED));
+    assert_eq!(index.bundle().hash(), change.to);
+    assert!(!dir.path().join("index/model.trained").exists());
+    assert!(index.verify().unwrap().is_sound());
+
+    // Nothing is new, so nothing is trained again, by this handle or another one.
+    assert_eq!(index.learn(&options()).unwrap().decision, Decision::NothingNew);
+    let judgments = index.judgments().unwrap().len();
+    drop(index);
+    let index = Index::open(dir.path().join("index")).unwrap();
+    let again = index.learn(&options()).unwrap();
+    assert_eq!((again.decision, again.change), (Decision::NothingNew, None));
+    assert_eq!(index.judgments().unwrap().len(), judgments);
+    index.rollback().unwrap();
+    assert_eq!(index.bundle().hash(), before);
+}
+
+#[test]
+fn wrong_judgments_change_nothing() {
+    let (dir, index) = untrained(STORED);
+    // As many of them, of documents that have nothing to do with each other.
+    let any = |number: usize| -> Vec<usize> {
+        let drawn = (0..20).map(|n| crc32(&[number as u8, n]) as usize % STORED);
+        drawn.collect()
+    };
+    index.record_all(judged(any)).unwrap();
+    let before = index.bundle().hash();
+    let learned = index.learn(&options()).unwrap();
+    assert!(matches!(learned.decision, Decision::NoGain | Decision::Worse), "{}", learned.sentence);
+    assert!(learned.sentence.ends_with("the index is as before."), "{}", learned.sentence);
+    assert_eq!((learned.change, index.bundle().hash()), (None, before));
+    assert!(!dir.path().join("index/model.trained").exists());
+    assert_eq!(index.learn(&options()).unwrap().decision, Decision::NothingNew);
+}
+
+#[test]
+fn what_cannot_be_learned_from_is_said() {
+    let (_dir, index) = untrained(STORED);
+    let none = index.learn(&options()).unwrap();
+    assert_eq!((none.decision, none.pairs, none.held_out), (Decision::TooFew, 0, 0));
+    let few = judged(of_next_subject).into_iter().take(300);
+    let given = index.learn(&LearnOptions { pairs: few.collect(), ..options() }).unwrap();
+    assert_eq!(given.decision, Decision::TooFew);
+    assert!(given.sentence.contains("about 100"), "{}", given.sentence);
+    assert!(index.judgments().unwrap().is_empty(), "pairs that are given are not stored");
+
+    // All of them are so old that they do not count any more.
+    index.record_all(judged(of_next_subject).into_iter().map(|judgment| judgment.at(0))).unwrap();
+    let half_life = Some(Duration::from_secs(86_400));
+    let aged = index.learn(&LearnOptions { half_life, ..options() }).unwrap();
+    assert_eq!((aged.decision, aged.pairs), (Decision::TooFew, 0));
+
+    let mut other = options();
+    other.config.dev_fraction = 0.5;
+    assert!(matches!(
+        index.learn(&other),
+        Err(Error::Train(TrainError::Config { field: "dev_fraction", .. }))
+    ));
+    let never = LearnOptions { half_life: Some(Duration::ZERO), ..options() };
+    assert!(matches!(index.learn(&never), Err(Error::Train(TrainError::Config { field: "half_life", .. }))));
+    let bad = LearnOptions { pairs: vec![Judgment::new("", "d", 1)], ..options() };
+    assert!(matches!(index.learn(&bad), Err(Error::Input(InputError::EmptyQuery))));
+
+    let before = index.bundle().hash();
+    let cancelled = index.with_progress(|_| ControlFlow::Break(())).learn(&options());
+    assert!(matches!(cancelled, Err(Error::Cancelled)));
+    assert_eq!(index.bundle().hash(), before);
+    assert!(!index.path().join("model.trained").exists());
+}
+
+fn run(path: &Path, command: &str, arguments: &[&str]) -> crate::program::Ran {
+    let index = ["--index".to_owned(), text(path).to_owned()];
+    let arguments = arguments.iter().map(|argument| (*argument).to_owned());
+    ehi([command.to_owned()].into_iter().chain(index).chain(arguments))
+}
+
+#[test]
+fn the_program_judges_lists_and_learns() {
+    let (dir, index) = untrained(12);
+    drop(index);
+    let path = dir.path().join("index");
+    let said = run(&path, "judge", &["what is a tree?", &id(0)]).ok();
+    assert_eq!(said, "1 judgments added, 0 replaced, 1 in all\n");
+    let said = run(&path, "judge", &["what is a tree?", "absent", "--grade", "-1", "--weight", "0.5"]).ok();
+    assert!(said.contains("1 is of a document that the index does not hold"), "{said}");
+    let listed = run(&path, "judgments", &[]).ok();
+    assert!(listed.lines().count() == 2 && listed.contains("absent  (no such document)"), "{listed}");
+    let json = run(&path, "judgments", &["--json"]).ok();
+    let first: serde_json::Value = serde_json::from_str(json.lines().next().unwrap()).unwrap();
+    assert_eq!(
+        (&first["id"], &first["grade"], &first["has_document"]),
+        (&"absent".into(), &(-1).into(), &false.into())
+    );
+
+    for format in ["tsv", "csv", "jsonl"] {
+        let exported = run(&path, "judgments", &["--format", format]).ok();
+        let file = dir.path().join(format!("judgments.{format}"));
+        fs::write(&file, &exported).unwrap();
+        let said = run(&path, "judge", &["--file", text(&file)]).ok();
+        assert_eq!(said.split(';').next().unwrap(), "0 judgments added, 2 replaced, 2 in all");
+        assert_eq!(run(&path, "judgments", &["--format", format]).ok(), exported, "they are as they were");
+    }
+    let unknown = dir.path().join("judgments.txt");
+    fs::write(&unknown, "").unwrap();
+    assert!(run(&path, "judge", &["--file", text(&unknown)]).failure().contains("--format"));
+    let bad = dir.path().join("bad.tsv");
+    fs::write(&bad, "a question\td\t1\nno id\n").unwrap();
+    assert!(run(&path, "judge", &["--file", text(&bad)]).failure().contains("bad.tsv:2: 1 columns"));
+    assert_eq!(run(&path, "judge", &["what?"]).code, Some(2));
+    assert_eq!(run(&path, "judge", &["what?", "d", "--forget", "--grade", "2"]).code, Some(2));
+    assert_eq!(run(&path, "judge", &["what is a tree?", "absent", "--forget"]).ok(), "forgotten\n");
+    assert!(
+        run(&path, "judge", &["what is a tree?", "absent", "--forget"]).failure().contains("no judgment")
+    );
+
+    let said = run(&path, "learn", &[]).ok();
+    assert!(said.contains("Too few questions are judged, 1 of which"), "{said}");
+    let json = run(&path, "learn", &["--json"]).json();
+    assert_eq!(json["decision"], "too_few");
+
+    assert!(run(&path, "questions", &[]).ok().contains("not written down"));
+    run(&path, "questions", &["--log", "on"]).ok();
+    run(&path, "search", &["what is\u{1b}a leaf?"]).ok();
+    assert_eq!(run(&path, "questions", &[]).ok(), "what is\\u{1b}a leaf?\n");
+    run(&path, "questions", &["--log", "off"]).ok();
+    assert!(run(&path, "questions", &["--json"]).ok().is_empty());
+}
