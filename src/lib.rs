@@ -103,4 +103,7 @@ mod pages {
     struct Readme;
     #[doc = include_str!("../docs/search.md")]
     struct Search;
+    #[cfg(feature = "train")]
+    #[doc = include_str!("../docs/learning.md")]
+    struct Learning;
 }

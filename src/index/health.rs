@@ -8,9 +8,11 @@ use std::sync::Mutex;
 use serde::Serialize;
 
 use super::Index;
+pub use super::remedy::{Remedy, RemedyCommand};
+use super::search::MOST_EXACT_DOCUMENTS;
 use crate::error::Result;
 use crate::ids::LeafId;
-use crate::model::{RoutingProfile, RoutingSample};
+use crate::model::{RoutingProfile, RoutingProfiles, RoutingSample};
 use crate::store::LeafSize;
 use crate::tree::Load;
 
@@ -23,6 +25,9 @@ pub const FEWEST_RECENT: usize = 50;
 pub const SKEWED: f64 = 4.0;
 /// The same against the corpus that the tree was trained on, where that is known.
 pub const SKEW_GROWTH: f64 = 2.0;
+/// Live documents over those that the tree was made for from which it is worth making another one: measured
+/// in `docs/experiments.md`.
+pub const GROWN: usize = 2;
 /// Places of the median and of the 75 % quantile among those of a profile. A recent *median* above
 /// the reference's 75 % quantile means that half are as unsure as a quarter was; of
 /// [`FEWEST_RECENT`] rows from one source that happens once in thousands of times.
@@ -52,6 +57,18 @@ pub struct RoutingHealth {
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Advice {
+    /// There is no tree, so searches score every document, of which there are many.
+    NoTree {
+        /// Live documents.
+        documents: usize,
+    },
+    /// The collection is [`GROWN`] times as large as when the tree was made.
+    Grown {
+        /// Live documents.
+        documents: usize,
+        /// Documents then.
+        trained: usize,
+    },
     /// Searches score every document, since it is not known how many leaves they need.
     NotCalibrated {
         /// Live documents.
@@ -93,37 +110,39 @@ pub enum Advice {
 impl fmt::Display for Advice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::NoTree { documents } => {
+                write!(f, "there is no tree, so each search scores all {documents} documents")
+            }
+            Self::Grown { documents, trained } => {
+                write!(f, "the tree was made for {trained} documents, and there are {documents} now")
+            }
             Self::NotCalibrated { documents } => write!(
                 f,
-                "searches without a beam score all {documents} documents, since it was not measured how many leaves \
-                 they need, or the collection has doubled or halved since: `ehi calibrate` does it in a minute or so"
+                "searches without a beam score all {documents} documents, since it was not measured how many \
+                 leaves they need, or the collection has doubled or halved since"
             ),
             Self::Skewed { skew, trained } => {
                 write!(f, "the load of the leaves is uneven: a visited leaf is {skew:.1} times the average")?;
                 if let Some(trained) = trained {
                     write!(f, ", {trained:.1} times in training")?;
                 }
-                f.write_str("; train again on the documents there are now")
+                Ok(())
             }
             Self::UncertainDocuments { recent, trained } => write!(
                 f,
                 "the tree is unsure of new documents (median entropy {recent:.2} nats, {trained:.2} in training); they \
-                 are unlike its corpus, so visit more leaves, or train again with them"
+                 are unlike its corpus"
             ),
-            Self::ShiftedDocuments { shift } => write!(
-                f,
-                "{:.0}% of the new documents go to other leaves than the corpus did; train again with them",
-                shift * 100.0
-            ),
+            Self::ShiftedDocuments { shift } => {
+                write!(f, "{:.0}% of the new documents go to other leaves than the corpus did", shift * 100.0)
+            }
             Self::UncertainQueries { recent, trained } => write!(
                 f,
-                "the tree is unsure of recent queries (median entropy {recent:.2} nats, {trained:.2} in training); \
-                 visit more leaves, or train again with queries like these"
+                "the tree is unsure of recent queries (median entropy {recent:.2} nats, {trained:.2} in training)"
             ),
             Self::ShiftedQueries { shift } => write!(
                 f,
-                "{:.0}% of the recent queries go to other leaves than those of training; train again with \
-                 queries like these if their answers are not found",
+                "{:.0}% of the recent queries go to other leaves than those of training",
                 shift * 100.0
             ),
         }
@@ -155,8 +174,10 @@ pub struct Health {
     pub documents_routing: RoutingHealth,
     /// The newest queries served by this handle, at most [`RECENT`]; exact searches are not routed.
     pub queries_routing: RoutingHealth,
-    /// What to do; empty where nothing stands out, or where nothing is known to compare with.
+    /// What stands out; empty where nothing does, or where nothing is known to compare with.
     pub advice: Vec<Advice>,
+    /// What mends that, and at what cost.
+    pub remedies: Vec<Remedy>,
 }
 
 /// Routing of the queries served since the index was opened, the newest ones.
@@ -202,13 +223,13 @@ impl Index {
         }
         let documents = view.live();
         let sizes = serving.leaf_sizes(&view)?;
-        drop(view);
         let Load { expected, ideal, empty } = Load::of(&sizes);
         let skew = if ideal == 0.0 { 1.0 } else { expected / ideal };
         let trained_skew = reference.as_ref().map(|reference| {
             let shares = &reference.documents.leaf_shares;
             f64::from(leaves) * shares.iter().map(|share| share * share).sum::<f64>()
         });
+        let growth = reference.as_ref().and_then(|reference| Self::grown(documents, reference));
         let (trained_documents, trained_queries) =
             reference.map(|reference| (reference.documents, reference.queries)).unzip();
         let documents_routing =
@@ -217,6 +238,10 @@ impl Index {
             RoutingHealth::new(Some(RoutingProfile::of(&serving.served.samples(), leaves)), trained_queries);
 
         let mut advice = Vec::new();
+        if !serving.bundle.has_tree() && documents > MOST_EXACT_DOCUMENTS {
+            advice.push(Advice::NoTree { documents });
+        }
+        advice.extend(growth);
         if self.needs_calibration() {
             advice.push(Advice::NotCalibrated { documents });
         }
@@ -237,6 +262,7 @@ impl Index {
         if let Some(shift) = queries_routing.shifted() {
             advice.push(Advice::ShiftedQueries { shift });
         }
+        let remedies = self.remedies(&serving, &view, &advice)?;
         Ok(Health {
             documents,
             leaves,
@@ -256,7 +282,32 @@ impl Index {
             documents_routing,
             queries_routing,
             advice,
+            remedies,
         })
+    }
+
+    /// Whether it is time for a tree, the first one or another one: the part of [`Self::health`] that costs
+    /// nothing.
+    ///
+    /// # Errors
+    /// [`ModelError`](crate::model::ModelError) for a damaged training report.
+    pub fn tuning_due(&self) -> Result<Option<Advice>> {
+        let (serving, documents) = (self.serving(), self.len());
+        if documents <= MOST_EXACT_DOCUMENTS {
+            return Ok(None);
+        }
+        if !serving.bundle.has_tree() {
+            return Ok(Some(Advice::NoTree { documents }));
+        }
+        let reference = serving.bundle.routing_profiles()?;
+        Ok(reference.and_then(|reference| Self::grown(documents, &reference)))
+    }
+
+    fn grown(documents: usize, reference: &RoutingProfiles) -> Option<Advice> {
+        let trained = reference.collection();
+        // Without a search by the tree nobody would notice.
+        (documents > MOST_EXACT_DOCUMENTS && documents >= GROWN * trained)
+            .then_some(Advice::Grown { documents, trained })
     }
 }
 

@@ -1,8 +1,8 @@
 //! What the index was told: which documents answer which questions.
 //!
-//! Judgments lie in a store of their own, in `judgments` beside the models: they outlive every change of model,
-//! and are as durable as documents. A judgment is a document of that store: its id stands for question and
-//! document, its title is the question, its text the id of the judged document, its metadata the rest.
+//! Judgments lie in a store of their own, in `judgments` beside the models: they outlive every change of
+//! model, and are as durable as documents. A judgment is a document of that store: its id stands for question
+//! and document, its title is the question, its text the id of the judged document, its metadata the rest.
 
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError};

@@ -14,6 +14,7 @@ mod maintain;
 mod options;
 mod private_pool;
 mod question_log;
+mod remedy;
 mod repair;
 pub(crate) mod root;
 pub mod search;

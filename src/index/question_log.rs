@@ -1,8 +1,8 @@
 //! The log of the questions that an index was asked: off until somebody asks for it, bounded, and deletable.
 //!
-//! It is a plain file of JSON lines that every handle appends to as long as the file is there, read-only ones
-//! too. Nothing is promised of it: it is no part of snapshots, and lines that a crash tore are passed over. So
-//! its operations do not go through [`Backend`](crate::disk::Backend).
+//! It is a plain file of JSON lines that every handle appends to as long as the file is there, read-only
+//! ones too. Nothing is promised of it: it is no part of snapshots, and lines that a crash tore are passed
+//! over. So its operations do not go through [`Backend`](crate::disk::Backend).
 
 use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};

@@ -44,6 +44,9 @@ pub struct RoutingProfiles {
     pub documents: RoutingProfile,
     /// Of the training queries.
     pub queries: RoutingProfile,
+    /// Documents of the collection that the corpus is a sample of; `None` where it is all of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub collection: Option<usize>,
 }
 
 impl RoutingProfile {
@@ -93,7 +96,20 @@ impl RoutingProfile {
 impl RoutingProfiles {
     /// Both profiles together.
     pub fn new(documents: RoutingProfile, queries: RoutingProfile) -> Self {
-        Self { documents, queries }
+        Self { documents, queries, collection: None }
+    }
+}
+
+impl RoutingProfiles {
+    /// Documents that the tree was made for.
+    pub fn collection(&self) -> usize {
+        self.collection.unwrap_or(self.documents.rows)
+    }
+
+    /// The same, of a sample from a collection of so many documents.
+    #[cfg(feature = "train")]
+    pub(crate) fn of_collection(self, documents: usize) -> Self {
+        Self { collection: (documents > self.documents.rows).then_some(documents), ..self }
     }
 }
 

@@ -114,8 +114,8 @@ impl TrainingSet {
         Self::from_weighted_pairs(documents, pairs, dev_fraction)
     }
 
-    /// As [`Self::from_pairs`], where each pair takes part in a share of the passes, above 0 and at most 1; of
-    /// one pair given twice the larger share counts.
+    /// As [`Self::from_pairs`], where each pair takes part in a share of the passes, above 0 and at most 1;
+    /// of one pair given twice the larger share counts.
     pub(super) fn from_weighted_pairs(
         documents: impl IntoIterator<Item = Document>,
         pairs: impl IntoIterator<Item = (String, String, f32)>,

@@ -1,5 +1,5 @@
-//! Learning from use: a training on the judgments of an index, and a change over to what came of it, if that is
-//! better on questions that it did not see.
+//! Learning from use: a training on the judgments of an index, and a change over to what came of it, if that
+//! is better on questions that it did not see.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -25,8 +25,8 @@ use crate::model::{ModelError, hex};
 use crate::progress::{OnProgress, Progress, no_progress};
 use crate::search::MOST_EXACT_DOCUMENTS;
 
-/// Share of the judged questions that a learning sets aside, by a hash of their texts: a question that was set
-/// aside once always is, so no model is measured on what an earlier one learned.
+/// Share of the judged questions that a learning sets aside, by a hash of their texts: a question that was
+/// set aside once always is, so no model is measured on what an earlier one learned.
 pub const LEARN_HELD_OUT: f64 = 0.2;
 
 /// Pairs that have aged to a smaller weight take no part.
@@ -86,16 +86,16 @@ pub enum Decision {
 }
 
 impl Index {
-    /// Trains encoder and tree further on the judgments stored here ([`Self::record`]), measures the result on
-    /// judged questions that were set aside, and changes over to it if it is better.
+    /// Trains encoder and tree further on the judgments stored here ([`Self::record`]), measures the result
+    /// on judged questions that were set aside, and changes over to it if it is better.
     ///
     /// Better is: exact search's nDCG@10 rises by [`SMALLEST_GAIN`] or more, by two tests at
-    /// [`SIGNIFICANCE_LEVEL`], its recall@10 does not fall by so much, and, in an index so large that searches
-    /// use the tree, the tree loses nothing against k-means. Otherwise the index is as before. The training
-    /// begins from the model in service, so it may be called again and again; where no judgment is new it
-    /// does nothing. Searches and writes go on meanwhile, as with [`Self::reencode`], and [`Self::rollback`]
-    /// returns. Judgments of documents that are not there are passed over, and so are those of grade 0 or
-    /// less, but that they outdo a pair given for the same question and document.
+    /// [`SIGNIFICANCE_LEVEL`], its recall@10 does not fall by so much, and, in an index so large that
+    /// searches use the tree, the tree loses nothing against k-means. Otherwise the index is as before. The
+    /// training begins from the model in service, so it may be called again and again; where no judgment is
+    /// new it does nothing. Searches and writes go on meanwhile, as with [`Self::reencode`], and
+    /// [`Self::rollback`] returns. Judgments of documents that are not there are passed over, and so are those
+    /// of grade 0 or less, but that they outdo a pair given for the same question and document.
     ///
     /// Costs a training: on the machine of `docs/experiments.md` some minutes for 5,000 abstracts.
     ///

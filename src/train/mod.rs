@@ -1,6 +1,7 @@
 //! Joint training of encoder and tree from queries and the documents that answer them
 //! (section 3.5, Algorithm 1).
 
+mod auto_tune;
 mod balance;
 mod batch;
 mod card;
@@ -38,6 +39,7 @@ mod tune;
 mod verdict;
 
 pub use crate::model::differentiable::Precision;
+pub use auto_tune::{AutoTune, AutoTuneOptions, DEFAULT_INTERVAL};
 pub use balance::{LeafSizes, LoadReport};
 pub use checkpoint::CHECKPOINT_FILE;
 pub use config::{

@@ -57,6 +57,8 @@ pub enum TrainDevice {
 pub(super) struct Given {
     pub texts: Texts,
     pub embedded: Embedded,
+    /// Documents of the collection that these are drawn from.
+    pub collection: usize,
 }
 
 /// A training run about to start.
@@ -284,8 +286,9 @@ impl<'a> Trainer<'a> {
         };
         let scope = scope(config, encoder)?;
         let mut rng = ChaCha8Rng::seed_from_u64(config.seed);
+        let collection = given.as_ref().map_or(set.documents.len(), |given| given.collection);
         let (texts, given) = match given {
-            Some(Given { texts, embedded }) => (texts, Some(embedded)),
+            Some(Given { texts, embedded, .. }) => (texts, Some(embedded)),
             None => (Texts::new(set, encoder, config, &mut rng)?, None),
         };
         on_event(&TrainEvent::Started {
@@ -334,7 +337,8 @@ impl<'a> Trainer<'a> {
         let outcome = Run::new(start, Listeners { on_progress, on_event: &mut on_event }).finish()?;
         let ending = outcome.beginning.ending(&outcome.last, set, &texts, config.seed, on_progress)?;
         let page_of = ending.leaves;
-        let report = report(config, &texts, &outcome, ending.verdict, ending.leaf_sizes)?;
+        let mut report = report(config, &texts, &outcome, ending.verdict, ending.leaf_sizes)?;
+        report.routing = report.routing.map(|routing| routing.of_collection(collection));
         let page = page::render(&report, &page_of);
         // Weights that are written anew are rounded to f16.
         let encoder = if given.is_some() { None } else { Some(head.named().map_err(ModelError::from)?) };

@@ -194,12 +194,13 @@ impl Index {
 
         let asked = self.asked(MOST_QUESTIONS)?;
         let sample = Sample::draw(&serving, &view, documents, options, &asked, on_progress)?;
+        let collection = view.live();
         drop(view);
         let Sample { documents, embedded, held_out } = sample;
         let rows = embedded.documents.clone();
         let set = TrainingSet { documents, train: Vec::new(), dev: Vec::new() };
         let texts = Texts::without_tokens(set.documents.len(), embedded.queries.len() / dim);
-        let given = Given { texts, embedded };
+        let given = Given { texts, embedded, collection };
         let trainer = Trainer::builder().base(serving.bundle().path()).output(output).config(config);
         let fitted = trainer.on_progress(&mut *on_progress).fit_tree(&set, given)?;
 

@@ -97,7 +97,12 @@ fn searches_and_what_looks_inside_print_what_is_documented() {
     let health = printed(&flow, "health", &["--json"]);
     let index = ehi::Index::open(flow.path("index")).unwrap();
     index.search(QUESTION, 3, 3).unwrap();
+    // So many of one kind that something stands out, and a remedy is named.
+    let same = |number| ehi::Document::new(format!("same-{number}"), "", "virus cancer virus");
+    index.insert_batch((0..400).map(same)).unwrap();
     let advice = [
+        Advice::NoTree { documents: 12_000 },
+        Advice::Grown { documents: 24_000, trained: 12_000 },
         Advice::NotCalibrated { documents: 12_000 },
         Advice::Skewed { skew: 5.0, trained: None },
         Advice::UncertainDocuments { recent: 2.0, trained: 1.0 },
@@ -128,6 +133,28 @@ fn what_keeps_an_index_prints_what_is_documented() {
     let before = printed(&flow, "stats", &["--json"]);
     check("calibrate", &[printed(&flow, "calibrate", &["--json"])]);
     check("stats", &[before, printed(&flow, "stats", &["--json"])]);
+    let judged = printed(&flow, "judge", &["--json", QUESTION, &id(1)]);
+    check("judge", &[judged]);
+    flow.run("judge", &[QUESTION, "absent", "--weight", "0.5"]).ok();
+    let listed = flow.run("judgments", &["--json"]).ok();
+    check("judgments", &listed.lines().map(|line| serde_json::from_str(line).unwrap()).collect::<Vec<_>>());
+    flow.run("questions", &["--log", "on"]).ok();
+    flow.run("search", &[QUESTION]).ok();
+    check("questions", &[serde_json::from_str(&flow.run("questions", &["--json"]).ok()).unwrap()]);
+    let pairs = flow.path("pairs.jsonl");
+    let line =
+        |n: usize| json!({ "question": format!("{QUESTION} {n}"), "id": id(n % 30) }).to_string() + "\n";
+    fs::write(&pairs, (0..150).map(line).collect::<String>()).unwrap();
+    let settings = flow.path("settings.json");
+    fs::write(
+        &settings,
+        r#"{"encoder.trainable_layers": 0, "schedule.epochs": 1, "schedule.indexer_epochs": 1}"#,
+    )
+    .unwrap();
+    let learn = ["--json", "--pairs", text(&pairs), "--config", text(&settings)];
+    let mut changed = printed(&flow, "learn", &learn);
+    assert_eq!(changed["change"], Value::Null, "nothing is learned by a tree alone");
+    let few = printed(&flow, "learn", &["--json"]);
     check("recover", &[printed(&flow, "recover", &["--json"])]);
     check("compact", &[printed(&flow, "compact", &["--json"])]);
     let tuned = printed(&flow, "tune", &["--json", "--passes", "1", "--leaves", "3", "--always"]);
@@ -135,7 +162,10 @@ fn what_keeps_an_index_prints_what_is_documented() {
     assert_eq!(printed(&flow, "rollback", &["--json"])["encoded"], 0);
     flow.run("drop-previous", &[]).ok();
     let other = bundle(Shape::of_height(1));
-    check("reencode", &[printed(&flow, "reencode", &["--json", "--model", text(other.path())])]);
+    let reencoded = printed(&flow, "reencode", &["--json", "--model", text(other.path())]);
+    changed["change"] = reencoded.clone();
+    check("learn", &[few, changed]);
+    check("reencode", &[reencoded]);
     check("rollback", &[printed(&flow, "rollback", &["--json"])]);
     check("drop-previous", &[printed(&flow, "drop-previous", &["--json"])]);
 

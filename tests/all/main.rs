@@ -15,6 +15,7 @@ mod docs;
 mod durability;
 mod evaluation;
 mod filter;
+mod growth;
 #[cfg(feature = "hub")]
 mod hub;
 mod index;

@@ -102,6 +102,11 @@ fn commands_about_tuning_run() {
 }
 
 #[test]
+fn commands_about_learning_run() {
+    assert!(run(folder().path(), "docs/learning.md") >= 10);
+}
+
+#[test]
 fn commands_about_training_run() {
     let dir = folder();
     fs::remove_file(dir.path().join("my-bundle")).unwrap();

@@ -31,10 +31,8 @@ pub fn run(args: &ReportArgs, out: &mut dyn Write) -> Result<(), Failure> {
 fn write_health(out: &mut dyn Write, health: &Health) -> io::Result<()> {
     writeln!(out, "documents      {}", health.documents)?;
     if health.leaves == 1 {
-        return writeln!(
-            out,
-            "tree           none: searches score every document, and there is nothing to fit"
-        );
+        writeln!(out, "tree           none: searches score every document")?;
+        return write_advice(out, health);
     }
     write!(out, "leaves         {}, {} empty", health.leaves, health.empty_leaves)?;
     match health.largest_leaf {
@@ -58,8 +56,15 @@ fn write_health(out: &mut dyn Write, health: &Health) -> io::Result<()> {
     if documents.reference.is_none() && queries.reference.is_none() {
         writeln!(out, "no reference is known: the model was trained before routing was recorded")?;
     }
+    write_advice(out, health)
+}
+
+fn write_advice(out: &mut dyn Write, health: &Health) -> io::Result<()> {
     for advice in &health.advice {
         writeln!(out, "advice: {}", escaped(&advice.to_string()))?;
+    }
+    for remedy in &health.remedies {
+        writeln!(out, "remedy: {remedy}")?;
     }
     if health.advice.is_empty() {
         writeln!(out, "nothing stands out")?;

@@ -223,6 +223,30 @@ fn a_calibration_that_fails_anywhere_leaves_the_former_curve_or_the_new_one() {
 }
 
 #[test]
+fn judgments_that_fail_anywhere_are_stored_or_not() {
+    let bundles = Bundles::new();
+    let (origin, before) = origin(&bundles, false);
+    let after = before.clone().told(&judgments(0, 4));
+    let record = |index: &Index| index.record_all(judgments(0, 4)).and_then(|_| index.flush());
+    let failed = each_operation(|faults| {
+        let (_dir, path) = copied(&origin);
+        if let Ok(index) = open(Arc::new(faults.clone()), &path) {
+            let done = record(&index).or_else(|_| record(&index));
+            if done.is_ok() {
+                assert_is(&index, std::slice::from_ref(&after));
+            }
+        }
+        let index = open(unsynced(), &path).unwrap();
+        assert_is(&index, &[before.clone(), after.clone()]);
+        record(&index).unwrap();
+        assert_is(&index, std::slice::from_ref(&after));
+    });
+    for kind in ["open", "write", "sync", "rename", "create directory"] {
+        assert!(failed.contains(&kind), "no {kind} in {failed:?}");
+    }
+}
+
+#[test]
 fn a_repair_that_fails_anywhere_can_be_done_again() {
     let bundles = Bundles::new();
     let (origin, state) = origin(&bundles, true);

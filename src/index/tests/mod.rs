@@ -15,6 +15,7 @@ use crate::disk::{Backend, FileSystem, Unsynced, recorder::in_memory};
 use crate::document::Document;
 use crate::error::{Error, InputError, Result};
 use crate::ids::ModelHash;
+use crate::judgment::Judgment;
 use crate::model::Bundle;
 use crate::store::Durability;
 use bundle::Bundles;
@@ -23,21 +24,34 @@ use bundle::Bundles;
 #[derive(Clone, Debug, PartialEq)]
 struct State {
     documents: BTreeMap<String, Document>,
+    /// Grades by question and id.
+    judgments: BTreeMap<(String, String), i32>,
     model: ModelHash,
 }
 
 impl State {
     fn new(bundle: &Bundle) -> Self {
-        Self { documents: BTreeMap::new(), model: bundle.hash() }
+        Self { documents: BTreeMap::new(), judgments: BTreeMap::new(), model: bundle.hash() }
     }
 
     fn of(index: &Index) -> Result<Self> {
         let documents = index.iter().map(|read| read.map(|document| (document.id.clone(), document)));
-        Ok(Self { documents: documents.collect::<Result<_>>()?, model: index.bundle().hash() })
+        let judgments = index.judgments()?.into_iter().map(|j| ((j.question, j.id), j.grade));
+        Ok(Self {
+            documents: documents.collect::<Result<_>>()?,
+            judgments: judgments.collect(),
+            model: index.bundle().hash(),
+        })
     }
 
     fn with(mut self, documents: &[Document]) -> Self {
         self.documents.extend(documents.iter().map(|document| (document.id.clone(), document.clone())));
+        self
+    }
+
+    fn told(mut self, judgments: &[Judgment]) -> Self {
+        let told = judgments.iter().map(|j| ((j.question.clone(), j.id.clone()), j.grade));
+        self.judgments.extend(told);
         self
     }
 
@@ -51,6 +65,11 @@ fn documents(from: usize, to: usize) -> Vec<Document> {
     let word = |n: usize| bundle::WORDS[n % bundle::WORDS.len()];
     let text = |n: usize| format!("{} {} {}", word(n), word(n / 3 + 5), word(n * 7 + 1));
     (from..to).map(|n| Document::new(format!("d{n}"), word(n + 2), text(n))).collect()
+}
+
+/// Judgments of these numbers; every third one is of the same question.
+fn judgments(from: usize, to: usize) -> Vec<Judgment> {
+    (from..to).map(|n| Judgment::new(format!("q{}", n % 3), format!("d{n}"), n as i32)).collect()
 }
 
 /// Files on a disk that needs no syncs: those of the tests are read in the same process.

@@ -26,6 +26,8 @@ enum Act {
     /// Into a directory of the index, where the recorder sees it.
     Snapshot(&'static str),
     Calibrate,
+    /// Judgments of these numbers, flushed.
+    Judge(usize, usize),
     /// Damages a file, and has it repaired.
     Repair(Damaged),
 }
@@ -44,10 +46,11 @@ enum Damaged {
     Kept,
     Bundle,
     Segment,
+    Judgments,
 }
 
 fn workloads() -> Vec<(&'static str, Vec<Act>)> {
-    use Act::{Calibrate, DropPrevious, Insert, Reencode, Repair, Rollback, Snapshot};
+    use Act::{Calibrate, DropPrevious, Insert, Judge, Reencode, Repair, Rollback, Snapshot};
     use Which::{A, B, C};
     vec![
         ("creation", vec![]),
@@ -56,6 +59,11 @@ fn workloads() -> Vec<(&'static str, Vec<Act>)> {
         ("one after another", vec![Insert(0, 2), Reencode(C), Reencode(B), Insert(1, 3), Reencode(A)]),
         ("snapshots", vec![Insert(0, 3), Snapshot("copy-1"), Insert(3, 4), Snapshot("copy-2")]),
         ("calibration", vec![Insert(0, 4), Calibrate, Insert(4, 5), Calibrate, Reencode(B), Calibrate]),
+        (
+            "judgments",
+            vec![Insert(0, 2), Judge(0, 3), Judge(2, 5), Reencode(B), Snapshot("copy-1"), Judge(5, 6)],
+        ),
+        ("repair of judgments", vec![Judge(0, 4), Repair(Damaged::Judgments), Judge(4, 5)]),
         ("repair of CURRENT", vec![Insert(0, 3), Reencode(B), Repair(Damaged::Current), Insert(3, 4)]),
         ("repair of what is kept", vec![Insert(0, 3), Reencode(B), Repair(Damaged::Kept), DropPrevious]),
         ("repair of a model", vec![Insert(0, 3), Repair(Damaged::Bundle), Insert(3, 4)]),
@@ -114,6 +122,12 @@ fn run(bundles: &Bundles, name: &'static str, acts: Vec<Act>, forget: Forget) ->
                 recorder.note(Step::Copied(name.into(), number));
                 before
             }
+            Act::Judge(from, to) => {
+                let told = judgments(from, to);
+                index.record_all(told.clone()).unwrap();
+                index.flush().unwrap();
+                before.told(&told)
+            }
             Act::Calibrate => {
                 index.calibrate(&CalibrateOptions::default()).unwrap();
                 before
@@ -138,16 +152,18 @@ fn run(bundles: &Bundles, name: &'static str, acts: Vec<Act>, forget: Forget) ->
 /// Makes a file of the index another one, at once and durably.
 fn damage(backend: &dyn Backend, dir: &Path, current: crate::index::root::Current, what: Damaged) {
     let model = |number: u32| dir.join("models").join(number.to_string());
-    let segment = |number| {
-        let segments = model(number).join("segments");
+    let segment_of = |store: PathBuf| {
+        let segments = store.join("segments");
         let name = names(&segments).into_iter().find(|name| name.ends_with(".vectors")).unwrap();
         segments.join(name)
     };
+    let segment = |number| segment_of(model(number));
     let path = match what {
         Damaged::Current => dir.join("CURRENT"),
         Damaged::Kept => segment(current.kept.unwrap()),
         Damaged::Bundle => model(current.serving).join("model/model.safetensors"),
         Damaged::Segment => segment(current.serving),
+        Damaged::Judgments => segment_of(dir.join("judgments")),
     };
     let mut bytes = fs::read(&path).unwrap();
     let middle = bytes.len() / 2;
@@ -180,7 +196,7 @@ fn check_image(bundles: &Bundles, ran: &Ran, cut: Cut) -> std::result::Result<()
         let options = repair_options(bundles, &ran.history[tried - 1]);
         let repaired = Index::repair_on(unsynced(), &dir, options);
         let report = repaired.map_err(failed("repair"))?;
-        if report.lost > 0 {
+        if report.lost + report.lost_judgments > 0 {
             return Err(format!("{report:?}"));
         }
     }

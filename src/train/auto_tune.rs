@@ -1,0 +1,148 @@
+//! Tuning when it is due, on a thread of its own.
+
+use std::ops::ControlFlow;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use super::tune::{TuneOptions, Tuned};
+use crate::error::{Error, InputError, Result};
+use crate::index::Index;
+use crate::index::health::GROWN;
+use crate::progress::Progress;
+
+/// How often a tuning is looked for unless asked otherwise.
+pub const DEFAULT_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Options of [`Index::auto_tune`].
+#[derive(Clone, Debug)]
+pub struct AutoTuneOptions {
+    /// How often it is looked whether a tuning is due, [`DEFAULT_INTERVAL`] by default; that costs next to
+    /// nothing.
+    pub interval: Duration,
+    /// Options of each tuning.
+    pub tune: TuneOptions,
+}
+
+impl Default for AutoTuneOptions {
+    fn default() -> Self {
+        Self { interval: DEFAULT_INTERVAL, tune: TuneOptions::default() }
+    }
+}
+
+/// Keeps the tree of an index in step with its collection for as long as it lives; made by
+/// [`Index::auto_tune`].
+///
+/// Dropping it ends a tuning under way, with the index as it was, and waits for that.
+#[must_use = "it tunes for as long as it lives"]
+#[derive(Debug)]
+pub struct AutoTune {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<State>,
+    /// Told of each change of the state.
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    ends: bool,
+    tunings: usize,
+    last: Option<Result<Tuned>>,
+}
+
+impl Index {
+    /// Tunes the index by itself, on a thread of its own, whenever [`Self::tuning_due`] says so: once it has
+    /// so many documents that searches need a tree, and each time the collection has doubled. It never
+    /// trains the encoder.
+    ///
+    /// A tuning that brings too little leaves the index as it was, and the next one is tried when the
+    /// collection has doubled again. The thread does not keep the index open: it ends once the index is
+    /// dropped elsewhere, or with the value returned.
+    ///
+    /// # Errors
+    /// [`StoreError::ReadOnly`](crate::store::StoreError::ReadOnly). Failures of a tuning are logged and in
+    /// [`AutoTune::last`].
+    pub fn auto_tune(self: &Arc<Self>, options: AutoTuneOptions) -> Result<AutoTune> {
+        self.check_writable()?;
+        let shared = Arc::new(Shared::default());
+        let (own, index) = (Arc::clone(&shared), Arc::downgrade(self));
+        let thread = thread::spawn(move || own.run(&index, &options));
+        Ok(AutoTune { shared, thread: Some(thread) })
+    }
+}
+
+impl AutoTune {
+    /// How many tunings have ended, and the outcome of the last one, which is handed out once.
+    pub fn last(&self) -> (usize, Option<Result<Tuned>>) {
+        let mut state = self.shared.state();
+        (state.tunings, state.last.take())
+    }
+}
+
+impl Drop for AutoTune {
+    fn drop(&mut self) {
+        self.shared.state().ends = true;
+        self.shared.changed.notify_all();
+        if let Some(thread) = self.thread.take() {
+            // A panic in it has been printed.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run(&self, index: &Weak<Index>, options: &AutoTuneOptions) {
+        // Documents from which the next one is tried, after one that did not change the index.
+        let mut next = 0;
+        loop {
+            match index.upgrade() {
+                Some(index) => self.tune_if_due(&index, options, &mut next),
+                None => return,
+            }
+            let state = self.state();
+            let wait = self.changed.wait_timeout_while(state, options.interval, |state| !state.ends);
+            if wait.unwrap_or_else(PoisonError::into_inner).0.ends {
+                return;
+            }
+        }
+    }
+
+    fn tune_if_due(&self, index: &Index, options: &AutoTuneOptions, next: &mut usize) {
+        let documents = index.len();
+        let due = match index.tuning_due() {
+            Ok(due) => due.filter(|_| documents >= *next),
+            Err(error) => return self.ended(documents, next, index, Err(error)),
+        };
+        let Some(due) = due else { return };
+        tracing::info!(index = %index.path().display(), "{due}: tuning begins");
+        let goes_on = |_: Progress| match self.state().ends {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        };
+        match index.with_progress(goes_on).tune(&options.tune) {
+            // Somebody else is at it: later.
+            Err(Error::Cancelled | Error::Input(InputError::ChangeUnderWay)) => {}
+            tuned => self.ended(documents, next, index, tuned),
+        }
+    }
+
+    fn ended(&self, documents: usize, next: &mut usize, index: &Index, tuned: Result<Tuned>) {
+        if !matches!(&tuned, Ok(tuned) if tuned.change.is_some()) {
+            *next = GROWN * documents;
+        }
+        if let Err(error) = &tuned {
+            tracing::warn!(index = %index.path().display(), %error, "tuning failed; the index is as before");
+        }
+        let mut state = self.state();
+        (state.tunings, state.last) = (state.tunings + 1, Some(tuned));
+    }
+}
