@@ -131,15 +131,13 @@ pub enum DataError {
         expected: &'static str,
     },
     /// A column or a field has a value of another kind.
-    #[error("{name}:{line}: `{field}` is `{found}`, not {expected}")]
+    #[error("{name}:{line}: `{found}` is no {expected}")]
     Field {
         /// The file.
         name: String,
         /// The line.
         line: u64,
-        /// The column.
-        field: &'static str,
-        /// Its value.
+        /// The value.
         found: String,
         /// What it should be.
         expected: &'static str,

@@ -134,21 +134,21 @@ fn read_table(reader: impl Read, name: &str, format: JudgmentFormat) -> Result<V
             let missing = || DataError::MissingField { name: name.to_owned(), line, field: COLUMNS[column] };
             cell(column).ok_or_else(missing)
         };
-        let wrong = |column: usize, found: &str, expected| {
-            let (name, field, found) = (name.to_owned(), COLUMNS[column], found.to_owned());
-            DataError::Field { name, line, field, found, expected }
+        let wrong = |found: &str, expected| {
+            let (name, found) = (name.to_owned(), found.to_owned());
+            DataError::Field { name, line, found, expected }
         };
         let question = required(0)?.trim_start_matches('\u{feff}');
         let mut judgment = Judgment::new(question, required(1)?, 1);
         if let Some(grade) = cell(2) {
-            judgment.grade = grade.trim().parse().map_err(|_| wrong(2, grade, "a 32-bit integer"))?;
+            judgment.grade = grade.trim().parse().map_err(|_| wrong(grade, "grade, a 32-bit integer"))?;
         }
         if let Some(weight) = cell(3) {
             judgment.weight =
-                weight.trim().parse().map_err(|_| wrong(3, weight, "a number above 0, 1 at most"))?;
+                weight.trim().parse().map_err(|_| wrong(weight, "weight, a number above 0, 1 at most"))?;
         }
         if let Some(time) = cell(4) {
-            judgment.time = time.trim().parse().map_err(|_| wrong(4, time, "seconds since 1970"))?;
+            judgment.time = time.trim().parse().map_err(|_| wrong(time, "time in seconds since 1970"))?;
         }
         found.push(judgment);
     }
@@ -242,9 +242,9 @@ mod tests {
     fn a_bad_row_is_named_with_its_line() {
         for (format, text, expected) in [
             (JudgmentFormat::Tsv, "a\tb\nonly one\n", "file:2: 1 columns"),
-            (JudgmentFormat::Tsv, "a\tb\tc\n", "file:1: `grade` is `c`, not a 32-bit integer"),
+            (JudgmentFormat::Tsv, "a\tb\tc\n", "file:1: `c` is no grade, a 32-bit integer"),
             (JudgmentFormat::Tsv, "a\t\n", "file:1: the string field `id` is missing"),
-            (JudgmentFormat::Csv, "a,b,1,much\n", "file:1: `weight` is `much`"),
+            (JudgmentFormat::Csv, "a,b,1,much\n", "file:1: `much` is no weight"),
             (JudgmentFormat::Csv, "a,b,1,1,1,1\n", "file:1: 6 columns"),
             (JudgmentFormat::JsonLines, "{\"question\": \"a\"}", "file:1: the string field `id` is missing"),
             (

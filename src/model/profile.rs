@@ -85,6 +85,11 @@ impl RoutingProfile {
         }
     }
 
+    /// Expected over even load of the leaves, with which as many rows as were measured are spread; 1 is even.
+    pub fn skew(&self) -> f64 {
+        self.leaf_shares.len() as f64 * self.leaf_shares.iter().map(|share| share * share).sum::<f64>()
+    }
+
     /// How much of one set would have to go to other leaves to be spread as the other is: half the
     /// sum of the differences of shares, from 0 to 1.
     pub fn shift(&self, other: &Self) -> f64 {

@@ -14,6 +14,9 @@ use crate::progress::Progress;
 /// How often a tuning is looked for unless asked otherwise.
 pub const DEFAULT_INTERVAL: Duration = Duration::from_secs(10);
 
+/// One part of so many by which the collection grows at least from one tuning to the next.
+const LEAST_GROWTH: usize = 10;
+
 /// Options of [`Index::auto_tune`].
 #[derive(Clone, Debug)]
 pub struct AutoTuneOptions {
@@ -57,12 +60,12 @@ struct State {
 
 impl Index {
     /// Tunes the index by itself, on a thread of its own, whenever [`Self::tuning_due`] says so: once it has
-    /// so many documents that searches need a tree, and each time the collection has doubled. It never
-    /// trains the encoder.
+    /// so many documents that searches need a tree, and each time the collection has doubled, or has grown by
+    /// a tenth or more and become uneven. It never trains the encoder.
     ///
     /// A tuning that brings too little leaves the index as it was, and the next one is tried when the
-    /// collection has doubled again. The thread does not keep the index open: it ends once the index is
-    /// dropped elsewhere, or with the value returned.
+    /// collection has doubled again. The thread does not keep the index open, but during a tuning: it ends
+    /// once the index is dropped elsewhere, or with the value returned.
     ///
     /// # Errors
     /// [`StoreError::ReadOnly`](crate::store::StoreError::ReadOnly). Failures of a tuning are logged and in
@@ -136,9 +139,11 @@ impl Shared {
     }
 
     fn ended(&self, documents: usize, next: &mut usize, index: &Index, tuned: Result<Tuned>) {
-        if !matches!(&tuned, Ok(tuned) if tuned.change.is_some()) {
-            *next = GROWN * documents;
-        }
+        // After one that brought too little, or failed, when there is much more to make a tree of.
+        *next = match &tuned {
+            Ok(tuned) if tuned.change.is_some() => documents + documents / LEAST_GROWTH,
+            _ => GROWN * documents,
+        };
         if let Err(error) = &tuned {
             tracing::warn!(index = %index.path().display(), %error, "tuning failed; the index is as before");
         }

@@ -94,8 +94,8 @@ impl Index {
     /// searches use the tree, the tree loses nothing against k-means. Otherwise the index is as before. The
     /// training begins from the model in service, so it may be called again and again; where no judgment is
     /// new it does nothing. Searches and writes go on meanwhile, as with [`Self::reencode`], and
-    /// [`Self::rollback`] returns. Judgments of documents that are not there are passed over, and so are those
-    /// of grade 0 or less, but that they outdo a pair given for the same question and document.
+    /// [`Self::rollback`] returns. Judgments of documents that are not there are passed over, and so are
+    /// those of grade 0 or less, but that they outdo a pair given for the same question and document.
     ///
     /// Costs a training: on the machine of `docs/experiments.md` some minutes for 5,000 abstracts.
     ///

@@ -48,10 +48,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     config.schedule.epochs = args.epochs.unwrap_or(config.schedule.epochs);
     config.seed = args.seed.unwrap_or(config.seed);
     let pairs = args.pairs.as_deref().map(|path| judge::read(path, args.format)).transpose()?;
-    let mut options = LearnOptions::default();
-    options.pairs = pairs.unwrap_or_default();
-    options.half_life = args.half_life;
-    options.config = config;
+    let options = LearnOptions { pairs: pairs.unwrap_or_default(), half_life: args.half_life, config };
     let WriteArgs { report: ReportArgs { index, json }, wait } = &args.write;
     let index = wait.open(index)?;
     let mut bars = Bars::new();
