@@ -27,6 +27,8 @@ def main():
     os.makedirs(bundles)
     with gzip.open(os.path.join(data, "corpus.jsonl.gz"), "rt") as file:
         documents = sorted((json.loads(line) for line in file), key=lambda d: (d["metadata"]["venue"], d["_id"]))
+    with open(os.path.join(work, "order.txt"), "w") as file:
+        file.writelines(document["_id"] + "\n" for document in documents)
     run(ehi, "create", "--index", index, "--model", base)
     print("| documents | tree of | leaves | visited for 0.95 | 99th percentile | largest leaf |")
     print("|---|---|---|---|---|---|")

@@ -108,6 +108,15 @@ impl Index {
         if !self.root.has_copy() {
             report.warnings.push(Notice::StaleCopy { file: names::CURRENT_COPY.to_owned() });
         }
+        let serving = self.serving();
+        let recall = self.root.model_dir(serving.number).join(names::RECALL);
+        if serving.bundle.has_tree()
+            && serving.recall_curve().is_none()
+            && kind(&*backend, &recall)?.is_some()
+        {
+            let file = format!("{}{}", prefix(serving.number), names::RECALL);
+            report.warnings.push(Notice::UnusableRecall { file });
+        }
         let unused = |name: String| Notice::Unused { file: name };
         if kind(&*backend, &dir.join(names::TRAINED))?.is_some() {
             report.warnings.push(unused(names::TRAINED.to_owned()));

@@ -25,6 +25,11 @@ pub enum Notice {
         /// What is wrong with it.
         damage: Damage,
     },
+    /// How many leaves searches need cannot be read, so they are exact.
+    UnusableRecall {
+        /// The file.
+        file: String,
+    },
     /// A change of model was cut off. [`Index::reencode`](crate::Index::reencode) with the same bundle goes
     /// on with it.
     Unfinished {
@@ -88,6 +93,7 @@ impl Notice {
             | Self::LostInPowerFailure { file, .. }
             | Self::Unused { file }
             | Self::StaleCopy { file }
+            | Self::UnusableRecall { file }
             | Self::DamagedLog { file, .. }
             | Self::DamagedHeader { file }
             | Self::Unfinished { directory: file }
@@ -125,10 +131,12 @@ impl fmt::Display for Notice {
                  what can be \
                  read of it"
             ),
+            Self::UnusableRecall { file } => {
+                write!(f, "{file} cannot be used, so searches are exact; `ehi calibrate` measures it anew")
+            }
             Self::Unfinished { directory } => write!(
                 f,
-                "a change of model was cut off ({directory}); `ehi reencode` with the same bundle goes on \
-                 with it, \
+                "a change of model was cut off ({directory}); the same command goes on with it, \
                  `ehi drop-previous` removes it"
             ),
             Self::TakenOver { commits, documents } => write!(

@@ -111,15 +111,17 @@ impl TrainingSet {
         dev_fraction: f64,
     ) -> Result<Self> {
         let pairs = pairs.into_iter().map(|(query, document)| (query, document, 1.0));
-        Self::from_weighted_pairs(documents, pairs, dev_fraction)
+        Self::from_weighted_pairs(documents, pairs, dev_fraction, str::to_owned)
     }
 
     /// As [`Self::from_pairs`], where each pair takes part in a share of the passes, above 0 and at most 1;
-    /// of one pair given twice the larger share counts.
+    /// of one pair given twice the larger share counts. Queries with the same `key` are on the same side of
+    /// the split.
     pub(super) fn from_weighted_pairs(
         documents: impl IntoIterator<Item = Document>,
         pairs: impl IntoIterator<Item = (String, String, f32)>,
         dev_fraction: f64,
+        key: impl Fn(&str) -> String,
     ) -> Result<Self> {
         let documents: Vec<Document> =
             documents.into_iter().map(|document| Document { metadata: None, ..document }).collect();
@@ -145,7 +147,7 @@ impl TrainingSet {
             if weights.iter().all(|weight| *weight >= 1.0) {
                 weights.clear();
             }
-            let into = if is_dev(&text, DEV_SPLIT_SEED, fraction) { &mut dev } else { &mut train };
+            let into = if is_dev(&key(&text), DEV_SPLIT_SEED, fraction) { &mut dev } else { &mut train };
             into.push(TrainingQuery { id: text.clone(), text, positives, weights });
         }
         if train.is_empty() {

@@ -25,8 +25,8 @@ use crate::model::{ModelError, hex};
 use crate::progress::{OnProgress, Progress, no_progress};
 use crate::search::MOST_EXACT_DOCUMENTS;
 
-/// Share of the judged questions that a learning sets aside, by a hash of their texts: a question that was
-/// set aside once always is, so no model is measured on what an earlier one learned.
+/// Share of the judged questions that a learning sets aside, by a hash of their words: a question that was
+/// set aside once always is, in whatever spelling, so no model is measured on what an earlier one learned.
 pub const LEARN_HELD_OUT: f64 = 0.2;
 
 /// Pairs that have aged to a smaller weight take no part.
@@ -140,7 +140,8 @@ impl Index {
             change: None,
         };
         let print = judged.fingerprint(options, &config)?;
-        let set = match TrainingSet::from_weighted_pairs(documents, judged.pairs, config.dev_fraction) {
+        let set = match TrainingSet::from_weighted_pairs(documents, judged.pairs, config.dev_fraction, plain)
+        {
             Err(Error::Train(TrainError::NoPairs)) => return Ok(learned.decided()),
             set => set?,
         };
@@ -246,6 +247,15 @@ impl Judged {
     }
 }
 
+/// The letters and digits of a question, in lower case: in another spelling it is the same one,
+/// and must not be learned from in one and measured in another.
+fn plain(question: &str) -> String {
+    let words = question.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+    let plain = words.map(str::to_lowercase).collect::<Vec<_>>().join(" ");
+    // Signs alone.
+    if plain.is_empty() { question.to_owned() } else { plain }
+}
+
 /// A fingerprint of judgments together with the model that was trained on them.
 fn with_model(print: &str, model: ModelHash) -> String {
     format!("{print} {model}")
@@ -338,6 +348,13 @@ mod tests {
         assert_eq!(decide(difference(0.03, 0.06), gain, false), Decision::NoGain);
         assert_eq!(decide(difference(0.009, 0.001), gain, false), Decision::NoGain);
         assert_eq!(decide(None, None, false), Decision::NoGain);
+    }
+
+    #[test]
+    fn spellings_of_a_question_are_one() {
+        assert_eq!(plain(" What is  TEA?\n"), "what is tea");
+        assert_eq!(plain("what is tea"), "what is tea");
+        assert_eq!(plain("?!"), "?!");
     }
 
     #[test]

@@ -321,7 +321,7 @@ fn an_index_is_copied_and_changes_its_model() {
     assert_eq!((&stats["model"], &stats["leaves"]), (&change["to"], &json!(4)));
     assert!(stats["bytes"]["other_models"].as_u64() > Some(0));
     assert!(flow.run("reencode", &["--model", text(other.path())]).failure().contains("already"));
-    assert!(flow.run("rollback", &[]).ok().starts_with("8 documents, 0 of them encoded now"));
+    assert!(flow.run("rollback", &[]).ok().starts_with("8 documents, all of them as they were with it"));
     assert_eq!(flow.run("stats", &["--json"]).json()["model"], change["from"]);
     assert!(flow.run("drop-previous", &[]).ok().contains("gone"));
     assert_eq!(flow.run("drop-previous", &["--json"]).json()["dropped"], json!(false));

@@ -11,16 +11,11 @@ const SHOWN_CHARACTERS: usize = 160;
 
 /// Rank, score, id, leaf, title and start of the text of each hit, then what the search cost.
 pub fn write_hits(out: &mut dyn Write, index: &Index, result: &SearchResult) -> io::Result<()> {
+    let has_tree = index.bundle().has_tree();
     for (place, hit) in result.iter().enumerate() {
+        let leaf = if has_tree { format!("  leaf {}", hit.leaf.0) } else { String::new() };
         let title = start_of(&hit.document.title);
-        writeln!(
-            out,
-            "{:>3}  {:.4}  {}  leaf {}  {title}",
-            place + 1,
-            hit.score,
-            escaped(&hit.id),
-            hit.leaf.0
-        )?;
+        writeln!(out, "{:>3}  {:.4}  {}{leaf}  {title}", place + 1, hit.score, escaped(&hit.id),)?;
         if !hit.document.text.is_empty() {
             writeln!(out, "     {}", start_of(&hit.document.text))?;
         }
@@ -34,14 +29,17 @@ fn write_cost(out: &mut dyn Write, index: &Index, stats: &SearchStats) -> io::Re
         visited => format!("{visited} of {} leaves", index.bundle().model().indexer().shape().leaves()),
     };
     let ms = |time: std::time::Duration| time.as_secs_f64() * 1e3;
+    let beam = match stats.leaves_visited {
+        0 => String::new(),
+        _ => format!("beam {:.2} ms, ", ms(stats.beam)),
+    };
     writeln!(
         out,
-        "{leaves}, {} of {} documents ({:.1}%); encode {:.2} ms, beam {:.2} ms, scan {:.2} ms, fetch {:.2} ms",
+        "{leaves}, {} of {} documents ({:.1}%); encode {:.2} ms, {beam}scan {:.2} ms, fetch {:.2} ms",
         stats.documents_visited,
         index.len(),
         stats.visited_fraction * 100.0,
         ms(stats.encode),
-        ms(stats.beam),
         ms(stats.scan),
         ms(stats.fetch),
     )

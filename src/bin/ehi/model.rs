@@ -71,8 +71,9 @@ fn change(
         return printing::json(out, &change);
     }
     let ModelChange { from, to, documents, encoded, routed, .. } = change;
-    let done = match routed {
-        0 => format!("{encoded} of them encoded now"),
+    let done = match (encoded, routed) {
+        (0, 0) => "all of them as they were with it".to_owned(),
+        (_, 0) => format!("{encoded} of them encoded now"),
         _ => format!("{routed} of them routed now with their embeddings"),
     };
     writeln!(

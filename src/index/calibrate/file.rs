@@ -5,8 +5,8 @@
 use std::path::Path;
 
 use super::curve::RecallCurve;
-use crate::disk::{Backend, OpenMode, names};
-use crate::store::{Operation, StoreError};
+use crate::disk::{Backend, Kind, OpenMode, names};
+use crate::store::{Damage, Operation, StoreError};
 
 /// More than any curve takes.
 const MOST_BYTES: u64 = 1 << 20;
@@ -38,6 +38,15 @@ fn contents(backend: &dyn Backend, path: &Path) -> std::io::Result<Vec<u8>> {
     let mut content = vec![0; length as usize];
     file.read_at(&mut content, 0)?;
     Ok(content)
+}
+
+/// Refuses anything but a file in the place of a curve.
+pub(super) fn check(backend: &dyn Backend, dir: &Path) -> Result<(), StoreError> {
+    let path = dir.join(names::RECALL);
+    match backend.kind(&path).map_err(StoreError::io(&path, Operation::Read))? {
+        None | Some(Kind::File) => Ok(()),
+        Some(_) => Err(StoreError::corrupt(names::RECALL, Damage::NotAFile)),
+    }
 }
 
 /// Replaces the curve of the model in `dir`; it lasts when this has returned.

@@ -110,6 +110,8 @@ impl Index {
         on_progress: &mut OnProgress<'_>,
     ) -> Result<RecallCurve> {
         let serving = self.serving();
+        // Before the work: what cannot be replaced by the result.
+        file::check(&*self.root.backend(), &self.root.model_dir(serving.number))?;
         let asked = match &*options.questions {
             [] => self.asked(DEFAULT_QUESTIONS)?,
             _ => Vec::new(),
