@@ -1,13 +1,14 @@
 //! An index as a whole, through its public interface: random sequences of operations against a map and
 //! brute force, and writers killed in the midst of a change of model.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 use std::{env, thread};
 
-use crate::support::{Shape, bundle, copy_directory, document, documents, filled};
+use crate::support::{Shape, bundle, copy_directory, document, documents, filled, id};
+use ehi::train::TuneOptions;
 use ehi::{Bundle, Document, Filter, Index};
 use half::f16;
 use proptest::prelude::*;
@@ -206,7 +207,8 @@ fn say(line: std::fmt::Arguments<'_>) {
     out.flush().unwrap();
 }
 
-/// Not a test: the process that the next one kills. Changes the model to and fro while documents are written.
+/// Not a test: the process that the next one kills. Changes the model to and fro, and makes trees, while
+/// documents and judgments are written.
 #[test]
 fn child() {
     let Ok(task) = env::var(TASK) else { return };
@@ -224,6 +226,7 @@ fn child() {
         scope.spawn(|| {
             for number in index.len().. {
                 say(format_args!("try {}", number + 1));
+                index.record(&format!("q{}", number % 50), &id(number), 1).unwrap();
                 index.insert(document(number)).unwrap();
                 if number % 4 == 0 {
                     index.flush().unwrap();
@@ -232,7 +235,19 @@ fn child() {
                 thread::sleep(Duration::from_millis(20));
             }
         });
-        loop {
+        for round in 1.. {
+            if round % 4 == 0 {
+                let options = TuneOptions {
+                    passes: 1,
+                    leaves: Some(5),
+                    always: true,
+                    seed: round,
+                    ..TuneOptions::default()
+                };
+                index.tune(&options).unwrap();
+                say(format_args!("tuned"));
+                continue;
+            }
             let other = bundles.iter().find(|bundle| bundle.hash() != index.bundle().hash()).unwrap();
             match index.previous_model().unwrap() {
                 Some(_) if index.len().is_multiple_of(3) => drop(index.drop_previous_model().unwrap()),
@@ -249,7 +264,7 @@ fn child() {
 fn a_killed_change_of_model_loses_nothing() {
     let kills: u64 = env::var("EHI_KILLS").ok().and_then(|n| n.parse().ok()).unwrap_or(3);
     let mut random = ChaCha8Rng::seed_from_u64(12);
-    let (mut changes, mut half_way) = (0, 0);
+    let (mut changes, mut tunings, mut half_way) = (0, 0, 0);
     let mut at = None;
     for kill in 0..kills {
         let (dir, path, mut done) = at.take().unwrap_or_else(|| {
@@ -275,6 +290,7 @@ fn a_killed_change_of_model_loses_nothing() {
                 done = done.max(number.parse().unwrap());
             }
             changes += u64::from(line == "@changed");
+            tunings += u64::from(line == "@tuned");
         };
         let opened = lines.by_ref().map(Result::unwrap).find(|line| line == "@open");
         assert!(opened.is_some(), "kill {kill}: the child did not open the index");
@@ -286,12 +302,17 @@ fn a_killed_change_of_model_loses_nothing() {
 
         let index = Index::open(&path).unwrap_or_else(|error| panic!("kill {kill}: {error}"));
         let hash = index.bundle().hash();
-        assert!([bundle(SHAPE).hash(), bundle(OTHER).hash()].contains(&hash), "kill {kill}");
+        let models = [bundle(SHAPE), bundle(OTHER)];
+        assert!(models.iter().any(|model| model.has_encoder_of(&index.bundle())), "kill {kill}");
         let left = index.len();
         assert!((done..=tried).contains(&left), "kill {kill}: {left} documents, of {done} to {tried}");
         let mut expected = documents(left);
         expected.sort_by(|a, b| a.id.cmp(&b.id));
         assert_eq!(index.iter().map(Result::unwrap).collect::<Vec<_>>(), expected, "kill {kill}");
+        // A judgment comes before its document.
+        let judged: HashSet<String> = index.judgments().unwrap().into_iter().map(|j| j.id).collect();
+        let all = |count| (STORED..count).map(id).collect::<HashSet<String>>();
+        assert!(judged == all(left) || judged == all(left + 1), "kill {kill}: {judged:?}, {left}");
         let report = index.verify().unwrap();
         assert!(report.is_sound(), "kill {kill}: {:?}", report.problems);
         // What was begun can be ended.
@@ -307,5 +328,5 @@ fn a_killed_change_of_model_loses_nothing() {
             at = Some((dir, path, left));
         }
     }
-    println!("{kills} kills, {changes} changes of model; {half_way} left one model alone");
+    println!("{kills} kills, {changes} changes of model, {tunings} trees; {half_way} left one model alone");
 }
