@@ -1,10 +1,11 @@
 //! Judgments in files: tab-separated, comma-separated, or JSON lines.
 
-use std::io::{self, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 
+use flate2::bufread::MultiGzDecoder;
 use serde::{Deserialize, Serialize};
 
-use super::{DataError, Lines};
+use super::{DataError, Lines, lines::GZIP_MAGIC};
 use crate::judgment::Judgment;
 
 /// How judgments are written.
@@ -23,13 +24,13 @@ const COLUMNS: [&str; 5] = ["question", "id", "grade", "weight", "time"];
 const EXPECTED: &str = "question, id, and if there are more grade, weight, time";
 
 impl JudgmentFormat {
-    /// By the ending of a file's name: `tsv`, `csv`, `jsonl`, `ndjson` or `json`.
+    /// By the ending of a file's name: `tsv`, `csv`, `jsonl` or `ndjson`, with or without `.gz`.
     pub fn of_name(name: &str) -> Option<Self> {
-        let (_, ending) = name.rsplit_once('.')?;
+        let (_, ending) = name.strip_suffix(".gz").unwrap_or(name).rsplit_once('.')?;
         match ending.to_ascii_lowercase().as_str() {
             "tsv" => Some(Self::Tsv),
             "csv" => Some(Self::Csv),
-            "jsonl" | "ndjson" | "json" => Some(Self::JsonLines),
+            "jsonl" | "ndjson" => Some(Self::JsonLines),
             _ => None,
         }
     }
@@ -66,7 +67,8 @@ struct Row<'a> {
 /// Reads judgments. A grade that is not given is 1, a weight 1, a time now.
 ///
 /// Columns are question, id, grade, weight and time, of which the last three may be missing; a first row of
-/// these names may give another order. JSON lines, plain or gzip-compressed, have them as fields. `name` is
+/// these names, in upper or lower case, may give another order. JSON lines have them as fields. Any of them
+/// may be gzip-compressed. `name` is
 /// what errors call the stream. Whether a judgment can be stored is for
 /// [`Index::record_all`](crate::Index::record_all) to say.
 ///
@@ -81,7 +83,10 @@ pub fn read_judgments(
     let name = name.into();
     match format {
         JudgmentFormat::JsonLines => read_json(reader, name),
-        JudgmentFormat::Tsv | JudgmentFormat::Csv => read_table(reader, &name, format),
+        JudgmentFormat::Tsv | JudgmentFormat::Csv => {
+            let read = |source| DataError::Read { name: name.clone(), line: 1, source };
+            read_table(unpacked(reader).map_err(read)?, &name, format)
+        }
     }
 }
 
@@ -98,11 +103,13 @@ fn read_json(reader: impl Read + Send + 'static, name: String) -> Result<Vec<Jud
             source,
         })?;
         let missing = |field| DataError::MissingField { name: name.clone(), line, field };
-        let question = record.question.ok_or_else(|| missing("question"))?;
-        let id = record.id.ok_or_else(|| missing("id"))?;
+        let there = |text: &String| !text.trim().is_empty();
+        let question = record.question.filter(there).ok_or_else(|| missing("question"))?;
+        let id = record.id.filter(there).ok_or_else(|| missing("id"))?;
         let mut judgment = Judgment::new(question, id, record.grade.unwrap_or(1));
         judgment.weight = record.weight.unwrap_or(judgment.weight);
         judgment.time = record.time.unwrap_or(judgment.time);
+        check_weight(&judgment, &name, line)?;
         found.push(judgment);
     }
     Ok(found)
@@ -117,19 +124,21 @@ fn read_table(reader: impl Read, name: &str, format: JudgmentFormat) -> Result<V
             DataError::Table { name: name.to_owned(), line, detail: error.to_string() }
         })?;
         let line = row.position().map_or(0, csv::Position::line);
-        let first = row.get(0).map(|cell| cell.trim_start_matches('\u{feff}'));
-        if number == 0 && row.len() > 1 && row.iter().skip(1).chain(first).all(|cell| COLUMNS.contains(&cell))
+        let cells: Vec<&str> = row.iter().map(|cell| cell.trim_start_matches('\u{feff}')).collect();
+        if number == 0
+            && let Some(named) = header(&cells)
         {
-            let cells: Vec<&str> = first.into_iter().chain(row.iter().skip(1)).collect();
-            places = COLUMNS.map(|column| cells.iter().position(|cell| *cell == column));
+            places = named;
             continue;
         }
         if row.len() < 2 || row.len() > COLUMNS.len() {
             let (name, got, expected) = (name.to_owned(), row.len(), EXPECTED);
             return Err(DataError::Columns { name, line, got, expected });
         }
-        let cell =
-            |column: usize| places[column].and_then(|place| row.get(place)).filter(|cell| !cell.is_empty());
+        let cell = |column: usize| {
+            let found = places[column].and_then(|place| cells.get(place).copied());
+            found.filter(|cell| !cell.trim().is_empty())
+        };
         let required = |column: usize| {
             let missing = || DataError::MissingField { name: name.to_owned(), line, field: COLUMNS[column] };
             cell(column).ok_or_else(missing)
@@ -138,8 +147,12 @@ fn read_table(reader: impl Read, name: &str, format: JudgmentFormat) -> Result<V
             let (name, found) = (name.to_owned(), found.to_owned());
             DataError::Field { name, line, found, expected }
         };
-        let question = required(0)?.trim_start_matches('\u{feff}');
-        let mut judgment = Judgment::new(question, required(1)?, 1);
+        let (question, id) = (required(0)?, required(1)?);
+        if id.contains(['\n', '\r']) {
+            // As where a quote is not closed.
+            return Err(wrong(id, "id: it has an end of line"));
+        }
+        let mut judgment = Judgment::new(question, id, 1);
         if let Some(grade) = cell(2) {
             judgment.grade = grade.trim().parse().map_err(|_| wrong(grade, "grade, a 32-bit integer"))?;
         }
@@ -150,9 +163,34 @@ fn read_table(reader: impl Read, name: &str, format: JudgmentFormat) -> Result<V
         if let Some(time) = cell(4) {
             judgment.time = time.trim().parse().map_err(|_| wrong(time, "time in seconds since 1970"))?;
         }
+        check_weight(&judgment, name, line)?;
         found.push(judgment);
     }
     Ok(found)
+}
+
+/// The places of the columns that a first row of their names gives; `None` for one that is a judgment.
+fn header(cells: &[&str]) -> Option<[Option<usize>; 5]> {
+    let names: Vec<String> = cells.iter().map(|cell| cell.trim().to_lowercase()).collect();
+    let is_header = names.len() > 1 && names.iter().all(|name| COLUMNS.contains(&name.as_str()));
+    is_header.then(|| COLUMNS.map(|column| names.iter().position(|name| name == column)))
+}
+
+fn check_weight(judgment: &Judgment, name: &str, line: u64) -> Result<(), DataError> {
+    if judgment.weight > 0.0 && judgment.weight <= 1.0 {
+        return Ok(());
+    }
+    let (name, found) = (name.to_owned(), judgment.weight.to_string());
+    Err(DataError::Field { name, line, found, expected: "weight, a number above 0, 1 at most" })
+}
+
+/// Unpacks what is compressed with gzip.
+fn unpacked(reader: impl Read + Send + 'static) -> io::Result<Box<dyn Read>> {
+    let mut reader = BufReader::new(reader);
+    Ok(match reader.fill_buf()?.starts_with(&GZIP_MAGIC) {
+        true => Box::new(MultiGzDecoder::new(reader)),
+        false => Box::new(reader),
+    })
 }
 
 /// Writes judgments with a row of names, or as JSON lines; [`read_judgments`] reads them back.
@@ -222,7 +260,7 @@ mod tests {
             (JudgmentFormat::Tsv, "what is tea?\td1\n\"quoted\" is kept\td2\t0\t0.5\t7\n"),
             (
                 JudgmentFormat::Csv,
-                "id,question,time,grade,weight\nd1,what is tea?,,,\nd2,\"\"\"quoted\"\" is kept\",7,0,0.5\n",
+                "ID,Question,time,grade, weight\nd1,what is tea?,,,\nd2,\"\"\"quoted\"\" is kept\",7,0,0.5\n",
             ),
             (
                 JudgmentFormat::JsonLines,
@@ -245,6 +283,14 @@ mod tests {
             (JudgmentFormat::Tsv, "a\tb\tc\n", "file:1: `c` is no grade, a 32-bit integer"),
             (JudgmentFormat::Tsv, "a\t\n", "file:1: the string field `id` is missing"),
             (JudgmentFormat::Csv, "a,b,1,much\n", "file:1: `much` is no weight"),
+            (JudgmentFormat::Csv, "a,b,1,NaN\n", "file:1: `NaN` is no weight"),
+            (JudgmentFormat::Csv, "q1,\"b\nq2,c\n", "file:1: `b\nq2,c\n` is no id"),
+            (JudgmentFormat::Tsv, " \tb\n", "file:1: the string field `question` is missing"),
+            (
+                JudgmentFormat::JsonLines,
+                "{\"question\": \"a\", \"id\": \"b\", \"weight\": 2}",
+                "file:1: `2` is no weight",
+            ),
             (JudgmentFormat::Csv, "a,b,1,1,1,1\n", "file:1: 6 columns"),
             (JudgmentFormat::JsonLines, "{\"question\": \"a\"}", "file:1: the string field `id` is missing"),
             (

@@ -11,7 +11,7 @@ use super::DataError;
 /// It bounds the memory that a file without line feeds can take.
 pub const MAX_LINE_BYTES: usize = 256 << 20;
 
-const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
+pub(super) const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 const BYTE_ORDER_MARK: &str = "\u{feff}";
 /// Large enough that the operating system is asked rarely, small enough for the cache.
 const BUFFER_BYTES: usize = 64 << 10;

@@ -4,7 +4,7 @@
 //! model, and are as durable as documents. A judgment is a document of that store: its id stands for question
 //! and document, its title is the question, its text the id of the judged document, its metadata the rest.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
 
 use half::f16;
@@ -13,13 +13,13 @@ use sha2::{Digest, Sha256};
 
 use super::Index;
 use super::root::kind;
-use crate::disk::{Kind, names};
+use crate::disk::{Backend, Kind, names};
 use crate::document::Document;
 use crate::error::{InputError, Result};
 use crate::ids::{LeafId, ModelHash};
 use crate::judgment::Judgment;
 use crate::scan::Similarity;
-use crate::store::{Damage, Put, Store, StoreConfig, StoreError, WriteBatch, check_document};
+use crate::store::{Damage, Notice, Put, Store, StoreConfig, StoreError, WriteBatch, check_document};
 
 /// Judgments stored in one commit.
 const PER_COMMIT: usize = 4_096;
@@ -149,24 +149,53 @@ impl Index {
     }
 
     /// Whether the store of the judgments was begun.
-    pub(super) fn has_judgments(&self) -> Result<bool> {
-        Ok(kind(&*self.root.backend(), &self.judgments_dir())? == Some(Kind::Directory))
+    ///
+    /// # Errors
+    /// A link, or anything else that is no directory, in its place: damage.
+    fn has_judgments(&self) -> Result<bool> {
+        match kind(&*self.root.backend(), &self.judgments_dir())? {
+            None => Ok(false),
+            Some(Kind::Directory) => Ok(true),
+            Some(_) => Err(StoreError::corrupt(names::JUDGMENTS, Damage::NotADirectory).into()),
+        }
+    }
+
+    /// Takes over what an earlier writer left in the log. Damage is for who asks for judgments to hear of.
+    pub(super) fn recover_judgments(&self) {
+        if let Err(error) = self.judgments_for_reading() {
+            tracing::warn!(index = %self.path().display(), %error, "the judgments cannot be opened");
+        }
+    }
+
+    /// What was found when the judgments were opened.
+    pub(super) fn notices_of_judgments(&self) -> Vec<Notice> {
+        let held = self.judgments.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let of_judgments = |notice: &Notice| match notice.clone() {
+            Notice::TakenOver { commits, documents } => {
+                Notice::TakenOverJudgments { commits, judgments: documents }
+            }
+            other => other.below(&format!("{}/", names::JUDGMENTS)),
+        };
+        held.map_or(Vec::new(), |store| store.notices().iter().map(of_judgments).collect())
     }
 
     /// The store, made where there is none.
     fn judgments_for_writing(&self) -> Result<Arc<Store>> {
         self.root.check()?;
+        self.has_judgments()?;
         let mut held = self.judgments.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(store) = &*held {
             return Ok(Arc::clone(store));
         }
         let (dir, backend, options) = (self.judgments_dir(), self.root.backend(), self.options.store);
         let opened = match Store::open_on(Arc::clone(&backend), &dir, options) {
-            Err(
-                StoreError::NotFound { .. }
-                | StoreError::NotAnIndex { .. }
-                | StoreError::InterruptedCreate { .. },
-            ) => Store::create_on(backend, &dir, &config(), options),
+            Err(StoreError::NotFound { .. } | StoreError::InterruptedCreate { .. }) => {
+                Store::create_on(backend, &dir, &config(), options)
+            }
+            Err(StoreError::NotAnIndex { .. }) => match is_begun(&*backend, &dir)? {
+                true => Store::create_on(backend, &dir, &config(), options),
+                false => Err(lost_manifest()),
+            },
             opened => opened,
         };
         let store = Arc::new(within(opened)?);
@@ -186,6 +215,10 @@ impl Index {
             Ok(store) => Ok(Some(Arc::new(store))),
             // A crash, or a writer that is at it.
             Err(StoreError::InterruptedCreate { .. } | StoreError::NotFound { .. }) => Ok(None),
+            Err(StoreError::NotAnIndex { path }) => match is_begun(&*self.root.backend(), &path)? {
+                true => Ok(None),
+                false => within(Err(lost_manifest())),
+            },
             Err(error) => within(Err(error)),
         }
     }
@@ -207,6 +240,15 @@ fn config() -> StoreConfig {
         similarity: Similarity::Cosine.code(),
         model_hash: ModelHash([0; 32]),
     }
+}
+
+/// Whether a directory without a manifest is one in which nothing was stored yet.
+pub(super) fn is_begun(backend: &dyn Backend, dir: &Path) -> Result<bool> {
+    Ok(kind(backend, dir)? == Some(Kind::Directory) && kind(backend, &dir.join(names::SEGMENTS))?.is_none())
+}
+
+fn lost_manifest() -> StoreError {
+    StoreError::corrupt(names::MANIFEST, Damage::Missing { what: "the file" })
 }
 
 /// Stands for a question and a document.

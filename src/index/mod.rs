@@ -201,7 +201,9 @@ impl Index {
         let number = root.current().serving;
         let serving = ActiveModel::open(root.backend(), &root.model_dir(number), number, handle)?;
         options.check(&serving)?;
-        Ok(Self::new(root, serving, handle))
+        let index = Self::new(root, serving, handle);
+        index.recover_judgments();
+        Ok(index)
     }
 
     /// Moves a handle of [`Self::open_read_only`] to the newest flushed generation, of another model where
@@ -238,7 +240,9 @@ impl Index {
     /// What its owner should know of an index although nothing is wrong with it, as found when this handle
     /// opened the model in service: commits that wait in the log, or were brought back from it.
     pub fn notices(&self) -> Vec<Notice> {
-        self.serving().store.notices().to_vec()
+        let mut notices = self.serving().store.notices().to_vec();
+        notices.extend(self.notices_of_judgments());
+        notices
     }
 
     /// Whether the handle is one of [`Self::open_read_only`].

@@ -6,18 +6,18 @@
 
 use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufRead, BufReader, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
 use super::Index;
-use crate::disk::names;
+use crate::disk::{Kind, names};
 use crate::error::Result;
 use crate::judgment::now;
-use crate::store::{Operation, StoreError};
+use crate::store::{Damage, Operation, StoreError};
 
 /// Bytes of the log at most, about: the older half is dropped then.
 pub const MOST_LOG_BYTES: u64 = 8 << 20;
@@ -55,6 +55,11 @@ impl Index {
         self.root.check()?;
         let path = self.path().join(names::QUESTIONS);
         if on {
+            // A link or a FIFO there would take no question.
+            let there = self.root.backend().kind(&path).map_err(StoreError::io(&path, Operation::Create))?;
+            if there.is_some_and(|kind| kind != Kind::File) {
+                return Err(StoreError::corrupt(names::QUESTIONS, Damage::NotAFile).into());
+            }
             let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
             return match made {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
@@ -63,6 +68,8 @@ impl Index {
                 _ => Ok(()),
             };
         }
+        // A process that is about to begin a new file is waited for, so that none comes back.
+        let _held = open(OpenOptions::new().append(true), &path).and_then(|file| file.lock().map(|()| file));
         for name in [names::QUESTIONS, names::QUESTIONS_OLD, names::QUESTIONS_NEW] {
             let path = self.path().join(name);
             match fs::remove_file(&path) {
@@ -94,7 +101,12 @@ impl Index {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 Err(error) => return Err(io(Operation::Open)(error).into()),
             };
-            for line in BufReader::new(file).split(b'\n') {
+            // The file may be larger than any that we leave: its end is what counts.
+            let mut file = file;
+            let length = file.metadata().map_err(io(Operation::Read))?.len();
+            let start = length.saturating_sub(MOST_LOG_BYTES);
+            file.seek(SeekFrom::Start(start)).map_err(io(Operation::Read))?;
+            for line in BufReader::new(file.take(MOST_LOG_BYTES)).split(b'\n') {
                 let line = line.map_err(io(Operation::Read))?;
                 // What a crash tore is passed over.
                 found.extend(serde_json::from_slice::<LoggedQuestion>(&line));
@@ -106,7 +118,12 @@ impl Index {
     /// Questions that were logged or judged, each once, the newest first.
     pub(crate) fn asked(&self, most: usize) -> Result<Vec<String>> {
         let judged = self.judgments()?.into_iter().map(|judgment| (judgment.time, judgment.question));
-        let logged = self.logged_questions()?.into_iter().map(|logged| (logged.time, logged.question));
+        let logged = self.logged_questions().unwrap_or_else(|error| {
+            // Nothing rests on it.
+            tracing::warn!(index = %self.path().display(), %error, "the log of questions cannot be read");
+            Vec::new()
+        });
+        let logged = logged.into_iter().map(|logged| (logged.time, logged.question));
         let mut asked: Vec<(u64, String)> =
             judged.chain(logged).filter(|(_, question)| !question.trim().is_empty()).collect();
         asked.sort_by(|a, b| b.cmp(a));
@@ -146,16 +163,20 @@ fn append(dir: &Path, question: &str) -> io::Result<()> {
     serde_json::to_writer(&mut line, &Line { question, time })?;
     file.write_all(&line)?;
     if file.metadata()?.len() > MOST_LOG_BYTES / 2 {
-        turn_over(dir)?;
+        turn_over(dir, &file)?;
     }
     Ok(())
 }
 
 /// Begins a new file; the one so far takes the place of the older one. There is a file at every moment, since
-/// without one nothing is logged.
-fn turn_over(dir: &Path) -> io::Result<()> {
+/// without one nothing is logged. One process does it; the others go on.
+fn turn_over(dir: &Path, full: &File) -> io::Result<()> {
     let [now, old, new] =
         [names::QUESTIONS, names::QUESTIONS_OLD, names::QUESTIONS_NEW].map(|name| dir.join(name));
+    let is_current = || Ok::<_, io::Error>(fs::symlink_metadata(&now)?.ino() == full.metadata()?.ino());
+    if full.try_lock().is_err() || !is_current()? {
+        return Ok(());
+    }
     for path in [&new, &old] {
         match fs::remove_file(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::Index;
 use super::active_model::{check_model, copy_model};
 use super::ingest::Ingest;
-use super::judgments::{placed, within};
+use super::judgments::{is_begun, placed, within};
 use super::leftovers::set_aside;
 use super::root::{Current, Restored, Root, kind, restore};
 use crate::disk::{Backend, names};
@@ -89,12 +89,14 @@ impl Index {
         let Restored { root, was_damaged, set_aside } = restore(Arc::clone(&backend), path, Duration::ZERO)?;
         let dir = root.model_dir(root.current().serving);
         let serving = Repair::begin_on(backend, &dir, StoreOptions::default())?;
-        let undecided = options.undecided;
+        // First, so that what is done to documents is always reported.
+        let mut judgments = RepairReport::default();
+        repair_judgments(&root, options.undecided, &mut judgments)?;
         let mut report = finish(serving, &root, &dir, options)?;
+        report.with_judgments(judgments);
         report.current_restored = was_damaged;
         report.set_aside.extend(set_aside);
         forsake_if_damaged(&root, &mut report)?;
-        repair_judgments(&root, undecided, &mut report)?;
         Ok(report)
     }
 }
@@ -117,7 +119,9 @@ fn forsake_if_damaged(root: &Root, report: &mut RepairReport) -> Result<()> {
     Ok(())
 }
 
-/// Brings the judgments back to what can be read of them; sets aside what is no store any more.
+/// Brings the judgments back to what can be read of them; sets aside what is no store any more. Those that
+/// may have been forgotten are kept unless the options say otherwise: a repair of documents must not fail
+/// for them.
 fn repair_judgments(root: &Root, undecided: Undecided, report: &mut RepairReport) -> Result<()> {
     let (backend, dir) = (root.backend(), root.dir().join(names::JUDGMENTS));
     if kind(&*backend, &dir)?.is_none() {
@@ -126,20 +130,29 @@ fn repair_judgments(root: &Root, undecided: Undecided, report: &mut RepairReport
     root.check()?;
     let repair = match Repair::begin_on(Arc::clone(&backend), &dir, StoreOptions::default()) {
         Ok(repair) => repair,
-        // Nothing was stored there yet, or it is gone.
+        // Nothing was stored there yet.
         Err(StoreError::InterruptedCreate { .. }) => return Ok(()),
+        Err(StoreError::NotAnIndex { .. }) if is_begun(&*backend, &dir)? => return Ok(()),
         Err(StoreError::Corrupt { .. } | StoreError::NotAnIndex { .. }) => {
-            report.judgments_damaged = true;
+            report.judgments_set_aside = true;
             report.set_aside.push(set_aside(&*backend, root.dir(), &dir, names::JUDGMENTS)?);
             return Ok(());
         }
         Err(other) => return Err(other.into()),
     };
     let again = &mut |documents: Vec<Document>| Ok(documents.into_iter().map(placed).collect());
+    let undecided = if undecided == Undecided::Refuse { Undecided::Keep } else { undecided };
     let own = within(repair.run::<StoreError>(undecided, again, &mut || Ok(())))?;
     report.judgments_damaged = !own.was_sound();
-    report.lost_judgments = own.lost + own.lost_commits;
+    report.lost_judgments = own.lost;
+    report.lost_judgment_commits = own.lost_commits;
+    report.waiting_judgments = own.waiting_documents;
+    report.undecided_judgments = own.undecided;
     report.set_aside.extend(own.set_aside);
+    if own.lost + own.lost_commits > 0 {
+        let (lost, commits) = (own.lost, own.lost_commits);
+        tracing::warn!(index = %root.dir().display(), lost, commits, "judgments cannot be read");
+    }
     Ok(())
 }
 

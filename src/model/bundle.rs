@@ -156,15 +156,17 @@ impl Bundle {
 
     /// Whether the other one encodes texts alike: whether the files of their encoders are the same.
     pub fn has_encoder_of(&self, other: &Self) -> bool {
-        let files = |bundle: &Self| -> BTreeMap<String, String> {
-            let mut files = bundle.manifest.files.clone();
-            files.remove(INDEXER_FILE);
-            if let Some(sum) = files.remove(FORMER_ENCODER_FILE) {
-                files.insert(ENCODER_FILE.to_owned(), sum);
-            }
-            files
-        };
-        files(self) == files(other)
+        self.encoder_files() == other.encoder_files()
+    }
+
+    /// The files of the encoder with their checksums.
+    pub(crate) fn encoder_files(&self) -> BTreeMap<String, String> {
+        let mut files = self.manifest.files.clone();
+        files.remove(INDEXER_FILE);
+        if let Some(sum) = files.remove(FORMER_ENCODER_FILE) {
+            files.insert(ENCODER_FILE.to_owned(), sum);
+        }
+        files
     }
 
     /// Whether it has a tree. Without one, every search is exact: all documents lie in one leaf.

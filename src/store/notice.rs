@@ -43,6 +43,13 @@ pub enum Notice {
         /// Documents that they stored.
         documents: u64,
     },
+    /// The same of judgments.
+    TakenOverJudgments {
+        /// Commits.
+        commits: u64,
+        /// Judgments that they stored.
+        judgments: u64,
+    },
     /// The log ended in bytes that are no whole commit: a commit that was cut off before it was acknowledged,
     /// or damage of the last one.
     TornLog {
@@ -87,7 +94,7 @@ pub enum Notice {
 
 impl Notice {
     /// The same with the names of files below a directory.
-    pub(super) fn below(mut self, prefix: &str) -> Self {
+    pub(crate) fn below(mut self, prefix: &str) -> Self {
         match &mut self {
             Self::TornLog { file, .. }
             | Self::LostInPowerFailure { file, .. }
@@ -98,7 +105,7 @@ impl Notice {
             | Self::DamagedHeader { file }
             | Self::Unfinished { directory: file }
             | Self::SetAside { path: file } => file.insert_str(0, prefix),
-            Self::Waiting { .. } | Self::TakenOver { .. } => {}
+            Self::Waiting { .. } | Self::TakenOver { .. } | Self::TakenOverJudgments { .. } => {}
         }
         self
     }
@@ -143,6 +150,10 @@ impl fmt::Display for Notice {
                 f,
                 "{documents} documents in {commits} commits that were not flushed were brought back from \
                  the log"
+            ),
+            Self::TakenOverJudgments { commits, judgments } => write!(
+                f,
+                "{judgments} judgments in {commits} commits that were not flushed were brought back from the log"
             ),
             Self::TornLog { file, offset, bytes: 0 } => {
                 write!(f, "{file} was cut short behind offset {offset}; whole commits before that are there")

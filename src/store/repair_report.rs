@@ -44,8 +44,16 @@ pub struct RepairReport {
     pub undecided: u64,
     /// Whether anything of the judgments was damaged; what could be read of them is kept.
     pub judgments_damaged: bool,
-    /// Judgments that could not be read, as far as their number is known.
+    /// Whether nothing of the judgments could be read, and all are set aside.
+    pub judgments_set_aside: bool,
+    /// Judgments that could not be read.
     pub lost_judgments: u64,
+    /// Commits of judgments in a damaged log that could not be read, of up to 4,096 each.
+    pub lost_judgment_commits: u64,
+    /// Judgments that commits in the log store now.
+    pub waiting_judgments: u64,
+    /// Judgments that were kept or left out without knowing whether they had been forgotten.
+    pub undecided_judgments: u64,
     /// Where the damaged files are now.
     pub set_aside: Vec<PathBuf>,
 }
@@ -69,10 +77,14 @@ impl Serialize for RepairReport {
             lost_ids,
             undecided,
             judgments_damaged,
+            judgments_set_aside,
             lost_judgments,
+            lost_judgment_commits,
+            waiting_judgments,
+            undecided_judgments,
             set_aside,
         } = self;
-        let mut fields = serializer.serialize_struct("RepairReport", 19)?;
+        let mut fields = serializer.serialize_struct("RepairReport", 23)?;
         fields.serialize_field("was_sound", &self.was_sound())?;
         fields.serialize_field("current_restored", current_restored)?;
         fields.serialize_field("previous_model_set_aside", previous_model_set_aside)?;
@@ -90,7 +102,11 @@ impl Serialize for RepairReport {
         fields.serialize_field("lost_ids", lost_ids)?;
         fields.serialize_field("undecided", undecided)?;
         fields.serialize_field("judgments_damaged", judgments_damaged)?;
+        fields.serialize_field("judgments_set_aside", judgments_set_aside)?;
         fields.serialize_field("lost_judgments", lost_judgments)?;
+        fields.serialize_field("lost_judgment_commits", lost_judgment_commits)?;
+        fields.serialize_field("waiting_judgments", waiting_judgments)?;
+        fields.serialize_field("undecided_judgments", undecided_judgments)?;
         fields.serialize_field("set_aside", &LossyPaths(set_aside))?;
         fields.end()
     }
@@ -105,6 +121,18 @@ impl RepairReport {
             && !self.model_restored
             && !self.log_damaged
             && !self.judgments_damaged
+            && !self.judgments_set_aside
             && self.damaged_segments == 0
+    }
+
+    /// Takes over what another report says of judgments.
+    pub(crate) fn with_judgments(&mut self, of: Self) {
+        self.judgments_damaged = of.judgments_damaged;
+        self.judgments_set_aside = of.judgments_set_aside;
+        self.lost_judgments = of.lost_judgments;
+        self.lost_judgment_commits = of.lost_judgment_commits;
+        self.waiting_judgments = of.waiting_judgments;
+        self.undecided_judgments = of.undecided_judgments;
+        self.set_aside.extend(of.set_aside);
     }
 }

@@ -14,6 +14,8 @@ use crate::progress::Progress;
 /// How often a tuning is looked for unless asked otherwise.
 pub const DEFAULT_INTERVAL: Duration = Duration::from_secs(10);
 
+/// The load of the leaves is not looked at more often.
+const SHORTEST_INTERVAL: Duration = Duration::from_millis(1);
 /// One part of so many by which the collection grows at least from one tuning to the next.
 const LEAST_GROWTH: usize = 10;
 
@@ -112,7 +114,8 @@ impl Shared {
                 None => return,
             }
             let state = self.state();
-            let wait = self.changed.wait_timeout_while(state, options.interval, |state| !state.ends);
+            let interval = options.interval.max(SHORTEST_INTERVAL);
+            let wait = self.changed.wait_timeout_while(state, interval, |state| !state.ends);
             if wait.unwrap_or_else(PoisonError::into_inner).0.ends {
                 return;
             }
@@ -121,8 +124,11 @@ impl Shared {
 
     fn tune_if_due(&self, index: &Index, options: &AutoTuneOptions, next: &mut usize) {
         let documents = index.len();
+        if documents < *next {
+            return;
+        }
         let due = match index.tuning_due() {
-            Ok(due) => due.filter(|_| documents >= *next),
+            Ok(due) => due,
             Err(error) => return self.ended(documents, next, index, Err(error)),
         };
         let Some(due) = due else { return };

@@ -1,7 +1,7 @@
 //! Learning from use: a training on the judgments of an index, and a change over to what came of it, if that
 //! is better on questions that it did not see.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Duration;
@@ -18,10 +18,9 @@ use super::verdict::{Difference, FEWEST_QUERIES, Method, Recommendation, SIGNIFI
 use crate::disk::names;
 use crate::document::Document;
 use crate::error::{Error, Result};
-use crate::ids::ModelHash;
 use crate::index::{Index, ModelChange, WithProgress, check_judgment, remove_trained};
 use crate::judgment::{Judgment, now};
-use crate::model::{ModelError, hex};
+use crate::model::{Bundle, ModelError, hex};
 use crate::progress::{OnProgress, Progress, no_progress};
 use crate::search::MOST_EXACT_DOCUMENTS;
 
@@ -29,8 +28,10 @@ use crate::search::MOST_EXACT_DOCUMENTS;
 /// set aside once always is, in whatever spelling, so no model is measured on what an earlier one learned.
 pub const LEARN_HELD_OUT: f64 = 0.2;
 
-/// Pairs that have aged to a smaller weight take no part.
-const LEAST_WEIGHT: f64 = 0.01;
+/// Pairs that have aged to a smaller share of their weight take no part.
+const LEAST_SHARE: f64 = 0.01;
+/// Learnings that are remembered, so that none is done twice.
+const KNOWN_LEARNINGS: usize = 64;
 
 /// Options of [`Index::learn`].
 #[derive(Clone, Debug, Default)]
@@ -52,7 +53,8 @@ pub struct Learned {
     pub decision: Decision,
     /// The same with its reason, in one sentence.
     pub sentence: String,
-    /// Judgments that say that a document answers a question, of documents that the index holds.
+    /// Questions and documents that answer them that were learned from; before a training, those that could
+    /// be.
     pub pairs: usize,
     /// Judgments of documents that it does not hold.
     pub without_document: usize,
@@ -140,17 +142,24 @@ impl Index {
             change: None,
         };
         let print = judged.fingerprint(options, &config)?;
+        let questions = judged.questions();
         let set = match TrainingSet::from_weighted_pairs(documents, judged.pairs, config.dev_fraction, plain)
         {
-            Err(Error::Train(TrainError::NoPairs)) => return Ok(learned.decided()),
+            Err(Error::Train(TrainError::NoPairs)) => {
+                learned.held_out = questions;
+                return Ok(learned.decided());
+            }
             set => set?,
         };
         (learned.learned, learned.held_out) = set.queries();
+        learned.pairs = set.train.iter().map(|query| query.positives.len()).sum();
         if learned.held_out < FEWEST_QUERIES {
             return Ok(learned.decided());
         }
         let bundle = self.bundle();
-        if self.learned_from()?.as_deref() == Some(&*with_model(&print, bundle.hash())) {
+        let from = with_encoder(&print, &bundle);
+        let known = self.learned_from()?.unwrap_or_default();
+        if known.lines().any(|line| line == from) {
             learned.decision = Decision::NothingNew;
             return Ok(learned.decided());
         }
@@ -162,7 +171,14 @@ impl Index {
         if learned.decision == Decision::Changed {
             learned.change = Some(self.change_model_alone(&fitted.bundle, on_progress)?);
         }
-        self.set_learned_from(&with_model(&print, self.bundle().hash()))?;
+        // From the encoder before too: after a rollback the same judgments must not undo it.
+        let mut lines = vec![from, with_encoder(&print, &self.bundle())];
+        lines.dedup();
+        lines.extend(known.lines().take(KNOWN_LEARNINGS).map(str::to_owned));
+        if let Err(error) = self.set_learned_from(&lines.join("\n")) {
+            let index = self.path().display();
+            tracing::warn!(%index, %error, "what was learned from is not noted; the next learning does it again");
+        }
         Ok(learned.decided())
     }
 }
@@ -185,6 +201,12 @@ impl LearnOptions {
             let expected = format!("{LEARN_HELD_OUT}, which a learning always sets aside");
             return Err(out_of_range("dev_fraction", found, expected));
         }
+        let patience = self.config.schedule.early_stopping_patience;
+        if patience > 0 {
+            // It would choose by the very questions that decide.
+            let expected = "0 in a learning".to_owned();
+            return Err(out_of_range("schedule.early_stopping_patience", patience, expected));
+        }
         if self.half_life.is_some_and(|time| time.is_zero()) {
             return Err(out_of_range("half_life", 0, "a time above 0".to_owned()));
         }
@@ -193,11 +215,10 @@ impl LearnOptions {
         Ok(config)
     }
 
-    /// What is left of a judgment's weight at a time.
-    fn aged(&self, judgment: &Judgment, now: u64) -> f64 {
+    /// The share that is left of a judgment's weight at a time.
+    fn left(&self, judgment: &Judgment, now: u64) -> f64 {
         let age = now.saturating_sub(judgment.time) as f64;
-        let half_lives = self.half_life.map_or(0.0, |time| age / time.as_secs_f64());
-        judgment.weight * 0.5f64.powf(half_lives)
+        0.5f64.powf(self.half_life.map_or(0.0, |time| age / time.as_secs_f64()))
     }
 }
 
@@ -214,26 +235,40 @@ impl Judged {
     fn of(stored: Vec<Judgment>, options: &LearnOptions, documents: &[Document]) -> Self {
         let now = now();
         let there: HashSet<&str> = documents.iter().map(|document| document.id.as_str()).collect();
-        let no = stored.iter().filter(|judgment| judgment.grade <= 0);
-        let no: HashSet<(&str, &str)> = no.map(|no| (no.question.as_str(), no.id.as_str())).collect();
+        // Of a question in several spellings the first one stands for all.
+        let mut spellings: HashMap<String, &str> = HashMap::new();
         let mut judged = Self { pairs: Vec::new(), without_document: 0, digest: Sha256::new() };
-        for judgment in stored.iter().chain(&options.pairs) {
-            let Judgment { question, id, grade, .. } = judgment;
-            let weight = options.aged(judgment, now);
-            if *grade <= 0 || weight < LEAST_WEIGHT || no.contains(&(question.as_str(), id.as_str())) {
+        let no = |judgments: &[Judgment]| -> HashSet<(String, String)> {
+            let no = judgments.iter().filter(|judgment| judgment.grade <= 0);
+            no.map(|no| (plain(&no.question), no.id.clone())).collect()
+        };
+        let (no_stored, no_given) = (no(&stored), no(&options.pairs));
+        let given = options.pairs.iter().map(|judgment| (judgment, true));
+        for (judgment, is_given) in stored.iter().map(|judgment| (judgment, false)).chain(given) {
+            let Judgment { question, id, grade, weight, .. } = judgment;
+            let left = options.left(judgment, now);
+            let key = (plain(question), id.clone());
+            let is_no = no_stored.contains(&key) || is_given && no_given.contains(&key);
+            if *grade <= 0 || left < LEAST_SHARE || is_no {
                 continue;
             }
             if !there.contains(id.as_str()) {
                 judged.without_document += 1;
                 continue;
             }
-            for part in [question.as_bytes(), id.as_bytes(), &judgment.weight.to_le_bytes()] {
+            let question = *spellings.entry(key.0).or_insert(question);
+            for part in [question.as_bytes(), id.as_bytes(), &weight.to_le_bytes()] {
                 judged.digest.update((part.len() as u64).to_le_bytes());
                 judged.digest.update(part);
             }
-            judged.pairs.push((question.clone(), id.clone(), weight as f32));
+            judged.pairs.push((question.to_owned(), id.clone(), (weight * left) as f32));
         }
         judged
+    }
+
+    /// Different questions.
+    fn questions(&self) -> usize {
+        self.pairs.iter().map(|(question, ..)| question).collect::<HashSet<_>>().len()
     }
 
     /// Stands for what a training would see, but for the documents and for the age of judgments.
@@ -256,9 +291,14 @@ fn plain(question: &str) -> String {
     if plain.is_empty() { question.to_owned() } else { plain }
 }
 
-/// A fingerprint of judgments together with the model that was trained on them.
-fn with_model(print: &str, model: ModelHash) -> String {
-    format!("{print} {model}")
+/// A fingerprint of judgments together with the encoder that was trained on them.
+fn with_encoder(print: &str, bundle: &Bundle) -> String {
+    let mut digest = Sha256::new();
+    for (name, sum) in bundle.encoder_files() {
+        digest.update(name);
+        digest.update(sum);
+    }
+    format!("{print} {}", hex(&digest.finalize()))
 }
 
 impl Learned {
@@ -278,16 +318,19 @@ impl Learned {
             let Some(ndcg) = self.ndcg_at_10 else { return String::new() };
             format!(
                 "on {held_out} judged questions that it did not learn from, nDCG@10 is {:.3} after {:.3} \
-                 ({:+.1} points, p = {:.3})",
+                 ({:+.1} points, p {})",
                 ndcg.value,
                 ndcg.against,
                 ndcg.difference * 100.0,
-                p_value(&ndcg),
+                match p_value(&ndcg) {
+                    p if p < 0.001 => "< 0.001".to_owned(),
+                    p => format!("= {p:.3}"),
+                },
             )
         };
         self.sentence = match self.decision {
             Decision::Changed => format!(
-                "The index has learned from {pairs} judgments of {learned} questions: {}.",
+                "The index has learned from {learned} questions with {pairs} answers: {}.",
                 measured()
             ),
             Decision::NothingNew => {
@@ -363,12 +406,12 @@ mod tests {
         let day = Duration::from_secs(86_400);
         let aged = |half_life, age: u64| {
             let options = LearnOptions { half_life, ..LearnOptions::default() };
-            options.aged(&Judgment::new("q", "d", 1).with_weight(0.8).at(now - age), now)
+            options.left(&Judgment::new("q", "d", 1).with_weight(0.8).at(now - age), now)
         };
-        assert_eq!(aged(None, 1 << 20), 0.8);
-        assert_eq!(aged(Some(day), 0), 0.8);
-        assert!((aged(Some(day), 86_400) - 0.4).abs() < 1e-12);
-        assert!((aged(Some(day), 3 * 86_400) - 0.1).abs() < 1e-12);
+        assert_eq!(aged(None, 1 << 20), 1.0);
+        assert_eq!(aged(Some(day), 0), 1.0);
+        assert!((aged(Some(day), 86_400) - 0.5).abs() < 1e-12);
+        assert!((aged(Some(day), 3 * 86_400) - 0.125).abs() < 1e-12);
     }
 
     #[test]
@@ -376,9 +419,11 @@ mod tests {
         let documents = [Document::new("a", "", "text"), Document::new("b", "", "text")];
         let judgment = |id, grade| Judgment::new("q", id, grade);
         let stored = vec![judgment("a", 0), judgment("b", 2), judgment("gone", 1)];
-        let pairs = vec![judgment("a", 1), judgment("b", 1).with_weight(0.5)];
+        let other = Judgment::new("Q?", "b", 1).with_weight(0.5);
+        let pairs = vec![judgment("a", 1), other, Judgment::new("r", "a", 1), Judgment::new("r", "a", 0)];
         let options = LearnOptions { pairs, ..LearnOptions::default() };
         let judged = Judged::of(stored, &options, &documents);
+        assert_eq!(judged.questions(), 1);
         let expected = [("q", "b", 1.0), ("q", "b", 0.5)].map(|(q, d, w)| (q.to_owned(), d.to_owned(), w));
         assert_eq!((judged.pairs, judged.without_document), (expected.into(), 1));
     }

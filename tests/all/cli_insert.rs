@@ -259,7 +259,7 @@ fn what_a_failed_flush_leaves_in_the_log_is_said_and_brought_back() {
     );
     assert_eq!(Index::open_read_only(flow.path("index")).unwrap().len(), 20);
     let report = flow.run("recover", &["--json"]).json();
-    assert_eq!(report, json!({ "commits": 0, "recovered": 0, "documents": 20 }));
+    assert_eq!(report, json!({ "judgments": 0, "commits": 0, "recovered": 0, "documents": 20 }));
 }
 
 #[test]

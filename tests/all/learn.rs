@@ -86,6 +86,10 @@ fn what_was_recorded_survives_a_handle_that_is_never_closed() {
     // As a kill leaves it: neither flushed nor dropped.
     let copy = dir.path().join("copy");
     copy_directory(&dir.path().join("index"), &copy);
+    // The next writer brings them back, whatever it is that it writes.
+    let said = run(&copy, "recover", &[]).ok();
+    assert!(said.starts_with("1 judgments brought back"), "{said}");
+    assert_eq!(known(&Index::open_read_only(&copy).unwrap()), [row("what?", &id(0), 1)]);
     let index = Index::open(&copy).unwrap();
     assert_eq!(known(&index), [row("what?", &id(0), 1)]);
     assert!(index.verify().unwrap().is_sound());
@@ -132,13 +136,25 @@ fn damaged_judgments_are_found_and_repaired() {
     assert_eq!(index.judgments().unwrap().len() as u64 + report.lost_judgments, 50);
     assert!(index.verify().unwrap().is_sound());
     drop(index);
+    // What is no directory is damage, and never written through.
+    let other = dir.path().join("other");
+    fs::rename(path.join("judgments"), &other).unwrap();
+    std::os::unix::fs::symlink(&other, path.join("judgments")).unwrap();
+    let index = Index::open(&path).unwrap();
+    assert!(index.record("a", "b", 1).is_err() && index.judgments().is_err());
+    assert!(index.snapshot(dir.path().join("copy")).is_err());
+    let report = index.verify().unwrap();
+    assert!(report.problems.iter().any(|problem| problem.file == "judgments"), "{report:?}");
+    drop(index);
+    fs::remove_file(path.join("judgments")).unwrap();
+    fs::rename(&other, path.join("judgments")).unwrap();
     // Where nothing of it can be read it is set aside.
     for name in ["MANIFEST", "MANIFEST.copy"] {
         fs::write(path.join("judgments").join(name), "nothing").unwrap();
     }
     assert!(Index::open(&path).unwrap().judgments().is_err());
     let report = Index::repair(&path, ehi::RepairOptions::default()).unwrap();
-    assert!(report.judgments_damaged, "{report:?}");
+    assert!(report.judgments_set_aside && !report.was_sound(), "{report:?}");
     let index = Index::open(&path).unwrap();
     assert!(index.judgments().unwrap().is_empty());
     assert!(index.record("a", "b", 1).unwrap());
@@ -271,8 +287,24 @@ fn an_index_learns_what_it_was_told() {
     let again = index.learn(&options()).unwrap();
     assert_eq!((again.decision, again.change), (Decision::NothingNew, None));
     assert_eq!(index.judgments().unwrap().len(), judgments);
+    // What somebody took back is not done again.
     index.rollback().unwrap();
+    assert_eq!(index.learn(&options()).unwrap().decision, Decision::NothingNew);
     assert_eq!(index.bundle().hash(), before);
+}
+
+/// What is learned of one spelling must not be measured in another one.
+#[test]
+fn spellings_of_a_question_are_one_question() {
+    let (_dir, index) = untrained(STORED);
+    let any = |number: usize| vec![crc32(&[number as u8, 7]) as usize % STORED];
+    for judgment in judged(any) {
+        let question = judgment.question.to_uppercase();
+        index.record_all([judgment.clone(), Judgment::new(format!("{question} ?"), judgment.id, 1)]).unwrap();
+    }
+    let learned = index.learn(&options()).unwrap();
+    assert_eq!(learned.learned + learned.held_out, QUESTIONS);
+    assert_ne!(learned.decision, Decision::Changed, "{}", learned.sentence);
 }
 
 #[test]
@@ -316,6 +348,11 @@ fn what_cannot_be_learned_from_is_said() {
         index.learn(&other),
         Err(Error::Train(TrainError::Config { field: "dev_fraction", .. }))
     ));
+    let mut patient = options();
+    patient.config.schedule.early_stopping_patience = 2;
+    let patience = "schedule.early_stopping_patience";
+    let refused = index.learn(&patient);
+    assert!(matches!(refused, Err(Error::Train(TrainError::Config { field, .. })) if field == patience));
     let never = LearnOptions { half_life: Some(Duration::ZERO), ..options() };
     assert!(matches!(index.learn(&never), Err(Error::Train(TrainError::Config { field: "half_life", .. }))));
     let bad = LearnOptions { pairs: vec![Judgment::new("", "d", 1)], ..options() };
@@ -340,7 +377,7 @@ fn the_program_judges_lists_and_learns() {
     drop(index);
     let path = dir.path().join("index");
     let said = run(&path, "judge", &["what is a tree?", &id(0)]).ok();
-    assert_eq!(said, "1 judgments added, 0 replaced, 1 in all\n");
+    assert_eq!(said, "1 judgment added, 0 replaced, 1 in all\n");
     let said = run(&path, "judge", &["what is a tree?", "absent", "--grade", "-1", "--weight", "0.5"]).ok();
     assert!(said.contains("1 is of a document that the index does not hold"), "{said}");
     let listed = run(&path, "judgments", &[]).ok();

@@ -53,7 +53,7 @@ pub enum Failure {
     )]
     Unrepairable { file: String, damage: String },
     /// A repair could not bring everything back; what is lost is on standard output.
-    #[error("{} is repaired, but documents are lost", printing::path(index))]
+    #[error("{} is repaired, but something is lost", printing::path(index))]
     Lost { index: PathBuf },
     /// The index is sound; the warnings are on standard output.
     #[error("{} is sound, with {warnings} warnings", printing::path(index))]

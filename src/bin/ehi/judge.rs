@@ -148,7 +148,8 @@ fn export(out: &mut dyn Write, judgments: &[Judgment], format: FormatName) -> Re
         return judgments.iter().try_for_each(|judgment| printing::json(out, judgment));
     }
     // Standard output would show them in another way.
-    let hidden = |text: &str| text.chars().any(|c| acts(c) && c != '\n');
+    let is_csv = matches!(format, FormatName::Csv);
+    let hidden = |text: &str| text.chars().any(|c| acts(c) && !(is_csv && c == '\n'));
     if let Some(found) = judgments.iter().find(|judgment| hidden(&judgment.question) || hidden(&judgment.id))
     {
         return Err(Failure::OnlyJson { question: found.question.clone() });
@@ -173,7 +174,8 @@ pub fn read(path: &Path, format: Option<FormatName>) -> Result<Vec<Judgment>, Fa
 
 fn write_recorded(out: &mut dyn Write, recorded: Recorded, all: usize) -> io::Result<()> {
     let Recorded { added, replaced, without_document, .. } = recorded;
-    write!(out, "{added} judgments added, {replaced} replaced, {all} in all")?;
+    let judgments = if added == 1 { "judgment" } else { "judgments" };
+    write!(out, "{added} {judgments} added, {replaced} replaced, {all} in all")?;
     match without_document {
         0 => writeln!(out),
         1 => writeln!(out, "; 1 is of a document that the index does not hold: it counts once it does"),

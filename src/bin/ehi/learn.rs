@@ -60,7 +60,10 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
 
 fn write_learned(out: &mut dyn Write, learned: &Learned) -> io::Result<()> {
     let Learned { pairs, without_document, learned: questions, held_out, .. } = learned;
-    writeln!(out, "{pairs} judgments, {questions} questions to learn from and {held_out} set aside")?;
+    writeln!(
+        out,
+        "{questions} questions with {pairs} answers to learn from, {held_out} questions set aside"
+    )?;
     if *without_document > 0 {
         writeln!(out, "{without_document} judgments are of documents that the index does not hold")?;
     }

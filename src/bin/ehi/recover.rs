@@ -15,6 +15,8 @@ struct Recovered {
     commits: u64,
     /// Documents that the commits stored.
     recovered: u64,
+    /// Judgments that other commits stored.
+    judgments: u64,
     /// Documents of the index now.
     documents: usize,
 }
@@ -28,10 +30,19 @@ pub fn run(args: &WriteArgs, out: &mut dyn Write) -> Result<(), Failure> {
         _ => None,
     };
     let (commits, recovered) = index.notices().iter().find_map(taken_over).unwrap_or_default();
+    let judgments = |notice: &Notice| match notice {
+        Notice::TakenOverJudgments { judgments, .. } => Some(*judgments),
+        _ => None,
+    };
+    let judgments = index.notices().iter().find_map(judgments).unwrap_or_default();
     index.flush()?;
     let documents = index.len();
     if args.json {
-        return printing::json(out, &Recovered { commits, recovered, documents });
+        return printing::json(out, &Recovered { commits, recovered, judgments, documents });
+    }
+    if judgments > 0 {
+        writeln!(out, "{judgments} judgments brought back from their log and flushed")
+            .map_err(Failure::Output)?;
     }
     if commits == 0 {
         return writeln!(out, "nothing waits in the log; the index has {documents} documents")

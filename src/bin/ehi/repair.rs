@@ -64,8 +64,9 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     } else {
         write_text(out, index, &report).map_err(Failure::Output)?;
     }
-    match report.lost + report.lost_commits + report.lost_judgments {
-        0 => Ok(()),
+    let lost = report.lost + report.lost_commits + report.lost_judgments + report.lost_judgment_commits;
+    match lost {
+        0 if !report.judgments_set_aside => Ok(()),
         _ => Err(Failure::Lost { index: index.clone() }),
     }
 }
@@ -87,8 +88,15 @@ fn write_text(out: &mut dyn Write, index: &Path, report: &RepairReport) -> std::
             report.lost_commits
         )?;
     }
+    if report.judgments_set_aside {
+        writeln!(out, "LOST: the judgments cannot be read, how many is not known; all are set aside")?;
+    }
     if report.lost_judgments > 0 {
         writeln!(out, "LOST: {} judgments cannot be read", report.lost_judgments)?;
+    }
+    if report.lost_judgment_commits > 0 {
+        let commits = report.lost_judgment_commits;
+        writeln!(out, "LOST: {commits} groups of judgments in their log cannot be read")?;
     }
     let mended = [
         (report.current_restored, "CURRENT was damaged and was made again"),
@@ -108,6 +116,13 @@ fn write_text(out: &mut dyn Write, index: &Path, report: &RepairReport) -> std::
              {} lost",
             report.damaged_segments, report.recovered, report.recomputed, report.lost
         )?;
+    }
+    if report.undecided_judgments > 0 {
+        writeln!(out, "{} judgments may have been forgotten before", report.undecided_judgments)?;
+    }
+    if report.waiting_judgments > 0 {
+        let waiting = report.waiting_judgments;
+        writeln!(out, "{waiting} judgments wait in their log; `ehi recover` brings them back")?;
     }
     if report.undecided > 0 {
         writeln!(out, "{} documents were decided by --undecided", report.undecided)?;

@@ -149,14 +149,15 @@ fn write_stats(out: &mut dyn Write, Stats { store: stats, recall }: &Stats) -> s
     writeln!(
         out,
         "bytes          {}: embeddings {} and documents {} in {} segments, log {}, model {}, \
-         other models {}",
+         other models {}, judgments {}",
         bytes.total(),
         bytes.vectors,
         bytes.documents,
         stats.segments,
         bytes.log,
         bytes.model,
-        bytes.other_models
+        bytes.other_models,
+        bytes.judgments
     )?;
     writeln!(out, "generation     {}", stats.generation.0)?;
     writeln!(out, "model          {}", stats.model)?;
