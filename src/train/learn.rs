@@ -117,7 +117,10 @@ impl Index {
         let _only = self.alone()?;
         remove_trained(self.path())?;
         let learned = self.learn_into(&self.path().join(names::TRAINED), options, config, on_progress);
-        remove_trained(self.path())?;
+        if let Err(error) = remove_trained(self.path()) {
+            // What was learned serves, or the index is as before: both are true without it.
+            tracing::warn!(index = %self.path().display(), %error, "could not remove a trained bundle");
+        }
         learned
     }
 
@@ -335,6 +338,9 @@ impl Learned {
             ),
             Decision::NothingNew => {
                 "No judgment is new since the last learning: the index is as before.".to_owned()
+            }
+            Decision::TooFew if learned + held_out == 0 => {
+                "No question is judged whose document the index holds: the index is as before.".to_owned()
             }
             Decision::TooFew => format!(
                 "Too few questions are judged, {} of which {held_out} were set aside to measure with; \

@@ -163,7 +163,10 @@ impl Index {
         let output = self.path().join(names::TRAINED);
         remove_trained(self.path())?;
         let tuned = self.tune_into(&output, options, on_progress);
-        remove_trained(self.path())?;
+        if let Err(error) = remove_trained(self.path()) {
+            // The tree serves, or the index is as before: both are true without it.
+            tracing::warn!(index = %self.path().display(), %error, "could not remove a tuned bundle");
+        }
         tuned
     }
 

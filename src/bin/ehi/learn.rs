@@ -65,7 +65,7 @@ fn write_learned(out: &mut dyn Write, learned: &Learned) -> io::Result<()> {
         "{questions} questions with {pairs} answers to learn from, {held_out} questions set aside"
     )?;
     if *without_document > 0 {
-        writeln!(out, "{without_document} judgments are of documents that the index does not hold")?;
+        writeln!(out, "judgments of documents that the index does not hold: {without_document}")?;
     }
     for (name, difference) in [("nDCG@10", learned.ndcg_at_10), ("recall@10", learned.recall_at_10)] {
         if let Some(Difference { value, against, .. }) = difference {
