@@ -24,6 +24,8 @@ pub enum Stage {
     FrozenLayers,
     /// Documents encoded and routed anew with the weights of the moment.
     Refresh,
+    /// Iterations of k-means, which gives a tree its first leaves; fewer where it converges.
+    Cluster,
     /// Passes over the documents while the tree is fitted to its start.
     Initialise,
     /// Optimiser steps.

@@ -51,12 +51,26 @@ pub struct KMeans {
 /// # Errors
 /// Every variant of [`ClusterError`], all of them found before the work starts.
 pub fn spherical_kmeans(rows: &[f32], dim: usize, options: &KMeansOptions) -> Result<KMeans, ClusterError> {
+    spherical_kmeans_with(rows, dim, options, &mut |_| Ok(()))
+}
+
+/// As [`spherical_kmeans`]; `tick` is told before each iteration how many are over, and may end the call.
+///
+/// # Errors
+/// Those of [`spherical_kmeans`], and what `tick` answers.
+pub fn spherical_kmeans_with<E: From<ClusterError>>(
+    rows: &[f32],
+    dim: usize,
+    options: &KMeansOptions,
+    tick: &mut dyn FnMut(usize) -> Result<(), E>,
+) -> Result<KMeans, E> {
     check(rows, dim, options.clusters)?;
     let mut rng = ChaCha8Rng::seed_from_u64(options.seed);
     let mut clustering = Clustering::new(rows, dim, seeding::seed(rows, dim, options.clusters, &mut rng));
     let mut iterations = 0;
     let mut converged = false;
     while iterations < options.iterations && !converged {
+        tick(iterations)?;
         let before = std::mem::take(&mut clustering.nearest.assignments);
         clustering.move_centroids(&before);
         clustering.assign();

@@ -10,7 +10,7 @@ mod kmeans;
 mod product;
 mod seeding;
 
-pub(crate) use kmeans::{KMeansOptions, spherical_kmeans};
+pub(crate) use kmeans::{KMeans, KMeansOptions, spherical_kmeans, spherical_kmeans_with};
 pub(crate) use product::Panels;
 
 /// Why rows could not be clustered.

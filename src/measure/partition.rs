@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use std::ops::Range;
 
 use super::Setting;
-use crate::cluster::{KMeansOptions, Panels, spherical_kmeans};
+use crate::cluster::{KMeans, KMeansOptions, Panels, spherical_kmeans};
 use crate::error::Result;
 use crate::ids::{LeafId, Row};
 use crate::model::Indexer;
@@ -62,6 +62,15 @@ impl<'a> Partition<'a> {
             lists: table.into_iter().map(|list| list.into_iter().map(Row).collect()).collect(),
             overlapping: if several { leaves.len() } else { 0 },
         }
+    }
+
+    /// The lists of a k-means over all documents.
+    pub(crate) fn of_k_means(found: &KMeans, dim: usize) -> Self {
+        let mut lists = vec![Vec::new(); found.sizes.len()];
+        for (place, &list) in found.assignments.iter().enumerate() {
+            lists[list as usize].push(Row(place as u32));
+        }
+        Self { router: Router::Centroids(Panels::pack(&found.centroids, dim)), lists, overlapping: 0 }
     }
 
     /// The lists of spherical k-means, from all of `count` documents or from a sample of their places. In the

@@ -69,6 +69,19 @@ pub(crate) fn log_softmax(x: &Tensor, scale: f64) -> candle_core::Result<Tensor>
     }
 }
 
+/// `x W`, with a gradient for `x` only where one is asked for.
+///
+/// # Shapes
+/// `x` `[n, in]`, `weight` `[in, out]`; output `[n, out]`.
+pub(crate) fn product_with_columns(x: &Tensor, weight: &Tensor) -> candle_core::Result<Tensor> {
+    if x.device().is_cpu() {
+        // candle works out both gradients, one of which is a third of a step of the tree alone.
+        autograd::product_with_columns(x, weight)
+    } else {
+        x.matmul(weight)
+    }
+}
+
 /// Which tokens of a padded batch are real.
 pub(crate) struct AttentionMask {
     lengths: Vec<usize>,

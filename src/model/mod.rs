@@ -51,7 +51,7 @@ pub(crate) use differentiable::Precision;
 #[cfg(all(test, feature = "train"))]
 pub(crate) use differentiable::tests::random as random_transformer;
 #[cfg(feature = "train")]
-pub(crate) use differentiable::{AttentionMask, log_softmax};
+pub(crate) use differentiable::{AttentionMask, log_softmax, product_with_columns};
 #[cfg(feature = "train")]
 pub(crate) use encoder::micro_batches;
 pub(crate) use files::{CARD_FILE, PAGE_FILE};

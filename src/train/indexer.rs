@@ -6,7 +6,7 @@ use rand_chacha::ChaCha8Rng;
 
 use super::optimizer::Parameter;
 use crate::ids::LeafId;
-use crate::model::{Indexer, LevelWeights, ModelError, TreeWeights, log_softmax};
+use crate::model::{Indexer, LevelWeights, ModelError, TreeWeights, log_softmax, product_with_columns};
 use crate::tree::TreeShape;
 
 /// What a tree is made of, before its weights.
@@ -31,6 +31,14 @@ pub(crate) struct TrainableIndexer {
     /// U of each level; empty where the tree has none.
     transform: Vec<Var>,
     classifier: Vec<Var>,
+}
+
+/// Rows as the levels read them, and the root's children for each.
+pub(crate) struct AtRoot {
+    /// `[n, r]`
+    read: Tensor,
+    /// Log-probabilities `[n, B]`.
+    logs: Tensor,
 }
 
 /// What the most probable path of each row looks like.
@@ -154,6 +162,17 @@ impl TrainableIndexer {
         }
     }
 
+    /// What the root says of some rows, which both [`Self::paths`] and [`Self::leaf_log_probabilities`] begin
+    /// with.
+    ///
+    /// # Shapes
+    /// `unit` `[n, dim]` unit norm.
+    pub(crate) fn at_root(&self, unit: &Tensor) -> candle_core::Result<AtRoot> {
+        let read = self.project(unit)?;
+        let logs = self.child_log_probabilities(0, &read)?;
+        Ok(AtRoot { read, logs })
+    }
+
     /// Conditional log-probabilities of the children at `level`.
     ///
     /// # Shapes
@@ -163,7 +182,7 @@ impl TrainableIndexer {
             Some(transform) => (x + x.matmul(transform.as_tensor())?.relu()?)?,
             None => x.clone(),
         };
-        let logits = hidden.matmul(self.classifier[level].as_tensor())?;
+        let logits = product_with_columns(&hidden, self.classifier[level].as_tensor())?;
         log_softmax(&logits, self.options.logit_scale)
     }
 
@@ -171,16 +190,16 @@ impl TrainableIndexer {
     ///
     /// The chosen children enter the next level as constants: no gradient through the choice,
     /// gradient through every probability.
-    ///
-    /// # Shapes
-    /// `unit` `[n, dim]` unit norm.
-    pub(crate) fn paths(&self, unit: &Tensor) -> candle_core::Result<Paths> {
-        let n = unit.dim(0)?;
-        let mut x = self.project(unit)?;
+    pub(crate) fn paths(&self, root: &AtRoot) -> candle_core::Result<Paths> {
+        let mut x = root.read.clone();
+        let (n, device) = (x.dim(0)?, x.device().clone());
         let mut parent: Option<Tensor> = None;
         let (mut parts, mut children) = (Vec::new(), Vec::new());
         for level in 0..self.options.shape.height() as usize {
-            let conditional = self.child_log_probabilities(level, &x)?.exp()?;
+            let conditional = match level {
+                0 => root.logs.exp()?,
+                _ => self.child_log_probabilities(level, &x)?.exp()?,
+            };
             let absolute = match &parent {
                 Some(parent) => conditional.broadcast_mul(parent)?,
                 None => conditional.clone(),
@@ -189,7 +208,7 @@ impl TrainableIndexer {
                 let best = conditional.detach().argmax_keepdim(1)?;
                 parent = Some(absolute.gather(&best, 1)?);
                 let digits: Vec<u32> = best.flatten_all()?.to_vec1()?;
-                x = Tensor::cat(&[&x, &self.one_hot(&digits, n, unit.device())?], 1)?;
+                x = Tensor::cat(&[&x, &self.one_hot(&digits, n, &device)?], 1)?;
             }
             parts.push(absolute);
             children.push(conditional);
@@ -197,42 +216,40 @@ impl TrainableIndexer {
         Ok(Paths { embedding: Tensor::cat(&parts, 1)?, children })
     }
 
-    /// Log-probability of reaching a leaf, for pairs of a row of `unit` and a leaf.
+    /// Log-probability of reaching a leaf, for pairs of a row and a leaf.
     ///
     /// # Shapes
-    /// `unit` `[n, dim]` unit norm; output `[entries]`.
+    /// Output `[entries]`.
     pub(crate) fn leaf_log_probabilities(
         &self,
-        unit: &Tensor,
+        root: &AtRoot,
         entries: &[(u32, LeafId)],
     ) -> candle_core::Result<Tensor> {
-        let device = unit.device();
+        let device = root.read.device();
         let rows: Vec<u32> = entries.iter().map(|entry| entry.0).collect();
         let rows = Tensor::new(rows.as_slice(), device)?;
         let paths: Vec<Vec<u32>> = entries.iter().map(|entry| self.options.shape.path(entry.1)).collect();
         let mut total: Option<Tensor> = None;
-        let read = self.project(unit)?;
-        let mut x = read.clone();
+        let mut x = root.read.clone();
         for level in 0..self.options.shape.height() as usize {
             let digits: Vec<u32> = paths.iter().map(|path| path[level]).collect();
-            let logs = self.child_log_probabilities(level, &x)?;
             let own = if level == 0 {
                 // The root is the same for every leaf of a row, so it is computed once per row, and
                 // one value is picked for each entry: a row for each would be many times as much.
                 let b = self.options.shape.branching_factor();
                 let flat: Vec<u32> =
                     entries.iter().zip(&digits).map(|(entry, digit)| entry.0 * b + digit).collect();
-                logs.flatten_all()?.index_select(&Tensor::new(flat.as_slice(), device)?, 0)?
+                root.logs.flatten_all()?.index_select(&Tensor::new(flat.as_slice(), device)?, 0)?
             } else {
                 let chosen = Tensor::new(digits.as_slice(), device)?.unsqueeze(1)?;
-                logs.gather(&chosen, 1)?.squeeze(1)?
+                self.child_log_probabilities(level, &x)?.gather(&chosen, 1)?.squeeze(1)?
             };
             total = Some(match total {
                 Some(sum) => (sum + own)?,
                 None => own,
             });
             if level + 1 < self.options.shape.height() as usize {
-                let above = if level == 0 { read.index_select(&rows, 0)? } else { x };
+                let above = if level == 0 { x.index_select(&rows, 0)? } else { x };
                 x = Tensor::cat(&[&above, &self.one_hot(&digits, entries.len(), device)?], 1)?;
             }
         }
@@ -296,7 +313,14 @@ mod tests {
             assert!((f64::from(norm) / 5.0).sqrt() / init_length > 0.5, "random columns have the length too");
             indexer.set_centroids(&centroids).unwrap();
             let unit = Tensor::from_slice(&rows, (6, 8), &Device::Cpu).unwrap();
-            indexer.paths(&unit).unwrap().embedding.flatten_all().unwrap().to_vec1().unwrap()
+            indexer
+                .paths(&indexer.at_root(&unit).unwrap())
+                .unwrap()
+                .embedding
+                .flatten_all()
+                .unwrap()
+                .to_vec1()
+                .unwrap()
         };
         let (scaled, long) = (probabilities(20.0), probabilities(1.0));
         assert!(scaled.iter().zip(&long).all(|(a, b)| (a - b).abs() < 1e-5), "{scaled:?} {long:?}");
@@ -330,9 +354,10 @@ mod tests {
             let unit = Tensor::from_slice(&rows, (6, 8), &Device::Cpu).unwrap();
             let entries: Vec<(u32, LeafId)> =
                 (0..6u32).flat_map(|row| (0..shape.leaves()).map(move |leaf| (row, LeafId(leaf)))).collect();
+            let root = trainable.at_root(&unit).unwrap();
             let logs: Vec<f32> =
-                trainable.leaf_log_probabilities(&unit, &entries).unwrap().to_vec1().unwrap();
-            let paths = trainable.paths(&unit).unwrap();
+                trainable.leaf_log_probabilities(&root, &entries).unwrap().to_vec1().unwrap();
+            let paths = trainable.paths(&root).unwrap();
             let embedding: Vec<Vec<f32>> = paths.embedding.to_vec2().unwrap();
             for (row, vector) in rows.chunks(8).enumerate() {
                 let full = frozen.route(vector, NonZeroUsize::MAX);

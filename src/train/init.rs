@@ -10,7 +10,7 @@ use rand_chacha::ChaCha8Rng;
 use super::indexer::{TrainableIndexer, normal};
 use super::losses;
 use super::optimizer::{AdamW, Gradients, Group};
-use crate::cluster::{KMeansOptions, spherical_kmeans};
+use crate::cluster::{KMeans, KMeansOptions, spherical_kmeans_with};
 use crate::error::{Error, Result};
 use crate::ids::LeafId;
 use crate::model::ModelError;
@@ -48,7 +48,7 @@ pub(crate) fn from_kmeans(
     on_progress: &mut OnProgress<'_>,
 ) -> Result<()> {
     let shape = indexer.options().shape;
-    let root = cluster(documents, dim, shape.branching_factor() as usize, rng)?;
+    let root = cluster(documents, dim, shape.branching_factor() as usize, rng, on_progress)?;
     let tensor_error = |e| Error::from(ModelError::from(e));
     if let Some(width) = indexer.options().projection {
         let basis = principal_basis(documents, dim, width, rng).map_err(tensor_error)?;
@@ -58,7 +58,7 @@ pub(crate) fn from_kmeans(
     if shape.height() == 1 && indexer.options().projection.is_none() {
         return Ok(());
     }
-    let leaves = hierarchical(shape, documents, dim, root.0, rng)?;
+    let leaves = hierarchical(shape, documents, dim, root.0, rng, on_progress)?;
     fit(indexer, documents, dim, &leaves, rng, on_progress)
 }
 
@@ -109,9 +109,27 @@ fn orthonormal(mut matrix: Vec<f32>, dim: usize, width: usize) -> Vec<f32> {
     matrix
 }
 
-fn cluster(rows: &[f32], dim: usize, clusters: usize, rng: &mut ChaCha8Rng) -> Result<(Vec<u32>, Vec<f32>)> {
-    let options = KMeansOptions { clusters, iterations: ITERATIONS, seed: rng.random() };
-    let found = spherical_kmeans(rows, dim, &options)?;
+/// k-means as a tree of one level starts from it.
+pub(crate) fn k_means(
+    rows: &[f32],
+    dim: usize,
+    clusters: usize,
+    seed: u64,
+    on_progress: &mut OnProgress<'_>,
+) -> Result<KMeans> {
+    let options = KMeansOptions { clusters, iterations: ITERATIONS, seed };
+    let mut tick = |done| Progress::new(Stage::Cluster, done, ITERATIONS).tell(on_progress, Error::Cancelled);
+    spherical_kmeans_with(rows, dim, &options, &mut tick)
+}
+
+fn cluster(
+    rows: &[f32],
+    dim: usize,
+    clusters: usize,
+    rng: &mut ChaCha8Rng,
+    on_progress: &mut OnProgress<'_>,
+) -> Result<(Vec<u32>, Vec<f32>)> {
+    let found = k_means(rows, dim, clusters, rng.random(), on_progress)?;
     Ok((found.assignments, found.centroids))
 }
 
@@ -122,6 +140,7 @@ fn hierarchical(
     dim: usize,
     root: Vec<u32>,
     rng: &mut ChaCha8Rng,
+    on_progress: &mut OnProgress<'_>,
 ) -> Result<Vec<LeafId>> {
     let b = shape.branching_factor();
     let mut nodes = root;
@@ -138,7 +157,7 @@ fn hierarchical(
             }
             let rows: Vec<f32> =
                 own.iter().flat_map(|&d| documents[d * dim..][..dim].iter().copied()).collect();
-            let (assignments, _) = cluster(&rows, dim, clusters, rng)?;
+            let (assignments, _) = cluster(&rows, dim, clusters, rng, on_progress)?;
             for (&document, child) in own.iter().zip(assignments) {
                 nodes[document] = node as u32 * b + child;
             }
@@ -180,7 +199,7 @@ fn fit(
                     .collect();
                 let unit = crate::model::unit_rows(&Tensor::from_vec(rows, (batch.len(), dim), &device)?)?;
                 let entries: Vec<(u32, LeafId)> = (0u32..).zip(batch.iter().map(|&d| leaves[d])).collect();
-                let logs = indexer.leaf_log_probabilities(&unit, &entries)?;
+                let logs = indexer.leaf_log_probabilities(&indexer.at_root(&unit)?, &entries)?;
                 let loss = losses::distillation(&logs, &logs.ones_like()?, batch.len())?;
                 let mut gradients = Gradients::default();
                 gradients.add(&parameters, &loss.backward()?)?;

@@ -19,4 +19,6 @@ pub(crate) struct Inputs<'a> {
     pub device: &'a Device,
     /// Embeddings that are there already, where the encoder stays as it is; then nothing reads the caches.
     pub given: Option<&'a Embedded>,
+    /// Centroids that the tree starts from, where somebody has them already.
+    pub centroids: Option<&'a [f32]>,
 }

@@ -56,8 +56,7 @@ pub use report::{
 pub use retrain::Retrained;
 pub use trainer::{DEFAULT_CACHE_BYTES, Fitted, PAGE_FILE, REPORT_FILE, TrainDevice, Trainer};
 pub use tune::{
-    COMPARED_RECALL, DEFAULT_MEMORY_BYTES, DEFAULT_PASSES, NEEDED_SAVING, NEEDED_SAVING_OF_NONE, Needed,
-    TuneOptions, Tuned,
+    COMPARED_RECALL, DEFAULT_MEMORY_BYTES, NEEDED_SAVING, NEEDED_SAVING_OF_NONE, Needed, TuneOptions, Tuned,
 };
 pub use verdict::{
     CEILING, ComparedMetric, Comparison, DECISION_DOCUMENTS, DECISIVE_COMPARISONS, Difference,

@@ -5,7 +5,7 @@ use candle_core::{Tensor, Var};
 use super::batch::{Distillation, Layout, Prepared};
 use super::config::Siamese;
 use super::error::TrainError;
-use super::indexer::TrainableIndexer;
+use super::indexer::{AtRoot, TrainableIndexer};
 use super::inputs::Inputs;
 use super::losses;
 use super::optimizer::Gradients;
@@ -72,8 +72,9 @@ impl Inputs<'_> {
         let weights = &settings.weights;
         let pick = |rows: &[u32], from: &Tensor| from.index_select(&Tensor::new(rows, self.device)?, 0);
         let (unit_queries, unit_documents) = (unit_rows(queries)?, unit_rows(documents)?);
-        let query_paths = tree.paths(&unit_queries)?;
-        let document_paths = tree.paths(&unit_documents)?;
+        let query_roots = tree.at_root(&unit_queries)?;
+        let query_paths = tree.paths(&query_roots)?;
+        let document_paths = tree.paths(&tree.at_root(&unit_documents)?)?;
 
         let q = pick(&layout.pair_queries, queries)?;
         let d = pick(&layout.pair_documents, documents)?;
@@ -115,7 +116,7 @@ impl Inputs<'_> {
             ..LossParts::default()
         };
         if let Some(term) = &layout.distillation {
-            let distillation = self.distillation(tree, term, &unit_queries)?;
+            let distillation = self.distillation(tree, term, &query_roots)?;
             parts.distillation = distillation.to_scalar()?;
             total = (total + (distillation * weights.distillation)?)?;
         }
@@ -123,14 +124,14 @@ impl Inputs<'_> {
         Ok((total, parts))
     }
 
-    /// Routing distillation of rows of `unit`.
+    /// Routing distillation of rows.
     pub(crate) fn distillation(
         &self,
         tree: &TrainableIndexer,
         term: &Distillation,
-        unit: &Tensor,
+        root: &AtRoot,
     ) -> candle_core::Result<Tensor> {
-        let logs = tree.leaf_log_probabilities(unit, &term.entries)?;
+        let logs = tree.leaf_log_probabilities(root, &term.entries)?;
         let masses = Tensor::new(term.masses.as_slice(), self.device)?;
         losses::distillation(&logs, &masses, term.texts)
     }

@@ -59,6 +59,8 @@ pub(super) struct Given {
     pub embedded: Embedded,
     /// Documents of the collection that these are drawn from.
     pub collection: usize,
+    /// Centroids that the tree starts from, `[leaves, dim]` of unit norm: k-means of the documents.
+    pub centroids: Vec<f32>,
 }
 
 /// A training run about to start.
@@ -287,9 +289,9 @@ impl<'a> Trainer<'a> {
         let scope = scope(config, encoder)?;
         let mut rng = ChaCha8Rng::seed_from_u64(config.seed);
         let collection = given.as_ref().map_or(set.documents.len(), |given| given.collection);
-        let (texts, given) = match given {
-            Some(Given { texts, embedded, .. }) => (texts, Some(embedded)),
-            None => (Texts::new(set, encoder, config, &mut rng)?, None),
+        let (texts, given, centroids) = match given {
+            Some(Given { texts, embedded, centroids, .. }) => (texts, Some(embedded), Some(centroids)),
+            None => (Texts::new(set, encoder, config, &mut rng)?, None, None),
         };
         on_event(&TrainEvent::Started {
             documents: texts.documents.len(),
@@ -331,6 +333,7 @@ impl<'a> Trainer<'a> {
             head: &head,
             device: &device,
             given: given.as_ref(),
+            centroids: centroids.as_deref(),
         };
         let start =
             Start { inputs, trees: &trees, checkpoints: self.checkpoints.clone(), identity, rng, started };

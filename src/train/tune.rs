@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rand::SeedableRng;
 use rand::seq::{SliceRandom, index};
@@ -13,11 +13,13 @@ use serde::Serialize;
 use super::config::TrainConfig;
 use super::dataset::{TrainingSet, sentences};
 use super::distil::nearest_documents;
+use super::error::TrainError;
+use super::init;
 use super::refresh::{Embedded, make_unit};
+use super::run::INDEXER_BATCH;
 use super::texts::Texts;
 use super::trainer::{Given, Trainer, out_of_range};
-use super::verdict::ivf;
-use crate::cluster::Panels;
+use crate::cluster::{KMeans, Panels};
 use crate::disk::names;
 use crate::document::Document;
 use crate::error::{Error, InputError, Result};
@@ -28,8 +30,11 @@ use crate::model::{Indexer, Role};
 use crate::progress::{OnProgress, Progress, Stage, no_progress};
 use crate::store::View;
 
-/// Passes over the texts unless asked otherwise.
-pub const DEFAULT_PASSES: usize = 30;
+/// Passes over the texts unless asked otherwise: so many steps of so many texts each, between these numbers.
+/// A large collection shows each leaf its documents as often in few passes (`docs/experiments.md`).
+const STEPS: usize = 1_000;
+const FEWEST_PASSES: usize = 4;
+const MOST_PASSES: usize = 30;
 /// Bytes of embeddings that tuning holds unless asked otherwise.
 pub const DEFAULT_MEMORY_BYTES: u64 = 1 << 30;
 /// Share of exact search's ten best documents at which trees are compared.
@@ -63,14 +68,19 @@ pub struct TuneOptions {
     /// Leaves of the tree, in one level, from 2 to half of the documents that it is made from; one for ten of
     /// them by default.
     pub leaves: Option<u32>,
-    /// Passes over the texts; [`DEFAULT_PASSES`] by default.
-    pub passes: usize,
+    /// Passes over the texts; by default 30 of up to some 17,000 texts, fewer of more, 4 at least.
+    pub passes: Option<usize>,
     /// Questions that are asked of the index, beside those that were logged or judged and those that are made
     /// from its documents.
     pub questions: Vec<String>,
     /// Bytes of embeddings held at a time, [`DEFAULT_MEMORY_BYTES`] by default: of a larger collection the
     /// tree is made from a sample, of 1,000 documents at least.
     pub memory_bytes: u64,
+    /// A directory for a checkpoint after each pass; none by default.
+    pub checkpoints: Option<PathBuf>,
+    /// Goes on from the checkpoint there, if there is one. It must be of the same options over the same
+    /// documents and questions.
+    pub resume: bool,
     /// Takes the new tree even where it brings nothing.
     pub always: bool,
     /// Seed of everything random.
@@ -81,9 +91,11 @@ impl Default for TuneOptions {
     fn default() -> Self {
         Self {
             leaves: None,
-            passes: DEFAULT_PASSES,
+            passes: None,
             questions: Vec::new(),
             memory_bytes: DEFAULT_MEMORY_BYTES,
+            checkpoints: None,
+            resume: false,
             always: false,
             seed: 0,
         }
@@ -176,6 +188,9 @@ impl Index {
         options: &TuneOptions,
         on_progress: &mut OnProgress<'_>,
     ) -> Result<Tuned> {
+        if options.resume && options.checkpoints.is_none() {
+            return Err(TrainError::Missing { what: "checkpoints" }.into());
+        }
         let serving = self.serving();
         let view = serving.view();
         if view.live() < FEWEST_DOCUMENTS {
@@ -184,7 +199,7 @@ impl Index {
         }
         let mut config = TrainConfig { seed: options.seed, ..TrainConfig::default() };
         config.encoder.trainable_layers = 0;
-        (config.schedule.epochs, config.schedule.indexer_epochs) = (0, options.passes);
+        config.schedule.epochs = 0;
         config.tree.coarse_leaves = None;
         // Embeddings that were not trained for a tree lose by a projection, and by a load that is forced to
         // be even (`docs/experiments.md`).
@@ -200,16 +215,23 @@ impl Index {
         let collection = view.live();
         drop(view);
         let Sample { documents, embedded, held_out } = sample;
+        config.schedule.indexer_epochs = options.passes(documents.len() + embedded.queries.len() / dim);
         let rows = embedded.documents.clone();
         let set = TrainingSet { documents, train: Vec::new(), dev: Vec::new() };
         let texts = Texts::without_tokens(set.documents.len(), embedded.queries.len() / dim);
-        let given = Given { texts, embedded, collection };
-        let trainer = Trainer::builder().base(serving.bundle().path()).output(output).config(config);
+        let leaves = config.shape(set.documents.len())?.leaves() as usize;
+        // What the tree starts from is what it is compared with in the end.
+        let start = init::k_means(&rows, dim, leaves, options.seed, on_progress)?;
+        let given = Given { texts, embedded, collection, centroids: start.centroids.clone() };
+        let mut trainer = Trainer::builder().base(serving.bundle().path()).output(output).config(config);
+        if let Some(dir) = &options.checkpoints {
+            // No step of the first phase is taken, so the interval is of no account.
+            trainer = trainer.checkpoints(dir, usize::MAX).resume(options.resume);
+        }
         let fitted = trainer.on_progress(&mut *on_progress).fit_tree(&set, given)?;
 
         let new = fitted.bundle.model().indexer();
         let compared = Compared::new(&rows, dim, &held_out);
-        let lists = (new.shape().leaves() as usize).min(rows.len() / dim);
         let had_tree = serving.bundle().has_tree();
         let before = match had_tree {
             true => compared.tree(serving.model().indexer(), serving.leaves_per_document())?,
@@ -222,7 +244,7 @@ impl Index {
             questions: held_out.count(dim),
             before,
             after,
-            lists: compared.lists(lists, options.seed)?,
+            lists: compared.lists(&start)?,
             change: None,
         };
         let is_better = match had_tree {
@@ -244,9 +266,15 @@ impl TuneOptions {
         usize::try_from(most).unwrap_or(usize::MAX).max(SMALLEST_SAMPLE)
     }
 
+    /// Passes over so many texts.
+    fn passes(&self, texts: usize) -> usize {
+        let by_rule = STEPS.div_ceil(texts.div_ceil(INDEXER_BATCH).max(1));
+        self.passes.unwrap_or(by_rule.clamp(FEWEST_PASSES, MOST_PASSES))
+    }
+
     fn checked_leaves(&self, by_rule: u32, documents: usize) -> Result<u32> {
         let most = (documents / FEWEST_PER_LEAF).max(2) as u32;
-        if self.passes == 0 {
+        if self.passes == Some(0) {
             return Err(out_of_range("passes", 0, "1 or more".to_owned()));
         }
         match self.leaves {
@@ -382,8 +410,9 @@ impl<'a> Compared<'a> {
         self.needed(Partition::tree(indexer, &leaves), Engine::Tree)
     }
 
-    fn lists(&self, lists: usize, seed: u64) -> Result<Needed> {
-        self.needed(ivf::partition(self.rows, self.dim, lists, seed)?, Engine::Ivf { lists })
+    fn lists(&self, found: &KMeans) -> Result<Needed> {
+        let lists = found.sizes.len();
+        self.needed(Partition::of_k_means(found, self.dim), Engine::Ivf { lists })
     }
 
     fn needed(&self, partition: Partition<'_>, engine: Engine) -> Result<Needed> {
@@ -419,6 +448,13 @@ fn cost_at(points: impl Iterator<Item = (f64, f64)>, recall: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_large_collection_is_passed_over_fewer_times() {
+        let passes = |texts| TuneOptions::default().passes(texts);
+        assert_eq!([0, 7_633, 19_809, 64_000, 1_000_000].map(passes), [30, 30, 26, 8, 4]);
+        assert_eq!(TuneOptions { passes: Some(2), ..TuneOptions::default() }.passes(64_000), 2);
+    }
 
     #[test]
     fn the_share_is_interpolated() {

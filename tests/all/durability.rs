@@ -238,7 +238,7 @@ fn child() {
         for round in 1.. {
             if round % 4 == 0 {
                 let options = TuneOptions {
-                    passes: 1,
+                    passes: Some(1),
                     leaves: Some(5),
                     always: true,
                     seed: round,

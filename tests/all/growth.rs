@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 fn tune() -> TuneOptions {
     // A sample of the smallest size, so that it takes a second.
-    TuneOptions { leaves: Some(40), passes: 1, memory_bytes: 1, always: true, ..TuneOptions::default() }
+    TuneOptions { leaves: Some(40), passes: Some(1), memory_bytes: 1, always: true, ..TuneOptions::default() }
 }
 
 fn index() -> (TempDir, Index) {
@@ -144,7 +144,7 @@ fn whoever_tunes_by_itself_ends_with_the_index_or_before() {
     // A tuning under way is ended.
     let index = Arc::new(Index::open(&path).unwrap());
     grow(&index, 0, MOST_EXACT_DOCUMENTS + 1);
-    let tune = TuneOptions { passes: 100_000, ..tune() };
+    let tune = TuneOptions { passes: Some(100_000), ..tune() };
     let auto = index.auto_tune(AutoTuneOptions { interval: Duration::from_millis(1), tune }).unwrap();
     wait_for(|| {
         path.join("model.trained").exists() || index.verify().is_err() || Arc::strong_count(&index) > 1

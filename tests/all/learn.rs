@@ -207,7 +207,7 @@ fn questions_that_were_asked_or_judged_are_what_is_measured() {
         .record_all((0..FEWEST_QUESTIONS / 2).map(|n| Judgment::new(format!("gene {n}"), id(n), 1)))
         .unwrap();
     assert_eq!(source(), QuestionSource::Asked);
-    let options = TuneOptions { passes: 1, always: true, ..TuneOptions::default() };
+    let options = TuneOptions { passes: Some(1), always: true, ..TuneOptions::default() };
     assert!(index.tune(&options).unwrap().change.is_some());
 }
 

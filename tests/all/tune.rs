@@ -14,7 +14,7 @@ use tempfile::TempDir;
 const STORED: usize = 300;
 
 fn options() -> TuneOptions {
-    TuneOptions { passes: 3, always: true, ..TuneOptions::default() }
+    TuneOptions { passes: Some(3), always: true, ..TuneOptions::default() }
 }
 
 fn untrained(count: usize) -> (TempDir, Index) {
@@ -139,7 +139,7 @@ fn a_large_collection_is_sampled() {
     let vector = |n: usize| (0..WIDTH).map(|i| ((i * 7 + n * 13) % 31) as f32 - 15.0).collect::<Vec<_>>();
     index.insert_vectors((0..1_500).map(|n| (document(n), vector(n)))).unwrap();
     // For fewer than a sample takes at least; the leaves are those for the sample.
-    let tuned = index.tune(&TuneOptions { memory_bytes: 0, passes: 1, ..options() }).unwrap();
+    let tuned = index.tune(&TuneOptions { memory_bytes: 0, passes: Some(1), ..options() }).unwrap();
     assert_eq!((tuned.documents, tuned.leaves), (1_000, 100));
     assert_eq!(tuned.change.unwrap().routed, 1_500);
 }
@@ -172,7 +172,7 @@ fn what_cannot_be_tuned_is_refused_and_left_as_it_was() {
             "{leaves}: {error}"
         );
     }
-    let error = refused(TuneOptions { passes: 0, ..options() });
+    let error = refused(TuneOptions { passes: Some(0), ..options() });
     assert!(matches!(error, Error::Train(TrainError::Config { field: "passes", .. })), "{error}");
     for stage in [Stage::Questions, Stage::TrainIndexer, Stage::Reencode] {
         let cancel = |progress: ehi::Progress| {
@@ -217,4 +217,43 @@ fn the_program_tunes() {
     assert!(ehi(["stats", "--index", index]).ok().contains("tree           none"));
     let said = ehi(["tune", "--index", index, "--leaves", "1000"]).line();
     assert!(said.contains("leaves is 1000") && said.contains("2 to 60"), "{said}");
+}
+
+#[test]
+fn a_tuning_that_was_cut_off_goes_on() {
+    let (dir, index) = untrained(STORED);
+    let whole = index.tune(&options()).unwrap();
+    let hash = index.bundle().hash();
+    index.rollback().unwrap();
+    index.drop_previous_model().unwrap();
+    let checkpoints = dir.path().join("checkpoints");
+    let kept = TuneOptions { checkpoints: Some(checkpoints.clone()), resume: true, ..options() };
+    let mut steps = 0;
+    let cut_off = index
+        .with_progress(|progress| {
+            steps += usize::from(progress.stage == Stage::TrainIndexer);
+            // In the third pass.
+            if progress.stage == Stage::TrainIndexer && progress.done * 3 > progress.total.unwrap() * 2 {
+                return ControlFlow::Break(());
+            }
+            ControlFlow::Continue(())
+        })
+        .tune(&kept);
+    assert!(matches!(cut_off, Err(Error::Cancelled)) && checkpoints.exists());
+    let mut again = 0;
+    let resumed = index
+        .with_progress(|progress| {
+            again += usize::from(progress.stage == Stage::TrainIndexer);
+            ControlFlow::Continue(())
+        })
+        .tune(&kept)
+        .unwrap();
+    assert!(again < steps, "{again} steps after {steps}");
+    assert_eq!((resumed.after, resumed.before, index.bundle().hash()), (whole.after, whole.before, hash));
+    // Of other documents it is another run.
+    index.insert(document(STORED)).unwrap();
+    let other = index.tune(&kept).unwrap_err();
+    assert!(matches!(other, Error::Train(TrainError::OtherRun { .. })), "{other}");
+    let missing = index.tune(&TuneOptions { resume: true, ..options() }).unwrap_err();
+    assert!(matches!(missing, Error::Train(TrainError::Missing { what: "checkpoints" })), "{missing}");
 }

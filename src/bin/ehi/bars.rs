@@ -124,6 +124,7 @@ fn name(stage: Stage) -> &'static str {
         Stage::Insert => "insert",
         Stage::FrozenLayers => "frozen part",
         Stage::Refresh => "refresh",
+        Stage::Cluster => "cluster",
         Stage::Initialise => "start tree",
         Stage::Train => "train",
         Stage::TrainIndexer => "train tree",

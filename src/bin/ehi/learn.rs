@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::judge::{self, FormatName};
 use crate::printing;
 use crate::store::{ReportArgs, WriteArgs};
-use crate::train::restart_without_candle_pool;
+use crate::restart;
 
 const SECONDS_OF_A_DAY: f64 = 86_400.0;
 
@@ -40,7 +40,7 @@ pub struct Args {
 }
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
-    restart_without_candle_pool();
+    restart::for_training();
     let mut config = match &args.config {
         Some(path) => TrainConfig::from_file(path).map_err(ehi::Error::from)?,
         None => TrainConfig::default(),

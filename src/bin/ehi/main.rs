@@ -27,6 +27,7 @@ mod query;
 mod questions;
 mod recover;
 mod repair;
+mod restart;
 mod search;
 mod store;
 mod train;

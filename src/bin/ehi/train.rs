@@ -4,7 +4,6 @@ use std::cell::RefCell;
 use std::io::Write;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
-use std::process::Command;
 
 use clap::ValueEnum;
 use ehi::Error;
@@ -17,6 +16,7 @@ use crate::failure::Failure;
 use crate::interrupt::Interrupts;
 use crate::models;
 use crate::printing;
+use crate::restart;
 use crate::training;
 
 #[derive(clap::Args)]
@@ -126,24 +126,8 @@ impl Args {
     }
 }
 
-/// Starts the program anew with candle's own thread pool off, unless the user has set its size.
-///
-/// The pool's barrier makes the parts of a training batch wait for each other; without it they run
-/// side by side. candle reads the variable once, and changing it in a running program is unsound.
-pub fn restart_without_candle_pool() {
-    use std::os::unix::process::CommandExt;
-    const POOL_SIZE: &str = "CANDLE_NUM_THREADS";
-    if std::env::var_os(POOL_SIZE).is_none()
-        && let Ok(program) = std::env::current_exe()
-    {
-        // Comes back only where it failed; then training is merely slower.
-        let error = Command::new(program).args(std::env::args_os().skip(1)).env(POOL_SIZE, "1").exec();
-        tracing::debug!(%error, "could not restart with {POOL_SIZE}=1");
-    }
-}
-
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
-    restart_without_candle_pool();
+    restart::for_training();
     let interrupts = Interrupts::watch();
     let config = args.settings()?;
     let base = models::directory(&args.base)?;

@@ -4,12 +4,13 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use ehi::search::MOST_EXACT_DOCUMENTS;
-use ehi::train::{COMPARED_RECALL, DEFAULT_MEMORY_BYTES, DEFAULT_PASSES, TuneOptions, Tuned};
+use ehi::train::{COMPARED_RECALL, DEFAULT_MEMORY_BYTES, TuneOptions, Tuned};
 
 use crate::bars::Bars;
 use crate::calibrate::questions;
 use crate::failure::Failure;
 use crate::printing;
+use crate::restart;
 use crate::store::{ReportArgs, WriteArgs};
 
 #[derive(clap::Args)]
@@ -19,9 +20,9 @@ pub struct Args {
     /// Leaves of the tree; one for ten documents if absent
     #[arg(long)]
     leaves: Option<u32>,
-    /// Passes over the texts
-    #[arg(long, default_value_t = DEFAULT_PASSES)]
-    passes: usize,
+    /// Passes over the texts; 30 if absent, of more than some 17,000 texts fewer, 4 at least
+    #[arg(long)]
+    passes: Option<usize>,
     /// Questions that are asked of the index, as BEIR query lines, plain or gzip; some are made from
     /// documents in any case
     #[arg(long, value_name = "FILE")]
@@ -29,6 +30,12 @@ pub struct Args {
     /// MiB of embeddings held at a time; of a larger collection the tree is made from a sample
     #[arg(long, value_name = "MIB", default_value_t = DEFAULT_MEMORY_BYTES >> 20)]
     memory: u64,
+    /// Directory for a checkpoint after each pass
+    #[arg(long, value_name = "DIR")]
+    checkpoints: Option<PathBuf>,
+    /// Go on from the checkpoint there, if there is one; options, documents and questions must be the same
+    #[arg(long, requires = "checkpoints")]
+    resume: bool,
     /// Take the new tree even where it brings too little
     #[arg(long)]
     always: bool,
@@ -38,11 +45,14 @@ pub struct Args {
 }
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
+    restart::for_tuning();
     let options = TuneOptions {
         leaves: args.leaves,
         passes: args.passes,
         questions: args.queries.as_deref().map(questions).transpose()?.unwrap_or_default(),
         memory_bytes: args.memory.saturating_mul(1 << 20),
+        checkpoints: args.checkpoints.clone(),
+        resume: args.resume,
         always: args.always,
         seed: args.seed,
     };

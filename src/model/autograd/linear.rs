@@ -25,7 +25,17 @@ pub(crate) fn linear(x: &Tensor, weight: &Tensor, bias: &Tensor) -> Result<Tenso
     x.contiguous()?.apply_op3(weight, bias, Linear)
 }
 
+/// `x W`, with a gradient for `x` only where one is asked for: rows that are given have none.
+///
+/// # Shapes
+/// `x` `[n, in]`, `weight` `[in, out]`; output `[n, out]`.
+pub(crate) fn product_with_columns(x: &Tensor, weight: &Tensor) -> Result<Tensor> {
+    x.contiguous()?.apply_op2(weight, ProductWithColumns)
+}
+
 struct Product;
+
+struct ProductWithColumns;
 
 struct Linear;
 
@@ -74,6 +84,35 @@ impl CustomOp2 for Product {
     ) -> Result<(Option<Tensor>, Option<Tensor>)> {
         let (dx, dw) = backward(x, weight, &gradient.contiguous()?)?;
         Ok((Some(dx), Some(dw)))
+    }
+}
+
+impl CustomOp2 for ProductWithColumns {
+    fn name(&self) -> &'static str {
+        "product-with-columns"
+    }
+
+    fn cpu_fwd(
+        &self,
+        x: &CpuStorage,
+        lx: &Layout,
+        w: &CpuStorage,
+        lw: &Layout,
+    ) -> Result<(CpuStorage, Shape)> {
+        let ((rows, width), (_, out)) = (lx.shape().dims2()?, lw.shape().dims2()?);
+        Ok((x.matmul(w, (1, rows, out, width), lx, lw)?, Shape::from((rows, out))))
+    }
+
+    fn bwd(
+        &self,
+        x: &Tensor,
+        weight: &Tensor,
+        _y: &Tensor,
+        gradient: &Tensor,
+    ) -> Result<(Option<Tensor>, Option<Tensor>)> {
+        let gradient = gradient.contiguous()?;
+        let dx = x.track_op().then(|| gradient.matmul(&weight.t()?)).transpose()?;
+        Ok((dx, Some(x.t()?.matmul(&gradient)?)))
     }
 }
 

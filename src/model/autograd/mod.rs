@@ -13,7 +13,7 @@ mod attention;
 mod linear;
 
 pub(crate) use attention::attention;
-pub(crate) use linear::{linear, product};
+pub(crate) use linear::{linear, product, product_with_columns};
 
 fn slice<'a>(storage: &'a CpuStorage, layout: &Layout) -> Result<&'a [f32]> {
     match (storage, layout.contiguous_offsets()) {

@@ -103,8 +103,9 @@ impl Run<'_, '_, '_> {
         let run = || -> candle_core::Result<(LossParts, Gradients)> {
             let shape = (batch.len(), snapshot.embedded.dim);
             let unit = Tensor::from_vec(rows, shape, self.inputs.device)?;
-            let distillation = self.inputs.distillation(tree, &term, &unit)?;
-            let balance = losses::balance(&tree.paths(&unit)?.children)?;
+            let root = tree.at_root(&unit)?;
+            let distillation = self.inputs.distillation(tree, &term, &root)?;
+            let balance = losses::balance(&tree.paths(&root)?.children)?;
             let total = ((&distillation * weights.distillation)? + (&balance * weights.balance)?)?;
             let mut gradients = Gradients::default();
             gradients.add(&tree.parameters(), &total.backward()?)?;

@@ -20,6 +20,7 @@ use super::trees::Trees;
 use crate::error::{Error, Result};
 use crate::model::ModelError;
 use crate::progress::OnProgress;
+pub(super) use phase::INDEXER_BATCH;
 use phase::Phase;
 
 mod indexer_phase;
@@ -171,7 +172,9 @@ impl<'a, 'p, 'e> Run<'a, 'p, 'e> {
 
     /// Starts the tree of a phase from the document embeddings, and notes where it started.
     fn start_tree(&mut self, phase: &Phase<'_>, embedded: &Embedded) -> Result<()> {
-        if self.inputs.config.tree.init == Init::KMeans {
+        if let Some(centroids) = self.inputs.centroids {
+            phase.tree.set_centroids(centroids).map_err(tensor_error)?;
+        } else if self.inputs.config.tree.init == Init::KMeans {
             let (rows, dim) = (&embedded.documents, embedded.dim);
             init::from_kmeans(phase.tree, rows, dim, &mut self.rng, self.listeners.on_progress)?;
         }

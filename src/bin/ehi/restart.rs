@@ -1,0 +1,34 @@
+//! Environment variables that libraries read once when a program starts, and that training is faster with.
+
+use std::process::Command;
+
+/// candle's own pool: its barrier makes the parts of a training batch wait for each other; without it they
+/// run side by side. candle reads the variable once, and changing it in a running program is unsound.
+const WITHOUT_CANDLE_POOL: (&str, &str) = ("CANDLE_NUM_THREADS", "1");
+/// glibc gives tensors of megabytes back to the system as soon as they are dropped, and has the next ones
+/// zeroed page by page: half the time of a step of a tree of thousands of leaves. Other libraries of C do not
+/// read these.
+const KEEPING_MEMORY: [(&str, &str); 2] =
+    [("MALLOC_MMAP_THRESHOLD_", "1000000000"), ("MALLOC_TRIM_THRESHOLD_", "2000000000")];
+
+/// Starts the program again with what makes the training of an encoder fast.
+pub fn for_training() {
+    restart(&[&[WITHOUT_CANDLE_POOL], &KEEPING_MEMORY[..]].concat());
+}
+
+/// Starts the program again with what makes the training of a tree alone fast.
+pub fn for_tuning() {
+    restart(&KEEPING_MEMORY);
+}
+
+fn restart(variables: &[(&str, &str)]) {
+    use std::os::unix::process::CommandExt;
+    let missing = || variables.iter().filter(|(name, _)| std::env::var_os(name).is_none()).copied();
+    if missing().next().is_some()
+        && let Ok(program) = std::env::current_exe()
+    {
+        // Comes back only where it failed; then training is merely slower.
+        let error = Command::new(program).args(std::env::args_os().skip(1)).envs(missing()).exec();
+        tracing::debug!(%error, "could not restart with other settings of the environment");
+    }
+}
