@@ -85,6 +85,34 @@ pub enum InputError {
         /// The call.
         call: &'static str,
     },
+    /// A way of joining scores with a parameter out of range.
+    #[error("{what} of a fusion is {found}; it must be {expected}")]
+    BadFusion {
+        /// The parameter.
+        what: &'static str,
+        /// What was given.
+        found: f64,
+        /// What is allowed.
+        expected: &'static str,
+    },
+    /// A parameter of the lexical score out of range.
+    #[error("{reason}")]
+    BadBm25 {
+        /// Which, and what is allowed.
+        reason: String,
+    },
+    /// A search by words for a query that is an embedding.
+    #[error("a query that is an embedding has no words; ask in text, or search by embeddings alone")]
+    NoWords,
+    /// More words and phrases with a sign than are looked for.
+    #[error("the question has more than {most} words and phrases that are required or excluded")]
+    TooManySigned {
+        /// How many there may be.
+        most: usize,
+    },
+    /// A question of which every word is excluded.
+    #[error("the question only says what hits must not have; add a word that they may have")]
+    OnlyExclusions,
     /// The index ranks by another similarity than the options say.
     #[error("the index was made for {index}, not for {given}; the similarity is chosen when it is created")]
     SimilarityMismatch {

@@ -53,6 +53,7 @@ mod ids;
 mod index;
 mod input;
 mod judgment;
+mod lexical;
 #[cfg(feature = "train")]
 mod measure;
 pub mod model;
@@ -77,13 +78,16 @@ pub use ids::{Generation, LeafId};
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub use index::fuzz_current;
-pub use index::search::{Hit, Query, SearchResult, SearchStats};
+pub use index::search::{Fusion, Hit, HitScores, Query, RankedBy, SearchResult, SearchStats};
 pub use index::{
-    Documents, Index, IndexBuilder, InsertStatus, InsertSummary, LoggedQuestion, MOST_LOG_BYTES, ModelChange,
-    Recorded, RefusedDocument, RepairOptions, WithProgress,
+    Documents, Index, IndexBuilder, InsertStatus, InsertSummary, LearnedFusion, LoggedQuestion,
+    MOST_LOG_BYTES, ModelChange, Recorded, RefusedDocument, RepairOptions, WithProgress,
 };
 pub use index::{calibrate, explain, health, leaves, search};
 pub use judgment::Judgment;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub use lexical::fuzz_postings;
 pub use model::Bundle;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]

@@ -44,5 +44,9 @@ pub(crate) const LOG: &str = "log";
 pub(crate) const RECALL: &str = "RECALL";
 /// [`RECALL`] before it is put into its place.
 pub(crate) const RECALL_NEW: &str = "RECALL.new";
+/// In the directory of a model: how scores by embeddings and by words are joined.
+pub(crate) const FUSION: &str = "FUSION";
+/// [`FUSION`] before it is put into its place.
+pub(crate) const FUSION_NEW: &str = "FUSION.new";
 /// Space kept for a flush on a full disk.
 pub(crate) const RESERVE: &str = "RESERVE";

@@ -1,6 +1,7 @@
 //! How good an index is: quality against documents visited, beside exact search and IVF.
 
 mod baseline;
+mod modes;
 mod per_query;
 mod quality;
 mod queries;
@@ -14,6 +15,7 @@ pub use crate::measure::{
     precision_at_k, recall_at_k,
 };
 pub use baseline::{DEFAULT_SAMPLE_BYTES, IvfOptions};
+pub use modes::{EvalMode, ModeDifference, ModePoint, UnknownMode};
 pub use per_query::PerQuery;
 pub use quality::Quality;
 pub use report::{BeamPoint, Comparison, EvalReport, IvfPoint, ListsAt, StopPoint};

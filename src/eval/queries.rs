@@ -13,6 +13,8 @@ use crate::store::View;
 pub(super) struct EvalQueries {
     /// Those asked, in the order of the dataset, then those without a text.
     pub ids: Vec<String>,
+    /// Of those asked.
+    pub texts: Vec<String>,
     /// `[asked, dim]` f32
     pub rows: Vec<f32>,
     pub asked: usize,
@@ -31,11 +33,11 @@ impl EvalQueries {
                 texts.push(query.text);
             }
         }
-        let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-        let rows = serving.model().encoder().embed(&texts, Role::Query)?;
+        let read: Vec<&str> = texts.iter().map(String::as_str).collect();
+        let rows = serving.model().encoder().embed(&read, Role::Query)?;
         let asked = ids.len();
         ids.extend(qrels.iter().map(|(id, _)| id).filter(|id| !seen.contains(*id)).map(str::to_owned));
-        Ok(Self { ids, rows, asked })
+        Ok(Self { ids, texts, rows, asked })
     }
 }
 

@@ -1,5 +1,6 @@
 //! What an evaluation found, in the shape that `ehi eval --json` writes.
 
+use super::modes::{ModeDifference, ModePoint};
 use super::per_query::PerQuery;
 use super::quality::Quality;
 use super::{Cost, Curve, CurveError, Engine, Metric, Setting};
@@ -121,6 +122,10 @@ pub struct EvalReport {
     pub exact: Quality,
     /// The baseline by lists, then by lists probed; empty unless asked for.
     pub ivf: Vec<IvfPoint>,
+    /// Searches by embeddings, words and both, every document a candidate; empty unless asked for.
+    pub modes: Vec<ModePoint>,
+    /// How likely their differences are by chance; of each two of them.
+    pub mode_differences: Vec<ModeDifference>,
     /// All of them at each visited fraction asked for.
     pub at: Vec<Comparison>,
     /// All of them at each work fraction asked for.
@@ -212,6 +217,8 @@ impl Means {
             let quality = per_query.quality(figures);
             match figures.setting {
                 Setting::Exact => exact = quality,
+                // Of the same costs, so they are on no curve.
+                Setting::Ranked { .. } => {}
                 Setting::Tree { beam } => {
                     points.push(BeamPoint { beam, visited_fraction, work_fraction, quality });
                 }
@@ -236,6 +243,6 @@ impl Means {
 
 /// How likely a mean difference of paired values as large as theirs is by chance: the larger p-value of a
 /// paired t-test and a paired bootstrap, both two-sided.
-fn larger_p_value(a: &[f64], b: &[f64]) -> Option<f64> {
+pub(super) fn larger_p_value(a: &[f64], b: &[f64]) -> Option<f64> {
     Some(PairedTests::new(a, b, BOOTSTRAP_SEED).ok()?.larger_p())
 }

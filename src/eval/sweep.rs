@@ -3,13 +3,14 @@
 use std::num::NonZeroUsize;
 
 use super::baseline::{self, IvfOptions};
+use super::modes::{EvalMode, ModeDifference, ModePoint};
 use super::per_query::PerQuery;
 use super::queries::{EvalQueries, judged, order_ties};
-use super::report::{EvalReport, Means};
+use super::report::{EvalReport, Means, larger_p_value};
 use super::{Cost, Curve, Metric, QueryFigures, RelevanceLevel, Run, Setting};
 use crate::data::Dataset;
 use crate::error::{Error, InputError, Result};
-use crate::index::{ActiveModel, Index, Limits, Plan, SearchMode};
+use crate::index::{ActiveModel, Asked, Index, Limits, Plan, SearchMode, Words};
 use crate::measure::{Found, Judge, Judged, Outcome, ProgressCounter, Ranking, doubling};
 use crate::progress::OnProgress;
 use crate::stop::Stop;
@@ -39,6 +40,8 @@ pub struct EvalOptions {
     pub stops: Vec<Stop>,
     /// What to compare with.
     pub baseline: Baseline,
+    /// Searches by embeddings, by words and by both, to be compared with each other.
+    pub modes: Vec<EvalMode>,
     /// Metrics to compute beside [`Metric::STANDARD`].
     pub metrics: Vec<Metric>,
     /// The lowest grade that counts as relevant; nDCG goes by the grades themselves.
@@ -105,7 +108,11 @@ pub fn evaluate(
         Baseline::None => None,
         Baseline::Ivf(ivf) => Some(baseline::Plan::new(ivf, leaves as usize, &options.beams, view.live())?),
     };
-    let passes = beams.len() + options.stops.len() + 1 + baseline.as_ref().map_or(0, baseline::Plan::passes);
+    let passes = beams.len()
+        + options.stops.len()
+        + options.modes.len()
+        + 1
+        + baseline.as_ref().map_or(0, baseline::Plan::passes);
     let mut meter = ProgressCounter { on_progress, done: 0, total: passes * queries.asked };
 
     let mut run = Run::default();
@@ -119,6 +126,10 @@ pub fn evaluate(
         let mode = SearchMode::Tree(Limits::beam(NonZeroUsize::MAX).with(stop)?);
         settings.push(sweep.measure(Setting::Stopped { stop }, mode, None, &mut meter)?);
     }
+    let mut modes = Vec::new();
+    for &mode in &options.modes {
+        modes.push((mode, sweep.measure_mode(mode, &mut meter)?));
+    }
     if let Some(plan) = baseline {
         settings.extend(plan.measure(&sweep, &mut meter)?);
     }
@@ -126,6 +137,7 @@ pub fn evaluate(
     let load = Load::of(&sizes);
     let EvalQueries { ids, asked, .. } = &queries;
     let per_query = PerQuery { queries: ids.clone(), asked: *asked, metrics: metrics.clone(), settings };
+    let (mode_points, mode_differences) = compared_modes(&per_query, &modes, serving.alpha());
     let Means { exact, points, stops, ivf } = Means::of(&per_query);
     let mut report = EvalReport {
         documents: view.live(),
@@ -141,6 +153,8 @@ pub fn evaluate(
         stops,
         exact,
         ivf,
+        modes: mode_points,
+        mode_differences,
         at: Vec::new(),
         at_work: Vec::new(),
         per_query,
@@ -151,6 +165,31 @@ pub fn evaluate(
     let (at, at_work) = (compare(Cost::Visited, &options.at)?, compare(Cost::Work, &options.at_work)?);
     (report.at, report.at_work) = (at, at_work);
     Ok((report, run))
+}
+
+/// The means of the modes, and the p-values of each two of them.
+fn compared_modes(
+    per_query: &PerQuery,
+    modes: &[(EvalMode, QueryFigures)],
+    alpha: f64,
+) -> (Vec<ModePoint>, Vec<ModeDifference>) {
+    let outcomes = per_query.outcomes();
+    let point = |(mode, figures): &(EvalMode, QueryFigures)| ModePoint {
+        mode: *mode,
+        alpha: (*mode == EvalMode::Hybrid).then_some(alpha),
+        quality: per_query.quality(figures),
+    };
+    let points: Vec<ModePoint> = modes.iter().map(point).collect();
+    let mut differences = Vec::new();
+    for (place, (first, a)) in modes.iter().enumerate() {
+        for (second, b) in &modes[place + 1..] {
+            let p_value = |metric| larger_p_value(&outcomes.values(a, metric)?, &outcomes.values(b, metric)?);
+            if let Some(p_value) = points[place].quality.try_map(p_value) {
+                differences.push(ModeDifference { modes: [*first, *second], p_value });
+            }
+        }
+    }
+    (points, differences)
 }
 
 fn beams(asked: &[usize], leaves: usize) -> Result<Vec<NonZeroUsize>> {
@@ -188,6 +227,28 @@ impl Sweep<'_> {
     pub fn outcome(&self, query: usize, found: &mut Found) -> Result<Outcome> {
         order_ties(self.view, &mut found.ranking)?;
         Ok(self.judge.outcome(query, found))
+    }
+
+    /// Measures a mode over all queries.
+    fn measure_mode(&self, mode: EvalMode, meter: &mut ProgressCounter<'_, '_>) -> Result<QueryFigures> {
+        let plan = mode.plan(NonZeroUsize::new(self.depth).unwrap_or(NonZeroUsize::MIN));
+        let by = mode.name();
+        let mut figures = QueryFigures::new(Setting::Ranked { by }, self.view.live());
+        let encoder = self.serving.model().encoder();
+        let search = |query: usize| -> Result<(Outcome, Ranking)> {
+            // As it is: no sign of a dataset's question is meant as one.
+            let words = Words::plain(&self.queries.texts[query], encoder)?;
+            let asked = Asked { vector: self.query(query).into(), words: Some(words) };
+            let ranked = self.serving.rank_asked(self.view, &asked, &plan)?;
+            let visited = ranked.stats.documents_visited;
+            let mut found = Found { visited, routing: 0.0, ranking: ranked.rows };
+            Ok((self.outcome(query, &mut found)?, found.ranking))
+        };
+        meter.measure(self.queries.asked, search, |query, (outcome, _)| {
+            figures.add(query, &outcome, 1.0);
+            Ok(())
+        })?;
+        Ok(figures)
     }
 
     /// Measures one mode over all queries; the rankings go to `run` where there is one.

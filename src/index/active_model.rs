@@ -3,24 +3,52 @@
 use std::path::Path;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
-use super::calibrate::{self, RecallCurve};
+use super::calibrate::RecallCurve;
+use super::fusion::LearnedFusion;
 use super::health::RoutingLog;
 use super::ingest::Ingest;
+use super::measured;
 use super::root::{check_directory, kind, sync};
 use super::search::FilterCache;
 use crate::codes::Rotation;
 use crate::disk::{Backend, names};
 use crate::error::{InputError, Result};
 use crate::ids::ModelHash;
-use crate::model::{Bundle, LoadOptions, Model, remove_bundle};
+use crate::model::{Bundle, Encoder, LoadOptions, Model, remove_bundle};
 use crate::scan::Similarity;
-use crate::store::{Damage, Operation, Store, StoreConfig, StoreError, StoreOptions, View};
+use crate::store::{
+    Damage, Lexer, LexerError, Operation, Store, StoreConfig, StoreError, StoreOptions, View,
+};
 
 /// What holds for a handle, whatever store it has open.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct HandleOptions {
     pub store: StoreOptions,
     pub load: LoadOptions,
+}
+
+/// By what the documents of an index are ranked, for its life.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ranking {
+    pub similarity: Similarity,
+    /// Whether by their words, too.
+    pub lexical: bool,
+}
+
+/// The terms of a text are its token ids.
+struct ModelLexer(Arc<Bundle>);
+
+impl Lexer for ModelLexer {
+    fn terms(&self, text: &str, out: &mut Vec<u32>) -> std::result::Result<(), LexerError> {
+        Lexer::terms(self.0.model().encoder(), text, out)
+    }
+}
+
+impl Lexer for Encoder {
+    fn terms(&self, text: &str, out: &mut Vec<u32>) -> std::result::Result<(), LexerError> {
+        Encoder::terms(self, text, out)?;
+        Ok(())
+    }
 }
 
 /// One store and its model. An index has one in service, and for a change of model a second one.
@@ -35,6 +63,7 @@ pub(crate) struct ActiveModel {
     pub(super) filters: FilterCache,
     rotation: OnceLock<Rotation>,
     recall: RwLock<Option<Arc<RecallCurve>>>,
+    pub(super) fusion: RwLock<Option<LearnedFusion>>,
 }
 
 impl ActiveModel {
@@ -44,9 +73,10 @@ impl ActiveModel {
         dir: &Path,
         number: u32,
         bundle: &Bundle,
-        similarity: Similarity,
+        ranking: Ranking,
         options: HandleOptions,
     ) -> Result<Self> {
+        let Ranking { similarity, lexical } = ranking;
         copy_model(&*backend, bundle, dir)?;
         let own = Bundle::open_with(&dir.join(names::BUNDLE), options.load)?;
         // Its files may be others by now than those that were opened.
@@ -59,6 +89,7 @@ impl ActiveModel {
             leaves_per_document: own.leaves_per_document(),
             similarity: similarity.code(),
             model_hash: own.hash(),
+            lexical,
         };
         let store = Arc::new(Store::create_on(backend, dir, &config, options.store)?);
         Ok(Self::new(number, store, Arc::new(own), similarity))
@@ -66,7 +97,9 @@ impl ActiveModel {
 
     pub(super) fn new(number: u32, store: Arc<Store>, bundle: Arc<Bundle>, similarity: Similarity) -> Self {
         let (served, filters, recall) = (RoutingLog::default(), FilterCache::default(), RwLock::default());
-        Self { number, store, bundle, similarity, served, filters, rotation: OnceLock::new(), recall }
+        store.set_lexer(Arc::new(ModelLexer(Arc::clone(&bundle))));
+        let (rotation, fusion) = (OnceLock::new(), RwLock::default());
+        Self { number, store, bundle, similarity, served, filters, rotation, recall, fusion }
     }
 
     /// Opens the store and the model in `dir`, for writing.
@@ -104,6 +137,7 @@ impl ActiveModel {
         })?;
         let opened = Self::new(number, store, Arc::new(bundle), similarity);
         opened.read_recall_curve(backend);
+        opened.read_fusion(backend);
         Ok(opened)
     }
 
@@ -120,7 +154,8 @@ impl ActiveModel {
     pub(super) fn read_recall_curve(&self, backend: &dyn Backend) {
         if self.bundle.has_tree() {
             let leaves = self.model().indexer.shape().leaves() as usize;
-            self.set_recall_curve(calibrate::read(backend, self.store.path(), leaves));
+            let is_sane = |curve: &RecallCurve| curve.is_sane(leaves);
+            self.set_recall_curve(measured::RECALL.read(backend, self.store.path(), is_sane));
         }
     }
 
@@ -140,7 +175,8 @@ impl ActiveModel {
     }
 
     pub(super) fn ingest(&self) -> Ingest<'_> {
-        Ingest { bundle: &self.bundle, similarity: self.similarity }
+        let (similarity, lexical) = (self.similarity, self.store.is_lexical());
+        Ingest { bundle: &self.bundle, similarity, lexical }
     }
 
     pub(crate) fn view(&self) -> View {

@@ -17,9 +17,10 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::Index;
-use super::active_model::{ActiveModel, HandleOptions};
+use super::active_model::{ActiveModel, HandleOptions, Ranking};
 use super::insert::{BYTES_PER_COMMIT, DOCUMENTS_PER_COMMIT};
 use super::leftovers::{remove_model, remove_trained};
+use super::measured;
 use super::private_pool::PrivatePool;
 use super::root::{Current, kind, sync};
 use super::with_progress::WithProgress;
@@ -208,7 +209,9 @@ impl Index {
         self.root.publish(current)?;
         let dir = self.root.model_dir(number);
         make_directory(&*backend, &dir)?;
-        ActiveModel::create(backend, &dir, number, bundle, self.serving().similarity, self.filling())
+        let serving = self.serving();
+        let ranking = Ranking { similarity: serving.similarity, lexical: serving.store.is_lexical() };
+        ActiveModel::create(backend, &dir, number, bundle, ranking, self.filling())
     }
 
     /// Removes the unfinished model, of which nothing was ever promised.
@@ -278,6 +281,16 @@ impl Index {
         // What was kept so far has served its time, unless it is what serves now.
         let unfinished = old.others().find(|&other| other != number);
         self.root.publish(Current { serving: number, kept: Some(old.serving), unfinished, ..old })?;
+        if keeps_embeddings
+            && next.store.is_lexical()
+            && let Some(fusion) = before.fusion()
+        {
+            // Scores are what they were. Nothing rests on the file.
+            if let Err(error) = measured::FUSION.write(&*self.root.backend(), &dir, &fusion) {
+                tracing::warn!(index = %self.path().display(), %error, "the weight of words is not kept");
+            }
+            next.put_fusion(Some(fusion));
+        }
         *self.serving.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(next);
         self.discard_unfinished();
         drop(no_writes);
@@ -332,7 +345,7 @@ impl Filling<'_> {
         for &row in rows {
             embeddings.extend_from_slice(view.embedding(row)?);
         }
-        Ok(ingest.place_stored(documents, &embeddings))
+        ingest.place_stored(documents, &embeddings)
     }
 
     /// Stores what the target lacks of a view; tells how many documents were stored, and how many are left.

@@ -6,9 +6,11 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::leaves::check_stored;
-use super::search::{Hit, Plan, Query, Ranked, SearchMode, SearchResult, SearchStats};
+use super::search::{
+    Hit, MatchedTerm, Plan, Query, RankBy, Ranked, RankedBy, SearchMode, SearchResult, SearchStats,
+};
 use super::unit;
-use crate::error::Result;
+use crate::error::{InputError, Result};
 use crate::ids::LeafId;
 use crate::serialize::milliseconds;
 
@@ -37,8 +39,11 @@ pub struct ExplainedHit {
     pub hit: Hit,
     /// The most probable one of the visited leaves that hold the document.
     pub from: LeafId,
-    /// Rank in exact search, from 1; only where that was asked for.
+    /// Rank in exact search, from 1; only where that was asked for, of a hybrid search within its `k`.
     pub exact_rank: Option<usize>,
+    /// The words of the question that it holds, the weightiest first; none where the search does not look at
+    /// words.
+    pub terms: Vec<MatchedTerm>,
 }
 
 /// One of the best documents of exact search.
@@ -58,6 +63,8 @@ pub struct ExactHit {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Explanation {
+    /// What the hits are ranked by.
+    pub ranked_by: RankedBy,
     /// The leaves visited, most probable first.
     pub leaves: Vec<ReachedLeaf>,
     /// Entropy of the tree's choice in nats: see [`RoutingProfile`](crate::model::RoutingProfile). None where
@@ -100,19 +107,27 @@ impl Query<'_> {
         self.index.check_process()?;
         let plan = self.plan()?;
         let k = plan.k;
+        if compare && plan.by == RankBy::Lexical {
+            return Err(InputError::Conflict { options: ["lexical", "exact"] }.into());
+        }
         let serving = self.index.serving();
         let view = serving.view();
         let _span = plan.span(1, &view).entered();
-        let (vector, encode) = serving.embed_input(&self.input.0)?;
-        let ranked = serving.rank(&view, &vector, &plan)?;
-        let SearchResult { hits: found, stats } = serving.answer(&view, &ranked, encode)?;
+        let (asked, encode) = serving.read_input(&self.input.0, plan.by, &view)?;
+        let vector = &asked.vector;
+        let ranked = serving.rank_asked(&view, &asked, &plan)?;
+        let SearchResult { hits: found, stats, ranked_by } = serving.answer(&view, &ranked, encode)?;
         let Ranked { rows, leaves, sample, multiply_adds, .. } = ranked;
 
         let indexer = &serving.model().indexer;
         let shape = indexer.shape();
-        let unit = unit(&vector);
+        let unit = unit(vector);
         let reached: Vec<LeafId> = leaves.iter().map(|scored| scored.leaf).collect();
-        let level_probabilities = indexer.level_probabilities(&unit, &reached);
+        let level_probabilities = match &*reached {
+            // Where words alone rank there is no embedding.
+            [] => Vec::new(),
+            reached => indexer.level_probabilities(&unit, reached),
+        };
         let mut reached_leaves = Vec::with_capacity(leaves.len());
         for (scored, level_probabilities) in leaves.iter().zip(level_probabilities) {
             reached_leaves.push(ReachedLeaf {
@@ -128,8 +143,11 @@ impl Query<'_> {
             false => None,
             true => {
                 let all = NonZeroUsize::new(view.live()).unwrap_or(NonZeroUsize::MIN);
-                let plan = Plan { filter: plan.filter, ..Plan::new(all, SearchMode::Exact) };
-                Some(serving.rank(&view, &vector, &plan)?.rows)
+                // Candidates of both are scaled to each other, so that with more of them ranks would differ.
+                let k = if asked.words.is_some() { plan.k } else { all };
+                let (by, bm25, filter) = (plan.by, plan.bm25, plan.filter);
+                let plan = Plan { by, bm25, filter, ..Plan::new(k, SearchMode::Exact) };
+                Some(serving.rank_asked(&view, &asked, &plan)?.rows)
             }
         };
         let rank_of = |row| {
@@ -137,10 +155,11 @@ impl Query<'_> {
             Some(place + 1)
         };
         let mut hits = Vec::with_capacity(found.len());
-        for (hit, &(_, row)) in found.into_iter().zip(&rows) {
+        let matched = serving.matched_terms(&view, &asked, &plan, &rows)?;
+        for ((hit, &(_, row)), terms) in found.into_iter().zip(&rows).zip(matched) {
             let own = view.leaves(row)?;
             let from = reached.iter().find(|leaf| own.contains(leaf)).copied().unwrap_or(hit.leaf);
-            hits.push(ExplainedHit { hit, from, exact_rank: rank_of(row) });
+            hits.push(ExplainedHit { hit, from, exact_rank: rank_of(row), terms });
         }
         let exact = match &exact {
             None => None,
@@ -162,6 +181,7 @@ impl Query<'_> {
         };
         let exact_time = if exact.is_some() { started.elapsed() } else { Duration::ZERO };
         Ok(Explanation {
+            ranked_by,
             leaves: reached_leaves,
             entropy: sample.map(|sample| sample.entropy),
             hits,

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::num::NonZeroUsize;
 
 use half::f16;
+use rayon::prelude::*;
 
 use super::vectors::{unit, unit_of_stored};
 use crate::document::Document;
@@ -11,13 +12,16 @@ use crate::error::Result;
 use crate::ids::LeafId;
 use crate::model::{Bundle, Encoder, Model, Role};
 use crate::scan::Similarity;
-use crate::store::Put;
+use crate::store::{Put, StoreError, Terms};
 
 /// A model, and how embeddings are stored.
 #[derive(Clone, Copy)]
 pub(super) struct Ingest<'a> {
     pub bundle: &'a Bundle,
     pub similarity: Similarity,
+    /// Whether documents get terms. Here, on all threads, and not in the store, which would find them one
+    /// after another.
+    pub lexical: bool,
 }
 
 impl Ingest<'_> {
@@ -28,20 +32,22 @@ impl Ingest<'_> {
         let texts: Vec<_> = texts.collect::<Result<_>>()?;
         let texts: Vec<&str> = texts.iter().map(AsRef::as_ref).collect();
         let rows = encoder.embed(&texts, Role::Document)?;
-        Ok(self.place(documents, &rows))
+        self.place(documents, &rows)
     }
 
     /// Routes documents with their stored embeddings, `[documents, dim]` f16, which stay as they are.
-    pub fn place_stored(self, documents: Vec<Document>, rows: &[f16]) -> Vec<Put> {
+    pub fn place_stored(self, documents: Vec<Document>, rows: &[f16]) -> Result<Vec<Put>> {
+        let terms = self.terms(&documents)?;
         let leaves = self.route_stored(rows);
-        let rows = rows.chunks_exact(self.model().encoder.dim());
-        let put =
-            |((document, row), leaves): ((_, &[f16]), _)| Put { document, embedding: row.to_vec(), leaves };
-        documents.into_iter().zip(rows).zip(leaves).map(put).collect()
+        let rows = rows.chunks_exact(self.model().encoder.dim()).map(<[f16]>::to_vec);
+        let places = documents.into_iter().zip(rows).zip(leaves).zip(terms);
+        let put = |(((document, embedding), leaves), terms)| Put { document, embedding, leaves, terms };
+        Ok(places.map(put).collect())
     }
 
     /// Routes documents with their embeddings, `[documents, dim]` f32.
-    pub fn place(self, documents: Vec<Document>, rows: &[f32]) -> Vec<Put> {
+    pub fn place(self, documents: Vec<Document>, rows: &[f32]) -> Result<Vec<Put>> {
+        let terms = self.terms(&documents)?;
         let dim = self.model().encoder.dim();
         let units: Vec<f32> = rows.chunks_exact(dim).flat_map(unit).collect();
         let leaves = self.route(&units);
@@ -49,12 +55,24 @@ impl Ingest<'_> {
             Similarity::Cosine => &units,
             _ => rows,
         };
-        let places = documents.into_iter().zip(stored.chunks_exact(dim)).zip(leaves);
-        let put = |((document, row), leaves): ((_, &[f32]), _)| {
+        let places = documents.into_iter().zip(stored.chunks_exact(dim)).zip(leaves).zip(terms);
+        let put = |(((document, row), leaves), terms): (((_, &[f32]), _), _)| {
             let embedding = row.iter().map(|&x| f16::from_f32(x)).collect();
-            Put { document, embedding, leaves }
+            Put { document, embedding, leaves, terms }
         };
-        places.map(put).collect()
+        Ok(places.map(put).collect())
+    }
+
+    /// The terms of documents, where they are to have any.
+    fn terms(self, documents: &[Document]) -> Result<Vec<Option<Terms>>> {
+        if !self.lexical {
+            return Ok(vec![None; documents.len()]);
+        }
+        // Before there are several threads, each of which would load it.
+        let encoder = self.model().encoder();
+        encoder.terms("", &mut Vec::new())?;
+        let terms = |document: &Document| Terms::of(&document.title, &document.text, encoder).map(Some);
+        Ok(documents.par_iter().map(terms).collect::<std::result::Result<_, StoreError>>()?)
     }
 
     /// The leaves of stored embeddings, `[rows, dim]` f16.

@@ -239,6 +239,7 @@ fn config() -> StoreConfig {
         leaves_per_document: 1,
         similarity: Similarity::Cosine.code(),
         model_hash: ModelHash([0; 32]),
+        lexical: false,
     }
 }
 
@@ -284,7 +285,7 @@ fn put(judgment: &Judgment) -> Result<Put> {
 
 /// A document of the store of judgments with its place in it.
 pub(super) fn placed(document: Document) -> Put {
-    Put { document, embedding: vec![f16::ONE], leaves: vec![LeafId(0)] }
+    Put { document, embedding: vec![f16::ONE], leaves: vec![LeafId(0)], terms: None }
 }
 
 fn judgment(document: Document) -> Result<Judgment> {

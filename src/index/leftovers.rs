@@ -3,6 +3,7 @@
 use std::io::ErrorKind;
 use std::path::Path;
 
+use super::measured;
 use super::root::{kind, model_dir, sync};
 use crate::disk::{Backend, FileSystem, Kind, names};
 use crate::model::{CARD_FILE, ModelError, PAGE_FILE, remove_bundle};
@@ -25,7 +26,7 @@ pub(super) fn remove_model(backend: &dyn Backend, index: &Path, number: u32) -> 
     }
     keep_damaged(backend, index, &dir, number)?;
     clear_store(backend, &dir)?;
-    for path in [names::RECALL, names::RECALL_NEW].map(|name| dir.join(name)) {
+    for path in measured::ALL.into_iter().flat_map(|measured| measured.names()).map(|name| dir.join(name)) {
         if kind(backend, &path)? == Some(Kind::File) {
             backend.remove(&path).map_err(StoreError::io(&path, Operation::Remove))?;
         }

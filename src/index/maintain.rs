@@ -12,7 +12,7 @@ use super::judgments::within;
 use super::private_pool::PrivatePool;
 use super::watched::watched;
 use super::with_progress::WithProgress;
-use super::{Index, calibrate, root};
+use super::{Index, measured, root};
 use crate::disk::names;
 use crate::error::Result;
 use crate::progress::{OnProgress, Progress, Stage, no_progress};
@@ -49,6 +49,25 @@ impl Index {
         self.rewrite(&mut no_progress, Rewrite::Postings)
     }
 
+    /// Makes posting lists of words for every document, for an index that was made without
+    /// ([`IndexBuilder::lexical`](crate::IndexBuilder::lexical)) or by an earlier version, and writes all
+    /// anew as [`Self::compact`] does.
+    ///
+    /// Texts are taken apart at some thousand a second on each core; nothing is encoded. Searches go on
+    /// meanwhile, writes wait. A call that is cut off leaves the index as it was. An index that has the lists
+    /// is compacted.
+    ///
+    /// # Errors
+    /// Those of [`Self::compact`]; failures of the tokenizer.
+    pub fn make_lexical(&self) -> Result<()> {
+        self.rewrite(&mut no_progress, Rewrite::Lexical)
+    }
+
+    /// Whether documents can be found by their words.
+    pub fn is_lexical(&self) -> bool {
+        self.serving().store.is_lexical()
+    }
+
     fn rewrite(&self, on_progress: &mut OnProgress<'_>, rewrite: Rewrite) -> Result<()> {
         // Each document is copied twice: its embedding, then the rest.
         let total = 2 * self.len();
@@ -59,6 +78,7 @@ impl Index {
                     let judgments = self.judgments_for_reading()?;
                     judgments.map_or(Ok(()), |store| within(store.compact(tick)))
                 }
+                Rewrite::Lexical => Ok(serving.store.make_lexical(tick)?),
                 Rewrite::Postings => {
                     let (ingest, apart) = (serving.ingest(), PrivatePool::new());
                     let route = |rows: &[f16]| apart.run(|| ingest.route_stored(rows));
@@ -96,7 +116,10 @@ impl Index {
             }
             copy_model(&*backend, &serving.bundle, dir)?;
             if let Some(curve) = serving.recall_curve() {
-                calibrate::write(&*backend, dir, &curve)?;
+                measured::RECALL.write(&*backend, dir, &*curve)?;
+            }
+            if let Some(fusion) = serving.fusion() {
+                measured::FUSION.write(&*backend, dir, &fusion)?;
             }
             Ok(serving.store.snapshot(dir)?)
         })?;
@@ -128,6 +151,7 @@ impl Index {
 enum Rewrite {
     Compact,
     Postings,
+    Lexical,
 }
 
 impl<F: FnMut(Progress) -> ControlFlow<()>> WithProgress<'_, F> {
@@ -137,6 +161,16 @@ impl<F: FnMut(Progress) -> ControlFlow<()>> WithProgress<'_, F> {
     /// Those of [`Index::compact`], and [`Error::Cancelled`](crate::Error::Cancelled) with nothing changed.
     pub fn compact(mut self) -> Result<()> {
         self.index.rewrite(&mut self.on_progress, Rewrite::Compact)
+    }
+
+    /// As [`Index::make_lexical`], with progress, and cancellation between documents; not while the lists
+    /// themselves are made, at the end.
+    ///
+    /// # Errors
+    /// Those of [`Index::make_lexical`], and [`Error::Cancelled`](crate::Error::Cancelled) with nothing
+    /// changed.
+    pub fn make_lexical(mut self) -> Result<()> {
+        self.index.rewrite(&mut self.on_progress, Rewrite::Lexical)
     }
 
     /// As [`Index::rebuild_postings`], with progress, and cancellation between documents.

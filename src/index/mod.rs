@@ -4,6 +4,7 @@ mod active_model;
 pub mod calibrate;
 mod change;
 pub mod explain;
+mod fusion;
 pub mod health;
 mod ingest;
 mod insert;
@@ -11,6 +12,7 @@ mod judgments;
 pub mod leaves;
 mod leftovers;
 mod maintain;
+mod measured;
 mod options;
 mod private_pool;
 mod question_log;
@@ -29,6 +31,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 
 pub use change::ModelChange;
+pub use fusion::LearnedFusion;
 pub use insert::{InsertStatus, InsertSummary, RefusedDocument};
 pub use judgments::Recorded;
 #[cfg(feature = "train")]
@@ -41,7 +44,7 @@ pub use root::fuzz_current;
 pub use with_progress::WithProgress;
 
 #[cfg(feature = "train")]
-pub(crate) use search::{Limits, Plan, SearchMode};
+pub(crate) use search::{Asked, Candidate, Limits, Plan, RankBy, SearchMode, Words, fuse};
 pub(crate) use vectors::unit;
 
 pub(crate) use active_model::ActiveModel;
@@ -141,9 +144,9 @@ impl Index {
         options: &IndexBuilder,
     ) -> Result<Self> {
         let handle = options.handle();
-        let similarity = options.similarity_of_new(bundle)?;
+        let ranking = options.ranking_of_new(bundle)?;
         let build = |_: &Path, dir: &Path| {
-            ActiveModel::create(Arc::clone(&backend), dir, root::FIRST_MODEL, bundle, similarity, handle)
+            ActiveModel::create(Arc::clone(&backend), dir, root::FIRST_MODEL, bundle, ranking, handle)
         };
         let (root, serving) = root::make(Arc::clone(&backend), path, handle.store.lock_wait, build)?;
         Ok(Self::new(root, serving, handle))
@@ -227,6 +230,7 @@ impl Index {
             && before.number == current()?
         {
             before.read_recall_curve(&*self.root.backend());
+            before.read_fusion(&*self.root.backend());
             return Ok(moved);
         }
         self.serve(newest(&self.root, self.options.load)?)

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::Index;
-use super::active_model::{ActiveModel, HandleOptions, check_model};
+use super::active_model::{ActiveModel, HandleOptions, Ranking, check_model};
 use crate::codes::FEWEST_DIMENSIONS;
 use crate::disk::names;
 use crate::error::{Error, InputError, Result};
@@ -22,6 +22,7 @@ pub struct IndexBuilder {
     similarity: Option<Similarity>,
     durability: Option<Durability>,
     codes: Option<bool>,
+    lexical: Option<bool>,
     lock_wait: Option<Duration>,
     load: LoadOptions,
     expected: Option<ModelHash>,
@@ -54,6 +55,15 @@ impl IndexBuilder {
     /// [`InputError::TooNarrowForCodes`]; [`InputError::InapplicableOption`] for a handle that only reads.
     pub fn codes(mut self, codes: bool) -> Self {
         self.codes = Some(codes);
+        self
+    }
+
+    /// Whether documents can be found by their words ([`Query::lexical`](crate::Query::lexical),
+    /// [`Query::hybrid`](crate::Query::hybrid)), for some 200 bytes a document; they can by default. Chosen
+    /// when an index is created; [`Index::make_lexical`] adds it later. When one is opened, it is
+    /// [`InputError::InapplicableOption`] where the index is not so.
+    pub fn lexical(mut self, lexical: bool) -> Self {
+        self.lexical = Some(lexical);
         self
     }
 
@@ -97,20 +107,23 @@ impl IndexBuilder {
         HandleOptions { store, load: self.load }
     }
 
-    /// The similarity of a new index with this model.
+    /// By what a new index with this model ranks.
     ///
     /// # Errors
     /// Options that contradict the model.
-    pub(super) fn similarity_of_new(&self, bundle: &Bundle) -> Result<Similarity> {
+    pub(super) fn ranking_of_new(&self, bundle: &Bundle) -> Result<Ranking> {
         let similarity = self.similarity.unwrap_or(Similarity::Cosine);
         self.check_against(bundle, similarity)?;
-        Ok(similarity)
+        Ok(Ranking { similarity, lexical: self.lexical.unwrap_or(true) })
     }
 
     /// # Errors
     /// Options that contradict the index.
     pub(super) fn check(&self, serving: &ActiveModel) -> Result<()> {
         let index = serving.similarity;
+        if self.lexical.is_some_and(|lexical| lexical != serving.store.is_lexical()) {
+            return Err(InputError::InapplicableOption { option: "lexical", call: "open" }.into());
+        }
         match self.similarity.filter(|given| *given != index) {
             Some(given) => Err(InputError::SimilarityMismatch { index, given }.into()),
             None => self.check_against(&serving.bundle, index),

@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 use crate::model::{Bundle, ModelError};
 use crate::progress::{OnProgress, Progress, Stage, no_progress};
 use crate::scan::Similarity;
-use crate::store::{Operation, Repair, RepairReport, StoreError, StoreOptions, Undecided};
+use crate::store::{Anew, Operation, Repair, RepairReport, StoreError, StoreOptions, Undecided};
 
 /// Options of [`Index::repair`].
 #[derive(Default)]
@@ -142,7 +142,8 @@ fn repair_judgments(root: &Root, undecided: Undecided, report: &mut RepairReport
     };
     let again = &mut |documents: Vec<Document>| Ok(documents.into_iter().map(placed).collect());
     let undecided = if undecided == Undecided::Refuse { Undecided::Keep } else { undecided };
-    let own = within(repair.run::<StoreError>(undecided, again, &mut || Ok(())))?;
+    let anew = Anew { compute: again, lexer: None };
+    let own = within(repair.run::<StoreError>(undecided, anew, &mut || Ok(())))?;
     report.judgments_damaged = !own.was_sound();
     report.lost_judgments = own.lost;
     report.lost_judgment_commits = own.lost_commits;
@@ -185,13 +186,16 @@ fn finish(mut repair: Repair, root: &Root, dir: &Path, options: RepairOptions<'_
     let mut on_progress = on_progress.unwrap_or_else(|| Box::new(no_progress));
     let bundle = restore_model(&mut repair, root, dir, bundle.as_ref())?;
     let similarity = Similarity::from_code(repair.config().similarity).unwrap_or(Similarity::Cosine);
-    let ingest = Ingest { bundle: &bundle, similarity };
+    // A damaged segment gets its terms from the texts that are left of it.
+    let ingest = Ingest { bundle: &bundle, similarity, lexical: false };
     let mut done = 0;
     let mut tick = || {
         done += 1;
         Progress { stage: Stage::Repair, done, total: None }.tell(&mut *on_progress, StoreError::Cancelled)
     };
-    repair.run(undecided, &mut |documents| ingest.prepare(documents), &mut tick)
+    let anew =
+        Anew { compute: &mut |documents| ingest.prepare(documents), lexer: Some(bundle.model().encoder()) };
+    repair.run(undecided, anew, &mut tick)
 }
 
 /// The index's own model, or the one given where that is damaged.

@@ -117,6 +117,11 @@ impl Index {
             let file = format!("{}{}", prefix(serving.number), names::RECALL);
             report.warnings.push(Notice::UnusableRecall { file });
         }
+        let fusion = self.root.model_dir(serving.number).join(names::FUSION);
+        if serving.fusion().is_none() && kind(&*backend, &fusion)?.is_some() {
+            let file = format!("{}{}", prefix(serving.number), names::FUSION);
+            report.warnings.push(Notice::UnusableFusion { file });
+        }
         let unused = |name: String| Notice::Unused { file: name };
         if kind(&*backend, &dir.join(names::TRAINED))?.is_some() {
             report.warnings.push(unused(names::TRAINED.to_owned()));

@@ -30,6 +30,11 @@ pub enum Setting {
     },
     /// Every document scored.
     Exact,
+    /// Every document a candidate, ranked by something else than embeddings alone, or beside that.
+    Ranked {
+        /// What they are ranked by.
+        by: &'static str,
+    },
 }
 
 impl Setting {
@@ -38,7 +43,7 @@ impl Setting {
         match self {
             Self::Tree { beam } => beam,
             Self::Ivf { nprobe, .. } => nprobe,
-            Self::Stopped { .. } | Self::Exact => 1,
+            Self::Stopped { .. } | Self::Exact | Self::Ranked { .. } => 1,
         }
     }
 }

@@ -198,6 +198,25 @@ impl Encoder {
         }
     }
 
+    /// Adds the token ids of all of a text, without prompt, special and unknown tokens: its terms for a
+    /// lexical search. Returns whether there are unknown ones.
+    ///
+    /// # Errors
+    /// [`ModelError::Tokenizer`] if the tokenizer refuses the text.
+    pub(crate) fn terms(&self, text: &str, out: &mut Vec<u32>) -> Result<bool, ModelError> {
+        self.parts.get()?.tokenizer.terms(text, out)
+    }
+
+    /// Whether a token goes on with the word of the one before it.
+    pub(crate) fn continues(&self, token: u32) -> bool {
+        self.parts.get().is_ok_and(|parts| parts.tokenizer.continues(token))
+    }
+
+    /// A token as the vocabulary writes it; empty for one that it does not have.
+    pub(crate) fn token(&self, token: u32) -> String {
+        self.parts.get().map(|parts| parts.tokenizer.token(token)).unwrap_or_default()
+    }
+
     /// Embeddings of `texts`, row by row, in their order.
     ///
     /// Runs on the calling thread's rayon pool, in micro-batches of similar length without

@@ -2,7 +2,7 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::Arc,
+    sync::{Arc, OnceLock},
 };
 
 use half::f16;
@@ -12,6 +12,7 @@ use super::{
     layout::limits,
     manifest::StoreConfig,
     payload::{self, Encoded},
+    terms::{Lexer, Terms},
 };
 use crate::{
     document::Document,
@@ -28,6 +29,8 @@ pub struct Put {
     pub embedding: Vec<f16>,
     /// The leaves it is put in: 1 to leaves-per-document of them, each once.
     pub leaves: Vec<LeafId>,
+    /// The terms of its texts, where they are known already; else they are found when they are needed.
+    pub terms: Option<Terms>,
 }
 
 /// Changes that become visible together, in one generation.
@@ -73,6 +76,8 @@ pub(super) struct CheckedPut {
     pub(super) metadata: Vec<u8>,
     pub(super) embedding: Vec<f16>,
     pub(super) leaves: Vec<LeafId>,
+    /// Not in the log.
+    pub(super) terms: OnceLock<Terms>,
 }
 
 impl CheckedPut {
@@ -80,7 +85,18 @@ impl CheckedPut {
     pub(super) fn bytes(&self) -> usize {
         let embedding = size_of_val(self.embedding.as_slice());
         let leaves = 4 * size_of_val(self.leaves.as_slice());
-        self.id.len() + self.payload.len() + self.metadata.len() + 2 * embedding + leaves + 128
+        // Posting lists take less than half of the text, in a segment too.
+        let terms = self.terms.get().map_or(self.payload.len() / 2, Terms::bytes);
+        self.id.len() + self.payload.len() + self.metadata.len() + 2 * embedding + leaves + terms + 128
+    }
+
+    /// The terms of its texts.
+    pub(super) fn terms(&self, lexer: &dyn Lexer) -> Result<&Terms> {
+        if let Some(terms) = self.terms.get() {
+            return Ok(terms);
+        }
+        let terms = Terms::of_stored(&self.payload, lexer)?.unwrap_or_default();
+        Ok(self.terms.get_or_init(|| terms))
     }
 }
 
@@ -106,9 +122,9 @@ impl WriteBatch {
         for (position, put) in self.puts.into_iter().enumerate() {
             if kept.contains(&position) {
                 let Encoded { payload, metadata } = payload::encode(&put.document)?;
-                let Put { document, embedding, leaves } = put;
-                let id = document.id.into();
-                puts.push(Arc::new(CheckedPut { id, payload, metadata, embedding, leaves }));
+                let Put { document, embedding, leaves, terms } = put;
+                let (id, terms) = (document.id.into(), terms.map_or_else(OnceLock::new, OnceLock::from));
+                puts.push(Arc::new(CheckedPut { id, payload, metadata, embedding, leaves, terms }));
             }
         }
         Ok(CheckedBatch { puts, deletes })

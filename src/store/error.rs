@@ -195,6 +195,18 @@ pub enum StoreError {
         /// The reason given.
         source: serde_json::Error,
     },
+    /// A text could not be taken apart into terms, or the model's tokenizer could not be loaded for it.
+    #[error("the terms of a text cannot be found: {source}")]
+    Terms {
+        /// The reason given.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The index has no posting lists of terms.
+    #[error(
+        "the index was made without words, so it cannot be searched by them; `ehi compact --lexical` \
+         (`Index::make_lexical`) adds them"
+    )]
+    NotLexical,
     /// All row numbers are used up; rows of replaced documents count too.
     #[error("the index has used {used} rows and {wanted} more do not fit; build it again")]
     TooManyRows {
@@ -381,6 +393,11 @@ fn held_by(holder: &Option<LockHolder>) -> String {
 }
 
 impl StoreError {
+    /// Would be a defect of who opened the store.
+    pub(super) fn no_lexer() -> Self {
+        Self::Terms { source: "the store was given no tokenizer".into() }
+    }
+
     pub(crate) fn io(path: impl Into<PathBuf>, operation: Operation) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| Self::Io { path, operation, source }

@@ -7,7 +7,7 @@ use std::ops::Range;
 pub(super) use crate::disk::names;
 
 /// The format this crate writes. Independent of the crate's version.
-pub(crate) const FORMAT_VERSION: u32 = 2;
+pub(crate) const FORMAT_VERSION: u32 = 3;
 /// The oldest format this crate still opens. Version 1 was never released.
 pub(crate) const OLDEST_READABLE_VERSION: u32 = 2;
 
@@ -50,7 +50,9 @@ pub(super) mod manifest {
     pub(in crate::store) const AT_DIM: Range<usize> = after(&AT_VERSION, 4);
     pub(in crate::store) const AT_DTYPE: Range<usize> = after(&AT_DIM, 1);
     pub(in crate::store) const AT_SIMILARITY: Range<usize> = after(&AT_DTYPE, 1);
-    pub(in crate::store) const AT_PAD: Range<usize> = after(&AT_SIMILARITY, 2);
+    /// 1 where rows have posting lists of terms, else 0. Since version 3.
+    pub(in crate::store) const AT_LEXICAL: Range<usize> = after(&AT_SIMILARITY, 1);
+    pub(in crate::store) const AT_PAD: Range<usize> = after(&AT_LEXICAL, 1);
     pub(in crate::store) const AT_BRANCHING: Range<usize> = after(&AT_PAD, 4);
     pub(in crate::store) const AT_HEIGHT: Range<usize> = after(&AT_BRANCHING, 4);
     pub(in crate::store) const AT_LEAVES_PER_DOCUMENT: Range<usize> = after(&AT_HEIGHT, 4);
@@ -159,6 +161,18 @@ pub(super) mod segment {
     /// All leaves of each row, u32; ends u32. Both empty where no row has more than one.
     pub(in crate::store) const ROW_LEAVES: u32 = 36;
     pub(in crate::store) const ROW_LEAF_ENDS: u32 = 37;
+
+    // All of these or none, since version 3.
+    /// The terms that occur, ascending, u32; for each the rows that hold it, u32, and where its postings end,
+    /// u64.
+    pub(in crate::store) const TERMS: u32 = 64;
+    pub(in crate::store) const TERM_ROWS: u32 = 65;
+    pub(in crate::store) const TERM_ENDS: u32 = 66;
+    /// Postings of term after term, as `lexical` packs them.
+    pub(in crate::store) const POSTINGS: u32 = 67;
+    /// Occurrences of all terms in each row, u32, and in all rows, one u64.
+    pub(in crate::store) const LENGTHS: u32 = 68;
+    pub(in crate::store) const TOTAL_LENGTH: u32 = 69;
 }
 
 /// Fields of a log: its header, and the header of a frame.

@@ -4,7 +4,12 @@
 //! come, so that there are few of them whatever the size of the commits, and each document is
 //! moved a logarithmic number of times.
 
-use std::{borrow::Cow, collections::HashMap, ops::Range, sync::Arc};
+use std::{
+    borrow::Cow,
+    collections::HashMap,
+    ops::Range,
+    sync::{Arc, OnceLock},
+};
 
 use half::f16;
 
@@ -14,6 +19,7 @@ use super::{
     layout::names,
     payload,
     segment::Source,
+    terms::{Lexer, TermLists, TermTable, Terms},
 };
 use crate::{
     document::Document,
@@ -35,6 +41,8 @@ pub(super) struct Memtable {
     /// Rows that lie with another leaf.
     secondary: HashMap<u32, Vec<u32>>,
     by_id: HashMap<Arc<str>, u32>,
+    /// Posting lists of terms, made when they are first asked for.
+    terms: OnceLock<TermTable>,
     bytes: usize,
 }
 
@@ -68,6 +76,16 @@ impl Memtable {
     /// The documents of two parts that are not dead, in one.
     pub(super) fn joined<'a>(dim: usize, rows: impl Iterator<Item = (&'a Self, u32)>) -> Self {
         Self::new(dim, rows.map(|(part, row)| part.documents[row as usize].clone()).collect())
+    }
+
+    /// The posting lists of terms.
+    pub(super) fn terms(&self, lexer: &dyn Lexer) -> Result<&TermTable> {
+        if let Some(table) = self.terms.get() {
+            return Ok(table);
+        }
+        let rows = self.documents.iter().map(|(put, _)| put.terms(lexer));
+        let rows = rows.collect::<Result<Vec<&Terms>>>()?;
+        Ok(self.terms.get_or_init(|| TermTable::new(rows.into_iter())))
     }
 
     pub(super) fn rows(&self) -> u32 {
@@ -153,6 +171,10 @@ impl Source for Memtable {
             .get(row as usize)
             .map(|(_, created_at)| *created_at)
             .ok_or_else(|| missing("a row in memory"))
+    }
+
+    fn term_lists(&self, _rows: &[u32], lexer: &dyn Lexer) -> Result<Vec<Box<dyn TermLists + '_>>> {
+        Ok(vec![Box::new(self.terms(lexer)?)])
     }
 }
 

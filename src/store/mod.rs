@@ -62,6 +62,7 @@ mod sealed;
 mod segment;
 mod snapshot;
 mod stats;
+mod terms;
 #[cfg(test)]
 mod tests;
 mod tombstones;
@@ -72,7 +73,10 @@ mod view;
 
 use std::{
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -88,14 +92,15 @@ pub(crate) use lock::DirectoryLock;
 pub(crate) use manifest::StoreConfig;
 pub(crate) use manifest::{check_version, is_pre_release, unique_id};
 pub use notice::Notice;
-pub(crate) use repair::Repair;
 pub use repair::Undecided;
+pub(crate) use repair::{Anew, Repair};
 pub use repair_report::RepairReport;
 pub(crate) use seal::Tick;
 pub(crate) use stats::bytes_below;
 pub use stats::{LeafSize, StoreBytes, StoreStats};
+pub(crate) use terms::{Lexer, LexerError, SharedLexer, Terms};
 pub use verify::{Problem, VerifyReport};
-pub(crate) use view::{Run, View};
+pub(crate) use view::{Run, TermPart, View};
 
 pub use crate::ids::Row;
 
@@ -148,6 +153,10 @@ pub(crate) struct Store {
     store_id: StoreId,
     backend: Arc<dyn Backend>,
     options: StoreOptions,
+    /// Whether rows have posting lists of terms.
+    lexical: AtomicBool,
+    /// How texts are taken apart into terms; given once by who opened the store.
+    lexer: OnceLock<SharedLexer>,
     health: Health,
     /// What was found when it was opened.
     notices: Vec<Notice>,
@@ -190,7 +199,22 @@ impl Store {
 
     /// A view of the newest generation. Never waits for a writer.
     pub fn read(&self) -> View {
-        View { state: self.state() }
+        let lexer = self.is_lexical().then(|| self.lexer()).flatten();
+        View { state: self.state(), lexer }
+    }
+
+    /// Says how texts are taken apart into terms; a second call changes nothing.
+    pub fn set_lexer(&self, lexer: SharedLexer) {
+        let _ = self.lexer.set(lexer);
+    }
+
+    fn lexer(&self) -> Option<SharedLexer> {
+        self.lexer.get().cloned().or_else(terms::of_tests)
+    }
+
+    /// Whether rows have posting lists of terms.
+    pub fn is_lexical(&self) -> bool {
+        self.lexical.load(Ordering::Acquire)
     }
 
     fn manifest(&self) -> Manifest {

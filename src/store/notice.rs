@@ -30,6 +30,11 @@ pub enum Notice {
         /// The file.
         file: String,
     },
+    /// How scores by embeddings and by words are joined cannot be read, so it is as if it was never learned.
+    UnusableFusion {
+        /// The file.
+        file: String,
+    },
     /// A change of model was cut off. [`Index::reencode`](crate::Index::reencode) with the same bundle goes
     /// on with it.
     Unfinished {
@@ -101,6 +106,7 @@ impl Notice {
             | Self::Unused { file }
             | Self::StaleCopy { file }
             | Self::UnusableRecall { file }
+            | Self::UnusableFusion { file }
             | Self::DamagedLog { file, .. }
             | Self::DamagedHeader { file }
             | Self::Unfinished { directory: file }
@@ -140,6 +146,12 @@ impl fmt::Display for Notice {
             ),
             Self::UnusableRecall { file } => {
                 write!(f, "{file} cannot be used, so searches are exact; `ehi calibrate` measures it anew")
+            }
+            Self::UnusableFusion { file } => {
+                write!(
+                    f,
+                    "{file} cannot be used, so searches go by embeddings alone; `ehi fuse` learns it anew"
+                )
             }
             Self::Unfinished { directory } => write!(
                 f,

@@ -2,7 +2,10 @@
 
 use std::{
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, RwLock},
+    sync::{
+        Arc, Mutex, OnceLock, RwLock,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use super::{
@@ -118,6 +121,7 @@ impl Store {
         if manifest.store_id != self.store_id {
             return Err(StoreError::corrupt(names::MANIFEST, Damage::Foreign));
         }
+        self.lexical.store(manifest.config.lexical, Ordering::Release);
         writer.manifest = manifest;
         self.publish(state);
         Ok(true)
@@ -242,6 +246,8 @@ impl Store {
             store_id: manifest.store_id,
             backend,
             options,
+            lexical: AtomicBool::new(manifest.config.lexical),
+            lexer: OnceLock::new(),
             health: Health::default(),
             notices,
             writer: Mutex::new(Writer { manifest, left, durable, log, reserve: Reserve::new(dir) }),

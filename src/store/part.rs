@@ -9,12 +9,14 @@ use super::{
     layout::names,
     memtable::Memtable,
     segment::{Segment, Source},
+    terms::{self, Lexer, TermLists},
     tombstones::Tombstones,
 };
 use crate::{
     codes::{BLOCK_ROWS, StoredCode},
     document::Document,
     ids::{Generation, LeafId},
+    lexical::List,
 };
 
 /// Where the rows of a part are.
@@ -78,6 +80,38 @@ impl Part {
         match &self.place {
             Place::Sealed(segment) => segment.codes(rows),
             Place::Memtable(_) => Ok(None),
+        }
+    }
+
+    /// The rows that hold a term, dead ones included.
+    pub(super) fn term_list(&self, term: u32, lexer: &dyn Lexer) -> Result<List<'_>> {
+        match &self.place {
+            Place::Sealed(segment) => segment.term_list(term),
+            Place::Memtable(memtable) => Ok(List::Plain(memtable.terms(lexer)?.list(term))),
+        }
+    }
+
+    /// Occurrences of all terms in each row, dead ones included.
+    pub(super) fn lengths(&self, lexer: &dyn Lexer) -> Result<&[u32]> {
+        match &self.place {
+            Place::Sealed(segment) => segment.lengths(),
+            Place::Memtable(memtable) => Ok(memtable.terms(lexer)?.lengths()),
+        }
+    }
+
+    /// The sum of [`Self::lengths`].
+    pub(super) fn total_length(&self, lexer: &dyn Lexer) -> Result<u64> {
+        match &self.place {
+            Place::Sealed(segment) => segment.total_length(),
+            Place::Memtable(_) => Ok(self.lengths(lexer)?.iter().map(|&length| u64::from(length)).sum()),
+        }
+    }
+
+    /// Whether rows have posting lists of terms. Those in memory get theirs when they are asked for.
+    pub(super) fn is_lexical(&self) -> bool {
+        match &self.place {
+            Place::Sealed(segment) => segment.is_lexical(),
+            Place::Memtable(_) => true,
         }
     }
 
@@ -174,5 +208,18 @@ impl Source for Segment {
         let code =
             |(block, factors): (_, &[f32])| StoredCode { block, place, factors: [factors[0], factors[1]] };
         Ok(found.map(code))
+    }
+
+    fn term_lists(&self, rows: &[u32], lexer: &dyn Lexer) -> Result<Vec<Box<dyn TermLists + '_>>> {
+        if self.is_lexical() {
+            match self.check_terms(false) {
+                Ok(_) => return Ok(vec![Box::new(self)]),
+                Err(error @ StoreError::Corrupt { .. }) => {
+                    tracing::warn!(%error, "posting lists of terms are made again from the texts");
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        terms::made_from_texts(self, rows, lexer)
     }
 }

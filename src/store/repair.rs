@@ -24,6 +24,7 @@ use super::{
     salvage::{Found, Salvaged},
     seal::orphans,
     segment::{self, Codes, Member, NewSegment, Segment, SegmentFiles, Source},
+    terms::Lexer,
     tombstones::{TombstoneFile, Tombstones},
 };
 use crate::disk::{Backend, Kind};
@@ -49,6 +50,13 @@ pub enum Undecided {
 
 /// Encodes and routes documents anew.
 pub(crate) type Compute<'a, E> = &'a mut dyn FnMut(Vec<Document>) -> Result<Vec<Put>, E>;
+
+/// What follows from texts and model.
+pub(crate) struct Anew<'a, E> {
+    pub(crate) compute: Compute<'a, E>,
+    /// Needed where rows have posting lists of terms.
+    pub(crate) lexer: Option<&'a dyn Lexer>,
+}
 
 /// A directory under repair, locked.
 pub(crate) struct Repair {
@@ -171,9 +179,10 @@ impl Repair {
     pub(crate) fn run<E: From<StoreError>>(
         mut self,
         undecided: Undecided,
-        compute: Compute<'_, E>,
+        anew: Anew<'_, E>,
         tick: &mut dyn FnMut() -> Result<()>,
     ) -> Result<RepairReport, E> {
+        let Anew { compute, lexer } = anew;
         self.mend_log()?;
         // A copy that is none would be of no use to the next repair.
         self.manifest.renew_copy(&*self.backend, &self.dir);
@@ -220,7 +229,11 @@ impl Repair {
         manifest.segments.extend(sound.iter().map(|(entry, _)| *entry));
         if !members.is_empty() {
             let codes = Codes::wanted(&self.manifest.config, &self.options);
-            let segment = NewSegment { store_id, number, codes };
+            let lexer = match self.manifest.config.lexical {
+                true => Some(lexer.ok_or_else(StoreError::no_lexer)?),
+                false => None,
+            };
+            let segment = NewSegment { store_id, number, codes, lexer };
             let files = segment::build(&*self.backend, &self.dir, segment, &sources, members, tick)?;
             manifest.segments.push(SegmentEntry { files, tombstones: None });
         }
@@ -233,6 +246,11 @@ impl Repair {
         let Manifest { store_id, config, .. } = &self.manifest;
         let segment = Segment::open(&*self.backend, &self.dir, *store_id, config.dim, entry.files)?;
         segment.check_bytes().collect::<Result<()>>()?;
+        segment.check_terms(true)?;
+        if config.lexical && !segment.is_lexical() {
+            let detail = Damage::Missing { what: "the posting lists of terms" };
+            return Err(StoreError::corrupt(segment.name().to_owned(), detail));
+        }
         open_tombstones(&*self.backend, &self.dir, *store_id, &entry, false)?;
         Ok(segment)
     }

@@ -4,7 +4,14 @@ use std::{borrow::Cow, ops::Range};
 
 use half::f16;
 
-use super::{batch::check_leaves, error::Result, manifest::StoreConfig, part::Part, segment::Source};
+use super::{
+    batch::check_leaves,
+    error::Result,
+    manifest::StoreConfig,
+    part::Part,
+    segment::Source,
+    terms::{Lexer, TermLists},
+};
 use crate::ids::{Generation, LeafId};
 
 /// Rows routed at once.
@@ -67,5 +74,9 @@ impl Source for Rerouted<'_> {
 
     fn created_at(&self, row: u32) -> Result<Generation> {
         self.part.source().created_at(row)
+    }
+
+    fn term_lists(&self, rows: &[u32], lexer: &dyn Lexer) -> Result<Vec<Box<dyn TermLists + '_>>> {
+        self.part.source().term_lists(rows, lexer)
     }
 }

@@ -7,7 +7,12 @@ use std::{
 
 use half::f16;
 
-use super::{batch::Put, error::Result, segment::Segment, segment::Source};
+use super::{
+    batch::Put,
+    error::Result,
+    segment::{Segment, Source},
+    terms::{self, Lexer, TermLists},
+};
 use crate::{
     document::Document,
     ids::{Generation, LeafId},
@@ -98,5 +103,10 @@ impl Source for Salvaged {
     fn created_at(&self, row: u32) -> Result<Generation> {
         // It orders documents by age and nothing rests on it.
         Ok(self.segment.created_at(row).unwrap_or(Generation(0)))
+    }
+
+    fn term_lists(&self, rows: &[u32], lexer: &dyn Lexer) -> Result<Vec<Box<dyn TermLists + '_>>> {
+        // From the texts: lists of a damaged segment are not believed.
+        terms::made_from_texts(self, rows, lexer)
     }
 }

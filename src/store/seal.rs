@@ -19,7 +19,11 @@
 //! failed sync in any step nobody knows what is on disk, and the handle refuses writes from then on. Where
 //! the disk is full, the reserve is given back and the documents in memory are sealed without merging.
 
-use std::{collections::HashSet, path::Path, sync::Arc};
+use std::{
+    collections::HashSet,
+    path::Path,
+    sync::{Arc, atomic::Ordering},
+};
 
 use super::{
     Result, Store, StoreError, Writer,
@@ -40,6 +44,15 @@ use crate::disk::Backend;
 const MERGE_RATIO: u32 = 2;
 /// A segment is written anew once one in this many of its rows is dead.
 const DEAD_SHARE: u32 = 4;
+
+/// What is made anew of the documents that are written again.
+#[derive(Clone, Copy, Default)]
+struct Rewrite<'a> {
+    /// Their leaves.
+    route: Option<Route<'a>>,
+    /// Posting lists of terms, which the index has from then on.
+    lexical: bool,
+}
 
 /// Called after each document; an error ends the call.
 pub(crate) type Tick<'a> = &'a mut dyn FnMut() -> Result<()>;
@@ -84,7 +97,7 @@ impl Store {
         let compact = self.is_sealed(&writer) && state.parts().len() <= 1 && state.live() == state.rows();
         if !compact {
             let all = vec![true; state.parts().len()];
-            let replaced = self.replace(&mut writer, &state, &all, None, tick);
+            let replaced = self.replace(&mut writer, &state, &all, Rewrite::default(), tick);
             replaced.map_err(|error| self.with_numbers(&writer, error, 0))?;
         }
         // A crash may have left files that should be gone.
@@ -108,7 +121,25 @@ impl Store {
         let state = self.state();
         let _span = compaction("rebuild_postings", &state).entered();
         let all = vec![true; state.parts().len()];
-        self.replace(&mut writer, &state, &all, Some(route), tick)
+        self.replace(&mut writer, &state, &all, Rewrite { route: Some(route), ..Rewrite::default() }, tick)
+    }
+
+    /// As [`Store::compact`], with posting lists of terms, which all rows have from then on.
+    ///
+    /// # Errors
+    ///
+    /// As [`Store::compact`], and [`StoreError::Terms`].
+    pub fn make_lexical(&self, tick: Tick<'_>) -> Result<()> {
+        let mut writer = self.lock_writer()?;
+        let state = self.state();
+        let _span = compaction("make_lexical", &state).entered();
+        if self.lexer().is_none() {
+            return Err(StoreError::no_lexer());
+        }
+        let all = vec![true; state.parts().len()];
+        self.replace(&mut writer, &state, &all, Rewrite { lexical: true, ..Rewrite::default() }, tick)?;
+        self.lexical.store(true, Ordering::Release);
+        Ok(())
     }
 
     /// Whether the manifest has all commits.
@@ -122,12 +153,12 @@ impl Store {
         let (generation, documents) = (state.generation.0, state.memtable_rows());
         let _span = tracing::info_span!("flush", generation, documents).entered();
         let due = due(state.parts());
-        match self.replace(writer, state, &due, None, &mut || Ok(())) {
+        match self.replace(writer, state, &due, Rewrite::default(), &mut || Ok(())) {
             Err(error) if error.is_out_of_space() && self.health.check_writes().is_ok() => {
                 writer.reserve.release();
                 let memtable: Vec<bool> =
                     state.parts().iter().map(|part| matches!(part.place, Place::Memtable(_))).collect();
-                self.replace(writer, state, &memtable, None, &mut || Ok(())).inspect_err(|_| {
+                self.replace(writer, state, &memtable, Rewrite::default(), &mut || Ok(())).inspect_err(|_| {
                     // For the next try.
                     let _ = writer.reserve.ensure(&*self.backend, state);
                 })
@@ -142,11 +173,11 @@ impl Store {
         writer: &mut Writer,
         state: &Version,
         merged: &[bool],
-        route: Option<Route<'_>>,
+        rewrite: Rewrite<'_>,
         tick: Tick<'_>,
     ) -> Result<()> {
         self.fence(writer)?;
-        let replaced = self.try_replace(writer, state, merged, route, tick);
+        let replaced = self.try_replace(writer, state, merged, rewrite, tick);
         // What is on disk must be known for that.
         if replaced.is_err() && self.health.check_writes().is_ok() {
             let _ = self.backend.remove(&self.dir.join(names::MANIFEST_NEW));
@@ -161,7 +192,7 @@ impl Store {
         writer: &mut Writer,
         state: &Version,
         merged: &[bool],
-        route: Option<Route<'_>>,
+        rewrite: Rewrite<'_>,
         tick: Tick<'_>,
     ) -> Result<()> {
         let mut manifest = Manifest {
@@ -170,7 +201,8 @@ impl Store {
             segments: Vec::new(),
             ..writer.manifest.clone()
         };
-        let built = self.build(state, merged, writer.manifest.next_segment, route, tick)?;
+        manifest.config.lexical |= rewrite.lexical;
+        let built = self.build(state, merged, &manifest, rewrite.route, tick)?;
         let mut parts = Vec::new();
         for (part, _) in state.parts().iter().zip(merged).filter(|(_, merged)| !**merged) {
             let Place::Sealed(segment) = &part.place else { continue };
@@ -196,7 +228,7 @@ impl Store {
         &self,
         state: &Version,
         merged: &[bool],
-        number: u64,
+        manifest: &Manifest,
         route: Option<Route<'_>>,
         tick: Tick<'_>,
     ) -> Result<Option<Segment>> {
@@ -221,7 +253,13 @@ impl Store {
             return Ok(None);
         }
         let codes = Codes::wanted(&self.config, &self.options);
-        let segment = NewSegment { store_id: self.store_id, number, codes };
+        let lexer = match manifest.config.lexical {
+            true => Some(self.lexer().ok_or_else(StoreError::no_lexer)?),
+            false => None,
+        };
+        let lexer = lexer.as_deref();
+        let number = manifest.next_segment - 1;
+        let segment = NewSegment { store_id: self.store_id, number, codes, lexer };
         let built = segment::build(&*self.backend, &self.dir, segment, &sources, members, tick);
         let built = self.poison_if_sync(built)?;
         let dim = self.config().dim;

@@ -14,8 +14,10 @@ use crate::scan::Similarity;
 pub struct StoreBytes {
     /// Embeddings.
     pub vectors: u64,
-    /// Documents, with their ids, metadata and posting lists.
+    /// Documents, with their ids, metadata and posting lists of leaves.
     pub documents: u64,
+    /// Posting lists of terms.
+    pub terms: u64,
     /// Which rows are dead.
     pub dead_rows: u64,
     /// Commits that are not sealed yet, with the space allocated for more.
@@ -32,17 +34,18 @@ pub struct StoreBytes {
 impl StoreBytes {
     /// All of these: manifests and what was set aside are not among them.
     pub fn total(&self) -> u64 {
-        let Self { vectors, documents, dead_rows, log, model, other_models, judgments } = *self;
-        vectors + documents + dead_rows + log + model + other_models + judgments
+        let Self { vectors, documents, terms, dead_rows, log, model, other_models, judgments } = *self;
+        vectors + documents + terms + dead_rows + log + model + other_models + judgments
     }
 }
 
 impl Serialize for StoreBytes {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self { vectors, documents, dead_rows, log, model, other_models, judgments } = self;
-        let mut fields = serializer.serialize_struct("StoreBytes", 8)?;
+        let Self { vectors, documents, terms, dead_rows, log, model, other_models, judgments } = self;
+        let mut fields = serializer.serialize_struct("StoreBytes", 9)?;
         fields.serialize_field("vectors", vectors)?;
         fields.serialize_field("documents", documents)?;
+        fields.serialize_field("terms", terms)?;
         fields.serialize_field("dead_rows", dead_rows)?;
         fields.serialize_field("log", log)?;
         fields.serialize_field("model", model)?;
@@ -95,6 +98,8 @@ pub struct StoreStats {
     pub dim: u32,
     /// How documents are ranked.
     pub similarity: Similarity,
+    /// Whether they can be found by their words, too.
+    pub lexical: bool,
     /// Children of each inner node of the tree.
     pub branching_factor: u32,
     /// Levels of the tree.
@@ -129,7 +134,8 @@ impl Store {
                     segments += 1;
                     let [vectors, documents] = segment.bytes();
                     bytes.vectors += vectors;
-                    bytes.documents += documents;
+                    bytes.documents += documents - segment.term_bytes();
+                    bytes.terms += segment.term_bytes();
                 }
                 Place::Memtable(_) => memtable_documents += u64::from(part.live()),
             }
@@ -162,6 +168,7 @@ impl Store {
             expected_documents_per_leaf: squares / entries.max(1) as f64,
             dim: config.dim,
             similarity,
+            lexical: self.is_lexical(),
             branching_factor: config.branching_factor,
             height: config.height,
             leaves: config.leaves(),

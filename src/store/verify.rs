@@ -15,19 +15,24 @@ use super::{
     manifest::Manifest,
     part::{Part, Place},
     segment::{Segment, SegmentFiles},
+    terms::Terms,
 };
 use crate::codes::{self, CodeMaker};
 use crate::ids::LeafId;
+use crate::lexical::List;
 
 /// Problems kept in a report; a damaged file can have one for every row.
 const MOST_PROBLEMS: usize = 100;
+
+/// Rows of a segment whose texts are taken apart for the check.
+const ROWS_WITH_TERMS: u32 = 64;
 
 /// Factors of a code that differ by less, of their size, are the same: they may have been summed in another
 /// order.
 const SAME: f32 = 1e-6;
 
 /// The rows of a leaf, as [`Part::leaf`] has them.
-type List<'a> = (Range<u32>, &'a [u32]);
+type LeafList<'a> = (Range<u32>, &'a [u32]);
 
 /// Hears how many of how many units are done; its error ends the call.
 type Tell<'a> = &'a mut dyn FnMut(u64, u64) -> Result<()>;
@@ -74,6 +79,8 @@ pub struct VerifyReport {
     pub payload_bytes: u64,
     /// Entries of all posting lists, those of dead rows included.
     pub postings: u64,
+    /// Entries of the posting lists of terms in segments, those of dead rows included.
+    pub term_postings: u64,
     /// Bytes of the files of segments, every one of them read; dead rows are in memory since they were
     /// opened.
     pub file_bytes: u64,
@@ -88,12 +95,22 @@ pub struct VerifyReport {
 
 impl Serialize for VerifyReport {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self { documents, payload_bytes, postings, file_bytes, warnings, problems, problem_count } = self;
-        let mut fields = serializer.serialize_struct("VerifyReport", 8)?;
+        let Self {
+            documents,
+            payload_bytes,
+            postings,
+            term_postings,
+            file_bytes,
+            warnings,
+            problems,
+            problem_count,
+        } = self;
+        let mut fields = serializer.serialize_struct("VerifyReport", 9)?;
         fields.serialize_field("sound", &self.is_sound())?;
         fields.serialize_field("documents", documents)?;
         fields.serialize_field("payload_bytes", payload_bytes)?;
         fields.serialize_field("postings", postings)?;
+        fields.serialize_field("term_postings", term_postings)?;
         fields.serialize_field("file_bytes", file_bytes)?;
         fields.serialize_field("problem_count", problem_count)?;
         fields.serialize_field("problems", problems)?;
@@ -125,6 +142,7 @@ impl VerifyReport {
         self.documents += part.documents;
         self.payload_bytes += part.payload_bytes;
         self.postings += part.postings;
+        self.term_postings += part.term_postings;
         self.file_bytes += part.file_bytes;
         self.problem_count += part.problem_count;
         let room = MOST_PROBLEMS.saturating_sub(self.problems.len());
@@ -173,7 +191,7 @@ impl Store {
         let mut report = VerifyReport::default();
         let mut done = Done { units: 0, total: state.parts().iter().map(units).sum(), tell };
         let on_disk = report.note(Manifest::read(&*self.backend, &self.dir))?;
-        if on_disk.is_some_and(|manifest| manifest.store_id != self.store_id) {
+        if on_disk.as_ref().is_some_and(|manifest| manifest.store_id != self.store_id) {
             report.problem(names::MANIFEST, Damage::Foreign);
         }
         let mut ids = HashSet::new();
@@ -185,6 +203,13 @@ impl Store {
                     done.more(1)?;
                 }
                 self.check_codes(segment, &mut report, &mut done)?;
+                report.term_postings += report.note(segment.check_terms(true))?.unwrap_or_default();
+                self.check_texts(segment, &mut report)?;
+                let lexical = self.is_lexical();
+                if lexical && !segment.is_lexical() {
+                    let what = "the posting lists of terms";
+                    report.problem(segment.name().to_owned(), Damage::Missing { what });
+                }
             }
             self.check_documents(part, &mut ids, &mut report, &mut done)?;
             self.check_lists(part, &mut report)?;
@@ -246,12 +271,44 @@ impl Store {
         Ok(())
     }
 
+    /// Some rows are in the lists of the terms of their texts, as often as these say.
+    fn check_texts(&self, segment: &Segment, report: &mut VerifyReport) -> Result<()> {
+        let Some(lexer) = self.lexer().filter(|_| segment.is_lexical()) else { return Ok(()) };
+        let step = segment.rows().div_ceil(ROWS_WITH_TERMS).max(1);
+        let mut postings = Vec::new();
+        for row in (0..segment.rows()).step_by(step as usize) {
+            let Some(payload) = report.note(segment.payload(row))? else { continue };
+            let terms = match Terms::of_stored(payload, &*lexer) {
+                Ok(terms) => terms.unwrap_or_default(),
+                // A damaged model is another matter, and told by itself.
+                Err(StoreError::Terms { .. }) => return Ok(()),
+                Err(error) => return Err(error),
+            };
+            for &(term, count) in terms.counts() {
+                postings.clear();
+                let decoded = match report.note(segment.term_list(term))? {
+                    Some(List::Encoded(list)) => list.decode_all(&mut postings).is_ok(),
+                    Some(List::Plain(_)) => true,
+                    // Said above.
+                    None => continue,
+                };
+                let found = postings.binary_search_by_key(&row, |posting| posting.row);
+                if decoded && !found.is_ok_and(|place| postings[place].count == count) {
+                    let damage = Damage::Undecodable { what: "the terms of row", number: row.into() };
+                    report.problem(segment.name().to_owned(), damage);
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Each row is in the lists of the leaves that it names, and in no others.
     fn check_lists(&self, part: &Part, report: &mut VerifyReport) -> Result<()> {
         let (file, leaves) = (file_of(part), self.config.leaves());
         let mut expected = 0;
         // Each list is looked up once: it may be long.
-        let mut lists: HashMap<LeafId, Option<List<'_>>> = HashMap::new();
+        let mut lists: HashMap<LeafId, Option<LeafList<'_>>> = HashMap::new();
         for row in 0..part.rows() {
             let Some(own) = report.note(part.source().leaves(row))? else { continue };
             let number = u64::from(row);

@@ -8,12 +8,14 @@ use super::{
     error::{Result, StoreError},
     part::{Part, Place},
     segment::Segment,
+    terms::{Lexer, SharedLexer},
     version::Version,
 };
 use crate::{
     codes,
     document::Document,
     ids::{Generation, LeafId, Row},
+    lexical::List,
 };
 
 /// One generation of the store, unchanged for as long as the view lives.
@@ -23,6 +25,8 @@ use crate::{
 #[derive(Clone)]
 pub struct View {
     pub(super) state: Arc<Version>,
+    /// How texts are taken apart into terms; none where rows have no posting lists of terms.
+    pub(super) lexer: Option<SharedLexer>,
 }
 
 impl View {
@@ -84,6 +88,23 @@ impl View {
             runs.extend(secondary.map(|&row| Run { part, rows: row..row + 1 }));
         }
         Ok(())
+    }
+
+    /// Whether all rows have posting lists of terms.
+    pub fn is_lexical(&self) -> bool {
+        self.lexer.is_some() && self.state.parts().iter().all(Part::is_lexical)
+    }
+
+    /// The parts with their posting lists of terms.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::NotLexical`] where some rows have none; failures of taking texts apart that are in
+    /// memory only.
+    pub fn term_parts(&self) -> Result<Vec<TermPart<'_>>> {
+        let lexer = self.lexer.as_deref().ok_or(StoreError::NotLexical)?;
+        let part = |part| TermPart::new(part, lexer);
+        self.state.parts().iter().filter(|part| part.rows() > 0).map(part).collect()
     }
 
     /// The live rows of a leaf, ascending.
@@ -342,6 +363,43 @@ fn push_rows<'a>(part: &'a Part, rows: std::ops::Range<u32>, out: &mut Vec<(Row,
     let live = rows.zip(matrix.chunks_exact(dim)).filter(|(row, _)| part.is_live(*row));
     out.extend(live.map(|(row, embedding)| (Row(part.base + row), embedding)));
     Ok(())
+}
+
+/// The rows of a part with their posting lists of terms.
+pub struct TermPart<'a> {
+    part: &'a Part,
+    lexer: &'a dyn Lexer,
+    /// Occurrences of all terms in each row, dead ones included, and in all of them.
+    pub lengths: &'a [u32],
+    pub total_length: u64,
+}
+
+impl<'a> TermPart<'a> {
+    fn new(part: &'a Part, lexer: &'a dyn Lexer) -> Result<Self> {
+        if !part.is_lexical() {
+            return Err(StoreError::NotLexical);
+        }
+        Ok(Self { part, lexer, lengths: part.lengths(lexer)?, total_length: part.total_length(lexer)? })
+    }
+
+    /// Number of its first row among the rows of the view.
+    pub fn base(&self) -> u32 {
+        self.part.base
+    }
+
+    /// Whether a row of the part belongs to a live document.
+    pub fn is_live(&self, row: u32) -> bool {
+        self.part.is_live(row)
+    }
+
+    /// The rows of the part that hold a term, dead ones included.
+    ///
+    /// # Errors
+    ///
+    /// Damage of the pages that they are on.
+    pub fn list(&self, term: u32) -> Result<List<'a>> {
+        self.part.term_list(term, self.lexer)
+    }
 }
 
 /// A walk over the live documents of a view in the byte order of their ids.

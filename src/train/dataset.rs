@@ -7,6 +7,7 @@ use crate::data::{BeirDataset, Dataset, DevFraction, Qrels, carve_dev, is_dev};
 use crate::document::Document;
 use crate::error::Result;
 use crate::index::Index;
+use crate::judgment::Judgment;
 
 /// A query with the positions of its relevant documents.
 #[derive(Clone, Debug)]
@@ -98,6 +99,16 @@ impl TrainingSet {
 
     /// Documents, and pairs of a query's text and the id of a document that answers it.
     ///
+    /// The questions that a training sets aside, with their answers: judgments for
+    /// [`Index::fuse`](crate::Index::fuse) of the model that was trained on the others.
+    pub fn held_out(&self) -> Vec<Judgment> {
+        let of_query = |query: &TrainingQuery| -> Vec<Judgment> {
+            let id = |place: &u32| &self.documents[*place as usize].id;
+            query.positives.iter().map(|place| Judgment::new(&query.text, id(place), 1)).collect()
+        };
+        self.dev.iter().flat_map(of_query).collect()
+    }
+
     /// Pairs with the same text are one query with several answers. The dev split is the given
     /// fraction of the queries, chosen by a seeded hash of their texts.
     ///

@@ -18,7 +18,7 @@ use super::verdict::{Difference, FEWEST_QUERIES, Method, Recommendation, SIGNIFI
 use crate::disk::names;
 use crate::document::Document;
 use crate::error::{Error, Result};
-use crate::index::{Index, ModelChange, WithProgress, check_judgment, remove_trained};
+use crate::index::{Index, LearnedFusion, ModelChange, WithProgress, check_judgment, remove_trained};
 use crate::judgment::{Judgment, now};
 use crate::model::{Bundle, ModelError, hex};
 use crate::progress::{OnProgress, Progress, no_progress};
@@ -68,6 +68,9 @@ pub struct Learned {
     pub recall_at_10: Option<Difference>,
     /// The change over to the new model; `None` where the index is as before.
     pub change: Option<ModelChange>,
+    /// How words count beside the new model, learned from the questions that were set aside; `None` where the
+    /// index is as before, has no words, or too few questions were set aside.
+    pub fusion: Option<LearnedFusion>,
 }
 
 /// What came of a learning.
@@ -143,6 +146,7 @@ impl Index {
             ndcg_at_10: None,
             recall_at_10: None,
             change: None,
+            fusion: None,
         };
         let print = judged.fingerprint(options, &config)?;
         let questions = judged.questions();
@@ -173,6 +177,7 @@ impl Index {
         }
         if learned.decision == Decision::Changed {
             learned.change = Some(self.change_model_alone(&fitted.bundle, on_progress)?);
+            learned.fusion = self.fuse_after(&set, on_progress);
         }
         // From the encoder before too: after a rollback the same judgments must not undo it.
         let mut lines = vec![from, with_encoder(&print, &self.bundle())];
@@ -183,6 +188,24 @@ impl Index {
             tracing::warn!(%index, %error, "what was learned from is not noted; the next learning does it again");
         }
         Ok(learned.decided())
+    }
+}
+
+impl Index {
+    /// Learns how much words count beside the new embeddings, on the questions that were set aside. The
+    /// change stands without it.
+    fn fuse_after(&self, set: &TrainingSet, on_progress: &mut OnProgress<'_>) -> Option<LearnedFusion> {
+        if !self.is_lexical() {
+            return None;
+        }
+        match self.fuse_on(set.held_out().iter(), on_progress) {
+            Ok(fused) => fused.fusion,
+            Err(error) => {
+                let index = self.path().display();
+                tracing::warn!(%index, %error, "the weight of words was not learned; `ehi fuse` learns it");
+                None
+            }
+        }
     }
 }
 
@@ -287,7 +310,7 @@ impl Judged {
 
 /// The letters and digits of a question, in lower case: in another spelling it is the same one,
 /// and must not be learned from in one and measured in another.
-fn plain(question: &str) -> String {
+pub(super) fn plain(question: &str) -> String {
     let words = question.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
     let plain = words.map(str::to_lowercase).collect::<Vec<_>>().join(" ");
     // Signs alone.

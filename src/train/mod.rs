@@ -13,6 +13,7 @@ mod distil;
 mod error;
 mod finish;
 mod frozen;
+mod fuse;
 mod head;
 mod indexer;
 mod init;
@@ -48,6 +49,7 @@ pub use config::{
 };
 pub use dataset::TrainingSet;
 pub use error::TrainError;
+pub use fuse::{FEWEST_FUSION_QUESTIONS, Fused};
 pub use learn::{Decision, LEARN_HELD_OUT, LearnOptions, Learned};
 pub use report::{
     DevFigures, DevPoint, EarlyStop, EpochReport, IndexerEpochReport, LossParts, MovedTensor, TrainEvent,

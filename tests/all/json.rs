@@ -87,10 +87,14 @@ fn printed(flow: &Flow, command: &str, rest: &[&str]) -> Value {
 fn searches_and_what_looks_inside_print_what_is_documented() {
     let flow = Flow::new();
     flow.insert(DOCUMENTS);
-    check("search", &[printed(&flow, "search", &["--json", QUESTION])]);
+    let modes = ["dense", "lexical", "hybrid"];
+    let searched = modes.map(|mode| printed(&flow, "search", &["--json", "--mode", mode, QUESTION]));
+    check("search", &searched);
     let few = ["--json", "--filter", r#"{"place": 33}"#, QUESTION];
     let exact = printed(&flow, "explain", &["--json", "--beam", "8", "--exact", QUESTION]);
-    check("explain", &[exact, printed(&flow, "explain", &few)]);
+    let hybrid = printed(&flow, "explain", &["--json", "--mode", "hybrid", QUESTION]);
+    let lexical = printed(&flow, "explain", &["--json", "--mode", "lexical", QUESTION]);
+    check("explain", &[exact, printed(&flow, "explain", &few), hybrid, lexical]);
     let queries = support::dataset().join("queries.jsonl");
     check("leaves", &[printed(&flow, "leaves", &["--json", "--queries", text(&queries)])]);
 
@@ -132,6 +136,13 @@ fn what_keeps_an_index_prints_what_is_documented() {
     flow.insert(30);
     let before = printed(&flow, "stats", &["--json"]);
     check("calibrate", &[printed(&flow, "calibrate", &["--json"])]);
+    let none = printed(&flow, "fuse", &["--json"]);
+    let judgments = flow.path("judgments.jsonl");
+    let judged =
+        |n: usize| json!({ "question": format!("{QUESTION} {n}"), "id": id(n % 30) }).to_string() + "\n";
+    fs::write(&judgments, (0..60).map(judged).collect::<String>()).unwrap();
+    let fused = printed(&flow, "fuse", &["--json", "--pairs", text(&judgments)]);
+    check("fuse", &[none, fused.clone()]);
     check("stats", &[before, printed(&flow, "stats", &["--json"])]);
     let judged = printed(&flow, "judge", &["--json", QUESTION, &id(1)]);
     check("judge", &[judged]);
@@ -164,6 +175,7 @@ fn what_keeps_an_index_prints_what_is_documented() {
     let other = bundle(Shape::of_height(1));
     let reencoded = printed(&flow, "reencode", &["--json", "--model", text(other.path())]);
     changed["change"] = reencoded.clone();
+    changed["fusion"] = fused["fusion"].clone();
     check("learn", &[few, changed]);
     check("reencode", &[reencoded]);
     check("rollback", &[printed(&flow, "rollback", &["--json"])]);
@@ -205,7 +217,18 @@ fn an_evaluation_writes_what_is_documented() {
     flow.insert(DOCUMENTS);
     let out = flow.path("eval.json");
     let data = text(support::dataset());
-    let arguments = ["--data", data, "--baseline", "ivf", "--stop", "mass=0.5", "--at", "0.5,0.9"];
+    let arguments = [
+        "--modes",
+        "dense,lexical,hybrid,rrf",
+        "--data",
+        data,
+        "--baseline",
+        "ivf",
+        "--stop",
+        "mass=0.5",
+        "--at",
+        "0.5,0.9",
+    ];
     let more = ["--at-work", "0.9,1.5", "--beams", "1,2,4,8,all", "--json", text(&out)];
     flow.run("eval", &[&arguments[..], &more[..]].concat()).ok();
     check("eval", &[serde_json::from_slice(&fs::read(out).unwrap()).unwrap()]);

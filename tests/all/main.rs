@@ -23,6 +23,7 @@ mod inspect;
 mod json;
 mod layouts;
 mod learn;
+mod lexical;
 mod metrics;
 mod options;
 mod pages;

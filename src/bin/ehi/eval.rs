@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::ValueEnum;
 use ehi::Stop;
 use ehi::data::Dataset;
-use ehi::eval::{Baseline, EvalOptions, EvalReport, IvfOptions, Metric, RelevanceLevel, evaluate};
+use ehi::eval::{Baseline, EvalMode, EvalOptions, EvalReport, IvfOptions, Metric, RelevanceLevel, evaluate};
 
 use crate::bars::Bars;
 use crate::evaluation;
@@ -36,6 +36,10 @@ pub struct Args {
     /// patience=LEAVES, mass=SHARE, documents=COUNT, fraction=SHARE
     #[arg(long, value_name = "RULE", value_delimiter = ',')]
     stop: Vec<Stop>,
+    /// Compare searches by embeddings, words and both, every document a candidate: dense, lexical, hybrid
+    /// (with the weight of `ehi fuse`, else 0.5), rrf
+    #[arg(long, value_name = "MODE", value_delimiter = ',')]
+    modes: Vec<EvalMode>,
     /// What to compare with
     #[arg(long)]
     baseline: Option<BaselineName>,
@@ -115,6 +119,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
             None => Baseline::None,
         },
         stops: args.stop.clone(),
+        modes: args.modes.clone(),
         metrics: args.metrics.clone(),
         relevance_level: RelevanceLevel(args.relevance_level),
         at: args.at.clone(),

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use ehi::eval::{Comparison, EvalReport, Metric, Quality, StopPoint};
+use ehi::eval::{Comparison, EvalReport, Metric, ModeDifference, Quality, StopPoint};
 
 /// What the table shows unless asked otherwise: as much as fits on a line of a terminal.
 pub const METRICS: &str = "recall@10,recall@20,recall@100,mrr@10,ndcg@10";
@@ -43,6 +43,9 @@ pub fn write_evaluation(out: &mut dyn Write, report: &EvalReport, metrics: &[Met
     table.row(out, "exact", None, &report.exact)?;
     for point in &report.stops {
         table.stop(out, point)?;
+    }
+    if !report.modes.is_empty() {
+        table.modes(out, report)?;
     }
     for lists in report.lists() {
         writeln!(out, "\nIVF: k-means of the same embeddings into {lists} lists, mean of four seeds")?;
@@ -108,6 +111,24 @@ impl Table<'_> {
             line(out, "p, tree against it", at.p_value.as_ref())?;
         }
         line(out, "exact search", Some(&at.exact))
+    }
+
+    fn modes(&self, out: &mut dyn Write, report: &EvalReport) -> io::Result<()> {
+        write!(out, "\n{:<20}", "every document")?;
+        self.names(out)?;
+        for point in &report.modes {
+            let name = match point.alpha {
+                Some(alpha) => format!("{}, weight {alpha:.2}", point.mode),
+                None => point.mode.to_string(),
+            };
+            write!(out, "{name:<20}")?;
+            self.figures(out, Some(&point.quality))?;
+        }
+        for ModeDifference { modes: [first, second], p_value, .. } in &report.mode_differences {
+            write!(out, "{:<20}", format!("p, {first}/{second}"))?;
+            self.figures(out, Some(p_value))?;
+        }
+        Ok(())
     }
 
     fn stop(&self, out: &mut dyn Write, point: &StopPoint) -> io::Result<()> {

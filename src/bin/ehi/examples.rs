@@ -10,6 +10,7 @@ pub const INSERT: &str = r#"Examples:
   echo '{"_id": "1", "title": "Tea", "text": "Steep for three minutes.", "metadata": {"lang": "en"}}' | ehi insert --index my-index -"#;
 pub const SEARCH: &str = r#"Examples:
   ehi search --index my-index --k 5 "how long does tea steep?"
+  ehi search --index my-index --mode lexical '+tea "three minutes" -milk'
   ehi search --index my-index --filter '{"lang": "en"}' --json "how long does tea steep?""#;
 pub const EXPLAIN: &str = r#"Example:
   ehi explain --index my-index --beam 8 --exact "how long does tea steep?""#;
@@ -28,8 +29,9 @@ pub const EXPORT: &str = r#"Example:
 pub const DELETE: &str = r#"Examples:
   ehi delete --index my-index doc-17
   ehi delete --index my-index --filter '{"lang": "en"}'"#;
-pub const COMPACT: &str = r#"Example:
-  ehi compact --index my-index"#;
+pub const COMPACT: &str = r#"Examples:
+  ehi compact --index my-index
+  ehi compact --index my-index --lexical"#;
 pub const TUNE: &str = r#"Examples:
   ehi tune --index my-index
   ehi tune --index my-index --queries my-data/queries.jsonl --leaves 500"#;
@@ -47,6 +49,9 @@ pub const QUESTIONS: &str = r#"Examples:
 pub const LEARN: &str = r#"Examples:
   ehi learn --index my-index
   ehi learn --index my-index --pairs clicks.tsv --half-life 90"#;
+pub const FUSE: &str = r#"Examples:
+  ehi fuse --index my-index
+  ehi fuse --index my-index --data my-data"#;
 pub const SNAPSHOT: &str = r#"Example:
   ehi snapshot --index my-index my-index-copy"#;
 pub const RECOVER: &str = r#"Example:

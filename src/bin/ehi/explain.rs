@@ -4,8 +4,8 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ehi::Index;
-use ehi::explain::Explanation;
+use ehi::explain::{ExplainedHit, Explanation};
+use ehi::{Index, RankedBy};
 
 use crate::escape::escaped;
 use crate::failure::Failure;
@@ -33,7 +33,7 @@ pub struct Args {
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let index = open_read_only(&args.index)?;
-    let query = args.options.apply(index.query(&args.query));
+    let query = args.options.apply(index.query(&args.query))?;
     let explanation = if args.exact { query.explain_against_exact()? } else { query.explain()? };
     if args.json {
         printing::json(out, &explanation)
@@ -55,6 +55,9 @@ fn write_explanation(out: &mut dyn Write, index: &Index, explanation: &Explanati
             explanation.leaves.len(),
             f64::from(all).ln(),
         )?,
+        None if explanation.ranked_by == RankedBy::Lexical => {
+            writeln!(out, "by words alone, without embeddings and tree")?;
+        }
         None => writeln!(out, "all documents that may be hits were scored, without the tree")?,
     }
     if !explanation.leaves.is_empty() {
@@ -81,6 +84,9 @@ fn write_explanation(out: &mut dyn Write, index: &Index, explanation: &Explanati
         let rank = found.exact_rank.map_or_else(|| "-".to_owned(), |rank| rank.to_string());
         let document = document(&found.hit);
         writeln!(out, "{:>8.4}  {:>8}  {rank:>10}  {document}", found.hit.score, found.from.0)?;
+        if !found.terms.is_empty() {
+            write_words(out, found)?;
+        }
     }
     for missed in explanation.exact.iter().flatten().filter(|found| !found.visited) {
         writeln!(
@@ -96,7 +102,7 @@ fn write_explanation(out: &mut dyn Write, index: &Index, explanation: &Explanati
     writeln!(
         out,
         "\n{} of {} documents scored ({:.1}%), {:.1}% with routing; encode {:.2} ms, beam {:.2} ms, \
-         scan {:.2} ms, fetch {:.2} ms",
+         scan {:.2} ms, words {:.2} ms, fetch {:.2} ms",
         stats.documents_visited,
         index.len(),
         stats.visited_fraction * 100.0,
@@ -104,7 +110,27 @@ fn write_explanation(out: &mut dyn Write, index: &Index, explanation: &Explanati
         ms(stats.encode),
         ms(stats.beam),
         ms(stats.scan),
+        ms(stats.lexical),
         ms(stats.fetch),
+    )
+}
+
+/// Both scores of a hit, and the words of the question that it holds.
+fn write_words(out: &mut dyn Write, found: &ExplainedHit) -> io::Result<()> {
+    let scores = found.hit.scores;
+    let part = |name: &str, score: Option<f32>, rank: Option<usize>| match (score, rank) {
+        (Some(score), Some(rank)) => format!("{name} {score:.4} (rank {rank}), "),
+        (Some(score), None) => format!("{name} {score:.4}, "),
+        _ => String::new(),
+    };
+    let terms = found.terms.iter().map(|term| format!("{} {:.2}", escaped(&term.term), term.weight));
+    let terms: Vec<String> = terms.collect();
+    writeln!(
+        out,
+        "          {}{}{}",
+        part("embeddings", scores.dense, scores.dense_rank),
+        part("words", scores.lexical, scores.lexical_rank),
+        terms.join(", ")
     )
 }
 

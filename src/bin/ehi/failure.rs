@@ -27,6 +27,9 @@ pub enum Failure {
     /// Documents were refused; each has a line on standard error.
     #[error("{count} of {read} documents were refused, every other one is stored")]
     Refused { count: u64, read: u64 },
+    /// Options that do not go together, which only the values say.
+    #[error("{0}")]
+    Usage(String),
     /// Standard output cannot be written.
     #[error("cannot write to standard output")]
     Output(#[source] io::Error),

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use ehi::{Index, SearchResult, SearchStats};
+use ehi::{Index, RankedBy, SearchResult, SearchStats};
 
 use crate::escape::escaped;
 
@@ -12,6 +12,9 @@ const SHOWN_CHARACTERS: usize = 160;
 /// Rank, score, id, leaf, title and start of the text of each hit, then what the search cost.
 pub fn write_hits(out: &mut dyn Write, index: &Index, result: &SearchResult) -> io::Result<()> {
     let has_tree = index.bundle().has_tree();
+    if result.is_empty() {
+        writeln!(out, "no hits")?;
+    }
     for (place, hit) in result.iter().enumerate() {
         let leaf = if has_tree { format!("  leaf {}", hit.leaf.0) } else { String::new() };
         let title = start_of(&hit.document.title);
@@ -19,6 +22,14 @@ pub fn write_hits(out: &mut dyn Write, index: &Index, result: &SearchResult) -> 
         if !hit.document.text.is_empty() {
             writeln!(out, "     {}", start_of(&hit.document.text))?;
         }
+    }
+    match result.ranked_by {
+        RankedBy::Hybrid { alpha: Some(alpha) } => {
+            writeln!(out, "ranked by embeddings ({alpha:.2}) and words ({:.2})", 1.0 - alpha)?;
+        }
+        RankedBy::Hybrid { .. } => writeln!(out, "ranked by the ranks by embeddings and by words")?,
+        RankedBy::Lexical => writeln!(out, "ranked by words")?,
+        _ => {}
     }
     write_cost(out, index, &result.stats)
 }
@@ -33,9 +44,13 @@ fn write_cost(out: &mut dyn Write, index: &Index, stats: &SearchStats) -> io::Re
         0 => String::new(),
         _ => format!("beam {:.2} ms, ", ms(stats.beam)),
     };
+    let words = match stats.postings_scored {
+        0 => String::new(),
+        _ => format!("words {:.2} ms, ", ms(stats.lexical)),
+    };
     writeln!(
         out,
-        "{leaves}, {} of {} documents ({:.1}%); encode {:.2} ms, {beam}scan {:.2} ms, fetch {:.2} ms",
+        "{leaves}, {} of {} documents ({:.1}%); encode {:.2} ms, {beam}scan {:.2} ms, {words}fetch {:.2} ms",
         stats.documents_visited,
         index.len(),
         stats.visited_fraction * 100.0,

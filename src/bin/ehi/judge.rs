@@ -54,6 +54,25 @@ pub struct ListArgs {
     format: Option<FormatName>,
 }
 
+/// Judgments for one command alone.
+#[derive(clap::Args)]
+pub struct PairsArgs {
+    /// Judgments beside those that the index holds, as `ehi judge --file` reads them; they are not stored
+    #[arg(long, value_name = "FILE")]
+    pairs: Option<PathBuf>,
+    /// Form of that file; by the ending of its name if absent
+    #[arg(long, requires = "pairs")]
+    format: Option<FormatName>,
+}
+
+impl PairsArgs {
+    /// The judgments of the file; none without one.
+    pub fn read(&self) -> Result<Vec<Judgment>, Failure> {
+        let pairs = self.pairs.as_deref().map(|path| read(path, self.format)).transpose()?;
+        Ok(pairs.unwrap_or_default())
+    }
+}
+
 /// How judgments are written.
 #[derive(Clone, Copy, ValueEnum)]
 pub enum FormatName {
@@ -158,7 +177,7 @@ fn export(out: &mut dyn Write, judgments: &[Judgment], format: FormatName) -> Re
 }
 
 /// The judgments of a file, or of standard input.
-pub fn read(path: &Path, format: Option<FormatName>) -> Result<Vec<Judgment>, Failure> {
+fn read(path: &Path, format: Option<FormatName>) -> Result<Vec<Judgment>, Failure> {
     let by_name = || path.to_str().and_then(JudgmentFormat::of_name);
     let unknown = || Failure::NoFormat { path: path.to_owned() };
     let format = format.map(JudgmentFormat::from).or_else(by_name).ok_or_else(unknown)?;

@@ -8,10 +8,10 @@ use ehi::train::{Difference, LearnOptions, Learned, TrainConfig};
 
 use crate::bars::Bars;
 use crate::failure::Failure;
-use crate::judge::{self, FormatName};
+use crate::judge::PairsArgs;
 use crate::printing;
-use crate::store::{ReportArgs, WriteArgs};
 use crate::restart;
+use crate::store::{ReportArgs, WriteArgs};
 
 const SECONDS_OF_A_DAY: f64 = 86_400.0;
 
@@ -19,12 +19,8 @@ const SECONDS_OF_A_DAY: f64 = 86_400.0;
 pub struct Args {
     #[command(flatten)]
     write: WriteArgs,
-    /// Judgments beside those that the index holds, as `ehi judge --file` reads them; they are not stored
-    #[arg(long, value_name = "FILE")]
-    pairs: Option<PathBuf>,
-    /// Form of that file; by the ending of its name if absent
-    #[arg(long, requires = "pairs")]
-    format: Option<FormatName>,
+    #[command(flatten)]
+    pairs: PairsArgs,
     /// Days in which a judgment comes to count half; none ages if absent
     #[arg(long, value_name = "DAYS", value_parser = days)]
     half_life: Option<Duration>,
@@ -47,8 +43,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     };
     config.schedule.epochs = args.epochs.unwrap_or(config.schedule.epochs);
     config.seed = args.seed.unwrap_or(config.seed);
-    let pairs = args.pairs.as_deref().map(|path| judge::read(path, args.format)).transpose()?;
-    let options = LearnOptions { pairs: pairs.unwrap_or_default(), half_life: args.half_life, config };
+    let options = LearnOptions { pairs: args.pairs.read()?, half_life: args.half_life, config };
     let WriteArgs { report: ReportArgs { index, json }, wait } = &args.write;
     let index = wait.open(index)?;
     let mut bars = Bars::new();
@@ -73,6 +68,21 @@ fn write_learned(out: &mut dyn Write, learned: &Learned) -> io::Result<()> {
         }
     }
     writeln!(out, "{}", learned.sentence)?;
+    match &learned.fusion {
+        Some(fusion) if fusion.words_help => {
+            writeln!(
+                out,
+                "words count {:.2} beside it in a search, embeddings {:.2}",
+                1.0 - fusion.alpha,
+                fusion.alpha
+            )?;
+        }
+        Some(_) => writeln!(out, "words are not shown to help beside it; searches go by embeddings alone")?,
+        None if learned.change.is_some() => {
+            writeln!(out, "how much words count beside it was not learned: `ehi fuse` does that")?;
+        }
+        None => {}
+    }
     match learned.change {
         None => Ok(()),
         Some(change) => writeln!(

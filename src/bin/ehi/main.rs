@@ -9,6 +9,7 @@ mod evaluation;
 mod examples;
 mod explain;
 mod failure;
+mod fuse;
 mod generate;
 mod health;
 mod hits;
@@ -96,7 +97,7 @@ enum Command {
     Delete(documents::DeleteArgs),
     /// Write the index anew, as small and fast as it can be, without what was deleted
     #[command(after_help = examples::COMPACT)]
-    Compact(store::WriteArgs),
+    Compact(store::CompactArgs),
     /// Make a tree for what is stored, without labels and without encoding anything again
     #[command(after_help = examples::TUNE)]
     Tune(tune::Args),
@@ -115,6 +116,9 @@ enum Command {
     /// Train on the judgments, and change over to the result if it is better on judged questions set aside
     #[command(after_help = examples::LEARN)]
     Learn(learn::Args),
+    /// Learn how much embeddings and words count in a search, and whether words help, from judged questions
+    #[command(after_help = examples::FUSE)]
+    Fuse(fuse::Args),
     /// Copy the index as of its last flush into another directory, sharing its files where it can (for a
     /// backup, copy that to another disk)
     #[command(after_help = examples::SNAPSHOT)]
@@ -189,6 +193,7 @@ fn run(command: Command, out: &mut dyn Write) -> Result<(), Failure> {
         Command::Judgments(args) => judge::list(&args, out),
         Command::Questions(args) => questions::run(&args, out),
         Command::Learn(args) => learn::run(&args, out),
+        Command::Fuse(args) => fuse::run(&args, out),
         Command::Snapshot(args) => store::snapshot(&args, out),
         Command::Recover(args) => recover::run(&args, out),
         Command::Repair(args) => repair::run(&args, out),

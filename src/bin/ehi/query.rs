@@ -1,7 +1,18 @@
 //! Options of a search, for the commands that search.
 
 use ehi::search::DEFAULT_K;
-use ehi::{Filter, Query, Stop};
+use ehi::{Filter, Fusion, Query, Stop};
+
+use crate::failure::Failure;
+
+/// What a search ranks by.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub enum Mode {
+    Best,
+    Dense,
+    Lexical,
+    Hybrid,
+}
 
 #[derive(clap::Args)]
 pub struct QueryArgs {
@@ -20,6 +31,17 @@ pub struct QueryArgs {
     /// fraction=SHARE
     #[arg(long, value_name = "RULE", value_delimiter = ',')]
     stop: Vec<Stop>,
+    /// What to rank by: embeddings, words (nothing is encoded), or both. `best` is both where `ehi fuse` has
+    /// found that words help, and embeddings otherwise; `--alpha` and `--rrf` make it both
+    #[arg(long, value_enum, default_value_t = Mode::Best)]
+    mode: Mode,
+    /// Weight of the embeddings in a hybrid search, from 0 to 1; what `ehi fuse` learned if absent (1 where
+    /// words are not shown to help), else 0.5
+    #[arg(long, value_name = "WEIGHT")]
+    alpha: Option<f64>,
+    /// Join the ranks of a hybrid search and not the scores, with this k (60 is usual)
+    #[arg(long, value_name = "K", conflicts_with = "alpha")]
+    rrf: Option<f64>,
     /// Search among the documents whose metadata pass, for instance {"year": {"$gte": 2010}, "lang": "en"}
     #[arg(long, value_name = "JSON")]
     filter: Option<Filter>,
@@ -31,8 +53,28 @@ pub struct QueryArgs {
 
 impl QueryArgs {
     /// The query with these options.
-    pub fn apply<'a, I>(&'a self, query: Query<'a, I>) -> Query<'a, I> {
+    ///
+    /// # Errors
+    /// Options that have no use in the mode.
+    pub fn apply<'a, I>(&'a self, query: Query<'a, I>) -> Result<Query<'a, I>, Failure> {
         let mut query = query.k(self.k);
+        let fusion = match (self.alpha, self.rrf) {
+            (Some(alpha), _) => Some(Fusion::Convex(alpha)),
+            (None, Some(k)) => Some(Fusion::Rrf { k }),
+            (None, None) => None,
+        };
+        query = match (self.mode, fusion) {
+            (Mode::Best, None) => query.learned(),
+            // What is said of fusion asks for it.
+            (Mode::Best, Some(fusion)) => query.hybrid(fusion),
+            (Mode::Dense, None) => query,
+            (Mode::Lexical, None) => query.lexical(),
+            (Mode::Hybrid, fusion) => query.hybrid(fusion.unwrap_or_default()),
+            (Mode::Dense | Mode::Lexical, Some(_)) => {
+                let option = if self.alpha.is_some() { "--alpha" } else { "--rrf" };
+                return Err(Failure::Usage(format!("{option} is for `--mode hybrid`")));
+            }
+        };
         if let Some(beam) = self.beam {
             query = query.beam(beam);
         }
@@ -48,7 +90,7 @@ impl QueryArgs {
         if let Some(codes) = self.codes {
             query = query.codes(codes);
         }
-        query
+        Ok(query)
     }
 }
 

@@ -24,13 +24,14 @@ pub struct Args {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
-    /// The question
+    /// The question. In the modes lexical and hybrid `+word` must be in a hit, `-word` must not, and
+    /// `"a phrase"` must; one that begins with `-` comes after `--`
     query: String,
 }
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let index = args.precision.open_read_only(&args.index)?;
-    let mut query = args.options.apply(index.query(&args.query));
+    let mut query = args.options.apply(index.query(&args.query))?;
     if args.exact {
         query = query.exact();
     }

@@ -3,9 +3,9 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use ehi::Index;
 use ehi::calibrate::RecallCurve;
 use ehi::store::StoreStats;
+use ehi::{Index, LearnedFusion};
 use serde::Serialize;
 
 use crate::bars::Bars;
@@ -24,6 +24,9 @@ pub struct CreateArgs {
     #[cfg_attr(feature = "hub", doc = "(or the name of one to fetch)")]
     #[arg(long, value_name = "MODEL")]
     model: PathBuf,
+    /// Whether documents can be found by their words; `ehi compact --lexical` adds it later
+    #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
+    lexical: bool,
 }
 
 /// Of a command that writes and reports.
@@ -33,6 +36,15 @@ pub struct WriteArgs {
     pub report: ReportArgs,
     #[command(flatten)]
     pub wait: WaitArgs,
+}
+
+#[derive(clap::Args)]
+pub struct CompactArgs {
+    #[command(flatten)]
+    write: WriteArgs,
+    /// Give every document posting lists of its words, for an index that was made without
+    #[arg(long)]
+    lexical: bool,
 }
 
 #[derive(clap::Args)]
@@ -79,7 +91,7 @@ impl Sizes {
 pub fn create(args: &CreateArgs, out: &mut dyn Write) -> Result<(), Failure> {
     refuse_file(&args.index)?;
     let bundle = models::open(&args.model)?;
-    Index::create(&args.index, &bundle)?;
+    Index::builder().lexical(args.lexical).create(&args.index, &bundle)?;
     let tree = match bundle.has_tree() {
         true => format!("{} leaves", bundle.model().indexer().shape().leaves()),
         false => "no tree, so searches score every document".to_owned(),
@@ -89,12 +101,13 @@ pub fn create(args: &CreateArgs, out: &mut dyn Write) -> Result<(), Failure> {
         .map_err(Failure::Output)
 }
 
-pub fn compact(args: &WriteArgs, out: &mut dyn Write) -> Result<(), Failure> {
-    let WriteArgs { report: args, wait } = args;
+pub fn compact(args: &CompactArgs, out: &mut dyn Write) -> Result<(), Failure> {
+    let CompactArgs { write: WriteArgs { report: args, wait }, lexical } = args;
     let index = wait.open(&args.index)?;
     let before = index.stats()?;
     let mut bars = Bars::new();
-    let compacted = index.with_progress(|progress| bars.show(progress)).compact();
+    let progress = index.with_progress(|progress| bars.show(progress));
+    let compacted = if *lexical { progress.make_lexical() } else { progress.compact() };
     bars.clear();
     compacted?;
     let after = index.stats()?;
@@ -102,6 +115,10 @@ pub fn compact(args: &WriteArgs, out: &mut dyn Write) -> Result<(), Failure> {
     if args.json {
         let (before, documents) = (Sizes::of(&before), after.documents);
         return printing::json(out, &Compacted { documents, before, after: Sizes::of(&after) });
+    }
+    if *lexical {
+        writeln!(out, "words: {} bytes, was {}", after.bytes.terms, before.bytes.terms)
+            .map_err(Failure::Output)?;
     }
     writeln!(
         out,
@@ -120,8 +137,8 @@ pub fn snapshot(args: &SnapshotArgs, out: &mut dyn Write) -> Result<(), Failure>
 
 pub fn stats(args: &ReportArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let index = open_read_only(&args.index)?;
-    let (store, recall) = (index.stats()?, index.recall_curve());
-    let stats = Stats { store, recall };
+    let (store, recall, fusion) = (index.stats()?, index.recall_curve(), index.fusion());
+    let stats = Stats { store, recall, fusion };
     if args.json { printing::json(out, &stats) } else { write_stats(out, &stats).map_err(Failure::Output) }
 }
 
@@ -131,9 +148,22 @@ struct Stats {
     #[serde(flatten)]
     store: StoreStats,
     recall: Option<RecallCurve>,
+    fusion: Option<LearnedFusion>,
 }
 
-fn write_stats(out: &mut dyn Write, Stats { store: stats, recall }: &Stats) -> std::io::Result<()> {
+fn write_words(out: &mut dyn Write, fusion: &LearnedFusion) -> std::io::Result<()> {
+    let LearnedFusion { questions, dense, hybrid, alpha, .. } = fusion;
+    let helps = match fusion.words_help {
+        true => format!("help: embeddings count {alpha:.2}, words {:.2}", 1.0 - alpha),
+        false => "are not shown to help, so searches go by embeddings alone".to_owned(),
+    };
+    writeln!(
+        out,
+        "words          {helps} (nDCG@10 {hybrid:.3} with them, {dense:.3} without, {questions} questions)"
+    )
+}
+
+fn write_stats(out: &mut dyn Write, Stats { store: stats, recall, fusion }: &Stats) -> std::io::Result<()> {
     writeln!(out, "documents      {} ({} rows, {} dead)", stats.documents, stats.rows, stats.dead_rows)?;
     if stats.memtable_documents > 0 {
         // The handle is read-only, so it does not show them.
@@ -145,14 +175,22 @@ fn write_stats(out: &mut dyn Write, Stats { store: stats, recall }: &Stats) -> s
         _ => write_leaves(out, stats)?,
     }
     writeln!(out, "dimensions     {}", stats.dim)?;
+    match (stats.lexical, fusion) {
+        (false, _) => writeln!(out, "words          no posting lists; `ehi compact --lexical` makes them")?,
+        (true, None) => {
+            writeln!(out, "words          can be searched; `ehi fuse` learns how much they count")?
+        }
+        (true, Some(fusion)) => write_words(out, fusion)?,
+    }
     let bytes = stats.bytes;
     writeln!(
         out,
-        "bytes          {}: embeddings {} and documents {} in {} segments, log {}, model {}, \
+        "bytes          {}: embeddings {}, documents {} and words {} in {} segments, log {}, model {}, \
          other models {}, judgments {}",
         bytes.total(),
         bytes.vectors,
         bytes.documents,
+        bytes.terms,
         stats.segments,
         bytes.log,
         bytes.model,

@@ -2,7 +2,6 @@
 //! index's own.
 
 mod curve;
-mod file;
 
 use std::collections::HashSet;
 use std::num::NonZeroUsize;
@@ -14,13 +13,12 @@ use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
 
 pub use curve::{DepthCurve, QuestionSource, RecallCurve, RecallPoint};
-pub(super) use file::{read, write};
 
-use super::Index;
 use super::active_model::ActiveModel;
 use super::search::{MOST_EXACT_DOCUMENTS, Plan, SearchMode};
 use super::vectors::unit;
 use super::with_progress::WithProgress;
+use super::{Index, measured};
 use crate::document::Document;
 use crate::error::{Error, InputError, Result};
 use crate::ids::{LeafId, Row};
@@ -111,7 +109,7 @@ impl Index {
     ) -> Result<RecallCurve> {
         let serving = self.serving();
         // Before the work: what cannot be replaced by the result.
-        file::check(&*self.root.backend(), &self.root.model_dir(serving.number))?;
+        measured::RECALL.check(&*self.root.backend(), &self.root.model_dir(serving.number))?;
         let asked = match &*options.questions {
             [] => self.asked(DEFAULT_QUESTIONS)?,
             _ => Vec::new(),
@@ -122,7 +120,7 @@ impl Index {
             given => (QuestionSource::Given, given),
         };
         let curve = serving.measure_recall(source, questions, on_progress)?;
-        file::write(&*self.root.backend(), &self.root.model_dir(serving.number), &curve)?;
+        measured::RECALL.write(&*self.root.backend(), &self.root.model_dir(serving.number), &curve)?;
         serving.set_recall_curve(Some(curve.clone()));
         Ok(curve)
     }

@@ -195,7 +195,8 @@ impl Index {
                     rows.extend_from_slice(&vector);
                 }
             }
-            let puts = serving.ingest().place(group, &rows);
+            let puts =
+                serving.ingest().place(group, &rows).map_err(|e| partial(e, stored, rows.len() / dim))?;
             drop(rows);
             let refused = puts.len();
             let committed = self.commit_vectors(&serving, WriteBatch { puts, deletes: Vec::new() });

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::damage::damaged;
+use super::fusion::HitScores;
 use super::rank::Ranked;
 use super::result::{Hit, SearchResult, SearchStats};
 use crate::error::Result;
@@ -25,20 +26,29 @@ impl ActiveModel {
             self.served.record(sample);
         }
         let started = Instant::now();
-        let hits = self.fetch(view, &ranked.rows)?;
-        Ok(SearchResult { hits, stats: SearchStats { encode, fetch: started.elapsed(), ..ranked.stats } })
+        let mut hits = self.fetch(view, &ranked.rows)?;
+        hits.iter_mut().zip(&ranked.scores).for_each(|(hit, scores)| hit.scores = *scores);
+        let ranked_by = ranked.ranked_by;
+        Ok(SearchResult {
+            ranked_by,
+            hits,
+            stats: SearchStats { encode, fetch: started.elapsed(), ..ranked.stats },
+        })
     }
 
-    /// Ranked rows with their documents.
+    /// Rows ranked by embeddings with their documents.
     pub(in crate::index) fn fetch(&self, view: &View, rows: &[(f32, Row)]) -> Result<Vec<Hit>> {
         let mut hits = Vec::with_capacity(rows.len());
+        let mut ranks = 1..;
         for rows in rows.chunks(HITS_FETCHED) {
             view.prefetch_documents(rows.iter().map(|&(_, row)| row))?;
             for &(score, row) in rows {
                 let document = view.document(row)?;
                 let missing = || damaged("segments", "the leaf of a document");
                 let leaf = view.leaves(row)?.first().copied().ok_or_else(missing)?;
-                hits.push(Hit { id: document.id.clone(), score, document, leaf });
+                let scores =
+                    HitScores { dense: Some(score), dense_rank: ranks.next(), ..HitScores::default() };
+                hits.push(Hit { id: document.id.clone(), score, scores, document, leaf });
             }
         }
         Ok(hits)

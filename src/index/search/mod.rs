@@ -5,22 +5,34 @@
 // tree, from a filter's ids or from all rows, scores them by codes and embeddings, and keeps the best `k`,
 // whose documents are then read. One query, a batch and an explanation all run the same plan.
 
+mod asked;
 mod candidates;
 mod codes;
 mod cursor;
 mod damage;
 mod fetch;
 mod filter;
+mod fusion;
 mod plan;
 mod query;
 mod rank;
 mod result;
 mod scorer;
+mod words;
 
+#[cfg(feature = "train")]
+pub(crate) use asked::Asked;
+pub use asked::MatchedTerm;
 pub(super) use filter::FilterCache;
 #[cfg(feature = "train")]
+pub(crate) use fusion::{Candidate, fuse};
+pub use fusion::{DEFAULT_ALPHA, Fusion, HitScores};
+#[cfg(feature = "train")]
 pub(crate) use plan::Limits;
-pub(crate) use plan::{Plan, SearchMode};
+pub(crate) use plan::{Plan, RankBy, SearchMode};
 pub use query::{DEFAULT_K, DEFAULT_RECALL, MOST_EXACT_DOCUMENTS, Many, One, Query};
 pub(super) use rank::Ranked;
-pub use result::{Hit, SearchResult, SearchStats};
+pub use result::{Hit, RankedBy, SearchResult, SearchStats};
+#[cfg(feature = "train")]
+pub(crate) use words::Words;
+pub use words::{MOST_SIGNED, MOST_TERMS};

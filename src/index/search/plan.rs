@@ -4,8 +4,10 @@ use std::num::NonZeroUsize;
 
 use tracing::Span;
 
+use super::fusion::Fusion;
 use crate::error::InputError;
 use crate::filter::Filter;
+use crate::lexical::Bm25;
 use crate::stop::Stop;
 use crate::store::View;
 
@@ -36,10 +38,28 @@ impl SearchMode {
     }
 }
 
+/// What documents are ranked by.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) enum RankBy {
+    /// Their embeddings.
+    #[default]
+    Dense,
+    /// The words of the question.
+    Lexical,
+    /// Both.
+    Hybrid(Fusion),
+    /// Both where that was shown to be better, else embeddings; found out when the search runs.
+    Best,
+}
+
 /// A search of one query.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan<'a> {
     pub k: NonZeroUsize,
+    pub by: RankBy,
+    /// Parameters of the lexical score.
+    pub bm25: Bm25,
+    /// How far embeddings are searched.
     pub mode: SearchMode,
     pub filter: Option<&'a Filter>,
     /// Whether codes may rule rows out. By default they may unless every document was asked for.
@@ -66,7 +86,8 @@ impl Plan<'_> {
     }
 
     pub fn new(k: NonZeroUsize, mode: SearchMode) -> Self {
-        Self { k, mode, filter: None, codes: None, threads: Threads::One }
+        let (by, bm25) = (RankBy::Dense, Bm25::default());
+        Self { k, by, bm25, mode, filter: None, codes: None, threads: Threads::One }
     }
 }
 

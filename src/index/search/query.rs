@@ -6,14 +6,19 @@ use std::time::{Duration, Instant};
 
 use rayon::prelude::*;
 
-use super::plan::{Limits, Plan, SearchMode, Threads};
+use super::asked::Asked;
+use super::fusion::Fusion;
+use super::plan::{Limits, Plan, RankBy, SearchMode, Threads};
 use super::result::SearchResult;
+use super::words::Words;
 use crate::error::{InputError, Result};
 use crate::filter::Filter;
 use crate::index::Index;
 use crate::index::active_model::ActiveModel;
+use crate::lexical::Bm25;
 use crate::model::Role;
 use crate::stop::Stop;
+use crate::store::View;
 
 /// Hits of a search unless asked otherwise.
 pub const DEFAULT_K: usize = 10;
@@ -53,6 +58,8 @@ pub struct Query<'a, Input = One<'a>> {
     recall: Option<f64>,
     stops: Vec<Stop>,
     exact: bool,
+    by: RankBy,
+    bm25: Option<Bm25>,
     filter: Option<&'a Filter>,
     codes: Option<bool>,
     threads: Threads,
@@ -68,6 +75,8 @@ impl<'a, Input> Query<'a, Input> {
             recall: None,
             stops: Vec::new(),
             exact: false,
+            by: RankBy::Dense,
+            bm25: None,
             filter: None,
             codes: None,
             threads: Threads::One,
@@ -131,6 +140,57 @@ impl<'a, Input> Query<'a, Input> {
         self
     }
 
+    /// Ranks by the words of the question alone, by BM25; nothing is encoded.
+    ///
+    /// Words are the tokens of the index's encoder, of whole texts. `+word` must be in every hit, `-word`
+    /// must not be in any, and so for `"a phrase"` and `-"a phrase"`,
+    /// [`MOST_SIGNED`](crate::search::MOST_SIGNED) of them at most; of the other words a hit has one at
+    /// least, so there may be fewer than `k` hits. Of more than [`MOST_TERMS`](crate::search::MOST_TERMS)
+    /// different tokens the rarest count.
+    ///
+    /// For questions in text: a vector is [`InputError::NoWords`]. Excludes [`Self::beam`], [`Self::recall`],
+    /// [`Self::stop`], [`Self::exact`], [`Self::codes`] and [`Query::parallel`], which are about embeddings.
+    /// An index that was made without words is
+    /// [`StoreError::NotLexical`](crate::store::StoreError::NotLexical), a question that only excludes
+    /// [`InputError::OnlyExclusions`].
+    pub fn lexical(mut self) -> Self {
+        self.by = RankBy::Lexical;
+        self
+    }
+
+    /// Ranks by embeddings and words together, with the two scores joined as [`Fusion`] says.
+    ///
+    /// Candidates are the best 100 by embeddings and the best 100 by words, or the best `k` of each where
+    /// that is more; each of them is scored by both. [`Self::beam`] and the other options of embeddings hold
+    /// for the search by embeddings; words are looked for in the whole collection. Words are read as
+    /// [`Self::lexical`] does; the encoder reads the question without signs and excluded words. Errors are
+    /// those of both.
+    ///
+    /// Scores are scaled to the candidates, so they are not to be compared between queries, and beyond 100
+    /// hits another `k` gives other scores.
+    pub fn hybrid(mut self, fusion: Fusion) -> Self {
+        self.by = RankBy::Hybrid(fusion);
+        self
+    }
+
+    /// As [`Self::hybrid`] with [`Fusion::Learned`] where [`Index::fuse`] found that words help and the index
+    /// has words; by embeddings alone otherwise. The mode `best` of the program.
+    ///
+    /// `+`, `-` and quotes mean nothing: the question is read as [`Index::fuse`] reads questions.
+    pub fn learned(mut self) -> Self {
+        self.by = RankBy::Best;
+        self
+    }
+
+    /// Parameters of BM25 in [`Self::lexical`] and [`Self::hybrid`]: `k1`, from 0, 1.2 by default, says how
+    /// much further occurrences of a word count; `b`, from 0 to 1, 0.75 by default, how much the score falls
+    /// with the length of a text. Others are [`InputError::BadBm25`]; [`InputError::InapplicableOption`] in a
+    /// search by embeddings. [`Index::fuse`] measures with the defaults.
+    pub fn bm25(mut self, k1: f32, b: f32) -> Self {
+        self.bm25 = Some(Bm25 { k1, b });
+        self
+    }
+
     /// Searches among the documents that a filter lets through.
     ///
     /// There are `k` hits whenever so many documents pass: until then the search visits more leaves than
@@ -147,7 +207,7 @@ impl<'a, Input> Query<'a, Input> {
 
     /// # Errors
     /// [`InputError::ZeroK`], [`InputError::ZeroBeam`], [`InputError::BadRecall`], [`InputError::BadStop`],
-    /// [`InputError::Conflict`].
+    /// [`InputError::Conflict`], [`InputError::BadFusion`], [`InputError::BadBm25`].
     pub(in crate::index) fn plan(&self) -> Result<Plan<'a>> {
         let k = NonZeroUsize::new(self.k).ok_or(InputError::ZeroK)?;
         let beam = self.beam.unwrap_or(usize::MAX);
@@ -171,7 +231,29 @@ impl<'a, Input> Query<'a, Input> {
             (false, _, None, []) => SearchMode::Recall(recall),
             (false, None, ..) => SearchMode::Tree(limits),
         };
-        Ok(Plan { k, mode, filter: self.filter, codes: self.codes, threads: self.threads })
+        if let RankBy::Hybrid(fusion) = self.by {
+            fusion.check()?;
+        }
+        let of_embeddings = [
+            ("beam", self.beam.is_some()),
+            ("recall", self.recall.is_some()),
+            ("stop", !self.stops.is_empty()),
+            ("exact", self.exact),
+            ("codes", self.codes.is_some()),
+            ("parallel", self.threads == Threads::Pool),
+        ];
+        if self.by == RankBy::Lexical
+            && let Some((option, _)) = of_embeddings.into_iter().find(|(_, given)| *given)
+        {
+            return conflict(["lexical", option]);
+        }
+        let bm25 = self.bm25.unwrap_or_default();
+        bm25.check().map_err(|error| InputError::BadBm25 { reason: error.to_string() })?;
+        if self.bm25.is_some() && self.by == RankBy::Dense {
+            return Err(InputError::InapplicableOption { option: "bm25", call: "a dense search" }.into());
+        }
+        let (by, filter, codes, threads) = (self.by, self.filter, self.codes, self.threads);
+        Ok(Plan { k, by, bm25, mode, filter, codes, threads })
     }
 }
 
@@ -198,9 +280,9 @@ impl Query<'_> {
         // First: once this model is no longer in service, its store may be removed.
         let view = serving.view();
         let _span = plan.span(1, &view).entered();
-        let (vector, encode) = serving.embed_input(&self.input.0)?;
-        self.index.log_inputs(std::slice::from_ref(&self.input.0));
-        serving.answer(&view, &serving.rank(&view, &vector, &plan)?, encode)
+        let (asked, encode) = serving.read_input(&self.input.0, plan.by, &view)?;
+        self.index.log_inputs(std::slice::from_ref(&self.input.0), std::slice::from_ref(&asked));
+        serving.answer(&view, &serving.rank_asked(&view, &asked, &plan)?, encode)
     }
 }
 
@@ -219,14 +301,14 @@ impl Query<'_, Many<'_>> {
         let view = serving.view();
         let _span = plan.span(self.input.0.len(), &view).entered();
         let started = Instant::now();
-        let vectors = serving.embed_inputs(&self.input.0)?;
-        let encode = started.elapsed() / vectors.len().max(1) as u32;
-        self.index.log_inputs(&self.input.0);
-        let search = |vector: &Cow<'_, [f32]>| {
-            let ranked = serving.rank(&view, vector, &plan)?;
+        let asked = serving.read_inputs(&self.input.0, plan.by, &view)?;
+        let encode = started.elapsed() / asked.len().max(1) as u32;
+        self.index.log_inputs(&self.input.0, &asked);
+        let search = |asked: &Asked<'_>| {
+            let ranked = serving.rank_asked(&view, asked, &plan)?;
             serving.answer(&view, &ranked, encode)
         };
-        vectors.par_iter().map(search).collect()
+        asked.par_iter().map(search).collect()
     }
 }
 
@@ -311,44 +393,78 @@ impl Index {
 }
 
 impl Index {
-    fn log_inputs(&self, inputs: &[Input<'_>]) {
-        let texts = inputs.iter().filter_map(|input| match input {
-            Input::Text(text) => Some(*text),
-            Input::Vector(_) => None,
+    /// Questions go into the log as an encoder would read them.
+    fn log_inputs(&self, inputs: &[Input<'_>], asked: &[Asked<'_>]) {
+        let texts = inputs.iter().zip(asked).filter_map(|(input, asked)| match (input, &asked.words) {
+            (Input::Text(_), Some(words)) => Some(words.text.as_str()),
+            (Input::Text(text), None) => Some(*text),
+            (Input::Vector(_), _) => None,
         });
         texts.for_each(|text| self.log_question(text));
     }
 }
 
 impl ActiveModel {
-    /// A query as a checked vector, and how long that took.
-    pub(in crate::index) fn embed_input<'a>(&self, input: &Input<'a>) -> Result<(Cow<'a, [f32]>, Duration)> {
+    /// A query, checked and encoded as far as a ranking needs it, and how long that took.
+    pub(in crate::index) fn read_input<'a>(
+        &self,
+        input: &Input<'a>,
+        by: RankBy,
+        view: &View,
+    ) -> Result<(Asked<'a>, Duration)> {
         let started = Instant::now();
-        let mut vectors = self.embed_inputs(std::slice::from_ref(input))?;
-        let vector = vectors.pop().unwrap_or_default();
-        Ok((vector, started.elapsed()))
+        let mut asked = self.read_inputs(std::slice::from_ref(input), by, view)?;
+        Ok((asked.pop().unwrap_or_default(), started.elapsed()))
     }
 
-    /// Queries as checked vectors. Texts are encoded together.
-    fn embed_inputs<'a>(&self, inputs: &[Input<'a>]) -> Result<Vec<Cow<'a, [f32]>>> {
-        let mut texts = Vec::new();
+    /// As [`Self::read_input`], of several. Texts are encoded together.
+    fn read_inputs<'a>(&self, inputs: &[Input<'a>], by: RankBy, view: &View) -> Result<Vec<Asked<'a>>> {
+        let by = match by {
+            RankBy::Best if self.words_help() && view.is_lexical() => RankBy::Best,
+            RankBy::Best => RankBy::Dense,
+            by => by,
+        };
+        let encoder = &self.model().encoder;
+        let mut all = Vec::with_capacity(inputs.len());
         for input in inputs {
-            match input {
-                Input::Vector(vector) => self.check_vector(vector)?,
+            let words = match *input {
+                Input::Vector(_) if !matches!(by, RankBy::Dense | RankBy::Best) => {
+                    return Err(InputError::NoWords.into());
+                }
+                Input::Vector(vector) => {
+                    self.check_vector(vector)?;
+                    None
+                }
                 Input::Text(text) if text.trim().is_empty() => return Err(InputError::EmptyQuery.into()),
-                Input::Text(text) => texts.push(*text),
+                Input::Text(text) if by == RankBy::Best => Some(Words::plain(text, encoder)?),
+                Input::Text(text) if by != RankBy::Dense => Some(Words::parse(text, encoder)?),
+                Input::Text(_) => None,
+            };
+            let vector = match *input {
+                Input::Vector(vector) => Cow::Borrowed(vector),
+                Input::Text(_) => Cow::default(),
+            };
+            all.push(Asked { vector, words });
+        }
+        if by == RankBy::Lexical {
+            return Ok(all);
+        }
+        let read = |(input, asked): (&Input<'a>, &Asked<'a>)| match (input, &asked.words) {
+            (Input::Vector(_), _) => None,
+            (Input::Text(_), Some(words)) => Some(words.text.clone()),
+            (Input::Text(text), None) => Some((*text).to_owned()),
+        };
+        let texts: Vec<String> = inputs.iter().zip(&all).filter_map(read).collect();
+        if !texts.is_empty() {
+            let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+            let rows = encoder.embed(&texts, Role::Query)?;
+            let mut rows = rows.chunks_exact(encoder.dim());
+            for (asked, _) in all.iter_mut().zip(inputs).filter(|(_, input)| matches!(input, Input::Text(_)))
+            {
+                asked.vector = Cow::Owned(rows.next().unwrap_or_default().to_vec());
             }
         }
-        let embedded = match &*texts {
-            [] => Vec::new(),
-            texts => self.model().encoder.embed(texts, Role::Query)?,
-        };
-        let mut rows = embedded.chunks_exact(self.model().encoder.dim());
-        let vector = |input: &Input<'a>| match *input {
-            Input::Vector(vector) => Cow::Borrowed(vector),
-            Input::Text(_) => Cow::Owned(rows.next().unwrap_or_default().to_vec()),
-        };
-        Ok(inputs.iter().map(vector).collect())
+        Ok(all)
     }
 
     pub(in crate::index) fn check_vector(&self, vector: &[f32]) -> Result<()> {

@@ -7,9 +7,10 @@ use super::candidates::{Candidates, Selector};
 use super::cursor::LeafCursor;
 use super::damage::scan_failed;
 use super::filter::RowFilter;
+use super::fusion::HitScores;
 use super::plan::{Limits, Plan, SearchMode};
 use super::query::MOST_EXACT_DOCUMENTS;
-use super::result::SearchStats;
+use super::result::{RankedBy, SearchStats};
 use super::scorer::{ROWS_PER_TASK, Scorer};
 use crate::error::{InputError, Result};
 use crate::ids::Row;
@@ -23,6 +24,9 @@ use crate::tree::ScoredLeaf;
 /// Rows in order of score, before any document is read.
 pub(crate) struct Ranked {
     pub rows: Vec<(f32, Row)>,
+    /// Of each row; none where rows are ranked by embeddings alone.
+    pub scores: Vec<HitScores>,
+    pub ranked_by: RankedBy,
     pub stats: SearchStats,
     /// The leaves visited, most probable first; none where the tree was not used.
     pub leaves: Vec<ScoredLeaf>,
@@ -216,9 +220,18 @@ impl Search<'_> {
             scan: elapsed.saturating_sub(beam),
             encode: Duration::ZERO,
             fetch: Duration::ZERO,
+            ..SearchStats::default()
         };
         let sample = cursor.as_ref().and_then(|cursor| cursor.sample);
         let leaves = cursor.map_or_else(Vec::new, |cursor| cursor.visited);
-        Ranked { rows: self.top.into_sorted(), stats, leaves, sample, multiply_adds }
+        Ranked {
+            rows: self.top.into_sorted(),
+            scores: Vec::new(),
+            ranked_by: RankedBy::Dense,
+            stats,
+            leaves,
+            sample,
+            multiply_adds,
+        }
     }
 }

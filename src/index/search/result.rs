@@ -4,21 +4,24 @@ use std::time::Duration;
 
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 
+use super::fusion::HitScores;
 use crate::document::Document;
 use crate::ids::LeafId;
 use crate::serialize::milliseconds;
 
 /// One document found.
 ///
-/// Serialised flat: `id`, `score`, `leaf`, and `title`, `text` and `metadata` of the document, all of them
-/// always there.
+/// Serialised flat: `id`, `score`, `leaf`, the four of [`HitScores`], and `title`, `text` and `metadata` of
+/// the document, all of them always there.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Hit {
     /// The document's id.
     pub id: String,
-    /// By the index's similarity; higher is better.
+    /// By what the search ranks by, the index's similarity unless asked otherwise; higher is better.
     pub score: f32,
+    /// By embedding and by words.
+    pub scores: HitScores,
     /// The document as it was inserted.
     pub document: Document,
     /// The leaf it was found in; its most probable one where it is in several.
@@ -27,11 +30,16 @@ pub struct Hit {
 
 impl Serialize for Hit {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self { id, score, document, leaf } = self;
-        let mut fields = serializer.serialize_struct("Hit", 6)?;
+        let Self { id, score, scores, document, leaf } = self;
+        let HitScores { dense, lexical, dense_rank, lexical_rank } = scores;
+        let mut fields = serializer.serialize_struct("Hit", 10)?;
         fields.serialize_field("id", id)?;
         fields.serialize_field("score", score)?;
         fields.serialize_field("leaf", leaf)?;
+        fields.serialize_field("dense", dense)?;
+        fields.serialize_field("lexical", lexical)?;
+        fields.serialize_field("dense_rank", dense_rank)?;
+        fields.serialize_field("lexical_rank", lexical_rank)?;
         fields.serialize_field("title", &document.title)?;
         fields.serialize_field("text", &document.text)?;
         fields.serialize_field("metadata", &document.metadata)?;
@@ -41,7 +49,7 @@ impl Serialize for Hit {
 
 /// What a search cost.
 ///
-/// Times are serialised in milliseconds: `encode_ms`, `beam_ms`, `scan_ms`, `fetch_ms`.
+/// Times are serialised in milliseconds: `encode_ms`, `beam_ms`, `scan_ms`, `lexical_ms`, `fetch_ms`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
 #[non_exhaustive]
 pub struct SearchStats {
@@ -54,6 +62,8 @@ pub struct SearchStats {
     /// Documents whose id and metadata the filter was evaluated on; 0 without a filter, and fewer where the
     /// rows that it lets through are cached.
     pub documents_checked: usize,
+    /// Postings of terms that were scored; 0 where words are not looked at.
+    pub postings_scored: usize,
     /// Whether no other document could have been a hit: all leaves were visited, or all documents that
     /// the filter lets through were scored. Fewer than `k` hits then means that there are no more.
     pub exhausted: bool,
@@ -70,15 +80,37 @@ pub struct SearchStats {
     /// Evaluating the filter and scoring documents.
     #[serde(rename = "scan_ms", serialize_with = "milliseconds")]
     pub scan: Duration,
+    /// Finding and scoring documents by their words.
+    #[serde(rename = "lexical_ms", serialize_with = "milliseconds")]
+    pub lexical: Duration,
     /// Reading the hits' documents.
     #[serde(rename = "fetch_ms", serialize_with = "milliseconds")]
     pub fetch: Duration,
+}
+
+/// What the hits of a search are ranked by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
+#[serde(tag = "mode", rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum RankedBy {
+    /// Their embeddings; the score is the index's similarity.
+    #[default]
+    Dense,
+    /// The words of the question; the score is that of BM25.
+    Lexical,
+    /// Both.
+    Hybrid {
+        /// Weight of the embeddings, with a score from 0 to 1; `None` where ranks are joined.
+        alpha: Option<f64>,
+    },
 }
 
 /// Hits, best first, and what finding them cost.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 #[non_exhaustive]
 pub struct SearchResult {
+    /// What they are ranked by. Serialised as `ranked_by.mode`, and `ranked_by.alpha` of a hybrid search.
+    pub ranked_by: RankedBy,
     /// Best first; equal scores in the order of their rows.
     pub hits: Vec<Hit>,
     /// What the search cost.

@@ -31,11 +31,12 @@ mod pipeline;
 mod tests;
 mod vocabulary;
 
+use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use tokenizers::{Encoding, Tokenizer};
+use tokenizers::{Encoding, Model, ModelWrapper, OffsetType, PreTokenizer, Tokenizer};
 
 use super::error::ModelError;
 use super::files;
@@ -49,6 +50,8 @@ pub(crate) struct TextTokenizer {
     /// Bytes of a text that are tokenised first, and at most.
     first: usize,
     most: usize,
+    /// Ids that stand for no part of a text, or for an unknown one.
+    special: HashSet<u32>,
     /// Held while more than `first` bytes are tokenised, so that one text at a time takes the memory for it.
     long: Mutex<()>,
 }
@@ -59,6 +62,10 @@ const BYTES_PER_TOKEN: usize = 64;
 const MOST_BYTES_PER_TOKEN: usize = 512;
 /// Bytes that the text tried may have after normalisation.
 const NORMALISED_BYTES_PER_TOKEN: usize = 4096;
+/// Bytes of a text whose terms are found at a time.
+const BYTES_OF_TERMS: usize = 16 << 10;
+/// What tokenizers write for what they do not know.
+const UNKNOWN: [&str; 2] = ["[UNK]", "<unk>"];
 /// More than the bytes of the longest word that WordPiece takes apart.
 const CLEARANCE: usize = 4096;
 
@@ -92,7 +99,11 @@ impl TextTokenizer {
         let file::Checked { tokenizer, growth } = guard(path, || file::read(bytes, max_tokens))?;
         let within =
             |bytes: usize| max_tokens * bytes.min((NORMALISED_BYTES_PER_TOKEN as f64 / growth) as usize);
+        let marked = tokenizer.get_added_tokens_decoder().into_iter().filter(|(_, token)| token.special);
+        let unknown = UNKNOWN.iter().filter_map(|token| tokenizer.token_to_id(token));
+        let special = marked.map(|(id, _)| id).chain(unknown).collect();
         Ok(Self {
+            special,
             tokenizer,
             path: path.to_owned(),
             max_tokens,
@@ -131,6 +142,49 @@ impl TextTokenizer {
         let (Start::Whole(text) | Start::Words(text) | Start::Chars(text)) = start(text, self.most);
         let _one = self.long.lock().unwrap_or_else(PoisonError::into_inner);
         self.ids(self.encoding(text, false)?)
+    }
+
+    /// Adds the token ids of all of a text, whatever its length, without special and unknown tokens. Returns
+    /// whether there are unknown ones, or special ones that a text has written out.
+    ///
+    /// A long text is taken apart in pieces, which end at white space where there is some.
+    pub(crate) fn terms(&self, text: &str, out: &mut Vec<u32>) -> Result<bool, ModelError> {
+        let (mut rest, mut left_out) = (text, false);
+        while !rest.is_empty() {
+            let (Start::Whole(piece) | Start::Words(piece) | Start::Chars(piece)) =
+                start(rest, BYTES_OF_TERMS);
+            rest = &rest[piece.len()..];
+            let encoding = guard(&self.path, || self.untruncated(piece).map_err(|e| e.to_string()))?;
+            let before = out.len();
+            out.extend(encoding.get_ids().iter().filter(|id| !self.special.contains(id)));
+            left_out |= out.len() - before < encoding.len();
+        }
+        Ok(left_out)
+    }
+
+    /// All tokens of a text. The tokenizer's own calls stop at its maximum length.
+    fn untruncated(&self, text: &str) -> tokenizers::Result<Encoding> {
+        let tokenizer = &self.tokenizer;
+        let mut text =
+            tokenizer.get_added_vocabulary().extract_and_normalize(tokenizer.get_normalizer(), text);
+        if let Some(pre_tokenizer) = tokenizer.get_pre_tokenizer() {
+            pre_tokenizer.pre_tokenize(&mut text)?;
+        }
+        tokenizer.get_model().tokenize_in_pretokenized(&mut text, None)?;
+        text.into_encoding(None, 0, OffsetType::None)
+    }
+
+    /// Whether a token goes on with the word of the one before it. Known of WordPiece alone; any other
+    /// tokenizer's says no.
+    pub(crate) fn continues(&self, token: u32) -> bool {
+        let ModelWrapper::WordPiece(model) = self.tokenizer.get_model() else { return false };
+        let prefix = &model.continuing_subword_prefix;
+        !prefix.is_empty() && self.tokenizer.id_to_token(token).is_some_and(|token| token.starts_with(prefix))
+    }
+
+    /// A token as the vocabulary writes it; empty for one that it does not have.
+    pub(crate) fn token(&self, token: u32) -> String {
+        self.tokenizer.id_to_token(token).unwrap_or_default()
     }
 
     fn encoding(&self, text: &str, offsets: bool) -> Result<Encoding, ModelError> {

@@ -12,7 +12,8 @@ use crate::{
     document::Document,
     ids::{LeafId, ModelHash},
     store::{
-        Durability, Notice, Put, Repair, Result, Store, StoreConfig, StoreOptions, Undecided, WriteBatch,
+        Anew, Durability, Notice, Put, Repair, Result, Store, StoreConfig, StoreOptions, Undecided,
+        WriteBatch, terms,
     },
 };
 
@@ -25,6 +26,7 @@ fn put(number: u32) -> Put {
         document: Document::new(format!("id{number}"), "a title", format!("text {number}")),
         embedding: vec![f16::from_f32(number as f32), f16::ONE],
         leaves: vec![LeafId(number % 4)],
+        terms: None,
     }
 }
 
@@ -40,6 +42,7 @@ fn sample() -> &'static Path {
             leaves_per_document: 1,
             similarity: 0,
             model_hash: ModelHash([0; 32]),
+            lexical: true,
         };
         let store = Store::create(dir.path(), &config, StoreOptions::default()).expect("a new directory");
         let commit = |from, to, deletes: &[&str]| {
@@ -140,6 +143,6 @@ fn repair(dir: &Path, options: StoreOptions) -> Result<()> {
         Ok(documents.into_iter().map(|document| Put { document, ..put(1) }).collect())
     };
     Repair::begin_on(options.backend(), dir, options)?
-        .run(Undecided::Keep, &mut compute, &mut || Ok(()))
+        .run(Undecided::Keep, Anew { compute: &mut compute, lexer: Some(&terms::WordLexer) }, &mut || Ok(()))
         .map(drop)
 }

@@ -94,6 +94,7 @@ pub fn log(bytes: &[u8]) {
         leaves_per_document: 1,
         similarity: 0,
         model_hash: ModelHash([0; 32]),
+        lexical: true,
     };
     let Ok(checked) = batch.check(&config) else { return };
     if written.append(&log::encode(&checked), Room::Ordinary).is_err() {
@@ -193,6 +194,7 @@ pub fn config(dim: u32, branching_factor: u32, height: u32, leaves_per_document:
         leaves_per_document,
         similarity,
         model_hash: ModelHash([7; 32]),
+        lexical: true,
     };
     let manifest = Manifest::empty(&config);
     let accepted = config.check().is_ok();
@@ -256,6 +258,7 @@ pub fn operations(bytes: &[u8]) {
         leaves_per_document: 4,
         similarity: 0,
         model_hash: ModelHash([0; 32]),
+        lexical: true,
     };
     let options = StoreOptions { durability: Durability::None, ..StoreOptions::default() };
     let Ok(parent) = tempfile::tempdir() else { return };
@@ -276,7 +279,7 @@ pub fn operations(bytes: &[u8]) {
                 }
                 let embedding = vec![half::f16::from_f32(f32::from(length % 2048)), half::f16::ONE];
                 let document = Document::new(&id, "", "x".repeat(length.into()));
-                let put = Put { document, embedding, leaves: own.clone() };
+                let put = Put { document, embedding, leaves: own.clone(), terms: None };
                 store.commit(WriteBatch { puts: vec![put], deletes: vec![] }).expect("a put");
                 map.insert(id, (length, own));
             }

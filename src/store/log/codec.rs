@@ -1,6 +1,6 @@
 //! A commit as bytes.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use half::f16;
 
@@ -64,7 +64,7 @@ fn take_put(rest: &mut &[u8]) -> Option<CheckedPut> {
     let embedding = take(rest, elements.checked_mul(2)?)?;
     let element = |bytes: &[u8; 2]| f16::from_le_bytes(*bytes);
     let embedding = embedding.as_chunks::<2>().0.iter().map(element).collect();
-    Some(CheckedPut { id, payload, metadata, embedding, leaves })
+    Some(CheckedPut { id, payload, metadata, embedding, leaves, terms: OnceLock::new() })
 }
 
 fn take_text(rest: &mut &[u8]) -> Option<String> {

@@ -1,3 +1,4 @@
+use std::sync::OnceLock;
 use std::{fs, sync::Arc};
 
 use half::f16;
@@ -26,6 +27,7 @@ fn batch(number: u32) -> CheckedBatch {
         metadata: vec![b'y'; place as usize],
         embedding: [0.5, -1.0, place as f32].map(f16::from_f32).to_vec(),
         leaves: (0..=place).map(LeafId).collect(),
+        terms: OnceLock::new(),
     };
     CheckedBatch {
         puts: (0..number).map(|place| Arc::new(put(place))).collect(),

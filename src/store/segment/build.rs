@@ -9,6 +9,7 @@ use crate::{
     codes::{self, CodeMaker, StoredCode},
     disk::Backend,
     ids::{Generation, LeafId},
+    lexical,
     scan::Similarity,
     store::{
         StoreOptions,
@@ -16,11 +17,12 @@ use crate::{
         layout::segment::*,
         manifest::{StoreConfig, StoreId},
         sealed::{Identity, Kind, SealedWriter},
+        terms::{Joined, Lexer, TermLists},
     },
 };
 
 /// Where a segment's documents come from.
-pub(in crate::store) trait Source {
+pub(in crate::store) trait Source: Sync {
     /// The leaves that a row's document is in, the one it is to lie with first.
     fn leaves(&self, row: u32) -> Result<Vec<LeafId>>;
     /// `[dim]` f16.
@@ -33,6 +35,8 @@ pub(in crate::store) trait Source {
     fn metadata(&self, row: u32) -> Result<Cow<'_, [u8]>>;
     /// The generation that the document came with.
     fn created_at(&self, row: u32) -> Result<Generation>;
+    /// The posting lists of terms of these rows, ascending: those that there are, or made from the texts.
+    fn term_lists(&self, rows: &[u32], lexer: &dyn Lexer) -> Result<Vec<Box<dyn TermLists + '_>>>;
     /// The code of its embedding, where there is one.
     fn code(&self, _row: u32) -> Result<Option<StoredCode<'_>>> {
         Ok(None)
@@ -49,11 +53,13 @@ pub(in crate::store) struct Member {
 }
 
 /// A segment about to be built.
-pub(in crate::store) struct NewSegment {
+pub(in crate::store) struct NewSegment<'a> {
     pub(in crate::store) store_id: StoreId,
     pub(in crate::store) number: u64,
     /// Where its rows are to have codes.
     pub(in crate::store) codes: Option<Codes>,
+    /// Where its rows are to have posting lists of terms.
+    pub(in crate::store) lexer: Option<&'a dyn Lexer>,
 }
 
 /// Writes the two files of a segment and makes them durable, but not yet their directory entries.
@@ -63,12 +69,12 @@ pub(in crate::store) struct NewSegment {
 pub(in crate::store) fn build(
     backend: &dyn Backend,
     dir: &Path,
-    segment: NewSegment,
+    segment: NewSegment<'_>,
     sources: &[&dyn Source],
     members: Vec<Member>,
     tick: &mut dyn FnMut() -> Result<()>,
 ) -> Result<SegmentFiles> {
-    let NewSegment { store_id, number, mut codes } = segment;
+    let NewSegment { store_id, number, mut codes, lexer } = segment;
     let too_many = || StoreError::TooManyRows { used: 0, wanted: members.len() };
     let rows = u32::try_from(members.len()).map_err(|_| too_many())?;
     let Arranged { members, leaves } = arrange(sources, members)?;
@@ -111,6 +117,9 @@ pub(in crate::store) fn build(
     file.begin(CREATED_AT)?;
     for member in &members {
         file.write(&sources[member.source as usize].created_at(member.row)?.0.to_le_bytes())?;
+    }
+    if let Some(lexer) = lexer {
+        write_terms(&mut file, sources, &members, lexer)?;
     }
     let documents = file.finish()?;
     Ok(SegmentFiles { number, rows, vectors, documents })
@@ -254,6 +263,42 @@ fn write_blobs<'a>(
     }
     file.begin(ends)?;
     file.write(bytemuck::cast_slice(&all_ends))
+}
+
+/// The posting lists of terms, those of all sources joined.
+fn write_terms(
+    file: &mut SealedWriter,
+    sources: &[&dyn Source],
+    members: &[Member],
+    lexer: &dyn Lexer,
+) -> Result<()> {
+    let rows = members.iter().map(|member| (member.source as usize, member.row));
+    let mut joined = Joined::new(sources, rows, lexer)?;
+    let lengths = joined.lengths(members.len())?;
+    let (mut terms, mut term_rows, mut ends) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut postings, mut bytes, mut end) = (Vec::new(), Vec::new(), 0);
+    file.begin(POSTINGS)?;
+    while let Some(term) = joined.next(&mut postings)? {
+        if postings.is_empty() {
+            continue;
+        }
+        bytes.clear();
+        lexical::encode(&postings, |row| lengths.get(row as usize).copied().unwrap_or(0), &mut bytes);
+        file.write(&bytes)?;
+        end += bytes.len() as u64;
+        terms.push(term);
+        term_rows.push(postings.len() as u32);
+        ends.push(end);
+    }
+    for (name, numbers) in [(TERMS, &terms), (TERM_ROWS, &term_rows), (LENGTHS, &lengths)] {
+        file.begin(name)?;
+        file.write(bytemuck::cast_slice(numbers))?;
+    }
+    file.begin(TERM_ENDS)?;
+    file.write(bytemuck::cast_slice::<u64, u8>(&ends))?;
+    file.begin(TOTAL_LENGTH)?;
+    let total: u64 = lengths.iter().map(|&length| u64::from(length)).sum();
+    file.write(&total.to_le_bytes())
 }
 
 fn write_ids(file: &mut SealedWriter, sources: &[&dyn Source], members: &[Member]) -> Result<()> {

@@ -10,6 +10,7 @@
 
 mod build;
 mod read;
+mod terms;
 
 pub(super) use build::{Codes, Member, NewSegment, Source, build};
 pub(super) use read::{Segment, SegmentFiles};

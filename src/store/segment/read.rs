@@ -4,6 +4,7 @@ use std::{ops::Range, path::Path};
 
 use half::f16;
 
+use super::terms::TermSections;
 use crate::{
     codes,
     disk::Backend,
@@ -43,6 +44,7 @@ pub(in crate::store) struct Segment {
     /// Of the codes and of their factors, both empty where there are none.
     codes: [Range<u64>; 2],
     parts: Parts,
+    pub(super) terms: TermSections,
 }
 
 /// Where the sections of `N.documents` are.
@@ -168,7 +170,8 @@ impl Segment {
             let what = "the number of rows' leaves";
             return Err(documents.corrupt(Damage::Disagreement { what, expected, found }));
         }
-        Ok(Self { files, dim: dim as usize, vectors, documents, rows, codes, parts })
+        let terms = TermSections::of(&documents, files.rows)?;
+        Ok(Self { files, dim: dim as usize, vectors, documents, rows, codes, parts, terms })
     }
 
     /// What errors call it.
@@ -348,8 +351,24 @@ impl Segment {
         ((self.parts.leaves.end - self.parts.leaves.start) / 4) as usize
     }
 
-    fn numbers(&self, section: &Range<u64>, range: Range<usize>) -> Result<&[u32]> {
+    pub(super) fn numbers(&self, section: &Range<u64>, range: Range<usize>) -> Result<&[u32]> {
         self.documents.elements(section, range)
+    }
+
+    pub(super) fn elements<T: bytemuck::Pod>(
+        &self,
+        section: &Range<u64>,
+        range: Range<usize>,
+    ) -> Result<&[T]> {
+        self.documents.elements(section, range)
+    }
+
+    pub(super) fn bytes_of(&self, range: Range<u64>) -> Result<&[u8]> {
+        self.documents.bytes(range)
+    }
+
+    pub(super) fn corrupt(&self, damage: Damage) -> StoreError {
+        self.documents.corrupt(damage)
     }
 
     /// What lies between two neighbouring ends, the first of which is 0 before the first; never
@@ -378,7 +397,7 @@ impl Segment {
         self.documents.bytes(bytes.start + start..bytes.start + end)
     }
 
-    fn undecodable(&self, what: &'static str, number: u64) -> crate::store::StoreError {
-        self.documents.corrupt(Damage::Undecodable { what, number })
+    pub(in crate::store) fn undecodable(&self, what: &'static str, number: u64) -> StoreError {
+        self.corrupt(Damage::Undecodable { what, number })
     }
 }

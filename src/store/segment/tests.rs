@@ -15,6 +15,7 @@ use crate::{
         layout::{STORE_ID_BYTES, names},
         manifest::StoreId,
         payload,
+        terms::{self, Lexer, TermLists},
     },
 };
 
@@ -53,6 +54,10 @@ impl Source for Vec<Given> {
     fn created_at(&self, row: u32) -> Result<Generation> {
         Ok(Generation(u64::from(row) + 100))
     }
+
+    fn term_lists(&self, rows: &[u32], lexer: &dyn Lexer) -> Result<Vec<Box<dyn TermLists + '_>>> {
+        terms::made_from_texts(self, rows, lexer)
+    }
 }
 
 fn given(place: usize, leaves: &[u32]) -> Given {
@@ -73,7 +78,7 @@ fn write(dir: &TempDir, sources: &[Vec<Given>]) -> SegmentFiles {
     build(
         &FileSystem,
         dir.path(),
-        NewSegment { store_id: STORE, number: 9, codes: None },
+        NewSegment { store_id: STORE, number: 9, codes: None, lexer: None },
         &sources,
         members,
         &mut || Ok(()),
@@ -169,7 +174,7 @@ fn an_answer_to_cancel_ends_the_build() {
     let built = build(
         &FileSystem,
         dir.path(),
-        NewSegment { store_id: STORE, number: 9, codes: None },
+        NewSegment { store_id: STORE, number: 9, codes: None, lexer: None },
         &[&source],
         members,
         &mut tick,

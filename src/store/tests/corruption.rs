@@ -160,8 +160,13 @@ fn a_manifest_that_was_put_back_removes_nothing() {
         }
         let options = StoreOptions::default();
         let mut compute = |_: Vec<Document>| -> Result<Vec<Put>> { panic!("nothing is damaged") };
-        let repaired = Repair::begin_on(options.backend(), dir.path(), options)
-            .and_then(|repair| repair.run(Undecided::Refuse, &mut compute, &mut || Ok(())));
+        let repaired = Repair::begin_on(options.backend(), dir.path(), options).and_then(|repair| {
+            repair.run(
+                Undecided::Refuse,
+                Anew { compute: &mut compute, lexer: Some(&terms::WordLexer) },
+                &mut || Ok(()),
+            )
+        });
         let report = repaired.unwrap();
         assert!(report.manifest_restored && !report.set_aside.is_empty(), "{report:?}");
         let expected = if copy_is_whole { &model } else { &old.1 };

@@ -33,7 +33,11 @@ fn repaired(dir: &Path) -> RepairReport {
     let mut compute = |_: Vec<Document>| -> Result<Vec<Put>> { panic!("no embedding is damaged") };
     Repair::begin_on(StoreOptions::default().backend(), dir, StoreOptions::default())
         .unwrap()
-        .run(Undecided::Refuse, &mut compute, &mut || Ok(()))
+        .run(
+            Undecided::Refuse,
+            Anew { compute: &mut compute, lexer: Some(&terms::WordLexer) },
+            &mut || Ok(()),
+        )
         .unwrap()
 }
 

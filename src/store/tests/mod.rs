@@ -27,6 +27,7 @@ use super::*;
 use crate::{
     document::Document,
     ids::{Generation, LeafId, ModelHash, Row},
+    lexical::List,
 };
 
 const DIM: usize = 8;
@@ -40,6 +41,7 @@ fn config() -> StoreConfig {
         leaves_per_document: 3,
         similarity: 1,
         model_hash: ModelHash([3; 32]),
+        lexical: true,
     }
 }
 
@@ -61,6 +63,7 @@ fn put(id: &str, seed: u32, leaves: &[u32]) -> Put {
         document: Document::new(id, format!("title {seed}"), format!("text of {id}, {seed}")),
         embedding: embedding(seed),
         leaves: leaves.iter().copied().map(LeafId).collect(),
+        terms: None,
     }
 }
 
@@ -138,7 +141,51 @@ fn compare(view: &View, model: &Model) -> std::result::Result<(), String> {
             check("a row's embedding", embedding, view.embedding(row).map_err(failed)?)?;
         }
     }
-    Ok(())
+    compare_terms(view, model)
+}
+
+/// The posting lists of terms are those of the texts.
+fn compare_terms(view: &View, model: &Model) -> std::result::Result<(), String> {
+    let failed = |error: StoreError| error.to_string();
+    if !view.is_lexical() {
+        return Ok(());
+    }
+    let mut expected: BTreeMap<u32, BTreeMap<Row, u32>> = BTreeMap::new();
+    let mut lengths: BTreeMap<Row, u32> = BTreeMap::new();
+    for (id, put) in model {
+        let row = view.row_of(id).map_err(failed)?.ok_or_else(|| format!("{id} is not there"))?;
+        let mut terms = Vec::new();
+        for text in [&put.document.title, &put.document.text] {
+            terms::WordLexer.terms(text, &mut terms).map_err(|error| error.to_string())?;
+        }
+        lengths.insert(row, terms.len() as u32);
+        for term in terms {
+            *expected.entry(term).or_default().entry(row).or_default() += 1;
+        }
+    }
+    let mut found: BTreeMap<u32, BTreeMap<Row, u32>> = BTreeMap::new();
+    for part in view.term_parts().map_err(failed)? {
+        let total: u64 = part.lengths.iter().map(|&length| u64::from(length)).sum();
+        if total != part.total_length {
+            return Err(format!("{total} terms, {} said", part.total_length));
+        }
+        for (row, &length) in (part.base()..).map(Row).zip(part.lengths) {
+            if lengths.get(&row).is_some_and(|expected| *expected != length) {
+                return Err(format!("{row:?} has {length} terms"));
+            }
+        }
+        for term in 0..997 {
+            let mut postings = Vec::new();
+            match part.list(term).map_err(failed)? {
+                List::Plain(own) => postings.extend_from_slice(own),
+                List::Encoded(list) => list.decode_all(&mut postings).map_err(|error| error.to_string())?,
+            }
+            for posting in postings.into_iter().filter(|posting| part.is_live(posting.row)) {
+                found.entry(term).or_default().insert(Row(part.base() + posting.row), posting.count);
+            }
+        }
+    }
+    if found == expected { Ok(()) } else { Err("posting lists of terms differ".to_owned()) }
 }
 
 /// The model is what readers see, and the full check agrees.

@@ -96,7 +96,9 @@ fn plant(backend: &dyn Backend, from: &Path, to: &Path) {
 
 fn repair_on(backend: Arc<dyn Backend>, dir: &Path) -> Result<RepairReport> {
     let repair = Repair::begin_on(backend, dir, StoreOptions::default())?;
-    repair.run(Undecided::Refuse, &mut compute, &mut || Ok(()))
+    repair.run(Undecided::Refuse, Anew { compute: &mut compute, lexer: Some(&terms::WordLexer) }, &mut || {
+        Ok(())
+    })
 }
 
 /// The steps of a repair that leaves some syncs out, and what it must lead to.

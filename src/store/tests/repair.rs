@@ -38,7 +38,7 @@ fn index() -> (tempfile::TempDir, Model) {
 pub(super) fn compute(documents: Vec<Document>) -> Result<Vec<Put>> {
     let put = |document: Document| {
         let seed = document.title.trim_start_matches("title ").parse().unwrap();
-        Put { embedding: embedding(seed), leaves: vec![LeafId(seed % LEAVES)], document }
+        Put { embedding: embedding(seed), leaves: vec![LeafId(seed % LEAVES)], document, terms: None }
     };
     Ok(documents.into_iter().map(put).collect())
 }
@@ -47,7 +47,7 @@ pub(super) fn compute(documents: Vec<Document>) -> Result<Vec<Put>> {
 fn repair(dir: &Path, undecided: Undecided) -> Result<RepairReport> {
     Repair::begin_on(StoreOptions::default().backend(), dir, StoreOptions::default())?.run(
         undecided,
-        &mut compute,
+        Anew { compute: &mut compute, lexer: Some(&terms::WordLexer) },
         &mut || Ok(()),
     )
 }
@@ -233,7 +233,13 @@ fn a_repair_that_fails_anywhere_can_be_done_again() {
         copy_directory(origin.path(), dir.path());
         let faults = Faulty::new(failures.len(), std::io::ErrorKind::StorageFull);
         let begun = Repair::begin_on(Arc::new(faults.clone()), dir.path(), StoreOptions::default());
-        let repaired = begun.and_then(|repair| repair.run(Undecided::Refuse, &mut compute, &mut || Ok(())));
+        let repaired = begun.and_then(|repair| {
+            repair.run(
+                Undecided::Refuse,
+                Anew { compute: &mut compute, lexer: Some(&terms::WordLexer) },
+                &mut || Ok(()),
+            )
+        });
         let Some(failed) = faults.failed() else {
             repaired.unwrap();
             assert_holds(dir.path(), &model);

@@ -1,0 +1,70 @@
+//! What a search by words costs, and one by both, beside one by embeddings: medians and 99th percentiles over
+//! real questions, on one thread, encoding apart.
+//!
+//!     cargo bench --bench words -- INDEX QUERIES
+//!
+//! INDEX is the directory of an index with words, QUERIES a file of BEIR query lines. The modes take turns,
+//! so that a noisy machine is as noisy for each.
+
+use std::time::{Duration, Instant};
+
+use ehi::{Fusion, Index, Query, SearchStats};
+
+/// Questions at most.
+const QUESTIONS: usize = 500;
+const ROUNDS: usize = 3;
+
+/// Adds what a mode asks for.
+type Mode = fn(Query<'_>) -> Query<'_>;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    // cargo adds `--bench`.
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
+    let [path, queries] = &arguments[..] else {
+        println!("give an index and a file of queries: cargo bench --bench words -- INDEX QUERIES");
+        return Ok(());
+    };
+    let index = Index::open_read_only(path)?;
+    let mut questions = Vec::new();
+    for line in std::fs::read_to_string(queries)?.lines().take(QUESTIONS) {
+        let line: serde_json::Value = serde_json::from_str(line)?;
+        questions.push(line["text"].as_str().unwrap_or_default().to_owned());
+    }
+    println!("{} documents, {} questions, {ROUNDS} rounds; microseconds", index.len(), questions.len());
+    println!("{:<16} {:>8} {:>8} {:>8}  postings", "", "median", "p99", "encode");
+    let modes: [(&str, Mode); 5] = [
+        ("dense, 10", |query| query),
+        ("dense, 100", |query| query.k(100)),
+        ("lexical, 10", |query| query.lexical()),
+        ("lexical, 100", |query| query.lexical().k(100)),
+        ("hybrid, 10", |query| query.hybrid(Fusion::Learned)),
+    ];
+    let mut times: Vec<Vec<Sample>> = vec![Vec::new(); modes.len()];
+    for _ in 0..ROUNDS {
+        for question in &questions {
+            for (own, (_, mode)) in times.iter_mut().zip(modes) {
+                let started = Instant::now();
+                let result = mode(index.query(question)).run()?;
+                own.push(Sample { all: started.elapsed(), stats: result.stats });
+            }
+        }
+    }
+    for (own, (name, _)) in times.iter().zip(modes) {
+        let figures = |of: fn(&Sample) -> Duration| {
+            let mut all: Vec<f64> = own.iter().map(|sample| of(sample).as_secs_f64() * 1e6).collect();
+            all.sort_by(f64::total_cmp);
+            (all[all.len() / 2], all[all.len() * 99 / 100])
+        };
+        let (median, p99) = figures(|sample| sample.all.saturating_sub(sample.stats.encode));
+        let (encode, _) = figures(|sample| sample.stats.encode);
+        let postings: usize = own.iter().map(|sample| sample.stats.postings_scored).sum();
+        println!("{name:<16} {median:>8.0} {p99:>8.0} {encode:>8.0}  {}", postings / own.len().max(1));
+    }
+    Ok(())
+}
+
+#[derive(Clone)]
+struct Sample {
+    all: Duration,
+    stats: SearchStats,
+}

@@ -1,0 +1,87 @@
+//! `ehi fuse`
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use ehi::data::Dataset;
+use ehi::train::{Fused, TrainConfig, TrainingSet};
+use ehi::{Judgment, LearnedFusion};
+
+use crate::bars::Bars;
+use crate::failure::Failure;
+use crate::judge::PairsArgs;
+use crate::printing;
+use crate::store::{ReportArgs, WriteArgs};
+
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    write: WriteArgs,
+    #[command(flatten)]
+    pairs: PairsArgs,
+    /// Dataset whose questions and judgments are taken, beside the others
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// Whose judgments: of questions that the model was not trained on. If absent those that `ehi train` sets
+    /// aside: the split `dev`, or a tenth of `train`
+    #[arg(long, requires = "data")]
+    split: Option<String>,
+}
+
+pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
+    let mut pairs = args.pairs.read()?;
+    if let Some(data) = &args.data {
+        let dataset = Dataset::open(data)?;
+        pairs.extend(match &args.split {
+            Some(split) => judgments(&dataset, split)?,
+            None => TrainingSet::read(&dataset, TrainConfig::default().dev_fraction)?.held_out(),
+        });
+    }
+    let WriteArgs { report: ReportArgs { index, json }, wait } = &args.write;
+    let index = wait.open(index)?;
+    let mut bars = Bars::new();
+    let fused = index.with_progress(|progress| bars.show(progress)).fuse(&pairs);
+    bars.clear();
+    let fused = fused?;
+    if *json { printing::json(out, &fused) } else { write_fused(out, &fused).map_err(Failure::Output) }
+}
+
+fn judgments(dataset: &Dataset, split: &str) -> Result<Vec<Judgment>, Failure> {
+    let qrels = dataset.qrels(split)?;
+    let mut texts = HashMap::new();
+    for query in dataset.queries()? {
+        let query = query?;
+        texts.entry(query.id).or_insert(query.text);
+    }
+    let mut judgments = Vec::new();
+    for (query, judged) in qrels.iter() {
+        let Some(text) = texts.get(query) else { continue };
+        judgments.extend(judged.iter().map(|(id, &grade)| Judgment::new(text, id, grade)));
+    }
+    Ok(judgments)
+}
+
+fn write_fused(out: &mut dyn Write, fused: &Fused) -> io::Result<()> {
+    writeln!(out, "{}", fused.sentence)?;
+    if fused.unanswered > 0 {
+        writeln!(out, "judged questions without an answer in the index, left out: {}", fused.unanswered)?;
+    }
+    match &fused.fusion {
+        None => Ok(()),
+        Some(fusion) => write_fusion(out, fusion),
+    }
+}
+
+/// The figures behind a weight.
+fn write_fusion(out: &mut dyn Write, fusion: &LearnedFusion) -> io::Result<()> {
+    let LearnedFusion { dense, lexical, hybrid, rrf, weights, .. } = fusion;
+    writeln!(out, "nDCG@10: embeddings {dense:.4}, words {lexical:.4}, reciprocal ranks (k = 60) {rrf:.4},")?;
+    writeln!(out, "both {hybrid:.4}, each question with the weight chosen on others;")?;
+    write!(out, "by weight of the embeddings, chosen where the mean of five neighbours is highest:\n ")?;
+    let last = weights.len().saturating_sub(1).max(1);
+    for (place, value) in weights.iter().enumerate().step_by(2) {
+        write!(out, " {:.1}: {value:.3}", place as f64 / last as f64)?;
+    }
+    writeln!(out)
+}

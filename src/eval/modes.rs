@@ -1,0 +1,94 @@
+//! Searches by embeddings, by words and by both, every document a candidate.
+
+use std::num::NonZeroUsize;
+use std::str::FromStr;
+
+use serde::Serialize;
+
+use super::quality::Quality;
+use crate::index::{Plan, RankBy, SearchMode};
+use crate::search::Fusion;
+
+/// What documents are ranked by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum EvalMode {
+    /// Their embeddings.
+    Dense,
+    /// The words of the question.
+    Lexical,
+    /// Both, with the weight that the index has learned, or one half where it has not.
+    Hybrid,
+    /// Both, by reciprocal rank fusion with k = 60.
+    Rrf,
+}
+
+/// A name that is no mode.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{found}` is no mode; known are dense, lexical, hybrid, rrf")]
+pub struct UnknownMode {
+    found: String,
+}
+
+impl FromStr for EvalMode {
+    type Err = UnknownMode;
+
+    fn from_str(text: &str) -> Result<Self, UnknownMode> {
+        let name = text.trim();
+        let unknown = || UnknownMode { found: name.to_owned() };
+        Self::ALL.into_iter().find(|mode| mode.name() == name).ok_or_else(unknown)
+    }
+}
+
+impl std::fmt::Display for EvalMode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl EvalMode {
+    const ALL: [Self; 4] = [Self::Dense, Self::Lexical, Self::Hybrid, Self::Rrf];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Dense => "dense",
+            Self::Lexical => "lexical",
+            Self::Hybrid => "hybrid",
+            Self::Rrf => "rrf",
+        }
+    }
+
+    pub(super) fn plan(self, depth: NonZeroUsize) -> Plan<'static> {
+        let by = match self {
+            Self::Dense => RankBy::Dense,
+            Self::Lexical => RankBy::Lexical,
+            Self::Hybrid => RankBy::Hybrid(Fusion::Learned),
+            Self::Rrf => RankBy::Hybrid(Fusion::Rrf { k: 60.0 }),
+        };
+        Plan { by, ..Plan::new(depth, SearchMode::Exact) }
+    }
+}
+
+/// One mode of an evaluation.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct ModePoint {
+    /// What documents are ranked by.
+    pub mode: EvalMode,
+    /// Weight of the dense score, for [`EvalMode::Hybrid`].
+    pub alpha: Option<f64>,
+    /// What was found.
+    #[serde(flatten)]
+    pub quality: Quality,
+}
+
+/// How likely the difference between two modes is by chance.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct ModeDifference {
+    /// The two modes.
+    pub modes: [EvalMode; 2],
+    /// By each metric, the larger p-value of a paired t-test and a paired bootstrap, both two-sided.
+    pub p_value: Quality,
+}

@@ -1,0 +1,100 @@
+//! How an index joins scores by embeddings and by words: what [`Index::fuse`](crate::Index::fuse) learned.
+
+use std::sync::PoisonError;
+
+use serde::{Deserialize, Serialize};
+
+use super::Index;
+use super::active_model::ActiveModel;
+use super::measured;
+use crate::disk::Backend;
+#[cfg(feature = "train")]
+use crate::error::Result;
+use crate::search::DEFAULT_ALPHA;
+
+/// The weight of a hybrid search that was learned for an index, and what it was learned from.
+///
+/// Figures are nDCG@10, means over the questions; every document is a candidate.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct LearnedFusion {
+    /// Weight of the dense score, from 0 to 1; 1 where words do not help.
+    pub alpha: f64,
+    /// Whether a hybrid search was shown to be better than one by embeddings alone: `p_value` is below 0.05.
+    pub words_help: bool,
+    /// Questions that it was learned from.
+    pub questions: usize,
+    /// By embeddings alone.
+    pub dense: f64,
+    /// By words alone.
+    pub lexical: f64,
+    /// By both: the questions are divided into five parts, and each is searched with the weight that was
+    /// chosen on the four others.
+    pub hybrid: f64,
+    /// By reciprocal rank fusion with k = 60.
+    pub rrf: f64,
+    /// Of `hybrid` against `dense`, one-sided: the larger p-value of a paired t-test and a paired bootstrap.
+    pub p_value: f64,
+    /// By both, with each of 21 weights from 0 to 1.
+    pub weights: Vec<f64>,
+}
+
+/// More weights than were ever tried.
+const MOST_WEIGHTS: usize = 1_000;
+
+impl LearnedFusion {
+    pub(super) fn is_sane(&self) -> bool {
+        let Self { alpha, dense, lexical, hybrid, rrf, p_value, ref weights, .. } = *self;
+        let shares = [alpha, dense, lexical, hybrid, rrf, p_value];
+        weights.len() <= MOST_WEIGHTS && shares.iter().chain(weights).all(|share| (0.0..=1.0).contains(share))
+    }
+}
+
+impl Index {
+    /// How this index joins scores by embeddings and by words; `None` before [`Index::fuse`].
+    pub fn fusion(&self) -> Option<LearnedFusion> {
+        self.serving().fusion()
+    }
+
+    /// Keeps what was learned of the model in service; it lasts once this has returned.
+    #[cfg(feature = "train")]
+    pub(crate) fn set_fusion(&self, serving: &ActiveModel, fusion: LearnedFusion) -> Result<()> {
+        let backend = self.root.backend();
+        measured::FUSION.write(&*backend, &self.root.model_dir(serving.number), &fusion)?;
+        serving.put_fusion(Some(fusion));
+        Ok(())
+    }
+
+    /// Refuses what cannot be replaced by what is learned.
+    #[cfg(feature = "train")]
+    pub(crate) fn check_fusion(&self, serving: &ActiveModel) -> Result<()> {
+        Ok(measured::FUSION.check(&*self.root.backend(), &self.root.model_dir(serving.number))?)
+    }
+}
+
+impl ActiveModel {
+    pub(super) fn fusion(&self) -> Option<LearnedFusion> {
+        self.fusion.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(super) fn put_fusion(&self, fusion: Option<LearnedFusion>) {
+        *self.fusion.write().unwrap_or_else(PoisonError::into_inner) = fusion;
+    }
+
+    /// Takes what lies beside the store.
+    pub(super) fn read_fusion(&self, backend: &dyn Backend) {
+        self.put_fusion(measured::FUSION.read(backend, self.store.path(), LearnedFusion::is_sane));
+    }
+
+    /// Weight of the dense score in a hybrid search.
+    pub(crate) fn alpha(&self) -> f64 {
+        let fusion = self.fusion.read().unwrap_or_else(PoisonError::into_inner);
+        fusion.as_ref().map_or(DEFAULT_ALPHA, |fusion| fusion.alpha)
+    }
+
+    /// Whether a search does best to look at words.
+    pub(super) fn words_help(&self) -> bool {
+        let fusion = self.fusion.read().unwrap_or_else(PoisonError::into_inner);
+        fusion.as_ref().is_some_and(|fusion| fusion.words_help)
+    }
+}

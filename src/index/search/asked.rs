@@ -1,0 +1,214 @@
+//! Runs a plan by what it ranks by: embeddings, words, or both.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::num::NonZeroUsize;
+
+use serde::Serialize;
+
+use super::damage::scan_failed;
+use super::filter::RowFilter;
+use super::fusion::{Candidate, Fusion, HitScores, fuse};
+use super::plan::{Plan, RankBy};
+use super::rank::Ranked;
+use super::result::{RankedBy, SearchStats};
+use super::words::{WordSearch, Words};
+use crate::error::{InputError, Result};
+use crate::ids::Row;
+use crate::index::active_model::ActiveModel;
+use crate::index::vectors::unit;
+use crate::scan::{Scanner, Similarity, TopK};
+use crate::store::View;
+
+/// Candidates of a hybrid search by either score, at least. Fewer would leave the scale of a query's scores
+/// to chance.
+pub const FEWEST_CANDIDATES: usize = 100;
+
+/// Times as many candidates are looked at where too few of them may be hits.
+const WIDER: NonZeroUsize = NonZeroUsize::new(4).unwrap();
+
+/// A term of a question that a document holds.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct MatchedTerm {
+    /// The token, as the tokenizer's vocabulary writes it.
+    pub term: String,
+    /// Its part of the lexical score.
+    pub weight: f32,
+}
+
+/// A query, checked, as far as its plan needs it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Asked<'a> {
+    /// `[dim]`; empty where embeddings are not looked at.
+    pub vector: Cow<'a, [f32]>,
+    pub words: Option<Words>,
+}
+
+impl ActiveModel {
+    /// The best rows of one view for a query.
+    pub(crate) fn rank_asked(&self, view: &View, asked: &Asked<'_>, plan: &Plan<'_>) -> Result<Ranked> {
+        let words = || asked.words.as_ref().ok_or(InputError::NoWords);
+        let hybrid = |fusion| Ok(self.candidates(view, asked, plan)?.fused(fusion, self.alpha(), plan.k));
+        match plan.by {
+            RankBy::Dense => self.rank(view, &asked.vector, plan),
+            // The words were read where they help.
+            RankBy::Best if asked.words.is_none() => {
+                self.rank(view, &asked.vector, &Plan { by: RankBy::Dense, ..*plan })
+            }
+            RankBy::Best => hybrid(Fusion::Learned),
+            RankBy::Lexical => self.rank_by_words(view, words()?, plan),
+            RankBy::Hybrid(fusion) => hybrid(fusion),
+        }
+    }
+
+    fn rank_by_words(&self, view: &View, words: &Words, plan: &Plan<'_>) -> Result<Ranked> {
+        let mut search = WordSearch::new(view, words, &self.model().encoder, plan.bm25)?;
+        let mut filter = plan.filter.map(|filter| RowFilter::new(view, filter, &self.filters));
+        let rows = search.best(plan.k.get(), filter.as_mut())?;
+        let scores = rows.iter().zip(1..).map(|(&(score, _), rank)| HitScores {
+            lexical: Some(score),
+            lexical_rank: Some(rank),
+            ..HitScores::default()
+        });
+        let live = view.live().max(1) as f64;
+        // Dead rows are scored too.
+        let scored = search.stats.rows_scored.min(view.live());
+        let share = scored as f64 / live;
+        let stats = SearchStats {
+            documents_visited: scored,
+            documents_checked: filter.map_or(0, |filter| filter.checked),
+            postings_scored: search.stats.postings,
+            exhausted: true,
+            visited_fraction: share,
+            work_fraction: share,
+            lexical: search.elapsed,
+            ..SearchStats::default()
+        };
+        let scores = scores.collect();
+        let ranked_by = RankedBy::Lexical;
+        Ok(Ranked { rows, scores, ranked_by, stats, leaves: Vec::new(), sample: None, multiply_adds: 0 })
+    }
+
+    /// The best rows by embeddings and the best by words, each with both scores.
+    pub(crate) fn candidates(&self, view: &View, asked: &Asked<'_>, plan: &Plan<'_>) -> Result<Candidates> {
+        let words = asked.words.as_ref().ok_or(InputError::NoWords)?;
+        let mut depth = NonZeroUsize::new(FEWEST_CANDIDATES).map_or(plan.k, |fewest| fewest.max(plan.k));
+        let mut search = WordSearch::new(view, words, &self.model().encoder, plan.bm25)?;
+        loop {
+            let candidates = self.candidates_of(view, asked, plan, depth, &mut search)?;
+            // What must be there, or must not, may leave few of those that embeddings find.
+            if candidates.all.len() >= plan.k.get() || !words.has_sequences() || depth.get() >= view.live() {
+                return Ok(candidates);
+            }
+            depth = depth.saturating_mul(WIDER);
+        }
+    }
+
+    fn candidates_of(
+        &self,
+        view: &View,
+        asked: &Asked<'_>,
+        plan: &Plan<'_>,
+        depth: NonZeroUsize,
+        search: &mut WordSearch<'_>,
+    ) -> Result<Candidates> {
+        let mut ranked = self.rank(view, &asked.vector, &Plan { k: depth, by: RankBy::Dense, ..*plan })?;
+        let mut filter = plan.filter.map(|filter| RowFilter::new(view, filter, &self.filters));
+        let by_words = search.best(depth.get(), filter.as_mut())?;
+
+        let mut dense = std::mem::take(&mut ranked.rows);
+        dense.sort_unstable_by_key(|&(_, row)| row);
+        let place = |row: Row| dense.binary_search_by_key(&row, |&(_, row)| row);
+        let mut missing: Vec<Row> = by_words.iter().map(|&(_, row)| row).collect();
+        missing.retain(|&row| place(row).is_err());
+        let further = self.scores_of(view, &asked.vector, &missing)?;
+        let embeddings = further.len();
+        dense.extend(further);
+        dense.sort_unstable_by_key(|&(_, row)| row);
+        let known: HashMap<Row, f32> = by_words.iter().map(|&(score, row)| (row, score)).collect();
+        let unknown = dense.iter().map(|&(_, row)| row).filter(|row| !known.contains_key(row));
+        let unknown: Vec<Row> = unknown.collect();
+        let mut scored = search.scores(&unknown)?.into_iter();
+        let candidate = |&(dense, row): &(f32, Row)| {
+            let lexical = match known.get(&row) {
+                Some(&score) => Some(score),
+                None => scored.next().flatten(),
+            };
+            Some(Candidate { row, dense, lexical: lexical? })
+        };
+        let all = dense.iter().filter_map(candidate).collect();
+        let stats = &mut ranked.stats;
+        // Those that codes had ruled out were visited before.
+        let visited = (stats.documents_visited + embeddings).min(view.live().max(stats.documents_visited));
+        let share = (visited - stats.documents_visited) as f64 / view.live().max(1) as f64;
+        stats.documents_visited = visited;
+        stats.embeddings_read = (stats.embeddings_read + embeddings).min(visited);
+        stats.visited_fraction += share;
+        stats.work_fraction += share;
+        stats.documents_checked += filter.map_or(0, |filter| filter.checked);
+        stats.postings_scored = search.stats.postings;
+        stats.lexical = search.elapsed;
+        Ok(Candidates { all, ranked })
+    }
+
+    /// The terms of a query that each of some rows holds; none where words are not looked at.
+    pub(in crate::index) fn matched_terms(
+        &self,
+        view: &View,
+        asked: &Asked<'_>,
+        plan: &Plan<'_>,
+        rows: &[(f32, Row)],
+    ) -> Result<Vec<Vec<MatchedTerm>>> {
+        let Some(words) = asked.words.as_ref().filter(|_| plan.by != RankBy::Dense) else {
+            return Ok(vec![Vec::new(); rows.len()]);
+        };
+        let encoder = &self.model().encoder;
+        let search = WordSearch::new(view, words, encoder, plan.bm25)?;
+        let named = |(token, weight)| MatchedTerm { term: encoder.token(token), weight };
+        let matched = |&(_, row): &(f32, Row)| {
+            let mut terms: Vec<MatchedTerm> = search.matches(row)?.into_iter().map(named).collect();
+            terms.sort_by(|a, b| b.weight.total_cmp(&a.weight));
+            Ok(terms)
+        };
+        rows.iter().map(matched).collect()
+    }
+
+    /// The scores of some rows by their embeddings.
+    fn scores_of(&self, view: &View, vector: &[f32], rows: &[Row]) -> Result<Vec<(f32, Row)>> {
+        let unit = unit(vector);
+        let query = if self.similarity == Similarity::Cosine { &unit } else { vector };
+        let scanner = Scanner::new(self.similarity, query).map_err(scan_failed)?;
+        let mut embeddings = Vec::with_capacity(rows.len());
+        for &row in rows {
+            embeddings.push((row, view.embedding(row)?));
+        }
+        let mut top = TopK::new(rows.len().max(1));
+        scanner.scan(embeddings, &mut top).map_err(scan_failed)?;
+        Ok(top.into_sorted())
+    }
+}
+
+/// Rows that may be hits of a hybrid search, with both scores.
+pub(crate) struct Candidates {
+    /// In the order of their rows.
+    pub all: Vec<Candidate>,
+    /// The search by embeddings that they come from, without its rows.
+    ranked: Ranked,
+}
+
+impl Candidates {
+    /// The `k` best by their joint scores.
+    fn fused(self, fusion: Fusion, learned: f64, k: NonZeroUsize) -> Ranked {
+        let mut fused = fuse(&self.all, fusion, learned);
+        fused.truncate(k.get());
+        let rows = fused.iter().map(|&(score, row, _)| (score, row)).collect();
+        let scores = fused.into_iter().map(|(_, _, scores)| scores).collect();
+        let alpha = match fusion {
+            Fusion::Learned => Some(learned),
+            Fusion::Convex(alpha) => Some(alpha),
+            Fusion::Rrf { .. } => None,
+        };
+        Ranked { rows, scores, ranked_by: RankedBy::Hybrid { alpha }, ..self.ranked }
+    }
+}

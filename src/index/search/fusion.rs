@@ -1,0 +1,180 @@
+//! Two scores of a document as one: by its embedding and by its words.
+
+use std::collections::HashMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::InputError;
+use crate::ids::Row;
+
+/// How the scores of a hybrid search are joined.
+///
+/// Every candidate has both scores; candidates are the best by either. Source: Bruch et al., *An Analysis of
+/// Fusion Functions for Hybrid Retrieval*, TOIS 2023.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub enum Fusion {
+    /// [`Self::Convex`] with the weight that [`Index::fuse`](crate::Index::fuse) learned for this index,
+    /// which is 1 where words were not shown to help; before that with one half ([`DEFAULT_ALPHA`]).
+    #[default]
+    Learned,
+    /// `a d + (1 - a) w` with a weight `a` from 0 to 1. `d` is the dense score, scaled so that the lowest of
+    /// the candidates has 0 and the highest 1; `w` is the lexical score divided by the highest of the
+    /// candidates.
+    Convex(f64),
+    /// Reciprocal rank fusion: the sum of `1 / (k + rank)` over both orders of the candidates, from rank 1. A
+    /// document without any of the words has no lexical rank. Cormack et al. 2009 take k = 60.
+    Rrf {
+        /// How slowly ranks lose their weight; above 0.
+        k: f64,
+    },
+}
+
+/// Weight of the dense score where none was learned.
+pub const DEFAULT_ALPHA: f64 = 0.5;
+
+impl Fusion {
+    pub(super) fn check(self) -> Result<Self, InputError> {
+        match self {
+            Self::Convex(alpha) if !(0.0..=1.0).contains(&alpha) => {
+                Err(InputError::BadFusion { what: "the weight", found: alpha, expected: "0 to 1" })
+            }
+            Self::Rrf { k } if !(k.is_finite() && k > 0.0) => {
+                Err(InputError::BadFusion { what: "k", found: k, expected: "above 0" })
+            }
+            _ => Ok(self),
+        }
+    }
+}
+
+/// What a document scored by each of the two, and its rank among the candidates, from 1.
+///
+/// Serialised flat into the hit. A search that does not look at embeddings has no dense score, and one that
+/// does not look at words no lexical one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct HitScores {
+    /// By the index's similarity.
+    pub dense: Option<f32>,
+    /// By BM25.
+    pub lexical: Option<f32>,
+    /// In the order of dense scores.
+    pub dense_rank: Option<usize>,
+    /// In the order of lexical scores; none for a document without any of the words.
+    pub lexical_rank: Option<usize>,
+}
+
+/// A document that may be a hit, with both scores.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Candidate {
+    pub row: Row,
+    pub dense: f32,
+    pub lexical: f32,
+}
+
+/// Candidates in the order of their joint scores, best first; equal ones in the order of their rows.
+pub(crate) fn fuse(candidates: &[Candidate], fusion: Fusion, learned: f64) -> Vec<(f32, Row, HitScores)> {
+    let by_dense = ranks(candidates, |candidate| Some(candidate.dense));
+    let by_words = ranks(candidates, |candidate| (candidate.lexical > 0.0).then_some(candidate.lexical));
+    let bounds = |score: fn(&Candidate) -> f32| {
+        let scores = candidates.iter().map(score);
+        scores.fold((f32::INFINITY, f32::NEG_INFINITY), |(low, high), x| (low.min(x), high.max(x)))
+    };
+    let (low, high) = bounds(|candidate| candidate.dense);
+    let (_, most) = bounds(|candidate| candidate.lexical);
+    let convex = |candidate: &Candidate, alpha: f64| {
+        let range = f64::from(high) - f64::from(low);
+        let dense = if range > 0.0 { (f64::from(candidate.dense) - f64::from(low)) / range } else { 1.0 };
+        let words = if most > 0.0 { f64::from(candidate.lexical) / f64::from(most) } else { 0.0 };
+        alpha * dense + (1.0 - alpha) * words
+    };
+    let mut fused: Vec<(f32, Row, HitScores)> = candidates
+        .iter()
+        .map(|candidate| {
+            let scores = HitScores {
+                dense: Some(candidate.dense),
+                lexical: Some(candidate.lexical),
+                dense_rank: by_dense.get(&candidate.row).copied(),
+                lexical_rank: by_words.get(&candidate.row).copied(),
+            };
+            let score = match fusion {
+                Fusion::Learned => convex(candidate, learned),
+                Fusion::Convex(alpha) => convex(candidate, alpha),
+                Fusion::Rrf { k } => [scores.dense_rank, scores.lexical_rank]
+                    .into_iter()
+                    .flatten()
+                    .map(|rank| 1.0 / (k + rank as f64))
+                    .sum(),
+            };
+            (score as f32, candidate.row, scores)
+        })
+        .collect();
+    fused.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+    fused
+}
+
+/// The rank of each row that has a score, from 1.
+fn ranks(candidates: &[Candidate], score: impl Fn(&Candidate) -> Option<f32>) -> HashMap<Row, usize> {
+    let scored = candidates.iter().filter_map(|candidate| Some((score(candidate)?, candidate.row)));
+    let mut scored: Vec<(f32, Row)> = scored.collect();
+    scored.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+    scored.into_iter().zip(1..).map(|((_, row), rank)| (row, rank)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn candidates() -> Vec<Candidate> {
+        [(0, 0.9, 0.0), (1, 0.5, 8.0), (2, 0.7, 4.0), (3, 0.1, 2.0)]
+            .map(|(row, dense, lexical)| Candidate { row: Row(row), dense, lexical })
+            .to_vec()
+    }
+
+    fn order(fusion: Fusion) -> Vec<u32> {
+        fuse(&candidates(), fusion, 0.7).into_iter().map(|(_, row, _)| row.0).collect()
+    }
+
+    #[test]
+    fn either_end_of_the_weight_is_one_of_the_two() {
+        assert_eq!(order(Fusion::Convex(1.0)), [0, 2, 1, 3]);
+        assert_eq!(order(Fusion::Convex(0.0)), [1, 2, 3, 0]);
+        // 1, 0.5, 0.75, 0 dense and 0, 1, 0.5, 0.25 by words.
+        let fused = fuse(&candidates(), Fusion::Convex(0.5), 0.0);
+        let scores: Vec<f32> = fused.iter().map(|entry| entry.0).collect();
+        assert_eq!(order(Fusion::Convex(0.5)), [1, 2, 0, 3]);
+        for (found, expected) in scores.iter().zip([0.75, 0.625, 0.5, 0.125]) {
+            assert!((found - expected).abs() < 1e-6, "{scores:?}");
+        }
+        assert_eq!(fuse(&candidates(), Fusion::Learned, 0.7), fuse(&candidates(), Fusion::Convex(0.7), 0.0));
+    }
+
+    #[test]
+    fn ranks_are_joined_by_their_reciprocals() {
+        let fused = fuse(&candidates(), Fusion::Rrf { k: 60.0 }, 0.5);
+        let first = fused.iter().find(|entry| entry.1 == Row(0)).unwrap();
+        assert_eq!((first.2.dense_rank, first.2.lexical_rank), (Some(1), None));
+        assert!((first.0 - 1.0 / 61.0).abs() < 1e-9);
+        let second = fused.iter().find(|entry| entry.1 == Row(2)).unwrap();
+        assert!((second.0 - 2.0 / 62.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn nothing_to_scale_by_is_no_number_of_its_own() {
+        let equal = [Row(3), Row(5)].map(|row| Candidate { row, dense: 0.25, lexical: 0.0 });
+        for fusion in [Fusion::Learned, Fusion::Convex(0.5), Fusion::Rrf { k: 1.0 }] {
+            let fused = fuse(&equal, fusion, 0.5);
+            assert!(fused.iter().all(|entry| entry.0.is_finite()));
+            assert_eq!(fused[0].1, Row(3));
+        }
+        assert!(fuse(&[], Fusion::Learned, 0.5).is_empty());
+    }
+
+    #[test]
+    fn parameters_out_of_range_are_refused() {
+        for bad in [Fusion::Convex(1.5), Fusion::Convex(f64::NAN), Fusion::Rrf { k: 0.0 }] {
+            assert!(matches!(bad.check(), Err(InputError::BadFusion { .. })), "{bad:?}");
+        }
+        assert!(Fusion::Rrf { k: 60.0 }.check().is_ok() && Fusion::Convex(0.0).check().is_ok());
+    }
+}

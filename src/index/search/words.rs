@@ -1,0 +1,332 @@
+//! A question's words: which terms they are, which rows match them, and by what score.
+//!
+//! Terms are token ids, so a word of several tokens is a sequence. Words that are required or excluded, and
+//! phrases, are looked for in the texts of the few rows that would be among the best: posting lists say which
+//! rows have the tokens, and not where.
+
+use std::cell::{OnceCell, RefCell};
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use super::damage::damaged;
+use super::filter::RowFilter;
+use crate::error::{Error, InputError, Result};
+use crate::ids::Row;
+use crate::lexical::{self, Best, Bm25, LexicalStats, Norms, QueryTerm, Role, SearchError, syntax};
+use crate::model::Encoder;
+use crate::store::{TermPart, View};
+
+/// Different terms of a question that are looked for: of more, the rarest.
+pub const MOST_TERMS: usize = 1024;
+
+/// Different words and phrases of a question that are required or excluded.
+pub const MOST_SIGNED: usize = 32;
+
+/// A word or a phrase that is looked for in texts.
+#[derive(Clone, Debug, PartialEq)]
+enum Sequence {
+    /// Tokens in this order, the last of them the end of a word.
+    Tokens(Vec<u32>),
+    /// Words that the tokenizer does not know, in lower case.
+    Words(Vec<String>),
+    /// Signs that are no words.
+    Signs(String),
+}
+
+impl Sequence {
+    /// `tokens` are those of `text`, `unknown` whether it has others.
+    fn of(text: &str, tokens: &[u32], unknown: bool) -> Self {
+        let words = words_of(text);
+        match (unknown || tokens.is_empty(), words.is_empty()) {
+            (false, _) => Self::Tokens(tokens.to_vec()),
+            (true, false) => Self::Words(words),
+            (true, true) => Self::Signs(text.trim().to_owned()),
+        }
+    }
+}
+
+/// The letters and digits between other signs, in lower case.
+fn words_of(text: &str) -> Vec<String> {
+    let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+    words.map(str::to_lowercase).collect()
+}
+
+/// A question as terms.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Words {
+    /// Each once, in the order of the question: how often it is asked for, and whether every hit has it.
+    terms: Vec<(u32, u32, bool)>,
+    /// What every hit has.
+    required: Vec<Sequence>,
+    /// What no hit has.
+    excluded: Vec<Sequence>,
+    /// What an encoder reads: all that is not excluded, without signs.
+    pub text: String,
+}
+
+impl Words {
+    /// Reads a question: `+word`, `-word`, `"a phrase"` and `-"a phrase"` as in any search box.
+    ///
+    /// # Errors
+    /// [`InputError::OnlyExclusions`], [`InputError::TooManySigned`]; failures of the tokenizer.
+    pub fn parse(question: &str, encoder: &Encoder) -> Result<Self> {
+        let clauses = syntax::parse(question);
+        let mut words = Self {
+            terms: Vec::new(),
+            required: Vec::new(),
+            excluded: Vec::new(),
+            text: syntax::plain_text(&clauses),
+        };
+        if words.text.trim().is_empty() && !question.trim().is_empty() {
+            return Err(InputError::OnlyExclusions.into());
+        }
+        let mut places: HashMap<u32, usize> = HashMap::new();
+        for clause in &clauses {
+            let mut tokens = Vec::new();
+            let unknown = encoder.terms(&clause.text, &mut tokens)?;
+            let signed = match clause.role {
+                Role::Optional => None,
+                Role::Required => Some(&mut words.required),
+                Role::Excluded => Some(&mut words.excluded),
+            };
+            if let Some(signed) = signed {
+                let sequence = Sequence::of(&clause.text, &tokens, unknown);
+                if !signed.contains(&sequence) {
+                    signed.push(sequence);
+                }
+                let found = words.required.len() + words.excluded.len();
+                if found > MOST_SIGNED {
+                    return Err(InputError::TooManySigned { most: MOST_SIGNED }.into());
+                }
+            }
+            if clause.role == Role::Excluded {
+                continue;
+            }
+            let is_required = clause.role == Role::Required;
+            for &token in &tokens {
+                let place = *places.entry(token).or_insert_with(|| {
+                    words.terms.push((token, 0, false));
+                    words.terms.len() - 1
+                });
+                let term = &mut words.terms[place];
+                (term.1, term.2) = (term.1 + 1, term.2 || is_required);
+            }
+        }
+        Ok(words)
+    }
+
+    /// Reads a question in which no sign means anything.
+    pub fn plain(question: &str, encoder: &Encoder) -> Result<Self> {
+        let mut words =
+            Self { terms: Vec::new(), required: Vec::new(), excluded: Vec::new(), text: question.to_owned() };
+        let mut tokens = Vec::new();
+        encoder.terms(question, &mut tokens)?;
+        tokens.sort_unstable();
+        words.terms =
+            tokens.chunk_by(|a, b| a == b).map(|same| (same[0], same.len() as u32, false)).collect();
+        Ok(words)
+    }
+
+    /// Whether texts have to be looked at.
+    pub fn has_sequences(&self) -> bool {
+        !self.required.is_empty() || !self.excluded.is_empty()
+    }
+
+    /// Whether nothing that may be a hit can be told from the lists.
+    fn has_no_terms(&self) -> bool {
+        self.terms.is_empty()
+    }
+}
+
+/// A question's terms in the parts of one view.
+pub(super) struct WordSearch<'a> {
+    view: &'a View,
+    words: &'a Words,
+    encoder: &'a Encoder,
+    parts: Vec<(TermPart<'a>, Vec<QueryTerm<'a>>)>,
+    /// The terms looked for, as the lists of each part are ordered.
+    terms: Vec<u32>,
+    norms: Norms,
+    /// Rows whose texts were looked at, and whether they have what they must and nothing that they must not.
+    looked_at: RefCell<HashMap<Row, bool>>,
+    pub stats: LexicalStats,
+    /// What it took so far.
+    pub elapsed: Duration,
+}
+
+impl<'a> WordSearch<'a> {
+    /// Finds the lists and the statistics, which are those of all rows of the view, dead ones included until
+    /// they are merged away.
+    ///
+    /// # Errors
+    /// [`StoreError::NotLexical`](crate::store::StoreError::NotLexical), and damage.
+    pub fn new(view: &'a View, words: &'a Words, encoder: &'a Encoder, bm25: Bm25) -> Result<Self> {
+        let started = Instant::now();
+        let parts = view.term_parts()?;
+        let rows: u64 = parts.iter().map(|part| part.lengths.len() as u64).sum();
+        let total: u64 = parts.iter().map(|part| part.total_length).sum();
+        let average = if rows > 0 { (total as f64 / rows as f64) as f32 } else { 0.0 };
+        let role = |required| if required { Role::Required } else { Role::Optional };
+        let mut found = Vec::with_capacity(parts.len());
+        for part in parts {
+            let own = words.terms.iter().map(|&(term, _, required)| {
+                Ok(QueryTerm { list: part.list(term)?, weight: 0.0, role: role(required) })
+            });
+            let own = own.collect::<Result<Vec<_>>>()?;
+            found.push((part, own));
+        }
+        let holding = |place: usize| found.iter().map(|(_, own)| own[place].list.len() as u64).sum::<u64>();
+        let mut kept: Vec<_> =
+            words.terms.iter().zip(0..).map(|(term, place)| (place, term, holding(place))).collect();
+        if kept.len() > MOST_TERMS {
+            kept.sort_unstable_by_key(|&(_, &(term, _, required), holding)| (!required, holding, term));
+            kept.truncate(MOST_TERMS);
+            kept.sort_unstable_by_key(|&(place, ..)| place);
+        }
+        for (_, own) in &mut found {
+            let weighed = kept.iter().map(|&(place, &(_, count, _), holding)| QueryTerm {
+                weight: Bm25::idf(rows, holding) * count as f32,
+                ..own[place]
+            });
+            *own = weighed.collect();
+        }
+        Ok(Self {
+            view,
+            words,
+            encoder,
+            terms: kept.iter().map(|&(_, &(term, ..), _)| term).collect(),
+            parts: found,
+            norms: Norms::new(bm25, average),
+            looked_at: RefCell::default(),
+            stats: LexicalStats::default(),
+            elapsed: started.elapsed(),
+        })
+    }
+
+    /// The best rows that match, and that the filter lets through.
+    pub fn best(&mut self, k: usize, mut filter: Option<&mut RowFilter<'_>>) -> Result<Vec<(f32, Row)>> {
+        let started = Instant::now();
+        let mut best = Best::new(k);
+        let sequences = self.words.has_sequences();
+        if !self.words.has_no_terms() {
+            for (part, terms) in &self.parts {
+                let mut accept = |row: u32, _: f32| -> Result<bool> {
+                    let global = Row(part.base() + row);
+                    Ok(part.is_live(row)
+                        && filter.as_mut().map_or(Ok(true), |filter| filter.passes(global))?
+                        && (!sequences || self.has_sequences(global)?))
+                };
+                let found =
+                    lexical::search(terms, part.lengths, &self.norms, part.base(), &mut accept, &mut best);
+                self.stats += found.map_err(|error| match error {
+                    SearchError::Accept(error) => error,
+                    SearchError::Undecodable(_) => undecodable(),
+                })?;
+            }
+        }
+        self.elapsed += started.elapsed();
+        Ok(best.into_sorted().into_iter().map(|(score, row)| (score, Row(row))).collect())
+    }
+
+    /// The scores of rows, ascending; `None` for one that lacks what is required or has what is excluded.
+    pub fn scores(&mut self, rows: &[Row]) -> Result<Vec<Option<f32>>> {
+        let started = Instant::now();
+        let mut scores = Vec::with_capacity(rows.len());
+        for (part, terms) in &self.parts {
+            let end = part.base() as usize + part.lengths.len();
+            let own = rows[scores.len()..].iter().take_while(|row| row.index() < end);
+            let own: Vec<u32> = own.map(|row| row.0 - part.base()).collect();
+            self.stats += lexical::score_rows(terms, part.lengths, &self.norms, &own, &mut scores)
+                .map_err(|_| undecodable())?;
+        }
+        if self.words.has_sequences() {
+            for (score, &row) in scores.iter_mut().zip(rows) {
+                if score.is_some() && !self.has_sequences(row)? {
+                    *score = None;
+                }
+            }
+        }
+        self.elapsed += started.elapsed();
+        Ok(scores)
+    }
+
+    /// The terms that a row holds with their part of its score.
+    pub fn matches(&self, row: Row) -> Result<Vec<(u32, f32)>> {
+        let part = self.parts.partition_point(|(part, _)| part.base() <= row.0).checked_sub(1);
+        let Some((part, terms)) = part.map(|place| &self.parts[place]) else { return Ok(Vec::new()) };
+        let (mut found, mut score) = (Vec::new(), Vec::new());
+        for (&term, own) in self.terms.iter().zip(terms) {
+            score.clear();
+            let own = [QueryTerm { role: Role::Required, ..*own }];
+            lexical::score_rows(&own, part.lengths, &self.norms, &[row.0 - part.base()], &mut score)
+                .map_err(|_| undecodable())?;
+            found.extend(score.first().copied().flatten().map(|score| (term, score)));
+        }
+        Ok(found)
+    }
+
+    /// Whether the texts of a row have every required sequence and no excluded one.
+    fn has_sequences(&self, row: Row) -> Result<bool> {
+        if let Some(&known) = self.looked_at.borrow().get(&row) {
+            return Ok(known);
+        }
+        let document = self.view.document(row)?;
+        let mut texts = Vec::new();
+        for text in [&document.title, &document.text] {
+            let mut tokens = Vec::new();
+            self.encoder.terms(text, &mut tokens)?;
+            texts.push((text, tokens, OnceCell::new()));
+        }
+        let continues = |id: &u32| self.encoder.continues(*id);
+        let has = |sequence: &Sequence| {
+            texts.iter().any(|(text, tokens, words)| match sequence {
+                Sequence::Tokens(sequence) => holds(tokens, sequence, continues),
+                Sequence::Words(sequence) => {
+                    holds(words.get_or_init(|| words_of(text)), sequence, |_: &String| false)
+                }
+                Sequence::Signs(signs) => text.contains(signs),
+            })
+        };
+        let found = self.words.required.iter().all(has) && !self.words.excluded.iter().any(has);
+        self.looked_at.borrow_mut().insert(row, found);
+        Ok(found)
+    }
+}
+
+/// Whether tokens hold a sequence that ends where a word does.
+fn holds<T: PartialEq>(tokens: &[T], sequence: &[T], continues: impl Fn(&T) -> bool) -> bool {
+    !sequence.is_empty()
+        && tokens.windows(sequence.len()).enumerate().any(|(start, window)| {
+            let next = tokens.get(start + sequence.len());
+            window == sequence && !next.is_some_and(&continues)
+        })
+}
+
+fn undecodable() -> Error {
+    damaged("segments", "a posting list of terms").into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sequences_are_whole_words() {
+        // 1000 and above go on with the word before.
+        let continues = |id: &u32| *id >= 1000;
+        let tokens = [1, 2, 1000, 3, 2];
+        for (sequence, found) in [
+            (&[1][..], true),
+            (&[2, 1000], true),
+            (&[2], true),
+            (&[1, 2], false),
+            (&[3, 2], true),
+            (&[2, 3], false),
+            (&[], false),
+            (&[1, 2, 1000, 3, 2, 1], false),
+        ] {
+            assert_eq!(holds(&tokens, sequence, continues), found, "{sequence:?}");
+        }
+        assert!(!holds(&[2, 1000], &[2], continues));
+    }
+}

@@ -1,0 +1,151 @@
+//! The best rows of one part.
+
+use super::cursor::{Cursor, Part};
+use super::{Best, LexicalStats, Norms, QueryTerm, Role, Undecodable, together, window};
+
+/// Why a search ended early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SearchError<E> {
+    /// A list is damaged.
+    Undecodable(Undecodable),
+    /// What `accept` said.
+    Accept(E),
+}
+
+impl<E> From<Undecodable> for SearchError<E> {
+    fn from(error: Undecodable) -> Self {
+        Self::Undecodable(error)
+    }
+}
+
+/// Offers the best rows of one part to `best`; exactly those that scoring every row would.
+///
+/// A row matches if it holds every required term, no excluded one, and one at least that is not excluded. Its
+/// score is the sum of its terms' scores in f32, in the order of the query. `accept` is asked last, with the
+/// row of the part and its score, and only for rows that would be among the best.
+///
+/// # Shapes
+/// `lengths` `[rows]`, of the part; row r of the part is row `base + r` in `best`.
+///
+/// # Errors
+/// [`SearchError::Undecodable`] for a damaged list, or one with a row that the part does not have;
+/// [`SearchError::Accept`] from `accept`. `best` then holds some rows of the part.
+pub fn search<E>(
+    terms: &[QueryTerm],
+    lengths: &[u32],
+    norms: &Norms,
+    base: u32,
+    accept: &mut dyn FnMut(u32, f32) -> Result<bool, E>,
+    best: &mut Best,
+) -> Result<LexicalStats, SearchError<E>> {
+    let mut query = Query::new(terms, lengths, norms)?;
+    let mut stats = LexicalStats::default();
+    let nothing = query.terms.is_empty() || query.misses_required();
+    if best.k() > 0 && !nothing {
+        let mut sink = Sink { base, accept, best };
+        if query.terms.iter().any(|term| term.role == Role::Required) {
+            together::search(&mut query, &mut sink, &mut stats)?;
+        } else {
+            window::search(&mut query, &mut sink, &mut stats)?;
+        }
+    }
+    Ok(stats)
+}
+
+/// A term that is not excluded.
+pub(super) struct Term<'a> {
+    pub cursor: Cursor<'a>,
+    pub role: Role,
+}
+
+/// A query on a part, its excluded terms apart.
+pub(super) struct Query<'a> {
+    /// In query order; of those that are optional only those with postings.
+    pub terms: Vec<Term<'a>>,
+    pub excluded: Vec<Cursor<'a>>,
+    /// Rows of the part.
+    pub rows: u32,
+}
+
+impl<'a> Query<'a> {
+    pub fn new(terms: &[QueryTerm<'a>], lengths: &'a [u32], norms: &'a Norms) -> Result<Self, Undecodable> {
+        let part = Part::new(lengths, norms, terms.iter().map(|term| term.list));
+        let rows = u32::try_from(lengths.len()).unwrap_or(u32::MAX);
+        let mut query = Self { terms: Vec::new(), excluded: Vec::new(), rows };
+        for term in terms {
+            match term.role {
+                Role::Optional | Role::Excluded if term.list.is_empty() => {}
+                Role::Excluded => query.excluded.push(Cursor::new(term.list, 0.0, part)?),
+                role => query.terms.push(Term { cursor: Cursor::new(term.list, term.weight, part)?, role }),
+            }
+        }
+        Ok(query)
+    }
+
+    /// Whether no row holds one of the required terms.
+    pub fn misses_required(&self) -> bool {
+        self.terms.iter().any(|term| term.role == Role::Required && term.cursor.is_empty())
+    }
+}
+
+/// Whether a row, not below those asked about before, holds one of these.
+pub(super) fn holds_any(cursors: &mut [Cursor], row: u32) -> Result<bool, Undecodable> {
+    for cursor in cursors {
+        cursor.seek(row)?;
+        if cursor.row() == row {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Where rows go.
+pub(super) struct Sink<'s, E> {
+    pub base: u32,
+    pub accept: &'s mut dyn FnMut(u32, f32) -> Result<bool, E>,
+    pub best: &'s mut Best,
+}
+
+impl<E> Sink<'_, E> {
+    /// The score that this row of the part and those above need.
+    #[inline(always)]
+    pub fn floor(&self, row: u32) -> f32 {
+        self.best.floor(self.base.saturating_add(row))
+    }
+
+    /// Offers a row with its exact score; rows ascend.
+    pub fn offer(&mut self, row: u32, score: f32, excluded: &mut [Cursor]) -> Result<(), SearchError<E>> {
+        let global = self.base.saturating_add(row);
+        if self.best.admits(score, global)
+            && !holds_any(excluded, row)?
+            && (self.accept)(row, score).map_err(SearchError::Accept)?
+        {
+            self.best.push(score, global);
+        }
+        Ok(())
+    }
+}
+
+/// Decides by sums of bounds, which are rounded otherwise than scores.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Slack(f64);
+
+impl Slack {
+    /// For sums of so many scores. A sum of n positive f32 is off by less than n / 2^24 of itself, in
+    /// whatever order; twice that for the score and for a sum that it is compared with, and some for the f64.
+    pub fn new(terms: usize) -> Self {
+        Self(1.0 + (terms + 4) as f64 / f64::from(1 << 22))
+    }
+
+    /// Whether a score that is at most `sum`, but for rounding, may reach the floor.
+    #[inline(always)]
+    pub fn reaches(self, sum: f64, floor: f32) -> bool {
+        sum * self.0 >= f64::from(floor)
+    }
+
+    /// A sum of f32 that is lower does not reach the floor with `more`; at least 0.
+    #[inline(always)]
+    pub fn need(self, floor: f32, more: f64) -> f32 {
+        ((f64::from(floor) / self.0 - more) as f32).next_down().max(0.0)
+    }
+}

@@ -1,0 +1,200 @@
+//! What is typed into a search box: words, and a few signs before them.
+//!
+//! | Typed | Meaning |
+//! |---|---|
+//! | `word` | rows that hold it rank higher |
+//! | `+word` | only rows that hold it |
+//! | `-word` | no row that holds it |
+//! | `"some words"`, `+"some words"` | only rows that hold these words side by side |
+//! | `-"some words"` | no row that does |
+//!
+//! A sign counts at the start or after white space, directly before a letter, a digit or a quote that is
+//! closed. Everything else is plain text, so `COVID-19`, `C++`, `a - b` and `5" pipe` are what they look
+//! like, and no text is an error.
+
+use super::Role;
+
+/// A part of a query that is treated alike.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Clause {
+    /// What it means for rows.
+    pub role: Role,
+    /// Without sign and quotes; never only white space.
+    pub text: String,
+    /// Whether its words must lie side by side.
+    pub phrase: bool,
+}
+
+/// The clauses of a query: all its plain text in one [`Role::Optional`] clause where the first of it was, and
+/// the others in their order.
+pub fn parse(query: &str) -> Vec<Clause> {
+    let mut clauses: Vec<Clause> = Vec::new();
+    let mut plain: Vec<&str> = Vec::new();
+    let mut place = 0;
+    let mut rest = query.trim_start();
+    // What follows a closed quote at once is not after white space.
+    let mut apart = true;
+    while !rest.is_empty() {
+        let (clause, after) = match operator(rest).filter(|_| apart) {
+            Some((clause, after)) => (Some(clause), after),
+            None => {
+                let (word, after) = rest.split_at(rest.find(char::is_whitespace).unwrap_or(rest.len()));
+                if plain.is_empty() {
+                    place = clauses.len();
+                }
+                plain.push(word);
+                (None, after)
+            }
+        };
+        clauses.extend(clause);
+        rest = after.trim_start();
+        apart = rest.len() < after.len();
+    }
+    if !plain.is_empty() {
+        clauses.insert(place, Clause { role: Role::Optional, text: plain.join(" "), phrase: false });
+    }
+    clauses
+}
+
+/// What an encoder reads: the texts of all clauses that are not excluded, a space between them.
+pub fn plain_text(clauses: &[Clause]) -> String {
+    let wanted = clauses.iter().filter(|clause| clause.role != Role::Excluded);
+    wanted.map(|clause| clause.text.as_str()).collect::<Vec<_>>().join(" ")
+}
+
+/// The clause that a text begins with, if it begins with a sign or a quote that counts, and what follows it.
+fn operator(text: &str) -> Option<(Clause, &str)> {
+    let (role, operand) = match text.as_bytes().first()? {
+        b'+' => (Role::Required, &text[1..]),
+        b'-' => (Role::Excluded, &text[1..]),
+        b'"' => (Role::Required, text),
+        _ => return None,
+    };
+    if let Some(quoted) = operand.strip_prefix('"') {
+        let (inside, after) = quoted.split_once('"')?;
+        let inside = inside.trim();
+        let clause = Clause { role, text: inside.to_owned(), phrase: true };
+        return (!inside.is_empty()).then_some((clause, after));
+    }
+    operand.chars().next().filter(|first| first.is_alphanumeric())?;
+    let (word, after) = operand.split_at(operand.find(char::is_whitespace).unwrap_or(operand.len()));
+    Some((Clause { role, text: word.to_owned(), phrase: false }, after))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// As `o:text`, `+:text`, `-:text`, phrases with quotes.
+    fn written(query: &str) -> Vec<String> {
+        let clause = |clause: Clause| {
+            let role = match clause.role {
+                Role::Optional => 'o',
+                Role::Required => '+',
+                Role::Excluded => '-',
+            };
+            let quote = if clause.phrase { "\"" } else { "" };
+            format!("{role}:{quote}{}{quote}", clause.text)
+        };
+        parse(query).into_iter().map(clause).collect()
+    }
+
+    #[test]
+    fn plain_text_stays_plain() {
+        for plain in [
+            "lung cancer",
+            "COVID-19",
+            "C++",
+            "a - b",
+            "--x",
+            "+",
+            "-",
+            "a + b",
+            "\"",
+            "5\" pipe",
+            "a\"b c\"d",
+            "-(x)",
+            "+-x",
+            "x+",
+            "x-",
+            "-\u{301}x",
+            "−5",
+            "\"open",
+            "-\"open",
+            "+\"",
+            "\"\"",
+            "- \"",
+            "-'x'",
+            "a -",
+        ] {
+            assert_eq!(written(plain), [format!("o:{plain}")], "{plain}");
+            assert_eq!(plain_text(&parse(plain)), plain);
+        }
+        for nothing in ["", " ", "\n\t\u{3000}"] {
+            assert!(parse(nothing).is_empty());
+        }
+        assert_eq!(written("  two \n  words "), ["o:two words"]);
+    }
+
+    #[test]
+    fn signs_and_quotes_count_before_words() {
+        assert_eq!(written("+mouse"), ["+:mouse"]);
+        assert_eq!(written("-mouse"), ["-:mouse"]);
+        assert_eq!(written("a +mouse b -cat c"), ["o:a b c", "+:mouse", "-:cat"]);
+        assert_eq!(written("+COVID-19 -5 +été -猫"), ["+:COVID-19", "-:5", "+:été", "-:猫"]);
+        assert_eq!(written("\"lung cancer\""), ["+:\"lung cancer\""]);
+        assert_eq!(written("+\"lung cancer\" -\"side effect\""), ["+:\"lung cancer\"", "-:\"side effect\""]);
+        assert_eq!(
+            written("therapy of \" lung  cancer \" in mice"),
+            ["o:therapy of in mice", "+:\"lung  cancer\""]
+        );
+        assert_eq!(written("\"a - b\""), ["+:\"a - b\""]);
+        // What follows a quote at once is after it.
+        assert_eq!(written("\"a b\"c"), ["+:\"a b\"", "o:c"]);
+        assert_eq!(written("\"a b\"-c -d"), ["+:\"a b\"", "o:-c", "-:d"]);
+        // The first quote closes, and the last is one too many.
+        assert_eq!(written("\"a b\" c\""), ["+:\"a b\"", "o:c\""]);
+        assert_eq!(written("+a\"b"), ["+:a\"b"]);
+    }
+
+    #[test]
+    fn excluded_words_are_not_encoded() {
+        assert_eq!(plain_text(&parse("a +b -c \"d e\" -\"f g\" h")), "a h b d e");
+        assert_eq!(plain_text(&parse("-a")), "");
+    }
+
+    /// Each quote is tried once, so that a long query takes no quadratic time.
+    #[test]
+    fn hostile_queries_are_quick() {
+        for pattern in ["\" ", "-\" ", "\"\" ", "+ ", "-x\" "] {
+            assert!(parse(&pattern.repeat(200_000)).len() < 200_001);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_a_query(query in "([-+\" ]|a|é|\\PC|\\s){0,40}") {
+            let clauses = parse(&query);
+            let mut plain = 0;
+            for clause in &clauses {
+                prop_assert!(!clause.text.trim().is_empty());
+                plain += usize::from(clause.role == Role::Optional);
+            }
+            prop_assert!(plain <= 1);
+            // No letter is lost or made.
+            let letters = |text: &str| {
+                let mut letters: Vec<_> = text.chars().filter(|c| c.is_alphanumeric()).collect();
+                letters.sort_unstable();
+                letters
+            };
+            let all: String = clauses.iter().map(|clause| clause.text.as_str()).collect();
+            prop_assert_eq!(letters(&all), letters(&query));
+            // Without signs and quotes it is all plain.
+            if !query.contains(['-', '+', '"']) {
+                let words: Vec<_> = query.split_whitespace().collect();
+                prop_assert_eq!(plain_text(&clauses), words.join(" "));
+            }
+        }
+    }
+}

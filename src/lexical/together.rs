@@ -1,0 +1,60 @@
+//! Queries with required terms: only rows that hold all of them are looked at.
+
+use super::search::{Query, SearchError, Sink, Slack};
+use super::{END, LexicalStats, Role};
+
+/// As [`search`](super::search()); all required terms have postings.
+pub(super) fn search<E>(
+    query: &mut Query,
+    sink: &mut Sink<E>,
+    stats: &mut LexicalStats,
+) -> Result<(), SearchError<E>> {
+    let Query { terms, excluded, rows } = query;
+    let slack = Slack::new(terms.len());
+    // The rarest first: it says which rows come into question.
+    let mut required: Vec<usize> = (0..terms.len()).filter(|&i| terms[i].role == Role::Required).collect();
+    required.sort_by_key(|&i| terms[i].cursor.len());
+    let Some((&lead, others)) = required.split_first() else { return Ok(()) };
+    // The sum of the bounds holds up to this row, exclusively.
+    let (mut bound, mut bounded) = (0.0, 0);
+    'rows: loop {
+        let row = terms[lead].cursor.row();
+        if row >= *rows {
+            return Ok(());
+        }
+        let floor = sink.floor(row);
+        if row >= bounded {
+            bound = 0.0;
+            bounded = END;
+            for term in terms.iter_mut() {
+                let last = term.cursor.block_last_row(row);
+                bound += f64::from(term.cursor.block_bound());
+                bounded = bounded.min(last.saturating_add(1));
+            }
+        }
+        if !slack.reaches(bound, floor) {
+            terms[lead].cursor.seek(bounded)?;
+            continue;
+        }
+        for &other in others {
+            let cursor = &mut terms[other].cursor;
+            cursor.seek(row)?;
+            if cursor.row() > row {
+                let next = cursor.row();
+                terms[lead].cursor.seek(next)?;
+                continue 'rows;
+            }
+        }
+        let mut score = 0.0;
+        for term in terms.iter_mut() {
+            term.cursor.seek(row)?;
+            if term.cursor.row() == row {
+                score += term.cursor.score();
+                stats.postings += 1;
+            }
+        }
+        stats.rows_scored += 1;
+        sink.offer(row, score, excluded)?;
+        terms[lead].cursor.advance()?;
+    }
+}

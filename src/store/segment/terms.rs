@@ -1,0 +1,174 @@
+//! Reading a segment's posting lists of terms.
+
+use std::ops::Range;
+
+use super::read::Segment;
+use crate::{
+    lexical::{self, EncodedList, List},
+    store::{
+        error::{Damage, Result},
+        layout::segment::*,
+        sealed::SealedFile,
+    },
+};
+
+/// Where the sections of terms are; all empty where there are none.
+pub(super) struct TermSections {
+    terms: Range<u64>,
+    rows: Range<u64>,
+    ends: Range<u64>,
+    postings: Range<u64>,
+    lengths: Range<u64>,
+    total: Range<u64>,
+}
+
+impl TermSections {
+    /// # Errors
+    ///
+    /// Sections whose lengths contradict each other.
+    pub(super) fn of(documents: &SealedFile, rows: u32) -> Result<Self> {
+        let at = |name| documents.section(name);
+        let own = Self {
+            terms: at(TERMS),
+            rows: at(TERM_ROWS),
+            ends: at(TERM_ENDS),
+            postings: at(POSTINGS),
+            lengths: at(LENGTHS),
+            total: at(TOTAL_LENGTH),
+        };
+        if own.lengths.is_empty() && own.total.is_empty() && own.terms.is_empty() {
+            return Ok(own);
+        }
+        let count = |section: &Range<u64>, width: u64| (section.end - section.start) / width;
+        let terms = count(&own.terms, 4);
+        for (what, section, width, expected) in [
+            ("the number of terms' rows", &own.rows, 4, terms),
+            ("the number of terms' ends", &own.ends, 8, terms),
+            ("the number of rows' lengths", &own.lengths, 4, rows.into()),
+            ("the number of total lengths", &own.total, 8, 1),
+        ] {
+            let found = count(section, width);
+            if found != expected {
+                return Err(documents.corrupt(Damage::Disagreement { what, expected, found }));
+            }
+        }
+        Ok(own)
+    }
+
+    fn count(&self) -> usize {
+        ((self.terms.end - self.terms.start) / 4) as usize
+    }
+}
+
+impl Segment {
+    /// Whether the rows have posting lists of terms.
+    pub(in crate::store) fn is_lexical(&self) -> bool {
+        !self.terms.lengths.is_empty()
+    }
+
+    /// Bytes of everything that is there for terms.
+    pub(in crate::store) fn term_bytes(&self) -> u64 {
+        let TermSections { terms, rows, ends, postings, lengths, total } = &self.terms;
+        [terms, rows, ends, postings, lengths, total].map(|section| section.end - section.start).iter().sum()
+    }
+
+    /// The terms that occur, ascending.
+    pub(in crate::store) fn terms(&self) -> Result<&[u32]> {
+        self.numbers(&self.terms.terms, 0..self.terms.count())
+    }
+
+    /// The rows that hold a term.
+    pub(in crate::store) fn term_list(&self, term: u32) -> Result<List<'_>> {
+        match self.terms()?.binary_search(&term) {
+            Ok(place) => Ok(List::Encoded(self.term_list_at(place)?)),
+            Err(_) => Ok(List::Plain(&[])),
+        }
+    }
+
+    /// As [`Self::term_list`], by the term's place in [`Self::terms`].
+    pub(in crate::store) fn term_list_at(&self, place: usize) -> Result<EncodedList<'_>> {
+        let (bytes, rows) = self.term_bytes_at(place)?;
+        let undecodable = |_| self.undecodable("the postings of term", place as u64);
+        EncodedList::new(bytes, rows as usize).map_err(undecodable)
+    }
+
+    /// A list as it lies there, and how many postings it has.
+    fn term_bytes_at(&self, place: usize) -> Result<(&[u8], u32)> {
+        let undecodable = || self.undecodable("the postings of term", place as u64);
+        let rows = self.numbers(&self.terms.rows, place..place + 1)?[0];
+        let first = place.saturating_sub(1);
+        let ends: &[u64] = self.elements(&self.terms.ends, first..place + 1)?;
+        let (start, end) = match *ends {
+            [start, end] => (start, end),
+            [end] => (0, end),
+            _ => return Err(undecodable()),
+        };
+        let postings = &self.terms.postings;
+        if start > end || end > postings.end - postings.start {
+            return Err(undecodable());
+        }
+        Ok((self.bytes_of(postings.start + start..postings.start + end)?, rows))
+    }
+
+    /// Occurrences of all terms in each row.
+    pub(in crate::store) fn lengths(&self) -> Result<&[u32]> {
+        match self.is_lexical() {
+            true => self.numbers(&self.terms.lengths, 0..self.rows() as usize),
+            false => Ok(&[]),
+        }
+    }
+
+    /// The sum of [`Self::lengths`].
+    pub(in crate::store) fn total_length(&self) -> Result<u64> {
+        match self.is_lexical() {
+            true => Ok(self.elements::<u64>(&self.terms.total, 0..1)?[0]),
+            false => Ok(0),
+        }
+    }
+
+    /// Reads all lists; how many postings there are. `packed`: whether their bytes must be those that packing
+    /// the postings gives, with all bounds.
+    ///
+    /// # Errors
+    ///
+    /// Terms out of order, lists that cannot be read, and lengths that are not those of the lists.
+    pub(in crate::store) fn check_terms(&self, packed: bool) -> Result<u64> {
+        let terms = self.terms()?;
+        if let Some(place) = terms.windows(2).position(|pair| pair[0] >= pair[1]) {
+            return Err(self.undecodable("the order of terms", place as u64));
+        }
+        let (mut found, mut postings) = (vec![0u64; self.rows() as usize], Vec::new());
+        let (mut all, mut again, lengths) = (0, Vec::new(), self.lengths()?);
+        for place in 0..terms.len() {
+            let undecodable = || self.undecodable("the postings of term", place as u64);
+            postings.clear();
+            self.term_list_at(place)?.decode_all(&mut postings).map_err(|_| undecodable())?;
+            all += postings.len() as u64;
+            for posting in &postings {
+                *found.get_mut(posting.row as usize).ok_or_else(undecodable)? += u64::from(posting.count);
+            }
+            if packed {
+                again.clear();
+                lexical::encode(&postings, |row| lengths.get(row as usize).copied().unwrap_or(0), &mut again);
+                if again != self.term_bytes_at(place)?.0 {
+                    return Err(undecodable());
+                }
+            }
+        }
+        if !self.is_lexical() {
+            return Ok(all);
+        }
+        let mut total = 0;
+        for (row, (&length, found)) in lengths.iter().zip(found).enumerate() {
+            total += u64::from(length);
+            if u64::from(length) != found {
+                return Err(self.undecodable("the length of row", row as u64));
+            }
+        }
+        let (what, expected, found) = ("the total length of rows", total, self.total_length()?);
+        match found == expected {
+            true => Ok(all),
+            false => Err(self.corrupt(Damage::Disagreement { what, expected, found })),
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! The weight of embeddings and words in a hybrid search, learned from judged questions.
+
+use std::collections::HashMap;
+use std::num::NonZeroUsize;
+use std::ops::ControlFlow;
+
+use serde::Serialize;
+
+use super::learn::plain;
+use crate::error::{Error, Result};
+use crate::index::{
+    ActiveModel, Asked, Candidate, Index, LearnedFusion, Plan, RankBy, SearchMode, WithProgress, Words,
+    check_judgment, fuse,
+};
+use crate::judgment::Judgment;
+use crate::measure::{Found, Judge, Judged, Metric, PairedTests, Ranking, RelevanceLevel};
+use crate::model::Role;
+use crate::progress::{OnProgress, Progress, Stage, no_progress};
+use crate::search::Fusion;
+use crate::store::{StoreError, View};
+
+/// Judged questions without which no weight is learned.
+pub const FEWEST_FUSION_QUESTIONS: usize = 40;
+/// Below that a difference is taken for one.
+const SIGNIFICANCE_LEVEL: f64 = 0.05;
+/// Weights that are tried: 0, 0.05, ... 1.
+const WEIGHTS: usize = 21;
+/// Weights on either side of one over which it is judged.
+const STRETCH: usize = 2;
+/// Parts of the questions: the weight for each is chosen on the others.
+const PARTS: u32 = 5;
+/// What reciprocal rank fusion is compared with.
+const RRF: Fusion = Fusion::Rrf { k: 60.0 };
+const METRIC: [Metric; 1] = [Metric::NDCG_AT_10];
+const SEED: u64 = 0;
+/// Questions encoded between two reports of progress.
+const BLOCK: usize = 64;
+
+/// What [`Index::fuse`] did.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Fused {
+    /// Judged questions with an answer that the index holds.
+    pub questions: usize,
+    /// Judged questions without one; they are passed over.
+    pub unanswered: usize,
+    /// What was learned and is kept; `None` where there are fewer than [`FEWEST_FUSION_QUESTIONS`].
+    pub fusion: Option<LearnedFusion>,
+    /// The same in one sentence.
+    pub sentence: String,
+}
+
+impl Index {
+    /// Learns from judged questions how much embeddings and words count in a hybrid search
+    /// ([`Fusion::Learned`]), tests whether words help, and keeps that with the index.
+    ///
+    /// `pairs` are judgments beside those that the index holds ([`Self::record`]); they are not stored.
+    /// Weights and ages do not count here. The questions must not be ones that the model was trained on, for
+    /// which embeddings look better than they are. With fewer than [`FEWEST_FUSION_QUESTIONS`] nothing
+    /// changes.
+    ///
+    /// 21 weights are tried; the one is kept around which the mean nDCG@10 is highest, over it and two
+    /// weights on either side. The test compares a hybrid search, each question with the weight chosen on
+    /// other ones, with one by embeddings alone (paired t-test and bootstrap, one-sided, p < 0.05). Where
+    /// words are not shown to help, the weight is 1.
+    ///
+    /// Costs two searches for each question. Do it again when the collection or the questions have changed; a
+    /// change of model to another encoder forgets it.
+    ///
+    /// # Errors
+    /// Those of [`Self::record`] for the pairs;
+    /// [`StoreError::NotLexical`](crate::store::StoreError::NotLexical);
+    /// [`InputError::ChangeUnderWay`](crate::InputError::ChangeUnderWay); failures of the encoder and of the
+    /// disk, with what was learned before in place.
+    pub fn fuse(&self, pairs: &[Judgment]) -> Result<Fused> {
+        self.fuse_alone(pairs, &mut no_progress)
+    }
+
+    fn fuse_alone(&self, pairs: &[Judgment], on_progress: &mut OnProgress<'_>) -> Result<Fused> {
+        self.check_writable()?;
+        pairs.iter().try_for_each(check_judgment)?;
+        let _only = self.alone()?;
+        let judgments = self.judgments()?;
+        self.fuse_on(judgments.iter().chain(pairs), on_progress)
+    }
+
+    /// As [`Self::fuse`], from these judgments alone, for a caller that holds the right to ([`Self::alone`]).
+    pub(super) fn fuse_on<'a>(
+        &self,
+        judgments: impl Iterator<Item = &'a Judgment>,
+        on_progress: &mut OnProgress<'_>,
+    ) -> Result<Fused> {
+        let serving = &*self.serving();
+        self.check_fusion(serving)?;
+        let view = serving.view();
+        if !view.is_lexical() {
+            return Err(StoreError::NotLexical.into());
+        }
+        let questions = Questions::of(&view, judgments)?;
+        let (count, unanswered) = (questions.texts.len(), questions.unanswered);
+        if count < FEWEST_FUSION_QUESTIONS {
+            let sentence = format!(
+                "{count} judged questions have an answer in the index; at least {FEWEST_FUSION_QUESTIONS} are \
+                 needed to learn a weight, so nothing is changed"
+            );
+            return Ok(Fused { questions: count, unanswered, fusion: None, sentence });
+        }
+        let fusion = questions.measure(serving, &view, on_progress)?.learned()?;
+        self.set_fusion(serving, fusion.clone())?;
+        Ok(Fused { questions: count, unanswered, sentence: sentence(&fusion), fusion: Some(fusion) })
+    }
+}
+
+impl<F: FnMut(Progress) -> ControlFlow<()>> WithProgress<'_, F> {
+    /// As [`Index::fuse`], with progress in questions and cancellation.
+    ///
+    /// # Errors
+    /// Those of [`Index::fuse`], and [`Error::Cancelled`].
+    pub fn fuse(mut self, pairs: &[Judgment]) -> Result<Fused> {
+        let (index, on_progress) = self.parts();
+        index.fuse_alone(pairs, on_progress)
+    }
+}
+
+/// Judged questions with their grades by row.
+struct Questions {
+    texts: Vec<String>,
+    judged: Vec<Judged>,
+    /// Those that are left out.
+    unanswered: usize,
+}
+
+impl Questions {
+    /// Those with an answer that the view holds. Of several judgments of a question and a document the last
+    /// one counts.
+    fn of<'a>(view: &View, judgments: impl Iterator<Item = &'a Judgment>) -> Result<Self> {
+        let mut places: HashMap<String, usize> = HashMap::new();
+        let mut all: Vec<(&str, HashMap<&str, i32>)> = Vec::new();
+        for judgment in judgments {
+            let question = judgment.question.as_str();
+            // In another spelling it is the same question.
+            let place = *places.entry(plain(question)).or_insert_with(|| {
+                all.push((question, HashMap::new()));
+                all.len() - 1
+            });
+            all[place].1.insert(&judgment.id, judgment.grade);
+        }
+        let mut questions = Self { texts: Vec::new(), judged: Vec::new(), unanswered: 0 };
+        for (text, grades) in all {
+            let mut rows = Vec::with_capacity(grades.len());
+            let mut answered = false;
+            for (id, grade) in grades {
+                let row = view.row_of(id)?;
+                answered |= row.is_some() && grade > 0;
+                rows.push((row, grade));
+            }
+            if answered && !text.trim().is_empty() {
+                questions.texts.push(text.to_owned());
+                questions.judged.push(Judged::new(rows));
+            } else {
+                questions.unanswered += 1;
+            }
+        }
+        Ok(questions)
+    }
+
+    fn measure(
+        self,
+        serving: &ActiveModel,
+        view: &View,
+        on_progress: &mut OnProgress<'_>,
+    ) -> Result<Measured> {
+        let encoder = serving.model().encoder();
+        let judge = Judge::new(&METRIC, RelevanceLevel::default(), self.judged);
+        let depth = NonZeroUsize::new(judge.depth()).unwrap_or(NonZeroUsize::MIN);
+        let by = RankBy::Hybrid(Fusion::Learned);
+        let plan = Plan { by, codes: Some(false), ..Plan::new(depth, SearchMode::Exact) };
+        let lexical = Plan { by: RankBy::Lexical, ..Plan::new(depth, SearchMode::Exact) };
+        let mut measured = Measured::default();
+        for block in self.texts.chunks(BLOCK) {
+            // As they are: judged questions were asked of whatever engine, whose signs may be none of ours.
+            let words = block.iter().map(|text| Words::plain(text, encoder)).collect::<Result<Vec<_>>>()?;
+            let texts: Vec<&str> = words.iter().map(|words| words.text.as_str()).collect();
+            let rows = encoder.embed(&texts, Role::Query)?;
+            for (words, row) in words.into_iter().zip(rows.chunks_exact(encoder.dim())) {
+                let query = measured.lexical.len();
+                let asked = Asked { vector: row.into(), words: Some(words) };
+                let value = |ranking: Ranking| {
+                    judge.outcome(query, &Found { visited: 0, routing: 0.0, ranking }).values[0]
+                };
+                let candidates = serving.candidates(view, &asked, &plan)?.all;
+                let fused = |fusion| value(ranking(&candidates, fusion));
+                measured
+                    .weights
+                    .push((0..WEIGHTS).map(|place| fused(Fusion::Convex(weight(place)))).collect());
+                measured.rrf.push(fused(RRF));
+                measured.lexical.push(value(serving.rank_asked(view, &asked, &lexical)?.rows));
+                measured.parts.push(crc32fast::hash(plain(&self.texts[query]).as_bytes()) % PARTS);
+            }
+            let done = measured.lexical.len();
+            Progress::new(Stage::Questions, done, self.texts.len()).tell(on_progress, Error::Cancelled)?;
+        }
+        Ok(measured)
+    }
+}
+
+fn ranking(candidates: &[Candidate], fusion: Fusion) -> Ranking {
+    fuse(candidates, fusion, 0.0).into_iter().map(|(score, row, _)| (score, row)).collect()
+}
+
+fn weight(place: usize) -> f64 {
+    place as f64 / (WEIGHTS - 1) as f64
+}
+
+/// nDCG@10 of each question.
+#[derive(Default)]
+struct Measured {
+    /// By weight.
+    weights: Vec<Vec<f64>>,
+    rrf: Vec<f64>,
+    lexical: Vec<f64>,
+    /// The part of each question.
+    parts: Vec<u32>,
+}
+
+impl Measured {
+    fn learned(&self) -> Result<LearnedFusion> {
+        let all = self.means(|_| true);
+        let best = best_place(&all);
+        let own = (0..PARTS).map(|part| best_place(&self.means(|other| other != part)));
+        let own: Vec<usize> = own.collect();
+        let hybrid: Vec<f64> =
+            self.weights.iter().zip(&self.parts).map(|(values, &part)| values[own[part as usize]]).collect();
+        let dense: Vec<f64> = self.weights.iter().map(|values| values[WEIGHTS - 1]).collect();
+        let both = PairedTests::new(&hybrid, &dense, SEED).map_or(1.0, |tests| tests.larger_p());
+        // The question has a direction.
+        let p_value = if mean(&hybrid) > mean(&dense) { both / 2.0 } else { 1.0 - both / 2.0 };
+        let words_help = p_value < SIGNIFICANCE_LEVEL;
+        Ok(LearnedFusion {
+            alpha: if words_help { weight(best) } else { 1.0 },
+            words_help,
+            questions: self.weights.len(),
+            dense: mean(&dense),
+            lexical: mean(&self.lexical),
+            hybrid: mean(&hybrid),
+            rrf: mean(&self.rrf),
+            p_value,
+            weights: all,
+        })
+    }
+
+    /// The mean at each weight over the questions of some parts.
+    fn means(&self, of: impl Fn(u32) -> bool) -> Vec<f64> {
+        let values: Vec<&Vec<f64>> =
+            self.weights.iter().zip(&self.parts).filter(|(_, part)| of(**part)).map(|(own, _)| own).collect();
+        let sum = |place: usize| values.iter().map(|own| own[place]).sum::<f64>();
+        (0..WEIGHTS).map(|place| sum(place) / values.len().max(1) as f64).collect()
+    }
+}
+
+/// The middle of the best stretch: of few questions the best weight alone would be one of chance. Of equal
+/// ones that with the most of the embeddings.
+fn best_place(means: &[f64]) -> usize {
+    let stretch = |place: usize| {
+        let own = &means[place.saturating_sub(STRETCH)..(place + STRETCH + 1).min(means.len())];
+        mean(own)
+    };
+    let places = (0..means.len()).max_by(|&a, &b| stretch(a).total_cmp(&stretch(b)).then(a.cmp(&b)));
+    places.unwrap_or(0)
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len().max(1) as f64
+}
+
+fn sentence(fusion: &LearnedFusion) -> String {
+    let LearnedFusion { alpha, questions, dense, hybrid, p_value, .. } = fusion;
+    let p = if *p_value < 0.001 { "< 0.001".to_owned() } else { format!("= {p_value:.3}") };
+    let measured = format!(
+        "on {questions} judged questions nDCG@10 is {hybrid:.3} by both, {dense:.3} by embeddings alone (p {p})"
+    );
+    match fusion.words_help {
+        true => format!("words help: {measured}; embeddings count {alpha:.2}, words {:.2}", 1.0 - alpha),
+        false => format!(
+            "words are not shown to help: {measured}, where p below {SIGNIFICANCE_LEVEL} is asked for; \
+             searches go by embeddings alone"
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Questions whose value at a weight is a function of question and weight.
+    fn measured(value: impl Fn(usize, f64) -> f64) -> Measured {
+        let questions = 100;
+        Measured {
+            weights: (0..questions).map(|q| (0..WEIGHTS).map(|p| value(q, weight(p))).collect()).collect(),
+            rrf: vec![0.5; questions],
+            lexical: (0..questions).map(|q| value(q, 0.0)).collect(),
+            parts: (0..questions).map(|q| q as u32 % PARTS).collect(),
+        }
+    }
+
+    #[test]
+    fn the_best_weight_is_learned_where_words_help() {
+        let noise = |q: usize| (q * 37 % 11) as f64 / 100.0;
+        let learned = measured(|q, alpha| 0.8 + noise(q) - (alpha - 0.6).abs() / 2.0).learned().unwrap();
+        assert!(learned.words_help && (learned.alpha - 0.6).abs() < 1e-9 && learned.p_value < 0.001);
+        assert!((learned.hybrid - learned.dense - 0.2).abs() < 1e-9);
+        assert!(sentence(&learned).starts_with("words help"));
+    }
+
+    #[test]
+    fn words_that_do_not_help_are_left_out() {
+        // No difference at all, one that is noise, and one for the worse.
+        let noise =
+            |q: usize, alpha: f64| if alpha < 1.0 { (q * 37 % 13) as f64 / 100.0 - 0.06 } else { 0.0 };
+        for value in [0.0, 1.0, -1.0] {
+            let learned = measured(|q, alpha| {
+                0.5 + value * noise(q, alpha) - if value < 0.0 { 1.0 - alpha } else { 0.0 }
+            });
+            let learned = learned.learned().unwrap();
+            assert!(!learned.words_help, "{value}");
+            assert_eq!(learned.alpha, 1.0);
+            assert!(sentence(&learned).starts_with("words are not shown to help"));
+        }
+    }
+}
