@@ -7,7 +7,8 @@ Needs numpy, scipy, faiss and tokenizers.
 INDEX has been tuned; QUESTIONS is an index of the same encoder that holds the questions as documents;
 TOKENIZER is the encoder's `tokenizer.json`; the texts are those of DATASET, a folder in BEIR's layout.
 Exact search's 10 and 100 best documents are what is to be found. Each engine is a partition (the tree, or
-spherical k-means of as many lists) with one kind of route, all documents united and each counted once:
+spherical k-means of as many lists, plain or balanced: the size of a list, over the mean, times a
+penalty counts against it) with one kind of route, all documents united and each counted once:
 
     lists T C L   each document is in the lists of its T most telling terms; a question adds those of its L
                   rarest terms that are no longer than C
@@ -110,6 +111,23 @@ def measure(place, sizes, order, best, added=None, joined=None):
                      for at, beam in enumerate(beams)])
 
 
+def balanced(rows, centroids, penalty, rng, rounds=10):
+    """Lists whose size counts against them, and the means of what they then hold."""
+    lists, even = len(centroids), len(rows) / len(centroids)
+    place = leaves(centroids.T, rows)
+    for _ in range(rounds):
+        sizes = np.bincount(place, minlength=lists).astype(np.float32)
+        for own in np.array_split(rng.permutation(len(rows)), max(1, len(rows) // 1024)):
+            np.subtract.at(sizes, place[own], 1)
+            place[own] = (rows[own] @ centroids.T - penalty * (sizes / even)).argmax(1)
+            np.add.at(sizes, place[own], 1)
+        sums = np.zeros_like(centroids)
+        np.add.at(sums, place, rows)
+        norms = np.linalg.norm(sums, axis=1, keepdims=True)
+        centroids = np.where(norms > 0, sums / np.maximum(norms, 1e-9), centroids)
+    return place, centroids
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     for name in ("index", "questions", "tokenizer", "dataset"):
@@ -117,6 +135,7 @@ def main():
     parser.add_argument("--split", default="test")
     parser.add_argument("--lists", type=int, nargs="*", default=[])
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--penalties", type=float, nargs="*", default=[0.02, 0.05, 0.1])
     parser.add_argument("--most", type=int, default=1000)
     arguments = parser.parse_args()
     rows, ids = stored(arguments.index)
@@ -178,10 +197,15 @@ def main():
     for lists in [tree.shape[1], *arguments.lists]:
         kmeans = faiss.Kmeans(rows.shape[1], lists, niter=15, spherical=True, seed=arguments.seed + 1, max_points_per_centroid=10**6)
         kmeans.train(rows)
-        partitions[f"IVF {lists}"] = (leaves(kmeans.centroids.T, rows), np.argsort(-(asked @ kmeans.centroids.T), axis=1))
+        centroids = kmeans.centroids
+        partitions[f"IVF {lists}"] = (leaves(centroids.T, rows), np.argsort(-(asked @ centroids.T), axis=1))
+        for penalty in arguments.penalties:
+            own, moved = balanced(rows, centroids, penalty, np.random.default_rng(arguments.seed))
+            partitions[f"balanced {lists}, {penalty}"] = (own, np.argsort(-(asked @ moved.T), axis=1))
     print("| | visited for 0.90 | 0.95 | 0.99 | 10 best at 1% | 2% | 5% | 100 best at 1% | 2% | 5% |")
     for name, (place, order) in partitions.items():
         sizes = np.bincount(place, minlength=order.shape[1])
+        print(f"{name}: coefficient of variation of the sizes {sizes.std() / sizes.mean():.2f}")
         own = dict(added)
         for count in (5, 20):
             own[f"leaves {count}"] = {"joined": [np.unique(place[row[:count]]) for row in by_words]}

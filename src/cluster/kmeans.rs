@@ -78,17 +78,7 @@ pub fn spherical_kmeans_with<E: From<ClusterError>>(
         converged = clustering.nearest.assignments == before;
     }
 
-    let sizes = clustering.sizes();
-    let Clustering { centroids, nearest, .. } = clustering;
-    let total: f64 = nearest.similarities.iter().map(|&s| f64::from(s)).sum();
-    Ok(KMeans {
-        centroids,
-        sizes,
-        objective: total / nearest.assignments.len() as f64,
-        assignments: nearest.assignments,
-        iterations,
-        converged,
-    })
+    Ok(clustering.found(iterations, converged))
 }
 
 fn check(rows: &[f32], dim: usize, clusters: usize) -> Result<(), ClusterError> {
@@ -123,10 +113,10 @@ fn norm(values: impl Iterator<Item = f64>) -> f64 {
 }
 
 /// The state between two iterations.
-struct Clustering<'a> {
-    rows: &'a [f32],
-    dim: usize,
-    centroids: Vec<f32>,
+pub(super) struct Clustering<'a> {
+    pub rows: &'a [f32],
+    pub dim: usize,
+    pub centroids: Vec<f32>,
     nearest: Nearest,
 }
 
@@ -140,6 +130,37 @@ impl<'a> Clustering<'a> {
         clustering
     }
 
+    /// Of clusters that were found before.
+    pub fn of(rows: &'a [f32], dim: usize, centroids: Vec<f32>) -> Self {
+        Self { rows, dim, centroids, nearest: Nearest::default() }
+    }
+
+    /// The clusters with these rows in them; those that are empty are filled.
+    pub fn placed(mut self, assignments: Vec<u32>) -> KMeans {
+        let centroid = |row: usize| &self.centroids[assignments[row] as usize * self.dim..][..self.dim];
+        let rows = self.rows.chunks_exact(self.dim).enumerate();
+        let similarity =
+            |(row, own): (usize, &[f32])| own.iter().zip(centroid(row)).map(|(x, y)| x * y).sum();
+        self.nearest.similarities = rows.map(similarity).collect();
+        self.nearest.assignments = assignments;
+        self.refill_all();
+        self.found(0, false)
+    }
+
+    fn found(self, iterations: usize, converged: bool) -> KMeans {
+        let sizes = self.sizes();
+        let Self { centroids, nearest, .. } = self;
+        let total: f64 = nearest.similarities.iter().map(|&s| f64::from(s)).sum();
+        KMeans {
+            centroids,
+            sizes,
+            objective: total / nearest.assignments.len() as f64,
+            assignments: nearest.assignments,
+            iterations,
+            converged,
+        }
+    }
+
     fn sizes(&self) -> Vec<usize> {
         let mut sizes = vec![0; self.centroids.len() / self.dim];
         for &cluster in &self.nearest.assignments {
@@ -151,6 +172,10 @@ impl<'a> Clustering<'a> {
     /// Moves every row to its nearest centroid, and fills clusters that this leaves empty.
     fn assign(&mut self) {
         self.nearest = nearest(self.rows, &self.centroids, self.dim);
+        self.refill_all();
+    }
+
+    fn refill_all(&mut self) {
         let mut sizes = self.sizes();
         for cluster in 0..sizes.len() {
             if sizes[cluster] == 0 {
@@ -197,7 +222,7 @@ impl<'a> Clustering<'a> {
 
     /// Moves every centroid to the direction of the sum of its rows, which is where
     /// their mean cosine is highest.
-    fn move_centroids(&mut self, assignments: &[u32]) {
+    pub fn move_centroids(&mut self, assignments: &[u32]) {
         let clusters = self.centroids.len() / self.dim;
         let mut members = vec![Vec::new(); clusters];
         for (i, &cluster) in assignments.iter().enumerate() {

@@ -6,6 +6,7 @@
 //! blocks of f32 queries. Everything is f32 in memory and gives the same result on
 //! any number of threads.
 
+mod balance;
 mod kmeans;
 mod product;
 mod seeding;

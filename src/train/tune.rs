@@ -59,6 +59,8 @@ const FEWEST_DOCUMENTS: usize = 20;
 const SMALLEST_SAMPLE: usize = 1_000;
 /// Documents of a leaf on average, at least: routing takes as long as scoring one document for each leaf.
 const FEWEST_PER_LEAF: usize = 2;
+/// How much the size of a list counts against it where the tree starts (`docs/experiments.md`).
+const SIZE_PENALTY: f32 = 0.1;
 /// Questions set aside without which a tree is not replaced.
 const FEWEST_QUESTIONS: usize = 50;
 
@@ -220,9 +222,10 @@ impl Index {
         let set = TrainingSet { documents, train: Vec::new(), dev: Vec::new() };
         let texts = Texts::without_tokens(set.documents.len(), embedded.queries.len() / dim);
         let leaves = config.shape(set.documents.len())?.leaves() as usize;
-        // What the tree starts from is what it is compared with in the end.
         let start = init::k_means(&rows, dim, leaves, options.seed, on_progress)?;
-        let given = Given { texts, embedded, collection, centroids: start.centroids.clone() };
+        // The tree starts from lists that are more even, and is compared with k-means itself.
+        let even = start.clone().balanced(&rows, dim, SIZE_PENALTY, options.seed);
+        let given = Given { texts, embedded, collection, centroids: even.centroids };
         let mut trainer = Trainer::builder().base(serving.bundle().path()).output(output).config(config);
         if let Some(dir) = &options.checkpoints {
             // No step of the first phase is taken, so the interval is of no account.
