@@ -130,6 +130,17 @@ pub enum DataError {
         /// The columns of the form.
         expected: &'static str,
     },
+    /// A first row of names has other ones, or lacks one.
+    #[error(
+        "{name}:1: `{found}` in what looks like a row of names; the columns are called question, id, grade, weight, time, \
+         the first two of which must be there"
+    )]
+    Header {
+        /// The file.
+        name: String,
+        /// A name that is unknown, or the first one where one is missing.
+        found: String,
+    },
     /// A column or a field has a value of another kind.
     #[error("{name}:{line}: `{found}` is no {expected}")]
     Field {

@@ -67,14 +67,13 @@ struct Row<'a> {
 /// Reads judgments. A grade that is not given is 1, a weight 1, a time now.
 ///
 /// Columns are question, id, grade, weight and time, of which the last three may be missing; a first row of
-/// these names, in upper or lower case, may give another order. JSON lines have them as fields. Any of them
-/// may be gzip-compressed. `name` is
-/// what errors call the stream. Whether a judgment can be stored is for
-/// [`Index::record_all`](crate::Index::record_all) to say.
+/// these names, in upper or lower case, may give another order; other names are an error. JSON lines have
+/// them as fields. Any of them may be gzip-compressed. `name` is what errors call the stream. Whether a
+/// judgment can be stored is for [`Index::record_all`](crate::Index::record_all) to say.
 ///
 /// # Errors
-/// [`DataError::Columns`], [`DataError::Field`], [`DataError::MissingField`], [`DataError::Table`],
-/// [`DataError::Json`], and the errors of reading. The first error ends the reading.
+/// [`DataError::Columns`], [`DataError::Header`], [`DataError::Field`], [`DataError::MissingField`],
+/// [`DataError::Table`], [`DataError::Json`], and the errors of reading. The first error ends the reading.
 pub fn read_judgments(
     reader: impl Read + Send + 'static,
     name: impl Into<String>,
@@ -126,9 +125,13 @@ fn read_table(reader: impl Read, name: &str, format: JudgmentFormat) -> Result<V
         let line = row.position().map_or(0, csv::Position::line);
         let cells: Vec<&str> = row.iter().map(|cell| cell.trim_start_matches('\u{feff}')).collect();
         if number == 0
-            && let Some(named) = header(&cells)
+            && let Some(names) = names(&cells)
         {
-            places = named;
+            places = COLUMNS.map(|column| names.iter().position(|name| name == column));
+            let unknown = names.iter().find(|name| !COLUMNS.contains(&name.as_str()));
+            if let Some(found) = unknown.or_else(|| names.first().filter(|_| places[..2].contains(&None))) {
+                return Err(DataError::Header { name: name.to_owned(), found: found.clone() });
+            }
             continue;
         }
         if row.len() < 2 || row.len() > COLUMNS.len() {
@@ -154,7 +157,11 @@ fn read_table(reader: impl Read, name: &str, format: JudgmentFormat) -> Result<V
         }
         let mut judgment = Judgment::new(question, id, 1);
         if let Some(grade) = cell(2) {
-            judgment.grade = grade.trim().parse().map_err(|_| wrong(grade, "grade, a 32-bit integer"))?;
+            // Other tools write whole numbers as `1.0`.
+            let grade = grade.trim();
+            let whole = grade.split_once('.').filter(|(_, rest)| rest.chars().all(|c| c == '0'));
+            let digits = whole.map_or(grade, |(digits, _)| digits);
+            judgment.grade = digits.parse().map_err(|_| wrong(grade, "grade, a 32-bit integer"))?;
         }
         if let Some(weight) = cell(3) {
             judgment.weight =
@@ -169,11 +176,32 @@ fn read_table(reader: impl Read, name: &str, format: JudgmentFormat) -> Result<V
     Ok(found)
 }
 
-/// The places of the columns that a first row of their names gives; `None` for one that is a judgment.
-fn header(cells: &[&str]) -> Option<[Option<usize>; 5]> {
+/// Names that other tools give to columns, by which a first row is known for one of names.
+const FOREIGN: [&str; 14] = [
+    "query",
+    "query_id",
+    "query-id",
+    "qid",
+    "doc_id",
+    "docid",
+    "doc-id",
+    "document",
+    "document_id",
+    "corpus-id",
+    "corpus_id",
+    "score",
+    "label",
+    "relevance",
+];
+
+/// The names in a first row, in lower case; `None` for one that is a judgment: of names two are known,
+/// and none is a number.
+fn names(cells: &[&str]) -> Option<Vec<String>> {
     let names: Vec<String> = cells.iter().map(|cell| cell.trim().to_lowercase()).collect();
-    let is_header = names.len() > 1 && names.iter().all(|name| COLUMNS.contains(&name.as_str()));
-    is_header.then(|| COLUMNS.map(|column| names.iter().position(|name| name == column)))
+    let known = |name: &String| COLUMNS.contains(&name.as_str()) || FOREIGN.contains(&name.as_str());
+    let are_names = names.iter().filter(|name| known(name)).count() > 1
+        && names.iter().all(|name| name.parse::<f64>().is_err());
+    are_names.then_some(names)
 }
 
 fn check_weight(judgment: &Judgment, name: &str, line: u64) -> Result<(), DataError> {
@@ -257,7 +285,7 @@ mod tests {
     #[test]
     fn what_is_not_given_has_a_default() {
         for (format, text) in [
-            (JudgmentFormat::Tsv, "what is tea?\td1\n\"quoted\" is kept\td2\t0\t0.5\t7\n"),
+            (JudgmentFormat::Tsv, "what is tea?\td1\n\"quoted\" is kept\td2\t0.0\t0.5\t7\n"),
             (
                 JudgmentFormat::Csv,
                 "ID,Question,time,grade, weight\nd1,what is tea?,,,\nd2,\"\"\"quoted\"\" is kept\",7,0,0.5\n",
@@ -281,6 +309,15 @@ mod tests {
         for (format, text, expected) in [
             (JudgmentFormat::Tsv, "a\tb\nonly one\n", "file:2: 1 columns"),
             (JudgmentFormat::Tsv, "a\tb\tc\n", "file:1: `c` is no grade, a 32-bit integer"),
+            (JudgmentFormat::Tsv, "a\tb\t1.5\n", "file:1: `1.5` is no grade, a 32-bit integer"),
+            (JudgmentFormat::Tsv, "query\tdoc_id\na\tb\n", "file:1: `query` in what looks like"),
+            (JudgmentFormat::Csv, "question,id,user\na,b,c\n", "file:1: `user` in what looks like"),
+            (
+                JudgmentFormat::Tsv,
+                "query-id\tcorpus-id\tscore\nq\td\t1\n",
+                "file:1: `query-id` in what looks",
+            ),
+            (JudgmentFormat::Tsv, "id\tgrade\na\t1\n", "file:1: `id` in what looks like"),
             (JudgmentFormat::Tsv, "a\t\n", "file:1: the string field `id` is missing"),
             (JudgmentFormat::Csv, "a,b,1,much\n", "file:1: `much` is no weight"),
             (JudgmentFormat::Csv, "a,b,1,NaN\n", "file:1: `NaN` is no weight"),

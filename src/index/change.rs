@@ -261,6 +261,10 @@ impl Index {
         let puts = &|rows: &[Row], documents| apart.run(|| filling.puts(&view, rows, documents));
         filling.fill(&view, difference, puts, &mut |_, _| Ok(()))?;
         target.store.flush()?;
+        // Words may have been added to the index since the target was begun or kept.
+        if before.store.is_lexical() && !target.store.is_lexical() {
+            target.store.make_lexical(&mut || Ok(()))?;
+        }
         let number = target.number;
         // Opened again, with the durability of the handle.
         drop(target);
@@ -277,20 +281,21 @@ impl Index {
             routed: if keeps_embeddings { filled } else { 0 },
         };
         before.store.flush()?;
-        let old = self.root.current();
-        // What was kept so far has served its time, unless it is what serves now.
-        let unfinished = old.others().find(|&other| other != number);
-        self.root.publish(Current { serving: number, kept: Some(old.serving), unfinished, ..old })?;
         if keeps_embeddings
             && next.store.is_lexical()
             && let Some(fusion) = before.fusion()
         {
-            // Scores are what they were. Nothing rests on the file.
+            // Scores are what they were. Before the switch, so that it lasts where that does; nothing rests
+            // on the file.
             if let Err(error) = measured::FUSION.write(&*self.root.backend(), &dir, &fusion) {
                 tracing::warn!(index = %self.path().display(), %error, "the weight of words is not kept");
             }
             next.put_fusion(Some(fusion));
         }
+        let old = self.root.current();
+        // What was kept so far has served its time, unless it is what serves now.
+        let unfinished = old.others().find(|&other| other != number);
+        self.root.publish(Current { serving: number, kept: Some(old.serving), unfinished, ..old })?;
         *self.serving.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(next);
         self.discard_unfinished();
         drop(no_writes);

@@ -147,11 +147,11 @@ impl Query<'_> {
                 let k = if asked.words.is_some() { plan.k } else { all };
                 let (by, bm25, filter) = (plan.by, plan.bm25, plan.filter);
                 let plan = Plan { by, bm25, filter, ..Plan::new(k, SearchMode::Exact) };
-                Some(serving.rank_asked(&view, &asked, &plan)?.rows)
+                Some(serving.rank_asked(&view, &asked, &plan)?)
             }
         };
         let rank_of = |row| {
-            let place = exact.as_ref()?.iter().position(|&(_, other)| other == row)?;
+            let place = exact.as_ref()?.rows.iter().position(|&(_, other)| other == row)?;
             Some(place + 1)
         };
         let mut hits = Vec::with_capacity(found.len());
@@ -163,13 +163,13 @@ impl Query<'_> {
         }
         let exact = match &exact {
             None => None,
-            Some(ranked) => {
-                let best = serving.fetch(&view, &ranked[..k.get().min(ranked.len())])?;
+            Some(Ranked { rows, scores, .. }) => {
+                let best = serving.fetch(&view, &rows[..k.get().min(rows.len())], scores)?;
                 let leaves: Vec<LeafId> = best.iter().map(|hit| hit.leaf).collect();
                 leaves.iter().try_for_each(|&leaf| check_stored(shape, leaf))?;
                 let probabilities = indexer.level_probabilities(&unit, &leaves);
                 let mut exact = Vec::with_capacity(best.len());
-                for ((hit, probabilities), &(_, row)) in best.into_iter().zip(probabilities).zip(ranked) {
+                for ((hit, probabilities), &(_, row)) in best.into_iter().zip(probabilities).zip(rows) {
                     let own = view.leaves(row)?;
                     // Without the tree all that may be hits were scored.
                     let visited = reached.is_empty() || own.iter().any(|leaf| reached.contains(leaf));

@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::disk::{Backend, Kind, OpenMode, names};
-use crate::store::{Damage, Operation, StoreError};
+use crate::store::{Operation, StoreError};
 
 /// More than any of them takes.
 const MOST_BYTES: u64 = 1 << 20;
@@ -68,12 +68,21 @@ impl Measured {
         let path = dir.join(self.name);
         match backend.kind(&path).map_err(StoreError::io(&path, Operation::Read))? {
             None | Some(Kind::File) => Ok(()),
-            Some(_) => Err(StoreError::corrupt(self.name, Damage::NotAFile)),
+            Some(_) => Err(StoreError::InTheWay { path }),
         }
     }
 
     /// Replaces that of the model in `dir`; it lasts when this has returned.
     pub fn write(self, backend: &dyn Backend, dir: &Path, what: &impl Serialize) -> Result<(), StoreError> {
+        let written = self.replace(backend, dir, what);
+        if written.is_err() {
+            // What was begun; where it cannot be removed the next call replaces it.
+            let _ = backend.remove(&dir.join(self.new));
+        }
+        written
+    }
+
+    fn replace(self, backend: &dyn Backend, dir: &Path, what: &impl Serialize) -> Result<(), StoreError> {
         let (path, new) = (dir.join(self.name), dir.join(self.new));
         let content = encode(what).map_err(|error| StoreError::io(&new, Operation::Write)(error.into()))?;
         let file = backend.open(&new, OpenMode::Replace).map_err(StoreError::io(&new, Operation::Write))?;

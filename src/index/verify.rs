@@ -6,6 +6,7 @@ use std::path::Path;
 
 use super::Index;
 use super::active_model::ActiveModel;
+use super::measured;
 use super::root::Current;
 use super::search::{Plan, SearchMode};
 use super::with_progress::WithProgress;
@@ -123,6 +124,12 @@ impl Index {
             report.warnings.push(Notice::UnusableFusion { file });
         }
         let unused = |name: String| Notice::Unused { file: name };
+        for measured in measured::ALL {
+            let [_, new] = measured.names();
+            if kind(&*backend, &self.root.model_dir(serving.number).join(new))?.is_some() {
+                report.warnings.push(unused(format!("{}{new}", prefix(serving.number))));
+            }
+        }
         if kind(&*backend, &dir.join(names::TRAINED))?.is_some() {
             report.warnings.push(unused(names::TRAINED.to_owned()));
         }

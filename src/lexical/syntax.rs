@@ -8,11 +8,16 @@
 //! | `"some words"`, `+"some words"` | only rows that hold these words side by side |
 //! | `-"some words"` | no row that does |
 //!
-//! A sign counts at the start or after white space, directly before a letter, a digit or a quote that is
-//! closed. Everything else is plain text, so `COVID-19`, `C++`, `a - b` and `5" pipe` are what they look
-//! like, and no text is an error.
+//! A sign counts at the start or after white space, directly before a letter, a digit, one of `$€£¥#@` and
+//! then one of these, or a quote that is closed; quotes may be typographic. Everything else is plain text, so
+//! `COVID-19`, `C++`, `a - b` and `5" pipe` are what they look like, and no text is an error.
 
 use super::Role;
+
+/// Quotes around a phrase, either end.
+const QUOTES: [char; 4] = ['"', '\u{201c}', '\u{201d}', '\u{201e}'];
+/// What a word may begin with beside a letter or a digit.
+const BEFORE_WORDS: &str = "$\u{20ac}\u{a3}\u{a5}#@";
 
 /// A part of a query that is treated alike.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +28,11 @@ pub struct Clause {
     pub text: String,
     /// Whether its words must lie side by side.
     pub phrase: bool,
+}
+
+/// Whether a sign or a quote of a query counts.
+pub fn has_signs(query: &str) -> bool {
+    parse(query).iter().any(|clause| clause.role != Role::Optional)
 }
 
 /// The clauses of a query: all its plain text in one [`Role::Optional`] clause where the first of it was, and
@@ -67,16 +77,17 @@ fn operator(text: &str) -> Option<(Clause, &str)> {
     let (role, operand) = match text.as_bytes().first()? {
         b'+' => (Role::Required, &text[1..]),
         b'-' => (Role::Excluded, &text[1..]),
-        b'"' => (Role::Required, text),
+        _ if text.starts_with(QUOTES) => (Role::Required, text),
         _ => return None,
     };
-    if let Some(quoted) = operand.strip_prefix('"') {
-        let (inside, after) = quoted.split_once('"')?;
+    if let Some(quoted) = operand.strip_prefix(QUOTES) {
+        let (inside, after) = quoted.split_once(QUOTES)?;
         let inside = inside.trim();
         let clause = Clause { role, text: inside.to_owned(), phrase: true };
         return (!inside.is_empty()).then_some((clause, after));
     }
-    operand.chars().next().filter(|first| first.is_alphanumeric())?;
+    let word = operand.strip_prefix(|c| BEFORE_WORDS.contains(c)).unwrap_or(operand);
+    word.chars().next().filter(|first| first.is_alphanumeric())?;
     let (word, after) = operand.split_at(operand.find(char::is_whitespace).unwrap_or(operand.len()));
     Some((Clause { role, text: word.to_owned(), phrase: false }, after))
 }
@@ -126,6 +137,9 @@ mod tests {
             "\"\"",
             "- \"",
             "-'x'",
+            "+$",
+            "-# x",
+            "\u{201c}open",
             "a -",
         ] {
             assert_eq!(written(plain), [format!("o:{plain}")], "{plain}");
@@ -143,6 +157,11 @@ mod tests {
         assert_eq!(written("-mouse"), ["-:mouse"]);
         assert_eq!(written("a +mouse b -cat c"), ["o:a b c", "+:mouse", "-:cat"]);
         assert_eq!(written("+COVID-19 -5 +été -猫"), ["+:COVID-19", "-:5", "+:été", "-:猫"]);
+        assert_eq!(written("+$100 -#1 -€5 +@me"), ["+:$100", "-:#1", "-:€5", "+:@me"]);
+        assert_eq!(
+            written("\u{201c}lung cancer\u{201d} -\u{201e}a b\u{201c}"),
+            ["+:\"lung cancer\"", "-:\"a b\""]
+        );
         assert_eq!(written("\"lung cancer\""), ["+:\"lung cancer\""]);
         assert_eq!(written("+\"lung cancer\" -\"side effect\""), ["+:\"lung cancer\"", "-:\"side effect\""]);
         assert_eq!(
@@ -191,7 +210,7 @@ mod tests {
             let all: String = clauses.iter().map(|clause| clause.text.as_str()).collect();
             prop_assert_eq!(letters(&all), letters(&query));
             // Without signs and quotes it is all plain.
-            if !query.contains(['-', '+', '"']) {
+            if !query.contains(['-', '+']) && !query.contains(QUOTES) {
                 let words: Vec<_> = query.split_whitespace().collect();
                 prop_assert_eq!(plain_text(&clauses), words.join(" "));
             }

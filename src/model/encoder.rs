@@ -207,6 +207,21 @@ impl Encoder {
         self.parts.get()?.tokenizer.terms(text, out)
     }
 
+    /// The token ids of all of a text in their order, as a question is read: without punctuation (few texts
+    /// have a question mark, so it would count for much and mean nothing), and with a gap, which equals no
+    /// token, for each unknown or special one.
+    ///
+    /// # Errors
+    /// [`ModelError::Tokenizer`] if the tokenizer refuses the text.
+    pub(crate) fn words(&self, text: &str) -> Result<Vec<u32>, ModelError> {
+        self.parts.get()?.tokenizer.sequence(text)
+    }
+
+    /// Whether a token of [`Self::words`] stands for a part of a text.
+    pub(crate) fn is_known(token: u32) -> bool {
+        token != super::tokenize::GAP
+    }
+
     /// Whether a token goes on with the word of the one before it.
     pub(crate) fn continues(&self, token: u32) -> bool {
         self.parts.get().is_ok_and(|parts| parts.tokenizer.continues(token))

@@ -40,9 +40,16 @@ pub enum StoreError {
         /// The file in the way.
         path: PathBuf,
     },
+    /// Something that is no file is where one is to be written.
+    #[error("{} is no file; remove it", path.display())]
+    InTheWay {
+        /// What is in the way.
+        path: PathBuf,
+    },
     /// Another handle, in this process or another one, has the index open.
     #[error(
-        "the index in {} is open for writing elsewhere{}; close that handle or process first, or wait for it",
+        "the index in {} is open for writing elsewhere{}; close that handle or process first, or wait for it \
+         (`--wait SECONDS`, `IndexBuilder::lock_wait`)",
         path.display(),
         held_by(holder)
     )]

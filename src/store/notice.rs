@@ -150,7 +150,8 @@ impl fmt::Display for Notice {
             Self::UnusableFusion { file } => {
                 write!(
                     f,
-                    "{file} cannot be used, so searches go by embeddings alone; `ehi fuse` learns it anew"
+                    "{file} cannot be used, so searches go by embeddings alone, hybrid ones by one half; \
+                     `ehi fuse` learns it anew"
                 )
             }
             Self::Unfinished { directory } => write!(

@@ -24,7 +24,9 @@ use super::report::{DevFigures, EarlyStop, EpochReport, IndexerEpochReport};
 pub const CHECKPOINT_FILE: &str = "checkpoint.safetensors";
 
 /// Version of the file's format.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
+/// Before the checksum in the state.
+const CHECKSUM: &str = "\"checksum\":";
 /// Key of the state in the file's metadata.
 const STATE: &str = "state";
 
@@ -74,7 +76,8 @@ pub(crate) struct State {
     pub loads: Vec<LoadReport>,
     pub refreshes_without_better: usize,
     pub stopped_early: Option<EarlyStop>,
-    /// CRC-32 of the tensors' bytes in the order of their names.
+    /// CRC-32 of this state with 0 here, as JSON, and of the tensors' names, shapes and bytes in the order of
+    /// their names. In format 1 of the bytes alone.
     pub checksum: u32,
 }
 
@@ -108,7 +111,7 @@ impl State {
 }
 
 /// The tensors of a checkpoint.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Tensors {
     pub now: Weights,
     pub at_start: Weights,
@@ -165,8 +168,14 @@ pub(crate) fn write(dir: &Path, state: &mut State, tensors: &Tensors) -> Result<
             flat.insert(format!("{group}/{name}"), (tensor.dims().to_vec(), values));
         }
     }
+    state.checksum = 0;
+    let json = serde_json::to_string(state).map_err(|e| failed(&path, e))?;
     let mut crc = crc32fast::Hasher::new();
-    flat.values().for_each(|(_, values)| crc.update(bytemuck::cast_slice(values)));
+    crc.update(json.as_bytes());
+    for (name, (shape, values)) in &flat {
+        crc.update(format!("{name}{shape:?}").as_bytes());
+        crc.update(bytemuck::cast_slice(values));
+    }
     state.checksum = crc.finalize();
     let json = serde_json::to_string(state).map_err(|e| failed(&path, e))?;
     let views = flat
@@ -194,11 +203,14 @@ pub(crate) fn write(dir: &Path, state: &mut State, tensors: &Tensors) -> Result<
 /// Reads the checkpoint of a directory, if it has one.
 pub(crate) fn read(dir: &Path, identity: &Identity) -> Result<Option<(State, Tensors)>, TrainError> {
     let path = dir.join(CHECKPOINT_FILE);
-    let bytes = match fs::read(&path) {
-        Ok(bytes) => bytes,
+    match fs::metadata(&path) {
+        // A pipe would be waited for.
+        Ok(found) if !found.is_file() => return Err(failed(&path, "it is no file")),
+        Ok(_) => {}
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(e) => return Err(failed(&path, e)),
-    };
+    }
+    let bytes = fs::read(&path).map_err(|e| failed(&path, e))?;
     let (_, header) = safetensors::SafeTensors::read_metadata(&bytes).map_err(|e| failed(&path, e))?;
     let json = header.metadata().as_ref().and_then(|m| m.get(STATE));
     let json = json.ok_or_else(|| failed(&path, "it holds no state"))?;
@@ -212,22 +224,32 @@ pub(crate) fn read(dir: &Path, identity: &Identity) -> Result<Option<(State, Ten
         return Err(failed(&path, format!("format {format}; this build reads up to {FORMAT}")));
     }
     let state: State = serde_json::from_str(json).map_err(|e| failed(&path, e))?;
-    for (what, found, expected) in [
-        ("configuration", &state.identity.config, &identity.config),
-        ("base model", &state.identity.base, &identity.base),
-        ("training set", &state.identity.data, &identity.data),
-    ] {
-        if found != expected {
-            return Err(TrainError::OtherRun { path, what });
-        }
-    }
     let file = safetensors::SafeTensors::deserialize(&bytes).map_err(|e| failed(&path, e))?;
     let mut views: Vec<_> = file.tensors();
     views.sort_by(|a, b| a.0.cmp(&b.0));
     let mut crc = crc32fast::Hasher::new();
-    views.iter().for_each(|(_, view)| crc.update(view.data()));
+    if format > 1 {
+        // The text itself: of what is read, a damaged name of a field may be none.
+        let own = format!("{CHECKSUM}{}", state.checksum);
+        crc.update(json.replacen(&own, &format!("{CHECKSUM}0"), 1).as_bytes());
+    }
+    for (name, view) in &views {
+        if format > 1 {
+            crc.update(format!("{name}{:?}", view.shape()).as_bytes());
+        }
+        crc.update(view.data());
+    }
     if crc.finalize() != state.checksum {
-        return Err(failed(&path, "its checksum is wrong"));
+        return Err(failed(&path, "it is damaged: its checksum is wrong"));
+    }
+    for (what, found, expected) in [
+        ("options", &state.identity.config, &identity.config),
+        ("base model", &state.identity.base, &identity.base),
+        ("documents or questions", &state.identity.data, &identity.data),
+    ] {
+        if found != expected {
+            return Err(TrainError::OtherRun { path, what });
+        }
     }
     let mut tensors = Tensors::default();
     for (name, view) in views {
@@ -249,6 +271,36 @@ fn partial_path(path: &Path) -> PathBuf {
 mod tests {
     use super::*;
     use rand::Rng;
+
+    #[test]
+    fn no_changed_byte_is_believed() {
+        let dir = tempfile::tempdir().unwrap();
+        let identity = || Identity { config: "c".to_owned(), base: "b".to_owned(), data: "d".to_owned() };
+        let mut state = State::new(identity(), &ChaCha8Rng::seed_from_u64(3));
+        state.epoch = 3;
+        let mut tensors = Tensors::default();
+        tensors.now.insert("w".to_owned(), Tensor::zeros(4, candle_core::DType::F32, &Device::Cpu).unwrap());
+        write(dir.path(), &mut state, &tensors).unwrap();
+        let (read_back, _) = read(dir.path(), &identity()).unwrap().unwrap();
+        assert_eq!(read_back.epoch, 3);
+        let path = dir.path().join(CHECKPOINT_FILE);
+        let sound = fs::read(&path).unwrap();
+        for at in 0..sound.len() {
+            let mut bytes = sound.clone();
+            bytes[at] ^= 1;
+            fs::write(&path, &bytes).unwrap();
+            let found = read(dir.path(), &identity());
+            // White space behind the header may change.
+            let is_padding = sound[at] == b' ';
+            assert!(
+                is_padding || matches!(found, Err(TrainError::Checkpoint { .. })),
+                "byte {at}: {found:?}"
+            );
+        }
+        fs::remove_file(&path).unwrap();
+        fs::create_dir(&path).unwrap();
+        assert!(matches!(read(dir.path(), &identity()), Err(TrainError::Checkpoint { .. })));
+    }
 
     #[test]
     fn the_generator_goes_on_where_it_was() {

@@ -97,8 +97,6 @@ impl TrainingSet {
         Ok(Self { documents, train, dev })
     }
 
-    /// Documents, and pairs of a query's text and the id of a document that answers it.
-    ///
     /// The questions that a training sets aside, with their answers: judgments for
     /// [`Index::fuse`](crate::Index::fuse) of the model that was trained on the others.
     pub fn held_out(&self) -> Vec<Judgment> {
@@ -109,6 +107,8 @@ impl TrainingSet {
         self.dev.iter().flat_map(of_query).collect()
     }
 
+    /// Documents, and pairs of a query's text and the id of a document that answers it.
+    ///
     /// Pairs with the same text are one query with several answers. The dev split is the given
     /// fraction of the queries, chosen by a seeded hash of their texts.
     ///

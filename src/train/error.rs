@@ -105,7 +105,11 @@ pub enum TrainError {
         detail: String,
     },
     /// A checkpoint belongs to a run with other data, another base or another configuration.
-    #[error("checkpoint {} is of another run: its {what} differs", path.display())]
+    #[error(
+        "checkpoint {} is of another run, with other {what}; run as then, or start anew without `--resume` \
+         (`resume`)",
+        path.display()
+    )]
     OtherRun {
         /// The file.
         path: std::path::PathBuf,

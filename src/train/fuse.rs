@@ -6,6 +6,7 @@ use std::ops::ControlFlow;
 
 use serde::Serialize;
 
+use super::dataset::TrainingSet;
 use super::learn::plain;
 use crate::error::{Error, Result};
 use crate::index::{
@@ -108,6 +109,26 @@ impl Index {
         let fusion = questions.measure(serving, &view, on_progress)?.learned()?;
         self.set_fusion(serving, fusion.clone())?;
         Ok(Fused { questions: count, unanswered, sentence: sentence(&fusion), fusion: Some(fusion) })
+    }
+
+    /// Learns how much words count beside the new embeddings, on the questions that were set aside. The
+    /// change stands without it.
+    pub(super) fn fuse_after(
+        &self,
+        set: &TrainingSet,
+        on_progress: &mut OnProgress<'_>,
+    ) -> Option<LearnedFusion> {
+        if !self.is_lexical() {
+            return None;
+        }
+        match self.fuse_on(set.held_out().iter(), on_progress) {
+            Ok(fused) => fused.fusion,
+            Err(error) => {
+                let index = self.path().display();
+                tracing::warn!(%index, %error, "the weight of words was not learned; `ehi fuse` learns it");
+                None
+            }
+        }
     }
 }
 

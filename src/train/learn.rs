@@ -191,24 +191,6 @@ impl Index {
     }
 }
 
-impl Index {
-    /// Learns how much words count beside the new embeddings, on the questions that were set aside. The
-    /// change stands without it.
-    fn fuse_after(&self, set: &TrainingSet, on_progress: &mut OnProgress<'_>) -> Option<LearnedFusion> {
-        if !self.is_lexical() {
-            return None;
-        }
-        match self.fuse_on(set.held_out().iter(), on_progress) {
-            Ok(fused) => fused.fusion,
-            Err(error) => {
-                let index = self.path().display();
-                tracing::warn!(%index, %error, "the weight of words was not learned; `ehi fuse` learns it");
-                None
-            }
-        }
-    }
-}
-
 impl<F: FnMut(Progress) -> ControlFlow<()>> WithProgress<'_, F> {
     /// As [`Index::learn`], with progress and cancellation.
     ///

@@ -4,7 +4,7 @@ use super::dataset::TrainingSet;
 use super::trainer::{Fitted, Trainer};
 use crate::disk::names;
 use crate::error::Result;
-use crate::index::{Index, ModelChange, remove_trained};
+use crate::index::{Index, LearnedFusion, ModelChange, remove_trained};
 use crate::model::Bundle;
 
 /// What [`Index::retrain`] did.
@@ -14,6 +14,9 @@ pub struct Retrained {
     pub fitted: Fitted,
     /// The change over to it.
     pub change: ModelChange,
+    /// How words count beside the new model, learned from the questions that training set aside; `None` where
+    /// the index has no words, or too few questions were set aside ([`Index::fuse`]).
+    pub fusion: Option<LearnedFusion>,
 }
 
 impl Index {
@@ -47,7 +50,8 @@ impl Index {
         let retrained =
             trainer.base_if_none(bundle.path()).on_progress(&mut *on_progress).fit(&set).and_then(|fitted| {
                 let change = self.change_model_alone(&fitted.bundle, &mut *on_progress)?;
-                Ok(Retrained { fitted, change })
+                let fusion = self.fuse_after(&set, &mut *on_progress);
+                Ok(Retrained { fitted, change, fusion })
             });
         if given {
             return retrained;

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
+use std::ops::ControlFlow;
 
 use crate::support::{DOCUMENTS, Shape, bundle, copy_directory, document, documents, filled, id};
 use ehi::model::Role;
@@ -138,6 +139,14 @@ fn signs_mean_what_they_mean_in_any_search_box() {
     assert_eq!(found("\"tree has\""), set(&["a", "b"]));
     assert_eq!(found("tree -\"tree has\""), found("tree").difference(&set(&["a", "b"])).cloned().collect());
     assert_eq!(found("+leaf +level"), set(&[]));
+    // Punctuation means nothing, wherever it is.
+    for question in ["+leaf, tree", "+leaf. tree!", "(+leaf) +leaf?", "\u{201c}leaf.\u{201d}"] {
+        assert_eq!(found(question), set(&["a", "c"]), "{question}");
+    }
+    index.insert(Document::new("g", "", "space, gene; cell.")).unwrap();
+    assert_eq!(found("\"space gene (cell)\""), set(&["g"]));
+    assert!(found("?").is_empty() && found("...").is_empty());
+    index.delete("g").unwrap();
     // A required or excluded word is a whole one.
     assert!(!found("+tree").contains("d"));
     assert!(found("space -tree").contains("d"));
@@ -146,6 +155,10 @@ fn signs_mean_what_they_mean_in_any_search_box() {
     assert!(found("only").contains("f") && !found("only -\u{732b}").contains("f"));
     assert!(!found("only -\"\u{1F600}\"").contains("f") && found("\"only \u{732b}\"").contains("f"));
     assert!(found("\"only \u{9f20}\"").is_empty());
+    // A word that the tokenizer does not know lies between others all the same.
+    index.insert(Document::new("h", "", "gene \u{1F600} level")).unwrap();
+    assert!(found("+gene +level").contains("h") && !found("\"gene level\"").contains("h"));
+    index.delete("h").unwrap();
     let signs: String = (0..40).map(|n| format!("-w{n} ")).collect();
     let too_many = index.query(&format!("tree {signs}")).lexical().run();
     assert!(matches!(too_many, Err(Error::Input(InputError::TooManySigned { most: 32 }))));
@@ -233,6 +246,11 @@ fn every_option_of_embeddings_works_beside_words() {
         assert!((sum - hit.hit.scores.lexical.unwrap()).abs() < 1e-4, "{:?}", hit.terms);
     }
     assert!(explained.hits.iter().any(|hit| hit.terms.iter().any(|term| term.term == "cell")));
+    // Exact search says both scores of a document as the search itself does.
+    let explained = hybrid(index.query(question)).exact().explain_against_exact().unwrap();
+    for (exact, hit) in explained.exact.unwrap().iter().zip(&explained.hits) {
+        assert_eq!((&exact.hit.id, exact.hit.scores), (&hit.hit.id, hit.hit.scores));
+    }
     assert!(index.query(question).explain().unwrap().hits.iter().all(|hit| hit.terms.is_empty()));
 }
 
@@ -335,6 +353,31 @@ fn an_index_made_without_gets_posting_lists_later() {
     assert!(Index::builder().lexical(true).open(&path).is_ok());
 }
 
+#[test]
+fn words_that_were_added_stay_with_every_change_of_model() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("index");
+    let index = Index::builder().lexical(false).create(&path, &bundle(SHAPE)).unwrap();
+    index.insert_batch(documents(DOCUMENTS)).unwrap();
+    let texts: Vec<_> = (0..DOCUMENTS).map(|n| text_of(&document(n))).collect();
+    // A change that was begun without words, and is gone on with.
+    let other = bundle(Shape::of_height(1));
+    let cut = index.with_progress(|_| ControlFlow::Break(()));
+    assert!(matches!(cut.reencode(&other), Err(Error::Cancelled)));
+    index.make_lexical().unwrap();
+    index.reencode(&other).unwrap();
+    assert!(index.is_lexical() && index.verify().unwrap().is_sound());
+    assert_scores(&index, &texts, QUESTIONS[0]);
+    // A model kept from before there were words.
+    let index = Index::builder().lexical(false).create(dir.path().join("kept"), &bundle(SHAPE)).unwrap();
+    index.insert_batch(documents(DOCUMENTS)).unwrap();
+    index.reencode(&other).unwrap();
+    index.make_lexical().unwrap();
+    index.rollback().unwrap();
+    assert!(index.is_lexical() && index.verify().unwrap().is_sound());
+    assert_scores(&index, &texts, QUESTIONS[0]);
+}
+
 /// Judgments by which words decide: of each question the document that shares the most of its words.
 fn by_words(count: usize) -> Vec<Judgment> {
     (0..count).map(|n| Judgment::new(format!("{} {n}", document(n).title), id(n), 1)).collect()
@@ -358,15 +401,15 @@ fn a_default_search_is_none_of_words_where_there_are_none() {
     let path = dir.path().join("index");
     let index = Index::builder().lexical(false).create(&path, &bundle(SHAPE)).unwrap();
     index.insert_batch(documents(80)).unwrap();
+    assert_eq!(index.query("tree -leaf").learned().run().unwrap().len(), 10);
     // The same encoder under another tree: what it has learned goes over, and back.
     index.reencode(&bundle(Shape::of_height(1))).unwrap();
     index.make_lexical().unwrap();
     index.fuse(&by_words(80)).unwrap();
-    index.rollback().unwrap();
-    assert!(!index.is_lexical() && index.fusion().is_none());
-    assert_eq!(index.query("tree -leaf").learned().run().unwrap().len(), 10);
-    index.rollback().unwrap();
-    assert!(index.is_lexical() && index.fusion().is_some());
+    for _ in 0..2 {
+        index.rollback().unwrap();
+        assert!(index.is_lexical() && index.fusion().is_some());
+    }
     // In a default search no sign means anything.
     for question in ["-tree", "-- \"-5\"", "+nothing"] {
         assert_eq!(index.query(question).learned().run().unwrap().len(), 10, "{question}");
@@ -433,6 +476,9 @@ fn the_weight_is_learned_and_kept() {
     assert!(report.is_sound() && format!("{:?}", report.warnings).contains("UnusableFusion"));
 }
 
+/// Bytes of a file with one checksum.
+const PAGE: usize = 64 << 10;
+
 #[test]
 fn damaged_posting_lists_are_found_and_made_again() {
     let (dir, index) = filled(SHAPE, 0);
@@ -446,6 +492,7 @@ fn damaged_posting_lists_are_found_and_made_again() {
     // So many that they have pages of their own: a page is damaged as a whole.
     assert!(index.stats().unwrap().bytes.terms > 2 * (64 << 10));
     let before = index.query("17 3919").lexical().k(300).run().unwrap();
+    let begins = index.stats().unwrap().bytes.terms as usize;
     drop(index);
     let path = dir.path().join("index");
     let segments = path.join("models/1/segments");
@@ -453,9 +500,11 @@ fn damaged_posting_lists_are_found_and_made_again() {
     let file =
         file.into_iter().find(|path| path.extension().is_some_and(|kind| kind == "documents")).unwrap();
     let mut bytes = fs::read(&file).unwrap();
-    // The last section before the checksums is of terms.
-    let at = bytes.len() - 4000;
-    bytes[at] ^= 1;
+    // The last section before the checksums is of terms. They begin on a page of their own.
+    let first = (bytes.len() - begins).next_multiple_of(PAGE) - PAGE;
+    for at in [bytes.len() - 4000, first + 5] {
+        bytes[at] ^= 1;
+    }
     fs::write(&file, bytes).unwrap();
     let damaged = Index::open_read_only(&path).unwrap();
     assert!(!damaged.verify().unwrap().is_sound());

@@ -194,7 +194,7 @@ fn a_checkpoint_of_another_run_or_a_damaged_one_is_refused() {
     let mut other = config();
     other.losses.margin = 0.2;
     let error = run(other).fit(&set).err().unwrap();
-    assert!(matches!(error, Error::Train(TrainError::OtherRun { what: "configuration", .. })), "{error}");
+    assert!(matches!(error, Error::Train(TrainError::OtherRun { what: "options", .. })), "{error}");
     let path = checkpoints.join(CHECKPOINT_FILE);
     let whole = std::fs::read(&path).unwrap();
     let mut flipped = whole.clone();

@@ -122,8 +122,8 @@ fn counts(state: &ProgressState, out: &mut dyn fmt::Write) {
 fn name(stage: Stage) -> &'static str {
     match stage {
         Stage::Insert => "insert",
-        Stage::FrozenLayers => "frozen part",
-        Stage::Refresh => "refresh",
+        Stage::FrozenLayers => "encode",
+        Stage::Refresh => "encode again",
         Stage::Cluster => "cluster",
         Stage::Initialise => "start tree",
         Stage::Train => "train",
@@ -132,7 +132,7 @@ fn name(stage: Stage) -> &'static str {
         Stage::Questions => "questions",
         Stage::Calibrate => "calibrate",
         Stage::Compact => "compact",
-        Stage::Reencode => "encode anew",
+        Stage::Reencode => "change over",
         Stage::Repair => "repair",
         Stage::Verify => "verify",
         _ => "working",

@@ -8,11 +8,12 @@ use std::path::{Path, PathBuf};
 use ehi::calibrate::{CalibrateOptions, QuestionSource, RecallCurve};
 use ehi::data::read_queries;
 use ehi::search::{DEFAULT_RECALL, MOST_EXACT_DOCUMENTS};
-use ehi::{Error, Index};
+use ehi::{Error, Index, OnProgress};
 
 use crate::bars::Bars;
 use crate::failure::Failure;
 use crate::interrupt::Interrupts;
+use crate::long::{self, AS_BEFORE};
 use crate::printing;
 use crate::store::{ReportArgs, WriteArgs};
 
@@ -23,7 +24,8 @@ const TOLD: [f64; 3] = [0.90, DEFAULT_RECALL, 0.99];
 pub struct Args {
     #[command(flatten)]
     write: WriteArgs,
-    /// Questions to measure with, as BEIR query lines, plain or gzip; made from documents if absent
+    /// Questions to measure with, as BEIR query lines, plain or gzip. If absent those that were logged or
+    /// judged, or where these are few some made from documents
     #[arg(long, value_name = "FILE")]
     queries: Option<PathBuf>,
 }
@@ -33,10 +35,8 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let options = CalibrateOptions { questions: questions.unwrap_or_default() };
     let WriteArgs { report: ReportArgs { index, json }, wait } = &args.write;
     let index = wait.open(index)?;
-    let mut bars = Bars::new();
-    let curve = index.with_progress(|progress| bars.show(progress)).calibrate(&options);
-    bars.clear();
-    let curve = curve?;
+    let calibrate = |on_progress: &mut OnProgress<'_>| index.with_progress(on_progress).calibrate(&options);
+    let curve = long::run(AS_BEFORE, calibrate)?;
     if *json { printing::json(out, &curve) } else { write_curve(out, &curve).map_err(Failure::Output) }
 }
 

@@ -4,13 +4,12 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ehi::explain::{ExplainedHit, Explanation};
+use ehi::explain::{ExactHit, ExplainedHit, Explanation};
 use ehi::{Index, RankedBy};
 
 use crate::escape::escaped;
 use crate::failure::Failure;
 use crate::hits::start_of;
-use crate::opening::open_read_only;
 use crate::printing;
 use crate::query::QueryArgs;
 
@@ -32,7 +31,9 @@ pub struct Args {
 }
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
-    let index = open_read_only(&args.index)?;
+    // With its encoder, so that loading it is not counted as encoding.
+    let index = Index::open_read_only(&args.index)?;
+    args.options.say_signs(&args.query);
     let query = args.options.apply(index.query(&args.query))?;
     let explanation = if args.exact { query.explain_against_exact()? } else { query.explain()? };
     if args.json {
@@ -88,7 +89,10 @@ fn write_explanation(out: &mut dyn Write, index: &Index, explanation: &Explanati
             write_words(out, found)?;
         }
     }
-    for missed in explanation.exact.iter().flatten().filter(|found| !found.visited) {
+    let is_hit = |id: &str| explanation.hits.iter().any(|found| found.hit.id == id);
+    // Words may have led to a document of a leaf that was not visited.
+    let missed = |found: &&ExactHit| !found.visited && !is_hit(&found.hit.id);
+    for missed in explanation.exact.iter().flatten().filter(missed) {
         writeln!(
             out,
             "not reached: {} (score {:.4}), in leaf {} with probability {:.4}",

@@ -67,6 +67,9 @@ pub enum Failure {
          command again: documents already stored are replaced, none is lost"
     )]
     Interrupted { signal: i32, read: u64, stored: u64 },
+    /// A signal asked a long call to end.
+    #[error("interrupted: {left}")]
+    Stopped { signal: i32, left: &'static str },
     /// A signal asked the training to end.
     #[error("interrupted: no bundle was written; {hint}")]
     TrainingInterrupted { signal: i32, hint: &'static str },
@@ -121,7 +124,9 @@ impl Failure {
     pub fn status(&self) -> ExitCode {
         match self {
             Self::Warned { .. } | Self::Lost { .. } => ExitCode::from(WARNED),
-            Self::Interrupted { signal, .. } | Self::TrainingInterrupted { signal, .. } => {
+            Self::Interrupted { signal, .. }
+            | Self::Stopped { signal, .. }
+            | Self::TrainingInterrupted { signal, .. } => {
                 u8::try_from(interrupt::status(*signal)).map_or(ExitCode::FAILURE, ExitCode::from)
             }
             _ => ExitCode::FAILURE,

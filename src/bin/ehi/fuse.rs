@@ -8,9 +8,9 @@ use ehi::data::Dataset;
 use ehi::train::{Fused, TrainConfig, TrainingSet};
 use ehi::{Judgment, LearnedFusion};
 
-use crate::bars::Bars;
 use crate::failure::Failure;
 use crate::judge::PairsArgs;
+use crate::long::{self, AS_BEFORE};
 use crate::printing;
 use crate::store::{ReportArgs, WriteArgs};
 
@@ -40,11 +40,19 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     }
     let WriteArgs { report: ReportArgs { index, json }, wait } = &args.write;
     let index = wait.open(index)?;
-    let mut bars = Bars::new();
-    let fused = index.with_progress(|progress| bars.show(progress)).fuse(&pairs);
-    bars.clear();
-    let fused = fused?;
-    if *json { printing::json(out, &fused) } else { write_fused(out, &fused).map_err(Failure::Output) }
+    let fused = long::run(AS_BEFORE, |on_progress| index.with_progress(on_progress).fuse(&pairs))?;
+    if *json {
+        return printing::json(out, &fused);
+    }
+    write_fused(out, &fused).map_err(Failure::Output)?;
+    if fused.fusion.is_none() {
+        let more = match (&args.data, &args.split) {
+            (Some(_), None) => "`ehi judge` adds judgments; `--split` takes those of another split",
+            _ => "`ehi judge` adds judgments",
+        };
+        writeln!(out, "{more}").map_err(Failure::Output)?;
+    }
+    Ok(())
 }
 
 fn judgments(dataset: &Dataset, split: &str) -> Result<Vec<Judgment>, Failure> {

@@ -28,10 +28,26 @@ pub fn write_hits(out: &mut dyn Write, index: &Index, result: &SearchResult) -> 
             writeln!(out, "ranked by embeddings ({alpha:.2}) and words ({:.2})", 1.0 - alpha)?;
         }
         RankedBy::Hybrid { .. } => writeln!(out, "ranked by the ranks by embeddings and by words")?,
-        RankedBy::Lexical => writeln!(out, "ranked by words")?,
+        RankedBy::Lexical => return write_cost_of_words(out, index, &result.stats),
         _ => {}
     }
     write_cost(out, index, &result.stats)
+}
+
+/// Where words alone rank, nothing is encoded and the tree is of no account.
+fn write_cost_of_words(out: &mut dyn Write, index: &Index, stats: &SearchStats) -> io::Result<()> {
+    writeln!(
+        out,
+        "ranked by words: {} of {} documents scored; words {:.2} ms, fetch {:.2} ms",
+        stats.documents_visited,
+        index.len(),
+        ms(stats.lexical),
+        ms(stats.fetch),
+    )
+}
+
+fn ms(time: std::time::Duration) -> f64 {
+    time.as_secs_f64() * 1e3
 }
 
 fn write_cost(out: &mut dyn Write, index: &Index, stats: &SearchStats) -> io::Result<()> {
@@ -39,7 +55,6 @@ fn write_cost(out: &mut dyn Write, index: &Index, stats: &SearchStats) -> io::Re
         0 => "without the tree".to_owned(),
         visited => format!("{visited} of {} leaves", index.bundle().model().indexer().shape().leaves()),
     };
-    let ms = |time: std::time::Duration| time.as_secs_f64() * 1e3;
     let beam = match stats.leaves_visited {
         0 => String::new(),
         _ => format!("beam {:.2} ms, ", ms(stats.beam)),

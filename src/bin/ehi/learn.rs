@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use ehi::train::{Difference, LearnOptions, Learned, TrainConfig};
 
-use crate::bars::Bars;
 use crate::failure::Failure;
 use crate::judge::PairsArgs;
+use crate::long::{self, AS_BEFORE};
 use crate::printing;
 use crate::restart;
 use crate::store::{ReportArgs, WriteArgs};
@@ -46,10 +46,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let options = LearnOptions { pairs: args.pairs.read()?, half_life: args.half_life, config };
     let WriteArgs { report: ReportArgs { index, json }, wait } = &args.write;
     let index = wait.open(index)?;
-    let mut bars = Bars::new();
-    let learned = index.with_progress(|progress| bars.show(progress)).learn(&options);
-    bars.clear();
-    let learned = learned?;
+    let learned = long::run(AS_BEFORE, |on_progress| index.with_progress(on_progress).learn(&options))?;
     if *json { printing::json(out, &learned) } else { write_learned(out, &learned).map_err(Failure::Output) }
 }
 

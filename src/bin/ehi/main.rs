@@ -19,6 +19,7 @@ mod judge;
 mod learn;
 mod leaves;
 mod log;
+mod long;
 mod model;
 mod models;
 mod opening;

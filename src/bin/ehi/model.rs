@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use ehi::{Error, Index, ModelChange, OnProgress};
 use serde::Serialize;
 
-use crate::bars::Bars;
 use crate::failure::Failure;
+use crate::long::{self, AS_BEFORE};
 use crate::models;
 use crate::printing;
 use crate::store::WriteArgs;
@@ -56,6 +56,21 @@ pub fn drop_previous(args: &WriteArgs, out: &mut dyn Write) -> Result<(), Failur
     writeln!(out, "{said}; {freed} bytes freed").map_err(Failure::Output)
 }
 
+/// Digits of a hash that tell one model from another.
+const SHOWN_DIGITS: usize = 12;
+
+fn short(hash: &str) -> &str {
+    hash.get(..SHOWN_DIGITS).unwrap_or(hash)
+}
+
+fn tree(index: &Index) -> String {
+    let bundle = index.bundle();
+    match bundle.has_tree() {
+        true => format!("with a tree of {} leaves", bundle.model().indexer().shape().leaves()),
+        false => "without a tree".to_owned(),
+    }
+}
+
 fn change(
     args: &WriteArgs,
     out: &mut dyn Write,
@@ -63,10 +78,7 @@ fn change(
 ) -> Result<(), Failure> {
     let WriteArgs { report: args, wait } = args;
     let index = wait.open(&args.index)?;
-    let mut bars = Bars::new();
-    let changed = run(&index, &mut |progress| bars.show(progress));
-    bars.clear();
-    let change = changed?;
+    let change = long::run(AS_BEFORE, |on_progress| run(&index, on_progress))?;
     if args.json {
         return printing::json(out, &change);
     }
@@ -78,8 +90,11 @@ fn change(
     };
     writeln!(
         out,
-        "{documents} documents, {done}; the model was {from} and is {to}\n\
-         `ehi rollback` returns to it, `ehi drop-previous` gives back its space"
+        "{documents} documents, {done}; the model was {} and is {}, {}\n\
+         `ehi rollback` returns to the one before, `ehi drop-previous` gives back its space",
+        short(&from.to_string()),
+        short(&to.to_string()),
+        tree(&index),
     )
     .map_err(Failure::Output)
 }

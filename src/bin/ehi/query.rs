@@ -1,6 +1,6 @@
 //! Options of a search, for the commands that search.
 
-use ehi::search::DEFAULT_K;
+use ehi::search::{DEFAULT_K, has_signs};
 use ehi::{Filter, Fusion, Query, Stop};
 
 use crate::failure::Failure;
@@ -52,6 +52,18 @@ pub struct QueryArgs {
 }
 
 impl QueryArgs {
+    /// Says on standard error that the signs of a question are not heeded, where it has some.
+    pub fn say_signs(&self, question: &str) {
+        let heeds = match self.mode {
+            Mode::Lexical | Mode::Hybrid => true,
+            Mode::Best => self.alpha.is_some() || self.rrf.is_some(),
+            Mode::Dense => false,
+        };
+        if !heeds && has_signs(question) {
+            eprintln!("note: `+`, `-` and quotes count with `--mode lexical` and `--mode hybrid` alone");
+        }
+    }
+
     /// The query with these options.
     ///
     /// # Errors

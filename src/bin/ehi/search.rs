@@ -24,8 +24,8 @@ pub struct Args {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
-    /// The question. In the modes lexical and hybrid `+word` must be in a hit, `-word` must not, and
-    /// `"a phrase"` must; one that begins with `-` comes after `--`
+    /// The question. With `--mode lexical` and `--mode hybrid` `+word` must be in a hit, `-word` must not,
+    /// and `"a phrase"` must; elsewhere these signs mean nothing. One that begins with `-` comes after `--`
     query: String,
 }
 
@@ -35,6 +35,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     if args.exact {
         query = query.exact();
     }
+    args.options.say_signs(&args.query);
     let result = query.run()?;
     if args.json {
         printing::json(out, &result)

@@ -8,9 +8,9 @@ use ehi::store::StoreStats;
 use ehi::{Index, LearnedFusion};
 use serde::Serialize;
 
-use crate::bars::Bars;
 use crate::calibrate::write_curve;
 use crate::failure::Failure;
+use crate::long::{self, AS_BEFORE};
 use crate::models;
 use crate::opening::{WaitArgs, open_read_only, refuse_file};
 use crate::printing;
@@ -105,11 +105,10 @@ pub fn compact(args: &CompactArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let CompactArgs { write: WriteArgs { report: args, wait }, lexical } = args;
     let index = wait.open(&args.index)?;
     let before = index.stats()?;
-    let mut bars = Bars::new();
-    let progress = index.with_progress(|progress| bars.show(progress));
-    let compacted = if *lexical { progress.make_lexical() } else { progress.compact() };
-    bars.clear();
-    compacted?;
+    long::run(AS_BEFORE, |on_progress| {
+        let progress = index.with_progress(on_progress);
+        if *lexical { progress.make_lexical() } else { progress.compact() }
+    })?;
     let after = index.stats()?;
     let (from, to) = (before.bytes.total(), after.bytes.total());
     if args.json {

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use ehi::search::MOST_EXACT_DOCUMENTS;
 use ehi::train::{COMPARED_RECALL, DEFAULT_MEMORY_BYTES, TuneOptions, Tuned};
 
-use crate::bars::Bars;
 use crate::calibrate::questions;
 use crate::failure::Failure;
+use crate::long;
 use crate::printing;
 use crate::restart;
 use crate::store::{ReportArgs, WriteArgs};
@@ -58,10 +58,11 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     };
     let WriteArgs { report: ReportArgs { index, json }, wait } = &args.write;
     let index = wait.open(index)?;
-    let mut bars = Bars::new();
-    let tuned = index.with_progress(|progress| bars.show(progress)).tune(&options);
-    bars.clear();
-    let tuned = tuned?;
+    let left = match &args.checkpoints {
+        Some(_) => "the index is as before; the same command with `--resume` goes on from the last pass",
+        None => "the index is as before; with `--checkpoints` a later tuning can go on from where one ended",
+    };
+    let tuned = long::run(left, |on_progress| index.with_progress(on_progress).tune(&options))?;
     if *json { printing::json(out, &tuned) } else { write_tuned(out, &tuned).map_err(Failure::Output) }
 }
 

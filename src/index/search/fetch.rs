@@ -26,8 +26,7 @@ impl ActiveModel {
             self.served.record(sample);
         }
         let started = Instant::now();
-        let mut hits = self.fetch(view, &ranked.rows)?;
-        hits.iter_mut().zip(&ranked.scores).for_each(|(hit, scores)| hit.scores = *scores);
+        let hits = self.fetch(view, &ranked.rows, &ranked.scores)?;
         let ranked_by = ranked.ranked_by;
         Ok(SearchResult {
             ranked_by,
@@ -36,18 +35,27 @@ impl ActiveModel {
         })
     }
 
-    /// Rows ranked by embeddings with their documents.
-    pub(in crate::index) fn fetch(&self, view: &View, rows: &[(f32, Row)]) -> Result<Vec<Hit>> {
+    /// Ranked rows with their documents. `scores` are those of [`Ranked::scores`]: of each row, or none where
+    /// embeddings alone rank.
+    pub(in crate::index) fn fetch(
+        &self,
+        view: &View,
+        rows: &[(f32, Row)],
+        scores: &[HitScores],
+    ) -> Result<Vec<Hit>> {
         let mut hits = Vec::with_capacity(rows.len());
-        let mut ranks = 1..;
         for rows in rows.chunks(HITS_FETCHED) {
             view.prefetch_documents(rows.iter().map(|&(_, row)| row))?;
             for &(score, row) in rows {
                 let document = view.document(row)?;
                 let missing = || damaged("segments", "the leaf of a document");
                 let leaf = view.leaves(row)?.first().copied().ok_or_else(missing)?;
-                let scores =
-                    HitScores { dense: Some(score), dense_rank: ranks.next(), ..HitScores::default() };
+                let rank = hits.len();
+                let scores = scores.get(rank).copied().unwrap_or_else(|| HitScores {
+                    dense: Some(score),
+                    dense_rank: Some(rank + 1),
+                    ..HitScores::default()
+                });
                 hits.push(Hit { id: document.id.clone(), score, scores, document, leaf });
             }
         }

@@ -35,4 +35,4 @@ pub(super) use rank::Ranked;
 pub use result::{Hit, RankedBy, SearchResult, SearchStats};
 #[cfg(feature = "train")]
 pub(crate) use words::Words;
-pub use words::{MOST_SIGNED, MOST_TERMS};
+pub use words::{MOST_SIGNED, MOST_TERMS, has_signs};

@@ -22,6 +22,15 @@ pub const MOST_TERMS: usize = 1024;
 /// Different words and phrases of a question that are required or excluded.
 pub const MOST_SIGNED: usize = 32;
 
+/// Whether a question has a sign or quotes that mean something to [`Query::lexical`] and [`Query::hybrid`],
+/// and nothing to other searches.
+///
+/// [`Query::lexical`]: crate::Query::lexical
+/// [`Query::hybrid`]: crate::Query::hybrid
+pub fn has_signs(question: &str) -> bool {
+    syntax::has_signs(question)
+}
+
 /// A word or a phrase that is looked for in texts.
 #[derive(Clone, Debug, PartialEq)]
 enum Sequence {
@@ -82,8 +91,10 @@ impl Words {
         }
         let mut places: HashMap<u32, usize> = HashMap::new();
         for clause in &clauses {
-            let mut tokens = Vec::new();
-            let unknown = encoder.terms(&clause.text, &mut tokens)?;
+            let mut tokens = encoder.words(&clause.text)?;
+            let all = tokens.len();
+            tokens.retain(|&token| Encoder::is_known(token));
+            let unknown = tokens.len() < all;
             let signed = match clause.role {
                 Role::Optional => None,
                 Role::Required => Some(&mut words.required),
@@ -119,8 +130,8 @@ impl Words {
     pub fn plain(question: &str, encoder: &Encoder) -> Result<Self> {
         let mut words =
             Self { terms: Vec::new(), required: Vec::new(), excluded: Vec::new(), text: question.to_owned() };
-        let mut tokens = Vec::new();
-        encoder.terms(question, &mut tokens)?;
+        let mut tokens = encoder.words(question)?;
+        tokens.retain(|&token| Encoder::is_known(token));
         tokens.sort_unstable();
         words.terms =
             tokens.chunk_by(|a, b| a == b).map(|same| (same[0], same.len() as u32, false)).collect();
@@ -273,8 +284,7 @@ impl<'a> WordSearch<'a> {
         let document = self.view.document(row)?;
         let mut texts = Vec::new();
         for text in [&document.title, &document.text] {
-            let mut tokens = Vec::new();
-            self.encoder.terms(text, &mut tokens)?;
+            let tokens = self.encoder.words(text)?;
             texts.push((text, tokens, OnceCell::new()));
         }
         let continues = |id: &u32| self.encoder.continues(*id);

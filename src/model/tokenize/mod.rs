@@ -27,6 +27,7 @@ mod charsmap;
 mod file;
 mod part;
 mod pipeline;
+mod punctuation;
 #[cfg(test)]
 mod tests;
 mod vocabulary;
@@ -64,6 +65,8 @@ const MOST_BYTES_PER_TOKEN: usize = 512;
 const NORMALISED_BYTES_PER_TOKEN: usize = 4096;
 /// Bytes of a text whose terms are found at a time.
 const BYTES_OF_TERMS: usize = 16 << 10;
+/// In place of a token that stands for no part of a text, or for an unknown one; no id of any vocabulary.
+pub(crate) const GAP: u32 = u32::MAX;
 /// What tokenizers write for what they do not know.
 const UNKNOWN: [&str; 2] = ["[UNK]", "<unk>"];
 /// More than the bytes of the longest word that WordPiece takes apart.
@@ -149,17 +152,37 @@ impl TextTokenizer {
     ///
     /// A long text is taken apart in pieces, which end at white space where there is some.
     pub(crate) fn terms(&self, text: &str, out: &mut Vec<u32>) -> Result<bool, ModelError> {
-        let (mut rest, mut left_out) = (text, false);
+        let mut left_out = false;
+        self.all_ids(text, |ids| {
+            let before = out.len();
+            out.extend(ids.iter().filter(|id| !self.special.contains(id)));
+            left_out |= out.len() - before < ids.len();
+        })?;
+        Ok(left_out)
+    }
+
+    /// The token ids of all of a text, one after another, without punctuation, and [`GAP`] for each special
+    /// or unknown one.
+    pub(crate) fn sequence(&self, text: &str) -> Result<Vec<u32>, ModelError> {
+        let mut out = Vec::new();
+        self.all_ids(text, |ids| {
+            let known = |&id: &u32| if self.special.contains(&id) { GAP } else { id };
+            out.extend(ids.iter().map(known).filter(|&id| !self.is_punctuation(id)));
+        })?;
+        Ok(out)
+    }
+
+    /// Tells of the ids of all of a text, piece after piece.
+    fn all_ids(&self, text: &str, mut tell: impl FnMut(&[u32])) -> Result<(), ModelError> {
+        let mut rest = text;
         while !rest.is_empty() {
             let (Start::Whole(piece) | Start::Words(piece) | Start::Chars(piece)) =
                 start(rest, BYTES_OF_TERMS);
             rest = &rest[piece.len()..];
             let encoding = guard(&self.path, || self.untruncated(piece).map_err(|e| e.to_string()))?;
-            let before = out.len();
-            out.extend(encoding.get_ids().iter().filter(|id| !self.special.contains(id)));
-            left_out |= out.len() - before < encoding.len();
+            tell(encoding.get_ids());
         }
-        Ok(left_out)
+        Ok(())
     }
 
     /// All tokens of a text. The tokenizer's own calls stop at its maximum length.
@@ -180,6 +203,12 @@ impl TextTokenizer {
         let ModelWrapper::WordPiece(model) = self.tokenizer.get_model() else { return false };
         let prefix = &model.continuing_subword_prefix;
         !prefix.is_empty() && self.tokenizer.id_to_token(token).is_some_and(|token| token.starts_with(prefix))
+    }
+
+    /// Whether a token is punctuation alone, which says nothing of what a text is about.
+    pub(crate) fn is_punctuation(&self, token: u32) -> bool {
+        let Some(token) = self.tokenizer.id_to_token(token) else { return false };
+        punctuation::is_all(&token)
     }
 
     /// A token as the vocabulary writes it; empty for one that it does not have.

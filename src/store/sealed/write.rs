@@ -12,6 +12,9 @@ use crate::store::{
 /// Bytes gathered before a write.
 const BUFFER_BYTES: usize = 1 << 20;
 
+/// Pages before a section that begins on one of its own, so that a small file does not grow by much.
+const PAGES_BEFORE: u64 = 3;
+
 /// A sealed file in the making. Dropping it leaves a file without an end, which nothing names.
 pub(in crate::store) struct SealedWriter {
     file: Box<dyn BackendFile>,
@@ -48,6 +51,16 @@ impl SealedWriter {
         self.append(&[0; ALIGNMENT][..gap as usize])?;
         self.sections.push(Section { name, offset: self.len, len: 0 });
         Ok(())
+    }
+
+    /// As [`Self::begin`], on a page of its own where enough came before it: damage of the section then costs
+    /// nothing else.
+    pub(in crate::store) fn begin_apart(&mut self, name: u32) -> Result<()> {
+        let gap = self.len.next_multiple_of(PAGE_BYTES) - self.len;
+        if self.len >= PAGES_BEFORE * PAGE_BYTES {
+            self.append(&vec![0; gap as usize])?;
+        }
+        self.begin(name)
     }
 
     /// Adds to the section begun last.

@@ -277,7 +277,7 @@ fn write_terms(
     let lengths = joined.lengths(members.len())?;
     let (mut terms, mut term_rows, mut ends) = (Vec::new(), Vec::new(), Vec::new());
     let (mut postings, mut bytes, mut end) = (Vec::new(), Vec::new(), 0);
-    file.begin(POSTINGS)?;
+    file.begin_apart(POSTINGS)?;
     while let Some(term) = joined.next(&mut postings)? {
         if postings.is_empty() {
             continue;

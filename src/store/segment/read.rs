@@ -170,7 +170,11 @@ impl Segment {
             let what = "the number of rows' leaves";
             return Err(documents.corrupt(Damage::Disagreement { what, expected, found }));
         }
-        let terms = TermSections::of(&documents, files.rows)?;
+        let terms = match TermSections::of(&documents, files.rows) {
+            // They are made again from the texts.
+            Err(StoreError::Corrupt { .. }) if damaged => TermSections::NONE,
+            terms => terms?,
+        };
         Ok(Self { files, dim: dim as usize, vectors, documents, rows, codes, parts, terms })
     }
 

@@ -23,6 +23,10 @@ pub(super) struct TermSections {
 }
 
 impl TermSections {
+    /// Where there are none.
+    pub(super) const NONE: Self =
+        Self { terms: 0..0, rows: 0..0, ends: 0..0, postings: 0..0, lengths: 0..0, total: 0..0 };
+
     /// # Errors
     ///
     /// Sections whose lengths contradict each other.

@@ -1,0 +1,33 @@
+//! A long call of the library: with bars, and ended in good order by a signal.
+
+use std::ops::ControlFlow;
+
+use ehi::{Error, OnProgress};
+
+use crate::bars::Bars;
+use crate::failure::Failure;
+use crate::interrupt::Interrupts;
+
+/// What a call that changes nothing before its end has done when a signal ends it.
+pub const AS_BEFORE: &str = "the index is as before";
+
+/// Runs a call; `left` is what a signal leaves.
+///
+/// # Errors
+/// Those of the call; [`Failure::Stopped`].
+pub fn run<T>(
+    left: &'static str,
+    call: impl FnOnce(&mut OnProgress<'_>) -> Result<T, Error>,
+) -> Result<T, Failure> {
+    let interrupts = Interrupts::watch();
+    let mut bars = Bars::new();
+    let result = call(&mut |progress| match interrupts.signal() {
+        Some(_) => ControlFlow::Break(()),
+        None => bars.show(progress),
+    });
+    bars.clear();
+    match (result, interrupts.signal()) {
+        (Err(Error::Cancelled), Some(signal)) => Err(Failure::Stopped { signal, left }),
+        (result, _) => Ok(result?),
+    }
+}
