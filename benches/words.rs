@@ -4,7 +4,8 @@
 //!     cargo bench --bench words -- INDEX QUERIES
 //!
 //! INDEX is the directory of an index with words, QUERIES a file of BEIR query lines. The modes take turns,
-//! so that a noisy machine is as noisy for each.
+//! so that a noisy machine is as noisy for each. With `--lexical`, for `benches/peers/words.py`: prints as
+//! JSON what searches by words take alone, for 10 and for 100 hits.
 
 use std::time::{Duration, Instant};
 
@@ -20,15 +21,30 @@ type Mode = fn(Query<'_>) -> Query<'_>;
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     // cargo adds `--bench`.
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
-    let [path, queries] = &arguments[..] else {
-        println!("give an index and a file of queries: cargo bench --bench words -- INDEX QUERIES");
-        return Ok(());
+    let (path, queries, alone) = match &arguments[..] {
+        [path, queries] => (path, queries, false),
+        [path, queries, option] if option == "--lexical" => (path, queries, true),
+        _ => {
+            println!("give an index and a file of queries: cargo bench --bench words -- INDEX QUERIES");
+            return Ok(());
+        }
     };
     let index = Index::open_read_only(path)?;
     let mut questions = Vec::new();
     for line in std::fs::read_to_string(queries)?.lines().take(QUESTIONS) {
         let line: serde_json::Value = serde_json::from_str(line)?;
         questions.push(line["text"].as_str().unwrap_or_default().to_owned());
+    }
+    if alone {
+        for k in [10, 100] {
+            let mut micros = Vec::new();
+            for question in &questions {
+                let stats = index.query(question).lexical().k(k).run()?.stats;
+                micros.push(stats.lexical.as_secs_f64() * 1e6);
+            }
+            println!("{}", serde_json::json!({ "k": k, "micros": micros }));
+        }
+        return Ok(());
     }
     println!("{} documents, {} questions, {ROUNDS} rounds; microseconds", index.len(), questions.len());
     println!("{:<16} {:>8} {:>8} {:>8}  postings", "", "median", "p99", "encode");

@@ -87,7 +87,7 @@ fn run() -> Result<(), Box<dyn Error>> {
     for id in CLAIMS {
         let claim = claims.get(id).ok_or("a claim is not in queries.jsonl")?;
         writeln!(out, "\n{claim}")?;
-        hits::write_hits(&mut out, &index, &index.search(claim, K, BEAM)?)?;
+        hits::write_hits(&mut out, &index, claim, &index.search(claim, K, BEAM)?)?;
         let relevant: Vec<&str> =
             judged.get(id).into_iter().flat_map(|j| j.keys()).map(String::as_str).collect();
         writeln!(out, "judged relevant: {}", relevant.join(", "))?;

@@ -1,6 +1,7 @@
 //! The error of a caller's input: what every module may refuse.
 
 use crate::ids::ModelHash;
+use crate::lexical::Analyzer;
 use crate::scan::Similarity;
 use crate::stop::Stop;
 
@@ -120,6 +121,17 @@ pub enum InputError {
         index: Similarity,
         /// The similarity given.
         given: Similarity,
+    },
+    /// The index has other words than asked for.
+    #[error(
+        "the index's words are {index}, not {given}; they are chosen when it is created: make another index of what \
+         `ehi export` prints"
+    )]
+    AnalyzerMismatch {
+        /// Those of the index.
+        index: Analyzer,
+        /// Those given.
+        given: Analyzer,
     },
     /// A rule to stop by that would never let a search begin, or a share that is none.
     #[error("`{stop}` stops no search; a count is from 1, a share over 0 and at most 1")]

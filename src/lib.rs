@@ -88,6 +88,7 @@ pub use judgment::Judgment;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub use lexical::fuzz_postings;
+pub use lexical::{Analyzer, Language};
 pub use model::Bundle;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]

@@ -13,6 +13,7 @@ import json
 import os
 import subprocess
 import sys
+import unicodedata
 
 import bm25s
 import numpy as np
@@ -39,6 +40,11 @@ def main():
         ids = tokenizer.encode(text, add_special_tokens=False).ids
         return [id for id in ids if id not in special]
 
+    def is_punctuation(id):
+        """See src/model/tokenize/punctuation.rs."""
+        token = tokenizer.id_to_token(id).removeprefix("##")
+        return all(unicodedata.category(c)[0] == "P" and c not in "#%&@*\u00a7\u2030" for c in token)
+
     documents = [json.loads(line) for line in lines(data, "corpus.jsonl")]
     places = {document["_id"]: place for place, document in enumerate(documents)}
     corpus = [terms(document.get("title") or "") + terms(document["text"]) for document in documents]
@@ -53,7 +59,7 @@ def main():
         queries = sorted({line.split("\t")[0] for line in file})
     largest, pairs, found = 0.0, 0, 0
     for query in queries:
-        own = [vocabulary[id] for id in terms(texts[query]) if id in vocabulary]
+        own = [vocabulary[id] for id in terms(texts[query]) if id in vocabulary and not is_punctuation(id)]
         expected = retriever.get_scores_from_ids(own) if own else np.zeros(len(documents))
         run = subprocess.run(
             [ehi, "search", "--index", index, "--mode", "lexical", "--k", str(len(documents)), "--json",

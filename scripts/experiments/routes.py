@@ -23,6 +23,7 @@ import argparse
 import gzip
 import json
 import os
+import unicodedata
 
 import faiss
 import numpy as np
@@ -52,6 +53,14 @@ def counts(tokenizer, all_texts, width):
     rows, columns = np.concatenate(rows), np.concatenate(columns)
     ones = np.ones(len(rows), np.float32)
     return sparse.coo_matrix((ones, (rows, columns)), (len(all_texts), width)).tocsr()
+
+
+def without_punctuation(tf, tokenizer):
+    """Punctuation of a question is none of its words; see src/model/tokenize/punctuation.rs."""
+    signs = set("#%&@*\u00a7\u2030")
+    names = [(tokenizer.id_to_token(at) or "a").removeprefix("##") for at in range(tf.shape[1])]
+    kept = [not all(unicodedata.category(c)[0] == "P" and c not in signs for c in name) for name in names]
+    return (tf @ sparse.diags(np.array(kept, np.float32))).tocsr()
 
 
 def bm25(tf):
@@ -135,7 +144,8 @@ def main():
     parser.add_argument("--split", default="test")
     parser.add_argument("--lists", type=int, nargs="*", default=[])
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--penalties", type=float, nargs="*", default=[0.02, 0.05, 0.1])
+    parser.add_argument("--penalties", type=float, nargs="*", default=[0.1, 0.2])
+    parser.add_argument("--plain", action="store_true", help="partitions alone, without routes")
     parser.add_argument("--most", type=int, default=1000)
     arguments = parser.parse_args()
     rows, ids = stored(arguments.index)
@@ -158,7 +168,7 @@ def main():
     tokenizer.no_padding()
     width = tokenizer.get_vocab_size()
     weights, df = bm25(counts(tokenizer, texts(arguments.dataset, ids), width))
-    query_terms = counts(tokenizer, questions, width)
+    query_terms = without_punctuation(counts(tokenizer, questions, width), tokenizer)
     print(f"{len(ids)} documents, {len(names)} questions", flush=True)
     best, by_words = [], []
     for at in range(0, len(asked), 100):
@@ -184,11 +194,11 @@ def main():
 
     percent = len(ids) // 100
     added = {"": {}}
-    for cap in (percent // 4, percent):
-        added[f"lists 15 {cap} 3"] = {"added": routes(15, cap, 3)}
-    added[f"lists 15 {percent // 4} 5"] = {"added": routes(15, percent // 4, 5)}
-    for count in (20, 50, 100, 200):
-        added[f"best {count}"] = {"added": list(by_words[:, :count])}
+    if not arguments.plain:
+        for cap in (percent // 4, percent):
+            added[f"lists 15 {cap} 3"] = {"added": routes(15, cap, 3)}
+        for count in (10, 20, 50, 100):
+            added[f"best {count}"] = {"added": list(by_words[:, :count])}
 
     partitions = {}
     number = int.from_bytes(open(os.path.join(arguments.index, "CURRENT"), "rb").read()[12:16], "little")
@@ -207,7 +217,7 @@ def main():
         sizes = np.bincount(place, minlength=order.shape[1])
         print(f"{name}: coefficient of variation of the sizes {sizes.std() / sizes.mean():.2f}")
         own = dict(added)
-        for count in (5, 20):
+        for count in () if arguments.plain else (5, 20):
             own[f"leaves {count}"] = {"joined": [np.unique(place[row[:count]]) for row in by_words]}
         for kind, routed in own.items():
             curve = measure(place, sizes, order, best, **routed)

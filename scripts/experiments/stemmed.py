@@ -22,7 +22,7 @@ import scipy.stats
 import Stemmer
 from tokenizers import Tokenizer
 
-from routes import bm25, counts, texts
+from routes import bm25, counts, texts, without_punctuation
 from splits import stored
 
 DEPTH = 100
@@ -107,7 +107,8 @@ def main():
         grades = judged(arguments.dataset, split, place)
         names = sorted(name for name in grades if name in asked)[:arguments.most]
         own = [questions[name] for name in names]
-        by_kind = {"tokens": counts(tokenizer, own, width) @ tokens.T, "stemmed": stemmed(own, vocabulary, False) @ words.T}
+        own_tokens = without_punctuation(counts(tokenizer, own, width), tokenizer)
+        by_kind = {"tokens": own_tokens @ tokens.T, "stemmed": stemmed(own, vocabulary, False) @ words.T}
         values = {}
         for at, name in enumerate(names):
             dense = rows @ asked[name]

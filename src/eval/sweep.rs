@@ -234,10 +234,10 @@ impl Sweep<'_> {
         let plan = mode.plan(NonZeroUsize::new(self.depth).unwrap_or(NonZeroUsize::MIN));
         let by = mode.name();
         let mut figures = QueryFigures::new(Setting::Ranked { by }, self.view.live());
-        let encoder = self.serving.model().encoder();
+        let analysis = self.serving.analysis();
         let search = |query: usize| -> Result<(Outcome, Ranking)> {
             // As it is: no sign of a dataset's question is meant as one.
-            let words = Words::plain(&self.queries.texts[query], encoder)?;
+            let words = Words::plain(&self.queries.texts[query], analysis)?;
             let asked = Asked { vector: self.query(query).into(), words: Some(words) };
             let ranked = self.serving.rank_asked(self.view, &asked, &plan)?;
             let visited = ranked.stats.documents_visited;

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
+use super::analysis::{Analysis, lexers};
 use super::calibrate::RecallCurve;
 use super::fusion::LearnedFusion;
 use super::health::RoutingLog;
@@ -14,11 +15,10 @@ use crate::codes::Rotation;
 use crate::disk::{Backend, names};
 use crate::error::{InputError, Result};
 use crate::ids::ModelHash;
-use crate::model::{Bundle, Encoder, LoadOptions, Model, remove_bundle};
+use crate::lexical::Analyzer;
+use crate::model::{Bundle, LoadOptions, Model, remove_bundle};
 use crate::scan::Similarity;
-use crate::store::{
-    Damage, Lexer, LexerError, Operation, Store, StoreConfig, StoreError, StoreOptions, View,
-};
+use crate::store::{Damage, Operation, Store, StoreConfig, StoreError, StoreOptions, View};
 
 /// What holds for a handle, whatever store it has open.
 #[derive(Clone, Copy, Debug, Default)]
@@ -31,24 +31,8 @@ pub(super) struct HandleOptions {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ranking {
     pub similarity: Similarity,
-    /// Whether by their words, too.
-    pub lexical: bool,
-}
-
-/// The terms of a text are its token ids.
-struct ModelLexer(Arc<Bundle>);
-
-impl Lexer for ModelLexer {
-    fn terms(&self, text: &str, out: &mut Vec<u32>) -> std::result::Result<(), LexerError> {
-        Lexer::terms(self.0.model().encoder(), text, out)
-    }
-}
-
-impl Lexer for Encoder {
-    fn terms(&self, text: &str, out: &mut Vec<u32>) -> std::result::Result<(), LexerError> {
-        Encoder::terms(self, text, out)?;
-        Ok(())
-    }
+    /// By which words, too, if by any.
+    pub analyzer: Option<Analyzer>,
 }
 
 /// One store and its model. An index has one in service, and for a change of model a second one.
@@ -76,7 +60,7 @@ impl ActiveModel {
         ranking: Ranking,
         options: HandleOptions,
     ) -> Result<Self> {
-        let Ranking { similarity, lexical } = ranking;
+        let Ranking { similarity, analyzer } = ranking;
         copy_model(&*backend, bundle, dir)?;
         let own = Bundle::open_with(&dir.join(names::BUNDLE), options.load)?;
         // Its files may be others by now than those that were opened.
@@ -89,7 +73,7 @@ impl ActiveModel {
             leaves_per_document: own.leaves_per_document(),
             similarity: similarity.code(),
             model_hash: own.hash(),
-            lexical,
+            terms: analyzer.map_or(0, Analyzer::code),
         };
         let store = Arc::new(Store::create_on(backend, dir, &config, options.store)?);
         Ok(Self::new(number, store, Arc::new(own), similarity))
@@ -97,7 +81,7 @@ impl ActiveModel {
 
     pub(super) fn new(number: u32, store: Arc<Store>, bundle: Arc<Bundle>, similarity: Similarity) -> Self {
         let (served, filters, recall) = (RoutingLog::default(), FilterCache::default(), RwLock::default());
-        store.set_lexer(Arc::new(ModelLexer(Arc::clone(&bundle))));
+        store.set_lexers(lexers(Arc::clone(&bundle)));
         let (rotation, fusion) = (OnceLock::new(), RwLock::default());
         Self { number, store, bundle, similarity, served, filters, rotation, recall, fusion }
     }
@@ -135,6 +119,10 @@ impl ActiveModel {
             file: names::MANIFEST.into(),
             detail: Damage::Field { field: "similarity", found: u64::from(config.similarity) },
         })?;
+        if config.is_lexical() && Analyzer::from_code(config.terms).is_none() {
+            let detail = Damage::Field { field: "lexical", found: u64::from(config.terms) };
+            return Err(StoreError::Corrupt { file: names::MANIFEST.into(), detail }.into());
+        }
         let opened = Self::new(number, store, Arc::new(bundle), similarity);
         opened.read_recall_curve(backend);
         opened.read_fusion(backend);
@@ -174,9 +162,18 @@ impl ActiveModel {
         self.bundle.model()
     }
 
+    /// What the index's words are, if it has any.
+    pub(super) fn analyzer(&self) -> Option<Analyzer> {
+        Analyzer::from_code(self.store.terms())
+    }
+
+    /// How texts are taken apart into terms.
+    pub(crate) fn analysis(&self) -> Analysis<'_> {
+        Analysis { analyzer: self.analyzer().unwrap_or_default(), encoder: self.model().encoder() }
+    }
+
     pub(super) fn ingest(&self) -> Ingest<'_> {
-        let (similarity, lexical) = (self.similarity, self.store.is_lexical());
-        Ingest { bundle: &self.bundle, similarity, lexical }
+        Ingest { bundle: &self.bundle, similarity: self.similarity, analyzer: self.analyzer() }
     }
 
     pub(crate) fn view(&self) -> View {

@@ -210,7 +210,7 @@ impl Index {
         let dir = self.root.model_dir(number);
         make_directory(&*backend, &dir)?;
         let serving = self.serving();
-        let ranking = Ranking { similarity: serving.similarity, lexical: serving.store.is_lexical() };
+        let ranking = Ranking { similarity: serving.similarity, analyzer: serving.analyzer() };
         ActiveModel::create(backend, &dir, number, bundle, ranking, self.filling())
     }
 
@@ -263,7 +263,7 @@ impl Index {
         target.store.flush()?;
         // Words may have been added to the index since the target was begun or kept.
         if before.store.is_lexical() && !target.store.is_lexical() {
-            target.store.make_lexical(&mut || Ok(()))?;
+            target.store.make_lexical(before.store.terms(), &mut || Ok(()))?;
         }
         let number = target.number;
         // Opened again, with the durability of the handle.

@@ -6,10 +6,12 @@ use std::num::NonZeroUsize;
 use half::f16;
 use rayon::prelude::*;
 
+use super::analysis::Analysis;
 use super::vectors::{unit, unit_of_stored};
 use crate::document::Document;
 use crate::error::Result;
 use crate::ids::LeafId;
+use crate::lexical::Analyzer;
 use crate::model::{Bundle, Encoder, Model, Role};
 use crate::scan::Similarity;
 use crate::store::{Put, StoreError, Terms};
@@ -19,9 +21,9 @@ use crate::store::{Put, StoreError, Terms};
 pub(super) struct Ingest<'a> {
     pub bundle: &'a Bundle,
     pub similarity: Similarity,
-    /// Whether documents get terms. Here, on all threads, and not in the store, which would find them one
-    /// after another.
-    pub lexical: bool,
+    /// What terms documents get, if any. Here, on all threads, and not in the store, which would find them
+    /// one after another.
+    pub analyzer: Option<Analyzer>,
 }
 
 impl Ingest<'_> {
@@ -65,13 +67,11 @@ impl Ingest<'_> {
 
     /// The terms of documents, where they are to have any.
     fn terms(self, documents: &[Document]) -> Result<Vec<Option<Terms>>> {
-        if !self.lexical {
-            return Ok(vec![None; documents.len()]);
-        }
-        // Before there are several threads, each of which would load it.
-        let encoder = self.model().encoder();
-        encoder.terms("", &mut Vec::new())?;
-        let terms = |document: &Document| Terms::of(&document.title, &document.text, encoder).map(Some);
+        let Some(analyzer) = self.analyzer else { return Ok(vec![None; documents.len()]) };
+        let analysis = Analysis { analyzer, encoder: self.model().encoder() };
+        // Before there are several threads, each of which would load the tokenizer.
+        analysis.words("")?;
+        let terms = |document: &Document| Terms::of(&document.title, &document.text, &analysis).map(Some);
         Ok(documents.par_iter().map(terms).collect::<std::result::Result<_, StoreError>>()?)
     }
 

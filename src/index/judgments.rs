@@ -239,7 +239,7 @@ fn config() -> StoreConfig {
         leaves_per_document: 1,
         similarity: Similarity::Cosine.code(),
         model_hash: ModelHash([0; 32]),
-        lexical: false,
+        terms: 0,
     }
 }
 

@@ -14,7 +14,8 @@ use super::watched::watched;
 use super::with_progress::WithProgress;
 use super::{Index, measured, root};
 use crate::disk::names;
-use crate::error::Result;
+use crate::error::{InputError, Result};
+use crate::lexical::Analyzer;
 use crate::progress::{OnProgress, Progress, Stage, no_progress};
 use crate::store::{StoreStats, bytes_below};
 
@@ -58,9 +59,15 @@ impl Index {
     /// is compacted.
     ///
     /// # Errors
-    /// Those of [`Self::compact`]; failures of the tokenizer.
-    pub fn make_lexical(&self) -> Result<()> {
-        self.rewrite(&mut no_progress, Rewrite::Lexical)
+    /// [`InputError::AnalyzerMismatch`] for an index with other words; those of [`Self::compact`]; failures
+    /// of the tokenizer.
+    pub fn make_lexical(&self, analyzer: Analyzer) -> Result<()> {
+        self.rewrite(&mut no_progress, Rewrite::Lexical(analyzer))
+    }
+
+    /// What searches by words look for; `None` where documents cannot be found by their words.
+    pub fn analyzer(&self) -> Option<Analyzer> {
+        self.serving().analyzer()
     }
 
     /// Whether documents can be found by their words.
@@ -78,7 +85,12 @@ impl Index {
                     let judgments = self.judgments_for_reading()?;
                     judgments.map_or(Ok(()), |store| within(store.compact(tick)))
                 }
-                Rewrite::Lexical => Ok(serving.store.make_lexical(tick)?),
+                Rewrite::Lexical(given) => match serving.analyzer() {
+                    Some(index) if index != given => {
+                        Err(InputError::AnalyzerMismatch { index, given }.into())
+                    }
+                    _ => Ok(serving.store.make_lexical(given.code(), tick)?),
+                },
                 Rewrite::Postings => {
                     let (ingest, apart) = (serving.ingest(), PrivatePool::new());
                     let route = |rows: &[f16]| apart.run(|| ingest.route_stored(rows));
@@ -151,7 +163,7 @@ impl Index {
 enum Rewrite {
     Compact,
     Postings,
-    Lexical,
+    Lexical(Analyzer),
 }
 
 impl<F: FnMut(Progress) -> ControlFlow<()>> WithProgress<'_, F> {
@@ -169,8 +181,8 @@ impl<F: FnMut(Progress) -> ControlFlow<()>> WithProgress<'_, F> {
     /// # Errors
     /// Those of [`Index::make_lexical`], and [`Error::Cancelled`](crate::Error::Cancelled) with nothing
     /// changed.
-    pub fn make_lexical(mut self) -> Result<()> {
-        self.index.rewrite(&mut self.on_progress, Rewrite::Lexical)
+    pub fn make_lexical(mut self, analyzer: Analyzer) -> Result<()> {
+        self.index.rewrite(&mut self.on_progress, Rewrite::Lexical(analyzer))
     }
 
     /// As [`Index::rebuild_postings`], with progress, and cancellation between documents.

@@ -1,6 +1,7 @@
 //! The index: documents, embeddings and tree behind one handle.
 
 mod active_model;
+mod analysis;
 pub mod calibrate;
 mod change;
 pub mod explain;

@@ -9,6 +9,7 @@ use crate::codes::FEWEST_DIMENSIONS;
 use crate::disk::names;
 use crate::error::{Error, InputError, Result};
 use crate::ids::ModelHash;
+use crate::lexical::Analyzer;
 use crate::model::{Bundle, EncoderPrecision, LoadOptions};
 use crate::scan::Similarity;
 use crate::store::{Durability, StoreError, StoreOptions};
@@ -23,6 +24,7 @@ pub struct IndexBuilder {
     durability: Option<Durability>,
     codes: Option<bool>,
     lexical: Option<bool>,
+    analyzer: Option<Analyzer>,
     lock_wait: Option<Duration>,
     load: LoadOptions,
     expected: Option<ModelHash>,
@@ -64,6 +66,14 @@ impl IndexBuilder {
     /// [`InputError::InapplicableOption`] where the index is not so.
     pub fn lexical(mut self, lexical: bool) -> Self {
         self.lexical = Some(lexical);
+        self
+    }
+
+    /// What searches by words look for; tokens of the encoder by default. Chosen when an index is created or
+    /// by [`Index::make_lexical`]; when one is opened, it is [`InputError::AnalyzerMismatch`] where the index
+    /// has another one. [`InputError::Conflict`] with [`Self::lexical`] of `false`.
+    pub fn analyzer(mut self, analyzer: Analyzer) -> Self {
+        self.analyzer = Some(analyzer);
         self
     }
 
@@ -114,19 +124,38 @@ impl IndexBuilder {
     pub(super) fn ranking_of_new(&self, bundle: &Bundle) -> Result<Ranking> {
         let similarity = self.similarity.unwrap_or(Similarity::Cosine);
         self.check_against(bundle, similarity)?;
-        Ok(Ranking { similarity, lexical: self.lexical.unwrap_or(true) })
+        self.check_words()?;
+        let is_lexical = self.lexical.unwrap_or(true);
+        Ok(Ranking { similarity, analyzer: is_lexical.then(|| self.analyzer.unwrap_or_default()) })
     }
 
     /// # Errors
     /// Options that contradict the index.
     pub(super) fn check(&self, serving: &ActiveModel) -> Result<()> {
         let index = serving.similarity;
+        self.check_words()?;
         if self.lexical.is_some_and(|lexical| lexical != serving.store.is_lexical()) {
             return Err(InputError::InapplicableOption { option: "lexical", call: "open" }.into());
+        }
+        match (self.analyzer, serving.analyzer()) {
+            (Some(given), Some(index)) if given != index => {
+                return Err(InputError::AnalyzerMismatch { index, given }.into());
+            }
+            (Some(_), None) => {
+                return Err(InputError::InapplicableOption { option: "analyzer", call: "open" }.into());
+            }
+            _ => {}
         }
         match self.similarity.filter(|given| *given != index) {
             Some(given) => Err(InputError::SimilarityMismatch { index, given }.into()),
             None => self.check_against(&serving.bundle, index),
+        }
+    }
+
+    fn check_words(&self) -> Result<()> {
+        match (self.lexical, self.analyzer) {
+            (Some(false), Some(_)) => Err(InputError::Conflict { options: ["lexical", "analyzer"] }.into()),
+            _ => Ok(()),
         }
     }
 

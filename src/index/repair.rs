@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::Index;
 use super::active_model::{check_model, copy_model};
+use super::analysis::Analysis;
 use super::ingest::Ingest;
 use super::judgments::{is_begun, placed, within};
 use super::leftovers::set_aside;
@@ -14,6 +15,7 @@ use super::root::{Current, Restored, Root, kind, restore};
 use crate::disk::{Backend, names};
 use crate::document::Document;
 use crate::error::{Error, Result};
+use crate::lexical::Analyzer;
 use crate::model::{Bundle, ModelError};
 use crate::progress::{OnProgress, Progress, Stage, no_progress};
 use crate::scan::Similarity;
@@ -187,14 +189,18 @@ fn finish(mut repair: Repair, root: &Root, dir: &Path, options: RepairOptions<'_
     let bundle = restore_model(&mut repair, root, dir, bundle.as_ref())?;
     let similarity = Similarity::from_code(repair.config().similarity).unwrap_or(Similarity::Cosine);
     // A damaged segment gets its terms from the texts that are left of it.
-    let ingest = Ingest { bundle: &bundle, similarity, lexical: false };
+    let ingest = Ingest { bundle: &bundle, similarity, analyzer: None };
+    let analyzer = Analyzer::from_code(repair.config().terms);
+    let analysis = analyzer.map(|analyzer| Analysis { analyzer, encoder: bundle.model().encoder() });
     let mut done = 0;
     let mut tick = || {
         done += 1;
         Progress { stage: Stage::Repair, done, total: None }.tell(&mut *on_progress, StoreError::Cancelled)
     };
-    let anew =
-        Anew { compute: &mut |documents| ingest.prepare(documents), lexer: Some(bundle.model().encoder()) };
+    let anew = Anew {
+        compute: &mut |documents| ingest.prepare(documents),
+        lexer: analysis.as_ref().map(|own| own as _),
+    };
     repair.run(undecided, anew, &mut tick)
 }
 

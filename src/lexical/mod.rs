@@ -5,6 +5,7 @@
 //! rows; both give the same bits for the same row. [`encode`] and [`EncodedList`] are the lists of sealed
 //! files. Nothing here knows files or tokenizers: lists, lengths and bytes are slices.
 
+mod analyzer;
 mod best;
 mod bm25;
 mod bound;
@@ -18,6 +19,8 @@ pub mod syntax;
 mod together;
 mod window;
 
+pub(crate) use analyzer::stems;
+pub use analyzer::{Analyzer, Language, UnknownAnalyzer};
 pub use best::Best;
 pub use bm25::{Bm25, Norms};
 pub use cursor::List;

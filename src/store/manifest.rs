@@ -35,14 +35,20 @@ pub struct StoreConfig {
     pub similarity: u8,
     /// Hash of the model bundle; the store keeps it, the index compares it.
     pub model_hash: ModelHash,
-    /// Whether rows have posting lists of terms.
-    pub lexical: bool,
+    /// What the terms of rows are, as a code that the store keeps and does not interpret; 0 where rows have
+    /// no posting lists of terms.
+    pub terms: u8,
 }
 
 impl StoreConfig {
     /// Number of leaves of the tree, B^H.
     pub fn leaves(&self) -> u64 {
         u64::from(self.branching_factor).saturating_pow(self.height)
+    }
+
+    /// Whether rows have posting lists of terms.
+    pub fn is_lexical(&self) -> bool {
+        self.terms != 0
     }
 
     pub(super) fn check(&self) -> Result<()> {
@@ -140,7 +146,7 @@ impl Manifest {
         bytes[AT_DIM].copy_from_slice(&config.dim.to_le_bytes());
         bytes[AT_DTYPE].copy_from_slice(&[DTYPE_F16]);
         bytes[AT_SIMILARITY].copy_from_slice(&[config.similarity]);
-        bytes[AT_LEXICAL].copy_from_slice(&[u8::from(config.lexical)]);
+        bytes[AT_LEXICAL].copy_from_slice(&[config.terms]);
         bytes[AT_BRANCHING].copy_from_slice(&config.branching_factor.to_le_bytes());
         bytes[AT_HEIGHT].copy_from_slice(&config.height.to_le_bytes());
         bytes[AT_LEAVES_PER_DOCUMENT].copy_from_slice(&config.leaves_per_document.to_le_bytes());
@@ -181,10 +187,6 @@ impl Manifest {
         {
             return Err(field("reserved byte", byte.into()));
         }
-        let lexical = head[AT_LEXICAL.start];
-        if lexical > 1 {
-            return Err(field("lexical", lexical.into()));
-        }
         let mut model_hash = [0; 32];
         model_hash.copy_from_slice(&head[AT_MODEL_HASH]);
         let mut store_id = [0; STORE_ID_BYTES];
@@ -196,7 +198,7 @@ impl Manifest {
             leaves_per_document: u32_at(head, AT_LEAVES_PER_DOCUMENT.start),
             similarity: head[AT_SIMILARITY.start],
             model_hash: ModelHash(model_hash),
-            lexical: lexical == 1,
+            terms: head[AT_LEXICAL.start],
         };
         config.check().map_err(|error| match error {
             StoreError::InvalidConfig { field: name, found, .. } => field(name, found),

@@ -75,7 +75,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicU8, Ordering},
     },
     time::Duration,
 };
@@ -98,7 +98,7 @@ pub use repair_report::RepairReport;
 pub(crate) use seal::Tick;
 pub(crate) use stats::bytes_below;
 pub use stats::{LeafSize, StoreBytes, StoreStats};
-pub(crate) use terms::{Lexer, LexerError, SharedLexer, Terms};
+pub(crate) use terms::{Lexer, LexerError, Lexers, SharedLexer, Terms};
 pub use verify::{Problem, VerifyReport};
 pub(crate) use view::{Run, TermPart, View};
 
@@ -153,10 +153,10 @@ pub(crate) struct Store {
     store_id: StoreId,
     backend: Arc<dyn Backend>,
     options: StoreOptions,
-    /// Whether rows have posting lists of terms.
-    lexical: AtomicBool,
-    /// How texts are taken apart into terms; given once by who opened the store.
-    lexer: OnceLock<SharedLexer>,
+    /// What the terms of rows are; see [`StoreConfig::terms`].
+    terms: AtomicU8,
+    /// How texts are taken apart into terms, by that code; given once by who opened the store.
+    lexers: OnceLock<Lexers>,
     health: Health,
     /// What was found when it was opened.
     notices: Vec<Notice>,
@@ -204,17 +204,27 @@ impl Store {
     }
 
     /// Says how texts are taken apart into terms; a second call changes nothing.
-    pub fn set_lexer(&self, lexer: SharedLexer) {
-        let _ = self.lexer.set(lexer);
+    pub fn set_lexers(&self, lexers: Lexers) {
+        let _ = self.lexers.set(lexers);
     }
 
     fn lexer(&self) -> Option<SharedLexer> {
-        self.lexer.get().cloned().or_else(terms::of_tests)
+        self.lexer_of(self.terms())
+    }
+
+    /// How texts are taken apart into terms of a kind.
+    fn lexer_of(&self, terms: u8) -> Option<SharedLexer> {
+        self.lexers.get().map_or_else(terms::of_tests, |lexers| lexers(terms))
+    }
+
+    /// What the terms of rows are; 0 where they have no posting lists of terms.
+    pub fn terms(&self) -> u8 {
+        self.terms.load(Ordering::Acquire)
     }
 
     /// Whether rows have posting lists of terms.
     pub fn is_lexical(&self) -> bool {
-        self.lexical.load(Ordering::Acquire)
+        self.terms() != 0
     }
 
     fn manifest(&self) -> Manifest {

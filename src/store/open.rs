@@ -4,7 +4,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, OnceLock, RwLock,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicU8, Ordering},
     },
 };
 
@@ -121,7 +121,7 @@ impl Store {
         if manifest.store_id != self.store_id {
             return Err(StoreError::corrupt(names::MANIFEST, Damage::Foreign));
         }
-        self.lexical.store(manifest.config.lexical, Ordering::Release);
+        self.terms.store(manifest.config.terms, Ordering::Release);
         writer.manifest = manifest;
         self.publish(state);
         Ok(true)
@@ -246,8 +246,8 @@ impl Store {
             store_id: manifest.store_id,
             backend,
             options,
-            lexical: AtomicBool::new(manifest.config.lexical),
-            lexer: OnceLock::new(),
+            terms: AtomicU8::new(manifest.config.terms),
+            lexers: OnceLock::new(),
             health: Health::default(),
             notices,
             writer: Mutex::new(Writer { manifest, left, durable, log, reserve: Reserve::new(dir) }),

@@ -229,7 +229,7 @@ impl Repair {
         manifest.segments.extend(sound.iter().map(|(entry, _)| *entry));
         if !members.is_empty() {
             let codes = Codes::wanted(&self.manifest.config, &self.options);
-            let lexer = match self.manifest.config.lexical {
+            let lexer = match self.manifest.config.is_lexical() {
                 true => Some(lexer.ok_or_else(StoreError::no_lexer)?),
                 false => None,
             };
@@ -247,7 +247,7 @@ impl Repair {
         let segment = Segment::open(&*self.backend, &self.dir, *store_id, config.dim, entry.files)?;
         segment.check_bytes().collect::<Result<()>>()?;
         segment.check_terms(true)?;
-        if config.lexical && !segment.is_lexical() {
+        if config.is_lexical() && !segment.is_lexical() {
             let detail = Damage::Missing { what: "the posting lists of terms" };
             return Err(StoreError::corrupt(segment.name().to_owned(), detail));
         }

@@ -51,7 +51,7 @@ struct Rewrite<'a> {
     /// Their leaves.
     route: Option<Route<'a>>,
     /// Posting lists of terms, which the index has from then on.
-    lexical: bool,
+    terms: u8,
 }
 
 /// Called after each document; an error ends the call.
@@ -124,21 +124,23 @@ impl Store {
         self.replace(&mut writer, &state, &all, Rewrite { route: Some(route), ..Rewrite::default() }, tick)
     }
 
-    /// As [`Store::compact`], with posting lists of terms, which all rows have from then on.
+    /// As [`Store::compact`], with posting lists of terms of this kind, which all rows have from then on.
+    /// Rows that have some must have these.
     ///
     /// # Errors
     ///
     /// As [`Store::compact`], and [`StoreError::Terms`].
-    pub fn make_lexical(&self, tick: Tick<'_>) -> Result<()> {
+    pub fn make_lexical(&self, terms: u8, tick: Tick<'_>) -> Result<()> {
         let mut writer = self.lock_writer()?;
         let state = self.state();
         let _span = compaction("make_lexical", &state).entered();
-        if self.lexer().is_none() {
+        if self.lexer_of(terms).is_none() {
             return Err(StoreError::no_lexer());
         }
+        debug_assert!(!self.is_lexical() || self.terms() == terms);
         let all = vec![true; state.parts().len()];
-        self.replace(&mut writer, &state, &all, Rewrite { lexical: true, ..Rewrite::default() }, tick)?;
-        self.lexical.store(true, Ordering::Release);
+        self.replace(&mut writer, &state, &all, Rewrite { terms, ..Rewrite::default() }, tick)?;
+        self.terms.store(terms, Ordering::Release);
         Ok(())
     }
 
@@ -201,7 +203,9 @@ impl Store {
             segments: Vec::new(),
             ..writer.manifest.clone()
         };
-        manifest.config.lexical |= rewrite.lexical;
+        if rewrite.terms != 0 {
+            manifest.config.terms = rewrite.terms;
+        }
         let built = self.build(state, merged, &manifest, rewrite.route, tick)?;
         let mut parts = Vec::new();
         for (part, _) in state.parts().iter().zip(merged).filter(|(_, merged)| !**merged) {
@@ -253,9 +257,9 @@ impl Store {
             return Ok(None);
         }
         let codes = Codes::wanted(&self.config, &self.options);
-        let lexer = match manifest.config.lexical {
-            true => Some(self.lexer().ok_or_else(StoreError::no_lexer)?),
-            false => None,
+        let lexer = match manifest.config.terms {
+            0 => None,
+            terms => Some(self.lexer_of(terms).ok_or_else(StoreError::no_lexer)?),
         };
         let lexer = lexer.as_deref();
         let number = manifest.next_segment - 1;

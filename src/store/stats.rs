@@ -6,6 +6,7 @@ use serde::ser::{Serialize, SerializeStruct, Serializer};
 
 use super::{Damage, Result, Store, StoreError, layout::names, part::Place, recovery};
 use crate::ids::{Generation, LeafId, ModelHash};
+use crate::lexical::Analyzer;
 use crate::scan::Similarity;
 
 /// Bytes of an index on disk, by what they are. Serialised with their `total`.
@@ -100,6 +101,8 @@ pub struct StoreStats {
     pub similarity: Similarity,
     /// Whether they can be found by their words, too.
     pub lexical: bool,
+    /// By which words.
+    pub analyzer: Option<Analyzer>,
     /// Children of each inner node of the tree.
     pub branching_factor: u32,
     /// Levels of the tree.
@@ -169,6 +172,7 @@ impl Store {
             dim: config.dim,
             similarity,
             lexical: self.is_lexical(),
+            analyzer: Analyzer::from_code(self.terms()),
             branching_factor: config.branching_factor,
             height: config.height,
             leaves: config.leaves(),

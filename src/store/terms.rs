@@ -1,8 +1,8 @@
 //! The terms of documents: what their texts consist of, and which rows hold each.
 //!
-//! A term is a token id of the index's own model, so the store is given a [`Lexer`] and knows no tokenizer.
-//! Terms follow from texts, as leaves follow from embeddings: nothing of them is in the log, and rows that
-//! come without lists get theirs from their texts.
+//! A term is a number, that of a token of the model or of a word, so the store is given a [`Lexer`] and knows
+//! no tokenizer. Terms follow from texts, as leaves follow from embeddings: nothing of them is in the log,
+//! and rows that come without lists get theirs from their texts.
 
 use std::{error::Error, num::NonZeroUsize, sync::Arc};
 
@@ -24,6 +24,9 @@ pub(crate) type LexerError = Box<dyn Error + Send + Sync>;
 
 /// A lexer that handles share.
 pub(crate) type SharedLexer = Arc<dyn Lexer>;
+
+/// The lexer of each kind of terms, by its code.
+pub(crate) type Lexers = Arc<dyn Fn(u8) -> Option<SharedLexer> + Send + Sync>;
 
 /// What stores of the tests take, which know no model.
 #[cfg(not(any(test, feature = "fuzzing")))]

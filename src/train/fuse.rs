@@ -200,7 +200,10 @@ impl Questions {
         let mut measured = Measured::default();
         for block in self.texts.chunks(BLOCK) {
             // As they are: judged questions were asked of whatever engine, whose signs may be none of ours.
-            let words = block.iter().map(|text| Words::plain(text, encoder)).collect::<Result<Vec<_>>>()?;
+            let words = block
+                .iter()
+                .map(|text| Words::plain(text, serving.analysis()))
+                .collect::<Result<Vec<_>>>()?;
             let texts: Vec<&str> = words.iter().map(|words| words.text.as_str()).collect();
             let rows = encoder.embed(&texts, Role::Query)?;
             for (words, row) in words.into_iter().zip(rows.chunks_exact(encoder.dim())) {

@@ -10,7 +10,8 @@ use ehi::search::DEFAULT_ALPHA;
 use ehi::store::StoreError;
 use ehi::train::FEWEST_FUSION_QUESTIONS;
 use ehi::{
-    Bundle, Document, Error, Filter, Fusion, Hit, Index, InputError, Judgment, Query, SearchResult, Stop,
+    Analyzer, Bundle, Document, Error, Filter, Fusion, Hit, Index, InputError, Judgment, Language, Query,
+    SearchResult, Stop,
 };
 use serde_json::json;
 
@@ -333,7 +334,7 @@ fn an_index_made_without_gets_posting_lists_later() {
     refused(&index);
     index.insert_batch((80..DOCUMENTS).map(document)).unwrap();
     let reader = Index::open_read_only(&path).unwrap();
-    index.make_lexical().unwrap();
+    index.make_lexical(Analyzer::Tokens).unwrap();
     assert!(index.is_lexical() && index.verify().unwrap().is_sound());
     let texts: Vec<_> = (0..DOCUMENTS).map(|n| text_of(&document(n))).collect();
     assert_scores(&index, &texts, QUESTIONS[0]);
@@ -354,6 +355,75 @@ fn an_index_made_without_gets_posting_lists_later() {
 }
 
 #[test]
+fn stemmed_words_are_found_in_every_form() {
+    let english = Analyzer::Stems(Language::English);
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("index");
+    let index = Index::builder().analyzer(english).create(&path, &bundle(SHAPE)).unwrap();
+    assert_eq!((index.analyzer(), index.stats().unwrap().analyzer), (Some(english), Some(english)));
+    let texts = [
+        ("a", "A LEAKING pipe, and leaks of oil."),
+        ("b", "generously leaked documents"),
+        ("c", "the pipe is sound; pipes are not \u{1F600} here"),
+    ];
+    index.insert_batch(texts.map(|(id, text)| Document::new(id, "", text))).unwrap();
+    let found = |index: &Index, question: &str| -> HashSet<String> {
+        let result = index.query(question).lexical().run().unwrap();
+        result.hits.into_iter().map(|hit| hit.id).collect()
+    };
+    let set = |ids: &[&str]| ids.iter().map(|id| (*id).to_owned()).collect::<HashSet<_>>();
+    let check = |index: &Index| {
+        assert_eq!(found(index, "leak?"), set(&["a", "b"]));
+        assert_eq!(found(index, "+leaks pipe"), set(&["a", "b"]));
+        assert_eq!(found(index, "pipe -leak"), set(&["c"]));
+        assert_eq!(found(index, "\"leak pipes\""), set(&["a"]));
+        assert_eq!(found(index, "\"pipe leak\""), set(&[]));
+        assert!(found(index, "unheard ?").is_empty());
+    };
+    check(&index);
+    index.flush().unwrap();
+    check(&index);
+    let explained = index.query("Leaks in a Pipe").hybrid(Fusion::Convex(0.5)).explain().unwrap();
+    let terms = explained.hits.iter().flat_map(|hit| &hit.terms).map(|term| term.term.as_str());
+    let terms: HashSet<&str> = terms.collect();
+    assert!(terms.contains("Leaks") && terms.contains("Pipe"), "{terms:?}");
+    assert!(index.verify().unwrap().is_sound());
+    // With every change of model, in copies, and in what a log brings back.
+    index.reencode(&bundle(Shape::of_height(1))).unwrap();
+    check(&index);
+    let copy = dir.path().join("copy");
+    index.snapshot(&copy).unwrap();
+    check(&Index::open_read_only(&copy).unwrap());
+    index.insert(Document::new("d", "", "one that leaks")).unwrap();
+    let cut = dir.path().join("cut");
+    copy_directory(index.path(), &cut);
+    let _ = fs::remove_file(cut.join("LOCK"));
+    assert!(found(&Index::open(&cut).unwrap(), "leaking").contains("d"));
+    index.delete("d").unwrap();
+    // Other words are refused, these compact the index.
+    let other = refused(index.make_lexical(Analyzer::Tokens));
+    assert_eq!(other, InputError::AnalyzerMismatch { index: english, given: Analyzer::Tokens });
+    index.make_lexical(english).unwrap();
+    check(&index);
+    drop(index);
+    let other = Index::builder().analyzer(Analyzer::Tokens).open(&path);
+    assert!(matches!(other, Err(Error::Input(InputError::AnalyzerMismatch { .. }))));
+    check(&Index::builder().analyzer(english).open(&path).unwrap());
+    // Later, of what there is; a handle that only reads sees it.
+    let path = dir.path().join("later");
+    let index = Index::builder().lexical(false).create(&path, &bundle(SHAPE)).unwrap();
+    index.insert_batch(texts.map(|(id, text)| Document::new(id, "", text))).unwrap();
+    index.flush().unwrap();
+    let reader = Index::open_read_only(&path).unwrap();
+    index.make_lexical(english).unwrap();
+    check(&index);
+    assert!(reader.refresh().unwrap());
+    check(&reader);
+    let both = Index::builder().lexical(false).analyzer(english).create(dir.path().join("x"), &bundle(SHAPE));
+    assert!(matches!(both, Err(Error::Input(InputError::Conflict { .. }))));
+}
+
+#[test]
 fn words_that_were_added_stay_with_every_change_of_model() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("index");
@@ -364,7 +434,7 @@ fn words_that_were_added_stay_with_every_change_of_model() {
     let other = bundle(Shape::of_height(1));
     let cut = index.with_progress(|_| ControlFlow::Break(()));
     assert!(matches!(cut.reencode(&other), Err(Error::Cancelled)));
-    index.make_lexical().unwrap();
+    index.make_lexical(Analyzer::Tokens).unwrap();
     index.reencode(&other).unwrap();
     assert!(index.is_lexical() && index.verify().unwrap().is_sound());
     assert_scores(&index, &texts, QUESTIONS[0]);
@@ -372,7 +442,7 @@ fn words_that_were_added_stay_with_every_change_of_model() {
     let index = Index::builder().lexical(false).create(dir.path().join("kept"), &bundle(SHAPE)).unwrap();
     index.insert_batch(documents(DOCUMENTS)).unwrap();
     index.reencode(&other).unwrap();
-    index.make_lexical().unwrap();
+    index.make_lexical(Analyzer::Tokens).unwrap();
     index.rollback().unwrap();
     assert!(index.is_lexical() && index.verify().unwrap().is_sound());
     assert_scores(&index, &texts, QUESTIONS[0]);
@@ -404,7 +474,7 @@ fn a_default_search_is_none_of_words_where_there_are_none() {
     assert_eq!(index.query("tree -leaf").learned().run().unwrap().len(), 10);
     // The same encoder under another tree: what it has learned goes over, and back.
     index.reencode(&bundle(Shape::of_height(1))).unwrap();
-    index.make_lexical().unwrap();
+    index.make_lexical(Analyzer::Tokens).unwrap();
     index.fuse(&by_words(80)).unwrap();
     for _ in 0..2 {
         index.rollback().unwrap();

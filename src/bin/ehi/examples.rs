@@ -31,7 +31,7 @@ pub const DELETE: &str = r#"Examples:
   ehi delete --index my-index --filter '{"lang": "en"}'"#;
 pub const COMPACT: &str = r#"Examples:
   ehi compact --index my-index
-  ehi compact --index my-index --lexical"#;
+  ehi compact --index my-index --lexical english"#;
 pub const TUNE: &str = r#"Examples:
   ehi tune --index my-index
   ehi tune --index my-index --queries my-data/queries.jsonl --leaves 500"#;

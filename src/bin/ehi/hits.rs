@@ -9,8 +9,21 @@ use crate::escape::escaped;
 /// Characters of a hit's text that are shown.
 const SHOWN_CHARACTERS: usize = 160;
 
-/// Rank, score, id, leaf, title and start of the text of each hit, then what the search cost.
-pub fn write_hits(out: &mut dyn Write, index: &Index, result: &SearchResult) -> io::Result<()> {
+/// Letters of a word that is looked for in a text, at least.
+const SHORTEST_WORD: usize = 4;
+
+/// Rank, score, id, leaf, title and a passage of the text of each hit, then what the search cost. The passage
+/// is the start, or where words rank the place of the first one of the question.
+pub fn write_hits(
+    out: &mut dyn Write,
+    index: &Index,
+    question: &str,
+    result: &SearchResult,
+) -> io::Result<()> {
+    let words = match result.ranked_by {
+        RankedBy::Dense => Vec::new(),
+        _ => words_of(question),
+    };
     let has_tree = index.bundle().has_tree();
     if result.is_empty() {
         writeln!(out, "no hits")?;
@@ -20,7 +33,7 @@ pub fn write_hits(out: &mut dyn Write, index: &Index, result: &SearchResult) -> 
         let title = start_of(&hit.document.title);
         writeln!(out, "{:>3}  {:.4}  {}{leaf}  {title}", place + 1, hit.score, escaped(&hit.id),)?;
         if !hit.document.text.is_empty() {
-            writeln!(out, "     {}", start_of(&hit.document.text))?;
+            writeln!(out, "     {}", passage(&hit.document.text, &words))?;
         }
     }
     match result.ranked_by {
@@ -75,6 +88,30 @@ fn write_cost(out: &mut dyn Write, index: &Index, stats: &SearchStats) -> io::Re
     )
 }
 
+/// Words of a question that are worth looking for in a text, in lower case.
+fn words_of(question: &str) -> Vec<String> {
+    let words = question.split(|c: char| !c.is_alphanumeric());
+    words.filter(|word| word.chars().count() >= SHORTEST_WORD).map(str::to_lowercase).collect()
+}
+
+/// The start of a text, or of its sentence around the first of some words where that lies behind it.
+fn passage(text: &str, words: &[String]) -> String {
+    let mut before = 0;
+    let found = text.split_inclusive(|c: char| !c.is_alphanumeric()).find_map(|piece| {
+        let word = piece.trim_end_matches(|c: char| !c.is_alphanumeric()).to_lowercase();
+        let start = before;
+        before += piece.len();
+        words.contains(&word).then_some(start)
+    });
+    let far = |start: &usize| text[..*start].chars().count() > SHOWN_CHARACTERS / 2;
+    let Some(start) = found.filter(far) else { return start_of(text) };
+    // Whole words of the sentence before it.
+    let lead =
+        text[..start].char_indices().rev().take(SHOWN_CHARACTERS / 4).last().map_or(start, |(at, _)| at);
+    let lead = text[lead..start].find(char::is_whitespace).map_or(start, |space| lead + space);
+    format!("…{}", start_of(text[lead..].trim_start()))
+}
+
 /// The first characters on one line: line ends and tabs of a text as spaces, what else acts on a terminal
 /// escaped.
 pub fn start_of(text: &str) -> String {
@@ -84,4 +121,22 @@ pub fn start_of(text: &str) -> String {
         start.push('…');
     }
     start
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_passage_is_around_the_first_word_of_the_question() {
+        let words = words_of("What does Zebra, eat?");
+        assert_eq!(words, ["what", "does", "zebra"]);
+        assert_eq!(passage("A short text of a zebra.", &words), "A short text of a zebra.");
+        let long = format!("{}The ZEBRA is there. {}", "nothing of it. ".repeat(20), "é ".repeat(200));
+        let found = passage(&long, &words);
+        assert!(found.starts_with('…') && found.contains("The ZEBRA is") && found.ends_with('…'), "{found}");
+        assert!(found.chars().count() < 2 * SHOWN_CHARACTERS);
+        assert!(passage(&long, &[]).starts_with("nothing of it."));
+        assert_eq!(passage("", &words), "");
+    }
 }

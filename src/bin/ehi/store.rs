@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use ehi::calibrate::RecallCurve;
 use ehi::store::StoreStats;
-use ehi::{Index, LearnedFusion};
+use ehi::{Analyzer, Index, Language, LearnedFusion};
 use serde::Serialize;
 
 use crate::calibrate::write_curve;
@@ -14,6 +14,20 @@ use crate::long::{self, AS_BEFORE};
 use crate::models;
 use crate::opening::{WaitArgs, open_read_only, refuse_file};
 use crate::printing;
+
+/// What words an index has, if any.
+#[derive(Clone, Copy)]
+struct Words(Option<Analyzer>);
+
+fn words(text: &str) -> Result<Words, String> {
+    match text {
+        "none" => Ok(Words(None)),
+        name => Ok(Words(Some(name.parse().map_err(|_| {
+            let languages: Vec<_> = Language::ALL.iter().map(|language| language.name()).collect();
+            format!("expected tokens, none, or one of {}", languages.join(", "))
+        })?))),
+    }
+}
 
 #[derive(clap::Args)]
 pub struct CreateArgs {
@@ -24,9 +38,10 @@ pub struct CreateArgs {
     #[cfg_attr(feature = "hub", doc = "(or the name of one to fetch)")]
     #[arg(long, value_name = "MODEL")]
     model: PathBuf,
-    /// Whether documents can be found by their words; `ehi compact --lexical` adds it later
-    #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
-    lexical: bool,
+    /// By which words documents can be found: `tokens` of the encoder, words without their endings in a
+    /// language (`english`), or `none`; `ehi compact --lexical` adds them later
+    #[arg(long, value_name = "WORDS", default_value = "tokens", value_parser = words)]
+    lexical: Words,
 }
 
 /// Of a command that writes and reports.
@@ -42,9 +57,10 @@ pub struct WriteArgs {
 pub struct CompactArgs {
     #[command(flatten)]
     write: WriteArgs,
-    /// Give every document posting lists of its words, for an index that was made without
-    #[arg(long)]
-    lexical: bool,
+    /// Give every document posting lists of its words, for an index that was made without: `tokens` of the
+    /// encoder, or words without their endings in a language (`english`)
+    #[arg(long, value_name = "WORDS", num_args = 0..=1, default_missing_value = "tokens")]
+    lexical: Option<Analyzer>,
 }
 
 #[derive(clap::Args)]
@@ -91,7 +107,11 @@ impl Sizes {
 pub fn create(args: &CreateArgs, out: &mut dyn Write) -> Result<(), Failure> {
     refuse_file(&args.index)?;
     let bundle = models::open(&args.model)?;
-    Index::builder().lexical(args.lexical).create(&args.index, &bundle)?;
+    let mut builder = Index::builder().lexical(args.lexical.0.is_some());
+    if let Some(analyzer) = args.lexical.0 {
+        builder = builder.analyzer(analyzer);
+    }
+    builder.create(&args.index, &bundle)?;
     let tree = match bundle.has_tree() {
         true => format!("{} leaves", bundle.model().indexer().shape().leaves()),
         false => "no tree, so searches score every document".to_owned(),
@@ -107,7 +127,10 @@ pub fn compact(args: &CompactArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let before = index.stats()?;
     long::run(AS_BEFORE, |on_progress| {
         let progress = index.with_progress(on_progress);
-        if *lexical { progress.make_lexical() } else { progress.compact() }
+        match *lexical {
+            Some(analyzer) => progress.make_lexical(analyzer),
+            None => progress.compact(),
+        }
     })?;
     let after = index.stats()?;
     let (from, to) = (before.bytes.total(), after.bytes.total());
@@ -115,7 +138,7 @@ pub fn compact(args: &CompactArgs, out: &mut dyn Write) -> Result<(), Failure> {
         let (before, documents) = (Sizes::of(&before), after.documents);
         return printing::json(out, &Compacted { documents, before, after: Sizes::of(&after) });
     }
-    if *lexical {
+    if lexical.is_some() {
         writeln!(out, "words: {} bytes, was {}", after.bytes.terms, before.bytes.terms)
             .map_err(Failure::Output)?;
     }
@@ -174,12 +197,15 @@ fn write_stats(out: &mut dyn Write, Stats { store: stats, recall, fusion }: &Sta
         _ => write_leaves(out, stats)?,
     }
     writeln!(out, "dimensions     {}", stats.dim)?;
-    match (stats.lexical, fusion) {
-        (false, _) => writeln!(out, "words          no posting lists; `ehi compact --lexical` makes them")?,
-        (true, None) => {
-            writeln!(out, "words          can be searched; `ehi fuse` learns how much they count")?
+    match (stats.analyzer, fusion) {
+        (None, _) => writeln!(out, "words          no posting lists; `ehi compact --lexical` makes them")?,
+        (Some(analyzer), None) => {
+            writeln!(
+                out,
+                "words          can be searched ({analyzer}); `ehi fuse` learns how much they count"
+            )?;
         }
-        (true, Some(fusion)) => write_words(out, fusion)?,
+        (Some(_), Some(fusion)) => write_words(out, fusion)?,
     }
     let bytes = stats.bytes;
     writeln!(

@@ -31,7 +31,7 @@ const WIDER: NonZeroUsize = NonZeroUsize::new(4).unwrap();
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct MatchedTerm {
-    /// The token, as the tokenizer's vocabulary writes it.
+    /// The token, as the tokenizer's vocabulary writes it, or the word, as the question does.
     pub term: String,
     /// Its part of the lexical score.
     pub weight: f32,
@@ -63,7 +63,7 @@ impl ActiveModel {
     }
 
     fn rank_by_words(&self, view: &View, words: &Words, plan: &Plan<'_>) -> Result<Ranked> {
-        let mut search = WordSearch::new(view, words, &self.model().encoder, plan.bm25)?;
+        let mut search = WordSearch::new(view, words, self.analysis(), plan.bm25)?;
         let mut filter = plan.filter.map(|filter| RowFilter::new(view, filter, &self.filters));
         let rows = search.best(plan.k.get(), filter.as_mut())?;
         let scores = rows.iter().zip(1..).map(|(&(score, _), rank)| HitScores {
@@ -94,7 +94,7 @@ impl ActiveModel {
     pub(crate) fn candidates(&self, view: &View, asked: &Asked<'_>, plan: &Plan<'_>) -> Result<Candidates> {
         let words = asked.words.as_ref().ok_or(InputError::NoWords)?;
         let mut depth = NonZeroUsize::new(FEWEST_CANDIDATES).map_or(plan.k, |fewest| fewest.max(plan.k));
-        let mut search = WordSearch::new(view, words, &self.model().encoder, plan.bm25)?;
+        let mut search = WordSearch::new(view, words, self.analysis(), plan.bm25)?;
         loop {
             let candidates = self.candidates_of(view, asked, plan, depth, &mut search)?;
             // What must be there, or must not, may leave few of those that embeddings find.
@@ -163,9 +163,10 @@ impl ActiveModel {
         let Some(words) = asked.words.as_ref().filter(|_| plan.by != RankBy::Dense) else {
             return Ok(vec![Vec::new(); rows.len()]);
         };
-        let encoder = &self.model().encoder;
-        let search = WordSearch::new(view, words, encoder, plan.bm25)?;
-        let named = |(token, weight)| MatchedTerm { term: encoder.token(token), weight };
+        let analysis = self.analysis();
+        let search = WordSearch::new(view, words, analysis, plan.bm25)?;
+        let name = analysis.names(&words.text);
+        let named = |(term, weight)| MatchedTerm { term: name(term), weight };
         let matched = |&(_, row): &(f32, Row)| {
             let mut terms: Vec<MatchedTerm> = search.matches(row)?.into_iter().map(named).collect();
             terms.sort_by(|a, b| b.weight.total_cmp(&a.weight));

@@ -20,6 +20,7 @@ mod result;
 mod scorer;
 mod words;
 
+pub use crate::lexical::UnknownAnalyzer;
 #[cfg(feature = "train")]
 pub(crate) use asked::Asked;
 pub use asked::MatchedTerm;

@@ -424,7 +424,7 @@ impl ActiveModel {
             RankBy::Best => RankBy::Dense,
             by => by,
         };
-        let encoder = &self.model().encoder;
+        let (encoder, analysis) = (&self.model().encoder, self.analysis());
         let mut all = Vec::with_capacity(inputs.len());
         for input in inputs {
             let words = match *input {
@@ -436,8 +436,8 @@ impl ActiveModel {
                     None
                 }
                 Input::Text(text) if text.trim().is_empty() => return Err(InputError::EmptyQuery.into()),
-                Input::Text(text) if by == RankBy::Best => Some(Words::plain(text, encoder)?),
-                Input::Text(text) if by != RankBy::Dense => Some(Words::parse(text, encoder)?),
+                Input::Text(text) if by == RankBy::Best => Some(Words::plain(text, analysis)?),
+                Input::Text(text) if by != RankBy::Dense => Some(Words::parse(text, analysis)?),
                 Input::Text(_) => None,
             };
             let vector = match *input {

@@ -12,6 +12,7 @@ use super::damage::damaged;
 use super::filter::RowFilter;
 use crate::error::{Error, InputError, Result};
 use crate::ids::Row;
+use crate::index::analysis::Analysis;
 use crate::lexical::{self, Best, Bm25, LexicalStats, Norms, QueryTerm, Role, SearchError, syntax};
 use crate::model::Encoder;
 use crate::store::{TermPart, View};
@@ -78,7 +79,7 @@ impl Words {
     ///
     /// # Errors
     /// [`InputError::OnlyExclusions`], [`InputError::TooManySigned`]; failures of the tokenizer.
-    pub fn parse(question: &str, encoder: &Encoder) -> Result<Self> {
+    pub fn parse(question: &str, analysis: Analysis<'_>) -> Result<Self> {
         let clauses = syntax::parse(question);
         let mut words = Self {
             terms: Vec::new(),
@@ -91,7 +92,7 @@ impl Words {
         }
         let mut places: HashMap<u32, usize> = HashMap::new();
         for clause in &clauses {
-            let mut tokens = encoder.words(&clause.text)?;
+            let mut tokens = analysis.words(&clause.text)?;
             let all = tokens.len();
             tokens.retain(|&token| Encoder::is_known(token));
             let unknown = tokens.len() < all;
@@ -127,10 +128,10 @@ impl Words {
     }
 
     /// Reads a question in which no sign means anything.
-    pub fn plain(question: &str, encoder: &Encoder) -> Result<Self> {
+    pub fn plain(question: &str, analysis: Analysis<'_>) -> Result<Self> {
         let mut words =
             Self { terms: Vec::new(), required: Vec::new(), excluded: Vec::new(), text: question.to_owned() };
-        let mut tokens = encoder.words(question)?;
+        let mut tokens = analysis.words(question)?;
         tokens.retain(|&token| Encoder::is_known(token));
         tokens.sort_unstable();
         words.terms =
@@ -153,7 +154,7 @@ impl Words {
 pub(super) struct WordSearch<'a> {
     view: &'a View,
     words: &'a Words,
-    encoder: &'a Encoder,
+    analysis: Analysis<'a>,
     parts: Vec<(TermPart<'a>, Vec<QueryTerm<'a>>)>,
     /// The terms looked for, as the lists of each part are ordered.
     terms: Vec<u32>,
@@ -171,7 +172,7 @@ impl<'a> WordSearch<'a> {
     ///
     /// # Errors
     /// [`StoreError::NotLexical`](crate::store::StoreError::NotLexical), and damage.
-    pub fn new(view: &'a View, words: &'a Words, encoder: &'a Encoder, bm25: Bm25) -> Result<Self> {
+    pub fn new(view: &'a View, words: &'a Words, analysis: Analysis<'a>, bm25: Bm25) -> Result<Self> {
         let started = Instant::now();
         let parts = view.term_parts()?;
         let rows: u64 = parts.iter().map(|part| part.lengths.len() as u64).sum();
@@ -204,7 +205,7 @@ impl<'a> WordSearch<'a> {
         Ok(Self {
             view,
             words,
-            encoder,
+            analysis,
             terms: kept.iter().map(|&(_, &(term, ..), _)| term).collect(),
             parts: found,
             norms: Norms::new(bm25, average),
@@ -284,10 +285,10 @@ impl<'a> WordSearch<'a> {
         let document = self.view.document(row)?;
         let mut texts = Vec::new();
         for text in [&document.title, &document.text] {
-            let tokens = self.encoder.words(text)?;
+            let tokens = self.analysis.words(text)?;
             texts.push((text, tokens, OnceCell::new()));
         }
-        let continues = |id: &u32| self.encoder.continues(*id);
+        let continues = |id: &u32| self.analysis.continues(*id);
         let has = |sequence: &Sequence| {
             texts.iter().any(|(text, tokens, words)| match sequence {
                 Sequence::Tokens(sequence) => holds(tokens, sequence, continues),

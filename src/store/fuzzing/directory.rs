@@ -42,7 +42,7 @@ fn sample() -> &'static Path {
             leaves_per_document: 1,
             similarity: 0,
             model_hash: ModelHash([0; 32]),
-            lexical: true,
+            terms: 1,
         };
         let store = Store::create(dir.path(), &config, StoreOptions::default()).expect("a new directory");
         let commit = |from, to, deletes: &[&str]| {

@@ -94,7 +94,7 @@ pub fn log(bytes: &[u8]) {
         leaves_per_document: 1,
         similarity: 0,
         model_hash: ModelHash([0; 32]),
-        lexical: true,
+        terms: 1,
     };
     let Ok(checked) = batch.check(&config) else { return };
     if written.append(&log::encode(&checked), Room::Ordinary).is_err() {
@@ -194,7 +194,7 @@ pub fn config(dim: u32, branching_factor: u32, height: u32, leaves_per_document:
         leaves_per_document,
         similarity,
         model_hash: ModelHash([7; 32]),
-        lexical: true,
+        terms: 1,
     };
     let manifest = Manifest::empty(&config);
     let accepted = config.check().is_ok();
@@ -258,7 +258,7 @@ pub fn operations(bytes: &[u8]) {
         leaves_per_document: 4,
         similarity: 0,
         model_hash: ModelHash([0; 32]),
-        lexical: true,
+        terms: 1,
     };
     let options = StoreOptions { durability: Durability::None, ..StoreOptions::default() };
     let Ok(parent) = tempfile::tempdir() else { return };

@@ -8,7 +8,7 @@ fn manifest() -> Manifest {
         leaves_per_document: 3,
         similarity: 1,
         model_hash: ModelHash([7; 32]),
-        lexical: true,
+        terms: 1,
     };
     let files = |number| SegmentFiles {
         number,

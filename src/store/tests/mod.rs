@@ -41,7 +41,7 @@ fn config() -> StoreConfig {
         leaves_per_document: 3,
         similarity: 1,
         model_hash: ModelHash([3; 32]),
-        lexical: true,
+        terms: 1,
     }
 }
 

@@ -1,0 +1,198 @@
+//! What the words of a text are: tokens of a model, or words without their endings.
+
+use std::fmt;
+use std::str::FromStr;
+
+use frostem::{Algorithm, Stemmer};
+
+/// What searches by words look for. Chosen for the life of an index.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Analyzer {
+    /// Tokens of the index's own encoder: any language that it knows. A word is found as it is written.
+    #[default]
+    Tokens,
+    /// Words in lower case without their endings, by the Snowball stemmer of a language: "leak" finds "leaks"
+    /// and "leaking". A word is what lies between signs that are neither letters nor digits, so this is
+    /// nothing for languages without spaces between words.
+    Stems(Language),
+}
+
+macro_rules! languages {
+    ($($code:literal $language:ident $name:literal)*) => {
+        /// A language whose words are told from their endings.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        #[allow(missing_docs, reason = "the names say it")]
+        pub enum Language {
+            $($language,)*
+        }
+
+        impl Language {
+            /// All of them.
+            pub const ALL: &'static [Self] = &[$(Self::$language,)*];
+
+            /// In English, lower case.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$language => $name,)*
+                }
+            }
+
+            fn code(self) -> u8 {
+                match self {
+                    $(Self::$language => $code,)*
+                }
+            }
+
+            fn algorithm(self) -> Algorithm {
+                match self {
+                    $(Self::$language => Algorithm::$language,)*
+                }
+            }
+        }
+    };
+}
+
+// The codes are on disk (docs/format.md): add further ones at the end.
+languages! {
+    2 Arabic "arabic"
+    3 Danish "danish"
+    4 Dutch "dutch"
+    5 English "english"
+    6 Finnish "finnish"
+    7 French "french"
+    8 German "german"
+    9 Greek "greek"
+    10 Hindi "hindi"
+    11 Hungarian "hungarian"
+    12 Indonesian "indonesian"
+    13 Italian "italian"
+    14 Norwegian "norwegian"
+    15 Polish "polish"
+    16 Portuguese "portuguese"
+    17 Romanian "romanian"
+    18 Russian "russian"
+    19 Spanish "spanish"
+    20 Swedish "swedish"
+    21 Tamil "tamil"
+    22 Turkish "turkish"
+}
+
+const TOKENS: u8 = 1;
+
+impl Analyzer {
+    /// As it is on disk; never 0.
+    pub(crate) fn code(self) -> u8 {
+        match self {
+            Self::Tokens => TOKENS,
+            Self::Stems(language) => language.code(),
+        }
+    }
+
+    pub(crate) fn from_code(code: u8) -> Option<Self> {
+        let stems =
+            || Language::ALL.iter().find(|language| language.code() == code).copied().map(Self::Stems);
+        if code == TOKENS { Some(Self::Tokens) } else { stems() }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Tokens => "tokens",
+            Self::Stems(language) => language.name(),
+        }
+    }
+}
+
+/// A name that is no analyzer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{found}` is neither `tokens` nor the name of a language whose words can be stemmed, as `english`")]
+pub struct UnknownAnalyzer {
+    found: String,
+}
+
+impl FromStr for Analyzer {
+    type Err = UnknownAnalyzer;
+
+    fn from_str(text: &str) -> Result<Self, UnknownAnalyzer> {
+        let name = text.trim().to_lowercase();
+        let mut all = Language::ALL.iter().map(|&language| Self::Stems(language)).chain([Self::Tokens]);
+        all.find(|analyzer| analyzer.name() == name).ok_or(UnknownAnalyzer { found: text.to_owned() })
+    }
+}
+
+impl fmt::Display for Analyzer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl serde::Serialize for Analyzer {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+/// Tells of each word of a text with its term: the CRC-32 of its stem, so that no dictionary is needed. Of a
+/// hundred thousand words one pair, on average, shares a number.
+pub(crate) fn stems(language: Language, text: &str, mut tell: impl FnMut(&str, u32)) {
+    let stemmer = Stemmer::new(language.algorithm());
+    for word in text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()) {
+        // A stemmer takes time and memory for every letter.
+        let short = word.len() <= LONGEST_WORD;
+        let lower = word.to_lowercase();
+        let stem = if short { stemmer.stem(&lower) } else { lower.as_str().into() };
+        // The last number means no term.
+        tell(word, crc32fast::hash(stem.as_bytes()).min(u32::MAX - 1));
+    }
+}
+
+/// Bytes of a word that has a stem of its own, at most.
+const LONGEST_WORD: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_and_names_are_read_back() {
+        let mut seen = vec![0];
+        for analyzer in
+            Language::ALL.iter().map(|&language| Analyzer::Stems(language)).chain([Analyzer::Tokens])
+        {
+            assert_eq!(Analyzer::from_code(analyzer.code()), Some(analyzer));
+            assert_eq!(analyzer.to_string().parse(), Ok(analyzer));
+            assert!(!seen.contains(&analyzer.code()));
+            seen.push(analyzer.code());
+        }
+        assert_eq!((Analyzer::from_code(0), Analyzer::from_code(200)), (None, None));
+        assert!("klingon".parse::<Analyzer>().is_err());
+    }
+
+    fn of(language: Language, text: &str) -> Vec<u32> {
+        let mut found = Vec::new();
+        stems(language, text, |_, term| found.push(term));
+        found
+    }
+
+    /// What is stored follows from these numbers: another version of the stemmer must give the same ones.
+    #[test]
+    fn stems_are_what_they_were() {
+        let english = of(Language::English, "The Leaking leaks, generously LEAKED (5) alzheimer's");
+        let stem = |stem: &str| crc32fast::hash(stem.as_bytes());
+        let expected = ["the", "leak", "leak", "generous", "leak", "5", "alzheim", "s"].map(stem);
+        assert_eq!(english, expected);
+        assert_eq!(of(Language::German, "H\u{e4}user Haus"), ["haus", "haus"].map(stem));
+        assert_eq!(
+            of(Language::Russian, "\u{43a}\u{43d}\u{438}\u{433}\u{438}"),
+            [stem("\u{43a}\u{43d}\u{438}\u{433}")]
+        );
+        // All of them, over a text that has something of each script.
+        let text = "Running \u{43a}\u{43d}\u{438}\u{433}\u{438} \u{3b2}\u{3b9}\u{3b2}\u{3bb}\u{3af}\u{3b1} \u{915}\u{93f}\u{924}\u{93e}\u{92c}\u{947}\u{902} \u{627}\u{644}\u{643}\u{62a}\u{628} maisons";
+        let all: Vec<u32> = Language::ALL.iter().flat_map(|&language| of(language, text)).collect();
+        assert_eq!(crc32fast::hash(bytemuck::cast_slice(&all)), 1_356_173_658);
+        // No text is too much.
+        assert_eq!(of(Language::English, &"s".repeat(1_000_000)).len(), 1);
+        assert!(of(Language::English, " ?! ").is_empty());
+    }
+}
