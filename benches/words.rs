@@ -6,14 +6,24 @@
 //! INDEX is the directory of an index with words, QUERIES a file of BEIR query lines. The modes take turns,
 //! so that a noisy machine is as noisy for each. With `--lexical`, for `benches/peers/words.py`: prints as
 //! JSON what searches by words take alone, for 10 and for 100 hits.
+//!
+//!     cargo bench --bench words -- make INDEX OUT COUNT
+//!
+//! makes an index of many documents for the first command: each is three sentences of different documents of
+//! INDEX, with an embedding near one of 10,000 random centres.
 
 use std::time::{Duration, Instant};
 
-use ehi::{Fusion, Index, Query, SearchStats};
+use ehi::{Document, Fusion, Index, Query, SearchStats};
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
 
 /// Questions at most.
 const QUESTIONS: usize = 500;
 const ROUNDS: usize = 3;
+/// Of an index that is made: centres of embeddings, and documents inserted together.
+const CENTRES: usize = 10_000;
+const GROUP: usize = 10_000;
 
 /// Adds what a mode asks for.
 type Mode = fn(Query<'_>) -> Query<'_>;
@@ -24,6 +34,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (path, queries, alone) = match &arguments[..] {
         [path, queries] => (path, queries, false),
         [path, queries, option] if option == "--lexical" => (path, queries, true),
+        [make, path, out, count] if make == "make" => return make_index(path, out, count.parse()?),
         _ => {
             println!("give an index and a file of queries: cargo bench --bench words -- INDEX QUERIES");
             return Ok(());
@@ -76,6 +87,33 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let postings: usize = own.iter().map(|sample| sample.stats.postings_scored).sum();
         println!("{name:<16} {median:>8.0} {p99:>8.0} {encode:>8.0}  {}", postings / own.len().max(1));
     }
+    Ok(())
+}
+
+fn make_index(path: &str, out: &str, count: usize) -> Result<(), Box<dyn std::error::Error>> {
+    let source = Index::open_read_only(path)?;
+    let (bundle, mut sentences) = (source.bundle(), Vec::new());
+    for document in source.iter() {
+        sentences.extend(document?.text.split_inclusive(". ").map(str::to_owned));
+    }
+    let dim = bundle.model().encoder().dim();
+    let mut rng = ChaCha8Rng::seed_from_u64(0);
+    let centres: Vec<f32> = (0..CENTRES * dim).map(|_| rng.random_range(-1.0..1.0)).collect();
+    let index = Index::create(out, &bundle)?;
+    for start in (0..count).step_by(GROUP) {
+        let mut group = Vec::with_capacity(GROUP);
+        for number in start..(start + GROUP).min(count) {
+            let text: String =
+                (0..3).map(|_| sentences[rng.random_range(0..sentences.len())].as_str()).collect();
+            let centre = &centres[rng.random_range(0..CENTRES) * dim..][..dim];
+            let row = centre.iter().map(|x| x + rng.random_range(-0.5..0.5)).collect::<Vec<f32>>();
+            group.push((Document::new(number.to_string(), "", text), row));
+        }
+        index.insert_vectors(group)?;
+    }
+    index.compact()?;
+    let bytes = index.stats()?.bytes;
+    println!("{count} documents, {} bytes of words for each", bytes.terms / count.max(1) as u64);
     Ok(())
 }
 

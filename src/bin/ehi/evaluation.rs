@@ -18,16 +18,7 @@ pub fn default_metrics() -> Vec<Metric> {
 
 /// Quality by beam, of exact search and of the baseline, and all at each fraction asked for.
 pub fn write_evaluation(out: &mut dyn Write, report: &EvalReport, metrics: &[Metric]) -> io::Result<()> {
-    writeln!(
-        out,
-        "{} documents, {} queries, {} leaves ({} used), {:.1} expected documents per leaf (even load: {:.1})",
-        report.documents,
-        report.queries,
-        report.leaves,
-        report.leaves_used,
-        report.expected_documents_per_leaf,
-        report.ideal_documents_per_leaf,
-    )?;
+    writeln!(out, "{} documents, {} queries, {}", report.documents, report.queries, tree(report))?;
     if report.missing_queries > 0 {
         writeln!(out, "{} judged queries have no text and count 0", report.missing_queries)?;
     }
@@ -55,12 +46,27 @@ pub fn write_evaluation(out: &mut dyn Write, report: &EvalReport, metrics: &[Met
             table.row(out, &point.nprobe.to_string(), cost, &point.quality)?;
         }
     }
+    // Without a tree and lists there is one setting, and nothing to compare.
+    let compares = report.leaves > 1 || !report.ivf.is_empty();
     for (what, comparisons) in [("visited", &report.at), ("work", &report.at_work)] {
-        for comparison in comparisons {
+        for comparison in comparisons.iter().filter(|_| compares) {
             table.comparison(out, what, comparison)?;
         }
     }
     Ok(())
+}
+
+fn tree(report: &EvalReport) -> String {
+    if report.leaves == 1 {
+        return "no tree".to_owned();
+    }
+    format!(
+        "{} leaves ({} used), {:.1} expected documents per leaf (even load: {:.1})",
+        report.leaves,
+        report.leaves_used,
+        report.expected_documents_per_leaf,
+        report.ideal_documents_per_leaf,
+    )
 }
 
 struct Table<'a> {
