@@ -392,6 +392,23 @@ fn training_on_the_stored_documents_ends_in_service() {
 }
 
 #[test]
+fn embeddings_given_beside_a_new_tree_are_routed_by_it() {
+    let (_dir, index) = filled(OLD, DOCUMENTS);
+    assert!(bundle(NEW).has_encoder_of(&bundle(OLD)));
+    // The tree changes when they are already under way, as a tuning beside the call may do.
+    let given = (0..5).map(|n| {
+        if n == 3 {
+            index.reencode(&bundle(NEW)).unwrap();
+        }
+        (Document::new(format!("given-{n}"), "", "a text"), vec![n as f32 + 1.0; 128])
+    });
+    assert_eq!(index.insert_vectors(given).unwrap().inserted, 5);
+    assert_eq!(index.len(), DOCUMENTS + 5);
+    assert_eq!(index.bundle().hash(), bundle(NEW).hash());
+    assert!(index.verify().unwrap().is_sound());
+}
+
+#[test]
 fn another_model_than_the_expected_one_is_refused() {
     let (dir, index) = filled(OLD, 12);
     let path = dir.path().join("index");

@@ -19,7 +19,7 @@ use crate::document::Document;
 use crate::error::{Error, InputError, Result};
 use crate::progress::{OnProgress, Progress, Stage, no_progress};
 use crate::scan::Similarity;
-use crate::store::{Committed, WriteBatch, check_document};
+use crate::store::{Committed, Put, WriteBatch, check_document};
 use group::{Fate, fates, next_group};
 
 /// What to do with a batch that holds a document that cannot be stored.
@@ -147,7 +147,7 @@ impl Index {
     /// As [`Self::insert`].
     ///
     /// # Errors
-    /// [`InputError::Dimension`], [`InputError::ModelMismatch`] where the model is changed meanwhile, and
+    /// [`InputError::Dimension`], [`InputError::ModelMismatch`] where the encoder is changed meanwhile, and
     /// failures of the disk. Where groups before the failure are in place, the error is [`Error::Partial`],
     /// with the failure as its source.
     pub fn insert_vectors(
@@ -166,7 +166,7 @@ impl Index {
         let span = tracing::debug_span!("insert", documents = Empty, generation = Empty).entered();
         let mut rest = documents.fuse();
         // The embeddings are of its space.
-        let serving = self.serving();
+        let mut serving = self.serving();
         let dim = serving.model().encoder.dim();
         let mut summary = InsertSummary::new(serving.view().generation());
         loop {
@@ -199,7 +199,7 @@ impl Index {
                 serving.ingest().place(group, &rows).map_err(|e| partial(e, stored, rows.len() / dim))?;
             drop(rows);
             let refused = puts.len();
-            let committed = self.commit_vectors(&serving, WriteBatch { puts, deletes: Vec::new() });
+            let committed = self.commit_vectors(&mut serving, WriteBatch { puts, deletes: Vec::new() });
             let committed = committed.map_err(|e| partial(e, stored, refused))?;
             summary.add(&fates, &committed);
             let done = summary.statuses.len() as u64;
@@ -210,14 +210,27 @@ impl Index {
         }
     }
 
-    /// Commits embeddings of the model of `serving`, which must serve still.
-    fn commit_vectors(&self, serving: &Arc<ActiveModel>, batch: WriteBatch) -> Result<Committed> {
-        if let Ok(committed) = self.commit_as_made(serving, batch)? {
-            return Ok(committed);
+    /// Commits embeddings of the encoder of `serving`. Where another tree serves by now, as after a tuning,
+    /// they are routed anew, and `serving` is what they were committed to.
+    fn commit_vectors(&self, serving: &mut Arc<ActiveModel>, mut batch: WriteBatch) -> Result<Committed> {
+        loop {
+            batch = match self.commit_as_made(serving, batch)? {
+                Ok(committed) => return Ok(committed),
+                Err(batch) => batch,
+            };
+            let now = self.serving();
+            if !now.bundle.has_encoder_of(&serving.bundle) {
+                check_model(now.bundle.hash(), serving.bundle.hash())?;
+            }
+            let (mut documents, mut rows) = (Vec::with_capacity(batch.puts.len()), Vec::new());
+            for Put { document, embedding, .. } in batch.puts {
+                documents.push(document);
+                rows.extend(embedding);
+            }
+            let puts = now.ingest().place_stored(documents, &rows)?;
+            batch = WriteBatch { puts, deletes: Vec::new() };
+            *serving = now;
         }
-        let now = self.serving().bundle.hash();
-        check_model(now, serving.bundle.hash())?;
-        Err(InputError::SameModel { model: now }.into())
     }
 }
 
