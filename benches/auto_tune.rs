@@ -3,10 +3,10 @@
 //!     cargo bench --bench auto_tune -- INDEX DOCUMENTS
 //!
 //! INDEX gives the model and the texts. Documents are inserted one by one, with embeddings near one of 1,000
-//! random centres, twice: into an index that tunes itself (`Index::auto_tune`, which looks every second here),
-//! and into one that does not. Prints median, 99th percentile and maximum of an insert in milliseconds, the
-//! bytes that the process wrote (`/proc/self/io`) over the bytes of embeddings and texts, and the leaves of the
-//! tree in the end.
+//! random centres, twice: into an index that tunes itself (`Index::auto_tune`, which looks every second
+//! here), and into one that does not. Prints median, 99th percentile and maximum of an insert in
+//! milliseconds, the bytes that the process wrote (`/proc/self/io`) over the bytes of embeddings and texts,
+//! and the leaves of the tree in the end.
 
 use std::fs;
 use std::sync::Arc;

@@ -124,8 +124,8 @@ pub enum InputError {
     },
     /// The index has other words than asked for.
     #[error(
-        "the index's words are {index}, not {given}; they are chosen when it is created: make another index of what \
-         `ehi export` prints"
+        "the index's words are {index}, not {given}; they are chosen once: make another index of what `ehi export` \
+         prints"
     )]
     AnalyzerMismatch {
         /// Those of the index.

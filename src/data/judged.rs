@@ -128,7 +128,9 @@ fn read_table(reader: impl Read, name: &str, format: JudgmentFormat) -> Result<V
             && let Some(names) = names(&cells)
         {
             places = COLUMNS.map(|column| names.iter().position(|name| name == column));
+            let twice = names.iter().enumerate().find(|(at, name)| names[..*at].contains(name));
             let unknown = names.iter().find(|name| !COLUMNS.contains(&name.as_str()));
+            let unknown = unknown.or(twice.map(|(_, name)| name));
             if let Some(found) = unknown.or_else(|| names.first().filter(|_| places[..2].contains(&None))) {
                 return Err(DataError::Header { name: name.to_owned(), found: found.clone() });
             }
@@ -176,31 +178,40 @@ fn read_table(reader: impl Read, name: &str, format: JudgmentFormat) -> Result<V
     Ok(found)
 }
 
-/// Names that other tools give to columns, by which a first row is known for one of names.
-const FOREIGN: [&str; 14] = [
-    "query",
-    "query_id",
-    "query-id",
-    "qid",
+/// Names of the first two columns, our own and those of other tools, by which a first row is known for one of
+/// names.
+const OF_QUESTIONS: [&str; 8] =
+    ["question", "query", "q", "query_text", "query_id", "query-id", "queryid", "qid"];
+const OF_IDS: [&str; 16] = [
+    "id",
+    "doc",
     "doc_id",
-    "docid",
     "doc-id",
+    "docid",
     "document",
     "document_id",
-    "corpus-id",
+    "document-id",
     "corpus_id",
-    "score",
-    "label",
-    "relevance",
+    "corpus-id",
+    "pid",
+    "passage",
+    "passage_id",
+    "answer",
+    "answer_id",
+    "rel",
 ];
 
-/// The names in a first row, in lower case; `None` for one that is a judgment: of names two are known,
-/// and none is a number.
+/// The names in a first row, in lower case; `None` for one that is a judgment. Of names one of the first two
+/// is known, and none is a number or several words.
 fn names(cells: &[&str]) -> Option<Vec<String>> {
-    let names: Vec<String> = cells.iter().map(|cell| cell.trim().to_lowercase()).collect();
-    let known = |name: &String| COLUMNS.contains(&name.as_str()) || FOREIGN.contains(&name.as_str());
-    let are_names = names.iter().filter(|name| known(name)).count() > 1
-        && names.iter().all(|name| name.parse::<f64>().is_err());
+    let name = |cell: &&str| cell.trim().trim_start_matches('#').trim().to_lowercase();
+    let names: Vec<String> = cells.iter().map(name).collect();
+    let known = |name: &String| {
+        let name = name.as_str();
+        COLUMNS.contains(&name) || OF_QUESTIONS.contains(&name) || OF_IDS.contains(&name)
+    };
+    let is_name = |name: &String| name.parse::<f64>().is_err() && !name.contains(char::is_whitespace);
+    let are_names = names.len() > 1 && names.iter().take(2).any(known) && names.iter().all(is_name);
     are_names.then_some(names)
 }
 
@@ -311,6 +322,9 @@ mod tests {
             (JudgmentFormat::Tsv, "a\tb\tc\n", "file:1: `c` is no grade, a 32-bit integer"),
             (JudgmentFormat::Tsv, "a\tb\t1.5\n", "file:1: `1.5` is no grade, a 32-bit integer"),
             (JudgmentFormat::Tsv, "query\tdoc_id\na\tb\n", "file:1: `query` in what looks like"),
+            (JudgmentFormat::Csv, "question,answer\na,b\n", "file:1: `answer` in what looks like"),
+            (JudgmentFormat::Csv, "text,docid\na,b\n", "file:1: `text` in what looks like"),
+            (JudgmentFormat::Csv, "question,id,id\na,b,c\n", "file:1: `id` in what looks like"),
             (JudgmentFormat::Csv, "question,id,user\na,b,c\n", "file:1: `user` in what looks like"),
             (
                 JudgmentFormat::Tsv,

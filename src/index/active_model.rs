@@ -119,10 +119,7 @@ impl ActiveModel {
             file: names::MANIFEST.into(),
             detail: Damage::Field { field: "similarity", found: u64::from(config.similarity) },
         })?;
-        if config.is_lexical() && Analyzer::from_code(config.terms).is_none() {
-            let detail = Damage::Field { field: "lexical", found: u64::from(config.terms) };
-            return Err(StoreError::Corrupt { file: names::MANIFEST.into(), detail }.into());
-        }
+        check_analyzer(config)?;
         let opened = Self::new(number, store, Arc::new(bundle), similarity);
         opened.read_recall_curve(backend);
         opened.read_fusion(backend);
@@ -202,6 +199,14 @@ pub(super) fn check_model(index: ModelHash, given: ModelHash) -> Result<()> {
         return Ok(());
     }
     Err(InputError::ModelMismatch { index, given }.into())
+}
+
+/// Refuses words that this version does not know.
+pub(super) fn check_analyzer(config: &StoreConfig) -> std::result::Result<(), StoreError> {
+    match config.is_lexical() && Analyzer::from_code(config.terms).is_none() {
+        true => Err(StoreError::UnknownAnalyzer { code: config.terms }),
+        false => Ok(()),
+    }
 }
 
 /// The store routes and stores by its own numbers, searches by those of the model.

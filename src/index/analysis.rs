@@ -35,17 +35,15 @@ impl Analysis<'_> {
     }
 
     /// How the terms of a question are written.
-    pub fn names<'q>(&self, question: &'q str) -> impl Fn(u32) -> String + use<'_, 'q> {
-        let mut written: HashMap<u32, &'q str> = HashMap::new();
+    pub fn names(&self, question: &str) -> impl Fn(u32) -> String + use<'_> {
+        let mut written: HashMap<u32, String> = HashMap::new();
         if let Analyzer::Stems(language) = self.analyzer {
-            for word in question.split(|c: char| !c.is_alphanumeric()) {
-                stems(language, word, |_, term| {
-                    written.entry(term).or_insert(word);
-                });
-            }
+            stems(language, question, |word, term| {
+                written.entry(term).or_insert_with(|| word.to_owned());
+            });
         }
         let encoder = self.encoder;
-        move |term| written.get(&term).map_or_else(|| encoder.token(term), |word| (*word).to_owned())
+        move |term| written.get(&term).cloned().unwrap_or_else(|| encoder.token(term))
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Index;
-use super::active_model::{check_model, copy_model};
+use super::active_model::{check_analyzer, check_model, copy_model};
 use super::analysis::Analysis;
 use super::ingest::Ingest;
 use super::judgments::{is_begun, placed, within};
@@ -186,6 +186,7 @@ fn is_sound(backend: Arc<dyn Backend>, dir: &Path) -> Result<bool> {
 fn finish(mut repair: Repair, root: &Root, dir: &Path, options: RepairOptions<'_>) -> Result<RepairReport> {
     let RepairOptions { bundle, undecided, on_progress } = options;
     let mut on_progress = on_progress.unwrap_or_else(|| Box::new(no_progress));
+    check_analyzer(repair.config())?;
     let bundle = restore_model(&mut repair, root, dir, bundle.as_ref())?;
     let similarity = Similarity::from_code(repair.config().similarity).unwrap_or(Similarity::Cosine);
     // A damaged segment gets its terms from the texts that are left of it.

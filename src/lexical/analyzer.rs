@@ -1,9 +1,12 @@
 //! What the words of a text are: tokens of a model, or words without their endings.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
 use frostem::{Algorithm, Stemmer};
+use unicode_general_category::{GeneralCategory, get_general_category};
+use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfc_quick};
 
 /// What searches by words look for. Chosen for the life of an index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -13,8 +16,8 @@ pub enum Analyzer {
     #[default]
     Tokens,
     /// Words in lower case without their endings, by the Snowball stemmer of a language: "leak" finds "leaks"
-    /// and "leaking". A word is what lies between signs that are neither letters nor digits, so this is
-    /// nothing for languages without spaces between words.
+    /// and "leaking". A word is made of letters, digits and marks, so this is nothing for languages without
+    /// spaces between words.
     Stems(Language),
 }
 
@@ -137,18 +140,55 @@ impl serde::Serialize for Analyzer {
 /// hundred thousand words one pair, on average, shares a number.
 pub(crate) fn stems(language: Language, text: &str, mut tell: impl FnMut(&str, u32)) {
     let stemmer = Stemmer::new(language.algorithm());
-    for word in text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()) {
+    words(text, |word| {
         // A stemmer takes time and memory for every letter.
         let short = word.len() <= LONGEST_WORD;
-        let lower = word.to_lowercase();
+        let lower = lower_case(language, word);
         let stem = if short { stemmer.stem(&lower) } else { lower.as_str().into() };
         // The last number means no term.
         tell(word, crc32fast::hash(stem.as_bytes()).min(u32::MAX - 1));
-    }
+    });
 }
 
 /// Bytes of a word that has a stem of its own, at most.
 const LONGEST_WORD: usize = 256;
+
+/// Words of a text in normal form C: letters, digits and the marks on them, without characters that are not
+/// seen, as a soft hyphen.
+fn words(text: &str, mut tell: impl FnMut(&str)) {
+    let composed: Cow<'_, str> = match is_nfc_quick(text.chars()) {
+        IsNormalized::Yes => text.into(),
+        _ => text.nfc().collect::<String>().into(),
+    };
+    for word in composed.split(|c| !is_of_word(c)) {
+        let seen: Cow<'_, str> = match word.contains(is_unseen) {
+            true => word.replace(is_unseen, "").into(),
+            false => word.into(),
+        };
+        if seen.contains(char::is_alphanumeric) {
+            tell(&seen);
+        }
+    }
+}
+
+fn is_of_word(c: char) -> bool {
+    use GeneralCategory::{EnclosingMark, NonspacingMark, SpacingMark};
+    let is_mark = || matches!(get_general_category(c), EnclosingMark | NonspacingMark | SpacingMark);
+    // Most characters are ASCII.
+    c.is_alphanumeric() || (!c.is_ascii() && (is_mark() || is_unseen(c)))
+}
+
+fn is_unseen(c: char) -> bool {
+    !c.is_ascii() && get_general_category(c) == GeneralCategory::Format
+}
+
+/// In Turkish, I without a dot is another letter than i.
+fn lower_case(language: Language, word: &str) -> String {
+    match language {
+        Language::Turkish => word.replace('\u{130}', "i").replace('I', "\u{131}").to_lowercase(),
+        _ => word.to_lowercase(),
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -191,6 +231,15 @@ mod tests {
         let text = "Running \u{43a}\u{43d}\u{438}\u{433}\u{438} \u{3b2}\u{3b9}\u{3b2}\u{3bb}\u{3af}\u{3b1} \u{915}\u{93f}\u{924}\u{93e}\u{92c}\u{947}\u{902} \u{627}\u{644}\u{643}\u{62a}\u{628} maisons";
         let all: Vec<u32> = Language::ALL.iter().flat_map(|&language| of(language, text)).collect();
         assert_eq!(crc32fast::hash(bytemuck::cast_slice(&all)), 1_356_173_658);
+        // Composed or not, with marks between letters, and in Turkish.
+        assert_eq!(of(Language::German, "Ha\u{308}user"), of(Language::German, "H\u{e4}user"));
+        assert_eq!(of(Language::German, "Donau\u{ad}dampf"), of(Language::German, "Donaudampf"));
+        assert_eq!(of(Language::Hindi, "\u{935}\u{93f}\u{926}\u{94d}\u{92f}\u{93e}\u{932}\u{92f}").len(), 1);
+        assert_eq!(of(Language::Tamil, "\u{ba4}\u{bae}\u{bbf}\u{bb4}\u{bcd} \u{bae}").len(), 2);
+        let turkish = |text| of(Language::Turkish, text);
+        assert_eq!(turkish("\u{130}STANBUL"), turkish("istanbul"));
+        assert_eq!(turkish("IRMAK"), turkish("\u{131}rmak"));
+        assert_ne!(turkish("IRMAK"), turkish("irmak"));
         // No text is too much.
         assert_eq!(of(Language::English, &"s".repeat(1_000_000)).len(), 1);
         assert!(of(Language::English, " ?! ").is_empty());

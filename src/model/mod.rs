@@ -63,6 +63,7 @@ pub(crate) use indexer::{LevelWeights, TreeWeights};
 pub(crate) use packed::{PackedHidden, PackedLayers, PackedTransformer, TOKENS_PER_BATCH};
 #[cfg(feature = "train")]
 pub(crate) use pooling::{Normalisation, Pooling, pool_packed, pool_padded, unit_rows};
+pub(crate) use tokenize::is_punctuation;
 #[cfg(feature = "train")]
 pub(crate) use transformer::{Embeddings, Layer, LayerNorm, Linear, Transformer};
 

@@ -40,6 +40,14 @@ pub enum StoreError {
         /// The file in the way.
         path: PathBuf,
     },
+    /// The index has words of a kind that a later version knows.
+    #[error(
+        "the index's words are of a kind that this version does not know (code {code}); use a later version"
+    )]
+    UnknownAnalyzer {
+        /// As it is on disk.
+        code: u8,
+    },
     /// Something that is no file is where one is to be written.
     #[error("{} is no file; remove it", path.display())]
     InTheWay {

@@ -191,7 +191,12 @@ pub(crate) fn write(dir: &Path, state: &mut State, tensors: &Tensors) -> Result<
     let partial = partial_path(&path);
     let store = || -> std::io::Result<()> {
         fs::create_dir_all(dir)?;
-        let mut file = File::create(&partial)?;
+        // What an interrupted write left, or anything else: a pipe would be waited for, a link followed.
+        match fs::remove_file(&partial) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut file = File::options().write(true).create_new(true).open(&partial)?;
         file.write_all(&bytes)?;
         file.sync_all()?;
         fs::rename(&partial, &path)?;
@@ -297,6 +302,12 @@ mod tests {
                 "byte {at}: {found:?}"
             );
         }
+        // What lies where it is written is replaced, whatever it is.
+        let victim = dir.path().join("victim");
+        fs::write(&victim, "kept").unwrap();
+        std::os::unix::fs::symlink(&victim, partial_path(&path)).unwrap();
+        write(dir.path(), &mut state, &tensors).unwrap();
+        assert_eq!(fs::read(&victim).unwrap(), b"kept");
         fs::remove_file(&path).unwrap();
         fs::create_dir(&path).unwrap();
         assert!(matches!(read(dir.path(), &identity()), Err(TrainError::Checkpoint { .. })));

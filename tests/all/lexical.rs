@@ -147,6 +147,7 @@ fn signs_mean_what_they_mean_in_any_search_box() {
     index.insert(Document::new("g", "", "space, gene; cell.")).unwrap();
     assert_eq!(found("\"space gene (cell)\""), set(&["g"]));
     assert!(found("?").is_empty() && found("...").is_empty());
+    assert_eq!(found("+leaf \".\" -\"?!\" tree"), set(&["a", "c"]));
     index.delete("g").unwrap();
     // A required or excluded word is a whole one.
     assert!(!found("+tree").contains("d"));

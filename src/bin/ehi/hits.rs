@@ -10,7 +10,7 @@ use crate::escape::escaped;
 const SHOWN_CHARACTERS: usize = 160;
 
 /// Letters of a word that is looked for in a text, at least.
-const SHORTEST_WORD: usize = 4;
+const SHORTEST_WORD: usize = 3;
 
 /// Rank, score, id, leaf, title and a passage of the text of each hit, then what the search cost. The passage
 /// is the start, or where words rank the place of the first one of the question.
@@ -101,7 +101,8 @@ fn passage(text: &str, words: &[String]) -> String {
         let word = piece.trim_end_matches(|c: char| !c.is_alphanumeric()).to_lowercase();
         let start = before;
         before += piece.len();
-        words.contains(&word).then_some(start)
+        // An ending may differ where words are stemmed.
+        words.iter().any(|asked| word.starts_with(asked.as_str())).then_some(start)
     });
     let far = |start: &usize| text[..*start].chars().count() > SHOWN_CHARACTERS / 2;
     let Some(start) = found.filter(far) else { return start_of(text) };
@@ -130,7 +131,7 @@ mod tests {
     #[test]
     fn a_passage_is_around_the_first_word_of_the_question() {
         let words = words_of("What does Zebra, eat?");
-        assert_eq!(words, ["what", "does", "zebra"]);
+        assert_eq!(words, ["what", "does", "zebra", "eat"]);
         assert_eq!(passage("A short text of a zebra.", &words), "A short text of a zebra.");
         let long = format!("{}The ZEBRA is there. {}", "nothing of it. ".repeat(20), "é ".repeat(200));
         let found = passage(&long, &words);

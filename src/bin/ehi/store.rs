@@ -20,13 +20,24 @@ use crate::printing;
 struct Words(Option<Analyzer>);
 
 fn words(text: &str) -> Result<Words, String> {
-    match text {
+    match text.trim().to_lowercase().as_str() {
         "none" => Ok(Words(None)),
-        name => Ok(Words(Some(name.parse().map_err(|_| {
-            let languages: Vec<_> = Language::ALL.iter().map(|language| language.name()).collect();
-            format!("expected tokens, none, or one of {}", languages.join(", "))
-        })?))),
+        name => {
+            analyzer(name).map(|analyzer| Words(Some(analyzer))).map_err(|error| format!("{error}, or none"))
+        }
     }
+}
+
+fn analyzer(text: &str) -> Result<Analyzer, String> {
+    text.parse().map_err(|_| {
+        let languages: Vec<_> = Language::ALL.iter().map(|language| language.name()).collect();
+        format!("expected tokens, or a language: {}", languages.join(", "))
+    })
+}
+
+/// Those that the index has, or tokens, where none are named.
+fn words_to_add(text: &str) -> Result<Words, String> {
+    if text.is_empty() { Ok(Words(None)) } else { analyzer(text).map(|analyzer| Words(Some(analyzer))) }
 }
 
 #[derive(clap::Args)]
@@ -58,9 +69,9 @@ pub struct CompactArgs {
     #[command(flatten)]
     write: WriteArgs,
     /// Give every document posting lists of its words, for an index that was made without: `tokens` of the
-    /// encoder, or words without their endings in a language (`english`)
-    #[arg(long, value_name = "WORDS", num_args = 0..=1, default_missing_value = "tokens")]
-    lexical: Option<Analyzer>,
+    /// encoder, or words without their endings in a language (`english`); tokens if not named
+    #[arg(long, value_name = "WORDS", num_args = 0..=1, default_missing_value = "", value_parser = words_to_add)]
+    lexical: Option<Words>,
 }
 
 #[derive(clap::Args)]
@@ -124,11 +135,11 @@ pub fn create(args: &CreateArgs, out: &mut dyn Write) -> Result<(), Failure> {
 pub fn compact(args: &CompactArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let CompactArgs { write: WriteArgs { report: args, wait }, lexical } = args;
     let index = wait.open(&args.index)?;
-    let before = index.stats()?;
+    let (before, has) = (index.stats()?, index.analyzer());
     long::run(AS_BEFORE, |on_progress| {
         let progress = index.with_progress(on_progress);
         match *lexical {
-            Some(analyzer) => progress.make_lexical(analyzer),
+            Some(Words(given)) => progress.make_lexical(given.or(has).unwrap_or_default()),
             None => progress.compact(),
         }
     })?;

@@ -14,7 +14,7 @@ use crate::error::{Error, InputError, Result};
 use crate::ids::Row;
 use crate::index::analysis::Analysis;
 use crate::lexical::{self, Best, Bm25, LexicalStats, Norms, QueryTerm, Role, SearchError, syntax};
-use crate::model::Encoder;
+use crate::model::{Encoder, is_punctuation};
 use crate::store::{TermPart, View};
 
 /// Different terms of a question that are looked for: of more, the rarest.
@@ -101,6 +101,8 @@ impl Words {
                 Role::Required => Some(&mut words.required),
                 Role::Excluded => Some(&mut words.excluded),
             };
+            // Punctuation alone means nothing.
+            let signed = signed.filter(|_| !is_punctuation(&clause.text));
             if let Some(signed) = signed {
                 let sequence = Sequence::of(&clause.text, &tokens, unknown);
                 if !signed.contains(&sequence) {

@@ -253,6 +253,11 @@ fn guard<T>(path: &Path, run: impl FnOnce() -> Result<T, String>) -> Result<T, M
     result.map_err(|message| ModelError::Tokenizer { path: path.to_owned(), message })
 }
 
+/// Whether a text has punctuation and white space and nothing else.
+pub(crate) fn is_punctuation(text: &str) -> bool {
+    text.split_whitespace().all(punctuation::is_all)
+}
+
 /// The start of a text, of about `limit` bytes where the text is longer.
 fn start(text: &str, limit: usize) -> Start<'_> {
     if text.len() <= limit {
