@@ -1,90 +1,47 @@
-//! The best few rows of all parts.
+//! The best few rows of all parts, and what a score must reach to be among them.
 
-use std::cmp::Ordering;
-use std::collections::BinaryHeap;
+use crate::ids::Row;
+use crate::scan::TopK;
 
 /// Keeps the `k` best of the rows pushed into it: higher scores, and among equal scores lower rows.
 #[derive(Clone, Debug)]
-pub struct Best {
-    k: usize,
-    /// At most `k` entries, the worst on top.
-    heap: BinaryHeap<Entry>,
-}
+pub struct Best(TopK);
 
 impl Best {
     /// An empty selection of at most `k` rows; memory grows only as they come.
     pub fn new(k: usize) -> Self {
-        Self { k, heap: BinaryHeap::new() }
+        Self(TopK::new(k))
     }
 
     /// How many are kept at most.
     pub fn k(&self) -> usize {
-        self.k
+        self.0.k()
     }
 
     /// The score that this row and any higher one need at least; minus infinity while there is room.
     pub(super) fn floor(&self, row: u32) -> f32 {
-        match self.worst() {
-            _ if self.k == 0 => f32::INFINITY,
+        match self.0.worst() {
+            _ if self.k() == 0 => f32::INFINITY,
             None => f32::NEG_INFINITY,
-            Some(worst) if worst.row < row => worst.score.next_up(),
-            Some(worst) => worst.score,
+            Some((score, worst)) if worst.0 < row => score.next_up(),
+            Some((score, _)) => score,
         }
     }
 
     /// Whether a row would be among the best so far.
     pub fn admits(&self, score: f32, row: u32) -> bool {
-        score >= self.floor(row) && self.worst().is_none_or(|worst| Entry { score, row } < *worst)
+        score >= self.floor(row) && self.0.admits(score, Row(row))
     }
 
     /// Offers one row. The same row offered twice counts as two.
     pub fn push(&mut self, score: f32, row: u32) {
-        // -0 and 0 are equal scores; NaN is worse than every number.
-        let score = if score.is_nan() { f32::NEG_INFINITY } else { score + 0.0 };
-        let entry = Entry { score, row };
-        if self.heap.len() < self.k {
-            self.heap.push(entry);
-        } else if let Some(mut worst) = self.heap.peek_mut()
-            && entry < *worst
-        {
-            *worst = entry;
-        }
+        // A floor must be a number.
+        let score = if score.is_nan() { f32::NEG_INFINITY } else { score };
+        self.0.push(score, Row(row));
     }
 
     /// The rows kept with their scores, best first.
     pub fn into_sorted(self) -> Vec<(f32, u32)> {
-        self.heap.into_sorted_vec().into_iter().map(|entry| (entry.score, entry.row)).collect()
-    }
-
-    /// The worst of `k`.
-    fn worst(&self) -> Option<&Entry> {
-        self.heap.peek().filter(|_| self.heap.len() >= self.k)
+        self.0.into_sorted().into_iter().map(|(score, row)| (score, row.0)).collect()
     }
 }
-
-/// Ordered from best to worst: the smallest entry is the best.
-#[derive(Clone, Copy, Debug)]
-struct Entry {
-    score: f32,
-    row: u32,
-}
-
-impl Ord for Entry {
-    fn cmp(&self, other: &Self) -> Ordering {
-        other.score.total_cmp(&self.score).then(self.row.cmp(&other.row))
-    }
-}
-
-impl PartialOrd for Entry {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl PartialEq for Entry {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for Entry {}

@@ -57,8 +57,21 @@ impl TopK {
 
     /// The score that a row needs at least to be among the best so far, once there are `k` of them.
     pub fn threshold(&self) -> Option<f32> {
+        self.worst().map(|(score, _)| score)
+    }
+
+    /// The worst of `k`, once there are so many.
+    pub fn worst(&self) -> Option<(f32, Row)> {
         let worst = self.heap.peek().filter(|_| self.heap.len() >= self.k);
-        worst.map(|entry| entry.score)
+        worst.map(|entry| (entry.score, entry.row))
+    }
+
+    /// Whether a row would be among the best so far.
+    pub fn admits(&self, score: f32, row: Row) -> bool {
+        match self.worst() {
+            None => self.k > 0,
+            Some((worst, other)) => Entry::new(score, row) < Entry { score: worst, row: other },
+        }
     }
 
     /// How many of the rows offered were among the best when they came.

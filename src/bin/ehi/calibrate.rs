@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use ehi::calibrate::{CalibrateOptions, QuestionSource, RecallCurve};
@@ -65,10 +64,7 @@ pub fn after_insert(index: &Index, interrupts: &Interrupts) {
         return;
     }
     let mut bars = Bars::new();
-    let on_progress = |progress| match interrupts.signal() {
-        Some(_) => ControlFlow::Break(()),
-        None => bars.show(progress),
-    };
+    let on_progress = |progress| long::show(&mut bars, interrupts, progress);
     let curve = index.with_progress(on_progress).calibrate(&CalibrateOptions::default());
     bars.clear();
     match curve {

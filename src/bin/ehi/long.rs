@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use ehi::{Error, OnProgress};
+use ehi::{Error, OnProgress, Progress};
 
 use crate::bars::Bars;
 use crate::failure::Failure;
@@ -21,13 +21,18 @@ pub fn run<T>(
 ) -> Result<T, Failure> {
     let interrupts = Interrupts::watch();
     let mut bars = Bars::new();
-    let result = call(&mut |progress| match interrupts.signal() {
-        Some(_) => ControlFlow::Break(()),
-        None => bars.show(progress),
-    });
+    let result = call(&mut |progress| show(&mut bars, &interrupts, progress));
     bars.clear();
     match (result, interrupts.signal()) {
         (Err(Error::Cancelled), Some(signal)) => Err(Failure::Stopped { signal, left }),
         (result, _) => Ok(result?),
+    }
+}
+
+/// A callback of the library that shows how far it is, and ends it after a signal.
+pub fn show(bars: &mut Bars, interrupts: &Interrupts, progress: Progress) -> ControlFlow<()> {
+    match interrupts.signal() {
+        Some(_) => ControlFlow::Break(()),
+        None => bars.show(progress),
     }
 }

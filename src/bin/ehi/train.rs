@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 use std::io::Write;
-use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
@@ -14,6 +13,7 @@ use crate::bars::Bars;
 use crate::escape::escaped;
 use crate::failure::Failure;
 use crate::interrupt::Interrupts;
+use crate::long;
 use crate::models;
 use crate::printing;
 use crate::restart;
@@ -144,10 +144,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         .config(config)
         .device(device)
         .cache_bytes(args.cache_bytes)
-        .on_progress(|progress| match interrupts.signal() {
-            Some(_) => ControlFlow::Break(()),
-            None => bars.borrow_mut().show(progress),
-        })
+        .on_progress(|progress| long::show(&mut bars.borrow_mut(), &interrupts, progress))
         .on_event(|event| {
             if let Some(line) = training::event_line(event, epochs) {
                 bars.borrow().say(&escaped(&line));

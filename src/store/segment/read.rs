@@ -77,6 +77,26 @@ impl SegmentFiles {
     }
 }
 
+/// Elements of so many bytes in a section.
+pub(super) fn count(section: &Range<u64>, width: u64) -> u64 {
+    (section.end - section.start) / width
+}
+
+/// Compares the numbers of elements of sections with what they must be: what it is, the section, the width of
+/// an element, and their number.
+pub(super) fn check_counts<const N: usize>(
+    file: &SealedFile,
+    counts: [(&'static str, &Range<u64>, u64, u64); N],
+) -> Result<()> {
+    for (what, section, width, expected) in counts {
+        let found = count(section, width);
+        if found != expected {
+            return Err(file.corrupt(Damage::Disagreement { what, expected, found }));
+        }
+    }
+    Ok(())
+}
+
 impl Segment {
     /// Opens a segment and checks what its size does not matter for.
     pub(in crate::store) fn open(
@@ -148,22 +168,19 @@ impl Segment {
             row_leaves: at(ROW_LEAVES),
             row_leaf_ends: at(ROW_LEAF_ENDS),
         };
-        let count = |section: &Range<u64>, width: u64| (section.end - section.start) / width;
         let leaves = count(&parts.leaves, 4);
-        for (what, section, width, expected) in [
-            ("the number of ids", &parts.id_ends, 8, files.rows.into()),
-            ("the length of the order of ids", &parts.id_order, 4, files.rows.into()),
-            ("the number of payloads", &parts.payload_ends, 8, files.rows.into()),
-            ("the number of metadata", &parts.metadata_ends, 8, files.rows.into()),
-            ("the number of rows' generations", &parts.created_at, 8, files.rows.into()),
-            ("the number of leaves' ends", &parts.leaf_ends, 4, leaves),
-            ("the number of further leaves' ends", &parts.secondary_ends, 4, leaves),
-        ] {
-            let found = count(section, width);
-            if found != expected {
-                return Err(documents.corrupt(Damage::Disagreement { what, expected, found }));
-            }
-        }
+        check_counts(
+            &documents,
+            [
+                ("the number of ids", &parts.id_ends, 8, files.rows.into()),
+                ("the length of the order of ids", &parts.id_order, 4, files.rows.into()),
+                ("the number of payloads", &parts.payload_ends, 8, files.rows.into()),
+                ("the number of metadata", &parts.metadata_ends, 8, files.rows.into()),
+                ("the number of rows' generations", &parts.created_at, 8, files.rows.into()),
+                ("the number of leaves' ends", &parts.leaf_ends, 4, leaves),
+                ("the number of further leaves' ends", &parts.secondary_ends, 4, leaves),
+            ],
+        )?;
         let row_leaf_ends = count(&parts.row_leaf_ends, 4);
         if row_leaf_ends != 0 && row_leaf_ends != u64::from(files.rows) {
             let (expected, found) = (files.rows.into(), row_leaf_ends);

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::read::Segment;
+use super::read::{Segment, check_counts, count};
 use crate::{
     lexical::{self, EncodedList, List},
     store::{
@@ -43,24 +43,21 @@ impl TermSections {
         if own.lengths.is_empty() && own.total.is_empty() && own.terms.is_empty() {
             return Ok(own);
         }
-        let count = |section: &Range<u64>, width: u64| (section.end - section.start) / width;
         let terms = count(&own.terms, 4);
-        for (what, section, width, expected) in [
-            ("the number of terms' rows", &own.rows, 4, terms),
-            ("the number of terms' ends", &own.ends, 8, terms),
-            ("the number of rows' lengths", &own.lengths, 4, rows.into()),
-            ("the number of total lengths", &own.total, 8, 1),
-        ] {
-            let found = count(section, width);
-            if found != expected {
-                return Err(documents.corrupt(Damage::Disagreement { what, expected, found }));
-            }
-        }
+        check_counts(
+            documents,
+            [
+                ("the number of terms' rows", &own.rows, 4, terms),
+                ("the number of terms' ends", &own.ends, 8, terms),
+                ("the number of rows' lengths", &own.lengths, 4, rows.into()),
+                ("the number of total lengths", &own.total, 8, 1),
+            ],
+        )?;
         Ok(own)
     }
 
     fn count(&self) -> usize {
-        ((self.terms.end - self.terms.start) / 4) as usize
+        count(&self.terms, 4) as usize
     }
 }
 
