@@ -168,6 +168,9 @@ pub enum InputError {
         /// Leaves of the tree.
         leaves: u32,
     },
+    /// A search by the fast encoder with a model that has none.
+    #[error("the model has no query encoder; `ehi distil` makes one")]
+    NoQueryEncoder,
     /// A query vector of another width than the index.
     #[error("the vector has {found} values, the index has {expected}")]
     Dimension {

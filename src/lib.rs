@@ -78,7 +78,7 @@ pub use ids::{Generation, LeafId};
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub use index::fuzz_current;
-pub use index::search::{Fusion, Hit, HitScores, Query, RankedBy, SearchResult, SearchStats};
+pub use index::search::{Fusion, Hit, HitScores, Query, QueryEncoder, RankedBy, SearchResult, SearchStats};
 pub use index::{
     Documents, Index, IndexBuilder, InsertStatus, InsertSummary, LearnedFusion, LoggedQuestion,
     MOST_LOG_BYTES, ModelChange, Recorded, RefusedDocument, RepairOptions, WithProgress,
@@ -92,7 +92,7 @@ pub use lexical::{Analyzer, Language};
 pub use model::Bundle;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
-pub use model::fuzz_tokenizer;
+pub use model::{fuzz_query_encoder, fuzz_tokenizer};
 pub use progress::{OnProgress, Progress, Stage, no_progress};
 pub use scan::Similarity;
 pub use stop::{ParseStopError, Stop};
@@ -111,4 +111,6 @@ mod pages {
     #[cfg(feature = "train")]
     #[doc = include_str!("../docs/learning.md")]
     struct Learning;
+    #[doc = include_str!("../docs/query-encoders.md")]
+    struct QueryEncoders;
 }

@@ -32,6 +32,8 @@ pub enum Stage {
     Train,
     /// Optimiser steps of the tree alone.
     TrainIndexer,
+    /// Optimiser steps of a query encoder.
+    Distil,
     /// Queries evaluated.
     Evaluate,
     /// Questions encoded.

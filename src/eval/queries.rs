@@ -6,7 +6,7 @@ use crate::data::{Dataset, Qrels};
 use crate::error::Result;
 use crate::index::ActiveModel;
 use crate::measure::{Judged, Ranking};
-use crate::model::Role;
+use crate::search::QueryEncoder;
 use crate::store::View;
 
 /// Judged queries with their embeddings.
@@ -17,12 +17,19 @@ pub(super) struct EvalQueries {
     pub texts: Vec<String>,
     /// `[asked, dim]` f32
     pub rows: Vec<f32>,
+    /// Of those asked, the encoder that gave the embedding.
+    pub encoders: Vec<QueryEncoder>,
     pub asked: usize,
 }
 
 impl EvalQueries {
     /// Reads and embeds the queries of a split; of several with one id the first one.
-    pub fn read(serving: &ActiveModel, dataset: &Dataset, qrels: &Qrels) -> Result<Self> {
+    pub fn read(
+        serving: &ActiveModel,
+        dataset: &Dataset,
+        qrels: &Qrels,
+        encoder: QueryEncoder,
+    ) -> Result<Self> {
         let mut seen = HashSet::new();
         let mut ids = Vec::new();
         let mut texts = Vec::new();
@@ -34,10 +41,11 @@ impl EvalQueries {
             }
         }
         let read: Vec<&str> = texts.iter().map(String::as_str).collect();
-        let rows = serving.model().encoder().embed(&read, Role::Query)?;
+        let (rows, encoders): (Vec<_>, Vec<_>) =
+            serving.encode_questions(&read, Some(encoder))?.into_iter().unzip();
         let asked = ids.len();
         ids.extend(qrels.iter().map(|(id, _)| id).filter(|id| !seen.contains(*id)).map(str::to_owned));
-        Ok(Self { ids, texts, rows, asked })
+        Ok(Self { ids, texts, rows: rows.concat(), encoders, asked })
     }
 }
 

@@ -5,6 +5,7 @@ use super::per_query::PerQuery;
 use super::quality::Quality;
 use super::{Cost, Curve, CurveError, Engine, Metric, Setting};
 use crate::measure::PairedTests;
+use crate::search::QueryEncoder;
 use crate::stop::Stop;
 
 /// Seed of the resamples, so that an evaluation says the same each time.
@@ -106,6 +107,10 @@ pub struct EvalReport {
     pub missing_documents: usize,
     /// The lowest grade that counted as relevant.
     pub relevance_level: i32,
+    /// Which encoder read the queries.
+    pub encoder: QueryEncoder,
+    /// Queries of which the fast encoder was unsure, so that the full one read them.
+    pub unsure_queries: usize,
     /// Leaves of the tree.
     pub leaves: u32,
     /// Leaves with at least one document.

@@ -13,6 +13,7 @@ use crate::error::{Error, InputError, Result};
 use crate::index::{ActiveModel, Asked, Index, Limits, Plan, SearchMode, Words};
 use crate::measure::{Found, Judge, Judged, Outcome, ProgressCounter, Ranking, doubling};
 use crate::progress::OnProgress;
+use crate::search::QueryEncoder;
 use crate::stop::Stop;
 use crate::store::View;
 use crate::tree::Load;
@@ -42,6 +43,9 @@ pub struct EvalOptions {
     pub baseline: Baseline,
     /// Searches by embeddings, by words and by both, to be compared with each other.
     pub modes: Vec<EvalMode>,
+    /// Which encoder reads the queries; as in a search ([`Query::encoder`](crate::Query::encoder)) by
+    /// default.
+    pub encoder: Option<QueryEncoder>,
     /// Metrics to compute beside [`Metric::STANDARD`].
     pub metrics: Vec<Metric>,
     /// The lowest grade that counts as relevant; nDCG goes by the grades themselves.
@@ -84,7 +88,8 @@ pub fn evaluate(
     metrics.extend(options.metrics.iter().filter(|metric| !Metric::STANDARD.contains(metric)));
 
     let qrels = dataset.qrels(split)?;
-    let queries = EvalQueries::read(serving, dataset, &qrels)?;
+    let encoder = options.encoder.unwrap_or_else(|| serving.default_encoder());
+    let queries = EvalQueries::read(serving, dataset, &qrels, encoder)?;
     let view = serving.view();
     let (judged, missing_documents) = judged(&view, &queries, &qrels)?;
     if missing_documents > 0 && judged.iter().all(Judged::has_nothing) {
@@ -135,9 +140,9 @@ pub fn evaluate(
     }
     let sizes = serving.leaf_sizes(&view)?;
     let load = Load::of(&sizes);
-    let EvalQueries { ids, asked, .. } = &queries;
+    let EvalQueries { ids, asked, encoders, .. } = &queries;
     let per_query = PerQuery { queries: ids.clone(), asked: *asked, metrics: metrics.clone(), settings };
-    let (mode_points, mode_differences) = compared_modes(&per_query, &modes, serving.alpha());
+    let (mode_points, mode_differences) = compared_modes(&per_query, &modes, serving.alpha(Some(encoder)));
     let Means { exact, points, stops, ivf } = Means::of(&per_query);
     let mut report = EvalReport {
         documents: view.live(),
@@ -145,6 +150,8 @@ pub fn evaluate(
         missing_queries,
         missing_documents,
         relevance_level: options.relevance_level.0,
+        encoder,
+        unsure_queries: encoders.iter().filter(|own| **own != encoder).count(),
         leaves,
         leaves_used: sizes.len() - load.empty,
         expected_documents_per_leaf: load.expected,
@@ -238,7 +245,8 @@ impl Sweep<'_> {
         let search = |query: usize| -> Result<(Outcome, Ranking)> {
             // As it is: no sign of a dataset's question is meant as one.
             let words = Words::plain(&self.queries.texts[query], analysis)?;
-            let asked = Asked { vector: self.query(query).into(), words: Some(words) };
+            let encoder = self.queries.encoders.get(query).copied();
+            let asked = Asked { vector: self.query(query).into(), words: Some(words), encoder };
             let ranked = self.serving.rank_asked(self.view, &asked, &plan)?;
             let visited = ranked.stats.documents_visited;
             let mut found = Found { visited, routing: 0.0, ranking: ranked.rows };

@@ -113,10 +113,11 @@ impl Query<'_> {
         let serving = self.index.serving();
         let view = serving.view();
         let _span = plan.span(1, &view).entered();
-        let (asked, encode) = serving.read_input(&self.input.0, plan.by, &view)?;
+        let (asked, encoding) = serving.read_input(&self.input.0, &plan, &view)?;
         let vector = &asked.vector;
         let ranked = serving.rank_asked(&view, &asked, &plan)?;
-        let SearchResult { hits: found, stats, ranked_by } = serving.answer(&view, &ranked, encode)?;
+        let SearchResult { hits: found, stats, ranked_by } =
+            serving.answer(&view, &ranked, encoding, plan.ids_only)?;
         let Ranked { rows, leaves, sample, multiply_adds, .. } = ranked;
 
         let indexer = &serving.model().indexer;

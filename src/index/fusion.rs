@@ -10,7 +10,7 @@ use super::measured;
 use crate::disk::Backend;
 #[cfg(feature = "train")]
 use crate::error::Result;
-use crate::search::DEFAULT_ALPHA;
+use crate::search::{DEFAULT_ALPHA, QueryEncoder};
 
 /// The weight of a hybrid search that was learned for an index, and what it was learned from.
 ///
@@ -37,6 +37,9 @@ pub struct LearnedFusion {
     pub p_value: f64,
     /// By both, with each of 21 weights from 0 to 1.
     pub weights: Vec<f64>,
+    /// The same for questions that the fast encoder reads; `None` without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fast: Option<Box<LearnedFusion>>,
 }
 
 /// More weights than were ever tried.
@@ -46,7 +49,11 @@ impl LearnedFusion {
     pub(super) fn is_sane(&self) -> bool {
         let Self { alpha, dense, lexical, hybrid, rrf, p_value, ref weights, .. } = *self;
         let shares = [alpha, dense, lexical, hybrid, rrf, p_value];
-        weights.len() <= MOST_WEIGHTS && shares.iter().chain(weights).all(|share| (0.0..=1.0).contains(share))
+        // One within another, and no more.
+        let fast_is_sane = self.fast.as_ref().is_none_or(|fast| fast.fast.is_none() && fast.is_sane());
+        fast_is_sane
+            && weights.len() <= MOST_WEIGHTS
+            && shares.iter().chain(weights).all(|share| (0.0..=1.0).contains(share))
     }
 }
 
@@ -86,15 +93,24 @@ impl ActiveModel {
         self.put_fusion(measured::FUSION.read(backend, self.store.path(), LearnedFusion::is_sane));
     }
 
-    /// Weight of the dense score in a hybrid search.
-    pub(crate) fn alpha(&self) -> f64 {
-        let fusion = self.fusion.read().unwrap_or_else(PoisonError::into_inner);
-        fusion.as_ref().map_or(DEFAULT_ALPHA, |fusion| fusion.alpha)
+    /// Weight of the dense score in a hybrid search, where an encoder gave the embedding; `None`: the default
+    /// one.
+    pub(crate) fn alpha(&self, encoder: Option<QueryEncoder>) -> f64 {
+        self.learned(encoder, |fusion| fusion.alpha).unwrap_or(DEFAULT_ALPHA)
     }
 
     /// Whether a search does best to look at words.
-    pub(super) fn words_help(&self) -> bool {
+    pub(super) fn words_help(&self, encoder: Option<QueryEncoder>) -> bool {
+        self.learned(encoder, |fusion| fusion.words_help).unwrap_or(false)
+    }
+
+    /// Of what was learned for an encoder; for the fast one, where nothing was, of that for the full one.
+    fn learned<T>(&self, encoder: Option<QueryEncoder>, of: impl Fn(&LearnedFusion) -> T) -> Option<T> {
         let fusion = self.fusion.read().unwrap_or_else(PoisonError::into_inner);
-        fusion.as_ref().is_some_and(|fusion| fusion.words_help)
+        let full = fusion.as_ref()?;
+        Some(match encoder.unwrap_or_else(|| self.default_encoder()) {
+            QueryEncoder::Fast => of(full.fast.as_deref().unwrap_or(full)),
+            QueryEncoder::Full => of(full),
+        })
     }
 }

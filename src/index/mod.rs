@@ -16,6 +16,7 @@ mod maintain;
 mod measured;
 mod options;
 mod private_pool;
+mod query_encoder;
 mod question_log;
 mod remedy;
 mod repair;
@@ -232,6 +233,9 @@ impl Index {
         {
             before.read_recall_curve(&*self.root.backend());
             before.read_fusion(&*self.root.backend());
+            if let Err(error) = before.bundle.refresh_query_encoder() {
+                tracing::warn!(path = %before.bundle.path().display(), %error, "query encoder kept as it was");
+            }
             return Ok(moved);
         }
         self.serve(newest(&self.root, self.options.load)?)

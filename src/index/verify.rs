@@ -88,7 +88,18 @@ impl Index {
         let unusable = |report: String| Damage::Unusable { what: "the bundle", report };
         let file = format!("{}{}", prefix(number), names::BUNDLE);
         match crate::model::Bundle::open(dir) {
-            Ok(bundle) if bundle.hash() == self.serving().bundle.hash() => {}
+            Ok(bundle) if bundle.hash() == self.serving().bundle.hash() => {
+                if let Some(fast) = bundle.fast()
+                    && let Err(error) = fast.load().map_err(Error::from)
+                {
+                    if may_pass(&error) {
+                        return Err(error);
+                    }
+                    let (what, said) = ("the query encoder", error.to_string());
+                    let file = format!("{file}/{}", fast.entry().file);
+                    report.problem(file, Damage::Unusable { what, report: said });
+                }
+            }
             Ok(_) => {
                 report.problem(file, unusable("it is another one than the index was made with".to_owned()))
             }

@@ -125,6 +125,14 @@ impl PairedTests {
         })
     }
 
+    /// The lower end of the 95% confidence interval of the mean difference, by the t-distribution.
+    pub(crate) fn at_least(&self, left: &[f64], right: &[f64]) -> f64 {
+        let n = left.len() as f64;
+        let mean = left.iter().zip(right).map(|(l, r)| l - r).sum::<f64>() / n;
+        let quantile = StudentsT::new(0.0, 1.0, n - 1.0).map_or(f64::INFINITY, |t| t.inverse_cdf(0.975));
+        if self.deviation == 0.0 { mean } else { mean - quantile * self.deviation / n.sqrt() }
+    }
+
     /// The p-value of the test that is less sure.
     pub(crate) fn larger_p(&self) -> f64 {
         self.bootstrap_p.max(self.t_test_p)
@@ -204,6 +212,9 @@ mod tests {
         // Differences of 1, 0 and 2.
         let tests = PairedTests::new(&[1.0, 1.0, 3.0], &[0.0, 1.0, 1.0], 0).unwrap();
         assert_eq!(tests.deviation, 1.0);
+        // scipy.stats.t.ppf(0.975, 2) is 4.302653.
+        let at_least = tests.at_least(&[1.0, 1.0, 3.0], &[0.0, 1.0, 1.0]);
+        assert!((at_least - (1.0 - 4.302_653 / 3f64.sqrt())).abs() < 1e-5, "{at_least}");
     }
 
     #[test]

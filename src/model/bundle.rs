@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -20,14 +20,16 @@ use super::files::{
 use super::indexer::Indexer;
 use super::load::LoadOptions;
 use super::parts::Unchecked;
+use super::query_encoder::{DistilReport, FastEncoder, QueryEncoderEntry};
 use crate::ids::{MOST_LEAVES_PER_DOCUMENT, ModelHash};
 use crate::tree::TreeShape;
 
 pub(crate) use copy::remove_bundle;
 #[cfg(feature = "train")]
-pub(crate) use write::{BundleParts, check_output};
+pub(crate) use write::{BundleParts, check_output, publish};
 
 mod copy;
+mod query;
 mod untrained;
 #[cfg(feature = "train")]
 mod write;
@@ -35,7 +37,8 @@ mod write;
 /// Bundle format that this build writes, and the newest that it reads.
 ///
 /// Format 2 brought trees with a projection or without U, format 3 the name `model.safetensors`, format 4
-/// bundles without a tree.
+/// bundles without a tree. A query encoder changes no format: without it the model is the same, so that
+/// versions that do not know it may pass over it.
 pub const BUNDLE_FORMAT: u32 = 4;
 
 /// Files of a base model that a bundle carries along where they exist.
@@ -62,6 +65,9 @@ struct BundleManifest {
     logit_scale: f32,
     /// SHA-256 of each file, by its path inside the bundle.
     files: BTreeMap<String, String>,
+    /// No part of the model's identity: no document and no leaf depends on it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    query_encoder: Option<QueryEncoderEntry>,
 }
 
 /// An opened bundle: the model in memory, its files verified.
@@ -71,6 +77,8 @@ pub struct Bundle {
     manifest: BundleManifest,
     hash: ModelHash,
     model: Arc<Model>,
+    /// In place of that of `manifest`; clones share it.
+    query: Arc<RwLock<Option<Arc<FastEncoder>>>>,
 }
 
 impl std::fmt::Debug for Bundle {
@@ -101,7 +109,8 @@ impl Bundle {
                 ModelError::NotAModel { path: dir, missing: MANIFEST_FILE }
             });
         }
-        let manifest = read_manifest(&path)?;
+        let mut manifest = read_manifest(&path)?;
+        let entry = manifest.query_encoder.take();
         let listed = manifest.files.iter().map(|(name, sha256)| {
             let unchecked =
                 Unchecked { path: dir.join(name), sha256: sha256.clone(), most_bytes: most_bytes(name) };
@@ -141,7 +150,19 @@ impl Bundle {
             true => Indexer::load(&dir.join(INDEXER_FILE), shape, manifest.dim, manifest.logit_scale)?,
             false => Indexer::single_leaf(manifest.dim)?,
         };
-        Ok(Self { hash: manifest.hash(), dir, manifest, model: Arc::new(Model { encoder, indexer }) })
+        let query = entry.map(|entry| query::open(&dir, entry, &encoder));
+        if let Some(fast) = query.as_ref().filter(|_| !options.lazy)
+            && let Err(error) = fast.load()
+        {
+            // Searches do without it; one that asks for it gets the error.
+            tracing::warn!(path = %dir.display(), %error, "the query encoder cannot be used");
+        }
+        Ok(Self::of(dir, manifest, Model { encoder, indexer }, query))
+    }
+
+    fn of(dir: PathBuf, manifest: BundleManifest, model: Model, query: Option<FastEncoder>) -> Self {
+        let query = Arc::new(RwLock::new(query.map(Arc::new)));
+        Self { hash: manifest.hash(), dir, manifest, model: Arc::new(model), query }
     }
 
     /// Where it was opened from.
@@ -183,6 +204,16 @@ impl Bundle {
     pub fn leaves_per_document(&self) -> u32 {
         self.manifest.leaves_per_document
     }
+
+    /// What is known of its query encoder; `None` without one.
+    pub fn query_encoder(&self) -> Option<DistilReport> {
+        self.fast().map(|fast| fast.entry().report.clone())
+    }
+
+    /// Its query encoder.
+    pub(crate) fn fast(&self) -> Option<Arc<FastEncoder>> {
+        self.query.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
 }
 
 impl LoadOptions {
@@ -196,9 +227,10 @@ impl LoadOptions {
 }
 
 impl BundleManifest {
-    /// The content of `ehi.json`; `path` is where it goes.
-    fn to_json(&self, path: &Path) -> Result<Vec<u8>, ModelError> {
-        let json = serde_json::to_vec_pretty(self);
+    /// The content of `ehi.json` with a query encoder or without; `path` is where it goes.
+    fn to_json(&self, path: &Path, query_encoder: Option<&QueryEncoderEntry>) -> Result<Vec<u8>, ModelError> {
+        let manifest = Self { query_encoder: query_encoder.cloned(), ..self.clone() };
+        let json = serde_json::to_vec_pretty(&manifest);
         let mut json = json.map_err(|source| ModelError::Json { path: path.to_owned(), source })?;
         json.push(b'\n');
         Ok(json)
@@ -259,6 +291,9 @@ fn read_manifest(path: &Path) -> Result<BundleManifest, ModelError> {
             found: manifest.logit_scale.to_string(),
             supported: "a number over 0",
         });
+    }
+    if let Some(query_encoder) = &manifest.query_encoder {
+        query_encoder.check(path)?;
     }
     // Names come from a file, and are joined to a path.
     let known = |name: &str| CARRIED_FILES.contains(&name) || weights.contains(&name);

@@ -175,7 +175,7 @@ impl Encoder {
 
     /// So much of a text that its tokens and its embedding are those of all of it.
     pub(crate) fn head<'a>(&self, text: &'a str) -> Result<&'a str, ModelError> {
-        Ok(self.parts.get()?.tokenizer.head(text))
+        Ok(self.parts.tokenizer()?.head(text))
     }
 
     /// Token ids of a text in its role, prompt and special tokens included.
@@ -190,7 +190,7 @@ impl Encoder {
             Role::Query => &self.query_prompt,
             Role::Document => &self.document_prompt,
         };
-        let tokenizer = &self.parts.get()?.tokenizer;
+        let tokenizer = self.parts.tokenizer()?;
         if prompt.is_empty() {
             tokenizer.encode(text)
         } else {
@@ -204,7 +204,7 @@ impl Encoder {
     /// # Errors
     /// [`ModelError::Tokenizer`] if the tokenizer refuses the text.
     pub(crate) fn terms(&self, text: &str, out: &mut Vec<u32>) -> Result<bool, ModelError> {
-        self.parts.get()?.tokenizer.terms(text, out)
+        self.parts.tokenizer()?.terms(text, out)
     }
 
     /// The token ids of all of a text in their order, as a question is read: without punctuation (few texts
@@ -214,7 +214,7 @@ impl Encoder {
     /// # Errors
     /// [`ModelError::Tokenizer`] if the tokenizer refuses the text.
     pub(crate) fn words(&self, text: &str) -> Result<Vec<u32>, ModelError> {
-        self.parts.get()?.tokenizer.sequence(text)
+        self.parts.tokenizer()?.sequence(text)
     }
 
     /// Whether a token of [`Self::words`] stands for a part of a text.
@@ -224,12 +224,12 @@ impl Encoder {
 
     /// Whether a token goes on with the word of the one before it.
     pub(crate) fn continues(&self, token: u32) -> bool {
-        self.parts.get().is_ok_and(|parts| parts.tokenizer.continues(token))
+        self.parts.tokenizer().is_ok_and(|tokenizer| tokenizer.continues(token))
     }
 
     /// A token as the vocabulary writes it; empty for one that it does not have.
     pub(crate) fn token(&self, token: u32) -> String {
-        self.parts.get().map(|parts| parts.tokenizer.token(token)).unwrap_or_default()
+        self.parts.tokenizer().map(|tokenizer| tokenizer.token(token)).unwrap_or_default()
     }
 
     /// Embeddings of `texts`, row by row, in their order.
@@ -258,7 +258,8 @@ impl Encoder {
         mut progress: impl FnMut(usize) -> ControlFlow<()>,
     ) -> Result<ControlFlow<(), Vec<f32>>, ModelError> {
         // Before there are several threads, each of which would load it.
-        self.parts.get()?;
+        self.parts.packed()?;
+        self.parts.tokenizer()?;
         let mut rows = Vec::with_capacity(texts.len() * self.dim());
         for (round, chunk) in texts.chunks(TEXTS_PER_ROUND).enumerate() {
             let tokens =
@@ -281,7 +282,7 @@ impl Encoder {
         micro_batches(texts, TOKENS_PER_BATCH).into_par_iter().try_for_each(
             |batch| -> Result<(), ModelError> {
                 let slices: Vec<&[u32]> = batch.iter().map(|&i| texts[i].as_slice()).collect();
-                let hidden = self.parts.get()?.packed.forward(&slices)?;
+                let hidden = self.parts.packed()?.forward(&slices)?;
                 let pooled = pool_packed(&hidden, m, self.pooling, self.normalisation);
                 let mut out = out.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
                 for (&index, row) in batch.iter().zip(pooled.chunks_exact(m)) {
@@ -334,7 +335,8 @@ impl LoadOptions {
     pub(super) fn encoder_of(self, dir: &Path, unchecked: Vec<Unchecked>) -> Result<Encoder, ModelError> {
         let encoder = Encoder::on_use(dir, self.precision, unchecked)?;
         if !self.lazy {
-            encoder.parts.get()?;
+            encoder.parts.packed()?;
+            encoder.parts.tokenizer()?;
         }
         Ok(encoder)
     }

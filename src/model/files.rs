@@ -3,6 +3,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use serde::de::DeserializeOwned;
@@ -39,7 +40,7 @@ pub(crate) const WEIGHTS_BYTES: u64 = 8 << 30;
 /// Opens a regular file, or a link to one, of at most `most` bytes.
 ///
 /// Asks what it is before it is opened: opening a pipe would wait for its other end.
-fn open(path: &Path, most: u64) -> Result<(File, u64), ModelError> {
+pub(super) fn open(path: &Path, most: u64) -> Result<(File, u64), ModelError> {
     let io = |source| ModelError::Io { action: "read", path: path.to_owned(), source };
     let check = |metadata: &fs::Metadata| match metadata.len() {
         _ if !metadata.is_file() => Err(ModelError::NotAFile { path: path.to_owned() }),
@@ -62,6 +63,20 @@ pub(crate) fn read(path: &Path, most: u64) -> Result<Vec<u8>, ModelError> {
     // It may have grown since.
     file.take(length).read_to_end(&mut content).map_err(io)?;
     Ok(content)
+}
+
+/// The content of an open file, whatever lies at its path by now.
+pub(super) fn read_open(file: &File, path: &Path) -> Result<Vec<u8>, ModelError> {
+    let read = || -> io::Result<Vec<u8>> {
+        let length = file.metadata()?.len();
+        let mut content = Vec::new();
+        let room = usize::try_from(length).map_err(|_| ErrorKind::OutOfMemory)?;
+        content.try_reserve_exact(room).map_err(|_| ErrorKind::OutOfMemory)?;
+        content.resize(room, 0);
+        file.read_exact_at(&mut content, 0)?;
+        Ok(content)
+    };
+    read().map_err(|source| ModelError::Io { action: "read", path: path.to_owned(), source })
 }
 
 /// The SHA-256 of a regular file of at most `most` bytes, which is not held in memory.

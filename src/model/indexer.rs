@@ -208,6 +208,26 @@ impl Indexer {
         Self::new(shape, dim, logit_scale, TreeWeights { projection, levels })
     }
 
+    /// The leaves as rows `[leaves, dim]`, whose products with a unit embedding are their logits over
+    /// [`Self::logit_scale`]; `None` where the tree is more than one linear map.
+    #[cfg(feature = "train")]
+    pub(crate) fn leaf_rows(&self) -> Option<Vec<f32>> {
+        let [LevelWeights { transform: None, classifier }] = &*self.weights.levels else { return None };
+        let (leaves, width) = (self.shape.branching_factor() as usize, self.routing_dim);
+        let mut rows = vec![0.0; leaves * self.dim];
+        for input in 0..self.dim {
+            let mut logits = vec![0.0; leaves];
+            match &self.weights.projection {
+                None => logits.copy_from_slice(&classifier[input * leaves..][..leaves]),
+                Some(projection) => {
+                    add_weighted_rows(&mut logits, classifier, &projection[input * width..][..width]);
+                }
+            }
+            logits.iter().enumerate().for_each(|(leaf, logit)| rows[leaf * self.dim + input] = *logit);
+        }
+        Some(rows)
+    }
+
     /// Writes the tree as f32 safetensors.
     #[cfg(feature = "train")]
     pub(crate) fn save(&self, path: &Path) -> Result<(), ModelError> {

@@ -19,6 +19,7 @@ mod packed;
 mod parts;
 mod pooling;
 mod profile;
+mod query_encoder;
 mod tokenize;
 mod transformer;
 mod weights;
@@ -33,6 +34,9 @@ pub use hub::{DEFAULT_MODEL, fetch};
 pub use indexer::Indexer;
 pub use load::LoadOptions;
 pub use profile::{ENTROPY_QUANTILES, RoutingProfile, RoutingProfiles};
+pub use query_encoder::{
+    DistilReport, EncodeMicroseconds, EncoderQuality, QueryEncoderKind, SignificantDifference, TreeQuality,
+};
 
 pub use crate::ids::ModelHash;
 pub use crate::tree::{MAX_HEIGHT, MAX_LEAVES, TreeShape, TreeShapeError};
@@ -40,12 +44,21 @@ pub use crate::tree::{MAX_HEIGHT, MAX_LEAVES, TreeShape, TreeShapeError};
 pub(crate) use bundle::remove_bundle;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
+pub use query_encoder::fuzz_query_encoder;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
 pub use tokenize::fuzz_tokenizer;
 
 pub(crate) use indexer::RoutingSample;
 
+pub(crate) use query_encoder::FastEncoder;
 #[cfg(feature = "train")]
-pub(crate) use bundle::{BundleParts, check_output};
+pub(crate) use query_encoder::{
+    HeadWeights, QueryEncoderEntry, SIGNALS, StaticWeights, UnwrittenQueryEncoder,
+};
+
+#[cfg(feature = "train")]
+pub(crate) use bundle::{BundleParts, check_output, publish};
 #[cfg(feature = "train")]
 pub(crate) use differentiable::Precision;
 #[cfg(all(test, feature = "train"))]
@@ -59,6 +72,8 @@ pub(crate) use files::{CARD_FILE, PAGE_FILE};
 pub(crate) use files::{REPORT_FILE, hex};
 #[cfg(feature = "train")]
 pub(crate) use indexer::{LevelWeights, TreeWeights};
+#[cfg(feature = "train")]
+pub(crate) use kernels::scaled_softmax;
 #[cfg(feature = "train")]
 pub(crate) use packed::{PackedHidden, PackedLayers, PackedTransformer, TOKENS_PER_BATCH};
 #[cfg(feature = "train")]

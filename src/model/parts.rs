@@ -1,6 +1,7 @@
-//! What of an encoder takes time and memory to load: its weights and its tokenizer.
+//! What of an encoder takes time and memory to load, each when it is first used: its weights and its
+//! tokenizer.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use candle_core::Device;
@@ -13,12 +14,6 @@ use super::tokenize::TextTokenizer;
 use super::transformer::Transformer;
 use super::weights::Weights;
 
-/// Weights, as texts are encoded with them, and tokenizer in memory.
-pub(crate) struct Parts {
-    pub(crate) packed: PackedTransformer,
-    pub(crate) tokenizer: TextTokenizer,
-}
-
 /// Where they are read from, and how.
 pub(super) struct Source {
     pub(super) dir: PathBuf,
@@ -26,11 +21,11 @@ pub(super) struct Source {
     pub(super) config: TransformerConfig,
     pub(super) max_tokens: usize,
     pub(super) precision: EncoderPrecision,
-    /// Files that are yet to be checked, with their SHA-256 and their largest size.
+    /// Files that are yet to be checked.
     pub(super) unchecked: Vec<Unchecked>,
 }
 
-/// A file whose checksum is compared before it is used.
+/// A file whose checksum is compared before it is used, with its SHA-256 and its largest size.
 pub(super) struct Unchecked {
     pub(super) path: PathBuf,
     pub(super) sha256: String,
@@ -49,7 +44,8 @@ impl Unchecked {
 /// Parts that are loaded when they are first used.
 pub(super) struct LazyParts {
     source: Source,
-    loaded: OnceLock<Parts>,
+    packed: OnceLock<PackedTransformer>,
+    tokenizer: OnceLock<TextTokenizer>,
     /// The weights as training needs them. A search does without: they take as much memory again.
     #[cfg(feature = "train")]
     transformer: OnceLock<Transformer>,
@@ -59,7 +55,8 @@ impl LazyParts {
     pub(super) fn new(source: Source) -> Self {
         Self {
             source,
-            loaded: OnceLock::new(),
+            packed: OnceLock::new(),
+            tokenizer: OnceLock::new(),
             #[cfg(feature = "train")]
             transformer: OnceLock::new(),
         }
@@ -73,9 +70,14 @@ impl LazyParts {
         self.source.max_tokens
     }
 
-    /// The parts; a call after one that failed tries again.
-    pub(super) fn get(&self) -> Result<&Parts, ModelError> {
-        self.load_into(&self.loaded, Source::load)
+    /// The weights, as texts are encoded with them; a call after one that failed tries again.
+    pub(super) fn packed(&self) -> Result<&PackedTransformer, ModelError> {
+        self.load_into(&self.packed, Source::packed)
+    }
+
+    /// The tokenizer, for which the weights are not loaded; a call after one that failed tries again.
+    pub(super) fn tokenizer(&self) -> Result<&TextTokenizer, ModelError> {
+        self.load_into(&self.tokenizer, Source::tokenizer)
     }
 
     /// The layers, each with its own tensors.
@@ -100,17 +102,25 @@ impl LazyParts {
 }
 
 impl Source {
-    fn load(&self) -> Result<Parts, ModelError> {
+    fn packed(&self) -> Result<PackedTransformer, ModelError> {
         let transformer = self.transformer()?;
+        Ok(PackedTransformer::new(&transformer, transformer.layers.len(), self.precision)?)
+    }
+
+    fn tokenizer(&self) -> Result<TextTokenizer, ModelError> {
         let path = self.dir.join(TOKENIZER_FILE);
-        let tokenizer = TextTokenizer::from_file(&path, self.max_tokens, self.config.vocab_size)?;
-        let packed = PackedTransformer::new(&transformer, transformer.layers.len(), self.precision)?;
-        Ok(Parts { packed, tokenizer })
+        self.check(&path)?;
+        TextTokenizer::from_file(&path, self.max_tokens, self.config.vocab_size)
     }
 
     fn transformer(&self) -> Result<Transformer, ModelError> {
-        self.unchecked.iter().try_for_each(Unchecked::check)?;
+        self.check(&self.weights)?;
         let weights = Weights::from_file(&self.weights, &Device::Cpu)?;
         Transformer::load(&weights, self.config.clone())
+    }
+
+    /// Compares the checksum of a file that has one.
+    fn check(&self, path: &Path) -> Result<(), ModelError> {
+        self.unchecked.iter().filter(|file| file.path == path).try_for_each(Unchecked::check)
     }
 }

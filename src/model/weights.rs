@@ -78,7 +78,7 @@ impl Weights {
 const HEADER_BYTES: u64 = 16 << 20;
 
 /// Refuses a header that is longer than the file, or than any sound one, before it is parsed.
-fn check_header(path: &Path, bytes: &[u8]) -> Result<(), ModelError> {
+pub(super) fn check_header(path: &Path, bytes: &[u8]) -> Result<(), ModelError> {
     let Some((length, rest)) = bytes.split_first_chunk::<8>() else {
         return Ok(()); // The parser says that it is too short.
     };

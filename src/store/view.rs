@@ -159,7 +159,6 @@ impl View {
     /// # Errors
     ///
     /// [`StoreError::NoSuchRow`] where no live document has it, and damage.
-    #[cfg(any(test, feature = "train"))]
     pub fn id(&self, row: Row) -> Result<String> {
         let (part, local) = self.live_part(row)?;
         Ok(part.source().id(local)?.into_owned())

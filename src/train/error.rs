@@ -122,6 +122,24 @@ pub enum TrainError {
         /// The builder's method.
         what: &'static str,
     },
+    /// Options of a distillation where nothing is to be distilled.
+    #[error("a query encoder that is taken away is not trained: give no other options of its training")]
+    NothingToDistil,
+    /// A query encoder needs more texts to learn from.
+    #[error(
+        "there are {found} texts to learn from, with the titles and sentences of documents; at least {least} \
+         are needed"
+    )]
+    TooFewTexts {
+        /// Texts that there are.
+        found: usize,
+        /// Texts that are needed.
+        least: usize,
+    },
+    /// The encoder does not scale its embeddings to unit length, so a query encoder, which does, would give
+    /// others.
+    #[error("the encoder's embeddings have no unit norm; a query encoder can be made for one whose have")]
+    NoUnitNorm,
     /// The machine has no usable GPU, or the crate was built without the `cuda` feature.
     #[error("device cuda is not available: {reason}")]
     NoCuda {

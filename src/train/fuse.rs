@@ -15,9 +15,8 @@ use crate::index::{
 };
 use crate::judgment::Judgment;
 use crate::measure::{Found, Judge, Judged, Metric, PairedTests, Ranking, RelevanceLevel};
-use crate::model::Role;
 use crate::progress::{OnProgress, Progress, Stage, no_progress};
-use crate::search::Fusion;
+use crate::search::{Fusion, QueryEncoder};
 use crate::store::{StoreError, View};
 
 /// Judged questions without which no weight is learned.
@@ -65,8 +64,10 @@ impl Index {
     /// other ones, with one by embeddings alone (paired t-test and bootstrap, one-sided, p < 0.05). Where
     /// words are not shown to help, the weight is 1.
     ///
-    /// Costs two searches for each question. Do it again when the collection or the questions have changed; a
-    /// change of model to another encoder forgets it.
+    /// Where the model has a query encoder, the same is learned for questions that the fast encoder reads.
+    ///
+    /// Costs two searches for each question and encoder. Do it again when the collection or the questions
+    /// have changed; a change of model to another encoder forgets it.
     ///
     /// # Errors
     /// Those of [`Self::record`] for the pairs;
@@ -106,7 +107,11 @@ impl Index {
             );
             return Ok(Fused { questions: count, unanswered, fusion: None, sentence });
         }
-        let fusion = questions.measure(serving, &view, on_progress)?.learned()?;
+        let mut fusion = questions.measure(serving, &view, QueryEncoder::Full, on_progress)?.learned()?;
+        if serving.bundle().query_encoder().is_some() {
+            let fast = questions.measure(serving, &view, QueryEncoder::Fast, on_progress)?.learned()?;
+            fusion.fast = Some(Box::new(fast));
+        }
         self.set_fusion(serving, fusion.clone())?;
         Ok(Fused { questions: count, unanswered, sentence: sentence(&fusion), fusion: Some(fusion) })
     }
@@ -186,13 +191,13 @@ impl Questions {
     }
 
     fn measure(
-        self,
+        &self,
         serving: &ActiveModel,
         view: &View,
+        by_encoder: QueryEncoder,
         on_progress: &mut OnProgress<'_>,
     ) -> Result<Measured> {
-        let encoder = serving.model().encoder();
-        let judge = Judge::new(&METRIC, RelevanceLevel::default(), self.judged);
+        let judge = Judge::new(&METRIC, RelevanceLevel::default(), self.judged.clone());
         let depth = NonZeroUsize::new(judge.depth()).unwrap_or(NonZeroUsize::MIN);
         let by = RankBy::Hybrid(Fusion::Learned);
         let plan = Plan { by, codes: Some(false), ..Plan::new(depth, SearchMode::Exact) };
@@ -205,10 +210,10 @@ impl Questions {
                 .map(|text| Words::plain(text, serving.analysis()))
                 .collect::<Result<Vec<_>>>()?;
             let texts: Vec<&str> = words.iter().map(|words| words.text.as_str()).collect();
-            let rows = encoder.embed(&texts, Role::Query)?;
-            for (words, row) in words.into_iter().zip(rows.chunks_exact(encoder.dim())) {
+            let rows = serving.encode_questions(&texts, Some(by_encoder))?;
+            for (words, (row, encoder)) in words.into_iter().zip(rows) {
                 let query = measured.lexical.len();
-                let asked = Asked { vector: row.into(), words: Some(words) };
+                let asked = Asked { vector: row.into(), words: Some(words), encoder: Some(encoder) };
                 let value = |ranking: Ranking| {
                     judge.outcome(query, &Found { visited: 0, routing: 0.0, ranking }).values[0]
                 };
@@ -270,6 +275,7 @@ impl Measured {
             rrf: mean(&self.rrf),
             p_value,
             weights: all,
+            fast: None,
         })
     }
 

@@ -26,6 +26,7 @@ mod optimizer;
 mod page;
 mod parameters;
 mod plan;
+mod query_encoder;
 mod refresh;
 mod report;
 mod retrain;
@@ -51,6 +52,7 @@ pub use dataset::TrainingSet;
 pub use error::TrainError;
 pub use fuse::{FEWEST_FUSION_QUESTIONS, Fused};
 pub use learn::{Decision, LEARN_HELD_OUT, LearnOptions, Learned};
+pub use query_encoder::{DEFAULT_PASSES, DEFAULT_TEXTS, DistilOptions, QueryEncoderChoice};
 pub use report::{
     DevFigures, DevPoint, EarlyStop, EpochReport, IndexerEpochReport, LossParts, MovedTensor, TrainEvent,
     TrainReport,

@@ -20,16 +20,17 @@ use super::head::{Head, Scope};
 use super::inputs::Inputs;
 use super::log::Log;
 use super::page;
+use super::query_encoder::{DistilOptions, QueryEncoderChoice, distil_trained};
 use super::refresh::Embedded;
 use super::report::{TrainEvent, TrainReport};
 use super::run::{Checkpoints, Listeners, Outcome, Run, Start};
 use super::texts::Texts;
 use super::trees::Trees;
 use super::verdict::Verdict;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::model::{
     Bundle, BundleParts, CARD_FILE, Encoder, EncoderPrecision, MANIFEST_FILE, ModelError, PackedTransformer,
-    RoutingProfile, RoutingProfiles, check_output, hex,
+    RoutingProfile, RoutingProfiles, check_output, hex, publish,
 };
 use crate::progress::{OnProgress, Progress, no_progress};
 
@@ -344,8 +345,14 @@ impl<'a> Trainer<'a> {
         report.routing = report.routing.map(|routing| routing.of_collection(collection));
         let page = page::render(&report, &page_of);
         // Weights that are written anew are rounded to f16.
-        let encoder = if given.is_some() { None } else { Some(head.named().map_err(ModelError::from)?) };
-        write(&output, &base, config, encoder, &outcome, &report, page)?;
+        let is_given = given.is_some();
+        let encoder = if is_given { None } else { Some(head.named().map_err(ModelError::from)?) };
+        let staged = stage(&output, &base, config, encoder, &outcome, &report, page)?;
+        if !is_given && config.query_encoder == QueryEncoderChoice::Static {
+            let rows = &outcome.last.embedded.documents;
+            give_query_encoder(&Bundle::open(&staged)?, set, rows, config.seed, on_progress)?;
+        }
+        publish(&staged, &output)?;
         on_event(&TrainEvent::Finished { seconds: report.seconds });
         Ok(Fitted { bundle: Bundle::open(&output)?, report })
     }
@@ -458,7 +465,27 @@ fn report(
     })
 }
 
-fn write(
+/// Gives a bundle its query encoder, where one can be made.
+fn give_query_encoder(
+    bundle: &Bundle,
+    set: &TrainingSet,
+    rows: &[f32],
+    seed: u64,
+    on_progress: &mut OnProgress<'_>,
+) -> Result<()> {
+    let options = DistilOptions { seed, ..DistilOptions::default() };
+    match distil_trained(bundle, set, rows, &options, on_progress) {
+        // Asked for by default, so no reason to fail: searches do without.
+        Err(Error::Train(error @ (TrainError::TooFewTexts { .. } | TrainError::NoUnitNorm))) => {
+            tracing::warn!(%error, "the bundle has no query encoder");
+            Ok(())
+        }
+        distilled => distilled,
+    }
+}
+
+/// Writes the bundle beside its place, and returns where that is.
+fn stage(
     output: &Path,
     base: &Path,
     config: &TrainConfig,
@@ -466,19 +493,18 @@ fn write(
     outcome: &Outcome,
     report: &TrainReport,
     page: String,
-) -> Result<()> {
+) -> Result<PathBuf> {
     let json = serde_json::to_vec_pretty(report)
         .map_err(|source| ModelError::Json { path: output.join(REPORT_FILE), source })?;
     let card = card::render(report, base, output, &outcome.last.indexer);
-    BundleParts {
+    let parts = BundleParts {
         base,
         encoder,
         indexer: &outcome.last.indexer,
         leaves_per_document: config.tree.leaves_per_document,
         extras: vec![(REPORT_FILE, json), (PAGE_FILE, page.into_bytes()), (CARD_FILE, card.into_bytes())],
-    }
-    .write(output)?;
-    Ok(())
+    };
+    Ok(parts.stage(output)?)
 }
 
 fn parent(path: &Path) -> PathBuf {

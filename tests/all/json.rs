@@ -95,6 +95,11 @@ fn searches_and_what_looks_inside_print_what_is_documented() {
     let hybrid = printed(&flow, "explain", &["--json", "--mode", "hybrid", QUESTION]);
     let lexical = printed(&flow, "explain", &["--json", "--mode", "lexical", QUESTION]);
     check("explain", &[exact, printed(&flow, "explain", &few), hybrid, lexical]);
+    let judgments = flow.path("pairs.jsonl");
+    let judged = |n: usize| json!({ "question": format!("{QUESTION} {n}"), "id": id(n) }).to_string() + "\n";
+    fs::write(&judgments, (0..60).map(judged).collect::<String>()).unwrap();
+    let pairs = ["--json", "--passes", "1", "--pairs", text(&judgments)];
+    check("distil", &[printed(&flow, "distil", &pairs)]);
     let queries = support::dataset().join("queries.jsonl");
     check("leaves", &[printed(&flow, "leaves", &["--json", "--queries", text(&queries)])]);
 

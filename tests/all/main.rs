@@ -29,6 +29,7 @@ mod options;
 mod pages;
 mod parity;
 mod processes;
+mod query_encoder;
 mod search;
 mod spans;
 mod strangers;

@@ -128,6 +128,7 @@ fn name(stage: Stage) -> &'static str {
         Stage::Initialise => "start tree",
         Stage::Train => "train",
         Stage::TrainIndexer => "train tree",
+        Stage::Distil => "distil",
         Stage::Evaluate => "evaluate",
         Stage::Questions => "questions",
         Stage::Calibrate => "calibrate",

@@ -5,9 +5,9 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use ehi::Stop;
 use ehi::data::Dataset;
 use ehi::eval::{Baseline, EvalMode, EvalOptions, EvalReport, IvfOptions, Metric, RelevanceLevel, evaluate};
+use ehi::{QueryEncoder, Stop};
 
 use crate::bars::Bars;
 use crate::evaluation;
@@ -59,6 +59,9 @@ pub struct Args {
     /// The lowest grade that counts as relevant; nDCG goes by the grades themselves
     #[arg(long, value_name = "GRADE", default_value_t = RelevanceLevel::default().0)]
     relevance_level: i32,
+    /// Which encoder reads the queries: full, or fast, the one of `ehi distil`; as in a search if absent
+    #[arg(long, value_name = "ENCODER")]
+    encoder: Option<QueryEncoder>,
     #[command(flatten)]
     precision: PrecisionArgs,
     /// Write the figures to this file
@@ -120,6 +123,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         },
         stops: args.stop.clone(),
         modes: args.modes.clone(),
+        encoder: args.encoder,
         metrics: args.metrics.clone(),
         relevance_level: RelevanceLevel(args.relevance_level),
         at: args.at.clone(),

@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use ehi::QueryEncoder;
 use ehi::eval::{Comparison, EvalReport, Metric, ModeDifference, Quality, StopPoint};
 
 /// What the table shows unless asked otherwise: as much as fits on a line of a terminal.
@@ -24,6 +25,16 @@ pub fn write_evaluation(out: &mut dyn Write, report: &EvalReport, metrics: &[Met
     }
     if report.missing_documents > 0 {
         writeln!(out, "{} judged documents are not in the index", report.missing_documents)?;
+    }
+    match report.encoder {
+        QueryEncoder::Full => {}
+        QueryEncoder::Fast => {
+            let unsure = report.unsure_queries;
+            writeln!(
+                out,
+                "queries read by the fast encoder, {unsure} of which it was unsure by the full one"
+            )?;
+        }
     }
     let table = Table { metrics };
     table.header(out, "beam")?;

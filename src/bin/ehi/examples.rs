@@ -35,6 +35,9 @@ pub const COMPACT: &str = r#"Examples:
 pub const TUNE: &str = r#"Examples:
   ehi tune --index my-index
   ehi tune --index my-index --queries my-data/queries.jsonl --leaves 500"#;
+pub const DISTIL: &str = r#"Examples:
+  ehi distil --index my-index
+  ehi distil --model my-bundle --data my-data"#;
 pub const CALIBRATE: &str = r#"Examples:
   ehi calibrate --index my-index
   ehi calibrate --index my-index --queries my-data/queries.jsonl"#;

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use ehi::{Index, RankedBy, SearchResult, SearchStats};
+use ehi::{Index, QueryEncoder, RankedBy, SearchResult, SearchStats};
 
 use crate::escape::escaped;
 
@@ -76,9 +76,13 @@ fn write_cost(out: &mut dyn Write, index: &Index, stats: &SearchStats) -> io::Re
         0 => String::new(),
         _ => format!("words {:.2} ms, ", ms(stats.lexical)),
     };
+    let encoder = match stats.encoder {
+        Some(QueryEncoder::Fast) => " (fast)",
+        _ => "",
+    };
     writeln!(
         out,
-        "{leaves}, {} of {} documents ({:.1}%); encode {:.2} ms, {beam}scan {:.2} ms, {words}fetch {:.2} ms",
+        "{leaves}, {} of {} documents ({:.1}%); encode{encoder} {:.2} ms, {beam}scan {:.2} ms, {words}fetch {:.2} ms",
         stats.documents_visited,
         index.len(),
         stats.visited_fraction * 100.0,

@@ -2,6 +2,7 @@
 
 mod bars;
 mod calibrate;
+mod distil;
 mod documents;
 mod escape;
 mod eval;
@@ -117,6 +118,9 @@ enum Command {
     /// Train on the judgments, and change over to the result if it is better on judged questions set aside
     #[command(after_help = examples::LEARN)]
     Learn(learn::Args),
+    /// Make a small query encoder that gives what the full one gives, at a fraction of the cost
+    #[command(after_help = examples::DISTIL)]
+    Distil(distil::Args),
     /// Learn how much embeddings and words count in a search, and whether words help, from judged questions
     #[command(after_help = examples::FUSE)]
     Fuse(fuse::Args),
@@ -194,6 +198,7 @@ fn run(command: Command, out: &mut dyn Write) -> Result<(), Failure> {
         Command::Judgments(args) => judge::list(&args, out),
         Command::Questions(args) => questions::run(&args, out),
         Command::Learn(args) => learn::run(&args, out),
+        Command::Distil(args) => distil::run(&args, out),
         Command::Fuse(args) => fuse::run(&args, out),
         Command::Snapshot(args) => store::snapshot(&args, out),
         Command::Recover(args) => recover::run(&args, out),

@@ -1,7 +1,7 @@
 //! Options of a search, for the commands that search.
 
 use ehi::search::{DEFAULT_K, has_signs};
-use ehi::{Filter, Fusion, Query, Stop};
+use ehi::{Filter, Fusion, Query, QueryEncoder, Stop};
 
 use crate::failure::Failure;
 
@@ -42,6 +42,10 @@ pub struct QueryArgs {
     /// Join the ranks of a hybrid search and not the scores, with this k (60 is usual)
     #[arg(long, value_name = "K", conflicts_with = "alpha")]
     rrf: Option<f64>,
+    /// Which encoder reads the question: full, or fast, the one of `ehi distil`. By default the fast one
+    /// where it was shown to lose little
+    #[arg(long, value_name = "ENCODER")]
+    encoder: Option<QueryEncoder>,
     /// Search among the documents whose metadata pass, for instance {"year": {"$gte": 2010}, "lang": "en"}
     #[arg(long, value_name = "JSON")]
     filter: Option<Filter>,
@@ -87,6 +91,9 @@ impl QueryArgs {
                 return Err(Failure::Usage(format!("{option} is for `--mode hybrid`")));
             }
         };
+        if let Some(encoder) = self.encoder {
+            query = query.encoder(encoder);
+        }
         if let Some(beam) = self.beam {
             query = query.beam(beam);
         }

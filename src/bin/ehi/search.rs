@@ -19,6 +19,12 @@ pub struct Args {
     /// Score every document, without the tree
     #[arg(long, conflicts_with_all = ["beam", "recall", "stop"])]
     exact: bool,
+    /// Score the best hundred documents of the fast encoder anew by the full one
+    #[arg(long)]
+    refine: bool,
+    /// Print the ids of the hits without their titles and texts
+    #[arg(long)]
+    ids_only: bool,
     #[command(flatten)]
     precision: PrecisionArgs,
     /// Print one JSON object
@@ -36,7 +42,10 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         query = query.exact();
     }
     args.options.say_signs(&args.query);
-    let result = query.run()?;
+    if args.ids_only {
+        query = query.ids_only();
+    }
+    let result = if args.refine { query.refine(|_| ())? } else { query.run()? };
     if args.json {
         printing::json(out, &result)
     } else {

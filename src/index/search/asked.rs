@@ -7,6 +7,7 @@ use std::num::NonZeroUsize;
 use serde::Serialize;
 
 use super::damage::scan_failed;
+use super::encode::QueryEncoder;
 use super::filter::RowFilter;
 use super::fusion::{Candidate, Fusion, HitScores, fuse};
 use super::plan::{Plan, RankBy};
@@ -43,13 +44,16 @@ pub(crate) struct Asked<'a> {
     /// `[dim]`; empty where embeddings are not looked at.
     pub vector: Cow<'a, [f32]>,
     pub words: Option<Words>,
+    /// Which encoder gave the vector.
+    pub encoder: Option<QueryEncoder>,
 }
 
 impl ActiveModel {
     /// The best rows of one view for a query.
     pub(crate) fn rank_asked(&self, view: &View, asked: &Asked<'_>, plan: &Plan<'_>) -> Result<Ranked> {
         let words = || asked.words.as_ref().ok_or(InputError::NoWords);
-        let hybrid = |fusion| Ok(self.candidates(view, asked, plan)?.fused(fusion, self.alpha(), plan.k));
+        let hybrid =
+            |fusion| Ok(self.candidates(view, asked, plan)?.fused(fusion, self.alpha(asked.encoder), plan.k));
         match plan.by {
             RankBy::Dense => self.rank(view, &asked.vector, plan),
             // The words were read where they help.
@@ -176,7 +180,7 @@ impl ActiveModel {
     }
 
     /// The scores of some rows by their embeddings.
-    fn scores_of(&self, view: &View, vector: &[f32], rows: &[Row]) -> Result<Vec<(f32, Row)>> {
+    pub(super) fn scores_of(&self, view: &View, vector: &[f32], rows: &[Row]) -> Result<Vec<(f32, Row)>> {
         let unit = unit(vector);
         let query = if self.similarity == Similarity::Cosine { &unit } else { vector };
         let scanner = Scanner::new(self.similarity, query).map_err(scan_failed)?;
@@ -191,6 +195,7 @@ impl ActiveModel {
 }
 
 /// Rows that may be hits of a hybrid search, with both scores.
+#[derive(Clone)]
 pub(crate) struct Candidates {
     /// In the order of their rows.
     pub all: Vec<Candidate>,
@@ -199,8 +204,14 @@ pub(crate) struct Candidates {
 }
 
 impl Candidates {
+    /// With other scores by embeddings, in the order of the rows.
+    pub(super) fn rescored(mut self, dense: impl Iterator<Item = f32>) -> Self {
+        self.all.iter_mut().zip(dense).for_each(|(candidate, dense)| candidate.dense = dense);
+        self
+    }
+
     /// The `k` best by their joint scores.
-    fn fused(self, fusion: Fusion, learned: f64, k: NonZeroUsize) -> Ranked {
+    pub(super) fn fused(self, fusion: Fusion, learned: f64, k: NonZeroUsize) -> Ranked {
         let mut fused = fuse(&self.all, fusion, learned);
         fused.truncate(k.get());
         let rows = fused.iter().map(|&(score, row, _)| (score, row)).collect();

@@ -1,11 +1,13 @@
 //! Reads the documents of the best rows.
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::damage::damaged;
+use super::encode::Encoding;
 use super::fusion::HitScores;
 use super::rank::Ranked;
 use super::result::{Hit, SearchResult, SearchStats};
+use crate::document::Document;
 use crate::error::Result;
 use crate::ids::Row;
 use crate::index::active_model::ActiveModel;
@@ -15,24 +17,33 @@ use crate::store::View;
 const HITS_FETCHED: usize = 64;
 
 impl ActiveModel {
-    /// Reads the documents of ranked rows, and records how sure the tree was. `encode`: what encoding took.
+    /// Reads the documents of ranked rows, or their ids alone, and records how sure the tree was.
     pub(in crate::index) fn answer(
         &self,
         view: &View,
         ranked: &Ranked,
-        encode: Duration,
+        encoding: Encoding,
+        ids_only: bool,
     ) -> Result<SearchResult> {
         if let Some(sample) = ranked.sample {
             self.served.record(sample);
         }
         let started = Instant::now();
-        let hits = self.fetch(view, &ranked.rows, &ranked.scores)?;
+        let hits = match ids_only {
+            true => self.fetch_ids(view, ranked)?,
+            false => self.fetch(view, &ranked.rows, &ranked.scores)?,
+        };
+        let Encoding { time: encode, by: encoder } = encoding;
         let ranked_by = ranked.ranked_by;
         Ok(SearchResult {
             ranked_by,
             hits,
-            stats: SearchStats { encode, fetch: started.elapsed(), ..ranked.stats },
+            stats: SearchStats { encode, encoder, fetch: started.elapsed(), ..ranked.stats },
         })
+    }
+
+    fn fetch_ids(&self, view: &View, ranked: &Ranked) -> Result<Vec<Hit>> {
+        hits_of(view, &ranked.rows, &ranked.scores, 0, |row| Ok(Document::new(view.id(row)?, "", "")))
     }
 
     /// Ranked rows with their documents. `scores` are those of [`Ranked::scores`]: of each row, or none where
@@ -46,19 +57,32 @@ impl ActiveModel {
         let mut hits = Vec::with_capacity(rows.len());
         for rows in rows.chunks(HITS_FETCHED) {
             view.prefetch_documents(rows.iter().map(|&(_, row)| row))?;
-            for &(score, row) in rows {
-                let document = view.document(row)?;
-                let missing = || damaged("segments", "the leaf of a document");
-                let leaf = view.leaves(row)?.first().copied().ok_or_else(missing)?;
-                let rank = hits.len();
-                let scores = scores.get(rank).copied().unwrap_or_else(|| HitScores {
-                    dense: Some(score),
-                    dense_rank: Some(rank + 1),
-                    ..HitScores::default()
-                });
-                hits.push(Hit { id: document.id.clone(), score, scores, document, leaf });
-            }
+            let scores = scores.get(hits.len()..).unwrap_or_default();
+            hits.extend(hits_of(view, rows, scores, hits.len(), |row| Ok(view.document(row)?))?);
         }
         Ok(hits)
     }
+}
+
+/// Ranked rows, the first of them at a rank from 0, as hits with what `document` gives.
+fn hits_of(
+    view: &View,
+    rows: &[(f32, Row)],
+    scores: &[HitScores],
+    first: usize,
+    document: impl Fn(Row) -> Result<Document>,
+) -> Result<Vec<Hit>> {
+    let mut hits = Vec::with_capacity(rows.len());
+    for (place, &(score, row)) in rows.iter().enumerate() {
+        let document = document(row)?;
+        let missing = || damaged("segments", "the leaf of a document");
+        let leaf = view.leaves(row)?.first().copied().ok_or_else(missing)?;
+        let scores = scores.get(place).copied().unwrap_or_else(|| HitScores {
+            dense: Some(score),
+            dense_rank: Some(first + place + 1),
+            ..HitScores::default()
+        });
+        hits.push(Hit { id: document.id.clone(), score, scores, document, leaf });
+    }
+    Ok(hits)
 }

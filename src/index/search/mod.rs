@@ -10,12 +10,14 @@ mod candidates;
 mod codes;
 mod cursor;
 mod damage;
+mod encode;
 mod fetch;
 mod filter;
 mod fusion;
 mod plan;
 mod query;
 mod rank;
+mod refine;
 mod result;
 mod scorer;
 mod words;
@@ -24,6 +26,7 @@ pub use crate::lexical::UnknownAnalyzer;
 #[cfg(feature = "train")]
 pub(crate) use asked::Asked;
 pub use asked::MatchedTerm;
+pub use encode::{QueryEncoder, UnknownEncoder};
 pub(super) use filter::FilterCache;
 #[cfg(feature = "train")]
 pub(crate) use fusion::{Candidate, fuse};
@@ -33,6 +36,7 @@ pub(crate) use plan::Limits;
 pub(crate) use plan::{Plan, RankBy, SearchMode};
 pub use query::{DEFAULT_K, DEFAULT_RECALL, MOST_EXACT_DOCUMENTS, Many, One, Query};
 pub(super) use rank::Ranked;
+pub use refine::REFINED;
 pub use result::{Hit, RankedBy, SearchResult, SearchStats};
 #[cfg(feature = "train")]
 pub(crate) use words::Words;

@@ -4,6 +4,7 @@ use std::num::NonZeroUsize;
 
 use tracing::Span;
 
+use super::encode::QueryEncoder;
 use super::fusion::Fusion;
 use crate::error::InputError;
 use crate::filter::Filter;
@@ -65,6 +66,10 @@ pub(crate) struct Plan<'a> {
     /// Whether codes may rule rows out. By default they may unless every document was asked for.
     pub codes: Option<bool>,
     pub threads: Threads,
+    /// Which encoder reads the question; that of the model's verdict by default.
+    pub encoder: Option<QueryEncoder>,
+    /// Whether hits come without their documents.
+    pub ids_only: bool,
 }
 
 impl Plan<'_> {
@@ -87,7 +92,8 @@ impl Plan<'_> {
 
     pub fn new(k: NonZeroUsize, mode: SearchMode) -> Self {
         let (by, bm25) = (RankBy::Dense, Bm25::default());
-        Self { k, by, bm25, mode, filter: None, codes: None, threads: Threads::One }
+        let (filter, codes, threads) = (None, None, Threads::One);
+        Self { k, by, bm25, mode, filter, codes, threads, encoder: None, ids_only: false }
     }
 }
 

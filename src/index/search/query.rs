@@ -2,11 +2,12 @@
 
 use std::borrow::Cow;
 use std::num::NonZeroUsize;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rayon::prelude::*;
 
 use super::asked::Asked;
+use super::encode::{Encoding, QueryEncoder};
 use super::fusion::Fusion;
 use super::plan::{Limits, Plan, RankBy, SearchMode, Threads};
 use super::result::SearchResult;
@@ -16,7 +17,6 @@ use crate::filter::Filter;
 use crate::index::Index;
 use crate::index::active_model::ActiveModel;
 use crate::lexical::Bm25;
-use crate::model::Role;
 use crate::stop::Stop;
 use crate::store::View;
 
@@ -63,6 +63,8 @@ pub struct Query<'a, Input = One<'a>> {
     filter: Option<&'a Filter>,
     codes: Option<bool>,
     threads: Threads,
+    pub(super) encoder: Option<QueryEncoder>,
+    ids_only: bool,
 }
 
 impl<'a, Input> Query<'a, Input> {
@@ -80,6 +82,8 @@ impl<'a, Input> Query<'a, Input> {
             filter: None,
             codes: None,
             threads: Threads::One,
+            encoder: None,
+            ids_only: false,
         }
     }
 
@@ -191,6 +195,23 @@ impl<'a, Input> Query<'a, Input> {
         self
     }
 
+    /// Which encoder reads the question: [`QueryEncoder::Full`], or the one that was trained to give the same
+    /// at a fraction of the cost. By default the fast one where its verdict says so
+    /// ([`Index::query_encoder`](crate::Index::query_encoder)).
+    ///
+    /// The fast one of a model that has none is [`InputError::NoQueryEncoder`]; with a vector, or
+    /// [`Self::lexical`], which encodes nothing, any is an error.
+    pub fn encoder(mut self, encoder: QueryEncoder) -> Self {
+        self.encoder = Some(encoder);
+        self
+    }
+
+    /// Leaves the documents where they are: a hit's document has its id, without title, text and metadata.
+    pub fn ids_only(mut self) -> Self {
+        self.ids_only = true;
+        self
+    }
+
     /// Searches among the documents that a filter lets through.
     ///
     /// There are `k` hits whenever so many documents pass: until then the search visits more leaves than
@@ -235,6 +256,7 @@ impl<'a, Input> Query<'a, Input> {
             fusion.check()?;
         }
         let of_embeddings = [
+            ("encoder", self.encoder.is_some()),
             ("beam", self.beam.is_some()),
             ("recall", self.recall.is_some()),
             ("stop", !self.stops.is_empty()),
@@ -252,8 +274,8 @@ impl<'a, Input> Query<'a, Input> {
         if self.bm25.is_some() && self.by == RankBy::Dense {
             return Err(InputError::InapplicableOption { option: "bm25", call: "a dense search" }.into());
         }
-        let (by, filter, codes, threads) = (self.by, self.filter, self.codes, self.threads);
-        Ok(Plan { k, by, bm25, mode, filter, codes, threads })
+        let Self { by, filter, codes, threads, encoder, ids_only, .. } = *self;
+        Ok(Plan { k, by, bm25, mode, filter, codes, threads, encoder, ids_only })
     }
 }
 
@@ -280,9 +302,9 @@ impl Query<'_> {
         // First: once this model is no longer in service, its store may be removed.
         let view = serving.view();
         let _span = plan.span(1, &view).entered();
-        let (asked, encode) = serving.read_input(&self.input.0, plan.by, &view)?;
+        let (asked, encoding) = serving.read_input(&self.input.0, &plan, &view)?;
         self.index.log_inputs(std::slice::from_ref(&self.input.0), std::slice::from_ref(&asked));
-        serving.answer(&view, &serving.rank_asked(&view, &asked, &plan)?, encode)
+        serving.answer(&view, &serving.rank_asked(&view, &asked, &plan)?, encoding, plan.ids_only)
     }
 }
 
@@ -301,12 +323,12 @@ impl Query<'_, Many<'_>> {
         let view = serving.view();
         let _span = plan.span(self.input.0.len(), &view).entered();
         let started = Instant::now();
-        let asked = serving.read_inputs(&self.input.0, plan.by, &view)?;
-        let encode = started.elapsed() / asked.len().max(1) as u32;
+        let asked = serving.read_inputs(&self.input.0, &plan, &view)?;
+        let time = started.elapsed() / asked.len().max(1) as u32;
         self.index.log_inputs(&self.input.0, &asked);
         let search = |asked: &Asked<'_>| {
             let ranked = serving.rank_asked(&view, asked, &plan)?;
-            serving.answer(&view, &ranked, encode)
+            serving.answer(&view, &ranked, Encoding { time, by: asked.encoder }, plan.ids_only)
         };
         asked.par_iter().map(search).collect()
     }
@@ -394,7 +416,7 @@ impl Index {
 
 impl Index {
     /// Questions go into the log as an encoder would read them.
-    fn log_inputs(&self, inputs: &[Input<'_>], asked: &[Asked<'_>]) {
+    pub(super) fn log_inputs(&self, inputs: &[Input<'_>], asked: &[Asked<'_>]) {
         let texts = inputs.iter().zip(asked).filter_map(|(input, asked)| match (input, &asked.words) {
             (Input::Text(_), Some(words)) => Some(words.text.as_str()),
             (Input::Text(text), None) => Some(*text),
@@ -409,27 +431,33 @@ impl ActiveModel {
     pub(in crate::index) fn read_input<'a>(
         &self,
         input: &Input<'a>,
-        by: RankBy,
+        plan: &Plan<'_>,
         view: &View,
-    ) -> Result<(Asked<'a>, Duration)> {
+    ) -> Result<(Asked<'a>, Encoding)> {
         let started = Instant::now();
-        let mut asked = self.read_inputs(std::slice::from_ref(input), by, view)?;
-        Ok((asked.pop().unwrap_or_default(), started.elapsed()))
+        let mut asked = self.read_inputs(std::slice::from_ref(input), plan, view)?;
+        let asked = asked.pop().unwrap_or_default();
+        let encoding = Encoding { time: started.elapsed(), by: asked.encoder };
+        Ok((asked, encoding))
     }
 
     /// As [`Self::read_input`], of several. Texts are encoded together.
-    fn read_inputs<'a>(&self, inputs: &[Input<'a>], by: RankBy, view: &View) -> Result<Vec<Asked<'a>>> {
-        let by = match by {
-            RankBy::Best if self.words_help() && view.is_lexical() => RankBy::Best,
+    fn read_inputs<'a>(&self, inputs: &[Input<'a>], plan: &Plan<'_>, view: &View) -> Result<Vec<Asked<'a>>> {
+        let by = match plan.by {
+            RankBy::Best if self.words_help(plan.encoder) && view.is_lexical() => RankBy::Best,
             RankBy::Best => RankBy::Dense,
             by => by,
         };
-        let (encoder, analysis) = (&self.model().encoder, self.analysis());
+        let analysis = self.analysis();
         let mut all = Vec::with_capacity(inputs.len());
         for input in inputs {
             let words = match *input {
                 Input::Vector(_) if !matches!(by, RankBy::Dense | RankBy::Best) => {
                     return Err(InputError::NoWords.into());
+                }
+                Input::Vector(_) if plan.encoder.is_some() => {
+                    let call = "a query that is an embedding";
+                    return Err(InputError::InapplicableOption { option: "encoder", call }.into());
                 }
                 Input::Vector(vector) => {
                     self.check_vector(vector)?;
@@ -444,7 +472,7 @@ impl ActiveModel {
                 Input::Vector(vector) => Cow::Borrowed(vector),
                 Input::Text(_) => Cow::default(),
             };
-            all.push(Asked { vector, words });
+            all.push(Asked { vector, words, encoder: None });
         }
         if by == RankBy::Lexical {
             return Ok(all);
@@ -457,11 +485,12 @@ impl ActiveModel {
         let texts: Vec<String> = inputs.iter().zip(&all).filter_map(read).collect();
         if !texts.is_empty() {
             let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-            let rows = encoder.embed(&texts, Role::Query)?;
-            let mut rows = rows.chunks_exact(encoder.dim());
+            let mut encoded = self.encode_questions(&texts, plan.encoder)?.into_iter();
             for (asked, _) in all.iter_mut().zip(inputs).filter(|(_, input)| matches!(input, Input::Text(_)))
             {
-                asked.vector = Cow::Owned(rows.next().unwrap_or_default().to_vec());
+                let (vector, encoder) = encoded.next().unzip();
+                asked.vector = Cow::Owned(vector.unwrap_or_default());
+                asked.encoder = encoder;
             }
         }
         Ok(all)

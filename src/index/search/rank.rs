@@ -22,6 +22,7 @@ use crate::store::View;
 use crate::tree::ScoredLeaf;
 
 /// Rows in order of score, before any document is read.
+#[derive(Clone)]
 pub(crate) struct Ranked {
     pub rows: Vec<(f32, Row)>,
     /// Of each row; none where rows are ranked by embeddings alone.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 
+use super::encode::QueryEncoder;
 use super::fusion::HitScores;
 use crate::document::Document;
 use crate::ids::LeafId;
@@ -22,7 +23,7 @@ pub struct Hit {
     pub score: f32,
     /// By embedding and by words.
     pub scores: HitScores,
-    /// The document as it was inserted.
+    /// The document as it was inserted; with [`Query::ids_only`](crate::Query::ids_only) its id alone.
     pub document: Document,
     /// The leaf it was found in; its most probable one where it is in several.
     pub leaf: LeafId,
@@ -71,6 +72,9 @@ pub struct SearchStats {
     pub visited_fraction: f64,
     /// As `visited_fraction`, plus the routing cost in document dot products.
     pub work_fraction: f64,
+    /// Which encoder gave the embedding of the query; `None` of a vector, and where words alone rank. The
+    /// full one where the fast one was unsure.
+    pub encoder: Option<QueryEncoder>,
     /// Tokenising and encoding the query.
     #[serde(rename = "encode_ms", serialize_with = "milliseconds")]
     pub encode: Duration,

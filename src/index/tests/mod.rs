@@ -4,6 +4,7 @@ mod bundle;
 mod faults;
 mod forged;
 mod power;
+mod query_encoder;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -27,11 +28,13 @@ struct State {
     /// Grades by question and id.
     judgments: BTreeMap<(String, String), i32>,
     model: ModelHash,
+    /// File of the query encoder.
+    fast: Option<String>,
 }
 
 impl State {
     fn new(bundle: &Bundle) -> Self {
-        Self { documents: BTreeMap::new(), judgments: BTreeMap::new(), model: bundle.hash() }
+        Self { documents: BTreeMap::new(), judgments: BTreeMap::new(), model: bundle.hash(), fast: None }
     }
 
     fn of(index: &Index) -> Result<Self> {
@@ -41,6 +44,7 @@ impl State {
             documents: documents.collect::<Result<_>>()?,
             judgments: judgments.collect(),
             model: index.bundle().hash(),
+            fast: index.bundle().fast().map(|fast| fast.entry().file.clone()),
         })
     }
 
@@ -56,7 +60,7 @@ impl State {
     }
 
     fn served_by(self, bundle: &Bundle) -> Self {
-        Self { model: bundle.hash(), ..self }
+        Self { model: bundle.hash(), fast: None, ..self }
     }
 }
 

@@ -28,6 +28,8 @@ enum Act {
     Calibrate,
     /// Judgments of these numbers, flushed.
     Judge(usize, usize),
+    /// Gives the model a query encoder of this number; 0 takes it away.
+    Distil(u64),
     /// Damages a file, and has it repaired.
     Repair(Damaged),
 }
@@ -50,7 +52,7 @@ enum Damaged {
 }
 
 fn workloads() -> Vec<(&'static str, Vec<Act>)> {
-    use Act::{Calibrate, DropPrevious, Insert, Judge, Reencode, Repair, Rollback, Snapshot};
+    use Act::{Calibrate, Distil, DropPrevious, Insert, Judge, Reencode, Repair, Rollback, Snapshot};
     use Which::{A, B, C};
     vec![
         ("creation", vec![]),
@@ -62,6 +64,10 @@ fn workloads() -> Vec<(&'static str, Vec<Act>)> {
         (
             "judgments",
             vec![Insert(0, 2), Judge(0, 3), Judge(2, 5), Reencode(B), Snapshot("copy-1"), Judge(5, 6)],
+        ),
+        (
+            "query encoders",
+            vec![Distil(1), Insert(0, 2), Distil(2), Snapshot("copy-1"), Distil(0), Distil(3)],
         ),
         ("repair of judgments", vec![Judge(0, 4), Repair(Damaged::Judgments), Judge(4, 5)]),
         ("repair of CURRENT", vec![Insert(0, 3), Reencode(B), Repair(Damaged::Current), Insert(3, 4)]),
@@ -127,6 +133,12 @@ fn run(bundles: &Bundles, name: &'static str, acts: Vec<Act>, forget: Forget) ->
                 index.record_all(told.clone()).unwrap();
                 index.flush().unwrap();
                 before.told(&told)
+            }
+            Act::Distil(number) => {
+                let made = (number > 0).then(|| query_encoder::made(number));
+                let given = made.as_ref().map(|(entry, bytes)| (entry.clone(), bytes.as_slice()));
+                index.set_query_encoder(&index.serving(), given).unwrap();
+                State { fast: made.map(|(entry, _)| entry.file), ..before }
             }
             Act::Calibrate => {
                 index.calibrate(&CalibrateOptions::default()).unwrap();

@@ -3,9 +3,10 @@
 use std::io::ErrorKind;
 use std::path::Path;
 
+use super::query::MANIFEST_NEW;
 use super::{
     Bundle, CARRIED_FILES, ENCODER_FILE, FORMER_ENCODER_FILE, INDEXER_FILE, MANIFEST_FILE, ModelError,
-    REPORT_FILE, io_error, most_bytes,
+    QueryEncoderEntry, REPORT_FILE, io_error, most_bytes,
 };
 use crate::disk::{Backend, Kind, OpenMode};
 use crate::model::files;
@@ -31,9 +32,22 @@ impl Bundle {
             }
             write(backend, &path, &files::read(&self.dir.join(name), most_bytes(name))?)?;
         }
+        let fast = self.fast();
+        let fast = fast.as_ref().and_then(|fast| match fast.bytes() {
+            Ok(content) => Some((fast.entry(), content)),
+            // The copy does without it, as searches do.
+            Err(error) => {
+                tracing::warn!(path = %self.dir.display(), %error, "the query encoder is not copied");
+                None
+            }
+        });
+        if let Some((entry, content)) = &fast {
+            write(backend, &target.join(&entry.file), content)?;
+        }
         // Last, and from memory: an encoder's own folder has none.
         let path = target.join(MANIFEST_FILE);
-        write(backend, &path, &self.manifest.to_json(&path)?)?;
+        let entry = fast.as_ref().map(|(entry, _)| *entry);
+        write(backend, &path, &self.manifest.to_json(&path, entry)?)?;
         for folder in FOLDERS.map(|folder| target.join(folder)) {
             if is(backend, &folder, Kind::Directory)? {
                 backend.sync_directory(&folder).map_err(|e| io_error("sync", &folder, e))?;
@@ -53,8 +67,9 @@ pub(crate) fn remove_bundle(backend: &dyn Backend, dir: &Path) -> Result<(), Mod
         return Ok(());
     }
     // First what makes it a bundle.
-    let own = [MANIFEST_FILE, REPORT_FILE, ENCODER_FILE, FORMER_ENCODER_FILE, INDEXER_FILE];
-    for name in own.into_iter().chain(CARRIED_FILES) {
+    let own = [MANIFEST_FILE, MANIFEST_NEW, REPORT_FILE, ENCODER_FILE, FORMER_ENCODER_FILE, INDEXER_FILE];
+    let own = own.into_iter().chain(CARRIED_FILES).map(str::to_owned);
+    for name in own.chain(query_encoder_files(backend, dir)?) {
         let path = dir.join(name);
         // A link in the place of a folder leads elsewhere.
         let is_own = path.parent().map_or(Ok(false), |folder| is(backend, folder, Kind::Directory))?;
@@ -73,7 +88,14 @@ pub(crate) fn remove_bundle(backend: &dyn Backend, dir: &Path) -> Result<(), Mod
     })
 }
 
-fn write(backend: &dyn Backend, path: &Path, content: &[u8]) -> Result<(), ModelError> {
+/// Names of the files of query encoders in a directory, in use or not.
+pub(super) fn query_encoder_files(backend: &dyn Backend, dir: &Path) -> Result<Vec<String>, ModelError> {
+    let names = backend.list(dir).map_err(|e| io_error("read", dir, e))?;
+    let names = names.into_iter().filter_map(|name| name.into_string().ok());
+    Ok(names.filter(|name| QueryEncoderEntry::is_file_name(name)).collect())
+}
+
+pub(super) fn write(backend: &dyn Backend, path: &Path, content: &[u8]) -> Result<(), ModelError> {
     let write = || {
         let file = backend.open(path, OpenMode::Replace)?;
         file.write_at(content, 0)?;

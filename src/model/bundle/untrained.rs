@@ -1,7 +1,6 @@
 //! A bundle without a tree: an encoder as it is.
 
 use std::path::Path;
-use std::sync::Arc;
 
 use super::{
     BUNDLE_FORMAT, Bundle, BundleManifest, CARRIED_FILES, ENCODER_FILE, INDEXER_FILE, MANIFEST_FILE,
@@ -55,7 +54,8 @@ impl Bundle {
             leaves_per_document: 1,
             logit_scale: 1.0,
             files,
+            query_encoder: None,
         };
-        Ok(Self { hash: manifest.hash(), dir, manifest, model: Arc::new(Model { encoder, indexer }) })
+        Ok(Self::of(dir, manifest, Model { encoder, indexer }, None))
     }
 }

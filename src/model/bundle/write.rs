@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use candle_core::{DType, Device, Tensor};
 use sha2::{Digest, Sha256};
 
+use super::query::carried;
 use super::{
     BUNDLE_FORMAT, BundleManifest, CARRIED_FILES, ENCODER_FILE, FORMER_ENCODER_FILE, INDEXER_FILE,
     MANIFEST_FILE, io_error, most_bytes,
@@ -37,8 +38,8 @@ pub(crate) struct BundleParts<'a> {
 }
 
 impl BundleParts<'_> {
-    /// Writes the bundle so that `out` appears whole or not at all.
-    pub(crate) fn write(&self, out: &Path) -> Result<(), ModelError> {
+    /// Writes the bundle beside `out`, where [`publish`] puts it, and returns where that is.
+    pub(crate) fn stage(&self, out: &Path) -> Result<PathBuf, ModelError> {
         check_output(out)?;
         let partial = partial_path(out);
         if partial.exists() {
@@ -78,22 +79,43 @@ impl BundleParts<'_> {
             leaves_per_document: self.leaves_per_document,
             logit_scale: self.indexer.logit_scale(),
             files,
+            query_encoder: None,
         };
+        // Made for this encoder; what was measured by the tree was by another one.
+        let mut query_encoder = if self.encoder.is_none() { carried(self.base)? } else { None };
+        if let Some((entry, content)) = &mut query_encoder {
+            entry.report.tree = None;
+            write_synced(&partial.join(&entry.file), content)?;
+        }
         let path = partial.join(MANIFEST_FILE);
-        write_synced(&path, &manifest.to_json(&path)?)?;
+        let json = manifest.to_json(&path, query_encoder.as_ref().map(|(entry, _)| entry))?;
+        write_synced(&path, &json)?;
         for (name, content) in &self.extras {
             write_synced(&partial.join(name), content)?;
         }
         sync_dir(&partial)?;
-        // An empty directory at the target is allowed; rename replaces it on Unix only.
-        if out.exists() {
-            fs::remove_dir(out).map_err(|e| io_error("replace", out, e))?;
-        }
-        fs::rename(&partial, out).map_err(|e| io_error("create", out, e))?;
-        match out.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => sync_dir(parent),
-            _ => sync_dir(Path::new(".")),
-        }
+        Ok(partial)
+    }
+}
+
+#[cfg(test)]
+impl BundleParts<'_> {
+    /// Writes the bundle so that `out` appears whole or not at all.
+    pub(crate) fn write(&self, out: &Path) -> Result<(), ModelError> {
+        publish(&self.stage(out)?, out)
+    }
+}
+
+/// Puts a staged bundle into its place: it appears whole or not at all.
+pub(crate) fn publish(staged: &Path, out: &Path) -> Result<(), ModelError> {
+    // An empty directory at the target is allowed; rename replaces it on Unix only.
+    if out.exists() {
+        fs::remove_dir(out).map_err(|e| io_error("replace", out, e))?;
+    }
+    fs::rename(staged, out).map_err(|e| io_error("create", out, e))?;
+    match out.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => sync_dir(parent),
+        _ => sync_dir(Path::new(".")),
     }
 }
 

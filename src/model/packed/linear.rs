@@ -8,7 +8,7 @@ use crate::product::bytes::{ByteKernel, BytePanels, ByteRows};
 use crate::product::{BLOCK_ROWS, Block, NO_PRODUCTS, PANEL, Panels, put};
 
 /// A linear map, its weights packed.
-pub(super) struct PackedLinear {
+pub(in crate::model) struct PackedLinear {
     weight: Weight,
     /// `[outputs]`
     bias: Vec<f32>,
@@ -21,7 +21,7 @@ enum Weight {
 
 /// What is done to the outputs while they are in the cache.
 #[derive(Clone, Copy)]
-pub(super) enum Then {
+pub(in crate::model) enum Then {
     Nothing,
     Activation(Activation),
 }
@@ -40,7 +40,7 @@ impl Then {
 impl PackedLinear {
     /// Maps that are applied one after another, from their weights, `[outputs, inputs]`, and biases,
     /// `[outputs]`, f32.
-    pub(super) fn pack_together<const N: usize>(
+    pub(in crate::model) fn pack_together<const N: usize>(
         maps: [(Vec<f32>, Vec<f32>); N],
         precision: EncoderPrecision,
     ) -> [Self; N] {
@@ -54,7 +54,7 @@ impl PackedLinear {
     }
 
     /// What a product with these weights reads first.
-    pub(super) fn first(&self) -> &[f32] {
+    pub(in crate::model) fn first(&self) -> &[f32] {
         match &self.weight {
             Weight::F32(weight) => weight.panels().next().map_or(&[], |panel| panel.values),
             Weight::Int8(_) => &[],
@@ -63,7 +63,7 @@ impl PackedLinear {
 
     /// Shapes: `x` `[n, inputs]`; `out` becomes `[n, outputs]`, f32; `next` is what is read after this. On
     /// the calling thread.
-    pub(super) fn apply(
+    pub(in crate::model) fn apply(
         &self,
         x: &[f32],
         then: Then,

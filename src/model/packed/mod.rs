@@ -15,6 +15,7 @@ use super::error::ModelError;
 use super::kernels;
 use super::transformer::{Layer, LayerNorm, Transformer};
 use layer::{PackedLayer, Scratch};
+pub(super) use linear::{PackedLinear, Then};
 
 /// Tokens in one micro-batch: enough to fill the matrix kernels, few enough to stay in cache.
 pub(crate) const TOKENS_PER_BATCH: usize = 96;

@@ -10,6 +10,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::error::TrainError;
+use super::query_encoder::QueryEncoderChoice;
 use crate::model::Precision;
 use crate::tree::TreeShape;
 
@@ -52,6 +53,10 @@ pub struct TrainConfig {
     pub mining: MiningSettings,
     /// Which leaves a text is taught to reach.
     pub distillation: DistillationSettings,
+    /// The query encoder that is made in the end ([`Bundle::distil`](crate::Bundle::distil)); not in the
+    /// paper. None is made, with a warning, where the set has too few texts, or the encoder's embeddings have
+    /// no unit norm.
+    pub query_encoder: QueryEncoderChoice,
 }
 
 /// What is trained of the encoder, and what it reads.
@@ -221,6 +226,7 @@ impl Default for TrainConfig {
             losses: LossSettings::default(),
             mining: MiningSettings::default(),
             distillation: DistillationSettings::default(),
+            query_encoder: QueryEncoderChoice::default(),
         }
     }
 }

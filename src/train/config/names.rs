@@ -12,6 +12,8 @@ use super::{
     TreeSettings,
 };
 
+use crate::train::query_encoder::QueryEncoderChoice;
+
 /// Why settings cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -292,6 +294,7 @@ struct Grouped {
     losses: LossSettings,
     mining: MiningSettings,
     distillation: DistillationSettings,
+    query_encoder: QueryEncoderChoice,
 }
 
 impl<'de> Deserialize<'de> for TrainConfig {

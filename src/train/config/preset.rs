@@ -7,6 +7,8 @@ use super::{
     TrainConfig, TreeSettings,
 };
 
+use crate::train::query_encoder::QueryEncoderChoice;
+
 /// The paper's settings per dataset (appendix B).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -65,6 +67,7 @@ impl TrainConfig {
                 ..LossSettings::default()
             },
             mining: MiningSettings { negatives: Negatives::Index, ..MiningSettings::default() },
+            query_encoder: QueryEncoderChoice::None,
             ..Self::default()
         }
     }

@@ -1,0 +1,34 @@
+//! The query encoder of the model in service.
+
+use super::Index;
+#[cfg(feature = "train")]
+use super::active_model::ActiveModel;
+#[cfg(feature = "train")]
+use crate::error::Result;
+use crate::model::DistilReport;
+#[cfg(feature = "train")]
+use crate::model::QueryEncoderEntry;
+
+impl Index {
+    /// What is known of the query encoder of the model in service; `None` without one.
+    pub fn query_encoder(&self) -> Option<DistilReport> {
+        self.serving().bundle.query_encoder()
+    }
+
+    /// Gives the model in service a query encoder, or takes it away; that lasts once this has returned. What
+    /// [`Index::fuse`] learned for the one before is forgotten.
+    #[cfg(feature = "train")]
+    pub(crate) fn set_query_encoder(
+        &self,
+        serving: &ActiveModel,
+        new: Option<(QueryEncoderEntry, &[u8])>,
+    ) -> Result<()> {
+        serving.bundle().set_query_encoder(&*self.root.backend(), new)?;
+        // What was learned for the one before.
+        if let Some(mut fusion) = serving.fusion().filter(|fusion| fusion.fast.is_some()) {
+            fusion.fast = None;
+            self.set_fusion(serving, fusion)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,119 @@
+//! Questions to embeddings, by the full encoder or by the query encoder.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rayon::prelude::*;
+use serde::{Deserialize, Serialize};
+
+use crate::error::{InputError, Result};
+use crate::index::active_model::ActiveModel;
+use crate::model::{FastEncoder, ModelError, Role};
+
+/// Which of a model's two encoders reads a question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum QueryEncoder {
+    /// The small one that was trained to give what the full one gives ([`Index::distil`], [`Bundle::distil`]).
+    /// Where it is unsure, as of words that it has never seen, the full one is asked.
+    ///
+    /// [`Index::distil`]: crate::Index::distil
+    /// [`Bundle::distil`]: crate::Bundle::distil
+    Fast,
+    /// The one that encoded the documents.
+    Full,
+}
+
+impl std::fmt::Display for QueryEncoder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Fast => "fast",
+            Self::Full => "full",
+        })
+    }
+}
+
+impl std::str::FromStr for QueryEncoder {
+    type Err = UnknownEncoder;
+
+    fn from_str(text: &str) -> std::result::Result<Self, UnknownEncoder> {
+        match text {
+            "fast" => Ok(Self::Fast),
+            "full" => Ok(Self::Full),
+            _ => Err(UnknownEncoder { found: text.to_owned() }),
+        }
+    }
+}
+
+/// A text that names no [`QueryEncoder`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{found}` is not an encoder of questions: fast or full")]
+pub struct UnknownEncoder {
+    /// The text.
+    pub found: String,
+}
+
+/// What encoding a question took, and which encoder gave its embedding.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::index) struct Encoding {
+    pub time: Duration,
+    pub by: Option<QueryEncoder>,
+}
+
+/// The embedding of a question, `[dim]` f32, and the encoder that gave it.
+pub(crate) type EncodedQuestion = (Vec<f32>, QueryEncoder);
+
+impl ActiveModel {
+    /// The encoder that searches use where `asked` does not say it.
+    pub(crate) fn default_encoder(&self) -> QueryEncoder {
+        match self.bundle.fast() {
+            // One that is damaged is for `verify` to report; a search that asks for it gets the error.
+            Some(fast) if fast.entry().report.is_default && fast.load().is_ok() => QueryEncoder::Fast,
+            _ => QueryEncoder::Full,
+        }
+    }
+
+    /// Embeddings of questions, in their order.
+    ///
+    /// # Errors
+    /// [`InputError::NoQueryEncoder`] where the fast one is asked for and there is none; those of the encoders.
+    pub(crate) fn encode_questions(
+        &self,
+        texts: &[&str],
+        asked: Option<QueryEncoder>,
+    ) -> Result<Vec<EncodedQuestion>> {
+        let encoded = match asked.unwrap_or_else(|| self.default_encoder()) {
+            QueryEncoder::Full => vec![None; texts.len()],
+            QueryEncoder::Fast => self.encode_fast(texts)?,
+        };
+        let left = texts.iter().zip(&encoded).filter(|(_, row)| row.is_none()).map(|(text, _)| *text);
+        let left: Vec<&str> = left.collect();
+        let encoder = self.model().encoder();
+        let rows = if left.is_empty() { Vec::new() } else { encoder.embed(&left, Role::Query)? };
+        let mut rows = rows.chunks_exact(encoder.dim());
+        let full = |row: Option<Vec<f32>>| match row {
+            Some(row) => (row, QueryEncoder::Fast),
+            None => (rows.next().unwrap_or_default().to_vec(), QueryEncoder::Full),
+        };
+        Ok(encoded.into_iter().map(full).collect())
+    }
+
+    /// By the fast encoder; `None` where it is unsure.
+    fn encode_fast(&self, texts: &[&str]) -> Result<Vec<Option<Vec<f32>>>> {
+        let fast: Arc<FastEncoder> = self.bundle.fast().ok_or(InputError::NoQueryEncoder)?;
+        let encoder = self.model().encoder();
+        let encode = |text: &&str| -> std::result::Result<Option<Vec<f32>>, ModelError> {
+            let embedding = fast.embed(&encoder.tokenize(text, Role::Query)?)?;
+            Ok((!fast.is_unsure(&embedding)).then_some(embedding.row))
+        };
+        let encoded: std::result::Result<Vec<_>, _> = match texts {
+            // Without the thread pool.
+            [text] => [encode(text)].into_iter().collect(),
+            texts => {
+                fast.load()?;
+                texts.par_iter().map(encode).collect()
+            }
+        };
+        Ok(encoded?)
+    }
+}

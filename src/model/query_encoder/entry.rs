@@ -1,0 +1,167 @@
+//! What a bundle's `ehi.json` says of its query encoder.
+
+use serde::{Deserialize, Serialize};
+
+use super::super::error::ModelError;
+
+/// Kinds of query encoders.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum QueryEncoderKind {
+    /// A learned vector and weight for each token, and a small head behind their mean.
+    Static,
+}
+
+impl std::fmt::Display for QueryEncoderKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Static => f.write_str("static"),
+        }
+    }
+}
+
+/// What an encoder finds, on judged questions that nothing was trained on: means over the questions, each
+/// between 0 and 1. Every document is scored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct EncoderQuality {
+    /// nDCG of the ten best.
+    pub ndcg_at_10: f64,
+    /// Share of the relevant documents among the ten best.
+    pub recall_at_10: f64,
+    /// Share of the relevant documents among the hundred best.
+    pub recall_at_100: f64,
+}
+
+#[cfg(feature = "train")]
+impl EncoderQuality {
+    pub(crate) fn new(ndcg_at_10: f64, recall_at_10: f64, recall_at_100: f64) -> Self {
+        Self { ndcg_at_10, recall_at_10, recall_at_100 }
+    }
+}
+
+/// A difference of nDCG@10, and how likely chance makes one as large.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct SignificantDifference {
+    /// Fast less full.
+    pub value: f64,
+    /// The lower end of its 95% confidence interval, by the t-distribution.
+    pub at_least: f64,
+    /// The larger p-value of a paired t-test and a paired bootstrap, two-sided.
+    pub p_value: f64,
+}
+
+/// Routing of the full and the fast embeddings by the bundle's tree: the share of the ten nearest documents
+/// of the full embedding that lie in the leaves of a beam.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct TreeQuality {
+    /// Leaves in the beam.
+    pub beam: usize,
+    /// By the full encoder's embedding.
+    pub full: f64,
+    /// By the fast one's.
+    pub fast: f64,
+}
+
+/// Median time to encode a question, tokens included, on one thread of the machine that made the encoder.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct EncodeMicroseconds {
+    /// By the full encoder, in f32.
+    pub full: f64,
+    /// By the fast one.
+    pub fast: f64,
+}
+
+/// What a distillation did, and what came of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct DistilReport {
+    /// What was made.
+    pub kind: QueryEncoderKind,
+    /// Texts that it was trained on.
+    pub texts: usize,
+    /// Judged questions among them.
+    pub questions: usize,
+    /// Passes over the texts.
+    pub passes: usize,
+    /// Seconds that all of it took.
+    pub seconds: f64,
+    /// Bytes of its file.
+    pub bytes: u64,
+    /// Documents that what follows was measured over.
+    pub documents: usize,
+    /// Texts set aside, without judgments.
+    pub held_out_texts: usize,
+    /// Mean cosine between fast and full embeddings of those.
+    pub cosine: f64,
+    /// Mean share of the full encoder's ten nearest documents that are among the fast one's ten.
+    pub overlap_at_10: f64,
+    /// Share of those texts for which the fast encoder is unsure, so that the full one is asked.
+    pub unsure: f64,
+    /// Judged questions set aside.
+    pub held_out_questions: usize,
+    /// Of the full encoder on those; `None` without any.
+    pub full: Option<EncoderQuality>,
+    /// Of the fast encoder, which asks the full one where it is unsure.
+    pub fast: Option<EncoderQuality>,
+    /// Of nDCG@10; `None` with fewer than two questions.
+    pub difference: Option<SignificantDifference>,
+    /// Routing; `None` where there is no tree.
+    pub tree: Option<TreeQuality>,
+    /// Times.
+    pub encode_us: EncodeMicroseconds,
+    /// Whether searches use the fast encoder unless asked otherwise.
+    pub is_default: bool,
+    /// The same in one sentence.
+    pub sentence: String,
+}
+
+/// The entry.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct QueryEncoderEntry {
+    /// Name of its file in the bundle: [`Self::file_name`].
+    pub file: String,
+    pub sha256: String,
+    /// Confidence below which the full encoder is asked.
+    pub unsure_below: f32,
+    pub report: DistilReport,
+}
+
+/// What the names of its file begin and end with.
+const PREFIX: &str = "query-";
+const SUFFIX: &str = ".safetensors";
+/// Digits of the checksum in the name.
+const DIGITS: usize = 16;
+
+impl QueryEncoderEntry {
+    /// The name of a file by its checksum: another encoder never takes its place.
+    pub fn file_name(sha256: &str) -> String {
+        format!("{PREFIX}{}{SUFFIX}", sha256.get(..DIGITS).unwrap_or(sha256))
+    }
+
+    /// Whether a file of a bundle may be one of a query encoder, in use or not.
+    pub fn is_file_name(name: &str) -> bool {
+        let digits = name.strip_prefix(PREFIX).and_then(|name| name.strip_suffix(SUFFIX));
+        digits.is_some_and(|digits| digits.len() == DIGITS && digits.bytes().all(|b| b.is_ascii_hexdigit()))
+    }
+
+    /// Refuses a name that is not that of its checksum: it is joined to a path.
+    pub fn check(&self, path: &std::path::Path) -> Result<(), ModelError> {
+        if Self::is_file_name(&self.file)
+            && self.file == Self::file_name(&self.sha256)
+            && self.unsure_below.is_finite()
+        {
+            return Ok(());
+        }
+        Err(ModelError::Unsupported {
+            path: path.to_owned(),
+            what: "query encoder",
+            found: self.file.clone(),
+            supported: "a file named by its checksum, with a finite bound",
+        })
+    }
+}

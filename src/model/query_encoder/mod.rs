@@ -1,0 +1,193 @@
+//! An encoder of questions, trained to give what the encoder of documents gives at a fraction of its cost.
+//!
+//! A static one has a vector and a weight for each token of the vocabulary. The weighted mean of a question's
+//! tokens goes through a small head, `q = A p + b + C relu(D p + e)`, which is scaled to unit length. Not in
+//! the paper: static embeddings are those of model2vec, the head is ours.
+
+mod entry;
+mod head;
+mod table;
+mod weights;
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use sha2::{Digest, Sha256};
+
+use super::error::ModelError;
+use super::files;
+use head::Head;
+use table::TokenTable;
+
+pub(crate) use entry::QueryEncoderEntry;
+pub use entry::{
+    DistilReport, EncodeMicroseconds, EncoderQuality, QueryEncoderKind, SignificantDifference, TreeQuality,
+};
+#[cfg(feature = "train")]
+pub(crate) use table::SIGNALS;
+#[cfg(feature = "train")]
+use table::Signals;
+#[cfg(feature = "train")]
+pub(crate) use weights::{HeadWeights, StaticWeights};
+
+/// Most bytes of the file of a query encoder.
+const MOST_BYTES: u64 = 1 << 30;
+
+/// The query encoder of a bundle; its weights are loaded when a question is first encoded by it.
+pub(crate) struct FastEncoder {
+    entry: QueryEncoderEntry,
+    path: PathBuf,
+    /// Open, so that another one may take its place; `None` where it could not be opened.
+    file: Option<File>,
+    /// Tokens and width of the encoder of documents.
+    vocabulary: usize,
+    dim: usize,
+    loaded: OnceLock<Loaded>,
+}
+
+struct Loaded {
+    table: TokenTable,
+    head: Head,
+    confidence: [f32; table::SIGNALS],
+}
+
+/// A question as a query encoder gives it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct FastEmbedding {
+    /// `[dim]` f32 of unit norm; zeros where there is none.
+    pub row: Vec<f32>,
+    /// What the cosine to the full encoder's embedding probably is.
+    pub confidence: f32,
+}
+
+impl std::fmt::Debug for FastEncoder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FastEncoder").field("entry", &self.entry).finish_non_exhaustive()
+    }
+}
+
+impl FastEncoder {
+    /// Opens the file that an entry names in `dir`, for an encoder of so many tokens and so wide embeddings.
+    ///
+    /// A model can do without it, so whatever is wrong with the file is an error of [`Self::load`].
+    pub fn open(dir: &Path, entry: QueryEncoderEntry, vocabulary: usize, dim: usize) -> Self {
+        let path = dir.join(&entry.file);
+        let file = files::open(&path, MOST_BYTES).ok().map(|(file, _)| file);
+        Self { entry, path, file, vocabulary, dim, loaded: OnceLock::new() }
+    }
+
+    /// What the bundle's manifest says of it.
+    pub fn entry(&self) -> &QueryEncoderEntry {
+        &self.entry
+    }
+
+    /// The content of its file, checked.
+    pub fn bytes(&self) -> Result<Vec<u8>, ModelError> {
+        let content = match &self.file {
+            Some(file) => files::read_open(file, &self.path)?,
+            None => files::read(&self.path, MOST_BYTES)?,
+        };
+        match files::hex(&Sha256::digest(&content)) == self.entry.sha256 {
+            true => Ok(content),
+            false => Err(ModelError::Checksum { path: self.path.clone() }),
+        }
+    }
+
+    /// Loads the weights; a call after one that failed tries again.
+    ///
+    /// # Errors
+    /// Those of reading, [`ModelError::Checksum`], and every way in which a file of tensors can be wrong.
+    pub fn load(&self) -> Result<(), ModelError> {
+        self.loaded().map(drop)
+    }
+
+    fn loaded(&self) -> Result<&Loaded, ModelError> {
+        if let Some(loaded) = self.loaded.get() {
+            return Ok(loaded);
+        }
+        let loaded = Loaded::from_bytes(&self.bytes()?, &self.path, self.vocabulary, self.dim)?;
+        Ok(self.loaded.get_or_init(|| loaded))
+    }
+
+    /// The embedding of a question by its token ids.
+    ///
+    /// # Errors
+    /// Those of [`Self::load`]; [`ModelError::OutsideTable`] for an id beyond the vocabulary.
+    pub fn embed(&self, tokens: &[u32]) -> Result<FastEmbedding, ModelError> {
+        self.loaded()?.embed(tokens)
+    }
+
+    /// Whether an embedding is so likely to be far from the full encoder's that that one is asked.
+    pub fn is_unsure(&self, embedding: &FastEmbedding) -> bool {
+        let FastEmbedding { row, confidence } = embedding;
+        confidence.is_nan() || *confidence < self.entry.unsure_below || row.iter().all(|x| *x == 0.0)
+    }
+}
+
+impl Loaded {
+    fn from_bytes(bytes: &[u8], path: &Path, vocabulary: usize, dim: usize) -> Result<Self, ModelError> {
+        let weights = weights::Stored::read(bytes, path, vocabulary, dim)?;
+        Ok(Self { table: weights.table, head: Head::new(weights.head), confidence: weights.confidence })
+    }
+
+    fn embed(&self, tokens: &[u32]) -> Result<FastEmbedding, ModelError> {
+        let mean = self.table.mean(tokens)?;
+        let mut row = self.head.apply(&mean.row);
+        let norm = row.iter().map(|x| f64::from(*x) * f64::from(*x)).sum::<f64>().sqrt() as f32;
+        if norm.is_finite() && norm > 0.0 {
+            row.iter_mut().for_each(|x| *x /= norm);
+        } else {
+            row.fill(0.0);
+        }
+        let signals = mean.signals(tokens.len(), norm);
+        let confidence = signals.iter().zip(&self.confidence).map(|(signal, weight)| signal * weight).sum();
+        Ok(FastEmbedding { row, confidence })
+    }
+}
+
+/// A query encoder that was not written anywhere, to measure with.
+#[cfg(feature = "train")]
+pub(crate) struct UnwrittenQueryEncoder(Loaded);
+
+#[cfg(feature = "train")]
+impl UnwrittenQueryEncoder {
+    /// As it would be read back.
+    pub fn new(bytes: &[u8], vocabulary: usize, dim: usize) -> Result<Self, ModelError> {
+        Ok(Self(Loaded::from_bytes(bytes, Path::new("query.safetensors"), vocabulary, dim)?))
+    }
+
+    /// As [`FastEncoder::embed`].
+    pub fn embed(&self, tokens: &[u32]) -> Result<FastEmbedding, ModelError> {
+        self.0.embed(tokens)
+    }
+
+    /// What its confidence is worked out from.
+    pub fn signals(&self, tokens: &[u32]) -> Result<Signals, ModelError> {
+        let mean = self.0.table.mean(tokens)?;
+        let row = self.0.head.apply(&mean.row);
+        let norm = row.iter().map(|x| f64::from(*x) * f64::from(*x)).sum::<f64>().sqrt() as f32;
+        Ok(mean.signals(tokens.len(), norm))
+    }
+}
+
+/// Reads any bytes as the file of a query encoder, and a question with it, for the fuzz target; no part of the
+/// interface.
+#[cfg(any(test, feature = "fuzzing"))]
+#[allow(clippy::expect_used, reason = "a failure is what the fuzzer looks for")]
+pub fn fuzz_query_encoder(bytes: &[u8]) {
+    const VOCABULARY: usize = 5;
+    const DIM: usize = 4;
+    let Ok(loaded) = Loaded::from_bytes(bytes, Path::new("query.safetensors"), VOCABULARY, DIM) else {
+        return;
+    };
+    for tokens in [&[][..], &[0], &[4, 4, 1, 2, 3]] {
+        let embedding = loaded.embed(tokens).expect("tokens of the vocabulary");
+        let norm: f32 = embedding.row.iter().map(|x| x * x).sum();
+        assert!(norm == 0.0 || (norm - 1.0).abs() < 1e-3, "{norm}");
+    }
+    assert!(loaded.embed(&[5]).is_err());
+}
+
+#[cfg(test)]
+mod tests;

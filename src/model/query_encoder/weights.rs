@@ -1,0 +1,193 @@
+//! The weights of a query encoder, and the file that they lie in.
+
+use std::path::Path;
+
+use half::f16;
+use safetensors::tensor::TensorView;
+use safetensors::{Dtype, SafeTensors};
+
+use super::super::error::ModelError;
+use super::super::weights::check_header;
+use super::table::{SIGNALS, TokenTable};
+
+/// Names of the tensors.
+const TOKENS: &str = "tokens";
+const SCALES: &str = "scales";
+const WEIGHTS: &str = "weights";
+const SEEN: &str = "seen";
+const LINEAR: &str = "linear.weight";
+const BIAS: &str = "linear.bias";
+const HIDDEN: &str = "hidden.weight";
+const HIDDEN_BIAS: &str = "hidden.bias";
+const OUTPUT: &str = "output.weight";
+const CONFIDENCE: &str = "confidence";
+
+/// Largest value of a token's vector in eight bits.
+#[cfg(feature = "train")]
+const LARGEST: f32 = 127.0;
+
+/// The head: `A p + b + C relu(D p + e)`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct HeadWeights {
+    /// A, `[dim, dim]`, row-major by output.
+    pub linear: Vec<f32>,
+    /// b, `[dim]`
+    pub bias: Vec<f32>,
+    /// D, `[width, dim]`
+    pub hidden: Vec<f32>,
+    /// e, `[width]`
+    pub hidden_bias: Vec<f32>,
+    /// C, `[dim, width]`
+    pub output: Vec<f32>,
+}
+
+/// A static query encoder in f32, as it is trained.
+#[cfg(feature = "train")]
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct StaticWeights {
+    pub dim: usize,
+    /// `[vocabulary, dim]`
+    pub table: Vec<f32>,
+    /// `[vocabulary]`, above 0.
+    pub weights: Vec<f32>,
+    /// `[vocabulary]`: whether training saw enough of a token.
+    pub seen: Vec<bool>,
+    pub head: HeadWeights,
+    /// Weights of the signals whose sum is the confidence.
+    pub confidence: [f32; SIGNALS],
+}
+
+/// What a file holds.
+pub(super) struct Stored {
+    pub table: TokenTable,
+    pub head: HeadWeights,
+    pub confidence: [f32; SIGNALS],
+}
+
+#[cfg(feature = "train")]
+impl StaticWeights {
+    /// The content of the file: vectors of tokens in eight bits with a scale each, matrices in f16, the rest
+    /// in f32.
+    pub fn to_bytes(&self) -> Result<Vec<u8>, ModelError> {
+        let (dim, vocabulary) = (self.dim, self.weights.len());
+        let (mut values, mut scales) = (Vec::with_capacity(self.table.len()), Vec::with_capacity(vocabulary));
+        for row in self.table.chunks_exact(dim) {
+            let scale = row.iter().fold(0f32, |most, x| most.max(x.abs())) / LARGEST;
+            let inverse = if scale > 0.0 { 1.0 / scale } else { 0.0 };
+            values.extend(row.iter().map(|x| (x * inverse).round().clamp(-LARGEST, LARGEST) as i8));
+            scales.push(scale);
+        }
+        let seen: Vec<u8> = self.seen.iter().map(|seen| u8::from(*seen)).collect();
+        let half = |values: &[f32]| values.iter().map(|x| f16::from_f32(*x)).collect::<Vec<_>>();
+        let head = &self.head;
+        let [linear, hidden, output] = [&head.linear, &head.hidden, &head.output].map(|own| half(own));
+        let width = head.hidden_bias.len();
+        let tensors: [(&str, Dtype, Vec<usize>, &[u8]); 10] = [
+            (TOKENS, Dtype::I8, vec![vocabulary, dim], bytemuck::cast_slice(&values)),
+            (SCALES, Dtype::F32, vec![vocabulary], bytemuck::cast_slice(&scales)),
+            (WEIGHTS, Dtype::F32, vec![vocabulary], bytemuck::cast_slice(&self.weights)),
+            (SEEN, Dtype::U8, vec![vocabulary], &seen),
+            (LINEAR, Dtype::F16, vec![dim, dim], bytemuck::cast_slice(&linear)),
+            (BIAS, Dtype::F32, vec![dim], bytemuck::cast_slice(&head.bias)),
+            (HIDDEN, Dtype::F16, vec![width, dim], bytemuck::cast_slice(&hidden)),
+            (HIDDEN_BIAS, Dtype::F32, vec![width], bytemuck::cast_slice(&head.hidden_bias)),
+            (OUTPUT, Dtype::F16, vec![dim, width], bytemuck::cast_slice(&output)),
+            (CONFIDENCE, Dtype::F32, vec![SIGNALS], bytemuck::cast_slice(&self.confidence)),
+        ];
+        let error = |source| ModelError::Safetensors { path: "query.safetensors".into(), source };
+        let views = tensors
+            .into_iter()
+            .map(|(name, dtype, shape, data)| Ok((name, TensorView::new(dtype, shape, data)?)));
+        let views = views.collect::<Result<Vec<_>, safetensors::SafeTensorError>>().map_err(error)?;
+        safetensors::serialize(views, None).map_err(error)
+    }
+}
+
+impl Stored {
+    /// Reads a file for an encoder of so many tokens and so wide embeddings.
+    ///
+    /// # Errors
+    /// [`ModelError::Safetensors`], [`ModelError::MissingTensor`], [`ModelError::TensorShape`],
+    /// [`ModelError::NonFiniteTensor`]; [`ModelError::Unsupported`] for a tensor of another type.
+    pub fn read(bytes: &[u8], path: &Path, vocabulary: usize, dim: usize) -> Result<Self, ModelError> {
+        check_header(path, bytes)?;
+        let tensors = SafeTensors::deserialize(bytes)
+            .map_err(|source| ModelError::Safetensors { path: path.to_owned(), source })?;
+        let file = Reader { path, tensors };
+        let width = file.tensor(HIDDEN_BIAS)?.shape().first().copied().unwrap_or_default();
+        let table = TokenTable {
+            values: file.bytes(TOKENS, Dtype::I8, &[vocabulary, dim])?.iter().map(|x| *x as i8).collect(),
+            scales: file.f32(SCALES, &[vocabulary])?,
+            weights: file.f32(WEIGHTS, &[vocabulary])?,
+            seen: file.bytes(SEEN, Dtype::U8, &[vocabulary])?.iter().map(|x| *x != 0).collect(),
+            norms: Vec::new(),
+            dim,
+        };
+        let norm = |(row, scale): (&[i8], &f32)| {
+            scale * (row.iter().map(|x| i32::from(*x) * i32::from(*x)).sum::<i32>() as f32).sqrt()
+        };
+        let norms = table.values.chunks_exact(dim).zip(&table.scales).map(norm).collect();
+        let head = HeadWeights {
+            linear: file.f16(LINEAR, &[dim, dim])?,
+            bias: file.f32(BIAS, &[dim])?,
+            hidden: file.f16(HIDDEN, &[width, dim])?,
+            hidden_bias: file.f32(HIDDEN_BIAS, &[width])?,
+            output: file.f16(OUTPUT, &[dim, width])?,
+        };
+        let mut confidence = [0.0; SIGNALS];
+        confidence.copy_from_slice(&file.f32(CONFIDENCE, &[SIGNALS])?);
+        Ok(Self { table: TokenTable { norms, ..table }, head, confidence })
+    }
+}
+
+struct Reader<'a> {
+    path: &'a Path,
+    tensors: SafeTensors<'a>,
+}
+
+impl Reader<'_> {
+    fn tensor(&self, name: &str) -> Result<TensorView<'_>, ModelError> {
+        let missing = |_| ModelError::MissingTensor { path: self.path.to_owned(), name: name.to_owned() };
+        self.tensors.tensor(name).map_err(missing)
+    }
+
+    fn bytes(&self, name: &str, dtype: Dtype, shape: &[usize]) -> Result<Vec<u8>, ModelError> {
+        let tensor = self.tensor(name)?;
+        if tensor.dtype() != dtype {
+            return Err(ModelError::Unsupported {
+                path: self.path.to_owned(),
+                what: "type of a tensor",
+                found: format!("{:?} of {name}", tensor.dtype()),
+                supported: "the types that a query encoder is written with",
+            });
+        }
+        if tensor.shape() != shape {
+            return Err(ModelError::TensorShape {
+                path: self.path.to_owned(),
+                name: name.to_owned(),
+                found: tensor.shape().to_vec(),
+                expected: shape.to_vec(),
+            });
+        }
+        Ok(tensor.data().to_vec())
+    }
+
+    fn f32(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>, ModelError> {
+        let bytes = self.bytes(name, Dtype::F32, shape)?;
+        let (values, _) = bytes.as_chunks::<4>();
+        self.finite(name, values.iter().map(|value| f32::from_le_bytes(*value)).collect())
+    }
+
+    fn f16(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>, ModelError> {
+        let bytes = self.bytes(name, Dtype::F16, shape)?;
+        let (values, _) = bytes.as_chunks::<2>();
+        self.finite(name, values.iter().map(|value| f16::from_le_bytes(*value).to_f32()).collect())
+    }
+
+    fn finite(&self, name: &str, values: Vec<f32>) -> Result<Vec<f32>, ModelError> {
+        match values.iter().all(|x| x.is_finite()) {
+            true => Ok(values),
+            false => Err(ModelError::NonFiniteTensor { path: self.path.to_owned(), name: name.to_owned() }),
+        }
+    }
+}

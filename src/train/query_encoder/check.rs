@@ -1,0 +1,283 @@
+//! What a query encoder is worth: how near it is to the full one, and what both find.
+
+use std::num::NonZeroUsize;
+use std::time::Instant;
+
+use super::lesson::Lesson;
+use super::start::solve;
+use crate::cluster::Panels;
+use crate::ids::{LeafId, Row};
+use crate::measure::{Found, Judge, Metric, PairedTests};
+use crate::model::{
+    EncodeMicroseconds, Encoder, EncoderQuality, Indexer, ModelError, Role, SIGNALS, SignificantDifference,
+    TreeQuality, UnwrittenQueryEncoder,
+};
+use crate::train::distil::nearest_documents;
+
+/// Share of the texts set aside of which the student is said to be unsure.
+const UNSURE_SHARE: f64 = 0.02;
+/// Nearest documents that are compared.
+const NEAREST: usize = 10;
+/// Share of the leaves in the beam with which routing is compared.
+const BEAM_SHARE: f64 = 0.02;
+/// Most nDCG@10 that the fast encoder may lose and be the default, on average, and for all that is known.
+const MOST_LOSS: f64 = 0.02;
+const MOST_POSSIBLE_LOSS: f64 = 0.04;
+/// Judged questions without which the full encoder stays the default.
+const FEWEST_QUESTIONS: usize = 40;
+/// Texts that are timed.
+const TIMED: usize = 100;
+/// Rows scored against all documents at once.
+const BLOCK: usize = 64;
+/// Added to the diagonal of the normal equations of the confidence.
+const RIDGE: f64 = 1e-6;
+
+const METRICS: [Metric; 3] = [Metric::NDCG_AT_10, Metric::RECALL_AT_10, Metric::RECALL_AT_100];
+const SEED: u64 = 0;
+
+/// Documents, and the tree that they lie in.
+pub(super) struct Collection<'a> {
+    pub dim: usize,
+    /// `[documents, dim]` unit rows.
+    pub documents: &'a [f32],
+    pub indexer: Option<&'a Indexer>,
+}
+
+/// Documents with their scores, best first.
+type Nearest = Vec<(u32, f32)>;
+
+/// Embeddings of some texts by the student, where it is unsure by the full encoder.
+struct Fast {
+    /// `[texts, dim]`
+    rows: Vec<f32>,
+    unsure: usize,
+}
+
+/// The weights of the signals, by least squares against the cosine to the full encoder's embeddings.
+pub(super) fn confidence(
+    student: &UnwrittenQueryEncoder,
+    held_out: &Lesson,
+    dim: usize,
+) -> Result<[f32; SIGNALS], ModelError> {
+    let (mut normal, mut right) = ([0f64; SIGNALS * SIGNALS], [0f64; SIGNALS]);
+    for (tokens, target) in held_out.tokens.iter().zip(held_out.targets.chunks_exact(dim)) {
+        let signals = student.signals(tokens)?.map(f64::from);
+        let cosine = f64::from(dot(&student.embed(tokens)?.row, target));
+        for (i, signal) in signals.iter().enumerate() {
+            normal[i * SIGNALS..][..SIGNALS].iter_mut().zip(&signals).for_each(|(sum, x)| *sum += signal * x);
+            right[i] += signal * cosine;
+        }
+    }
+    (0..SIGNALS).for_each(|i| normal[i * SIGNALS + i] += RIDGE * (held_out.len() as f64).max(1.0));
+    solve(&mut normal, &mut right, SIGNALS, 1);
+    Ok(right.map(|x| x as f32))
+}
+
+/// The confidence below which the student is unsure: that of few of the texts set aside.
+pub(super) fn unsure_below(student: &UnwrittenQueryEncoder, held_out: &Lesson) -> Result<f32, ModelError> {
+    let confidences = held_out.tokens.iter().map(|tokens| Ok(student.embed(tokens)?.confidence));
+    let mut confidences = confidences.collect::<Result<Vec<f32>, ModelError>>()?;
+    confidences.sort_unstable_by(f32::total_cmp);
+    let place = (confidences.len() as f64 * UNSURE_SHARE) as usize;
+    Ok(confidences.get(place).copied().unwrap_or(f32::MIN))
+}
+
+impl Collection<'_> {
+    fn fast(
+        &self,
+        student: &UnwrittenQueryEncoder,
+        unsure_below: f32,
+        lesson: &Lesson,
+    ) -> Result<Fast, ModelError> {
+        let mut fast = Fast { rows: Vec::with_capacity(lesson.targets.len()), unsure: 0 };
+        for (tokens, full) in lesson.tokens.iter().zip(lesson.targets.chunks_exact(self.dim)) {
+            let own = student.embed(tokens)?;
+            let is_unsure = own.confidence < unsure_below;
+            fast.unsure += usize::from(is_unsure);
+            fast.rows.extend_from_slice(if is_unsure { full } else { &own.row });
+        }
+        Ok(fast)
+    }
+
+    /// Share of unsure texts, mean cosine, and mean overlap of the nearest documents.
+    pub fn agreement(
+        &self,
+        student: &UnwrittenQueryEncoder,
+        unsure_below: f32,
+        held_out: &Lesson,
+    ) -> Result<[f64; 3], ModelError> {
+        let fast = self.fast(student, unsure_below, held_out)?;
+        let texts = held_out.len().max(1) as f64;
+        let pairs = fast.rows.chunks_exact(self.dim).zip(held_out.targets.chunks_exact(self.dim));
+        let cosine: f64 = pairs.map(|(a, b)| f64::from(dot(a, b))).sum();
+        let (mine, theirs) = (self.nearest(&fast.rows, NEAREST), self.nearest(&held_out.targets, NEAREST));
+        let overlap = |(mine, theirs): (&Nearest, &Nearest)| {
+            let both = mine.iter().filter(|(document, _)| theirs.iter().any(|other| other.0 == *document));
+            both.count() as f64 / theirs.len().max(1) as f64
+        };
+        let overlap: f64 = mine.iter().zip(&theirs).map(overlap).sum();
+        Ok([fast.unsure as f64 / texts, cosine / texts, overlap / texts])
+    }
+
+    /// What both encoders find on judged questions.
+    pub fn quality(
+        &self,
+        student: &UnwrittenQueryEncoder,
+        unsure_below: f32,
+        questions: &Lesson,
+    ) -> Result<Option<[EncoderQuality; 2]>, ModelError> {
+        Ok(self.values(student, unsure_below, questions)?.map(|values| values.map(|own| quality(&own))))
+    }
+
+    /// Of the fast encoder less the full one, in nDCG@10.
+    pub fn difference(
+        &self,
+        student: &UnwrittenQueryEncoder,
+        unsure_below: f32,
+        questions: &Lesson,
+    ) -> Result<Option<SignificantDifference>, ModelError> {
+        let Some(values) = self.values(student, unsure_below, questions)? else { return Ok(None) };
+        let [full, fast] = values.map(|own| own.into_iter().map(|values| values[0]).collect::<Vec<f64>>());
+        let Ok(tests) = PairedTests::new(&fast, &full, SEED) else { return Ok(None) };
+        let value = fast.iter().zip(&full).map(|(a, b)| a - b).sum::<f64>() / full.len() as f64;
+        Ok(Some(SignificantDifference {
+            value,
+            at_least: tests.at_least(&fast, &full),
+            p_value: tests.larger_p(),
+        }))
+    }
+
+    /// The metrics of each question, by the full encoder and by the fast one.
+    fn values(
+        &self,
+        student: &UnwrittenQueryEncoder,
+        unsure_below: f32,
+        questions: &Lesson,
+    ) -> Result<Option<[Vec<Vec<f64>>; 2]>, ModelError> {
+        if questions.len() == 0 {
+            return Ok(None);
+        }
+        let judge = Judge::binary(&METRICS, &questions.positives);
+        let fast = self.fast(student, unsure_below, questions)?;
+        Ok(Some([&questions.targets, &fast.rows].map(|rows| {
+            let found = self.nearest(rows, judge.depth());
+            let values = found.into_iter().enumerate().map(|(query, found)| {
+                let ranking = found.into_iter().map(|(document, score)| (score, Row(document))).collect();
+                judge.outcome(query, &Found { visited: 0, routing: 0.0, ranking }).values
+            });
+            values.collect()
+        })))
+    }
+
+    /// Where both kinds of embeddings of the texts set aside are routed.
+    pub fn tree(
+        &self,
+        student: &UnwrittenQueryEncoder,
+        unsure_below: f32,
+        held_out: &Lesson,
+    ) -> Result<Option<TreeQuality>, ModelError> {
+        let Some(indexer) = self.indexer.filter(|indexer| indexer.has_tree()) else { return Ok(None) };
+        let leaves = indexer.shape().leaves();
+        let beam = NonZeroUsize::new((f64::from(leaves) * BEAM_SHARE) as usize).unwrap_or(NonZeroUsize::MIN);
+        let place = indexer.route_rows(self.documents, NonZeroUsize::MIN);
+        let nearest = self.nearest(&held_out.targets, NEAREST);
+        let fast = self.fast(student, unsure_below, held_out)?;
+        let [full, fast] = [&held_out.targets, &fast.rows].map(|rows| {
+            let routes = indexer.route_rows(rows, beam);
+            let share = |(routes, nearest): (&Vec<LeafId>, &Nearest)| {
+                let found = nearest.iter().filter(|(document, _)| {
+                    place[*document as usize].iter().any(|leaf| routes.contains(leaf))
+                });
+                found.count() as f64 / nearest.len().max(1) as f64
+            };
+            routes.iter().zip(&nearest).map(share).sum::<f64>() / nearest.len().max(1) as f64
+        });
+        Ok(Some(TreeQuality { beam: beam.get(), full, fast }))
+    }
+
+    fn nearest(&self, rows: &[f32], depth: usize) -> Vec<Nearest> {
+        use rayon::prelude::*;
+        let panels = Panels::pack(self.documents, self.dim);
+        let depth = depth.min(self.documents.len() / self.dim);
+        rows.par_chunks(BLOCK * self.dim)
+            .flat_map_iter(|block| nearest_documents(&panels, block, depth))
+            .collect()
+    }
+}
+
+/// Median times of encoding a text, tokens included.
+pub(super) fn encode_us(
+    encoder: &Encoder,
+    student: &UnwrittenQueryEncoder,
+    texts: &[&str],
+) -> Result<EncodeMicroseconds, ModelError> {
+    let (mut full, mut fast) = (Vec::new(), Vec::new());
+    for text in texts.iter().take(TIMED) {
+        let started = Instant::now();
+        encoder.embed(&[text], Role::Query)?;
+        full.push(started.elapsed().as_secs_f64() * 1e6);
+        let started = Instant::now();
+        student.embed(&encoder.tokenize(text, Role::Query)?)?;
+        fast.push(started.elapsed().as_secs_f64() * 1e6);
+    }
+    let median = |mut times: Vec<f64>| {
+        times.sort_unstable_by(f64::total_cmp);
+        times.get(times.len() / 2).copied().unwrap_or_default()
+    };
+    Ok(EncodeMicroseconds { full: median(full), fast: median(fast) })
+}
+
+/// Whether the fast encoder may be the default, and why.
+pub(super) fn decide(questions: usize, difference: Option<SignificantDifference>) -> (bool, String) {
+    let Some(difference) = difference.filter(|_| questions >= FEWEST_QUESTIONS) else {
+        let sentence = format!(
+            "searches use the full encoder unless asked otherwise: {questions} judged questions were set \
+             aside, and {FEWEST_QUESTIONS} are needed to know what the fast one loses"
+        );
+        return (false, sentence);
+    };
+    let SignificantDifference { value, at_least, p_value } = difference;
+    let is_default = value >= -MOST_LOSS && at_least >= -MOST_POSSIBLE_LOSS;
+    let p = if p_value < 0.001 { "p < 0.001".to_owned() } else { format!("p = {p_value:.3}") };
+    let found = format!(
+        "on {questions} judged questions nDCG@10 differs by {:+.1} points ({p}; {:+.1} at the worst)",
+        100.0 * value,
+        100.0 * at_least,
+    );
+    let sentence = match is_default {
+        true => format!("searches use the fast encoder unless asked otherwise: {found}"),
+        false => format!(
+            "searches use the full encoder unless asked otherwise: {found}, where {:.0} points are allowed, \
+             and {:.0} at the worst",
+            100.0 * MOST_LOSS,
+            100.0 * MOST_POSSIBLE_LOSS,
+        ),
+    };
+    (is_default, sentence)
+}
+
+fn quality(values: &[Vec<f64>]) -> EncoderQuality {
+    let mean = |place: usize| values.iter().map(|own| own[place]).sum::<f64>() / values.len() as f64;
+    EncoderQuality::new(mean(0), mean(1), mean(2))
+}
+
+fn dot(a: &[f32], b: &[f32]) -> f32 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fast_encoder_is_the_default_only_where_it_is_known_to_lose_little() {
+        let of = |value, at_least| Some(SignificantDifference { value, at_least, p_value: 0.5 });
+        assert!(decide(500, of(-0.01, -0.03)).0 && decide(40, of(0.01, -0.01)).0);
+        for (questions, difference) in
+            [(500, of(-0.021, -0.03)), (500, of(0.0, -0.041)), (39, of(0.1, 0.05)), (500, None)]
+        {
+            let (is_default, sentence) = decide(questions, difference);
+            assert!(!is_default && sentence.contains("full encoder"), "{sentence}");
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Query encoders: a small encoder of questions, trained to give what the encoder of documents gives. Not in
+//! the paper.
+//!
+//! | File | What it has |
+//! |---|---|
+//! | `distil.rs` | `Bundle::distil` and `Index::distil` |
+//! | `lesson.rs` | the texts, and what the full encoder says of them |
+//! | `start.rs`, `student.rs` | the weights before the first step, and a step |
+//! | `adam.rs`, `product.rs` | the optimiser and the products of a step |
+//! | `loss.rs` | what a step makes better |
+//! | `check.rs` | what the student finds, and whether it is the default |
+
+mod adam;
+mod check;
+mod distil;
+mod lesson;
+mod loss;
+mod product;
+mod start;
+mod student;
+#[cfg(test)]
+mod tests;
+
+use std::time::Instant;
+
+use rand::SeedableRng;
+use rand::seq::SliceRandom;
+use rand_chacha::ChaCha8Rng;
+use sha2::{Digest, Sha256};
+
+use crate::error::{Error, Result};
+use crate::model::{
+    DistilReport, Encoder, Indexer, ModelError, QueryEncoderEntry, QueryEncoderKind, SIGNALS,
+    UnwrittenQueryEncoder, hex,
+};
+use crate::progress::{OnProgress, Progress, Stage};
+use check::Collection;
+use lesson::Lesson;
+use loss::{Batch, Leaves, Targets};
+use student::Student;
+
+pub(crate) use distil::distil_trained;
+pub use distil::{DEFAULT_PASSES, DEFAULT_TEXTS, DistilOptions, QueryEncoderChoice};
+pub(crate) use lesson::Question;
+
+/// Texts of a step.
+const BATCH: usize = 128;
+/// Steps over which the learning rates rise, at most.
+const WARMUP: usize = 50;
+/// Texts without judgments that are set aside, at most, and their share of all.
+const HELD_OUT: usize = 1_000;
+const HELD_OUT_SHARE: usize = 20;
+/// Fewer texts teach nothing.
+pub(crate) const FEWEST_TEXTS: usize = 100;
+
+/// What a student learns from.
+pub(crate) struct Course<'a> {
+    /// The encoder as searches use it.
+    pub encoder: &'a Encoder,
+    /// The same, as it encodes the texts that are learned from.
+    pub teacher: &'a Encoder,
+    pub indexer: &'a Indexer,
+    /// `[documents, dim]` unit rows.
+    pub documents: &'a [f32],
+    /// Texts to learn from; those with judgments first.
+    pub texts: Vec<Question>,
+    /// Judged questions that are set aside.
+    pub held_out: Vec<Question>,
+    pub passes: usize,
+    pub seed: u64,
+}
+
+/// Trains and measures a static query encoder: its entry and the content of its file.
+///
+/// # Errors
+/// Failures of the encoder and of tensors; [`Error::Cancelled`].
+pub(crate) fn make(
+    course: Course<'_>,
+    on_progress: &mut OnProgress<'_>,
+) -> Result<(QueryEncoderEntry, Vec<u8>)> {
+    let started = Instant::now();
+    let Course { encoder, teacher, indexer, documents, mut texts, held_out, passes, seed } = course;
+    let dim = encoder.dim();
+    let vocabulary = encoder.config().vocab_size;
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    texts.shuffle(&mut rng);
+    // Judged questions are for learning; those set aside are others.
+    let aside = (texts.len() / HELD_OUT_SHARE).min(HELD_OUT);
+    let (judged, mut others): (Vec<_>, Vec<_>) = texts.into_iter().partition(|q| !q.positives.is_empty());
+    let questions = judged.len();
+    let tested = others.split_off(others.len().saturating_sub(aside));
+    let timed: Vec<String> = tested.iter().map(|question| question.text.clone()).collect();
+    let all = judged.into_iter().chain(others).collect();
+    let lesson = Lesson::new(teacher, all, on_progress)?;
+    let tested = Lesson::new(teacher, tested, on_progress)?;
+    let held_out = Lesson::new(encoder, held_out, on_progress)?;
+
+    let word = encoder.transformer()?.embeddings.word.flatten_all().and_then(|word| word.to_vec1());
+    let word: Vec<f32> = word.map_err(ModelError::from)?;
+    let mut student = Student::new(&lesson, word, dim, seed);
+    let leaves = indexer.leaf_rows().filter(|_| indexer.has_tree());
+    let leaves = leaves.map(|rows| Leaves { rows, scale: indexer.logit_scale() });
+    let targets = Targets { dim, documents, leaves };
+    train(&mut student, &lesson, &targets, passes, &mut rng, on_progress)?;
+
+    let read_back = |confidence| -> Result<(Vec<u8>, UnwrittenQueryEncoder)> {
+        let bytes = student.weights(confidence).to_bytes()?;
+        let student = UnwrittenQueryEncoder::new(&bytes, vocabulary, dim)?;
+        Ok((bytes, student))
+    };
+    let (_, unsure) = read_back([0.0; SIGNALS])?;
+    let (bytes, student) = read_back(check::confidence(&unsure, &tested, dim)?)?;
+    let unsure_below = check::unsure_below(&student, &tested)?;
+    let collection = Collection { dim, documents, indexer: Some(indexer) };
+    let [unsure, cosine, overlap_at_10] = collection.agreement(&student, unsure_below, &tested)?;
+    let quality = collection.quality(&student, unsure_below, &held_out)?;
+    let difference = collection.difference(&student, unsure_below, &held_out)?;
+    let timed: Vec<&str> = timed.iter().map(String::as_str).collect();
+    let (is_default, sentence) = check::decide(held_out.len(), difference);
+    let report = DistilReport {
+        kind: QueryEncoderKind::Static,
+        texts: lesson.len(),
+        questions,
+        passes,
+        bytes: bytes.len() as u64,
+        documents: documents.len() / dim,
+        held_out_texts: tested.len(),
+        cosine,
+        overlap_at_10,
+        unsure,
+        held_out_questions: held_out.len(),
+        full: quality.map(|[full, _]| full),
+        fast: quality.map(|[_, fast]| fast),
+        difference,
+        tree: collection.tree(&student, unsure_below, &tested)?,
+        encode_us: check::encode_us(encoder, &student, &timed)?,
+        is_default,
+        sentence,
+        seconds: started.elapsed().as_secs_f64(),
+    };
+    let sha256 = hex(&Sha256::digest(&bytes));
+    let file = QueryEncoderEntry::file_name(&sha256);
+    Ok((QueryEncoderEntry { file, sha256, unsure_below, report }, bytes))
+}
+
+fn train(
+    student: &mut Student,
+    lesson: &Lesson,
+    targets: &Targets<'_>,
+    passes: usize,
+    rng: &mut ChaCha8Rng,
+    on_progress: &mut OnProgress<'_>,
+) -> Result<()> {
+    let per_pass = lesson.len().div_ceil(BATCH);
+    let steps = passes * per_pass;
+    let mut order: Vec<usize> = (0..lesson.len()).collect();
+    for pass in 0..passes {
+        order.shuffle(rng);
+        for (number, texts) in order.chunks(BATCH).enumerate() {
+            let step = pass * per_pass + number;
+            descend(student, lesson, targets, texts, factor(step, steps), rng).map_err(ModelError::from)?;
+            Progress::new(Stage::Distil, step + 1, steps).tell(on_progress, Error::Cancelled)?;
+        }
+    }
+    Ok(())
+}
+
+/// A linear warm-up, then a straight line to zero.
+fn factor(step: usize, steps: usize) -> f64 {
+    let at = step as f64 + 1.0;
+    let warmup = WARMUP.min(steps / 10 + 1) as f64;
+    (at / warmup).min(1.0) * (1.0 - at / (steps as f64 + 1.0))
+}
+
+/// One step on some texts.
+fn descend(
+    student: &mut Student,
+    lesson: &Lesson,
+    targets: &Targets<'_>,
+    texts: &[usize],
+    factor: f64,
+    rng: &mut ChaCha8Rng,
+) -> candle_core::Result<()> {
+    let row = |text: usize| &lesson.targets[text * targets.dim..][..targets.dim];
+    let batch = Batch {
+        targets: texts.iter().flat_map(|&text| row(text)).copied().collect(),
+        positives: texts.iter().map(|&text| lesson.positives[text].as_slice()).collect(),
+    };
+    let forward = student.forward(texts.iter().map(|&text| lesson.tokens[text].as_slice()).collect())?;
+    let gradient = targets.gradient(&forward.rows, &batch, rng)?;
+    student.descend(&forward, &gradient, factor)
+}

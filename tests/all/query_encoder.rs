@@ -1,0 +1,342 @@
+//! Query encoders: made by training and by `distil`, and what searches do with them.
+
+use std::fs;
+
+use crate::program::{ehi, text};
+use crate::support::{Shape, WIDTH, bundle, copy_directory, corpus_lines, dataset, documents, filled, id};
+use ehi::data::Dataset;
+use ehi::search::REFINED;
+use ehi::train::{DistilOptions, QueryEncoderChoice, TrainError, TrainingSet};
+use ehi::{Bundle, Error, Filter, Fusion, Index, InputError, Judgment, Progress, Query, QueryEncoder, Stage};
+use serde_json::Value;
+use std::ops::ControlFlow;
+use tempfile::TempDir;
+
+const SHAPE: Shape = Shape { height: 1, leaves_per_document: 1 };
+const STORED: usize = 120;
+const QUESTION: &str = "tree leaf index search";
+
+/// Options of a short run.
+fn short() -> DistilOptions {
+    DistilOptions { passes: 2, ..DistilOptions::default() }
+}
+
+/// A copy of a small bundle, without a query encoder.
+fn copied(dir: &TempDir) -> Bundle {
+    let path = dir.path().join("bundle");
+    copy_directory(bundle(SHAPE).path(), &path);
+    let copied = Bundle::open(path).unwrap();
+    let none = DistilOptions { query_encoder: QueryEncoderChoice::None, ..DistilOptions::default() };
+    let set = TrainingSet::read(&Dataset::open(dataset()).unwrap(), 0.2).unwrap();
+    assert!(copied.distil(&set, &none).unwrap().is_none());
+    copied
+}
+
+/// An index whose model has a query encoder.
+fn with_fast() -> (TempDir, Index) {
+    let (dir, index) = filled(SHAPE, STORED);
+    index.distil(&short()).unwrap().unwrap();
+    (dir, index)
+}
+
+/// A question that the fast encoder reads itself.
+fn sure(index: &Index) -> String {
+    let texts = documents(STORED).into_iter().map(|document| document.text);
+    let is_sure = |text: &String| {
+        let found = index.query(text).encoder(QueryEncoder::Fast).run().unwrap();
+        found.stats.encoder == Some(QueryEncoder::Fast)
+    };
+    texts.into_iter().find(is_sure).expect("it is sure of most texts")
+}
+
+fn ids(query: Query<'_>) -> Vec<String> {
+    query.run().unwrap().into_iter().map(|hit| hit.id).collect()
+}
+
+#[test]
+fn training_and_distil_give_a_bundle_one_and_take_it_away() {
+    let trained = bundle(SHAPE).query_encoder().expect("training makes one");
+    assert!(trained.texts > 100 && trained.documents == STORED && trained.tree.is_some(), "{trained:?}");
+
+    let dir = tempfile::tempdir().unwrap();
+    let bundle = copied(&dir);
+    let (path, hash) = (bundle.path().to_owned(), bundle.hash());
+    let manifest = || -> Value { serde_json::from_slice(&fs::read(path.join("ehi.json")).unwrap()).unwrap() };
+    assert!(manifest().get("query_encoder").is_none());
+    let set = TrainingSet::read(&Dataset::open(dataset()).unwrap(), 0.2).unwrap();
+    let report = bundle.distil(&set, &short()).unwrap().unwrap();
+    assert_eq!((report.passes, report.questions), (2, set.queries().0));
+    assert_eq!(report.held_out_questions, set.queries().1);
+    assert!(report.full.is_some() && report.fast.is_some() && report.difference.is_some());
+    assert_eq!(manifest()["format_version"], 4, "readable by versions that know no query encoder");
+    assert!(manifest().get("query_encoder").is_some());
+    let opened = Bundle::open(&path).unwrap();
+    assert_eq!((opened.hash(), opened.query_encoder()), (hash, Some(report.clone())));
+    assert_eq!(bundle.query_encoder(), Some(report));
+
+    // The same seed makes the same one.
+    let file = || {
+        fs::read_dir(&path).unwrap().find_map(|entry| {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            name.starts_with("query-").then_some(name)
+        })
+    };
+    let first = file().unwrap();
+    bundle.distil(&set, &short()).unwrap();
+    assert_eq!(file().as_ref(), Some(&first));
+    bundle.distil(&set, &DistilOptions { seed: 1, ..short() }).unwrap();
+    assert_ne!(file().unwrap(), first);
+}
+
+#[test]
+fn what_cannot_be_distilled_is_refused_and_changes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let bundle = copied(&dir);
+    let set = TrainingSet::read(&Dataset::open(dataset()).unwrap(), 0.2).unwrap();
+    let refused = |options: DistilOptions| bundle.distil(&set, &options).unwrap_err();
+    let train = |error: Error| match error {
+        Error::Train(error) => error,
+        other => panic!("{other}"),
+    };
+    assert!(matches!(train(refused(DistilOptions { passes: 0, ..short() })), TrainError::Config { .. }));
+    assert!(matches!(train(refused(DistilOptions { texts: 99, ..short() })), TrainError::Config { .. }));
+    let none = DistilOptions { query_encoder: QueryEncoderChoice::None, ..short() };
+    assert!(matches!(train(refused(none)), TrainError::NothingToDistil));
+    let pairs = vec![Judgment::new("what?", "not there", 1)];
+    assert!(matches!(train(refused(DistilOptions { pairs, ..short() })), TrainError::Unknown { .. }));
+    let empty = DistilOptions { questions: vec![" ".to_owned()], ..short() };
+    assert!(matches!(refused(empty), Error::Input(InputError::EmptyQuery)));
+    let cancelled = bundle.distil_with(&set, &short(), &mut |progress: Progress| match progress.stage {
+        Stage::Distil => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    });
+    assert!(matches!(cancelled, Err(Error::Cancelled)));
+    assert!(bundle.query_encoder().is_none());
+
+    let (_dir, index) = filled(SHAPE, 12);
+    let few = index.distil(&short()).unwrap_err();
+    assert!(matches!(few, Error::Train(TrainError::TooFewTexts { .. })), "{few}");
+    let reader = Index::open_read_only(index.path()).unwrap();
+    assert!(matches!(reader.distil(&short()), Err(Error::Store(_))));
+}
+
+#[test]
+fn an_index_learns_from_what_it_holds_and_keeps_it() {
+    let (dir, index) = filled(SHAPE, STORED);
+    let judgments = (0..60).map(|n| Judgment::new(documents(STORED)[n].text.clone() + " what", id(n), 1));
+    index.record_all(judgments).unwrap();
+    let mut stages = Vec::new();
+    let report = index
+        .with_progress(|progress| {
+            stages.push(progress.stage);
+            ControlFlow::Continue(())
+        })
+        .distil(&short())
+        .unwrap()
+        .unwrap();
+    assert!(!stages.contains(&Stage::Insert), "no document is encoded again");
+    assert!(report.questions > 0 && report.held_out_questions > 0, "{report:?}");
+    assert_eq!(report.documents, STORED);
+    assert_eq!(index.query_encoder(), Some(report.clone()));
+    // A tree tuned for the same encoder keeps it.
+    let options = ehi::train::TuneOptions { always: true, passes: Some(1), ..Default::default() };
+    assert!(index.tune(&options).unwrap().change.is_some());
+    let kept = index.query_encoder().expect("it is the encoder's, not the tree's");
+    assert_eq!((kept.texts, kept.tree), (report.texts, None));
+    drop(index);
+    let index = Index::open(dir.path().join("index")).unwrap();
+    assert_eq!(index.query_encoder(), Some(kept));
+    let fast = index.query(QUESTION).encoder(QueryEncoder::Fast).run().unwrap();
+    assert_eq!(fast.len(), 10);
+    // A model with another encoder brings its own, or none.
+    assert!(index.verify().unwrap().is_sound());
+}
+
+#[test]
+fn every_option_works_with_either_encoder() {
+    let (_dir, index) = with_fast();
+    let question = &*sure(&index);
+    let filter: Filter = r#"{"n": {"$lt": 60}}"#.parse().unwrap();
+    type Option = fn(Query<'_>) -> Query<'_>;
+    let options: [(&str, Option); 6] = [
+        ("none", |query| query),
+        ("beam", |query| query.beam(2)),
+        ("exact", |query| query.exact()),
+        ("codes", |query| query.exact().codes(true)),
+        ("parallel", |query| query.parallel()),
+        ("recall", |query| query.recall(0.9)),
+    ];
+    for encoder in [QueryEncoder::Fast, QueryEncoder::Full] {
+        let vector = {
+            // The embedding behind an encoder is that of a search for it.
+            let result = index.query(question).encoder(encoder).exact().run().unwrap();
+            assert!(
+                matches!(result.stats.encoder, Some(by) if by == encoder || encoder == QueryEncoder::Fast)
+            );
+            result
+        };
+        for (name, option) in options {
+            for filter in [None, Some(&filter)] {
+                let with = |query| {
+                    let query: Query<'_> = option(query);
+                    filter.into_iter().fold(query.encoder(encoder), |query, filter| query.filter(filter))
+                };
+                let found = with(index.query(question)).run().unwrap();
+                if filter.is_none() && name != "beam" {
+                    assert_eq!(found.hits, vector.hits, "{name}");
+                }
+                let slim = with(index.query(question)).ids_only().run().unwrap();
+                let pairs = found.hits.iter().zip(&slim.hits);
+                for (hit, slim) in pairs {
+                    assert_eq!((&hit.id, hit.score, hit.leaf), (&slim.id, slim.score, slim.leaf), "{name}");
+                    assert!(slim.document.text.is_empty() && slim.document.id == hit.id);
+                    assert!(slim.document.title.is_empty() && slim.document.metadata.is_none());
+                }
+                assert_eq!(found.len(), slim.len());
+                let explained = with(index.query(question)).explain().unwrap();
+                let hits: Vec<_> = explained.hits.iter().map(|hit| &hit.hit).collect();
+                assert_eq!(hits, found.hits.iter().collect::<Vec<_>>(), "{name}");
+            }
+        }
+        let questions = [question, "cell gene virus", "what?", "zq"];
+        let batch = index.query_batch(&questions).encoder(encoder).k(5).run().unwrap();
+        for (question, result) in questions.iter().zip(batch) {
+            let single = index.query(question).encoder(encoder).k(5).run().unwrap();
+            assert_eq!(
+                (&result.hits, result.stats.encoder),
+                (&single.hits, single.stats.encoder),
+                "{question}"
+            );
+        }
+    }
+}
+
+#[test]
+fn options_that_cannot_apply_are_errors() {
+    let (_dir, index) = with_fast();
+    let vector = [0.5; WIDTH];
+    let input = |error: Error| match error {
+        Error::Input(error) => error,
+        other => panic!("{other}"),
+    };
+    for encoder in [QueryEncoder::Fast, QueryEncoder::Full] {
+        let error = input(index.query_vector(&vector).encoder(encoder).run().unwrap_err());
+        assert!(matches!(error, InputError::InapplicableOption { option: "encoder", .. }), "{error}");
+        let error = input(index.query(QUESTION).lexical().encoder(encoder).run().unwrap_err());
+        assert!(matches!(error, InputError::Conflict { options: ["lexical", "encoder"] }), "{error}");
+    }
+    let refine = |query: Query<'_>| input(query.refine(|_| panic!("no answer")).unwrap_err());
+    let error = refine(index.query_vector(&vector));
+    assert!(matches!(error, InputError::InapplicableOption { option: "refine", .. }), "{error}");
+    let error = refine(index.query(QUESTION).encoder(QueryEncoder::Full));
+    assert!(matches!(error, InputError::Conflict { options: ["refine", "encoder"] }), "{error}");
+    let error = refine(index.query(QUESTION).lexical());
+    assert!(matches!(error, InputError::Conflict { options: ["refine", "lexical"] }), "{error}");
+    index.distil(&DistilOptions { query_encoder: QueryEncoderChoice::None, ..Default::default() }).unwrap();
+    assert!(matches!(refine(index.query(QUESTION)), InputError::NoQueryEncoder));
+}
+
+#[test]
+fn refine_answers_twice() {
+    const { assert!(REFINED < STORED, "or the refined answer would be exact search's") };
+    let (_dir, index) = with_fast();
+    let question = &*sure(&index);
+    for hybrid in [false, true] {
+        let query = || match hybrid {
+            true => index.query(question).k(5).hybrid(Fusion::Convex(0.8)),
+            false => index.query(question).k(5),
+        };
+        let mut first = None;
+        let refined = query().refine(|result| first = Some(result.clone())).unwrap();
+        let first = first.expect("the callback is told");
+        let fast = query().encoder(QueryEncoder::Fast).run().unwrap();
+        assert_eq!((&first.hits, first.stats.encoder), (&fast.hits, Some(QueryEncoder::Fast)));
+        assert_eq!(refined.stats.encoder, Some(QueryEncoder::Full));
+        assert_eq!((refined.len(), first.len()), (5, 5));
+        if !hybrid {
+            // Those of exact search by the full encoder that are among the best hundred of the fast one.
+            let near = index.query(question).k(REFINED).encoder(QueryEncoder::Fast);
+            let near = ids(near);
+            let all = ids(index.query(question).k(STORED).encoder(QueryEncoder::Full).exact());
+            let expected: Vec<String> = all.into_iter().filter(|id| near.contains(id)).take(5).collect();
+            let found: Vec<String> = refined.into_iter().map(|hit| hit.id).collect();
+            assert_eq!(found, expected);
+        }
+    }
+}
+
+#[test]
+fn odd_questions_are_answered_and_long_ones_cut() {
+    let (_dir, index) = with_fast();
+    let long = "tree leaf ".repeat(5_000);
+    for question in
+        ["x", "tree", "\u{5fc3}\u{810f}\u{75c5}", "Krankenhaus \u{fc}berf\u{fc}llt", "?!", "zzzzqq \0", &long]
+    {
+        let found = index.query(question).encoder(QueryEncoder::Fast).k(3).run().unwrap();
+        assert_eq!(found.len(), 3, "{question:.20}");
+        assert!(found.hits.iter().all(|hit| hit.score.is_finite()));
+    }
+    let blank = index.query("  ").encoder(QueryEncoder::Fast).run();
+    assert!(matches!(blank, Err(Error::Input(InputError::EmptyQuery))));
+}
+
+#[test]
+fn fusion_is_learned_for_both_encoders() {
+    let (_dir, index) = with_fast();
+    let pairs: Vec<Judgment> =
+        (0..50).map(|n| Judgment::new(documents(STORED)[n].text.clone(), id(n), 1)).collect();
+    let fused = index.fuse(&pairs).unwrap().fusion.unwrap();
+    let fast = fused.fast.as_ref().expect("there is a fast encoder");
+    assert_eq!((fast.questions, &fast.fast), (fused.questions, &None));
+    assert_eq!(fast.lexical, fused.lexical, "words know no encoder");
+    let reader = Index::open_read_only(index.path()).unwrap();
+    assert_eq!(reader.fusion(), Some(fused));
+    // Another query encoder, another weight.
+    index.distil(&DistilOptions { seed: 9, ..short() }).unwrap();
+    assert!(index.fusion().unwrap().fast.is_none());
+}
+
+#[test]
+fn the_program_distils_searches_and_evaluates() {
+    let dir = tempfile::tempdir().unwrap();
+    let bundle = copied(&dir);
+    let (model, data) = (text(bundle.path()).to_owned(), text(dataset()).to_owned());
+    let said = ehi(["distil", "--model", &model, "--data", &data, "--passes", "2"]).ok();
+    assert!(said.contains("a static query encoder of") && said.contains("searches use the"), "{said}");
+    let (index, corpus) = (dir.path().join("index"), dir.path().join("corpus.jsonl"));
+    fs::write(&corpus, corpus_lines(&documents(STORED))).unwrap();
+    let index = text(&index);
+    ehi(["create", "--index", index, "--model", &model]).ok();
+    ehi(["insert", "--index", index, text(&corpus)]).ok();
+    let question = &*sure(&Index::open_read_only(index).unwrap());
+    for encoder in ["fast", "full"] {
+        let json = ehi(["search", "--index", index, "--json", "--encoder", encoder, question]).ok();
+        let json: Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(json["stats"]["encoder"], encoder, "{json}");
+        let said =
+            ehi(["eval", "--index", index, "--data", &data, "--encoder", encoder, "--beams", "all"]).ok();
+        assert_eq!(said.contains("read by the fast encoder"), encoder == "fast", "{said}");
+    }
+    let json = ehi(["search", "--index", index, "--json", "--refine", "--ids-only", question]).ok();
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((&json["stats"]["encoder"], &json["hits"][0]["text"]), (&"full".into(), &"".into()));
+    let said = ehi(["distil", "--index", index, "--passes", "1", "--json"]).ok();
+    let report: Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(report["documents"], STORED);
+    let said = ehi(["distil", "--index", index, "--query-encoder", "none"]).ok();
+    assert!(said.contains("no query encoder any more"), "{said}");
+    for (arguments, line) in [
+        (vec!["search", "--index", index, "--encoder", "fast", question], "`ehi distil` makes one"),
+        (vec!["search", "--index", index, "--encoder", "slow", question], "fast or full"),
+        (
+            vec!["distil", "--index", index, "--query-encoder", "none", "--passes", "3"],
+            "give no other options",
+        ),
+        (vec!["distil", "--model", &model], "--data"),
+        (vec!["distil", "--index", index, "--data", &data], "--data"),
+        (vec!["distil"], "required"),
+    ] {
+        let refused = ehi(&arguments);
+        assert!(refused.code != Some(0) && refused.err.contains(line), "{arguments:?}: {}", refused.err);
+    }
+}
