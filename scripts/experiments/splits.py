@@ -55,13 +55,26 @@ def stored(index):
     return rows / np.linalg.norm(rows, axis=1, keepdims=True), ids
 
 
-def classifier(bundle):
+def tensors(bundle):
+    """The tree's tensors by name, and the scale of its logits as `scale`."""
     with open(os.path.join(bundle, "indexer.safetensors"), "rb") as file:
         content = file.read()
     header = struct.unpack("<Q", content[:8])[0]
-    tensor = json.loads(content[8:8 + header])["levels.0.classifier"]
-    start, end = (8 + header + offset for offset in tensor["data_offsets"])
-    return np.frombuffer(content[start:end], np.float32).reshape(tensor["shape"]).copy()
+    found = {}
+    for name, tensor in json.loads(content[8:8 + header]).items():
+        if name != "__metadata__":
+            start, end = (8 + header + offset for offset in tensor["data_offsets"])
+            found[name] = np.frombuffer(content[start:end], np.float32).reshape(tensor["shape"]).copy()
+    with open(os.path.join(bundle, "ehi.json"), encoding="utf-8") as file:
+        found["scale"] = json.load(file).get("logit_scale", 1.0)
+    return found
+
+
+def classifier(bundle):
+    """The columns of a tree of one level, `[dim, leaves]`, behind its projection if it has one."""
+    own = tensors(bundle)
+    columns = own["levels.0.classifier"]
+    return own["projection"] @ columns if "projection" in own else columns
 
 
 def leaves(tree, rows):

@@ -8,7 +8,7 @@ use super::Setting;
 use crate::cluster::{KMeans, KMeansOptions, Panels, spherical_kmeans};
 use crate::error::Result;
 use crate::ids::{LeafId, Row};
-use crate::model::Indexer;
+use crate::model::{Indexer, Role};
 use crate::scan::TopK;
 use crate::tree::leaf_table;
 
@@ -174,7 +174,8 @@ impl<'a> Partition<'a> {
         match &self.router {
             Router::Tree(indexer) => {
                 let route = |&beam: &usize| {
-                    let routing = indexer.route(unit, NonZeroUsize::new(beam).unwrap_or(NonZeroUsize::MIN));
+                    let beam = NonZeroUsize::new(beam).unwrap_or(NonZeroUsize::MIN);
+                    let routing = indexer.route(unit, beam, Role::Query);
                     let lists = routing.search.leaves.iter().map(|scored| scored.leaf.index()).collect();
                     Route { lists, cost: routing.multiply_adds as f64 / unit.len() as f64 }
                 };

@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
+use super::encoder::Role;
 use super::error::ModelError;
 use super::kernels::{add_weighted_rows, log_softmax_entropy};
 use crate::ids::LeafId;
@@ -137,7 +138,8 @@ impl Indexer {
         self.routing_dim
     }
 
-    /// The widest beam that costs less than one of all leaves, where scoring a node's children is what costs.
+    /// The widest beam of a query that costs less than one of all leaves, where scoring a node's children is
+    /// what costs.
     pub(crate) fn cheap_width(&self) -> Option<usize> {
         self.shortlist.as_ref().map(|shortlist| shortlist.widest())
     }
@@ -147,10 +149,11 @@ impl Indexer {
         self.logit_scale
     }
 
-    /// The most probable `beam` leaves for a unit embedding (Algorithm 2, TOPK-INDEXER).
-    pub(crate) fn route(&self, unit: &[f32], beam: NonZeroUsize) -> Routing {
+    /// The most probable `beam` leaves for a unit embedding (Algorithm 2, TOPK-INDEXER). In a large tree of
+    /// one level a query may miss one of them; a document, which is to be found there, does not.
+    pub(crate) fn route(&self, unit: &[f32], beam: NonZeroUsize, role: Role) -> Routing {
         let mut scorer = QueryScorer::new(self, unit);
-        let search = match scorer.shortlisted(beam) {
+        let search = match scorer.shortlisted(beam, role) {
             Some(best) => best.into_beam(),
             None => beam_search(self.shape, &mut scorer, beam),
         };
@@ -164,7 +167,7 @@ impl Indexer {
     pub(crate) fn route_rows(&self, rows: &[f32], count: NonZeroUsize) -> Vec<Vec<LeafId>> {
         rows.par_chunks_exact(self.dim)
             .map(|row| {
-                let routing = self.route(row, count);
+                let routing = self.route(row, count, Role::Document);
                 routing.search.leaves.iter().map(|scored| scored.leaf).collect()
             })
             .collect()
@@ -294,19 +297,20 @@ impl<'a> QueryScorer<'a> {
     }
 
     /// The most probable leaves, where a shortlist finds them sooner.
-    fn shortlisted(&mut self, beam: NonZeroUsize) -> Option<Best> {
+    fn shortlisted(&mut self, beam: NonZeroUsize, role: Role) -> Option<Best> {
         let shortlist =
             self.indexer.shortlist.as_ref().filter(|shortlist| beam.get() <= shortlist.widest())?;
         let level = self.indexer.weights.levels.first()?;
-        // The products that the shortlist spares count too: what routing costs is a property of the tree.
-        self.multiply_adds += level.classifier.len() as u64;
-        let best = match &level.transform {
-            None => shortlist.best(&self.input, beam),
+        let hidden = match &level.transform {
+            None => &*self.input,
             Some(transform) => {
                 self.hide(&[], transform);
-                shortlist.best(&self.hidden, beam)
+                &self.hidden
             }
         };
+        let best = shortlist.best(hidden, beam, role);
+        // The products that are spared count too: what routing costs is a property of the tree.
+        self.multiply_adds += level.classifier.len() as u64;
         self.entropy = best.entropy;
         Some(best)
     }
@@ -401,7 +405,7 @@ mod tests {
         // Below child 0: F = [0.6, 0.8, 1, 0]; logits 2 * [0.6 + 0.5, 0.8].
         // Below child 1: F = [0.6, 0.8 + 2, 0, 1]; logits 2 * [0.6, 2.8 + 0.5].
         let below = [[2.2, 1.6], [1.2, 6.6]];
-        let routing = indexer.route(&unit, NonZeroUsize::new(4).ok_or("zero")?);
+        let routing = indexer.route(&unit, NonZeroUsize::new(4).ok_or("zero")?, Role::Query);
         assert_eq!(routing.search.leaves.len(), 4);
         for scored in &routing.search.leaves {
             let (i, j) = ((scored.leaf.0 / 2) as usize, (scored.leaf.0 % 2) as usize);
@@ -424,7 +428,7 @@ mod tests {
         let indexer = Indexer::new(shape, 2, 1.0, weights)?;
         assert_eq!(indexer.routing_dim(), 1);
         // z = 0.6 + 0.4 = 1.
-        let routing = indexer.route(&[0.6, 0.8], NonZeroUsize::new(4).ok_or("zero")?);
+        let routing = indexer.route(&[0.6, 0.8], NonZeroUsize::new(4).ok_or("zero")?, Role::Query);
         let p = |logits: [f64; 2], i: usize| logits[i].exp() / (logits[0].exp() + logits[1].exp());
         let below = [[2.5, 0.0], [2.0, 3.0]];
         for scored in &routing.search.leaves {

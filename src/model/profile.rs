@@ -6,6 +6,7 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::bundle::Bundle;
+use super::encoder::Role;
 use super::error::ModelError;
 use super::files;
 use super::files::REPORT_FILE;
@@ -57,7 +58,7 @@ impl RoutingProfile {
     pub fn measure(indexer: &Indexer, unit_rows: &[f32]) -> Self {
         let samples: Vec<RoutingSample> = unit_rows
             .par_chunks_exact(indexer.dim())
-            .map(|row| indexer.route_observed(row, BEAM).1)
+            .map(|row| indexer.route_observed(row, BEAM, Role::Document).1)
             .collect();
         Self::of(&samples, indexer.shape().leaves())
     }

@@ -279,6 +279,7 @@ pub(crate) fn normal(rng: &mut ChaCha8Rng, count: usize, std: f32) -> Vec<f32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::model::Role;
     use rand::SeedableRng;
     use std::num::NonZeroUsize;
 
@@ -360,14 +361,14 @@ mod tests {
             let paths = trainable.paths(&root).unwrap();
             let embedding: Vec<Vec<f32>> = paths.embedding.to_vec2().unwrap();
             for (row, vector) in rows.chunks(8).enumerate() {
-                let full = frozen.route(vector, NonZeroUsize::MAX);
+                let full = frozen.route(vector, NonZeroUsize::MAX, Role::Query);
                 assert_eq!(full.search.leaves.len(), shape.leaves() as usize);
                 for scored in &full.search.leaves {
                     let log = logs[row * shape.leaves() as usize + scored.leaf.index()];
                     assert!((log - scored.log_probability).abs() < 1e-3, "{log} {scored:?}");
                 }
                 // The last B values of T are the leaf probabilities below the greedy path.
-                let greedy = frozen.route(vector, NonZeroUsize::MIN).search.leaves[0];
+                let greedy = frozen.route(vector, NonZeroUsize::MIN, Role::Query).search.leaves[0];
                 let digit = *shape.path(greedy.leaf).last().unwrap() as usize;
                 let last = embedding[row][(b * (h - 1)) as usize + digit];
                 assert!((last - greedy.probability()).abs() < 1e-4);

@@ -10,7 +10,7 @@ use super::distil::{Rows, nearest_documents};
 use super::texts::Texts;
 use crate::cluster::Panels;
 use crate::ids::LeafId;
-use crate::model::Indexer;
+use crate::model::{Indexer, Role};
 use crate::tree::leaf_table;
 
 /// Mined candidates kept per query.
@@ -50,7 +50,7 @@ fn from_leaves(
     let beam = NonZeroUsize::new(settings.beam).unwrap_or(NonZeroUsize::MIN);
     (0..texts.train)
         .map(|query| {
-            let reached = indexer.route(rows.text(query), beam).search.leaves;
+            let reached = indexer.route(rows.text(query), beam, Role::Query).search.leaves;
             let mut candidates: Vec<u32> = reached
                 .iter()
                 .flat_map(|scored| table[scored.leaf.index()].iter().copied())

@@ -220,7 +220,7 @@ impl ActiveModel {
         let hits = rows.take(most).map(|row| Ok(view.leaves(row)?)).collect::<Result<Vec<_>>>()?;
         let unit = unit(&question.vector);
         let of_beam = |&beam: &NonZeroUsize| {
-            let routing = self.model().indexer.route(&unit, beam);
+            let routing = self.model().indexer.route(&unit, beam, Role::Query);
             let reached: HashSet<LeafId> = routing.search.leaves.iter().map(|scored| scored.leaf).collect();
             let recall = DEPTHS.map(|depth| {
                 let hits = &hits[..depth.min(hits.len())];

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::plan::Limits;
 use crate::ids::LeafId;
-use crate::model::{Indexer, RoutingSample};
+use crate::model::{Indexer, Role, RoutingSample};
 use crate::tree::ScoredLeaf;
 
 /// Leaves with which an adaptive search of a tree of several levels begins; it widens as it goes on.
@@ -105,7 +105,7 @@ impl<'a> LeafCursor<'a> {
         self.returned.extend(self.visited.iter().map(|scored| scored.leaf));
         let started = Instant::now();
         let beam = NonZeroUsize::new(self.width).unwrap_or(NonZeroUsize::MIN);
-        let (routing, sample) = self.indexer.route_observed(self.unit, beam);
+        let (routing, sample) = self.indexer.route_observed(self.unit, beam, Role::Query);
         self.beam += started.elapsed();
         // A tree of one level is one product, whatever the width.
         match one_level {

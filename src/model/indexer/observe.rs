@@ -4,6 +4,7 @@ use std::num::NonZeroUsize;
 
 use super::{Indexer, QueryScorer, Routing};
 use crate::ids::LeafId;
+use crate::model::Role;
 use crate::tree::{Beam, LevelScorer, beam_search};
 
 /// How sure the tree was of one embedding.
@@ -45,9 +46,14 @@ impl LevelScorer for Observer<'_> {
 
 impl Indexer {
     /// As [`Self::route`], with how sure the tree was.
-    pub(crate) fn route_observed(&self, unit: &[f32], beam: NonZeroUsize) -> (Routing, RoutingSample) {
+    pub(crate) fn route_observed(
+        &self,
+        unit: &[f32],
+        beam: NonZeroUsize,
+        role: Role,
+    ) -> (Routing, RoutingSample) {
         let mut scorer = QueryScorer::new(self, unit);
-        if let Some(best) = scorer.shortlisted(beam) {
+        if let Some(best) = scorer.shortlisted(beam, role) {
             let entropy = best.entropy;
             let search = best.into_beam();
             let sample = RoutingSample::of(&search, entropy);

@@ -1,7 +1,8 @@
-//! Leaves that may be among the most probable, told by products in eight bits; only theirs are then computed
-//! in f32.
+//! The most probable leaves, told by products in eight bits.
 //!
-//! Rounding is held against its exact bound, so the leaves are those that products in f32 would choose.
+//! For a query they alone decide. For a document rounding is held against its exact bound, and the products
+//! of all leaves that may be among the most probable are computed in f32, so that the leaves are those that
+//! f32 would choose: a document lies where every build and processor would put it.
 
 use std::num::NonZeroUsize;
 
@@ -10,6 +11,7 @@ use pulp::{Arch, Simd, WithSimd};
 use super::super::kernels::{log_softmax_entropy, products_of_rows};
 use super::LevelWeights;
 use crate::ids::LeafId;
+use crate::model::Role;
 use crate::product::bytes::{BytePanels, ByteRows};
 use crate::tree::{Beam, ScoredLeaf};
 
@@ -26,7 +28,7 @@ const GROUP: usize = 8;
 #[derive(Debug)]
 pub(super) struct Shortlist {
     bytes: BytePanels,
-    /// s W^T, `[B, width]`: the weights of a child in one piece.
+    /// s W^T less the mean of its rows, `[B, width]`: the weights of a child in one piece.
     rows: Vec<f32>,
     /// Of each child `[B]`: the norm of its weights, and of what `bytes` leaves out of them.
     norms: Vec<f32>,
@@ -59,7 +61,9 @@ impl Shortlist {
         let mut rows = vec![0.0; level.classifier.len()];
         for (i, of_input) in level.classifier.chunks_exact(children).enumerate() {
             let column = rows[i..].iter_mut().step_by(width);
-            column.zip(of_input).for_each(|(value, x)| *value = logit_scale * x);
+            // What all logits have in common makes no leaf more probable, and would coarsen the bytes.
+            let mean = of_input.iter().sum::<f32>() / children as f32;
+            column.zip(of_input).for_each(|(value, x)| *value = logit_scale * (x - mean));
         }
         let bytes = BytePanels::pack(&rows, width);
         let norms = rows.chunks_exact(width).map(|row| norm(row.iter().copied())).collect();
@@ -75,33 +79,103 @@ impl Shortlist {
 
     /// The `beam` most probable leaves for what the classifier reads, `[width]` f32, finite: the lower id
     /// first among equals. Their probabilities are off by as little as the entropy.
-    pub fn best(&self, input: &[f32], beam: NonZeroUsize) -> Best {
+    pub fn best(&self, input: &[f32], beam: NonZeroUsize, role: Role) -> Best {
         let mut quantised = ByteRows::default();
         quantised.quantise(input, input.len());
         let mut logits = Vec::new();
         self.bytes.products_of(&quantised, 0, &mut logits);
 
-        // |<w, x> - <w', x'>| <= |w| |x - x'| + |w - w'| |x'|.
-        let length = norm(quantised.unpack(0).take(input.len()));
-        let error = norm(quantised.unpack(0).zip(input).map(|(q, x)| x - q)) + SLACK * length;
-        let bounds = Bounds { logits: &logits, norms: &self.norms, errors: &self.errors, error, length };
-        let candidates = bounds.may_be_among(beam);
-
-        products_of_rows(&mut logits, &self.rows, input, &candidates);
+        let best = match role {
+            Role::Query => greatest(&logits, beam),
+            Role::Document => self.exactly_greatest(&mut logits, &quantised, input, beam),
+        };
         let mut entropy = 0.0;
         log_softmax_entropy(&mut logits, 1.0, &mut entropy);
         let scored = |child: u32| ScoredLeaf { leaf: LeafId(child), log_probability: logits[child as usize] };
-        let mut leaves: Vec<ScoredLeaf> = candidates.into_iter().map(scored).collect();
-        leaves.sort_unstable_by(|a, b| {
-            b.log_probability.total_cmp(&a.log_probability).then(a.leaf.cmp(&b.leaf))
-        });
-        leaves.truncate(beam.get());
-        Best { leaves, entropy }
+        Best { leaves: best.into_iter().map(scored).collect(), entropy }
+    }
+
+    /// The children with the `n` greatest products in f32, which take the place of their logits, the greatest
+    /// first.
+    fn exactly_greatest(
+        &self,
+        logits: &mut [f32],
+        quantised: &ByteRows,
+        input: &[f32],
+        n: NonZeroUsize,
+    ) -> Vec<u32> {
+        // |<w, x> - <w', x'>| <= |w| |x - x'| + |w - w'| |x'|.
+        let length = norm(quantised.unpack(0).take(input.len()));
+        let error = norm(quantised.unpack(0).zip(input).map(|(q, x)| x - q)) + SLACK * length;
+        let bounds = Bounds { logits, norms: &self.norms, errors: &self.errors, error, length };
+        let mut candidates = bounds.may_be_among(n);
+        products_of_rows(logits, &self.rows, input, &candidates);
+        candidates.sort_unstable_by_key(|&child| Place::new(logits[child as usize], child));
+        candidates.truncate(n.get());
+        candidates
     }
 }
 
 fn norm(values: impl Iterator<Item = f32>) -> f32 {
     values.map(|x| x * x).sum::<f32>().sqrt()
+}
+
+/// A child and its logit, as one integer, which sorts faster than a pair: the greatest logit first, then the
+/// lower number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Place(u64);
+
+impl Place {
+    #[inline(always)]
+    fn new(logit: f32, child: u32) -> Self {
+        // Both zeros become one. Then unsigned integers in the order of the logits: the sign is flipped, and
+        // all other bits where it is set.
+        let bits = (logit + 0.0).to_bits();
+        let rising = bits ^ (((bits as i32 >> 31) as u32) | 1 << 31);
+        Self(u64::from(!rising) << 32 | u64::from(child))
+    }
+
+    fn child(self) -> u32 {
+        self.0 as u32
+    }
+}
+
+/// The children with the `n` greatest logits, the greatest first, the lower number first among equals.
+fn greatest(logits: &[f32], n: NonZeroUsize) -> Vec<u32> {
+    let groups = logits.len().div_ceil(GROUP);
+    let mut most = vec![f32::NEG_INFINITY; groups];
+    Arch::new().dispatch(Maxima { logits, most: &mut most });
+    // So many groups have a child whose logit is at least this, so that at least as many children do.
+    let threshold = nth_greatest(&mut most.clone(), n);
+    let in_reach = (0..groups).filter(|group| most[*group] >= threshold);
+    let children = in_reach.flat_map(|group| (group..logits.len()).step_by(groups));
+    let children = children.filter(|child| logits[*child] >= threshold);
+    let mut places: Vec<Place> = children.map(|child| Place::new(logits[child], child as u32)).collect();
+    if places.len() > n.get() {
+        places.select_nth_unstable(n.get() - 1);
+        places.truncate(n.get());
+    }
+    places.sort_unstable();
+    places.into_iter().map(Place::child).collect()
+}
+
+/// The greatest logits of groups: child c is in group `c % groups`, so that groups lie side by side.
+struct Maxima<'a> {
+    logits: &'a [f32],
+    most: &'a mut [f32],
+}
+
+impl WithSimd for Maxima<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) {
+        let Self { logits, most } = self;
+        for logits in logits.chunks(most.len()) {
+            let pairs = most.iter_mut().zip(logits);
+            pairs.for_each(|(most, logit)| *most = if *logit > *most { *logit } else { *most });
+        }
+    }
 }
 
 /// Between what logits lie, for all children: `logit - bound` to `logit + bound`.
@@ -139,7 +213,7 @@ impl Bounds<'_> {
     }
 }
 
-/// The greatest bounds of groups: child c is in group `c % groups`, so that groups lie side by side.
+/// The greatest bounds of groups, which are those of [`Maxima`].
 struct Greatest<'a, 'b> {
     of: &'a Bounds<'b>,
     least: &'a mut [f32],
@@ -211,7 +285,7 @@ mod tests {
                 let plain = beam_search(indexer.shape, &mut scorer, beam);
                 let (cost, entropy) = (scorer.multiply_adds, scorer.entropy);
                 let mut scorer = QueryScorer::new(&indexer, &input);
-                let short = scorer.shortlisted(beam).expect("it pays");
+                let short = scorer.shortlisted(beam, Role::Document).expect("it pays");
                 assert_eq!(scorer.multiply_adds, cost);
                 assert!(
                     (short.entropy - entropy).abs() < 0.05 * entropy.max(0.1),
@@ -222,6 +296,31 @@ mod tests {
                 for (a, b) in short.leaves.iter().zip(&plain.leaves) {
                     assert_eq!(a.leaf, b.leaf, "{children}, {dim}, {beam}");
                     assert!((a.log_probability - b.log_probability).abs() < 0.02, "{a:?} {b:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_leaves_of_a_query_are_those_but_for_equally_probable_ones() {
+        let mut random = ChaCha8Rng::seed_from_u64(8);
+        for (children, dim) in [(300, 64), (1000, 384), (2049, 33)] {
+            let indexer = indexer(children, dim, false, &mut random);
+            let all = NonZeroUsize::new(children as usize).unwrap();
+            let beam = NonZeroUsize::new(31).unwrap();
+            for _ in 0..10 {
+                let input = values(dim, &mut random);
+                let plain = beam_search(indexer.shape, &mut QueryScorer::new(&indexer, &input), all).leaves;
+                let range = plain[0].log_probability - plain[plain.len() - 1].log_probability;
+                let least = plain[beam.get() - 1].log_probability;
+                let short = QueryScorer::new(&indexer, &input).shortlisted(beam, Role::Query);
+                let short = short.expect("it pays").leaves;
+                assert_eq!(short.len(), beam.get());
+                assert!(short.is_sorted_by(|a, b| a.log_probability >= b.log_probability));
+                for own in &short {
+                    let exact = plain.iter().find(|other| other.leaf == own.leaf).unwrap().log_probability;
+                    assert!((own.log_probability - exact).abs() < 0.01 * range, "{own:?} {exact} {range}");
+                    assert!(exact > least - 0.01 * range, "{own:?} {exact} {least} {range}");
                 }
             }
         }
@@ -252,7 +351,7 @@ mod tests {
             |children: u32| LevelWeights { transform: None, classifier: vec![0.25; 8 * children as usize] };
         let level = [same(512)];
         let shortlist = Shortlist::new(&level, 512, 1.0).unwrap();
-        let best = shortlist.best(&values(8, &mut random), NonZeroUsize::new(3).unwrap());
+        let best = shortlist.best(&values(8, &mut random), NonZeroUsize::new(3).unwrap(), Role::Query);
         assert_eq!(best.leaves.iter().map(|scored| scored.leaf.0).collect::<Vec<_>>(), [0, 1, 2]);
         assert!((best.entropy - 512f32.ln()).abs() < 1e-3);
         assert!(Shortlist::new(&[same(40)], 40, 1.0).is_none());
