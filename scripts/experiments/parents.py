@@ -1,14 +1,19 @@
 #!/usr/bin/env python3
-"""Routing in two levels over flat leaves: what groupings of a level's columns lose. Needs numpy and faiss.
+"""Fewer products for routing to many leaves: what ways to look at some of them alone lose. Needs numpy and faiss.
 
-    scripts/experiments/parents.py INDEX QUESTIONS [--bundle BUNDLE] [--lists N ...] [--sizes 16 48] [--shares 0.1]
+    scripts/experiments/parents.py INDEX QUESTIONS [--lists 2048 10000] [--most 300] [--seed S]
 
-INDEX holds the documents, QUESTIONS the questions as documents of the same encoder. The columns are those of
-BUNDLE's tree, or centroids of spherical k-means times 20. They are grouped by flat k-means (so many to a parent on the
-mean), by halving along 2-means until groups have that size, or at random. Of each question the parents with
-the greatest score are chosen; only their leaves are ordered. Prints recall of exact search's ten best at
-beams that visit 1, 2 and 5% of the documents, over all leaves and over those of the chosen parents; how far
-the estimated logarithm of the softmax's denominator is off, and the entropy.
+INDEX holds the documents, QUESTIONS the questions as documents of the same encoder. Leaves are spherical
+k-means. A way gives each leaf an estimate or its group one, and the best by it are looked at:
+
+    flat N        groups by k-means of the columns, N on the mean, by the product with their mean
+    two N         the same, each leaf in its two nearest groups
+    halved N      groups of exactly N: columns halved along 2-means
+    directions N  each leaf by its first N principal directions
+    bits          each leaf by the signs of its centred, turned column (RaBitQ)
+
+Prints the share of groups or leaves looked at, the work (products over the leaves; a bit is an eighth), and
+the points of recall of exact search's ten best that are lost at beams that visit 1, 2 and 5% of the documents.
 """
 
 import argparse
@@ -16,29 +21,27 @@ import argparse
 import faiss
 import numpy as np
 
-from splits import leaves, stored, tensors
+from splits import leaves, stored
 
-SCALE = 20
-
-
-def flat(columns, size, rng):
-    parents = max(1, len(columns) // size)
-    kmeans = faiss.Kmeans(columns.shape[1], parents, niter=5, seed=int(rng.integers(1 << 30)), min_points_per_centroid=1)
-    kmeans.train(columns)
-    place = kmeans.index.search(columns, 1)[1][:, 0]
-    return [own for parent in range(parents) if len(own := np.flatnonzero(place == parent))]
+SHARES = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3)
 
 
-def halved(columns, size, rng, rounds=4):
-    """Groups of exactly `size`, but for the last."""
-    pending, groups = [np.arange(len(columns))], []
+def best_of(scores, share):
+    number = max(1, round(share * scores.shape[1]))
+    return scores >= -np.partition(-scores, number - 1, axis=1)[:, number - 1:number]
+
+
+def halved(columns, size, rounds=4):
+    """The group of each column."""
+    pending, group, count = [np.arange(len(columns))], np.empty(len(columns), np.int64), 0
     while pending:
         own = pending.pop()
-        count = -(-len(own) // size)
-        if count == 1:
-            groups.append(own)
+        groups = -(-len(own) // size)
+        if groups == 1:
+            group[own] = count
+            count += 1
             continue
-        left, rows = count // 2 * size, columns[own]
+        left, rows = groups // 2 * size, columns[own]
         first = rows[((rows - rows.mean(0)) ** 2).sum(1).argmax()]
         direction = rows[((rows - first) ** 2).sum(1).argmax()] - first
         for _ in range(rounds):
@@ -46,91 +49,71 @@ def halved(columns, size, rng, rounds=4):
             direction = rows[order[left:]].mean(0) - rows[order[:left]].mean(0)
         order = np.argsort(rows @ direction, kind="stable")
         pending += [own[order[left:]], own[order[:left]]]
-    return groups
+    return group
 
 
-def drawn(columns, size, rng):
-    return np.array_split(rng.permutation(len(columns)), max(1, len(columns) // size))
+def means(columns, group):
+    sums = np.zeros((group.max() + 1, columns.shape[1]), np.float32)
+    np.add.at(sums, group, columns)
+    return sums / np.maximum(np.bincount(group), 1)[:, None]
 
 
-def log_sum(values, axis):
-    top = values.max(axis, keepdims=True)
-    return (top + np.log(np.exp(values - top).sum(axis, keepdims=True))).squeeze(axis)
-
-
-def measure(name, columns, inputs, place, best, sizes_of, shares, sizes, rng):
-    logits = inputs @ columns.T
-    order = np.argsort(-logits, axis=1)
-    total = sizes_of.sum()
-    visited = (np.cumsum(sizes_of[order], axis=1) / total).mean(0)
-    beams = [int(np.searchsorted(visited, at)) + 1 for at in (0.01, 0.02, 0.05)]
-    denominator = log_sum(logits, 1)
-    p = np.exp(logits - denominator[:, None])
-    entropy = -(p * np.log(np.maximum(p, 1e-30))).sum(1)
-    found = [np.mean([np.isin(place[best[q]], order[q, :beam]).mean() for q in range(len(inputs))]) for beam in beams]
-    print(f"{name}: {len(columns)} leaves, beams {beams}, recall " + " ".join(f"{100 * f:.2f}" for f in found)
-          + f", entropy {entropy.mean():.2f}, mass of the second beam {np.mean([p[q, order[q, :beams[1]]].sum() for q in range(len(inputs))]):.3f}", flush=True)
-    for grouping in (flat, halved, drawn):
-        for size in sizes:
-            groups = grouping(columns, size, rng)
-            means = np.stack([columns[own].mean(0) for own in groups])
-            counts = np.array([len(own) for own in groups])
-            group_of = np.empty(len(columns), np.int64)
-            for at, own in enumerate(groups):
-                group_of[own] = at
-            spread = np.array([((columns[own] - mean) ** 2).sum(1).mean() for own, mean in zip(groups, means)])
-            mean_logit = inputs @ means.T
-            variance = spread[None] * (inputs ** 2).sum(1, keepdims=True) / columns.shape[1]
-            for score_name, score in (("mean", mean_logit), ("mean + sd", mean_logit + np.sqrt(variance)), ("mean + var/2", mean_logit + variance / 2)):
-                if grouping is drawn and score_name != "mean":
-                    continue
-                ranks = np.argsort(np.argsort(-score, axis=1), axis=1)
-                for share in shares:
-                    chosen = ranks < max(1, round(share * len(groups)))
-                    reach = chosen[:, group_of]
-                    here = np.where(reach, logits, -np.inf)
-                    near = np.argsort(-here, axis=1)
-                    lost = []
-                    for beam, exact in zip(beams, found):
-                        own = np.mean([np.isin(place[best[q]], near[q, :beam]).mean() for q in range(len(inputs))])
-                        lost.append(100 * (exact - own))
-                    cells = [denominator - log_sum(np.concatenate([here, np.where(chosen, -np.inf, mean_logit + np.log(counts) + add)], 1), 1)
-                             for add in (-1e9, 0, variance / 2)]
-                    off = " / ".join(f"{cell.mean():.3f} ± {cell.std():.3f}" for cell in cells)
-                    print(f"| {grouping.__name__} {size} | {score_name} | {share:.2f} | {len(groups)} | {reach.sum(1).mean():.0f} | "
-                          + " | ".join(f"{x:.2f}" for x in lost) + f" | {off} |", flush=True)
+def ways(columns, asked, rng):
+    """Name, work beside the leaves looked at, scores, and the groups of each leaf (none: scores are leaves')."""
+    for size in (8, 16, 24, 48):
+        kmeans = faiss.Kmeans(columns.shape[1], max(1, len(columns) // size), niter=6, seed=1,
+                              min_points_per_centroid=1, max_points_per_centroid=64)
+        kmeans.train(columns)
+        near = kmeans.index.search(columns, 2)[1]
+        scores = asked @ means(columns, near[:, 0]).T
+        yield f"flat {size}", 1 / size, scores, near[:, :1]
+        if size <= 16:
+            yield f"two {size}", 1 / size, np.pad(scores, ((0, 0), (0, near.max() + 1 - scores.shape[1])), constant_values=-np.inf), near
+        group = halved(columns, size)
+        yield f"halved {size}", 1 / size, asked @ means(columns, group).T, group[:, None]
+    centred = columns - columns.mean(0)
+    turned = np.linalg.eigh(centred.T @ centred)[1][:, ::-1]
+    for width in (32, 64, 96):
+        yield f"directions {width}", width / columns.shape[1], asked @ turned[:, :width] @ (centred @ turned[:, :width]).T, None
+    rotation = np.linalg.qr(rng.standard_normal((columns.shape[1],) * 2))[0].astype(np.float32)
+    factors = (centred ** 2).sum(1) / np.abs(centred @ rotation).sum(1)
+    yield "bits", 1 / 8, (asked @ rotation) @ np.sign(centred @ rotation).T * factors, None
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("index")
     parser.add_argument("questions")
-    parser.add_argument("--bundle")
-    parser.add_argument("--lists", type=int, nargs="*", default=[])
-    parser.add_argument("--sizes", type=int, nargs="*", default=[16, 48])
-    parser.add_argument("--shares", type=float, nargs="*", default=[0.1])
-    parser.add_argument("--most", type=int, default=500)
+    parser.add_argument("--lists", type=int, nargs="*", default=[2048, 10000])
+    parser.add_argument("--most", type=int, default=300)
+    parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     rows, _ = stored(arguments.index)
-    questions = stored(arguments.questions)[0][:arguments.most]
-    best = np.concatenate([np.argpartition(-(questions[at:at + 100] @ rows.T), 10, axis=1)[:, :10]
-                           for at in range(0, len(questions), 100)])
-    rng = np.random.default_rng(0)
-    print("| grouping | score of a parent | share chosen | parents | leaves scored | points lost at 1% | 2% | 5% | "
-          "log denominator off: none / mean / spread |")
-    if arguments.bundle:
-        own = tensors(arguments.bundle)
-        inputs, routed = (own["projection"] if "projection" in own else np.eye(rows.shape[1], dtype=np.float32)), own["levels.0.classifier"]
-        scale = own["scale"]
-        place = leaves(inputs @ routed, rows)
-        measure("tree", scale * routed.T, questions @ inputs, place, best, np.bincount(place, minlength=routed.shape[1]),
-                arguments.shares, arguments.sizes, rng)
+    asked = stored(arguments.questions)[0][:arguments.most]
+    best = np.concatenate([np.argpartition(-(asked[at:at + 100] @ rows.T), 10, axis=1)[:, :10]
+                           for at in range(0, len(asked), 100)])
     for lists in arguments.lists:
-        kmeans = faiss.Kmeans(rows.shape[1], lists, niter=8, spherical=True, seed=1, max_points_per_centroid=64)
+        kmeans = faiss.Kmeans(rows.shape[1], lists, niter=5, spherical=True, seed=arguments.seed + 1,
+                              max_points_per_centroid=max(6, 120_000 // lists))
         kmeans.train(rows)
-        place = leaves(kmeans.centroids.T, rows)
-        measure("k-means", SCALE * kmeans.centroids, questions, place, best, np.bincount(place, minlength=lists),
-                arguments.shares, arguments.sizes, rng)
+        columns = kmeans.centroids
+        place = leaves(columns.T, rows)
+        logits = asked @ columns.T
+        rank = np.argsort(np.argsort(-logits, axis=1, kind="stable"), axis=1)
+        visited = (np.cumsum(np.bincount(place, minlength=lists)[np.argsort(-logits, axis=1)], axis=1) / len(rows)).mean(0)
+        beams = [int(np.searchsorted(visited, share)) + 1 for share in (0.01, 0.02, 0.05)]
+        exact = [(np.take_along_axis(rank, place[best], 1) < beam).mean() for beam in beams]
+        print(f"{len(rows)} documents, {lists} leaves, beams {beams}, recall " + " ".join(f"{100 * own:.2f}" for own in exact))
+        print("| way | looked at | work | lost at 1% | 2% | 5% |")
+        for name, beside, scores, groups in ways(columns, asked, np.random.default_rng(arguments.seed)):
+            for share in SHARES:
+                chosen = best_of(scores, share)
+                reach = chosen if groups is None else chosen[:, groups].any(2)
+                near = np.argsort(np.argsort(np.where(reach, -logits, np.inf), axis=1, kind="stable"), axis=1)
+                near = np.where(reach, near, lists)
+                found = [(np.take_along_axis(near, place[best], 1) < beam).mean() for beam in beams]
+                lost = " | ".join(f"{100 * (a - b):.2f}" for a, b in zip(exact, found))
+                print(f"| {name} | {share} | {beside + reach.mean():.2f} | {lost} |", flush=True)
 
 
 if __name__ == "__main__":

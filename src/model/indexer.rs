@@ -149,8 +149,8 @@ impl Indexer {
         self.logit_scale
     }
 
-    /// The most probable `beam` leaves for a unit embedding (Algorithm 2, TOPK-INDEXER). In a large tree of
-    /// one level a query may miss one of them; a document, which is to be found there, does not.
+    /// The most probable `beam` leaves for a unit embedding (Algorithm 2, TOPK-INDEXER). Where a level has
+    /// many, a query may take one for another that is nearly as probable; a document does not.
     pub(crate) fn route(&self, unit: &[f32], beam: NonZeroUsize, role: Role) -> Routing {
         let mut scorer = QueryScorer::new(self, unit);
         let search = match scorer.shortlisted(beam, role) {

@@ -2,7 +2,7 @@
 //!
 //! For a query they alone decide. For a document rounding is held against its exact bound, and the products
 //! of all leaves that may be among the most probable are computed in f32, so that the leaves are those that
-//! f32 would choose: a document lies where every build and processor would put it.
+//! f32 would choose: where a document lies does not depend on what the processor has.
 
 use std::num::NonZeroUsize;
 
