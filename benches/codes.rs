@@ -1,5 +1,5 @@
-//! What codes of one bit a dimension spare, and what they lose: scan time, bytes read and recall against the
-//! plain scan of the same leaves, on real embeddings.
+//! What codes spare, and what they lose: scan time, embeddings read and recall against the plain scan of the
+//! same leaves, on real embeddings.
 //!
 //!     cargo run --release --example embed -- ENCODER DATASET SPLIT EMBEDDED
 //!     cargo bench --bench codes -- BUNDLE EMBEDDED [K]
@@ -33,10 +33,8 @@ fn main() {
         embedded::fill(dir.path().join("index"), &bundle, embedded::numbered(), rows("documents.f32"));
 
     println!("{} documents of {dim} dimensions, {} queries, k = {k}", index.len(), queries.len() / dim);
-    println!(
-        "| Beam | Visited | Plain, us | Codes, us | Ratio | Embeddings read | Bytes read | Recall@{k} |"
-    );
-    println!("|---|---|---|---|---|---|---|---|");
+    println!("| Beam | Visited | Plain, us | Codes, us | Ratio | Embeddings read | Recall@{k} |");
+    println!("|---|---|---|---|---|---|---|");
     let leaves = bundle.model().indexer().shape().leaves() as usize;
     let mut beam = 4;
     while beam < leaves {
@@ -77,14 +75,11 @@ fn measure(index: &Index, queries: &[f32], k: usize, beam: usize) {
         times.sort_by(f64::total_cmp);
         times[ROUNDS / 2]
     });
-    let (row_bytes, code_bytes) = (2.0 * dim as f64, (dim.div_ceil(64) * 8 + 8) as f64);
-    let bytes = (visited as f64 * code_bytes + read as f64 * row_bytes) / (visited as f64 * row_bytes);
     println!(
-        "| {beam} | {:.0} | {plain:.1} | {coded:.1} | {:.2} | {:.1}% | {:.1}% | {:.4} |",
+        "| {beam} | {:.0} | {plain:.1} | {coded:.1} | {:.2} | {:.1}% | {:.4} |",
         visited as f64 / count,
         plain / coded,
         100.0 * read as f64 / visited as f64,
-        100.0 * bytes,
         found as f64 / wanted as f64,
     );
 }

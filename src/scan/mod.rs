@@ -159,6 +159,15 @@ impl Kernel {
             _ => query.sums(block),
         }
     }
+
+    /// The product with the levels of a supplement, as [`CodedQuery::levels`].
+    pub fn code_levels(self, query: &CodedQuery, bits: &[u8]) -> i32 {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2(avx2) | Self::Avx512(x86::Avx512(avx2)) => avx2.code_levels(&query.fine, bits),
+            _ => query.levels(bits),
+        }
+    }
 }
 
 /// Rows handed to a kernel at a time.
@@ -176,6 +185,16 @@ impl<'a> Scanner<'a> {
     /// The instructions it runs on.
     pub fn kernel(&self) -> Kernel {
         self.kernel
+    }
+
+    /// The score of one row.
+    ///
+    /// # Shapes
+    /// `row` `[dim]` f16.
+    pub fn score(&self, row: &[f16]) -> f32 {
+        let mut score = [0.0];
+        self.kernel.score(self.similarity, self.query, &[row], &mut score);
+        score[0]
     }
 
     /// What rows are scored against.

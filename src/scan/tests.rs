@@ -119,13 +119,35 @@ fn blocks_of_codes_add_up_alike() {
         (state >> 56) as u8
     };
     for dim in [64, 65, 384, 768, 1024, 1032, 5000].into_iter().take(if cfg!(miri) { 2 } else { 7 }) {
-        let mut query = CodedQuery::new(&codes::Rotation::new(dim), &vec![0.1; dim], 2.0);
+        let mut query = CodedQuery::new(&codes::Rotation::new(dim), &vec![0.1; dim]);
         let block: Vec<u8> = query.tables.iter().map(|_| byte()).collect();
         for highest in [false, true] {
             // The largest sums there can be.
             query.tables.iter_mut().for_each(|entry| *entry = if highest { u8::MAX } else { byte() });
             for kernel in Kernel::available() {
                 assert_eq!(kernel.code_sums(&query, &block), query.sums(&block), "{kernel:?}, {dim}");
+            }
+        }
+    }
+}
+
+#[test]
+fn levels_of_supplements_add_up_alike() {
+    let mut state = 9u64;
+    let mut byte = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 56) as u8
+    };
+    for dim in [64, 65, 384, 768, 5000].into_iter().take(if cfg!(miri) { 2 } else { 5 }) {
+        let mut query = CodedQuery::new(&codes::Rotation::new(dim), &vec![0.1; dim]);
+        for lowest in [false, true] {
+            // Of the largest magnitude there can be.
+            query.fine.iter_mut().for_each(|x| *x = if lowest { i8::MIN } else { byte() as i8 });
+            let record: Vec<u8> =
+                (0..codes::supplement_bytes(dim)).map(|_| if lowest { u8::MAX } else { byte() }).collect();
+            let (bits, _) = codes::split_supplement(&record);
+            for kernel in Kernel::available() {
+                assert_eq!(kernel.code_levels(&query, bits), query.levels(bits), "{kernel:?}, {dim}");
             }
         }
     }

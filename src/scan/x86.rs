@@ -1,7 +1,7 @@
 //! AVX2 and AVX-512 vectors. Intrinsics only: the loop is in `lanes.rs`.
 
 use super::lanes::{self, Lanes, Term};
-use crate::codes::{BLOCK_ROWS, TABLE};
+use crate::codes::{self, BLOCK_ROWS, TABLE};
 use crate::prefetch::{CACHE_LINE_BYTES, prefetch as prefetch_line};
 use half::f16;
 use std::arch::x86_64::*;
@@ -39,6 +39,60 @@ impl Avx2 {
         // SAFETY: an `Avx2` exists only where `detect` found this feature.
         unsafe { code_sums(tables, block) }
     }
+}
+
+impl Avx2 {
+    /// [`CodedQuery::levels`](crate::codes::CodedQuery::levels), the levels of a unit unpacked side by side.
+    pub(super) fn code_levels(self, query: &[i8], bits: &[u8]) -> i32 {
+        // SAFETY: an `Avx2` exists only where `detect` found this feature.
+        unsafe { code_levels(query, bits) }
+    }
+}
+
+#[target_feature(enable = "avx2")]
+fn code_levels(query: &[i8], bits: &[u8]) -> i32 {
+    // Each word of a unit has levels of eight dimensions in bits 0 to 2 of its bytes, of eight others in bits
+    // 3 to 5, and in bits 6 and 7 a part of the seventh eight or the last; see `codes::supplement`.
+    let shift_low = _mm256_setr_epi64x(0, 3, 0, 3);
+    let shift_high = _mm256_setr_epi64x(0, 3, 6, 6);
+    let shift_rest = _mm256_setr_epi64x(0, 0, 4, 5);
+    let words = |bytes: [i8; 4]| {
+        let [a, b, c, d] = bytes.map(|byte| i64::from_ne_bytes([byte as u8; 8]));
+        _mm256_setr_epi64x(a, b, c, d)
+    };
+    let (low_mask, high_mask, rest_mask) = (words([7; 4]), words([7, 7, 3, 3]), words([0, 0, 4, 4]));
+    let ones = _mm256_set1_epi16(1);
+    let mut total = _mm256_setzero_si256();
+    let units = bits.chunks_exact(codes::UNIT_BYTES).zip(query.chunks_exact(codes::UNIT));
+    for (unit, query) in units {
+        // SAFETY: the slice has 24 bytes, of which 16 and 8 are read; any alignment will do.
+        let unit = unsafe {
+            let first = _mm_loadu_si128(unit.as_ptr().cast());
+            let last = _mm_loadl_epi64(unit.as_ptr().add(16).cast());
+            _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(first), last)
+        };
+        // Words 0 0 1 1, 2 2 0 2 and 1 1 1 1.
+        let low = _mm256_permute4x64_epi64::<0b01_01_00_00>(unit);
+        let high = _mm256_permute4x64_epi64::<0b10_00_10_10>(unit);
+        let rest = _mm256_permute4x64_epi64::<0b01_01_01_01>(unit);
+        let low = _mm256_and_si256(_mm256_srlv_epi64(low, shift_low), low_mask);
+        let high = _mm256_and_si256(_mm256_srlv_epi64(high, shift_high), high_mask);
+        let rest = _mm256_and_si256(_mm256_srlv_epi64(rest, shift_rest), rest_mask);
+        // SAFETY: the slice has 64 bytes, and any alignment will do.
+        let (query_low, query_high) = unsafe {
+            let at = query.as_ptr();
+            (_mm256_loadu_si256(at.cast()), _mm256_loadu_si256(at.add(32).cast()))
+        };
+        // Four products of at most 7 * 128 fit 16 bits.
+        let pairs = _mm256_add_epi16(
+            _mm256_maddubs_epi16(low, query_low),
+            _mm256_maddubs_epi16(_mm256_or_si256(high, rest), query_high),
+        );
+        total = _mm256_add_epi32(total, _mm256_madd_epi16(pairs, ones));
+    }
+    let half = _mm_add_epi32(_mm256_castsi256_si128(total), _mm256_extracti128_si256::<1>(total));
+    let pair = _mm_add_epi32(half, _mm_unpackhi_epi64(half, half));
+    _mm_cvtsi128_si32(_mm_add_epi32(pair, _mm_shuffle_epi32::<1>(pair)))
 }
 
 /// Pairs of groups whose sums fit 16 bits.

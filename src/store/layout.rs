@@ -7,7 +7,7 @@ use std::ops::Range;
 pub(super) use crate::disk::names;
 
 /// The format this crate writes. Independent of the crate's version.
-pub(crate) const FORMAT_VERSION: u32 = 3;
+pub(crate) const FORMAT_VERSION: u32 = 4;
 /// The oldest format this crate still opens. Version 1 was never released.
 pub(crate) const OLDEST_READABLE_VERSION: u32 = 2;
 
@@ -138,6 +138,15 @@ pub(super) mod segment {
     /// `[rows, 2]` f32, their factors.
     pub(in crate::store) const CODES: u32 = 2;
     pub(in crate::store) const CODE_FACTORS: u32 = 3;
+    // All of these where there are codes, since version 4; before, codes are beside no mean.
+    /// From which row on and up to which one a leaf has a mean, `[n, 2]` u32, ascending.
+    pub(in crate::store) const MEAN_ROWS: u32 = 4;
+    /// The directions of the means, `[1 + n, dim]` f16, that of all other rows first.
+    pub(in crate::store) const MEANS: u32 = 5;
+    /// The shifts of the codes, `[rows]` f32.
+    pub(in crate::store) const CODE_SHIFTS: u32 = 6;
+    /// Their supplements, `[rows, 24 ceil(dim / 64) + 12]` u8.
+    pub(in crate::store) const SUPPLEMENTS: u32 = 7;
 
     /// Ids one behind another, UTF-8; ends u64.
     pub(in crate::store) const IDS: u32 = 16;

@@ -67,6 +67,7 @@ mod terms;
 mod tests;
 mod tombstones;
 mod verify;
+mod verify_codes;
 mod verify_files;
 mod version;
 mod view;

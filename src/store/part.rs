@@ -13,7 +13,7 @@ use super::{
     tombstones::Tombstones,
 };
 use crate::{
-    codes::{BLOCK_ROWS, StoredCode},
+    codes::StoredCodes,
     document::Document,
     ids::{Generation, LeafId},
     lexical::List,
@@ -76,9 +76,25 @@ impl Part {
     }
 
     /// Codes of consecutive rows, as [`Segment::codes`]; rows in memory have none.
-    pub(super) fn codes(&self, rows: Range<u32>) -> Result<Option<(&[u8], &[f32])>> {
+    pub(super) fn codes(&self, rows: Range<u32>) -> Result<Option<StoredCodes<'_>>> {
         match &self.place {
             Place::Sealed(segment) => segment.codes(rows),
+            Place::Memtable(_) => Ok(None),
+        }
+    }
+
+    /// Whether codes are those of an older version, which are made anew when the rows are written again.
+    pub(super) fn has_older_codes(&self) -> bool {
+        match &self.place {
+            Place::Sealed(segment) => segment.has_older_codes(),
+            Place::Memtable(_) => false,
+        }
+    }
+
+    /// The supplement of a row's code, as [`Segment::supplement`]; rows in memory have none.
+    pub(super) fn supplement(&self, row: u32) -> Result<Option<&[u8]>> {
+        match &self.place {
+            Place::Sealed(segment) => segment.supplement(row),
             Place::Memtable(_) => Ok(None),
         }
     }
@@ -200,14 +216,6 @@ impl Source for Segment {
 
     fn created_at(&self, row: u32) -> Result<Generation> {
         Segment::created_at(self, row)
-    }
-
-    fn code(&self, row: u32) -> Result<Option<StoredCode<'_>>> {
-        let found = self.codes(row..row + 1)?;
-        let place = row as usize % BLOCK_ROWS;
-        let code =
-            |(block, factors): (_, &[f32])| StoredCode { block, place, factors: [factors[0], factors[1]] };
-        Ok(found.map(code))
     }
 
     fn term_lists(&self, rows: &[u32], lexer: &dyn Lexer) -> Result<Vec<Box<dyn TermLists + '_>>> {

@@ -94,7 +94,10 @@ impl Store {
         let mut writer = self.lock_writer()?;
         let state = self.state();
         let _span = compaction("compact", &state).entered();
-        let compact = self.is_sealed(&writer) && state.parts().len() <= 1 && state.live() == state.rows();
+        let compact = self.is_sealed(&writer)
+            && state.parts().len() <= 1
+            && state.live() == state.rows()
+            && !state.parts().iter().any(Part::has_older_codes);
         if !compact {
             let all = vec![true; state.parts().len()];
             let replaced = self.replace(&mut writer, &state, &all, Rewrite::default(), tick);

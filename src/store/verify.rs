@@ -14,10 +14,10 @@ use super::{
     layout::names,
     manifest::Manifest,
     part::{Part, Place},
-    segment::{Segment, SegmentFiles},
+    segment::Segment,
     terms::Terms,
+    verify_codes as codes,
 };
-use crate::codes::{self, CodeMaker};
 use crate::ids::LeafId;
 use crate::lexical::List;
 
@@ -27,10 +27,6 @@ const MOST_PROBLEMS: usize = 100;
 /// Rows of a segment whose texts are taken apart for the check.
 const ROWS_WITH_TERMS: u32 = 64;
 
-/// Factors of a code that differ by less, of their size, are the same: they may have been summed in another
-/// order.
-const SAME: f32 = 1e-6;
-
 /// The rows of a leaf, as [`Part::leaf`] has them.
 type LeafList<'a> = (Range<u32>, &'a [u32]);
 
@@ -38,14 +34,14 @@ type LeafList<'a> = (Range<u32>, &'a [u32]);
 type Tell<'a> = &'a mut dyn FnMut(u64, u64) -> Result<()>;
 
 /// How far a check is.
-struct Done<'a> {
+pub(super) struct Done<'a> {
     units: u64,
     total: u64,
     tell: Tell<'a>,
 }
 
 impl Done<'_> {
-    fn more(&mut self, units: u64) -> Result<()> {
+    pub(super) fn more(&mut self, units: u64) -> Result<()> {
         self.units += units;
         (self.tell)(self.units, self.total)
     }
@@ -202,7 +198,7 @@ impl Store {
                     report.note(page)?;
                     done.more(1)?;
                 }
-                self.check_codes(segment, &mut report, &mut done)?;
+                codes::check(segment, self.config.dim as usize, &mut report, &mut done)?;
                 report.term_postings += report.note(segment.check_terms(true))?.unwrap_or_default();
                 self.check_texts(segment, &mut report)?;
                 let lexical = self.is_lexical();
@@ -244,28 +240,6 @@ impl Store {
             let finite = report.note(part.matrix(row..row + 1))?.map(|row| row.iter().all(|x| x.is_finite()));
             if finite == Some(false) {
                 report.problem(file.clone(), Damage::Undecodable { what: "the embedding of row", number });
-            }
-        }
-        Ok(())
-    }
-
-    /// Each code is that of its row.
-    fn check_codes(&self, segment: &Segment, report: &mut VerifyReport, done: &mut Done<'_>) -> Result<()> {
-        let dim = self.config.dim as usize;
-        let mut maker = CodeMaker::new(dim);
-        for first in (0..segment.rows()).step_by(codes::BLOCK_ROWS) {
-            let rows = first..segment.rows().min(first + codes::BLOCK_ROWS as u32);
-            done.more(rows.len() as u64)?;
-            let Some(Some((found, factors))) = report.note(segment.codes(rows.clone()))? else { continue };
-            let Some(embeddings) = report.note(segment.matrix(rows))? else { continue };
-            let mut expected = vec![0; codes::block_bytes(dim)];
-            let made = embeddings.chunks_exact(dim).enumerate();
-            let made: Vec<f32> =
-                made.flat_map(|(place, row)| maker.encode(row, place, &mut expected)).collect();
-            let differ = |a: f32, b: f32| (a - b).abs() > SAME * b.abs() || a.is_nan() != b.is_nan();
-            if found != expected || factors.iter().zip(made).any(|(&a, b)| differ(a, b)) {
-                let damage = Damage::Undecodable { what: "the codes from row", number: first.into() };
-                report.problem(SegmentFiles::vectors_name(segment.files().number), damage);
             }
         }
         Ok(())

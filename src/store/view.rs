@@ -12,7 +12,7 @@ use super::{
     version::Version,
 };
 use crate::{
-    codes,
+    codes::{self, StoredCodes},
     document::Document,
     ids::{Generation, LeafId, Row},
     lexical::List,
@@ -58,6 +58,17 @@ impl View {
     pub fn embedding(&self, row: Row) -> Result<&[f16]> {
         let (part, local) = self.state.locate(row).ok_or(StoreError::NoSuchRow { row })?;
         part.matrix(local..local + 1)
+    }
+
+    /// The supplement of a row's code, `[supplement_bytes]`; see [`codes`](crate::codes). `None` where it has
+    /// none.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::embedding`].
+    pub fn supplement(&self, row: Row) -> Result<Option<&[u8]>> {
+        let (part, local) = self.state.locate(row).ok_or(StoreError::NoSuchRow { row })?;
+        part.supplement(local)
     }
 
     /// The live rows of a leaf with their embeddings, `[dim]` f16 each; in the order in which they
@@ -322,13 +333,13 @@ impl<'a> Run<'a> {
         self.part.live_in(self.rows.clone())
     }
 
-    /// Blocks of codes that hold those of all rows, and their factors, `[rows, 2]`; see
-    /// [`codes`](crate::codes). The first row is at place [`Self::first_place`] of the first block.
+    /// The codes of the rows; `None` where they have none. The first row is at place [`Self::first_place`] of
+    /// the first block.
     ///
     /// # Errors
     ///
     /// Damage of the pages that they are on.
-    pub fn codes(&self) -> Result<Option<(&'a [u8], &'a [f32])>> {
+    pub fn codes(&self) -> Result<Option<StoredCodes<'a>>> {
         self.part.codes(self.rows.clone())
     }
 

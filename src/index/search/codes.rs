@@ -1,13 +1,17 @@
-//! Codes for one query: upper bounds on the scores of many rows, then the embeddings of the few that may be
-//! hits.
+//! Codes for one query: upper bounds on the scores of many rows, tighter ones of those that these leave, then
+//! the embeddings of the few that may be hits.
+
+use std::collections::VecDeque;
+
+use half::f16;
 
 use super::candidates::Candidates;
 use super::damage::scan_failed;
-use crate::codes::{BLOCK_ROWS, CodedQuery, FACTORS, Rotation};
+use crate::codes::{BLOCK_ROWS, CodedQuery, Near, Part, Rotation, StoredCodes, split_supplement};
 use crate::error::Result;
 use crate::ids::Row;
 use crate::prefetch::{CACHE_LINE_BYTES, prefetch};
-use crate::scan::{Scanner, TopK};
+use crate::scan::{Kernel, Scanner, TopK};
 use crate::store::View;
 
 /// Shortest run of rows whose codes are read: a block of codes costs as much as a few embeddings.
@@ -15,45 +19,62 @@ const FEWEST_CODED: usize = 4;
 /// Documents for each hit, below which preparing the query for codes costs more than it saves.
 const PLAIN_PER_HIT: usize = 32;
 /// How many standard deviations, about, a score may lie above its estimate before a hit can be missed.
-const CODE_WIDTH: f32 = 2.2;
+const CODE_WIDTH: f32 = 2.9;
+/// The same where codes are beside no mean, as before version 4 of the format: there the error of a hit,
+/// which the query is near to, is overrated.
+const WIDTH_WITHOUT_MEAN: f32 = 2.2;
+/// The same with a row's supplement.
+const TIGHT_WIDTH: f32 = 3.2;
 /// Candidates that are collected before a rerank, unless `k` is large. They are from the most probable
 /// leaves, whose best rows are nearly the best of all, so that few rows of the other leaves become
 /// candidates.
 const MOST_CANDIDATES: usize = 1024;
-/// Embeddings for each hit that are read first, while there is no k-th best score to compare bounds with.
-const FIRST_PER_HIT: usize = 2;
-/// Embeddings read between two comparisons with the k-th best score.
+/// Candidates for each hit whose bounds are tightened first, while there is no k-th best score to compare
+/// bounds with; of the best of these, one for each hit, the embeddings are read.
+const FIRST_PER_HIT: usize = 4;
+/// Candidates between two comparisons with the k-th best score.
 const ROWS_PER_ROUND: usize = 32;
-/// Embeddings of the next round that are prefetched while a round is scored.
-const ROWS_PREFETCHED: usize = 4;
+
+/// The shifts of a block whose codes are beside no mean.
+const NO_SHIFTS: [f32; BLOCK_ROWS] = [0.0; BLOCK_ROWS];
 
 /// The sign of an f32.
 const SIGN: u32 = 1 << 31;
 
-/// A row and the upper bound of its score, as one integer. Its order is that of falling bounds, then of
-/// rising rows. Integers are sorted much faster than pairs.
+/// A row that its code lets be a hit.
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    row: Row,
+    /// The product of the query with the signs of its code.
+    signs: f32,
+    /// The query beside its mean.
+    near: Near,
+}
+
+/// The place of a row among those that wait, and an upper bound of its score, as one integer. Its order is
+/// that of falling bounds, then of rising places. Integers are sorted much faster than pairs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Candidate(u64);
 
 impl Candidate {
     /// NaN counts as infinity.
     #[inline(always)]
-    fn new(bound: f32, row: Row) -> Self {
+    fn new(bound: f32, place: u32) -> Self {
         // Both zeros become one.
         let bits = if bound.is_nan() { f32::INFINITY.to_bits() } else { (bound + 0.0).to_bits() };
         // Unsigned integers in the order of the scores: the sign is flipped, and all other bits where it is
         // set.
         let rising = bits ^ (((bits as i32 >> 31) as u32) | SIGN);
-        Self(u64::from(!rising) << 32 | u64::from(row.0))
+        Self(u64::from(!rising) << 32 | u64::from(place))
     }
 
-    fn row(self) -> Row {
-        Row(self.0 as u32)
+    fn place(self) -> u32 {
+        self.0 as u32
     }
 
     /// Whether the score may be as high as `threshold`.
     fn reaches(self, threshold: f32) -> bool {
-        self <= Self::new(threshold, Row(u32::MAX))
+        self <= Self::new(threshold, u32::MAX)
     }
 }
 
@@ -63,14 +84,25 @@ pub(super) struct CodeFilter<'a> {
     /// Made when it is first needed.
     query: Option<CodedQuery>,
     /// Dead ones included.
+    waiting: Vec<Waiting>,
+    /// Those that wait, by their bounds.
     candidates: Vec<Candidate>,
+    /// The mean that the query was compared with last: that of all small leaves of a segment comes again.
+    last: Option<(*const [f16], Near)>,
     /// A score that a row needs in addition to being among the best here.
     floor: f32,
 }
 
 impl<'a> CodeFilter<'a> {
     pub fn new(rotation: &'a Rotation) -> Self {
-        Self { rotation, query: None, candidates: Vec::new(), floor: f32::NEG_INFINITY }
+        Self {
+            rotation,
+            query: None,
+            waiting: Vec::new(),
+            candidates: Vec::new(),
+            last: None,
+            floor: f32::NEG_INFINITY,
+        }
     }
 
     /// Compares bounds with the k-th best score of `top`, as of now, from the start.
@@ -78,56 +110,86 @@ impl<'a> CodeFilter<'a> {
         Self { floor: threshold(top), ..self }
     }
 
-    /// Adds the rows of a run whose bounds reach the k-th best score. Returns false, and adds nothing, where
-    /// the run has no codes or is too short, or where the search has scored so few documents that codes do
-    /// not pay.
-    pub fn add(
-        &mut self,
-        rows: &Candidates<'_>,
+    /// The codes of a run, asked for before they are read. `None` where it has none or is too short, or where
+    /// the search has come to so few documents that codes do not pay.
+    ///
+    /// # Errors
+    /// Damage of the pages that they are on.
+    pub fn codes_of<'r>(
+        &self,
+        rows: &Candidates<'r>,
         documents: usize,
-        scanner: &Scanner<'_>,
-        top: &TopK,
-    ) -> Result<bool> {
+        k: usize,
+    ) -> Result<Option<StoredCodes<'r>>> {
         let run = rows.run();
-        if run.len() < FEWEST_CODED || documents < PLAIN_PER_HIT.saturating_mul(top.k()) {
-            return Ok(false);
+        if run.len() < FEWEST_CODED || documents < PLAIN_PER_HIT.saturating_mul(k) {
+            return Ok(None);
         }
-        let Some((codes, factors)) = run.codes()? else { return Ok(false) };
-        let query =
-            self.query.get_or_insert_with(|| CodedQuery::new(self.rotation, scanner.query(), CODE_WIDTH));
-        let threshold = threshold(top).max(self.floor);
-        let (mut factors, _) = factors.as_chunks::<FACTORS>();
-        let (first, mut at, mut place) = (run.first_row(), 0, run.first_place());
-        let block_bytes = query.tables.len();
-        let mut bounds = [0.0; BLOCK_ROWS];
-        for (block, rest) in codes.chunks_exact(block_bytes).zip((block_bytes..).step_by(block_bytes)) {
-            let own = factors.len().min(BLOCK_ROWS - place);
-            let selected = rows.block(at);
-            if selected != 0 {
-                prefetch_first(codes.get(rest..).unwrap_or_default(), block_bytes);
-                let sums = scanner.kernel().code_sums(query, block);
-                let reach = query.upper_bounds(&sums[place..], factors, threshold, &mut bounds);
-                let mut reach = reach & selected;
-                while reach != 0 {
-                    let next = reach.trailing_zeros();
-                    let row = Row(first.0 + at as u32 + next);
-                    self.candidates.push(Candidate::new(bounds[next as usize], row));
-                    reach &= reach - 1;
-                }
-            }
-            factors = &factors[own..];
-            (at, place) = (at + own, 0);
+        let Some(codes) = run.codes()? else { return Ok(None) };
+        if let Some(query) = &self.query {
+            prefetch_first(codes.blocks, query.tables.len());
+            prefetch_first(codes.factors, BLOCK_ROWS);
+            prefetch_first(codes.shifts, BLOCK_ROWS);
+            let mean = codes.means.clone().next().and_then(|(_, mean)| mean).unwrap_or_default();
+            prefetch_first(mean, mean.len());
         }
-        Ok(true)
+        Ok(Some(codes))
     }
 
-    /// Prefetches what [`Self::add`] will read of a run first.
-    pub fn prefetch(&self, rows: &Candidates<'_>) -> Result<()> {
-        if let (Some(query), Some((codes, factors))) = (&self.query, rows.run().codes()?) {
-            prefetch_first(codes, query.tables.len());
-            prefetch_first(factors, BLOCK_ROWS * FACTORS);
+    /// Adds the rows of a run whose bounds reach the k-th best score.
+    pub fn add(&mut self, rows: &Candidates<'_>, codes: StoredCodes<'_>, scanner: &Scanner<'_>, top: &TopK) {
+        let StoredCodes { blocks, mut factors, mut shifts, mut means } = codes;
+        let run = rows.run();
+        let query = self.query.get_or_insert_with(|| CodedQuery::new(self.rotation, scanner.query()));
+        let threshold = threshold(top).max(self.floor);
+        let (mut at, mut place) = (0, run.first_place());
+        let block_bytes = query.tables.len();
+        let width = if shifts.is_empty() { WIDTH_WITHOUT_MEAN } else { CODE_WIDTH };
+        // The query beside the mean of the next rows, and how many have it.
+        let (mut near, mut with_near) = (query.near(None), 0);
+        let mut bounds = [0.0; BLOCK_ROWS];
+        for (block, rest) in blocks.chunks_exact(block_bytes).zip((block_bytes..).step_by(block_bytes)) {
+            let end = at + factors.len().min(BLOCK_ROWS - place);
+            let selected = rows.block(at);
+            let sums = if selected == 0 {
+                [0; BLOCK_ROWS]
+            } else {
+                prefetch_first(blocks.get(rest..).unwrap_or_default(), block_bytes);
+                scanner.kernel().code_sums(query, block)
+            };
+            let first = at;
+            while at < end {
+                if with_near == 0 {
+                    let Some((rows, mean)) = means.next() else { break };
+                    with_near = rows;
+                    near = match (mean, self.last) {
+                        (Some(mean), Some((last, near))) if std::ptr::eq(mean, last) => near,
+                        (mean, _) => query.near(mean.map(|mean| scanner.score(mean))),
+                    };
+                    self.last = mean.map(|mean| (std::ptr::from_ref(mean), near));
+                }
+                let count = with_near.min(end - at);
+                let (own_factors, later) = factors.split_at(count);
+                let (own_shifts, later_shifts) = shifts.split_at(count.min(shifts.len()));
+                let selected = selected >> (at - first);
+                if selected != 0 {
+                    let sums = &sums[place..];
+                    let own_shifts = if own_shifts.is_empty() { &NO_SHIFTS } else { own_shifts };
+                    let part = Part { sums, factors: own_factors, shifts: own_shifts, near, width };
+                    let mut reach = query.upper_bounds(part, threshold, &mut bounds) & selected;
+                    while reach != 0 {
+                        let next = reach.trailing_zeros() as usize;
+                        self.candidates.push(Candidate::new(bounds[next], self.waiting.len() as u32));
+                        let row = Row(run.first_row().0 + (at + next) as u32);
+                        self.waiting.push(Waiting { row, signs: query.product(sums[next]), near });
+                        reach &= reach - 1;
+                    }
+                }
+                (factors, shifts) = (later, later_shifts);
+                (at, place, with_near) = (at + count, place + count, with_near - count);
+            }
+            place = 0;
         }
-        Ok(())
     }
 
     /// Whether there are so many candidates that a rerank is due.
@@ -135,50 +197,109 @@ impl<'a> CodeFilter<'a> {
         self.candidates.len() >= MOST_CANDIDATES.max(PLAIN_PER_HIT.saturating_mul(k))
     }
 
-    /// Scores the candidates by their embeddings, in the order of falling bounds, until no bound reaches the
-    /// k-th best score. Returns how many embeddings were read.
+    /// Scores the candidates by their embeddings: in the order of falling bounds, those whose tight bounds
+    /// reach the k-th best score too, until no bound reaches it. Returns how many embeddings were read.
     pub fn rerank(&mut self, view: &View, scanner: &Scanner<'_>, top: &mut TopK) -> Result<usize> {
-        let mut read = 0;
-        let mut embeddings = Vec::new();
-        let mut score = |candidates: &[Candidate], top: &mut TopK| -> Result<()> {
-            embeddings.clear();
-            for row in candidates.iter().map(|candidate| candidate.row()) {
-                if view.is_live(row) {
-                    embeddings.push((row, view.embedding(row)?));
-                }
-            }
-            read += embeddings.len();
-            scanner.scan(embeddings.iter().copied(), top).map(drop).map_err(scan_failed)?;
-            Ok(())
+        let Self { query, waiting, candidates, floor, .. } = self;
+        let Some(query) = query else { return Ok(0) };
+        let mut survivors = Survivors {
+            query,
+            waiting,
+            view,
+            tight: Vec::new(),
+            records: VecDeque::with_capacity(2 * ROWS_PER_ROUND),
+            embeddings: Vec::new(),
         };
-        let floor = self.floor;
-        let needed = |top: &TopK| threshold(top).max(floor);
+        let needed = |top: &TopK| threshold(top).max(*floor);
+        let mut read = 0;
         let first = FIRST_PER_HIT.saturating_mul(top.k());
-        if needed(top) == f32::NEG_INFINITY && first < self.candidates.len() {
-            self.candidates.select_nth_unstable(first);
-            score(&self.candidates[..first], top)?;
-            self.candidates.drain(..first);
+        if needed(top) == f32::NEG_INFINITY && first < candidates.len() {
+            candidates.select_nth_unstable(first);
+            survivors.fetch(&candidates[..first])?;
+            survivors.tighten(&candidates[..first], scanner.kernel());
+            read += survivors.score(top.k(), f32::NEG_INFINITY, scanner, top)?;
+            read += survivors.score(usize::MAX, needed(top), scanner, top)?;
+            survivors.tight.clear();
+            candidates.drain(..first);
         }
-        let threshold = needed(top);
-        self.candidates.retain(|candidate| candidate.reaches(threshold));
-        self.candidates.sort_unstable();
-        let mut rounds = self.candidates.chunks(ROWS_PER_ROUND).peekable();
+        let reached = needed(top);
+        candidates.retain(|candidate| candidate.reaches(reached));
+        candidates.sort_unstable();
+        let mut rounds = candidates.chunks(ROWS_PER_ROUND).peekable();
+        survivors.fetch(rounds.peek().copied().unwrap_or_default())?;
         while let Some(round) = rounds.next() {
-            let next = rounds.peek().into_iter().flat_map(|next| next.iter().take(ROWS_PREFETCHED));
-            for row in next.map(|candidate| candidate.row()).filter(|row| view.is_live(*row)) {
-                let embedding = view.embedding(row)?;
-                prefetch_first(embedding, embedding.len());
-            }
+            survivors.fetch(rounds.peek().copied().unwrap_or_default())?;
             // It only rises.
-            let threshold = needed(top);
-            let within = round.partition_point(|candidate| candidate.reaches(threshold));
-            score(&round[..within], top)?;
+            let reached = needed(top);
+            let within = round.partition_point(|candidate| candidate.reaches(reached));
+            survivors.tighten(&round[..within], scanner.kernel());
+            read += survivors.score(usize::MAX, reached, scanner, top)?;
+            survivors.tight.clear();
             if within < round.len() {
                 break;
             }
         }
-        self.candidates.clear();
+        candidates.clear();
+        waiting.clear();
         Ok(read)
+    }
+}
+
+/// Rows whose codes let them be hits, and which of them their supplements still do.
+struct Survivors<'a> {
+    query: &'a CodedQuery,
+    waiting: &'a [Waiting],
+    view: &'a View,
+    /// With tight bounds.
+    tight: Vec<Candidate>,
+    /// Supplements of candidates that were fetched.
+    records: VecDeque<Option<&'a [u8]>>,
+    embeddings: Vec<(Row, &'a [f16])>,
+}
+
+impl Survivors<'_> {
+    /// Asks for the supplements of candidates, which [`Self::tighten`] reads.
+    fn fetch(&mut self, candidates: &[Candidate]) -> Result<()> {
+        for candidate in candidates {
+            let record = self.view.supplement(self.waiting[candidate.place() as usize].row)?;
+            prefetch_first(record.unwrap_or_default(), usize::MAX);
+            self.records.push_back(record);
+        }
+        Ok(())
+    }
+
+    /// Adds candidates, the next that were fetched, with bounds that their supplements make tight, dead ones
+    /// left out. One without a supplement keeps its bound.
+    fn tighten(&mut self, candidates: &[Candidate], kernel: Kernel) {
+        for &candidate in candidates {
+            let Waiting { row, signs, near } = self.waiting[candidate.place() as usize];
+            let record = self.records.pop_front().flatten();
+            if !self.view.is_live(row) {
+                continue;
+            }
+            self.tight.push(record.map_or(candidate, |record| {
+                let (bits, numbers) = split_supplement(record);
+                let (query, levels) = (self.query, kernel.code_levels(self.query, bits));
+                let bound = query.tight_bound(signs, levels, near, TIGHT_WIDTH, numbers);
+                Candidate::new(bound, candidate.place())
+            }));
+        }
+    }
+
+    /// Scores the best by their tight bounds, at most `most`, that reach a threshold, by their embeddings;
+    /// the others stay. Returns how many embeddings were read.
+    fn score(&mut self, most: usize, threshold: f32, scanner: &Scanner<'_>, top: &mut TopK) -> Result<usize> {
+        self.tight.sort_unstable();
+        let count = self.tight.partition_point(|candidate| candidate.reaches(threshold)).min(most);
+        self.embeddings.clear();
+        for candidate in self.tight.drain(..count) {
+            let row = self.waiting[candidate.place() as usize].row;
+            let embedding = self.view.embedding(row)?;
+            prefetch_first(embedding, embedding.len());
+            self.embeddings.push((row, embedding));
+        }
+        scanner.scan(self.embeddings.iter().copied(), top).map_err(scan_failed)?;
+        Ok(count)
     }
 }
 
@@ -202,15 +323,15 @@ mod tests {
     fn rows_wait_in_the_order_of_their_bounds() {
         let bounds = [f32::INFINITY, 3.5, 1.0, 1e-30, 0.0, -1e-30, -2.0, f32::NEG_INFINITY];
         for (i, &high) in bounds.iter().enumerate() {
-            let row = Candidate::new(high, Row(7));
-            assert_eq!(row.row(), Row(7));
-            assert!(row < Candidate::new(high, Row(8)) && row.reaches(high));
+            let row = Candidate::new(high, 7);
+            assert_eq!(row.place(), 7);
+            assert!(row < Candidate::new(high, 8) && row.reaches(high));
             for &low in &bounds[i + 1..] {
-                assert!(row < Candidate::new(low, Row(3)), "{high} {low}");
-                assert!(row.reaches(low) && !Candidate::new(low, Row(3)).reaches(high), "{high} {low}");
+                assert!(row < Candidate::new(low, 3), "{high} {low}");
+                assert!(row.reaches(low) && !Candidate::new(low, 3).reaches(high), "{high} {low}");
             }
         }
-        assert_eq!(Candidate::new(-0.0, Row(1)), Candidate::new(0.0, Row(1)));
-        assert_eq!(Candidate::new(f32::NAN, Row(u32::MAX)), Candidate::new(f32::INFINITY, Row(u32::MAX)));
+        assert_eq!(Candidate::new(-0.0, 1), Candidate::new(0.0, 1));
+        assert_eq!(Candidate::new(f32::NAN, u32::MAX), Candidate::new(f32::INFINITY, u32::MAX));
     }
 }

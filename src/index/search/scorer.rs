@@ -101,8 +101,8 @@ impl<'a> Scorer<'a> {
 }
 
 /// Scores candidates, and returns how many embeddings were read.
-fn score(
-    rows: &[Candidates<'_>],
+fn score<'a>(
+    rows: &[Candidates<'a>],
     view: &View,
     mut codes: Option<&mut CodeFilter<'_>>,
     documents: usize,
@@ -111,18 +111,20 @@ fn score(
 ) -> Result<usize> {
     let mut read = 0;
     let mut plain: Vec<(Row, &[f16])> = Vec::new();
-    let mut rows = rows.iter().peekable();
-    while let Some(own) = rows.next() {
-        if let Some(codes) = &mut codes {
-            if let Some(next) = rows.peek() {
-                codes.prefetch(next)?;
+    // The codes of the next rows are asked for while those of the ones before are read.
+    let find = |codes: Option<&CodeFilter<'_>>, rows: Option<&Candidates<'a>>, k| match (codes, rows) {
+        (Some(codes), Some(rows)) => codes.codes_of(rows, documents, k),
+        _ => Ok(None),
+    };
+    let mut next = find(codes.as_deref(), rows.first(), top.k())?;
+    for (at, own) in rows.iter().enumerate() {
+        let found = std::mem::replace(&mut next, find(codes.as_deref(), rows.get(at + 1), top.k())?);
+        if let (Some(codes), Some(found)) = (&mut codes, found) {
+            codes.add(own, found, scanner, top);
+            if codes.is_full(top.k()) {
+                read += codes.rerank(view, scanner, top)?;
             }
-            if codes.add(own, documents, scanner, top)? {
-                if codes.is_full(top.k()) {
-                    read += codes.rerank(view, scanner, top)?;
-                }
-                continue;
-            }
+            continue;
         }
         own.push_to(&mut plain)?;
         if plain.len() >= ROWS_PER_TASK {

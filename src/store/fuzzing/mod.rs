@@ -22,6 +22,7 @@ use crate::store::{
     segment::{Segment, SegmentFiles},
 };
 use crate::{
+    codes,
     disk::FileSystem,
     document::Document,
     ids::{Generation, LeafId, ModelHash},
@@ -139,7 +140,7 @@ pub fn segment(bytes: &[u8], cuts: &[u16], rows: u16) {
         file.finish()
     };
     let rows = u32::from(rows % 64);
-    let matrix = vec![(ROWS, vec![0; (rows * DIM * 2) as usize])];
+    let mut matrix = vec![(ROWS, vec![0; (rows * DIM * 2) as usize])];
     let mut sections: Vec<(u32, Vec<u8>)> =
         [IDS, PAYLOADS, METADATA, LEAVES, LEAF_ENDS, FURTHER, FURTHER_ENDS, ROW_LEAVES, ROW_LEAF_ENDS]
             .into_iter()
@@ -154,6 +155,20 @@ pub fn segment(bytes: &[u8], cuts: &[u16], rows: u16) {
         numbers.resize(rows as usize * width, 0);
         sections.push((name, numbers));
     }
+    let mut spans = section().to_vec();
+    spans.truncate(spans.len().min(rows as usize * 8) / 8 * 8);
+    let (means, dim) = (spans.len() / 8 + usize::from(rows > 0), DIM as usize);
+    let blocks = (rows as usize).div_ceil(codes::BLOCK_ROWS);
+    matrix.push((MEAN_ROWS, spans));
+    for (name, length) in [
+        (CODES, blocks * codes::block_bytes(dim)),
+        (CODE_FACTORS, rows as usize * codes::FACTORS * 4),
+        (CODE_SHIFTS, rows as usize * 4),
+        (MEANS, means * dim * 2),
+        (SUPPLEMENTS, rows as usize * codes::supplement_bytes(dim)),
+    ] {
+        matrix.push((name, vec![0x3c; length]));
+    }
     let (vectors, documents) = (
         write(SegmentFiles::vectors_name(1), Kind::Vectors, &matrix),
         write(SegmentFiles::documents_name(1), Kind::Documents, &sections),
@@ -165,6 +180,11 @@ pub fn segment(bytes: &[u8], cuts: &[u16], rows: u16) {
         let _ = (segment.document(row), segment.leaves_of(row), segment.created_at(row), segment.by_id(row));
         if let Ok(id) = segment.id(row) {
             let _ = segment.find(id);
+        }
+    }
+    for (first, end) in [(0, rows), (rows / 3, rows / 2)] {
+        if let Ok(Some(found)) = segment.codes(first..end) {
+            assert_eq!(found.means.map(|(rows, _)| rows).sum::<usize>(), (end - first) as usize);
         }
     }
     for leaf in 0..32 {

@@ -4,18 +4,15 @@ use std::{borrow::Cow, path::Path};
 
 use half::f16;
 
-use super::SegmentFiles;
+use super::{Codes, SegmentFiles};
 use crate::{
-    codes::{self, CodeMaker, StoredCode},
     disk::Backend,
     ids::{Generation, LeafId},
     lexical,
-    scan::Similarity,
     store::{
-        StoreOptions,
         error::{Result, StoreError},
         layout::segment::*,
-        manifest::{StoreConfig, StoreId},
+        manifest::StoreId,
         sealed::{Identity, Kind, SealedWriter},
         terms::{Joined, Lexer, TermLists},
     },
@@ -37,10 +34,6 @@ pub(in crate::store) trait Source: Sync {
     fn created_at(&self, row: u32) -> Result<Generation>;
     /// The posting lists of terms of these rows, ascending: those that there are, or made from the texts.
     fn term_lists(&self, rows: &[u32], lexer: &dyn Lexer) -> Result<Vec<Box<dyn TermLists + '_>>>;
-    /// The code of its embedding, where there is one.
-    fn code(&self, _row: u32) -> Result<Option<StoredCode<'_>>> {
-        Ok(None)
-    }
 }
 
 /// A row of a source that goes into the segment.
@@ -64,8 +57,9 @@ pub(in crate::store) struct NewSegment<'a> {
 
 /// Writes the two files of a segment and makes them durable, but not yet their directory entries.
 ///
-/// Memory: some 40 bytes for each document, their ids, and their codes where there are to be any; embeddings
-/// and payloads pass through. No two members may have the same id. `tick` is called after each document.
+/// Memory: some 40 bytes for each document, their ids, and their codes of one bit where there are to be any;
+/// embeddings, which are read three times where there are codes, and payloads pass through. No two members
+/// may have the same id. `tick` is called after each document.
 pub(in crate::store) fn build(
     backend: &dyn Backend,
     dir: &Path,
@@ -74,7 +68,7 @@ pub(in crate::store) fn build(
     members: Vec<Member>,
     tick: &mut dyn FnMut() -> Result<()>,
 ) -> Result<SegmentFiles> {
-    let NewSegment { store_id, number, mut codes, lexer } = segment;
+    let NewSegment { store_id, number, codes, lexer } = segment;
     let too_many = || StoreError::TooManyRows { used: 0, wanted: members.len() };
     let rows = u32::try_from(members.len()).map_err(|_| too_many())?;
     let Arranged { members, leaves } = arrange(sources, members)?;
@@ -87,19 +81,11 @@ pub(in crate::store) fn build(
     let mut file = SealedWriter::create(backend, &path, identity(Kind::Vectors))?;
     file.begin(ROWS)?;
     for member in &members {
-        let source = sources[member.source as usize];
-        let embedding = source.embedding(member.row)?;
-        file.write(bytemuck::cast_slice(&embedding))?;
-        if let Some(codes) = &mut codes {
-            codes.add(&embedding, source.code(member.row)?);
-        }
+        file.write(bytemuck::cast_slice(&sources[member.source as usize].embedding(member.row)?))?;
         tick()?;
     }
     if let Some(codes) = codes {
-        file.begin(CODES)?;
-        file.write(&codes.blocks)?;
-        file.begin(CODE_FACTORS)?;
-        file.write(bytemuck::cast_slice(&codes.factors))?;
+        codes.write(&mut file, sources, &members, &leaves.ends)?;
     }
     let vectors = file.finish()?;
 
@@ -123,45 +109,6 @@ pub(in crate::store) fn build(
     }
     let documents = file.finish()?;
     Ok(SegmentFiles { number, rows, vectors, documents })
-}
-
-/// The codes of the rows, as they are stored.
-pub(in crate::store) struct Codes {
-    maker: CodeMaker,
-    dim: usize,
-    blocks: Vec<u8>,
-    factors: Vec<f32>,
-}
-
-impl Codes {
-    /// Those of an index, if its rows are to have any.
-    pub(in crate::store) fn wanted(config: &StoreConfig, options: &StoreOptions) -> Option<Self> {
-        let dim = config.dim as usize;
-        let product = Similarity::from_code(config.similarity).is_some_and(Similarity::is_product);
-        (!options.without_codes && product && dim >= codes::FEWEST_DIMENSIONS).then(|| Self::new(dim))
-    }
-
-    fn new(dim: usize) -> Self {
-        Self { maker: CodeMaker::new(dim), dim, blocks: Vec::new(), factors: Vec::new() }
-    }
-
-    /// Of the next row; made where it has none.
-    fn add(&mut self, row: &[f16], code: Option<StoredCode<'_>>) {
-        let place = self.factors.len() / codes::FACTORS % codes::BLOCK_ROWS;
-        let bytes = codes::block_bytes(self.dim);
-        if place == 0 {
-            self.blocks.resize(self.blocks.len() + bytes, 0);
-        }
-        let block = self.blocks.len() - bytes;
-        let block = &mut self.blocks[block..];
-        self.factors.extend(match code {
-            Some(code) => {
-                code.copy_to(place, block);
-                code.factors
-            }
-            None => self.maker.encode(row, place, block),
-        });
-    }
 }
 
 /// Members in the order of their rows, and the posting lists of that order.

@@ -4,9 +4,8 @@ use std::{ops::Range, path::Path};
 
 use half::f16;
 
-use super::terms::TermSections;
+use super::{codes::CodeSections, terms::TermSections};
 use crate::{
-    codes,
     disk::Backend,
     document::Document,
     ids::{Generation, LeafId},
@@ -36,13 +35,12 @@ pub(in crate::store) struct SegmentFiles {
 /// An open segment. Every byte it hands out was checked.
 pub(in crate::store) struct Segment {
     files: SegmentFiles,
-    dim: usize,
+    pub(super) dim: usize,
     /// None only under repair.
-    vectors: Option<SealedFile>,
+    pub(super) vectors: Option<SealedFile>,
     documents: SealedFile,
     rows: Range<u64>,
-    /// Of the codes and of their factors, both empty where there are none.
-    codes: [Range<u64>; 2],
+    pub(super) codes: CodeSections,
     parts: Parts,
     pub(super) terms: TermSections,
 }
@@ -132,24 +130,16 @@ impl Segment {
             if expected != found {
                 return Err(vectors.corrupt(Damage::Disagreement { what: "bytes of rows", expected, found }));
             }
-            let lengths = [CODES, CODE_FACTORS].map(|name| vectors.section(name)).map(|s| s.end - s.start);
-            let blocks = u64::from(files.rows).div_ceil(codes::BLOCK_ROWS as u64);
-            let expected = [
-                blocks * codes::block_bytes(dim as usize) as u64,
-                u64::from(files.rows) * (codes::FACTORS * size_of::<f32>()) as u64,
-            ];
-            if lengths != [0; 2] && lengths != expected {
-                let (what, expected, found) = ("bytes of codes", expected[0], lengths[0]);
-                return Err(vectors.corrupt(Damage::Disagreement { what, expected, found }));
-            }
-            Ok(vectors)
+            let codes = CodeSections::of(&vectors, files.rows, dim as usize)?;
+            Ok((vectors, codes))
         });
         let vectors = match vectors {
             Err(StoreError::Corrupt { .. }) if damaged => None,
             vectors => Some(vectors?),
         };
-        let section = |name| vectors.as_ref().map_or(0..0, |vectors| vectors.section(name));
-        let (rows, codes) = (section(ROWS), [CODES, CODE_FACTORS].map(section));
+        let (vectors, codes) =
+            vectors.map_or((None, CodeSections::NONE), |(file, codes)| (Some(file), codes));
+        let rows = vectors.as_ref().map_or(0..0, |vectors| vectors.section(ROWS));
         let documents = open(SegmentFiles::documents_name(files.number), Kind::Documents, files.documents)?;
         let at = |name| documents.section(name);
         let parts = Parts {
@@ -224,19 +214,6 @@ impl Segment {
             )
         };
         self.vectors.as_ref().ok_or_else(missing)?.elements(&self.rows, elements)
-    }
-
-    /// The blocks of codes that consecutive rows are in, `[blocks, block_bytes]`, and the factors of the
-    /// rows, `[rows, 2]`; `None` where they have none.
-    pub(in crate::store) fn codes(&self, rows: Range<u32>) -> Result<Option<(&[u8], &[f32])>> {
-        let Some(vectors) = self.vectors.as_ref().filter(|_| !self.codes[0].is_empty()) else {
-            return Ok(None);
-        };
-        let rows = rows.start as usize..rows.end as usize;
-        let bytes = codes::block_bytes(self.dim);
-        let blocks = rows.start / codes::BLOCK_ROWS * bytes..rows.end.div_ceil(codes::BLOCK_ROWS) * bytes;
-        let factors = rows.start * codes::FACTORS..rows.end * codes::FACTORS;
-        Ok(Some((vectors.elements(&self.codes[0], blocks)?, vectors.elements(&self.codes[1], factors)?)))
     }
 
     /// The leaves that have a document here, ascending.

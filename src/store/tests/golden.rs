@@ -69,3 +69,54 @@ fn the_version_before_the_first_release_is_refused() {
     assert!(is_pre_release(&crate::disk::FileSystem, dir.path()));
     assert!(!is_pre_release(&crate::disk::FileSystem, &fixture(2)));
 }
+
+/// Embeddings so wide that segments have codes.
+const WIDE: usize = 70;
+/// The first version whose fixture has some.
+const FIRST_WITH_CODES: u32 = 3;
+
+/// Codes of every version are those of their rows, and are made anew where rows are merged.
+#[test]
+fn codes_of_every_version_are_read() {
+    let wide = |n: u32| Put {
+        embedding: (0..WIDE as u32).map(|i| f16::from_f32(((i * 7 + n * 13) % 29) as f32 - 14.5)).collect(),
+        // One leaf has most of the rows.
+        ..put(&format!("d{n:03}"), n, &[if n.is_multiple_of(5) { n % LEAVES } else { 7 }])
+    };
+    let rows = 100;
+    let fixture = |version| fixture(version).with_extension("codes");
+    if std::env::var_os("EHI_WRITE_FIXTURE").is_some() {
+        let config = StoreConfig { dim: WIDE as u32, terms: 0, ..config() };
+        let store =
+            Store::create(&fixture(layout::FORMAT_VERSION), &config, StoreOptions::default()).unwrap();
+        store.commit(puts((0..rows).map(wide).collect())).unwrap();
+        store.flush().unwrap();
+    }
+    // Whether all rows have codes, beside means or not, and supplements where they are.
+    let coded = |store: &Store, beside: bool| {
+        let view = store.read();
+        let runs = view.parts();
+        let mut codes = runs.iter().map(|run| run.codes().unwrap().unwrap());
+        let row = view.supplement(Row(0)).unwrap();
+        codes.all(|codes| codes.shifts.len() == if beside { codes.factors.len() } else { 0 })
+            && row.is_some() == beside
+    };
+    for version in FIRST_WITH_CODES..=layout::FORMAT_VERSION {
+        let dir = tempfile::tempdir().unwrap();
+        copy_directory(&fixture(version), dir.path());
+        let store = open(dir.path()).unwrap();
+        assert!(coded(&store, version > 3) && store.verify().unwrap().is_sound(), "{version}");
+        for n in 0..rows {
+            let view = store.read();
+            let row = view.row_of(&format!("d{n:03}")).unwrap().unwrap();
+            assert_eq!(view.embedding(row).unwrap(), wide(n).embedding);
+        }
+        // What is compact is still given the codes of this version.
+        store.compact(&mut || Ok(())).unwrap();
+        assert!(coded(&store, true) && store.verify().unwrap().is_sound(), "{version}");
+        store.commit(puts(vec![wide(rows)])).unwrap();
+        store.compact(&mut || Ok(())).unwrap();
+        assert!(coded(&store, true) && store.verify().unwrap().is_sound(), "{version}");
+        assert_eq!(store.read().live(), rows as usize + 1);
+    }
+}

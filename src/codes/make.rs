@@ -1,0 +1,162 @@
+//! Making means and codes of rows.
+
+use half::f16;
+use half::slice::HalfFloatSliceExt;
+
+use super::supplement::{self, HIGHEST, UNIT};
+use super::{FACTORS, GROUP, LANES, Rotation, TABLE, nibble};
+
+/// The step of the grid for a normal distribution of variance 1: of the grids of 16 equal steps, the one with
+/// the least mean square error. Part of the format.
+const STEP: f64 = 0.3352;
+
+/// The direction of the mean of some rows.
+#[derive(Debug)]
+pub(crate) struct MeanMaker {
+    sums: Vec<f64>,
+}
+
+impl MeanMaker {
+    pub fn new(dim: usize) -> Self {
+        Self { sums: vec![0.0; dim] }
+    }
+
+    /// Adds a row, `[dim]`.
+    pub fn add(&mut self, row: &[f16]) {
+        self.sums.iter_mut().zip(row).for_each(|(sum, x)| *sum += x.to_f64());
+    }
+
+    /// Adds the direction of the mean of the rows so far, of length 1, to `means`, and begins anew. Zeros
+    /// where the mean has no direction.
+    pub fn finish(&mut self, means: &mut Vec<f16>) {
+        let norm = self.sums.iter().map(|x| x * x).sum::<f64>().sqrt();
+        let scale = if norm > 0.0 { 1.0 / norm } else { 0.0 };
+        means.extend(self.sums.iter().map(|sum| f16::from_f64(sum * scale)));
+        self.sums.fill(0.0);
+    }
+}
+
+/// The numbers of a row's code.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Made {
+    /// What `<signs, P q>` is multiplied by, and what the error is for `|q'| = 1` and `e = 1`.
+    pub factors: [f32; FACTORS],
+    /// What the product of the query with the mean is multiplied by.
+    pub shift: f32,
+}
+
+/// Makes codes of rows.
+#[derive(Debug)]
+pub(crate) struct CodeMaker {
+    rotation: Rotation,
+    turned: Vec<f32>,
+    mean: Vec<f32>,
+    turned_mean: Vec<f32>,
+    levels: Vec<u8>,
+}
+
+/// Sums of a code `v` of a turned row `t` beside a turned mean `m`: `<v, t>`, `<v, v>`, `<v, m>`.
+struct Sums {
+    row: f64,
+    own: f64,
+    mean: f64,
+}
+
+impl Sums {
+    /// Of elements, each of the code, of the row and of the mean; in lanes, so that their order is the same
+    /// everywhere.
+    fn of(elements: impl Iterator<Item = (f64, f32, f32)>) -> Self {
+        let mut sums = [[0f64; LANES]; 3];
+        for (i, (v, t, m)) in elements.enumerate() {
+            let products = [v * f64::from(t), v * v, v * f64::from(m)];
+            sums.iter_mut().zip(products).for_each(|(sum, product)| sum[i % LANES] += product);
+        }
+        let [row, own, mean] = sums.map(|lanes| lanes.iter().sum());
+        Self { row, own, mean }
+    }
+
+    /// The numbers of the code; `turned` are those of the row in place of the code, `along` what it has along
+    /// the mean.
+    fn numbers(&self, turned: &Self, along: f64, dim: usize) -> Made {
+        let along = along + turned.mean;
+        if self.row <= 0.0 {
+            return Made { factors: [0.0; FACTORS], shift: along as f32 };
+        }
+        let (factor, norm) = (turned.own / self.row, turned.own.sqrt());
+        let cosine = (self.row / (self.own.sqrt() * norm)).min(1.0);
+        let width = cosine * (dim as f64 - 1.0).max(1.0).sqrt();
+        let error = norm * (1.0 - cosine * cosine).sqrt() / width;
+        Made { factors: [factor as f32, error as f32], shift: (along - factor * self.mean) as f32 }
+    }
+}
+
+impl CodeMaker {
+    pub fn new(dim: usize) -> Self {
+        let zeros = || vec![0.0; dim];
+        Self {
+            rotation: Rotation::new(dim),
+            turned: zeros(),
+            mean: zeros(),
+            turned_mean: zeros(),
+            levels: vec![0; dim.next_multiple_of(UNIT)],
+        }
+    }
+
+    /// The rows to come are coded beside a mean, `[dim]`, or beside none.
+    pub fn beside(&mut self, mean: Option<&[f16]>) {
+        match mean {
+            Some(mean) => mean.convert_to_f32_slice(&mut self.mean),
+            None => self.mean.fill(0.0),
+        }
+        self.turned_mean.copy_from_slice(&self.mean);
+        self.rotation.apply(&mut self.turned_mean);
+    }
+
+    /// The numbers of a row's code; sets its bits, of the turned elements that are positive, at its place in
+    /// a block where they are 0, and writes its supplement, where asked for.
+    ///
+    /// # Shapes
+    /// `row` `[dim]` f16, finite; `block` `[block_bytes]`; `supplement` `[supplement_bytes]`.
+    pub fn encode(
+        &mut self,
+        row: &[f16],
+        place: usize,
+        block: &mut [u8],
+        supplement: Option<&mut [u8]>,
+    ) -> Made {
+        row.convert_to_f32_slice(&mut self.turned);
+        let elements = self.turned.iter().zip(&self.mean);
+        let along = Sums::of(elements.map(|(&x, &mean)| (f64::from(mean), x, 0.0))).row as f32;
+        self.turned.iter_mut().zip(&self.mean).for_each(|(x, mean)| *x -= along * mean);
+        self.rotation.apply(&mut self.turned);
+
+        let (byte, half) = nibble(place);
+        for (group, table) in self.turned.chunks(GROUP).zip(block.chunks_exact_mut(TABLE)) {
+            let bits = group.iter().zip(0..).map(|(&x, bit)| u8::from(x > 0.0) << bit);
+            table[byte] |= bits.sum::<u8>() << half;
+        }
+        let (dim, along) = (row.len(), f64::from(along));
+        let pairs = || self.turned.iter().copied().zip(self.turned_mean.iter().copied());
+        let turned = Sums::of(pairs().map(|(t, m)| (f64::from(t), t, m)));
+        let signs = Sums::of(pairs().map(|(t, m)| (if t > 0.0 { 1.0 } else { -1.0 }, t, m)));
+        if let Some(record) = supplement {
+            // In steps: levels count from the lowest on the negative side, and from 0 on the positive one, so
+            // that a sign and a level are the number of a step.
+            let norm = turned.own.sqrt();
+            let scale = if norm > 0.0 { ((dim as f64).sqrt() / (STEP * norm)) as f32 } else { 0.0 };
+            let middle = |t: f32| {
+                let steps = (t.abs() * scale).min(f32::from(HIGHEST)) as u8;
+                if t > 0.0 {
+                    (f64::from(steps) + 0.5, steps)
+                } else {
+                    (-f64::from(steps) - 0.5, HIGHEST - steps)
+                }
+            };
+            self.levels.iter_mut().zip(&self.turned).for_each(|(level, &t)| *level = middle(t).1);
+            let steps = Sums::of(pairs().map(|(t, m)| (middle(t).0, t, m)));
+            let Made { factors: [factor, error], shift } = steps.numbers(&turned, along, dim);
+            supplement::pack(&self.levels, [factor, error, shift], record);
+        }
+        signs.numbers(&turned, along, dim)
+    }
+}

@@ -1,0 +1,237 @@
+//! The codes of a segment's rows: making and reading them.
+
+use std::ops::Range;
+
+use half::f16;
+
+use super::{
+    Member, Segment, Source,
+    read::{check_counts, count},
+};
+use crate::{
+    codes::{self, CodeMaker, MeanMaker, Means, StoredCodes},
+    scan::Similarity,
+    store::{
+        StoreOptions,
+        error::Result,
+        layout::segment::*,
+        manifest::StoreConfig,
+        sealed::{SealedFile, SealedWriter},
+    },
+};
+
+/// Where codes are in `N.vectors`; all empty where there are none.
+pub(super) struct CodeSections {
+    blocks: Range<u64>,
+    factors: Range<u64>,
+    mean_rows: Range<u64>,
+    means: Range<u64>,
+    shifts: Range<u64>,
+    supplements: Range<u64>,
+}
+
+impl CodeSections {
+    pub(super) const NONE: Self =
+        Self { blocks: 0..0, factors: 0..0, mean_rows: 0..0, means: 0..0, shifts: 0..0, supplements: 0..0 };
+
+    /// Finds them, and checks what their size does not matter for.
+    pub(super) fn of(file: &SealedFile, rows: u32, dim: usize) -> Result<Self> {
+        let at = |name| file.section(name);
+        let sections = Self {
+            blocks: at(CODES),
+            factors: at(CODE_FACTORS),
+            mean_rows: at(MEAN_ROWS),
+            means: at(MEANS),
+            shifts: at(CODE_SHIFTS),
+            supplements: at(SUPPLEMENTS),
+        };
+        let rows = if sections.blocks.is_empty() { 0 } else { u64::from(rows) };
+        let blocks = rows.div_ceil(codes::BLOCK_ROWS as u64);
+        // None before version 4.
+        let beside = if sections.shifts.is_empty() { 0 } else { rows };
+        let own_means = count(&sections.mean_rows, 8).min(beside);
+        let means = if beside > 0 { own_means + 1 } else { 0 };
+        let (record, mean) = (codes::supplement_bytes(dim) as u64, (dim * size_of::<f16>()) as u64);
+        check_counts(
+            file,
+            [
+                ("bytes of codes", &sections.blocks, 1, blocks * codes::block_bytes(dim) as u64),
+                ("bytes of codes' factors", &sections.factors, 1, rows * (codes::FACTORS * 4) as u64),
+                ("bytes of means' rows", &sections.mean_rows, 1, own_means * 8),
+                ("bytes of means", &sections.means, 1, means * mean),
+                ("bytes of codes' shifts", &sections.shifts, 1, beside * 4),
+                ("bytes of supplements", &sections.supplements, 1, beside * record),
+            ],
+        )?;
+        Ok(sections)
+    }
+}
+
+impl Segment {
+    /// The codes of consecutive rows; `None` where they have none.
+    pub(in crate::store) fn codes(&self, rows: Range<u32>) -> Result<Option<StoredCodes<'_>>> {
+        let Some(vectors) = self.vectors.as_ref().filter(|_| !self.codes.blocks.is_empty()) else {
+            return Ok(None);
+        };
+        let places = rows.start as usize..rows.end as usize;
+        let bytes = codes::block_bytes(self.dim);
+        let blocks = places.start / codes::BLOCK_ROWS * bytes..places.end.div_ceil(codes::BLOCK_ROWS) * bytes;
+        let beside = !self.codes.shifts.is_empty();
+        Ok(Some(StoredCodes {
+            blocks: vectors.elements(&self.codes.blocks, blocks)?,
+            factors: vectors.elements(&self.codes.factors, places.clone())?,
+            shifts: if beside { vectors.elements(&self.codes.shifts, places)? } else { &[] },
+            means: if beside { self.means(vectors, rows)? } else { Means::none(rows.len()) },
+        }))
+    }
+
+    /// Whether there are codes, and beside no mean.
+    pub(in crate::store) fn has_older_codes(&self) -> bool {
+        !self.codes.blocks.is_empty() && self.codes.shifts.is_empty()
+    }
+
+    fn means<'a>(&'a self, vectors: &'a SealedFile, rows: Range<u32>) -> Result<Means<'a>> {
+        let spans = self.mean_rows()?;
+        let first = spans.partition_point(|[_, end]| *end <= rows.start);
+        // Most often one: rows are those of a leaf.
+        let reached = spans[first..].iter().take_while(|[start, _]| *start < rows.end).count();
+        let own = first..first + reached;
+        // That of the rows that no span has comes first.
+        let mean =
+            |from: usize, to: usize| vectors.elements(&self.codes.means, from * self.dim..to * self.dim);
+        Ok(Means::new(&spans[own.clone()], mean(1 + own.start, 1 + own.end)?, mean(0, 1)?, rows))
+    }
+
+    /// From which row on and up to which one each mean is that of the rows.
+    pub(in crate::store) fn mean_rows(&self) -> Result<&[[u32; 2]]> {
+        let Some(vectors) = &self.vectors else { return Ok(&[]) };
+        vectors.elements(&self.codes.mean_rows, 0..count(&self.codes.mean_rows, 8) as usize)
+    }
+
+    /// All means, `[1 + n, dim]`.
+    pub(in crate::store) fn all_means(&self) -> Result<&[f16]> {
+        let Some(vectors) = &self.vectors else { return Ok(&[]) };
+        vectors.elements(&self.codes.means, 0..count(&self.codes.means, 2) as usize)
+    }
+
+    /// The supplement of a row's code, `[supplement_bytes]`; `None` where it has none.
+    pub(in crate::store) fn supplement(&self, row: u32) -> Result<Option<&[u8]>> {
+        let Some(vectors) = self.vectors.as_ref().filter(|_| !self.codes.supplements.is_empty()) else {
+            return Ok(None);
+        };
+        let bytes = codes::supplement_bytes(self.dim);
+        let row = row as usize;
+        vectors.elements(&self.codes.supplements, row * bytes..(row + 1) * bytes).map(Some)
+    }
+}
+
+/// Which of some rows have a mean of their own: leaf after leaf, those that are enough.
+fn mean_rows(ends: &[u32]) -> Vec<[u32; 2]> {
+    let firsts = std::iter::once(0).chain(ends.iter().copied());
+    let spans = firsts.zip(ends).map(|(first, &end)| [first, end]);
+    spans.filter(|[first, end]| (end - first) as usize >= codes::FEWEST_FOR_MEAN).collect()
+}
+
+/// The means of rows, in the making.
+pub(in crate::store) struct SegmentMeans<'a> {
+    dim: usize,
+    spans: &'a [[u32; 2]],
+    own: MeanMaker,
+    others: MeanMaker,
+    means: Vec<f16>,
+    rows: u32,
+}
+
+impl<'a> SegmentMeans<'a> {
+    /// `spans`: which rows have one of their own.
+    pub(in crate::store) fn new(dim: usize, spans: &'a [[u32; 2]]) -> Self {
+        let (own, others) = (MeanMaker::new(dim), MeanMaker::new(dim));
+        Self { dim, spans, own, others, means: vec![f16::ZERO; dim], rows: 0 }
+    }
+
+    /// Takes the next row.
+    pub(in crate::store) fn add(&mut self, row: &[f16]) {
+        match self.spans {
+            [[first, end], rest @ ..] if *first <= self.rows => {
+                self.own.add(row);
+                if self.rows + 1 == *end {
+                    self.own.finish(&mut self.means);
+                    self.spans = rest;
+                }
+            }
+            _ => self.others.add(row),
+        }
+        self.rows += 1;
+    }
+
+    /// `[1 + spans, dim]`, that of all other rows first.
+    pub(in crate::store) fn finish(mut self) -> Vec<f16> {
+        let mut others = Vec::with_capacity(self.dim);
+        self.others.finish(&mut others);
+        self.means[..self.dim].copy_from_slice(&others);
+        self.means
+    }
+}
+
+/// Makes and writes the codes of rows.
+pub(in crate::store) struct Codes {
+    dim: usize,
+}
+
+impl Codes {
+    /// Those of an index, if its rows are to have any.
+    pub(in crate::store) fn wanted(config: &StoreConfig, options: &StoreOptions) -> Option<Self> {
+        let dim = config.dim as usize;
+        let product = Similarity::from_code(config.similarity).is_some_and(Similarity::is_product);
+        (!options.without_codes && product && dim >= codes::FEWEST_DIMENSIONS).then_some(Self { dim })
+    }
+
+    /// Writes those of the rows of members, which are read twice: for the means, and for the codes. `ends`
+    /// are where the rows of each leaf end.
+    pub(super) fn write(
+        &self,
+        file: &mut SealedWriter,
+        sources: &[&dyn Source],
+        members: &[Member],
+        ends: &[u32],
+    ) -> Result<()> {
+        let embedding = |member: &Member| sources[member.source as usize].embedding(member.row);
+        let spans = mean_rows(ends);
+        let mut means = SegmentMeans::new(self.dim, &spans);
+        for member in members {
+            means.add(&embedding(member)?);
+        }
+        let means = means.finish();
+        let bytes = codes::block_bytes(self.dim);
+        let mut maker = CodeMaker::new(self.dim);
+        let mut record = vec![0; codes::supplement_bytes(self.dim)];
+        let mut blocks = vec![0; members.len().div_ceil(codes::BLOCK_ROWS) * bytes];
+        let (mut factors, mut shifts) =
+            (Vec::with_capacity(members.len()), Vec::with_capacity(members.len()));
+        let (others, own) = means.split_at(self.dim);
+        let mut members = members.iter();
+        file.begin(SUPPLEMENTS)?;
+        for (rows, mean) in Means::new(&spans, own, others, 0..members.len() as u32) {
+            maker.beside(mean);
+            for member in members.by_ref().take(rows) {
+                let (block, place) = (factors.len() / codes::BLOCK_ROWS, factors.len() % codes::BLOCK_ROWS);
+                let block = &mut blocks[block * bytes..(block + 1) * bytes];
+                let made = maker.encode(&embedding(member)?, place, block, Some(&mut record));
+                factors.push(made.factors);
+                shifts.push(made.shift);
+                file.write(&record)?;
+            }
+        }
+        for (name, section) in [
+            (CODES, &*blocks),
+            (CODE_FACTORS, bytemuck::cast_slice(&factors)),
+            (CODE_SHIFTS, bytemuck::cast_slice(&shifts)),
+            (MEAN_ROWS, bytemuck::cast_slice(&spans)),
+            (MEANS, bytemuck::cast_slice(&means)),
+        ] {
+            file.begin(name)?;
+            file.write(section)?;
+        }
+        Ok(())
+    }
+}
