@@ -2,6 +2,7 @@
 
 use half::f16;
 use half::slice::HalfFloatSliceExt;
+use pulp::{Arch, Simd, WithSimd};
 
 use super::supplement::{self, HIGHEST, UNIT};
 use super::{FACTORS, GROUP, LANES, Rotation, TABLE, nibble};
@@ -52,6 +53,8 @@ pub(crate) struct CodeMaker {
     turned: Vec<f32>,
     mean: Vec<f32>,
     turned_mean: Vec<f32>,
+    /// What a code stands for.
+    values: Vec<f32>,
     levels: Vec<u8>,
 }
 
@@ -63,16 +66,9 @@ struct Sums {
 }
 
 impl Sums {
-    /// Of elements, each of the code, of the row and of the mean; in lanes, so that their order is the same
-    /// everywhere.
-    fn of(elements: impl Iterator<Item = (f64, f32, f32)>) -> Self {
-        let mut sums = [[0f64; LANES]; 3];
-        for (i, (v, t, m)) in elements.enumerate() {
-            let products = [v * f64::from(t), v * v, v * f64::from(m)];
-            sums.iter_mut().zip(products).for_each(|(sum, product)| sum[i % LANES] += product);
-        }
-        let [row, own, mean] = sums.map(|lanes| lanes.iter().sum());
-        Self { row, own, mean }
+    /// In lanes, so that their order is the same everywhere.
+    fn of(code: &[f32], row: &[f32], mean: &[f32]) -> Self {
+        Arch::new().dispatch(SumUp { code, row, mean })
     }
 
     /// The numbers of the code; `turned` are those of the row in place of the code, `along` what it has along
@@ -90,6 +86,34 @@ impl Sums {
     }
 }
 
+struct SumUp<'a> {
+    code: &'a [f32],
+    row: &'a [f32],
+    mean: &'a [f32],
+}
+
+impl WithSimd for SumUp<'_> {
+    type Output = Sums;
+
+    #[inline(always)]
+    fn with_simd<S: Simd>(self, _: S) -> Sums {
+        let (mut row, mut own, mut mean) = ([0f64; LANES], [0f64; LANES], [0f64; LANES]);
+        let chunks = self.row.chunks(LANES).zip(self.mean.chunks(LANES));
+        for (codes, (rows, means)) in self.code.chunks(LANES).zip(chunks) {
+            let elements = codes.iter().zip(rows).zip(means);
+            let lanes = row.iter_mut().zip(&mut own).zip(&mut mean);
+            for (((row, own), mean), ((&v, &t), &m)) in lanes.zip(elements) {
+                let v = f64::from(v);
+                *row += v * f64::from(t);
+                *own += v * v;
+                *mean += v * f64::from(m);
+            }
+        }
+        let [row, own, mean] = [row, own, mean].map(|lanes| lanes.iter().sum());
+        Sums { row, own, mean }
+    }
+}
+
 impl CodeMaker {
     pub fn new(dim: usize) -> Self {
         let zeros = || vec![0.0; dim];
@@ -98,6 +122,7 @@ impl CodeMaker {
             turned: zeros(),
             mean: zeros(),
             turned_mean: zeros(),
+            values: zeros(),
             levels: vec![0; dim.next_multiple_of(UNIT)],
         }
     }
@@ -125,8 +150,7 @@ impl CodeMaker {
         supplement: Option<&mut [u8]>,
     ) -> Made {
         row.convert_to_f32_slice(&mut self.turned);
-        let elements = self.turned.iter().zip(&self.mean);
-        let along = Sums::of(elements.map(|(&x, &mean)| (f64::from(mean), x, 0.0))).row as f32;
+        let along = Sums::of(&self.mean, &self.turned, &self.mean).row as f32;
         self.turned.iter_mut().zip(&self.mean).for_each(|(x, mean)| *x -= along * mean);
         self.rotation.apply(&mut self.turned);
 
@@ -136,27 +160,22 @@ impl CodeMaker {
             table[byte] |= bits.sum::<u8>() << half;
         }
         let (dim, along) = (row.len(), f64::from(along));
-        let pairs = || self.turned.iter().copied().zip(self.turned_mean.iter().copied());
-        let turned = Sums::of(pairs().map(|(t, m)| (f64::from(t), t, m)));
-        let signs = Sums::of(pairs().map(|(t, m)| (if t > 0.0 { 1.0 } else { -1.0 }, t, m)));
+        let turned = Sums::of(&self.turned, &self.turned, &self.turned_mean);
         if let Some(record) = supplement {
             // In steps: levels count from the lowest on the negative side, and from 0 on the positive one, so
             // that a sign and a level are the number of a step.
             let norm = turned.own.sqrt();
             let scale = if norm > 0.0 { ((dim as f64).sqrt() / (STEP * norm)) as f32 } else { 0.0 };
-            let middle = |t: f32| {
-                let steps = (t.abs() * scale).min(f32::from(HIGHEST)) as u8;
-                if t > 0.0 {
-                    (f64::from(steps) + 0.5, steps)
-                } else {
-                    (-f64::from(steps) - 0.5, HIGHEST - steps)
-                }
-            };
-            self.levels.iter_mut().zip(&self.turned).for_each(|(level, &t)| *level = middle(t).1);
-            let steps = Sums::of(pairs().map(|(t, m)| (middle(t).0, t, m)));
+            for ((&x, value), level) in self.turned.iter().zip(&mut self.values).zip(&mut self.levels) {
+                let steps = (x.abs() * scale).min(f32::from(HIGHEST)) as u8;
+                let middle = f32::from(steps) + 0.5;
+                (*value, *level) = if x > 0.0 { (middle, steps) } else { (-middle, HIGHEST - steps) };
+            }
+            let steps = Sums::of(&self.values, &self.turned, &self.turned_mean);
             let Made { factors: [factor, error], shift } = steps.numbers(&turned, along, dim);
             supplement::pack(&self.levels, [factor, error, shift], record);
         }
-        signs.numbers(&turned, along, dim)
+        self.values.iter_mut().zip(&self.turned).for_each(|(v, &x)| *v = if x > 0.0 { 1.0 } else { -1.0 });
+        Sums::of(&self.values, &self.turned, &self.turned_mean).numbers(&turned, along, dim)
     }
 }

@@ -6,7 +6,7 @@ use half::f16;
 ///
 /// # Shapes
 /// `spans` `[n, 2]`, the first row of each mean and the one behind its last, ascending; `means` `[n, dim]`;
-/// `others` `[dim]`, of the rows that no span has.
+/// `others` `[dim]`, of the rows that no span has, which need not be there if there are none.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Means<'a> {
     spans: &'a [[u32; 2]],
@@ -22,11 +22,12 @@ impl<'a> Means<'a> {
     pub fn new(
         spans: &'a [[u32; 2]],
         means: &'a [f16],
-        others: &'a [f16],
+        others: Option<&'a [f16]>,
+        dim: usize,
         rows: std::ops::Range<u32>,
     ) -> Self {
         let (next, end) = (rows.start, rows.end);
-        Self { spans, means, others: Some(others), dim: others.len(), next, end }
+        Self { spans, means, others, dim, next, end }
     }
 
     /// Where rows have no mean.

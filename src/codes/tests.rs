@@ -229,7 +229,7 @@ fn runs_of_rows_are_cut_where_means_change() {
     let others = [f16::from_f32(-1.0); 2];
     let spans = [[2, 5], [5, 9], [12, 20]];
     let of = |first, end| -> Vec<(usize, Option<f32>)> {
-        let found = Means::new(&spans, &means, &others, first..end);
+        let found = Means::new(&spans, &means, Some(&others), 2, first..end);
         found.map(|(rows, mean)| (rows, mean.map(|mean| mean[0].to_f32()))).collect()
     };
     assert_eq!(of(0, 4), [(2, Some(-1.0)), (2, Some(0.0))]);
@@ -240,7 +240,8 @@ fn runs_of_rows_are_cut_where_means_change() {
     assert_eq!(Means::none(3).collect::<Vec<_>>(), [(3, None)]);
     // Spans that a damaged file may have: whatever they say, rows are counted once.
     for spans in [[[9, 1], [3, 2]], [[0, 0], [4, 4]], [[5, 90], [1, 3]], [[u32::MAX, 0], [0, u32::MAX]]] {
-        let total: usize = Means::new(&spans, &means[..4], &others, 1..11).map(|(rows, _)| rows).sum();
+        let total: usize =
+            Means::new(&spans, &means[..4], Some(&others), 2, 1..11).map(|(rows, _)| rows).sum();
         assert_eq!(total, 10, "{spans:?}");
     }
 }

@@ -318,6 +318,42 @@ fn threshold(top: &TopK) -> f32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::scan::Similarity;
+    use crate::store::Store;
+
+    /// Of one bit and beside no mean, as before version 4, and with supplements.
+    #[test]
+    fn codes_of_every_version_find_the_best_rows() {
+        const DIM: usize = 70;
+        const K: usize = 3;
+        let fixtures = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+        for version in ["store-v3.codes", "store-v4.codes"] {
+            let store = Store::open_read_only(fixtures.join(version)).unwrap();
+            let view = store.read();
+            let rotation = Rotation::new(DIM);
+            let (mut same, mut read, queries) = (0, 0, 40);
+            for n in 0..queries {
+                let query: Vec<f32> = (0..DIM).map(|i| ((i * i + n * 31) % 23) as f32 - 11.0).collect();
+                let scanner = Scanner::new(Similarity::DotProduct, &query).unwrap();
+                let (mut exact, mut top) = (TopK::new(K), TopK::new(K));
+                let mut filter = CodeFilter::new(&rotation);
+                for run in view.parts() {
+                    let mut rows = Vec::new();
+                    run.push_to(&mut rows).unwrap();
+                    scanner.scan(rows, &mut exact).unwrap();
+                    let rows = Candidates::all(run);
+                    let codes = filter.codes_of(&rows, usize::MAX, K).unwrap().unwrap();
+                    filter.add(&rows, codes, &scanner, &top);
+                }
+                read += filter.rerank(&view, &scanner, &mut top).unwrap();
+                let scores = |top: TopK| top.into_sorted().into_iter().map(|(score, _)| score).collect();
+                let (exact, found): (Vec<f32>, Vec<f32>) = (scores(exact), scores(top));
+                same += usize::from(exact == found);
+            }
+            assert!(same * 20 >= queries * 19, "{version}: {same} of {queries}");
+            assert!(read < queries * view.rows() / 2, "{version}: {read}");
+        }
+    }
 
     #[test]
     fn rows_wait_in_the_order_of_their_bounds() {

@@ -99,7 +99,11 @@ impl Segment {
         // That of the rows that no span has comes first.
         let mean =
             |from: usize, to: usize| vectors.elements(&self.codes.means, from * self.dim..to * self.dim);
-        Ok(Means::new(&spans[own.clone()], mean(1 + own.start, 1 + own.end)?, mean(0, 1)?, rows))
+        let means = mean(1 + own.start, 1 + own.end)?;
+        let own = &spans[own];
+        let covered = matches!(own, [[first, end]] if *first <= rows.start && *end >= rows.end);
+        let others = if covered { None } else { Some(mean(0, 1)?) };
+        Ok(Means::new(own, means, others, self.dim, rows))
     }
 
     /// From which row on and up to which one each mean is that of the rows.
@@ -211,7 +215,7 @@ impl Codes {
         let (others, own) = means.split_at(self.dim);
         let mut members = members.iter();
         file.begin(SUPPLEMENTS)?;
-        for (rows, mean) in Means::new(&spans, own, others, 0..members.len() as u32) {
+        for (rows, mean) in Means::new(&spans, own, Some(others), self.dim, 0..members.len() as u32) {
             maker.beside(mean);
             for member in members.by_ref().take(rows) {
                 let (block, place) = (factors.len() / codes::BLOCK_ROWS, factors.len() % codes::BLOCK_ROWS);

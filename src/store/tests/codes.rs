@@ -80,7 +80,7 @@ fn merged_rows_have_codes_of_their_segment() {
             .unwrap();
     let wide = |n: u32| Put {
         embedding: (0..WIDE as u32).map(|i| f16::from_f32(((i * 11 + n * 17) % 31) as f32 - 15.5)).collect(),
-        ..put(&format!("d{n:03}"), n, &[if n % 3 == 0 { n * 7 % LEAVES } else { 5 }])
+        ..put(&format!("d{n:03}"), n, &[if n.is_multiple_of(3) { n * 7 % LEAVES } else { 5 }])
     };
     for first in [0, 90, 150, 151] {
         store.commit(puts((first..first + 60).map(wide).collect())).unwrap();

@@ -87,8 +87,7 @@ fn codes_of_every_version_are_read() {
     let fixture = |version| fixture(version).with_extension("codes");
     if std::env::var_os("EHI_WRITE_FIXTURE").is_some() {
         let config = StoreConfig { dim: WIDE as u32, terms: 0, ..config() };
-        let store =
-            Store::create(&fixture(layout::FORMAT_VERSION), &config, StoreOptions::default()).unwrap();
+        let store = Store::create(fixture(layout::FORMAT_VERSION), &config, StoreOptions::default()).unwrap();
         store.commit(puts((0..rows).map(wide).collect())).unwrap();
         store.flush().unwrap();
     }
