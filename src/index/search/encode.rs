@@ -14,8 +14,8 @@ use crate::model::{FastEncoder, ModelError, Role};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum QueryEncoder {
-    /// The small one that was trained to give what the full one gives ([`Index::distil`], [`Bundle::distil`]).
-    /// Where it is unsure, as of words that it has never seen, the full one is asked.
+    /// The small one that was trained to give what the full one gives ([`Index::distil`],
+    /// [`Bundle::distil`]). Where it is unsure, as of words that it has never seen, the full one is asked.
     ///
     /// [`Index::distil`]: crate::Index::distil
     /// [`Bundle::distil`]: crate::Bundle::distil
@@ -75,8 +75,8 @@ impl ActiveModel {
 
     /// Embeddings of questions, in their order.
     ///
-    /// # Errors
-    /// [`InputError::NoQueryEncoder`] where the fast one is asked for and there is none; those of the encoders.
+    /// # Errors [`InputError::NoQueryEncoder`] where the fast one is asked for and there is none; those of
+    /// the encoders.
     pub(crate) fn encode_questions(
         &self,
         texts: &[&str],

@@ -15,7 +15,8 @@ use crate::ids::Row;
 use crate::index::active_model::ActiveModel;
 use crate::store::View;
 
-/// Best documents by the fast encoder that [`Query::refine`] scores by the full one, or `k` where that is more.
+/// Best documents by the fast encoder that [`Query::refine`] scores by the full one, or `k` where that is
+/// more.
 pub const REFINED: usize = 100;
 
 impl Query<'_> {

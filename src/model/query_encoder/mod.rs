@@ -171,8 +171,8 @@ impl UnwrittenQueryEncoder {
     }
 }
 
-/// Reads any bytes as the file of a query encoder, and a question with it, for the fuzz target; no part of the
-/// interface.
+/// Reads any bytes as the file of a query encoder, and a question with it, for the fuzz target; no part of
+/// the interface.
 #[cfg(any(test, feature = "fuzzing"))]
 #[allow(clippy::expect_used, reason = "a failure is what the fuzzer looks for")]
 pub fn fuzz_query_encoder(bytes: &[u8]) {

@@ -1,5 +1,5 @@
-//! What a query encoder learns from: texts as somebody might ask them, with the embeddings that the encoder of
-//! documents gives them.
+//! What a query encoder learns from: texts as somebody might ask them, with the embeddings that the encoder
+//! of documents gives them.
 
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;

@@ -1,5 +1,5 @@
-//! What a query encoder is trained to do: land where the full encoder does, rank documents and reach leaves as
-//! it does, and find the documents that answer judged questions.
+//! What a query encoder is trained to do: land where the full encoder does, rank documents and reach leaves
+//! as it does, and find the documents that answer judged questions.
 //!
 //! With `q` the student's unit row, `t` the full encoder's, D sampled documents and L the leaves of the tree:
 //! `1 - <q, t> + T CE(softmax(D t / T), softmax(D q / T)) + CE(softmax(s L t), softmax(s L q)) / s`. Each
