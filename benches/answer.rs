@@ -1,11 +1,12 @@
 //! Questions in, hits out, for `benches/peers/answer.py`, which starts this program and its peers and gives
 //! them turns.
 //!
-//!     cargo bench --bench answer -- INDEX QUESTIONS K f32|int8 [BUNDLE EMBEDDED DATA]
+//!     cargo bench --bench answer -- INDEX QUESTIONS K f32|int8|fast[+words] [BUNDLE EMBEDDED DATA]
 //!
 //! An index that is not there is made of the documents of DATA, a BEIR folder, with their embeddings in
 //! EMBEDDED, a folder of the example `embed`. `QUESTIONS` has one a line. The first line printed says that
-//! the index is open. Then each line of standard input is a beam; every question is searched for with it, one
+//! the index is open. `fast` reads questions by the query encoder, `+words` searches by words too. Then each
+//! line of standard input is a beam, or `auto` for as far as a search goes by itself; every question is searched for with it, one
 //! after another, and the seconds that each took, the hits' ids and where the time went on the mean are
 //! printed as JSON.
 
@@ -14,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use ehi::data::BeirDataset;
 use ehi::model::EncoderPrecision;
-use ehi::{Bundle, Index};
+use ehi::{Bundle, Fusion, Index, QueryEncoder};
 use serde_json::json;
 
 mod embedded;
@@ -26,7 +27,14 @@ fn main() {
         return;
     };
     let k: usize = k.parse().expect("K is a number");
-    let precision: EncoderPrecision = precision.parse().expect("f32 or int8");
+    let (encoder, words) = match precision.strip_suffix("+words") {
+        Some(encoder) => (encoder, true),
+        None => (precision.as_str(), false),
+    };
+    let (precision, encoder) = match encoder {
+        "fast" => (EncoderPrecision::F32, QueryEncoder::Fast),
+        _ => (encoder.parse().expect("f32, int8 or fast"), QueryEncoder::Full),
+    };
     if let [bundle, folder, data] = source
         && !Path::new(index).exists()
     {
@@ -37,20 +45,30 @@ fn main() {
     let questions = std::fs::read_to_string(questions).expect("the questions are readable");
     println!("{}", json!({ "open_seconds": started.elapsed().as_secs_f64() }));
     for line in std::io::stdin().lines() {
-        let beam: usize = line.expect("a line").trim().parse().expect("a beam");
+        let line = line.expect("a line");
+        let beam: Option<usize> = (line.trim() != "auto").then(|| line.trim().parse().expect("a beam"));
         let (mut seconds, mut found) = (Vec::new(), Vec::new());
-        let mut stages = [Duration::ZERO; 4];
+        let mut stages = [Duration::ZERO; 5];
         for question in questions.lines() {
             let started = Instant::now();
-            let result = index.search(question, k, beam).expect("the search succeeds");
+            let mut query = index.query(question).k(k).encoder(encoder);
+            if let Some(beam) = beam {
+                query = query.beam(beam);
+            }
+            if words {
+                query = query.hybrid(Fusion::Learned);
+            }
+            let result = query.run().expect("the search succeeds");
             seconds.push(started.elapsed().as_secs_f64());
             let took = &result.stats;
-            let own = [took.encode, took.beam, took.scan, took.fetch];
+            let own = [took.encode, took.beam, took.scan, took.fetch, took.lexical];
             stages.iter_mut().zip(own).for_each(|(sum, own)| *sum += own);
             found.push(result.iter().map(|hit| hit.id.clone()).collect::<Vec<_>>());
         }
-        let [encode, route, scan, fetch] = stages.map(|sum| 1e3 * sum.as_secs_f64() / seconds.len() as f64);
-        let stages = json!({ "encode": encode, "route": route, "scan": scan, "fetch": fetch });
+        let [encode, route, scan, fetch, words] =
+            stages.map(|sum| 1e3 * sum.as_secs_f64() / seconds.len() as f64);
+        let stages =
+            json!({ "encode": encode, "route": route, "scan": scan, "fetch": fetch, "words": words });
         println!("{}", json!({ "seconds": seconds, "found": found, "stages_ms": stages }));
     }
 }

@@ -18,8 +18,6 @@ mod loss;
 mod product;
 mod start;
 mod student;
-#[cfg(test)]
-mod tests;
 
 use std::time::Instant;
 
