@@ -6,9 +6,9 @@
 //! An index that is not there is made of the documents of DATA, a BEIR folder, with their embeddings in
 //! EMBEDDED, a folder of the example `embed`. `QUESTIONS` has one a line. The first line printed says that
 //! the index is open. `fast` reads questions by the query encoder, `+words` searches by words too. Then each
-//! line of standard input is a beam, or `auto` for as far as a search goes by itself; every question is searched for with it, one
-//! after another, and the seconds that each took, the hits' ids and where the time went on the mean are
-//! printed as JSON.
+//! line of standard input is a beam, or `auto` for as far as a search goes by itself; every question is
+//! searched for with it, one after another, and the seconds that each took, the hits' ids and where the time
+//! went on the mean are printed as JSON.
 
 use std::path::Path;
 use std::time::{Duration, Instant};

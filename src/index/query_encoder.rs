@@ -23,12 +23,11 @@ impl Index {
         serving: &ActiveModel,
         new: Option<(QueryEncoderEntry, &[u8])>,
     ) -> Result<()> {
-        serving.bundle().set_query_encoder(&*self.root.backend(), new)?;
-        // What was learned for the one before.
+        // First, since it must not hold for another one, whatever happens.
         if let Some(mut fusion) = serving.fusion().filter(|fusion| fusion.fast.is_some()) {
             fusion.fast = None;
             self.set_fusion(serving, fusion)?;
         }
-        Ok(())
+        Ok(serving.bundle().set_query_encoder(&*self.root.backend(), new)?)
     }
 }

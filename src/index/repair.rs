@@ -212,7 +212,15 @@ fn restore_model(repair: &mut Repair, root: &Root, dir: &Path, given: Option<&Bu
     let own = Bundle::open(&model).map_err(Error::from);
     let own = own.and_then(|own| check_model(expected, own.hash()).map(|()| own));
     let (error, given) = match (own, given) {
-        (Ok(own), _) => return Ok(own),
+        (Ok(own), _) => {
+            if let Err(error) = own.check_query_encoder() {
+                let index = root.dir().display();
+                tracing::warn!(%index, %error, "the query encoder is damaged and is taken away");
+                own.set_query_encoder(&*root.backend(), None)?;
+                repair.report.query_encoder_removed = true;
+            }
+            return Ok(own);
+        }
         (Err(error), None) => return Err(error),
         (Err(error), Some(given)) => (error, given),
     };

@@ -89,14 +89,11 @@ impl Index {
         let file = format!("{}{}", prefix(number), names::BUNDLE);
         match crate::model::Bundle::open(dir) {
             Ok(bundle) if bundle.hash() == self.serving().bundle.hash() => {
-                if let Some(fast) = bundle.fast()
-                    && let Err(error) = fast.load().map_err(Error::from)
-                {
+                if let Err(error) = bundle.check_query_encoder().map_err(Error::from) {
                     if may_pass(&error) {
                         return Err(error);
                     }
                     let (what, said) = ("the query encoder", error.to_string());
-                    let file = format!("{file}/{}", fast.entry().file);
                     report.problem(file, Damage::Unusable { what, report: said });
                 }
             }

@@ -66,8 +66,9 @@ struct BundleManifest {
     /// SHA-256 of each file, by its path inside the bundle.
     files: BTreeMap<String, String>,
     /// No part of the model's identity: no document and no leaf depends on it.
+    /// Read apart, so that one of another version or a damaged one does no harm.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    query_encoder: Option<QueryEncoderEntry>,
+    query_encoder: Option<serde_json::Value>,
 }
 
 /// An opened bundle: the model in memory, its files verified.
@@ -79,6 +80,8 @@ pub struct Bundle {
     model: Arc<Model>,
     /// In place of that of `manifest`; clones share it.
     query: Arc<RwLock<Option<Arc<FastEncoder>>>>,
+    /// The entry of one that cannot be read.
+    unreadable: Option<serde_json::Value>,
 }
 
 impl std::fmt::Debug for Bundle {
@@ -150,19 +153,22 @@ impl Bundle {
             true => Indexer::load(&dir.join(INDEXER_FILE), shape, manifest.dim, manifest.logit_scale)?,
             false => Indexer::single_leaf(manifest.dim)?,
         };
-        let query = entry.map(|entry| query::open(&dir, entry, &encoder));
-        if let Some(fast) = query.as_ref().filter(|_| !options.lazy)
-            && let Err(error) = fast.load()
-        {
-            // Searches do without it; one that asks for it gets the error.
+        // Searches do without one that cannot be used.
+        let warn = |error: &ModelError| {
             tracing::warn!(path = %dir.display(), %error, "the query encoder cannot be used");
+        };
+        let opened = entry.clone().map(|entry| query::open(&dir, entry, &encoder)).transpose();
+        let unreadable = entry.filter(|_| opened.is_err());
+        let query = opened.inspect_err(warn).unwrap_or_default();
+        if let Some(fast) = query.as_ref().filter(|_| !options.lazy) {
+            let _ = fast.load().inspect_err(warn);
         }
-        Ok(Self::of(dir, manifest, Model { encoder, indexer }, query))
+        Ok(Self { unreadable, ..Self::of(dir, manifest, Model { encoder, indexer }, query) })
     }
 
     fn of(dir: PathBuf, manifest: BundleManifest, model: Model, query: Option<FastEncoder>) -> Self {
         let query = Arc::new(RwLock::new(query.map(Arc::new)));
-        Self { hash: manifest.hash(), dir, manifest, model: Arc::new(model), query }
+        Self { hash: manifest.hash(), dir, manifest, model: Arc::new(model), query, unreadable: None }
     }
 
     /// Where it was opened from.
@@ -229,7 +235,10 @@ impl LoadOptions {
 impl BundleManifest {
     /// The content of `ehi.json` with a query encoder or without; `path` is where it goes.
     fn to_json(&self, path: &Path, query_encoder: Option<&QueryEncoderEntry>) -> Result<Vec<u8>, ModelError> {
-        let manifest = Self { query_encoder: query_encoder.cloned(), ..self.clone() };
+        let query_encoder = query_encoder.map(serde_json::to_value).transpose();
+        let query_encoder =
+            query_encoder.map_err(|source| ModelError::Json { path: path.to_owned(), source })?;
+        let manifest = Self { query_encoder, ..self.clone() };
         let json = serde_json::to_vec_pretty(&manifest);
         let mut json = json.map_err(|source| ModelError::Json { path: path.to_owned(), source })?;
         json.push(b'\n');
@@ -291,9 +300,6 @@ fn read_manifest(path: &Path) -> Result<BundleManifest, ModelError> {
             found: manifest.logit_scale.to_string(),
             supported: "a number over 0",
         });
-    }
-    if let Some(query_encoder) = &manifest.query_encoder {
-        query_encoder.check(path)?;
     }
     // Names come from a file, and are joined to a path.
     let known = |name: &str| CARRIED_FILES.contains(&name) || weights.contains(&name);

@@ -18,6 +18,8 @@ pub struct RepairReport {
     pub manifest_restored: bool,
     /// Whether the model was damaged, and is now that of the bundle given.
     pub model_restored: bool,
+    /// Whether the query encoder was damaged, and was taken away.
+    pub query_encoder_removed: bool,
     /// Whether the log was damaged, and now has the whole commits alone.
     pub log_damaged: bool,
     /// Commits of a damaged log that were kept; the next handle that opens the index for writing brings them
@@ -65,6 +67,7 @@ impl Serialize for RepairReport {
             previous_model_set_aside,
             manifest_restored,
             model_restored,
+            query_encoder_removed,
             log_damaged,
             kept_commits,
             lost_commits,
@@ -84,12 +87,13 @@ impl Serialize for RepairReport {
             undecided_judgments,
             set_aside,
         } = self;
-        let mut fields = serializer.serialize_struct("RepairReport", 23)?;
+        let mut fields = serializer.serialize_struct("RepairReport", 24)?;
         fields.serialize_field("was_sound", &self.was_sound())?;
         fields.serialize_field("current_restored", current_restored)?;
         fields.serialize_field("previous_model_set_aside", previous_model_set_aside)?;
         fields.serialize_field("manifest_restored", manifest_restored)?;
         fields.serialize_field("model_restored", model_restored)?;
+        fields.serialize_field("query_encoder_removed", query_encoder_removed)?;
         fields.serialize_field("log_damaged", log_damaged)?;
         fields.serialize_field("kept_commits", kept_commits)?;
         fields.serialize_field("lost_commits", lost_commits)?;
@@ -119,6 +123,7 @@ impl RepairReport {
             && !self.previous_model_set_aside
             && !self.manifest_restored
             && !self.model_restored
+            && !self.query_encoder_removed
             && !self.log_damaged
             && !self.judgments_damaged
             && !self.judgments_set_aside

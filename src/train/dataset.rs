@@ -21,7 +21,7 @@ pub(crate) struct TrainingQuery {
 }
 
 /// Documents and judged queries, in memory.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct TrainingSet {
     pub(crate) documents: Vec<Document>,
     pub(crate) train: Vec<TrainingQuery>,

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::dataset::TrainingSet;
 use super::learn::plain;
+use super::query_encoder::is_held_out;
 use crate::error::{Error, Result};
 use crate::index::{
     ActiveModel, Asked, Candidate, Index, LearnedFusion, Plan, RankBy, SearchMode, WithProgress, Words,
@@ -64,7 +65,9 @@ impl Index {
     /// other ones, with one by embeddings alone (paired t-test and bootstrap, one-sided, p < 0.05). Where
     /// words are not shown to help, the weight is 1.
     ///
-    /// Where the model has a query encoder, the same is learned for questions that the fast encoder reads.
+    /// Where the model has a query encoder, the same is learned for questions that the fast encoder reads,
+    /// where there are enough that it did not learn from: of an index's own that is the fifth that
+    /// [`Self::distil`] sets aside. Otherwise its weight is that of the full encoder.
     ///
     /// Costs two searches for each question and encoder. Do it again when the collection or the questions
     /// have changed; a change of model to another encoder forgets it.
@@ -108,9 +111,12 @@ impl Index {
             return Ok(Fused { questions: count, unanswered, fusion: None, sentence });
         }
         let mut fusion = questions.measure(serving, &view, QueryEncoder::Full, on_progress)?.learned()?;
-        if serving.bundle().query_encoder().is_some() {
-            let fast = questions.measure(serving, &view, QueryEncoder::Fast, on_progress)?.learned()?;
-            fusion.fast = Some(Box::new(fast));
+        if let Some(fast) = serving.bundle().fast().filter(|fast| fast.is_usable()) {
+            let fresh = questions.fresh_for(fast.entry().of_index);
+            if fresh.texts.len() >= FEWEST_FUSION_QUESTIONS {
+                let fast = fresh.measure(serving, &view, QueryEncoder::Fast, on_progress)?.learned()?;
+                fusion.fast = Some(Box::new(fast));
+            }
         }
         self.set_fusion(serving, fusion.clone())?;
         Ok(Fused { questions: count, unanswered, sentence: sentence(&fusion), fusion: Some(fusion) })
@@ -188,6 +194,16 @@ impl Questions {
             }
         }
         Ok(questions)
+    }
+
+    /// Those that the query encoder did not learn from.
+    fn fresh_for(self, of_index: bool) -> Self {
+        if !of_index {
+            return self;
+        }
+        let pairs = self.texts.into_iter().zip(self.judged);
+        let (texts, judged) = pairs.filter(|(text, _)| is_held_out(text)).unzip();
+        Self { texts, judged, unanswered: self.unanswered }
     }
 
     fn measure(

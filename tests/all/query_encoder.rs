@@ -283,12 +283,14 @@ fn odd_questions_are_answered_and_long_ones_cut() {
 #[test]
 fn fusion_is_learned_for_both_encoders() {
     let (_dir, index) = with_fast();
+    let texts = documents(STORED);
+    let question = |n: usize| format!("{} {n}", texts[n % STORED].text);
     let pairs: Vec<Judgment> =
-        (0..50).map(|n| Judgment::new(documents(STORED)[n].text.clone(), id(n), 1)).collect();
+        (0..2 * STORED + 60).map(|n| Judgment::new(question(n), id(n % STORED), 1)).collect();
     let fused = index.fuse(&pairs).unwrap().fusion.unwrap();
     let fast = fused.fast.as_ref().expect("there is a fast encoder");
-    assert_eq!((fast.questions, &fast.fast), (fused.questions, &None));
-    assert_eq!(fast.lexical, fused.lexical, "words know no encoder");
+    assert!(fast.questions >= 40 && fast.questions < fused.questions / 2, "on those that distil sets aside");
+    assert_eq!(fast.fast, None);
     let reader = Index::open_read_only(index.path()).unwrap();
     assert_eq!(reader.fusion(), Some(fused));
     // Another query encoder, another weight.

@@ -4,12 +4,12 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use ehi::Bundle;
 use ehi::data::Dataset;
 use ehi::model::{DistilReport, EncoderQuality};
 use ehi::train::{
     DEFAULT_PASSES, DEFAULT_TEXTS, DistilOptions, QueryEncoderChoice, TrainConfig, TrainingSet,
 };
+use ehi::{Bundle, no_progress};
 
 use crate::calibrate::questions;
 use crate::failure::Failure;
@@ -24,8 +24,8 @@ const BUNDLE_AS_BEFORE: &str = "the bundle is as before";
 #[derive(clap::Args)]
 #[group(id = "where", required = true, multiple = false, args = ["model", "index"])]
 pub struct Args {
-    /// Bundle that gets the query encoder; with --data
-    #[arg(long, value_name = "BUNDLE", requires = "data")]
+    /// Bundle that gets the query encoder; with --data, unless one is taken away
+    #[arg(long, value_name = "BUNDLE")]
     model: Option<PathBuf>,
     /// Directory of an index whose model gets it; it learns from what is stored, and nothing is encoded again
     #[arg(long, value_name = "DIR", conflicts_with = "data")]
@@ -81,6 +81,9 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
             let index = args.wait.open(index)?;
             long::run(AS_BEFORE, |on_progress| index.with_progress(on_progress).distil(&options))?
         }
+        (None, Some(model), None) if options.query_encoder == QueryEncoderChoice::None => {
+            Bundle::open(model)?.distil_with(&TrainingSet::default(), &options, &mut no_progress)?
+        }
         (None, Some(model), Some(data)) => {
             let bundle = Bundle::open(model)?;
             let set = TrainingSet::read(&Dataset::open(data)?, TrainConfig::default().dev_fraction)?;
@@ -111,8 +114,8 @@ pub fn write_report(out: &mut dyn Write, report: Option<&DistilReport>) -> io::R
     let times = report.encode_us;
     writeln!(
         out,
-        "a question is encoded in {:.0} us, by the full encoder in {:.0} us",
-        times.fast, times.full
+        "median time to encode one of the texts set aside, one thread: {:.0} us, by the full encoder {:.0} us",
+        times.fast, times.full,
     )?;
     writeln!(
         out,

@@ -29,10 +29,11 @@ pub fn write_evaluation(out: &mut dyn Write, report: &EvalReport, metrics: &[Met
     match report.encoder {
         QueryEncoder::Full => {}
         QueryEncoder::Fast => {
-            let unsure = report.unsure_queries;
+            let (asked, unsure) = (report.queries - report.missing_queries, report.unsure_queries);
+            let fast = asked - unsure;
             writeln!(
                 out,
-                "queries read by the fast encoder, {unsure} of which it was unsure by the full one"
+                "{fast} queries read by the fast encoder, {unsure} that it is unsure of by the full one"
             )?;
         }
     }

@@ -78,7 +78,9 @@ fn write_cost(out: &mut dyn Write, index: &Index, stats: &SearchStats) -> io::Re
     };
     let encoder = match stats.encoder {
         Some(QueryEncoder::Fast) => " (fast)",
-        _ => "",
+        // Also where the fast one is unsure.
+        Some(QueryEncoder::Full) => " (full)",
+        None => "",
     };
     writeln!(
         out,

@@ -103,6 +103,10 @@ fn write_text(out: &mut dyn Write, index: &Path, report: &RepairReport) -> std::
         (report.previous_model_set_aside, "the model before the last change was damaged and is set aside"),
         (report.manifest_restored, "MANIFEST was damaged and was restored from its copy"),
         (report.model_restored, "the model was damaged and was restored from the bundle given"),
+        (
+            report.query_encoder_removed,
+            "the query encoder was damaged and was taken away; `ehi distil` makes one",
+        ),
         (report.judgments_damaged, "the judgments were damaged; what could be read of them is kept"),
         (report.log_damaged, "the log was damaged; what could be read of it is kept"),
     ];

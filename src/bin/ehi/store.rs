@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use ehi::calibrate::RecallCurve;
+use ehi::model::DistilReport;
 use ehi::store::StoreStats;
 use ehi::{Analyzer, Index, Language, LearnedFusion};
 use serde::Serialize;
@@ -171,7 +172,7 @@ pub fn snapshot(args: &SnapshotArgs, out: &mut dyn Write) -> Result<(), Failure>
 pub fn stats(args: &ReportArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let index = open_read_only(&args.index)?;
     let (store, recall, fusion) = (index.stats()?, index.recall_curve(), index.fusion());
-    let stats = Stats { store, recall, fusion };
+    let stats = Stats { store, recall, fusion, query_encoder: index.query_encoder() };
     if args.json { printing::json(out, &stats) } else { write_stats(out, &stats).map_err(Failure::Output) }
 }
 
@@ -182,6 +183,7 @@ struct Stats {
     store: StoreStats,
     recall: Option<RecallCurve>,
     fusion: Option<LearnedFusion>,
+    query_encoder: Option<DistilReport>,
 }
 
 fn write_words(out: &mut dyn Write, fusion: &LearnedFusion) -> std::io::Result<()> {
@@ -196,7 +198,8 @@ fn write_words(out: &mut dyn Write, fusion: &LearnedFusion) -> std::io::Result<(
     )
 }
 
-fn write_stats(out: &mut dyn Write, Stats { store: stats, recall, fusion }: &Stats) -> std::io::Result<()> {
+fn write_stats(out: &mut dyn Write, stats: &Stats) -> std::io::Result<()> {
+    let Stats { store: stats, recall, fusion, query_encoder } = stats;
     writeln!(out, "documents      {} ({} rows, {} dead)", stats.documents, stats.rows, stats.dead_rows)?;
     if stats.memtable_documents > 0 {
         // The handle is read-only, so it does not show them.
@@ -216,7 +219,20 @@ fn write_stats(out: &mut dyn Write, Stats { store: stats, recall, fusion }: &Sta
                 "words          can be searched ({analyzer}); `ehi fuse` learns how much they count"
             )?;
         }
-        (Some(_), Some(fusion)) => write_words(out, fusion)?,
+        (Some(_), Some(fusion)) => {
+            write_words(out, fusion)?;
+            if let Some(fast) = &fusion.fast {
+                write!(out, "fast encoder:  ")?;
+                write_words(out, fast)?;
+            }
+        }
+    }
+    match query_encoder {
+        None => writeln!(out, "query encoder  none; `ehi distil` makes one")?,
+        Some(report) => {
+            let size = report.bytes as f64 / 1e6;
+            writeln!(out, "query encoder  {}, {size:.1} MB; {}", report.kind, report.sentence)?;
+        }
     }
     let bytes = stats.bytes;
     writeln!(

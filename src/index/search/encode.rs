@@ -68,7 +68,7 @@ impl ActiveModel {
     pub(crate) fn default_encoder(&self) -> QueryEncoder {
         match self.bundle.fast() {
             // One that is damaged is for `verify` to report; a search that asks for it gets the error.
-            Some(fast) if fast.entry().report.is_default && fast.load().is_ok() => QueryEncoder::Fast,
+            Some(fast) if fast.entry().report.is_default && fast.is_usable() => QueryEncoder::Fast,
             _ => QueryEncoder::Full,
         }
     }

@@ -52,7 +52,13 @@ pub(super) fn made(number: u64) -> (QueryEncoderEntry, Vec<u8>) {
         sentence: String::new(),
     };
     (
-        QueryEncoderEntry { file: QueryEncoderEntry::file_name(&sha256), sha256, unsure_below: 0.0, report },
+        QueryEncoderEntry {
+            file: QueryEncoderEntry::file_name(&sha256),
+            sha256,
+            unsure_below: 0.0,
+            of_index: false,
+            report,
+        },
         bytes,
     )
 }
@@ -148,8 +154,17 @@ fn a_manifest_may_name_no_other_file() {
     let own = made(1).0.file;
     for other in ["../../../secret", "query-0000000000000000.safetensors", "model.safetensors", ""] {
         fs::write(&manifest, sound.replace(&own, other)).unwrap();
-        assert!(open(unsynced(), &path).is_err(), "{other}");
+        let index = open(unsynced(), &path).unwrap();
+        assert_eq!(encoder_of(&index, None).unwrap(), Some(QueryEncoder::Full), "{other}");
+        assert!(!index.verify().unwrap().is_sound(), "{other}");
     }
+    // A repair takes it away.
+    let options = crate::index::RepairOptions::default();
+    let report = Index::repair_on(unsynced(), &path, options).unwrap();
+    assert!(report.query_encoder_removed && !report.was_sound(), "{report:?}");
+    let index = open(unsynced(), &path).unwrap();
+    assert!(index.verify().unwrap().is_sound() && index.query_encoder().is_none());
+    drop(index);
     fs::write(&manifest, sound).unwrap();
     assert!(open(unsynced(), &path).is_ok());
 }

@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::path::Path;
 
-use super::query::MANIFEST_NEW;
+use super::query::{MANIFEST_NEW, QUERY_ENCODER_NEW};
 use super::{
     Bundle, CARRIED_FILES, ENCODER_FILE, FORMER_ENCODER_FILE, INDEXER_FILE, MANIFEST_FILE, ModelError,
     QueryEncoderEntry, REPORT_FILE, io_error, most_bytes,
@@ -67,8 +67,9 @@ pub(crate) fn remove_bundle(backend: &dyn Backend, dir: &Path) -> Result<(), Mod
         return Ok(());
     }
     // First what makes it a bundle.
-    let own = [MANIFEST_FILE, MANIFEST_NEW, REPORT_FILE, ENCODER_FILE, FORMER_ENCODER_FILE, INDEXER_FILE];
-    let own = own.into_iter().chain(CARRIED_FILES).map(str::to_owned);
+    let new = [MANIFEST_NEW, QUERY_ENCODER_NEW];
+    let own = [MANIFEST_FILE, REPORT_FILE, ENCODER_FILE, FORMER_ENCODER_FILE, INDEXER_FILE];
+    let own = own.into_iter().chain(new).chain(CARRIED_FILES).map(str::to_owned);
     for name in own.chain(query_encoder_files(backend, dir)?) {
         let path = dir.join(name);
         // A link in the place of a folder leads elsewhere.

@@ -1,26 +1,36 @@
 //! The query encoder of a bundle: the one part that may change, since no document depends on it.
 
+use std::fs::File;
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
 
-use super::{Bundle, MANIFEST_FILE, ModelError, read_manifest};
-#[cfg(feature = "train")]
-use super::{
-    BundleManifest,
-    copy::{query_encoder_files, write},
-    io_error,
-};
-#[cfg(feature = "train")]
-use crate::disk::Backend;
+use serde_json::Value;
+
+use super::copy::{query_encoder_files, write};
+use super::{Bundle, MANIFEST_FILE, ModelError, io_error, read_manifest};
+use crate::disk::{Backend, Kind};
 use crate::model::Encoder;
 use crate::model::query_encoder::{FastEncoder, QueryEncoderEntry};
 
-/// Name of the manifest before it is put into its place.
+/// Names of the two files before they are put into their places.
 pub(super) const MANIFEST_NEW: &str = "ehi.json.new";
+pub(super) const QUERY_ENCODER_NEW: &str = "query.safetensors.new";
 
-/// The query encoder that an entry names, beside the encoder of documents.
-pub(super) fn open(dir: &Path, entry: QueryEncoderEntry, encoder: &Encoder) -> FastEncoder {
-    FastEncoder::open(dir, entry, encoder.config().vocab_size, encoder.dim())
+/// The query encoder that a manifest names, beside the encoder of documents.
+///
+/// # Errors
+/// What is wrong with the entry: the model can do without it.
+pub(super) fn open(dir: &Path, entry: Value, encoder: &Encoder) -> Result<FastEncoder, ModelError> {
+    let entry = parse(dir, entry)?;
+    Ok(FastEncoder::open(dir, entry, encoder.config().vocab_size, encoder.dim()))
+}
+
+fn parse(dir: &Path, entry: Value) -> Result<QueryEncoderEntry, ModelError> {
+    let path = dir.join(MANIFEST_FILE);
+    let entry: QueryEncoderEntry =
+        serde_json::from_value(entry).map_err(|source| ModelError::Json { path: path.clone(), source })?;
+    entry.check(&path)?;
+    Ok(entry)
 }
 
 impl Bundle {
@@ -31,24 +41,22 @@ impl Bundle {
     /// Those of reading; the bundle then keeps the one it had.
     pub(crate) fn refresh_query_encoder(&self) -> Result<(), ModelError> {
         let manifest = read_manifest(&self.dir.join(MANIFEST_FILE))?;
+        let entry = manifest.query_encoder.map(|entry| parse(&self.dir, entry)).transpose()?;
         let known = self.fast();
-        if manifest.query_encoder.as_ref() == known.as_ref().map(|fast| fast.entry()) {
+        if entry.as_ref() == known.as_ref().map(|fast| fast.entry()) {
             return Ok(());
         }
-        let fast = manifest.query_encoder.map(|entry| open(&self.dir, entry, self.model.encoder()));
-        let fast = fast.map(Arc::new);
-        *self.query.write().unwrap_or_else(PoisonError::into_inner) = fast;
+        let encoder = self.model.encoder();
+        let of = |entry| FastEncoder::open(&self.dir, entry, encoder.config().vocab_size, encoder.dim());
+        *self.query.write().unwrap_or_else(PoisonError::into_inner) = entry.map(of).map(Arc::new);
         Ok(())
     }
-}
 
-#[cfg(feature = "train")]
-impl Bundle {
     /// Gives the bundle another query encoder, or takes it away; it lasts when this has returned.
     ///
     /// The new file is written first, then the manifest that names it is put into the place of the old one,
     /// so the bundle has one or the other whatever happens. Another process that has the old one open keeps
-    /// it.
+    /// it. Of two processes that do this at a time the second one waits.
     ///
     /// # Errors
     /// [`ModelError::NotABundle`] for an encoder in its own folder, [`ModelError::Io`]; the bundle is then as
@@ -59,22 +67,22 @@ impl Bundle {
         new: Option<(QueryEncoderEntry, &[u8])>,
     ) -> Result<(), ModelError> {
         self.check_own()?;
-        let kept = new.as_ref().map(|(entry, _)| entry.file.clone());
+        // Until this returns. No file of the bundle can stand for it, since those are replaced.
+        let lock = File::open(&self.dir).and_then(|dir| dir.lock().map(|()| dir));
+        let _lock = lock.map_err(|e| io_error("lock", &self.dir, e))?;
         let written = self.write_query_encoder(backend, new);
-        if written.is_err() {
-            // What was begun; where it cannot be removed the next call does it.
-            let _ = backend.remove(&self.dir.join(MANIFEST_NEW));
-        }
+        // What was begun and what is out of use; where it cannot be removed the next call does it.
+        let in_use = match &written {
+            Ok(fast) => fast.as_ref().map(|fast| fast.entry().file.clone()),
+            Err(_) => {
+                let manifest = read_manifest(&self.dir.join(MANIFEST_FILE))?;
+                let entry = manifest.query_encoder.map(|entry| parse(&self.dir, entry)).transpose()?;
+                entry.map(|entry| entry.file)
+            }
+        };
+        self.clear(backend, in_use.as_deref());
         let fast = written?;
         *self.query.write().unwrap_or_else(PoisonError::into_inner) = fast.map(Arc::new);
-        for name in query_encoder_files(backend, &self.dir)? {
-            if Some(&name) != kept.as_ref() {
-                let path = self.dir.join(name);
-                if let Err(error) = backend.remove(&path) {
-                    tracing::warn!(path = %path.display(), %error, "a query encoder out of use is left behind");
-                }
-            }
-        }
         Ok(())
     }
 
@@ -86,9 +94,17 @@ impl Bundle {
         let (path, staged) = (self.dir.join(MANIFEST_FILE), self.dir.join(MANIFEST_NEW));
         let fast = match new {
             Some((entry, bytes)) => {
-                write(backend, &self.dir.join(&entry.file), bytes)?;
-                backend.sync_directory(&self.dir).map_err(|e| io_error("sync", &self.dir, e))?;
-                let fast = open(&self.dir, entry, self.model.encoder());
+                let encoder = self.model.encoder();
+                let of =
+                    |entry| FastEncoder::open(&self.dir, entry, encoder.config().vocab_size, encoder.dim());
+                // The same one again: it may be in service, and is left alone.
+                if of(entry.clone()).bytes().is_err() {
+                    let (file, staged) = (self.dir.join(&entry.file), self.dir.join(QUERY_ENCODER_NEW));
+                    write(backend, &staged, bytes)?;
+                    backend.rename(&staged, &file).map_err(|e| io_error("replace", &file, e))?;
+                    backend.sync_directory(&self.dir).map_err(|e| io_error("sync", &self.dir, e))?;
+                }
+                let fast = of(entry);
                 fast.load()?;
                 Some(fast)
             }
@@ -101,6 +117,20 @@ impl Bundle {
         Ok(fast)
     }
 
+    /// Removes files of query encoders but the one in use.
+    fn clear(&self, backend: &dyn Backend, in_use: Option<&str>) {
+        let mut names = query_encoder_files(backend, &self.dir).unwrap_or_default();
+        names.retain(|name| Some(name.as_str()) != in_use);
+        names.extend([MANIFEST_NEW, QUERY_ENCODER_NEW].map(str::to_owned));
+        for path in names.into_iter().map(|name| self.dir.join(name)) {
+            if matches!(backend.kind(&path), Ok(Some(Kind::File)))
+                && let Err(error) = backend.remove(&path)
+            {
+                tracing::warn!(path = %path.display(), %error, "a query encoder out of use is left behind");
+            }
+        }
+    }
+
     /// Refuses an encoder in its own folder, which is not ours to write to.
     pub(crate) fn check_own(&self) -> Result<(), ModelError> {
         match self.dir.join(MANIFEST_FILE).is_file() {
@@ -108,17 +138,37 @@ impl Bundle {
             false => Err(ModelError::NotABundle { path: self.dir.clone() }),
         }
     }
+
+    /// Refuses a query encoder that cannot be used.
+    ///
+    /// # Errors
+    /// What is wrong with its entry as it was opened, or with its file.
+    pub(crate) fn check_query_encoder(&self) -> Result<(), ModelError> {
+        if let Some(entry) = &self.unreadable {
+            parse(&self.dir, entry.clone())?;
+        }
+        self.fast().map_or(Ok(()), |fast| fast.load())
+    }
 }
 
-/// The query encoder of the bundle in `dir`, with the content of its file, if it has one.
+/// The query encoder of the bundle in `dir`, with the content of its file, if it has one that can be used.
 #[cfg(feature = "train")]
 pub(super) fn carried(dir: &Path) -> Result<Option<(QueryEncoderEntry, Vec<u8>)>, ModelError> {
     let path = dir.join(MANIFEST_FILE);
     if !path.exists() {
         return Ok(None);
     }
-    let BundleManifest { dim, query_encoder, .. } = read_manifest(&path)?;
+    let super::BundleManifest { dim, query_encoder, .. } = read_manifest(&path)?;
     let Some(entry) = query_encoder else { return Ok(None) };
-    let bytes = FastEncoder::open(dir, entry.clone(), 0, dim).bytes()?;
-    Ok(Some((entry, bytes)))
+    let carried = parse(dir, entry).and_then(|entry| {
+        let bytes = FastEncoder::open(dir, entry.clone(), 0, dim).bytes()?;
+        Ok((entry, bytes))
+    });
+    match carried {
+        Ok(carried) => Ok(Some(carried)),
+        Err(error) => {
+            tracing::warn!(path = %dir.display(), %error, "the query encoder is left behind");
+            Ok(None)
+        }
+    }
 }

@@ -128,6 +128,9 @@ pub(crate) struct QueryEncoderEntry {
     pub sha256: String,
     /// Confidence below which the full encoder is asked.
     pub unsure_below: f32,
+    /// Whether the judged questions that it learned from are those of the index.
+    #[serde(default)]
+    pub of_index: bool,
     pub report: DistilReport,
 }
 

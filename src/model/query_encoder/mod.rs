@@ -44,6 +44,7 @@ pub(crate) struct FastEncoder {
     vocabulary: usize,
     dim: usize,
     loaded: OnceLock<Loaded>,
+    usable: OnceLock<bool>,
 }
 
 struct Loaded {
@@ -74,7 +75,7 @@ impl FastEncoder {
     pub fn open(dir: &Path, entry: QueryEncoderEntry, vocabulary: usize, dim: usize) -> Self {
         let path = dir.join(&entry.file);
         let file = files::open(&path, MOST_BYTES).ok().map(|(file, _)| file);
-        Self { entry, path, file, vocabulary, dim, loaded: OnceLock::new() }
+        Self { entry, path, file, vocabulary, dim, loaded: OnceLock::new(), usable: OnceLock::new() }
     }
 
     /// What the bundle's manifest says of it.
@@ -100,6 +101,11 @@ impl FastEncoder {
     /// Those of reading, [`ModelError::Checksum`], and every way in which a file of tensors can be wrong.
     pub fn load(&self) -> Result<(), ModelError> {
         self.loaded().map(drop)
+    }
+
+    /// Whether it can be loaded; tried once.
+    pub fn is_usable(&self) -> bool {
+        *self.usable.get_or_init(|| self.load().is_ok())
     }
 
     fn loaded(&self) -> Result<&Loaded, ModelError> {

@@ -95,6 +95,9 @@ fn files_of_another_kind_are_refused() {
     let other = |vocabulary, dim| Loaded::from_bytes(&sound, Path::new("q"), vocabulary, dim).map(drop);
     assert!(matches!(other(VOCABULARY + 1, DIM), Err(ModelError::TensorShape { .. })));
     assert!(matches!(other(VOCABULARY, DIM + 1), Err(ModelError::TensorShape { .. })));
+    let mut flat = weights(3);
+    (flat.head.hidden, flat.head.hidden_bias, flat.head.output) = (Vec::new(), Vec::new(), Vec::new());
+    assert!(matches!(loaded(&flat.to_bytes().unwrap()), Err(ModelError::TensorShape { .. })));
     let mut broken = weights(3);
     broken.head.bias[2] = f32::NAN;
     assert!(matches!(loaded(&broken.to_bytes().unwrap()), Err(ModelError::NonFiniteTensor { .. })));

@@ -115,6 +115,14 @@ impl Stored {
             .map_err(|source| ModelError::Safetensors { path: path.to_owned(), source })?;
         let file = Reader { path, tensors };
         let width = file.tensor(HIDDEN_BIAS)?.shape().first().copied().unwrap_or_default();
+        if width == 0 {
+            return Err(ModelError::TensorShape {
+                path: path.to_owned(),
+                name: HIDDEN_BIAS.to_owned(),
+                found: vec![0],
+                expected: vec![2 * dim],
+            });
+        }
         let table = TokenTable {
             values: file.bytes(TOKENS, Dtype::I8, &[vocabulary, dim])?.iter().map(|x| *x as i8).collect(),
             scales: file.f32(SCALES, &[vocabulary])?,

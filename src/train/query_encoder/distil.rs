@@ -4,12 +4,12 @@ use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 
 use rand::SeedableRng;
-use rand::seq::index;
+use rand::seq::{SliceRandom, index};
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
 use super::lesson::{Question, of_documents};
-use super::{Course, FEWEST_TEXTS, make};
+use super::{Course, FEWEST_OTHERS, FEWEST_TEXTS, make};
 use crate::data::{DevFraction, is_dev};
 use crate::disk::FileSystem;
 use crate::document::Document;
@@ -33,10 +33,14 @@ pub const DEFAULT_TEXTS: usize = 60_000;
 /// Passes over them unless asked otherwise.
 pub const DEFAULT_PASSES: usize = 10;
 
+const MOST_PASSES: usize = 1_000;
+
 /// Documents of an index whose stored embeddings take part, at most.
 const MOST_DOCUMENTS: usize = 100_000;
 /// Documents of a dataset that are encoded, at most, beside those that answer questions set aside.
 const MOST_ENCODED: usize = 8_192;
+/// One text in so many has no judgment, at least.
+const OTHERS_SHARE: usize = 4;
 /// Share of judged questions set aside to measure with.
 const HELD_OUT: f64 = 0.2;
 const SPLIT_SEED: u64 = 0;
@@ -93,8 +97,8 @@ impl DistilOptions {
         if self.texts < FEWEST_TEXTS {
             return Err(out_of_range("texts", self.texts, format!("{FEWEST_TEXTS} or more")));
         }
-        if self.passes == 0 {
-            return Err(out_of_range("passes", 0, "1 or more".to_owned()));
+        if !(1..=MOST_PASSES).contains(&self.passes) {
+            return Err(out_of_range("passes", self.passes, format!("1 to {MOST_PASSES}")));
         }
         if self.questions.iter().any(|question| question.trim().is_empty()) {
             return Err(InputError::EmptyQuery.into());
@@ -139,6 +143,12 @@ fn question(query: &TrainingQuery) -> Question {
     Question { text: query.text.clone(), positives: query.positives.clone() }
 }
 
+/// Whether a judged question of an index is set aside whenever a query encoder is distilled: a fifth is, by a
+/// hash of its words.
+pub(crate) fn is_held_out(question: &str) -> bool {
+    DevFraction::new(HELD_OUT).is_ok_and(|fraction| is_dev(&plain(question), SPLIT_SEED, fraction))
+}
+
 /// What a query encoder can be distilled from.
 struct Known<'a> {
     /// `[documents, dim]` unit rows.
@@ -161,19 +171,28 @@ fn distilled(
 ) -> Result<(QueryEncoderEntry, Vec<u8>)> {
     let encoder = bundle.model().encoder();
     let mut rng = ChaCha8Rng::seed_from_u64(options.seed);
-    let Known { rows, documents, train, held_out, asked } = known;
-    // None is measured on what another one learned from.
-    let aside: HashSet<String> = held_out.iter().map(|question| plain(&question.text)).collect();
-    let mut texts = train;
-    texts.extend(asked.into_iter().map(|text| Question { text, positives: Vec::new() }));
-    texts.truncate(options.texts);
-    let room = options.texts - texts.len();
-    texts.extend(of_documents(documents.into_iter(), room, &mut rng));
-    texts.retain(|question| !aside.contains(&plain(&question.text)));
-    if texts.len() < FEWEST_TEXTS {
-        let (found, least) = (texts.len(), FEWEST_TEXTS);
+    let Known { rows, documents, mut train, held_out, asked } = known;
+    // Each text once, in whatever spelling, and none on which this or another query encoder is measured.
+    let mut seen: HashSet<String> = held_out.iter().map(|question| plain(&question.text)).collect();
+    train.retain(|question| seen.insert(plain(&question.text)));
+    train.shuffle(&mut rng);
+    let mut asked: Vec<Question> =
+        asked.into_iter().map(|text| Question { text, positives: Vec::new() }).collect();
+    asked.retain(|question| seen.insert(plain(&question.text)));
+    // Texts without judgments say when the student is unsure, so they have room in any case.
+    let questions = options.texts - options.texts / OTHERS_SHARE;
+    train.truncate(questions);
+    asked.truncate(questions - train.len());
+    let room = options.texts - train.len() - asked.len();
+    let mut others = of_documents(documents.into_iter(), options.texts, &mut rng);
+    others.retain(|question| seen.insert(plain(&question.text)));
+    others.truncate(room);
+    others.extend(asked);
+    let (found, least) = (train.len() + others.len(), FEWEST_TEXTS);
+    if found < least || others.len() < FEWEST_OTHERS {
         return Err(TrainError::TooFewTexts { found, least }.into());
     }
+    let texts = train.into_iter().chain(others).collect();
     let teacher = teacher(bundle)?;
     let course = Course {
         encoder,
@@ -339,10 +358,16 @@ impl Index {
         }
         options.check()?;
         check_encoder(serving.bundle())?;
+        let view = serving.view();
+        for pair in &options.pairs {
+            if view.row_of(&pair.id)?.is_none() {
+                return Err(TrainError::Unknown { kind: "document", id: pair.id.clone() }.into());
+            }
+        }
         let judgments = self.judgments()?;
-        let stored = Stored::of(serving, &serving.view(), judgments.iter().chain(&options.pairs), options)?;
-        let mut asked = self.asked(MOST_ASKED)?;
-        asked.extend(options.questions.iter().cloned());
+        let stored = Stored::of(serving, &view, judgments.iter().chain(&options.pairs), options)?;
+        let mut asked = options.questions.clone();
+        asked.extend(self.asked(MOST_ASKED)?);
         let known = Known {
             rows: &stored.rows,
             documents: stored.documents.iter().collect(),
@@ -350,7 +375,8 @@ impl Index {
             held_out: stored.held_out,
             asked,
         };
-        let (entry, bytes) = distilled(serving.bundle(), known, options, on_progress)?;
+        let (mut entry, bytes) = distilled(serving.bundle(), known, options, on_progress)?;
+        entry.of_index = true;
         let report = entry.report.clone();
         self.set_query_encoder(serving, Some((entry, &bytes)))?;
         Ok(Some(report))
@@ -395,7 +421,6 @@ impl Stored {
             });
             judged[place].1.insert(row, judgment.grade);
         }
-        let fraction = DevFraction::new(HELD_OUT)?;
         let (mut train, mut held_out) = (Vec::new(), Vec::new());
         for (text, grades) in judged {
             let rows: Vec<Row> =
@@ -403,7 +428,7 @@ impl Stored {
             if rows.is_empty() {
                 continue;
             }
-            let into = if is_dev(&plain(&text), SPLIT_SEED, fraction) { &mut held_out } else { &mut train };
+            let into = if is_held_out(&text) { &mut held_out } else { &mut train };
             into.push((text, rows));
         }
         let live: Vec<Row> = (0..view.rows() as u32).map(Row).filter(|&row| view.is_live(row)).collect();

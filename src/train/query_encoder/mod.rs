@@ -21,8 +21,8 @@ mod student;
 
 use std::time::Instant;
 
-use rand::SeedableRng;
 use rand::seq::SliceRandom;
+use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use sha2::{Digest, Sha256};
 
@@ -31,16 +31,20 @@ use crate::model::{
     DistilReport, Encoder, Indexer, ModelError, QueryEncoderEntry, QueryEncoderKind, SIGNALS,
     UnwrittenQueryEncoder, hex,
 };
-use crate::progress::{OnProgress, Progress, Stage};
+use crate::progress::{OnProgress, Progress, Stage, no_progress};
 use check::Collection;
 use lesson::Lesson;
 use loss::{Batch, Leaves, Targets};
 use student::Student;
 
-pub(crate) use distil::distil_trained;
 pub use distil::{DEFAULT_PASSES, DEFAULT_TEXTS, DistilOptions, QueryEncoderChoice};
+pub(crate) use distil::{distil_trained, is_held_out};
 pub(crate) use lesson::Question;
 
+/// Strange texts, and the most words and letters of one.
+const STRANGE: usize = 500;
+const STRANGE_WORDS: usize = 6;
+const STRANGE_LETTERS: usize = 8;
 /// Texts of a step.
 const BATCH: usize = 128;
 /// Steps over which the learning rates rise, at most.
@@ -48,6 +52,8 @@ const WARMUP: usize = 50;
 /// Texts without judgments that are set aside, at most, and their share of all.
 const HELD_OUT: usize = 1_000;
 const HELD_OUT_SHARE: usize = 20;
+/// Texts without judgments that there must be.
+const FEWEST_OTHERS: usize = 50;
 /// Fewer texts teach nothing.
 pub(crate) const FEWEST_TEXTS: usize = 100;
 
@@ -83,7 +89,7 @@ pub(crate) fn make(
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     texts.shuffle(&mut rng);
     // Judged questions are for learning; those set aside are others.
-    let aside = (texts.len() / HELD_OUT_SHARE).min(HELD_OUT);
+    let aside = (texts.len() / HELD_OUT_SHARE).clamp(FEWEST_OTHERS / 2, HELD_OUT);
     let (judged, mut others): (Vec<_>, Vec<_>) = texts.into_iter().partition(|q| !q.positives.is_empty());
     let questions = judged.len();
     let tested = others.split_off(others.len().saturating_sub(aside));
@@ -107,7 +113,8 @@ pub(crate) fn make(
         Ok((bytes, student))
     };
     let (_, unsure) = read_back([0.0; SIGNALS])?;
-    let (bytes, student) = read_back(check::confidence(&unsure, &tested, dim)?)?;
+    let strange = Lesson::new(teacher, strange(encoder, vocabulary, &mut rng), &mut no_progress)?;
+    let (bytes, student) = read_back(check::confidence(&unsure, [&tested, &strange], dim)?)?;
     let unsure_below = check::unsure_below(&student, &tested)?;
     let collection = Collection { dim, documents, indexer: Some(indexer) };
     let [unsure, cosine, overlap_at_10] = collection.agreement(&student, unsure_below, &tested)?;
@@ -138,7 +145,22 @@ pub(crate) fn make(
     };
     let sha256 = hex(&Sha256::digest(&bytes));
     let file = QueryEncoderEntry::file_name(&sha256);
-    Ok((QueryEncoderEntry { file, sha256, unsure_below, report }, bytes))
+    Ok((QueryEncoderEntry { file, sha256, unsure_below, of_index: false, report }, bytes))
+}
+
+/// Texts that nobody asks: random tokens and random letters. Beside texts as they are, they show what the
+/// signals of a student are that does not know what it reads.
+fn strange(encoder: &Encoder, vocabulary: usize, rng: &mut ChaCha8Rng) -> Vec<Question> {
+    let mut text = |number: usize| -> String {
+        let words = rng.random_range(1..=STRANGE_WORDS);
+        let mut word = || match number % 2 {
+            0 => encoder.token(rng.random_range(0..vocabulary as u32)).trim_start_matches("##").to_owned(),
+            _ => (0..rng.random_range(2..=STRANGE_LETTERS)).map(|_| rng.random_range('a'..='z')).collect(),
+        };
+        (0..words).map(|_| word()).collect::<Vec<_>>().join(" ")
+    };
+    let texts = (0..STRANGE).map(&mut text).filter(|text| !text.trim().is_empty());
+    texts.map(|text| Question { text, positives: Vec::new() }).collect()
 }
 
 fn train(
