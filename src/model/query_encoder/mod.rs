@@ -26,7 +26,6 @@ pub use entry::{
 };
 #[cfg(feature = "train")]
 pub(crate) use table::SIGNALS;
-#[cfg(feature = "train")]
 use table::Signals;
 #[cfg(feature = "train")]
 pub(crate) use weights::{HeadWeights, StaticWeights};
@@ -137,16 +136,21 @@ impl Loaded {
         Ok(Self { table: weights.table, head: Head::new(weights.head), confidence: weights.confidence })
     }
 
-    fn embed(&self, tokens: &[u32]) -> Result<FastEmbedding, ModelError> {
+    /// What the head gives, its norm, and what the confidence is worked out from.
+    fn read(&self, tokens: &[u32]) -> Result<(Vec<f32>, f32, Signals), ModelError> {
         let mean = self.table.mean(tokens)?;
-        let mut row = self.head.apply(&mean.row);
+        let row = self.head.apply(&mean.row);
         let norm = row.iter().map(|x| f64::from(*x) * f64::from(*x)).sum::<f64>().sqrt() as f32;
+        Ok((row, norm, mean.signals(tokens.len(), norm)))
+    }
+
+    fn embed(&self, tokens: &[u32]) -> Result<FastEmbedding, ModelError> {
+        let (mut row, norm, signals) = self.read(tokens)?;
         if norm.is_finite() && norm > 0.0 {
             row.iter_mut().for_each(|x| *x /= norm);
         } else {
             row.fill(0.0);
         }
-        let signals = mean.signals(tokens.len(), norm);
         let confidence = signals.iter().zip(&self.confidence).map(|(signal, weight)| signal * weight).sum();
         Ok(FastEmbedding { row, confidence })
     }
@@ -170,10 +174,7 @@ impl UnwrittenQueryEncoder {
 
     /// What its confidence is worked out from.
     pub fn signals(&self, tokens: &[u32]) -> Result<Signals, ModelError> {
-        let mean = self.0.table.mean(tokens)?;
-        let row = self.0.head.apply(&mean.row);
-        let norm = row.iter().map(|x| f64::from(*x) * f64::from(*x)).sum::<f64>().sqrt() as f32;
-        Ok(mean.signals(tokens.len(), norm))
+        Ok(self.0.read(tokens)?.2)
     }
 }
 

@@ -46,6 +46,9 @@ pub(super) struct Collection<'a> {
 /// Documents with their scores, best first.
 type Nearest = Vec<(u32, f32)>;
 
+/// The metrics of each question.
+type Values = Vec<Vec<f64>>;
+
 /// Embeddings of some texts by the student, where it is unsure by the full encoder.
 struct Fast {
     /// `[texts, dim]`
@@ -123,41 +126,13 @@ impl Collection<'_> {
         Ok([unsure as f64 / texts, cosine / texts, overlap / texts])
     }
 
-    /// What both encoders find on judged questions.
-    pub fn quality(
+    /// The metrics of each judged question, by the full encoder and by the fast one.
+    pub fn values(
         &self,
         student: &UnwrittenQueryEncoder,
         unsure_below: f32,
         questions: &Lesson,
-    ) -> Result<Option<[EncoderQuality; 2]>, ModelError> {
-        Ok(self.values(student, unsure_below, questions)?.map(|values| values.map(|own| quality(&own))))
-    }
-
-    /// Of the fast encoder less the full one, in nDCG@10.
-    pub fn difference(
-        &self,
-        student: &UnwrittenQueryEncoder,
-        unsure_below: f32,
-        questions: &Lesson,
-    ) -> Result<Option<SignificantDifference>, ModelError> {
-        let Some(values) = self.values(student, unsure_below, questions)? else { return Ok(None) };
-        let [full, fast] = values.map(|own| own.into_iter().map(|values| values[0]).collect::<Vec<f64>>());
-        let Ok(tests) = PairedTests::new(&fast, &full, SEED) else { return Ok(None) };
-        let value = fast.iter().zip(&full).map(|(a, b)| a - b).sum::<f64>() / full.len() as f64;
-        Ok(Some(SignificantDifference {
-            value,
-            at_least: tests.at_least(&fast, &full),
-            p_value: tests.larger_p(),
-        }))
-    }
-
-    /// The metrics of each question, by the full encoder and by the fast one.
-    fn values(
-        &self,
-        student: &UnwrittenQueryEncoder,
-        unsure_below: f32,
-        questions: &Lesson,
-    ) -> Result<Option<[Vec<Vec<f64>>; 2]>, ModelError> {
+    ) -> Result<Option<[Values; 2]>, ModelError> {
         if questions.len() == 0 {
             return Ok(None);
         }
@@ -262,7 +237,16 @@ pub(super) fn decide(questions: usize, difference: Option<SignificantDifference>
     (is_default, sentence)
 }
 
-fn quality(values: &[Vec<f64>]) -> EncoderQuality {
+/// Of the fast encoder less the full one, in nDCG@10.
+pub(super) fn difference([full, fast]: &[Values; 2]) -> Option<SignificantDifference> {
+    let [full, fast] = [full, fast].map(|own| own.iter().map(|values| values[0]).collect::<Vec<f64>>());
+    let tests = PairedTests::new(&fast, &full, SEED).ok()?;
+    let value = fast.iter().zip(&full).map(|(a, b)| a - b).sum::<f64>() / full.len() as f64;
+    let (at_least, p_value) = (tests.at_least(&fast, &full), tests.larger_p());
+    Some(SignificantDifference { value, at_least, p_value })
+}
+
+pub(super) fn quality(values: &Values) -> EncoderQuality {
     let mean = |place: usize| values.iter().map(|own| own[place]).sum::<f64>() / values.len() as f64;
     EncoderQuality::new(mean(0), mean(1), mean(2))
 }

@@ -118,8 +118,8 @@ pub(crate) fn make(
     let unsure_below = check::unsure_below(&student, &tested)?;
     let collection = Collection { dim, documents, indexer: Some(indexer) };
     let [unsure, cosine, overlap_at_10] = collection.agreement(&student, unsure_below, &tested)?;
-    let quality = collection.quality(&student, unsure_below, &held_out)?;
-    let difference = collection.difference(&student, unsure_below, &held_out)?;
+    let values = collection.values(&student, unsure_below, &held_out)?;
+    let difference = values.as_ref().and_then(check::difference);
     let timed: Vec<&str> = timed.iter().map(String::as_str).collect();
     let (is_default, sentence) = check::decide(held_out.len(), difference);
     let report = DistilReport {
@@ -134,8 +134,8 @@ pub(crate) fn make(
         overlap_at_10,
         unsure,
         held_out_questions: held_out.len(),
-        full: quality.map(|[full, _]| full),
-        fast: quality.map(|[_, fast]| fast),
+        full: values.as_ref().map(|[full, _]| check::quality(full)),
+        fast: values.as_ref().map(|[_, fast]| check::quality(fast)),
         difference,
         tree: collection.tree(&student, unsure_below, &tested)?,
         encode_us: check::encode_us(encoder, &student, &timed)?,
