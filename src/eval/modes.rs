@@ -18,7 +18,7 @@ pub enum EvalMode {
     Dense,
     /// The words of the question.
     Lexical,
-    /// Both, with the weight that the index has learned, or one half where it has not.
+    /// Both, with the weight that the index has learned, or 0.7 where it has not.
     Hybrid,
     /// Both, by reciprocal rank fusion with k = 60.
     Rrf,

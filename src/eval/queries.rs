@@ -40,7 +40,7 @@ impl EvalQueries {
                 texts.push(query.text);
             }
         }
-        let read: Vec<&str> = texts.iter().map(String::as_str).collect();
+        let read: Vec<_> = texts.iter().map(|text| text.as_str().into()).collect();
         let (rows, encoders): (Vec<_>, Vec<_>) =
             serving.encode_questions(&read, Some(encoder))?.into_iter().unzip();
         let asked = ids.len();

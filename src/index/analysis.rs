@@ -29,6 +29,19 @@ impl Analysis<'_> {
         }
     }
 
+    /// The [terms](Self::words) of a question that are known, and its tokens where the encoder reads no
+    /// others.
+    pub fn question(&self, text: &str) -> Result<(Vec<u32>, Option<Vec<u32>>)> {
+        if self.analyzer == Analyzer::Tokens
+            && let Some(question) = self.encoder.question(text)?
+        {
+            return Ok((question.words, Some(question.all)));
+        }
+        let mut words = self.words(text)?;
+        words.retain(|&token| Encoder::is_known(token));
+        Ok((words, None))
+    }
+
     /// Whether a term goes on with the word of the one before it.
     pub fn continues(&self, term: u32) -> bool {
         self.analyzer == Analyzer::Tokens && self.encoder.continues(term)

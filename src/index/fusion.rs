@@ -20,7 +20,8 @@ use crate::search::{DEFAULT_ALPHA, QueryEncoder};
 pub struct LearnedFusion {
     /// Weight of the dense score, from 0 to 1; 1 where words do not help.
     pub alpha: f64,
-    /// Whether a hybrid search was shown to be better than one by embeddings alone: `p_value` is below 0.05.
+    /// Whether a hybrid search is better than one by embeddings alone in the mean; `p_value` says how sure
+    /// that is.
     pub words_help: bool,
     /// Questions that it was learned from.
     pub questions: usize,
@@ -29,7 +30,7 @@ pub struct LearnedFusion {
     /// By words alone.
     pub lexical: f64,
     /// By both: the questions are divided into five parts, and each is searched with the weight that was
-    /// chosen on the four others.
+    /// learned on the four others.
     pub hybrid: f64,
     /// By reciprocal rank fusion with k = 60.
     pub rrf: f64,

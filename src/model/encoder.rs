@@ -90,6 +90,14 @@ struct ModuleEntry {
     kind: String,
 }
 
+/// The tokens of a question.
+pub(crate) struct QuestionTokens {
+    /// Those that the encoder reads, special ones included.
+    pub all: Vec<u32>,
+    /// Those of its [words](Encoder::words) that are known.
+    pub words: Vec<u32>,
+}
+
 impl Encoder {
     /// Loads an encoder in the sentence-transformers layout; [`LoadOptions`] has another precision than f32.
     ///
@@ -205,6 +213,17 @@ impl Encoder {
     /// [`ModelError::Tokenizer`] if the tokenizer refuses the text.
     pub(crate) fn terms(&self, text: &str, out: &mut Vec<u32>) -> Result<bool, ModelError> {
         self.parts.tokenizer()?.terms(text, out)
+    }
+
+    /// How a question is read; `None` where its tokens are not those of all of it and nothing else.
+    pub(crate) fn question(&self, text: &str) -> Result<Option<QuestionTokens>, ModelError> {
+        if !self.query_prompt.is_empty() {
+            return Ok(None);
+        }
+        let tokenizer = self.parts.tokenizer()?;
+        let all = tokenizer.encode(text)?;
+        let whole = all.len() < self.max_tokens();
+        Ok(whole.then(|| QuestionTokens { words: tokenizer.known_words(&all).collect(), all }))
     }
 
     /// The token ids of all of a text in their order, as a question is read: without punctuation (few texts

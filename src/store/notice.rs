@@ -150,7 +150,7 @@ impl fmt::Display for Notice {
             Self::UnusableFusion { file } => {
                 write!(
                     f,
-                    "{file} cannot be used, so searches go by embeddings alone, hybrid ones by one half; \
+                    "{file} cannot be used, so searches go by embeddings alone, hybrid ones by the default weight; \
                      `ehi fuse` learns it anew"
                 )
             }

@@ -202,9 +202,9 @@ fn a_hybrid_search_joins_both_scores_of_every_candidate() {
             assert!((hit.scores.dense.unwrap() - dense[hit.id.as_str()]).abs() < 1e-5);
             assert_eq!(hit.scores.lexical_rank.is_some(), by_words > 0.0);
         }
-        // Candidates are the same for up to a hundred hits.
+        // Candidates are the same for up to 48 hits.
         let fewer = hybrid(index.query(question)).k(5).run().unwrap();
-        assert_eq!(ids(&hybrid(index.query(question)).k(100).run().unwrap())[..5], ids(&fewer)[..]);
+        assert_eq!(ids(&hybrid(index.query(question)).k(48).run().unwrap())[..5], ids(&fewer)[..]);
         // Either end of the weight is one of the two.
         let alone = index.query(question).hybrid(Fusion::Convex(1.0)).run().unwrap();
         assert_eq!(ids(&alone), ids(&index.query(question).exact().run().unwrap()), "{question}");

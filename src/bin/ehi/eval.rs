@@ -37,7 +37,7 @@ pub struct Args {
     #[arg(long, value_name = "RULE", value_delimiter = ',')]
     stop: Vec<Stop>,
     /// Compare searches by embeddings, words and both, every document a candidate: dense, lexical, hybrid
-    /// (with the weight of `ehi fuse`, else 0.5), rrf
+    /// (with the weight of `ehi fuse`, else 0.7), rrf
     #[arg(long, value_name = "MODE", value_delimiter = ',')]
     modes: Vec<EvalMode>,
     /// What to compare with

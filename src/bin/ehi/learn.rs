@@ -74,7 +74,7 @@ fn write_learned(out: &mut dyn Write, learned: &Learned) -> io::Result<()> {
                 fusion.alpha
             )?;
         }
-        Some(_) => writeln!(out, "words are not shown to help beside it; searches go by embeddings alone")?,
+        Some(_) => writeln!(out, "words do not help beside it; searches go by embeddings alone")?,
         None if learned.change.is_some() => {
             writeln!(out, "how much words count beside it was not learned: `ehi fuse` does that")?;
         }

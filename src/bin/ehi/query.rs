@@ -36,7 +36,7 @@ pub struct QueryArgs {
     #[arg(long, value_enum, default_value_t = Mode::Best)]
     mode: Mode,
     /// Weight of the embeddings in a hybrid search, from 0 to 1; what `ehi fuse` learned if absent (1 where
-    /// words are not shown to help), else 0.5
+    /// words do not help), else 0.7
     #[arg(long, value_name = "WEIGHT")]
     alpha: Option<f64>,
     /// Join the ranks of a hybrid search and not the scores, with this k (60 is usual)

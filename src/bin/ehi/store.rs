@@ -190,7 +190,7 @@ fn write_words(out: &mut dyn Write, fusion: &LearnedFusion) -> std::io::Result<(
     let LearnedFusion { questions, dense, hybrid, alpha, .. } = fusion;
     let helps = match fusion.words_help {
         true => format!("help: embeddings count {alpha:.2}, words {:.2}", 1.0 - alpha),
-        false => "are not shown to help, so searches go by embeddings alone".to_owned(),
+        false => "do not help, so searches go by embeddings alone".to_owned(),
     };
     writeln!(
         out,

@@ -1,7 +1,6 @@
 //! Runs a plan by what it ranks by: embeddings, words, or both.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 use std::num::NonZeroUsize;
 
 use serde::Serialize;
@@ -23,7 +22,7 @@ use crate::store::View;
 
 /// Candidates of a hybrid search by either score, at least. Fewer would leave the scale of a query's scores
 /// to chance.
-pub const FEWEST_CANDIDATES: usize = 100;
+pub const FEWEST_CANDIDATES: usize = 48;
 
 /// Times as many candidates are looked at where too few of them may be hits.
 const WIDER: NonZeroUsize = NonZeroUsize::new(4).unwrap();
@@ -119,7 +118,8 @@ impl ActiveModel {
     ) -> Result<Candidates> {
         let mut ranked = self.rank(view, &asked.vector, &Plan { k: depth, by: RankBy::Dense, ..*plan })?;
         let mut filter = plan.filter.map(|filter| RowFilter::new(view, filter, &self.filters));
-        let by_words = search.best(depth.get(), filter.as_mut())?;
+        let mut by_words = search.best(depth.get(), filter.as_mut())?;
+        by_words.sort_unstable_by_key(|&(_, row)| row);
 
         let mut dense = std::mem::take(&mut ranked.rows);
         dense.sort_unstable_by_key(|&(_, row)| row);
@@ -130,15 +130,15 @@ impl ActiveModel {
         let embeddings = further.len();
         dense.extend(further);
         dense.sort_unstable_by_key(|&(_, row)| row);
-        let known: HashMap<Row, f32> = by_words.iter().map(|&(score, row)| (row, score)).collect();
-        let unknown = dense.iter().map(|&(_, row)| row).filter(|row| !known.contains_key(row));
-        let unknown: Vec<Row> = unknown.collect();
+        let known = |row: Row| {
+            let place = by_words.binary_search_by_key(&row, |&(_, row)| row).ok()?;
+            Some(by_words[place].0)
+        };
+        let unknown: Vec<Row> =
+            dense.iter().map(|&(_, row)| row).filter(|&row| known(row).is_none()).collect();
         let mut scored = search.scores(&unknown)?.into_iter();
         let candidate = |&(dense, row): &(f32, Row)| {
-            let lexical = match known.get(&row) {
-                Some(&score) => Some(score),
-                None => scored.next().flatten(),
-            };
+            let lexical = known(row).or_else(|| scored.next().flatten());
             Some(Candidate { row, dense, lexical: lexical? })
         };
         let all = dense.iter().filter_map(candidate).collect();

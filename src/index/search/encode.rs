@@ -6,6 +6,7 @@ use std::time::Duration;
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
+use super::words::Words;
 use crate::error::{InputError, Result};
 use crate::index::active_model::ActiveModel;
 use crate::model::{FastEncoder, ModelError, Role};
@@ -60,6 +61,26 @@ pub(in crate::index) struct Encoding {
     pub by: Option<QueryEncoder>,
 }
 
+/// A question as the encoders read it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Question<'a> {
+    pub text: &'a str,
+    /// Its tokens, if they are known.
+    pub tokens: Option<&'a [u32]>,
+}
+
+impl<'a> From<&'a Words> for Question<'a> {
+    fn from(words: &'a Words) -> Self {
+        Self { text: &words.text, tokens: words.tokens.as_deref() }
+    }
+}
+
+impl<'a> From<&'a str> for Question<'a> {
+    fn from(text: &'a str) -> Self {
+        Self { text, tokens: None }
+    }
+}
+
 /// The embedding of a question, `[dim]` f32, and the encoder that gave it.
 pub(crate) type EncodedQuestion = (Vec<f32>, QueryEncoder);
 
@@ -79,15 +100,15 @@ impl ActiveModel {
     /// the encoders.
     pub(crate) fn encode_questions(
         &self,
-        texts: &[&str],
+        questions: &[Question<'_>],
         asked: Option<QueryEncoder>,
     ) -> Result<Vec<EncodedQuestion>> {
         let encoded = match asked.unwrap_or_else(|| self.default_encoder()) {
-            QueryEncoder::Full => vec![None; texts.len()],
-            QueryEncoder::Fast => self.encode_fast(texts)?,
+            QueryEncoder::Full => vec![None; questions.len()],
+            QueryEncoder::Fast => self.encode_fast(questions)?,
         };
-        let left = texts.iter().zip(&encoded).filter(|(_, row)| row.is_none()).map(|(text, _)| *text);
-        let left: Vec<&str> = left.collect();
+        let left = questions.iter().zip(&encoded).filter(|(_, row)| row.is_none());
+        let left: Vec<&str> = left.map(|(question, _)| question.text).collect();
         let encoder = self.model().encoder();
         let rows = if left.is_empty() { Vec::new() } else { encoder.embed(&left, Role::Query)? };
         let mut rows = rows.chunks_exact(encoder.dim());
@@ -99,19 +120,22 @@ impl ActiveModel {
     }
 
     /// By the fast encoder; `None` where it is unsure.
-    fn encode_fast(&self, texts: &[&str]) -> Result<Vec<Option<Vec<f32>>>> {
+    fn encode_fast(&self, questions: &[Question<'_>]) -> Result<Vec<Option<Vec<f32>>>> {
         let fast: Arc<FastEncoder> = self.bundle.fast().ok_or(InputError::NoQueryEncoder)?;
         let encoder = self.model().encoder();
-        let encode = |text: &&str| -> std::result::Result<Option<Vec<f32>>, ModelError> {
-            let embedding = fast.embed(&encoder.tokenize(text, Role::Query)?)?;
+        let encode = |question: &Question<'_>| -> std::result::Result<Option<Vec<f32>>, ModelError> {
+            let embedding = match question.tokens {
+                Some(tokens) => fast.embed(tokens)?,
+                None => fast.embed(&encoder.tokenize(question.text, Role::Query)?)?,
+            };
             Ok((!fast.is_unsure(&embedding)).then_some(embedding.row))
         };
-        let encoded: std::result::Result<Vec<_>, _> = match texts {
+        let encoded: std::result::Result<Vec<_>, _> = match questions {
             // Without the thread pool.
-            [text] => [encode(text)].into_iter().collect(),
-            texts => {
+            [question] => [encode(question)].into_iter().collect(),
+            questions => {
                 fast.load()?;
-                texts.par_iter().map(encode).collect()
+                questions.par_iter().map(encode).collect()
             }
         };
         Ok(encoded?)

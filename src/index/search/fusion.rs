@@ -1,7 +1,5 @@
 //! Two scores of a document as one: by its embedding and by its words.
 
-use std::collections::HashMap;
-
 use serde::{Deserialize, Serialize};
 
 use crate::error::InputError;
@@ -15,7 +13,7 @@ use crate::ids::Row;
 #[non_exhaustive]
 pub enum Fusion {
     /// [`Self::Convex`] with the weight that [`Index::fuse`](crate::Index::fuse) learned for this index,
-    /// which is 1 where words were not shown to help; before that with one half ([`DEFAULT_ALPHA`]).
+    /// which is 1 where words do not help; before that with [`DEFAULT_ALPHA`].
     #[default]
     Learned,
     /// `a d + (1 - a) w` with a weight `a` from 0 to 1. `d` is the dense score, scaled so that the lowest of
@@ -31,7 +29,7 @@ pub enum Fusion {
 }
 
 /// Weight of the dense score where none was learned.
-pub const DEFAULT_ALPHA: f64 = 0.5;
+pub const DEFAULT_ALPHA: f64 = 0.7;
 
 impl Fusion {
     pub(super) fn check(self) -> Result<Self, InputError> {
@@ -76,6 +74,7 @@ pub(crate) struct Candidate {
 pub(crate) fn fuse(candidates: &[Candidate], fusion: Fusion, learned: f64) -> Vec<(f32, Row, HitScores)> {
     let by_dense = ranks(candidates, |candidate| Some(candidate.dense));
     let by_words = ranks(candidates, |candidate| (candidate.lexical > 0.0).then_some(candidate.lexical));
+    let ranked = candidates.iter().zip(by_dense.into_iter().zip(by_words));
     let bounds = |score: fn(&Candidate) -> f32| {
         let scores = candidates.iter().map(score);
         scores.fold((f32::INFINITY, f32::NEG_INFINITY), |(low, high), x| (low.min(x), high.max(x)))
@@ -88,14 +87,13 @@ pub(crate) fn fuse(candidates: &[Candidate], fusion: Fusion, learned: f64) -> Ve
         let words = if most > 0.0 { f64::from(candidate.lexical) / f64::from(most) } else { 0.0 };
         alpha * dense + (1.0 - alpha) * words
     };
-    let mut fused: Vec<(f32, Row, HitScores)> = candidates
-        .iter()
-        .map(|candidate| {
+    let mut fused: Vec<(f32, Row, HitScores)> = ranked
+        .map(|(candidate, (dense_rank, lexical_rank))| {
             let scores = HitScores {
                 dense: Some(candidate.dense),
                 lexical: Some(candidate.lexical),
-                dense_rank: by_dense.get(&candidate.row).copied(),
-                lexical_rank: by_words.get(&candidate.row).copied(),
+                dense_rank,
+                lexical_rank,
             };
             let score = match fusion {
                 Fusion::Learned => convex(candidate, learned),
@@ -109,16 +107,21 @@ pub(crate) fn fuse(candidates: &[Candidate], fusion: Fusion, learned: f64) -> Ve
             (score as f32, candidate.row, scores)
         })
         .collect();
-    fused.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+    fused.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
     fused
 }
 
-/// The rank of each row that has a score, from 1.
-fn ranks(candidates: &[Candidate], score: impl Fn(&Candidate) -> Option<f32>) -> HashMap<Row, usize> {
-    let scored = candidates.iter().filter_map(|candidate| Some((score(candidate)?, candidate.row)));
-    let mut scored: Vec<(f32, Row)> = scored.collect();
-    scored.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
-    scored.into_iter().zip(1..).map(|((_, row), rank)| (row, rank)).collect()
+/// The rank of each candidate that has a score, from 1.
+fn ranks(candidates: &[Candidate], score: impl Fn(&Candidate) -> Option<f32>) -> Vec<Option<usize>> {
+    let scored = candidates.iter().zip(0..);
+    let scored = scored.filter_map(|(candidate, place)| Some((score(candidate)?, candidate.row, place)));
+    let mut scored: Vec<(f32, Row, usize)> = scored.collect();
+    scored.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+    let mut ranks = vec![None; candidates.len()];
+    for ((.., place), rank) in scored.into_iter().zip(1..) {
+        ranks[place] = Some(rank);
+    }
+    ranks
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::time::Instant;
 use rayon::prelude::*;
 
 use super::asked::Asked;
-use super::encode::{Encoding, QueryEncoder};
+use super::encode::{Encoding, QueryEncoder, Question};
 use super::fusion::Fusion;
 use super::plan::{Limits, Plan, RankBy, SearchMode, Threads};
 use super::result::SearchResult;
@@ -164,13 +164,13 @@ impl<'a, Input> Query<'a, Input> {
 
     /// Ranks by embeddings and words together, with the two scores joined as [`Fusion`] says.
     ///
-    /// Candidates are the best 100 by embeddings and the best 100 by words, or the best `k` of each where
+    /// Candidates are the best 48 by embeddings and the best 48 by words, or the best `k` of each where
     /// that is more; each of them is scored by both. [`Self::beam`] and the other options of embeddings hold
     /// for the search by embeddings; words are looked for in the whole collection. Words are read as
     /// [`Self::lexical`] does; the encoder reads the question without signs and excluded words. Errors are
     /// those of both.
     ///
-    /// Scores are scaled to the candidates, so they are not to be compared between queries, and beyond 100
+    /// Scores are scaled to the candidates, so they are not to be compared between queries, and beyond 48
     /// hits another `k` gives other scores.
     pub fn hybrid(mut self, fusion: Fusion) -> Self {
         self.by = RankBy::Hybrid(fusion);
@@ -477,15 +477,10 @@ impl ActiveModel {
         if by == RankBy::Lexical {
             return Ok(all);
         }
-        let read = |(input, asked): (&Input<'a>, &Asked<'a>)| match (input, &asked.words) {
-            (Input::Vector(_), _) => None,
-            (Input::Text(_), Some(words)) => Some(words.text.clone()),
-            (Input::Text(text), None) => Some((*text).to_owned()),
-        };
-        let texts: Vec<String> = inputs.iter().zip(&all).filter_map(read).collect();
-        if !texts.is_empty() {
-            let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-            let mut encoded = self.encode_questions(&texts, plan.encoder)?.into_iter();
+        let read = |(input, asked)| Self::question(input, asked);
+        let questions: Vec<_> = inputs.iter().zip(&all).filter_map(read).collect();
+        if !questions.is_empty() {
+            let mut encoded = self.encode_questions(&questions, plan.encoder)?.into_iter();
             for (asked, _) in all.iter_mut().zip(inputs).filter(|(_, input)| matches!(input, Input::Text(_)))
             {
                 let (vector, encoder) = encoded.next().unzip();
@@ -494,6 +489,15 @@ impl ActiveModel {
             }
         }
         Ok(all)
+    }
+
+    /// What an encoder reads of an input; nothing of an embedding.
+    fn question<'q>(input: &Input<'q>, asked: &'q Asked<'_>) -> Option<Question<'q>> {
+        match (input, &asked.words) {
+            (Input::Vector(_), _) => None,
+            (Input::Text(_), Some(words)) => Some(words.into()),
+            (Input::Text(text), None) => Some((*text).into()),
+        }
     }
 
     pub(in crate::index) fn check_vector(&self, vector: &[f32]) -> Result<()> {

@@ -72,6 +72,8 @@ pub(crate) struct Words {
     excluded: Vec<Sequence>,
     /// What an encoder reads: all that is not excluded, without signs.
     pub text: String,
+    /// Its tokens for the encoder, if they were found with the words.
+    pub tokens: Option<Vec<u32>>,
 }
 
 impl Words {
@@ -86,13 +88,21 @@ impl Words {
             required: Vec::new(),
             excluded: Vec::new(),
             text: syntax::plain_text(&clauses),
+            tokens: None,
         };
         if words.text.trim().is_empty() && !question.trim().is_empty() {
             return Err(InputError::OnlyExclusions.into());
         }
+        let mut plain = None;
+        if let [clause] = clauses.as_slice()
+            && clause.role == Role::Optional
+        {
+            let (terms, tokens) = analysis.question(&clause.text)?;
+            (plain, words.tokens) = (Some(terms), tokens);
+        }
         let mut places: HashMap<u32, usize> = HashMap::new();
         for clause in &clauses {
-            let mut tokens = analysis.words(&clause.text)?;
+            let mut tokens = plain.take().map_or_else(|| analysis.words(&clause.text), Ok)?;
             let all = tokens.len();
             tokens.retain(|&token| Encoder::is_known(token));
             let unknown = tokens.len() < all;
@@ -131,14 +141,15 @@ impl Words {
 
     /// Reads a question in which no sign means anything.
     pub fn plain(question: &str, analysis: Analysis<'_>) -> Result<Self> {
-        let mut words =
-            Self { terms: Vec::new(), required: Vec::new(), excluded: Vec::new(), text: question.to_owned() };
-        let mut tokens = analysis.words(question)?;
-        tokens.retain(|&token| Encoder::is_known(token));
-        tokens.sort_unstable();
-        words.terms =
-            tokens.chunk_by(|a, b| a == b).map(|same| (same[0], same.len() as u32, false)).collect();
-        Ok(words)
+        let (mut terms, tokens) = analysis.question(question)?;
+        terms.sort_unstable();
+        Ok(Self {
+            terms: terms.chunk_by(|a, b| a == b).map(|same| (same[0], same.len() as u32, false)).collect(),
+            required: Vec::new(),
+            excluded: Vec::new(),
+            text: question.to_owned(),
+            tokens,
+        })
     }
 
     /// Whether texts have to be looked at.

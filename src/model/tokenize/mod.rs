@@ -35,7 +35,7 @@ mod vocabulary;
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use tokenizers::{Encoding, Model, ModelWrapper, OffsetType, PreTokenizer, Tokenizer};
 
@@ -53,6 +53,8 @@ pub(crate) struct TextTokenizer {
     most: usize,
     /// Ids that stand for no part of a text, or for an unknown one.
     special: HashSet<u32>,
+    /// Whether each token is punctuation alone; found when it is first asked for.
+    punctuation: OnceLock<Vec<bool>>,
     /// Held while more than `first` bytes are tokenised, so that one text at a time takes the memory for it.
     long: Mutex<()>,
 }
@@ -107,6 +109,7 @@ impl TextTokenizer {
         let special = marked.map(|(id, _)| id).chain(unknown).collect();
         Ok(Self {
             special,
+            punctuation: OnceLock::new(),
             tokenizer,
             path: path.to_owned(),
             max_tokens,
@@ -172,6 +175,11 @@ impl TextTokenizer {
         Ok(out)
     }
 
+    /// Of these ids those of words.
+    pub(crate) fn known_words(&self, ids: &[u32]) -> impl Iterator<Item = u32> {
+        ids.iter().copied().filter(|id| !self.special.contains(id) && !self.is_punctuation(*id))
+    }
+
     /// Tells of the ids of all of a text, piece after piece.
     fn all_ids(&self, text: &str, mut tell: impl FnMut(&[u32])) -> Result<(), ModelError> {
         let mut rest = text;
@@ -207,8 +215,9 @@ impl TextTokenizer {
 
     /// Whether a token is punctuation alone, which says nothing of what a text is about.
     pub(crate) fn is_punctuation(&self, token: u32) -> bool {
-        let Some(token) = self.tokenizer.id_to_token(token) else { return false };
-        punctuation::is_all(&token)
+        let of = |id: u32| self.tokenizer.id_to_token(id).is_some_and(|token| punctuation::is_all(&token));
+        let known = self.punctuation.get_or_init(|| (0..self.vocab_size as u32).map(of).collect());
+        known.get(token as usize).copied().unwrap_or_else(|| of(token))
     }
 
     /// A token as the vocabulary writes it; empty for one that it does not have.
