@@ -26,7 +26,8 @@
 //!   still fits.
 //! - [`store`]: sizes, checks and repair of an index, and what can go wrong with its files.
 //! - [`eval`]: recall against documents visited, beside exact search and IVF.
-//! - [`data`]: datasets in the layouts of BEIR, MS MARCO and extreme classification.
+//! - [`data`]: documents from JSON, CSV, TSV and folders of text, and datasets in the layouts of BEIR, MS
+//!   MARCO and extreme classification.
 //!
 //! Results that are data implement [`serde::Serialize`]; `docs/json.md` has their fields. Searches, inserts,
 //! flushes, compactions and the phases of a training are spans of [`tracing`], named `search`, `insert` and
@@ -111,6 +112,9 @@ mod pages {
     #[cfg(feature = "train")]
     #[doc = include_str!("../docs/learning.md")]
     struct Learning;
+    #[cfg(feature = "folders")]
+    #[doc = include_str!("../docs/inputs.md")]
+    struct Inputs;
     #[doc = include_str!("../docs/query-encoders.md")]
     struct QueryEncoders;
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::files::{check_split, directory, middles, open_either};
 use super::{DataError, Documents, Qrels, Queries, read_documents, read_queries};
 
-const CORPUS: &str = "corpus.jsonl";
+pub(super) const CORPUS: &str = "corpus.jsonl";
 const QUERIES: &str = "queries.jsonl";
 const QRELS: &str = "qrels";
 const QRELS_ENDING: &str = ".tsv";

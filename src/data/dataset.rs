@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::files::either_exists;
 use super::{
-    BeirDataset, DataError, Documents, ExtremeDataset, MsMarcoDataset, Qrels, Queries, extreme, msmarco,
+    BeirDataset, DataError, Documents, ExtremeDataset, MsMarcoDataset, Qrels, Queries, beir, extreme, msmarco,
 };
 
 /// Documents, queries and judgments on disk, told apart by the files that are there.
@@ -43,6 +43,12 @@ impl Dataset {
         } else {
             Ok(Self::Beir(BeirDataset::open(dir)?))
         }
+    }
+
+    /// Whether a directory has the documents of a dataset in any of these layouts.
+    pub fn is_at(dir: impl AsRef<Path>) -> bool {
+        let names = [beir::CORPUS, msmarco::COLLECTION, extreme::LABELS];
+        names.iter().any(|name| either_exists(&dir.as_ref().join(name)))
     }
 
     /// The directory.

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
+use super::Format;
+
 /// A dataset file that cannot be used, named with the 1-based line where there is one.
 ///
 /// Lines are those of the unpacked text when the file is gzip-compressed.
@@ -61,6 +63,24 @@ pub enum DataError {
     /// The file begins as gzip does but does not unpack.
     #[error("{name}: the gzip stream is damaged near line {line}; fetch the file again")]
     CorruptGzip {
+        /// The file.
+        name: String,
+        /// The line that was being read.
+        line: u64,
+        /// The decoder's error.
+        source: std::io::Error,
+    },
+    /// The file is compressed with zstd and ends too early.
+    #[error("{name}: the zstd stream is cut off in line {line}; fetch the file again")]
+    TruncatedZstd {
+        /// The file.
+        name: String,
+        /// The line that was being read.
+        line: u64,
+    },
+    /// The file begins as zstd does but does not unpack.
+    #[error("{name}: the zstd stream is damaged near line {line}; fetch the file again")]
+    CorruptZstd {
         /// The file.
         name: String,
         /// The line that was being read.
@@ -132,13 +152,17 @@ pub enum DataError {
     },
     /// A first row of names has other ones, or lacks one.
     #[error(
-        "{name}:1: `{found}` in what looks like a row of names; the columns are called question, id, grade, weight, time, \
-         the first two of which must be there"
+        "{name}:{line}: `{unknown}` in what looks like a row of names; the columns are called question, id, grade, weight, \
+         time, the first two of which must be there; columns found: {found}"
     )]
     Header {
         /// The file.
         name: String,
+        /// The line.
+        line: u64,
         /// A name that is unknown, or the first one where one is missing.
+        unknown: String,
+        /// The names that are there.
         found: String,
     },
     /// A column or a field has a value of another kind.
@@ -153,15 +177,231 @@ pub enum DataError {
         /// What it should be.
         expected: &'static str,
     },
-    /// A table of rows and columns cannot be read.
-    #[error("{name}:{line}: {detail}")]
-    Table {
+    /// A record is longer than the reader allows, as where a quote or a bracket is not closed.
+    #[error("{name}:{line}: a record of more than {limit} bytes; is {hint} not closed?")]
+    RecordTooLong {
+        /// The file.
+        name: String,
+        /// The line on which it begins.
+        line: u64,
+        /// The most bytes a record may have.
+        limit: usize,
+        /// What is probably not closed.
+        hint: &'static str,
+    },
+    /// The file ends within quotes.
+    #[error("{name}:{line}: a quote in the row that begins here is not closed")]
+    OpenQuote {
+        /// The file.
+        name: String,
+        /// The line on which the last row begins.
+        line: u64,
+    },
+    /// A cell is not UTF-8.
+    #[error("{name}:{line}: the column `{column}` is not UTF-8; convert the file")]
+    CellUtf8 {
+        /// The file.
+        name: String,
+        /// The line on which the row begins.
+        line: u64,
+        /// The column.
+        column: String,
+    },
+    /// A row has another number of cells than the row of names.
+    #[error("{name}:{line}: {got} cells for {expected} columns; columns found: {found}")]
+    Cells {
+        /// The file.
+        name: String,
+        /// The line on which the row begins.
+        line: u64,
+        /// The number of cells.
+        got: usize,
+        /// The number of columns.
+        expected: usize,
+        /// The names of the columns.
+        found: String,
+    },
+    /// Two columns have the same name.
+    #[error("{name}{}: two columns are called `{column}`; columns before: {found}", at(*line))]
+    ColumnTwice {
+        /// The file.
+        name: String,
+        /// The line of the row of names.
+        line: u64,
+        /// The name.
+        column: String,
+        /// The columns before the second one.
+        found: String,
+    },
+    /// A table lacks a column.
+    #[error(
+        "{name}: no column `{wanted}` for the {role}; columns found: {found}; `--{role}` names another one"
+    )]
+    NoColumn {
+        /// The file.
+        name: String,
+        /// The column.
+        wanted: String,
+        /// What it is for: `id`, `title`, `text` or `metadata`.
+        role: &'static str,
+        /// The names of the columns.
+        found: String,
+    },
+    /// A record lacks a field, or the field is null.
+    #[error(
+        "{name}:{line}: the field `{wanted}` is missing, for the {role}; fields found: {found}; `--{role}` names \
+         another one"
+    )]
+    NoField {
+        /// The file.
+        name: String,
+        /// The line on which the record begins.
+        line: u64,
+        /// The field, or the fields of which one is needed.
+        wanted: String,
+        /// What it is for: `id` or `text`.
+        role: &'static str,
+        /// The names of the record's fields.
+        found: String,
+    },
+    /// A field has a value of a kind that makes no id or text.
+    #[error("{name}:{line}: the field `{field}` is {found}; {expected} is needed")]
+    FieldKind {
+        /// The file.
+        name: String,
+        /// The line on which the record begins.
+        line: u64,
+        /// The field.
+        field: String,
+        /// What it is.
+        found: &'static str,
+        /// What it may be.
+        expected: &'static str,
+    },
+    /// The field of the id is the empty string.
+    #[error("{name}:{line}: the field `{field}` is empty; every id needs at least one character")]
+    NoId {
+        /// The file.
+        name: String,
+        /// The line on which the record begins.
+        line: u64,
+        /// The field.
+        field: String,
+    },
+    /// A name is used by a field and by a member of the field `metadata`.
+    #[error("{name}:{line}: `{field}` is a field and a member of the field `metadata`; rename one")]
+    MetadataTwice {
+        /// The file.
+        name: String,
+        /// The line on which the record begins.
+        line: u64,
+        /// The name.
+        field: String,
+    },
+    /// A file of a folder is not UTF-8.
+    #[error("{}: not UTF-8 from byte {valid_up_to}; convert the file", path.display())]
+    FileUtf8 {
+        /// The file.
+        path: PathBuf,
+        /// The number of bytes that are valid.
+        valid_up_to: usize,
+    },
+    /// A file of a folder is larger than a document may be.
+    #[error("{}: {bytes} bytes, at most {limit} are read; split it", path.display())]
+    FileTooLarge {
+        /// The file.
+        path: PathBuf,
+        /// Its size.
+        bytes: u64,
+        /// The limit.
+        limit: u64,
+    },
+    /// The path of a file of a folder is not UTF-8, so it makes no id.
+    #[error("{}: the name is not UTF-8, so it makes no id; rename it", path.display())]
+    FileName {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A folder has no file that is read.
+    #[error(
+        "{}: no corpus.jsonl, collection.tsv or lbl.json of a dataset, and no file that ends in .md, .html or .txt, \
+         also in the folders in it; other files found: {found}; give files of other kinds by their names",
+        dir.display()
+    )]
+    NoTexts {
+        /// The folder.
+        dir: PathBuf,
+        /// Files of other kinds.
+        found: String,
+    },
+    /// One field was given for two of id, title, text and metadata.
+    #[error("the field `{field}` is named twice; it can be one of id, title, text and metadata")]
+    FieldTwice {
+        /// The field.
+        field: String,
+    },
+    /// An array of objects is broken.
+    #[error("{name}:{line}: {found} in place of {expected}, in an array of objects")]
+    JsonArray {
         /// The file.
         name: String,
         /// The line.
         line: u64,
-        /// What the parser says.
+        /// What is there.
+        found: String,
+        /// What should be.
+        expected: &'static str,
+    },
+    /// A Parquet or Arrow file cannot be read, or has a column of a kind that is not read.
+    #[error("{name}{}: {detail}", at(*line))]
+    Columnar {
+        /// The file.
+        name: String,
+        /// The row, from 1; 0 for the file as a whole.
+        line: u64,
+        /// What is wrong.
         detail: String,
+    },
+    /// A kind of file that this build does not read.
+    #[error("{name}: this build does not read the format {format}, which takes the feature `{feature}`")]
+    NoFeature {
+        /// The file.
+        name: String,
+        /// The kind of file.
+        format: Format,
+        /// The feature.
+        feature: &'static str,
+    },
+    /// The content is that of a kind of file that is not read.
+    #[error("{name}: this is {what}, which is not read; {remedy}")]
+    Foreign {
+        /// The file.
+        name: String,
+        /// What it is.
+        what: &'static str,
+        /// What may be done.
+        remedy: &'static str,
+    },
+    /// The content says nothing about the kind of file.
+    #[error(
+        "{name}: it begins with `{first}`, which is neither JSON nor a row of names between commas, semicolons or \
+         tabs; `--format` says what it is"
+    )]
+    UnknownFormat {
+        /// The file.
+        name: String,
+        /// How it begins.
+        first: String,
+    },
+    /// An option that the kind of file has no use for.
+    #[error("{name}: {option} mean nothing to the format {format}; leave them out")]
+    NotForFormat {
+        /// The file.
+        name: String,
+        /// The option.
+        option: &'static str,
+        /// The kind of file.
+        format: Format,
     },
     /// A point's target is not among the labels.
     #[error("{name}:{line}: the target {target} is not among the {labels} labels")]
@@ -223,17 +463,38 @@ pub enum DataError {
     },
 }
 
+/// A line behind a name; nothing for 0.
+fn at(line: u64) -> String {
+    if line > 0 { format!(":{line}") } else { String::new() }
+}
+
 impl DataError {
-    /// Whether nothing more can be read from the stream that it comes from.
-    pub(super) fn ends_stream(&self) -> bool {
+    /// Whether it is about one file, or one folder, of a [`Folder`](super::Folder), the others of which are
+    /// read.
+    #[cfg(feature = "folders")]
+    pub fn is_of_one_file(&self) -> bool {
+        matches!(
+            self,
+            Self::Open { .. } | Self::FileUtf8 { .. } | Self::FileTooLarge { .. } | Self::FileName { .. }
+        )
+    }
+
+    /// Whether the file could not be read to its end, for the system or for what it was packed with: no
+    /// record of it is at fault.
+    pub fn is_of_reading(&self) -> bool {
         matches!(
             self,
             Self::Read { .. }
                 | Self::TruncatedGzip { .. }
                 | Self::CorruptGzip { .. }
-                | Self::LineTooLong { .. }
-                | Self::Open { .. }
-                | Self::MissingFile { .. }
+                | Self::TruncatedZstd { .. }
+                | Self::CorruptZstd { .. }
         )
+    }
+
+    /// Whether nothing more can be read from the stream that it comes from.
+    pub(super) fn ends_stream(&self) -> bool {
+        let ends = matches!(self, Self::LineTooLong { .. } | Self::Open { .. } | Self::MissingFile { .. });
+        ends || self.is_of_reading()
     }
 }

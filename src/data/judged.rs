@@ -1,11 +1,13 @@
 //! Judgments in files: tab-separated, comma-separated, or JSON lines.
 
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, Read, Write};
 
-use flate2::bufread::MultiGzDecoder;
 use serde::{Deserialize, Serialize};
 
-use super::{DataError, Lines, lines::GZIP_MAGIC};
+use super::input::told;
+use super::rows::Rows;
+use super::unpack::unpack;
+use super::{DataError, Format, Lines};
 use crate::judgment::Judgment;
 
 /// How judgments are written.
@@ -34,14 +36,24 @@ impl JudgmentFormat {
             _ => None,
         }
     }
+}
 
-    fn reader<R: Read>(self, reader: R) -> csv::Reader<R> {
-        let mut options = csv::ReaderBuilder::new();
-        options.has_headers(false).flexible(true);
-        if self == Self::Tsv {
-            options.delimiter(b'\t').quoting(false);
+/// An id as JSON has it.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "an id that is a string or an integer")]
+enum Id {
+    Text(String),
+    Whole(i64),
+    Large(u64),
+}
+
+impl Id {
+    fn text(self) -> String {
+        match self {
+            Self::Text(text) => text,
+            Self::Whole(number) => number.to_string(),
+            Self::Large(number) => number.to_string(),
         }
-        options.from_reader(reader)
     }
 }
 
@@ -49,7 +61,7 @@ impl JudgmentFormat {
 #[serde(deny_unknown_fields)]
 struct Record {
     question: Option<String>,
-    id: Option<String>,
+    id: Option<Id>,
     grade: Option<i32>,
     weight: Option<f64>,
     time: Option<u64>,
@@ -68,29 +80,51 @@ struct Row<'a> {
 ///
 /// Columns are question, id, grade, weight and time, of which the last three may be missing; a first row of
 /// these names, in upper or lower case, may give another order; other names are an error. JSON lines have
-/// them as fields. Any of them may be gzip-compressed. `name` is what errors call the stream. Whether a
-/// judgment can be stored is for [`Index::record_all`](crate::Index::record_all) to say.
+/// them as fields. Any of them may be compressed with gzip or zstd. `name` is what errors call the stream.
+/// Whether a judgment can be stored is for [`Index::record_all`](crate::Index::record_all) to say. Without a
+/// `format` it is told by the content: JSON lines begin with a brace, TSV has a tab in its first row, CSV has
+/// commas, or semicolons and no comma.
 ///
 /// # Errors
+/// [`DataError::Foreign`] and [`DataError::UnknownFormat`] where the content tells no format,
 /// [`DataError::Columns`], [`DataError::Header`], [`DataError::Field`], [`DataError::MissingField`],
-/// [`DataError::Table`], [`DataError::Json`], and the errors of reading. The first error ends the reading.
+/// [`DataError::OpenQuote`], [`DataError::CellUtf8`], [`DataError::Json`], and the errors of reading. The
+/// first error ends the reading.
 pub fn read_judgments(
     reader: impl Read + Send + 'static,
     name: impl Into<String>,
-    format: JudgmentFormat,
+    format: impl Into<Option<JudgmentFormat>>,
 ) -> Result<Vec<Judgment>, DataError> {
     let name = name.into();
+    let failed = |source| DataError::Read { name: name.clone(), line: 1, source };
+    let (packing, stream) = unpack(reader).map_err(failed)?;
+    let (format, stream) = match format.into() {
+        Some(format) => (Some(format), stream),
+        None => {
+            let (format, stream) = told(packing, stream, &name)?;
+            let format = format.map(|(format, first)| match format {
+                Format::JsonLines => Ok(JudgmentFormat::JsonLines),
+                Format::Tsv => Ok(JudgmentFormat::Tsv),
+                // A question may have more commas than its row has tabs.
+                Format::Csv if first.contains('\t') => Ok(JudgmentFormat::Tsv),
+                Format::Csv => Ok(JudgmentFormat::Csv),
+                _ => Err(DataError::UnknownFormat { name: name.clone(), first }),
+            });
+            (format.transpose()?, stream)
+        }
+    };
     match format {
-        JudgmentFormat::JsonLines => read_json(reader, name),
-        JudgmentFormat::Tsv | JudgmentFormat::Csv => {
-            let read = |source| DataError::Read { name: name.clone(), line: 1, source };
-            read_table(unpacked(reader).map_err(read)?, &name, format)
+        None => Ok(Vec::new()),
+        Some(JudgmentFormat::JsonLines) => read_json(Lines::unpacked(packing, stream, name)),
+        Some(JudgmentFormat::Tsv) => read_table(Rows::begin(name, packing, stream, |_| b'\t', false)?),
+        Some(JudgmentFormat::Csv) => {
+            let delimiter = |row: &[u8]| if row.contains(&b',') { b',' } else { b';' };
+            read_table(Rows::begin(name, packing, stream, delimiter, true)?)
         }
     }
 }
 
-fn read_json(reader: impl Read + Send + 'static, name: String) -> Result<Vec<Judgment>, DataError> {
-    let mut lines = Lines::new(reader, name);
+fn read_json(mut lines: Lines) -> Result<Vec<Judgment>, DataError> {
     let mut found = Vec::new();
     let name = lines.name().to_owned();
     while let Some(line) = lines.next_line() {
@@ -104,7 +138,7 @@ fn read_json(reader: impl Read + Send + 'static, name: String) -> Result<Vec<Jud
         let missing = |field| DataError::MissingField { name: name.clone(), line, field };
         let there = |text: &String| !text.trim().is_empty();
         let question = record.question.filter(there).ok_or_else(|| missing("question"))?;
-        let id = record.id.filter(there).ok_or_else(|| missing("id"))?;
+        let id = record.id.map(Id::text).filter(there).ok_or_else(|| missing("id"))?;
         let mut judgment = Judgment::new(question, id, record.grade.unwrap_or(1));
         judgment.weight = record.weight.unwrap_or(judgment.weight);
         judgment.time = record.time.unwrap_or(judgment.time);
@@ -114,30 +148,34 @@ fn read_json(reader: impl Read + Send + 'static, name: String) -> Result<Vec<Jud
     Ok(found)
 }
 
-fn read_table(reader: impl Read, name: &str, format: JudgmentFormat) -> Result<Vec<Judgment>, DataError> {
+fn read_table(mut rows: Rows) -> Result<Vec<Judgment>, DataError> {
     let mut places = [Some(0), Some(1), Some(2), Some(3), Some(4)];
     let mut found = Vec::new();
-    for (number, row) in format.reader(reader).records().enumerate() {
-        let row = row.map_err(|error| {
-            let line = error.position().map_or(0, csv::Position::line);
-            DataError::Table { name: name.to_owned(), line, detail: error.to_string() }
-        })?;
-        let line = row.position().map_or(0, csv::Position::line);
-        let cells: Vec<&str> = row.iter().map(|cell| cell.trim_start_matches('\u{feff}')).collect();
-        if number == 0
+    let mut is_first = true;
+    let stream = rows.name().to_owned();
+    let name = stream.as_str();
+    while rows.advance()? {
+        let line = rows.line();
+        let column = |place: usize| {
+            COLUMNS.get(place).copied().map_or_else(|| format!("column {}", place + 1), str::to_owned)
+        };
+        let cells = (0..rows.len()).map(|place| rows.text(place, || column(place)));
+        let cells: Vec<&str> = cells.collect::<Result<_, _>>()?;
+        if std::mem::take(&mut is_first)
             && let Some(names) = names(&cells)
         {
             places = COLUMNS.map(|column| names.iter().position(|name| name == column));
             let twice = names.iter().enumerate().find(|(at, name)| names[..*at].contains(name));
             let unknown = names.iter().find(|name| !COLUMNS.contains(&name.as_str()));
             let unknown = unknown.or(twice.map(|(_, name)| name));
-            if let Some(found) = unknown.or_else(|| names.first().filter(|_| places[..2].contains(&None))) {
-                return Err(DataError::Header { name: name.to_owned(), found: found.clone() });
+            if let Some(unknown) = unknown.or_else(|| names.first().filter(|_| places[..2].contains(&None))) {
+                let (name, unknown, found) = (name.to_owned(), unknown.clone(), names.join(", "));
+                return Err(DataError::Header { name, line, unknown, found });
             }
             continue;
         }
-        if row.len() < 2 || row.len() > COLUMNS.len() {
-            let (name, got, expected) = (name.to_owned(), row.len(), EXPECTED);
+        if cells.len() < 2 || cells.len() > COLUMNS.len() {
+            let (name, got, expected) = (name.to_owned(), cells.len(), EXPECTED);
             return Err(DataError::Columns { name, line, got, expected });
         }
         let cell = |column: usize| {
@@ -221,15 +259,6 @@ fn check_weight(judgment: &Judgment, name: &str, line: u64) -> Result<(), DataEr
     }
     let (name, found) = (name.to_owned(), judgment.weight.to_string());
     Err(DataError::Field { name, line, found, expected: "weight, a number above 0, 1 at most" })
-}
-
-/// Unpacks what is compressed with gzip.
-fn unpacked(reader: impl Read + Send + 'static) -> io::Result<Box<dyn Read>> {
-    let mut reader = BufReader::new(reader);
-    Ok(match reader.fill_buf()?.starts_with(&GZIP_MAGIC) {
-        true => Box::new(MultiGzDecoder::new(reader)),
-        false => Box::new(reader),
-    })
 }
 
 /// Writes judgments with a row of names, or as JSON lines; [`read_judgments`] reads them back.
@@ -316,6 +345,28 @@ mod tests {
     }
 
     #[test]
+    fn the_format_is_told_by_content() {
+        for text in [
+            "{\"question\": \"what, is tea?\", \"id\": 7}",
+            "what, is, tea?\t7\n",
+            "\"what, is, tea?\",7\n",
+            "question,id\n\"what, is, tea?\",7\n",
+            "question;id\n\"what, is, tea?\";7\n",
+            "\u{feff}\nid\tquestion\n7\twhat, is, tea?\n",
+        ] {
+            let found = read_judgments(io::Cursor::new(text.to_owned()), "file", None).unwrap();
+            let text = text.replace("what, is, tea?", "what, is tea?");
+            assert_eq!((found.len(), found[0].id.as_str()), (1, "7"), "{text}");
+            assert!(found[0].question.starts_with("what, is"), "{text}");
+        }
+        let error =
+            |text: &'static str| read_judgments(text.as_bytes(), "file", None).unwrap_err().to_string();
+        assert!(error("what is tea?\n").starts_with("file: it begins with `what is tea?`"));
+        assert!(error("[{}]").starts_with("file: it begins with `[{}]`"));
+        assert!(read_judgments("".as_bytes(), "file", None).unwrap().is_empty());
+    }
+
+    #[test]
     fn a_bad_row_is_named_with_its_line() {
         for (format, text, expected) in [
             (JudgmentFormat::Tsv, "a\tb\nonly one\n", "file:2: 1 columns"),
@@ -335,7 +386,8 @@ mod tests {
             (JudgmentFormat::Tsv, "a\t\n", "file:1: the string field `id` is missing"),
             (JudgmentFormat::Csv, "a,b,1,much\n", "file:1: `much` is no weight"),
             (JudgmentFormat::Csv, "a,b,1,NaN\n", "file:1: `NaN` is no weight"),
-            (JudgmentFormat::Csv, "q1,\"b\nq2,c\n", "file:1: `b\nq2,c\n` is no id"),
+            (JudgmentFormat::Csv, "q1,\"b\nq2,c\n", "file:1: a quote in the row that begins here"),
+            (JudgmentFormat::Csv, "q1,\"b\nc\"\n", "file:1: `b\nc` is no id"),
             (JudgmentFormat::Tsv, " \tb\n", "file:1: the string field `question` is missing"),
             (
                 JudgmentFormat::JsonLines,

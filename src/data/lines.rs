@@ -1,22 +1,16 @@
-//! Lines of a text stream that may be gzip-compressed, with a bound on their length.
+//! Lines of a text stream that may be compressed, with a bound on their length.
 
-use std::io::{self, BufRead, BufReader, Cursor, Read};
-
-use flate2::bufread::MultiGzDecoder;
+use std::io::{BufRead, Read};
 
 use super::DataError;
+use super::unpack::{ByteStream, Packing, unpack};
 
 /// The most bytes a line may have, without its line feed: 256 MiB.
 ///
 /// It bounds the memory that a file without line feeds can take.
 pub const MAX_LINE_BYTES: usize = 256 << 20;
 
-pub(super) const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 const BYTE_ORDER_MARK: &str = "\u{feff}";
-/// Large enough that the operating system is asked rarely, small enough for the cache.
-const BUFFER_BYTES: usize = 64 << 10;
-
-type ByteStream = Box<dyn BufRead + Send>;
 
 /// A line that is not blank, with its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +23,7 @@ pub(crate) struct Line<'a> {
 
 /// Reads a stream line by line, splitting on `\n` and on nothing else.
 ///
-/// Gzip is recognised by the first two bytes, whatever the name says. A byte order
+/// Gzip and zstd are recognised by the first bytes, whatever the name says. A byte order
 /// mark on the first line is dropped; lines of white space are counted and skipped.
 ///
 /// A line that is not UTF-8 is one error and reading goes on behind it; after any other
@@ -44,10 +38,9 @@ pub(crate) struct Lines {
 }
 
 enum Source {
-    /// The first bytes, which say whether it is gzip, are read with the first line.
+    /// The first bytes, which say how it is compressed, are read with the first line.
     Unopened(Box<dyn Read + Send>),
-    Plain(ByteStream),
-    Gzip(ByteStream),
+    Open(Packing, ByteStream),
     Finished,
 }
 
@@ -61,13 +54,16 @@ impl Lines {
         name: impl Into<String>,
         limit: usize,
     ) -> Self {
-        Self {
-            name: name.into(),
-            source: Source::Unopened(Box::new(reader)),
-            number: 0,
-            buffer: Vec::new(),
-            limit,
-        }
+        Self::of(Source::Unopened(Box::new(reader)), name.into(), limit)
+    }
+
+    /// The lines of a stream that is unpacked already.
+    pub(super) fn unpacked(packing: Packing, stream: ByteStream, name: String) -> Self {
+        Self::of(Source::Open(packing, stream), name, MAX_LINE_BYTES)
+    }
+
+    fn of(source: Source, name: String, limit: usize) -> Self {
+        Self { name, source, number: 0, buffer: Vec::new(), limit }
     }
 
     /// The name that errors give for the stream.
@@ -119,7 +115,7 @@ impl Lines {
         self.number += 1;
         self.buffer.clear();
         self.open().map_err(|source| self.read_error(source))?;
-        let (Source::Plain(stream) | Source::Gzip(stream)) = &mut self.source else {
+        let Source::Open(_, stream) = &mut self.source else {
             return Ok(false);
         };
         // One byte more than the limit: the line feed, or proof that the line is too long.
@@ -138,36 +134,22 @@ impl Lines {
         Ok(read > 0)
     }
 
-    /// Decides once between plain text and gzip.
-    fn open(&mut self) -> io::Result<()> {
-        let Source::Unopened(reader) = &mut self.source else {
-            return Ok(());
-        };
-        let mut head = Vec::with_capacity(GZIP_MAGIC.len());
-        reader.take(GZIP_MAGIC.len() as u64).read_to_end(&mut head)?;
-        let is_gzip = head == GZIP_MAGIC;
-        let Source::Unopened(reader) = std::mem::replace(&mut self.source, Source::Finished) else {
-            return Ok(());
-        };
-        let whole = BufReader::with_capacity(BUFFER_BYTES, Cursor::new(head).chain(reader));
-        self.source = if is_gzip {
-            let unpacked = MultiGzDecoder::new(whole);
-            Source::Gzip(Box::new(BufReader::with_capacity(BUFFER_BYTES, unpacked)))
-        } else {
-            Source::Plain(Box::new(whole))
-        };
+    /// Finds out once how the stream is compressed.
+    fn open(&mut self) -> std::io::Result<()> {
+        if let Source::Unopened(_) = &self.source
+            && let Source::Unopened(reader) = std::mem::replace(&mut self.source, Source::Finished)
+        {
+            let (packing, stream) = unpack(reader)?;
+            self.source = Source::Open(packing, stream);
+        }
         Ok(())
     }
 
-    fn read_error(&self, source: io::Error) -> DataError {
-        let (name, line) = (self.name.clone(), self.number);
-        let is_gzip = matches!(self.source, Source::Gzip(_));
-        match source.kind() {
-            io::ErrorKind::UnexpectedEof if is_gzip => DataError::TruncatedGzip { name, line },
-            io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData if is_gzip => {
-                DataError::CorruptGzip { name, line, source }
-            }
-            _ => DataError::Read { name, line, source },
-        }
+    fn read_error(&self, source: std::io::Error) -> DataError {
+        let packing = match self.source {
+            Source::Open(packing, _) => packing,
+            _ => Packing::None,
+        };
+        packing.error(&self.name, self.number, source)
     }
 }

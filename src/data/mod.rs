@@ -1,5 +1,7 @@
 //! Documents, queries and judgments read from files, one line at a time.
 //!
+//! [`Input`] reads documents from JSON lines, JSON, CSV and TSV with fields of any names,
+//! `Folder` (feature `folders`) from Markdown, HTML and plain text.
 //! [`Dataset`] reads a directory in the layout of BEIR, MS MARCO or extreme classification;
 //! [`read_documents`] and its like read one stream; [`carve_dev`] sets some training queries
 //! aside.
@@ -9,19 +11,30 @@ mod dataset;
 mod error;
 mod extreme;
 mod files;
+#[cfg(feature = "folders")]
+mod folder;
+mod input;
 mod jsonl;
 mod judged;
 mod lines;
 mod msmarco;
 mod qrels;
+mod rows;
 mod split;
 mod streams;
 mod tsv;
+mod unpack;
 
 pub use beir::BeirDataset;
 pub use dataset::Dataset;
 pub use error::DataError;
 pub use extreme::{ExtremeDataset, read_targets};
+#[cfg(all(feature = "folders", feature = "fuzzing"))]
+#[doc(hidden)]
+pub use folder::fuzz_markup;
+#[cfg(feature = "folders")]
+pub use folder::{FileVersion, Folder, FolderDocuments, FolderFile, FolderReport, MAX_FILE_BYTES};
+pub use input::{Format, Input};
 pub use judged::{JudgmentFormat, read_judgments, write_judgments};
 pub use lines::MAX_LINE_BYTES;
 pub(crate) use lines::{Line, Lines};

@@ -1,8 +1,10 @@
 //! Streams of documents and queries, whatever the form of their lines.
 
 use std::collections::VecDeque;
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::files::open_either;
 use super::{DataError, Lines, extreme, jsonl, tsv};
@@ -34,7 +36,7 @@ use crate::document::Document;
 /// # Ok::<(), ehi::data::DataError>(())
 /// ```
 pub fn read_documents(reader: impl Read + Send + 'static, name: impl Into<String>) -> Documents {
-    Documents { lines: Lines::new(reader, name), parse: jsonl::document }
+    Documents::of_lines(reader, name, jsonl::document)
 }
 
 /// Streams queries from JSON lines, as [`read_documents`] does documents.
@@ -54,7 +56,7 @@ pub fn read_queries(reader: impl Read + Send + 'static, name: impl Into<String>)
 ///
 /// As [`read_documents`], with [`DataError::Columns`] for a row without a tab.
 pub fn read_collection(reader: impl Read + Send + 'static, name: impl Into<String>) -> Documents {
-    Documents { lines: Lines::new(reader, name), parse: tsv::document }
+    Documents::of_lines(reader, name, tsv::document)
 }
 
 /// Streams queries from rows `id <TAB> text`, as [`read_collection`] does documents.
@@ -73,7 +75,7 @@ pub fn read_query_table(reader: impl Read + Send + 'static, name: impl Into<Stri
 ///
 /// As [`read_documents`].
 pub fn read_labels(reader: impl Read + Send + 'static, name: impl Into<String>) -> Documents {
-    Documents { lines: Lines::new(reader, name), parse: extreme::label }
+    Documents::of_lines(reader, name, extreme::label)
 }
 
 /// Streams the points of an extreme classification set as queries: `trn.json` or `tst.json`.
@@ -98,11 +100,64 @@ pub struct Query {
 
 type Parse<T> = fn(&mut Lines) -> Option<Result<T, DataError>>;
 
-/// The documents of a stream in its order; see [`read_documents`].
-#[must_use = "nothing is read until the iterator is advanced"]
-pub struct Documents {
+/// What documents come from.
+pub(super) trait Source: Send {
+    /// As [`Iterator::next`].
+    fn next(&mut self) -> Option<Result<Document, DataError>>;
+
+    /// The line on which the last item begins, counted from 1, or its number where there are no lines.
+    fn line(&self) -> u64;
+
+    /// What a folder holds.
+    #[cfg(feature = "folders")]
+    fn folder(&self) -> Option<&super::FolderReport> {
+        None
+    }
+}
+
+/// Lines, each of which is a document.
+struct Parsed {
     lines: Lines,
     parse: Parse<Document>,
+}
+
+impl Source for Parsed {
+    fn next(&mut self) -> Option<Result<Document, DataError>> {
+        (self.parse)(&mut self.lines)
+    }
+
+    fn line(&self) -> u64 {
+        self.lines.number()
+    }
+}
+
+/// Counts the bytes that are read.
+pub(super) struct Counting<R> {
+    reader: R,
+    bytes: Arc<AtomicU64>,
+}
+
+impl<R> Counting<R> {
+    /// With the count, which others may look at.
+    pub fn new(reader: R) -> (Self, Arc<AtomicU64>) {
+        let bytes = Arc::new(AtomicU64::new(0));
+        (Self { reader, bytes: Arc::clone(&bytes) }, bytes)
+    }
+}
+
+impl<R: Read> Read for Counting<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let read = self.reader.read(into)?;
+        self.bytes.fetch_add(read as u64, Ordering::Relaxed);
+        Ok(read)
+    }
+}
+
+/// The documents of a stream in its order; see [`Input`](super::Input) and [`read_documents`].
+#[must_use = "nothing is read until the iterator is advanced"]
+pub struct Documents {
+    source: Box<dyn Source>,
+    position: Arc<AtomicU64>,
 }
 
 impl std::fmt::Debug for Documents {
@@ -127,9 +182,29 @@ impl std::fmt::Debug for Queries {
 }
 
 impl Documents {
+    pub(super) fn new(source: Box<dyn Source>, position: Arc<AtomicU64>) -> Self {
+        Self { source, position }
+    }
+
+    fn of_lines(reader: impl Read + Send + 'static, name: impl Into<String>, parse: Parse<Document>) -> Self {
+        let (reader, position) = Counting::new(reader);
+        Self::new(Box::new(Parsed { lines: Lines::new(reader, name), parse }), position)
+    }
+
     /// The line that the last item is from, counted from 1.
     pub fn line(&self) -> u64 {
-        self.lines.number()
+        self.source.line()
+    }
+
+    /// What was found so far, of documents that come from a [`Folder`](super::Folder).
+    #[cfg(feature = "folders")]
+    pub fn folder(&self) -> Option<&super::FolderReport> {
+        self.source.folder()
+    }
+
+    /// Bytes of the stream, as it is compressed, that were read so far; some of them were read ahead.
+    pub fn position(&self) -> u64 {
+        self.position.load(Ordering::Relaxed)
     }
 }
 
@@ -145,7 +220,7 @@ impl Iterator for Documents {
     type Item = Result<Document, DataError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        (self.parse)(&mut self.lines)
+        self.source.next()
     }
 }
 

@@ -1,8 +1,9 @@
 //! What a run trains on: documents, queries and which documents answer them.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::error::TrainError;
+use super::learn::plain;
 use crate::data::{BeirDataset, Dataset, DevFraction, Qrels, carve_dev, is_dev};
 use crate::document::Document;
 use crate::error::Result;
@@ -123,6 +124,24 @@ impl TrainingSet {
     ) -> Result<Self> {
         let pairs = pairs.into_iter().map(|(query, document)| (query, document, 1.0));
         Self::from_weighted_pairs(documents, pairs, dev_fraction, str::to_owned)
+    }
+
+    /// Documents, and judgments of questions over them: those of grade 1 and more are pairs, which take part
+    /// in a share of the passes by their weight. A pair that another judgment calls wrong (grade 0 and less)
+    /// takes no part. Questions that differ only in case and in signs are on the same side of the split.
+    ///
+    /// # Errors
+    /// Those of [`Self::from_pairs`].
+    pub fn from_judgments(
+        documents: impl IntoIterator<Item = Document>,
+        judgments: &[Judgment],
+        dev_fraction: f64,
+    ) -> Result<Self> {
+        let key = |judgment: &Judgment| (plain(&judgment.question), judgment.id.clone());
+        let wrong: HashSet<_> = judgments.iter().filter(|judged| judged.grade <= 0).map(key).collect();
+        let right = judgments.iter().filter(|judged| judged.grade > 0 && !wrong.contains(&key(judged)));
+        let pairs = right.map(|judged| (judged.question.clone(), judged.id.clone(), judged.weight as f32));
+        Self::from_weighted_pairs(documents, pairs, dev_fraction, plain)
     }
 
     /// As [`Self::from_pairs`], where each pair takes part in a share of the passes, above 0 and at most 1;

@@ -398,8 +398,10 @@ fn the_program_judges_lists_and_learns() {
         assert_eq!(run(&path, "judgments", &["--format", format]).ok(), exported, "they are as they were");
     }
     let unknown = dir.path().join("judgments.txt");
-    fs::write(&unknown, "").unwrap();
+    fs::write(&unknown, "one column\n").unwrap();
     assert!(run(&path, "judge", &["--file", text(&unknown)]).failure().contains("--format"));
+    fs::write(&unknown, "what is a tree?\tabsent\n").unwrap();
+    assert!(run(&path, "judge", &["--file", text(&unknown)]).ok().contains("1 replaced"));
     let bad = dir.path().join("bad.tsv");
     fs::write(&bad, "a question\td\t1\nno id\n").unwrap();
     assert!(run(&path, "judge", &["--file", text(&bad)]).failure().contains("bad.tsv:2: 1 columns"));

@@ -10,15 +10,19 @@ mod calibrate;
 mod change;
 mod cli;
 mod cli_insert;
+#[cfg(feature = "parquet")]
+mod columns;
 mod dataset;
 mod docs;
 mod durability;
 mod evaluation;
 mod filter;
+mod folders;
 mod growth;
 #[cfg(feature = "hub")]
 mod hub;
 mod index;
+mod inputs;
 mod inspect;
 mod json;
 mod layouts;

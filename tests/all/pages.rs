@@ -12,7 +12,7 @@ use flate2::write::GzEncoder;
 use tempfile::TempDir;
 
 use crate::program::SHAPE;
-use crate::support::{Shape, base_model, bundle, dataset};
+use crate::support::{DOCUMENTS, Shape, base_model, bundle, dataset, documents};
 
 /// Commands of the pages that are not the program's: builds, and what `.ci/run` or `scripts/` run.
 const RUN_ELSEWHERE: [&str; 7] = [
@@ -59,7 +59,23 @@ fn folder() -> TempDir {
     corpus.write_all(&fs::read(dataset().join("corpus.jsonl")).unwrap()).unwrap();
     corpus.finish().unwrap();
     symlink(dataset().join("corpus.jsonl"), dir.path().join("corpus.jsonl")).unwrap();
+    products(dir.path());
     dir
+}
+
+/// A table, pairs over it, and a folder of notes.
+fn products(dir: &Path) {
+    let (mut table, mut pairs) =
+        ("sku,name,summary,details,price\n".to_owned(), "question,id,grade\n".to_owned());
+    for document in documents(DOCUMENTS) {
+        let (id, text) = (&document.id, &document.text);
+        table += &format!("{id},\"{}\",{text},\"more, of it\",7\n", document.title);
+        pairs += &format!("{},{id},1\n", text.split(' ').take(4).collect::<Vec<_>>().join(" "));
+    }
+    fs::write(dir.join("products.csv"), table).unwrap();
+    fs::write(dir.join("pairs.csv"), pairs).unwrap();
+    fs::create_dir(dir.join("my-notes")).unwrap();
+    fs::write(dir.join("my-notes/tea.md"), "# Tea\n\nSteep it.\n").unwrap();
 }
 
 /// Runs the commands of a page in its order; how many of them there were.
@@ -104,6 +120,11 @@ fn commands_about_tuning_run() {
 #[test]
 fn commands_about_learning_run() {
     assert!(run(folder().path(), "docs/learning.md") >= 10);
+}
+
+#[test]
+fn commands_about_inputs_run() {
+    assert!(run(folder().path(), "docs/inputs.md") >= 6);
 }
 
 #[test]

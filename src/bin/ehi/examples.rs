@@ -1,12 +1,16 @@
 //! Examples in the help of each command.
 
-pub const TRAIN: &str = r#"Example:
-  ehi train --base target/base-model --data my-data --out my-bundle"#;
+pub const TRAIN: &str = r#"Examples:
+  ehi train --base target/base-model --data my-data --out my-bundle
+  ehi train --base target/base-model --pairs pairs.csv --corpus articles.csv --id key --out my-bundle
+  ehi train --base target/base-model --pairs pairs.csv --index my-index --out my-bundle"#;
 pub const CREATE: &str = r#"Examples:
   ehi create --index my-index --model my-bundle
   ehi create --index my-index --model target/base-model"#;
 pub const INSERT: &str = r#"Examples:
   ehi insert --index my-index corpus.jsonl.gz
+  ehi insert --index my-index --id key --title headline --text summary,body articles.csv
+  ehi insert --index my-index --sync my-notes
   echo '{"_id": "1", "title": "Tea", "text": "Steep for three minutes.", "metadata": {"lang": "en"}}' | ehi insert --index my-index -"#;
 pub const SEARCH: &str = r#"Examples:
   ehi search --index my-index --k 5 "how long does tea steep?"

@@ -27,6 +27,12 @@ pub enum Failure {
     /// Documents were refused; each has a line on standard error.
     #[error("{count} of {read} documents were refused, every other one is stored")]
     Refused { count: u64, read: u64 },
+    /// A folder that could not be listed as a whole.
+    #[error(
+        "not all of {} could be listed, so it is not known which files are gone: nothing was removed",
+        printing::path(folder)
+    )]
+    Unlisted { folder: PathBuf },
     /// Options that do not go together, which only the values say.
     #[error("{0}")]
     Usage(String),
@@ -99,12 +105,14 @@ pub enum Failure {
         escaped(question)
     )]
     OnlyJson { question: String },
-    /// A file of judgments in an unknown form.
+    /// A judgment to train on of a document that is not there.
     #[error(
-        "{}: its name ends neither in .tsv, .csv nor .jsonl; say the form with `--format`",
-        printing::path(path)
+        "{}: the question `{}` is answered by the document `{}`, which is not among the {documents} given",
+        printing::path(pairs),
+        escaped(question),
+        escaped(id)
     )]
-    NoFormat { path: PathBuf },
+    NoDocument { pairs: PathBuf, question: String, id: String, documents: usize },
     /// The folder of a model is not there.
     #[error("there is no model directory {}{}", printing::path(path), NO_HUB)]
     NoModel { path: PathBuf },
@@ -116,8 +124,13 @@ impl Failure {
     }
 
     /// The line about a refused document.
-    pub fn refused(file: &str, line: u64, error: &ehi::InputError) -> String {
-        escaped(&one_line(&format!("refused: {file}:{line}: {error}")))
+    pub fn refused(place: &str, error: &ehi::InputError) -> String {
+        escaped(&one_line(&format!("refused: {place}: {error}")))
+    }
+
+    /// The line about a file that is not read.
+    pub fn not_read(self) -> String {
+        format!("refused: {}", self.line())
     }
 
     /// The exit status of the program.

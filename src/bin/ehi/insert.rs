@@ -2,7 +2,9 @@
 
 mod bar;
 mod group;
+pub mod origin;
 mod reading;
+mod sync;
 mod tally;
 
 use std::io::Write;
@@ -14,12 +16,15 @@ use ehi::{Error, Index, Progress};
 
 use crate::calibrate;
 use crate::failure::Failure;
+use crate::fields::FieldArgs;
 use crate::interrupt::Interrupts;
 use crate::opening::WaitArgs;
 use crate::precision::PrecisionArgs;
 use bar::InsertBar;
 use group::Group;
+use origin::{FolderArgs, Opener, Origin};
 use reading::{Reading, bytes_of};
+use sync::Sync;
 use tally::Tally;
 
 #[derive(clap::Args)]
@@ -31,20 +36,31 @@ pub struct Args {
     precision: PrecisionArgs,
     #[command(flatten)]
     wait: WaitArgs,
-    /// BEIR corpus lines, plain or gzip; - for standard input; or the folder of a dataset in the
-    /// layout of BEIR, MS MARCO (TSV) or extreme classification
+    #[command(flatten)]
+    fields: FieldArgs,
+    #[command(flatten)]
+    folders: FolderArgs,
+    /// JSON lines (as BEIR's corpus), an array of JSON objects, CSV or TSV with a row of names, plain, gzip
+    /// or zstd; - for standard input; the folder of a dataset in the layout of BEIR, MS MARCO (TSV) or
+    /// extreme classification; or a folder of Markdown, HTML and text
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
 }
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
+    // Before anything is stored.
+    for path in &args.files {
+        Origin::of(path, &args.folders, &args.fields)?.check(path, &args.folders, &args.fields)?;
+    }
     let index = args.precision.of(args.wait.builder()).lazy_encoder(false).open(&args.index)?;
     let interrupts = Interrupts::watch();
     let mut inserter = Inserter {
         index: &index,
+        args,
         interrupts: interrupts.clone(),
         bar: InsertBar::begin(bytes_of(&args.files)),
         tally: Tally::default(),
+        before: 0,
     };
     let result = args.files.iter().try_for_each(|path| inserter.file(path));
     inserter.bar.end();
@@ -55,21 +71,43 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
 
 struct Inserter<'a> {
     index: &'a Index,
+    args: &'a Args,
     interrupts: Interrupts,
     bar: InsertBar,
     tally: Tally,
+    /// Bytes of the inputs before this one.
+    before: u64,
 }
 
 impl Inserter<'_> {
     fn file(&mut self, path: &Path) -> Result<(), Failure> {
-        let mut reading = Reading::begin(path, &self.bar)?;
+        let name = origin::name(path);
+        let Args { folders, fields, .. } = self.args;
+        let origin = Origin::of(path, folders, fields)?;
+        let is_folder = matches!(origin, Origin::Folder(_));
+        let (opener, sync): (Opener, _) = match origin {
+            Origin::Folder(folder) if folders.sync => {
+                let sync = Sync::with(self.index, &folder)?;
+                let documents = sync.changed(folder.documents());
+                (Box::new(move || Ok(documents.into())), Some(sync))
+            }
+            origin => (origin.opener(path, name.clone(), fields.input())?, None),
+        };
+        let mut reading = Reading::begin(path, name, opener, is_folder, self.before)?;
         let mut group = Group::default();
         while let Some(read) = reading.next(&self.interrupts) {
             let document = match read.document {
                 Ok(document) => document,
+                Err(error) if reading.goes_on(&error) => {
+                    self.tally.read += 1;
+                    self.refuse(&Failure::from(error).not_read());
+                    continue;
+                }
                 Err(error) => {
-                    self.group(group, reading.name())?;
-                    self.tally.bad_line(&error);
+                    self.group(group, &reading)?;
+                    if read.line > 0 {
+                        self.tally.bad_line(&error);
+                    }
                     return Err(error.into());
                 }
             };
@@ -77,11 +115,39 @@ impl Inserter<'_> {
             self.bar.read();
             group.push(document, read.line, read.position);
             if group.is_full() {
-                self.group(std::mem::take(&mut group), reading.name())?;
+                self.group(std::mem::take(&mut group), &reading)?;
             }
         }
         self.check_interrupts()?;
-        self.group(group, reading.name())
+        self.group(group, &reading)?;
+        self.before += bytes_of(&[path.to_owned()]).unwrap_or_default();
+        if let Some(report) = reading.folder() {
+            self.tally.folder(report);
+        }
+        if let Some(sync) = sync {
+            self.finish_sync(path, &sync, &reading)?;
+        }
+        Ok(())
+    }
+
+    /// Removes what is gone, when all else is stored.
+    fn finish_sync(&mut self, path: &Path, sync: &Sync, reading: &Reading) -> Result<(), Failure> {
+        let taken = sync.refused(path);
+        self.tally.unchanged -= taken.len() as u64;
+        for line in taken {
+            self.tally.read += 1;
+            self.refuse(&line);
+        }
+        if let Some(report) = reading.folder() {
+            self.tally.removed += sync.remove(self.index, path, report)?;
+        }
+        Ok(())
+    }
+
+    /// Says that a file is not stored.
+    fn refuse(&mut self, line: &str) {
+        self.bar.say(line);
+        self.tally.refused += 1;
     }
 
     fn check_interrupts(&self) -> Result<(), Failure> {
@@ -94,12 +160,12 @@ impl Inserter<'_> {
     }
 
     /// Inserts a group; where that fails, counts what was stored nevertheless.
-    fn group(&mut self, group: Group, name: &str) -> Result<(), Failure> {
+    fn group(&mut self, group: Group, reading: &Reading) -> Result<(), Failure> {
         let (documents, marks) = group.into_parts();
         if marks.is_empty() {
             return Ok(());
         }
-        let Self { index, interrupts, bar, tally } = self;
+        let Self { index, interrupts, bar, tally, .. } = self;
         let before = index.len();
         let mut done = 0;
         let show = |progress: Progress| {
@@ -114,7 +180,8 @@ impl Inserter<'_> {
         match inserted {
             Ok(summary) => {
                 for refused in &summary.refused {
-                    bar.say(&Failure::refused(name, marks.line(refused.position), &refused.error));
+                    let place = reading.place(marks.line(refused.position), &refused.id);
+                    bar.say(&Failure::refused(&place, &refused.error));
                 }
                 tally.add(&summary);
                 Ok(())

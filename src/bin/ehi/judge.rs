@@ -37,7 +37,7 @@ pub struct Args {
     /// last three may be missing; `-` reads standard input
     #[arg(long, value_name = "FILE", conflicts_with = "forget")]
     file: Option<PathBuf>,
-    /// Form of the file; by the ending of its name if absent
+    /// Form of the file; by the ending of its name, or its content, if absent
     #[arg(long, requires = "file")]
     format: Option<FormatName>,
     /// Remove the judgment of this question and document
@@ -60,7 +60,7 @@ pub struct PairsArgs {
     /// Judgments beside those that the index holds, as `ehi judge --file` reads them; they are not stored
     #[arg(long, value_name = "FILE")]
     pairs: Option<PathBuf>,
-    /// Form of that file; by the ending of its name if absent
+    /// Form of that file; by the ending of its name, or its content, if absent
     #[arg(long, requires = "pairs")]
     format: Option<FormatName>,
 }
@@ -176,11 +176,10 @@ fn export(out: &mut dyn Write, judgments: &[Judgment], format: FormatName) -> Re
     write_judgments(out, judgments, format.into()).map_err(Failure::Output)
 }
 
-/// The judgments of a file, or of standard input.
-fn read(path: &Path, format: Option<FormatName>) -> Result<Vec<Judgment>, Failure> {
+/// The judgments of a file, or of standard input; by the ending of its name or its content without a format.
+pub fn read(path: &Path, format: Option<FormatName>) -> Result<Vec<Judgment>, Failure> {
     let by_name = || path.to_str().and_then(JudgmentFormat::of_name);
-    let unknown = || Failure::NoFormat { path: path.to_owned() };
-    let format = format.map(JudgmentFormat::from).or_else(by_name).ok_or_else(unknown)?;
+    let format = format.map(JudgmentFormat::from).or_else(by_name);
     let read = match path == Path::new("-") {
         true => read_judgments(io::stdin(), "<stdin>", format),
         false => {

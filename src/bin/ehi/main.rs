@@ -10,6 +10,7 @@ mod evaluation;
 mod examples;
 mod explain;
 mod failure;
+mod fields;
 mod fuse;
 mod generate;
 mod health;
@@ -67,7 +68,7 @@ enum Command {
     /// Make an empty index with its own copy of a model, trained or not
     #[command(after_help = examples::CREATE)]
     Create(store::CreateArgs),
-    /// Insert documents from BEIR corpus lines or a dataset; a document replaces the one with its id
+    /// Insert documents from JSON, CSV, TSV or a dataset; a document replaces the one with its id
     #[command(after_help = examples::INSERT)]
     Insert(insert::Args),
     /// Find the documents that answer a question

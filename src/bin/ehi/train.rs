@@ -1,20 +1,25 @@
 //! `ehi train`
 
 use std::cell::RefCell;
+use std::collections::HashSet;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use ehi::Error;
 use ehi::data::Dataset;
 use ehi::train::{Init, Preset, TrainConfig, TrainDevice, Trainer, TrainingSet};
+use ehi::{Document, Error, Judgment};
 
 use crate::bars::Bars;
 use crate::escape::escaped;
 use crate::failure::Failure;
+use crate::fields::FieldArgs;
+use crate::insert::origin;
 use crate::interrupt::Interrupts;
+use crate::judge;
 use crate::long;
 use crate::models;
+use crate::opening::open_read_only;
 use crate::printing;
 use crate::restart;
 use crate::training;
@@ -26,10 +31,8 @@ pub struct Args {
     #[cfg_attr(feature = "hub", arg(long, value_name = "DIR", default_value = ehi::model::DEFAULT_MODEL))]
     #[cfg_attr(not(feature = "hub"), arg(long, value_name = "DIR"))]
     base: PathBuf,
-    /// Dataset: a folder with corpus.jsonl, queries.jsonl and qrels/train.tsv, or in the layout of
-    /// MS MARCO (TSV) or extreme classification
-    #[arg(long, value_name = "DIR")]
-    data: PathBuf,
+    #[command(flatten)]
+    set: SetArgs,
     /// Directory of the new bundle; must be missing or empty
     #[arg(long, value_name = "BUNDLE")]
     out: PathBuf,
@@ -75,6 +78,61 @@ pub struct Args {
     /// Disk for the frozen layers' output
     #[arg(long, value_name = "BYTES", default_value_t = ehi::train::DEFAULT_CACHE_BYTES)]
     cache_bytes: u64,
+}
+
+/// What is trained on.
+#[derive(clap::Args)]
+#[group(id = "trained_on", required = true, multiple = false, args = ["data", "pairs"])]
+struct SetArgs {
+    /// Dataset: a folder with corpus.jsonl, queries.jsonl and qrels/train.tsv, or in the layout of
+    /// MS MARCO (TSV) or extreme classification
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// Questions and the ids of documents that answer them: CSV, TSV or JSON lines of question, id, and if
+    /// there are more grade, weight and time, as `ehi judge --file` reads them; with --corpus or --index
+    #[arg(long, value_name = "FILE")]
+    pairs: Option<PathBuf>,
+    /// Form of that file; by the ending of its name, or its content, if absent
+    #[arg(long, value_name = "FORM", requires = "pairs")]
+    pairs_format: Option<judge::FormatName>,
+    /// The documents of the pairs: a file or folder that `ehi insert` reads
+    #[arg(long, value_name = "FILE", requires = "pairs")]
+    corpus: Option<PathBuf>,
+    /// The documents of the pairs: those of an index
+    #[arg(long, value_name = "DIR", requires = "pairs", conflicts_with = "corpus")]
+    index: Option<PathBuf>,
+    #[command(flatten)]
+    fields: FieldArgs,
+}
+
+impl SetArgs {
+    fn read(&self, dev_fraction: f64) -> Result<TrainingSet, Failure> {
+        if self.fields.are_given() && self.corpus.is_none() {
+            return Err(Failure::Usage("the names of fields and `--format` are for `--corpus`".to_owned()));
+        }
+        if let Some(data) = &self.data {
+            return Ok(TrainingSet::read(&Dataset::open(data)?, dev_fraction)?);
+        }
+        let pairs = self.pairs.as_deref().unwrap_or(Path::new(""));
+        let judgments = judge::read(pairs, self.pairs_format)?;
+        let documents: Vec<Document> = match (&self.corpus, &self.index) {
+            (Some(corpus), _) => {
+                let documents = origin::documents(corpus, &self.fields)?;
+                documents.collect::<Result<_, _>>()?
+            }
+            (None, Some(index)) => open_read_only(index)?.iter().collect::<Result<_, _>>()?,
+            (None, None) => {
+                return Err(Failure::Usage("`--pairs` needs `--corpus` or `--index`".to_owned()));
+            }
+        };
+        let ids: HashSet<&str> = documents.iter().map(|document| document.id.as_str()).collect();
+        let is_there = |judged: &&Judgment| ids.contains(judged.id.as_str());
+        if let Some(Judgment { question, id, .. }) = judgments.iter().find(|judged| !is_there(judged)) {
+            let (pairs, question, id) = (pairs.to_owned(), question.clone(), id.clone());
+            return Err(Failure::NoDocument { pairs, question, id, documents: documents.len() });
+        }
+        Ok(TrainingSet::from_judgments(documents, &judgments, dev_fraction)?)
+    }
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -131,7 +189,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let interrupts = Interrupts::watch();
     let config = args.settings()?;
     let base = models::directory(&args.base)?;
-    let set = TrainingSet::read(&Dataset::open(&args.data)?, config.dev_fraction)?;
+    let set = args.set.read(config.dev_fraction)?;
     let epochs = config.schedule.epochs;
     let device = match args.device {
         DeviceName::Cpu => TrainDevice::Cpu,

@@ -1,7 +1,7 @@
 //! How far an insert is: bytes of the input behind the documents that are stored, of all bytes.
 
 use std::fmt;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -18,7 +18,6 @@ pub struct InsertBar {
 
 #[derive(Default)]
 struct Counts {
-    bytes: AtomicU64,
     read: AtomicU64,
     stored: AtomicU64,
 }
@@ -30,17 +29,6 @@ impl InsertBar {
         let shown = Arc::clone(&counts);
         let write = move |state: &ProgressState, out: &mut dyn fmt::Write| shown.write(state, out);
         Self { bar: bars::begin("insert", bytes, write), counts, behind: 0 }
-    }
-
-    /// A reader whose bytes count.
-    pub fn counting<R: Read>(&self, reader: R) -> impl Read + use<R> {
-        Counting { reader, counts: Arc::clone(&self.counts) }
-    }
-
-    /// Tells the bytes read of all inputs.
-    pub fn position(&self) -> impl Fn() -> u64 + Send + use<> {
-        let counts = Arc::clone(&self.counts);
-        move || counts.bytes.load(Ordering::Relaxed)
     }
 
     /// A document more was read.
@@ -91,18 +79,5 @@ impl Counts {
                 let _ = write!(out, ", {:#} left", HumanDuration(elapsed.mul_f64(left)));
             }
         }
-    }
-}
-
-struct Counting<R> {
-    reader: R,
-    counts: Arc<Counts>,
-}
-
-impl<R: Read> Read for Counting<R> {
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        let bytes = self.reader.read(into)?;
-        self.counts.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
-        Ok(bytes)
     }
 }

@@ -1,7 +1,6 @@
 //! Documents read on a thread of their own, so that an interrupt does not wait for input.
 
-use std::fs::{self, File};
-use std::io;
+use std::fs;
 use std::panic;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
@@ -9,19 +8,17 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use ehi::Document;
-use ehi::data::{DataError, Dataset, Documents, read_documents};
+use ehi::data::{DataError, FolderReport};
 
-use super::bar::InsertBar;
+use super::origin::Opener;
 use crate::failure::Failure;
 use crate::interrupt::Interrupts;
-use crate::printing;
 
-/// The path that means standard input.
-const STDIN: &str = "-";
 /// How often it is looked whether an interrupt came.
 const POLL: Duration = Duration::from_millis(50);
 
-/// A document with the line that it is from, and the bytes of all inputs read by then.
+/// A document with the line that it is from, 0 where an input cannot be opened, and the bytes of all inputs
+/// read by then.
 pub struct Read {
     pub document: Result<Document, DataError>,
     pub line: u64,
@@ -32,34 +29,61 @@ pub struct Read {
 pub struct Reading {
     name: String,
     read: Receiver<Read>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<JoinHandle<Option<FolderReport>>>,
+    is_folder: bool,
+    folder: Option<FolderReport>,
 }
 
 impl Reading {
-    pub fn begin(path: &Path, bar: &InsertBar) -> Result<Self, Failure> {
-        let name = if path == Path::new(STDIN) { "<stdin>".to_owned() } else { printing::path(path) };
-        let documents = open(path, &name, bar)?;
+    /// `before` are the bytes of the inputs before this one.
+    pub fn begin(
+        path: &Path,
+        name: String,
+        open: Opener,
+        is_folder: bool,
+        before: u64,
+    ) -> Result<Self, Failure> {
         // No document waits in the channel: one may be large.
         let (send, read) = sync_channel(0);
-        let position = bar.position();
         let run = move || {
-            let mut documents = documents;
+            // Here, since it may wait for the first bytes.
+            let mut documents = match open() {
+                Ok(documents) => documents,
+                Err(error) => {
+                    // The other end goes away at an interrupt.
+                    let _ = send.send(Read { document: Err(error), line: 0, position: before });
+                    return None;
+                }
+            };
             while let Some(document) = documents.next() {
-                let failed = document.is_err();
-                let read = Read { document, line: documents.line(), position: position() };
+                let failed = document.as_ref().is_err_and(|error| !(is_folder && error.is_of_one_file()));
+                let (line, position) = (documents.line(), before + documents.position());
+                let read = Read { document, line, position };
                 // The other end goes away at an error or an interrupt.
                 if send.send(read).is_err() || failed {
-                    return;
+                    return None;
                 }
             }
+            documents.folder().cloned()
         };
         let thread = thread::Builder::new().name("read".to_owned()).spawn(run);
-        Ok(Self { name, read, thread: Some(thread.map_err(Failure::file("read", path))?) })
+        let thread = Some(thread.map_err(Failure::file("read", path))?);
+        Ok(Self { name, read, thread, is_folder, folder: None })
     }
 
-    /// What errors call the input.
-    pub fn name(&self) -> &str {
-        &self.name
+    /// What a folder held, when all of it was read.
+    pub fn folder(&self) -> Option<&FolderReport> {
+        self.folder.as_ref()
+    }
+
+    /// What errors call the place of a document.
+    pub fn place(&self, line: u64, id: &str) -> String {
+        if self.is_folder { format!("{}: {id}", self.name) } else { format!("{}:{line}", self.name) }
+    }
+
+    /// Whether documents may follow an error.
+    pub fn goes_on(&self, error: &DataError) -> bool {
+        self.is_folder && error.is_of_one_file()
     }
 
     /// The next document; none at the end, and after an interrupt.
@@ -70,8 +94,10 @@ impl Reading {
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
                     // A panic there must not pass for the end of the input.
-                    if let Some(Err(panicked)) = self.thread.take().map(JoinHandle::join) {
-                        panic::resume_unwind(panicked);
+                    match self.thread.take().map(JoinHandle::join) {
+                        Some(Err(panicked)) => panic::resume_unwind(panicked),
+                        Some(Ok(folder)) => self.folder = folder,
+                        None => {}
                     }
                     return None;
                 }
@@ -79,17 +105,6 @@ impl Reading {
         }
         None
     }
-}
-
-fn open(path: &Path, name: &str, bar: &InsertBar) -> Result<Documents, Failure> {
-    if path == Path::new(STDIN) {
-        return Ok(read_documents(bar.counting(io::stdin()), name));
-    }
-    if path.is_dir() {
-        return Ok(Dataset::open(path)?.corpus()?);
-    }
-    let file = File::open(path).map_err(Failure::file("open", path))?;
-    Ok(read_documents(bar.counting(file), name))
 }
 
 /// The size of all inputs together, where all of them are files.

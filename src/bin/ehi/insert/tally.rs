@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use ehi::data::DataError;
+use ehi::data::{DataError, FolderReport};
 use ehi::{Index, InsertSummary};
 
 use crate::failure::Failure;
@@ -14,12 +14,37 @@ pub struct Tally {
     inserted: u64,
     replaced: u64,
     superseded: u64,
-    refused: u64,
+    /// Documents, and files, that are not stored.
+    pub refused: u64,
+    /// Files of a folder that the index holds as they are.
+    pub unchanged: u64,
+    /// Documents removed, whose files are gone.
+    pub removed: u64,
+    /// Entries of folders that are not read.
+    left_out: LeftOut,
     /// Lines that are no document.
     bad_lines: u64,
 }
 
+/// Entries of folders that are not read, by why.
+#[derive(Default)]
+struct LeftOut {
+    hidden: u64,
+    links: u64,
+    others: u64,
+    empty: u64,
+}
+
 impl Tally {
+    pub fn folder(&mut self, report: &FolderReport) {
+        self.unchanged += report.unchanged;
+        let all = &mut self.left_out;
+        all.hidden += report.hidden;
+        all.links += report.links;
+        all.others += report.others;
+        all.empty += report.empty;
+    }
+
     pub fn add(&mut self, summary: &InsertSummary) {
         self.inserted += summary.inserted as u64;
         self.replaced += summary.replaced as u64;
@@ -35,8 +60,7 @@ impl Tally {
 
     /// A line that could be read, and is no document.
     pub fn bad_line(&mut self, error: &DataError) {
-        use DataError::{CorruptGzip, Read, TruncatedGzip};
-        if !matches!(error, Read { .. } | TruncatedGzip { .. } | CorruptGzip { .. }) {
+        if !error.is_of_reading() {
             self.bad_lines += 1;
         }
     }
@@ -47,7 +71,7 @@ impl Tally {
     }
 
     /// Documents read that are not in the index for another reason: behind a bad line or after an interrupt.
-    fn left_out(&self) -> u64 {
+    fn not_stored(&self) -> u64 {
         self.read.saturating_sub(self.stored() + self.superseded + self.refused) + self.bad_lines
     }
 
@@ -80,8 +104,12 @@ impl Tally {
     fn write(&self, out: &mut dyn Write, documents: usize, waiting: Option<u64>) -> std::io::Result<()> {
         let Self { inserted, replaced, superseded, .. } = self;
         write!(out, "{inserted} inserted, {replaced} replaced, {superseded} superseded")?;
-        if self.refused > 0 {
-            write!(out, ", {} refused", self.refused)?;
+        for (count, what) in
+            [(self.unchanged, "unchanged"), (self.removed, "removed"), (self.refused, "refused")]
+        {
+            if count > 0 {
+                write!(out, ", {count} {what}")?;
+            }
         }
         if let Some(waiting) = waiting {
             let stored = self.stored();
@@ -89,11 +117,19 @@ impl Tally {
             write!(
                 out,
                 ", {} read and not stored; {durable} of the {stored} stored are on disk",
-                self.left_out()
+                self.not_stored()
             )?;
             if waiting > 0 {
                 write!(out, ", {waiting} documents are in memory and the log only")?;
             }
+        }
+        let LeftOut { hidden, links, others, empty } = self.left_out;
+        let left_out =
+            [(hidden, "hidden"), (links, "links"), (others, "of other kinds"), (empty, "without text")];
+        let named = left_out.iter().filter(|(count, _)| *count > 0);
+        let named: Vec<String> = named.map(|(count, what)| format!("{count} {what}")).collect();
+        if !named.is_empty() {
+            write!(out, "; not read: {}", named.join(", "))?;
         }
         writeln!(out, "; the index has {documents} documents")
     }

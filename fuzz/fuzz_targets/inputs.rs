@@ -1,0 +1,41 @@
+//! Files with fields of any names, as `ehi insert` reads them, files of pairs, and marked-up text.
+#![no_main]
+
+use std::io::Cursor;
+
+use ehi::data::{Format, Input, read_judgments};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    let Some((how, bytes)) = bytes.split_first() else { return };
+    let mut input = Input::new();
+    if how & 1 > 0 {
+        input = input.id("a").title("b").text(["c", "d"]);
+    }
+    if how & 2 > 0 {
+        input = input.metadata(["e", "metadata"]);
+    }
+    input = input.cells_as_text(how & 4 > 0);
+    if let Some(format) = Format::ALL.get(usize::from(how >> 4)) {
+        input = input.format(*format);
+    }
+    let whole = Cursor::new(bytes.to_vec());
+    // A packed stream of a few bytes may unpack to gigabytes; the reader bounds a record, not a stream.
+    match input.read(whole, "input") {
+        Ok(documents) => {
+            for document in documents.take(10_000) {
+                match document {
+                    Ok(document) => assert!(!document.id.is_empty()),
+                    Err(error) => assert!(error.to_string().contains("input")),
+                }
+            }
+        }
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+    if bytes.len() < 10_000 {
+        let _ = read_judgments(Cursor::new(bytes.to_vec()), "input", None);
+    }
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        ehi::data::fuzz_markup(text);
+    }
+});

@@ -1,0 +1,117 @@
+//! What a path names: standard input, a file, a dataset, or a folder of texts.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use ehi::data::{DataError, Dataset, Documents, Folder, Input};
+
+use crate::failure::Failure;
+use crate::fields::FieldArgs;
+use crate::printing;
+
+/// The path that means standard input.
+const STDIN: &str = "-";
+const HEADING: &str = "Folders of Markdown, HTML and text";
+
+/// Begins to read, which may wait for the first bytes.
+pub type Opener = Box<dyn FnOnce() -> Result<Documents, DataError> + Send>;
+
+#[derive(clap::Args, Default)]
+pub struct FolderArgs {
+    /// Read only the files that have changed since the last time, and delete the documents of those that are
+    /// gone
+    #[arg(long, help_heading = HEADING)]
+    pub sync: bool,
+    /// What the folder is called in its documents' metadata, by which --sync knows them; its absolute path if
+    /// absent
+    #[arg(long, value_name = "NAME", help_heading = HEADING)]
+    source: Option<String>,
+    /// What comes before the path of a file in its id
+    #[arg(long, value_name = "TEXT", help_heading = HEADING)]
+    prefix: Option<String>,
+}
+
+/// What a path names.
+pub enum Origin {
+    Stdin,
+    File,
+    Dataset,
+    Folder(Folder),
+}
+
+impl Origin {
+    pub fn of(path: &Path, folders: &FolderArgs, fields: &FieldArgs) -> Result<Self, Failure> {
+        if path == Path::new(STDIN) {
+            return Ok(Self::Stdin);
+        }
+        let is_given = fields.are_given();
+        if path.is_dir() {
+            return Ok(if Dataset::is_at(path) { Self::Dataset } else { folders.of(Folder::open(path)?) });
+        }
+        // The content of text says nothing about its kind, but that of JSON does.
+        let is_text = !is_given && Folder::reads(path) && !begins_as_json(path);
+        Ok(if is_text { folders.of(Folder::of_file(path)?) } else { Self::File })
+    }
+
+    /// Refuses options that mean nothing to it.
+    pub fn check(&self, path: &Path, folders: &FolderArgs, fields: &FieldArgs) -> Result<(), Failure> {
+        let is_text = matches!(self, Self::Folder(_));
+        let is_folder = path.is_dir();
+        let name = printing::path(path);
+        let wrong = |what: &str| Err(Failure::Usage(format!("{name}: {what}")));
+        if folders.sync && !(is_text && is_folder) {
+            return wrong("`--sync` is for folders of Markdown, HTML and text");
+        }
+        if (folders.source.is_some() || folders.prefix.is_some()) && !is_text {
+            return wrong("`--source` and `--prefix` are for Markdown, HTML and text");
+        }
+        if fields.are_given() && is_folder {
+            return wrong("a folder has no use for `--format` and the names of fields");
+        }
+        Ok(())
+    }
+
+    pub fn opener(self, path: &Path, name: String, input: Input) -> Result<Opener, Failure> {
+        Ok(match self {
+            Self::Stdin => Box::new(move || input.read(io::stdin(), name)),
+            Self::File => {
+                let path = path.to_owned();
+                Box::new(move || input.open(path))
+            }
+            Self::Dataset => {
+                let dataset = Dataset::open(path)?;
+                Box::new(move || dataset.corpus())
+            }
+            Self::Folder(folder) => Box::new(move || Ok(folder.documents().into())),
+        })
+    }
+}
+
+/// All documents that a path names.
+pub fn documents(path: &Path, fields: &FieldArgs) -> Result<Documents, Failure> {
+    let folders = FolderArgs::default();
+    let origin = Origin::of(path, &folders, fields)?;
+    origin.check(path, &folders, fields)?;
+    Ok(origin.opener(path, name(path), fields.input())?()?)
+}
+
+impl FolderArgs {
+    fn of(&self, folder: Folder) -> Origin {
+        let folder = self.prefix.iter().fold(folder, |folder, prefix| folder.prefixed(prefix));
+        Origin::Folder(self.source.iter().fold(folder, |folder, source| folder.named(source)))
+    }
+}
+
+/// What errors call a path.
+pub fn name(path: &Path) -> String {
+    if path == Path::new(STDIN) { "<stdin>".to_owned() } else { printing::path(path) }
+}
+
+/// Whether a file begins as JSON lines do, or an array; where it cannot be read, reading it says why.
+fn begins_as_json(path: &Path) -> bool {
+    let mut head = [0; 64];
+    let read = File::open(path).and_then(|mut file| file.read(&mut head)).unwrap_or_default();
+    let text = head[..read].strip_prefix("\u{feff}".as_bytes()).unwrap_or(&head[..read]);
+    text.trim_ascii_start().starts_with(b"{\"")
+}

@@ -1,0 +1,103 @@
+//! A folder and the documents of an index that came from it, made the same.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ehi::data::{FileVersion, Folder, FolderDocuments, FolderReport};
+use ehi::{Document, Error, Index};
+
+use crate::escape::escaped;
+use crate::failure::Failure;
+
+/// Ids deleted in one commit.
+const GROUP: usize = 1_000;
+
+/// What the index holds beside a folder.
+pub struct Sync {
+    /// The documents that came from the folder, and those that did not, by their ids.
+    known: Arc<HashMap<String, Known>>,
+    /// Files whose ids belong to documents that did not.
+    taken: Arc<Mutex<Vec<String>>>,
+}
+
+enum Known {
+    Own(FileVersion),
+    /// With the name of its source, if it has one.
+    Other(Option<Arc<str>>),
+}
+
+impl Sync {
+    /// Reads all documents of the index once.
+    pub fn with(index: &Index, folder: &Folder) -> Result<Self, Error> {
+        let mut known = HashMap::new();
+        let mut sources: Vec<Arc<str>> = Vec::new();
+        for document in index.iter() {
+            let document = document?;
+            let version = folder.version_of(&document);
+            let is = version.map_or_else(|| Known::Other(source(&document, &mut sources)), Known::Own);
+            known.insert(document.id, is);
+        }
+        Ok(Self { known: Arc::new(known), taken: Arc::default() })
+    }
+
+    /// The documents of those files that the index does not hold as they are.
+    pub fn changed(&self, documents: FolderDocuments) -> FolderDocuments {
+        let (known, taken) = (Arc::clone(&self.known), Arc::clone(&self.taken));
+        documents.skipping(move |file| match known.get(&file.id) {
+            Some(Known::Own(version)) => *version == file.version,
+            Some(Known::Other(_)) => {
+                taken.lock().unwrap_or_else(PoisonError::into_inner).push(file.id.clone());
+                true
+            }
+            None => false,
+        })
+    }
+
+    /// A line about each file whose id belongs to another document.
+    pub fn refused(&self, folder: &Path) -> Vec<String> {
+        let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let line = |id: &String| {
+            let other = match self.known.get(id) {
+                Some(Known::Other(Some(source))) => {
+                    format!("one from {source}; `--source` goes on with that, `--prefix` gives other ids")
+                }
+                _ => "one that is from no folder; `--prefix` gives other ids".to_owned(),
+            };
+            let file = folder.join(id);
+            escaped(&format!("refused: {}: the index has the document `{id}`, {other}", file.display()))
+        };
+        taken.iter().map(line).collect()
+    }
+
+    /// Deletes the documents of files that are there no more; how many there were.
+    ///
+    /// # Errors
+    /// [`Failure::Unlisted`] where it is not known what is there, and those of the index.
+    pub fn remove(&self, index: &Index, folder: &Path, report: &FolderReport) -> Result<u64, Failure> {
+        let own = self.known.iter().filter(|(_, known)| matches!(known, Known::Own(_)));
+        let gone: Vec<&String> = own.map(|(id, _)| id).filter(|id| !report.present.contains(*id)).collect();
+        if !gone.is_empty() && !report.is_whole {
+            return Err(Failure::Unlisted { folder: folder.to_owned() });
+        }
+        let mut removed = 0;
+        for group in gone.chunks(GROUP) {
+            removed += index.delete_batch(group.iter().copied())? as u64;
+        }
+        Ok(removed)
+    }
+}
+
+/// The name of a document's source, one copy for all documents of it.
+fn source(document: &Document, sources: &mut Vec<Arc<str>>) -> Option<Arc<str>> {
+    let name = document.metadata.as_ref()?.get("source")?.as_str()?;
+    if let Some(known) = sources.iter().find(|known| ***known == *name) {
+        return Some(Arc::clone(known));
+    }
+    let name: Arc<str> = name.into();
+    // So many that they are no names of folders.
+    if sources.len() < 1_000 {
+        sources.push(Arc::clone(&name));
+    }
+    Some(name)
+}

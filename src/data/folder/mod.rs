@@ -1,0 +1,225 @@
+//! Documents from a folder of Markdown, HTML and plain text.
+
+mod html;
+mod markdown;
+mod text;
+mod walk;
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use serde_json::{Value, json};
+
+pub use walk::{FolderDocuments, FolderReport};
+
+use super::DataError;
+use crate::document::Document;
+use text::Page;
+
+/// The most bytes of a file of a folder: as many as a document may have.
+pub const MAX_FILE_BYTES: u64 = 64 << 20;
+
+const SOURCE: &str = "source";
+const MODIFIED: &str = "modified";
+const BYTES: &str = "bytes";
+const BYTE_ORDER_MARK: &str = "\u{feff}";
+
+/// Reads a text as each kind of file.
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub fn fuzz_markup(text: &str) {
+    for markup in [Markup::Markdown, Markup::Html, Markup::Plain] {
+        let page = markup.page(text);
+        assert!(page.text.len() <= 4 * text.len() + 16);
+    }
+}
+
+/// A folder whose files are documents: those that end in `.md`, `.markdown`, `.html`, `.htm`, `.txt` or
+/// `.text`, in upper or lower case, and those of the folders in it.
+///
+/// A file's id is its path from the folder on, with `/` between its parts ([`Self::prefixed`] puts a text
+/// before it). The title is the first heading of level 1, or else the one that the page gives itself
+/// (`<title>`, or `title` in the front matter of Markdown), or else the first heading; plain text has none.
+/// The text is what is read, without markup and without the heading that is the title. The metadata has
+/// `source` (the name of the folder), `modified` (when the file was, in seconds since 1970, with a fraction)
+/// and `bytes` (its size).
+///
+/// Hidden files and folders, whose names begin with a dot, and symbolic links are left out, but for the
+/// folder itself, which may be a link. So are files without text. A file that is not UTF-8, larger than
+/// [`MAX_FILE_BYTES`] or not readable, or whose path is not UTF-8, is an error; the others are read.
+///
+/// # Examples
+///
+/// ```no_run
+/// for document in ehi::data::Folder::open("notes")?.documents() {
+///     let document = document?;
+///     println!("{}: {}", document.id, document.title);
+/// }
+/// # Ok::<(), ehi::data::DataError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Folder {
+    root: PathBuf,
+    source: String,
+    prefix: String,
+}
+
+/// Which state of a file a document was read from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FileVersion {
+    /// When the file was changed, in seconds since 1970.
+    pub modified: f64,
+    /// Its size.
+    pub bytes: u64,
+}
+
+/// A file of a folder.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct FolderFile {
+    /// The id of its document: the path from the folder on.
+    pub id: String,
+    /// The state that it is in.
+    pub version: FileVersion,
+}
+
+/// How a file is read.
+#[derive(Clone, Copy)]
+enum Markup {
+    Markdown,
+    Html,
+    Plain,
+}
+
+impl Markup {
+    /// By the ending of a name.
+    fn of(path: &Path) -> Option<Self> {
+        match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {
+            "md" | "markdown" => Some(Self::Markdown),
+            "html" | "htm" => Some(Self::Html),
+            "txt" | "text" => Some(Self::Plain),
+            _ => None,
+        }
+    }
+
+    fn page(self, text: &str) -> Page {
+        match self {
+            Self::Markdown => markdown::page(text),
+            Self::Html => html::page(text),
+            Self::Plain => Page { title: String::new(), text: text.trim().to_owned() },
+        }
+    }
+}
+
+impl Folder {
+    /// A folder, whose name as a source is its absolute path.
+    ///
+    /// # Errors
+    /// [`DataError::NotADirectory`], [`DataError::Open`].
+    pub fn open(dir: impl Into<PathBuf>) -> Result<Self, DataError> {
+        let root = super::files::directory(dir)?;
+        let source = absolute(&root)?;
+        Ok(Self { root, source, prefix: String::new() })
+    }
+
+    /// One file, as it would be read in its folder.
+    ///
+    /// # Errors
+    /// [`DataError::Open`].
+    pub fn of_file(path: impl Into<PathBuf>) -> Result<Self, DataError> {
+        let root = path.into();
+        let folder = root.parent().filter(|parent| !parent.as_os_str().is_empty());
+        // Before its folder, so that the error names the file.
+        fs::metadata(&root).map_err(|source| DataError::Open { path: root.clone(), source })?;
+        let source = absolute(folder.unwrap_or(Path::new(".")))?;
+        Ok(Self { root, source, prefix: String::new() })
+    }
+
+    /// Whether files of such a name are read, by its ending.
+    pub fn reads(path: impl AsRef<Path>) -> bool {
+        Markup::of(path.as_ref()).is_some()
+    }
+
+    /// With a text that comes before the path in each id.
+    #[must_use]
+    pub fn prefixed(mut self, prefix: impl Into<String>) -> Self {
+        self.prefix = prefix.into();
+        self
+    }
+
+    /// Gives the source another name, which stays the same where the folder moves.
+    #[must_use]
+    pub fn named(mut self, source: impl Into<String>) -> Self {
+        self.source = source.into();
+        self
+    }
+
+    /// The name of the source.
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// The documents of all files, in the order of their paths, folder by folder.
+    pub fn documents(self) -> FolderDocuments {
+        FolderDocuments::new(self)
+    }
+
+    /// The state of the file that a stored document was read from; `None` for one of another source.
+    pub fn version_of(&self, document: &Document) -> Option<FileVersion> {
+        let metadata = document.metadata.as_ref()?;
+        if metadata.get(SOURCE)?.as_str()? != self.source {
+            return None;
+        }
+        Some(FileVersion {
+            modified: metadata.get(MODIFIED)?.as_f64()?,
+            bytes: metadata.get(BYTES)?.as_u64()?,
+        })
+    }
+
+    fn metadata(&self, version: FileVersion) -> Value {
+        json!({ SOURCE: self.source, MODIFIED: version.modified, BYTES: version.bytes })
+    }
+}
+
+impl FileVersion {
+    fn of(metadata: &fs::Metadata) -> std::io::Result<Self> {
+        let modified = metadata.modified()?;
+        let seconds = match modified.duration_since(SystemTime::UNIX_EPOCH) {
+            Ok(after) => after.as_secs_f64(),
+            Err(before) => -before.duration().as_secs_f64(),
+        };
+        Ok(Self { modified: seconds, bytes: metadata.len() })
+    }
+}
+
+fn absolute(dir: &Path) -> Result<String, DataError> {
+    let absolute =
+        fs::canonicalize(dir).map_err(|source| DataError::Open { path: dir.to_owned(), source })?;
+    Ok(absolute.display().to_string())
+}
+
+/// Reads a file of at most [`MAX_FILE_BYTES`].
+fn text_of(path: &Path, bytes: u64) -> Result<String, DataError> {
+    let (path, limit) = (path.to_owned(), MAX_FILE_BYTES);
+    let too_large = |path, bytes| DataError::FileTooLarge { path, bytes, limit };
+    if bytes > limit {
+        return Err(too_large(path, bytes));
+    }
+    let mut text = Vec::with_capacity(usize::try_from(bytes).unwrap_or_default() + 1);
+    let read = File::open(&path).and_then(|file| file.take(limit + 1).read_to_end(&mut text));
+    if let Err(source) = read {
+        return Err(DataError::Open { path, source });
+    }
+    // It may have grown meanwhile.
+    if text.len() as u64 > limit {
+        return Err(too_large(path, text.len() as u64));
+    }
+    let text = String::from_utf8(text)
+        .map_err(|error| DataError::FileUtf8 { path, valid_up_to: error.utf8_error().valid_up_to() })?;
+    Ok(match text.strip_prefix(BYTE_ORDER_MARK) {
+        Some(rest) => rest.to_owned(),
+        None => text,
+    })
+}

@@ -1,0 +1,119 @@
+//! Text put together from the pieces of a marked-up page.
+
+/// What stands before the next piece.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Break {
+    None,
+    Space,
+    Line,
+    Paragraph,
+}
+
+impl Break {
+    fn text(self) -> &'static str {
+        match self {
+            Self::None => "",
+            Self::Space => " ",
+            Self::Line => "\n",
+            Self::Paragraph => "\n\n",
+        }
+    }
+}
+
+/// A page without its markup.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Page {
+    pub title: String,
+    pub text: String,
+}
+
+/// A heading that is in the text.
+struct Heading {
+    level: u8,
+    start: usize,
+    end: usize,
+}
+
+/// Runs of white space become one space, or the break that the markup makes of them.
+pub(super) struct PageText {
+    text: String,
+    before: Break,
+    /// A heading that has begun: its level, and where its text does.
+    open: Option<(u8, Option<usize>)>,
+    headings: Vec<Heading>,
+}
+
+impl PageText {
+    pub fn new() -> Self {
+        Self { text: String::new(), before: Break::None, open: None, headings: Vec::new() }
+    }
+
+    /// The next piece stands apart from the last one.
+    pub fn stop(&mut self, by: Break) {
+        self.before = self.before.max(by);
+    }
+
+    pub fn push(&mut self, piece: &str) {
+        if piece.starts_with(char::is_whitespace) {
+            self.stop(Break::Space);
+        }
+        for word in piece.split_whitespace() {
+            self.word(word);
+            self.before = Break::Space;
+        }
+        if !piece.ends_with(char::is_whitespace) && !piece.is_empty() {
+            self.before = Break::None;
+        }
+    }
+
+    /// Adds a piece with its white space.
+    pub fn push_verbatim(&mut self, piece: &str) {
+        if !piece.is_empty() {
+            self.word(piece);
+        }
+    }
+
+    fn word(&mut self, word: &str) {
+        if !self.text.is_empty() {
+            self.text.push_str(self.before.text());
+        }
+        self.before = Break::None;
+        if let Some((_, start @ None)) = &mut self.open {
+            *start = Some(self.text.len());
+        }
+        self.text.push_str(word);
+    }
+
+    /// A heading begins; one that is open ends.
+    pub fn begin_heading(&mut self, level: u8) {
+        self.end_heading();
+        self.stop(Break::Paragraph);
+        self.open = Some((level, None));
+    }
+
+    pub fn end_heading(&mut self) {
+        let Some((level, start)) = self.open.take() else { return };
+        self.stop(Break::Paragraph);
+        let is_needed = self.headings.is_empty() || level == 1 && self.headings.iter().all(|h| h.level > 1);
+        if let Some(start) = start.filter(|_| is_needed) {
+            self.headings.push(Heading { level, start, end: self.text.len() });
+        }
+    }
+
+    /// The page. Its title is its first heading of level 1, or `title`, or its first heading; a heading that
+    /// is the title is not in the text.
+    pub fn finish(mut self, title: Option<String>) -> Page {
+        self.end_heading();
+        let title = title.map(|title| title.split_whitespace().collect::<Vec<_>>().join(" "));
+        let title = title.filter(|title| !title.is_empty());
+        let first = self.headings.iter().find(|heading| heading.level == 1);
+        let heading = first.or_else(|| self.headings.first().filter(|_| title.is_none()));
+        let Some(Heading { start, end, .. }) = heading else {
+            return Page { title: title.unwrap_or_default(), text: self.text.trim().to_owned() };
+        };
+        let found = self.text[*start..*end].trim().to_owned();
+        let (before, after) = (self.text[..*start].trim(), self.text[*end..].trim());
+        let between = if before.is_empty() || after.is_empty() { "" } else { Break::Paragraph.text() };
+        Page { title: found, text: format!("{before}{between}{after}") }
+    }
+}

@@ -1,0 +1,213 @@
+//! The files of a folder, one after the other.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::path::{Component, Path};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use walkdir::{DirEntry, IntoIter, WalkDir};
+
+use super::{FileVersion, Folder, FolderFile, Markup, text_of};
+use crate::data::DataError;
+use crate::data::streams::{Documents, Source};
+use crate::document::Document;
+
+/// Files of other kinds that an error names.
+const MOST_NAMED: usize = 5;
+
+type Unchanged = Box<dyn FnMut(&FolderFile) -> bool + Send>;
+
+/// The documents of a folder; see [`Folder`].
+#[must_use = "nothing is read until the iterator is advanced"]
+pub struct FolderDocuments {
+    folder: Folder,
+    walk: IntoIter,
+    is_unchanged: Option<Unchanged>,
+    report: FolderReport,
+    /// Names of files that are not read, for an error.
+    others: Vec<String>,
+    position: Arc<AtomicU64>,
+    count: u64,
+    is_finished: bool,
+}
+
+/// What a folder holds, as far as it was read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FolderReport {
+    /// Ids of the files that are there and have text, those that were skipped and those that cannot be read
+    /// included.
+    pub present: BTreeSet<String>,
+    /// Files that were skipped as unchanged.
+    pub unchanged: u64,
+    /// Hidden files and folders.
+    pub hidden: u64,
+    /// Symbolic links.
+    pub links: u64,
+    /// Files of other kinds.
+    pub others: u64,
+    /// Files without text.
+    pub empty: u64,
+    /// Whether all of it was listed, so that a file that is not in `present` is not there.
+    pub is_whole: bool,
+}
+
+impl fmt::Debug for FolderDocuments {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FolderDocuments").field("folder", &self.folder).finish_non_exhaustive()
+    }
+}
+
+impl FolderDocuments {
+    pub(super) fn new(folder: Folder) -> Self {
+        let walk = WalkDir::new(&folder.root).sort_by_file_name().into_iter();
+        let report = FolderReport { is_whole: true, ..FolderReport::default() };
+        let (others, position) = (Vec::new(), Arc::new(AtomicU64::new(0)));
+        Self { folder, walk, is_unchanged: None, report, others, position, count: 0, is_finished: false }
+    }
+
+    /// Skips files that the caller says are unchanged: they are listed and not read.
+    pub fn skipping(mut self, is_unchanged: impl FnMut(&FolderFile) -> bool + Send + 'static) -> Self {
+        self.is_unchanged = Some(Box::new(is_unchanged));
+        self
+    }
+
+    /// What was found so far.
+    pub fn report(&self) -> &FolderReport {
+        &self.report
+    }
+
+    /// The next file that is read; `None` behind the last one.
+    fn entry(&mut self) -> Option<Result<(DirEntry, Markup), DataError>> {
+        loop {
+            let entry = match self.walk.next()? {
+                Ok(entry) => entry,
+                Err(error) => {
+                    self.report.is_whole = false;
+                    let path = error.path().unwrap_or(&self.folder.root).to_owned();
+                    let source = error.into_io_error().unwrap_or_else(|| std::io::Error::other("a loop"));
+                    return Some(Err(DataError::Open { path, source }));
+                }
+            };
+            let kind = entry.file_type();
+            // The folder itself, or the one file that was asked for.
+            let is_root = entry.depth() == 0;
+            if is_root && kind.is_dir() {
+                continue;
+            }
+            if !is_root && entry.file_name().as_encoded_bytes().starts_with(b".") {
+                self.report.hidden += 1;
+                if kind.is_dir() {
+                    self.walk.skip_current_dir();
+                }
+            } else if kind.is_symlink() {
+                self.report.links += 1;
+            } else if kind.is_file() {
+                match Markup::of(entry.path()) {
+                    Some(markup) => return Some(Ok((entry, markup))),
+                    None => {
+                        self.report.others += 1;
+                        if self.others.len() < MOST_NAMED {
+                            self.others.push(entry.file_name().display().to_string());
+                        }
+                    }
+                }
+            } else if !kind.is_dir() {
+                self.report.others += 1;
+            }
+        }
+    }
+
+    /// A file's document; `None` where it is unchanged or without text.
+    fn document(&mut self, entry: &DirEntry, markup: Markup) -> Result<Option<Document>, DataError> {
+        let path = entry.path();
+        let own = match entry.depth() {
+            0 => Path::new(entry.file_name()),
+            _ => path.strip_prefix(&self.folder.root).unwrap_or(path),
+        };
+        let id = id(own).ok_or_else(|| DataError::FileName { path: path.to_owned() })?;
+        let id = format!("{}{id}", self.folder.prefix);
+        self.report.present.insert(id.clone());
+        let metadata = entry.metadata().map_err(std::io::Error::from);
+        let version = metadata.and_then(|metadata| FileVersion::of(&metadata));
+        let version = version.map_err(|source| DataError::Open { path: path.to_owned(), source })?;
+        self.position.fetch_add(version.bytes, Ordering::Relaxed);
+        let file = FolderFile { id, version };
+        if self.is_unchanged.as_mut().is_some_and(|is_unchanged| is_unchanged(&file)) {
+            self.report.unchanged += 1;
+            return Ok(None);
+        }
+        let page = markup.page(&text_of(path, version.bytes)?);
+        let FolderFile { id, .. } = file;
+        if page.title.is_empty() && page.text.is_empty() {
+            self.report.empty += 1;
+            self.report.present.remove(&id);
+            return Ok(None);
+        }
+        let document = Document::new(id, page.title, page.text);
+        Ok(Some(document.with_metadata(self.folder.metadata(version))))
+    }
+
+    /// The error of a folder without a file to read: more likely a mistake than a wish.
+    fn nothing(&self) -> Option<DataError> {
+        let FolderReport { present, empty, is_whole, .. } = &self.report;
+        if !present.is_empty() || *empty > 0 || self.count > 0 || !is_whole {
+            return None;
+        }
+        let found = if self.others.is_empty() { "none".to_owned() } else { self.others.join(", ") };
+        Some(DataError::NoTexts { dir: self.folder.root.clone(), found })
+    }
+}
+
+impl Iterator for FolderDocuments {
+    type Item = Result<Document, DataError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        while !self.is_finished {
+            let item = match self.entry() {
+                Some(Ok((entry, markup))) => self.document(&entry, markup).transpose(),
+                Some(Err(error)) => Some(Err(error)),
+                None => {
+                    self.is_finished = true;
+                    return self.nothing().map(Err);
+                }
+            };
+            if let Some(item) = item {
+                self.count += 1;
+                return Some(item);
+            }
+        }
+        None
+    }
+}
+
+impl Source for FolderDocuments {
+    fn next(&mut self) -> Option<Result<Document, DataError>> {
+        Iterator::next(self)
+    }
+
+    fn line(&self) -> u64 {
+        self.count
+    }
+
+    fn folder(&self) -> Option<&FolderReport> {
+        Some(&self.report)
+    }
+}
+
+impl From<FolderDocuments> for Documents {
+    fn from(documents: FolderDocuments) -> Self {
+        let position = Arc::clone(&documents.position);
+        Self::new(Box::new(documents), position)
+    }
+}
+
+/// A path from the folder on, with slashes.
+fn id(path: &Path) -> Option<String> {
+    let parts = path.components().map(|part| match part {
+        Component::Normal(name) => name.to_str(),
+        _ => None,
+    });
+    Some(parts.collect::<Option<Vec<_>>>()?.join("/"))
+}

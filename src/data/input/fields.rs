@@ -1,0 +1,213 @@
+//! Which fields of a record are a document's id, title, text and metadata.
+
+use serde_json::{Map, Value};
+
+use super::listing;
+use super::record::Record;
+use crate::data::DataError;
+use crate::document::Document;
+
+/// What is between the parts of a text that is in several fields: a paragraph ends.
+const BETWEEN_PARTS: &str = "\n\n";
+/// The field that may hold the metadata as an object, as in BEIR's lines.
+const METADATA: &str = "metadata";
+/// Names of the id where none is given.
+const IDS: [&str; 2] = ["_id", "id"];
+const TITLE: &str = "title";
+const TEXT: &str = "text";
+
+/// The names that the caller gave.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Fields {
+    pub id: Option<String>,
+    pub title: Option<String>,
+    pub text: Vec<String>,
+    pub metadata: Option<Vec<String>>,
+}
+
+/// Where a record is from.
+#[derive(Clone, Copy)]
+pub(super) struct At<'a> {
+    pub name: &'a str,
+    pub line: u64,
+}
+
+impl Fields {
+    /// Whether the caller named nothing.
+    pub fn are_default(&self) -> bool {
+        self.id.is_none() && self.title.is_none() && self.text.is_empty() && self.metadata.is_none()
+    }
+
+    /// The option that names a field in a second role.
+    pub fn named_twice(&self) -> Option<&str> {
+        let roles = self.id.iter().chain(&self.title).chain(&self.text);
+        let names: Vec<&String> = roles.chain(self.metadata.iter().flatten()).collect();
+        let twice = names.iter().enumerate().find(|(at, name)| names[..*at].contains(name));
+        twice.map(|(_, name)| name.as_str())
+    }
+
+    /// The same with names for what was not named, where all records have the same columns.
+    ///
+    /// Names that are not given are looked for in upper and lower case.
+    pub fn for_columns(&self, columns: &[String], name: &str) -> Result<Self, DataError> {
+        let like = |wanted: &str| columns.iter().find(|column| column.eq_ignore_ascii_case(wanted)).cloned();
+        let missing = |wanted: &str, role| DataError::NoColumn {
+            name: name.to_owned(),
+            wanted: wanted.to_owned(),
+            role,
+            found: listing(columns),
+        };
+        let there = |wanted: &String, role| match columns.contains(wanted) {
+            true => Ok(wanted.clone()),
+            false => Err(missing(wanted, role)),
+        };
+        let id = match &self.id {
+            Some(given) => there(given, "id")?,
+            None => IDS.iter().find_map(|id| like(id)).ok_or_else(|| missing("id", "id"))?,
+        };
+        let title = match &self.title {
+            Some(given) => Some(there(given, "title")?),
+            None => like(TITLE),
+        };
+        let text = match &self.text[..] {
+            [] => vec![like(TEXT).ok_or_else(|| missing(TEXT, "text"))?],
+            given => given.iter().map(|given| there(given, "text")).collect::<Result<_, _>>()?,
+        };
+        let metadata = match &self.metadata {
+            Some(given) => {
+                given.iter().map(|given| there(given, "metadata")).collect::<Result<Vec<_>, _>>()?
+            }
+            None => {
+                let taken = |column: &String| {
+                    *column == id || title.as_ref() == Some(column) || text.contains(column)
+                };
+                columns.iter().filter(|column| !taken(column)).cloned().collect()
+            }
+        };
+        Ok(Self { id: Some(id), title, text, metadata: Some(metadata) })
+    }
+
+    /// Whether a column is metadata, of those that were found by [`Self::for_columns`]; `None` for one that
+    /// is not used.
+    pub fn use_of(&self, column: &str) -> Option<bool> {
+        let is = |name: &String| name == column;
+        if self.id.iter().chain(&self.title).chain(&self.text).any(is) {
+            return Some(false);
+        }
+        self.metadata.iter().flatten().any(is).then_some(true)
+    }
+
+    /// The document of a record.
+    pub fn document(&self, mut record: Record, at: At<'_>) -> Result<Document, DataError> {
+        let is_set = |name: &str| record.get(name).is_some_and(|value| !value.is_null());
+        // Other keys of BEIR's lines are ignored, so they must be told from others.
+        let is_beir = self.are_default() && is_set(IDS[0]);
+        let id = match &self.id {
+            Some(id) => id.as_str(),
+            None if is_set(IDS[0]) || !is_set(IDS[1]) => IDS[0],
+            None => IDS[1],
+        };
+        let names = record.names();
+        let missing = |field: &str, role| at.missing(field, role, &names);
+        let id = at.id(id, record.take(id).ok_or_else(|| missing(id, "id"))?)?;
+        let title = self.title.as_deref().unwrap_or(TITLE);
+        let title = record.take(title).map(|value| at.text(title, value)).transpose()?.unwrap_or_default();
+        let default = [TEXT.to_owned()];
+        let fields = if self.text.is_empty() { &default[..] } else { &self.text[..] };
+        let mut text: Option<String> = None;
+        for field in fields {
+            let Some(part) = record.take(field) else { continue };
+            let part = at.text(field, part)?;
+            match &mut text {
+                Some(text) if !part.is_empty() => {
+                    if !text.is_empty() {
+                        text.push_str(BETWEEN_PARTS);
+                    }
+                    text.push_str(&part);
+                }
+                Some(_) => {}
+                None => text = Some(part),
+            }
+        }
+        let text = text.ok_or_else(|| missing(&fields.join("`, `"), "text"))?;
+        let metadata = match &self.metadata {
+            _ if is_beir => record.take(METADATA),
+            None => at.metadata(record.0)?,
+            Some(chosen) => {
+                let chosen = chosen.iter().filter_map(|name| Some((name.clone(), record.take(name)?)));
+                at.metadata(chosen.collect())?
+            }
+        };
+        let metadata = metadata.filter(|value| !value.as_object().is_some_and(Map::is_empty));
+        Ok(Document { id, title, text, metadata })
+    }
+}
+
+impl At<'_> {
+    fn missing(&self, wanted: &str, role: &'static str, names: &[String]) -> DataError {
+        let (name, line) = (self.name.to_owned(), self.line);
+        DataError::NoField { name, line, wanted: wanted.to_owned(), role, found: listing(names) }
+    }
+
+    fn kind(&self, field: &str, value: &Value, expected: &'static str) -> DataError {
+        let found = match value {
+            Value::Null => "null",
+            Value::Bool(_) => "a boolean",
+            Value::Number(_) => "a number with a fraction",
+            Value::String(_) => "a string",
+            Value::Array(_) => "an array",
+            Value::Object(_) => "an object",
+        };
+        let (name, line, field) = (self.name.to_owned(), self.line, field.to_owned());
+        DataError::FieldKind { name, line, field, found, expected }
+    }
+
+    /// An id is a string or an integer.
+    fn id(&self, field: &str, value: Value) -> Result<String, DataError> {
+        let id = match value {
+            Value::String(id) => id,
+            Value::Number(number) if number.is_i64() || number.is_u64() => number.to_string(),
+            value => return Err(self.kind(field, &value, "a string or an integer")),
+        };
+        if id.is_empty() {
+            let (name, line, field) = (self.name.to_owned(), self.line, field.to_owned());
+            return Err(DataError::NoId { name, line, field });
+        }
+        Ok(id)
+    }
+
+    /// A text is a string, or a number as it is written.
+    fn text(&self, field: &str, value: Value) -> Result<String, DataError> {
+        match value {
+            Value::String(text) => Ok(text),
+            Value::Number(number) => Ok(number.to_string()),
+            value => Err(self.kind(field, &value, "a string or a number")),
+        }
+    }
+
+    /// Fields as an object. The members of a field `metadata` that is an object stand beside the others.
+    fn metadata(&self, fields: Vec<(String, Value)>) -> Result<Option<Value>, DataError> {
+        let mut all = Map::new();
+        let mut inner = None;
+        for (name, value) in fields {
+            match value {
+                Value::Null => {}
+                Value::Object(members) if name == METADATA => inner = Some(members),
+                value => {
+                    all.insert(name, value);
+                }
+            }
+        }
+        for (name, value) in inner.into_iter().flatten() {
+            if all.contains_key(&name) {
+                return Err(DataError::MetadataTwice {
+                    name: self.name.to_owned(),
+                    line: self.line,
+                    field: name,
+                });
+            }
+            all.insert(name, value);
+        }
+        Ok(Some(Value::Object(all)))
+    }
+}

@@ -1,0 +1,206 @@
+//! What kind of file a stream is, told by its first bytes.
+
+use std::fmt;
+use std::io::{self, Cursor, Read};
+
+use crate::data::unpack::ByteStream;
+
+/// A kind of file that documents are read from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Format {
+    /// A JSON object a line.
+    JsonLines,
+    /// An array of JSON objects.
+    Json,
+    /// Cells between commas, semicolons or tabs, as the first row has them, with quotes where they are needed
+    /// (RFC 4180). The first row names the columns.
+    Csv,
+    /// Cells between tabs, without quotes. The first row names the columns.
+    Tsv,
+    /// Parquet, with the feature `parquet`.
+    Parquet,
+    /// Arrow's IPC format (Feather), as a file or as a stream, with the feature `parquet`.
+    Arrow,
+}
+
+impl Format {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::JsonLines, Self::Json, Self::Csv, Self::Tsv, Self::Parquet, Self::Arrow];
+
+    /// Its name, as `ehi insert --format` has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::JsonLines => "jsonl",
+            Self::Json => "json",
+            Self::Csv => "csv",
+            Self::Tsv => "tsv",
+            Self::Parquet => "parquet",
+            Self::Arrow => "arrow",
+        }
+    }
+
+    /// Whether it has its columns one after the other, and is read from many places.
+    #[cfg(feature = "parquet")]
+    pub(super) fn is_columnar(self) -> bool {
+        matches!(self, Self::Parquet | Self::Arrow)
+    }
+
+    /// Whether its cells are text that may stand for a number.
+    pub(super) fn has_cells(self) -> bool {
+        matches!(self, Self::Csv | Self::Tsv)
+    }
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What the first bytes of a stream say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Known(Format),
+    /// Nothing but white space.
+    Empty,
+    /// Something else, in words, and what may be done about it.
+    Foreign(&'static str, &'static str),
+    /// Text in one column.
+    Unknown,
+}
+
+/// The most bytes that are looked at.
+const MOST_BYTES: usize = 64 << 10;
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+
+const UNPACK: &str = "unpack it and give the files in it";
+const CONVERT_TEXT: &str = "convert it to UTF-8";
+/// How files begin that are not read, what they are, and what may be done about it.
+const FOREIGN: [(&[u8], &str, &str); 10] = [
+    (b"PK\x03\x04", "a ZIP archive or an office document", "unpack it, or save its table as CSV"),
+    (b"%PDF", "a PDF document", "convert it to text"),
+    (b"SQLite format 3\0", "an SQLite database", "export a table as CSV"),
+    (b"BZh", "compressed with bzip2", "compress it with gzip or zstd, or not at all"),
+    (b"\xfd7zXZ\0", "compressed with xz", "compress it with gzip or zstd, or not at all"),
+    (b"7z\xbc\xaf\x27\x1c", "a 7z archive", UNPACK),
+    (b"\x1f\x8b", "compressed with gzip twice", "unpack it once"),
+    (b"\xff\xfe", "text in UTF-16", CONVERT_TEXT),
+    (b"\xfe\xff", "text in UTF-16", CONVERT_TEXT),
+    (b"\x28\xb5\x2f\xfd", "compressed with zstd twice", "unpack it once"),
+];
+/// How files of columns begin.
+pub(super) const COLUMNAR: [(&[u8], Format); 3] =
+    [(b"PAR1", Format::Parquet), (b"ARROW1", Format::Arrow), (b"\xff\xff\xff\xff", Format::Arrow)];
+/// Where a tar archive has its magic bytes.
+const TAR: std::ops::Range<usize> = 257..262;
+
+/// Tells the kind of a stream, and gives the stream back with the bytes that were read for it. No more is
+/// read than it takes: a pipe may be slow.
+pub(super) fn sniff(stream: ByteStream) -> io::Result<(Kind, ByteStream)> {
+    let mut stream = stream;
+    let mut head = Vec::new();
+    let mut at_end = false;
+    loop {
+        if let Some(kind) = kind(&head, at_end || head.len() >= MOST_BYTES) {
+            return Ok((kind, Box::new(Cursor::new(head).chain(stream))));
+        }
+        let waiting = stream.fill_buf()?;
+        let read = waiting.len();
+        head.extend_from_slice(waiting);
+        stream.consume(read);
+        at_end = read == 0;
+    }
+}
+
+/// The kind of a stream that begins so; `None` where that takes more bytes.
+fn kind(head: &[u8], is_all: bool) -> Option<Kind> {
+    if !is_all && head.len() < BYTE_ORDER_MARK.len() && BYTE_ORDER_MARK.starts_with(head) {
+        return None;
+    }
+    for (magic, format) in COLUMNAR {
+        if head.starts_with(magic) {
+            return Some(Kind::Known(format));
+        }
+        if !is_all && magic.starts_with(head) {
+            return None;
+        }
+    }
+    for (magic, what, remedy) in FOREIGN {
+        if head.starts_with(magic) {
+            return Some(Kind::Foreign(what, remedy));
+        }
+        if !is_all && magic.starts_with(head) {
+            return None;
+        }
+    }
+    if head.get(TAR) == Some(b"ustar") {
+        return Some(Kind::Foreign("a tar archive", UNPACK));
+    }
+    let text = head.strip_prefix(BYTE_ORDER_MARK).unwrap_or(head);
+    let Some(start) = text.iter().position(|byte| !byte.is_ascii_whitespace()) else {
+        return is_all.then_some(Kind::Empty);
+    };
+    match text[start] {
+        b'{' => return Some(Kind::Known(Format::JsonLines)),
+        b'[' => return Some(Kind::Known(Format::Json)),
+        _ => {}
+    }
+    // A tab at the start of a row is an unnamed first column.
+    let line_start = text[..start].iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+    let rest = &text[line_start..];
+    let line = match rest.iter().position(|byte| *byte == b'\n') {
+        Some(end) => &rest[..end],
+        None if is_all => rest,
+        None => return None,
+    };
+    Some(match delimiter(line) {
+        Some(b'\t') => Kind::Known(Format::Tsv),
+        Some(_) => Kind::Known(Format::Csv),
+        None => Kind::Unknown,
+    })
+}
+
+/// What separates the cells of a row: the one of tab, comma and semicolon that is there most often outside of
+/// quotes.
+pub(super) fn delimiter(row: &[u8]) -> Option<u8> {
+    let mut counts = [(b'\t', 0), (b',', 0), (b';', 0)];
+    let mut is_quoted = false;
+    for byte in row {
+        is_quoted ^= *byte == b'"';
+        if let Some((_, count)) = counts.iter_mut().find(|(of, _)| of == byte && !is_quoted) {
+            *count += 1;
+        }
+    }
+    // Of equal ones the first.
+    let most = counts.iter().rev().max_by_key(|(_, count)| *count);
+    most.filter(|(_, count)| *count > 0).map(|(byte, _)| *byte)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_are_told_by_content() {
+        for (head, expected) in [
+            ("{\"a\": 1", Kind::Known(Format::JsonLines)),
+            ("\u{feff}\n {", Kind::Known(Format::JsonLines)),
+            ("\n [", Kind::Known(Format::Json)),
+            ("id,text\n", Kind::Known(Format::Csv)),
+            ("id;text, or more\tof it; here\n", Kind::Known(Format::Csv)),
+            ("\n\tid\ttext\n", Kind::Known(Format::Tsv)),
+            ("\"a\tb\",c\n", Kind::Known(Format::Csv)),
+            ("text\n", Kind::Unknown),
+            ("PK\u{3}\u{4}", Kind::Foreign("a ZIP archive or an office document", FOREIGN[0].2)),
+        ] {
+            assert_eq!(kind(head.as_bytes(), false), Some(expected), "{head:?}");
+        }
+        for undecided in ["", "\u{feff}", "\n ", "id,te", "P", "SQLite"] {
+            assert_eq!(kind(undecided.as_bytes(), false), None, "{undecided:?}");
+        }
+        assert_eq!(kind(b" \n", true), Some(Kind::Empty));
+        assert_eq!(kind(b"a,b", true), Some(Kind::Known(Format::Csv)));
+    }
+}

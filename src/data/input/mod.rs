@@ -1,0 +1,309 @@
+//! Documents from the files that people have: JSON, CSV and others, with fields of any names.
+
+mod array;
+#[cfg(feature = "parquet")]
+mod columns;
+mod fields;
+mod format;
+mod lines;
+mod record;
+mod table;
+
+use std::fs::File;
+use std::io::{BufRead, Read};
+use std::path::Path;
+#[cfg(feature = "parquet")]
+use std::sync::{Arc, atomic::AtomicU64};
+
+pub use format::Format;
+
+use super::streams::{Counting, Documents, Source};
+use super::unpack::{ByteStream, Packing, unpack};
+use super::{DataError, Lines};
+use array::JsonArray;
+use fields::Fields;
+use format::{Kind, sniff};
+use lines::JsonLines;
+use table::Table;
+
+/// Bytes of a listing of names in an error.
+const MOST_LISTED: usize = 300;
+/// Bytes of a stream that an error shows.
+const MOST_SHOWN: usize = 60;
+
+/// How documents are read from a file or a stream, and which of its fields they are made of.
+///
+/// The kind of file is told by its first bytes unless [`Self::format`] says it. Any of them may be compressed
+/// with gzip or zstd. Files are streamed: memory stays at one record, of
+/// [`MAX_LINE_BYTES`](super::MAX_LINE_BYTES) at most; of Parquet at a page of each column that is used and 256
+/// rows, of Arrow at a batch as it was written. A stream of these two is put into a temporary file first.
+///
+/// Where nothing is named, a JSON object with an `_id` is read as BEIR's lines are: `_id`, `title` (may be
+/// absent), `text` and `metadata`; other keys are ignored. In any other record the id is `_id` or `id`, title
+/// and text are `title` (may be absent) and `text`, and all other fields are the metadata. Columns of a table
+/// are found whatever the case of their names.
+///
+/// An id is a string or an integer, a text a string or a number. The members of a field `metadata` that is an
+/// object are metadata beside the other fields.
+///
+/// # Examples
+///
+/// ```
+/// use ehi::data::Input;
+///
+/// let csv = "key,headline,body,year\n7,Trees,have leaves,2020\n".as_bytes();
+/// let input = Input::new().id("key").title("headline").text(["body"]);
+/// let documents: Vec<_> = input.read(csv, "example.csv")?.collect::<Result<_, _>>()?;
+/// assert_eq!((documents[0].id.as_str(), documents[0].text.as_str()), ("7", "have leaves"));
+/// assert_eq!(documents[0].metadata, Some(serde_json::json!({ "year": 2020 })));
+/// # Ok::<(), ehi::data::DataError>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Input {
+    format: Option<Format>,
+    fields: Fields,
+    cells_as_text: bool,
+}
+
+impl Input {
+    /// Everything by its usual name.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The kind of file, whatever its content looks like.
+    #[must_use]
+    pub fn format(mut self, format: Format) -> Self {
+        self.format = Some(format);
+        self
+    }
+
+    /// The field that holds the id.
+    #[must_use]
+    pub fn id(mut self, name: impl Into<String>) -> Self {
+        self.fields.id = Some(name.into());
+        self
+    }
+
+    /// The field that holds the title.
+    #[must_use]
+    pub fn title(mut self, name: impl Into<String>) -> Self {
+        self.fields.title = Some(name.into());
+        self
+    }
+
+    /// The fields that hold the text, in their order; a blank line comes between those that are not empty.
+    #[must_use]
+    pub fn text(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.fields.text = names.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// The fields that make the metadata, none of them perhaps; all that are nothing else where this is not
+    /// called.
+    #[must_use]
+    pub fn metadata(mut self, names: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.fields.metadata = Some(names.into_iter().map(Into::into).collect());
+        self
+    }
+
+    /// Whether all cells of CSV and TSV stay text in the metadata. Otherwise one that reads as JSON writes a
+    /// number or a boolean is one: `7` and `-0.5`, but not `007` or `1.50`.
+    #[must_use]
+    pub fn cells_as_text(mut self, yes: bool) -> Self {
+        self.cells_as_text = yes;
+        self
+    }
+
+    /// Whether anything was said about fields, so that it would be ignored by what has none.
+    pub fn names_fields(&self) -> bool {
+        !self.fields.are_default() || self.cells_as_text
+    }
+
+    /// The documents of a file.
+    ///
+    /// # Errors
+    /// [`DataError::Open`], and those of [`Self::read`].
+    pub fn open(&self, path: impl AsRef<Path>) -> Result<Documents, DataError> {
+        let path = path.as_ref();
+        let failed = |source| DataError::Open { path: path.to_owned(), source };
+        let file = File::open(path).map_err(failed)?;
+        let name = path.display().to_string();
+        #[cfg(feature = "parquet")]
+        if let Some(format) = self.columnar(&file).map_err(failed)? {
+            self.check()?;
+            let position = Arc::new(AtomicU64::new(0));
+            let own = Arc::clone(&position);
+            self.check_format(format, &name)?;
+            let columns = columns::Columns::open(file, name, format, &self.fields, own)?;
+            return Ok(Documents::new(Box::new(columns), position));
+        }
+        self.read(file, name)
+    }
+
+    /// The format of a file of columns, which is read from many places.
+    #[cfg(feature = "parquet")]
+    fn columnar(&self, file: &File) -> std::io::Result<Option<Format>> {
+        use std::os::unix::fs::FileExt;
+
+        if !file.metadata()?.is_file() {
+            return Ok(None);
+        }
+        if self.format.is_some() {
+            return Ok(self.format.filter(|format| format.is_columnar()));
+        }
+        let mut head = [0; 8];
+        let read = file.read_at(&mut head, 0)?;
+        let known = format::COLUMNAR.iter().find(|(magic, _)| head[..read].starts_with(magic));
+        Ok(known.map(|(_, format)| *format))
+    }
+
+    fn check(&self) -> Result<(), DataError> {
+        match self.fields.named_twice() {
+            Some(field) => Err(DataError::FieldTwice { field: field.to_owned() }),
+            None => Ok(()),
+        }
+    }
+
+    fn check_format(&self, format: Format, name: &str) -> Result<(), DataError> {
+        if self.cells_as_text && !format.has_cells() {
+            let name = name.to_owned();
+            return Err(DataError::NotForFormat { name, option: "text cells", format });
+        }
+        Ok(())
+    }
+
+    /// The documents of a stream; `name` is what errors call it, say its path or `<stdin>`.
+    ///
+    /// Reads as far as it takes to tell the kind of file, and the row of names of a table.
+    ///
+    /// # Errors
+    /// [`DataError::FieldTwice`] for a field in two roles, [`DataError::Foreign`] and
+    /// [`DataError::UnknownFormat`] for what is no such file, [`DataError::Columnar`] for a Parquet or Arrow
+    /// file that cannot be read, [`DataError::NoFeature`] without their feature, [`DataError::NotForFormat`] for an option that
+    /// the kind of file has no use for; [`DataError::NoColumn`], [`DataError::ColumnTwice`],
+    /// [`DataError::CellUtf8`] and [`DataError::OpenQuote`] for a row of names; and the errors of reading.
+    ///
+    /// An item is an error where its record is none ([`DataError::Json`], [`DataError::InvalidUtf8`],
+    /// [`DataError::Cells`], [`DataError::CellUtf8`], [`DataError::Columnar`]) or makes no document ([`DataError::NoField`],
+    /// [`DataError::FieldKind`], [`DataError::NoId`], [`DataError::MetadataTwice`]); the next item is then
+    /// the next record. Any other error is the last item.
+    pub fn read(
+        &self,
+        reader: impl Read + Send + 'static,
+        name: impl Into<String>,
+    ) -> Result<Documents, DataError> {
+        let name = name.into();
+        self.check()?;
+        let (reader, position) = Counting::new(reader);
+        let failed = |source| Packing::None.error(&name, 1, source);
+        let (packing, stream) = unpack(reader).map_err(failed)?;
+        let (format, stream) = match self.format {
+            Some(format) => (Some(format), stream),
+            None => {
+                let (format, stream) = told(packing, stream, &name)?;
+                (format.map(|(format, _)| format), stream)
+            }
+        };
+        let source: Box<dyn Source> = match format {
+            Some(format) => self.source(format, packing, stream, name)?,
+            None => Box::new(Nothing),
+        };
+        Ok(Documents::new(source, position))
+    }
+
+    fn source(
+        &self,
+        format: Format,
+        packing: Packing,
+        stream: ByteStream,
+        name: String,
+    ) -> Result<Box<dyn Source>, DataError> {
+        self.check_format(format, &name)?;
+        let fields = self.fields.clone();
+        Ok(match format {
+            Format::JsonLines => {
+                Box::new(JsonLines { lines: Lines::unpacked(packing, stream, name), fields })
+            }
+            Format::Json => Box::new(JsonArray::new(name, packing, stream, fields)),
+            Format::Csv | Format::Tsv => {
+                match Table::open(name, packing, stream, format, &fields, self.cells_as_text)? {
+                    Some(table) => Box::new(table),
+                    None => Box::new(Nothing),
+                }
+            }
+            #[cfg(feature = "parquet")]
+            Format::Parquet | Format::Arrow => {
+                // They are read from many places, so a stream is put into a file first.
+                let failed = |source| packing.error(&name, 1, source);
+                let mut file = tempfile::tempfile().map_err(failed)?;
+                let mut stream = stream;
+                std::io::copy(&mut stream, &mut file).map_err(failed)?;
+                std::io::Seek::rewind(&mut file).map_err(failed)?;
+                Box::new(columns::Columns::open(file, name, format, &fields, Arc::default())?)
+            }
+            #[cfg(not(feature = "parquet"))]
+            Format::Parquet | Format::Arrow => {
+                return Err(DataError::NoFeature { name, format, feature: "parquet" });
+            }
+        })
+    }
+}
+
+/// The format of a stream by its content, and how its first line begins; none where it is empty.
+#[allow(clippy::type_complexity, reason = "a pair that may be missing, and the stream")]
+pub(super) fn told(
+    packing: Packing,
+    stream: ByteStream,
+    name: &str,
+) -> Result<(Option<(Format, String)>, ByteStream), DataError> {
+    let failed = |source| packing.error(name, 1, source);
+    let (kind, mut stream) = sniff(stream).map_err(failed)?;
+    let format = match kind {
+        Kind::Known(format) => Some(format),
+        Kind::Empty => return Ok((None, stream)),
+        Kind::Foreign(what, remedy) => {
+            return Err(DataError::Foreign { name: name.to_owned(), what, remedy });
+        }
+        Kind::Unknown => None,
+    };
+    // What was looked at is still there.
+    let head = stream.fill_buf().map_err(failed)?;
+    let head = head.strip_prefix("\u{feff}".as_bytes()).unwrap_or(head).trim_ascii_start();
+    let line = head.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let Some(format) = format else {
+        let shown = String::from_utf8_lossy(&line[..line.len().min(MOST_SHOWN)]);
+        let first = shown.trim_end_matches(char::REPLACEMENT_CHARACTER).to_owned();
+        return Err(DataError::UnknownFormat { name: name.to_owned(), first });
+    };
+    let first = String::from_utf8_lossy(line).into_owned();
+    Ok((Some((format, first)), stream))
+}
+
+/// A stream without a document.
+struct Nothing;
+
+impl Source for Nothing {
+    fn next(&mut self) -> Option<Result<crate::document::Document, DataError>> {
+        None
+    }
+
+    fn line(&self) -> u64 {
+        0
+    }
+}
+
+/// Names as an error lists them.
+fn listing(names: &[String]) -> String {
+    let mut listed = String::new();
+    for (place, name) in names.iter().enumerate() {
+        if listed.len() + name.len() > MOST_LISTED && place > 0 {
+            return format!("{listed} and {} more", names.len() - place);
+        }
+        if place > 0 {
+            listed.push_str(", ");
+        }
+        listed.extend(name.chars().take(MOST_LISTED));
+    }
+    if listed.is_empty() { "none".to_owned() } else { listed }
+}

@@ -1,0 +1,228 @@
+//! Rows of cells between commas, tabs or the like, with the line that each begins on and a bound on its size.
+
+use std::io::{BufRead, Cursor, Read};
+
+use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
+
+use super::unpack::{ByteStream, Packing};
+use super::{DataError, MAX_LINE_BYTES};
+
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+/// A row behind the last one; where it is missing, a quote was open to the end.
+const LAST_ROW: &[u8] = b"\n\0end of the table\0\n";
+/// The most cells of a row.
+const MOST_CELLS: usize = 1 << 16;
+/// Cells that a row has room for at first.
+const CELLS: usize = 64;
+/// Bytes that a row has room for at first.
+const BYTES: usize = 4 << 10;
+
+/// Reads rows. Blank lines are skipped.
+pub(super) struct Rows {
+    name: String,
+    packing: Packing,
+    stream: ByteStream,
+    core: Reader,
+    /// The line of the next byte, from 1.
+    line: u64,
+    /// The line on which the last row begins.
+    start: u64,
+    /// The cells of the last row, one behind the other, and where each ends.
+    cells: Vec<u8>,
+    ends: Vec<usize>,
+    count: usize,
+    is_finished: bool,
+}
+
+impl Rows {
+    /// `delimiter` is chosen by the first row that is not blank. Without `quoting` a quote is a character
+    /// like any other.
+    ///
+    /// # Errors
+    /// Those of reading the first row.
+    pub fn begin(
+        name: String,
+        packing: Packing,
+        mut stream: ByteStream,
+        delimiter: impl FnOnce(&[u8]) -> u8,
+        quoting: bool,
+    ) -> Result<Self, DataError> {
+        let mut line = 1;
+        let mut first = Vec::new();
+        loop {
+            first.clear();
+            let read = (&mut stream).take(MAX_LINE_BYTES as u64).read_until(b'\n', &mut first);
+            read.map_err(|source| packing.error(&name, line, source))?;
+            if line == 1 && first.starts_with(BYTE_ORDER_MARK) {
+                first.drain(..BYTE_ORDER_MARK.len());
+            }
+            // A row of tabs is one of empty cells.
+            if !matches!(first[..], [b'\n'] | [b'\r', b'\n']) {
+                break;
+            }
+            line += 1;
+        }
+        let core = ReaderBuilder::new().delimiter(delimiter(&first)).quoting(quoting).build();
+        let stream = Box::new(Cursor::new(first).chain(stream).chain(LAST_ROW));
+        let (cells, ends) = (vec![0; BYTES], vec![0; CELLS]);
+        let (start, count, is_finished) = (line, 0, false);
+        Ok(Self { name, packing, stream, core, line, start, cells, ends, count, is_finished })
+    }
+
+    /// The name that errors give for the stream.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The line on which the last row begins.
+    pub fn line(&self) -> u64 {
+        self.start
+    }
+
+    /// Reads the next row; false at the end and after an error.
+    pub fn advance(&mut self) -> Result<bool, DataError> {
+        if self.is_finished {
+            return Ok(false);
+        }
+        let read = self.read();
+        self.is_finished = !matches!(read, Ok(true));
+        read
+    }
+
+    fn read(&mut self) -> Result<bool, DataError> {
+        let (mut bytes, mut count, mut has_begun) = (0, 0, false);
+        loop {
+            let input = match self.stream.fill_buf() {
+                Ok(input) => input,
+                Err(source) => return Err(self.packing.error(&self.name, self.line, source)),
+            };
+            let at_end = input.is_empty();
+            let mut blank = 0;
+            if !has_begun {
+                // What is left of the end of the row before, and blank lines.
+                blank = input.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
+                self.line += line_feeds(&input[..blank]);
+                self.start = self.line;
+            }
+            let rest = &input[blank..];
+            if rest.is_empty() && !at_end {
+                self.stream.consume(blank);
+                continue;
+            }
+            has_begun = true;
+            let (cells, ends) = (&mut self.cells[bytes..], &mut self.ends[count..]);
+            let (result, read, written, ended) = self.core.read_record(rest, cells, ends);
+            self.line += line_feeds(&rest[..read]);
+            self.stream.consume(blank + read);
+            bytes += written;
+            count += ended;
+            match result {
+                ReadRecordResult::InputEmpty => {}
+                ReadRecordResult::OutputFull => {
+                    let room = self.grown(self.cells.len(), MAX_LINE_BYTES)?;
+                    self.cells.resize(room, 0);
+                }
+                ReadRecordResult::OutputEndsFull => {
+                    let room = self.grown(self.ends.len(), MOST_CELLS)?;
+                    self.ends.resize(room, 0);
+                }
+                // The last row ends before the stream does, unless it is within a quote.
+                ReadRecordResult::Record | ReadRecordResult::End if at_end => {
+                    return Err(DataError::OpenQuote { name: self.name.clone(), line: self.start });
+                }
+                ReadRecordResult::Record | ReadRecordResult::End => break,
+            }
+        }
+        self.count = count;
+        Ok(self.cells[..bytes] != *LAST_ROW.trim_ascii())
+    }
+
+    fn grown(&self, room: usize, limit: usize) -> Result<usize, DataError> {
+        if room >= limit {
+            let (name, line) = (self.name.clone(), self.start);
+            return Err(DataError::RecordTooLong { name, line, limit: MAX_LINE_BYTES, hint: "a quote" });
+        }
+        Ok((2 * room).min(limit))
+    }
+
+    /// Cells of the last row.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// A cell of the last row; empty where it has fewer.
+    pub fn cell(&self, place: usize) -> &[u8] {
+        if place >= self.count {
+            return &[];
+        }
+        let start = place.checked_sub(1).map_or(0, |before| self.ends[before]);
+        &self.cells[start..self.ends[place]]
+    }
+
+    /// A cell of the last row as text; `column` is what errors call it.
+    pub fn text(&self, place: usize, column: impl FnOnce() -> String) -> Result<&str, DataError> {
+        std::str::from_utf8(self.cell(place)).map_err(|_| DataError::CellUtf8 {
+            name: self.name.clone(),
+            line: self.start,
+            column: column(),
+        })
+    }
+}
+
+fn line_feeds(bytes: &[u8]) -> u64 {
+    bytes.iter().filter(|byte| **byte == b'\n').count() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The first cell of each row with its line, and how it ended.
+    fn read(text: &str) -> (Vec<(u64, String)>, Result<(), DataError>) {
+        let stream = Box::new(std::io::Cursor::new(text.to_owned()));
+        let mut rows = Rows::begin("in".to_owned(), Packing::None, stream, |_| b',', true).unwrap();
+        let mut found = Vec::new();
+        loop {
+            match rows.advance() {
+                Ok(true) => {
+                    found.push((rows.line(), rows.text(0, String::new).unwrap().to_owned()));
+                }
+                Ok(false) => return (found, Ok(())),
+                Err(error) => return (found, Err(error)),
+            }
+        }
+    }
+
+    #[test]
+    fn rows_begin_on_the_lines_that_an_editor_shows() {
+        for text in ["a,b\n1,2\n\n\n3,\"x\ny\"\n5,6\n", "\u{feff}a,b\n1,2\n\n\n3,\"x\ny\"\n5,6"] {
+            for text in [text.to_owned(), text.replace('\n', "\r\n")] {
+                let (found, end) = read(&text);
+                end.unwrap();
+                let expected = [(1, "a"), (2, "1"), (5, "3"), (7, "5")];
+                assert_eq!(found, expected.map(|(line, cell)| (line, cell.to_owned())), "{text:?}");
+            }
+        }
+        assert_eq!(read("\n\na\n").0, [(3, "a".to_owned())]);
+        assert!(read("").0.is_empty() && read("\n\r\n").0.is_empty());
+    }
+
+    #[test]
+    fn a_quote_that_stays_open_is_told_from_the_end() {
+        for text in ["a,b\n1,2\n3,\"x\ny", "a,b\n1,2\n3,\"x\ny\n"] {
+            let (found, end) = read(text);
+            assert_eq!(found.len(), 2);
+            assert!(matches!(end, Err(DataError::OpenQuote { line: 3, .. })), "{end:?}");
+        }
+        let (found, end) = read("a,b\n1,\"\"\"2\"\"\"");
+        assert_eq!((found.len(), end.is_ok()), (2, true));
+    }
+
+    #[test]
+    fn long_rows_of_many_cells_are_read() {
+        let text = format!("{}{}\n", "x".repeat(100_000), ",y".repeat(1_000));
+        let (found, end) = read(&text);
+        end.unwrap();
+        assert_eq!(found, [(1, "x".repeat(100_000))]);
+    }
+}

@@ -1,0 +1,150 @@
+//! Streams that may be compressed with gzip or zstd, told by their first bytes.
+
+use std::io::{self, BufRead, BufReader, Cursor, Read};
+
+use flate2::bufread::MultiGzDecoder;
+use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
+use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
+
+use super::DataError;
+
+pub(super) const GZIP_MAGIC: &[u8] = &[0x1f, 0x8b];
+pub(super) const ZSTD_MAGIC: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
+/// Large enough that the operating system is asked rarely, small enough for the cache.
+const BUFFER_BYTES: usize = 64 << 10;
+
+pub(super) type ByteStream = Box<dyn BufRead + Send>;
+
+/// How a stream is compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Packing {
+    None,
+    Gzip,
+    Zstd,
+}
+
+impl Packing {
+    /// What a failure of reading is: of the system, or of what was to be unpacked.
+    pub(super) fn error(self, name: &str, line: u64, source: io::Error) -> DataError {
+        let name = name.to_owned();
+        let is_end = source.kind() == io::ErrorKind::UnexpectedEof;
+        let is_damage = matches!(source.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::InvalidData);
+        match self {
+            Self::Gzip if is_end => DataError::TruncatedGzip { name, line },
+            Self::Gzip if is_damage => DataError::CorruptGzip { name, line, source },
+            Self::Zstd if is_end => DataError::TruncatedZstd { name, line },
+            Self::Zstd if is_damage => DataError::CorruptZstd { name, line, source },
+            _ => DataError::Read { name, line, source },
+        }
+    }
+}
+
+/// The unpacked bytes of a stream; reads its first bytes. Whatever a name says, the bytes decide.
+pub(super) fn unpack(mut reader: impl Read + Send + 'static) -> io::Result<(Packing, ByteStream)> {
+    let mut head = Vec::with_capacity(ZSTD_MAGIC.len());
+    // No further than what tells them apart: more may not come for long.
+    for magic in [GZIP_MAGIC, ZSTD_MAGIC] {
+        if magic.starts_with(&head) {
+            (&mut reader).take((magic.len() - head.len()) as u64).read_to_end(&mut head)?;
+        }
+    }
+    let packing = match () {
+        () if head.starts_with(GZIP_MAGIC) => Packing::Gzip,
+        () if head == ZSTD_MAGIC => Packing::Zstd,
+        () => Packing::None,
+    };
+    let whole = BufReader::with_capacity(BUFFER_BYTES, Cursor::new(head).chain(reader));
+    let stream: ByteStream = match packing {
+        Packing::None => Box::new(whole),
+        Packing::Gzip => Box::new(BufReader::with_capacity(BUFFER_BYTES, MultiGzDecoder::new(whole))),
+        Packing::Zstd => Box::new(BufReader::with_capacity(BUFFER_BYTES, ZstdDecoder::new(whole))),
+    };
+    Ok((packing, stream))
+}
+
+/// Unpacks frames of zstd, one after the other, and compares their checksums where they have some.
+///
+/// A frame may ask for a window of 128 MiB at most.
+pub(super) struct ZstdDecoder<R> {
+    packed: R,
+    frame: FrameDecoder,
+    /// Whether `frame` is in the middle of one.
+    is_open: bool,
+}
+
+impl<R: BufRead> ZstdDecoder<R> {
+    pub fn new(packed: R) -> Self {
+        Self { packed, frame: FrameDecoder::new(), is_open: false }
+    }
+
+    /// Begins the next frame; false at the end of the stream.
+    fn begin(&mut self) -> io::Result<bool> {
+        loop {
+            if self.packed.fill_buf()?.is_empty() {
+                return Ok(false);
+            }
+            match self.frame.reset(&mut self.packed) {
+                Ok(()) => {
+                    self.is_open = true;
+                    return Ok(true);
+                }
+                Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame {
+                    length,
+                    ..
+                })) => {
+                    let skipped = io::copy(&mut (&mut self.packed).take(length.into()), &mut io::sink())?;
+                    if skipped < length.into() {
+                        return Err(io::ErrorKind::UnexpectedEof.into());
+                    }
+                }
+                Err(error) => return Err(self.failed(error)),
+            }
+        }
+    }
+
+    fn end(&mut self) -> io::Result<()> {
+        self.is_open = false;
+        match (self.frame.get_checksum_from_data(), self.frame.get_calculated_checksum()) {
+            (Some(stored), Some(found)) if stored != found => {
+                Err(io::Error::new(io::ErrorKind::InvalidData, "the checksum of a frame does not match"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The decoder's errors hide the end of the stream behind several types: it is asked for.
+    fn failed(&mut self, error: FrameDecoderError) -> io::Error {
+        match self.packed.fill_buf() {
+            Ok([]) => io::ErrorKind::UnexpectedEof.into(),
+            Ok(_) => io::Error::new(io::ErrorKind::InvalidData, error.to_string()),
+            Err(error) => error,
+        }
+    }
+}
+
+impl<R: BufRead> Read for ZstdDecoder<R> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        if into.is_empty() {
+            return Ok(0);
+        }
+        loop {
+            if !self.is_open && !self.begin()? {
+                return Ok(0);
+            }
+            while self.frame.can_collect() == 0 && !self.frame.is_finished() {
+                let decoded =
+                    self.frame.decode_blocks(&mut self.packed, BlockDecodingStrategy::UptoBlocks(1));
+                if let Err(error) = decoded {
+                    return Err(self.failed(error));
+                }
+            }
+            let read = self.frame.read(into)?;
+            if self.frame.is_finished() && self.frame.can_collect() == 0 {
+                self.end()?;
+            }
+            if read > 0 {
+                return Ok(read);
+            }
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! Folders of Markdown, HTML and text through the program: what becomes a document, and `--sync`.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs::{self, File, FileTimes};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, SystemTime};
+
+use crate::program::{Flow, command, text};
+use crate::support::{corpus_lines, documents};
+use ehi::data::{DataError, Folder};
+use ehi::{Document, Index};
+use serde_json::json;
+
+fn write(folder: &Path, name: &str, content: impl AsRef<[u8]>) {
+    let path = folder.join(name);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, content).unwrap();
+}
+
+/// Changes a file so that its time tells, whatever the clock of the file system.
+fn change(folder: &Path, name: &str, content: &str) {
+    write(folder, name, content);
+    let later = SystemTime::now() + Duration::from_secs(60);
+    let file = File::options().write(true).open(folder.join(name)).unwrap();
+    file.set_times(FileTimes::new().set_modified(later)).unwrap();
+}
+
+fn notes(flow: &Flow) -> std::path::PathBuf {
+    let folder = flow.path("notes");
+    write(&folder, "tea.md", "# Tea\n\nSteep *it*.\n");
+    write(&folder, "sub/page.HTML", "<title>Trees</title><p>have &amp; leaves<script>no</script>");
+    write(&folder, "sub/plain.txt", "\u{feff} plain text\n");
+    folder
+}
+
+fn stored(flow: &Flow) -> Vec<Document> {
+    let index = Index::open_read_only(flow.path("index")).unwrap();
+    index.iter().map(Result::unwrap).collect()
+}
+
+#[test]
+fn files_of_a_folder_are_documents() {
+    let flow = Flow::new();
+    let folder = notes(&flow);
+    for (name, content) in [
+        ("sub/deeper/UPPER.Markdown", "no heading"),
+        ("data.csv", "id,text\n"),
+        ("image.png", "\x01"),
+        ("without ending", "x"),
+        ("empty.md", ""),
+        ("only markup.html", "<p></p>"),
+        (".hidden.md", "x"),
+        (".git/config.txt", "x"),
+        (".git/more.txt", "x"),
+    ] {
+        write(&folder, name, content);
+    }
+    symlink(folder.join("tea.md"), folder.join("link.md")).unwrap();
+    symlink(&folder, folder.join("sub/loop")).unwrap();
+    symlink("/absent", folder.join("broken.md")).unwrap();
+    let said = flow.run("insert", &[text(&folder)]).ok();
+    let not_read = "2 hidden, 3 links, 3 of other kinds, 2 without text";
+    assert_eq!(
+        said,
+        format!("4 inserted, 0 replaced, 0 superseded; not read: {not_read}; the index has 4 documents\n")
+    );
+    let found = stored(&flow);
+    let texts: Vec<_> = found.iter().map(|d| (d.id.as_str(), d.title.as_str(), d.text.as_str())).collect();
+    assert_eq!(
+        texts,
+        [
+            ("sub/deeper/UPPER.Markdown", "", "no heading"),
+            ("sub/page.HTML", "Trees", "have & leaves"),
+            ("sub/plain.txt", "", "plain text"),
+            ("tea.md", "Tea", "Steep it."),
+        ]
+    );
+    let modified = fs::metadata(folder.join("tea.md")).unwrap().modified().unwrap();
+    let modified = modified.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs_f64();
+    let source = fs::canonicalize(&folder).unwrap();
+    assert_eq!(
+        found[3].metadata,
+        Some(json!({ "source": text(&source), "modified": modified, "bytes": 19 }))
+    );
+    // The folder may be a link, and files are given one by one.
+    symlink(&folder, flow.path("link")).unwrap();
+    let said = flow.run("insert", &[text(&flow.path("link"))]).ok();
+    assert!(said.starts_with("0 inserted, 4 replaced, 0 superseded; not read: "), "{said}");
+    let said = flow.run("insert", &["--prefix", "n/", "--source", "s", text(&folder.join("tea.md"))]).ok();
+    assert_eq!(said, "1 inserted, 0 replaced, 0 superseded; the index has 5 documents\n");
+    let index = Index::open_read_only(flow.path("index")).unwrap();
+    let metadata = index.get("n/tea.md").unwrap().unwrap().metadata.unwrap();
+    assert_eq!(metadata["source"], "s");
+    // Lines of JSON are that in a file of text, too.
+    let lines = flow.path("lines.txt");
+    fs::write(&lines, corpus_lines(&documents(3))).unwrap();
+    assert!(flow.run("insert", &[text(&lines)]).ok().starts_with("3 inserted"));
+}
+
+#[test]
+fn a_folder_that_is_synced_twice_encodes_nothing() {
+    let flow = Flow::new();
+    flow.insert(5);
+    let folder = notes(&flow);
+    let sync = || flow.run("insert", &["--sync", text(&folder)]);
+    let generation = || Index::open_read_only(flow.path("index")).unwrap().stats().unwrap().generation;
+    assert_eq!(sync().ok(), "3 inserted, 0 replaced, 0 superseded; the index has 8 documents\n");
+    let before = generation();
+    let said = sync().ok();
+    assert_eq!(said, "0 inserted, 0 replaced, 0 superseded, 3 unchanged; the index has 8 documents\n");
+    assert_eq!(generation(), before, "something was written");
+
+    change(&folder, "tea.md", "# Tea\n\nDrink it.\n");
+    fs::rename(folder.join("sub/plain.txt"), folder.join("moved.txt")).unwrap();
+    write(&folder, "new.md", "new");
+    // One that has lost its text has no document.
+    change(&folder, "sub/page.HTML", "<p>");
+    let said = sync().ok();
+    assert_eq!(
+        said,
+        "2 inserted, 1 replaced, 0 superseded, 2 removed; not read: 1 without text; the index has 8 documents\n"
+    );
+    let ids: Vec<String> = stored(&flow).into_iter().map(|d| d.id).collect();
+    assert_eq!(ids[5..], ["moved.txt", "new.md", "tea.md"]);
+    assert_eq!(stored(&flow)[7].text, "Drink it.");
+
+    // The same size, and a time before: it is another state.
+    write(&folder, "new.md", "old");
+    let file = File::options().write(true).open(folder.join("new.md")).unwrap();
+    file.set_times(FileTimes::new().set_modified(SystemTime::UNIX_EPOCH)).unwrap();
+    let said = sync().ok();
+    assert!(said.starts_with("0 inserted, 1 replaced, 0 superseded, 2 unchanged; "), "{said}");
+    assert!(sync().ok().starts_with("0 inserted, 0 replaced, 0 superseded, 3 unchanged; "));
+    // Without --sync all is read again.
+    let said = flow.run("insert", &[text(&folder)]).ok();
+    assert!(said.starts_with("0 inserted, 3 replaced, 0 superseded; "), "{said}");
+}
+
+#[test]
+fn folders_do_not_touch_each_others_documents() {
+    let flow = Flow::new();
+    let folder = notes(&flow);
+    let other = flow.path("other");
+    write(&other, "tea.md", "other tea");
+    write(&other, "alone.md", "alone");
+    flow.run("insert", &["--sync", text(&folder)]).ok();
+    let ran = flow.run("insert", &["--sync", text(&other)]);
+    assert_eq!(ran.code, Some(1));
+    assert_eq!(ran.out, "1 inserted, 0 replaced, 0 superseded, 1 refused; the index has 4 documents\n");
+    let source = fs::canonicalize(&folder).unwrap();
+    let expected = format!(
+        "refused: {}: the index has the document `tea.md`, one from {}; `--source` goes on with that, `--prefix` \
+         gives other ids\nehi: 1 of 2 documents were refused, every other one is stored\n",
+        text(&other.join("tea.md")),
+        text(&source)
+    );
+    assert_eq!(ran.err, expected);
+    let said = flow.run("insert", &["--sync", "--prefix", "other/", text(&other)]).ok();
+    assert_eq!(said, "2 inserted, 0 replaced, 0 superseded, 1 removed; the index has 5 documents\n");
+    assert!(flow.run("insert", &["--sync", text(&folder)]).ok().contains("3 unchanged; "));
+    // A folder that has moved goes on under its old name.
+    let moved = flow.path("moved");
+    fs::rename(&folder, &moved).unwrap();
+    assert_eq!(flow.run("insert", &["--sync", text(&moved)]).code, Some(1));
+    let said = flow.run("insert", &["--sync", "--source", text(&source), text(&moved)]).ok();
+    assert!(said.starts_with("0 inserted, 0 replaced, 0 superseded, 3 unchanged; "), "{said}");
+}
+
+#[test]
+fn files_that_cannot_be_read_are_named_and_their_documents_stay() {
+    let flow = Flow::new();
+    let folder = notes(&flow);
+    let sync = || flow.run("insert", &["--sync", text(&folder)]);
+    sync().ok();
+    write(&folder, "tea.md", b"caf\xe9");
+    File::create(folder.join("large.txt")).unwrap().set_len((64 << 20) + 1).unwrap();
+    fs::write(folder.join(OsStr::from_bytes(b"b\xff.md")), "text").unwrap();
+    write(&folder, &format!("{}/{}.md", "x".repeat(250), "y".repeat(250)), "long");
+    write(&folder, &format!("{}/{}/z.md", "x".repeat(250), "y".repeat(250)), "long");
+    write(&folder, &format!("{}/{}/{}.md", "x".repeat(250), "y".repeat(250), "z".repeat(9)), "too long");
+    let ran = sync();
+    assert_eq!(ran.code, Some(1), "{}{}", ran.out, ran.err);
+    let says = "2 inserted, 0 replaced, 0 superseded, 2 unchanged, 4 refused; the index has 5 documents\n";
+    assert_eq!(ran.out, says, "{}", ran.err);
+    let lines: Vec<&str> = ran.err.lines().collect();
+    let at = |name: &str| format!("refused: {}", text(&folder.join(name)));
+    let expected = [
+        format!(
+            "refused: {}/b\u{fffd}.md: the name is not UTF-8, so it makes no id; rename it",
+            text(&folder)
+        ),
+        format!("{}: 67108865 bytes, at most 67108864 are read; split it", at("large.txt")),
+        format!("{}: not UTF-8 from byte 3; convert the file", at("tea.md")),
+        format!("refused: {}: {}/{}/zzzzzzzzz.md: ", text(&folder), "x".repeat(250), "y".repeat(250)),
+        "ehi: 4 of 6 documents were refused, every other one is stored".to_owned(),
+    ];
+    assert_eq!(lines.len(), expected.len(), "{}", ran.err);
+    for (line, expected) in lines.iter().zip(expected) {
+        assert!(line.starts_with(&expected), "{line}\n{expected}");
+    }
+    let tea = Index::open_read_only(flow.path("index")).unwrap().get("tea.md").unwrap().unwrap();
+    assert_eq!(tea.text, "Steep it.");
+}
+
+#[test]
+fn what_cannot_be_meant_is_refused_before_anything_is_stored() {
+    let flow = Flow::new();
+    let folder = notes(&flow);
+    let table = flow.path("table.csv");
+    fs::write(&table, "id,text\n1,x\n").unwrap();
+    let (folder, table) = (text(&folder), text(&table));
+    let dataset = text(crate::support::dataset());
+    let nothing = flow.path("nothing");
+    write(&nothing, "a.pdf", "x");
+    let synced = flow.run("insert", &["--sync", folder]).ok();
+    assert!(synced.starts_with("3 inserted"));
+    for (rest, expected) in [
+        (vec!["--sync", folder, table], "table.csv: `--sync` is for folders of Markdown, HTML and text"),
+        (vec!["--sync", dataset], "`--sync` is for folders"),
+        (vec!["--sync", "-"], "-: `--sync` is for folders"),
+        (vec!["--source", "s", table], "`--source` and `--prefix` are for Markdown, HTML and text"),
+        (vec!["--prefix", "s", dataset], "`--source` and `--prefix` are for"),
+        (vec!["--id", "x", folder], "notes: a folder has no use for `--format` and the names of fields"),
+        (vec!["--format", "csv", dataset], "a folder has no use for"),
+        (
+            vec![text(&nothing)],
+            "nothing: no corpus.jsonl, collection.tsv or lbl.json of a dataset, and no file that ends in .md, .html \
+             or .txt, also in the folders in it; other files found: a.pdf; give files of other kinds by their names",
+        ),
+        (vec!["--sync", text(&nothing)], "other files found: a.pdf"),
+    ] {
+        let line = flow.run("insert", &rest).failure();
+        assert!(line.contains(expected), "{line}");
+    }
+    // A disk that is not mounted is an empty folder.
+    fs::remove_dir_all(folder).unwrap();
+    fs::create_dir(folder).unwrap();
+    let line = flow.run("insert", &["--sync", folder]).failure();
+    assert!(line.contains("other files found: none"), "{line}");
+    assert_eq!(stored(&flow).len(), 3);
+    let absent = flow.path("absent.md");
+    assert!(flow.run("insert", &[text(&absent)]).failure().contains("absent.md: cannot be opened"));
+    let error = Folder::open(flow.path("absent")).unwrap_err();
+    assert!(matches!(error, DataError::NotADirectory { .. }), "{error}");
+}
+
+#[test]
+fn a_sync_that_was_killed_is_made_good_by_the_next() {
+    let flow = Flow::new();
+    let folder = flow.path("many");
+    let name = |number: usize| format!("{}/{number:04}.txt", number % 7);
+    for number in 0..2_600 {
+        write(&folder, &name(number), format!("leaf {number}"));
+    }
+    let mut expected: BTreeSet<(String, String)> =
+        (0..2_600).map(|number| (name(number), format!("leaf {number}"))).collect();
+    let killed = |delay| {
+        let mut child = command()
+            .args(["insert", "--index", &flow.index(), "--sync", text(&folder)])
+            .stdout(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        thread::sleep(delay);
+        // It may have ended.
+        let _ = child.kill();
+        child.wait().unwrap();
+    };
+    let found = || -> BTreeSet<(String, String)> {
+        stored(&flow).into_iter().map(|document| (document.id, document.text)).collect()
+    };
+    for round in 0..2 {
+        for delay in [100, 300, 600, 900] {
+            killed(Duration::from_millis(delay));
+            flow.run("recover", &[]).ok();
+            let found = found();
+            assert!(round == 1 || found.is_subset(&expected));
+            // So soon it cannot have ended.
+            assert!(delay > 100 || found != expected);
+        }
+        let said = flow.run("insert", &["--sync", text(&folder)]).ok();
+        assert_eq!(found(), expected, "{said}");
+        let said = flow.run("insert", &["--sync", text(&folder)]).ok();
+        let says = format!("0 inserted, 0 replaced, 0 superseded, {} unchanged; ", expected.len());
+        assert!(said.starts_with(&says), "{said}");
+        assert!(flow.run("verify", &[]).ok().starts_with("sound: "));
+        if round == 1 {
+            break;
+        }
+        // And with files that are gone and others that are new.
+        for number in (0..2_600).step_by(2) {
+            fs::remove_file(folder.join(name(number))).unwrap();
+            let moved = format!("new/{number:04}.txt");
+            write(&folder, &moved, format!("leaf {number}"));
+            expected.remove(&(name(number), format!("leaf {number}")));
+            expected.insert((moved, format!("leaf {number}")));
+        }
+    }
+}
