@@ -1,20 +1,28 @@
-//! Configuration of a transformer encoder, as `config.json` gives it.
+//! What an encoder's forward pass does, as its `config.json` gives it.
+//!
+//! One description for every family of checkpoints: where the position of a token comes in, what attention
+//! looks at, how the feed-forward step is made, where the norms are. The packed pass ([`super::packed`]) and
+//! the differentiable one ([`super::differentiable`]) are built from it, and know no family.
+
+mod families;
+mod relative;
 
 use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
 
-use serde::Deserialize;
-
 use super::error::ModelError;
+pub(crate) use relative::RelativePositions;
 
-/// The two checkpoint layouts that this crate reads.
+/// How a checkpoint's tensors are named. What is computed with them, the rest of [`TransformerConfig`] says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Architecture {
-    /// `model_type: bert` (BERT, MiniLM).
+pub(crate) enum Family {
+    /// BERT, MiniLM, RoBERTa, XLM-RoBERTa.
     Bert,
-    /// `model_type: distilbert`.
     DistilBert,
+    MpNet,
+    NomicBert,
+    ModernBert,
 }
 
 /// The feed-forward activation.
@@ -26,6 +34,8 @@ pub(crate) enum Activation {
     GeluTanh,
     /// Rectified linear.
     Relu,
+    /// `x / (1 + e^-x)` (`silu`, `swish`).
+    Silu,
 }
 
 /// In what numbers the matrix products of the encoder are computed when texts are embedded. Training is apart
@@ -72,127 +82,77 @@ impl FromStr for EncoderPrecision {
     }
 }
 
-/// Sizes of an encoder, the same for both architectures.
+/// Rows that are added to the words' by their place in the text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PositionTable {
+    pub rows: usize,
+    /// RoBERTa numbers places from the id of its padding token on, and leaves padding tokens out.
+    pub padding: Option<u32>,
+}
+
+/// Where the norms of a layer are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Norms {
+    /// `x = norm(x + f(x))`, as in BERT.
+    After,
+    /// `x = x + f(norm(x))`, and one norm after the last layer. The first layer's attention has none: the
+    /// embeddings were normalised just before.
+    Before,
+}
+
+/// What the attention of a layer sees, and how it knows of places.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Span {
+    /// The farthest token that it sees, on either side; none where it sees the whole text.
+    pub window: Option<usize>,
+    /// Queries and keys are rotated by angles that fall from the place itself to the place over this.
+    pub theta: Option<f32>,
+}
+
+/// The feed-forward step of a layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FeedForward {
+    pub inner_size: usize,
+    pub activation: Activation,
+    /// `W (activation(A x) * B x)` in place of `W activation(A x)`.
+    pub gated: bool,
+    pub bias: bool,
+}
+
+/// The description of an encoder.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct TransformerConfig {
-    pub architecture: Architecture,
+    pub family: Family,
     pub vocab_size: usize,
     /// Width m of every hidden state and, by mean or cls pooling, of the embedding.
     pub hidden_size: usize,
     pub layers: usize,
     pub heads: usize,
-    pub intermediate_size: usize,
+    /// Tokens of the longest text.
     pub max_positions: usize,
+    pub position_table: Option<PositionTable>,
+    /// Added to the scores of attention, the same in every layer.
+    pub relative_positions: Option<RelativePositions>,
     /// 0 where the architecture has no token types.
     pub type_vocab_size: usize,
+    pub norms: Norms,
     pub layer_norm_eps: f64,
-    pub activation: Activation,
+    pub norm_bias: bool,
+    pub attention_bias: bool,
+    pub feed_forward: FeedForward,
+    /// Of every layer.
+    pub spans: Vec<Span>,
 }
-
-#[derive(Deserialize)]
-struct RawBert {
-    vocab_size: usize,
-    hidden_size: usize,
-    num_hidden_layers: usize,
-    num_attention_heads: usize,
-    intermediate_size: usize,
-    max_position_embeddings: usize,
-    #[serde(default = "default_type_vocab")]
-    type_vocab_size: usize,
-    #[serde(default = "default_eps")]
-    layer_norm_eps: f64,
-    #[serde(default = "default_activation")]
-    hidden_act: String,
-    #[serde(default)]
-    position_embedding_type: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct RawDistilBert {
-    vocab_size: usize,
-    dim: usize,
-    n_layers: usize,
-    n_heads: usize,
-    hidden_dim: usize,
-    max_position_embeddings: usize,
-    #[serde(default = "default_activation")]
-    activation: String,
-}
-
-#[derive(Deserialize)]
-struct ModelType {
-    model_type: String,
-}
-
-fn default_type_vocab() -> usize {
-    2
-}
-fn default_eps() -> f64 {
-    DEFAULT_LAYER_NORM_EPS
-}
-fn default_activation() -> String {
-    "gelu".to_owned()
-}
-
-/// BERT's default, and DistilBERT's fixed value.
-pub(crate) const DEFAULT_LAYER_NORM_EPS: f64 = 1e-12;
 
 impl TransformerConfig {
     /// Reads a `config.json`.
+    ///
+    /// # Errors
+    /// [`ModelError::Unsupported`] for whatever it asks that is not done here, [`ModelError::BadConfig`] for
+    /// sizes that no encoder has.
     pub(crate) fn from_file(path: &Path) -> Result<Self, ModelError> {
         let bytes = super::files::read(path, super::files::JSON_BYTES)?;
-        let json_error = |source| ModelError::Json { path: path.to_owned(), source };
-        let kind: ModelType = serde_json::from_slice(&bytes).map_err(json_error)?;
-        let config = match kind.model_type.as_str() {
-            "bert" => {
-                let raw: RawBert = serde_json::from_slice(&bytes).map_err(json_error)?;
-                if let Some(kind) = &raw.position_embedding_type
-                    && kind != "absolute"
-                {
-                    return Err(ModelError::Unsupported {
-                        path: path.to_owned(),
-                        what: "position_embedding_type",
-                        found: kind.clone(),
-                        supported: "absolute",
-                    });
-                }
-                Self {
-                    architecture: Architecture::Bert,
-                    vocab_size: raw.vocab_size,
-                    hidden_size: raw.hidden_size,
-                    layers: raw.num_hidden_layers,
-                    heads: raw.num_attention_heads,
-                    intermediate_size: raw.intermediate_size,
-                    max_positions: raw.max_position_embeddings,
-                    type_vocab_size: raw.type_vocab_size,
-                    layer_norm_eps: raw.layer_norm_eps,
-                    activation: parse_activation(path, &raw.hidden_act)?,
-                }
-            }
-            "distilbert" => {
-                let raw: RawDistilBert = serde_json::from_slice(&bytes).map_err(json_error)?;
-                Self {
-                    architecture: Architecture::DistilBert,
-                    vocab_size: raw.vocab_size,
-                    hidden_size: raw.dim,
-                    layers: raw.n_layers,
-                    heads: raw.n_heads,
-                    intermediate_size: raw.hidden_dim,
-                    max_positions: raw.max_position_embeddings,
-                    type_vocab_size: 0,
-                    layer_norm_eps: DEFAULT_LAYER_NORM_EPS,
-                    activation: parse_activation(path, &raw.activation)?,
-                }
-            }
-            other => {
-                return Err(ModelError::Unsupported {
-                    path: path.to_owned(),
-                    what: "model_type",
-                    found: other.to_owned(),
-                    supported: "bert, distilbert",
-                });
-            }
-        };
+        let config = families::read(path, &bytes)?;
         config.check(path)?;
         Ok(config)
     }
@@ -207,9 +167,8 @@ impl TransformerConfig {
         for (what, found) in [
             ("vocab_size", self.vocab_size),
             ("hidden size", self.hidden_size),
-            ("number of layers", self.layers),
             ("number of heads", self.heads),
-            ("intermediate size", self.intermediate_size),
+            ("intermediate size", self.feed_forward.inner_size),
             ("max_position_embeddings", self.max_positions),
         ] {
             if found == 0 || found > MAX_CONFIG_VALUE {
@@ -219,29 +178,47 @@ impl TransformerConfig {
         if !self.hidden_size.is_multiple_of(self.heads) {
             return Err(bad("hidden size", self.hidden_size, "a multiple of the number of heads"));
         }
+        let rotates = self.spans.iter().any(|span| span.theta.is_some());
+        if rotates && !self.head_size().is_multiple_of(2) {
+            return Err(bad("width of a head", self.head_size(), "an even number"));
+        }
         Ok(())
     }
 
     /// Width of one attention head.
-    #[cfg(feature = "train")]
     pub(crate) fn head_size(&self) -> usize {
         self.hidden_size / self.heads
     }
+
+    /// Places that rotations are worked out for: no text is longer than the longest that an encoder reads.
+    pub(crate) fn rotated_positions(&self) -> usize {
+        self.max_positions.min(super::encoder::MOST_TOKENS)
+    }
+
+    /// Whether a layer's attention has a norm of its own.
+    pub(crate) fn has_attention_norm(&self, layer: usize) -> bool {
+        self.norms == Norms::After || layer > 0
+    }
+
+    /// The row of the position table for each token of a text; 0 for all where there is no table.
+    pub(crate) fn places<'a>(&self, ids: &'a [u32]) -> impl Iterator<Item = usize> + use<'a> {
+        places(self.position_table, ids)
+    }
+}
+
+/// As [`TransformerConfig::places`].
+pub(crate) fn places(table: Option<PositionTable>, ids: &[u32]) -> impl Iterator<Item = usize> + use<'_> {
+    let padding = table.and_then(|table| table.padding);
+    let mut next = padding.map_or(0, |padding| padding as usize + 1);
+    ids.iter().map(move |&id| {
+        if padding == Some(id) {
+            return id as usize;
+        }
+        let own = next;
+        next += usize::from(table.is_some());
+        own
+    })
 }
 
 /// No size of a real encoder comes near; larger values are damage, and would only exhaust memory.
 const MAX_CONFIG_VALUE: usize = 1 << 24;
-
-fn parse_activation(path: &Path, name: &str) -> Result<Activation, ModelError> {
-    match name {
-        "gelu" => Ok(Activation::GeluErf),
-        "gelu_new" | "gelu_pytorch_tanh" => Ok(Activation::GeluTanh),
-        "relu" => Ok(Activation::Relu),
-        other => Err(ModelError::Unsupported {
-            path: path.to_owned(),
-            what: "activation",
-            found: other.to_owned(),
-            supported: "gelu, gelu_new, gelu_pytorch_tanh, relu",
-        }),
-    }
-}

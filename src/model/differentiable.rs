@@ -4,18 +4,20 @@
 //! constants), so this one uses composed operations, or on the CPU the fused ones of
 //! [`super::autograd`].
 
-use candle_core::{D, DType, Device, Tensor};
+use std::sync::Arc;
+
+use candle_core::{D, DType, Tensor};
 use serde::{Deserialize, Serialize};
 
+mod attention;
+
 use super::autograd;
-use super::config::{Activation, TransformerConfig};
+use super::config::{self, Activation, Norms, TransformerConfig};
+use super::rotation::Rotation;
 #[cfg(test)]
 use super::transformer::Transformer;
-use super::transformer::{Embeddings, Layer, LayerNorm, Linear};
-
-/// Added to the attention scores of padding. Finite, so that a row of nothing but
-/// padding gives numbers instead of NaN.
-const MASKED_SCORE: f32 = -1e9;
+use super::transformer::{Embeddings, Layer, LayerNorm, Linear, Stack};
+pub(crate) use attention::AttentionMask;
 
 /// Number format of the encoder's matrix products in training.
 ///
@@ -56,6 +58,7 @@ fn activate(x: &Tensor, activation: Activation) -> candle_core::Result<Tensor> {
         Activation::GeluErf => x.gelu_erf(),
         Activation::GeluTanh => x.gelu(),
         Activation::Relu => x.relu(),
+        Activation::Silu => x.silu(),
     }
 }
 
@@ -82,86 +85,22 @@ pub(crate) fn product_with_columns(x: &Tensor, weight: &Tensor) -> candle_core::
     }
 }
 
-/// Which tokens of a padded batch are real.
-pub(crate) struct AttentionMask {
-    lengths: Vec<usize>,
-    program: Program,
-    /// `[batch, 1, 1, tokens]` f32, 0 at real tokens; for the composed form.
-    additive: Option<Tensor>,
-}
-
-impl AttentionMask {
-    /// The mask of texts of these lengths, padded to `tokens`, with the fastest program that
-    /// the device has for this precision.
-    pub(crate) fn new(
-        lengths: &[usize],
-        tokens: usize,
-        device: &Device,
-        precision: Precision,
-    ) -> candle_core::Result<Self> {
-        let fused = device.is_cpu() && precision == Precision::F32;
-        let program = if fused { Program::Fused } else { Program::Composed(precision) };
-        Self::with_program(lengths, tokens, device, program)
-    }
-
-    pub(crate) fn with_program(
-        lengths: &[usize],
-        tokens: usize,
-        device: &Device,
-        program: Program,
-    ) -> candle_core::Result<Self> {
-        let additive = match program {
-            Program::Fused => None,
-            Program::Composed(_) => {
-                let mut mask = vec![0f32; lengths.len() * tokens];
-                for (row, &length) in mask.chunks_mut(tokens).zip(lengths) {
-                    row[length..].fill(MASKED_SCORE);
-                }
-                Some(Tensor::from_vec(mask, (lengths.len(), 1, 1, tokens), device)?)
-            }
-        };
-        Ok(Self { lengths: lengths.to_vec(), program, additive })
-    }
-
-    /// The program that goes with the mask.
-    pub(crate) fn program(&self) -> Program {
-        self.program
-    }
-
-    /// Attention of projected rows.
-    ///
-    /// # Shapes
-    /// `query`, `key`, `value` and the output `[batch, tokens, m]`.
-    fn attention(
-        &self,
-        query: &Tensor,
-        key: &Tensor,
-        value: &Tensor,
-        config: &TransformerConfig,
-    ) -> candle_core::Result<Tensor> {
-        let (heads, width) = (config.heads, config.head_size());
-        let (Some(mask), Program::Composed(precision)) = (&self.additive, self.program) else {
-            return autograd::attention(query, key, value, &self.lengths, heads);
-        };
-        let (batch, tokens, m) = query.dims3()?;
-        let split = |t: &Tensor| t.reshape((batch, tokens, heads, width))?.transpose(1, 2)?.contiguous();
-        let scores = precision.matmul(&split(query)?, &split(key)?.transpose(2, 3)?)?;
-        let scores = (scores / (width as f64).sqrt())?.broadcast_add(mask)?;
-        let weights = candle_nn::ops::softmax(&scores, D::Minus1)?;
-        let context = precision.matmul(&weights, &split(value)?)?;
-        context.transpose(1, 2)?.contiguous()?.reshape((batch, tokens, m))
-    }
-}
-
 impl Linear {
     /// Shapes: `[batch, tokens, in]` to `[batch, tokens, out]`.
     fn forward(&self, x: &Tensor, program: Program) -> candle_core::Result<Tensor> {
         let Program::Composed(precision) = program else {
-            return autograd::linear(x, &self.weight, &self.bias);
+            return match &self.bias {
+                Some(bias) => autograd::linear(x, &self.weight, bias),
+                None => autograd::product(x, &self.weight),
+            };
         };
         let (batch, tokens, width) = x.dims3()?;
         let y = precision.matmul(&x.reshape((batch * tokens, width))?, &self.weight.t()?)?;
-        y.reshape((batch, tokens, ()))?.broadcast_add(&self.bias)
+        let y = y.reshape((batch, tokens, ()))?;
+        match &self.bias {
+            Some(bias) => y.broadcast_add(bias),
+            None => Ok(y),
+        }
     }
 
     /// The layer followed by an activation.
@@ -171,23 +110,40 @@ impl Linear {
         activation: Activation,
         program: Program,
     ) -> candle_core::Result<Tensor> {
-        match program {
-            Program::Composed(_) => activate(&self.forward(x, program)?, activation),
-            Program::Fused => {
-                let product = autograd::product(x, &self.weight)?;
-                autograd::bias_activation(&product, &self.bias, activation)
+        match (program, &self.bias) {
+            (Program::Fused, Some(bias)) => {
+                autograd::bias_activation(&autograd::product(x, &self.weight)?, bias, activation)
             }
+            _ => activate(&self.forward(x, program)?, activation),
         }
     }
+}
+
+/// The outputs of several maps, or of one map that has their rows one under another.
+///
+/// # Shapes
+/// `x` `[batch, tokens, in]`; outputs `[batch, tokens, out]`.
+fn forward_all<const N: usize>(
+    maps: &[Linear],
+    x: &Tensor,
+    program: Program,
+) -> candle_core::Result<[Tensor; N]> {
+    let outputs = match maps {
+        [joined] => joined.forward(x, program)?.chunk(N, D::Minus1)?,
+        separate => separate.iter().map(|map| map.forward(x, program)).collect::<Result<_, _>>()?,
+    };
+    outputs.try_into().map_err(|_| candle_core::Error::msg("a layer has too many or too few maps"))
 }
 
 impl LayerNorm {
     /// Shapes: `[.., m]` to `[.., m]`.
     fn forward(&self, x: &Tensor, program: Program) -> candle_core::Result<Tensor> {
+        let none = self.bias.is_none().then(|| self.weight.zeros_like()).transpose()?;
+        let bias = self.bias.as_ref().or(none.as_ref()).unwrap_or(&self.weight);
         if program == Program::Fused {
-            return autograd::layer_norm(x, &self.weight, &self.bias, self.eps as f32);
+            return autograd::layer_norm(x, &self.weight, bias, self.eps as f32);
         }
-        candle_nn::ops::layer_norm_slow(x, &self.weight, &self.bias, self.eps as f32)
+        candle_nn::ops::layer_norm_slow(x, &self.weight, bias, self.eps as f32)
     }
 }
 
@@ -195,23 +151,93 @@ impl Layer {
     /// One block over a padded batch, every operation differentiable.
     ///
     /// # Shapes
-    /// `x` `[batch, tokens, m]` f32; output as `x`.
-    pub(crate) fn forward(
+    /// `x` `[batch, tokens, m]` f32; `bias` `[heads, tokens, tokens]`; output as `x`.
+    fn forward(
         &self,
         x: &Tensor,
         mask: &AttentionMask,
+        bias: Option<&Tensor>,
         config: &TransformerConfig,
     ) -> candle_core::Result<Tensor> {
-        let program = mask.program;
-        let query = self.query.forward(x, program)?;
-        let key = self.key.forward(x, program)?;
-        let value = self.value.forward(x, program)?;
-        let context = mask.attention(&query, &key, &value, config)?;
-        let attended = (self.attention_output.forward(&context, program)? + x)?;
-        let x = self.attention_norm.forward(&attended, program)?;
-        let inner = self.intermediate.forward_activated(&x, config.activation, program)?;
-        let added = self.output.forward(&inner, program)?;
-        self.output_norm.forward(&(added + x)?, program)
+        let program = mask.program();
+        match config.norms {
+            Norms::After => {
+                let attended = (self.attend(x, mask, bias, config)? + x)?;
+                let x = match &self.attention_norm {
+                    Some(norm) => norm.forward(&attended, program)?,
+                    None => attended,
+                };
+                let added = self.feed(&x, program, config)?;
+                self.output_norm.forward(&(added + x)?, program)
+            }
+            Norms::Before => {
+                let normed = self.attention_norm.as_ref().map(|norm| norm.forward(x, program)).transpose()?;
+                let x = (self.attend(normed.as_ref().unwrap_or(x), mask, bias, config)? + x)?;
+                let added = self.feed(&self.output_norm.forward(&x, program)?, program, config)?;
+                added + x
+            }
+        }
+    }
+
+    fn attend(
+        &self,
+        x: &Tensor,
+        mask: &AttentionMask,
+        bias: Option<&Tensor>,
+        config: &TransformerConfig,
+    ) -> candle_core::Result<Tensor> {
+        let program = mask.program();
+        let [mut query, mut key, value] = forward_all(&self.projections, x, program)?;
+        if let Some(theta) = self.span.theta {
+            let width = config.head_size();
+            let rotation = Arc::new(Rotation::new(theta, width, x.dim(1)?));
+            query = attention::rotate(&query, &rotation, width, program)?;
+            key = attention::rotate(&key, &rotation, width, program)?;
+        }
+        let context = mask.attention(&query, &key, &value, self.span.window, bias, config)?;
+        self.attention_output.forward(&context, program)
+    }
+
+    fn feed(&self, x: &Tensor, program: Program, config: &TransformerConfig) -> candle_core::Result<Tensor> {
+        let activation = config.feed_forward.activation;
+        let inner = match (config.feed_forward.gated, self.inner.as_slice()) {
+            (false, [map]) => map.forward_activated(x, activation, program)?,
+            _ => {
+                let [gate, value] = forward_all(&self.inner, x, program)?;
+                match program {
+                    Program::Fused => autograd::gate(&gate, &value, activation)?,
+                    Program::Composed(_) => (activate(&gate, activation)? * value)?,
+                }
+            }
+        };
+        self.output.forward(&inner, program)
+    }
+}
+
+impl Stack {
+    /// All layers and what follows them over a padded batch, every operation differentiable.
+    ///
+    /// # Shapes
+    /// `x` `[batch, tokens, m]` f32; output as `x`.
+    pub(crate) fn forward(
+        &self,
+        mut x: Tensor,
+        mask: &AttentionMask,
+        config: &TransformerConfig,
+    ) -> candle_core::Result<Tensor> {
+        let bias = match (&self.relative_bias, config.relative_positions) {
+            (Some(table), Some(relative)) if !self.layers.is_empty() => {
+                Some(attention::relative_bias(table, relative, x.dim(1)?)?)
+            }
+            _ => None,
+        };
+        for layer in &self.layers {
+            x = layer.forward(&x, mask, bias.as_ref(), config)?;
+        }
+        match &self.final_norm {
+            Some(norm) => norm.forward(&x, mask.program()),
+            None => Ok(x),
+        }
     }
 }
 
@@ -220,11 +246,32 @@ impl Embeddings {
     ///
     /// # Shapes
     /// `ids` `[batch, tokens]` u32; output `[batch, tokens, m]`.
-    pub(crate) fn forward(&self, ids: &Tensor, program: Program) -> candle_core::Result<Tensor> {
+    pub(crate) fn forward(
+        &self,
+        ids: &Tensor,
+        program: Program,
+        config: &TransformerConfig,
+    ) -> candle_core::Result<Tensor> {
         let (batch, tokens) = ids.dims2()?;
-        let words = self.word.index_select(&ids.flatten_all()?, 0)?.reshape((batch, tokens, ()))?;
-        let positions = self.position.narrow(0, 0, tokens)?;
-        self.norm.forward(&words.broadcast_add(&positions)?, program)
+        let flat = ids.flatten_all()?;
+        let rows = |table: &Tensor, of: &Tensor| table.index_select(of, 0)?.reshape((batch, tokens, ()));
+        let words = rows(&self.word, &flat)?.to_dtype(DType::F32)?;
+        let Some(position) = &self.position else { return self.norm.forward(&words, program) };
+        let x = match config.position_table {
+            None => words.broadcast_add(position)?,
+            Some(config::PositionTable { padding: None, .. }) => {
+                words.broadcast_add(&position.narrow(0, 0, tokens)?)?
+            }
+            Some(_) => {
+                let mut places = Vec::with_capacity(batch * tokens);
+                for text in ids.to_vec2::<u32>()? {
+                    // What lies behind a text's end may be any token; its place is within the table.
+                    places.extend(config.places(&text).map(|place| place as u32));
+                }
+                (words + rows(position, &Tensor::from_vec(places, batch * tokens, ids.device())?)?)?
+            }
+        };
+        self.norm.forward(&x, program)
     }
 }
 
@@ -241,11 +288,8 @@ impl Transformer {
         program: Program,
     ) -> candle_core::Result<Tensor> {
         let mask = AttentionMask::with_program(lengths, ids.dim(1)?, ids.device(), program)?;
-        let mut x = self.embeddings.forward(ids, program)?;
-        for layer in &self.layers {
-            x = layer.forward(&x, &mask, &self.config)?;
-        }
-        Ok(x)
+        let x = self.embeddings.forward(ids, program, &self.config)?;
+        self.stack.forward(x, &mask, &self.config)
     }
 }
 

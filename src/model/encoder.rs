@@ -53,7 +53,7 @@ impl std::fmt::Debug for Encoder {
 pub const DEFAULT_MAX_TOKENS: usize = 512;
 
 /// Largest maximum length. The time that attention takes goes with its square.
-const MOST_TOKENS: usize = 8192;
+pub(super) const MOST_TOKENS: usize = 8192;
 
 /// Texts tokenised together, so that progress is reported and memory stays bounded.
 const TEXTS_PER_ROUND: usize = 256;

@@ -80,6 +80,25 @@ fn gelu_tanh<S: Simd>(x: f32) -> f32 {
     x / (1.0 + exp::<S>((-2.0 * y).clamp(-80.0, 80.0)))
 }
 
+#[inline(always)]
+fn sigmoid<S: Simd>(x: f32) -> f32 {
+    // Clamped where the result is 0 or 1 anyway.
+    1.0 / (1.0 + exp::<S>((-x).min(80.0)))
+}
+
+#[inline(always)]
+fn silu<S: Simd>(x: f32) -> f32 {
+    x * sigmoid::<S>(x)
+}
+
+/// Derivative of [`silu`].
+#[cfg(feature = "train")]
+#[inline(always)]
+fn silu_slope<S: Simd>(x: f32) -> f32 {
+    let gate = sigmoid::<S>(x);
+    gate + x * gate * (1.0 - gate)
+}
+
 /// Derivative of [`gelu_erf`].
 #[cfg(feature = "train")]
 #[inline(always)]
@@ -132,6 +151,7 @@ pub(crate) fn activate<S: Simd>(x: &mut [f32], activation: Activation) {
         Activation::GeluErf => x.iter_mut().for_each(|x| *x = gelu_erf::<S>(*x)),
         Activation::GeluTanh => x.iter_mut().for_each(|x| *x = gelu_tanh::<S>(*x)),
         Activation::Relu => x.iter_mut().for_each(|x| *x = x.max(0.0)),
+        Activation::Silu => x.iter_mut().for_each(|x| *x = silu::<S>(*x)),
     }
 }
 
@@ -151,6 +171,49 @@ dispatched! {
         for row in x.chunks_exact_mut(bias.len()) {
             row.iter_mut().zip(bias).for_each(|(x, b)| *x += b);
             activate::<S>(row, activation);
+        }
+    }
+
+    /// `out = activation(a) * b` for each row of `wide`, `[a, b]`, of `2 width` values.
+    fn gate_rows<S>(wide: &[f32], width: usize, activation: Activation, out: &mut [f32]) {
+        for (out, wide) in out.chunks_exact_mut(width).zip(wide.chunks_exact(2 * width)) {
+            let (a, b) = wide.split_at(width);
+            out.copy_from_slice(a);
+            activate::<S>(out, activation);
+            out.iter_mut().zip(b).for_each(|(x, b)| *x *= b);
+        }
+    }
+
+    /// `x = x + y`, value by value.
+    fn add<S>(x: &mut [f32], y: &[f32]) {
+        x.iter_mut().zip(y).for_each(|(x, y)| *x += y);
+    }
+
+    /// Rotates pairs of values in the first `count` of each row, `stride` values from one to the next. The
+    /// pairs of a head of `width` values are of its first and its second half; `table` has each place's
+    /// cosines and then its sines, `[positions, width]`. Places begin anew in each of the texts.
+    fn rotate<S>(
+        rows: &mut [f32],
+        stride: usize,
+        count: usize,
+        lengths: &[usize],
+        table: &[f32],
+        width: usize,
+        way: f32,
+    ) {
+        let mut rows = rows.chunks_exact_mut(stride);
+        for &length in lengths {
+            for (row, angles) in rows.by_ref().take(length).zip(table.chunks_exact(width)) {
+                let (cosines, sines) = angles.split_at(width / 2);
+                for head in row[..count].chunks_exact_mut(width) {
+                    let (first, second) = head.split_at_mut(width / 2);
+                    let angles = cosines.iter().zip(sines);
+                    for ((a, b), (cosine, sine)) in first.iter_mut().zip(second).zip(angles) {
+                        let sine = sine * way;
+                        (*a, *b) = (*a * cosine - *b * sine, *b * cosine + *a * sine);
+                    }
+                }
+            }
         }
     }
 
@@ -273,7 +336,27 @@ dispatched! {
                 Activation::GeluErf => all.for_each(|((g, x), b)| *g *= gelu_erf_slope::<S>(x + b)),
                 Activation::GeluTanh => all.for_each(|((g, x), b)| *g *= gelu_tanh_slope::<S>(x + b)),
                 Activation::Relu => all.for_each(|((g, x), b)| *g = if x + b > 0.0 { *g } else { 0.0 }),
+                Activation::Silu => all.for_each(|((g, x), b)| *g *= silu_slope::<S>(x + b)),
             }
+        }
+    }
+
+    /// `x = activation(x) * y`, value by value.
+    #[cfg(feature = "train")]
+    fn gate<S>(x: &mut [f32], y: &[f32], activation: Activation) {
+        activate::<S>(x, activation);
+        x.iter_mut().zip(y).for_each(|(x, y)| *x *= y);
+    }
+
+    /// `g = g y activation'(x)`: the gradient through [`gate`] with respect to `x`.
+    #[cfg(feature = "train")]
+    fn gate_gradient<S>(g: &mut [f32], x: &[f32], y: &[f32], activation: Activation) {
+        let all = g.iter_mut().zip(x).zip(y);
+        match activation {
+            Activation::GeluErf => all.for_each(|((g, x), y)| *g *= y * gelu_erf_slope::<S>(*x)),
+            Activation::GeluTanh => all.for_each(|((g, x), y)| *g *= y * gelu_tanh_slope::<S>(*x)),
+            Activation::Relu => all.for_each(|((g, x), y)| *g *= if *x > 0.0 { *y } else { 0.0 }),
+            Activation::Silu => all.for_each(|((g, x), y)| *g *= y * silu_slope::<S>(*x)),
         }
     }
 
@@ -338,135 +421,4 @@ fn normalise(row: &mut [f32], weight: &[f32], shift: &[f32], eps: f32) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::product::tests::on_every_instruction_set;
-
-    /// The error function by its Taylor series (small x) or 1 (large x), in f64.
-    fn erf_reference(x: f64) -> f64 {
-        // The series cancels catastrophically further out, where 1 is right to 2e-8.
-        if x.abs() > 4.0 {
-            return x.signum();
-        }
-        let (mut term, mut total, mut n) = (x, x, 0.0);
-        while term.abs() > 1e-18 {
-            n += 1.0;
-            term *= -x * x / n;
-            total += term / (2.0 * n + 1.0);
-        }
-        total * 2.0 / std::f64::consts::PI.sqrt()
-    }
-
-    #[test]
-    fn exp_and_erf_are_within_their_stated_errors() {
-        on_every_instruction_set(Errors);
-    }
-
-    #[derive(Clone, Copy)]
-    struct Errors;
-
-    impl WithSimd for Errors {
-        type Output = ();
-
-        fn with_simd<S: Simd>(self, _: S) {
-            for i in -8000..=800 {
-                let x = i as f32 * 0.01;
-                let want = f64::from(x).exp();
-                assert!((f64::from(exp::<S>(x)) - want).abs() <= 2e-7 * want, "exp({x})");
-            }
-            assert!(exp::<S>(-1e9) < 1e-37);
-            for i in -500..=500 {
-                let x = i as f32 * 0.01;
-                assert!((f64::from(erf::<S>(x)) - erf_reference(f64::from(x))).abs() < 5e-7, "erf({x})");
-            }
-        }
-    }
-
-    #[cfg(feature = "train")]
-    #[test]
-    fn activations_match_their_definitions() {
-        for i in -1000..=1000 {
-            let x = i as f32 * 0.01;
-            let mut erf_form = [x - 0.5];
-            bias_activation(&mut erf_form, &[0.5], Activation::GeluErf);
-            let y = f64::from(x);
-            let want = 0.5 * y * (1.0 + erf_reference(y / 2f64.sqrt()));
-            assert!((f64::from(erf_form[0]) - want).abs() < 5e-7 * (1.0 + y.abs()), "gelu({x})");
-            let mut tanh_form = [x];
-            bias_activation(&mut tanh_form, &[0.0], Activation::GeluTanh);
-            let want =
-                0.5 * y * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (y + 0.044715 * y * y * y)).tanh());
-            assert!((f64::from(tanh_form[0]) - want).abs() < 5e-7 * (1.0 + y.abs()), "gelu_tanh({x})");
-        }
-        let mut relu = [-1.0, 2.0];
-        bias_activation(&mut relu, &[0.0, 1.0], Activation::Relu);
-        assert_eq!(relu, [0.0, 3.0]);
-    }
-
-    #[test]
-    fn log_softmax_and_its_entropy_match_their_definitions() {
-        for width in [1usize, 2, 15, 16, 17, 100, 1000] {
-            let logits: Vec<f32> = (0..width).map(|i| ((i * 37) % 101) as f32 * 0.02 - 1.0).collect();
-            for scale in [0.0f32, 1.0, 20.0, 400.0, -3.0] {
-                let mut row = logits.clone();
-                let mut entropy = f32::NAN;
-                log_softmax_entropy(&mut row, scale, &mut entropy);
-                let scaled = || logits.iter().map(|&x| f64::from(x) * f64::from(scale));
-                let max = scaled().fold(f64::NEG_INFINITY, f64::max);
-                let log_sum = max + scaled().map(|x| (x - max).exp()).sum::<f64>().ln();
-                let want = -scaled().map(|x| (x - log_sum) * (x - log_sum).exp()).sum::<f64>();
-                assert!((f64::from(entropy) - want).abs() < 1e-4, "{width} {scale}: {entropy} for {want}");
-                for (own, want) in row.iter().zip(scaled().map(|x| x - log_sum)) {
-                    assert!((f64::from(*own) - want).abs() < 1e-4 * (1.0 + want.abs()), "{width} {scale}");
-                }
-            }
-        }
-        let (mut row, mut entropy) = ([f32::NAN, 0.0, f32::NEG_INFINITY], f32::NAN);
-        log_softmax_entropy(&mut row, 1.0, &mut entropy);
-        assert!(row[0].is_nan() && row[1].abs() < 1e-6 && entropy.abs() < 1e-6, "{row:?} {entropy}");
-    }
-
-    #[test]
-    fn weighted_rows_add_up() {
-        for (rows, width) in [(0usize, 5usize), (1, 1), (7, 33), (8, 16), (9, 40), (64, 518)] {
-            let value = |i: usize| ((i * 29) % 17) as f32 - 8.0;
-            let matrix: Vec<f32> = (0..rows * width).map(value).collect();
-            let factors: Vec<f32> = (0..rows).map(|row| row as f32 * 0.25 - 1.0).collect();
-            let mut out: Vec<f32> = (0..width).map(value).collect();
-            add_weighted_rows(&mut out, &matrix, &factors);
-            for (place, &own) in out.iter().enumerate() {
-                let products = factors.iter().enumerate().map(|(row, f)| f * matrix[row * width + place]);
-                // Multiples of a quarter, so that no sum is rounded.
-                assert_eq!(own, value(place) + products.sum::<f32>());
-            }
-        }
-    }
-
-    #[cfg(feature = "train")]
-    #[test]
-    fn softmax_and_norm_on_odd_widths() {
-        for width in [1usize, 3, 16, 17, 33] {
-            let mut x: Vec<f32> = (0..2 * width).map(|i| ((i * 37) % 11) as f32 - 5.0).collect();
-            let mut want = x.clone();
-            scaled_softmax(&mut x, width, 0.5);
-            for row in want.chunks_mut(width) {
-                let total: f32 = row.iter().map(|v| (v * 0.5).exp()).sum();
-                row.iter_mut().for_each(|v| *v = (*v * 0.5).exp() / total);
-            }
-            assert!(x.iter().zip(&want).all(|(a, b)| (a - b).abs() < 1e-6));
-
-            let (weight, shift) = (vec![2.0; width], vec![1.0; width]);
-            let mut y = want.clone();
-            norm(&mut y, &weight, &shift, 1e-12);
-            if width > 1 {
-                for row in y.chunks(width) {
-                    let mean: f32 = row.iter().sum::<f32>() / width as f32;
-                    assert!((mean - 1.0).abs() < 1e-4);
-                }
-            }
-            let mut z: Vec<f32> = want.iter().map(|v| v - 0.25).collect();
-            add_norm(&mut z, &vec![0.25; 2 * width], &weight, &shift, 1e-12);
-            assert!(y.iter().zip(&z).all(|(a, b)| (a - b).abs() < 1e-2));
-        }
-    }
-}
+mod tests;

@@ -20,6 +20,7 @@ mod parts;
 mod pooling;
 mod profile;
 mod query_encoder;
+mod rotation;
 mod tokenize;
 mod transformer;
 mod weights;
@@ -80,7 +81,7 @@ pub(crate) use packed::{PackedHidden, PackedLayers, PackedTransformer, TOKENS_PE
 pub(crate) use pooling::{Normalisation, Pooling, pool_packed, pool_padded, unit_rows};
 pub(crate) use tokenize::is_punctuation;
 #[cfg(feature = "train")]
-pub(crate) use transformer::{Embeddings, Layer, LayerNorm, Linear, Transformer};
+pub(crate) use transformer::{Embeddings, Stack, Transformer};
 
 /// The trained pair: text encoder E_theta and tree indexer I_phi.
 #[derive(Debug)]

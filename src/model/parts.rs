@@ -104,7 +104,7 @@ impl LazyParts {
 impl Source {
     fn packed(&self) -> Result<PackedTransformer, ModelError> {
         let transformer = self.transformer()?;
-        Ok(PackedTransformer::new(&transformer, transformer.layers.len(), self.precision)?)
+        Ok(PackedTransformer::new(&transformer, transformer.config.layers, self.precision)?)
     }
 
     fn tokenizer(&self) -> Result<TextTokenizer, ModelError> {

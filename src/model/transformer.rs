@@ -1,227 +1,371 @@
-//! The weights of BERT and DistilBERT as one post-norm transformer.
+//! The weights of an encoder, as its description ([`TransformerConfig`]) asks for them.
 //!
 //! Training runs [`super::differentiable`] over them, inference on the CPU
 //! [`super::packed`]; tests hold the two together within 1e-5.
 
+mod layout;
+
 use candle_core::Tensor;
 
-use super::config::{Architecture, TransformerConfig};
+use super::config::{Norms, Span, TransformerConfig};
 use super::error::ModelError;
 use super::weights::Weights;
+use layout::{Layout, Part, full_name};
 
 /// `y = x W^T + b`, with W as checkpoints store it: `[out, in]`.
 #[derive(Clone, Debug)]
 pub(crate) struct Linear {
     pub weight: Tensor,
-    pub bias: Tensor,
+    pub bias: Option<Tensor>,
 }
 
 /// Layer normalisation over the last dimension.
 #[derive(Clone, Debug)]
 pub(crate) struct LayerNorm {
     pub weight: Tensor,
-    pub bias: Tensor,
+    pub bias: Option<Tensor>,
     pub eps: f64,
 }
 
 /// One transformer block: attention, then feed-forward, each with residual and norm.
 #[derive(Clone, Debug)]
 pub(crate) struct Layer {
-    pub query: Linear,
-    pub key: Linear,
-    pub value: Linear,
+    pub span: Span,
+    /// Query, key and value, or one map with their rows one under another.
+    pub projections: Vec<Linear>,
     pub attention_output: Linear,
-    pub attention_norm: LayerNorm,
-    pub intermediate: Linear,
+    pub attention_norm: Option<LayerNorm>,
+    /// One map; where the step is gated, what is activated and what that is multiplied with, or one map with
+    /// the rows of both one under another.
+    pub inner: Vec<Linear>,
     pub output: Linear,
     pub output_norm: LayerNorm,
 }
 
-/// Word, position and (BERT only) token type tables, summed and normalised.
+/// The tables of words, positions and token types, as far as there are such, and the norm of their sum.
 #[derive(Clone, Debug)]
 pub(crate) struct Embeddings {
-    /// `[vocab, m]`
+    /// `[vocab, m]`, f16 where the file is, since it is the largest by far and only looked up.
     pub word: Tensor,
-    /// `[positions, m]`, with the row of token type 0 already added: every text is one segment.
-    pub position: Tensor,
-    /// The tables as loaded, by name, so that a bundle is saved as it came.
+    /// Added to the words by their places, `[positions, m]`, with the row of token type 0 already added,
+    /// since every text is one segment; where no table has places that row alone, `[1, m]`.
+    pub position: Option<Tensor>,
+    /// The tables that `position` was made of as loaded, by name, so that a bundle is saved as it came.
     #[cfg(feature = "train")]
     pub raw: Vec<(&'static str, Tensor)>,
     pub norm: LayerNorm,
 }
 
-/// The weights of an encoder, f32 on one device.
+/// Layers, and what they share or end with.
+#[derive(Clone, Debug)]
+pub(crate) struct Stack {
+    pub layers: Vec<Layer>,
+    /// `[buckets, heads]`, added to the scores of all of them.
+    pub relative_bias: Option<Tensor>,
+    /// Where the norms are before the layers' steps, behind the last layer.
+    pub final_norm: Option<LayerNorm>,
+}
+
+/// The weights of an encoder, f32 (the words' table may be f16) on one device.
 #[derive(Clone, Debug)]
 pub(crate) struct Transformer {
     pub config: TransformerConfig,
+    layout: &'static Layout,
     pub embeddings: Embeddings,
-    pub layers: Vec<Layer>,
+    pub stack: Stack,
 }
 
+/// Gives a tensor by its name in a weight file and its shape.
+type Source<'a, E> = &'a mut dyn FnMut(&str, &[usize]) -> Result<Tensor, E>;
+
 impl Linear {
-    fn load(weights: &Weights, name: &str, output: usize, input: usize) -> Result<Self, ModelError> {
+    fn build<E>(
+        name: &str,
+        [outputs, inputs]: [usize; 2],
+        bias: bool,
+        get: Source<'_, E>,
+    ) -> Result<Self, E> {
         Ok(Self {
-            weight: weights.get(&format!("{name}.weight"), &[output, input])?,
-            bias: weights.get(&format!("{name}.bias"), &[output])?,
+            weight: get(&format!("{name}.weight"), &[outputs, inputs])?,
+            bias: bias.then(|| get(&format!("{name}.bias"), &[outputs])).transpose()?,
         })
     }
 }
 
 impl LayerNorm {
-    fn load(weights: &Weights, name: &str, size: usize, eps: f64) -> Result<Self, ModelError> {
+    fn build<E>(name: &str, config: &TransformerConfig, get: Source<'_, E>) -> Result<Self, E> {
+        let shape = [config.hidden_size];
         Ok(Self {
-            weight: weights.get(&format!("{name}.weight"), &[size])?,
-            bias: weights.get(&format!("{name}.bias"), &[size])?,
-            eps,
+            weight: get(&format!("{name}.weight"), &shape)?,
+            bias: config.norm_bias.then(|| get(&format!("{name}.bias"), &shape)).transpose()?,
+            eps: config.layer_norm_eps,
         })
     }
-}
 
-/// The names of a layer's parts in a checkpoint.
-struct LayerNames {
-    prefix: String,
-    query: &'static str,
-    key: &'static str,
-    value: &'static str,
-    attention_output: &'static str,
-    attention_norm: &'static str,
-    intermediate: &'static str,
-    output: &'static str,
-    output_norm: &'static str,
-}
-
-impl LayerNames {
-    fn new(architecture: Architecture, layer: usize) -> Self {
-        match architecture {
-            Architecture::Bert => Self {
-                prefix: format!("encoder.layer.{layer}"),
-                query: "attention.self.query",
-                key: "attention.self.key",
-                value: "attention.self.value",
-                attention_output: "attention.output.dense",
-                attention_norm: "attention.output.LayerNorm",
-                intermediate: "intermediate.dense",
-                output: "output.dense",
-                output_norm: "output.LayerNorm",
-            },
-            Architecture::DistilBert => Self {
-                prefix: format!("transformer.layer.{layer}"),
-                query: "attention.q_lin",
-                key: "attention.k_lin",
-                value: "attention.v_lin",
-                attention_output: "attention.out_lin",
-                attention_norm: "sa_layer_norm",
-                intermediate: "ffn.lin1",
-                output: "ffn.lin2",
-                output_norm: "output_layer_norm",
-            },
-        }
-    }
-
-    fn full(&self, part: &str) -> String {
-        format!("{}.{part}", self.prefix)
+    /// The same norm with other tensors, which `map` makes of its own, by their names.
+    #[cfg(feature = "train")]
+    pub(crate) fn map<E>(&self, map: &mut dyn FnMut(&str, &Tensor) -> Result<Tensor, E>) -> Result<Self, E> {
+        let weight = map("weight", &self.weight)?;
+        let bias = self.bias.as_ref().map(|bias| map("bias", bias)).transpose()?;
+        Ok(Self { weight, bias, eps: self.eps })
     }
 }
 
 impl Layer {
-    fn load(weights: &Weights, config: &TransformerConfig, layer: usize) -> Result<Self, ModelError> {
-        let names = LayerNames::new(config.architecture, layer);
-        let (m, inner, eps) = (config.hidden_size, config.intermediate_size, config.layer_norm_eps);
+    fn build<E>(
+        config: &TransformerConfig,
+        layout: &Layout,
+        index: usize,
+        get: Source<'_, E>,
+    ) -> Result<Self, E> {
+        let (m, step) = (config.hidden_size, config.feed_forward);
+        let name = |part: Part| format!("{}.{index}.{}", layout.layers, part.file);
+        let gated = if step.gated { 2 } else { 1 };
+        let mut maps = |parts: &[Part], [outputs, inputs]: [usize; 2], bias: bool| {
+            let shape = [outputs / parts.len(), inputs];
+            parts
+                .iter()
+                .map(|&part| Linear::build(&name(part), shape, bias, get))
+                .collect::<Result<Vec<_>, E>>()
+        };
+        let projections = maps(layout.projections, [3 * m, m], config.attention_bias)?;
+        let attention_output = maps(&[layout.attention_output], [m, m], config.attention_bias)?.remove(0);
+        let inner = maps(layout.inner, [gated * step.inner_size, m], step.bias)?;
+        let output = maps(&[layout.output], [m, step.inner_size], step.bias)?.remove(0);
+        let mut norm = |part: Part| LayerNorm::build(&name(part), config, get);
+        let has_norm = config.has_attention_norm(index);
         Ok(Self {
-            query: Linear::load(weights, &names.full(names.query), m, m)?,
-            key: Linear::load(weights, &names.full(names.key), m, m)?,
-            value: Linear::load(weights, &names.full(names.value), m, m)?,
-            attention_output: Linear::load(weights, &names.full(names.attention_output), m, m)?,
-            attention_norm: LayerNorm::load(weights, &names.full(names.attention_norm), m, eps)?,
-            intermediate: Linear::load(weights, &names.full(names.intermediate), inner, m)?,
-            output: Linear::load(weights, &names.full(names.output), m, inner)?,
-            output_norm: LayerNorm::load(weights, &names.full(names.output_norm), m, eps)?,
+            span: config.spans[index],
+            projections,
+            attention_output,
+            attention_norm: has_norm.then(|| norm(layout.attention_norm)).transpose()?,
+            inner,
+            output,
+            output_norm: norm(layout.output_norm)?,
         })
     }
 
-    /// The layer's tensors under their checkpoint names.
+    /// The same layer with other tensors, which `map` makes of its own, by the parts they belong to and their
+    /// names in it.
     #[cfg(feature = "train")]
-    pub(crate) fn named(&self, architecture: Architecture, layer: usize) -> Vec<(String, Tensor)> {
-        let names = LayerNames::new(architecture, layer);
-        let mut all = Vec::new();
-        for (part, linear) in [
-            (names.query, &self.query),
-            (names.key, &self.key),
-            (names.value, &self.value),
-            (names.attention_output, &self.attention_output),
-            (names.intermediate, &self.intermediate),
-            (names.output, &self.output),
-        ] {
-            all.push((format!("{}.weight", names.full(part)), linear.weight.clone()));
-            all.push((format!("{}.bias", names.full(part)), linear.bias.clone()));
-        }
-        for (part, norm) in
-            [(names.attention_norm, &self.attention_norm), (names.output_norm, &self.output_norm)]
-        {
-            all.push((format!("{}.weight", names.full(part)), norm.weight.clone()));
-            all.push((format!("{}.bias", names.full(part)), norm.bias.clone()));
-        }
-        all
+    fn map<E>(
+        &self,
+        layout: &Layout,
+        map: &mut dyn FnMut(Part, &str, &Tensor) -> Result<Tensor, E>,
+    ) -> Result<Self, E> {
+        let mut linear = |part: Part, linear: &Linear| {
+            let weight = map(part, "weight", &linear.weight)?;
+            let bias = linear.bias.as_ref().map(|bias| map(part, "bias", bias)).transpose()?;
+            Ok(Linear { weight, bias })
+        };
+        let mut all = |parts: &[Part], linears: &[Linear]| {
+            parts.iter().zip(linears).map(|(&part, own)| linear(part, own)).collect::<Result<Vec<_>, E>>()
+        };
+        let one = std::slice::from_ref;
+        let projections = all(layout.projections, &self.projections)?;
+        let attention_output = all(&[layout.attention_output], one(&self.attention_output))?.remove(0);
+        let inner = all(layout.inner, &self.inner)?;
+        let output = all(&[layout.output], one(&self.output))?.remove(0);
+        let mut norm = |part: Part, norm: &LayerNorm| norm.map(&mut |kind, own| map(part, kind, own));
+        let attention_norm = self.attention_norm.as_ref();
+        let attention_norm = attention_norm.map(|own| norm(layout.attention_norm, own)).transpose()?;
+        let output_norm = norm(layout.output_norm, &self.output_norm)?;
+        Ok(Self {
+            span: self.span,
+            projections,
+            attention_output,
+            attention_norm,
+            inner,
+            output,
+            output_norm,
+        })
     }
 }
 
 impl Embeddings {
-    fn load(weights: &Weights, config: &TransformerConfig) -> Result<Self, ModelError> {
+    fn build<E: From<candle_core::Error>>(
+        config: &TransformerConfig,
+        layout: &Layout,
+        get: Source<'_, E>,
+    ) -> Result<Self, E> {
         let m = config.hidden_size;
-        let table = |name: &'static str, rows: usize| -> Result<(&'static str, Tensor), ModelError> {
-            Ok((name, weights.get(name, &[rows, m])?))
-        };
-        let word = table("embeddings.word_embeddings.weight", config.vocab_size)?;
-        let mut raw = vec![table("embeddings.position_embeddings.weight", config.max_positions)?];
-        let mut position = raw[0].1.clone();
-        if config.type_vocab_size > 0 {
-            let types = table("embeddings.token_type_embeddings.weight", config.type_vocab_size)?;
-            position = position.broadcast_add(&types.1.narrow(0, 0, 1)?)?;
-            raw.push(types);
+        let word = get(layout.word, &[config.vocab_size, m])?;
+        let rows = [
+            (layout.position, config.position_table.map_or(0, |table| table.rows)),
+            (layout.types, config.type_vocab_size),
+        ];
+        let mut raw = Vec::new();
+        for (name, rows) in rows.into_iter().filter(|&(_, rows)| rows > 0) {
+            raw.push((name, get(name, &[rows, m])?));
         }
+        let position = match raw.as_slice() {
+            [(_, table)] if config.type_vocab_size > 0 => Some(table.narrow(0, 0, 1)?),
+            [(_, table)] => Some(table.clone()),
+            [(_, table), (_, types)] => Some(table.broadcast_add(&types.narrow(0, 0, 1)?)?),
+            _ => None,
+        };
         Ok(Self {
-            word: word.1,
+            word,
             position,
             #[cfg(feature = "train")]
             raw,
-            norm: LayerNorm::load(weights, "embeddings.LayerNorm", m, config.layer_norm_eps)?,
+            norm: LayerNorm::build(layout.embedding_norm, config, get)?,
         })
     }
 
-    /// Makes the raw position table what a trained `position` says: it without the row of token
-    /// type 0.
+    /// The same tables and norm with other tensors, which `map` makes of their own, by their names.
+    ///
+    /// The row of token type 0 is already in the table of positions, so that the sum of both is one tensor.
     #[cfg(feature = "train")]
-    pub(crate) fn take_position_apart(&mut self) -> candle_core::Result<()> {
-        let position = self.position.to_device(&candle_core::Device::Cpu)?;
-        self.raw[0].1 = match self.raw.get(1) {
-            Some((_, types)) => position.broadcast_sub(&types.narrow(0, 0, 1)?)?,
-            None => position,
+    pub(crate) fn map<E>(&self, map: &mut dyn FnMut(&str, &Tensor) -> Result<Tensor, E>) -> Result<Self, E> {
+        let word = map("embeddings.word", &self.word)?;
+        let position = self.position.as_ref().map(|own| map("embeddings.position", own)).transpose()?;
+        let norm = self.norm.map(&mut |kind, own| map(&format!("embeddings.norm.{kind}"), own))?;
+        Ok(Self { word, position, raw: self.raw.clone(), norm })
+    }
+
+    /// Makes the raw tables what a trained `position` says: the table of positions is it without the row of
+    /// token type 0; without such a table it is that row.
+    #[cfg(feature = "train")]
+    pub(crate) fn take_position_apart(&mut self, config: &TransformerConfig) -> candle_core::Result<()> {
+        let Some(position) = &self.position else { return Ok(()) };
+        let position = position.to_device(&candle_core::Device::Cpu)?;
+        self.raw[0].1 = match self.raw.as_slice() {
+            [_, (_, types)] => position.broadcast_sub(&types.narrow(0, 0, 1)?)?,
+            [(_, types)] if config.type_vocab_size > 1 => {
+                Tensor::cat(&[&position, &types.narrow(0, 1, config.type_vocab_size - 1)?], 0)?
+            }
+            _ => position,
         };
         Ok(())
     }
 }
 
+impl Stack {
+    /// The first layers; with the last of them what follows it.
+    pub(crate) fn first(&self, layers: usize) -> Self {
+        let is_whole = layers == self.layers.len();
+        Self {
+            layers: self.layers[..layers].to_vec(),
+            relative_bias: self.relative_bias.clone(),
+            final_norm: self.final_norm.clone().filter(|_| is_whole),
+        }
+    }
+
+    /// The last layers, and what follows them; nothing at all where there are none.
+    #[cfg(feature = "train")]
+    pub(crate) fn last(&self, layers: usize) -> Self {
+        Self {
+            layers: self.layers[self.layers.len() - layers..].to_vec(),
+            relative_bias: self.relative_bias.clone(),
+            final_norm: self.final_norm.clone().filter(|_| layers > 0),
+        }
+    }
+}
+
+#[cfg(feature = "train")]
+impl Stack {
+    /// Puts the layers of another stack, and what follows them, in the place of the last ones.
+    pub(crate) fn replace_last(&mut self, other: &Self) {
+        self.layers.truncate(self.layers.len() - other.layers.len());
+        self.layers.extend(other.layers.iter().cloned());
+        self.relative_bias.clone_from(&other.relative_bias);
+        if other.final_norm.is_some() {
+            self.final_norm.clone_from(&other.final_norm);
+        }
+    }
+}
+
 impl Transformer {
     pub(crate) fn load(weights: &Weights, config: TransformerConfig) -> Result<Self, ModelError> {
-        let embeddings = Embeddings::load(weights, &config)?;
-        let layers =
-            (0..config.layers).map(|layer| Layer::load(weights, &config, layer)).collect::<Result<_, _>>()?;
-        Ok(Self { config, embeddings, layers })
+        let layouts = config.family.layouts();
+        let first = |layout: &&Layout| full_name(layout.layers, 0, layout.projections[0], "weight");
+        let layout = layouts.iter().find(|layout| weights.shape(&first(layout)).is_some());
+        let layout = layout.unwrap_or(&layouts[0]);
+        Self::build(config, layout, &mut |name, shape| match name == layout.word {
+            true => weights.get_half(name, shape),
+            false => weights.get(name, shape),
+        })
+    }
+
+    fn build<E: From<candle_core::Error>>(
+        config: TransformerConfig,
+        layout: &'static Layout,
+        get: Source<'_, E>,
+    ) -> Result<Self, E> {
+        let embeddings = Embeddings::build(&config, layout, get)?;
+        let mut layers = Vec::with_capacity(config.layers);
+        for index in 0..config.layers {
+            layers.push(Layer::build(&config, layout, index, get)?);
+        }
+        let shape = config.relative_positions.map(|positions| [positions.buckets, config.heads]);
+        let relative_bias = shape.map(|shape| get(layout.relative_bias, &shape)).transpose()?;
+        let final_norm = match config.norms {
+            Norms::After => None,
+            Norms::Before => Some(LayerNorm::build(layout.final_norm, &config, get)?),
+        };
+        let stack = Stack { layers, relative_bias, final_norm };
+        Ok(Self { config, layout, embeddings, stack })
+    }
+
+    /// A transformer of given tensors, for tests; `layout` is which of the family's it is.
+    #[cfg(all(test, feature = "train"))]
+    pub(crate) fn of_tensors(
+        config: TransformerConfig,
+        layout: usize,
+        get: &mut dyn FnMut(&str, &[usize]) -> candle_core::Result<Tensor>,
+    ) -> candle_core::Result<Self> {
+        let layout = &config.family.layouts()[layout];
+        Self::build(config, layout, get)
+    }
+
+    /// The last layers with other tensors, which `map` makes of their own, by names that are the same for all
+    /// families. `shared`: also what all layers share.
+    #[cfg(feature = "train")]
+    pub(crate) fn map_last<E>(
+        &self,
+        layers: usize,
+        shared: bool,
+        map: &mut dyn FnMut(&str, &Tensor) -> Result<Tensor, E>,
+    ) -> Result<Stack, E> {
+        let mut stack = self.stack.last(layers);
+        let first = self.stack.layers.len() - layers;
+        for (index, layer) in stack.layers.iter_mut().enumerate() {
+            *layer = layer.map(self.layout, &mut |part, kind, tensor| {
+                map(&format!("layer.{}.{}.{kind}", first + index, part.own), tensor)
+            })?;
+        }
+        if let (true, Some(bias)) = (shared, &mut stack.relative_bias) {
+            *bias = map("relative_bias", bias)?;
+        }
+        if let Some(norm) = &mut stack.final_norm {
+            *norm = norm.map(&mut |kind, tensor| map(&format!("final_norm.{kind}"), tensor))?;
+        }
+        Ok(stack)
     }
 
     /// Every tensor under its checkpoint name, without a model prefix.
     #[cfg(feature = "train")]
     pub(crate) fn named(&self) -> Vec<(String, Tensor)> {
-        let e = &self.embeddings;
-        let mut all = vec![
-            ("embeddings.word_embeddings.weight".to_owned(), e.word.clone()),
-            ("embeddings.LayerNorm.weight".to_owned(), e.norm.weight.clone()),
-            ("embeddings.LayerNorm.bias".to_owned(), e.norm.bias.clone()),
-        ];
-        all.extend(e.raw.iter().map(|(name, table)| ((*name).to_owned(), table.clone())));
-        for (index, layer) in self.layers.iter().enumerate() {
-            all.extend(layer.named(self.config.architecture, index));
+        let mut all = Vec::new();
+        let mut add = |name: String, tensor: &Tensor| all.push((name, tensor.clone()));
+        let (e, layout) = (&self.embeddings, self.layout);
+        let add_norm = |name: &str, norm: &LayerNorm, add: &mut dyn FnMut(String, &Tensor)| {
+            add(format!("{name}.weight"), &norm.weight);
+            norm.bias.iter().for_each(|bias| add(format!("{name}.bias"), bias));
+        };
+        add(layout.word.to_owned(), &e.word);
+        add_norm(layout.embedding_norm, &e.norm, &mut add);
+        e.raw.iter().for_each(|(name, table)| add((*name).to_owned(), table));
+        for (index, layer) in self.stack.layers.iter().enumerate() {
+            let visited = layer.map(layout, &mut |part, kind, tensor| {
+                add(full_name(layout.layers, index, part, kind), tensor);
+                Ok::<_, std::convert::Infallible>(tensor.clone())
+            });
+            let Ok(_) = visited;
         }
+        self.stack.relative_bias.iter().for_each(|bias| add(layout.relative_bias.to_owned(), bias));
+        self.stack.final_norm.iter().for_each(|norm| add_norm(layout.final_norm, norm, &mut add));
         all
     }
 }

@@ -2,15 +2,15 @@
 
 use std::sync::Mutex;
 
-use candle_core::{Device, Tensor, Var};
+use candle_core::{DType, Device, Tensor, Var};
 use rayon::prelude::*;
 
 use super::frozen::FrozenCache;
 use super::optimizer::{Gradients, Parameter};
 use crate::error::Result;
 use crate::model::{
-    AttentionMask, Embeddings, Encoder, EncoderPrecision, Layer, LayerNorm, Linear, ModelError, PackedHidden,
-    PackedLayers, PackedTransformer, Precision, Transformer, pool_packed, pool_padded,
+    AttentionMask, Embeddings, Encoder, EncoderPrecision, ModelError, PackedHidden, PackedLayers,
+    PackedTransformer, Precision, Stack, Transformer, pool_packed, pool_padded,
 };
 
 /// The last layers of an encoder as variables, on top of a [`FrozenCache`]; with the embedding
@@ -21,7 +21,7 @@ pub(crate) struct Head<'a> {
     base: &'a Transformer,
     /// Variables too; the texts' token ids are read then, not their cached states.
     embeddings: Option<Embeddings>,
-    layers: Vec<Layer>,
+    stack: Stack,
     precision: Precision,
     parameters: Vec<Parameter>,
     device: Device,
@@ -86,53 +86,22 @@ impl<'a> Head<'a> {
         device: &Device,
     ) -> std::result::Result<Self, ModelError> {
         let base = encoder.transformer()?;
-        let all = &base.layers;
-        let first = all.len() - scope.layers;
         let mut parameters = Vec::new();
-        let mut layers = Vec::new();
+        let mut variable = |name: &str, tensor: &Tensor| -> candle_core::Result<Tensor> {
+            let var = Var::from_tensor(&tensor.to_device(device)?.to_dtype(DType::F32)?.copy()?)?;
+            let shared = var.as_tensor().clone();
+            parameters.push(Parameter { name: format!("encoder.{name}"), var });
+            Ok(shared)
+        };
         let embeddings = match scope.embeddings {
-            true => Some(variable_embeddings(&base.embeddings, device, &mut parameters)?),
+            true => Some(base.embeddings.map(&mut variable)?),
             false => None,
         };
-        for (index, layer) in all.iter().enumerate().skip(first) {
-            let mut variable = |part: &str, tensor: &Tensor| -> candle_core::Result<Tensor> {
-                let var = Var::from_tensor(&tensor.to_device(device)?.copy()?)?;
-                let shared = var.as_tensor().clone();
-                parameters.push(Parameter { name: format!("encoder.layer.{index}.{part}"), var });
-                Ok(shared)
-            };
-            let mut linear = |part: &str, linear: &Linear| -> candle_core::Result<Linear> {
-                Ok(Linear {
-                    weight: variable(&format!("{part}.weight"), &linear.weight)?,
-                    bias: variable(&format!("{part}.bias"), &linear.bias)?,
-                })
-            };
-            let query = linear("query", &layer.query)?;
-            let key = linear("key", &layer.key)?;
-            let value = linear("value", &layer.value)?;
-            let attention_output = linear("attention_output", &layer.attention_output)?;
-            let intermediate = linear("intermediate", &layer.intermediate)?;
-            let output = linear("output", &layer.output)?;
-            let mut norm = |part: &str, norm: &LayerNorm| -> candle_core::Result<LayerNorm> {
-                Ok(LayerNorm {
-                    weight: variable(&format!("{part}.weight"), &norm.weight)?,
-                    bias: variable(&format!("{part}.bias"), &norm.bias)?,
-                    eps: norm.eps,
-                })
-            };
-            layers.push(Layer {
-                query,
-                key,
-                value,
-                attention_output,
-                attention_norm: norm("attention_norm", &layer.attention_norm)?,
-                intermediate,
-                output,
-                output_norm: norm("output_norm", &layer.output_norm)?,
-            });
-        }
+        // What all layers share stays as it is where some of them do.
+        let shared = scope.layers == base.config.layers;
+        let stack = base.map_last(scope.layers, shared, &mut variable)?;
         let (precision, device) = (scope.precision, device.clone());
-        Ok(Self { encoder, base, embeddings, layers, precision, parameters, device })
+        Ok(Self { encoder, base, embeddings, stack, precision, parameters, device })
     }
 
     /// Width of the embeddings.
@@ -148,16 +117,14 @@ impl<'a> Head<'a> {
     pub(crate) fn named(&self) -> candle_core::Result<Vec<(String, Tensor)>> {
         let mut transformer = self.transformer();
         if self.embeddings.is_some() {
-            transformer.embeddings.take_position_apart()?;
+            transformer.embeddings.take_position_apart(&self.base.config)?;
         }
         Ok(transformer.named())
     }
 
     fn transformer(&self) -> Transformer {
         let mut transformer = self.base.clone();
-        let first = transformer.layers.len() - self.layers.len();
-        transformer.layers.truncate(first);
-        transformer.layers.extend(self.layers.iter().cloned());
+        transformer.stack.replace_last(&self.stack);
         if let Some(embeddings) = &self.embeddings {
             transformer.embeddings = embeddings.clone();
         }
@@ -178,7 +145,7 @@ impl<'a> Head<'a> {
                 _ => parts.push(vec![position]),
             }
         }
-        let mut room = GRAPH_TOKENS / self.layers.len().max(1);
+        let mut room = GRAPH_TOKENS / self.stack.layers.len().max(1);
         let group = |positions: Vec<usize>| {
             let tokens = positions.len() * cache.length(texts[positions[0]]);
             let graph = tokens <= room;
@@ -216,7 +183,8 @@ impl<'a> Head<'a> {
         own: &[usize],
         states: Option<(Tensor, Vec<usize>)>,
     ) -> candle_core::Result<Tensor> {
-        let (mut x, lengths, mask) = match &self.embeddings {
+        let config = self.encoder.config();
+        let (x, lengths, mask) = match &self.embeddings {
             None => {
                 let (x, lengths) = states.map_or_else(|| cache.padded(own), Ok)?;
                 let x = x.to_device(&self.device)?;
@@ -232,12 +200,10 @@ impl<'a> Head<'a> {
                 }
                 let ids = Tensor::from_vec(ids, (own.len(), longest), &self.device)?;
                 let mask = AttentionMask::new(&lengths, longest, &self.device, self.precision)?;
-                (embeddings.forward(&ids, mask.program())?, lengths, mask)
+                (embeddings.forward(&ids, mask.program(), config)?, lengths, mask)
             }
         };
-        for layer in &self.layers {
-            x = layer.forward(&x, &mask, self.encoder.config())?;
-        }
+        let x = self.stack.forward(x, &mask, config)?;
         pool_padded(&x, &lengths, self.encoder.pooling, self.encoder.normalisation)
     }
 
@@ -284,11 +250,14 @@ impl<'a> Head<'a> {
         let m = config.hidden_size;
         let packed = match &self.embeddings {
             None => Inference::Head(
-                PackedLayers::new(&self.layers, config, EncoderPrecision::F32).map_err(ModelError::from)?,
+                PackedLayers::new(&self.stack, config, EncoderPrecision::F32).map_err(ModelError::from)?,
             ),
             Some(_) => {
-                let whole =
-                    PackedTransformer::new(&self.transformer(), self.layers.len(), EncoderPrecision::F32);
+                let whole = PackedTransformer::new(
+                    &self.transformer(),
+                    self.stack.layers.len(),
+                    EncoderPrecision::F32,
+                );
                 Inference::Whole(whole.map_err(ModelError::from)?)
             }
         };
@@ -345,33 +314,6 @@ impl Inference {
             }
         }
     }
-}
-
-/// The tables and their norm as variables.
-///
-/// The row of token type 0 is already in the position table, so that the sum of both is trained;
-/// it is saved with that row taken off again.
-fn variable_embeddings(
-    embeddings: &Embeddings,
-    device: &Device,
-    parameters: &mut Vec<Parameter>,
-) -> candle_core::Result<Embeddings> {
-    let mut variable = |part: &str, tensor: &Tensor| -> candle_core::Result<Tensor> {
-        let var = Var::from_tensor(&tensor.to_device(device)?.copy()?)?;
-        let shared = var.as_tensor().clone();
-        parameters.push(Parameter { name: format!("encoder.embeddings.{part}"), var });
-        Ok(shared)
-    };
-    Ok(Embeddings {
-        word: variable("word", &embeddings.word)?,
-        position: variable("position", &embeddings.position)?,
-        raw: embeddings.raw.clone(),
-        norm: LayerNorm {
-            weight: variable("norm.weight", &embeddings.norm.weight)?,
-            bias: variable("norm.bias", &embeddings.norm.bias)?,
-            eps: embeddings.norm.eps,
-        },
-    })
 }
 
 /// Maps the parts of a batch, on all cores where that pays.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use candle_core::{Device, Tensor};
+use candle_core::{DType, Device, Tensor};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use sha2::{Digest, Sha256};
@@ -402,7 +402,8 @@ fn identity(
     let mut base = Sha256::new();
     for (name, tensor) in encoder.transformer()?.named() {
         base.update(name.as_bytes());
-        let values: Vec<f32> = tensor.flatten_all().and_then(|t| t.to_vec1()).map_err(ModelError::from)?;
+        let values = tensor.to_dtype(DType::F32).and_then(|t| t.flatten_all()?.to_vec1());
+        let values: Vec<f32> = values.map_err(ModelError::from)?;
         base.update(bytemuck::cast_slice::<f32, u8>(&values));
     }
     let mut data = Sha256::new();

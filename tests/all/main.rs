@@ -4,6 +4,8 @@
 mod program;
 mod support;
 
+mod architectures;
+mod architectures_train;
 mod bad_input;
 mod bundles;
 mod calibrate;

@@ -10,28 +10,69 @@ use candle_core::{CpuStorage, CustomOp3, Layout, Result, Shape, Storage, Tensor}
 use super::slice;
 use crate::model::kernels;
 
-/// `softmax(Q K^T / sqrt(width)) V` for each text and head, over the text's own tokens.
+/// `softmax(Q K^T / sqrt(width) + bias) V` for each text and head, over those of the text's own tokens that
+/// are at most `window` away.
 ///
 /// # Shapes
 /// `query`, `key`, `value` and the output `[texts, tokens, heads * width]`; rows behind a text's
-/// length come out 0.
+/// length come out 0. `bias` `[heads, tokens, tokens]`.
 pub(crate) fn attention(
     query: &Tensor,
     key: &Tensor,
     value: &Tensor,
+    bias: Option<&Tensor>,
     lengths: &[usize],
     heads: usize,
+    window: Option<usize>,
 ) -> Result<Tensor> {
-    let op = Attention { lengths: lengths.to_vec(), heads };
-    query.contiguous()?.apply_op3(&key.contiguous()?, &value.contiguous()?, op)
+    let attention = Attention { lengths: lengths.to_vec(), heads, window };
+    let query = query.contiguous()?;
+    match bias {
+        None => query.apply_op3(&key.contiguous()?, &value.contiguous()?, attention),
+        // An operation has three operands at most.
+        Some(bias) => query.apply_op3(&Tensor::cat(&[key, value], 2)?, bias, Biased(attention)),
+    }
 }
 
 struct Attention {
     lengths: Vec<usize>,
     heads: usize,
+    window: Option<usize>,
 }
 
-/// The rows of one text in a `[texts, tokens, heads * width]` tensor, as views by head.
+/// With a bias, and keys and values side by side.
+struct Biased(Attention);
+
+/// The rows of a batch, or some columns of them.
+#[derive(Clone, Copy)]
+struct Rows<'a> {
+    storage: &'a CpuStorage,
+    /// Of the first row.
+    offset: usize,
+    /// From one row to the next.
+    stride: usize,
+}
+
+/// Queries, keys and values.
+struct Operands<'a> {
+    query: Rows<'a>,
+    key: Rows<'a>,
+    value: Rows<'a>,
+    /// `[heads, tokens, tokens]`
+    bias: Option<&'a [f32]>,
+    texts: usize,
+    tokens: usize,
+    width: usize,
+}
+
+/// The gradients of [`Operands`].
+struct Gradients {
+    /// Of queries, keys and values, `[texts, tokens, m]`.
+    rows: [Vec<f32>; 3],
+    bias: Option<Vec<f32>>,
+}
+
+/// Views of one text's rows by head.
 struct Heads {
     /// `[heads, length, width]`
     rows: Layout,
@@ -43,26 +84,35 @@ struct Heads {
 #[derive(Clone, Copy)]
 struct Sizes {
     heads: usize,
+    /// Where in the batch the text is.
+    text: usize,
+    /// Of the padded batch.
+    tokens: usize,
     length: usize,
     width: usize,
+    window: Option<usize>,
 }
 
-impl Attention {
-    /// Sizes, and where in the contiguous batch each text begins.
-    fn texts(&self, shape: &Shape) -> Result<Vec<(Sizes, usize)>> {
-        let (_, tokens, m) = shape.dims3()?;
-        let sizes = |&length: &usize| Sizes { heads: self.heads, length, width: m / self.heads };
-        Ok(self.lengths.iter().map(sizes).enumerate().map(|(text, own)| (own, text * tokens * m)).collect())
+impl<'a> Rows<'a> {
+    fn new(storage: &'a CpuStorage, layout: &Layout) -> Result<Self> {
+        slice(storage, layout)?;
+        let stride = layout.shape().dim(2)?;
+        Ok(Self { storage, offset: layout.start_offset(), stride })
+    }
+
+    /// The first or the second half of the columns.
+    fn half(self, second: bool) -> Self {
+        Self { offset: self.offset + if second { self.stride / 2 } else { 0 }, ..self }
     }
 }
 
 impl Sizes {
-    fn views(self, layout: &Layout, start: usize) -> Heads {
-        let Self { heads, length, width } = self;
-        let (m, offset) = (heads * width, layout.start_offset() + start);
+    fn views(self, rows: Rows<'_>) -> Heads {
+        let Self { heads, text, tokens, length, width, .. } = self;
+        let (stride, offset) = (rows.stride, rows.offset + text * tokens * rows.stride);
         Heads {
-            rows: Layout::new(Shape::from((heads, length, width)), vec![width, m, 1], offset),
-            transposed: Layout::new(Shape::from((heads, width, length)), vec![width, 1, m], offset),
+            rows: Layout::new(Shape::from((heads, length, width)), vec![width, stride, 1], offset),
+            transposed: Layout::new(Shape::from((heads, width, length)), vec![width, 1, stride], offset),
         }
     }
 
@@ -71,10 +121,28 @@ impl Sizes {
     }
 
     /// Attention weights `[heads, length, length]`.
-    fn weights(self, query: &CpuStorage, q: &Heads, key: &CpuStorage, k: &Heads) -> Result<CpuStorage> {
-        let Self { heads, length, width } = self;
-        let mut scores = query.matmul(key, (heads, length, length, width), &q.rows, &k.transposed)?;
-        kernels::scaled_softmax(values_mut(&mut scores)?, length, self.scale());
+    fn weights(self, of: &Operands<'_>, q: &Heads, k: &Heads) -> Result<CpuStorage> {
+        let Self { heads, length, width, tokens, window, .. } = self;
+        let shape = (heads, length, length, width);
+        let mut scores = of.query.storage.matmul(of.key.storage, shape, &q.rows, &k.transposed)?;
+        let values = values_mut(&mut scores)?;
+        let mut scale = self.scale();
+        if let Some(bias) = of.bias {
+            let bias =
+                bias.chunks_exact(tokens * tokens).flat_map(|head| head.chunks_exact(tokens).take(length));
+            for (row, bias) in values.chunks_exact_mut(length.max(1)).zip(bias) {
+                row.iter_mut().zip(bias).for_each(|(score, bias)| *score = *score * scale + bias);
+            }
+            scale = 1.0;
+        }
+        if let Some(window) = window {
+            for (at, row) in values.chunks_exact_mut(length.max(1)).enumerate() {
+                let at = at % length;
+                row[..at.saturating_sub(window)].fill(f32::NEG_INFINITY);
+                row[length.min(at.saturating_add(window + 1))..].fill(f32::NEG_INFINITY);
+            }
+        }
+        kernels::scaled_softmax(values, length, scale);
         Ok(scores)
     }
 
@@ -87,9 +155,10 @@ impl Sizes {
         (rows, transposed)
     }
 
-    /// Writes `[heads, length, width]` to the text's rows of `out`.
+    /// Writes `[heads, length, width]` to the text's rows of `out`, `[texts, tokens, heads * width]`.
     fn put(self, part: &CpuStorage, out: &mut [f32]) -> Result<()> {
-        let Self { heads, length, width } = self;
+        let Self { heads, text, tokens, length, width, .. } = self;
+        let out = &mut out[text * tokens * heads * width..];
         let part = part.as_slice::<f32>()?;
         for (head, rows) in part.chunks_exact((length * width).max(1)).enumerate() {
             for (row, values) in rows.chunks_exact(width).enumerate() {
@@ -97,6 +166,18 @@ impl Sizes {
             }
         }
         Ok(())
+    }
+
+    /// Adds `[heads, length, length]` times `factor` to `total`, `[heads, tokens, tokens]`.
+    fn add_to_bias(self, scores: &[f32], factor: f32, total: &mut [f32]) {
+        let Self { length, tokens, .. } = self;
+        let heads =
+            scores.chunks_exact((length * length).max(1)).zip(total.chunks_exact_mut(tokens * tokens));
+        for (scores, total) in heads {
+            for (row, total) in scores.chunks_exact(length).zip(total.chunks_exact_mut(tokens)) {
+                row.iter().zip(total).for_each(|(score, total)| *total += factor * score);
+            }
+        }
     }
 }
 
@@ -114,6 +195,65 @@ fn on_cpu(storage: &Storage) -> Result<&CpuStorage> {
     }
 }
 
+impl Attention {
+    fn operands<'a>(
+        &self,
+        [query, key, value]: [Rows<'a>; 3],
+        bias: Option<&'a [f32]>,
+        shape: &Shape,
+    ) -> Result<Operands<'a>> {
+        let (texts, tokens, m) = shape.dims3()?;
+        Ok(Operands { query, key, value, bias, texts, tokens, width: m / self.heads })
+    }
+
+    fn sizes(&self, of: &Operands<'_>) -> impl Iterator<Item = Sizes> {
+        let &Operands { tokens, width, .. } = of;
+        let (heads, window) = (self.heads, self.window);
+        let sizes = move |(text, &length)| Sizes { heads, text, tokens, length, width, window };
+        self.lengths.iter().enumerate().map(sizes)
+    }
+
+    fn forward(&self, of: &Operands<'_>) -> Result<Vec<f32>> {
+        let mut out = vec![0f32; of.texts * of.tokens * self.heads * of.width];
+        for sizes in self.sizes(of) {
+            let [q, k, v] = [of.query, of.key, of.value].map(|rows| sizes.views(rows));
+            let Sizes { heads, length, width, .. } = sizes;
+            let weights = sizes.weights(of, &q, &k)?;
+            let (square, _) = sizes.square();
+            let context =
+                weights.matmul(of.value.storage, (heads, length, width, length), &square, &v.rows)?;
+            sizes.put(&context, &mut out)?;
+        }
+        Ok(out)
+    }
+
+    fn backward(&self, of: &Operands<'_>, gradient: Rows<'_>) -> Result<Gradients> {
+        let mut rows: [Vec<f32>; 3] =
+            std::array::from_fn(|_| vec![0f32; of.texts * of.tokens * self.heads * of.width]);
+        let mut bias = of.bias.map(|bias| vec![0f32; bias.len()]);
+        for sizes in self.sizes(of) {
+            let [q, k, v, g] = [of.query, of.key, of.value, gradient].map(|rows| sizes.views(rows));
+            let Sizes { heads, length, width, .. } = sizes;
+            let (square, transposed) = sizes.square();
+            let (wide, narrow) = ((heads, length, length, width), (heads, length, width, length));
+            let weights = sizes.weights(of, &q, &k)?;
+            let dv = weights.matmul(gradient.storage, narrow, &transposed, &g.rows)?;
+            let mut scores = gradient.storage.matmul(of.value.storage, wide, &g.rows, &v.transposed)?;
+            let own = weights.as_slice::<f32>()?;
+            kernels::softmax_gradient(values_mut(&mut scores)?, own, length, sizes.scale());
+            if let Some(total) = &mut bias {
+                sizes.add_to_bias(scores.as_slice::<f32>()?, 1.0 / sizes.scale(), total);
+            }
+            let dq = scores.matmul(of.key.storage, narrow, &square, &k.rows)?;
+            let dk = scores.matmul(of.query.storage, narrow, &transposed, &q.rows)?;
+            for (part, out) in [dq, dk, dv].iter().zip(&mut rows) {
+                sizes.put(part, out)?;
+            }
+        }
+        Ok(Gradients { rows, bias })
+    }
+}
+
 impl CustomOp3 for Attention {
     fn name(&self) -> &'static str {
         "attention"
@@ -128,18 +268,8 @@ impl CustomOp3 for Attention {
         value: &CpuStorage,
         lv: &Layout,
     ) -> Result<(CpuStorage, Shape)> {
-        for (storage, layout) in [(query, lq), (key, lk), (value, lv)] {
-            slice(storage, layout)?;
-        }
-        let mut out = vec![0f32; lq.shape().elem_count()];
-        for (sizes, start) in self.texts(lq.shape())? {
-            let [q, k, v] = [lq, lk, lv].map(|layout| sizes.views(layout, start));
-            let Sizes { heads, length, width } = sizes;
-            let weights = sizes.weights(query, &q, key, &k)?;
-            let (square, _) = sizes.square();
-            let context = weights.matmul(value, (heads, length, width, length), &square, &v.rows)?;
-            sizes.put(&context, &mut out[start..])?;
-        }
+        let rows = [Rows::new(query, lq)?, Rows::new(key, lk)?, Rows::new(value, lv)?];
+        let out = self.forward(&self.operands(rows, None, lq.shape())?)?;
         Ok((CpuStorage::F32(out), lq.shape().clone()))
     }
 
@@ -153,26 +283,52 @@ impl CustomOp3 for Attention {
     ) -> Result<(Option<Tensor>, Option<Tensor>, Option<Tensor>)> {
         let gradient = gradient.contiguous()?;
         let guards = [query, key, value, &gradient].map(|tensor| tensor.storage_and_layout());
-        let [(query_s, lq), (key_s, lk), (value_s, lv), (gradient_s, lg)] = &guards;
-        let [q_s, k_s, v_s, g_s] = [on_cpu(query_s)?, on_cpu(key_s)?, on_cpu(value_s)?, on_cpu(gradient_s)?];
-        let mut out: [Vec<f32>; 3] = std::array::from_fn(|_| vec![0f32; query.elem_count()]);
-        for (sizes, start) in self.texts(query.shape())? {
-            let [q, k, v, g] = [lq, lk, lv, lg].map(|layout| sizes.views(layout, start));
-            let Sizes { heads, length, width } = sizes;
-            let (square, transposed) = sizes.square();
-            let (wide, narrow) = ((heads, length, length, width), (heads, length, width, length));
-            let weights = sizes.weights(q_s, &q, k_s, &k)?;
-            let dv = weights.matmul(g_s, narrow, &transposed, &g.rows)?;
-            let mut scores = g_s.matmul(v_s, wide, &g.rows, &v.transposed)?;
-            let own = weights.as_slice::<f32>()?;
-            kernels::softmax_gradient(values_mut(&mut scores)?, own, length, sizes.scale());
-            let dq = scores.matmul(k_s, narrow, &square, &k.rows)?;
-            let dk = scores.matmul(q_s, narrow, &transposed, &q.rows)?;
-            for (part, out) in [dq, dk, dv].iter().zip(&mut out) {
-                sizes.put(part, &mut out[start..])?;
-            }
-        }
-        let [dq, dk, dv] = out.map(|values| Tensor::from_vec(values, query.shape(), query.device()));
-        Ok((Some(dq?), Some(dk?), Some(dv?)))
+        let rows = |at: usize| Rows::new(on_cpu(&guards[at].0)?, guards[at].1);
+        let of = self.operands([rows(0)?, rows(1)?, rows(2)?], None, query.shape())?;
+        let [dq, dk, dv] = self.backward(&of, rows(3)?)?.rows;
+        let tensor = |values: Vec<f32>| Tensor::from_vec(values, query.shape(), query.device());
+        Ok((Some(tensor(dq)?), Some(tensor(dk)?), Some(tensor(dv)?)))
+    }
+}
+
+impl CustomOp3 for Biased {
+    fn name(&self) -> &'static str {
+        "biased-attention"
+    }
+
+    fn cpu_fwd(
+        &self,
+        query: &CpuStorage,
+        lq: &Layout,
+        pair: &CpuStorage,
+        lp: &Layout,
+        bias: &CpuStorage,
+        lb: &Layout,
+    ) -> Result<(CpuStorage, Shape)> {
+        let pair = Rows::new(pair, lp)?;
+        let rows = [Rows::new(query, lq)?, pair.half(false), pair.half(true)];
+        let out = self.0.forward(&self.0.operands(rows, Some(slice(bias, lb)?), lq.shape())?)?;
+        Ok((CpuStorage::F32(out), lq.shape().clone()))
+    }
+
+    fn bwd(
+        &self,
+        query: &Tensor,
+        pair: &Tensor,
+        bias: &Tensor,
+        _y: &Tensor,
+        gradient: &Tensor,
+    ) -> Result<(Option<Tensor>, Option<Tensor>, Option<Tensor>)> {
+        let gradient = gradient.contiguous()?;
+        let guards = [query, pair, bias, &gradient].map(|tensor| tensor.storage_and_layout());
+        let rows = |at: usize| Rows::new(on_cpu(&guards[at].0)?, guards[at].1);
+        let values = slice(on_cpu(&guards[2].0)?, guards[2].1)?;
+        let operands = [rows(0)?, rows(1)?.half(false), rows(1)?.half(true)];
+        let of = self.0.operands(operands, Some(values), query.shape())?;
+        let Gradients { rows: [dq, dk, dv], bias: total } = self.0.backward(&of, rows(3)?)?;
+        let tensor = |values: Vec<f32>| Tensor::from_vec(values, query.shape(), query.device());
+        let pair = Tensor::cat(&[tensor(dk)?, tensor(dv)?], 2)?;
+        let total = total.map(|total| Tensor::from_vec(total, bias.shape(), bias.device())).transpose()?;
+        Ok((Some(tensor(dq)?), Some(pair), total))
     }
 }

@@ -10,10 +10,14 @@ use super::config::Activation;
 use super::kernels;
 
 mod attention;
+mod gate;
 mod linear;
+mod rotate;
 
 pub(crate) use attention::attention;
+pub(crate) use gate::gate;
 pub(crate) use linear::{linear, product, product_with_columns};
+pub(crate) use rotate::rotate;
 
 fn slice<'a>(storage: &'a CpuStorage, layout: &Layout) -> Result<&'a [f32]> {
     match (storage, layout.contiguous_offsets()) {

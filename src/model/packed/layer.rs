@@ -1,10 +1,12 @@
 //! One encoder layer, its weights packed.
 
-use super::super::config::{Activation, EncoderPrecision, TransformerConfig};
+use super::super::config::{EncoderPrecision, FeedForward, Norms, TransformerConfig};
 use super::super::kernels;
+use super::super::rotation::Rotation;
 use super::super::transformer::{Layer, Linear};
-use super::attention::attend;
+use super::attention::{Attention, attend};
 use super::linear::{PackedLinear, Then};
+use super::places::PlaceBias;
 use super::{PackedNorm, to_vec};
 use crate::product::bytes::ByteRows;
 
@@ -12,12 +14,24 @@ pub(super) struct PackedLayer {
     /// `[3m, m]`: query, key and value one under another.
     qkv: PackedLinear,
     attention_output: PackedLinear,
-    attention_norm: PackedNorm,
-    intermediate: PackedLinear,
+    attention_norm: Option<PackedNorm>,
+    /// Gated: what is activated, and under it what it is multiplied with.
+    inner: PackedLinear,
     output: PackedLinear,
     output_norm: PackedNorm,
     heads: usize,
-    activation: Activation,
+    window: Option<usize>,
+    norms: Norms,
+    feed_forward: FeedForward,
+}
+
+/// What of a pass a layer needs beside its own weights.
+pub(super) struct Shared<'a> {
+    pub lengths: &'a [usize],
+    pub rotation: Option<&'a Rotation>,
+    pub bias: Option<&'a PlaceBias>,
+    /// What is read after the layer.
+    pub next: &'a [f32],
 }
 
 /// Matrices that the layers of one pass share.
@@ -25,8 +39,10 @@ pub(super) struct PackedLayer {
 pub(super) struct Scratch {
     qkv: Vec<f32>,
     context: Vec<f32>,
+    wide: Vec<f32>,
     inner: Vec<f32>,
     output: Vec<f32>,
+    normed: Vec<f32>,
     bytes: ByteRows,
 }
 
@@ -36,30 +52,36 @@ impl PackedLayer {
         config: &TransformerConfig,
         precision: EncoderPrecision,
     ) -> candle_core::Result<Self> {
-        let linear = |linears: &[&Linear]| {
+        let linear = |linears: &[Linear]| {
             let (mut weight, mut bias) = (Vec::new(), Vec::new());
             for linear in linears {
                 weight.extend(to_vec(&linear.weight)?);
-                bias.extend(to_vec(&linear.bias)?);
+                match &linear.bias {
+                    Some(own) => bias.extend(to_vec(own)?),
+                    None => bias.resize(bias.len() + linear.weight.dim(0)?, 0.0),
+                }
             }
             Ok::<_, candle_core::Error>((weight, bias))
         };
+        let one = std::slice::from_ref;
         let maps = [
-            linear(&[&layer.query, &layer.key, &layer.value])?,
-            linear(&[&layer.attention_output])?,
-            linear(&[&layer.intermediate])?,
-            linear(&[&layer.output])?,
+            linear(&layer.projections)?,
+            linear(one(&layer.attention_output))?,
+            linear(&layer.inner)?,
+            linear(one(&layer.output))?,
         ];
-        let [qkv, attention_output, intermediate, output] = PackedLinear::pack_together(maps, precision);
+        let [qkv, attention_output, inner, output] = PackedLinear::pack_together(maps, precision);
         Ok(Self {
             qkv,
             attention_output,
-            attention_norm: PackedNorm::new(&layer.attention_norm)?,
-            intermediate,
+            attention_norm: layer.attention_norm.as_ref().map(PackedNorm::new).transpose()?,
+            inner,
             output,
             output_norm: PackedNorm::new(&layer.output_norm)?,
             heads: config.heads,
-            activation: config.activation,
+            window: layer.span.window,
+            norms: config.norms,
+            feed_forward: config.feed_forward,
         })
     }
 
@@ -68,20 +90,72 @@ impl PackedLayer {
         self.qkv.first()
     }
 
-    /// Shapes: `x` `[sum of lengths, m]`, f32, replaced; `next` is what is read after this.
-    pub(super) fn forward(&self, x: &mut Vec<f32>, lengths: &[usize], next: &[f32], scratch: &mut Scratch) {
-        let Scratch { qkv, context, inner, output, bytes } = scratch;
+    /// Shapes: `x` `[sum of lengths, m]`, f32, replaced.
+    pub(super) fn forward(&self, x: &mut Vec<f32>, shared: &Shared<'_>, scratch: &mut Scratch) {
+        match self.norms {
+            Norms::After => {
+                self.attend(x, shared, scratch);
+                let Scratch { wide, inner, output, bytes, .. } = scratch;
+                if let Some(norm) = &self.attention_norm {
+                    norm.apply_to_sum(output, x);
+                }
+                // `output` is the residual now, `x` takes what is added to it.
+                self.feed(output, shared.next, wide, inner, bytes, x);
+                self.output_norm.apply_to_sum(x, output);
+            }
+            Norms::Before => {
+                let mut normed = std::mem::take(&mut scratch.normed);
+                let read = match &self.attention_norm {
+                    Some(norm) => norm.apply(x, &mut normed),
+                    None => x.as_slice(),
+                };
+                self.attend(read, shared, scratch);
+                kernels::add(x, &scratch.output);
+                let read = self.output_norm.apply(x, &mut normed);
+                let Scratch { wide, inner, output, bytes, .. } = scratch;
+                self.feed(read, shared.next, wide, inner, bytes, output);
+                kernels::add(x, output);
+                scratch.normed = normed;
+            }
+        }
+    }
+
+    /// The attention of `x`, to `scratch.output`.
+    fn attend(&self, x: &[f32], shared: &Shared<'_>, scratch: &mut Scratch) {
+        let Scratch { qkv, context, output, bytes, .. } = scratch;
         self.qkv.apply(x, Then::Nothing, self.attention_output.first(), bytes, qkv);
-        attend(qkv, lengths, self.heads, context);
-        self.attention_output.apply(context, Then::Nothing, self.intermediate.first(), bytes, output);
-        add_norm(output, x, &self.attention_norm);
-        let activation = Then::Activation(self.activation);
-        self.intermediate.apply(output, activation, self.output.first(), bytes, inner);
-        self.output.apply(inner, Then::Nothing, next, bytes, x);
-        add_norm(x, output, &self.output_norm);
+        if let (Some(rotation), Some(m)) = (shared.rotation, context_width(qkv, shared.lengths)) {
+            rotation.turn(qkv, 3 * m, 2 * m, shared.lengths, 1.0);
+        }
+        let attention = Attention { heads: self.heads, window: self.window, bias: shared.bias };
+        attend(qkv, shared.lengths, attention, context);
+        self.attention_output.apply(context, Then::Nothing, self.inner.first(), bytes, output);
+    }
+
+    /// The feed-forward step of `x`, to `out`.
+    fn feed(
+        &self,
+        x: &[f32],
+        next: &[f32],
+        wide: &mut Vec<f32>,
+        inner: &mut Vec<f32>,
+        bytes: &mut ByteRows,
+        out: &mut Vec<f32>,
+    ) {
+        let FeedForward { activation, inner_size, gated, .. } = self.feed_forward;
+        let output = self.output.first();
+        if gated {
+            self.inner.apply(x, Then::Nothing, output, bytes, wide);
+            inner.resize(wide.len() / 2, 0.0);
+            kernels::gate_rows(wide, inner_size, activation, inner);
+        } else {
+            self.inner.apply(x, Then::Activation(activation), output, bytes, inner);
+        }
+        self.output.apply(inner, Then::Nothing, next, bytes, out);
     }
 }
 
-fn add_norm(x: &mut [f32], residual: &[f32], norm: &PackedNorm) {
-    kernels::add_norm(x, residual, &norm.weight, &norm.bias, norm.eps);
+/// The width m of `qkv`, `[tokens, 3m]`; none without tokens.
+fn context_width(qkv: &[f32], lengths: &[usize]) -> Option<usize> {
+    qkv.len().checked_div(3 * lengths.iter().sum::<usize>())
 }

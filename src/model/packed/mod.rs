@@ -7,25 +7,37 @@
 mod attention;
 mod layer;
 mod linear;
+mod places;
 
-use candle_core::{Device, Tensor};
+use candle_core::{DType, Device, Tensor};
+use half::f16;
 
-use super::config::{EncoderPrecision, TransformerConfig};
+use super::config::{self, EncoderPrecision, PositionTable, TransformerConfig};
 use super::error::ModelError;
 use super::kernels;
-use super::transformer::{Layer, LayerNorm, Transformer};
-use layer::{PackedLayer, Scratch};
+use super::rotation::Rotation;
+use super::transformer::{LayerNorm, Stack, Transformer};
+use layer::{PackedLayer, Scratch, Shared};
 pub(super) use linear::{PackedLinear, Then};
+use places::PlaceBias;
 
 /// Tokens in one micro-batch: enough to fill the matrix kernels, few enough to stay in cache.
 pub(crate) const TOKENS_PER_BATCH: usize = 96;
 
 /// A transformer prepared for inference: packed weights, biases as slices.
 pub(crate) struct PackedTransformer {
-    word: Vec<f32>,
+    words: Words,
     position: Vec<f32>,
+    position_table: Option<PositionTable>,
+    max_positions: usize,
     norm: PackedNorm,
     layers: PackedLayers,
+}
+
+/// The words' rows, as the file has them.
+enum Words {
+    F32(Vec<f32>),
+    F16(Vec<f16>),
 }
 
 struct PackedNorm {
@@ -44,9 +56,54 @@ fn to_vec(t: &Tensor) -> candle_core::Result<Vec<f32>> {
     t.to_device(&Device::Cpu)?.flatten_all()?.to_vec1()
 }
 
+impl Words {
+    fn new(table: &Tensor) -> candle_core::Result<Self> {
+        match table.dtype() {
+            DType::F16 => Ok(Self::F16(table.to_device(&Device::Cpu)?.flatten_all()?.to_vec1()?)),
+            _ => Ok(Self::F32(to_vec(table)?)),
+        }
+    }
+
+    fn rows(&self, m: usize) -> usize {
+        match self {
+            Self::F32(values) => values.len() / m,
+            Self::F16(values) => values.len() / m,
+        }
+    }
+
+    /// Appends a word's row, if there is such a word.
+    fn push(&self, id: u32, m: usize, out: &mut Vec<f32>) -> Option<()> {
+        let row = id as usize * m..(id as usize + 1) * m;
+        match self {
+            Self::F32(values) => out.extend_from_slice(values.get(row)?),
+            Self::F16(values) => out.extend(values.get(row)?.iter().map(|value| value.to_f32())),
+        }
+        Some(())
+    }
+}
+
 impl PackedNorm {
     fn new(norm: &LayerNorm) -> candle_core::Result<Self> {
-        Ok(Self { weight: to_vec(&norm.weight)?, bias: to_vec(&norm.bias)?, eps: norm.eps as f32 })
+        let weight = to_vec(&norm.weight)?;
+        let bias = norm.bias.as_ref().map_or_else(|| Ok(vec![0.0; weight.len()]), to_vec)?;
+        Ok(Self { weight, bias, eps: norm.eps as f32 })
+    }
+
+    /// `x = norm(x + residual)`.
+    fn apply_to_sum(&self, x: &mut [f32], residual: &[f32]) {
+        kernels::add_norm(x, residual, &self.weight, &self.bias, self.eps);
+    }
+
+    fn apply_in_place(&self, x: &mut [f32]) {
+        kernels::norm(x, &self.weight, &self.bias, self.eps);
+    }
+
+    /// `out = norm(x)`.
+    fn apply<'a>(&self, x: &[f32], out: &'a mut Vec<f32>) -> &'a [f32] {
+        out.clear();
+        out.extend_from_slice(x);
+        self.apply_in_place(out);
+        out
     }
 }
 
@@ -57,40 +114,44 @@ impl PackedTransformer {
         layers: usize,
         precision: EncoderPrecision,
     ) -> candle_core::Result<Self> {
-        let e = &transformer.embeddings;
+        let (e, config) = (&transformer.embeddings, &transformer.config);
         Ok(Self {
-            word: to_vec(&e.word)?,
-            position: to_vec(&e.position)?,
+            words: Words::new(&e.word)?,
+            position: e.position.as_ref().map_or_else(|| Ok(Vec::new()), to_vec)?,
+            position_table: config.position_table,
+            max_positions: config.max_positions,
             norm: PackedNorm::new(&e.norm)?,
-            layers: PackedLayers::new(&transformer.layers[..layers], &transformer.config, precision)?,
+            layers: PackedLayers::new(&transformer.stack.first(layers), config, precision)?,
         })
     }
 
     /// Hidden states after the prepared layers.
     ///
     /// # Errors
-    /// [`ModelError::OutsideTable`] for a text longer than the position table, or an id beyond the
+    /// [`ModelError::OutsideTable`] for a text longer than the positions, or an id beyond the
     /// vocabulary.
     pub(crate) fn forward(&self, texts: &[&[u32]]) -> Result<PackedHidden, ModelError> {
         let m = self.norm.weight.len();
         let lengths: Vec<usize> = texts.iter().map(|t| t.len()).collect();
         let total: usize = lengths.iter().sum();
         let mut values = Vec::with_capacity(total * m);
+        let outside = |what, found, rows| ModelError::OutsideTable { what, found, rows };
         for text in texts {
-            let mut places = self.position.chunks_exact(m);
-            for &id in *text {
-                let word = self.word.get(id as usize * m..).and_then(|rest| rest.get(..m));
-                let outside = |what, found, table: &[f32]| ModelError::OutsideTable {
-                    what,
-                    found,
-                    rows: table.len() / m,
-                };
-                let word = word.ok_or_else(|| outside("an id", id as usize, &self.word))?;
-                let place = places.next().ok_or_else(|| outside("a text", text.len(), &self.position))?;
-                values.extend(word.iter().zip(place).map(|(a, b)| a + b));
+            for (&id, place) in text.iter().zip(config::places(self.position_table, text)) {
+                let start = values.len();
+                let word = self.words.push(id, m, &mut values);
+                word.ok_or_else(|| outside("an id", id as usize, self.words.rows(m)))?;
+                if !self.position.is_empty() {
+                    let row = self.position.get(place * m..(place + 1) * m);
+                    let row = row.ok_or_else(|| outside("a text", text.len(), self.max_positions))?;
+                    values[start..].iter_mut().zip(row).for_each(|(value, own)| *value += own);
+                }
+            }
+            if text.len() > self.max_positions {
+                return Err(outside("a text", text.len(), self.max_positions));
             }
         }
-        kernels::norm(&mut values, &self.norm.weight, &self.norm.bias, self.norm.eps);
+        self.norm.apply_in_place(&mut values);
         Ok(self.layers.forward(PackedHidden { values, lengths }))
     }
 }
@@ -98,25 +159,55 @@ impl PackedTransformer {
 /// Layers alone, over hidden states that another pass left behind.
 pub(crate) struct PackedLayers {
     layers: Vec<PackedLayer>,
+    /// Of each layer that has one, which of `rotations`.
+    rotation_of: Vec<Option<usize>>,
+    rotations: Vec<Rotation>,
+    bias: Option<PlaceBias>,
+    final_norm: Option<PackedNorm>,
 }
 
 impl PackedLayers {
-    /// Prepares `layers`, which may be training variables.
+    /// Prepares the layers of `stack`, which may be training variables.
     pub(crate) fn new(
-        layers: &[Layer],
+        stack: &Stack,
         config: &TransformerConfig,
         precision: EncoderPrecision,
     ) -> candle_core::Result<Self> {
-        let layers = layers.iter().map(|layer| PackedLayer::new(layer, config, precision));
-        Ok(Self { layers: layers.collect::<candle_core::Result<_>>()? })
+        let layers = stack.layers.iter().map(|layer| PackedLayer::new(layer, config, precision));
+        let mut thetas = Vec::new();
+        let mut number = |theta: f32| {
+            let known = thetas.iter().position(|&other| other == theta);
+            known.unwrap_or_else(|| {
+                thetas.push(theta);
+                thetas.len() - 1
+            })
+        };
+        let rotation_of = stack.layers.iter().map(|layer| layer.span.theta.map(&mut number)).collect();
+        let places = config.rotated_positions();
+        let relative = stack.relative_bias.as_ref().zip(config.relative_positions);
+        Ok(Self {
+            layers: layers.collect::<candle_core::Result<_>>()?,
+            rotation_of,
+            rotations: thetas.iter().map(|&theta| Rotation::new(theta, config.head_size(), places)).collect(),
+            bias: relative.map(|(table, relative)| PlaceBias::new(table, relative, config)).transpose()?,
+            final_norm: stack.final_norm.as_ref().map(PackedNorm::new).transpose()?,
+        })
     }
 
     /// Shapes: `values` `[sum of lengths, m]`; the same on return.
     pub(crate) fn forward(&self, mut hidden: PackedHidden) -> PackedHidden {
         let mut scratch = Scratch::default();
-        for (i, layer) in self.layers.iter().enumerate() {
-            let next = self.layers.get(i + 1).map_or(&[][..], PackedLayer::first);
-            layer.forward(&mut hidden.values, &hidden.lengths, next, &mut scratch);
+        for (i, (layer, rotation)) in self.layers.iter().zip(&self.rotation_of).enumerate() {
+            let shared = Shared {
+                lengths: &hidden.lengths,
+                rotation: rotation.map(|number| &self.rotations[number]),
+                bias: self.bias.as_ref(),
+                next: self.layers.get(i + 1).map_or(&[][..], PackedLayer::first),
+            };
+            layer.forward(&mut hidden.values, &shared, &mut scratch);
+        }
+        if let Some(norm) = &self.final_norm {
+            norm.apply_in_place(&mut hidden.values);
         }
         hidden
     }

@@ -1,0 +1,45 @@
+//! What is added to the scores of attention by the distance of tokens.
+
+use candle_core::Tensor;
+
+use super::super::config::{RelativePositions, TransformerConfig};
+use super::to_vec;
+
+/// What is added to the scores of each head for a key so many tokens before or behind the query.
+pub(super) struct PlaceBias {
+    /// `[heads, 2 positions - 1]`, from the farthest before to the farthest behind.
+    values: Vec<f32>,
+    positions: usize,
+}
+
+impl PlaceBias {
+    /// Shapes: `table` `[buckets, heads]`.
+    pub(super) fn new(
+        table: &Tensor,
+        relative: RelativePositions,
+        config: &TransformerConfig,
+    ) -> candle_core::Result<Self> {
+        Ok(Self::of_values(&to_vec(table)?, relative, config.heads, config.max_positions))
+    }
+
+    pub(super) fn of_values(
+        table: &[f32],
+        relative: RelativePositions,
+        heads: usize,
+        positions: usize,
+    ) -> Self {
+        let farthest = positions as isize - 1;
+        let mut values = Vec::with_capacity(heads * (2 * positions - 1));
+        for head in 0..heads {
+            let distances = -farthest..=farthest;
+            values.extend(distances.map(|distance| table[relative.bucket(distance) * heads + head]));
+        }
+        Self { values, positions }
+    }
+
+    /// Of a query's place with `count` keys from `key` on.
+    #[inline(always)]
+    pub(super) fn row(&self, head: usize, query: usize, key: usize, count: usize) -> &[f32] {
+        &self.values[head * (2 * self.positions - 1) + self.positions - 1 + key - query..][..count]
+    }
+}

@@ -1,0 +1,148 @@
+//! The names of a checkpoint's tensors.
+
+use super::super::config::Family;
+
+/// One way in which a family's checkpoints name and join their tensors.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Layout {
+    pub word: &'static str,
+    pub position: &'static str,
+    pub types: &'static str,
+    pub embedding_norm: &'static str,
+    /// Before a layer's number.
+    pub layers: &'static str,
+    /// Queries, keys and values: three maps, or one with their rows one under another.
+    pub projections: &'static [Part],
+    pub attention_output: Part,
+    pub attention_norm: Part,
+    /// The first step of the feed-forward: one map; where it is gated two, what is activated first, or one with
+    /// the rows of both one under another.
+    pub inner: &'static [Part],
+    pub output: Part,
+    pub output_norm: Part,
+    pub relative_bias: &'static str,
+    pub final_norm: &'static str,
+}
+
+/// A map or norm of a layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Part {
+    /// What reports and checkpoints of training call it.
+    pub own: &'static str,
+    /// What the weight file calls it.
+    pub file: &'static str,
+}
+
+const fn part(own: &'static str, file: &'static str) -> Part {
+    Part { own, file }
+}
+
+/// A tensor's name in the weight file.
+pub(crate) fn full_name(layers: &str, layer: usize, part: Part, kind: &str) -> String {
+    format!("{layers}.{layer}.{}.{kind}", part.file)
+}
+
+impl Family {
+    /// The layouts of the family's checkpoints.
+    pub(super) fn layouts(self) -> &'static [Layout] {
+        match self {
+            Self::Bert => std::slice::from_ref(&BERT),
+            Self::DistilBert => std::slice::from_ref(&DISTILBERT),
+            Self::MpNet => std::slice::from_ref(&MPNET),
+            Self::NomicBert => &NOMIC_BERT,
+            Self::ModernBert => std::slice::from_ref(&MODERNBERT),
+        }
+    }
+}
+
+const BERT: Layout = Layout {
+    word: "embeddings.word_embeddings.weight",
+    position: "embeddings.position_embeddings.weight",
+    types: "embeddings.token_type_embeddings.weight",
+    embedding_norm: "embeddings.LayerNorm",
+    layers: "encoder.layer",
+    projections: &[
+        part("query", "attention.self.query"),
+        part("key", "attention.self.key"),
+        part("value", "attention.self.value"),
+    ],
+    attention_output: part("attention_output", "attention.output.dense"),
+    attention_norm: part("attention_norm", "attention.output.LayerNorm"),
+    inner: &[part("intermediate", "intermediate.dense")],
+    output: part("output", "output.dense"),
+    output_norm: part("output_norm", "output.LayerNorm"),
+    relative_bias: "",
+    final_norm: "",
+};
+
+const DISTILBERT: Layout = Layout {
+    layers: "transformer.layer",
+    projections: &[
+        part("query", "attention.q_lin"),
+        part("key", "attention.k_lin"),
+        part("value", "attention.v_lin"),
+    ],
+    attention_output: part("attention_output", "attention.out_lin"),
+    attention_norm: part("attention_norm", "sa_layer_norm"),
+    inner: &[part("intermediate", "ffn.lin1")],
+    output: part("output", "ffn.lin2"),
+    output_norm: part("output_norm", "output_layer_norm"),
+    ..BERT
+};
+
+const MPNET: Layout = Layout {
+    projections: &[
+        part("query", "attention.attn.q"),
+        part("key", "attention.attn.k"),
+        part("value", "attention.attn.v"),
+    ],
+    attention_output: part("attention_output", "attention.attn.o"),
+    attention_norm: part("attention_norm", "attention.LayerNorm"),
+    relative_bias: "encoder.relative_attention_bias.weight",
+    ..BERT
+};
+
+/// As published, and as transformers names them from release 5 on.
+static NOMIC_BERT: [Layout; 2] = [
+    Layout {
+        embedding_norm: "emb_ln",
+        layers: "encoder.layers",
+        projections: &[part("query_key_value", "attn.Wqkv")],
+        attention_output: part("attention_output", "attn.out_proj"),
+        attention_norm: part("attention_norm", "norm1"),
+        inner: &[part("gate", "mlp.fc12"), part("intermediate", "mlp.fc11")],
+        output: part("output", "mlp.fc2"),
+        output_norm: part("output_norm", "norm2"),
+        ..BERT
+    },
+    Layout {
+        layers: "layers",
+        projections: &[
+            part("query", "self_attn.q_proj"),
+            part("key", "self_attn.k_proj"),
+            part("value", "self_attn.v_proj"),
+        ],
+        attention_output: part("attention_output", "self_attn.o_proj"),
+        attention_norm: part("attention_norm", "post_attention_layernorm"),
+        inner: &[part("gate", "mlp.gate_proj"), part("intermediate", "mlp.up_proj")],
+        output: part("output", "mlp.down_proj"),
+        output_norm: part("output_norm", "post_mlp_layernorm"),
+        ..BERT
+    },
+];
+
+const MODERNBERT: Layout = Layout {
+    word: "embeddings.tok_embeddings.weight",
+    position: "",
+    types: "",
+    embedding_norm: "embeddings.norm",
+    layers: "layers",
+    projections: &[part("query_key_value", "attn.Wqkv")],
+    attention_output: part("attention_output", "attn.Wo"),
+    attention_norm: part("attention_norm", "attn_norm"),
+    inner: &[part("gate_and_intermediate", "mlp.Wi")],
+    output: part("output", "mlp.Wo"),
+    output_norm: part("output_norm", "mlp_norm"),
+    relative_bias: "",
+    final_norm: "final_norm",
+};
