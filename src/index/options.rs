@@ -31,7 +31,8 @@ pub struct IndexBuilder {
 }
 
 impl IndexBuilder {
-    /// How documents are ranked (section 3.6); cosine by default. Chosen when an index is created, for its
+    /// How documents are ranked (section 3.6); by default as the folder of the encoder says
+    /// ([`Encoder::similarity`](crate::model::Encoder::similarity)), cosine where it says nothing. Chosen when an index is created, for its
     /// life. When one is opened, it is [`InputError::SimilarityMismatch`] where the index ranks by another.
     ///
     /// Documents and queries are stored and compared at unit norm for cosine, and as the
@@ -122,7 +123,7 @@ impl IndexBuilder {
     /// # Errors
     /// Options that contradict the model.
     pub(super) fn ranking_of_new(&self, bundle: &Bundle) -> Result<Ranking> {
-        let similarity = self.similarity.unwrap_or(Similarity::Cosine);
+        let similarity = self.similarity.unwrap_or(bundle.model().encoder().similarity());
         self.check_against(bundle, similarity)?;
         self.check_words()?;
         let is_lexical = self.lexical.unwrap_or(true);

@@ -12,7 +12,6 @@ use std::sync::{Arc, PoisonError, RwLock};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use super::Model;
 use super::error::ModelError;
 use super::files::{
     self, ENCODER_FILE, FORMER_ENCODER_FILE, INDEXER_FILE, MANIFEST_FILE, REPORT_FILE, TOKENIZER_FILE,
@@ -21,6 +20,8 @@ use super::indexer::Indexer;
 use super::load::LoadOptions;
 use super::parts::Unchecked;
 use super::query_encoder::{DistilReport, FastEncoder, QueryEncoderEntry};
+use super::settings::EncoderSettings;
+use super::{Encoder, Model};
 use crate::ids::{MOST_LEAVES_PER_DOCUMENT, ModelHash};
 use crate::tree::TreeShape;
 
@@ -37,17 +38,19 @@ mod write;
 /// Bundle format that this build writes, and the newest that it reads.
 ///
 /// Format 2 brought trees with a projection or without U, format 3 the name `model.safetensors`, format 4
-/// bundles without a tree. A query encoder changes no format: without it the model is the same, so that
+/// bundles without a tree, format 5 more modules, settings of the encoder in the manifest, and the reading of
+/// all that its folder says. A query encoder changes no format: without it the model is the same, so that
 /// versions that do not know it may pass over it.
-pub const BUNDLE_FORMAT: u32 = 4;
+pub const BUNDLE_FORMAT: u32 = 5;
+/// The format of a bundle whose encoder goes on being read as before format 5.
+const FORMER_FORMAT: u32 = 4;
 
-/// Files of a base model that a bundle carries along where they exist.
-const CARRIED_FILES: [&str; 9] = [
+/// Files of a base model that a bundle carries along where they exist, beside those of its modules
+/// ([`files::module_files`]).
+const CARRIED_FILES: [&str; 7] = [
     "config.json",
     TOKENIZER_FILE,
     "modules.json",
-    "1_Pooling/config.json",
-    "2_Normalize/config.json",
     "sentence_bert_config.json",
     "config_sentence_transformers.json",
     "tokenizer_config.json",
@@ -65,6 +68,9 @@ struct BundleManifest {
     logit_scale: f32,
     /// SHA-256 of each file, by its path inside the bundle.
     files: BTreeMap<String, String>,
+    /// What the encoder's own files do not say of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    encoder: Option<EncoderSettings>,
     /// No part of the model's identity: no document and no leaf depends on it.
     /// Read apart, so that one of another version or a damaged one does no harm.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -126,12 +132,15 @@ impl Bundle {
         // A file that the loader would read but the manifest does not list would change the
         // model without changing its hash.
         let unlisted = |name: &&str| !manifest.files.contains_key(*name) && dir.join(name).exists();
-        let own = CARRIED_FILES.iter().chain(&[ENCODER_FILE, FORMER_ENCODER_FILE, INDEXER_FILE]);
-        if let Some(name) = own.into_iter().find(|name| unlisted(name)) {
+        let modules = files::module_files(&dir)?;
+        let own = [ENCODER_FILE, FORMER_ENCODER_FILE, INDEXER_FILE];
+        let own = CARRIED_FILES.into_iter().chain(own).chain(modules.iter().map(String::as_str));
+        if let Some(name) = own.into_iter().find(unlisted) {
             return Err(ModelError::Checksum { path: dir.join(name) });
         }
         let shape = TreeShape::new(manifest.branching_factor, manifest.height)?;
-        let encoder = options.encoder_of(&dir, encoder_files.into_iter().map(|(_, file)| file).collect())?;
+        let unchecked = encoder_files.into_iter().map(|(_, file)| file).collect();
+        let encoder = options.encoder_of(&dir, &EncoderSettings::default(), unchecked)?;
         if encoder.dim() != manifest.dim {
             return Err(ModelError::BadConfig {
                 path,
@@ -183,7 +192,9 @@ impl Bundle {
 
     /// Whether the other one encodes texts alike: whether the files of their encoders are the same.
     pub fn has_encoder_of(&self, other: &Self) -> bool {
-        self.encoder_files() == other.encoder_files()
+        // The same files may be read in another way.
+        let [own, others] = [self, other].map(|bundle| bundle.model.encoder.folder());
+        self.encoder_files() == other.encoder_files() && own.is_alike(others)
     }
 
     /// The files of the encoder with their checksums.
@@ -259,6 +270,9 @@ impl BundleManifest {
             self.leaves_per_document,
             self.logit_scale.to_bits()
         ));
+        if let Some(EncoderSettings { dim, query_prompt, document_prompt }) = &self.encoder {
+            digest.update(format!("encoder {dim:?} {query_prompt:?} {document_prompt:?}\n"));
+        }
         ModelHash(digest.finalize().into())
     }
 }
@@ -301,8 +315,17 @@ fn read_manifest(path: &Path) -> Result<BundleManifest, ModelError> {
             supported: "a number over 0",
         });
     }
+    if format_version <= FORMER_FORMAT && manifest.encoder.is_some() {
+        return Err(ModelError::Unsupported {
+            path: path.to_owned(),
+            what: "settings of the encoder in format",
+            found: format_version.to_string(),
+            supported: "5",
+        });
+    }
     // Names come from a file, and are joined to a path.
-    let known = |name: &str| CARRIED_FILES.contains(&name) || weights.contains(&name);
+    let known =
+        |name: &str| CARRIED_FILES.contains(&name) || weights.contains(&name) || files::is_module_file(name);
     if let Some(name) = manifest.files.keys().find(|name| !known(name)) {
         return Err(ModelError::Unsupported {
             path: path.to_owned(),
@@ -314,10 +337,16 @@ fn read_manifest(path: &Path) -> Result<BundleManifest, ModelError> {
     Ok(manifest)
 }
 
+/// The format of a bundle with this encoder as it is.
+fn format_of(encoder: &Encoder) -> u32 {
+    if encoder.is_read_as_today() { BUNDLE_FORMAT } else { FORMER_FORMAT }
+}
+
 /// The size to which a file of a bundle is read.
 fn most_bytes(name: &str) -> u64 {
     match name {
-        ENCODER_FILE | FORMER_ENCODER_FILE | INDEXER_FILE => files::WEIGHTS_BYTES,
+        name if name.ends_with(ENCODER_FILE) => files::WEIGHTS_BYTES,
+        FORMER_ENCODER_FILE | INDEXER_FILE => files::WEIGHTS_BYTES,
         TOKENIZER_FILE => files::TOKENIZER_BYTES,
         REPORT_FILE => files::REPORT_BYTES,
         _ => files::JSON_BYTES,

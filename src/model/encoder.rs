@@ -2,20 +2,23 @@
 
 use std::ops::ControlFlow;
 use std::path::Path;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use rayon::prelude::*;
-use serde::Deserialize;
 
 use super::config::{EncoderPrecision, TransformerConfig};
+use super::describe::{EncoderDescription, ReadText};
 use super::error::ModelError;
-use super::files::{self, ENCODER_FILE, FORMER_ENCODER_FILE, TOKENIZER_FILE};
+use super::files::{ENCODER_FILE, FORMER_ENCODER_FILE, TOKENIZER_FILE};
+use super::folder::{self, Folder, Prompt, ReadFolder, Reading};
 use super::load::LoadOptions;
 use super::packed::TOKENS_PER_BATCH;
 use super::parts::{LazyParts, Source, Unchecked};
-use super::pooling::{Normalisation, Pooling, pool_packed};
+use super::pooling::Pooler;
+use super::settings::EncoderSettings;
 #[cfg(feature = "train")]
 use super::transformer::Transformer;
+use crate::scan::Similarity;
 
 /// What a text is: some models are trained with a different prompt for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,62 +36,26 @@ pub enum Role {
 /// model's own setting (`modules.json`).
 pub struct Encoder {
     parts: LazyParts,
-    pub(crate) pooling: Pooling,
-    pub(crate) normalisation: Normalisation,
-    query_prompt: String,
-    document_prompt: String,
+    pub(crate) pooler: Arc<Pooler>,
+    folder: Folder,
+    reading: Reading,
+    settings: EncoderSettings,
 }
 
 impl std::fmt::Debug for Encoder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Encoder")
             .field("dim", &self.dim())
-            .field("pooling", &self.pooling)
-            .field("normalisation", &self.normalisation)
+            .field("folder", &self.folder)
             .finish_non_exhaustive()
     }
 }
-
-/// Maximum length where neither `sentence_bert_config.json` nor the position table says less.
-pub const DEFAULT_MAX_TOKENS: usize = 512;
 
 /// Largest maximum length. The time that attention takes goes with its square.
 pub(super) const MOST_TOKENS: usize = 8192;
 
 /// Texts tokenised together, so that progress is reported and memory stays bounded.
 const TEXTS_PER_ROUND: usize = 256;
-
-#[derive(Default, Deserialize)]
-struct SentenceBertConfig {
-    max_seq_length: Option<usize>,
-}
-
-#[derive(Default, Deserialize)]
-struct PoolingConfig {
-    #[serde(default)]
-    pooling_mode_cls_token: bool,
-    #[serde(default)]
-    pooling_mode_mean_tokens: bool,
-    #[serde(default)]
-    pooling_mode_max_tokens: bool,
-    #[serde(default)]
-    pooling_mode_mean_sqrt_len_tokens: bool,
-}
-
-#[derive(Default, Deserialize)]
-struct PromptConfig {
-    #[serde(default)]
-    prompts: std::collections::BTreeMap<String, String>,
-    #[serde(default)]
-    default_prompt_name: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct ModuleEntry {
-    path: String,
-    #[serde(rename = "type")]
-    kind: String,
-}
 
 /// The tokens of a question.
 pub(crate) struct QuestionTokens {
@@ -103,12 +70,15 @@ impl Encoder {
     ///
     /// Needed: `config.json`, `tokenizer.json` and the weights, `model.safetensors`
     /// (`encoder.safetensors` in bundles before format 3), as f32, f16 or bf16. Optional, with what
-    /// holds in their absence: `modules.json` and its pooling folder (mean pooling, unit norm),
-    /// `sentence_bert_config.json` (maximum length [`DEFAULT_MAX_TOKENS`], or the position
-    /// table's where that is shorter), `config_sentence_transformers.json` (no prompts).
+    /// holds in their absence: `modules.json` and the folders of its modules (mean pooling, unit norm),
+    /// `sentence_bert_config.json` (the maximum length of `tokenizer_config.json`, at most that of the
+    /// positions), `config_sentence_transformers.json` (no prompts, or those of the model's card where it is
+    /// one that this crate knows by name; `docs/models.md` has the list).
     ///
     /// # Errors
-    /// [`ModelError`] names the file and what is wrong with it.
+    /// [`ModelError`] names the file and what is wrong with it. A setting that this crate does not follow is
+    /// [`ModelError::Unsupported`], a model for another purpose [`ModelError::NotAnEncoder`], weights in
+    /// another format [`ModelError::OtherWeights`].
     pub fn load(dir: &Path) -> Result<Self, ModelError> {
         LoadOptions::new().encoder(dir)
     }
@@ -118,6 +88,7 @@ impl Encoder {
     fn on_use(
         dir: &Path,
         precision: EncoderPrecision,
+        settings: &EncoderSettings,
         unchecked: Vec<Unchecked>,
     ) -> Result<Self, ModelError> {
         let config_path = dir.join("config.json");
@@ -128,39 +99,82 @@ impl Encoder {
                 return Err(ModelError::NotAModel { path: dir.to_owned(), missing });
             }
         }
+        let config = TransformerConfig::from_file(&config_path)?;
+        let ReadFolder { folder, reading, settings } = Folder::read(dir, &config, settings)?;
+        folder::check_weights(dir)?;
         let weights_path = [ENCODER_FILE, FORMER_ENCODER_FILE]
             .map(|name| dir.join(name))
             .into_iter()
             .find(|path| path.exists())
             .ok_or(ModelError::NotAModel { path: dir.to_owned(), missing: ENCODER_FILE })?;
-        let config = TransformerConfig::from_file(&config_path)?;
-        let (pooling, normalisation) = read_modules(dir)?;
-        let sbert: SentenceBertConfig = files::read_json_or_default(&dir.join("sentence_bert_config.json"))?;
-        let max_tokens = sbert.max_seq_length.unwrap_or(DEFAULT_MAX_TOKENS).min(config.max_positions);
-        if !(2..=MOST_TOKENS).contains(&max_tokens) {
-            return Err(ModelError::BadConfig {
-                path: dir.join("sentence_bert_config.json"),
-                what: "max_seq_length",
-                found: max_tokens as u64,
-                expected: format!("2 to {MOST_TOKENS}"),
-            });
-        }
-        let prompts: PromptConfig =
-            files::read_json_or_default(&dir.join("config_sentence_transformers.json"))?;
-        let dir = dir.to_owned();
-        let source = Source { dir, weights: weights_path, config, max_tokens, precision, unchecked };
-        Ok(Self {
-            parts: LazyParts::new(source),
-            pooling,
-            normalisation,
-            query_prompt: prompts.find(&["query"]),
-            document_prompt: prompts.find(&["document", "passage", "corpus"]),
-        })
+        let pooler = Arc::new(folder.pooler(dir, config.hidden_size)?);
+        let (dir, max_tokens, lowercase) = (dir.to_owned(), folder.max_tokens, folder.lowercase);
+        let source =
+            Source { dir, weights: weights_path, config, max_tokens, lowercase, precision, unchecked };
+        Ok(Self { parts: LazyParts::new(source), pooler, folder, reading, settings })
     }
 
     /// Width m of the embeddings.
     pub fn dim(&self) -> usize {
-        self.config().hidden_size
+        self.pooler.dim()
+    }
+
+    /// By what the model's folder says that embeddings are compared; cosine where it says nothing.
+    pub fn similarity(&self) -> Similarity {
+        self.folder.similarity
+    }
+
+    /// What is put before a text in its role.
+    pub fn prompt(&self, role: Role) -> &Prompt {
+        match role {
+            Role::Query => &self.folder.query_prompt,
+            Role::Document => &self.folder.document_prompt,
+        }
+    }
+
+    /// The settings that are not in the folder's files, given or by the model's name.
+    pub fn settings(&self) -> &EncoderSettings {
+        &self.settings
+    }
+
+    /// What the encoder does to a text, for people to read.
+    ///
+    /// # Errors
+    /// Those of reading `config.json`.
+    pub fn describe(&self) -> Result<EncoderDescription, ModelError> {
+        EncoderDescription::of(&self.folder, &self.pooler, self.config(), self.parts.dir())
+    }
+
+    /// What the folder says.
+    pub(crate) fn folder(&self) -> &Folder {
+        &self.folder
+    }
+
+    /// Whether a bundle in today's format would go on to encode in the same way.
+    pub(crate) fn is_read_as_today(&self) -> bool {
+        self.reading == Reading::Current || self.folder.is_read_alike(self.parts.dir(), self.config())
+    }
+
+    /// Tokens at the start of each text in its role that are left out of the pooling: those of the prompt,
+    /// where the folder says so.
+    ///
+    /// # Errors
+    /// [`ModelError::BadConfig`] for a prompt that leaves no room for a text, [`ModelError::Tokenizer`].
+    pub(crate) fn skipped(&self, role: Role) -> Result<usize, ModelError> {
+        let prompt = &self.prompt(role).text;
+        if self.folder.include_prompt || prompt.is_empty() {
+            return Ok(0);
+        }
+        let tokens = self.parts.tokenizer()?.prompt_tokens(prompt)?;
+        match tokens + 1 < self.max_tokens() {
+            true => Ok(tokens),
+            false => Err(ModelError::BadConfig {
+                path: self.parts.dir().to_owned(),
+                what: "number of tokens of a prompt that is not pooled",
+                found: tokens as u64,
+                expected: format!("less than the {} that a text may have, by 2", self.max_tokens()),
+            }),
+        }
     }
 
     pub(crate) fn config(&self) -> &TransformerConfig {
@@ -194,16 +208,23 @@ impl Encoder {
     /// # Errors
     /// [`ModelError::Tokenizer`] if the tokenizer refuses the text.
     pub fn tokenize(&self, text: &str, role: Role) -> Result<Vec<u32>, ModelError> {
-        let prompt = match role {
-            Role::Query => &self.query_prompt,
-            Role::Document => &self.document_prompt,
-        };
+        let prompt = &self.prompt(role).text;
         let tokenizer = self.parts.tokenizer()?;
         if prompt.is_empty() {
             tokenizer.encode(text)
         } else {
             tokenizer.encode(&format!("{prompt}{}", tokenizer.head(text)))
         }
+    }
+
+    /// What the encoder reads of a text in its role.
+    ///
+    /// # Errors
+    /// [`ModelError::Tokenizer`] if the tokenizer refuses the text.
+    pub fn read_text(&self, text: &str, role: Role) -> Result<ReadText, ModelError> {
+        let ids = self.tokenize(text, role)?;
+        let tokens = ids.iter().map(|&id| self.token(id)).collect();
+        Ok(ReadText { ids, tokens, pooled_from: self.skipped(role)? })
     }
 
     /// Adds the token ids of all of a text, without prompt, special and unknown tokens: its terms for a
@@ -217,7 +238,7 @@ impl Encoder {
 
     /// How a question is read; `None` where its tokens are not those of all of it and nothing else.
     pub(crate) fn question(&self, text: &str) -> Result<Option<QuestionTokens>, ModelError> {
-        if !self.query_prompt.is_empty() {
+        if !self.folder.query_prompt.text.is_empty() {
             return Ok(None);
         }
         let tokenizer = self.parts.tokenizer()?;
@@ -278,12 +299,13 @@ impl Encoder {
     ) -> Result<ControlFlow<(), Vec<f32>>, ModelError> {
         // Before there are several threads, each of which would load it.
         self.parts.packed()?;
+        let skip = self.skipped(role)?;
         self.parts.tokenizer()?;
         let mut rows = Vec::with_capacity(texts.len() * self.dim());
         for (round, chunk) in texts.chunks(TEXTS_PER_ROUND).enumerate() {
             let tokens =
                 chunk.par_iter().map(|text| self.tokenize(text, role)).collect::<Result<Vec<_>, _>>()?;
-            let embedded = self.embed_tokens(&tokens)?;
+            let embedded = self.embed_tokens(&tokens, skip)?;
             if let Some(index) = embedded.chunks(self.dim()).position(|row| !is_usable(row)) {
                 return Err(ModelError::BadEmbedding { index: round * TEXTS_PER_ROUND + index });
             }
@@ -295,14 +317,14 @@ impl Encoder {
         Ok(ControlFlow::Continue(rows))
     }
 
-    fn embed_tokens(&self, texts: &[Vec<u32>]) -> Result<Vec<f32>, ModelError> {
+    fn embed_tokens(&self, texts: &[Vec<u32>], skip: usize) -> Result<Vec<f32>, ModelError> {
         let m = self.dim();
         let out = Mutex::new(vec![0f32; texts.len() * m]);
         micro_batches(texts, TOKENS_PER_BATCH).into_par_iter().try_for_each(
             |batch| -> Result<(), ModelError> {
                 let slices: Vec<&[u32]> = batch.iter().map(|&i| texts[i].as_slice()).collect();
                 let hidden = self.parts.packed()?.forward(&slices)?;
-                let pooled = pool_packed(&hidden, m, self.pooling, self.normalisation);
+                let pooled = self.pooler.packed(&hidden, skip);
                 let mut out = out.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
                 for (&index, row) in batch.iter().zip(pooled.chunks_exact(m)) {
                     out[index * m..][..m].copy_from_slice(row);
@@ -347,83 +369,34 @@ impl LoadOptions {
     /// # Errors
     /// Those of [`Encoder::load`].
     pub fn encoder(self, dir: impl AsRef<Path>) -> Result<Encoder, ModelError> {
-        self.encoder_of(dir.as_ref(), Vec::new())
+        self.encoder_with(dir, &EncoderSettings::default())
+    }
+
+    /// As [`Self::encoder`], with settings in place of those of the folder.
+    ///
+    /// # Errors
+    /// Those of [`Encoder::load`], and [`ModelError::BadConfig`] for more dimensions than there are.
+    pub fn encoder_with(
+        self,
+        dir: impl AsRef<Path>,
+        settings: &EncoderSettings,
+    ) -> Result<Encoder, ModelError> {
+        self.encoder_of(dir.as_ref(), settings, Vec::new())
     }
 
     /// The encoder in `dir`, whose `unchecked` files are checked before they are used.
-    pub(super) fn encoder_of(self, dir: &Path, unchecked: Vec<Unchecked>) -> Result<Encoder, ModelError> {
-        let encoder = Encoder::on_use(dir, self.precision, unchecked)?;
+    pub(super) fn encoder_of(
+        self,
+        dir: &Path,
+        settings: &EncoderSettings,
+        unchecked: Vec<Unchecked>,
+    ) -> Result<Encoder, ModelError> {
+        let encoder = Encoder::on_use(dir, self.precision, settings, unchecked)?;
         if !self.lazy {
             encoder.parts.packed()?;
             encoder.parts.tokenizer()?;
         }
         Ok(encoder)
-    }
-}
-
-impl PromptConfig {
-    fn find(&self, names: &[&str]) -> String {
-        let named = names.iter().find_map(|name| self.prompts.get(*name));
-        let default = || self.default_prompt_name.as_ref().and_then(|name| self.prompts.get(name));
-        named.or_else(default).cloned().unwrap_or_default()
-    }
-}
-
-/// The folder that every sentence-transformers model has its pooling settings in.
-const POOLING_DIR: &str = "1_Pooling";
-
-/// Pooling and normalisation from `modules.json`; mean and unit norm where there is none.
-fn read_modules(dir: &Path) -> Result<(Pooling, Normalisation), ModelError> {
-    let path = dir.join("modules.json");
-    if !path.exists() {
-        return Ok((Pooling::Mean, Normalisation::Unit));
-    }
-    let modules: Vec<ModuleEntry> = files::read_json(&path)?;
-    let (mut pooling, mut normalisation) = (Pooling::Mean, Normalisation::None);
-    for module in &modules {
-        match module.kind.rsplit('.').next().unwrap_or_default() {
-            "Transformer" => {}
-            "Pooling" if module.path == POOLING_DIR => {
-                pooling = read_pooling(&dir.join(POOLING_DIR).join("config.json"))?;
-            }
-            "Pooling" => {
-                return Err(ModelError::Unsupported {
-                    path,
-                    what: "pooling folder",
-                    found: module.path.clone(),
-                    supported: POOLING_DIR,
-                });
-            }
-            "Normalize" => normalisation = Normalisation::Unit,
-            _ => {
-                return Err(ModelError::Unsupported {
-                    path,
-                    what: "module",
-                    found: module.kind.clone(),
-                    supported: "Transformer, Pooling, Normalize",
-                });
-            }
-        }
-    }
-    Ok((pooling, normalisation))
-}
-
-fn read_pooling(path: &Path) -> Result<Pooling, ModelError> {
-    let config: PoolingConfig = files::read_json(path)?;
-    let unsupported = |found: &str| ModelError::Unsupported {
-        path: path.to_owned(),
-        what: "pooling",
-        found: found.to_owned(),
-        supported: "mean, cls",
-    };
-    if config.pooling_mode_max_tokens || config.pooling_mode_mean_sqrt_len_tokens {
-        return Err(unsupported("max or mean_sqrt_len"));
-    }
-    match (config.pooling_mode_cls_token, config.pooling_mode_mean_tokens) {
-        (true, false) => Ok(Pooling::Cls),
-        (false, true) => Ok(Pooling::Mean),
-        (true, true) => Err(unsupported("cls and mean together")),
-        (false, false) => Err(unsupported("none")),
     }
 }
 

@@ -40,6 +40,34 @@ pub enum ModelError {
         /// The file that a model directory must have.
         missing: &'static str,
     },
+    /// The model in the directory was made for something else than embedding texts.
+    #[error("{} holds no encoder of texts: its `{found}` is {kind}", path.display())]
+    NotAnEncoder {
+        /// The directory.
+        path: PathBuf,
+        /// What its configuration calls it.
+        found: String,
+        /// What that is.
+        kind: &'static str,
+    },
+    /// The directory holds no reranker.
+    #[error("{} holds no reranker: {why}", path.display())]
+    NotAReranker {
+        /// The directory.
+        path: PathBuf,
+        /// What is missing.
+        why: &'static str,
+    },
+    /// The weights are in a format that is not read; PyTorch's own may run code when it is.
+    #[error(
+        "{} is not read, only model.safetensors is; to convert the folder: python -c 'from \
+         sentence_transformers import SentenceTransformer; SentenceTransformer(\"DIR\").save(\"NEW-DIR\")'",
+        path.display()
+    )]
+    OtherWeights {
+        /// The file.
+        path: PathBuf,
+    },
     /// The directory is a plain base model, without a trained tree.
     #[error(
         "{} is an encoder without a trained tree: take it as it is by `Bundle::from_encoder` or \

@@ -28,6 +28,41 @@ pub(crate) const CARD_FILE: &str = "README.md";
 /// The report as a page for a browser; no part of the model's identity.
 pub(crate) const PAGE_FILE: &str = "report.html";
 
+/// Modules of sentence-transformers that have a folder of their own.
+const MODULES: [&str; 3] = ["Pooling", "Dense", "Normalize"];
+
+/// The module that a folder is of, by its name: a number and the module's name, as in `1_Pooling`.
+pub(super) fn module_kind(folder: &str) -> Option<&str> {
+    let (number, kind) = folder.split_once('_')?;
+    let is_number = (1..=2).contains(&number.len()) && number.bytes().all(|byte| byte.is_ascii_digit());
+    MODULES.iter().find(|own| is_number && **own == kind).copied()
+}
+
+/// Files of a module's folder.
+pub(super) const MODULE_FILES: [&str; 2] = ["config.json", ENCODER_FILE];
+
+/// Whether a path inside a model's directory is that of a module's file.
+pub(super) fn is_module_file(name: &str) -> bool {
+    name.split_once('/').is_some_and(|(folder, file)| {
+        module_kind(folder)
+            .is_some_and(|kind| file == MODULE_FILES[0] || kind == "Dense" && file == MODULE_FILES[1])
+    })
+}
+
+/// The files of modules in a directory, by their paths inside it, in order.
+pub(super) fn module_files(dir: &Path) -> Result<Vec<String>, ModelError> {
+    let io = |source| ModelError::Io { action: "read", path: dir.to_owned(), source };
+    let mut names = Vec::new();
+    for entry in fs::read_dir(dir).map_err(io)? {
+        let entry = entry.map_err(io)?.file_name();
+        let Some(folder) = entry.to_str().filter(|name| module_kind(name).is_some()) else { continue };
+        let files = MODULE_FILES.iter().map(|file| format!("{folder}/{file}"));
+        names.extend(files.filter(|name| is_module_file(name) && dir.join(name).exists()));
+    }
+    names.sort_unstable();
+    Ok(names)
+}
+
 /// Most bytes of a `tokenizer.json`; large multilingual ones have some 20 MiB.
 pub(crate) const TOKENIZER_BYTES: u64 = 64 << 20;
 /// Most bytes of a file of settings.

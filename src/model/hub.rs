@@ -1,23 +1,28 @@
 //! Fetches a named base model into the usual hub cache.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use hf_hub::api::sync::ApiBuilder;
 use hf_hub::{Cache, Repo, RepoType};
+use serde::Deserialize;
 
 use super::error::ModelError;
+use super::files;
 
 /// The paper's encoder: DistilBERT, 6 layers, 768-d (section 3.2 and appendix B).
 pub const DEFAULT_MODEL: &str = "sentence-transformers/msmarco-distilbert-cos-v5";
 
 /// Files without which a model cannot be loaded.
 const REQUIRED: [&str; 3] = ["config.json", "tokenizer.json", "model.safetensors"];
+const MODULES: &str = "modules.json";
+
 /// Files that change how a model is used, where it has them.
-const OPTIONAL: [&str; 4] = [
-    "modules.json",
-    "1_Pooling/config.json",
+const OPTIONAL: [&str; 5] = [
+    MODULES,
     "sentence_bert_config.json",
     "config_sentence_transformers.json",
+    "tokenizer_config.json",
+    "README.md",
 ];
 
 /// Fetches `name` (for instance [`DEFAULT_MODEL`]) and returns its directory in the cache.
@@ -59,11 +64,31 @@ pub fn fetch(name: &str) -> Result<PathBuf, ModelError> {
     }
     for file in OPTIONAL {
         // Not every model has these; one that is really needed is missed when the model is loaded.
-        if let Err(reason) = api.get(file) {
-            tracing::debug!(model = name, file, %reason, "optional file not fetched");
+        match api.get(file) {
+            Err(reason) => tracing::debug!(model = name, file, %reason, "optional file not fetched"),
+            Ok(path) if file == MODULES => {
+                for file in module_files(&path)? {
+                    if let Err(reason) = api.get(&file) {
+                        tracing::debug!(model = name, file, %reason, "optional file not fetched");
+                    }
+                }
+            }
+            Ok(_) => {}
         }
     }
     directory.ok_or_else(|| error("the cache gave no directory".to_owned()))
+}
+
+/// Files that the modules of a `modules.json` may have in folders of their own.
+fn module_files(path: &Path) -> Result<Vec<String>, ModelError> {
+    #[derive(Deserialize)]
+    struct Module {
+        path: String,
+    }
+    let modules: Vec<Module> = files::read_json(path)?;
+    let folders = modules.into_iter().map(|module| module.path);
+    let files = folders.flat_map(|folder| files::MODULE_FILES.map(|file| format!("{folder}/{file}")));
+    Ok(files.filter(|name| files::is_module_file(name)).collect())
 }
 
 fn is_offline() -> bool {

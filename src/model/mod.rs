@@ -5,11 +5,14 @@
 mod autograd;
 mod bundle;
 pub(crate) mod config;
+mod dense;
+mod describe;
 #[cfg(feature = "train")]
 pub(crate) mod differentiable;
 mod encoder;
 mod error;
 mod files;
+mod folder;
 #[cfg(feature = "hub")]
 mod hub;
 mod indexer;
@@ -21,23 +24,30 @@ mod pooling;
 mod profile;
 mod query_encoder;
 mod rotation;
+mod settings;
 mod tokenize;
 mod transformer;
 mod weights;
 
 pub use bundle::{BUNDLE_FORMAT, Bundle};
 pub use config::{EncoderPrecision, ParsePrecisionError};
-pub use encoder::{DEFAULT_MAX_TOKENS, Encoder, Role};
+pub use dense::DenseActivation;
+pub use describe::{EncoderDescription, ModuleDescription, ReadText};
+pub use encoder::{Encoder, Role};
 pub use error::ModelError;
 pub use files::{ENCODER_FILE, INDEXER_FILE, MANIFEST_FILE, TOKENIZER_FILE};
+pub use folder::{Prompt, PromptSource};
 #[cfg(feature = "hub")]
 pub use hub::{DEFAULT_MODEL, fetch};
 pub use indexer::Indexer;
 pub use load::LoadOptions;
+pub use pooling::PoolingMode;
 pub use profile::{ENTROPY_QUANTILES, RoutingProfile, RoutingProfiles};
 pub use query_encoder::{
     DistilReport, EncodeMicroseconds, EncoderQuality, QueryEncoderKind, SignificantDifference, TreeQuality,
 };
+
+pub use settings::EncoderSettings;
 
 pub use crate::ids::ModelHash;
 pub use crate::tree::{MAX_HEIGHT, MAX_LEAVES, TreeShape, TreeShapeError};
@@ -77,8 +87,10 @@ pub(crate) use indexer::{LevelWeights, TreeWeights};
 pub(crate) use kernels::scaled_softmax;
 #[cfg(feature = "train")]
 pub(crate) use packed::{PackedHidden, PackedLayers, PackedTransformer, TOKENS_PER_BATCH};
+#[cfg(all(test, feature = "train"))]
+pub(crate) use pooling::Step;
 #[cfg(feature = "train")]
-pub(crate) use pooling::{Normalisation, Pooling, pool_packed, pool_padded, unit_rows};
+pub(crate) use pooling::{Pooler, unit_rows};
 pub(crate) use tokenize::is_punctuation;
 #[cfg(feature = "train")]
 pub(crate) use transformer::{Embeddings, Stack, Transformer};

@@ -10,7 +10,7 @@ use super::config::{EncoderPrecision, TransformerConfig};
 use super::error::ModelError;
 use super::files::{self, TOKENIZER_FILE};
 use super::packed::PackedTransformer;
-use super::tokenize::TextTokenizer;
+use super::tokenize::{Limits, TextTokenizer};
 use super::transformer::Transformer;
 use super::weights::Weights;
 
@@ -20,6 +20,8 @@ pub(super) struct Source {
     pub(super) weights: PathBuf,
     pub(super) config: TransformerConfig,
     pub(super) max_tokens: usize,
+    /// Whether texts are put in lower case first.
+    pub(super) lowercase: bool,
     pub(super) precision: EncoderPrecision,
     /// Files that are yet to be checked.
     pub(super) unchecked: Vec<Unchecked>,
@@ -66,6 +68,10 @@ impl LazyParts {
         &self.source.config
     }
 
+    pub(super) fn dir(&self) -> &Path {
+        &self.source.dir
+    }
+
     pub(super) fn max_tokens(&self) -> usize {
         self.source.max_tokens
     }
@@ -110,7 +116,8 @@ impl Source {
     fn tokenizer(&self) -> Result<TextTokenizer, ModelError> {
         let path = self.dir.join(TOKENIZER_FILE);
         self.check(&path)?;
-        TextTokenizer::from_file(&path, self.max_tokens, self.config.vocab_size)
+        let limits = Limits { max_tokens: self.max_tokens, vocab_size: self.config.vocab_size };
+        TextTokenizer::from_file(&path, limits, self.lowercase)
     }
 
     fn transformer(&self) -> Result<Transformer, ModelError> {

@@ -5,6 +5,7 @@ use std::io;
 use std::ops::ControlFlow;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use candle_core::{Device, Tensor};
 use half::f16;
@@ -13,10 +14,7 @@ use rayon::prelude::*;
 
 use super::error::TrainError;
 use crate::error::{Error, Result};
-use crate::model::{
-    ModelError, Normalisation, PackedHidden, PackedTransformer, Pooling, TOKENS_PER_BATCH, micro_batches,
-    pool_packed,
-};
+use crate::model::{ModelError, PackedHidden, PackedTransformer, Pooler, TOKENS_PER_BATCH, micro_batches};
 use crate::progress::{OnProgress, Progress, Stage};
 
 /// Hidden states of a set of texts below the trainable layers, as f16 in a file.
@@ -27,6 +25,8 @@ use crate::progress::{OnProgress, Progress, Stage};
 pub(crate) struct FrozenCache<'a> {
     frozen: &'a Frozen,
     tokens: &'a [Vec<u32>],
+    /// Tokens at the start of each text that are not pooled.
+    skip: usize,
     file: File,
     /// Where each text's states begin, in bytes; none for a text beyond the budget.
     starts: Vec<Option<u64>>,
@@ -35,17 +35,18 @@ pub(crate) struct FrozenCache<'a> {
 /// The part of the encoder that a run leaves as it is.
 pub(crate) struct Frozen {
     pub frozen: PackedTransformer,
+    /// Width of a state.
     pub dim: usize,
     /// Where nothing above the frozen layers is trained, one state stands for a whole text: its embedding.
-    pub pooled: Option<(Pooling, Normalisation)>,
+    pub pooled: Option<Arc<Pooler>>,
 }
 
 impl Frozen {
     /// States of some texts, one behind another.
-    fn states(&self, texts: &[&[u32]]) -> candle_core::Result<Vec<f32>> {
+    fn states(&self, texts: &[&[u32]], skip: usize) -> candle_core::Result<Vec<f32>> {
         let hidden = self.frozen.forward(texts).map_err(candle_core::Error::wrap)?;
-        Ok(match self.pooled {
-            Some((pooling, normalisation)) => pool_packed(&hidden, self.dim, pooling, normalisation),
+        Ok(match &self.pooled {
+            Some(pooler) => pooler.packed(&hidden, skip),
             None => hidden.values,
         })
     }
@@ -77,6 +78,7 @@ impl<'a> FrozenCache<'a> {
     pub(crate) fn compute(
         frozen: &'a Frozen,
         tokens: &'a [Vec<u32>],
+        skip: usize,
         place: &CachePlace,
         budget: &mut u64,
         on_progress: &mut OnProgress<'_>,
@@ -98,7 +100,7 @@ impl<'a> FrozenCache<'a> {
             tracing::info!(cached = fitting, texts = tokens.len(), "the rest does not fit the cache");
         }
         let fresh = |file: &File, on_progress: &mut OnProgress<'_>| {
-            fill(file, frozen, &tokens[..fitting], &starts, place.dir(), on_progress)
+            fill(file, frozen, (&tokens[..fitting], skip), &starts, place.dir(), on_progress)
         };
         let file = match place {
             CachePlace::Nameless(dir) => {
@@ -121,12 +123,17 @@ impl<'a> FrozenCache<'a> {
                 }
             }
         };
-        Ok(Self { frozen, tokens, file, starts })
+        Ok(Self { frozen, tokens, skip, file, starts })
     }
 
     /// States of one text.
     pub(crate) fn length(&self, text: usize) -> usize {
         self.frozen.length(&self.tokens[text])
+    }
+
+    /// Tokens at the start of each text that are not pooled.
+    pub(crate) fn skip(&self) -> usize {
+        self.skip
     }
 
     /// Token ids of one text.
@@ -142,7 +149,7 @@ impl<'a> FrozenCache<'a> {
                 let read = self.file.read_exact_at(bytemuck::cast_slice_mut(&mut states), start);
                 read.map_err(candle_core::Error::from)?;
             }
-            None => states = half(&self.frozen.states(&[&self.tokens[text]])?),
+            None => states = half(&self.frozen.states(&[&self.tokens[text]], self.skip)?),
         }
         states.convert_to_f32_slice(out);
         Ok(())
@@ -192,7 +199,7 @@ fn cache_error(dir: &Path, source: io::Error) -> Error {
 fn fill(
     file: &File,
     frozen: &Frozen,
-    tokens: &[Vec<u32>],
+    (tokens, skip): (&[Vec<u32>], usize),
     starts: &[Option<u64>],
     dir: &Path,
     on_progress: &mut OnProgress<'_>,
@@ -201,7 +208,7 @@ fn fill(
     for round in micro_batches(tokens, TOKENS_PER_BATCH).chunks(BATCHES_PER_ROUND) {
         round.par_iter().try_for_each(|batch| -> Result<()> {
             let slices: Vec<&[u32]> = batch.iter().map(|&i| tokens[i].as_slice()).collect();
-            let states = half(&frozen.states(&slices).map_err(ModelError::from)?);
+            let states = half(&frozen.states(&slices, skip).map_err(ModelError::from)?);
             let mut rest = states.as_slice();
             for &text in batch {
                 let (own, head) = rest.split_at(frozen.length(&tokens[text]) * frozen.dim);
@@ -273,15 +280,17 @@ mod tests {
     use crate::model::EncoderPrecision;
     use crate::model::config::Activation;
     use crate::model::random_transformer;
+    use crate::model::{PoolingMode, Step};
     use crate::progress::no_progress;
 
-    fn frozen(pooled: Option<(Pooling, Normalisation)>) -> Frozen {
+    fn frozen(pooled: bool) -> Frozen {
         let (transformer, _) = random_transformer(Activation::GeluErf, 4);
         let dim = transformer.config.hidden_size;
         Frozen {
             frozen: PackedTransformer::new(&transformer, 1, EncoderPrecision::F32).unwrap(),
             dim,
-            pooled,
+            pooled: pooled
+                .then(|| Arc::new(Pooler::new(vec![PoolingMode::Mean], vec![Step::Normalise], dim, None))),
         }
     }
 
@@ -296,11 +305,11 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_run_anew_with_the_same_result() {
-        let (frozen, tokens, dir) = (frozen(None), texts(), tempfile::tempdir().unwrap());
+        let (frozen, tokens, dir) = (frozen(false), texts(), tempfile::tempdir().unwrap());
         let place = CachePlace::Nameless(dir.path().to_owned());
         let run = |mut budget: u64| {
             let cache =
-                FrozenCache::compute(&frozen, &tokens, &place, &mut budget, &mut no_progress).unwrap();
+                FrozenCache::compute(&frozen, &tokens, 0, &place, &mut budget, &mut no_progress).unwrap();
             (rows(&cache), cache.starts.iter().flatten().count())
         };
         let ((all, lengths), cached) = run(u64::MAX);
@@ -315,8 +324,7 @@ mod tests {
 
     #[test]
     fn a_kept_file_serves_again_and_a_damaged_one_does_not() {
-        let pooled = Some((Pooling::Mean, Normalisation::Unit));
-        let (frozen, tokens, dir) = (frozen(pooled), texts(), tempfile::tempdir().unwrap());
+        let (frozen, tokens, dir) = (frozen(true), texts(), tempfile::tempdir().unwrap());
         let place = CachePlace::Kept { dir: dir.path().to_owned(), name: "states".to_owned() };
         let run = || {
             let mut ran = 0;
@@ -325,7 +333,7 @@ mod tests {
                 ControlFlow::Continue(())
             };
             let cache =
-                FrozenCache::compute(&frozen, &tokens, &place, &mut u64::MAX.clone(), &mut count).unwrap();
+                FrozenCache::compute(&frozen, &tokens, 0, &place, &mut u64::MAX.clone(), &mut count).unwrap();
             (rows(&cache), ran)
         };
         let first = run();

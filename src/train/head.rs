@@ -10,7 +10,7 @@ use super::optimizer::{Gradients, Parameter};
 use crate::error::Result;
 use crate::model::{
     AttentionMask, Embeddings, Encoder, EncoderPrecision, ModelError, PackedHidden, PackedLayers,
-    PackedTransformer, Precision, Stack, Transformer, pool_packed, pool_padded,
+    PackedTransformer, Precision, Stack, Transformer,
 };
 
 /// The last layers of an encoder as variables, on top of a [`FrozenCache`]; with the embedding
@@ -203,8 +203,16 @@ impl<'a> Head<'a> {
                 (embeddings.forward(&ids, mask.program(), config)?, lengths, mask)
             }
         };
+        if self.reads_embeddings() {
+            return x.squeeze(1);
+        }
         let x = self.stack.forward(x, &mask, config)?;
-        pool_padded(&x, &lengths, self.encoder.pooling, self.encoder.normalisation)
+        self.encoder.pooler.padded(&x, &lengths, cache.skip())
+    }
+
+    /// Whether the states are embeddings: nothing of the encoder is trained.
+    fn reads_embeddings(&self) -> bool {
+        self.stack.layers.is_empty() && self.embeddings.is_none()
     }
 
     /// Gradients of the variables, given the loss's gradient with respect to the embeddings.
@@ -247,7 +255,7 @@ impl<'a> Head<'a> {
         mut done: impl FnMut(usize) -> Result<()>,
     ) -> Result<Vec<f32>> {
         let config = self.encoder.config();
-        let m = config.hidden_size;
+        let m = self.dim();
         let packed = match &self.embeddings {
             None => Inference::Head(
                 PackedLayers::new(&self.stack, config, EncoderPrecision::F32).map_err(ModelError::from)?,
@@ -278,8 +286,11 @@ impl<'a> Head<'a> {
         let mut finished = 0;
         for round in groups.chunks(16) {
             round.par_iter().try_for_each(|positions| -> std::result::Result<(), ModelError> {
-                let hidden = packed.forward(cache, &own(texts, positions))?;
-                let pooled = pool_packed(&hidden, m, self.encoder.pooling, self.encoder.normalisation);
+                let own = own(texts, positions);
+                let pooled = match self.reads_embeddings() {
+                    true => cache.packed(&own)?.values,
+                    false => self.encoder.pooler.packed(&packed.forward(cache, &own)?, cache.skip()),
+                };
                 let mut out = out.lock().unwrap_or_else(|p| p.into_inner());
                 for (&position, row) in positions.iter().zip(pooled.chunks_exact(m)) {
                     out[position * m..][..m].copy_from_slice(row);

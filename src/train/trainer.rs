@@ -29,8 +29,8 @@ use super::trees::Trees;
 use super::verdict::Verdict;
 use crate::error::{Error, Result};
 use crate::model::{
-    Bundle, BundleParts, CARD_FILE, Encoder, EncoderPrecision, MANIFEST_FILE, ModelError, PackedTransformer,
-    RoutingProfile, RoutingProfiles, check_output, hex, publish,
+    Bundle, BundleParts, CARD_FILE, Encoder, EncoderPrecision, EncoderSettings, LoadOptions, MANIFEST_FILE,
+    ModelError, PackedTransformer, Role, RoutingProfile, RoutingProfiles, check_output, hex, publish,
 };
 use crate::progress::{OnProgress, Progress, no_progress};
 
@@ -83,6 +83,7 @@ pub(super) struct Given {
 #[must_use = "a run does nothing until `fit`"]
 pub struct Trainer<'a> {
     base: Option<PathBuf>,
+    encoder_settings: EncoderSettings,
     output: Option<PathBuf>,
     config: TrainConfig,
     device: TrainDevice,
@@ -122,6 +123,7 @@ impl<'a> Trainer<'a> {
     pub fn builder() -> Self {
         Self {
             base: None,
+            encoder_settings: EncoderSettings::default(),
             output: None,
             config: TrainConfig::default(),
             device: TrainDevice::default(),
@@ -137,6 +139,12 @@ impl<'a> Trainer<'a> {
     /// The encoder to start from: a sentence-transformers directory or a bundle.
     pub fn base(mut self, dir: impl Into<PathBuf>) -> Self {
         self.base = Some(dir.into());
+        self
+    }
+
+    /// Prompts and dimensions in place of those of the base; the new bundle has them.
+    pub fn encoder_settings(mut self, settings: EncoderSettings) -> Self {
+        self.encoder_settings = settings;
         self
     }
 
@@ -279,13 +287,14 @@ impl<'a> Trainer<'a> {
 
         let started = Instant::now();
         // A bundle has checksums; what is trained of it is the encoder alone.
-        let (bundle, plain);
-        let encoder = if base.join(MANIFEST_FILE).exists() {
-            bundle = Bundle::open(&base)?;
-            bundle.model().encoder()
-        } else {
-            plain = Encoder::load(&base)?;
-            &plain
+        let bundle = base.join(MANIFEST_FILE).exists().then(|| Bundle::open(&base)).transpose()?;
+        let plain;
+        let encoder = match bundle.as_ref().filter(|_| self.encoder_settings.is_empty()) {
+            Some(bundle) => bundle.model().encoder(),
+            None => {
+                plain = LoadOptions::new().encoder_with(&base, &self.encoder_settings)?;
+                &plain
+            }
         };
         let scope = scope(config, encoder)?;
         let mut rng = ChaCha8Rng::seed_from_u64(config.seed);
@@ -306,8 +315,8 @@ impl<'a> Trainer<'a> {
         let frozen = Frozen {
             frozen: PackedTransformer::new(encoder.transformer()?, frozen, EncoderPrecision::F32)
                 .map_err(ModelError::from)?,
-            dim,
-            pooled: (scope.layers == 0).then_some((encoder.pooling, encoder.normalisation)),
+            dim: if scope.layers == 0 { dim } else { encoder.config().hidden_size },
+            pooled: (scope.layers == 0).then(|| encoder.pooler.clone()),
         };
         // The whole encoder reads token ids, so there is nothing to keep.
         let mut budget = if scope.embeddings { 0 } else { self.cache_bytes };
@@ -320,10 +329,12 @@ impl<'a> Trainer<'a> {
             None => (&texts.queries, &texts.documents),
         };
         let query_place = place(queries);
-        let query_cache = FrozenCache::compute(&frozen, queries, &query_place, &mut budget, on_progress)?;
+        let mut cache = |texts, role, place: &CachePlace| {
+            FrozenCache::compute(&frozen, texts, encoder.skipped(role)?, place, &mut budget, on_progress)
+        };
+        let query_cache = cache(queries, Role::Query, &query_place)?;
         let document_place = place(documents);
-        let document_cache =
-            FrozenCache::compute(&frozen, documents, &document_place, &mut budget, on_progress)?;
+        let document_cache = cache(documents, Role::Document, &document_place)?;
         let head = Head::new(encoder, scope, &device)?;
         let trees = Trees::random(config, shape, dim, &mut rng, &device).map_err(ModelError::from)?;
         let inputs = Inputs {
@@ -346,8 +357,9 @@ impl<'a> Trainer<'a> {
         let page = page::render(&report, &page_of);
         // Weights that are written anew are rounded to f16.
         let is_given = given.is_some();
+        let base_encoder = encoder;
         let encoder = if is_given { None } else { Some(head.named().map_err(ModelError::from)?) };
-        let staged = stage(&output, &base, config, encoder, &outcome, &report, page)?;
+        let staged = stage(&output, (&base, base_encoder), config, encoder, &outcome, &report, page)?;
         if !is_given && config.query_encoder == QueryEncoderChoice::Static {
             let rows = &outcome.last.embedded.documents;
             give_query_encoder(&Bundle::open(&staged)?, set, rows, config.seed, on_progress)?;
@@ -405,6 +417,11 @@ fn identity(
         let values = tensor.to_dtype(DType::F32).and_then(|t| t.flatten_all()?.to_vec1());
         let values: Vec<f32> = values.map_err(ModelError::from)?;
         base.update(bytemuck::cast_slice::<f32, u8>(&values));
+    }
+    // What else makes an embedding of hidden states, where it is more than every encoder had once.
+    let folder = encoder.folder();
+    if folder.is_special() {
+        base.update(format!("{folder:?}"));
     }
     let mut data = Sha256::new();
     for list in texts.documents.iter().chain(&texts.queries).chain(&texts.positives) {
@@ -488,7 +505,7 @@ fn give_query_encoder(
 /// Writes the bundle beside its place, and returns where that is.
 fn stage(
     output: &Path,
-    base: &Path,
+    (base, base_encoder): (&Path, &Encoder),
     config: &TrainConfig,
     encoder: Option<Vec<(String, Tensor)>>,
     outcome: &Outcome,
@@ -500,6 +517,7 @@ fn stage(
     let card = card::render(report, base, output, &outcome.last.indexer);
     let parts = BundleParts {
         base,
+        base_encoder,
         encoder,
         indexer: &outcome.last.indexer,
         leaves_per_document: config.tree.leaves_per_document,

@@ -17,6 +17,7 @@ mod columns;
 mod dataset;
 mod docs;
 mod durability;
+mod encoder_folders;
 mod evaluation;
 mod filter;
 mod folders;

@@ -63,12 +63,13 @@ fn training_and_distil_give_a_bundle_one_and_take_it_away() {
     let (path, hash) = (bundle.path().to_owned(), bundle.hash());
     let manifest = || -> Value { serde_json::from_slice(&fs::read(path.join("ehi.json")).unwrap()).unwrap() };
     assert!(manifest().get("query_encoder").is_none());
+    let format = manifest()["format_version"].clone();
     let set = TrainingSet::read(&Dataset::open(dataset()).unwrap(), 0.2).unwrap();
     let report = bundle.distil(&set, &short()).unwrap().unwrap();
     assert_eq!((report.passes, report.questions), (2, set.queries().0));
     assert_eq!(report.held_out_questions, set.queries().1);
     assert!(report.full.is_some() && report.fast.is_some() && report.difference.is_some());
-    assert_eq!(manifest()["format_version"], 4, "readable by versions that know no query encoder");
+    assert_eq!(manifest()["format_version"], format, "readable by versions that know no query encoder");
     assert!(manifest().get("query_encoder").is_some());
     let opened = Bundle::open(&path).unwrap();
     assert_eq!((opened.hash(), opened.query_encoder()), (hash, Some(report.clone())));

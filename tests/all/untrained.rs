@@ -9,7 +9,7 @@ use crate::support::{
 };
 use ehi::data::Dataset;
 use ehi::eval::{Baseline, EvalOptions, IvfOptions, evaluate};
-use ehi::model::{ENCODER_FILE, INDEXER_FILE, MANIFEST_FILE, ModelError, Role};
+use ehi::model::{BUNDLE_FORMAT, ENCODER_FILE, INDEXER_FILE, MANIFEST_FILE, ModelError, Role};
 use ehi::train::Trainer;
 use ehi::{Bundle, Document, Filter, Index, Similarity, Stop, no_progress};
 use serde_json::Value;
@@ -238,7 +238,7 @@ fn manifests_that_lie_about_the_tree_are_refused() {
         forge("height", &|manifest| manifest["height"] = 2.into()),
         forge("former", &|manifest| manifest["format_version"] = 3.into()),
         forge("several", &|manifest| manifest["leaves_per_document"] = 2.into()),
-        forge("newer", &|manifest| manifest["format_version"] = 5.into()),
+        forge("newer", &|manifest| manifest["format_version"] = (BUNDLE_FORMAT + 1).into()),
     ];
     for own in refused {
         assert!(Bundle::open(&own).is_err(), "{}", own.display());

@@ -6,7 +6,11 @@ pub const TRAIN: &str = r#"Examples:
   ehi train --base target/base-model --pairs pairs.csv --index my-index --out my-bundle"#;
 pub const CREATE: &str = r#"Examples:
   ehi create --index my-index --model my-bundle
-  ehi create --index my-index --model target/base-model"#;
+  ehi create --index my-index --model target/base-model
+  ehi create --index my-index --model nomic-embed-text-v1.5 --dim 256"#;
+pub const MODEL: &str = r#"Examples:
+  ehi model target/base-model
+  ehi model nomic-embed-text-v1.5 --dim 256 --text "how long does tea steep?""#;
 pub const INSERT: &str = r#"Examples:
   ehi insert --index my-index corpus.jsonl.gz
   ehi insert --index my-index --id key --title headline --text summary,body articles.csv

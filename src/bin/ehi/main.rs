@@ -2,6 +2,7 @@
 
 mod bars;
 mod calibrate;
+mod describe;
 mod distil;
 mod documents;
 mod escape;
@@ -68,6 +69,9 @@ enum Command {
     /// Make an empty index with its own copy of a model, trained or not
     #[command(after_help = examples::CREATE)]
     Create(store::CreateArgs),
+    /// Say what a model does to a text: prompts, tokens, pooling, dimensions
+    #[command(after_help = examples::MODEL)]
+    Model(describe::Args),
     /// Insert documents from JSON, CSV, TSV or a dataset; a document replaces the one with its id
     #[command(after_help = examples::INSERT)]
     Insert(insert::Args),
@@ -182,6 +186,7 @@ fn run(command: Command, out: &mut dyn Write) -> Result<(), Failure> {
     match command {
         Command::Train(args) => train::run(&args, out),
         Command::Create(args) => store::create(&args, out),
+        Command::Model(args) => describe::run(&args, out),
         Command::Insert(args) => insert::run(&args, out),
         Command::Search(args) => search::run(&args, out),
         Command::Explain(args) => explain::run(&args, out),

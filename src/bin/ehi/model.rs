@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::long::{self, AS_BEFORE};
-use crate::models;
+use crate::models::{self, EncoderArgs};
 use crate::printing;
 use crate::store::WriteArgs;
 
@@ -20,6 +20,8 @@ pub struct ReencodeArgs {
     #[cfg_attr(feature = "hub", doc = "(or the name of one to fetch)")]
     #[arg(long, value_name = "MODEL")]
     model: PathBuf,
+    #[command(flatten)]
+    encoder: EncoderArgs,
 }
 
 /// What `drop-previous` did.
@@ -31,7 +33,7 @@ struct Dropped {
 }
 
 pub fn reencode(args: &ReencodeArgs, out: &mut dyn Write) -> Result<(), Failure> {
-    let bundle = models::open(&args.model)?;
+    let bundle = models::open(&args.model, &args.encoder)?;
     change(&args.write, out, |index, on_progress| index.with_progress(on_progress).reencode(&bundle))
 }
 

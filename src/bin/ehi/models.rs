@@ -3,9 +3,43 @@
 use std::path::{Path, PathBuf};
 
 use ehi::Bundle;
-use ehi::model::MANIFEST_FILE;
+use ehi::model::{EncoderSettings, MANIFEST_FILE};
 
 use crate::failure::Failure;
+use crate::printing;
+
+/// Settings of an encoder in place of those of its folder.
+#[derive(clap::Args)]
+pub struct EncoderArgs {
+    /// Keep the first N dimensions of embeddings, for encoders that were trained for it (Matryoshka)
+    #[arg(long, value_name = "N")]
+    dim: Option<usize>,
+    /// Put this before each query, in place of what the encoder's folder or its card says; may be empty
+    #[arg(long, value_name = "TEXT")]
+    query_prompt: Option<String>,
+    /// Put this before each document, likewise
+    #[arg(long, value_name = "TEXT")]
+    document_prompt: Option<String>,
+}
+
+impl EncoderArgs {
+    pub fn settings(&self) -> EncoderSettings {
+        let mut settings = EncoderSettings::new();
+        settings.dim = self.dim;
+        settings.query_prompt.clone_from(&self.query_prompt);
+        settings.document_prompt.clone_from(&self.document_prompt);
+        settings
+    }
+
+    fn given(&self) -> Option<&'static str> {
+        let options = [
+            ("--dim", self.dim.is_some()),
+            ("--query-prompt", self.query_prompt.is_some()),
+            ("--document-prompt", self.document_prompt.is_some()),
+        ];
+        options.into_iter().find(|(_, given)| *given).map(|(option, _)| option)
+    }
+}
 
 /// The folder of a model; one that is named is fetched.
 pub fn directory(given: &Path) -> Result<PathBuf, Failure> {
@@ -21,10 +55,19 @@ pub fn directory(given: &Path) -> Result<PathBuf, Failure> {
 }
 
 /// A bundle, or a model without a tree from an encoder's folder.
-pub fn open(given: &Path) -> Result<Bundle, Failure> {
+///
+/// # Errors
+/// Settings of an encoder for a bundle, whose tree was made with those that it has.
+pub fn open(given: &Path, settings: &EncoderArgs) -> Result<Bundle, Failure> {
     let dir = directory(given)?;
-    let open = if dir.join(MANIFEST_FILE).exists() { Bundle::open } else { Bundle::from_encoder };
-    Ok(open(dir)?)
+    match (dir.join(MANIFEST_FILE).exists(), settings.given()) {
+        (true, None) => Ok(Bundle::open(dir)?),
+        (true, Some(option)) => Err(Failure::Usage(format!(
+            "{option} is for an encoder; {} is a bundle, which was trained with its own",
+            printing::path(given)
+        ))),
+        (false, _) => Ok(Bundle::from_encoder_with(dir, &settings.settings())?),
+    }
 }
 
 /// `owner/name` or `name`, as hubs have them, rather than a path.

@@ -10,7 +10,7 @@ use ehi::{Error, Index, RepairOptions};
 use crate::bars::Bars;
 use crate::escape::escaped;
 use crate::failure::Failure;
-use crate::models;
+use crate::models::{self, EncoderArgs};
 use crate::printing;
 use crate::store::{ReportArgs, WriteArgs};
 
@@ -21,6 +21,8 @@ pub struct Args {
     /// The bundle or encoder that the index was made with, where its own copy is damaged
     #[arg(long, value_name = "MODEL")]
     model: Option<PathBuf>,
+    #[command(flatten)]
+    encoder: EncoderArgs,
     /// What to do with documents of which it is not known whether they had been deleted; refuse if absent
     #[arg(long)]
     undecided: Option<Choice>,
@@ -33,7 +35,7 @@ enum Choice {
 }
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
-    let bundle = args.model.as_deref().map(models::open).transpose()?;
+    let bundle = args.model.as_deref().map(|model| models::open(model, &args.encoder)).transpose()?;
     let undecided = match args.undecided {
         None => Undecided::Refuse,
         Some(Choice::Keep) => Undecided::Keep,

@@ -10,9 +10,10 @@ use ehi::{Analyzer, Index, Language, LearnedFusion};
 use serde::Serialize;
 
 use crate::calibrate::write_curve;
+use crate::describe;
 use crate::failure::Failure;
 use crate::long::{self, AS_BEFORE};
-use crate::models;
+use crate::models::{self, EncoderArgs};
 use crate::opening::{WaitArgs, open_read_only, refuse_file};
 use crate::printing;
 
@@ -50,6 +51,8 @@ pub struct CreateArgs {
     #[cfg_attr(feature = "hub", doc = "(or the name of one to fetch)")]
     #[arg(long, value_name = "MODEL")]
     model: PathBuf,
+    #[command(flatten)]
+    encoder: EncoderArgs,
     /// By which words documents can be found: `tokens` of the encoder, words without their endings in a
     /// language (`english`), or `none`; `ehi compact --lexical` adds them later
     #[arg(long, value_name = "WORDS", default_value = "tokens", value_parser = words)]
@@ -118,7 +121,7 @@ impl Sizes {
 
 pub fn create(args: &CreateArgs, out: &mut dyn Write) -> Result<(), Failure> {
     refuse_file(&args.index)?;
-    let bundle = models::open(&args.model)?;
+    let bundle = models::open(&args.model, &args.encoder)?;
     let mut builder = Index::builder().lexical(args.lexical.0.is_some());
     if let Some(analyzer) = args.lexical.0 {
         builder = builder.analyzer(analyzer);
@@ -128,9 +131,11 @@ pub fn create(args: &CreateArgs, out: &mut dyn Write) -> Result<(), Failure> {
         true => format!("{} leaves", bundle.model().indexer().shape().leaves()),
         false => "no tree, so searches score every document".to_owned(),
     };
-    let dim = bundle.model().encoder().dim();
+    let encoder = bundle.model().encoder();
+    let dim = encoder.dim();
     writeln!(out, "created {}: {tree}; {dim} dimensions", printing::path(&args.index))
-        .map_err(Failure::Output)
+        .map_err(Failure::Output)?;
+    describe::write_prompts(out, encoder).map_err(Failure::Output)
 }
 
 pub fn compact(args: &CompactArgs, out: &mut dyn Write) -> Result<(), Failure> {

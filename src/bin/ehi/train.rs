@@ -18,7 +18,7 @@ use crate::insert::origin;
 use crate::interrupt::Interrupts;
 use crate::judge;
 use crate::long;
-use crate::models;
+use crate::models::{self, EncoderArgs};
 use crate::opening::open_read_only;
 use crate::printing;
 use crate::restart;
@@ -31,6 +31,8 @@ pub struct Args {
     #[cfg_attr(feature = "hub", arg(long, value_name = "DIR", default_value = ehi::model::DEFAULT_MODEL))]
     #[cfg_attr(not(feature = "hub"), arg(long, value_name = "DIR"))]
     base: PathBuf,
+    #[command(flatten)]
+    encoder: EncoderArgs,
     #[command(flatten)]
     set: SetArgs,
     /// Directory of the new bundle; must be missing or empty
@@ -198,6 +200,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let bars = RefCell::new(Bars::new());
     let mut trainer = Trainer::builder()
         .base(base)
+        .encoder_settings(args.encoder.settings())
         .output(&args.out)
         .config(config)
         .device(device)

@@ -9,7 +9,7 @@ use rand_chacha::ChaCha8Rng;
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::model::{Bundle, BundleParts, Indexer, LevelWeights, TreeWeights};
+use crate::model::{Bundle, BundleParts, Indexer, LevelWeights, LoadOptions, TreeWeights};
 use crate::tree::TreeShape;
 
 /// All words of the vocabulary.
@@ -117,8 +117,12 @@ fn write(base: &Path, out: &Path, seed: u64, height: u32) {
     });
     let weights = TreeWeights { projection: None, levels: levels.collect() };
     let indexer = Indexer::new(shape, WIDTH, 5.0, weights).unwrap();
+    // The folder of a base has no weights, which say nothing of how it is read.
+    fs::write(base.join("model.safetensors"), b"").unwrap();
+    let base_encoder = LoadOptions::new().lazy_encoder(true).encoder(base).unwrap();
     let parts = BundleParts {
         base,
+        base_encoder: &base_encoder,
         encoder: Some(encoder),
         indexer: &indexer,
         leaves_per_document: height,

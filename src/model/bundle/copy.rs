@@ -1,5 +1,6 @@
 //! Copying a bundle into an index, and removing such a copy.
 
+use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::Path;
 
@@ -11,9 +12,6 @@ use super::{
 use crate::disk::{Backend, Kind, OpenMode};
 use crate::model::files;
 
-/// Folders inside a bundle, by the names of the files in them.
-const FOLDERS: [&str; 2] = ["1_Pooling", "2_Normalize"];
-
 impl Bundle {
     /// Copies the bundle's own files into `target`, synced to disk, and its report where its tree has one,
     /// which [`Self::routing_profiles`] reads; no card.
@@ -23,12 +21,14 @@ impl Bundle {
     pub(crate) fn copy_to(&self, backend: &dyn Backend, target: &Path) -> Result<(), ModelError> {
         let make = |dir: &Path| backend.create_directory(dir).map_err(|e| io_error("create", dir, e));
         make(target)?;
+        let mut folders = BTreeSet::new();
         let has_report = self.has_tree() && self.dir.join(REPORT_FILE).is_file();
         let own = self.manifest.files.keys().map(String::as_str);
         for name in own.chain(has_report.then_some(REPORT_FILE)) {
             let path = target.join(name);
             if let Some(folder) = path.parent().filter(|folder| *folder != target) {
                 make(folder)?;
+                folders.insert(folder.to_owned());
             }
             write(backend, &path, &files::read(&self.dir.join(name), most_bytes(name))?)?;
         }
@@ -48,10 +48,8 @@ impl Bundle {
         let path = target.join(MANIFEST_FILE);
         let entry = fast.as_ref().map(|(entry, _)| *entry);
         write(backend, &path, &self.manifest.to_json(&path, entry)?)?;
-        for folder in FOLDERS.map(|folder| target.join(folder)) {
-            if is(backend, &folder, Kind::Directory)? {
-                backend.sync_directory(&folder).map_err(|e| io_error("sync", &folder, e))?;
-            }
+        for folder in &folders {
+            backend.sync_directory(folder).map_err(|e| io_error("sync", folder, e))?;
         }
         backend.sync_directory(target).map_err(|e| io_error("sync", target, e))
     }
@@ -69,7 +67,10 @@ pub(crate) fn remove_bundle(backend: &dyn Backend, dir: &Path) -> Result<(), Mod
     // First what makes it a bundle.
     let new = [MANIFEST_NEW, QUERY_ENCODER_NEW];
     let own = [MANIFEST_FILE, REPORT_FILE, ENCODER_FILE, FORMER_ENCODER_FILE, INDEXER_FILE];
-    let own = own.into_iter().chain(new).chain(CARRIED_FILES).map(str::to_owned);
+    let modules = module_folders(backend, dir)?;
+    let in_modules =
+        modules.iter().flat_map(|folder| files::MODULE_FILES.map(|file| format!("{folder}/{file}")));
+    let own = own.into_iter().chain(new).chain(CARRIED_FILES).map(str::to_owned).chain(in_modules);
     for name in own.chain(query_encoder_files(backend, dir)?) {
         let path = dir.join(name);
         // A link in the place of a folder leads elsewhere.
@@ -78,7 +79,7 @@ pub(crate) fn remove_bundle(backend: &dyn Backend, dir: &Path) -> Result<(), Mod
             backend.remove(&path).map_err(|e| io_error("remove", &path, e))?;
         }
     }
-    let folders = FOLDERS.map(|folder| dir.join(folder));
+    let folders: Vec<_> = modules.iter().map(|folder| dir.join(folder)).collect();
     folders.iter().map(|folder| folder.as_path()).chain([dir]).try_for_each(|folder| {
         const LEFT: [ErrorKind; 3] =
             [ErrorKind::NotFound, ErrorKind::DirectoryNotEmpty, ErrorKind::NotADirectory];
@@ -87,6 +88,13 @@ pub(crate) fn remove_bundle(backend: &dyn Backend, dir: &Path) -> Result<(), Mod
             _ => Ok(()),
         }
     })
+}
+
+/// Folders of modules in a directory.
+fn module_folders(backend: &dyn Backend, dir: &Path) -> Result<Vec<String>, ModelError> {
+    let names = backend.list(dir).map_err(|e| io_error("read", dir, e))?;
+    let names = names.into_iter().filter_map(|name| name.into_string().ok());
+    Ok(names.filter(|name| files::module_kind(name).is_some()).collect())
 }
 
 /// Names of the files of query encoders in a directory, in use or not.

@@ -3,13 +3,13 @@
 use std::path::Path;
 
 use super::{
-    BUNDLE_FORMAT, Bundle, BundleManifest, CARRIED_FILES, ENCODER_FILE, INDEXER_FILE, MANIFEST_FILE,
-    ModelError, files, most_bytes,
+    Bundle, BundleManifest, CARRIED_FILES, ENCODER_FILE, INDEXER_FILE, MANIFEST_FILE, ModelError, files,
+    format_of, most_bytes,
 };
-use crate::model::{Encoder, Indexer, Model};
+use crate::model::{EncoderSettings, Indexer, LoadOptions, Model};
 
 impl Bundle {
-    /// A model without a tree from an encoder in the sentence-transformers layout ([`Encoder::load`] says
+    /// A model without a tree from an encoder in the sentence-transformers layout ([`Encoder::load`](crate::model::Encoder::load) says
     /// which files). An index of it needs no training: it searches every document.
     ///
     /// Of the folder of a bundle it takes the encoder alone. Nothing is written there; an index makes a copy,
@@ -27,19 +27,30 @@ impl Bundle {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Encoder::load`]. [`ModelError::NotAModel`] also where the weights have the name that
+    /// Those of [`Encoder::load`](crate::model::Encoder::load). [`ModelError::NotAModel`] also where the weights have the name that
     /// bundles before format 3 gave them, and for a bundle without its `ehi.json`.
     pub fn from_encoder(dir: impl AsRef<Path>) -> Result<Self, ModelError> {
+        Self::from_encoder_with(dir, &EncoderSettings::default())
+    }
+
+    /// As [`Self::from_encoder`], with settings in place of those of the folder. They are part of the model:
+    /// with other ones its hash is another, and so are the embeddings.
+    ///
+    /// # Errors
+    /// Those of [`Self::from_encoder`], and [`ModelError::BadConfig`] for more dimensions than there are.
+    pub fn from_encoder_with(dir: impl AsRef<Path>, settings: &EncoderSettings) -> Result<Self, ModelError> {
         let dir = dir.as_ref().to_owned();
         // A bundle that has lost its list of checksums.
         if dir.join(INDEXER_FILE).exists() && !dir.join(MANIFEST_FILE).exists() {
             return Err(ModelError::NotAModel { path: dir, missing: MANIFEST_FILE });
         }
-        let encoder = Encoder::load(&dir)?;
+        let encoder = LoadOptions::new().encoder_with(&dir, settings)?;
         if !dir.join(ENCODER_FILE).exists() {
             return Err(ModelError::NotAModel { path: dir, missing: ENCODER_FILE });
         }
+        let modules = files::module_files(&dir)?;
         let carried = CARRIED_FILES.into_iter().filter(|name| dir.join(name).exists());
+        let carried = carried.chain(modules.iter().map(String::as_str));
         let digest = |name: &str| -> Result<_, ModelError> {
             let sha256 = files::digest(&dir.join(name), most_bytes(name))?;
             Ok((name.to_owned(), files::hex(&sha256)))
@@ -47,13 +58,14 @@ impl Bundle {
         let files = carried.chain([ENCODER_FILE]).map(digest).collect::<Result<_, _>>()?;
         let indexer = Indexer::single_leaf(encoder.dim())?;
         let manifest = BundleManifest {
-            format_version: BUNDLE_FORMAT,
+            format_version: format_of(&encoder),
             dim: encoder.dim(),
             branching_factor: indexer.shape().branching_factor(),
             height: indexer.shape().height(),
             leaves_per_document: 1,
             logit_scale: 1.0,
             files,
+            encoder: Some(encoder.settings().clone()).filter(|settings| !settings.is_empty()),
             query_encoder: None,
         };
         Ok(Self::of(dir, manifest, Model { encoder, indexer }, None))

@@ -1,20 +1,23 @@
 //! Writing a bundle so that it appears whole or not at all.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use candle_core::{DType, Device, Tensor};
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::query::carried;
 use super::{
-    BUNDLE_FORMAT, BundleManifest, CARRIED_FILES, ENCODER_FILE, FORMER_ENCODER_FILE, INDEXER_FILE,
-    MANIFEST_FILE, io_error, most_bytes,
+    BundleManifest, CARRIED_FILES, ENCODER_FILE, FORMER_ENCODER_FILE, INDEXER_FILE, MANIFEST_FILE, format_of,
+    io_error, most_bytes,
 };
-use crate::model::config::TransformerConfig;
-use crate::model::{DEFAULT_MAX_TOKENS, Indexer, ModelError, files, hex};
+use crate::model::{Encoder, Indexer, ModelError, files, hex};
+
+/// Prompts and dimensions to keep.
+const PROMPTS_FILE: &str = "config_sentence_transformers.json";
 
 /// Modules by the names that every release of sentence-transformers knows.
 const DEFAULT_MODULES: &str = r#"[
@@ -28,6 +31,8 @@ const DEFAULT_MODULES: &str = r#"[
 pub(crate) struct BundleParts<'a> {
     /// Directory of the base model, whose configuration is carried along.
     pub base: &'a Path,
+    /// The encoder in it.
+    pub base_encoder: &'a Encoder,
     /// Encoder tensors under their checkpoint names; stored as f16. Where there are none, the encoder is that
     /// of the base, byte for byte.
     pub encoder: Option<Vec<(String, Tensor)>>,
@@ -46,39 +51,45 @@ impl BundleParts<'_> {
             fs::remove_dir_all(&partial).map_err(|e| io_error("clear", &partial, e))?;
         }
         fs::create_dir_all(&partial).map_err(|e| io_error("create", &partial, e))?;
-        let mut names = vec![ENCODER_FILE, INDEXER_FILE];
+        let mut names = vec![ENCODER_FILE.to_owned(), INDEXER_FILE.to_owned()];
         let defaults = if self.encoder.is_some() { self.defaults()? } else { Vec::new() };
-        for name in CARRIED_FILES {
+        let modules = files::module_files(self.base)?;
+        let of_base = CARRIED_FILES.into_iter().chain(modules.iter().map(String::as_str));
+        let made = defaults.iter().map(|(name, _)| *name);
+        let names_in_base: BTreeSet<&str> = of_base.chain(made).collect();
+        for name in names_in_base {
             let source = self.base.join(name);
-            if source.exists() {
+            let of_base = name != PROMPTS_FILE || defaults.iter().all(|(own, _)| *own != name);
+            if of_base && source.exists() {
                 write_synced(&partial.join(name), &files::read(&source, most_bytes(name))?)?;
             } else if let Some((_, content)) = defaults.iter().find(|(own, _)| *own == name) {
                 write_synced(&partial.join(name), content.as_bytes())?;
             } else {
                 continue;
             }
-            names.push(name);
+            names.push(name.to_owned());
         }
         self.write_encoder(partial.join(ENCODER_FILE))?;
         self.indexer.save(&partial.join(INDEXER_FILE))?;
         let mut files = BTreeMap::new();
         for name in names {
-            let path = partial.join(name);
-            let content = files::read(&path, most_bytes(name))?;
-            files.insert(name.to_owned(), hex(&Sha256::digest(&content)));
+            let path = partial.join(&name);
+            let content = files::read(&path, most_bytes(&name))?;
+            files.insert(name, hex(&Sha256::digest(&content)));
             // Anew, because the safetensors writer makes files that only their owner may read.
             fs::remove_file(&path).map_err(|e| io_error("replace", &path, e))?;
             write_synced(&path, &content)?;
         }
         let shape = self.indexer.shape();
         let manifest = BundleManifest {
-            format_version: BUNDLE_FORMAT,
+            format_version: format_of(self.base_encoder),
             dim: self.indexer.dim(),
             branching_factor: shape.branching_factor(),
             height: shape.height(),
             leaves_per_document: self.leaves_per_document,
             logit_scale: self.indexer.logit_scale(),
             files,
+            encoder: Some(self.base_encoder.settings().clone()).filter(|settings| !settings.is_empty()),
             query_encoder: None,
         };
         // Made for this encoder; what was measured by the tree was by another one.
@@ -137,21 +148,38 @@ impl BundleParts<'_> {
             .map_err(|source| ModelError::Safetensors { path, source })
     }
 
-    /// What the base leaves to defaults that sentence-transformers does not share, by the file's name.
+    /// What the base leaves to defaults that sentence-transformers does not share, and what only its settings
+    /// say, by the file's name.
     fn defaults(&self) -> Result<Vec<(&'static str, String)>, ModelError> {
-        let mut defaults = Vec::new();
+        let (base, mut defaults) = (self.base_encoder, Vec::new());
         if !self.base.join("modules.json").exists() {
             let pooling = serde_json::json!({
-                "word_embedding_dimension": self.indexer.dim(), "pooling_mode_mean_tokens": true,
+                "word_embedding_dimension": base.config().hidden_size, "pooling_mode_mean_tokens": true,
             });
             defaults.push(("modules.json", DEFAULT_MODULES.to_owned()));
             defaults.push(("1_Pooling/config.json", format!("{pooling:#}\n")));
         }
         if !self.base.join("sentence_bert_config.json").exists() {
-            let config = TransformerConfig::from_file(&self.base.join("config.json"))?;
-            let length =
-                serde_json::json!({ "max_seq_length": config.max_positions.min(DEFAULT_MAX_TOKENS) });
+            let length = serde_json::json!({ "max_seq_length": base.max_tokens() });
             defaults.push(("sentence_bert_config.json", format!("{length:#}\n")));
+        }
+        let settings = base.settings();
+        if !settings.is_empty() {
+            let path = self.base.join(PROMPTS_FILE);
+            let mut config: serde_json::Map<String, Value> = files::read_json_or_default(&path)?;
+            let prompts = config.entry("prompts").or_insert_with(|| Value::Object(Default::default()));
+            if let Some(prompts) = prompts.as_object_mut() {
+                let given = [("query", &settings.query_prompt), ("document", &settings.document_prompt)];
+                for (name, prompt) in
+                    given.into_iter().filter_map(|(name, prompt)| Some((name, prompt.as_ref()?)))
+                {
+                    prompts.insert(name.to_owned(), prompt.as_str().into());
+                }
+            }
+            if let Some(dim) = settings.dim {
+                config.insert("truncate_dim".to_owned(), dim.into());
+            }
+            defaults.push((PROMPTS_FILE, format!("{:#}\n", Value::Object(config))));
         }
         Ok(defaults)
     }
@@ -193,10 +221,12 @@ fn sync_file(path: &Path) -> Result<(), ModelError> {
 
 /// Makes the names in a directory, and in the folders that a bundle has, durable.
 fn sync_dir(dir: &Path) -> Result<(), ModelError> {
-    for path in [dir.to_owned(), dir.join("1_Pooling"), dir.join("2_Normalize")] {
-        if path.is_dir() {
-            sync_file(&path)?;
+    let entries = fs::read_dir(dir).map_err(|e| io_error("read", dir, e))?;
+    for entry in entries {
+        let entry = entry.map_err(|e| io_error("read", dir, e))?;
+        if entry.file_name().to_str().is_some_and(|name| files::module_kind(name).is_some()) {
+            sync_file(&entry.path())?;
         }
     }
-    Ok(())
+    sync_file(dir)
 }

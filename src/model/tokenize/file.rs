@@ -5,7 +5,7 @@
 //! the decoder are not read: this crate pads nothing, has a length of its own, and decodes nothing.
 
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokenizers::{
     AddedToken, NormalizerWrapper, PostProcessorWrapper, PreTokenizerWrapper, Tokenizer, TruncationParams,
 };
@@ -74,13 +74,14 @@ impl<'de> Deserialize<'de> for AddedTokens {
 ///
 /// # Errors
 /// What is wrong with the file.
-pub(super) fn read(bytes: &[u8], max_tokens: usize) -> Result<Checked, String> {
+pub(super) fn read(bytes: &[u8], max_tokens: usize, lowercase: bool) -> Result<Checked, String> {
     let file: File = serde_json::from_slice(bytes).map_err(|e| e.to_string())?;
     if let Some(version) = file.version.filter(|version| version != "1.0") {
         return Err(format!("version `{}` is not known", pipeline::shortened(&version)));
     }
     let value = |part: Option<Part>| part.map(|part| part.0).filter(|part| !part.is_null());
     let normalizer = value(file.normalizer);
+    let normalizer = if lowercase { Some(lowercased(normalizer)) } else { normalizer };
     let pre_tokenizer = value(file.pre_tokenizer);
     let post_processor = value(file.post_processor);
 
@@ -115,6 +116,22 @@ pub(super) fn read(bytes: &[u8], max_tokens: usize) -> Result<Checked, String> {
     let truncation = TruncationParams { max_length: max_tokens, ..TruncationParams::default() };
     tokenizer.with_truncation(Some(truncation)).map_err(|e| e.to_string())?;
     Ok(Checked { tokenizer, growth })
+}
+
+/// A normalizer after one that puts texts in lower case; as it is where it has that as a part of its own.
+fn lowercased(normalizer: Option<Value>) -> Value {
+    let kind = |part: &Value| part.get("type").and_then(Value::as_str).map(str::to_owned);
+    let mut parts = match normalizer {
+        None => Vec::new(),
+        Some(part) => match (kind(&part).as_deref(), part.get("normalizers").and_then(Value::as_array)) {
+            (Some("Sequence"), Some(parts)) => parts.clone(),
+            _ => vec![part],
+        },
+    };
+    if !parts.iter().any(|part| kind(part).as_deref() == Some("Lowercase")) {
+        parts.insert(0, json!({ "type": "Lowercase" }));
+    }
+    json!({ "type": "Sequence", "normalizers": parts })
 }
 
 fn parse<T: serde::de::DeserializeOwned>(part: Value, what: &str) -> Result<T, String> {

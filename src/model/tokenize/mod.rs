@@ -42,6 +42,15 @@ use tokenizers::{Encoding, Model, ModelWrapper, OffsetType, PreTokenizer, Tokeni
 use super::error::ModelError;
 use super::files;
 
+/// What the encoder allows of its texts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Tokens of a text, special ones included.
+    pub max_tokens: usize,
+    /// Ids are below this.
+    pub vocab_size: usize,
+}
+
 /// A tokenizer that truncates and never pads.
 pub(crate) struct TextTokenizer {
     tokenizer: Tokenizer,
@@ -86,22 +95,24 @@ enum Start<'a> {
 }
 
 impl TextTokenizer {
-    /// Reads a `tokenizer.json`; texts are cut at `max_tokens`, special tokens included.
+    /// Reads a `tokenizer.json`; texts are cut at the most tokens, special tokens included, and put in lower
+    /// case before all else where that is asked for.
     ///
     /// # Errors
     /// [`ModelError::Tokenizer`] for a file that is damaged, or whose parts could take memory or time
     /// without bound.
-    pub(crate) fn from_file(path: &Path, max_tokens: usize, vocab_size: usize) -> Result<Self, ModelError> {
-        Self::from_bytes(&files::read(path, files::TOKENIZER_BYTES)?, path, max_tokens, vocab_size)
+    pub(crate) fn from_file(path: &Path, limits: Limits, lowercase: bool) -> Result<Self, ModelError> {
+        Self::from_bytes(&files::read(path, files::TOKENIZER_BYTES)?, path, limits, lowercase)
     }
 
     pub(crate) fn from_bytes(
         bytes: &[u8],
         path: &Path,
-        max_tokens: usize,
-        vocab_size: usize,
+        limits: Limits,
+        lowercase: bool,
     ) -> Result<Self, ModelError> {
-        let file::Checked { tokenizer, growth } = guard(path, || file::read(bytes, max_tokens))?;
+        let Limits { max_tokens, vocab_size } = limits;
+        let file::Checked { tokenizer, growth } = guard(path, || file::read(bytes, max_tokens, lowercase))?;
         let within =
             |bytes: usize| max_tokens * bytes.min((NORMALISED_BYTES_PER_TOKEN as f64 / growth) as usize);
         let marked = tokenizer.get_added_tokens_decoder().into_iter().filter(|(_, token)| token.special);
@@ -123,6 +134,13 @@ impl TextTokenizer {
     /// So much of a text that [`Self::encode`] gives what it gives for all of it.
     pub(crate) fn head<'a>(&self, text: &'a str) -> &'a str {
         &text[..whole_chars(text, self.most + 1)]
+    }
+
+    /// Tokens that the encoder reads of a prompt before a text: those of the prompt alone, but for a special
+    /// one at its end.
+    pub(crate) fn prompt_tokens(&self, prompt: &str) -> Result<usize, ModelError> {
+        let ids = self.encode(prompt)?;
+        Ok(ids.len() - usize::from(ids.last().is_some_and(|id| self.special.contains(id))))
     }
 
     /// Token ids of one text, special tokens included; between 1 and the maximum length.
@@ -292,8 +310,8 @@ fn whole_chars(text: &str, mut at: usize) -> usize {
 #[allow(clippy::expect_used, reason = "a failure is what the fuzzer looks for")]
 pub fn fuzz_tokenizer(bytes: &[u8]) {
     const MAX_TOKENS: usize = 16;
-    let Ok(tokenizer) = TextTokenizer::from_bytes(bytes, Path::new("tokenizer.json"), MAX_TOKENS, 1 << 20)
-    else {
+    let limits = Limits { max_tokens: MAX_TOKENS, vocab_size: 1 << 20 };
+    let Ok(tokenizer) = TextTokenizer::from_bytes(bytes, Path::new("tokenizer.json"), limits, false) else {
         return;
     };
     let own = String::from_utf8_lossy(bytes);

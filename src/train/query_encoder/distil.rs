@@ -17,9 +17,7 @@ use crate::error::{Error, InputError, Result};
 use crate::ids::Row;
 use crate::index::{ActiveModel, Index, WithProgress, check_judgment};
 use crate::judgment::Judgment;
-use crate::model::{
-    Bundle, DistilReport, Encoder, EncoderPrecision, LoadOptions, Normalisation, QueryEncoderEntry, Role,
-};
+use crate::model::{Bundle, DistilReport, Encoder, EncoderPrecision, LoadOptions, QueryEncoderEntry, Role};
 use crate::progress::{OnProgress, Progress, Stage, no_progress};
 use crate::store::View;
 use crate::train::dataset::{TrainingQuery, TrainingSet};
@@ -215,9 +213,9 @@ fn teacher(bundle: &Bundle) -> Result<Encoder> {
 /// A student gives unit rows.
 fn check_encoder(bundle: &Bundle) -> Result<()> {
     bundle.check_own()?;
-    match bundle.model().encoder().normalisation {
-        Normalisation::Unit => Ok(()),
-        Normalisation::None => Err(TrainError::NoUnitNorm.into()),
+    match bundle.model().encoder().pooler.is_unit() {
+        true => Ok(()),
+        false => Err(TrainError::NoUnitNorm.into()),
     }
 }
 

@@ -1,0 +1,176 @@
+//! The Dense module of sentence-transformers: a linear map of an embedding, and an activation.
+
+use std::path::Path;
+
+use candle_core::{Device, Tensor};
+use serde::Serialize;
+
+use super::error::ModelError;
+use super::weights::Weights;
+
+/// What is applied to the outputs of a [`Dense`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum DenseActivation {
+    /// Nothing.
+    Identity,
+    /// The hyperbolic tangent.
+    Tanh,
+    /// Rectified linear.
+    Relu,
+    /// GELU by the error function.
+    Gelu,
+    /// The logistic function.
+    Sigmoid,
+    /// `x` times its logistic function.
+    Silu,
+}
+
+impl DenseActivation {
+    pub(super) const NAMES: [(&'static str, Self); 6] = [
+        ("Identity", Self::Identity),
+        ("Tanh", Self::Tanh),
+        ("ReLU", Self::Relu),
+        ("GELU", Self::Gelu),
+        ("Sigmoid", Self::Sigmoid),
+        ("SiLU", Self::Silu),
+    ];
+    /// Their names, for a message.
+    pub(super) const SUPPORTED: &'static str = "torch.nn's Identity, Tanh, ReLU, GELU, Sigmoid, SiLU";
+
+    /// By the class name that a folder has.
+    pub(super) fn of_class(class: &str) -> Option<Self> {
+        let name = class.starts_with("torch.nn.").then(|| class.rsplit('.').next()).flatten()?;
+        Self::NAMES.into_iter().find(|(own, _)| *own == name).map(|(_, activation)| activation)
+    }
+
+    pub(super) fn apply(self, x: f32) -> f32 {
+        match self {
+            Self::Identity => x,
+            Self::Tanh => x.tanh(),
+            Self::Relu => x.max(0.0),
+            Self::Gelu => {
+                let x = f64::from(x);
+                (0.5 * x * (1.0 + candle_core::cpu::erf::erf_f64(x / std::f64::consts::SQRT_2))) as f32
+            }
+            Self::Sigmoid => 1.0 / (1.0 + (-x).exp()),
+            Self::Silu => x / (1.0 + (-x).exp()),
+        }
+    }
+
+    #[cfg(feature = "train")]
+    fn forward(self, x: &Tensor) -> candle_core::Result<Tensor> {
+        match self {
+            Self::Identity => Ok(x.clone()),
+            Self::Tanh => x.tanh(),
+            Self::Relu => x.relu(),
+            Self::Gelu => x.gelu_erf(),
+            Self::Sigmoid => candle_nn::ops::sigmoid(x),
+            Self::Silu => x.silu(),
+        }
+    }
+}
+
+/// The sizes of a [`Dense`] and what it does, as its folder says.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct DenseConfig {
+    pub inputs: usize,
+    pub outputs: usize,
+    pub bias: bool,
+    pub activation: DenseActivation,
+    /// Whether the input is added to the output, by a map of its own where the widths differ.
+    pub residual: bool,
+}
+
+/// A linear map with an activation. Training leaves it as it is.
+pub(crate) struct Dense {
+    activation: DenseActivation,
+    residual: bool,
+    linear: Map,
+    /// Where the input is added and has another width.
+    projection: Option<Map>,
+}
+
+/// `W x + b`.
+struct Map {
+    /// `[inputs, outputs]`: the transpose of what the file has, so that an input's row is one run.
+    columns: Vec<f32>,
+    bias: Vec<f32>,
+    #[cfg(feature = "train")]
+    tensors: (Tensor, Tensor),
+}
+
+impl Dense {
+    /// Reads the weights of a module's folder.
+    pub(crate) fn load(path: &Path, config: &DenseConfig) -> Result<Self, ModelError> {
+        let weights = Weights::from_file(path, &Device::Cpu)?;
+        let DenseConfig { inputs, outputs, bias, activation, residual } = *config;
+        let bias = match bias {
+            true => weights.get("linear.bias", &[outputs])?,
+            false => Tensor::zeros(outputs, candle_core::DType::F32, &Device::Cpu)?,
+        };
+        let linear = Map::new(&weights.get("linear.weight", &[outputs, inputs])?, &bias)?;
+        let projection = match residual && inputs != outputs {
+            true => {
+                Some(Map::new(&weights.get("residual.weight", &[outputs, inputs])?, &bias.zeros_like()?)?)
+            }
+            false => None,
+        };
+        Ok(Self { activation, residual, linear, projection })
+    }
+
+    pub(crate) fn outputs(&self) -> usize {
+        self.linear.bias.len()
+    }
+
+    /// Shapes: `[inputs]` to `[outputs]`.
+    pub(crate) fn apply(&self, x: &[f32]) -> Vec<f32> {
+        let mut out = self.linear.apply(x);
+        out.iter_mut().for_each(|x| *x = self.activation.apply(*x));
+        if self.residual {
+            let projected = self.projection.as_ref().map(|map| map.apply(x));
+            let added = projected.as_deref().unwrap_or(x);
+            out.iter_mut().zip(added).for_each(|(out, x)| *out += x);
+        }
+        out
+    }
+
+    /// Shapes: `[batch, inputs]` to `[batch, outputs]`, differentiable.
+    #[cfg(feature = "train")]
+    pub(crate) fn forward(&self, x: &Tensor) -> candle_core::Result<Tensor> {
+        let out = self.activation.forward(&self.linear.forward(x)?)?;
+        match (self.residual, &self.projection) {
+            (false, _) => Ok(out),
+            (true, None) => out + x,
+            (true, Some(map)) => out + map.forward(x)?,
+        }
+    }
+}
+
+impl Map {
+    fn new(weight: &Tensor, bias: &Tensor) -> Result<Self, ModelError> {
+        let columns = weight.t()?.contiguous()?;
+        Ok(Self {
+            columns: columns.flatten_all()?.to_vec1()?,
+            bias: bias.to_vec1()?,
+            #[cfg(feature = "train")]
+            tensors: (columns, bias.clone()),
+        })
+    }
+
+    fn apply(&self, x: &[f32]) -> Vec<f32> {
+        let mut out = self.bias.clone();
+        for (x, weights) in x.iter().zip(self.columns.chunks_exact(out.len().max(1))) {
+            out.iter_mut().zip(weights).for_each(|(out, weight)| *out += x * weight);
+        }
+        out
+    }
+
+    #[cfg(feature = "train")]
+    fn forward(&self, x: &Tensor) -> candle_core::Result<Tensor> {
+        let (columns, bias) = &self.tensors;
+        let device = x.device();
+        x.contiguous()?.matmul(&columns.to_device(device)?)?.broadcast_add(&bias.to_device(device)?)
+    }
+}

@@ -1,0 +1,168 @@
+//! Models whose prompts stand in their model cards alone, by the names under which they are published.
+//!
+//! `docs/models.md` has the sources. A folder's own prompts come first, and what the user says before both.
+//! Models that were trained further from these have other names, and are left alone: their makers may have
+//! trained them without.
+
+use std::path::{Component, Path};
+
+use super::EncoderSettings;
+use crate::model::error::ModelError;
+use crate::model::files::{self, CARD_FILE};
+
+struct Family {
+    owner: &'static str,
+    names: &'static [&'static str],
+    query: &'static str,
+    document: &'static str,
+}
+
+const FAMILIES: [Family; 5] = [
+    Family {
+        owner: "intfloat",
+        names: &[
+            "e5-small",
+            "e5-base",
+            "e5-large",
+            "e5-small-v2",
+            "e5-base-v2",
+            "e5-large-v2",
+            "multilingual-e5-small",
+            "multilingual-e5-base",
+            "multilingual-e5-large",
+        ],
+        query: "query: ",
+        document: "passage: ",
+    },
+    Family {
+        owner: "baai",
+        names: &[
+            "bge-small-en",
+            "bge-base-en",
+            "bge-large-en",
+            "bge-small-en-v1.5",
+            "bge-base-en-v1.5",
+            "bge-large-en-v1.5",
+        ],
+        query: "Represent this sentence for searching relevant passages: ",
+        document: "",
+    },
+    Family {
+        owner: "baai",
+        names: &[
+            "bge-small-zh",
+            "bge-base-zh",
+            "bge-large-zh",
+            "bge-small-zh-v1.5",
+            "bge-base-zh-v1.5",
+            "bge-large-zh-v1.5",
+        ],
+        query: "\u{4e3a}\u{8fd9}\u{4e2a}\u{53e5}\u{5b50}\u{751f}\u{6210}\u{8868}\u{793a}\u{4ee5}\u{7528}\
+                \u{4e8e}\u{68c0}\u{7d22}\u{76f8}\u{5173}\u{6587}\u{7ae0}\u{ff1a}",
+        document: "",
+    },
+    Family {
+        owner: "nomic-ai",
+        names: &[
+            "nomic-embed-text-v1",
+            "nomic-embed-text-v1.5",
+            "nomic-embed-text-v1-unsupervised",
+            "nomic-embed-text-v1-ablated",
+        ],
+        query: "search_query: ",
+        document: "search_document: ",
+    },
+    Family {
+        owner: "mixedbread-ai",
+        names: &["mxbai-embed-large-v1", "mxbai-embed-xsmall-v1"],
+        query: "Represent this sentence for searching relevant passages: ",
+        document: "",
+    },
+];
+
+/// The prompts that the card of the model in `dir` gives, for the roles for which the folder has none.
+///
+/// # Errors
+/// Those of reading its card.
+pub(super) fn prompts(dir: &Path, said: &[bool; 2]) -> Result<EncoderSettings, ModelError> {
+    let mut settings = EncoderSettings::default();
+    let names = names(dir)?;
+    let Some(family) = FAMILIES.iter().find(|family| names.iter().any(|name| family.has(name))) else {
+        return Ok(settings);
+    };
+    let [query, document] = [family.query, family.document].map(|text| Some(text.to_owned()));
+    if said == &[false; 2] {
+        settings.query_prompt = query.filter(|text| !text.is_empty());
+        settings.document_prompt = document.filter(|text| !text.is_empty());
+    }
+    Ok(settings)
+}
+
+impl Family {
+    /// Whether a name, in lower case, is that of one of its models, with its owner or without.
+    fn has(&self, name: &str) -> bool {
+        let bare =
+            name.strip_prefix(self.owner).map_or(name, |rest| rest.trim_start_matches(['/', '_', '-']));
+        self.names.contains(&bare)
+    }
+}
+
+/// Under which names the model may be known: that of its folder, in a hub's cache too, and that of its card.
+fn names(dir: &Path) -> Result<Vec<String>, ModelError> {
+    let whole = std::fs::canonicalize(dir).unwrap_or_else(|_| dir.to_owned());
+    let mut names: Vec<String> =
+        [dir, &whole].iter().filter_map(|dir| dir.file_name()?.to_str().map(str::to_lowercase)).collect();
+    // `models--owner--name/snapshots/hash`
+    let cached = whole.components().filter_map(|part| match part {
+        Component::Normal(part) => part.to_str()?.strip_prefix("models--"),
+        _ => None,
+    });
+    names.extend(cached.map(|name| name.replace("--", "/").to_lowercase()));
+    let card = dir.join(CARD_FILE);
+    if card.is_file() {
+        const MOST: u64 = 4 << 20;
+        let text = files::read(&card, MOST)?;
+        names.extend(named(&String::from_utf8_lossy(&text)));
+    }
+    Ok(names)
+}
+
+/// The name of the first entry of `model-index` in a card's front matter.
+fn named(card: &str) -> Option<String> {
+    let (front, _) = card.strip_prefix("---")?.split_once("\n---")?;
+    let (_, index) = front.split_once("\nmodel-index:")?;
+    let entry = index.lines().map(str::trim).find(|line| !line.is_empty())?;
+    let name = entry.strip_prefix("- name:")?;
+    Some(name.trim().trim_matches(['"', '\'']).to_lowercase())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(name: &str) -> Option<(&'static str, &'static str)> {
+        let family = FAMILIES.iter().find(|family| family.has(&name.to_lowercase()))?;
+        Some((family.query, family.document))
+    }
+
+    #[test]
+    fn names_are_those_of_published_models() {
+        let e5 = Some(("query: ", "passage: "));
+        for name in ["e5-small-v2", "intfloat/E5-base", "intfloat_multilingual-e5-large"] {
+            assert_eq!(of(name), e5, "{name}");
+        }
+        assert_eq!(of("nomic-ai/nomic-embed-text-v1.5").unwrap().1, "search_document: ");
+        assert!(of("BAAI/bge-base-en-v1.5").unwrap().0.starts_with("Represent"));
+        for name in ["my-e5-small-v2", "bge-m3", "e5-small-v2-finetuned", "e5", "intfloat/e5-mistral"] {
+            assert_eq!(of(name), None, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_card_has_a_name() {
+        let card = "---\ntags:\n- mteb\nmodel-index:\n- name: e5-small-v2\n  results:\n---\n# Text\n";
+        assert_eq!(named(card).unwrap(), "e5-small-v2");
+        assert_eq!(named("# No front matter\nmodel-index:\n- name: x\n"), None);
+        assert_eq!(named("---\ntags: x\n---\nmodel-index:\n- name: x\n---\n"), None);
+    }
+}

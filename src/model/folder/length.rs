@@ -1,0 +1,144 @@
+//! The settings of the Transformer module: the longest text, and what is done to a text before its tokenizer.
+
+use std::path::Path;
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::{refuse_unknown, shortened};
+use crate::model::encoder::MOST_TOKENS;
+use crate::model::error::ModelError;
+use crate::model::files;
+
+/// What the Transformer module does beside the transformer.
+pub(super) struct Body {
+    pub max_tokens: usize,
+    pub lowercase: bool,
+}
+
+/// The file of the module's settings.
+const FILE: &str = "sentence_bert_config.json";
+/// Its names for other families in releases of the library before 2.
+const FORMER_FILES: [&str; 6] = [
+    "sentence_roberta_config.json",
+    "sentence_distilbert_config.json",
+    "sentence_camembert_config.json",
+    "sentence_albert_config.json",
+    "sentence_xlm-roberta_config.json",
+    "sentence_xlnet_config.json",
+];
+const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
+/// The longest text where nothing says so, in bundles before format 5.
+const FORMER_DEFAULT: usize = 512;
+
+#[derive(Default, Deserialize)]
+struct Config {
+    max_seq_length: Option<usize>,
+    #[serde(default)]
+    do_lower_case: Option<bool>,
+    transformer_task: Option<String>,
+    module_output_name: Option<String>,
+    modality_config: Option<Value>,
+    /// A matter of speed.
+    #[serde(rename = "unpad_inputs")]
+    _unpad_inputs: Option<Value>,
+    #[serde(flatten)]
+    rest: Map<String, Value>,
+}
+
+pub(super) fn read(dir: &Path, positions: usize) -> Result<Body, ModelError> {
+    let path = dir.join(FILE);
+    let unsupported = |what, found: &str, supported| ModelError::Unsupported {
+        path: path.clone(),
+        what,
+        found: shortened(found),
+        supported,
+    };
+    if !path.exists()
+        && let Some(name) = FORMER_FILES.into_iter().find(|name| dir.join(name).exists())
+    {
+        return Err(ModelError::Unsupported {
+            path: dir.to_owned(),
+            what: "name of a file",
+            found: name.to_owned(),
+            supported: "sentence_bert_config.json, to which it can be renamed",
+        });
+    }
+    let config: Config = files::read_json_or_default(&path)?;
+    refuse_unknown(&path, &config.rest)?;
+    if let Some(task) = config.transformer_task.filter(|task| task != "feature-extraction") {
+        return Err(unsupported("transformer_task", &task, "feature-extraction"));
+    }
+    if let Some(name) = config.module_output_name.filter(|name| name != "token_embeddings") {
+        return Err(unsupported("module_output_name", &name, "token_embeddings"));
+    }
+    if let Some(modalities) = config.modality_config {
+        check_modalities(&modalities).map_err(|found| {
+            unsupported("modality_config", &found, "text by the model's last_hidden_state alone")
+        })?;
+    }
+    let of_tokenizer = tokenizer_length(dir)?;
+    let said = config.max_seq_length.map(|length| (length, path.clone()));
+    let said = said.or_else(|| of_tokenizer.map(|length| (length, dir.join(TOKENIZER_CONFIG))));
+    let (length, file) = said.unwrap_or((positions, dir.join("config.json")));
+    Ok(Body {
+        max_tokens: within(length.min(positions), &file)?,
+        lowercase: config.do_lower_case.unwrap_or(false),
+    })
+}
+
+pub(super) fn read_former(dir: &Path, positions: usize) -> Result<usize, ModelError> {
+    let path = dir.join(FILE);
+    let config: Config = files::read_json_or_default(&path)?;
+    within(config.max_seq_length.unwrap_or(FORMER_DEFAULT).min(positions), &path)
+}
+
+fn within(found: usize, path: &Path) -> Result<usize, ModelError> {
+    match (2..=MOST_TOKENS).contains(&found) {
+        true => Ok(found),
+        false => Err(ModelError::BadConfig {
+            path: path.to_owned(),
+            what: "maximum length in tokens",
+            found: found as u64,
+            expected: format!("2 to {MOST_TOKENS}"),
+        }),
+    }
+}
+
+/// `model_max_length`, unless it is the number beyond all that stands for none.
+pub(in crate::model) fn tokenizer_length(dir: &Path) -> Result<Option<usize>, ModelError> {
+    #[derive(Default, Deserialize)]
+    struct Tokenizer {
+        model_max_length: Option<f64>,
+        truncation_side: Option<String>,
+    }
+    let path = dir.join(TOKENIZER_CONFIG);
+    let config: Tokenizer = files::read_json_or_default(&path)?;
+    if let Some(side) = config.truncation_side.filter(|side| side != "right") {
+        return Err(ModelError::Unsupported {
+            path,
+            what: "truncation_side",
+            found: shortened(&side),
+            supported: "right",
+        });
+    }
+    const NONE: f64 = 1e9;
+    let length = config.model_max_length.filter(|length| (0.0..NONE).contains(length));
+    Ok(length.map(|length| length as usize))
+}
+
+/// # Errors
+/// What of it is not done here.
+fn check_modalities(config: &Value) -> Result<(), String> {
+    let Some(modalities) = config.as_object() else { return Err(config.to_string()) };
+    for (name, modality) in modalities {
+        let field = |name: &str| modality.get(name).and_then(Value::as_str);
+        let is_text = name == "text"
+            && field("method").is_none_or(|method| method == "forward")
+            && field("method_output_name").is_none_or(|output| output == "last_hidden_state");
+        if !is_text {
+            return Err(format!("{name}: {modality}"));
+        }
+    }
+    Ok(())
+}

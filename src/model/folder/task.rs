@@ -1,0 +1,108 @@
+//! What a folder's model was made for, and whether its weights can be read.
+
+use std::path::Path;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{prompts, shortened};
+use crate::model::error::ModelError;
+use crate::model::files::{self, ENCODER_FILE, FORMER_ENCODER_FILE};
+
+#[derive(Default, Deserialize)]
+struct Config {
+    architectures: Option<Vec<String>>,
+    #[serde(default)]
+    sentence_transformers: Option<Value>,
+    sbert_ce_default_activation_function: Option<String>,
+    id2label: Option<serde_json::Map<String, Value>>,
+}
+
+#[derive(Default, Deserialize)]
+struct OfLibrary {
+    model_type: Option<String>,
+}
+
+const CLASSIFIER: &str = "ForSequenceClassification";
+
+/// Whether the folder holds a cross-encoder.
+fn is_reranker(dir: &Path) -> Result<bool, ModelError> {
+    let config: Config = files::read_json(&dir.join("config.json"))?;
+    let of_library: OfLibrary = files::read_json_or_default(&dir.join(prompts::FILE))?;
+    let classifies = config.architectures.iter().flatten().any(|name| name.ends_with(CLASSIFIER));
+    let has_activation =
+        config.sentence_transformers.is_some() || config.sbert_ce_default_activation_function.is_some();
+    let is_one = of_library.model_type.as_deref() == Some("CrossEncoder") || has_activation;
+    Ok(is_one || classifies && !dir.join("modules.json").exists())
+}
+
+/// Refuses a folder whose model is none that gives embeddings. `modules.json` says that one does, whatever
+/// the transformer in it was at first.
+pub(super) fn check(dir: &Path) -> Result<(), ModelError> {
+    let path = dir.join("config.json");
+    let config: Config = files::read_json(&path)?;
+    let is_encoder = dir.join("modules.json").exists();
+    let error = |found: &str, kind| {
+        Err(ModelError::NotAnEncoder { path: dir.to_owned(), found: shortened(found), kind })
+    };
+    if is_reranker(dir)? {
+        let labels = config.id2label.map_or(0, |labels| labels.len());
+        return error(
+            config.architectures.iter().flatten().next().map_or("CrossEncoder", |name| name),
+            match labels {
+                0 | 1 => "a cross-encoder, which scores pairs of texts: give it as a reranker (`--rerank`)",
+                _ => "a classifier of texts or of pairs of them",
+            },
+        );
+    }
+    let Some(name) = config.architectures.iter().flatten().next().filter(|_| !is_encoder) else {
+        return Ok(());
+    };
+    let kind = [
+        ("ForMaskedLM", "a language model that fills in masked words"),
+        ("ForPreTraining", "a language model as it was pre-trained"),
+        ("ForCausalLM", "a language model that writes text"),
+        ("LMHeadModel", "a language model that writes text"),
+        ("ForTokenClassification", "a classifier of words"),
+        ("ForQuestionAnswering", "a model that finds an answer in a text"),
+        ("ForConditionalGeneration", "a language model that writes text"),
+    ];
+    match kind.into_iter().find(|(ending, _)| name.ends_with(ending)) {
+        Some((_, kind)) => error(name, kind),
+        None if name.contains("For") => error(name, "a model with a head of its own"),
+        None => Ok(()),
+    }
+}
+
+/// Refuses a folder whose weights are there, but not as one safetensors file.
+pub(in crate::model) fn check_weights(dir: &Path) -> Result<(), ModelError> {
+    if [ENCODER_FILE, FORMER_ENCODER_FILE].iter().any(|name| dir.join(name).exists()) {
+        return Ok(());
+    }
+    let index = dir.join("model.safetensors.index.json");
+    if index.exists() {
+        return Err(ModelError::Unsupported {
+            path: index,
+            what: "weights in",
+            found: "several files".to_owned(),
+            supported: "one file, model.safetensors",
+        });
+    }
+    match ["pytorch_model.bin", "pytorch_model.bin.index.json", "tf_model.h5", "flax_model.msgpack"]
+        .into_iter()
+        .map(|name| dir.join(name))
+        .find(|path| path.exists())
+    {
+        Some(path) => Err(ModelError::OtherWeights { path }),
+        None => Err(ModelError::NotAModel { path: dir.to_owned(), missing: ENCODER_FILE }),
+    }
+}
+
+/// The `model_type` of a folder's `config.json`.
+pub(in crate::model) fn model_type(dir: &Path) -> Result<String, ModelError> {
+    #[derive(Deserialize)]
+    struct Config {
+        model_type: String,
+    }
+    Ok(files::read_json::<Config>(&dir.join("config.json"))?.model_type)
+}

@@ -1,0 +1,387 @@
+//! Folders written by the real sentence-transformers, against the vectors that it gives
+//! (`fixtures/folders/make.py`), and folders that ask for what is not done.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use ehi::model::{Encoder, EncoderSettings, LoadOptions, ModelError, PoolingMode, PromptSource, Role};
+use ehi::{Bundle, Document, Index, Similarity};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+const RELEASES: [&str; 4] = ["2.2", "2.7", "3.4", "6.2"];
+
+#[derive(Deserialize)]
+struct Recorded {
+    query: Option<Vec<Vec<f32>>>,
+    document: Option<Vec<Vec<f32>>>,
+}
+
+fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/folders")
+}
+
+fn read<T: serde::de::DeserializeOwned>(path: &Path) -> T {
+    serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
+}
+
+/// Puts a folder together as it was written.
+fn folder(release: &str, name: &str) -> TempDir {
+    let target = tempfile::tempdir().unwrap();
+    copy(&fixtures().join(release).join(name), target.path());
+    let places: BTreeMap<String, String> = read(&fixtures().join(release).join("shared.json"));
+    for (place, shared) in places {
+        if let Some(file) = place.strip_prefix(name).and_then(|rest| rest.strip_prefix('/')) {
+            fs::copy(fixtures().join("shared").join(shared), target.path().join(file)).unwrap();
+        }
+    }
+    target
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        let target = to.join(path.file_name().unwrap());
+        match path.is_dir() {
+            true => copy(&path, &target),
+            false => fs::write(&target, fs::read(&path).unwrap()).unwrap(),
+        }
+    }
+}
+
+fn names(release: &str) -> Vec<String> {
+    let entries = fs::read_dir(fixtures().join(release)).unwrap().map(|entry| entry.unwrap().path());
+    let mut names: Vec<String> = entries
+        .filter(|path| path.is_dir())
+        .map(|path| path.file_name().unwrap().to_str().unwrap().to_owned())
+        .collect();
+    names.sort();
+    names
+}
+
+/// Release 2 wrote PyTorch's format: the weights of a later release, which are the same, in its place.
+fn convert(folder: &Path) {
+    let other = self::folder("3.4", "mean");
+    fs::copy(other.path().join("model.safetensors"), folder.join("model.safetensors")).unwrap();
+}
+
+fn cosine(a: &[f32], b: &[f32]) -> f64 {
+    let dot =
+        |x: &[f32], y: &[f32]| -> f64 { x.iter().zip(y).map(|(p, q)| f64::from(*p) * f64::from(*q)).sum() };
+    dot(a, b) / (dot(a, a).sqrt() * dot(b, b).sqrt())
+}
+
+/// Both vectors, and not their direction alone.
+fn assert_near(what: &str, found: &[f32], want: &[f32], compare_norms: bool) {
+    assert_eq!(found.len(), want.len(), "{what}");
+    assert!(cosine(found, want) >= 0.99999, "{what}: cosine {}", cosine(found, want));
+    if compare_norms {
+        let worst = found.iter().zip(want).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        let size = want.iter().map(|x| x.abs()).fold(0.0, f32::max);
+        assert!(worst <= 2e-5 * size.max(1.0), "{what}: {worst} of {size}");
+    }
+}
+
+fn check(what: &str, dir: &Path) {
+    let texts: Vec<String> = read(&fixtures().join("texts.json"));
+    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+    let recorded: Recorded = read(&dir.join("vectors.json"));
+    let encoder = Encoder::load(dir).unwrap();
+    let mut compared = 0;
+    for (role, rows) in [(Role::Query, recorded.query), (Role::Document, recorded.document)] {
+        let Some(rows) = rows else { continue };
+        let batch = encoder.embed(&texts, role).unwrap();
+        assert_eq!(rows.len(), texts.len());
+        for ((text, want), found) in texts.iter().zip(&rows).zip(batch.chunks_exact(encoder.dim())) {
+            // Releases before 6 put special tokens that a text has written out in lower case too.
+            if what.ends_with("lower") && !what.starts_with("6.2") && text.contains("[CLS]") {
+                continue;
+            }
+            // What is cut is given unit norm again here, and not there.
+            let what = format!("{what}, {role:?}, {text:?}");
+            assert_near(&what, found, want, !what.contains("truncated"));
+            assert_near(&what, &encoder.embed(&[text], role).unwrap(), want, !what.contains("truncated"));
+            compared += 1;
+        }
+    }
+    assert!(compared >= 24, "{what}");
+}
+
+#[test]
+fn every_folder_gives_the_vectors_of_the_library() {
+    let mut checked = 0;
+    for release in RELEASES {
+        for name in names(release) {
+            let dir = folder(release, &name);
+            let what = format!("{release} {name}");
+            let pickled = ["model.safetensors", "2_Dense/model.safetensors"]
+                .iter()
+                .any(|file| !dir.path().join(file).exists() && is_pickled(dir.path(), file));
+            if pickled {
+                let error = Encoder::load(dir.path()).unwrap_err();
+                assert!(matches!(error, ModelError::OtherWeights { .. }), "{what}: {error}");
+                assert!(error.to_string().contains("sentence_transformers"), "{error}");
+                if name.starts_with("dense") {
+                    continue;
+                }
+                convert(dir.path());
+            }
+            check(&what, dir.path());
+            checked += 1;
+        }
+    }
+    assert!(checked >= 4 * 8, "{checked} folders");
+}
+
+fn is_pickled(dir: &Path, file: &str) -> bool {
+    dir.join(file.replace("model.safetensors", "pytorch_model.bin")).exists()
+}
+
+/// The settings that tell folders apart are indeed those that make the difference.
+#[test]
+fn settings_of_a_folder_are_described() {
+    let describe = |name: &str| Encoder::load(folder("6.2", name).path()).unwrap().describe().unwrap();
+    assert_eq!(describe("three").pooling, [PoolingMode::Cls, PoolingMode::Max, PoolingMode::Mean]);
+    assert_eq!((describe("three").width, describe("three").dim), (48, 48));
+    let lower = describe("lower");
+    assert!(!lower.is_unit && lower.pools_prompt);
+    assert_eq!((describe("mean").max_tokens, describe("length").max_tokens), (24, 40));
+    assert_eq!((describe("truncated").width, describe("truncated").dim), (16, 6));
+    let prompts = describe("without-prompt");
+    assert_eq!((prompts.pools_prompt, prompts.query_prompt.text.as_str()), (false, "query: "));
+    assert_eq!(prompts.document_prompt.text, "the passage: ");
+    let default = describe("default-prompt");
+    assert_eq!((default.query_prompt.source, default.document_prompt.source), {
+        // The library names two empty prompts of its own since release 5, and then has no default for them.
+        (PromptSource::None, PromptSource::None)
+    });
+    let former = Encoder::load(folder("3.4", "default-prompt").path()).unwrap();
+    assert_eq!(former.prompt(Role::Query).text, "search: ");
+    let json = serde_json::to_value(describe("denses")).unwrap();
+    assert_eq!(
+        json["modules"][0],
+        json!({"module": "dense", "inputs": 32, "outputs": 12, "activation": "identity"})
+    );
+    assert_eq!(json["modules"][2], json!({"module": "normalize"}));
+}
+
+fn edit(path: &Path, change: impl FnOnce(&mut Value)) {
+    let mut json: Value = read(path);
+    change(&mut json);
+    fs::write(path, json.to_string()).unwrap();
+}
+
+/// Whatever is asked for and not done is an error that names the file and the setting.
+#[test]
+fn what_is_not_done_is_refused() {
+    type Change = fn(&mut Value);
+    let cases: [(&str, &str, Change, &str); 25] = [
+        ("mean", "modules.json", |v| v[0]["type"] = "custom_st.Transformer".into(), "custom_st"),
+        ("mean", "modules.json", |v| v[2]["type"] = "sentence_transformers.models.LSTM".into(), "LSTM"),
+        ("mean", "modules.json", |v| v[0]["kwargs"] = json!(["task"]), "arguments of module"),
+        ("mean", "modules.json", |v| v[0]["path"] = "0_Transformer".into(), "0_Transformer"),
+        ("mean", "modules.json", |v| v[1]["path"] = "../1_Pooling".into(), "../1_Pooling"),
+        ("mean", "modules.json", |v| *v = json!([v[0]]), "without Pooling"),
+        ("mean", "modules.json", |v| *v = json!([v[1], v[0]]), "Pooling"),
+        ("mean", "1_Pooling/config.json", |v| v["pooling_mode"] = "attention".into(), "attention"),
+        ("mean", "1_Pooling/config.json", |v| v["new"] = 1.into(), "new: 1"),
+        ("dense", "2_Dense/config.json", |v| v["activation_function"] = "my.Tanh".into(), "my.Tanh"),
+        ("dense", "2_Dense/config.json", |v| v["in_features"] = 15.into(), "in_features is 15"),
+        ("dense", "2_Dense/config.json", |v| v["module_input_name"] = "token_embeddings".into(), "token_emb"),
+        ("dense", "2_Dense/config.json", |v| v["out_features"] = 0.into(), "out_features is 0"),
+        ("mean", "2_Normalize/config.json", |v| v["module_input_name"] = "scores".into(), "scores"),
+        ("mean", "sentence_bert_config.json", |v| v["transformer_task"] = "fill-mask".into(), "fill-mask"),
+        ("mean", "sentence_bert_config.json", |v| v["query_length"] = 32.into(), "query_length: 32"),
+        ("mean", "sentence_bert_config.json", |v| v["module_output_name"] = "x".into(), "module_output_name"),
+        (
+            "mean",
+            "sentence_bert_config.json",
+            |v| v["modality_config"] = json!({"image": {"method": "forward"}}),
+            "image",
+        ),
+        ("mean", "sentence_bert_config.json", |v| v["max_seq_length"] = 1.into(), "is 1, expected 2"),
+        ("mean", "tokenizer_config.json", |v| v["truncation_side"] = "left".into(), "truncation_side `left`"),
+        (
+            "mean",
+            "config_sentence_transformers.json",
+            |v| v["default_prompt_name"] = "q".into(),
+            "default_prompt_name `q`",
+        ),
+        (
+            "mean",
+            "config_sentence_transformers.json",
+            |v| v["similarity_fn_name"] = "maxsim".into(),
+            "maxsim",
+        ),
+        (
+            "mean",
+            "config_sentence_transformers.json",
+            |v| v["model_type"] = "SparseEncoder".into(),
+            "SparseEncoder",
+        ),
+        ("mean", "config_sentence_transformers.json", |v| v["truncate_dim"] = 17.into(), "keep is 17"),
+        ("mean", "config_sentence_transformers.json", |v| v["novel"] = json!({"a": 1}), "novel"),
+    ];
+    for (name, file, change, expected) in cases {
+        let dir = folder("6.2", name);
+        let path = dir.path().join(file);
+        edit(&path, change);
+        let error = Encoder::load(dir.path()).unwrap_err();
+        let named = matches!(error, ModelError::Unsupported { .. } | ModelError::BadConfig { .. });
+        assert!(named, "{file}: {error}");
+        assert!(error.to_string().contains(expected), "{file}: {error}");
+    }
+}
+
+/// Models for other purposes are told by what they are.
+#[test]
+fn what_is_no_encoder_is_named() {
+    for (architecture, kind) in [
+        ("BertForSequenceClassification", "cross-encoder"),
+        ("BertForMaskedLM", "fills in masked words"),
+        ("BertForTokenClassification", "classifier of words"),
+        ("BertForSomething", "head of its own"),
+    ] {
+        let dir = folder("3.4", "mean");
+        edit(&dir.path().join("config.json"), |v| v["architectures"] = json!([architecture]));
+        // With modules it is an encoder, whatever it was made from.
+        Encoder::load(dir.path()).unwrap();
+        fs::remove_file(dir.path().join("modules.json")).unwrap();
+        let error = Encoder::load(dir.path()).unwrap_err();
+        assert!(matches!(error, ModelError::NotAnEncoder { .. }), "{error}");
+        assert!(error.to_string().contains(architecture) && error.to_string().contains(kind), "{error}");
+    }
+    let dir = folder("3.4", "mean");
+    edit(&dir.path().join("config.json"), |v| {
+        v["sentence_transformers"] = json!({"activation_fn": "torch.nn.modules.linear.Identity"});
+    });
+    assert!(matches!(Encoder::load(dir.path()), Err(ModelError::NotAnEncoder { .. })));
+}
+
+/// Both spellings of the pooling file mean the same.
+#[test]
+fn older_and_newer_pooling_files_are_read_alike() {
+    let dir = folder("6.2", "mean");
+    let path = dir.path().join("1_Pooling/config.json");
+    let pooling = |config: Value| {
+        fs::write(&path, config.to_string()).unwrap();
+        Encoder::load(dir.path()).unwrap().describe().unwrap().pooling
+    };
+    assert_eq!(pooling(json!({"pooling_mode": "cls"})), [PoolingMode::Cls]);
+    assert_eq!(pooling(json!({"pooling_mode": ["mean", "cls"]})), [PoolingMode::Mean, PoolingMode::Cls]);
+    let older = json!({"pooling_mode_mean_tokens": true, "pooling_mode_cls_token": true});
+    assert_eq!(pooling(older), [PoolingMode::Cls, PoolingMode::Mean]);
+    assert_eq!(pooling(json!({"pooling_mode_mean_tokens": false})), [PoolingMode::Mean]);
+}
+
+fn first_words(index: &Index, query: &str) -> Vec<String> {
+    index.query(query).k(3).run().unwrap().hits.into_iter().map(|hit| hit.id).collect()
+}
+
+/// An index keeps what its encoder was given, whatever the folder is called or becomes.
+#[test]
+fn an_index_keeps_settings_of_its_encoder() {
+    let dir = folder("6.2", "dense");
+    let settings = EncoderSettings::new().dim(5).query_prompt("query: ").document_prompt("leaf ");
+    let bundle = Bundle::from_encoder_with(dir.path(), &settings).unwrap();
+    assert_ne!(bundle.hash(), Bundle::from_encoder(dir.path()).unwrap().hash());
+    let place = tempfile::tempdir().unwrap();
+    let index = Index::create(place.path().join("index"), &bundle).unwrap();
+    for text in ["a leaf", "a tree", "the beam of a search"] {
+        index.insert(Document::new(text, "", text)).unwrap();
+    }
+    let before = first_words(&index, "tree");
+    drop(index);
+    fs::remove_dir_all(dir.path()).unwrap();
+    let index = Index::open(place.path().join("index")).unwrap();
+    let encoder = index.bundle().model().encoder().describe().unwrap();
+    assert_eq!((encoder.width, encoder.dim, encoder.query_prompt.text.as_str()), (8, 5, "query: "));
+    assert_eq!(encoder.document_prompt.text, "leaf ");
+    assert_eq!(first_words(&index, "tree"), before);
+    let norm: f32 =
+        index.bundle().model().encoder().embed(&["a"], Role::Document).unwrap().iter().map(|x| x * x).sum();
+    assert!((norm - 1.0).abs() < 1e-5, "{norm}");
+    assert!(index.verify().is_ok());
+    assert_eq!(index.bundle().hash(), bundle.hash());
+}
+
+/// The prompts of a known model's card are used, and kept under another name; the user's come first.
+#[test]
+fn prompts_of_a_model_card() {
+    let source = folder("3.4", "mean");
+    let place = tempfile::tempdir().unwrap();
+    let named = place.path().join("e5-small-v2");
+    copy(source.path(), &named);
+    let encoder = Encoder::load(&named).unwrap();
+    assert_eq!(
+        (encoder.prompt(Role::Query).text.as_str(), encoder.prompt(Role::Query).source),
+        ("query: ", PromptSource::Card)
+    );
+    assert_eq!(encoder.prompt(Role::Document).text, "passage: ");
+    let given = EncoderSettings::new().query_prompt("");
+    let encoder = LoadOptions::new().encoder_with(&named, &given).unwrap();
+    assert_eq!(
+        (encoder.prompt(Role::Query).text.as_str(), encoder.prompt(Role::Document).text.as_str()),
+        ("", "passage: ")
+    );
+
+    let bundle = Bundle::from_encoder(&named).unwrap();
+    drop(Index::create(place.path().join("index"), &bundle).unwrap());
+    let index = Index::open(place.path().join("index")).unwrap();
+    assert_eq!(index.bundle().model().encoder().prompt(Role::Query).text, "query: ");
+    assert_eq!(index.bundle().hash(), bundle.hash());
+
+    // Its own prompts come before those of the card.
+    edit(&named.join("config_sentence_transformers.json"), |v| v["prompts"] = json!({"query": "q: "}));
+    let encoder = Encoder::load(&named).unwrap();
+    assert_eq!(
+        (encoder.prompt(Role::Query).text.as_str(), encoder.prompt(Role::Document).text.as_str()),
+        ("q: ", "")
+    );
+}
+
+/// An index ranks by what the encoder's folder says, unless told otherwise.
+#[test]
+fn similarity_comes_from_the_folder() {
+    let dir = folder("3.4", "cls");
+    edit(&dir.path().join("config_sentence_transformers.json"), |v| v["similarity_fn_name"] = "dot".into());
+    let bundle = Bundle::from_encoder(dir.path()).unwrap();
+    let place = tempfile::tempdir().unwrap();
+    let index = Index::create(place.path().join("a"), &bundle).unwrap();
+    assert_eq!(index.similarity(), Similarity::DotProduct);
+    let builder = Index::builder().similarity(Similarity::Cosine);
+    assert_eq!(builder.create(place.path().join("b"), &bundle).unwrap().similarity(), Similarity::Cosine);
+}
+
+/// Bundles of formats before 5 go on encoding as they did, settings of the folder that were passed over
+/// included, and keep their hash.
+#[test]
+fn former_bundles_are_read_as_before() {
+    let dir = folder("3.4", "mean");
+    edit(&dir.path().join("config_sentence_transformers.json"), |v| v["truncate_dim"] = 6.into());
+    let place = tempfile::tempdir().unwrap();
+    let bundle = Bundle::from_encoder(dir.path()).unwrap();
+    drop(Index::create(place.path().join("index"), &bundle).unwrap());
+    let model = place.path().join("index/models/1/model");
+    assert!(model.is_dir(), "{}", model.display());
+    let copied = tempfile::tempdir().unwrap();
+    copy(&model, copied.path());
+    let opened = Bundle::open(copied.path()).unwrap();
+    assert_eq!((opened.hash(), opened.model().encoder().dim()), (bundle.hash(), 6));
+
+    edit(&copied.path().join("ehi.json"), |v| (v["format_version"], v["dim"]) = (4.into(), 16.into()));
+    let former = Bundle::open(copied.path()).unwrap();
+    assert_eq!(former.model().encoder().dim(), 16);
+    // Made into another index it stays what it was.
+    drop(Index::create(place.path().join("again"), &former).unwrap());
+    let again = Index::open(place.path().join("again")).unwrap();
+    assert_eq!((again.bundle().hash(), again.bundle().model().encoder().dim()), (former.hash(), 16));
+    let alone = Bundle::from_encoder(copied.path()).unwrap();
+    assert_eq!(alone.model().encoder().dim(), 16);
+    // And new settings on top of it would change more than they say.
+    let error = Bundle::from_encoder_with(copied.path(), &EncoderSettings::new().dim(4)).unwrap_err();
+    assert!(error.to_string().contains("1 to 4"), "{error}");
+}
