@@ -64,6 +64,9 @@ pub enum InputError {
         /// The options.
         options: [&'static str; 2],
     },
+    /// A reranker was to read no hit at all.
+    #[error("the reranker is to read 0 hits; give a depth of at least 1")]
+    ZeroDepth,
     /// Codes were asked for where the similarity is not a dot product.
     #[error("codes are for cosine and dot product, the similarity of the index is {similarity}")]
     NoCodes {

@@ -19,5 +19,5 @@ pub use modes::{EvalMode, ModeDifference, ModePoint, UnknownMode};
 pub use per_query::PerQuery;
 pub use quality::Quality;
 pub use report::{BeamPoint, Comparison, EvalReport, IvfPoint, ListsAt, StopPoint};
-pub use sweep::{Baseline, EvalOptions, evaluate};
+pub use sweep::{Baseline, EvalOptions, RerankOptions, evaluate};
 pub use trec::{Run, ScoredId, TrecError, read_qrels, write_qrels};

@@ -22,6 +22,8 @@ pub enum EvalMode {
     Hybrid,
     /// Both, by reciprocal rank fusion with k = 60.
     Rrf,
+    /// The first of the other modes, reranked ([`EvalOptions::rerank`](super::EvalOptions::rerank)).
+    Reranked,
 }
 
 /// A name that is no mode.
@@ -56,12 +58,13 @@ impl EvalMode {
             Self::Lexical => "lexical",
             Self::Hybrid => "hybrid",
             Self::Rrf => "rrf",
+            Self::Reranked => "reranked",
         }
     }
 
     pub(super) fn plan(self, depth: NonZeroUsize) -> Plan<'static> {
         let by = match self {
-            Self::Dense => RankBy::Dense,
+            Self::Dense | Self::Reranked => RankBy::Dense,
             Self::Lexical => RankBy::Lexical,
             Self::Hybrid => RankBy::Hybrid(Fusion::Learned),
             Self::Rrf => RankBy::Hybrid(Fusion::Rrf { k: 60.0 }),

@@ -1,6 +1,7 @@
 //! One pass over a split's queries at every beam, in exact search and in the baseline.
 
 use std::num::NonZeroUsize;
+use std::sync::Arc;
 
 use super::baseline::{self, IvfOptions};
 use super::modes::{EvalMode, ModeDifference, ModePoint};
@@ -12,6 +13,7 @@ use crate::data::Dataset;
 use crate::error::{Error, InputError, Result};
 use crate::index::{ActiveModel, Asked, Index, Limits, Plan, SearchMode, Words};
 use crate::measure::{Found, Judge, Judged, Outcome, ProgressCounter, Ranking, doubling};
+use crate::model::Reranker;
 use crate::progress::OnProgress;
 use crate::search::QueryEncoder;
 use crate::stop::Stop;
@@ -32,6 +34,15 @@ pub enum Baseline {
     Ivf(IvfOptions),
 }
 
+/// A reranker to be measured.
+#[derive(Clone, Debug)]
+pub struct RerankOptions {
+    /// The cross-encoder.
+    pub reranker: Arc<Reranker>,
+    /// Documents that it reads for each query.
+    pub depth: usize,
+}
+
 /// Options of [`evaluate`].
 #[derive(Clone, Debug, Default)]
 pub struct EvalOptions {
@@ -43,6 +54,9 @@ pub struct EvalOptions {
     pub baseline: Baseline,
     /// Searches by embeddings, by words and by both, to be compared with each other.
     pub modes: Vec<EvalMode>,
+    /// Reads the best documents of the first of these modes again, of embeddings where none is given, and is
+    /// compared with them as [`EvalMode::Reranked`].
+    pub rerank: Option<RerankOptions>,
     /// Which encoder reads the queries; as in a search ([`Query::encoder`](crate::Query::encoder)) by
     /// default.
     pub encoder: Option<QueryEncoder>,
@@ -113,9 +127,19 @@ pub fn evaluate(
         Baseline::None => None,
         Baseline::Ivf(ivf) => Some(baseline::Plan::new(ivf, leaves as usize, &options.beams, view.live())?),
     };
+    let mut own_modes = options.modes.clone();
+    if let Some(rerank) = &options.rerank {
+        if rerank.depth == 0 {
+            return Err(InputError::ZeroDepth.into());
+        }
+        if own_modes.is_empty() {
+            own_modes.push(EvalMode::Dense);
+        }
+    }
     let passes = beams.len()
         + options.stops.len()
-        + options.modes.len()
+        + own_modes.len()
+        + usize::from(options.rerank.is_some())
         + 1
         + baseline.as_ref().map_or(0, baseline::Plan::passes);
     let mut meter = ProgressCounter { on_progress, done: 0, total: passes * queries.asked };
@@ -132,8 +156,11 @@ pub fn evaluate(
         settings.push(sweep.measure(Setting::Stopped { stop }, mode, None, &mut meter)?);
     }
     let mut modes = Vec::new();
-    for &mode in &options.modes {
-        modes.push((mode, sweep.measure_mode(mode, &mut meter)?));
+    for &mode in &own_modes {
+        modes.push((mode, sweep.measure_mode(mode, None, &mut meter)?));
+    }
+    if let Some((rerank, &mode)) = options.rerank.as_ref().zip(own_modes.first()) {
+        modes.push((EvalMode::Reranked, sweep.measure_mode(mode, Some(rerank), &mut meter)?));
     }
     if let Some(plan) = baseline {
         settings.extend(plan.measure(&sweep, &mut meter)?);
@@ -237,9 +264,15 @@ impl Sweep<'_> {
     }
 
     /// Measures a mode over all queries.
-    fn measure_mode(&self, mode: EvalMode, meter: &mut ProgressCounter<'_, '_>) -> Result<QueryFigures> {
-        let plan = mode.plan(NonZeroUsize::new(self.depth).unwrap_or(NonZeroUsize::MIN));
-        let by = mode.name();
+    fn measure_mode(
+        &self,
+        mode: EvalMode,
+        rerank: Option<&RerankOptions>,
+        meter: &mut ProgressCounter<'_, '_>,
+    ) -> Result<QueryFigures> {
+        let depth = rerank.map_or(self.depth, |rerank| rerank.depth.max(self.depth));
+        let plan = mode.plan(NonZeroUsize::new(depth).unwrap_or(NonZeroUsize::MIN));
+        let by = if rerank.is_some() { EvalMode::Reranked.name() } else { mode.name() };
         let mut figures = QueryFigures::new(Setting::Ranked { by }, self.view.live());
         let analysis = self.serving.analysis();
         let search = |query: usize| -> Result<(Outcome, Ranking)> {
@@ -249,7 +282,12 @@ impl Sweep<'_> {
             let asked = Asked { vector: self.query(query).into(), words: Some(words), encoder };
             let ranked = self.serving.rank_asked(self.view, &asked, &plan)?;
             let visited = ranked.stats.documents_visited;
-            let mut found = Found { visited, routing: 0.0, ranking: ranked.rows };
+            let mut ranking = ranked.rows;
+            if let Some(rerank) = rerank {
+                ranking = self.reranked(&self.queries.texts[query], ranking, rerank)?;
+                ranking.truncate(self.depth);
+            }
+            let mut found = Found { visited, routing: 0.0, ranking };
             Ok((self.outcome(query, &mut found)?, found.ranking))
         };
         meter.measure(self.queries.asked, search, |query, (outcome, _)| {
@@ -257,6 +295,24 @@ impl Sweep<'_> {
             Ok(())
         })?;
         Ok(figures)
+    }
+
+    /// A ranking in the order of a reranker. Rows behind its depth come after all that it has read, whatever
+    /// they scored before: a measurement goes by scores alone.
+    fn reranked(&self, question: &str, ranking: Ranking, rerank: &RerankOptions) -> Result<Ranking> {
+        let (read, rest) = ranking.split_at(rerank.depth.min(ranking.len()));
+        let documents = read.iter().map(|&(_, row)| Ok(self.view.document(row)?));
+        let documents = documents.collect::<Result<Vec<_>>>()?;
+        let texts: Vec<_> = documents.iter().map(|document| document.embedding_text()).collect();
+        let texts: Vec<&str> = texts.iter().map(AsRef::as_ref).collect();
+        let scores = rerank.reranker.score(question, &texts)?;
+        let mut reranked: Ranking =
+            scores.into_iter().zip(read).map(|(score, &(_, row))| (score, row)).collect();
+        reranked.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let lowest = reranked.last().map_or(0.0, |&(score, _)| score);
+        let behind = rest.iter().zip(1u16..).map(|(&(_, row), place)| (lowest - f32::from(place), row));
+        reranked.extend(behind);
+        Ok(reranked)
     }
 
     /// Measures one mode over all queries; the rankings go to `run` where there is one.

@@ -105,6 +105,7 @@ impl Query<'_> {
 
     fn explanation(self, compare: bool) -> Result<Explanation> {
         self.index.check_process()?;
+        self.check_no_rerank("explain")?;
         let plan = self.plan()?;
         let k = plan.k;
         if compare && plan.by == RankBy::Lexical {

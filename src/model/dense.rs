@@ -104,13 +104,17 @@ struct Map {
 impl Dense {
     /// Reads the weights of a module's folder.
     pub(crate) fn load(path: &Path, config: &DenseConfig) -> Result<Self, ModelError> {
-        let weights = Weights::from_file(path, &Device::Cpu)?;
+        Self::of(&Weights::from_file(path, &Device::Cpu)?, "linear", config)
+    }
+
+    /// One of the maps in a file, by its name.
+    pub(super) fn of(weights: &Weights, name: &str, config: &DenseConfig) -> Result<Self, ModelError> {
         let DenseConfig { inputs, outputs, bias, activation, residual } = *config;
         let bias = match bias {
-            true => weights.get("linear.bias", &[outputs])?,
+            true => weights.get(&format!("{name}.bias"), &[outputs])?,
             false => Tensor::zeros(outputs, candle_core::DType::F32, &Device::Cpu)?,
         };
-        let linear = Map::new(&weights.get("linear.weight", &[outputs, inputs])?, &bias)?;
+        let linear = Map::new(&weights.get(&format!("{name}.weight"), &[outputs, inputs])?, &bias)?;
         let projection = match residual && inputs != outputs {
             true => {
                 Some(Map::new(&weights.get("residual.weight", &[outputs, inputs])?, &bias.zeros_like()?)?)

@@ -55,8 +55,8 @@ pub enum ModelError {
     NotAReranker {
         /// The directory.
         path: PathBuf,
-        /// What is missing.
-        why: &'static str,
+        /// What is missing or too much.
+        why: String,
     },
     /// The weights are in a format that is not read; PyTorch's own may run code when it is.
     #[error(

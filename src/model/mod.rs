@@ -23,6 +23,7 @@ mod parts;
 mod pooling;
 mod profile;
 mod query_encoder;
+mod reranker;
 mod rotation;
 mod settings;
 mod tokenize;
@@ -47,6 +48,7 @@ pub use query_encoder::{
     DistilReport, EncodeMicroseconds, EncoderQuality, QueryEncoderKind, SignificantDifference, TreeQuality,
 };
 
+pub use reranker::Reranker;
 pub use settings::EncoderSettings;
 
 pub use crate::ids::ModelHash;

@@ -8,6 +8,7 @@ use candle_core::{Device, Tensor};
 use serde::Serialize;
 
 use super::dense::Dense;
+use super::kernels;
 use super::packed::PackedHidden;
 
 /// How the hidden states of a text become one vector.
@@ -33,8 +34,16 @@ pub enum PoolingMode {
 pub(crate) enum Step {
     /// A linear map with an activation.
     Dense(Dense),
+    /// Layer normalisation.
+    LayerNorm(LayerNorm),
     /// Unit L2 norm.
     Normalise,
+}
+
+/// Layer normalisation of an embedding, without a bias.
+pub(crate) struct LayerNorm {
+    pub weight: Vec<f32>,
+    pub eps: f32,
 }
 
 /// Pooling and what follows it.
@@ -62,7 +71,7 @@ impl Pooler {
         let pooled = modes.len() * hidden;
         let width = steps.iter().fold(pooled, |width, step| match step {
             Step::Dense(dense) => dense.outputs(),
-            Step::Normalise => width,
+            Step::LayerNorm(_) | Step::Normalise => width,
         });
         Self { modes, steps, hidden, width, dim: dim.map_or(width, |dim| dim.min(width)) }
     }
@@ -100,6 +109,7 @@ impl Pooler {
             for step in &self.steps {
                 match step {
                     Step::Dense(dense) => row = dense.apply(&row),
+                    Step::LayerNorm(norm) => norm.apply(&mut row),
                     Step::Normalise => normalise(&mut row),
                 }
             }
@@ -134,6 +144,7 @@ impl Pooler {
         for step in &self.steps {
             x = match step {
                 Step::Dense(dense) => dense.forward(&x)?,
+                Step::LayerNorm(norm) => norm.forward(&x)?,
                 Step::Normalise => unit_rows(&x)?,
             };
         }
@@ -218,6 +229,19 @@ impl PoolingMode {
                 (place + 1) as f32 / by.max(1.0)
             }),
         }
+    }
+}
+
+impl LayerNorm {
+    fn apply(&self, row: &mut [f32]) {
+        let bias = vec![0.0; row.len()];
+        kernels::norm(row, &self.weight, &bias, self.eps);
+    }
+
+    #[cfg(feature = "train")]
+    fn forward(&self, x: &Tensor) -> candle_core::Result<Tensor> {
+        let weight = Tensor::from_slice(&self.weight, self.weight.len(), x.device())?;
+        candle_nn::ops::layer_norm_slow(x, &weight, &weight.zeros_like()?, self.eps)
     }
 }
 

@@ -28,7 +28,7 @@ fn read<T: serde::de::DeserializeOwned>(path: &Path) -> T {
 }
 
 /// Puts a folder together as it was written.
-fn folder(release: &str, name: &str) -> TempDir {
+pub fn folder(release: &str, name: &str) -> TempDir {
     let target = tempfile::tempdir().unwrap();
     copy(&fixtures().join(release).join(name), target.path());
     let places: BTreeMap<String, String> = read(&fixtures().join(release).join("shared.json"));

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use crate::program::{Flow, text};
+use crate::encoder_folders::folder;
+use crate::program::{Flow, SHAPE, ehi, text};
 use crate::support::{self, DOCUMENTS, Shape, bundle, id};
 use ehi::health::Advice;
 use ehi::store::{Notice, RepairReport, VerifyReport};
@@ -121,6 +122,22 @@ fn searches_and_what_looks_inside_print_what_is_documented() {
     let mut asked = json!({ "health": index.health().unwrap(), "words": words });
     asked["health"]["advice"] = json!(advice);
     check("health", &[health, asked]);
+}
+
+#[test]
+fn what_a_model_does_is_printed_as_documented() {
+    let model = |name: &str, rest: &[&str]| {
+        let dir = folder("6.2", name);
+        let said = ehi(["model", text(dir.path()), "--json"].iter().chain(rest)).ok();
+        serde_json::from_str::<Value>(&said).unwrap()
+    };
+    let dense = model("dense", &["--dim", "5", "--text", "A leaf"]);
+    assert_eq!((dense["dim"].as_u64(), dense["width"].as_u64()), (Some(5), Some(8)));
+    assert_eq!(dense["query"]["tokens"], json!(["[CLS]", "a", "leaf", "[SEP]"]));
+    let without = model("without-prompt", &["--text", "A leaf"]);
+    assert!(without["query"]["pooled_from"].as_u64() > Some(1), "{without}");
+    let trained = ehi(["model", text(bundle(SHAPE).path()), "--json"]).ok();
+    check("model", &[dense, without, serde_json::from_str(&trained).unwrap()]);
 }
 
 #[test]

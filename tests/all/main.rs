@@ -37,6 +37,7 @@ mod pages;
 mod parity;
 mod processes;
 mod query_encoder;
+mod rerankers;
 mod search;
 mod spans;
 mod strangers;

@@ -3,16 +3,20 @@
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::ValueEnum;
 use ehi::data::Dataset;
-use ehi::eval::{Baseline, EvalMode, EvalOptions, EvalReport, IvfOptions, Metric, RelevanceLevel, evaluate};
+use ehi::eval::{
+    Baseline, EvalMode, EvalOptions, EvalReport, IvfOptions, Metric, RelevanceLevel, RerankOptions, evaluate,
+};
 use ehi::{QueryEncoder, Stop};
 
 use crate::bars::Bars;
 use crate::evaluation;
 use crate::failure::Failure;
 use crate::precision::PrecisionArgs;
+use crate::search::RERANK_DEPTH;
 
 /// What the run file calls this engine.
 const RUN_TAG: &str = "ehi";
@@ -40,6 +44,13 @@ pub struct Args {
     /// (with the weight of `ehi fuse`, else 0.7), rrf
     #[arg(long, value_name = "MODE", value_delimiter = ',')]
     modes: Vec<EvalMode>,
+    /// Have the best documents of the first mode (dense if none is given) read again by the cross-encoder in
+    /// this folder, and compare
+    #[arg(long, value_name = "DIR")]
+    rerank: Option<PathBuf>,
+    /// Documents that it reads for each query
+    #[arg(long, value_name = "N", default_value_t = RERANK_DEPTH, requires = "rerank")]
+    rerank_depth: usize,
     /// What to compare with
     #[arg(long)]
     baseline: Option<BaselineName>,
@@ -113,6 +124,10 @@ fn work(text: &str) -> Result<f64, String> {
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let dataset = Dataset::open(&args.data)?;
     let index = args.precision.open_read_only(&args.index)?;
+    let rerank = args.rerank.as_deref().map(|dir| {
+        let reranker = Arc::new(args.precision.open_reranker(dir)?);
+        Ok::<_, Failure>(RerankOptions { reranker, depth: args.rerank_depth })
+    });
     let options = EvalOptions {
         beams: args.beams.clone(),
         baseline: match args.baseline {
@@ -123,6 +138,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         },
         stops: args.stop.clone(),
         modes: args.modes.clone(),
+        rerank: rerank.transpose()?,
         encoder: args.encoder,
         metrics: args.metrics.clone(),
         relevance_level: RelevanceLevel(args.relevance_level),

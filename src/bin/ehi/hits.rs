@@ -31,10 +31,22 @@ pub fn write_hits(
     for (place, hit) in result.iter().enumerate() {
         let leaf = if has_tree { format!("  leaf {}", hit.leaf.0) } else { String::new() };
         let title = start_of(&hit.document.title);
-        writeln!(out, "{:>3}  {:.4}  {}{leaf}  {title}", place + 1, hit.score, escaped(&hit.id),)?;
+        let score = match hit.rerank_score {
+            Some(own) => format!("{own:.4} (first {:.4})", hit.score),
+            None => format!("{:.4}", hit.score),
+        };
+        writeln!(out, "{:>3}  {score}  {}{leaf}  {title}", place + 1, escaped(&hit.id))?;
         if !hit.document.text.is_empty() {
             writeln!(out, "     {}", passage(&hit.document.text, &words))?;
         }
+    }
+    if result.stats.reranked > 0 {
+        writeln!(
+            out,
+            "the best {} read again by the reranker in {:.2} ms; before that:",
+            result.stats.reranked,
+            ms(result.stats.rerank)
+        )?;
     }
     match result.ranked_by {
         RankedBy::Hybrid { alpha: Some(alpha) } => {

@@ -2,8 +2,11 @@
 
 use std::path::Path;
 
-use ehi::model::EncoderPrecision;
+use ehi::model::{EncoderPrecision, LoadOptions, Reranker};
 use ehi::{Error, Index, IndexBuilder};
+
+use crate::failure::Failure;
+use crate::models;
 
 #[derive(clap::Args)]
 pub struct PrecisionArgs {
@@ -16,6 +19,12 @@ impl PrecisionArgs {
     /// The options with this precision.
     pub fn of(&self, builder: IndexBuilder) -> IndexBuilder {
         builder.encoder_precision(self.encoder_precision)
+    }
+
+    /// The cross-encoder of a folder, or of a name.
+    pub fn open_reranker(&self, given: &Path) -> Result<Reranker, Failure> {
+        let options = LoadOptions::new().encoder_precision(self.encoder_precision);
+        Ok(options.reranker(models::directory(given)?)?)
     }
 
     pub fn open_read_only(&self, path: &Path) -> Result<Index, Error> {

@@ -9,6 +9,9 @@ use crate::precision::PrecisionArgs;
 use crate::printing;
 use crate::query::QueryArgs;
 
+/// Hits that a reranker reads unless asked otherwise.
+pub const RERANK_DEPTH: usize = 50;
+
 #[derive(clap::Args)]
 pub struct Args {
     /// Directory of the index
@@ -22,6 +25,13 @@ pub struct Args {
     /// Score the best hundred documents of the fast encoder anew by the full one
     #[arg(long)]
     refine: bool,
+    /// Have the best hits read again, together with the question, by the cross-encoder in this folder
+    #[cfg_attr(feature = "hub", doc = "(or of this name)")]
+    #[arg(long, value_name = "DIR", conflicts_with = "refine")]
+    rerank: Option<PathBuf>,
+    /// Hits that it reads
+    #[arg(long, value_name = "N", default_value_t = RERANK_DEPTH, requires = "rerank")]
+    rerank_depth: usize,
     /// Print the ids of the hits without their titles and texts
     #[arg(long)]
     ids_only: bool,
@@ -44,6 +54,10 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     args.options.say_signs(&args.query);
     if args.ids_only {
         query = query.ids_only();
+    }
+    let reranker = args.rerank.as_deref().map(|dir| args.precision.open_reranker(dir)).transpose()?;
+    if let Some(reranker) = &reranker {
+        query = query.rerank(reranker, args.rerank_depth);
     }
     let result = if args.refine { query.refine(|_| ())? } else { query.run()? };
     if args.json {

@@ -82,7 +82,7 @@ fn hits_of(
             dense_rank: Some(first + place + 1),
             ..HitScores::default()
         });
-        hits.push(Hit { id: document.id.clone(), score, scores, document, leaf });
+        hits.push(Hit { id: document.id.clone(), score, scores, rerank_score: None, document, leaf });
     }
     Ok(hits)
 }

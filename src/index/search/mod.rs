@@ -18,6 +18,7 @@ mod plan;
 mod query;
 mod rank;
 mod refine;
+mod rerank;
 mod result;
 mod scorer;
 mod words;

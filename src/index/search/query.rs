@@ -17,6 +17,7 @@ use crate::filter::Filter;
 use crate::index::Index;
 use crate::index::active_model::ActiveModel;
 use crate::lexical::Bm25;
+use crate::model::Reranker;
 use crate::stop::Stop;
 use crate::store::View;
 
@@ -53,7 +54,7 @@ pub(in crate::index) enum Input<'a> {
 pub struct Query<'a, Input = One<'a>> {
     pub(in crate::index) index: &'a Index,
     pub(in crate::index) input: Input,
-    k: usize,
+    pub(super) k: usize,
     beam: Option<usize>,
     recall: Option<f64>,
     stops: Vec<Stop>,
@@ -64,7 +65,8 @@ pub struct Query<'a, Input = One<'a>> {
     codes: Option<bool>,
     threads: Threads,
     pub(super) encoder: Option<QueryEncoder>,
-    ids_only: bool,
+    pub(super) ids_only: bool,
+    pub(super) rerank: Option<(&'a Reranker, usize)>,
 }
 
 impl<'a, Input> Query<'a, Input> {
@@ -84,6 +86,7 @@ impl<'a, Input> Query<'a, Input> {
             threads: Threads::One,
             encoder: None,
             ids_only: false,
+            rerank: None,
         }
     }
 
@@ -212,6 +215,18 @@ impl<'a, Input> Query<'a, Input> {
         self
     }
 
+    /// Has the best `depth` hits read again by a cross-encoder, together with the question, and put in the order
+    /// of its scores; those behind them keep their order. A hit keeps its first score, and has the
+    /// reranker's beside it ([`Hit::rerank_score`](crate::Hit::rerank_score)).
+    ///
+    /// The search itself looks for `depth` hits, or `k` where that is more. For questions in text: a vector is
+    /// [`InputError::InapplicableOption`], and so are [`Query::explain`] and [`Query::refine`]. A depth of 0
+    /// is [`InputError::ZeroDepth`].
+    pub fn rerank(mut self, reranker: &'a Reranker, depth: usize) -> Self {
+        self.rerank = Some((reranker, depth));
+        self
+    }
+
     /// Searches among the documents that a filter lets through.
     ///
     /// There are `k` hits whenever so many documents pass: until then the search visits more leaves than
@@ -230,7 +245,10 @@ impl<'a, Input> Query<'a, Input> {
     /// [`InputError::ZeroK`], [`InputError::ZeroBeam`], [`InputError::BadRecall`], [`InputError::BadStop`],
     /// [`InputError::Conflict`], [`InputError::BadFusion`], [`InputError::BadBm25`].
     pub(in crate::index) fn plan(&self) -> Result<Plan<'a>> {
-        let k = NonZeroUsize::new(self.k).ok_or(InputError::ZeroK)?;
+        let mut k = NonZeroUsize::new(self.k).ok_or(InputError::ZeroK)?;
+        if let Some((_, depth)) = self.rerank {
+            k = k.max(NonZeroUsize::new(depth).ok_or(InputError::ZeroDepth)?);
+        }
         let beam = self.beam.unwrap_or(usize::MAX);
         let mut limits = Limits::beam(NonZeroUsize::new(beam).ok_or(InputError::ZeroBeam)?);
         for &stop in &self.stops {
@@ -274,7 +292,9 @@ impl<'a, Input> Query<'a, Input> {
         if self.bm25.is_some() && self.by == RankBy::Dense {
             return Err(InputError::InapplicableOption { option: "bm25", call: "a dense search" }.into());
         }
-        let Self { by, filter, codes, threads, encoder, ids_only, .. } = *self;
+        let Self { by, filter, codes, threads, encoder, .. } = *self;
+        // A reranker reads the documents.
+        let ids_only = self.ids_only && self.rerank.is_none();
         Ok(Plan { k, by, bm25, mode, filter, codes, threads, encoder, ids_only })
     }
 }
@@ -304,7 +324,9 @@ impl Query<'_> {
         let _span = plan.span(1, &view).entered();
         let (asked, encoding) = serving.read_input(&self.input.0, &plan, &view)?;
         self.index.log_inputs(std::slice::from_ref(&self.input.0), std::slice::from_ref(&asked));
-        serving.answer(&view, &serving.rank_asked(&view, &asked, &plan)?, encoding, plan.ids_only)
+        let result =
+            serving.answer(&view, &serving.rank_asked(&view, &asked, &plan)?, encoding, plan.ids_only)?;
+        self.reranked(&self.input.0, result)
     }
 }
 
@@ -326,11 +348,12 @@ impl Query<'_, Many<'_>> {
         let asked = serving.read_inputs(&self.input.0, &plan, &view)?;
         let time = started.elapsed() / asked.len().max(1) as u32;
         self.index.log_inputs(&self.input.0, &asked);
-        let search = |asked: &Asked<'_>| {
+        let search = |(asked, input): (&Asked<'_>, &Input<'_>)| {
             let ranked = serving.rank_asked(&view, asked, &plan)?;
-            serving.answer(&view, &ranked, Encoding { time, by: asked.encoder }, plan.ids_only)
+            let encoding = Encoding { time, by: asked.encoder };
+            self.reranked(input, serving.answer(&view, &ranked, encoding, plan.ids_only)?)
         };
-        asked.par_iter().map(search).collect()
+        asked.par_iter().zip(&self.input.0).map(search).collect()
     }
 }
 

@@ -32,6 +32,7 @@ impl Query<'_> {
     /// and with [`Self::lexical`]; [`InputError::InapplicableOption`] for a query that is an embedding.
     pub fn refine(self, on_first: impl FnOnce(&SearchResult)) -> Result<SearchResult> {
         self.index.check_process()?;
+        self.check_no_rerank("refine")?;
         if self.encoder == Some(QueryEncoder::Full) {
             return Err(InputError::Conflict { options: ["refine", "encoder"] }.into());
         }

@@ -12,7 +12,7 @@ use crate::serialize::milliseconds;
 
 /// One document found.
 ///
-/// Serialised flat: `id`, `score`, `leaf`, the four of [`HitScores`], and `title`, `text` and `metadata` of
+/// Serialised flat: `id`, `score`, `rerank_score`, `leaf`, the four of [`HitScores`], and `title`, `text` and `metadata` of
 /// the document, all of them always there.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -23,6 +23,9 @@ pub struct Hit {
     pub score: f32,
     /// By embedding and by words.
     pub scores: HitScores,
+    /// What the reranker gave, by which it then stands where it does; none without one
+    /// ([`Query::rerank`](crate::Query::rerank)), and behind its depth.
+    pub rerank_score: Option<f32>,
     /// The document as it was inserted; with [`Query::ids_only`](crate::Query::ids_only) its id alone.
     pub document: Document,
     /// The leaf it was found in; its most probable one where it is in several.
@@ -31,11 +34,12 @@ pub struct Hit {
 
 impl Serialize for Hit {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self { id, score, scores, document, leaf } = self;
+        let Self { id, score, scores, rerank_score, document, leaf } = self;
         let HitScores { dense, lexical, dense_rank, lexical_rank } = scores;
-        let mut fields = serializer.serialize_struct("Hit", 10)?;
+        let mut fields = serializer.serialize_struct("Hit", 11)?;
         fields.serialize_field("id", id)?;
         fields.serialize_field("score", score)?;
+        fields.serialize_field("rerank_score", rerank_score)?;
         fields.serialize_field("leaf", leaf)?;
         fields.serialize_field("dense", dense)?;
         fields.serialize_field("lexical", lexical)?;
@@ -50,7 +54,8 @@ impl Serialize for Hit {
 
 /// What a search cost.
 ///
-/// Times are serialised in milliseconds: `encode_ms`, `beam_ms`, `scan_ms`, `lexical_ms`, `fetch_ms`.
+/// Times are serialised in milliseconds: `encode_ms`, `beam_ms`, `scan_ms`, `lexical_ms`, `fetch_ms`,
+/// `rerank_ms`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize)]
 #[non_exhaustive]
 pub struct SearchStats {
@@ -65,6 +70,8 @@ pub struct SearchStats {
     pub documents_checked: usize,
     /// Postings of terms that were scored; 0 where words are not looked at.
     pub postings_scored: usize,
+    /// Hits that a reranker read; 0 without one.
+    pub reranked: usize,
     /// Whether no other document could have been a hit: all leaves were visited, or all documents that
     /// the filter lets through were scored. Fewer than `k` hits then means that there are no more.
     pub exhausted: bool,
@@ -90,6 +97,9 @@ pub struct SearchStats {
     /// Reading the hits' documents.
     #[serde(rename = "fetch_ms", serialize_with = "milliseconds")]
     pub fetch: Duration,
+    /// Reading hits and question together by the reranker.
+    #[serde(rename = "rerank_ms", serialize_with = "milliseconds")]
+    pub rerank: Duration,
 }
 
 /// What the hits of a search are ranked by.
@@ -115,7 +125,7 @@ pub enum RankedBy {
 pub struct SearchResult {
     /// What they are ranked by. Serialised as `ranked_by.mode`, and `ranked_by.alpha` of a hybrid search.
     pub ranked_by: RankedBy,
-    /// Best first; equal scores in the order of their rows.
+    /// Best first, by the reranker where one has read them; equal scores in the order of their rows.
     pub hits: Vec<Hit>,
     /// What the search cost.
     pub stats: SearchStats,

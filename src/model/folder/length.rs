@@ -73,7 +73,7 @@ pub(super) fn read(dir: &Path, positions: usize) -> Result<Body, ModelError> {
         return Err(unsupported("module_output_name", &name, "token_embeddings"));
     }
     if let Some(modalities) = config.modality_config {
-        check_modalities(&modalities).map_err(|found| {
+        check_modalities(&modalities, "last_hidden_state").map_err(|found| {
             unsupported("modality_config", &found, "text by the model's last_hidden_state alone")
         })?;
     }
@@ -85,6 +85,34 @@ pub(super) fn read(dir: &Path, positions: usize) -> Result<Body, ModelError> {
         max_tokens: within(length.min(positions), &file)?,
         lowercase: config.do_lower_case.unwrap_or(false),
     })
+}
+
+/// The longest pair of texts that a cross-encoder reads.
+pub(in crate::model) fn read_of_reranker(dir: &Path, positions: usize) -> Result<usize, ModelError> {
+    let path = dir.join(FILE);
+    let config: Config = files::read_json_or_default(&path)?;
+    refuse_unknown(&path, &config.rest)?;
+    let unsupported = |what, found: &str, supported| ModelError::Unsupported {
+        path: path.clone(),
+        what,
+        found: shortened(found),
+        supported,
+    };
+    if let Some(task) = config.transformer_task.filter(|task| task != "sequence-classification") {
+        return Err(unsupported("transformer_task", &task, "sequence-classification"));
+    }
+    if let Some(name) = config.module_output_name.filter(|name| name != "scores") {
+        return Err(unsupported("module_output_name", &name, "scores"));
+    }
+    if config.do_lower_case == Some(true) {
+        return Err(unsupported("do_lower_case of a reranker", "true", "false"));
+    }
+    if let Some(modalities) = config.modality_config {
+        check_modalities(&modalities, "logits")
+            .map_err(|found| unsupported("modality_config", &found, "text by the model's logits alone"))?;
+    }
+    let said = config.max_seq_length.or(tokenizer_length(dir)?);
+    within(said.unwrap_or(positions).min(positions), &path)
 }
 
 pub(super) fn read_former(dir: &Path, positions: usize) -> Result<usize, ModelError> {
@@ -129,13 +157,13 @@ pub(in crate::model) fn tokenizer_length(dir: &Path) -> Result<Option<usize>, Mo
 
 /// # Errors
 /// What of it is not done here.
-fn check_modalities(config: &Value) -> Result<(), String> {
+fn check_modalities(config: &Value, output: &str) -> Result<(), String> {
     let Some(modalities) = config.as_object() else { return Err(config.to_string()) };
     for (name, modality) in modalities {
         let field = |name: &str| modality.get(name).and_then(Value::as_str);
         let is_text = name == "text"
             && field("method").is_none_or(|method| method == "forward")
-            && field("method_output_name").is_none_or(|output| output == "last_hidden_state");
+            && field("method_output_name").is_none_or(|own| own == output);
         if !is_text {
             return Err(format!("{name}: {modality}"));
         }

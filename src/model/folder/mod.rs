@@ -22,8 +22,9 @@ use super::pooling::{Pooler, PoolingMode, Step};
 use super::settings::EncoderSettings;
 use crate::scan::Similarity;
 
+pub(super) use length::read_of_reranker as reranker_length;
 pub use prompts::{Prompt, PromptSource};
-pub(super) use task::{check_weights, model_type};
+pub(super) use task::{check_weights, model_type, modern_head, reranker};
 
 /// The bundle format from which on a folder is read as it is here.
 const SINCE_FORMAT: u32 = 5;
@@ -136,8 +137,8 @@ impl Folder {
     ) -> Result<Self, ModelError> {
         let mut folder = match reading {
             Reading::Current => {
-                let chain = modules::read(dir, config.hidden_size)?;
                 task::check(dir)?;
+                let chain = modules::read(dir, config.hidden_size)?;
                 let body = length::read(dir, config.max_positions)?;
                 let said = prompts::read(dir)?;
                 Self {

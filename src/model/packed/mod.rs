@@ -131,19 +131,33 @@ impl PackedTransformer {
     /// [`ModelError::OutsideTable`] for a text longer than the positions, or an id beyond the
     /// vocabulary.
     pub(crate) fn forward(&self, texts: &[&[u32]]) -> Result<PackedHidden, ModelError> {
+        self.forward_with(texts, &|_, _| None)
+    }
+
+    /// As [`Self::forward`]; `added` may give a row, `[m]`, that is added to the embedding of a token, by its
+    /// text's number and its place in it.
+    pub(crate) fn forward_with<'a>(
+        &self,
+        texts: &[&[u32]],
+        added: &dyn Fn(usize, usize) -> Option<&'a [f32]>,
+    ) -> Result<PackedHidden, ModelError> {
         let m = self.norm.weight.len();
         let lengths: Vec<usize> = texts.iter().map(|t| t.len()).collect();
         let total: usize = lengths.iter().sum();
         let mut values = Vec::with_capacity(total * m);
         let outside = |what, found, rows| ModelError::OutsideTable { what, found, rows };
-        for text in texts {
-            for (&id, place) in text.iter().zip(config::places(self.position_table, text)) {
+        for (number, text) in texts.iter().enumerate() {
+            let places = config::places(self.position_table, text);
+            for (at, (&id, place)) in text.iter().zip(places).enumerate() {
                 let start = values.len();
                 let word = self.words.push(id, m, &mut values);
                 word.ok_or_else(|| outside("an id", id as usize, self.words.rows(m)))?;
                 if !self.position.is_empty() {
                     let row = self.position.get(place * m..(place + 1) * m);
                     let row = row.ok_or_else(|| outside("a text", text.len(), self.max_positions))?;
+                    values[start..].iter_mut().zip(row).for_each(|(value, own)| *value += own);
+                }
+                if let Some(row) = added(number, at) {
                     values[start..].iter_mut().zip(row).for_each(|(value, own)| *value += own);
                 }
             }

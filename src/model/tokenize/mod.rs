@@ -51,6 +51,13 @@ pub(crate) struct Limits {
     pub vocab_size: usize,
 }
 
+/// Two texts read together.
+pub(crate) struct Pair {
+    pub ids: Vec<u32>,
+    /// Of each token 0, or 1 where it belongs to the second text.
+    pub types: Vec<u32>,
+}
+
 /// A tokenizer that truncates and never pads.
 pub(crate) struct TextTokenizer {
     tokenizer: Tokenizer,
@@ -134,6 +141,35 @@ impl TextTokenizer {
     /// So much of a text that [`Self::encode`] gives what it gives for all of it.
     pub(crate) fn head<'a>(&self, text: &'a str) -> &'a str {
         &text[..whole_chars(text, self.most + 1)]
+    }
+
+    /// Tokens of two texts read together. Where they are longer than the maximum length, the longer text is
+    /// cut first.
+    ///
+    /// Of a long text the start is read, as in [`Self::encode`].
+    pub(crate) fn encode_pair(&self, first: &str, second: &str) -> Result<Pair, ModelError> {
+        let encode = |first: &str, second: &str| {
+            guard(&self.path, || self.tokenizer.encode_fast((first, second), true).map_err(|e| e.to_string()))
+        };
+        let (start, rest) = (start(first, self.first), start(second, self.first));
+        let is_whole = matches!((&start, &rest), (Start::Whole(_), Start::Whole(_)));
+        let encoding = match (start, rest) {
+            (Start::Whole(first) | Start::Words(first), Start::Whole(second) | Start::Words(second)) => {
+                let encoding = encode(first, second)?;
+                // A text that was cut must have given more tokens than are kept of it.
+                (is_whole || encoding.len() >= self.max_tokens).then_some(encoding)
+            }
+            _ => None,
+        };
+        let encoding = match encoding {
+            Some(encoding) => encoding,
+            None => {
+                let _one = self.long.lock().unwrap_or_else(PoisonError::into_inner);
+                encode(self.head(first), self.head(second))?
+            }
+        };
+        let types = encoding.get_type_ids().to_vec();
+        Ok(Pair { ids: self.ids(encoding)?, types })
     }
 
     /// Tokens that the encoder reads of a prompt before a text: those of the prompt alone, but for a special

@@ -1,0 +1,52 @@
+//! Reading the best hits of a search again, by a cross-encoder.
+
+use std::time::Instant;
+
+use super::query::{Input, Query};
+use super::result::{Hit, SearchResult};
+use crate::document::Document;
+use crate::error::{InputError, Result};
+use crate::model::Reranker;
+
+impl<I> Query<'_, I> {
+    /// A result in the order of the reranker, where there is one.
+    pub(super) fn reranked(&self, input: &Input<'_>, mut result: SearchResult) -> Result<SearchResult> {
+        let Some((reranker, depth)) = self.rerank else { return Ok(result) };
+        let Input::Text(question) = input else {
+            let call = "a query that is an embedding";
+            return Err(InputError::InapplicableOption { option: "rerank", call }.into());
+        };
+        let started = Instant::now();
+        result.stats.reranked = reorder(reranker, question, &mut result.hits, depth)?;
+        result.hits.truncate(self.k);
+        if self.ids_only {
+            for hit in &mut result.hits {
+                hit.document = Document::new(hit.id.clone(), "", "");
+            }
+        }
+        result.stats.rerank = started.elapsed();
+        Ok(result)
+    }
+
+    /// Refuses a reranker for a call that has no use for it.
+    pub(in crate::index) fn check_no_rerank(&self, call: &'static str) -> Result<()> {
+        match self.rerank {
+            Some(_) => Err(InputError::InapplicableOption { option: "rerank", call }.into()),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Puts the first `depth` hits in the order of their scores; equal ones keep theirs. Returns how many.
+fn reorder(reranker: &Reranker, question: &str, hits: &mut [Hit], depth: usize) -> Result<usize> {
+    let depth = depth.min(hits.len());
+    let first = &mut hits[..depth];
+    let texts: Vec<String> = first.iter().map(|hit| hit.document.embedding_text().into_owned()).collect();
+    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+    let scores = reranker.score(question, &texts)?;
+    for (hit, score) in first.iter_mut().zip(scores) {
+        hit.rerank_score = Some(score);
+    }
+    first.sort_by(|a, b| b.rerank_score.unwrap_or(0.0).total_cmp(&a.rerank_score.unwrap_or(0.0)));
+    Ok(depth)
+}

@@ -1,0 +1,202 @@
+//! A cross-encoder: a question and a document read together, and one score for the two.
+
+use std::path::Path;
+use std::sync::Mutex;
+
+use candle_core::Device;
+use rayon::prelude::*;
+
+use super::config::{EncoderPrecision, TransformerConfig};
+use super::dense::{Dense, DenseActivation, DenseConfig};
+use super::encoder::micro_batches;
+use super::error::ModelError;
+use super::files::{ENCODER_FILE, TOKENIZER_FILE};
+use super::folder;
+use super::load::LoadOptions;
+use super::packed::TOKENS_PER_BATCH;
+use super::parts::{LazyParts, Source};
+use super::pooling::{LayerNorm, Pooler, PoolingMode, Step};
+use super::tokenize::Pair;
+use super::weights::Weights;
+
+/// A model that scores how well a document answers a question, by reading both together.
+///
+/// It reads each pair anew, so it is for the few best documents of a search
+/// ([`Query::rerank`](crate::Query::rerank)), and takes some milliseconds for each of them.
+///
+/// # Examples
+/// ```no_run
+/// use ehi::model::Reranker;
+///
+/// let reranker = Reranker::open("ms-marco-MiniLM-L6-v2")?;
+/// let scores = reranker.score("how long does tea steep?", &["Steep for three minutes.", "Tea is a plant."])?;
+/// assert!(scores[0] > scores[1]);
+/// # Ok::<(), ehi::Error>(())
+/// ```
+pub struct Reranker {
+    parts: LazyParts,
+    /// The head: what follows the first token's state.
+    head: Pooler,
+    activation: DenseActivation,
+    /// What is added to a token's embedding where it belongs to the document, `[m]`; none where a model has
+    /// one type of token.
+    second: Option<Vec<f32>>,
+}
+
+impl std::fmt::Debug for Reranker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reranker").field("max_tokens", &self.max_tokens()).finish_non_exhaustive()
+    }
+}
+
+/// Pairs tokenised together, so that memory stays bounded.
+const PAIRS_PER_ROUND: usize = 256;
+
+impl Reranker {
+    /// Loads a cross-encoder as sentence-transformers or transformers writes it: a BERT, RoBERTa,
+    /// XLM-RoBERTa or ModernBERT with a head of one output. [`LoadOptions::reranker`] has another precision than f32.
+    ///
+    /// # Errors
+    /// [`ModelError::NotAReranker`] for another model, [`ModelError::Unsupported`] for a setting that is not
+    /// followed, [`ModelError::OtherWeights`]; [`ModelError`] names the file and what is wrong with it.
+    pub fn open(dir: impl AsRef<Path>) -> Result<Self, ModelError> {
+        LoadOptions::new().reranker(dir)
+    }
+
+    fn load(dir: &Path, precision: EncoderPrecision) -> Result<Self, ModelError> {
+        for missing in ["config.json", TOKENIZER_FILE] {
+            if !dir.join(missing).exists() {
+                return Err(ModelError::NotAModel { path: dir.to_owned(), missing });
+            }
+        }
+        let settings = folder::reranker(dir)?;
+        let config = TransformerConfig::from_file(&dir.join("config.json"))?;
+        folder::check_weights(dir)?;
+        let max_tokens = folder::reranker_length(dir, config.max_positions)?;
+        let path = dir.join(ENCODER_FILE);
+        let weights = Weights::from_file(&path, &Device::Cpu)?;
+        let m = config.hidden_size;
+        let head = head(dir, &weights, m)?;
+        let second = match config.type_vocab_size {
+            0 | 1 => None,
+            types => {
+                let table = weights.get("embeddings.token_type_embeddings.weight", &[types, m])?;
+                let rows: Vec<f32> = table.flatten_all()?.to_vec1()?;
+                let (first, second) = (&rows[..m], &rows[m..2 * m]);
+                Some(second.iter().zip(first).map(|(second, first)| second - first).collect())
+            }
+        };
+        drop(weights);
+        let dir = dir.to_owned();
+        let source = Source {
+            dir,
+            weights: path,
+            config,
+            max_tokens,
+            lowercase: false,
+            precision,
+            unchecked: Vec::new(),
+        };
+        Ok(Self { parts: LazyParts::new(source), head, activation: settings.activation, second })
+    }
+
+    /// The longest pair that is read whole, in tokens; of a longer one the longer text is cut.
+    pub fn max_tokens(&self) -> usize {
+        self.parts.max_tokens()
+    }
+
+    /// How well each document answers the question, higher is better: the output of the model's head, after
+    /// the activation that its folder asks for (the logistic function unless it says otherwise).
+    ///
+    /// Runs on the calling thread's rayon pool, in micro-batches without padding.
+    ///
+    /// # Shapes
+    /// Output `[documents]` f32, in their order.
+    ///
+    /// # Errors
+    /// [`ModelError::Tokenizer`] if the tokenizer refuses a text; [`ModelError::BadEmbedding`] for a score that
+    /// is no number.
+    pub fn score(&self, question: &str, documents: &[&str]) -> Result<Vec<f32>, ModelError> {
+        let (packed, tokenizer) = (self.parts.packed()?, self.parts.tokenizer()?);
+        let mut scores = Vec::with_capacity(documents.len());
+        for round in documents.chunks(PAIRS_PER_ROUND) {
+            let pairs = round.par_iter().map(|document| tokenizer.encode_pair(question, document));
+            let (ids, types): (Vec<_>, Vec<_>) = pairs
+                .collect::<Result<Vec<Pair>, _>>()?
+                .into_iter()
+                .map(|pair| (pair.ids, pair.types))
+                .unzip();
+            let own = Mutex::new(vec![0f32; ids.len()]);
+            micro_batches(&ids, TOKENS_PER_BATCH).into_par_iter().try_for_each(
+                |batch| -> Result<(), ModelError> {
+                    let texts: Vec<&[u32]> = batch.iter().map(|&i| ids[i].as_slice()).collect();
+                    let added = |text: usize, place: usize| {
+                        let second = self.second.as_deref()?;
+                        (types[batch[text]][place] == 1).then_some(second)
+                    };
+                    let hidden = packed.forward_with(&texts, &added)?;
+                    let logits = self.head.packed(&hidden, 0);
+                    let mut own = own.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+                    for (&index, logit) in batch.iter().zip(logits) {
+                        own[index] = self.activation.apply(logit);
+                    }
+                    Ok(())
+                },
+            )?;
+            let own = own.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+            if let Some(index) = own.iter().position(|score| !score.is_finite()) {
+                return Err(ModelError::BadEmbedding { index: scores.len() + index });
+            }
+            scores.extend(own);
+        }
+        Ok(scores)
+    }
+}
+
+impl LoadOptions {
+    /// As [`Reranker::open`], with these options.
+    ///
+    /// # Errors
+    /// Those of [`Reranker::open`].
+    pub fn reranker(self, dir: impl AsRef<Path>) -> Result<Reranker, ModelError> {
+        let reranker = Reranker::load(dir.as_ref(), self.precision)?;
+        if !self.lazy {
+            reranker.parts.packed()?;
+            reranker.parts.tokenizer()?;
+        }
+        Ok(reranker)
+    }
+}
+
+/// The head of a classifier with one output, as each family names it.
+fn head(dir: &Path, weights: &Weights, m: usize) -> Result<Pooler, ModelError> {
+    let dense = |name: &str, outputs, activation| {
+        let bias = weights.shape(&format!("{name}.bias")).is_some();
+        let config = DenseConfig { inputs: m, outputs, bias, activation, residual: false };
+        Ok::<_, ModelError>(Step::Dense(Dense::of(weights, name, &config)?))
+    };
+    let has = |name: &str| weights.shape(&format!("{name}.weight")).is_some();
+    let (mut pooling, mut norm) = (PoolingMode::Cls, None);
+    let (inner, activation, outer) = match () {
+        () if has("classifier.out_proj") => {
+            ("classifier.dense", DenseActivation::Tanh, "classifier.out_proj")
+        }
+        () if has("pre_classifier") => ("pre_classifier", DenseActivation::Relu, "classifier"),
+        () if has("pooler.dense") => ("pooler.dense", DenseActivation::Tanh, "classifier"),
+        () if has("head.dense") && has("head.norm") => {
+            let settings = folder::modern_head(dir)?;
+            pooling = settings.pooling;
+            let weight = weights.get("head.norm.weight", &[m])?.to_vec1()?;
+            norm = Some(Step::LayerNorm(LayerNorm { weight, eps: settings.eps }));
+            ("head.dense", settings.activation, "classifier")
+        }
+        () => {
+            let why = "its weights have no classifier of BERT's, RoBERTa's or ModernBERT's form".to_owned();
+            return Err(ModelError::NotAReranker { path: dir.to_owned(), why });
+        }
+    };
+    let mut steps = vec![dense(inner, m, activation)?];
+    steps.extend(norm);
+    steps.push(dense(outer, 1, DenseActivation::Identity)?);
+    Ok(Pooler::new(vec![pooling], steps, m, None))
+}
