@@ -199,14 +199,9 @@ impl TransformerConfig {
     pub(crate) fn has_attention_norm(&self, layer: usize) -> bool {
         self.norms == Norms::After || layer > 0
     }
-
-    /// The row of the position table for each token of a text; 0 for all where there is no table.
-    pub(crate) fn places<'a>(&self, ids: &'a [u32]) -> impl Iterator<Item = usize> + use<'a> {
-        places(self.position_table, ids)
-    }
 }
 
-/// As [`TransformerConfig::places`].
+/// The row of the position table for each token of a text; 0 for all where there is no table.
 pub(crate) fn places(table: Option<PositionTable>, ids: &[u32]) -> impl Iterator<Item = usize> + use<'_> {
     let padding = table.and_then(|table| table.padding);
     let mut next = padding.map_or(0, |padding| padding as usize + 1);

@@ -266,7 +266,7 @@ impl Embeddings {
                 let mut places = Vec::with_capacity(batch * tokens);
                 for text in ids.to_vec2::<u32>()? {
                     // What lies behind a text's end may be any token; its place is within the table.
-                    places.extend(config.places(&text).map(|place| place as u32));
+                    places.extend(config::places(config.position_table, &text).map(|place| place as u32));
                 }
                 (words + rows(position, &Tensor::from_vec(places, batch * tokens, ids.device())?)?)?
             }

@@ -29,8 +29,8 @@ impl Rotation {
         &self.table
     }
 
-    /// Turns the heads in the first `count` values of each row, `stride` values from one to the next, texts of
-    /// these lengths one behind another. `way` is 1 or, for turning back, -1.
+    /// Turns the heads in the first `count` values of each row, `stride` values from one to the next, texts
+    /// of these lengths one behind another. `way` is 1 or, for turning back, -1.
     pub(super) fn turn(&self, rows: &mut [f32], stride: usize, count: usize, lengths: &[usize], way: f32) {
         kernels::rotate(rows, stride, count, lengths, &self.table, self.width, way);
     }

@@ -5,6 +5,8 @@
 
 mod layout;
 
+#[cfg(feature = "train")]
+use candle_core::DType;
 use candle_core::Tensor;
 
 use super::config::{Norms, Span, TransformerConfig};
@@ -70,6 +72,7 @@ pub(crate) struct Stack {
 #[derive(Clone, Debug)]
 pub(crate) struct Transformer {
     pub config: TransformerConfig,
+    #[cfg(feature = "train")]
     layout: &'static Layout,
     pub embeddings: Embeddings,
     pub stack: Stack,
@@ -224,6 +227,12 @@ impl Embeddings {
         Ok(Self { word, position, raw: self.raw.clone(), norm })
     }
 
+    /// The table of words in f32, row by row.
+    #[cfg(feature = "train")]
+    pub(crate) fn words(&self) -> candle_core::Result<Vec<f32>> {
+        self.word.to_dtype(DType::F32)?.flatten_all()?.to_vec1()
+    }
+
     /// Makes the raw tables what a trained `position` says: the table of positions is it without the row of
     /// token type 0; without such a table it is that row.
     #[cfg(feature = "train")]
@@ -305,7 +314,13 @@ impl Transformer {
             Norms::Before => Some(LayerNorm::build(layout.final_norm, &config, get)?),
         };
         let stack = Stack { layers, relative_bias, final_norm };
-        Ok(Self { config, layout, embeddings, stack })
+        Ok(Self {
+            config,
+            #[cfg(feature = "train")]
+            layout,
+            embeddings,
+            stack,
+        })
     }
 
     /// A transformer of given tensors, for tests; `layout` is which of the family's it is.

@@ -264,7 +264,7 @@ fn what_is_not_done_is_refused_by_field_and_value() {
         ("qkv_proj_bias", json!(true)),
         ("rotary_emb_fraction", json!(0.5)),
         ("rotary_emb_interleaved", json!(true)),
-        ("rotary_scaling_factor", json!(2.0)),
+        ("rotary_scaling_factor", json!(2.5)),
         ("num_experts", json!(8)),
     ];
     for (field, value) in published {

@@ -1,5 +1,5 @@
-//! The trainer over an encoder of every architecture: what is trained moves, what is not stays, and the bundle
-//! has the tensors of its base.
+//! The trainer over an encoder of every architecture: what is trained moves, what is not stays, and the
+//! bundle has the tensors of its base.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -58,8 +58,8 @@ fn train(name: &str, layers: usize, embeddings: bool) -> (BTreeSet<String>, BTre
     (moved, changed.map(|(name, _)| name.clone()).collect())
 }
 
-/// Tables of token types have one row that is used, which is trained as part of the positions' where there are
-/// such.
+/// Tables of token types have one row that is used, which is trained as part of the positions' where there
+/// are such.
 const TYPES: &str = "embeddings.token_type_embeddings.weight";
 
 #[test]

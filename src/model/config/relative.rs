@@ -1,6 +1,7 @@
 //! Relative positions, in buckets that grow with the distance (MPNet, as in T5).
 
-/// The distance from a token to another as one of some buckets: near ones each have their own, far ones share.
+/// The distance from a token to another as one of some buckets: near ones each have their own, far ones
+/// share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RelativePositions {
     /// Of both directions.

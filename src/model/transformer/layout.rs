@@ -15,8 +15,8 @@ pub(crate) struct Layout {
     pub projections: &'static [Part],
     pub attention_output: Part,
     pub attention_norm: Part,
-    /// The first step of the feed-forward: one map; where it is gated two, what is activated first, or one with
-    /// the rows of both one under another.
+    /// The first step of the feed-forward: one map; where it is gated two, what is activated first, or one
+    /// map with the rows of both one under another.
     pub inner: &'static [Part],
     pub output: Part,
     pub output_norm: Part,

@@ -99,7 +99,7 @@ pub(crate) fn make(
     let tested = Lesson::new(teacher, tested, on_progress)?;
     let held_out = Lesson::new(encoder, held_out, on_progress)?;
 
-    let word = encoder.transformer()?.embeddings.word.flatten_all().and_then(|word| word.to_vec1());
+    let word = encoder.transformer()?.embeddings.words();
     let word: Vec<f32> = word.map_err(ModelError::from)?;
     let mut student = Student::new(&lesson, word, dim, seed);
     let leaves = indexer.leaf_rows().filter(|_| indexer.has_tree());
