@@ -2,9 +2,9 @@
 //!
 //!     cargo bench --bench inputs -- KIND [MEGABYTES]
 //!
-//! Kinds: `csv`, `tsv`, `jsonl`, `json` (an array), `gzip` (CSV), and `quote` (CSV with a quote that is not closed
-//! near the start, which must end with an error and not with the memory). 1,000 megabytes if not said otherwise,
-//! made as they are read. Prints one JSON object.
+//! Kinds: `csv`, `tsv`, `jsonl`, `json` (an array), `gzip` (CSV), and `quote` (CSV with a quote that is not
+//! closed near the start, which must end with an error and not with the memory). 1,000 megabytes if not said
+//! otherwise, made as they are read. Prints one JSON object.
 
 use std::fs;
 use std::io::{self, Read};

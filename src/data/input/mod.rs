@@ -35,8 +35,8 @@ const MOST_SHOWN: usize = 60;
 ///
 /// The kind of file is told by its first bytes unless [`Self::format`] says it. Any of them may be compressed
 /// with gzip or zstd. Files are streamed: memory stays at one record, of
-/// [`MAX_LINE_BYTES`](super::MAX_LINE_BYTES) at most; of Parquet at a page of each column that is used and 256
-/// rows, of Arrow at a batch as it was written. A stream of these two is put into a temporary file first.
+/// [`MAX_LINE_BYTES`](super::MAX_LINE_BYTES) at most; of Parquet at a page of each column that is used and
+/// 256 rows, of Arrow at a batch as it was written. A stream of these two is put into a temporary file first.
 ///
 /// Where nothing is named, a JSON object with an `_id` is read as BEIR's lines are: `_id`, `title` (may be
 /// absent), `text` and `metadata`; other keys are ignored. In any other record the id is `_id` or `id`, title
@@ -180,14 +180,15 @@ impl Input {
     /// # Errors
     /// [`DataError::FieldTwice`] for a field in two roles, [`DataError::Foreign`] and
     /// [`DataError::UnknownFormat`] for what is no such file, [`DataError::Columnar`] for a Parquet or Arrow
-    /// file that cannot be read, [`DataError::NoFeature`] without their feature, [`DataError::NotForFormat`] for an option that
-    /// the kind of file has no use for; [`DataError::NoColumn`], [`DataError::ColumnTwice`],
-    /// [`DataError::CellUtf8`] and [`DataError::OpenQuote`] for a row of names; and the errors of reading.
+    /// file that cannot be read, [`DataError::NoFeature`] without their feature, [`DataError::NotForFormat`]
+    /// for an option that the kind of file has no use for; [`DataError::NoColumn`],
+    /// [`DataError::ColumnTwice`], [`DataError::CellUtf8`] and [`DataError::OpenQuote`] for a row of names;
+    /// and the errors of reading.
     ///
     /// An item is an error where its record is none ([`DataError::Json`], [`DataError::InvalidUtf8`],
-    /// [`DataError::Cells`], [`DataError::CellUtf8`], [`DataError::Columnar`]) or makes no document ([`DataError::NoField`],
-    /// [`DataError::FieldKind`], [`DataError::NoId`], [`DataError::MetadataTwice`]); the next item is then
-    /// the next record. Any other error is the last item.
+    /// [`DataError::Cells`], [`DataError::CellUtf8`], [`DataError::Columnar`]) or makes no document
+    /// ([`DataError::NoField`], [`DataError::FieldKind`], [`DataError::NoId`], [`DataError::MetadataTwice`]);
+    /// the next item is then the next record. Any other error is the last item.
     pub fn read(
         &self,
         reader: impl Read + Send + 'static,

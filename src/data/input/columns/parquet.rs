@@ -44,7 +44,8 @@ impl From<ParquetError> for OpenError {
     }
 }
 
-/// The batches of a file with those columns that `choose` picks, what it made of them, and the number of rows.
+/// The batches of a file with those columns that `choose` picks, what it made of them, and the number of
+/// rows.
 pub(super) fn open(
     file: File,
     choose: impl FnOnce(&Schema) -> Result<(Fields, Vec<usize>), DataError>,
