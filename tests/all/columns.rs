@@ -178,7 +178,8 @@ fn the_program_inserts_columns() {
     assert!(
         said.failure().contains("no column `tags` for the metadata; columns found: key, head, body, year")
     );
-    let arguments = ["--id", "key", "--text", "body", "--metadata", "year,tags", text(&path("zstd.parquet"))];
+    let file = path("zstd.parquet");
+    let arguments = ["--id", "key", "--text", "body", "--metadata", "year,tags", text(&file)];
     let said = flow.run("insert", &arguments).ok();
     assert_eq!(said, "300 inserted, 0 replaced, 0 superseded; the index has 300 documents\n");
     let document = flow.run("get", &["8"]).json();

@@ -195,7 +195,7 @@ fn malformed() -> Vec<Bad> {
             "in: this build does not read the format parquet, which takes the feature `parquet`",
         ),
         #[cfg(feature = "parquet")]
-        json("PAR1\u{15}", "in: EOF: file size of 5 is less than footer"),
+        json("PAR1\u{15}", "in: Parquet file too small. Size is 5 but need 8"),
         json("%PDF-1.7\n", "in: this is a PDF document, which is not read; convert it to text"),
         json(
             "PK\u{3}\u{4}",

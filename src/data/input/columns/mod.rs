@@ -6,6 +6,7 @@ mod value;
 
 use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -42,6 +43,18 @@ impl Columns {
     /// The rows of a Parquet file, or of an Arrow file or stream, of which only the columns are read that
     /// are used.
     pub fn open(
+        file: File,
+        name: String,
+        format: Format,
+        fields: &Fields,
+        position: Arc<AtomicU64>,
+    ) -> Result<Self, DataError> {
+        let damaged = |detail| DataError::Columnar { name: name.clone(), line: 0, detail };
+        guarded(|| Self::begin(file, name.clone(), format, fields, position))
+            .unwrap_or_else(|e| Err(damaged(e)))
+    }
+
+    fn begin(
         mut file: File,
         name: String,
         format: Format,
@@ -87,7 +100,8 @@ impl Columns {
         let mut record = Vec::with_capacity(batch.num_columns());
         for (field, column) in batch.schema_ref().fields().iter().zip(batch.columns()) {
             if self.fields.use_of(field.name()).is_some() {
-                let value = value::of(column.as_ref(), row).map_err(|detail| DataError::Columnar {
+                let value = guarded(|| value::of(column.as_ref(), row)).flatten();
+                let value = value.map_err(|detail| DataError::Columnar {
                     name: self.name.clone(),
                     line: self.row,
                     detail: format!("the column `{}` is {detail}", field.name()),
@@ -120,7 +134,8 @@ impl Source for Columns {
                 }
                 self.next = 0;
             }
-            match self.batches.next() {
+            let next = guarded(|| self.batches.next());
+            match next.unwrap_or_else(|detail| Some(Err(detail))) {
                 Some(Ok(batch)) => self.batch = Some(batch),
                 Some(Err(detail)) => {
                     self.is_finished = true;
@@ -135,6 +150,16 @@ impl Source for Columns {
     fn line(&self) -> u64 {
         self.row
     }
+}
+
+/// Calls a library that panics at some damaged files.
+fn guarded<T>(call: impl FnOnce() -> T) -> Result<T, String> {
+    // What was half done is not used again.
+    catch_unwind(AssertUnwindSafe(call)).map_err(|panic| {
+        let said = panic.downcast_ref::<String>().map(String::as_str);
+        let said = said.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no reason given");
+        format!("the file is damaged: {said}")
+    })
 }
 
 /// The fields of a document among the columns, and the places of the columns that are used.

@@ -1,13 +1,15 @@
 //! A value of a column as JSON.
 
 use arrow_array::cast::AsArray;
+use arrow_array::temporal_conversions::as_datetime;
 use arrow_array::types::{
-    Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type,
-    UInt32Type, UInt64Type,
+    ArrowTemporalType, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
+    TimestampMicrosecondType, TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType,
+    UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
 use arrow_array::{Array, ArrayRef};
 use arrow_cast::display::{ArrayFormatter, FormatOptions};
-use arrow_schema::DataType;
+use arrow_schema::{DataType, TimeUnit};
 use serde_json::{Map, Number, Value};
 
 /// The most levels of lists and structs within one another, beyond what metadata may have.
@@ -67,11 +69,21 @@ fn value(column: &dyn Array, row: usize, level: usize) -> Result<Value, String> 
                 None => return Err("a dictionary with a key that is not in it".to_owned()),
             }
         }
+        DataType::Timestamp(unit, zone) => {
+            let time = match unit {
+                TimeUnit::Second => time::<TimestampSecondType>(column, row),
+                TimeUnit::Millisecond => time::<TimestampMillisecondType>(column, row),
+                TimeUnit::Microsecond => time::<TimestampMicrosecondType>(column, row),
+                TimeUnit::Nanosecond => time::<TimestampNanosecondType>(column, row),
+            };
+            // Those of a zone are stored in UTC.
+            let zone = if zone.is_some() { "Z" } else { "" };
+            Value::String(time.ok_or("a time beyond the calendar")? + zone)
+        }
         DataType::Date32
         | DataType::Date64
         | DataType::Time32(_)
         | DataType::Time64(_)
-        | DataType::Timestamp(..)
         | DataType::Duration(_)
         | DataType::Decimal32(..)
         | DataType::Decimal64(..)
@@ -86,6 +98,15 @@ fn value(column: &dyn Array, row: usize, level: usize) -> Result<Value, String> 
             return Err(format!("of the type {other}, which is not read; name the columns of the metadata"));
         }
     })
+}
+
+fn time<T: ArrowTemporalType>(column: &dyn Array, row: usize) -> Option<String>
+where
+    i64: From<T::Native>,
+{
+    let time = as_datetime::<T>(column.as_primitive::<T>().value(row).into())?;
+    // As ISO 8601 has it.
+    Some(format!("{time:?}"))
 }
 
 fn list(items: &ArrayRef, level: usize) -> Result<Value, String> {
