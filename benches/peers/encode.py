@@ -153,8 +153,9 @@ def main():
     arguments = parser.parse_args()
     if arguments.serve:
         return serve(arguments)
-    if not (arguments.work / "int8.onnx").exists():
+    if {"f32", "int8"} & set(arguments.engines.split(",")) and not (arguments.work / "int8.onnx").exists():
         export(arguments.model, arguments.work)
+    arguments.work.mkdir(parents=True, exist_ok=True)
     binary = arguments.ehi or bench("encode")
     parallel = {"TOKENIZERS_PARALLELISM": "false" if arguments.threads == 1 else "true"}
     names = {"f32": "ONNX Runtime f32", "int8": "ONNX Runtime int8", "torch": "PyTorch f32", "ehi": "ehi f32", "ehi8": "ehi int8"}

@@ -5,8 +5,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use candle_core::{DType, Device, Tensor};
-use half::f16;
-use half::slice::HalfFloatSliceExt;
+use half::{bf16, f16};
 
 use super::error::ModelError;
 
@@ -63,24 +62,29 @@ impl Weights {
 
     /// The named tensor in f32, if it has the shape that the configuration asks for and finite values.
     pub(crate) fn get(&self, name: &str, shape: &[usize]) -> Result<Tensor, ModelError> {
-        let tensor = self.as_stored(name, shape)?.to_dtype(DType::F32)?;
-        let values = tensor.flatten_all()?.to_device(&Device::Cpu)?.to_vec1::<f32>()?;
-        self.check_finite(name, values.iter().all(|value| value.is_finite()))?;
-        Ok(tensor)
+        Ok(self.get_half(name, shape)?.to_dtype(DType::F32)?)
     }
 
     /// As [`Self::get`], in f16 where the file is: a table of 250,000 words takes half the memory.
     pub(crate) fn get_half(&self, name: &str, shape: &[usize]) -> Result<Tensor, ModelError> {
-        let tensor = self.as_stored(name, shape)?;
-        if tensor.dtype() != DType::F16 {
-            return self.get(name, shape);
+        let (dtype, data) = self.find(name, shape)?;
+        // Without a copy of what may be a gigabyte.
+        let is_finite = match dtype {
+            DType::F16 => data.as_chunks::<2>().0.iter().all(|&own| f16::from_le_bytes(own).is_finite()),
+            DType::BF16 => data.as_chunks::<2>().0.iter().all(|&own| bf16::from_le_bytes(own).is_finite()),
+            DType::F32 => data.as_chunks::<4>().0.iter().all(|&own| f32::from_le_bytes(own).is_finite()),
+            // As it is used.
+            _ => data.as_chunks::<8>().0.iter().all(|&own| (f64::from_le_bytes(own) as f32).is_finite()),
+        };
+        if !is_finite {
+            return Err(ModelError::NonFiniteTensor { path: self.path.clone(), name: name.to_owned() });
         }
-        let values = tensor.flatten_all()?.to_device(&Device::Cpu)?.to_vec1::<f16>()?;
-        self.check_finite(name, values.reinterpret_cast().iter().all(|bits| bits & 0x7c00 != 0x7c00))?;
-        Ok(tensor)
+        let tensor = Tensor::from_raw_buffer(data, dtype, shape, &self.device)?;
+        Ok(if dtype == DType::F16 { tensor } else { tensor.to_dtype(DType::F32)? })
     }
 
-    fn as_stored(&self, name: &str, shape: &[usize]) -> Result<Tensor, ModelError> {
+    /// A tensor's numbers as they are stored.
+    fn find(&self, name: &str, shape: &[usize]) -> Result<(DType, &[u8]), ModelError> {
         // Old checkpoints call a layer norm's weight and bias gamma and beta.
         let old =
             name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta");
@@ -96,15 +100,7 @@ impl Weights {
                 expected: shape.to_vec(),
             });
         }
-        let data = &self.bytes[stored.place.clone()];
-        Ok(Tensor::from_raw_buffer(data, stored.dtype, shape, &self.device)?)
-    }
-
-    fn check_finite(&self, name: &str, is_finite: bool) -> Result<(), ModelError> {
-        match is_finite {
-            true => Ok(()),
-            false => Err(ModelError::NonFiniteTensor { path: self.path.clone(), name: name.to_owned() }),
-        }
+        Ok((stored.dtype, &self.bytes[stored.place.clone()]))
     }
 }
 

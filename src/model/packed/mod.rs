@@ -9,7 +9,7 @@ mod layer;
 mod linear;
 mod places;
 
-use candle_core::{DType, Device, Tensor};
+use candle_core::{CpuStorage, DType, Device, Storage, Tensor};
 use half::f16;
 
 use super::config::{self, EncoderPrecision, PositionTable, TransformerConfig};
@@ -34,10 +34,10 @@ pub(crate) struct PackedTransformer {
     layers: PackedLayers,
 }
 
-/// The words' rows, as the file has them.
-enum Words {
-    F32(Vec<f32>),
-    F16(Vec<f16>),
+/// The table of words as it was loaded, f32 or f16: it may be most of the model, and is not copied.
+struct Words {
+    /// `[words, m]`, contiguous, in main memory.
+    table: Tensor,
 }
 
 struct PackedNorm {
@@ -58,27 +58,37 @@ fn to_vec(t: &Tensor) -> candle_core::Result<Vec<f32>> {
 
 impl Words {
     fn new(table: &Tensor) -> candle_core::Result<Self> {
+        let table = table.to_device(&Device::Cpu)?.contiguous()?.detach();
         match table.dtype() {
-            DType::F16 => Ok(Self::F16(table.to_device(&Device::Cpu)?.flatten_all()?.to_vec1()?)),
-            _ => Ok(Self::F32(to_vec(table)?)),
+            DType::F32 | DType::F16 => Ok(Self { table }),
+            _ => Ok(Self { table: table.to_dtype(DType::F32)? }),
         }
     }
 
-    fn rows(&self, m: usize) -> usize {
-        match self {
-            Self::F32(values) => values.len() / m,
-            Self::F16(values) => values.len() / m,
+    /// The rows of some words one behind another, `[ids, m]`.
+    fn rows<'a>(&self, ids: impl Iterator<Item = &'a u32>, m: usize) -> Result<Vec<f32>, ModelError> {
+        fn select<'a, T: Copy>(
+            table: &[T],
+            ids: impl Iterator<Item = &'a u32>,
+            m: usize,
+            widen: impl Fn(T) -> f32,
+        ) -> Result<Vec<f32>, ModelError> {
+            let mut out = Vec::with_capacity(ids.size_hint().0 * m);
+            for &id in ids {
+                let row = table.get(id as usize * m..).and_then(|rest| rest.get(..m));
+                let (found, rows) = (id as usize, table.len() / m);
+                let row = row.ok_or(ModelError::OutsideTable { what: "an id", found, rows })?;
+                out.extend(row.iter().map(|&value| widen(value)));
+            }
+            Ok(out)
         }
-    }
-
-    /// Appends a word's row, if there is such a word.
-    fn push(&self, id: u32, m: usize, out: &mut Vec<f32>) -> Option<()> {
-        let row = id as usize * m..(id as usize + 1) * m;
-        match self {
-            Self::F32(values) => out.extend_from_slice(values.get(row)?),
-            Self::F16(values) => out.extend(values.get(row)?.iter().map(|value| value.to_f32())),
+        let (storage, layout) = self.table.storage_and_layout();
+        let start = layout.start_offset();
+        match &*storage {
+            Storage::Cpu(CpuStorage::F32(table)) => select(&table[start..], ids, m, |value| value),
+            Storage::Cpu(CpuStorage::F16(table)) => select(&table[start..], ids, m, f16::to_f32),
+            _ => Err(candle_core::Error::msg("a table of words in main memory, f32 or f16").into()),
         }
-        Some(())
     }
 }
 
@@ -143,26 +153,23 @@ impl PackedTransformer {
     ) -> Result<PackedHidden, ModelError> {
         let m = self.norm.weight.len();
         let lengths: Vec<usize> = texts.iter().map(|t| t.len()).collect();
-        let total: usize = lengths.iter().sum();
-        let mut values = Vec::with_capacity(total * m);
-        let outside = |what, found, rows| ModelError::OutsideTable { what, found, rows };
+        let outside = |found| ModelError::OutsideTable { what: "a text", found, rows: self.max_positions };
+        if let Some(&length) = lengths.iter().find(|&&length| length > self.max_positions) {
+            return Err(outside(length));
+        }
+        let mut values = self.words.rows(texts.iter().copied().flatten(), m)?;
+        let mut rows = values.chunks_exact_mut(m);
         for (number, text) in texts.iter().enumerate() {
-            let places = config::places(self.position_table, text);
-            for (at, (&id, place)) in text.iter().zip(places).enumerate() {
-                let start = values.len();
-                let word = self.words.push(id, m, &mut values);
-                word.ok_or_else(|| outside("an id", id as usize, self.words.rows(m)))?;
+            let places = config::places(self.position_table, text).enumerate();
+            for ((at, place), row) in places.zip(rows.by_ref()) {
+                let mut add = |own: &[f32]| row.iter_mut().zip(own).for_each(|(value, own)| *value += own);
                 if !self.position.is_empty() {
-                    let row = self.position.get(place * m..(place + 1) * m);
-                    let row = row.ok_or_else(|| outside("a text", text.len(), self.max_positions))?;
-                    values[start..].iter_mut().zip(row).for_each(|(value, own)| *value += own);
+                    let own = self.position.get(place * m..(place + 1) * m);
+                    add(own.ok_or_else(|| outside(text.len()))?);
                 }
-                if let Some(row) = added(number, at) {
-                    values[start..].iter_mut().zip(row).for_each(|(value, own)| *value += own);
+                if let Some(own) = added(number, at) {
+                    add(own);
                 }
-            }
-            if text.len() > self.max_positions {
-                return Err(outside("a text", text.len(), self.max_positions));
             }
         }
         self.norm.apply_in_place(&mut values);
