@@ -32,8 +32,9 @@ pub struct IndexBuilder {
 
 impl IndexBuilder {
     /// How documents are ranked (section 3.6); by default as the folder of the encoder says
-    /// ([`Encoder::similarity`](crate::model::Encoder::similarity)), cosine where it says nothing. Chosen when an index is created, for its
-    /// life. When one is opened, it is [`InputError::SimilarityMismatch`] where the index ranks by another.
+    /// ([`Encoder::similarity`](crate::model::Encoder::similarity)), cosine where it says nothing. Chosen
+    /// when an index is created, for its life. When one is opened, it is [`InputError::SimilarityMismatch`]
+    /// where the index ranks by another.
     ///
     /// Documents and queries are stored and compared at unit norm for cosine, and as the
     /// encoder gives them for the others. Routing through the tree always uses unit norm.

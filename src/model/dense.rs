@@ -178,3 +178,51 @@ impl Map {
         x.contiguous()?.matmul(&columns.to_device(device)?)?.broadcast_add(&bias.to_device(device)?)
     }
 }
+
+#[cfg(all(test, feature = "train"))]
+mod tests {
+    use super::*;
+
+    fn tensor(shape: &[usize], step: f32) -> Tensor {
+        let values: Vec<f32> = (0..shape.iter().product()).map(|i| (i as f32 * step).sin()).collect();
+        Tensor::from_vec(values, shape, &Device::Cpu).unwrap()
+    }
+
+    /// The two ways of computing it agree, and the gradient is that of finite differences.
+    #[test]
+    fn both_passes_agree_and_gradients_are_right() {
+        let x = tensor(&[3, 4], 0.9);
+        let rows: Vec<Vec<f32>> = x.to_vec2().unwrap();
+        for (_, activation) in DenseActivation::NAMES {
+            for (outputs, residual) in [(4, false), (4, true), (6, true)] {
+                let zero = Tensor::zeros(outputs, candle_core::DType::F32, &Device::Cpu).unwrap();
+                let map = |step, bias: &Tensor| Map::new(&tensor(&[outputs, 4], step), bias).unwrap();
+                let linear = map(0.37, &tensor(&[outputs], 0.21));
+                let projection = (residual && outputs != 4).then(|| map(0.53, &zero));
+                let dense = Dense { activation, residual, linear, projection };
+                let padded: Vec<Vec<f32>> = dense.forward(&x).unwrap().to_vec2().unwrap();
+                for (row, want) in rows.iter().zip(&padded) {
+                    let found = dense.apply(row);
+                    assert!(found.iter().zip(want).all(|(a, b)| (a - b).abs() < 1e-5), "{activation:?}");
+                }
+                let var = candle_core::Var::from_tensor(&x).unwrap();
+                let loss = dense.forward(var.as_tensor()).unwrap().sqr().unwrap().sum_all().unwrap();
+                let gradient =
+                    loss.backward().unwrap().get(var.as_tensor()).unwrap().to_vec2::<f32>().unwrap();
+                let loss_of =
+                    |row: &[f32]| -> f64 { dense.apply(row).iter().map(|x| f64::from(*x).powi(2)).sum() };
+                for (row, gradient) in rows.iter().zip(&gradient) {
+                    for (place, &own) in gradient.iter().enumerate() {
+                        let moved = |by: f32| {
+                            let mut row = row.clone();
+                            row[place] += by;
+                            loss_of(&row)
+                        };
+                        let expected = (moved(1e-2) - moved(-1e-2)) / 2e-2;
+                        assert!((f64::from(own) - expected).abs() < 2e-2, "{activation:?}: {own} {expected}");
+                    }
+                }
+            }
+        }
+    }
+}

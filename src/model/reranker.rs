@@ -29,7 +29,8 @@ use super::weights::Weights;
 /// use ehi::model::Reranker;
 ///
 /// let reranker = Reranker::open("ms-marco-MiniLM-L6-v2")?;
-/// let scores = reranker.score("how long does tea steep?", &["Steep for three minutes.", "Tea is a plant."])?;
+/// let documents = ["Steep for three minutes.", "Tea is a plant."];
+/// let scores = reranker.score("how long does tea steep?", &documents)?;
 /// assert!(scores[0] > scores[1]);
 /// # Ok::<(), ehi::Error>(())
 /// ```
@@ -54,7 +55,8 @@ const PAIRS_PER_ROUND: usize = 256;
 
 impl Reranker {
     /// Loads a cross-encoder as sentence-transformers or transformers writes it: a BERT, RoBERTa,
-    /// XLM-RoBERTa or ModernBERT with a head of one output. [`LoadOptions::reranker`] has another precision than f32.
+    /// XLM-RoBERTa or ModernBERT with a head of one output. [`LoadOptions::reranker`] has another precision
+    /// than f32.
     ///
     /// # Errors
     /// [`ModelError::NotAReranker`] for another model, [`ModelError::Unsupported`] for a setting that is not
@@ -114,8 +116,8 @@ impl Reranker {
     /// Output `[documents]` f32, in their order.
     ///
     /// # Errors
-    /// [`ModelError::Tokenizer`] if the tokenizer refuses a text; [`ModelError::BadEmbedding`] for a score that
-    /// is no number.
+    /// [`ModelError::Tokenizer`] if the tokenizer refuses a text; [`ModelError::BadEmbedding`] for a score
+    /// that is no number.
     pub fn score(&self, question: &str, documents: &[&str]) -> Result<Vec<f32>, ModelError> {
         let (packed, tokenizer) = (self.parts.packed()?, self.parts.tokenizer()?);
         let mut scores = Vec::with_capacity(documents.len());

@@ -5,11 +5,15 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use ehi::data::Dataset;
 use ehi::model::{Encoder, EncoderSettings, LoadOptions, ModelError, PoolingMode, PromptSource, Role};
+use ehi::train::{Trainer, TrainingSet};
 use ehi::{Bundle, Document, Index, Similarity};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+
+use crate::support;
 
 const RELEASES: [&str; 4] = ["2.2", "2.7", "3.4", "6.2"];
 
@@ -384,4 +388,52 @@ fn former_bundles_are_read_as_before() {
     // And new settings on top of it would change more than they say.
     let error = Bundle::from_encoder_with(copied.path(), &EncoderSettings::new().dim(4)).unwrap_err();
     assert!(error.to_string().contains("1 to 4"), "{error}");
+}
+
+/// A trained bundle does to a text what its base did, and opens without `ehi.json` as the same encoder.
+#[test]
+fn training_keeps_what_the_folder_and_its_settings_say() {
+    for (name, layers) in [("denses", 1), ("denses", 0), ("without-prompt", 1)] {
+        let base = folder("6.2", name);
+        let mut config = support::config(support::Shape::of_height(1));
+        config.encoder.trainable_layers = layers;
+        let set =
+            TrainingSet::read(&Dataset::open(support::dataset()).unwrap(), config.dev_fraction).unwrap();
+        let settings = match name {
+            "denses" => EncoderSettings::new().dim(6).query_prompt("query: ").document_prompt("leaf "),
+            _ => EncoderSettings::new(),
+        };
+        let place = tempfile::tempdir().unwrap();
+        let out = place.path().join("bundle");
+        let trainer = Trainer::builder().base(base.path()).encoder_settings(settings.clone());
+        let bundle = trainer.output(&out).config(config).fit(&set).unwrap().bundle;
+        let before = LoadOptions::new().encoder_with(base.path(), &settings).unwrap();
+        let after = bundle.model().encoder();
+        let described = |encoder: &Encoder| {
+            let mut said = serde_json::to_value(encoder.describe().unwrap()).unwrap();
+            for prompt in ["query_prompt", "document_prompt"] {
+                said[prompt]["source"].take();
+            }
+            said
+        };
+        assert_eq!(described(after), described(&before), "{name}");
+        let texts = ["a leaf of the tree", "What is a beam search?"];
+        let embed = |encoder: &Encoder, role| encoder.embed(&texts, role).unwrap();
+        let moved = embed(after, Role::Query) != embed(&before, Role::Query);
+        assert!(moved || layers == 0, "{name}");
+
+        // As sentence-transformers would open it.
+        let alone = place.path().join("alone");
+        copy(&out, &alone);
+        fs::remove_file(alone.join("ehi.json")).unwrap();
+        let alone = Encoder::load(&alone).unwrap();
+        for role in [Role::Query, Role::Document] {
+            assert_eq!(embed(&alone, role), embed(after, role), "{name}, {role:?}");
+        }
+        if name == "denses" {
+            let said: Value = read(&out.join("config_sentence_transformers.json"));
+            assert_eq!((&said["truncate_dim"], &said["prompts"]["query"]), (&json!(6), &json!("query: ")));
+            assert!(out.join("3_Dense/model.safetensors").is_file());
+        }
+    }
 }

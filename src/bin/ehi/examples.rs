@@ -18,6 +18,7 @@ pub const INSERT: &str = r#"Examples:
   echo '{"_id": "1", "title": "Tea", "text": "Steep for three minutes.", "metadata": {"lang": "en"}}' | ehi insert --index my-index -"#;
 pub const SEARCH: &str = r#"Examples:
   ehi search --index my-index --k 5 "how long does tea steep?"
+  ehi search --index my-index --rerank ms-marco-MiniLM-L6-v2 "how long does tea steep?"
   ehi search --index my-index --mode lexical '+tea "three minutes" -milk'
   ehi search --index my-index --filter '{"lang": "en"}' --json "how long does tea steep?""#;
 pub const EXPLAIN: &str = r#"Example:

@@ -215,13 +215,13 @@ impl<'a, Input> Query<'a, Input> {
         self
     }
 
-    /// Has the best `depth` hits read again by a cross-encoder, together with the question, and put in the order
-    /// of its scores; those behind them keep their order. A hit keeps its first score, and has the
+    /// Has the best `depth` hits read again by a cross-encoder, together with the question, and put in the
+    /// order of its scores; those behind them keep their order. A hit keeps its first score, and has the
     /// reranker's beside it ([`Hit::rerank_score`](crate::Hit::rerank_score)).
     ///
-    /// The search itself looks for `depth` hits, or `k` where that is more. For questions in text: a vector is
-    /// [`InputError::InapplicableOption`], and so are [`Query::explain`] and [`Query::refine`]. A depth of 0
-    /// is [`InputError::ZeroDepth`].
+    /// The search itself looks for `depth` hits, or `k` where that is more. For questions in text: a vector
+    /// is [`InputError::InapplicableOption`], and so are [`Query::explain`] and [`Query::refine`]. A depth
+    /// of 0 is [`InputError::ZeroDepth`].
     pub fn rerank(mut self, reranker: &'a Reranker, depth: usize) -> Self {
         self.rerank = Some((reranker, depth));
         self

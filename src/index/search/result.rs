@@ -12,8 +12,8 @@ use crate::serialize::milliseconds;
 
 /// One document found.
 ///
-/// Serialised flat: `id`, `score`, `rerank_score`, `leaf`, the four of [`HitScores`], and `title`, `text` and `metadata` of
-/// the document, all of them always there.
+/// Serialised flat: `id`, `score`, `rerank_score`, `leaf`, the four of [`HitScores`], and `title`, `text`
+/// and `metadata` of the document, all of them always there.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Hit {

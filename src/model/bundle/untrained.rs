@@ -9,8 +9,9 @@ use super::{
 use crate::model::{EncoderSettings, Indexer, LoadOptions, Model};
 
 impl Bundle {
-    /// A model without a tree from an encoder in the sentence-transformers layout ([`Encoder::load`](crate::model::Encoder::load) says
-    /// which files). An index of it needs no training: it searches every document.
+    /// A model without a tree from an encoder in the sentence-transformers layout
+    /// ([`Encoder::load`](crate::model::Encoder::load) says which files). An index of it needs no training:
+    /// it searches every document.
     ///
     /// Of the folder of a bundle it takes the encoder alone. Nothing is written there; an index makes a copy,
     /// with the weights as they are. Read [`Index::reencode`](crate::Index::reencode) for the change to a
@@ -27,8 +28,9 @@ impl Bundle {
     /// ```
     ///
     /// # Errors
-    /// Those of [`Encoder::load`](crate::model::Encoder::load). [`ModelError::NotAModel`] also where the weights have the name that
-    /// bundles before format 3 gave them, and for a bundle without its `ehi.json`.
+    /// Those of [`Encoder::load`](crate::model::Encoder::load). [`ModelError::NotAModel`] also where the
+    /// weights have the name that bundles before format 3 gave them, and for a bundle without its
+    /// `ehi.json`.
     pub fn from_encoder(dir: impl AsRef<Path>) -> Result<Self, ModelError> {
         Self::from_encoder_with(dir, &EncoderSettings::default())
     }

@@ -34,8 +34,9 @@ const SINCE_FORMAT: u32 = 5;
 pub(crate) enum Reading {
     /// All of it.
     Current,
-    /// As for bundles before format 5, so that an index goes on encoding as it began: without `do_lower_case`,
-    /// `truncate_dim`, `include_prompt`, `similarity_fn_name` and the tokenizer's maximum length.
+    /// As for bundles before format 5, so that an index goes on encoding as it began: without
+    /// `do_lower_case`, `truncate_dim`, `include_prompt`, `similarity_fn_name` and the tokenizer's maximum
+    /// length.
     Former,
 }
 

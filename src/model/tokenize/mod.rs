@@ -148,26 +148,30 @@ impl TextTokenizer {
     ///
     /// Of a long text the start is read, as in [`Self::encode`].
     pub(crate) fn encode_pair(&self, first: &str, second: &str) -> Result<Pair, ModelError> {
-        let encode = |first: &str, second: &str| {
-            guard(&self.path, || self.tokenizer.encode_fast((first, second), true).map_err(|e| e.to_string()))
-        };
-        let (start, rest) = (start(first, self.first), start(second, self.first));
-        let is_whole = matches!((&start, &rest), (Start::Whole(_), Start::Whole(_)));
-        let encoding = match (start, rest) {
-            (Start::Whole(first) | Start::Words(first), Start::Whole(second) | Start::Words(second)) => {
-                let encoding = encode(first, second)?;
-                // A text that was cut must have given more tokens than are kept of it.
-                (is_whole || encoding.len() >= self.max_tokens).then_some(encoding)
-            }
-            _ => None,
-        };
-        let encoding = match encoding {
-            Some(encoding) => encoding,
-            None => {
-                let _one = self.long.lock().unwrap_or_else(PoisonError::into_inner);
-                encode(self.head(first), self.head(second))?
-            }
-        };
+        let mut encodings = Vec::with_capacity(2);
+        for (text, type_id) in [(first, 0), (second, 1)] {
+            // The tokenizer's own call stops at the maximum length, and which text is longer is then not known.
+            let whole =
+                |text: &str| guard(&self.path, || self.untruncated(text, type_id).map_err(|e| e.to_string()));
+            let encoding = match start(text, self.first) {
+                Start::Whole(text) => Some(whole(text)?),
+                // Of what is cut, more tokens than are kept.
+                Start::Words(text) => Some(whole(text)?).filter(|encoding| encoding.len() >= self.max_tokens),
+                Start::Chars(_) => None,
+            };
+            encodings.push(match encoding {
+                Some(encoding) => encoding,
+                None => {
+                    let _one = self.long.lock().unwrap_or_else(PoisonError::into_inner);
+                    whole(self.head(text))?
+                }
+            });
+        }
+        let second = encodings.pop();
+        let first = encodings.pop().unwrap_or_default();
+        let encoding = guard(&self.path, || {
+            self.tokenizer.post_process(first, second, true).map_err(|e| e.to_string())
+        })?;
         let types = encoding.get_type_ids().to_vec();
         Ok(Pair { ids: self.ids(encoding)?, types })
     }
@@ -241,14 +245,14 @@ impl TextTokenizer {
             let (Start::Whole(piece) | Start::Words(piece) | Start::Chars(piece)) =
                 start(rest, BYTES_OF_TERMS);
             rest = &rest[piece.len()..];
-            let encoding = guard(&self.path, || self.untruncated(piece).map_err(|e| e.to_string()))?;
+            let encoding = guard(&self.path, || self.untruncated(piece, 0).map_err(|e| e.to_string()))?;
             tell(encoding.get_ids());
         }
         Ok(())
     }
 
     /// All tokens of a text. The tokenizer's own calls stop at its maximum length.
-    fn untruncated(&self, text: &str) -> tokenizers::Result<Encoding> {
+    fn untruncated(&self, text: &str, type_id: u32) -> tokenizers::Result<Encoding> {
         let tokenizer = &self.tokenizer;
         let mut text =
             tokenizer.get_added_vocabulary().extract_and_normalize(tokenizer.get_normalizer(), text);
@@ -256,7 +260,7 @@ impl TextTokenizer {
             pre_tokenizer.pre_tokenize(&mut text)?;
         }
         tokenizer.get_model().tokenize_in_pretokenized(&mut text, None)?;
-        text.into_encoding(None, 0, OffsetType::None)
+        text.into_encoding(None, type_id, OffsetType::None)
     }
 
     /// Whether a token goes on with the word of the one before it. Known of WordPiece alone; any other
