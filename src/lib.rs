@@ -81,7 +81,7 @@ pub use ids::{Generation, LeafId};
 pub use index::fuzz_current;
 pub use index::search::{Fusion, Hit, HitScores, Query, QueryEncoder, RankedBy, SearchResult, SearchStats};
 pub use index::{
-    Documents, Index, IndexBuilder, InsertStatus, InsertSummary, LearnedFusion, LoggedQuestion,
+    CutTexts, Documents, Index, IndexBuilder, InsertStatus, InsertSummary, LearnedFusion, LoggedQuestion,
     MOST_LOG_BYTES, ModelChange, Recorded, RefusedDocument, RepairOptions, WithProgress,
 };
 pub use index::{calibrate, explain, health, leaves, search};

@@ -344,7 +344,7 @@ impl Filling<'_> {
     fn puts(&self, view: &View, rows: &[Row], documents: Vec<Document>) -> Result<Vec<Put>> {
         let ingest = self.target.ingest();
         if !self.keeps_embeddings {
-            return ingest.prepare(documents);
+            return Ok(ingest.prepare(documents)?.0);
         }
         let mut embeddings = Vec::with_capacity(rows.len() * self.target.model().encoder.dim());
         for &row in rows {

@@ -2,11 +2,13 @@
 
 use std::borrow::Cow;
 use std::num::NonZeroUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use half::f16;
 use rayon::prelude::*;
 
 use super::analysis::Analysis;
+use super::insert::CutTexts;
 use super::vectors::{unit, unit_of_stored};
 use crate::document::Document;
 use crate::error::Result;
@@ -14,7 +16,7 @@ use crate::ids::LeafId;
 use crate::lexical::Analyzer;
 use crate::model::{Bundle, Encoder, Model, Role};
 use crate::scan::Similarity;
-use crate::store::{Put, StoreError, Terms};
+use crate::store::{Lexer, LexerError, Put, Terms};
 
 /// A model, and how embeddings are stored.
 #[derive(Clone, Copy)]
@@ -27,14 +29,19 @@ pub(super) struct Ingest<'a> {
 }
 
 impl Ingest<'_> {
-    /// Encodes and routes documents.
-    pub fn prepare(self, documents: Vec<Document>) -> Result<Vec<Put>> {
+    /// Encodes and routes documents; says which of their texts were not read whole.
+    pub fn prepare(self, documents: Vec<Document>) -> Result<(Vec<Put>, CutTexts)> {
         let encoder = &self.model().encoder;
+        let around = encoder.tokens_around()?;
+        let read = documents.par_iter().map(|document| self.read(document, around));
+        let (terms, tokens): (Vec<_>, Vec<_>) = read.collect::<Result<Vec<_>>>()?.into_iter().unzip();
+        let mut cut = CutTexts::default();
+        tokens.into_iter().for_each(|tokens| cut.note(tokens, encoder.max_tokens() - around));
         let texts = documents.iter().map(|document| text_for(encoder, document));
         let texts: Vec<_> = texts.collect::<Result<_>>()?;
         let texts: Vec<&str> = texts.iter().map(AsRef::as_ref).collect();
         let rows = encoder.embed(&texts, Role::Document)?;
-        self.place(documents, &rows)
+        Ok((self.place_with(documents, terms, &rows), cut))
     }
 
     /// Routes documents with their stored embeddings, `[documents, dim]` f16, which stay as they are.
@@ -50,6 +57,10 @@ impl Ingest<'_> {
     /// Routes documents with their embeddings, `[documents, dim]` f32.
     pub fn place(self, documents: Vec<Document>, rows: &[f32]) -> Result<Vec<Put>> {
         let terms = self.terms(&documents)?;
+        Ok(self.place_with(documents, terms, rows))
+    }
+
+    fn place_with(self, documents: Vec<Document>, terms: Vec<Option<Terms>>, rows: &[f32]) -> Vec<Put> {
         let dim = self.model().encoder.dim();
         let units: Vec<f32> = rows.chunks_exact(dim).flat_map(unit).collect();
         let leaves = self.route(&units);
@@ -62,7 +73,7 @@ impl Ingest<'_> {
             let embedding = row.iter().map(|&x| f16::from_f32(x)).collect();
             Put { document, embedding, leaves, terms }
         };
-        Ok(places.map(put).collect())
+        places.map(put).collect()
     }
 
     /// The terms of documents, where they are to have any.
@@ -71,8 +82,31 @@ impl Ingest<'_> {
         let analysis = Analysis { analyzer, encoder: self.model().encoder() };
         // Before there are several threads, each of which would load the tokenizer.
         analysis.words("")?;
-        let terms = |document: &Document| Terms::of(&document.title, &document.text, &analysis).map(Some);
-        Ok(documents.par_iter().map(terms).collect::<std::result::Result<_, StoreError>>()?)
+        let terms = |document: &Document| Ok(Some(Terms::of(&document.title, &document.text, &analysis)?));
+        documents.par_iter().map(terms).collect()
+    }
+
+    /// The terms of a document, where it is to have any, and how many tokens its title and text have; 0 where
+    /// they are too short to be cut by an encoder that adds `around` tokens.
+    fn read(self, document: &Document, around: usize) -> Result<(Option<Terms>, usize)> {
+        let encoder = self.model().encoder();
+        let Document { title, text, .. } = document;
+        let count = || -> Result<usize> {
+            // A token has a byte at least.
+            if title.len() + text.len() + around <= encoder.max_tokens() {
+                return Ok(0);
+            }
+            let mut out = Vec::new();
+            Ok(encoder.terms(title, &mut out)? + encoder.terms(text, &mut out)?)
+        };
+        let Some(analyzer) = self.analyzer else { return Ok((None, count()?)) };
+        let counting = Counting { analysis: Analysis { analyzer, encoder }, tokens: AtomicUsize::new(0) };
+        let terms = Terms::of(title, text, &counting)?;
+        let tokens = match analyzer {
+            Analyzer::Tokens => counting.tokens.into_inner(),
+            Analyzer::Stems(_) => count()?,
+        };
+        Ok((Some(terms), tokens))
     }
 
     /// The leaves of stored embeddings, `[rows, dim]` f16.
@@ -89,6 +123,25 @@ impl Ingest<'_> {
 
     fn model(&self) -> &Model {
         self.bundle.model()
+    }
+}
+
+/// Counts the tokens that it finds, where terms are tokens.
+struct Counting<'a> {
+    analysis: Analysis<'a>,
+    tokens: AtomicUsize,
+}
+
+impl Lexer for Counting<'_> {
+    fn terms(&self, text: &str, out: &mut Vec<u32>) -> std::result::Result<(), LexerError> {
+        match self.analysis.analyzer {
+            Analyzer::Tokens => {
+                let tokens = self.analysis.encoder.terms(text, out)?;
+                self.tokens.fetch_add(tokens, Ordering::Relaxed);
+                Ok(())
+            }
+            Analyzer::Stems(_) => self.analysis.terms(text, out),
+        }
     }
 }
 

@@ -34,7 +34,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 
 pub use change::ModelChange;
 pub use fusion::LearnedFusion;
-pub use insert::{InsertStatus, InsertSummary, RefusedDocument};
+pub use insert::{CutTexts, InsertStatus, InsertSummary, RefusedDocument};
 pub use judgments::Recorded;
 #[cfg(feature = "train")]
 pub(crate) use judgments::check_judgment;

@@ -199,7 +199,7 @@ fn finish(mut repair: Repair, root: &Root, dir: &Path, options: RepairOptions<'_
         Progress { stage: Stage::Repair, done, total: None }.tell(&mut *on_progress, StoreError::Cancelled)
     };
     let anew = Anew {
-        compute: &mut |documents| ingest.prepare(documents),
+        compute: &mut |documents| Ok(ingest.prepare(documents)?.0),
         lexer: analysis.as_ref().map(|own| own as _),
     };
     repair.run(undecided, anew, &mut tick)

@@ -228,11 +228,11 @@ impl Encoder {
     }
 
     /// Adds the token ids of all of a text, without prompt, special and unknown tokens: its terms for a
-    /// lexical search. Returns whether there are unknown ones.
+    /// lexical search. Returns how many tokens there are with unknown ones.
     ///
     /// # Errors
     /// [`ModelError::Tokenizer`] if the tokenizer refuses the text.
-    pub(crate) fn terms(&self, text: &str, out: &mut Vec<u32>) -> Result<bool, ModelError> {
+    pub(crate) fn terms(&self, text: &str, out: &mut Vec<u32>) -> Result<usize, ModelError> {
         self.parts.tokenizer()?.terms(text, out)
     }
 
@@ -245,6 +245,15 @@ impl Encoder {
         let all = tokenizer.encode(text)?;
         let whole = all.len() < self.max_tokens();
         Ok(whole.then(|| QuestionTokens { words: tokenizer.known_words(&all).collect(), all }))
+    }
+
+    /// How many of [`Self::max_tokens`] the text of a document cannot have: prompt and special tokens.
+    ///
+    /// # Errors
+    /// [`ModelError::Tokenizer`] if the tokenizer refuses the prompt.
+    pub(crate) fn tokens_around(&self) -> Result<usize, ModelError> {
+        // A letter is one token.
+        Ok(self.tokenize("a", Role::Document)?.len().saturating_sub(1))
     }
 
     /// The token ids of all of a text in their order, as a question is read: without punctuation (few texts

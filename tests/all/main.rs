@@ -35,6 +35,7 @@ mod metrics;
 mod options;
 mod pages;
 mod parity;
+mod passages;
 mod processes;
 mod query_encoder;
 mod rerankers;

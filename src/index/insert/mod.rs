@@ -10,7 +10,7 @@ use half::f16;
 use tracing::field::Empty;
 
 pub(super) use group::{BYTES_PER_COMMIT, DOCUMENTS_PER_COMMIT};
-pub use summary::{InsertStatus, InsertSummary, RefusedDocument};
+pub use summary::{CutTexts, InsertStatus, InsertSummary, RefusedDocument};
 
 use super::Index;
 use super::active_model::{ActiveModel, check_model};
@@ -47,7 +47,7 @@ impl Index {
     /// They are encoded on the calling thread's rayon pool and committed in groups of a few
     /// hundred, and of some 32 MiB; a group is visible whole or not at all. Of several documents with
     /// one id in the batch the last one that can be stored counts. Text beyond the encoder's maximum length
-    /// is stored but does not count for its embedding.
+    /// is stored but does not count for its embedding; [`InsertSummary::cut`] says how much that is.
     ///
     /// # Memory
     /// The iterator is read to its end before anything is stored: all of its documents are held in memory,
@@ -102,8 +102,10 @@ impl Index {
         while rest.peek().is_some() {
             let (group, own) = next_group(&mut rest);
             let size = group.len();
-            let committed = self.encode_and_commit(group).map_err(|e| partial(e, done, total - done))?;
+            let committed = self.encode_and_commit(group).map_err(|e| partial(e, done, total - done));
+            let (committed, cut) = committed?;
             done += size;
+            summary.cut.join(cut);
             summary.add(&own, &committed);
             if on_progress(Progress::new(Stage::Insert, done, total)) == ControlFlow::Break(()) {
                 return Err(Error::Cancelled);
@@ -113,13 +115,13 @@ impl Index {
         Ok(summary)
     }
 
-    fn encode_and_commit(&self, mut group: Vec<Document>) -> Result<Committed> {
+    fn encode_and_commit(&self, mut group: Vec<Document>) -> Result<(Committed, CutTexts)> {
         loop {
             // Without a lock: encoding takes long, and runs on threads that may be waiting for one.
             let serving = self.serving();
-            let batch = WriteBatch { puts: serving.ingest().prepare(group)?, deletes: Vec::new() };
-            match self.commit_as_made(&serving, batch)? {
-                Ok(committed) => return Ok(committed),
+            let (puts, cut) = serving.ingest().prepare(group)?;
+            match self.commit_as_made(&serving, WriteBatch { puts, deletes: Vec::new() })? {
+                Ok(committed) => return Ok((committed, cut)),
                 // The model was changed meanwhile.
                 Err(batch) => group = batch.puts.into_iter().map(|put| put.document).collect(),
             }

@@ -37,6 +37,40 @@ pub struct RefusedDocument {
     pub error: InputError,
 }
 
+/// Texts that are longer than what the encoder reads of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct CutTexts {
+    /// Stored documents whose end does not count for their embedding.
+    pub documents: usize,
+    /// Tokens of their titles and texts.
+    pub tokens: u64,
+    /// Those of them that are not read.
+    pub tokens_cut: u64,
+    /// Tokens of the longest.
+    pub longest: usize,
+}
+
+impl CutTexts {
+    /// Notes a text of so many tokens, of which at most `read` are read.
+    pub(in crate::index) fn note(&mut self, tokens: usize, read: usize) {
+        if tokens > read {
+            self.documents += 1;
+            self.tokens += tokens as u64;
+            self.tokens_cut += (tokens - read) as u64;
+            self.longest = self.longest.max(tokens);
+        }
+    }
+
+    /// These and others.
+    pub fn join(&mut self, others: Self) {
+        self.documents += others.documents;
+        self.tokens += others.tokens;
+        self.tokens_cut += others.tokens_cut;
+        self.longest = self.longest.max(others.longest);
+    }
+}
+
 /// What a batch of inserts did.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
@@ -51,6 +85,8 @@ pub struct InsertSummary {
     pub refused: Vec<RefusedDocument>,
     /// Of each document in the order given.
     pub statuses: Vec<InsertStatus>,
+    /// Which texts the encoder did not read whole; none where the embeddings were given.
+    pub cut: CutTexts,
     /// The generation that readers see now.
     pub generation: Generation,
 }
@@ -58,7 +94,8 @@ pub struct InsertSummary {
 impl InsertSummary {
     pub(super) fn new(generation: Generation) -> Self {
         let (refused, statuses) = (Vec::new(), Vec::new());
-        Self { inserted: 0, replaced: 0, superseded: 0, refused, statuses, generation }
+        let cut = CutTexts::default();
+        Self { inserted: 0, replaced: 0, superseded: 0, refused, statuses, cut, generation }
     }
 
     /// Notes why a document is not stored; its status comes with its group.

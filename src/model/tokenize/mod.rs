@@ -209,17 +209,16 @@ impl TextTokenizer {
     }
 
     /// Adds the token ids of all of a text, whatever its length, without special and unknown tokens. Returns
-    /// whether there are unknown ones, or special ones that a text has written out.
+    /// how many tokens there are with unknown ones, and special ones that a text has written out.
     ///
     /// A long text is taken apart in pieces, which end at white space where there is some.
-    pub(crate) fn terms(&self, text: &str, out: &mut Vec<u32>) -> Result<bool, ModelError> {
-        let mut left_out = false;
+    pub(crate) fn terms(&self, text: &str, out: &mut Vec<u32>) -> Result<usize, ModelError> {
+        let mut all = 0;
         self.all_ids(text, |ids| {
-            let before = out.len();
             out.extend(ids.iter().filter(|id| !self.special.contains(id)));
-            left_out |= out.len() - before < ids.len();
+            all += ids.len();
         })?;
-        Ok(left_out)
+        Ok(all)
     }
 
     /// The token ids of all of a text, one after another, without punctuation, and [`GAP`] for each special

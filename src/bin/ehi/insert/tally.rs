@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use ehi::data::{DataError, FolderReport};
-use ehi::{Index, InsertSummary};
+use ehi::{CutTexts, Index, InsertSummary};
 
 use crate::failure::Failure;
 
@@ -24,6 +24,8 @@ pub struct Tally {
     left_out: LeftOut,
     /// Lines that are no document.
     bad_lines: u64,
+    /// Texts that were not read whole.
+    cut: CutTexts,
 }
 
 /// Entries of folders that are not read, by why.
@@ -50,6 +52,7 @@ impl Tally {
         self.replaced += summary.replaced as u64;
         self.superseded += summary.superseded as u64;
         self.refused += summary.refused.len() as u64;
+        self.cut.join(summary.cut);
     }
 
     /// Of a group that failed, the documents stored, and how many more the index has for them.
@@ -93,7 +96,7 @@ impl Tally {
             Err(_) => index.stats().map_or_else(|_| self.stored(), |stats| stats.memtable_documents),
         };
         let complete = matches!(result, Ok(()) | Err(Failure::Refused { .. })) && flushed.is_ok();
-        let written = self.write(out, index.len(), (!complete).then_some(waiting)).map_err(Failure::Output);
+        let written = self.write(out, index, (!complete).then_some(waiting)).map_err(Failure::Output);
         let result = match flushed {
             Ok(()) => result,
             Err(source) => Err(Failure::Unflushed { waiting, source, before: result.err().map(Box::new) }),
@@ -101,7 +104,9 @@ impl Tally {
         result.and(written)
     }
 
-    fn write(&self, out: &mut dyn Write, documents: usize, waiting: Option<u64>) -> std::io::Result<()> {
+    fn write(&self, out: &mut dyn Write, index: &Index, waiting: Option<u64>) -> std::io::Result<()> {
+        let documents = index.len();
+        let max_tokens = index.bundle().model().encoder().max_tokens();
         let Self { inserted, replaced, superseded, .. } = self;
         write!(out, "{inserted} inserted, {replaced} replaced, {superseded} superseded")?;
         for (count, what) in
@@ -131,6 +136,22 @@ impl Tally {
         if !named.is_empty() {
             write!(out, "; not read: {}", named.join(", "))?;
         }
-        writeln!(out, "; the index has {documents} documents")
+        writeln!(out, "; the index has {documents} documents")?;
+        self.write_cut(out, max_tokens)
+    }
+
+    /// Says so where the end of a text counts for words alone.
+    fn write_cut(&self, out: &mut dyn Write, max_tokens: usize) -> std::io::Result<()> {
+        let CutTexts { documents, tokens, tokens_cut, longest, .. } = self.cut;
+        if documents == 0 {
+            return Ok(());
+        }
+        let share = 100.0 * tokens_cut as f64 / tokens.max(1) as f64;
+        let texts = if documents == 1 { "text was" } else { "texts were" };
+        writeln!(
+            out,
+            "{documents} {texts} cut at the {max_tokens} tokens that the model reads: {share:.0} % of their \
+             tokens are not in their embeddings, and the longest has {longest}"
+        )
     }
 }
