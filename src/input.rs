@@ -2,6 +2,7 @@
 
 use crate::ids::ModelHash;
 use crate::lexical::Analyzer;
+use crate::passages::Passages;
 use crate::scan::Similarity;
 use crate::stop::Stop;
 
@@ -191,6 +192,32 @@ pub enum InputError {
         /// The share given.
         found: f64,
     },
+    /// Passages that are too short or too long, or have too much in common.
+    #[error(
+        "passages of {found}: they have 8 to {most} tokens beside the encoder's own, at most half in common"
+    )]
+    BadPassages {
+        /// The passages asked for.
+        found: Passages,
+        /// The most tokens that they may have.
+        most: u32,
+    },
+    /// An index has other passages than those asked for, or none; they are chosen when it is created.
+    #[error("the index has {}, not passages of {given}", described(*index))]
+    PassagesMismatch {
+        /// Those of the index.
+        index: Option<Passages>,
+        /// Those asked for.
+        given: Passages,
+    },
+    /// Embeddings of whole documents, for an index that has one for each passage.
+    #[error(
+        "the index has an embedding for each passage, of {passages} tokens; insert the documents as texts"
+    )]
+    NeedsTexts {
+        /// The passages of the index.
+        passages: Passages,
+    },
     /// A weight of a judgment that is not above 0 and at most 1.
     #[error("a judgment cannot have the weight {found}: it is above 0, 1 at most")]
     BadWeight {
@@ -237,4 +264,8 @@ pub enum InputError {
         /// Hash of the model given.
         given: ModelHash,
     },
+}
+
+fn described(passages: Option<Passages>) -> String {
+    passages.map_or_else(|| "no passages".to_owned(), |passages| format!("passages of {passages}"))
 }

@@ -58,6 +58,7 @@ mod lexical;
 #[cfg(feature = "train")]
 mod measure;
 pub mod model;
+mod passages;
 mod prefetch;
 mod product;
 mod progress;
@@ -79,7 +80,9 @@ pub use ids::{Generation, LeafId};
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub use index::fuzz_current;
-pub use index::search::{Fusion, Hit, HitScores, Query, QueryEncoder, RankedBy, SearchResult, SearchStats};
+pub use index::search::{
+    Fusion, Hit, HitPassage, HitScores, Query, QueryEncoder, RankedBy, SearchResult, SearchStats,
+};
 pub use index::{
     CutTexts, Documents, Index, IndexBuilder, InsertStatus, InsertSummary, LearnedFusion, LoggedQuestion,
     MOST_LOG_BYTES, ModelChange, Recorded, RefusedDocument, RepairOptions, WithProgress,
@@ -94,6 +97,7 @@ pub use model::Bundle;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub use model::{fuzz_query_encoder, fuzz_tokenizer};
+pub use passages::{ParsePassagesError, Passages};
 pub use progress::{OnProgress, Progress, Stage, no_progress};
 pub use scan::Similarity;
 pub use stop::{ParseStopError, Stop};
@@ -115,6 +119,8 @@ mod pages {
     #[cfg(feature = "folders")]
     #[doc = include_str!("../docs/inputs.md")]
     struct Inputs;
+    #[doc = include_str!("../docs/passages.md")]
+    struct Passages;
     #[doc = include_str!("../docs/query-encoders.md")]
     struct QueryEncoders;
 }

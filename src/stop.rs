@@ -16,9 +16,9 @@ pub enum Stop {
     Patience(usize),
     /// Once the leaves visited have this much of the probability together, over 0 to 1.
     Mass(f64),
-    /// Before the leaf with which more than this many documents would be scored; from 1.
+    /// Before the leaf with which more than this many documents would be scored, or passages of them; from 1.
     Documents(usize),
-    /// As `Documents`, in proportion to the live documents; over 0 to 1.
+    /// As `Documents`, in proportion to all that live; over 0 to 1.
     Fraction(f64),
 }
 

@@ -13,6 +13,7 @@ use crate::ids::Row;
 use crate::index::unit;
 use crate::measure::{IVF_SEEDS, Outcome, Partition, ProgressCounter, QueryFigures, Setting, doubling};
 use crate::scan::{Scanner, Similarity, TopK};
+use crate::search::best_of;
 use crate::store::View;
 
 /// Bytes of f32 rows that centroids are found from, unless asked otherwise.
@@ -96,7 +97,7 @@ impl Plan {
         for (lists, probes) in &self.probes {
             let settings = probes.iter().map(|&nprobe| Setting::Ivf { lists: *lists, nprobe });
             let mut figures: Vec<QueryFigures> =
-                settings.map(|setting| QueryFigures::new(setting, sweep.view.live())).collect();
+                settings.map(|setting| QueryFigures::new(setting, sweep.view.live_rows())).collect();
             for seed in 0..IVF_SEEDS {
                 let shape = (live.len(), dim);
                 let rows = |places: Range<usize>| unit_rows(view, &live[places], dim);
@@ -145,7 +146,7 @@ fn search(
         scanner.scan(rows, top).map_err(|_| wrong_width())?;
         Ok(())
     };
-    let found = partition.search(&unit, probes, sweep.depth, score)?;
+    let found = partition.search(&unit, probes, best_of(sweep.view, sweep.depth), score)?;
     found.into_iter().map(|mut found| sweep.outcome(query, &mut found)).collect()
 }
 

@@ -125,7 +125,9 @@ pub fn evaluate(
     let sweep = Sweep { serving, view: &view, queries: &queries, judge, depth };
     let baseline = match &options.baseline {
         Baseline::None => None,
-        Baseline::Ivf(ivf) => Some(baseline::Plan::new(ivf, leaves as usize, &options.beams, view.live())?),
+        Baseline::Ivf(ivf) => {
+            Some(baseline::Plan::new(ivf, leaves as usize, &options.beams, view.live_rows())?)
+        }
     };
     let mut own_modes = options.modes.clone();
     if let Some(rerank) = &options.rerank {
@@ -259,6 +261,10 @@ impl Sweep<'_> {
 
     /// Judges what a query found, and puts its ranking in the order of `trec_eval`.
     pub fn outcome(&self, query: usize, found: &mut Found) -> Result<Outcome> {
+        // Judged are documents.
+        for (_, row) in &mut found.ranking {
+            *row = self.view.head(*row)?;
+        }
         order_ties(self.view, &mut found.ranking)?;
         Ok(self.judge.outcome(query, found))
     }
@@ -273,7 +279,7 @@ impl Sweep<'_> {
         let depth = rerank.map_or(self.depth, |rerank| rerank.depth.max(self.depth));
         let plan = mode.plan(NonZeroUsize::new(depth).unwrap_or(NonZeroUsize::MIN));
         let by = if rerank.is_some() { EvalMode::Reranked.name() } else { mode.name() };
-        let mut figures = QueryFigures::new(Setting::Ranked { by }, self.view.live());
+        let mut figures = QueryFigures::new(Setting::Ranked { by }, self.view.live_rows());
         let analysis = self.serving.analysis();
         let search = |query: usize| -> Result<(Outcome, Ranking)> {
             // As it is: no sign of a dataset's question is meant as one.
@@ -301,7 +307,7 @@ impl Sweep<'_> {
     /// they scored before: a measurement goes by scores alone.
     fn reranked(&self, question: &str, ranking: Ranking, rerank: &RerankOptions) -> Result<Ranking> {
         let (read, rest) = ranking.split_at(rerank.depth.min(ranking.len()));
-        let documents = read.iter().map(|&(_, row)| Ok(self.view.document(row)?));
+        let documents = read.iter().map(|&(_, row)| Ok(self.view.passage(row)?));
         let documents = documents.collect::<Result<Vec<_>>>()?;
         let texts: Vec<_> = documents.iter().map(|document| document.embedding_text()).collect();
         let texts: Vec<&str> = texts.iter().map(AsRef::as_ref).collect();
@@ -324,7 +330,7 @@ impl Sweep<'_> {
         meter: &mut ProgressCounter<'_, '_>,
     ) -> Result<QueryFigures> {
         let depth = NonZeroUsize::new(self.depth).unwrap_or(NonZeroUsize::MIN);
-        let mut figures = QueryFigures::new(setting, self.view.live());
+        let mut figures = QueryFigures::new(setting, self.view.live_rows());
         let search = |query| -> Result<(Outcome, Ranking)> {
             let ranked = self.serving.rank(self.view, self.query(query), &Plan::new(depth, mode))?;
             let routing = ranked.multiply_adds as f64 / self.dim() as f64;

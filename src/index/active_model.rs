@@ -17,6 +17,7 @@ use crate::error::{InputError, Result};
 use crate::ids::ModelHash;
 use crate::lexical::Analyzer;
 use crate::model::{Bundle, LoadOptions, Model, remove_bundle};
+use crate::passages::Passages;
 use crate::scan::Similarity;
 use crate::store::{Damage, Operation, Store, StoreConfig, StoreError, StoreOptions, View};
 
@@ -33,6 +34,8 @@ pub(super) struct Ranking {
     pub similarity: Similarity,
     /// By which words, too, if by any.
     pub analyzer: Option<Analyzer>,
+    /// By which passages of them.
+    pub passages: Option<Passages>,
 }
 
 /// One store and its model. An index has one in service, and for a change of model a second one.
@@ -60,7 +63,8 @@ impl ActiveModel {
         ranking: Ranking,
         options: HandleOptions,
     ) -> Result<Self> {
-        let Ranking { similarity, analyzer } = ranking;
+        let Ranking { similarity, analyzer, passages } = ranking;
+        check_passages(bundle, passages)?;
         copy_model(&*backend, bundle, dir)?;
         let own = Bundle::open_with(&dir.join(names::BUNDLE), options.load)?;
         // Its files may be others by now than those that were opened.
@@ -74,6 +78,7 @@ impl ActiveModel {
             similarity: similarity.code(),
             model_hash: own.hash(),
             terms: analyzer.map_or(0, Analyzer::code),
+            passages,
         };
         let store = Arc::new(Store::create_on(backend, dir, &config, options.store)?);
         Ok(Self::new(number, store, Arc::new(own), similarity))
@@ -164,13 +169,19 @@ impl ActiveModel {
         Analyzer::from_code(self.store.terms())
     }
 
+    /// How long the passages of documents are, if documents have any.
+    pub(crate) fn passages(&self) -> Option<Passages> {
+        self.store.config().passages
+    }
+
     /// How texts are taken apart into terms.
     pub(crate) fn analysis(&self) -> Analysis<'_> {
         Analysis { analyzer: self.analyzer().unwrap_or_default(), encoder: self.model().encoder() }
     }
 
     pub(super) fn ingest(&self) -> Ingest<'_> {
-        Ingest { bundle: &self.bundle, similarity: self.similarity, analyzer: self.analyzer() }
+        let (similarity, analyzer, passages) = (self.similarity, self.analyzer(), self.passages());
+        Ingest { bundle: &self.bundle, similarity, analyzer, passages }
     }
 
     pub(crate) fn view(&self) -> View {
@@ -199,6 +210,17 @@ pub(super) fn check_model(index: ModelHash, given: ModelHash) -> Result<()> {
         return Ok(());
     }
     Err(InputError::ModelMismatch { index, given }.into())
+}
+
+/// Refuses passages that the encoder does not read whole.
+pub(super) fn check_passages(bundle: &Bundle, passages: Option<Passages>) -> Result<()> {
+    let Some(found) = passages else { return Ok(()) };
+    let encoder = bundle.model().encoder();
+    let most = (encoder.max_tokens() - encoder.tokens_around()?) as u32;
+    match found.tokens <= most {
+        true => Ok(()),
+        false => Err(InputError::BadPassages { found, most }.into()),
+    }
 }
 
 /// Refuses words that this version does not know.

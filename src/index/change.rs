@@ -17,7 +17,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::Index;
-use super::active_model::{ActiveModel, HandleOptions, Ranking};
+use super::active_model::{ActiveModel, HandleOptions, Ranking, check_passages};
 use super::insert::{BYTES_PER_COMMIT, DOCUMENTS_PER_COMMIT};
 use super::leftovers::{remove_model, remove_trained};
 use super::measured;
@@ -210,7 +210,9 @@ impl Index {
         let dir = self.root.model_dir(number);
         make_directory(&*backend, &dir)?;
         let serving = self.serving();
-        let ranking = Ranking { similarity: serving.similarity, analyzer: serving.analyzer() };
+        let (analyzer, passages) = (serving.analyzer(), serving.passages());
+        check_passages(bundle, passages)?;
+        let ranking = Ranking { similarity: serving.similarity, analyzer, passages };
         ActiveModel::create(backend, &dir, number, bundle, ranking, self.filling())
     }
 
@@ -344,13 +346,19 @@ impl Filling<'_> {
     fn puts(&self, view: &View, rows: &[Row], documents: Vec<Document>) -> Result<Vec<Put>> {
         let ingest = self.target.ingest();
         if !self.keeps_embeddings {
-            return Ok(ingest.prepare(documents)?.0);
+            return Ok(ingest.prepare(documents)?.puts);
         }
         let mut embeddings = Vec::with_capacity(rows.len() * self.target.model().encoder.dim());
+        let mut spans = Vec::with_capacity(rows.len());
         for &row in rows {
-            embeddings.extend_from_slice(view.embedding(row)?);
+            let mut own = Vec::new();
+            for row in view.rows_of(row)? {
+                embeddings.extend_from_slice(view.embedding(row)?);
+                own.push(view.span(row)?.unwrap_or_default());
+            }
+            spans.push(own);
         }
-        ingest.place_stored(documents, &embeddings)
+        ingest.place_stored(documents, spans, &embeddings)
     }
 
     /// Stores what the target lacks of a view; tells how many documents were stored, and how many are left.

@@ -11,7 +11,7 @@ use super::search::{
 };
 use super::unit;
 use crate::error::{InputError, Result};
-use crate::ids::LeafId;
+use crate::ids::{LeafId, Row};
 use crate::serialize::milliseconds;
 
 /// A leaf that a search visited.
@@ -118,7 +118,7 @@ impl Query<'_> {
         let vector = &asked.vector;
         let ranked = serving.rank_asked(&view, &asked, &plan)?;
         let SearchResult { hits: found, stats, ranked_by } =
-            serving.answer(&view, &ranked, encoding, plan.ids_only)?;
+            serving.answer(&view, &asked, &plan, &ranked, encoding)?;
         let Ranked { rows, leaves, sample, multiply_adds, .. } = ranked;
 
         let indexer = &serving.model().indexer;
@@ -152,21 +152,27 @@ impl Query<'_> {
                 Some(serving.rank_asked(&view, &asked, &plan)?)
             }
         };
-        let rank_of = |row| {
-            let place = exact.as_ref()?.rows.iter().position(|&(_, other)| other == row)?;
-            Some(place + 1)
-        };
+        let exact_rows = exact.iter().flat_map(|ranked| &ranked.rows);
+        // By documents: another passage may be the best of all.
+        let exact_rows = exact_rows.map(|&(_, row)| view.head(row));
+        let exact_rows: Vec<Row> = exact_rows.collect::<std::result::Result<_, _>>()?;
+        let rank_of = |head: Row| Some(exact_rows.iter().position(|&other| other == head)? + 1);
         let mut hits = Vec::with_capacity(found.len());
         let matched = serving.matched_terms(&view, &asked, &plan, &rows)?;
         for ((hit, &(_, row)), terms) in found.into_iter().zip(&rows).zip(matched) {
             let own = view.leaves(row)?;
             let from = reached.iter().find(|leaf| own.contains(leaf)).copied().unwrap_or(hit.leaf);
-            hits.push(ExplainedHit { hit, from, exact_rank: rank_of(row), terms });
+            let exact_rank = rank_of(view.head(row)?);
+            hits.push(ExplainedHit { hit, from, exact_rank, terms });
         }
         let exact = match &exact {
             None => None,
-            Some(Ranked { rows, scores, .. }) => {
-                let best = serving.fetch(&view, &rows[..k.get().min(rows.len())], scores)?;
+            Some(ranked) => {
+                let mut best = ranked.clone();
+                best.rows.truncate(k.get());
+                let passages = serving.passages_of_hits(&view, &asked, &plan, &best)?;
+                let rows = &best.rows;
+                let best = serving.fetch(&view, rows, &best.scores, passages)?;
                 let leaves: Vec<LeafId> = best.iter().map(|hit| hit.leaf).collect();
                 leaves.iter().try_for_each(|&leaf| check_stored(shape, leaf))?;
                 let probabilities = indexer.level_probabilities(&unit, &leaves);

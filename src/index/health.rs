@@ -226,7 +226,8 @@ impl Index {
         for row in view.newest(RECENT)? {
             rows.extend(serving.unit_row(&view, row)?);
         }
-        let documents = view.live();
+        // What the tree routes: of documents with passages these.
+        let documents = view.live_rows();
         let sizes = serving.leaf_sizes(&view)?;
         let Load { expected, ideal, empty } = Load::of(&sizes);
         let skew = if ideal == 0.0 { 1.0 } else { expected / ideal };
@@ -267,7 +268,7 @@ impl Index {
         }
         let remedies = self.remedies(&serving, &view, &advice)?;
         Ok(Health {
-            documents,
+            documents: view.live(),
             leaves,
             empty_leaves: empty,
             // The first of several.
@@ -300,7 +301,8 @@ impl Index {
     pub fn tuning_due(&self) -> Result<Option<Advice>> {
         let serving = self.serving();
         let view = serving.view();
-        let documents = view.live();
+        // What the tree routes: of documents with passages these.
+        let documents = view.live_rows();
         if documents <= MOST_EXACT_DOCUMENTS {
             return Ok(None);
         }

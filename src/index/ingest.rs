@@ -15,8 +15,9 @@ use crate::error::Result;
 use crate::ids::LeafId;
 use crate::lexical::Analyzer;
 use crate::model::{Bundle, Encoder, Model, Role};
+use crate::passages::{self, Passages, Span};
 use crate::scan::Similarity;
-use crate::store::{Lexer, LexerError, Put, Terms};
+use crate::store::{Lexer, LexerError, Put, PutRow, Terms};
 
 /// A model, and how embeddings are stored.
 #[derive(Clone, Copy)]
@@ -26,41 +27,77 @@ pub(super) struct Ingest<'a> {
     /// What terms documents get, if any. Here, on all threads, and not in the store, which would find them
     /// one after another.
     pub analyzer: Option<Analyzer>,
+    /// Where a document is to have a row for each passage.
+    pub passages: Option<Passages>,
+}
+
+/// What is found out about a document before it is encoded.
+struct Read {
+    terms: Option<Terms>,
+    /// Of each row which part of the text it is of.
+    spans: Vec<Span>,
+    /// What is encoded for each row.
+    texts: Vec<String>,
+    /// Tokens of title and text; 0 where they are too few to be cut.
+    tokens: usize,
+}
+
+/// What is stored for some documents.
+pub(super) struct Prepared {
+    pub puts: Vec<Put>,
+    /// Which of their texts were not read whole.
+    pub cut: CutTexts,
 }
 
 impl Ingest<'_> {
-    /// Encodes and routes documents; says which of their texts were not read whole.
-    pub fn prepare(self, documents: Vec<Document>) -> Result<(Vec<Put>, CutTexts)> {
-        let encoder = &self.model().encoder;
-        let around = encoder.tokens_around()?;
-        let read = documents.par_iter().map(|document| self.read(document, around));
-        let (terms, tokens): (Vec<_>, Vec<_>) = read.collect::<Result<Vec<_>>>()?.into_iter().unzip();
+    /// Encodes and routes documents.
+    pub fn prepare(self, documents: Vec<Document>) -> Result<Prepared> {
+        let encoder = self.model().encoder();
+        let room = self.room()?;
+        let read = documents.par_iter().map(|document| self.read(document, room));
+        let read = read.collect::<Result<Vec<_>>>()?;
         let mut cut = CutTexts::default();
-        tokens.into_iter().for_each(|tokens| cut.note(tokens, encoder.max_tokens() - around));
-        let texts = documents.iter().map(|document| text_for(encoder, document));
-        let texts: Vec<_> = texts.collect::<Result<_>>()?;
+        let texts: Vec<Cow<'_, str>> = match self.passages {
+            Some(_) => read.iter().flat_map(|read| &read.texts).map(|text| text.as_str().into()).collect(),
+            None => {
+                read.iter().for_each(|read| cut.note(read.tokens, room));
+                documents.iter().map(|document| text_for(encoder, document)).collect::<Result<_>>()?
+            }
+        };
         let texts: Vec<&str> = texts.iter().map(AsRef::as_ref).collect();
         let rows = encoder.embed(&texts, Role::Document)?;
-        Ok((self.place_with(documents, terms, &rows), cut))
+        let (terms, spans) = read.into_iter().map(|read| (read.terms, read.spans)).unzip();
+        Ok(Prepared { puts: self.place_with(documents, terms, spans, &rows), cut })
     }
 
-    /// Routes documents with their stored embeddings, `[documents, dim]` f16, which stay as they are.
-    pub fn place_stored(self, documents: Vec<Document>, rows: &[f16]) -> Result<Vec<Put>> {
+    /// Routes documents with their stored embeddings, `[rows, dim]` f16, which stay as they are. `spans`: of
+    /// each row of each document which part of the text it is of.
+    pub fn place_stored(
+        self,
+        documents: Vec<Document>,
+        spans: Vec<Vec<Span>>,
+        rows: &[f16],
+    ) -> Result<Vec<Put>> {
         let terms = self.terms(&documents)?;
         let leaves = self.route_stored(rows);
         let rows = rows.chunks_exact(self.model().encoder.dim()).map(<[f16]>::to_vec);
-        let places = documents.into_iter().zip(rows).zip(leaves).zip(terms);
-        let put = |(((document, embedding), leaves), terms)| Put { document, embedding, leaves, terms };
-        Ok(places.map(put).collect())
+        Ok(puts(documents, terms, spans, rows.zip(leaves)))
     }
 
-    /// Routes documents with their embeddings, `[documents, dim]` f32.
+    /// Routes documents of one row each with their embeddings, `[documents, dim]` f32.
     pub fn place(self, documents: Vec<Document>, rows: &[f32]) -> Result<Vec<Put>> {
         let terms = self.terms(&documents)?;
-        Ok(self.place_with(documents, terms, rows))
+        let spans = whole(documents.len());
+        Ok(self.place_with(documents, terms, spans, rows))
     }
 
-    fn place_with(self, documents: Vec<Document>, terms: Vec<Option<Terms>>, rows: &[f32]) -> Vec<Put> {
+    fn place_with(
+        self,
+        documents: Vec<Document>,
+        terms: Vec<Option<Terms>>,
+        spans: Vec<Vec<Span>>,
+        rows: &[f32],
+    ) -> Vec<Put> {
         let dim = self.model().encoder.dim();
         let units: Vec<f32> = rows.chunks_exact(dim).flat_map(unit).collect();
         let leaves = self.route(&units);
@@ -68,12 +105,8 @@ impl Ingest<'_> {
             Similarity::Cosine => &units,
             _ => rows,
         };
-        let places = documents.into_iter().zip(stored.chunks_exact(dim)).zip(leaves).zip(terms);
-        let put = |(((document, row), leaves), terms): (((_, &[f32]), _), _)| {
-            let embedding = row.iter().map(|&x| f16::from_f32(x)).collect();
-            Put { document, embedding, leaves, terms }
-        };
-        places.map(put).collect()
+        let stored = stored.chunks_exact(dim).map(|row| row.iter().map(|&x| f16::from_f32(x)).collect());
+        puts(documents, terms, spans, stored.zip(leaves))
     }
 
     /// The terms of documents, where they are to have any.
@@ -86,27 +119,41 @@ impl Ingest<'_> {
         documents.par_iter().map(terms).collect()
     }
 
-    /// The terms of a document, where it is to have any, and how many tokens its title and text have; 0 where
-    /// they are too short to be cut by an encoder that adds `around` tokens.
-    fn read(self, document: &Document, around: usize) -> Result<(Option<Terms>, usize)> {
+    /// Tokens of title and text that the encoder reads.
+    fn room(self) -> Result<usize> {
+        let encoder = self.model().encoder();
+        Ok(encoder.max_tokens() - encoder.tokens_around()?)
+    }
+
+    fn read(self, document: &Document, room: usize) -> Result<Read> {
         let encoder = self.model().encoder();
         let Document { title, text, .. } = document;
         let count = || -> Result<usize> {
             // A token has a byte at least.
-            if title.len() + text.len() + around <= encoder.max_tokens() {
+            if self.passages.is_some() || title.len() + text.len() <= room {
                 return Ok(0);
             }
             let mut out = Vec::new();
             Ok(encoder.terms(title, &mut out)? + encoder.terms(text, &mut out)?)
         };
-        let Some(analyzer) = self.analyzer else { return Ok((None, count()?)) };
-        let counting = Counting { analysis: Analysis { analyzer, encoder }, tokens: AtomicUsize::new(0) };
-        let terms = Terms::of(title, text, &counting)?;
-        let tokens = match analyzer {
-            Analyzer::Tokens => counting.tokens.into_inner(),
-            Analyzer::Stems(_) => count()?,
+        let (terms, tokens) = match self.analyzer {
+            None => (None, count()?),
+            Some(analyzer) => {
+                let analysis = Analysis { analyzer, encoder };
+                let counting = Counting { analysis, tokens: AtomicUsize::new(0) };
+                let terms = Terms::of(title, text, &counting)?;
+                let tokens = match analyzer {
+                    Analyzer::Tokens => counting.tokens.into_inner(),
+                    Analyzer::Stems(_) => count()?,
+                };
+                (Some(terms), tokens)
+            }
         };
-        Ok((Some(terms), tokens))
+        let (spans, texts) = match self.passages {
+            Some(passages) => cut_document(encoder, document, passages, room)?,
+            None => (vec![Span::default()], Vec::new()),
+        };
+        Ok(Read { terms, spans, texts, tokens })
     }
 
     /// The leaves of stored embeddings, `[rows, dim]` f16.
@@ -125,6 +172,63 @@ impl Ingest<'_> {
         self.bundle.model()
     }
 }
+
+/// Of documents without passages, of each which part of the text its row is of.
+pub(super) fn whole(documents: usize) -> Vec<Vec<Span>> {
+    vec![vec![Span::default()]; documents]
+}
+
+/// Documents with their rows, which are given one after another.
+fn puts(
+    documents: Vec<Document>,
+    terms: Vec<Option<Terms>>,
+    spans: Vec<Vec<Span>>,
+    rows: impl Iterator<Item = (Vec<f16>, Vec<LeafId>)>,
+) -> Vec<Put> {
+    let mut rows = rows;
+    let put = |((document, terms), spans): ((_, _), Vec<Span>)| {
+        let own = spans.into_iter().zip(rows.by_ref());
+        let rows = own.map(|(span, (embedding, leaves))| PutRow { embedding, leaves, span }).collect();
+        Put { document, rows, terms }
+    };
+    documents.into_iter().zip(terms).zip(spans).map(put).collect()
+}
+
+/// The passages of a document, and what is encoded for each: its title, then the passage. The title of one
+/// that leaves less than half of a passage's tokens is cut.
+pub(super) fn cut_document(
+    encoder: &Encoder,
+    document: &Document,
+    passages: Passages,
+    room: usize,
+) -> Result<(Vec<Span>, Vec<String>)> {
+    let Document { title, text, .. } = document;
+    let (most, overlap) = (passages.tokens as usize, passages.overlap as usize);
+    let (mut own, mut starts) = (Vec::new(), Vec::new());
+    encoder.token_starts(title, &mut own)?;
+    encoder.token_starts(text, &mut starts)?;
+    // Tokens of two texts may be others than those of both as one.
+    let beside = own.len() + if own.is_empty() { 0 } else { TITLE_SLACK };
+    let most = most.min(room.saturating_sub(beside).max(most / 2));
+    let mut end = match own.get(room.saturating_sub(most + TITLE_SLACK)) {
+        Some(&first_cut) => first_cut as usize,
+        None => title.len(),
+    };
+    while !title.is_char_boundary(end) {
+        end -= 1;
+    }
+    let title = &title[..end];
+    let spans = passages::cut(text, &starts, most, overlap.min(most / 2));
+    let texts = spans.iter().map(|span| match (title, span.part(text).unwrap_or_default()) {
+        ("", part) | (part, "") => part.to_owned(),
+        (title, part) => format!("{title} {part}"),
+    });
+    let texts = texts.collect();
+    Ok((spans, texts))
+}
+
+/// Tokens by which those of a title and a passage may differ from those of both together.
+const TITLE_SLACK: usize = 2;
 
 /// Counts the tokens that it finds, where terms are tokens.
 struct Counting<'a> {

@@ -240,6 +240,7 @@ fn config() -> StoreConfig {
         similarity: Similarity::Cosine.code(),
         model_hash: ModelHash([0; 32]),
         terms: 0,
+        passages: None,
     }
 }
 
@@ -285,7 +286,7 @@ fn put(judgment: &Judgment) -> Result<Put> {
 
 /// A document of the store of judgments with its place in it.
 pub(super) fn placed(document: Document) -> Put {
-    Put { document, embedding: vec![f16::ONE], leaves: vec![LeafId(0)], terms: None }
+    Put::whole(document, vec![f16::ONE], vec![LeafId(0)])
 }
 
 fn judgment(document: Document) -> Result<Judgment> {

@@ -63,7 +63,7 @@ pub struct LeafDocument {
     pub id: String,
     /// Its title, which may be empty.
     pub title: String,
-    /// Its text.
+    /// Its text, or that of the passage.
     pub text: String,
     /// Cosine with the mean of the leaf's embeddings.
     pub similarity: f32,
@@ -87,7 +87,7 @@ pub struct LeafSummary {
     pub leaf: LeafId,
     /// The child taken at each level, root first.
     pub path: Vec<u32>,
-    /// Documents in it.
+    /// Documents in it, or passages of them.
     pub documents: usize,
     /// The most distinctive words, best first; fewer or none where it has nothing of its own.
     pub terms: Vec<LeafTerm>,
@@ -129,7 +129,7 @@ impl Index {
         for (group, &leaf) in listed.iter().enumerate() {
             let rows = view.postings(leaf)?;
             for &row in &rows {
-                counts.add(group, &view.document(row)?.embedding_text());
+                counts.add(group, &view.passage(row)?.embedding_text());
             }
             if options.leaf.is_some_and(|only| only != leaf) {
                 continue;
@@ -198,7 +198,7 @@ impl ActiveModel {
             top.push(unit.iter().zip(&mean).map(|(x, m)| x * m).sum(), row);
         }
         let nearest = top.into_sorted().into_iter().map(|(similarity, row)| {
-            let document = view.document(row)?;
+            let document = view.passage(row)?;
             Ok(LeafDocument { id: document.id, title: document.title, text: document.text, similarity })
         });
         nearest.collect::<std::result::Result<_, StoreError>>().map_err(Into::into)

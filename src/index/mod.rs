@@ -57,6 +57,7 @@ use crate::disk::{Backend, FileSystem};
 use crate::document::Document;
 use crate::error::{InputError, Result};
 use crate::model::{Bundle, LoadOptions};
+use crate::passages::Passages;
 use crate::scan::Similarity;
 use crate::store::{Committed, Notice, Store, StoreError, WriteBatch};
 use active_model::HandleOptions;
@@ -278,6 +279,17 @@ impl Index {
     /// Live documents.
     pub fn len(&self) -> usize {
         self.serving().view().live()
+    }
+
+    /// How long the passages of documents are; `None` where a document is one row
+    /// ([`IndexBuilder::passages`]).
+    pub fn passages(&self) -> Option<Passages> {
+        self.serving().passages()
+    }
+
+    /// Embeddings of live documents: one each, or one for each of their passages.
+    pub fn embeddings(&self) -> usize {
+        self.serving().view().live_rows()
     }
 
     /// Whether there is no live document.

@@ -11,6 +11,7 @@ use crate::error::{Error, InputError, Result};
 use crate::ids::ModelHash;
 use crate::lexical::Analyzer;
 use crate::model::{Bundle, EncoderPrecision, LoadOptions};
+use crate::passages::Passages;
 use crate::scan::Similarity;
 use crate::store::{Durability, StoreError, StoreOptions};
 
@@ -25,6 +26,7 @@ pub struct IndexBuilder {
     codes: Option<bool>,
     lexical: Option<bool>,
     analyzer: Option<Analyzer>,
+    passages: Option<(u32, u32)>,
     lock_wait: Option<Duration>,
     load: LoadOptions,
     expected: Option<ModelHash>,
@@ -79,6 +81,21 @@ impl IndexBuilder {
         self
     }
 
+    /// Stores a row for each passage of a document, so that all of a long text is searched: passages of at
+    /// most `tokens` tokens of the encoder's, cut between paragraphs and sentences, neighbours with at most
+    /// `overlap` in common ([`Passages`]; 200 and 40, say). Each is encoded with the title before it and lies
+    /// in its own leaf; a hit is a document, with its best passages
+    /// ([`Hit::passages`](crate::Hit::passages)). Otherwise a document is one row, made of as much of its
+    /// text as the encoder reads.
+    ///
+    /// Chosen when an index is created, for its life. [`InputError::BadPassages`] as of [`Passages::new`] and
+    /// for more tokens than the encoder reads; when one is opened, [`InputError::PassagesMismatch`] where
+    /// it has others or none.
+    pub fn passages(mut self, tokens: u32, overlap: u32) -> Self {
+        self.passages = Some((tokens, overlap));
+        self
+    }
+
     /// Waits this long for another handle or process to give the index back, where one has it open for
     /// writing; not at all by default. [`InputError::InapplicableOption`] for a handle that only reads, which
     /// never waits.
@@ -128,7 +145,8 @@ impl IndexBuilder {
         self.check_against(bundle, similarity)?;
         self.check_words()?;
         let is_lexical = self.lexical.unwrap_or(true);
-        Ok(Ranking { similarity, analyzer: is_lexical.then(|| self.analyzer.unwrap_or_default()) })
+        let analyzer = is_lexical.then(|| self.analyzer.unwrap_or_default());
+        Ok(Ranking { similarity, analyzer, passages: self.own_passages()? })
     }
 
     /// # Errors
@@ -148,10 +166,18 @@ impl IndexBuilder {
             }
             _ => {}
         }
+        if let Some(given) = self.own_passages()?.filter(|given| serving.passages() != Some(*given)) {
+            return Err(InputError::PassagesMismatch { index: serving.passages(), given }.into());
+        }
         match self.similarity.filter(|given| *given != index) {
             Some(given) => Err(InputError::SimilarityMismatch { index, given }.into()),
             None => self.check_against(&serving.bundle, index),
         }
+    }
+
+    fn own_passages(&self) -> Result<Option<Passages>> {
+        let own = self.passages.map(|(tokens, overlap)| Passages::new(tokens, overlap));
+        Ok(own.transpose()?)
     }
 
     fn check_words(&self) -> Result<()> {

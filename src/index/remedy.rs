@@ -89,7 +89,7 @@ impl Index {
             commands.retain(|command| *command != RemedyCommand::Calibrate);
         }
         let pace = Pace::of(serving, view)?;
-        let documents = view.live();
+        let documents = view.live_rows();
         let remedy = |command| {
             let all = pace.encoding * documents as f64;
             let calibrating = DEFAULT_QUESTIONS as f64 * (pace.encoding + pace.exact_search);
@@ -133,7 +133,7 @@ impl Pace {
     fn of(serving: &ActiveModel, view: &View) -> Result<Self> {
         let rows = view.newest(ENCODED)?;
         let documents =
-            rows.iter().map(|&row| view.document(row)).collect::<std::result::Result<Vec<_>, _>>()?;
+            rows.iter().map(|&row| view.passage(row)).collect::<std::result::Result<Vec<_>, _>>()?;
         let texts: Vec<_> = documents.iter().map(|document| document.embedding_text()).collect();
         let texts: Vec<&str> = texts.iter().map(AsRef::as_ref).collect();
         let Some(&row) = rows.first() else { return Ok(Self { encoding: 0.0, exact_search: 0.0 }) };

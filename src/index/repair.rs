@@ -190,7 +190,7 @@ fn finish(mut repair: Repair, root: &Root, dir: &Path, options: RepairOptions<'_
     let bundle = restore_model(&mut repair, root, dir, bundle.as_ref())?;
     let similarity = Similarity::from_code(repair.config().similarity).unwrap_or(Similarity::Cosine);
     // A damaged segment gets its terms from the texts that are left of it.
-    let ingest = Ingest { bundle: &bundle, similarity, analyzer: None };
+    let ingest = Ingest { bundle: &bundle, similarity, analyzer: None, passages: repair.config().passages };
     let analyzer = Analyzer::from_code(repair.config().terms);
     let analysis = analyzer.map(|analyzer| Analysis { analyzer, encoder: bundle.model().encoder() });
     let mut done = 0;
@@ -199,7 +199,7 @@ fn finish(mut repair: Repair, root: &Root, dir: &Path, options: RepairOptions<'_
         Progress { stage: Stage::Repair, done, total: None }.tell(&mut *on_progress, StoreError::Cancelled)
     };
     let anew = Anew {
-        compute: &mut |documents| Ok(ingest.prepare(documents)?.0),
+        compute: &mut |documents| Ok(ingest.prepare(documents)?.puts),
         lexer: analysis.as_ref().map(|own| own as _),
     };
     repair.run(undecided, anew, &mut tick)

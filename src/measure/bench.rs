@@ -59,10 +59,11 @@ impl<'a> Bench<'a> {
                 let unit = &self.queries[query * dim..][..dim];
                 let outcome = |found: Found| self.judge.outcome(query, &found);
                 let by_partition = partitions.iter().zip(&numbers).map(|(partition, numbers)| {
-                    let found = partition.search(unit, numbers, self.judge.depth(), |rows, top| {
-                        rows.iter().for_each(|&row| top.push(scores[row.index()], row));
-                        Ok(())
-                    })?;
+                    let found =
+                        partition.search(unit, numbers, TopK::new(self.judge.depth()), |rows, top| {
+                            rows.iter().for_each(|&row| top.push(scores[row.index()], row));
+                            Ok(())
+                        })?;
                     Ok(found.into_iter().map(outcome).collect())
                 });
                 Ok((outcome(self.exact(scores)), by_partition.collect::<Result<_>>()?))

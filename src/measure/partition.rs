@@ -136,7 +136,7 @@ impl<'a> Partition<'a> {
     /// numbers, unless the lists of a number are not the first ones of the next.
     ///
     /// # Shapes
-    /// `unit` `[dim]` of unit norm; rankings of at most `depth` documents.
+    /// `unit` `[dim]` of unit norm; rankings of as many documents as `none` keeps, an empty selection.
     ///
     /// # Errors
     /// Those of `score`.
@@ -144,15 +144,15 @@ impl<'a> Partition<'a> {
         &self,
         unit: &[f32],
         numbers: &[usize],
-        depth: usize,
+        none: TopK,
         mut score: impl FnMut(&[Row], &mut TopK) -> Result<()>,
     ) -> Result<Vec<Found>> {
-        let (mut top, mut visited, mut before) = (TopK::new(depth), 0, Vec::new());
+        let (mut top, mut visited, mut before) = (none.fork(), 0, Vec::new());
         let mut seen = vec![false; self.overlapping];
         let mut found = Vec::with_capacity(numbers.len());
         for route in self.routes(unit, numbers) {
             if !route.lists.starts_with(&before) {
-                (top, visited) = (TopK::new(depth), 0);
+                (top, visited) = (none.fork(), 0);
                 before.clear();
                 seen.fill(false);
             }
@@ -215,7 +215,7 @@ mod tests {
             scored.extend(rows.iter().map(|row| row.0));
             Ok(())
         };
-        (partition.search(unit, numbers, 2, score).unwrap(), scored)
+        (partition.search(unit, numbers, TopK::new(2), score).unwrap(), scored)
     }
 
     /// A tree over two dimensions, without transforms.

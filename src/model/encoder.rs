@@ -247,6 +247,14 @@ impl Encoder {
         Ok(whole.then(|| QuestionTokens { words: tokenizer.known_words(&all).collect(), all }))
     }
 
+    /// Adds the bytes at which the tokens of all of a text begin, ascending.
+    ///
+    /// # Errors
+    /// [`ModelError::Tokenizer`] if the tokenizer refuses the text.
+    pub(crate) fn token_starts(&self, text: &str, out: &mut Vec<u32>) -> Result<(), ModelError> {
+        self.parts.tokenizer()?.starts(text, out)
+    }
+
     /// How many of [`Self::max_tokens`] the text of a document cannot have: prompt and special tokens.
     ///
     /// # Errors

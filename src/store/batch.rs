@@ -18,6 +18,7 @@ use crate::{
     document::Document,
     ids::{Generation, LeafId},
     input::InputError,
+    passages::Span,
 };
 
 /// A document to store, with its place in the index.
@@ -25,12 +26,28 @@ use crate::{
 pub struct Put {
     /// The document; replaces the live one of the same id.
     pub document: Document,
+    /// One, or where documents have passages one for each of these, in the order of the text.
+    pub rows: Vec<PutRow>,
+    /// The terms of its texts, where they are known already; else they are found when they are needed.
+    pub terms: Option<Terms>,
+}
+
+/// A row of a document to store.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PutRow {
     /// `[dim]` f16, all finite; stored as given.
     pub embedding: Vec<f16>,
     /// The leaves it is put in: 1 to leaves-per-document of them, each once.
     pub leaves: Vec<LeafId>,
-    /// The terms of its texts, where they are known already; else they are found when they are needed.
-    pub terms: Option<Terms>,
+    /// Which part of the text it is of, where documents have passages; else nothing.
+    pub span: Span,
+}
+
+impl Put {
+    /// A document with one row, of all of its text.
+    pub fn whole(document: Document, embedding: Vec<f16>, leaves: Vec<LeafId>) -> Self {
+        Self { document, rows: vec![PutRow { embedding, leaves, span: Span::default() }], terms: None }
+    }
 }
 
 /// Changes that become visible together, in one generation.
@@ -74,8 +91,8 @@ pub(super) struct CheckedPut {
     pub(super) payload: Vec<u8>,
     /// Empty where there is none.
     pub(super) metadata: Vec<u8>,
-    pub(super) embedding: Vec<f16>,
-    pub(super) leaves: Vec<LeafId>,
+    /// One at least.
+    pub(super) rows: Vec<PutRow>,
     /// Not in the log.
     pub(super) terms: OnceLock<Terms>,
 }
@@ -83,11 +100,13 @@ pub(super) struct CheckedPut {
 impl CheckedPut {
     /// Memory that it takes, about, and no less than it takes in a log or in a segment, with its code.
     pub(super) fn bytes(&self) -> usize {
-        let embedding = size_of_val(self.embedding.as_slice());
-        let leaves = 4 * size_of_val(self.leaves.as_slice());
+        let row = |row: &PutRow| {
+            2 * size_of_val(row.embedding.as_slice()) + 4 * size_of_val(row.leaves.as_slice()) + 96
+        };
+        let rows: usize = self.rows.iter().map(row).sum();
         // Posting lists take less than half of the text, in a segment too.
         let terms = self.terms.get().map_or(self.payload.len() / 2, Terms::bytes);
-        self.id.len() + self.payload.len() + self.metadata.len() + 2 * embedding + leaves + terms + 128
+        self.id.len() + self.payload.len() + self.metadata.len() + rows + terms + 128
     }
 
     /// The terms of its texts.
@@ -103,7 +122,12 @@ impl CheckedPut {
 impl WriteBatch {
     pub(super) fn check(self, config: &StoreConfig) -> Result<CheckedBatch> {
         for put in &self.puts {
-            check_parts(&put.document.id, &put.embedding, &put.leaves, config)?;
+            check_parts(&put.document.id, &put.rows, config)?;
+            let text = &put.document.text;
+            if config.passages.is_some() && put.rows.iter().any(|row| row.span.part(text).is_none()) {
+                let what = "a passage is no part of the text";
+                return Err(StoreError::BadRows { id: put.document.id.clone(), what });
+            }
         }
         let mut last: HashMap<&str, usize> = HashMap::with_capacity(self.puts.len());
         for (position, put) in self.puts.iter().enumerate() {
@@ -122,19 +146,32 @@ impl WriteBatch {
         for (position, put) in self.puts.into_iter().enumerate() {
             if kept.contains(&position) {
                 let Encoded { payload, metadata } = payload::encode(&put.document)?;
-                let Put { document, embedding, leaves, terms } = put;
+                let Put { document, rows, terms } = put;
                 let (id, terms) = (document.id.into(), terms.map_or_else(OnceLock::new, OnceLock::from));
-                puts.push(Arc::new(CheckedPut { id, payload, metadata, embedding, leaves, terms }));
+                puts.push(Arc::new(CheckedPut { id, payload, metadata, rows, terms }));
             }
         }
         Ok(CheckedBatch { puts, deletes })
     }
 }
 
+#[cfg(test)]
+impl WriteBatch {
+    /// Without any check.
+    pub(super) fn check_for_tests(self) -> CheckedBatch {
+        let puts = self.puts.into_iter().map(|put| {
+            let Encoded { payload, metadata } = payload::encode(&put.document).unwrap();
+            let (id, rows) = (put.document.id.into(), put.rows);
+            Arc::new(CheckedPut { id, payload, metadata, rows, terms: OnceLock::new() })
+        });
+        CheckedBatch { puts: puts.collect(), deletes: self.deletes }
+    }
+}
+
 impl CheckedBatch {
     /// Whether what a log holds could have been checked against this configuration.
     pub(super) fn check(&self, config: &StoreConfig) -> Result<()> {
-        self.puts.iter().try_for_each(|put| check_parts(&put.id, &put.embedding, &put.leaves, config))?;
+        self.puts.iter().try_for_each(|put| check_parts(&put.id, &put.rows, config))?;
         self.deletes.iter().try_for_each(|id| check_id(id).map_err(StoreError::Input))
     }
 }
@@ -152,8 +189,23 @@ pub(crate) fn check_document(document: &Document) -> std::result::Result<(), Inp
     payload::check(document)
 }
 
-fn check_parts(id: &str, embedding: &[f16], leaves: &[LeafId], config: &StoreConfig) -> Result<()> {
+fn check_parts(id: &str, rows: &[PutRow], config: &StoreConfig) -> Result<()> {
     check_id(id).map_err(StoreError::Input)?;
+    let bad = |what| Err(StoreError::BadRows { id: id.to_owned(), what });
+    let rising = rows.windows(2).all(|pair| pair[0].span.start < pair[1].span.start);
+    match (config.passages, rows) {
+        (_, []) => return bad("it has no row"),
+        (None, [_, _, ..]) => return bad("it has several rows, and the index has no passages"),
+        (None, [row]) if row.span != Span::default() => return bad("the index has no passages"),
+        (Some(_), rows) if !rising || rows.iter().any(|row| row.span.start > row.span.end) => {
+            return bad("its passages are not in their order");
+        }
+        _ => {}
+    }
+    rows.iter().try_for_each(|row| check_row(id, &row.embedding, &row.leaves, config))
+}
+
+fn check_row(id: &str, embedding: &[f16], leaves: &[LeafId], config: &StoreConfig) -> Result<()> {
     if embedding.len() != config.dim as usize {
         let (expected, found) = (config.dim, embedding.len());
         return Err(StoreError::DimensionMismatch { id: id.to_owned(), expected, found });

@@ -33,10 +33,11 @@ impl Store {
     pub fn commit(&self, batch: WriteBatch) -> Result<Committed> {
         // Before the lock: encoding a large batch holds up nobody.
         let checked = batch.check(self.config())?;
-        let commit = (self.options.durability != Durability::None).then(|| log::encode(&checked));
+        let commit = (self.options.durability != Durability::None)
+            .then(|| log::encode(&checked, self.config().passages.is_some()));
         let mut writer = self.lock_writer()?;
         let before = self.state();
-        let (after, applied) = before.apply(self.config().dim as usize, &checked)?;
+        let (after, applied) = before.apply(self.config(), &checked)?;
         if after.generation == before.generation {
             return Ok(Committed::new(after.generation, applied));
         }
@@ -73,6 +74,13 @@ impl Store {
             Durability::EveryBatch => (live, 0),
         };
         StoreError::NotStored { source: Box::new(error), refused: refused as u64, durable, recoverable }
+    }
+
+    /// Makes a generation of a batch, whatever it has.
+    #[cfg(test)]
+    pub(super) fn force(&self, batch: &CheckedBatch) {
+        let after = self.state().apply(self.config(), batch).unwrap().0;
+        self.publish(after);
     }
 
     /// Adds a commit to the log.

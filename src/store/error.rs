@@ -184,6 +184,14 @@ pub enum StoreError {
         /// The leaves per document of the index.
         most: u32,
     },
+    /// A document was given other rows than the index has: one, or one for each of its passages.
+    #[error("{id:?}: {what}")]
+    BadRows {
+        /// The document.
+        id: String,
+        /// What is wrong.
+        what: &'static str,
+    },
     /// A leaf outside the tree.
     #[error("{id:?} is put in {leaf:?}, the tree has {leaves} leaves")]
     LeafOutOfRange {

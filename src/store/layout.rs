@@ -7,7 +7,9 @@ use std::ops::Range;
 pub(super) use crate::disk::names;
 
 /// The format this crate writes. Independent of the crate's version.
-pub(crate) const FORMAT_VERSION: u32 = 4;
+pub(crate) const FORMAT_VERSION: u32 = 5;
+/// The first in which documents may have passages.
+pub(super) const FIRST_WITH_PASSAGES: u32 = 5;
 /// The oldest format this crate still opens. Version 1 was never released.
 pub(crate) const OLDEST_READABLE_VERSION: u32 = 2;
 
@@ -63,7 +65,11 @@ pub(super) mod manifest {
     pub(in crate::store) const AT_SEGMENTS: Range<usize> = after(&AT_NEXT_SEGMENT, 4);
     pub(in crate::store) const AT_ZEROS: Range<usize> = after(&AT_SEGMENTS, 4);
     pub(in crate::store) const AT_ENTRIES_CRC: Range<usize> = after(&AT_ZEROS, CRC_BYTES);
-    pub(in crate::store) const AT_RESERVED: Range<usize> = after(&AT_ENTRIES_CRC, 16);
+    /// Tokens of a passage, and of what two have in common; both 0 where a document is one row. Since version
+    /// 5.
+    pub(in crate::store) const AT_PASSAGE_TOKENS: Range<usize> = after(&AT_ENTRIES_CRC, 4);
+    pub(in crate::store) const AT_OVERLAP: Range<usize> = after(&AT_PASSAGE_TOKENS, 4);
+    pub(in crate::store) const AT_RESERVED: Range<usize> = after(&AT_OVERLAP, 8);
     pub(in crate::store) const AT_CRC: Range<usize> = after(&AT_RESERVED, CRC_BYTES);
     /// The head, which the entries of the segments follow. Every later version keeps this size, the
     /// magic, the version and the place of the checksum, so that "newer" and "damaged" stay
@@ -170,6 +176,14 @@ pub(super) mod segment {
     /// All leaves of each row, u32; ends u32. Both empty where no row has more than one.
     pub(in crate::store) const ROW_LEAVES: u32 = 36;
     pub(in crate::store) const ROW_LEAF_ENDS: u32 = 37;
+    // All of these where documents have passages, since version 5; empty otherwise.
+    /// The row of the first passage of each row's document, u32. That one alone has the id, payload, metadata
+    /// and terms.
+    pub(in crate::store) const HEADS: u32 = 38;
+    /// First byte of each row's passage in the text, and the one behind the last, `[rows, 2]` u32.
+    pub(in crate::store) const SPANS: u32 = 39;
+    /// The row of the next passage of each row's document, its own for the last, u32.
+    pub(in crate::store) const NEXT: u32 = 40;
 
     // All of these or none, since version 3.
     /// The terms that occur, ascending, u32; for each the rows that hold it, u32, and where its postings end,

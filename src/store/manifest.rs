@@ -10,8 +10,8 @@ use std::{
 use super::{
     error::{Damage, Operation, Result, StoreError},
     layout::{
-        DTYPE_F16, FORMAT_VERSION, OLDEST_READABLE_VERSION, STORE_ID_BYTES, limits, manifest::*, names,
-        u32_at, u64_at,
+        DTYPE_F16, FIRST_WITH_PASSAGES, FORMAT_VERSION, OLDEST_READABLE_VERSION, STORE_ID_BYTES, limits,
+        manifest::*, names, u32_at, u64_at,
     },
     sealed::Seal,
     segment::SegmentFiles,
@@ -19,6 +19,7 @@ use super::{
 };
 use crate::disk::{Backend, OpenMode};
 use crate::ids::{Generation, ModelHash};
+use crate::passages::Passages;
 
 /// What an index is: fixed at creation, bound to the model that made its embeddings.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +39,8 @@ pub struct StoreConfig {
     /// What the terms of rows are, as a code that the store keeps and does not interpret; 0 where rows have
     /// no posting lists of terms.
     pub terms: u8,
+    /// Where documents have a row for each passage.
+    pub passages: Option<Passages>,
 }
 
 impl StoreConfig {
@@ -156,6 +159,10 @@ impl Manifest {
         bytes[AT_NEXT_SEGMENT].copy_from_slice(&self.next_segment.to_le_bytes());
         bytes[AT_SEGMENTS].copy_from_slice(&(self.segments.len() as u32).to_le_bytes());
         bytes[AT_ENTRIES_CRC].copy_from_slice(&crc32fast::hash(&entries).to_le_bytes());
+        if let Some(passages) = config.passages {
+            bytes[AT_PASSAGE_TOKENS].copy_from_slice(&passages.tokens.to_le_bytes());
+            bytes[AT_OVERLAP].copy_from_slice(&passages.overlap.to_le_bytes());
+        }
         let crc = crc32fast::hash(&bytes[..AT_CRC.start]);
         bytes[AT_CRC].copy_from_slice(&crc.to_le_bytes());
         bytes.extend(entries);
@@ -191,6 +198,14 @@ impl Manifest {
         model_hash.copy_from_slice(&head[AT_MODEL_HASH]);
         let mut store_id = [0; STORE_ID_BYTES];
         store_id.copy_from_slice(&head[AT_STORE_ID]);
+        let passages = match (u32_at(head, AT_PASSAGE_TOKENS.start), u32_at(head, AT_OVERLAP.start)) {
+            (0, 0) => None,
+            (tokens, overlap) if version >= FIRST_WITH_PASSAGES => {
+                let sound = Passages::new(tokens, overlap);
+                Some(sound.map_err(|_| field("tokens of a passage", tokens.into()))?)
+            }
+            (tokens, _) => return Err(field("tokens of a passage", tokens.into())),
+        };
         let config = StoreConfig {
             dim: u32_at(head, AT_DIM.start),
             branching_factor: u32_at(head, AT_BRANCHING.start),
@@ -199,6 +214,7 @@ impl Manifest {
             similarity: head[AT_SIMILARITY.start],
             model_hash: ModelHash(model_hash),
             terms: head[AT_LEXICAL.start],
+            passages,
         };
         config.check().map_err(|error| match error {
             StoreError::InvalidConfig { field: name, found, .. } => field(name, found),

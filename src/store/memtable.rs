@@ -14,11 +14,11 @@ use std::{
 use half::f16;
 
 use super::{
-    batch::CheckedPut,
+    batch::{CheckedPut, PutRow},
     error::{Damage, Result, StoreError},
     layout::names,
     payload,
-    segment::Source,
+    segment::{Passage, Source},
     terms::{Lexer, TermLists, TermTable, Terms},
 };
 use crate::{
@@ -26,12 +26,26 @@ use crate::{
     ids::{Generation, LeafId},
 };
 
+/// A row in memory.
+#[derive(Clone, Debug)]
+struct MemoryRow {
+    /// Shared with the parts that this one was joined from.
+    put: Arc<CheckedPut>,
+    created_at: Generation,
+    /// Which of the rows of the document it is.
+    place: usize,
+    /// The row of the document's first passage, and that of the next one, its own for the last.
+    head: u32,
+    next: u32,
+}
+
 /// Documents in the order of their leaves, with their embeddings side by side.
 #[derive(Debug, Default)]
 pub(super) struct Memtable {
     dim: usize,
-    /// In the order of the rows; shared with the parts that this one was joined from.
-    documents: Vec<(Arc<CheckedPut>, Generation)>,
+    rows: Vec<MemoryRow>,
+    /// Whether rows are passages.
+    has_passages: bool,
     /// `[rows, dim]` f16.
     matrix: Vec<f16>,
     /// The leaves that occur, ascending.
@@ -48,15 +62,35 @@ pub(super) struct Memtable {
 
 impl Memtable {
     /// A part of these documents, no id twice.
-    pub(super) fn new(dim: usize, mut documents: Vec<(Arc<CheckedPut>, Generation)>) -> Self {
+    pub(super) fn new(
+        dim: usize,
+        has_passages: bool,
+        documents: impl IntoIterator<Item = (Arc<CheckedPut>, Generation)>,
+    ) -> Self {
+        let (mut rows, mut bytes) = (Vec::new(), 0);
+        // By the number of their document at first.
+        for (number, (put, created_at)) in (0..).zip(documents) {
+            bytes += put.bytes();
+            rows.extend((0..put.rows.len()).map(|place| {
+                let put = Arc::clone(&put);
+                MemoryRow { put, created_at, place, head: number, next: 0 }
+            }));
+        }
         // Stable: among the documents of one leaf the order of insertion stays.
-        documents.sort_by_key(|(document, _)| document.leaves.first().map_or(0, |leaf| leaf.0));
-        let mut part = Self { dim, matrix: Vec::with_capacity(documents.len() * dim), ..Self::default() };
-        for (row, (document, _)) in (0..).zip(&documents) {
-            part.matrix.extend_from_slice(&document.embedding);
-            part.by_id.insert(Arc::clone(&document.id), row);
-            part.bytes += document.bytes();
-            for (place, leaf) in document.leaves.iter().enumerate() {
+        rows.sort_by_key(|row| row.own().leaves.first().map_or(0, |leaf| leaf.0));
+        if has_passages {
+            chain(&mut rows);
+        } else {
+            (0..).zip(&mut rows).for_each(|(at, row)| (row.head, row.next) = (at, at));
+        }
+        let matrix = Vec::with_capacity(rows.len() * dim);
+        let mut part = Self { dim, has_passages, matrix, bytes, ..Self::default() };
+        for (row, document) in (0..).zip(&rows) {
+            part.matrix.extend_from_slice(&document.own().embedding);
+            if document.head == row {
+                part.by_id.insert(Arc::clone(&document.put.id), row);
+            }
+            for (place, leaf) in document.own().leaves.iter().enumerate() {
                 if place > 0 {
                     part.secondary.entry(leaf.0).or_default().push(row);
                 } else {
@@ -69,13 +103,21 @@ impl Memtable {
                 }
             }
         }
-        part.documents = documents;
+        part.rows = rows;
         part
     }
 
-    /// The documents of two parts that are not dead, in one.
-    pub(super) fn joined<'a>(dim: usize, rows: impl Iterator<Item = (&'a Self, u32)>) -> Self {
-        Self::new(dim, rows.map(|(part, row)| part.documents[row as usize].clone()).collect())
+    /// The documents of two parts that are not dead, given as their live rows, in one.
+    pub(super) fn joined<'a>(
+        dim: usize,
+        has_passages: bool,
+        rows: impl Iterator<Item = (&'a Self, u32)>,
+    ) -> Self {
+        let documents = rows.filter_map(|(part, at)| {
+            let row = &part.rows[at as usize];
+            (row.head == at).then(|| (Arc::clone(&row.put), row.created_at))
+        });
+        Self::new(dim, has_passages, documents)
     }
 
     /// The posting lists of terms.
@@ -83,13 +125,22 @@ impl Memtable {
         if let Some(table) = self.terms.get() {
             return Ok(table);
         }
-        let rows = self.documents.iter().map(|(put, _)| put.terms(lexer));
+        let none = Terms::default();
+        let rows = (0..).zip(&self.rows).map(|(at, row)| match row.head == at {
+            true => row.put.terms(lexer),
+            false => Ok(&none),
+        });
         let rows = rows.collect::<Result<Vec<&Terms>>>()?;
         Ok(self.terms.get_or_init(|| TermTable::new(rows.into_iter())))
     }
 
     pub(super) fn rows(&self) -> u32 {
-        self.documents.len() as u32
+        self.rows.len() as u32
+    }
+
+    /// Documents, dead ones included.
+    pub(super) fn documents(&self) -> u32 {
+        self.by_id.len() as u32
     }
 
     /// Memory that the documents and their embeddings take, about.
@@ -122,16 +173,16 @@ impl Memtable {
         self.by_id.get(id).copied()
     }
 
-    /// Rows in the byte order of their ids.
+    /// Rows of documents, of several the first, in the byte order of their ids.
     pub(super) fn in_id_order(&self) -> Vec<u32> {
-        let mut order: Vec<u32> = (0..self.rows()).collect();
+        let mut order: Vec<u32> = self.by_id.values().copied().collect();
         order.sort_unstable_by_key(|row| self.id_of(*row));
         order
     }
 
     /// The id of a row that there is.
     pub(super) fn id_of(&self, row: u32) -> &str {
-        &self.documents[row as usize].0.id
+        &self.rows[row as usize].put.id
     }
 
     pub(super) fn document(&self, row: u32) -> Result<Document> {
@@ -140,18 +191,41 @@ impl Memtable {
         document.ok_or_else(|| missing("a document that was just encoded"))
     }
 
-    pub(super) fn put(&self, row: u32) -> Result<&CheckedPut> {
-        self.documents.get(row as usize).map(|(put, _)| &**put).ok_or_else(|| missing("a row in memory"))
+    fn put(&self, row: u32) -> Result<&CheckedPut> {
+        Ok(&self.row(row)?.put)
+    }
+
+    fn row(&self, row: u32) -> Result<&MemoryRow> {
+        self.rows.get(row as usize).ok_or_else(|| missing("a row in memory"))
+    }
+}
+
+impl MemoryRow {
+    /// What was given for the row. There is one: places are those of rows.
+    fn own(&self) -> &PutRow {
+        &self.put.rows[self.place]
+    }
+}
+
+/// Writes into rows that have the number of their document where its first passage is, and the next one.
+fn chain(rows: &mut [MemoryRow]) {
+    let mut places: Vec<u32> = (0..rows.len() as u32).collect();
+    places.sort_unstable_by_key(|&at| (rows[at as usize].head, rows[at as usize].place));
+    for same in places.chunk_by(|&a, &b| rows[a as usize].head == rows[b as usize].head).collect::<Vec<_>>() {
+        for (place, &at) in same.iter().enumerate() {
+            let next = *same.get(place + 1).unwrap_or(&at);
+            (rows[at as usize].head, rows[at as usize].next) = (same[0], next);
+        }
     }
 }
 
 impl Source for Memtable {
     fn leaves(&self, row: u32) -> Result<Vec<LeafId>> {
-        Ok(self.put(row)?.leaves.clone())
+        Ok(self.row(row)?.own().leaves.clone())
     }
 
     fn embedding(&self, row: u32) -> Result<Cow<'_, [f16]>> {
-        Ok(Cow::Borrowed(&self.put(row)?.embedding))
+        Ok(Cow::Borrowed(&self.row(row)?.own().embedding))
     }
 
     fn id(&self, row: u32) -> Result<Cow<'_, str>> {
@@ -167,10 +241,13 @@ impl Source for Memtable {
     }
 
     fn created_at(&self, row: u32) -> Result<Generation> {
-        self.documents
-            .get(row as usize)
-            .map(|(_, created_at)| *created_at)
-            .ok_or_else(|| missing("a row in memory"))
+        Ok(self.row(row)?.created_at)
+    }
+
+    fn passage(&self, row: u32) -> Result<Option<Passage>> {
+        let found = self.row(row)?;
+        let (head, next, span) = (found.head, found.next, found.own().span);
+        Ok(self.has_passages.then_some(Passage { head, next, span }))
     }
 
     fn term_lists(&self, _rows: &[u32], lexer: &dyn Lexer) -> Result<Vec<Box<dyn TermLists + '_>>> {

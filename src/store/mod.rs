@@ -82,7 +82,7 @@ use std::{
 };
 
 pub(crate) use batch::check_document;
-pub(crate) use batch::{Committed, Put, WriteBatch};
+pub(crate) use batch::{Committed, Put, PutRow, WriteBatch};
 pub(crate) use clear::clear_store;
 pub(crate) use difference::Difference;
 pub(crate) use error::Result;

@@ -16,7 +16,7 @@ use super::{
     lock::DirectoryLock,
     log::Log,
     manifest::{Manifest, SegmentEntry, StoreId},
-    part::Part,
+    part::{Part, Place},
     recovery::{self, Recovered},
     reserve::Reserve,
     segment::Segment,
@@ -335,12 +335,16 @@ fn load(
         }
         let store_id = manifest.store_id;
         let tombstones = open_tombstones(backend, dir, store_id, entry, false)?;
-        parts.push(match known {
-            Some((_, part)) => Part { tombstones, ..part.clone() },
-            None => Part::sealed(
-                Segment::open(backend, dir, store_id, manifest.config.dim, entry.files)?,
-                tombstones,
-            ),
+        let segment = known.and_then(|(_, part)| match &part.place {
+            Place::Sealed(segment) => Some(Arc::clone(segment)),
+            Place::Memtable(_) => None,
+        });
+        parts.push(match segment {
+            Some(segment) => Part::sealed(segment, tombstones)?,
+            None => {
+                let segment = Segment::open(backend, dir, store_id, manifest.config.dim, entry.files)?;
+                Part::sealed(Arc::new(segment), tombstones)?
+            }
         });
     }
     Version::new(manifest.generation, parts)

@@ -8,7 +8,7 @@ use super::{
     error::{Damage, Result, StoreError},
     layout::names,
     memtable::Memtable,
-    segment::{Segment, Source},
+    segment::{Passage, Segment, Source},
     terms::{self, Lexer, TermLists},
     tombstones::Tombstones,
 };
@@ -31,17 +31,30 @@ pub(super) enum Place {
 pub(super) struct Part {
     pub(super) place: Place,
     pub(super) tombstones: Arc<Tombstones>,
+    /// Documents whose rows are dead.
+    dead_documents: u32,
     /// Number of its first row among the rows of the generation.
     pub(super) base: u32,
 }
 
 impl Part {
-    pub(super) fn sealed(segment: Segment, tombstones: Arc<Tombstones>) -> Self {
-        Self { place: Place::Sealed(Arc::new(segment)), tombstones, base: 0 }
+    /// # Errors
+    ///
+    /// Damage of what says which rows are a document's, where documents have passages.
+    pub(super) fn sealed(segment: Arc<Segment>, tombstones: Arc<Tombstones>) -> Result<Self> {
+        let mut dead_documents = tombstones.count();
+        if segment.documents() != segment.rows() {
+            dead_documents = 0;
+            for row in (0..segment.rows()).filter(|row| tombstones.contains(*row)) {
+                dead_documents += u32::from(segment.head(row)? == row);
+            }
+        }
+        Ok(Self { place: Place::Sealed(segment), tombstones, dead_documents, base: 0 })
     }
 
     pub(super) fn memtable(memtable: Memtable) -> Self {
-        Self { place: Place::Memtable(Arc::new(memtable)), tombstones: Arc::default(), base: 0 }
+        let place = Place::Memtable(Arc::new(memtable));
+        Self { place, tombstones: Arc::default(), dead_documents: 0, base: 0 }
     }
 
     /// Rows, dead ones included.
@@ -52,8 +65,60 @@ impl Part {
         }
     }
 
+    /// Live rows.
     pub(super) fn live(&self) -> u32 {
         self.rows() - self.tombstones.count()
+    }
+
+    /// Documents, dead ones included.
+    pub(super) fn documents(&self) -> u32 {
+        match &self.place {
+            Place::Sealed(segment) => segment.documents(),
+            Place::Memtable(memtable) => memtable.documents(),
+        }
+    }
+
+    /// Live documents.
+    pub(super) fn live_documents(&self) -> u32 {
+        self.documents().saturating_sub(self.dead_documents)
+    }
+
+    /// Whether rows are passages, several of which may be of one document.
+    pub(super) fn has_several(&self) -> bool {
+        self.documents() != self.rows()
+    }
+
+    /// The row that stands for a row's document.
+    pub(super) fn head(&self, row: u32) -> Result<u32> {
+        match &self.place {
+            Place::Sealed(segment) => segment.head(row),
+            Place::Memtable(memtable) => Ok(memtable.passage(row)?.map_or(row, |passage| passage.head)),
+        }
+    }
+
+    /// The rows of a document, given by the row that stands for it, in the order of its text.
+    pub(super) fn rows_of(&self, head: u32) -> Result<Vec<u32>> {
+        let (mut rows, mut at) = (vec![head], head);
+        while let Some(passage) = self.source().passage(at)? {
+            if passage.head != head || rows.len() > self.rows() as usize {
+                let detail = Damage::Undecodable { what: "the passages of row", number: head.into() };
+                return Err(StoreError::corrupt(self.name(), detail));
+            }
+            if passage.next == at {
+                break;
+            }
+            at = passage.next;
+            rows.push(at);
+        }
+        Ok(rows)
+    }
+
+    /// What errors call it.
+    pub(super) fn name(&self) -> Cow<'static, str> {
+        match &self.place {
+            Place::Sealed(segment) => segment.name().to_owned().into(),
+            Place::Memtable(_) => names::LOG.into(),
+        }
     }
 
     pub(super) fn is_live(&self, row: u32) -> bool {
@@ -172,6 +237,7 @@ impl Part {
         Ok(row.filter(|row| !self.tombstones.contains(*row)))
     }
 
+    /// The document that a row stands for.
     pub(super) fn document(&self, row: u32) -> Result<Document> {
         match &self.place {
             Place::Sealed(segment) => segment.document(row),
@@ -187,9 +253,17 @@ impl Part {
         }
     }
 
-    /// This part with one more row dead.
-    pub(super) fn mark_deleted(&mut self, row: u32) {
-        Arc::make_mut(&mut self.tombstones).insert(row);
+    /// This part with one more document dead, given by the row that stands for it.
+    pub(super) fn mark_deleted(&mut self, head: u32) -> Result<()> {
+        let rows = if self.has_several() { self.rows_of(head)? } else { vec![head] };
+        let tombstones = Arc::make_mut(&mut self.tombstones);
+        if tombstones.insert(head) {
+            self.dead_documents += 1;
+        }
+        rows.into_iter().for_each(|row| {
+            tombstones.insert(row);
+        });
+        Ok(())
     }
 }
 
@@ -216,6 +290,10 @@ impl Source for Segment {
 
     fn created_at(&self, row: u32) -> Result<Generation> {
         Segment::created_at(self, row)
+    }
+
+    fn passage(&self, row: u32) -> Result<Option<Passage>> {
+        Segment::passage(self, row)
     }
 
     fn term_lists(&self, rows: &[u32], lexer: &dyn Lexer) -> Result<Vec<Box<dyn TermLists + '_>>> {

@@ -89,11 +89,12 @@ pub(super) fn recover(
                 let detail = Damage::Undecodable { what: "the commit at offset", number: frame.offset };
                 StoreError::corrupt(log::name(place.base), detail)
             };
-            let commit = log::decode(commit).ok_or_else(undecodable)?;
+            let passages = manifest.config.passages.is_some();
+            let commit = log::decode(commit, passages).ok_or_else(undecodable)?;
             commit.check(&manifest.config).map_err(|_| undecodable())?;
             documents += commit.puts.len() as u64;
             // Looks for ids in sealed files, so its errors are theirs.
-            replayed = replayed.apply(manifest.config.dim as usize, &commit)?.0;
+            replayed = replayed.apply(&manifest.config, &commit)?.0;
             // A repair may have left a commit that changes nothing, for want of one before it.
             replayed.generation = frame.generation;
             Ok(())

@@ -7,12 +7,13 @@
 
 use std::{
     collections::{HashMap, HashSet},
+    ops::Range,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use super::{
-    Result, StoreError, StoreOptions,
+    Result, StoreConfig, StoreError, StoreOptions,
     batch::{Put, check_leaves},
     error::{Damage, Operation},
     layout::names,
@@ -23,7 +24,7 @@ use super::{
     repair_report::RepairReport,
     salvage::{Found, Salvaged},
     seal::orphans,
-    segment::{self, Codes, Member, NewSegment, Segment, SegmentFiles, Source},
+    segment::{self, Codes, Member, NewSegment, Passage, Segment, SegmentFiles, Source},
     terms::Lexer,
     tombstones::{TombstoneFile, Tombstones},
 };
@@ -202,7 +203,13 @@ impl Repair {
             }
         }
         self.report.damaged_segments = damaged.len() as u64;
-        self.report.documents = sound.iter().map(|(entry, _)| live(entry)).sum();
+        for (entry, segment) in &sound {
+            let tombstones = open_tombstones(&*self.backend, &self.dir, store_id, entry, false)?;
+            let is_live = |row: &u32| !tombstones.contains(*row);
+            for row in (0..segment.rows()).filter(is_live) {
+                self.report.documents += u64::from(segment.head(row)? == row);
+            }
+        }
         if damaged.is_empty() {
             return Ok(self.report);
         }
@@ -212,16 +219,18 @@ impl Repair {
         }
         let sources: Vec<&dyn Source> = salvaged.iter().map(|source| source as &dyn Source).collect();
         // Of an id that is in several, which only damage can bring about, the newest.
-        let mut newest: HashMap<String, Member> = HashMap::new();
+        let mut newest: HashMap<String, (u32, Range<u32>)> = HashMap::new();
         for (source, own) in (0..).zip(&salvaged) {
-            for &row in own.rows() {
-                newest.insert(own.id(row)?.into_owned(), Member { source, row });
+            for rows in own.documents() {
+                newest.insert(own.id(rows.start)?.into_owned(), (source, rows));
             }
         }
-        let mut members: Vec<Member> = newest.into_values().collect();
+        self.report.recovered = newest.len() as u64;
+        self.report.documents += newest.len() as u64;
+        let rows = newest.into_values();
+        let mut members: Vec<Member> =
+            rows.flat_map(|(source, rows)| rows.map(move |row| Member { source, row })).collect();
         members.sort_unstable_by_key(|member| (member.source, member.row));
-        self.report.recovered = members.len() as u64;
-        self.report.documents += members.len() as u64;
 
         let number = self.manifest.next_segment;
         let mut manifest =
@@ -233,7 +242,8 @@ impl Repair {
                 true => Some(lexer.ok_or_else(StoreError::no_lexer)?),
                 false => None,
             };
-            let segment = NewSegment { store_id, number, codes, lexer };
+            let passages = self.manifest.config.passages.is_some();
+            let segment = NewSegment { store_id, number, codes, lexer, passages };
             let files = segment::build(&*self.backend, &self.dir, segment, &sources, members, tick)?;
             manifest.segments.push(SegmentEntry { files, tombstones: None });
         }
@@ -274,7 +284,12 @@ impl Repair {
         let is_dead =
             |row| tombstones.as_ref().is_some_and(|tombstones: &Arc<Tombstones>| tombstones.contains(row));
         let mut found = Found::default();
+        let has_passages = config.passages.is_some();
         for row in (0..entry.files.rows).filter(|row| !is_dead(*row)) {
+            // Of a document with passages the first alone has the id.
+            if has_passages && undamaged(segment.id(row))?.is_some_and(str::is_empty) {
+                continue;
+            }
             let Some(document) = undamaged(segment.document(row))? else {
                 self.report.lost += 1;
                 if self.report.lost_ids.len() < MOST_IDS
@@ -284,21 +299,19 @@ impl Repair {
                 }
                 continue;
             };
-            let embedding = undamaged(segment.matrix(row..row + 1))?;
-            let leaves = undamaged(segment.leaves_of(row))?;
-            let whole = embedding.is_some_and(|row| row.iter().all(|x| x.is_finite()))
-                && leaves.is_some_and(|leaves| check_leaves(&document.id, &leaves, &config).is_ok());
-            found.add(row, document.id, whole);
+            let rows = rows_of(&segment, row, &document, &config)?;
+            let rows = rows.filter(|rows| !rows.iter().any(|row| is_dead(*row)));
+            found.add(row, document.id, rows);
         }
         if tombstones.is_none() {
             self.decide(&entry, sound, undecided, &mut found)?;
         }
-        let mut salvaged = Salvaged::new(segment, &found);
-        let anew: Vec<u32> = found.incomplete().collect();
+        let mut salvaged = Salvaged::new(segment, found);
+        let anew = salvaged.incomplete().to_vec();
         for rows in anew.chunks(GROUP) {
             let documents = rows.iter().map(|&row| salvaged.document(row)).collect::<Result<_>>()?;
             for (&row, put) in rows.iter().zip(compute(documents)?) {
-                salvaged.replace(row, put);
+                salvaged.complete(row, put);
             }
         }
         self.report.recomputed += anew.len() as u64;
@@ -322,6 +335,8 @@ impl Repair {
                 elsewhere.insert(segment.id(row)?);
             }
         }
+        // That of passages behind the first.
+        elsewhere.remove("");
         let replaced = found.remove(|id| elsewhere.contains(id));
         let tombstones = entry.tombstones.map_or(0, |tombstones| tombstones.count) as usize;
         if replaced >= tombstones {
@@ -335,10 +350,46 @@ impl Repair {
                 Ok(())
             }
             Undecided::Drop => {
-                self.report.undecided += found.remove(|_| true) as u64;
+                self.report.undecided += documents;
+                found.remove(|_| true);
                 Ok(())
             }
         }
+    }
+}
+
+/// The rows of a document that a row stands for, in the order of its text; `None` where something of them
+/// cannot be read, or not be right.
+fn rows_of(
+    segment: &Segment,
+    head: u32,
+    document: &Document,
+    config: &StoreConfig,
+) -> Result<Option<Vec<u32>>> {
+    let (mut rows, mut at, mut last) = (Vec::new(), head, None);
+    loop {
+        let embedding = undamaged(segment.matrix(at..at + 1))?;
+        let leaves = undamaged(segment.leaves_of(at))?;
+        let whole = embedding.is_some_and(|row| row.iter().all(|x| x.is_finite()))
+            && leaves.is_some_and(|leaves| check_leaves(&document.id, &leaves, config).is_ok());
+        if !whole {
+            return Ok(None);
+        }
+        rows.push(at);
+        if config.passages.is_none() {
+            return Ok(Some(rows));
+        }
+        let Some(Some(Passage { head: own, next, span })) = undamaged(segment.passage(at))? else {
+            return Ok(None);
+        };
+        let follows = last.replace(span.start).is_none_or(|last| last < span.start);
+        if own != head || !follows || span.part(&document.text).is_none() {
+            return Ok(None);
+        }
+        if next == at {
+            return Ok(Some(rows));
+        }
+        at = next;
     }
 }
 
@@ -351,7 +402,7 @@ fn undamaged<T>(read: Result<T>) -> Result<Option<T>> {
     }
 }
 
-/// Live documents by the manifest.
+/// Live documents by the manifest; live rows where documents have passages.
 fn live(entry: &SegmentEntry) -> u64 {
     u64::from(entry.files.rows - entry.tombstones.map_or(0, |tombstones| tombstones.count))
 }

@@ -40,7 +40,9 @@ impl Repair {
                 Err(_) => return before.map(drop),
             };
             let usable = |bytes: &[u8]| {
-                log::decode(bytes).is_some_and(|commit| commit.check(&self.manifest.config).is_ok())
+                let config = &self.manifest.config;
+                log::decode(bytes, config.passages.is_some())
+                    .is_some_and(|commit| commit.check(config).is_ok())
             };
             let bad = whole.iter().position(|(_, bytes)| !usable(bytes));
             if !damaged && bad.is_none() {

@@ -9,7 +9,7 @@ use super::{
     error::Result,
     manifest::StoreConfig,
     part::Part,
-    segment::Source,
+    segment::{Passage, Source},
     terms::{Lexer, TermLists},
 };
 use crate::ids::{Generation, LeafId};
@@ -74,6 +74,10 @@ impl Source for Rerouted<'_> {
 
     fn created_at(&self, row: u32) -> Result<Generation> {
         self.part.source().created_at(row)
+    }
+
+    fn passage(&self, row: u32) -> Result<Option<Passage>> {
+        self.part.source().passage(row)
     }
 
     fn term_lists(&self, rows: &[u32], lexer: &dyn Lexer) -> Result<Vec<Box<dyn TermLists + '_>>> {

@@ -1,16 +1,13 @@
 //! The readable rows of a damaged segment.
 
-use std::{
-    borrow::Cow,
-    collections::{BTreeMap, HashMap},
-};
+use std::{borrow::Cow, collections::BTreeMap};
 
 use half::f16;
 
 use super::{
-    batch::Put,
+    batch::{Put, PutRow},
     error::Result,
-    segment::{Segment, Source},
+    segment::{Passage, Segment, Source},
     terms::{self, Lexer, TermLists},
 };
 use crate::{
@@ -18,91 +15,151 @@ use crate::{
     ids::{Generation, LeafId},
 };
 
-/// Documents that could be read, with their rows.
+/// Documents that could be read, by the rows that stand for them.
 #[derive(Debug, Default)]
 pub(super) struct Found {
-    /// Id, and whether embedding and leaves could be read as well.
-    rows: BTreeMap<u32, (String, bool)>,
+    documents: BTreeMap<u32, FoundDocument>,
+}
+
+#[derive(Debug)]
+struct FoundDocument {
+    id: String,
+    /// Its rows in the order of its text, where they could be read with their embeddings and leaves.
+    rows: Option<Vec<u32>>,
 }
 
 impl Found {
-    pub(super) fn add(&mut self, row: u32, id: String, whole: bool) {
-        self.rows.insert(row, (id, whole));
+    pub(super) fn add(&mut self, head: u32, id: String, rows: Option<Vec<u32>>) {
+        self.documents.insert(head, FoundDocument { id, rows });
     }
 
     pub(super) fn len(&self) -> usize {
-        self.rows.len()
+        self.documents.len()
     }
 
-    /// Takes out documents by their ids; says how many.
+    /// Takes out documents by their ids; says how many rows they have, one for each whose rows are unknown.
     pub(super) fn remove(&mut self, out: impl Fn(&str) -> bool) -> usize {
-        let before = self.rows.len();
-        self.rows.retain(|_, (id, _)| !out(id));
-        before - self.rows.len()
-    }
-
-    /// Rows whose embedding or leaves have to be made anew.
-    pub(super) fn incomplete(&self) -> impl Iterator<Item = u32> + '_ {
-        self.rows.iter().filter(|(_, (_, whole))| !whole).map(|(row, _)| *row)
+        let mut removed = 0;
+        self.documents.retain(|_, document| {
+            let stays = !out(&document.id);
+            if !stays {
+                removed += document.rows.as_ref().map_or(1, Vec::len);
+            }
+            stays
+        });
+        removed
     }
 }
 
 /// A segment as a source of what is left of it.
 pub(super) struct Salvaged {
     segment: Segment,
-    rows: Vec<u32>,
-    anew: HashMap<u32, (Vec<f16>, Vec<LeafId>)>,
+    rows: Vec<SalvagedRow>,
+    /// Where the rows of each document begin.
+    heads: Vec<u32>,
+    /// The rows of the segment that stand for documents whose rows have to be made anew.
+    incomplete: Vec<u32>,
+}
+
+struct SalvagedRow {
+    /// The row of the segment that stands for the document.
+    old_head: u32,
+    /// The row here that does.
+    head: u32,
+    from: From,
+}
+
+enum From {
+    Segment(u32),
+    /// Made anew.
+    Put(PutRow),
 }
 
 impl Salvaged {
-    pub(super) fn new(segment: Segment, found: &Found) -> Self {
-        Self { segment, rows: found.rows.keys().copied().collect(), anew: HashMap::new() }
+    pub(super) fn new(segment: Segment, found: Found) -> Self {
+        let mut own = Self { segment, rows: Vec::new(), heads: Vec::new(), incomplete: Vec::new() };
+        for (old_head, FoundDocument { rows, .. }) in found.documents {
+            match rows {
+                Some(rows) => own.add(old_head, rows.into_iter().map(From::Segment)),
+                None => own.incomplete.push(old_head),
+            }
+        }
+        own
     }
 
-    pub(super) fn rows(&self) -> &[u32] {
-        &self.rows
+    fn add(&mut self, old_head: u32, rows: impl Iterator<Item = From>) {
+        let head = self.rows.len() as u32;
+        self.heads.push(head);
+        self.rows.extend(rows.map(|from| SalvagedRow { old_head, head, from }));
     }
 
-    pub(super) fn document(&self, row: u32) -> Result<Document> {
-        self.segment.document(row)
+    /// The documents whose rows have to be made anew, by the rows of the segment that stand for them.
+    pub(super) fn incomplete(&self) -> &[u32] {
+        &self.incomplete
     }
 
-    /// Puts what was made anew in place of what could not be read.
-    pub(super) fn replace(&mut self, row: u32, put: Put) {
-        self.anew.insert(row, (put.embedding, put.leaves));
+    /// Adds a document whose rows were made anew.
+    pub(super) fn complete(&mut self, old_head: u32, put: Put) {
+        self.add(old_head, put.rows.into_iter().map(From::Put));
+    }
+
+    /// The rows here of each document.
+    pub(super) fn documents(&self) -> impl Iterator<Item = std::ops::Range<u32>> + '_ {
+        let ends = self.heads.iter().skip(1).copied().chain([self.rows.len() as u32]);
+        self.heads.iter().zip(ends).map(|(&head, end)| head..end)
+    }
+
+    /// The document that a row of the segment stands for.
+    pub(super) fn document(&self, old_head: u32) -> Result<Document> {
+        self.segment.document(old_head)
+    }
+
+    fn row(&self, row: u32) -> &SalvagedRow {
+        &self.rows[row as usize]
     }
 }
 
 impl Source for Salvaged {
     fn leaves(&self, row: u32) -> Result<Vec<LeafId>> {
-        match self.anew.get(&row) {
-            Some((_, leaves)) => Ok(leaves.clone()),
-            None => self.segment.leaves_of(row),
+        match &self.row(row).from {
+            From::Put(put) => Ok(put.leaves.clone()),
+            From::Segment(row) => self.segment.leaves_of(*row),
         }
     }
 
     fn embedding(&self, row: u32) -> Result<Cow<'_, [f16]>> {
-        match self.anew.get(&row) {
-            Some((embedding, _)) => Ok(Cow::Borrowed(embedding)),
-            None => Ok(Cow::Borrowed(self.segment.matrix(row..row + 1)?)),
+        match &self.row(row).from {
+            From::Put(put) => Ok(Cow::Borrowed(&put.embedding)),
+            From::Segment(row) => Ok(Cow::Borrowed(self.segment.matrix(*row..*row + 1)?)),
         }
     }
 
     fn id(&self, row: u32) -> Result<Cow<'_, str>> {
-        Ok(Cow::Borrowed(self.segment.id(row)?))
+        Ok(Cow::Borrowed(self.segment.id(self.row(row).old_head)?))
+    }
+
+    fn passage(&self, row: u32) -> Result<Option<Passage>> {
+        let SalvagedRow { head, from, .. } = self.row(row);
+        Ok(match from {
+            // Which one comes next is found out by the order.
+            From::Put(put) => Some(Passage { head: *head, next: row, span: put.span }),
+            From::Segment(old) => {
+                self.segment.passage(*old)?.map(|passage| Passage { head: *head, next: row, ..passage })
+            }
+        })
     }
 
     fn payload(&self, row: u32) -> Result<Cow<'_, [u8]>> {
-        Ok(Cow::Borrowed(self.segment.payload(row)?))
+        Ok(Cow::Borrowed(self.segment.payload(self.row(row).old_head)?))
     }
 
     fn metadata(&self, row: u32) -> Result<Cow<'_, [u8]>> {
-        Ok(Cow::Borrowed(self.segment.metadata(row)?))
+        Ok(Cow::Borrowed(self.segment.metadata(self.row(row).old_head)?))
     }
 
     fn created_at(&self, row: u32) -> Result<Generation> {
         // It orders documents by age and nothing rests on it.
-        Ok(self.segment.created_at(row).unwrap_or(Generation(0)))
+        Ok(self.segment.created_at(self.row(row).old_head).unwrap_or(Generation(0)))
     }
 
     fn term_lists(&self, rows: &[u32], lexer: &dyn Lexer) -> Result<Vec<Box<dyn TermLists + '_>>> {

@@ -96,7 +96,7 @@ impl Store {
         let _span = compaction("compact", &state).entered();
         let compact = self.is_sealed(&writer)
             && state.parts().len() <= 1
-            && state.live() == state.rows()
+            && state.live_rows() == state.rows()
             && !state.parts().iter().any(Part::has_older_codes);
         if !compact {
             let all = vec![true; state.parts().len()];
@@ -219,7 +219,7 @@ impl Store {
         }
         if let Some(segment) = built {
             manifest.segments.push(SegmentEntry { files: segment.files(), tombstones: None });
-            parts.push(Part::sealed(segment, Arc::default()));
+            parts.push(Part::sealed(Arc::new(segment), Arc::default())?);
         }
         let next = Version::new(state.generation, parts)?;
         self.make_current(writer, manifest)?;
@@ -266,7 +266,8 @@ impl Store {
         };
         let lexer = lexer.as_deref();
         let number = manifest.next_segment - 1;
-        let segment = NewSegment { store_id: self.store_id, number, codes, lexer };
+        let passages = self.config.passages.is_some();
+        let segment = NewSegment { store_id: self.store_id, number, codes, lexer, passages };
         let built = segment::build(&*self.backend, &self.dir, segment, &sources, members, tick);
         let built = self.poison_if_sync(built)?;
         let dim = self.config().dim;

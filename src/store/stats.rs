@@ -7,6 +7,7 @@ use serde::ser::{Serialize, SerializeStruct, Serializer};
 use super::{Damage, Result, Store, StoreError, layout::names, part::Place, recovery};
 use crate::ids::{Generation, LeafId, ModelHash};
 use crate::lexical::Analyzer;
+use crate::passages::Passages;
 use crate::scan::Similarity;
 
 /// Bytes of an index on disk, by what they are. Serialised with their `total`.
@@ -63,7 +64,7 @@ impl Serialize for StoreBytes {
 pub struct LeafSize {
     /// The leaf.
     pub leaf: LeafId,
-    /// Live documents in it.
+    /// Live documents in it, or passages of them.
     pub documents: usize,
 }
 
@@ -81,7 +82,7 @@ pub struct StoreStats {
     pub generation: Generation,
     /// Live documents.
     pub documents: u64,
-    /// Rows, dead ones included.
+    /// Rows, dead ones included: of each document one, or one for each of its passages.
     pub rows: u64,
     /// Rows of deleted and replaced documents.
     pub dead_rows: u64,
@@ -111,8 +112,10 @@ pub struct StoreStats {
     pub leaves: u64,
     /// Leaves that have documents.
     pub leaves_used: usize,
-    /// In how many leaves each document is.
+    /// In how many leaves each document is, or each of its passages.
     pub leaves_per_document: u32,
+    /// How long the passages of documents are; `None` where a document is one row.
+    pub passages: Option<Passages>,
     /// The model in service.
     pub model: ModelHash,
     /// The leaves that have documents, ascending by leaf.
@@ -140,7 +143,7 @@ impl Store {
                     bytes.documents += documents - segment.term_bytes();
                     bytes.terms += segment.term_bytes();
                 }
-                Place::Memtable(_) => memtable_documents += u64::from(part.live()),
+                Place::Memtable(_) => memtable_documents += u64::from(part.live_documents()),
             }
         }
         if self.is_read_only() {
@@ -164,7 +167,7 @@ impl Store {
             generation: state.generation,
             documents: state.live().into(),
             rows: state.rows().into(),
-            dead_rows: (state.rows() - state.live()).into(),
+            dead_rows: (state.rows() - state.live_rows()).into(),
             segments,
             memtable_documents,
             bytes,
@@ -178,6 +181,7 @@ impl Store {
             leaves: config.leaves(),
             leaves_used: sizes.len(),
             leaves_per_document: config.leaves_per_document,
+            passages: config.passages,
             model: config.model_hash,
             leaf_sizes: sizes.into_iter().map(|(leaf, documents)| LeafSize::new(leaf, documents)).collect(),
         })

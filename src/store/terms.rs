@@ -279,14 +279,14 @@ pub(super) struct Joined<'a> {
 }
 
 impl<'a> Joined<'a> {
-    /// `members`: source and row of each new row.
+    /// `members`: new rows with source and row of each.
     pub(super) fn new(
         sources: &[&'a dyn Source],
-        members: impl Iterator<Item = (usize, u32)>,
+        members: impl Iterator<Item = (u32, usize, u32)>,
         lexer: &dyn Lexer,
     ) -> Result<Self> {
         let mut places: Vec<Vec<u32>> = vec![Vec::new(); sources.len()];
-        for (new, (source, row)) in (0..).zip(members) {
+        for (new, source, row) in members {
             let own = &mut places[source];
             own.resize(own.len().max(row as usize + 1), LEFT_OUT);
             own[row as usize] = new;

@@ -14,7 +14,7 @@ use super::{
     layout::names,
     manifest::Manifest,
     part::{Part, Place},
-    segment::Segment,
+    segment::{Passage, Segment},
     terms::Terms,
     verify_codes as codes,
 };
@@ -222,10 +222,21 @@ impl Store {
         report: &mut VerifyReport,
         done: &mut Done<'_>,
     ) -> Result<()> {
-        let file = file_of(part);
+        let (file, mut passages) = (part.name(), 0);
         for row in part.live_rows() {
             done.more(1)?;
             let number = u64::from(row);
+            let finite = report.note(part.matrix(row..row + 1))?.map(|row| row.iter().all(|x| x.is_finite()));
+            if finite == Some(false) {
+                report.problem(file.clone(), Damage::Undecodable { what: "the embedding of row", number });
+            }
+            let Some(head) = report.note(part.head(row))? else { continue };
+            if head != row {
+                if !part.is_live(head) {
+                    report.problem(file.clone(), Damage::Undecodable { what: "the document of row", number });
+                }
+                continue;
+            }
             let Some(document) = report.note(part.document(row))? else { continue };
             report.documents += 1;
             let sizes =
@@ -234,15 +245,38 @@ impl Store {
             if report.note(part.find(&document.id))?.is_some_and(|found| found != Some(row)) {
                 report.problem(file.clone(), Damage::Undecodable { what: "the place of id of row", number });
             }
+            if report.note(part.rows_of(row))?.is_some_and(|rows| {
+                passages += rows.len();
+                !self.are_passages(part, &document.text, &rows)
+            }) {
+                report.problem(file.clone(), Damage::Undecodable { what: "the passages of row", number });
+            }
             if !ids.insert(document.id) {
                 report.problem(file.clone(), Damage::Stray { what: "a second document of an id", number });
             }
-            let finite = report.note(part.matrix(row..row + 1))?.map(|row| row.iter().all(|x| x.is_finite()));
-            if finite == Some(false) {
-                report.problem(file.clone(), Damage::Undecodable { what: "the embedding of row", number });
-            }
+        }
+        // Those of sound documents are counted: others have been reported.
+        let (found, expected) = (passages as u64, part.live().into());
+        if report.is_sound() && found != expected {
+            let what = "the number of rows of documents";
+            report.problem(file, Damage::Disagreement { what, expected, found });
         }
         Ok(())
+    }
+
+    /// Whether rows are passages of a text in their order, all of them live; of an index without passages,
+    /// whether there is one.
+    fn are_passages(&self, part: &Part, text: &str, rows: &[u32]) -> bool {
+        let mut last = None;
+        rows.iter().all(|&row| match part.source().passage(row) {
+            Ok(Some(Passage { span, .. })) => {
+                let follows = last.replace(span.start).is_none_or(|last| last < span.start);
+                self.config.passages.is_some() && part.is_live(row) && follows && span.part(text).is_some()
+            }
+            Ok(None) => self.config.passages.is_none(),
+            // Said elsewhere.
+            Err(_) => true,
+        })
     }
 
     /// Some rows are in the lists of the terms of their texts, as often as these say.
@@ -251,6 +285,8 @@ impl Store {
         let step = segment.rows().div_ceil(ROWS_WITH_TERMS).max(1);
         let mut postings = Vec::new();
         for row in (0..segment.rows()).step_by(step as usize) {
+            // What a document's terms are is with the row that stands for it.
+            let Some(row) = report.note(segment.head(row))? else { continue };
             let Some(payload) = report.note(segment.payload(row))? else { continue };
             let terms = match Terms::of_stored(payload, &*lexer) {
                 Ok(terms) => terms.unwrap_or_default(),
@@ -279,7 +315,7 @@ impl Store {
 
     /// Each row is in the lists of the leaves that it names, and in no others.
     fn check_lists(&self, part: &Part, report: &mut VerifyReport) -> Result<()> {
-        let (file, leaves) = (file_of(part), self.config.leaves());
+        let (file, leaves) = (part.name(), self.config.leaves());
         let mut expected = 0;
         // Each list is looked up once: it may be long.
         let mut lists: HashMap<LeafId, Option<LeafList<'_>>> = HashMap::new();
@@ -314,12 +350,5 @@ impl Store {
             report.problem(file, Damage::Disagreement { what: "the number of postings", expected, found });
         }
         Ok(())
-    }
-}
-
-fn file_of(part: &Part) -> Cow<'static, str> {
-    match &part.place {
-        Place::Sealed(segment) => segment.name().to_owned().into(),
-        Place::Memtable(_) => names::LOG.into(),
     }
 }

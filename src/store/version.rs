@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::{
     batch::{CheckedBatch, Committed},
     error::{Result, StoreError},
+    manifest::StoreConfig,
     memtable::Memtable,
     part::{Part, Place},
 };
@@ -18,6 +19,7 @@ pub(super) struct Version {
     parts: Vec<Part>,
     rows: u32,
     live: u32,
+    live_rows: u32,
 }
 
 /// What a batch did to a state.
@@ -39,14 +41,15 @@ impl Committed {
 impl Version {
     /// A generation of these parts.
     pub(super) fn new(generation: Generation, mut parts: Vec<Part>) -> Result<Self> {
-        let (mut rows, mut live) = (0u32, 0);
+        let (mut rows, mut live, mut live_rows) = (0u32, 0, 0);
         for part in &mut parts {
             part.base = rows;
-            live += part.live();
+            live += part.live_documents();
+            live_rows += part.live();
             let too_many = StoreError::TooManyRows { used: rows, wanted: part.rows() as usize };
             rows = rows.checked_add(part.rows()).ok_or(too_many)?;
         }
-        Ok(Self { generation, parts, rows, live })
+        Ok(Self { generation, parts, rows, live, live_rows })
     }
 
     pub(super) fn parts(&self) -> &[Part] {
@@ -61,6 +64,11 @@ impl Version {
     /// Live documents.
     pub(super) fn live(&self) -> u32 {
         self.live
+    }
+
+    /// Rows of live documents.
+    pub(super) fn live_rows(&self) -> u32 {
+        self.live_rows
     }
 
     /// The part of a row, and the row in it.
@@ -85,7 +93,7 @@ impl Version {
     /// Live documents of the memtables.
     pub(super) fn memtable_rows(&self) -> u64 {
         let rows = |part: &Part| match &part.place {
-            Place::Memtable(_) => u64::from(part.live()),
+            Place::Memtable(_) => u64::from(part.live_documents()),
             Place::Sealed(_) => 0,
         };
         self.parts.iter().map(rows).sum()
@@ -101,18 +109,19 @@ impl Version {
     }
 
     /// The next generation, or this one where the batch changes nothing.
-    pub(super) fn apply(&self, dim: usize, batch: &CheckedBatch) -> Result<(Self, Applied)> {
+    pub(super) fn apply(&self, config: &StoreConfig, batch: &CheckedBatch) -> Result<(Self, Applied)> {
+        let (dim, passages) = (config.dim as usize, config.passages.is_some());
         let (mut parts, mut applied) = (self.parts.clone(), Applied::default());
         for id in &batch.deletes {
             if let Some((place, row)) = self.find(id)? {
-                parts[place].mark_deleted(row);
+                parts[place].mark_deleted(row)?;
                 applied.deleted += 1;
             }
         }
         for put in &batch.puts {
             match self.find(&put.id)? {
                 Some((place, row)) => {
-                    parts[place].mark_deleted(row);
+                    parts[place].mark_deleted(row)?;
                     applied.replaced.push(true);
                 }
                 None => applied.replaced.push(false),
@@ -124,21 +133,22 @@ impl Version {
         if !batch.puts.is_empty() {
             let created_at = self.generation.next();
             let puts = batch.puts.iter().map(|put| (Arc::clone(put), created_at));
-            parts.push(Part::memtable(Memtable::new(dim, puts.collect())));
-            join_memtables(dim, &mut parts);
+            parts.push(Part::memtable(Memtable::new(dim, passages, puts)));
+            join_memtables(dim, passages, &mut parts);
         }
         Ok((Self::new(self.generation.next(), parts)?, applied))
     }
 }
 
 /// Joins the newest memtable with the one before it for as long as that is not much larger.
-fn join_memtables(dim: usize, parts: &mut Vec<Part>) {
+fn join_memtables(dim: usize, passages: bool, parts: &mut Vec<Part>) {
     while let [.., older, newer] = parts.as_slice()
         && let (Place::Memtable(first), Place::Memtable(second)) = (&older.place, &newer.place)
         && older.live() < 2 * newer.rows()
     {
         let rows = older.live_rows().map(|row| (&**first, row));
-        let joined = Memtable::joined(dim, rows.chain(newer.live_rows().map(|row| (&**second, row))));
+        let rows = rows.chain(newer.live_rows().map(|row| (&**second, row)));
+        let joined = Memtable::joined(dim, passages, rows);
         parts.truncate(parts.len() - 2);
         parts.push(Part::memtable(joined));
     }

@@ -16,6 +16,7 @@ use crate::{
     document::Document,
     ids::{Generation, LeafId, Row},
     lexical::List,
+    passages::Span,
 };
 
 /// One generation of the store, unchanged for as long as the view lives.
@@ -38,6 +39,60 @@ impl View {
     /// Number of live documents.
     pub fn live(&self) -> usize {
         self.state.live() as usize
+    }
+
+    /// Number of rows of live documents: of each one, or one for each of its passages.
+    pub fn live_rows(&self) -> usize {
+        self.state.live_rows() as usize
+    }
+
+    /// Whether a document may have several rows.
+    pub fn has_several(&self) -> bool {
+        self.state.parts().iter().any(Part::has_several)
+    }
+
+    /// The row that stands for a row's document, of which there is one; of a dead one too.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::NoSuchRow`] beyond the rows, and damage.
+    pub fn head(&self, row: Row) -> Result<Row> {
+        let (part, local) = self.state.locate(row).ok_or(StoreError::NoSuchRow { row })?;
+        Ok(Row(part.base + part.head(local)?))
+    }
+
+    /// All rows of the document of a row, in the order of its text.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::head`].
+    pub fn rows_of(&self, row: Row) -> Result<Vec<Row>> {
+        let (part, local) = self.state.locate(row).ok_or(StoreError::NoSuchRow { row })?;
+        let rows = part.rows_of(part.head(local)?)?;
+        Ok(rows.into_iter().map(|row| Row(part.base + row)).collect())
+    }
+
+    /// Which part of its document's text a row is of, in bytes; `None` where documents have no passages.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::head`].
+    pub fn span(&self, row: Row) -> Result<Option<Span>> {
+        let (part, local) = self.state.locate(row).ok_or(StoreError::NoSuchRow { row })?;
+        Ok(part.source().passage(local)?.map(|passage| passage.span))
+    }
+
+    /// A live row's document with no more of its text than the row is of.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::document`].
+    pub fn passage(&self, row: Row) -> Result<Document> {
+        let mut document = self.document(row)?;
+        if let Some(span) = self.span(row)? {
+            document.text = span.part(&document.text).unwrap_or_default().to_owned();
+        }
+        Ok(document)
     }
 
     /// Number of rows, those of deleted and replaced documents included.
@@ -134,7 +189,7 @@ impl View {
         Ok(rows)
     }
 
-    /// Number of live documents of each leaf that has any, ascending by leaf. Reads posting lists alone.
+    /// Number of live rows of each leaf that has any, ascending by leaf. Reads posting lists alone.
     ///
     /// # Errors
     ///
@@ -145,7 +200,7 @@ impl View {
         Ok(sizes)
     }
 
-    /// The live documents that came last, the newest first; at most `count`.
+    /// The live rows that came last, the newest first; at most `count`.
     ///
     /// # Errors
     ///
@@ -171,8 +226,8 @@ impl View {
     ///
     /// [`StoreError::NoSuchRow`] where no live document has it, and damage.
     pub fn id(&self, row: Row) -> Result<String> {
-        let (part, local) = self.live_part(row)?;
-        Ok(part.source().id(local)?.into_owned())
+        let (part, head) = self.live_head(row)?;
+        Ok(part.source().id(head)?.into_owned())
     }
 
     /// The live document of a row.
@@ -181,8 +236,8 @@ impl View {
     ///
     /// As [`Self::id`].
     pub fn document(&self, row: Row) -> Result<Document> {
-        let (part, local) = self.live_part(row)?;
-        part.document(local)
+        let (part, head) = self.live_head(row)?;
+        part.document(head)
     }
 
     /// Asks for what [`Self::document`] will read of each row, so that it waits for all of them at once.
@@ -193,16 +248,16 @@ impl View {
     pub fn prefetch_documents(&self, rows: impl Iterator<Item = Row> + Clone) -> Result<()> {
         for ask in [Segment::prefetch_ends, Segment::prefetch_document] {
             for row in rows.clone() {
-                let (part, local) = self.live_part(row)?;
+                let (part, head) = self.live_head(row)?;
                 if let Place::Sealed(segment) = &part.place {
-                    ask(segment, local)?;
+                    ask(segment, head)?;
                 }
             }
         }
         Ok(())
     }
 
-    /// The leaves that a row's document was put in, in the order given.
+    /// The leaves that a row was put in, in the order given.
     ///
     /// # Errors
     ///
@@ -212,7 +267,7 @@ impl View {
         part.source().leaves(local)
     }
 
-    /// The row of a document, `None` where no live document has the id.
+    /// The row that stands for a document, `None` where no live document has the id.
     pub fn row_of(&self, id: &str) -> Result<Option<Row>> {
         let found = self.state.find(id)?;
         Ok(found.map(|(place, local)| Row(self.state.parts()[place].base + local)))
@@ -249,18 +304,19 @@ impl View {
     ///
     /// As [`Self::document`].
     pub fn stored(&self, row: Row) -> Result<[Cow<'_, [u8]>; 2]> {
-        let (part, local) = self.live_part(row)?;
-        Ok([part.source().payload(local)?, part.source().metadata(local)?])
+        let (part, head) = self.live_head(row)?;
+        Ok([part.source().payload(head)?, part.source().metadata(head)?])
     }
 
-    /// Id and stored metadata of a row, that of a dead document included.
+    /// Id and stored metadata of a row's document, a dead one included.
     ///
     /// # Errors
     ///
     /// As [`Self::embedding`].
     pub fn tags(&self, row: Row) -> Result<(Cow<'_, str>, Cow<'_, [u8]>)> {
         let (part, local) = self.state.locate(row).ok_or(StoreError::NoSuchRow { row })?;
-        Ok((part.source().id(local)?, part.source().metadata(local)?))
+        let head = part.head(local)?;
+        Ok((part.source().id(head)?, part.source().metadata(head)?))
     }
 
     /// All rows in their order, as they lie: one run for each segment, and one for those in memory.
@@ -289,6 +345,12 @@ impl View {
         part.source().created_at(local)
     }
 
+    /// The part of a live row, and the row there that stands for its document.
+    fn live_head(&self, row: Row) -> Result<(&Part, u32)> {
+        let (part, local) = self.live_part(row)?;
+        Ok((part, part.head(local)?))
+    }
+
     fn live_part(&self, row: Row) -> Result<(&Part, u32)> {
         let found = self.state.locate(row).filter(|(part, local)| part.is_live(*local));
         found.ok_or(StoreError::NoSuchRow { row })
@@ -303,6 +365,21 @@ pub struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
+    /// Whether a document may have several rows here.
+    pub fn has_several(&self) -> bool {
+        self.part.has_several()
+    }
+
+    /// The row that stands for the document of a row, both counted from the first of these, which must be
+    /// all of a part's.
+    ///
+    /// # Errors
+    ///
+    /// Damage of what says so.
+    pub fn head(&self, at: usize) -> Result<usize> {
+        Ok(self.part.head(at as u32)? as usize)
+    }
+
     /// The number of the segment that the rows are in; it never changes, and no other segment of the store
     /// ever has it. None for rows in memory.
     pub fn segment(&self) -> Option<u64> {
@@ -392,6 +469,11 @@ impl<'a> TermPart<'a> {
         Ok(Self { part, lexer, lengths: part.lengths(lexer)?, total_length: part.total_length(lexer)? })
     }
 
+    /// Documents, dead ones included: the rows that may hold terms.
+    pub fn documents(&self) -> u32 {
+        self.part.documents()
+    }
+
     /// Number of its first row among the rows of the view.
     pub fn base(&self) -> u32 {
         self.part.base
@@ -465,7 +547,7 @@ impl<'a> Cursor<'a> {
     /// Moves to the next live document.
     fn advance(&mut self) -> Result<()> {
         self.head = None;
-        while self.next < self.part.rows() {
+        while self.next < self.part.documents() {
             let row = match &self.part.place {
                 Place::Sealed(segment) => segment.by_id(self.next)?,
                 Place::Memtable(_) => self.order[self.next as usize],

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::error::TrainError;
 use super::learn::plain;
+use super::passages::{Pair, check_pairs, document_id, of_passages};
 use crate::data::{BeirDataset, Dataset, DevFraction, Qrels, carve_dev, is_dev};
 use crate::document::Document;
 use crate::error::Result;
@@ -27,6 +28,8 @@ pub struct TrainingSet {
     pub(crate) documents: Vec<Document>,
     pub(crate) train: Vec<TrainingQuery>,
     pub(crate) dev: Vec<TrainingQuery>,
+    /// Whether they are passages of documents.
+    pub(super) of_passages: bool,
 }
 
 /// Seed of the dev split; the same for every training seed, so that runs are compared on the
@@ -95,14 +98,17 @@ impl TrainingSet {
         if train.is_empty() {
             return Err(TrainError::NoPairs.into());
         }
-        Ok(Self { documents, train, dev })
+        Ok(Self { documents, train, dev, of_passages: false })
     }
 
     /// The questions that a training sets aside, with their answers: judgments for
     /// [`Index::fuse`](crate::Index::fuse) of the model that was trained on the others.
     pub fn held_out(&self) -> Vec<Judgment> {
         let of_query = |query: &TrainingQuery| -> Vec<Judgment> {
-            let id = |place: &u32| &self.documents[*place as usize].id;
+            let id = |place: &u32| {
+                let id = self.documents[*place as usize].id.as_str();
+                if self.of_passages { document_id(id) } else { id }
+            };
             query.positives.iter().map(|place| Judgment::new(&query.text, id(place), 1)).collect()
         };
         self.dev.iter().flat_map(of_query).collect()
@@ -183,22 +189,27 @@ impl TrainingSet {
         if train.is_empty() {
             return Err(TrainError::NoPairs.into());
         }
-        Ok(Self { documents, train, dev })
+        Ok(Self { documents, train, dev, of_passages: false })
     }
 
     /// As [`Self::from_pairs`], over the documents stored in an index.
     ///
-    /// All of them are read into memory.
+    /// All of them are read into memory. Where they have passages, each of these is a document of the
+    /// training, and the best passage of a document by the index's own encoder is the answer.
     ///
     /// # Errors
-    /// Those of [`Self::from_pairs`], and failures of reading the index.
+    /// Those of [`Self::from_pairs`], and failures of reading the index and of its encoder.
     pub fn from_index(
         index: &Index,
         pairs: impl IntoIterator<Item = (String, String)>,
         dev_fraction: f64,
     ) -> Result<Self> {
         let documents = index.iter().collect::<Result<Vec<_>>>()?;
-        Self::from_pairs(documents, pairs, dev_fraction)
+        let pairs: Vec<Pair> = pairs.into_iter().map(|(query, document)| (query, document, 1.0)).collect();
+        check_pairs(index, &pairs)?;
+        let (documents, pairs) = of_passages(index, documents, pairs)?;
+        let set = Self::from_weighted_pairs(documents, pairs, dev_fraction, str::to_owned)?;
+        Ok(Self { of_passages: index.passages().is_some(), ..set })
     }
 
     /// Documents in the corpus.

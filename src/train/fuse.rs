@@ -239,7 +239,11 @@ impl Questions {
                 let value = |ranking: Ranking| {
                     judge.outcome(query, &Found { visited: 0, routing: 0.0, ranking }).values[0]
                 };
-                let candidates = serving.candidates(view, &asked, &plan)?.all;
+                let mut candidates = serving.candidates(view, &asked, &plan)?.all;
+                // Judged are documents.
+                for candidate in &mut candidates {
+                    candidate.row = view.head(candidate.row)?;
+                }
                 let fused = |fusion| value(ranking(&candidates, fusion));
                 measured
                     .weights

@@ -12,6 +12,7 @@ use sha2::{Digest, Sha256};
 use super::config::{TrainConfig, flat_json};
 use super::dataset::TrainingSet;
 use super::error::TrainError;
+use super::passages::of_passages;
 use super::trainer::{REPORT_FILE, Trainer, out_of_range};
 use super::verdict::{ComparedMetric, Verdict};
 use super::verdict::{Difference, FEWEST_QUERIES, Method, Recommendation, SIGNIFICANCE_LEVEL, SMALLEST_GAIN};
@@ -150,13 +151,13 @@ impl Index {
         };
         let print = judged.fingerprint(options, &config)?;
         let questions = judged.questions();
-        let set = match TrainingSet::from_weighted_pairs(documents, judged.pairs, config.dev_fraction, plain)
-        {
+        let (documents, pairs) = of_passages(self, documents, judged.pairs)?;
+        let set = match TrainingSet::from_weighted_pairs(documents, pairs, config.dev_fraction, plain) {
             Err(Error::Train(TrainError::NoPairs)) => {
                 learned.held_out = questions;
                 return Ok(learned.decided());
             }
-            set => set?,
+            set => TrainingSet { of_passages: self.passages().is_some(), ..set? },
         };
         (learned.learned, learned.held_out) = set.queries();
         learned.pairs = set.train.iter().map(|query| query.positives.len()).sum();
@@ -173,7 +174,7 @@ impl Index {
         let trainer = Trainer::builder().base(bundle.path()).output(output).config(config);
         let fitted = trainer.on_progress(&mut *on_progress).fit(&set)?;
         if let Some(verdict) = &fitted.report.verdict {
-            learned.judge(verdict, self.len());
+            learned.judge(verdict, self.embeddings());
         }
         if learned.decision == Decision::Changed {
             learned.change = Some(self.change_model_alone(&fitted.bundle, on_progress)?);

@@ -25,6 +25,7 @@ mod mining;
 mod optimizer;
 mod page;
 mod parameters;
+mod passages;
 mod plan;
 mod query_encoder;
 mod refresh;

@@ -195,8 +195,9 @@ impl Index {
         }
         let serving = self.serving();
         let view = serving.view();
-        if view.live() < FEWEST_DOCUMENTS {
-            let (documents, least) = (view.live(), FEWEST_DOCUMENTS);
+        // Of documents with passages each is a document here.
+        if view.live_rows() < FEWEST_DOCUMENTS {
+            let (documents, least) = (view.live_rows(), FEWEST_DOCUMENTS);
             return Err(InputError::TooFewToTune { documents, least }.into());
         }
         let mut config = TrainConfig { seed: options.seed, ..TrainConfig::default() };
@@ -208,18 +209,18 @@ impl Index {
         config.tree.routing_dim = Some(0);
         config.losses.weights.balance = 0.02;
         let dim = serving.model().encoder().dim();
-        let documents = options.documents(dim).min(view.live());
+        let documents = options.documents(dim).min(view.live_rows());
         let by_rule = config.shape(documents)?.leaves();
         config.tree.branching_factor = Some(options.checked_leaves(by_rule, documents)?);
 
         let asked = self.asked(MOST_QUESTIONS)?;
         let sample = Sample::draw(&serving, &view, documents, options, &asked, on_progress)?;
-        let collection = view.live();
+        let collection = view.live_rows();
         drop(view);
         let Sample { documents, embedded, held_out } = sample;
         config.schedule.indexer_epochs = options.passes(documents.len() + embedded.queries.len() / dim);
         let rows = embedded.documents.clone();
-        let set = TrainingSet { documents, train: Vec::new(), dev: Vec::new() };
+        let set = TrainingSet { documents, ..TrainingSet::default() };
         let texts = Texts::without_tokens(set.documents.len(), embedded.queries.len() / dim);
         let leaves = config.shape(set.documents.len())?.leaves() as usize;
         let start = init::k_means(&rows, dim, leaves, options.seed, on_progress)?;
@@ -319,10 +320,12 @@ impl Sample {
         let live: Vec<Row> = (0..view.rows() as u32).map(Row).filter(|&row| view.is_live(row)).collect();
         let mut drawn = Vec::with_capacity(most);
         for place in index::sample(&mut rng, live.len(), most) {
-            drawn.push((Document { metadata: None, ..view.document(live[place])? }, live[place]));
+            drawn.push((Document { metadata: None, ..view.passage(live[place])? }, live[place]));
         }
         // Whatever the order of the rows, which is another one after each change of model.
-        drawn.sort_by(|a, b| a.0.id.cmp(&b.0.id));
+        drawn.sort_by_cached_key(|(document, row)| {
+            (document.id.clone(), view.span(*row).ok().flatten().unwrap_or_default())
+        });
         let mut rows = Vec::with_capacity(most * dim);
         for (_, row) in &drawn {
             rows.extend(serving.unit_row(view, *row)?);

@@ -89,13 +89,18 @@ fn searches_and_what_looks_inside_print_what_is_documented() {
     let flow = Flow::new();
     flow.insert(DOCUMENTS);
     let modes = ["dense", "lexical", "hybrid"];
-    let searched = modes.map(|mode| printed(&flow, "search", &["--json", "--mode", mode, QUESTION]));
+    let mut searched =
+        modes.map(|mode| printed(&flow, "search", &["--json", "--mode", mode, QUESTION])).to_vec();
+    let apart = Flow::with(&["--passages", "20/5"]);
+    apart.insert(20);
+    searched.push(printed(&apart, "search", &["--json", "--passages", "2", QUESTION]));
     check("search", &searched);
+    let of_passages = printed(&apart, "explain", &["--json", "--beam", "8", "--exact", QUESTION]);
     let few = ["--json", "--filter", r#"{"place": 33}"#, QUESTION];
     let exact = printed(&flow, "explain", &["--json", "--beam", "8", "--exact", QUESTION]);
     let hybrid = printed(&flow, "explain", &["--json", "--mode", "hybrid", QUESTION]);
     let lexical = printed(&flow, "explain", &["--json", "--mode", "lexical", QUESTION]);
-    check("explain", &[exact, printed(&flow, "explain", &few), hybrid, lexical]);
+    check("explain", &[exact, printed(&flow, "explain", &few), hybrid, lexical, of_passages]);
     let judgments = flow.path("pairs.jsonl");
     let judged = |n: usize| json!({ "question": format!("{QUESTION} {n}"), "id": id(n) }).to_string() + "\n";
     fs::write(&judgments, (0..60).map(judged).collect::<String>()).unwrap();
@@ -165,7 +170,9 @@ fn what_keeps_an_index_prints_what_is_documented() {
     fs::write(&judgments, (0..60).map(judged).collect::<String>()).unwrap();
     let fused = printed(&flow, "fuse", &["--json", "--pairs", text(&judgments)]);
     check("fuse", &[none, fused.clone()]);
-    check("stats", &[before, printed(&flow, "stats", &["--json"])]);
+    let apart = Flow::with(&["--passages", "20/5"]);
+    let apart = printed(&apart, "stats", &["--json"]);
+    check("stats", &[before, printed(&flow, "stats", &["--json"]), apart]);
     let judged = printed(&flow, "judge", &["--json", QUESTION, &id(1)]);
     check("judge", &[judged]);
     flow.run("judge", &[QUESTION, "absent", "--weight", "0.5"]).ok();

@@ -87,9 +87,15 @@ impl Flow {
     }
 
     pub fn new() -> Self {
+        Self::with(&[])
+    }
+
+    /// An index that is created with these options.
+    pub fn with(options: &[&str]) -> Self {
         let flow = Self { dir: tempfile::tempdir().unwrap() };
-        let model = bundle(SHAPE);
-        let said = ehi(["create", "--index", &flow.index(), "--model", text(model.path())]).ok();
+        let (index, model) = (flow.index(), bundle(SHAPE));
+        let create = ["create", "--index", &index, "--model", text(model.path())];
+        let said = ehi(create.iter().chain(options)).ok();
         assert!(said.contains("16 leaves") && said.contains("128 dimensions"), "{said}");
         flow
     }

@@ -9,7 +9,7 @@ use ehi::{Index, RankedBy};
 
 use crate::escape::escaped;
 use crate::failure::Failure;
-use crate::hits::start_of;
+use crate::hits::{start_of, unit};
 use crate::printing;
 use crate::query::QueryArgs;
 
@@ -105,10 +105,11 @@ fn write_explanation(out: &mut dyn Write, index: &Index, explanation: &Explanati
     let stats = &explanation.stats;
     writeln!(
         out,
-        "\n{} of {} documents scored ({:.1}%), {:.1}% with routing; encode {:.2} ms, beam {:.2} ms, \
+        "\n{} of {} {} scored ({:.1}%), {:.1}% with routing; encode {:.2} ms, beam {:.2} ms, \
          scan {:.2} ms, words {:.2} ms, fetch {:.2} ms",
         stats.documents_visited,
-        index.len(),
+        index.embeddings(),
+        unit(index),
         stats.visited_fraction * 100.0,
         stats.work_fraction * 100.0,
         ms(stats.encode),

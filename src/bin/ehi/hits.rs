@@ -36,8 +36,12 @@ pub fn write_hits(
             None => format!("{:.4}", hit.score),
         };
         writeln!(out, "{:>3}  {score}  {}{leaf}  {title}", place + 1, escaped(&hit.id))?;
-        if !hit.document.text.is_empty() {
+        if hit.passages.is_empty() && !hit.document.text.is_empty() {
             writeln!(out, "     {}", passage(&hit.document.text, &words))?;
+        }
+        for own in &hit.passages {
+            let text = hit.document.text.get(own.start..own.end).unwrap_or_default();
+            writeln!(out, "     bytes {} to {}: {}", own.start, own.end, passage(text, &words))?;
         }
     }
     if result.stats.reranked > 0 {
@@ -57,6 +61,11 @@ pub fn write_hits(
         _ => {}
     }
     write_cost(out, index, &result.stats)
+}
+
+/// What has an embedding.
+pub fn unit(index: &Index) -> &'static str {
+    if index.passages().is_some() { "passages" } else { "documents" }
 }
 
 /// Where words alone rank, nothing is encoded and the tree is of no account.
@@ -96,9 +105,10 @@ fn write_cost(out: &mut dyn Write, index: &Index, stats: &SearchStats) -> io::Re
     };
     writeln!(
         out,
-        "{leaves}, {} of {} documents ({:.1}%); encode{encoder} {:.2} ms, {beam}scan {:.2} ms, {words}fetch {:.2} ms",
+        "{leaves}, {} of {} {} ({:.1}%); encode{encoder} {:.2} ms, {beam}scan {:.2} ms, {words}fetch {:.2} ms",
         stats.documents_visited,
-        index.len(),
+        index.embeddings(),
+        unit(index),
         stats.visited_fraction * 100.0,
         ms(stats.encode),
         ms(stats.scan),

@@ -53,6 +53,9 @@ pub struct QueryArgs {
     /// searches that score every document
     #[arg(long, value_name = "BOOL")]
     codes: Option<bool>,
+    /// Passages of each hit, at most, in an index that has them; the best one if absent
+    #[arg(long, value_name = "COUNT")]
+    passages: Option<usize>,
 }
 
 impl QueryArgs {
@@ -108,6 +111,9 @@ impl QueryArgs {
         }
         if let Some(codes) = self.codes {
             query = query.codes(codes);
+        }
+        if let Some(passages) = self.passages {
+            query = query.passages(passages);
         }
         Ok(query)
     }

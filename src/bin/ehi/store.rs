@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use ehi::calibrate::RecallCurve;
 use ehi::model::DistilReport;
 use ehi::store::StoreStats;
-use ehi::{Analyzer, Index, Language, LearnedFusion};
+use ehi::{Analyzer, Index, Language, LearnedFusion, Passages};
 use serde::Serialize;
 
 use crate::calibrate::write_curve;
@@ -57,6 +57,11 @@ pub struct CreateArgs {
     /// language (`english`), or `none`; `ehi compact --lexical` adds them later
     #[arg(long, value_name = "WORDS", default_value = "tokens", value_parser = words)]
     lexical: Words,
+    /// Give long documents an embedding for each passage: of at most so many tokens, and with so many of them
+    /// in common with the one before, at most. If absent, the start of a text counts, as far as the encoder
+    /// reads
+    #[arg(long, value_name = "TOKENS/OVERLAP")]
+    passages: Option<Passages>,
 }
 
 /// Of a command that writes and reports.
@@ -126,6 +131,9 @@ pub fn create(args: &CreateArgs, out: &mut dyn Write) -> Result<(), Failure> {
     if let Some(analyzer) = args.lexical.0 {
         builder = builder.analyzer(analyzer);
     }
+    if let Some(passages) = args.passages {
+        builder = builder.passages(passages.tokens, passages.overlap);
+    }
     builder.create(&args.index, &bundle)?;
     let tree = match bundle.has_tree() {
         true => format!("{} leaves", bundle.model().indexer().shape().leaves()),
@@ -133,7 +141,9 @@ pub fn create(args: &CreateArgs, out: &mut dyn Write) -> Result<(), Failure> {
     };
     let encoder = bundle.model().encoder();
     let dim = encoder.dim();
-    writeln!(out, "created {}: {tree}; {dim} dimensions", printing::path(&args.index))
+    let passages =
+        args.passages.map_or_else(String::new, |passages| format!("; passages of {passages} tokens"));
+    writeln!(out, "created {}: {tree}; {dim} dimensions{passages}", printing::path(&args.index))
         .map_err(Failure::Output)?;
     describe::write_prompts(out, encoder).map_err(Failure::Output)
 }
@@ -206,6 +216,10 @@ fn write_words(out: &mut dyn Write, fusion: &LearnedFusion) -> std::io::Result<(
 fn write_stats(out: &mut dyn Write, stats: &Stats) -> std::io::Result<()> {
     let Stats { store: stats, recall, fusion, query_encoder } = stats;
     writeln!(out, "documents      {} ({} rows, {} dead)", stats.documents, stats.rows, stats.dead_rows)?;
+    if let Some(passages) = stats.passages {
+        let rows = stats.rows - stats.dead_rows;
+        writeln!(out, "passages       {rows} of {passages} tokens, each with its embedding")?;
+    }
     if stats.memtable_documents > 0 {
         // The handle is read-only, so it does not show them.
         let waiting = stats.memtable_documents;

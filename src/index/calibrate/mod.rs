@@ -137,7 +137,7 @@ impl Index {
     /// Whether searches score every document only because [`Self::calibrate`] has not said how many leaves
     /// they need.
     pub fn needs_calibration(&self) -> bool {
-        self.bundle().has_tree() && self.len() > MOST_EXACT_DOCUMENTS && self.recall_curve().is_none()
+        self.bundle().has_tree() && self.embeddings() > MOST_EXACT_DOCUMENTS && self.recall_curve().is_none()
     }
 }
 
@@ -216,8 +216,12 @@ impl ActiveModel {
         let depth = most + usize::from(question.own.is_some());
         let plan = Plan::new(NonZeroUsize::new(depth).unwrap_or(NonZeroUsize::MIN), SearchMode::Exact);
         let ranked = self.rank(view, &question.vector, &plan)?;
-        let rows = ranked.rows.iter().map(|&(_, row)| row).filter(|row| Some(*row) != question.own);
-        let hits = rows.take(most).map(|row| Ok(view.leaves(row)?)).collect::<Result<Vec<_>>>()?;
+        let mut hits = Vec::with_capacity(most);
+        for &(_, row) in &ranked.rows {
+            if hits.len() < most && question.own.is_none_or(|own| view.head(row).ok() != Some(own)) {
+                hits.push(view.leaves(row)?);
+            }
+        }
         let unit = unit(&question.vector);
         let of_beam = |&beam: &NonZeroUsize| {
             let routing = self.model().indexer.route(&unit, beam, Role::Query);
@@ -229,7 +233,7 @@ impl ActiveModel {
             });
             // A document in several leaves counts in each of them: an upper bound.
             let visited: usize = reached.iter().filter_map(|leaf| sizes.get(leaf.index())).sum();
-            Found { recall, visited: (visited as f64 / view.live() as f64).min(1.0) }
+            Found { recall, visited: (visited as f64 / view.live_rows() as f64).min(1.0) }
         };
         Ok(beams.iter().map(of_beam).collect())
     }
@@ -256,13 +260,15 @@ impl ActiveModel {
         rows.truncate(DEFAULT_QUESTIONS);
         let (mut texts, mut own, mut questions) = (Vec::new(), Vec::new(), Vec::new());
         for row in rows {
-            match question_of(&view.document(row)?) {
+            match question_of(&view.passage(row)?) {
                 Some(text) => {
                     texts.push(text);
-                    own.push(row);
+                    own.push(view.head(row)?);
                 }
                 // Stored with an embedding and no text.
-                None => questions.push(Question { vector: self.unit_row(view, row)?, own: Some(row) }),
+                None => {
+                    questions.push(Question { vector: self.unit_row(view, row)?, own: Some(view.head(row)?) })
+                }
             }
         }
         questions.extend(self.embed_questions(&texts, Some(&own))?);

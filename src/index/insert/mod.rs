@@ -14,6 +14,7 @@ pub use summary::{CutTexts, InsertStatus, InsertSummary, RefusedDocument};
 
 use super::Index;
 use super::active_model::{ActiveModel, check_model};
+use super::ingest::{Prepared, whole};
 use super::with_progress::WithProgress;
 use crate::document::Document;
 use crate::error::{Error, InputError, Result};
@@ -21,6 +22,13 @@ use crate::progress::{OnProgress, Progress, Stage, no_progress};
 use crate::scan::Similarity;
 use crate::store::{Committed, Put, WriteBatch, check_document};
 use group::{Fate, fates, next_group};
+
+/// What became of a group.
+struct Stored {
+    committed: Committed,
+    cut: CutTexts,
+    passages: usize,
+}
 
 /// What to do with a batch that holds a document that cannot be stored.
 #[derive(Clone, Copy)]
@@ -103,9 +111,10 @@ impl Index {
             let (group, own) = next_group(&mut rest);
             let size = group.len();
             let committed = self.encode_and_commit(group).map_err(|e| partial(e, done, total - done));
-            let (committed, cut) = committed?;
+            let Stored { committed, cut, passages } = committed?;
             done += size;
             summary.cut.join(cut);
+            summary.passages += passages;
             summary.add(&own, &committed);
             if on_progress(Progress::new(Stage::Insert, done, total)) == ControlFlow::Break(()) {
                 return Err(Error::Cancelled);
@@ -115,13 +124,17 @@ impl Index {
         Ok(summary)
     }
 
-    fn encode_and_commit(&self, mut group: Vec<Document>) -> Result<(Committed, CutTexts)> {
+    fn encode_and_commit(&self, mut group: Vec<Document>) -> Result<Stored> {
         loop {
             // Without a lock: encoding takes long, and runs on threads that may be waiting for one.
             let serving = self.serving();
-            let (puts, cut) = serving.ingest().prepare(group)?;
+            let Prepared { puts, cut } = serving.ingest().prepare(group)?;
+            let passages = match serving.passages() {
+                Some(_) => puts.iter().map(|put| put.rows.len()).sum(),
+                None => 0,
+            };
             match self.commit_as_made(&serving, WriteBatch { puts, deletes: Vec::new() })? {
-                Ok(committed) => return Ok((committed, cut)),
+                Ok(committed) => return Ok(Stored { committed, cut, passages }),
                 // The model was changed meanwhile.
                 Err(batch) => group = batch.puts.into_iter().map(|put| put.document).collect(),
             }
@@ -149,6 +162,8 @@ impl Index {
     /// As [`Self::insert`].
     ///
     /// # Errors
+    /// [`InputError::NeedsTexts`] where documents have passages
+    /// ([`IndexBuilder::passages`](crate::IndexBuilder::passages)): nothing says which one a vector is of.
     /// [`InputError::Dimension`], [`InputError::ModelMismatch`] where the encoder is changed meanwhile, and
     /// failures of the disk. Where groups before the failure are in place, the error is [`Error::Partial`],
     /// with the failure as its source.
@@ -169,6 +184,9 @@ impl Index {
         let mut rest = documents.fuse();
         // The embeddings are of its space.
         let mut serving = self.serving();
+        if let Some(passages) = serving.passages() {
+            return Err(InputError::NeedsTexts { passages }.into());
+        }
         let dim = serving.model().encoder.dim();
         let mut summary = InsertSummary::new(serving.view().generation());
         loop {
@@ -225,11 +243,12 @@ impl Index {
                 check_model(now.bundle.hash(), serving.bundle.hash())?;
             }
             let (mut documents, mut rows) = (Vec::with_capacity(batch.puts.len()), Vec::new());
-            for Put { document, embedding, .. } in batch.puts {
+            for Put { document, rows: own, .. } in batch.puts {
                 documents.push(document);
-                rows.extend(embedding);
+                rows.extend(own.into_iter().flat_map(|row| row.embedding));
             }
-            let puts = now.ingest().place_stored(documents, &rows)?;
+            let spans = whole(documents.len());
+            let puts = now.ingest().place_stored(documents, spans, &rows)?;
             batch = WriteBatch { puts, deletes: Vec::new() };
             *serving = now;
         }

@@ -85,7 +85,10 @@ pub struct InsertSummary {
     pub refused: Vec<RefusedDocument>,
     /// Of each document in the order given.
     pub statuses: Vec<InsertStatus>,
-    /// Which texts the encoder did not read whole; none where the embeddings were given.
+    /// Passages stored, in an index with passages.
+    pub passages: usize,
+    /// Which texts the encoder did not read whole; none where the embeddings were given, or where each
+    /// document has its passages.
     pub cut: CutTexts,
     /// The generation that readers see now.
     pub generation: Generation,
@@ -95,7 +98,8 @@ impl InsertSummary {
     pub(super) fn new(generation: Generation) -> Self {
         let (refused, statuses) = (Vec::new(), Vec::new());
         let cut = CutTexts::default();
-        Self { inserted: 0, replaced: 0, superseded: 0, refused, statuses, cut, generation }
+        let [inserted, replaced, superseded, passages] = [0; 4];
+        Self { inserted, replaced, superseded, refused, statuses, passages, cut, generation }
     }
 
     /// Notes why a document is not stored; its status comes with its group.

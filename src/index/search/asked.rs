@@ -1,6 +1,7 @@
 //! Runs a plan by what it ranks by: embeddings, words, or both.
 
 use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
 use std::num::NonZeroUsize;
 
 use serde::Serialize;
@@ -120,32 +121,25 @@ impl ActiveModel {
         let mut filter = plan.filter.map(|filter| RowFilter::new(view, filter, &self.filters));
         let mut by_words = search.best(depth.get(), filter.as_mut())?;
         by_words.sort_unstable_by_key(|&(_, row)| row);
-
-        let mut dense = std::mem::take(&mut ranked.rows);
-        dense.sort_unstable_by_key(|&(_, row)| row);
-        let place = |row: Row| dense.binary_search_by_key(&row, |&(_, row)| row);
-        let mut missing: Vec<Row> = by_words.iter().map(|&(_, row)| row).collect();
-        missing.retain(|&row| place(row).is_err());
-        let further = self.scores_of(view, &asked.vector, &missing)?;
-        let embeddings = further.len();
-        dense.extend(further);
-        dense.sort_unstable_by_key(|&(_, row)| row);
-        let known = |row: Row| {
-            let place = by_words.binary_search_by_key(&row, |&(_, row)| row).ok()?;
+        let (mut dense, embeddings) = self.dense_candidates(view, asked, &mut ranked, &by_words)?;
+        dense.sort_unstable_by_key(|&(head, ..)| head);
+        let known = |head: Row| {
+            let place = by_words.binary_search_by_key(&head, |&(_, row)| row).ok()?;
             Some(by_words[place].0)
         };
         let unknown: Vec<Row> =
-            dense.iter().map(|&(_, row)| row).filter(|&row| known(row).is_none()).collect();
+            dense.iter().map(|&(head, ..)| head).filter(|&head| known(head).is_none()).collect();
         let mut scored = search.scores(&unknown)?.into_iter();
-        let candidate = |&(dense, row): &(f32, Row)| {
-            let lexical = known(row).or_else(|| scored.next().flatten());
+        let candidate = |&(head, dense, row): &(Row, f32, Row)| {
+            let lexical = known(head).or_else(|| scored.next().flatten());
             Some(Candidate { row, dense, lexical: lexical? })
         };
-        let all = dense.iter().filter_map(candidate).collect();
-        let stats = &mut ranked.stats;
+        let mut all: Vec<Candidate> = dense.iter().filter_map(candidate).collect();
+        all.sort_unstable_by_key(|candidate| candidate.row);
+        let (stats, live) = (&mut ranked.stats, view.live_rows());
         // Those that codes had ruled out were visited before.
-        let visited = (stats.documents_visited + embeddings).min(view.live().max(stats.documents_visited));
-        let share = (visited - stats.documents_visited) as f64 / view.live().max(1) as f64;
+        let visited = (stats.documents_visited + embeddings).min(live.max(stats.documents_visited));
+        let share = (visited - stats.documents_visited) as f64 / live.max(1) as f64;
         stats.documents_visited = visited;
         stats.embeddings_read = (stats.embeddings_read + embeddings).min(visited);
         stats.visited_fraction += share;
@@ -154,6 +148,58 @@ impl ActiveModel {
         stats.postings_scored = search.stats.postings;
         stats.lexical = search.elapsed;
         Ok(Candidates { all, ranked })
+    }
+
+    /// The best documents by either, with the row that stands for each, its score by embeddings, and the row
+    /// that has it; and how many embeddings were read for that. Of a document with passages all are looked
+    /// at, wherever they lie, so that its score does not depend on how it was found.
+    fn dense_candidates(
+        &self,
+        view: &View,
+        asked: &Asked<'_>,
+        ranked: &mut Ranked,
+        by_words: &[(f32, Row)],
+    ) -> Result<(Vec<(Row, f32, Row)>, usize)> {
+        let mut dense = std::mem::take(&mut ranked.rows);
+        if view.has_several() {
+            let mut heads: HashSet<Row> = by_words.iter().map(|&(_, row)| row).collect();
+            for &(_, row) in &dense {
+                heads.insert(view.head(row)?);
+            }
+            let heads: Vec<Row> = heads.into_iter().collect();
+            return self.best_passages(view, &asked.vector, &heads);
+        }
+        dense.sort_unstable_by_key(|&(_, row)| row);
+        let place = |row: Row| dense.binary_search_by_key(&row, |&(_, row)| row);
+        let mut missing: Vec<Row> = by_words.iter().map(|&(_, row)| row).collect();
+        missing.retain(|&row| place(row).is_err());
+        let further = self.scores_of(view, &asked.vector, &missing)?;
+        let embeddings = further.len();
+        Ok((dense.into_iter().chain(further).map(|(score, row)| (row, score, row)).collect(), embeddings))
+    }
+
+    /// Of each of some documents the row that was given for it, the score of its best passage, and that
+    /// passage's row, in their order; and how many embeddings were read.
+    pub(crate) fn best_passages(
+        &self,
+        view: &View,
+        vector: &[f32],
+        rows: &[Row],
+    ) -> Result<(Vec<(Row, f32, Row)>, usize)> {
+        let (mut places, mut all) = (HashMap::new(), Vec::with_capacity(rows.len()));
+        for (place, &row) in rows.iter().enumerate() {
+            for passage in view.rows_of(row)? {
+                places.insert(passage, place);
+                all.push(passage);
+            }
+        }
+        let mut best = vec![None; rows.len()];
+        for (score, passage) in self.scores_of(view, vector, &all)? {
+            if let Some(place) = places.get(&passage) {
+                best[*place].get_or_insert((rows[*place], score, passage));
+            }
+        }
+        Ok((best.into_iter().flatten().collect(), all.len()))
     }
 
     /// The terms of a query that each of some rows holds; none where words are not looked at.
@@ -179,8 +225,13 @@ impl ActiveModel {
         rows.iter().map(matched).collect()
     }
 
-    /// The scores of some rows by their embeddings.
-    pub(super) fn scores_of(&self, view: &View, vector: &[f32], rows: &[Row]) -> Result<Vec<(f32, Row)>> {
+    /// The scores of some rows by their embeddings, best first.
+    pub(in crate::index) fn scores_of(
+        &self,
+        view: &View,
+        vector: &[f32],
+        rows: &[Row],
+    ) -> Result<Vec<(f32, Row)>> {
         let unit = unit(vector);
         let query = if self.similarity == Similarity::Cosine { &unit } else { vector };
         let scanner = Scanner::new(self.similarity, query).map_err(scan_failed)?;
@@ -204,9 +255,13 @@ pub(crate) struct Candidates {
 }
 
 impl Candidates {
-    /// With other scores by embeddings, in the order of the rows.
-    pub(super) fn rescored(mut self, dense: impl Iterator<Item = f32>) -> Self {
-        self.all.iter_mut().zip(dense).for_each(|(candidate, dense)| candidate.dense = dense);
+    /// With other scores by embeddings, and the rows that have them, in the order of the rows.
+    pub(super) fn rescored(mut self, dense: impl Iterator<Item = (f32, Row)>) -> Self {
+        let rescore = |(candidate, (dense, row)): (&mut Candidate, (f32, Row))| {
+            (candidate.dense, candidate.row) = (dense, row);
+        };
+        self.all.iter_mut().zip(dense).for_each(rescore);
+        self.all.sort_unstable_by_key(|candidate| candidate.row);
         self
     }
 

@@ -57,6 +57,13 @@ impl<'a> Candidates<'a> {
         (both >> (first % 64)) as u32
     }
 
+    /// The live candidates.
+    pub fn rows(&self) -> impl Iterator<Item = Row> + '_ {
+        let passes = |at: usize| self.mask.as_ref().is_none_or(|mask| has(mask, at));
+        let live = (0..self.run.len()).filter(move |&at| passes(at) && self.run.is_live(at));
+        live.map(|at| Row(self.run.first_row().0 + at as u32))
+    }
+
     /// Adds the live candidates with their embeddings, `[dim]` f16 each.
     ///
     /// # Errors

@@ -328,7 +328,7 @@ mod tests {
         const K: usize = 3;
         let fixtures = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
         // And the percentage of rows that may be read: bounds are wide in few dimensions.
-        for (version, most) in [("store-v3.codes", 75), ("store-v4.codes", 50)] {
+        for (version, most) in [("store-v3.codes", 75), ("store-v4.codes", 50), ("store-v5.codes", 50)] {
             let store = Store::open_read_only(fixtures.join(version)).unwrap();
             let view = store.read();
             let rotation = Rotation::new(DIM);

@@ -2,11 +2,13 @@
 
 use std::time::Instant;
 
+use super::asked::Asked;
 use super::damage::damaged;
 use super::encode::Encoding;
 use super::fusion::HitScores;
+use super::plan::Plan;
 use super::rank::Ranked;
-use super::result::{Hit, SearchResult, SearchStats};
+use super::result::{Hit, HitPassage, SearchResult, SearchStats};
 use crate::document::Document;
 use crate::error::Result;
 use crate::ids::Row;
@@ -21,17 +23,19 @@ impl ActiveModel {
     pub(in crate::index) fn answer(
         &self,
         view: &View,
+        asked: &Asked<'_>,
+        plan: &Plan<'_>,
         ranked: &Ranked,
         encoding: Encoding,
-        ids_only: bool,
     ) -> Result<SearchResult> {
         if let Some(sample) = ranked.sample {
             self.served.record(sample);
         }
         let started = Instant::now();
-        let hits = match ids_only {
-            true => self.fetch_ids(view, ranked)?,
-            false => self.fetch(view, &ranked.rows, &ranked.scores)?,
+        let passages = self.passages_of_hits(view, asked, plan, ranked)?;
+        let hits = match plan.ids_only {
+            true => self.fetch_ids(view, ranked, passages)?,
+            false => self.fetch(view, &ranked.rows, &ranked.scores, passages)?,
         };
         let Encoding { time: encode, by: encoder } = encoding;
         let ranked_by = ranked.ranked_by;
@@ -42,23 +46,28 @@ impl ActiveModel {
         })
     }
 
-    fn fetch_ids(&self, view: &View, ranked: &Ranked) -> Result<Vec<Hit>> {
-        hits_of(view, &ranked.rows, &ranked.scores, 0, |row| Ok(Document::new(view.id(row)?, "", "")))
+    fn fetch_ids(&self, view: &View, ranked: &Ranked, passages: Vec<Vec<HitPassage>>) -> Result<Vec<Hit>> {
+        let mut passages = passages.into_iter();
+        let id = |row| Ok(Document::new(view.id(row)?, "", ""));
+        hits_of(view, &ranked.rows, &ranked.scores, 0, &mut passages, id)
     }
 
     /// Ranked rows with their documents. `scores` are those of [`Ranked::scores`]: of each row, or none where
-    /// embeddings alone rank.
+    /// embeddings alone rank. `passages`: of each row those that the hit shows.
     pub(in crate::index) fn fetch(
         &self,
         view: &View,
         rows: &[(f32, Row)],
         scores: &[HitScores],
+        passages: Vec<Vec<HitPassage>>,
     ) -> Result<Vec<Hit>> {
+        let mut passages = passages.into_iter();
         let mut hits = Vec::with_capacity(rows.len());
         for rows in rows.chunks(HITS_FETCHED) {
             view.prefetch_documents(rows.iter().map(|&(_, row)| row))?;
             let scores = scores.get(hits.len()..).unwrap_or_default();
-            hits.extend(hits_of(view, rows, scores, hits.len(), |row| Ok(view.document(row)?))?);
+            let first = hits.len();
+            hits.extend(hits_of(view, rows, scores, first, &mut passages, |row| Ok(view.document(row)?))?);
         }
         Ok(hits)
     }
@@ -70,19 +79,25 @@ fn hits_of(
     rows: &[(f32, Row)],
     scores: &[HitScores],
     first: usize,
+    passages: &mut dyn Iterator<Item = Vec<HitPassage>>,
     document: impl Fn(Row) -> Result<Document>,
 ) -> Result<Vec<Hit>> {
     let mut hits = Vec::with_capacity(rows.len());
     for (place, &(score, row)) in rows.iter().enumerate() {
         let document = document(row)?;
         let missing = || damaged("segments", "the leaf of a document");
-        let leaf = view.leaves(row)?.first().copied().ok_or_else(missing)?;
+        let passages = passages.next().unwrap_or_default();
+        let leaf = match passages.first() {
+            Some(best) => best.leaf,
+            None => view.leaves(row)?.first().copied().ok_or_else(missing)?,
+        };
         let scores = scores.get(place).copied().unwrap_or_else(|| HitScores {
             dense: Some(score),
             dense_rank: Some(first + place + 1),
             ..HitScores::default()
         });
-        hits.push(Hit { id: document.id.clone(), score, scores, rerank_score: None, document, leaf });
+        let rerank_score = None;
+        hits.push(Hit { id: document.id.clone(), score, scores, rerank_score, document, leaf, passages });
     }
     Ok(hits)
 }

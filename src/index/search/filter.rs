@@ -18,7 +18,8 @@ const RARE: usize = 100;
 /// Filters of which it is cached which rows of segments they let through, a bit for each row.
 const CACHED_FILTERS: usize = 16;
 
-/// Rows of a segment that a filter lets through, dead ones among them, a bit for each.
+/// Rows of a segment that a filter lets through, dead ones among them, a bit for each; all of a document or
+/// none.
 type Bits = Arc<[u64]>;
 
 /// What is known of the last few filters.
@@ -104,7 +105,7 @@ impl<'a> RowFilter<'a> {
             let (seen, own) = self.sample(rows.clone())?;
             passed += own * rows.len() / seen.max(1);
         }
-        Ok(passed * RARE < self.view.live())
+        Ok(passed * RARE < self.view.live_rows())
     }
 
     /// Live rows among these that were evaluated, and how many of them pass.
@@ -162,12 +163,22 @@ impl<'a> RowFilter<'a> {
     fn evaluate_part(&mut self, part: &Run<'a>) -> Result<Bits> {
         let mut words = vec![0u64; part.len().div_ceil(64)];
         for (local, row) in rows_of(part).map(Row).enumerate() {
+            // Once for each document: all of its rows pass, or none.
+            if part.has_several() && part.head(local)? != local {
+                continue;
+            }
             let passes = match self.evaluate(row) {
                 // Nobody asks for a dead one.
                 Err(_) if !self.view.is_live(row) => false,
                 passes => passes?,
             };
             words[local / 64] |= u64::from(passes) << (local % 64);
+        }
+        if part.has_several() {
+            for local in 0..part.len() {
+                let head = part.head(local)?;
+                words[local / 64] |= (words[head / 64] >> (head % 64) & 1) << (local % 64);
+            }
         }
         Ok(words.into())
     }

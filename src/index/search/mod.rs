@@ -14,6 +14,7 @@ mod encode;
 mod fetch;
 mod filter;
 mod fusion;
+mod passages;
 mod plan;
 mod query;
 mod rank;
@@ -37,8 +38,10 @@ pub(crate) use plan::Limits;
 pub(crate) use plan::{Plan, RankBy, SearchMode};
 pub use query::{DEFAULT_K, DEFAULT_RECALL, MOST_EXACT_DOCUMENTS, Many, One, Query};
 pub(super) use rank::Ranked;
+#[cfg(feature = "train")]
+pub(crate) use rank::best_of;
 pub use refine::REFINED;
-pub use result::{Hit, RankedBy, SearchResult, SearchStats};
+pub use result::{Hit, HitPassage, RankedBy, SearchResult, SearchStats};
 #[cfg(feature = "train")]
 pub(crate) use words::Words;
 pub use words::{MOST_SIGNED, MOST_TERMS, has_signs};

@@ -70,6 +70,8 @@ pub(crate) struct Plan<'a> {
     pub encoder: Option<QueryEncoder>,
     /// Whether hits come without their documents.
     pub ids_only: bool,
+    /// Passages of each hit, at most; 1 by default where there are any.
+    pub passages: Option<usize>,
 }
 
 impl Plan<'_> {
@@ -93,7 +95,7 @@ impl Plan<'_> {
     pub fn new(k: NonZeroUsize, mode: SearchMode) -> Self {
         let (by, bm25) = (RankBy::Dense, Bm25::default());
         let (filter, codes, threads) = (None, None, Threads::One);
-        Self { k, by, bm25, mode, filter, codes, threads, encoder: None, ids_only: false }
+        Self { k, by, bm25, mode, filter, codes, threads, encoder: None, ids_only: false, passages: None }
     }
 }
 

@@ -67,6 +67,7 @@ pub struct Query<'a, Input = One<'a>> {
     pub(super) encoder: Option<QueryEncoder>,
     pub(super) ids_only: bool,
     pub(super) rerank: Option<(&'a Reranker, usize)>,
+    passages: Option<usize>,
 }
 
 impl<'a, Input> Query<'a, Input> {
@@ -87,6 +88,7 @@ impl<'a, Input> Query<'a, Input> {
             encoder: None,
             ids_only: false,
             rerank: None,
+            passages: None,
         }
     }
 
@@ -227,6 +229,16 @@ impl<'a, Input> Query<'a, Input> {
         self
     }
 
+    /// Passages of each hit, at most: its best ones among those that were candidates, best first, the best
+    /// alone by default. With words all of a candidate's passages are scored, else those in visited leaves.
+    ///
+    /// [`InputError::InapplicableOption`] where the index has none
+    /// ([`IndexBuilder::passages`](crate::IndexBuilder::passages)).
+    pub fn passages(mut self, passages: usize) -> Self {
+        self.passages = Some(passages);
+        self
+    }
+
     /// Searches among the documents that a filter lets through.
     ///
     /// There are `k` hits whenever so many documents pass: until then the search visits more leaves than
@@ -292,10 +304,14 @@ impl<'a, Input> Query<'a, Input> {
         if self.bm25.is_some() && self.by == RankBy::Dense {
             return Err(InputError::InapplicableOption { option: "bm25", call: "a dense search" }.into());
         }
-        let Self { by, filter, codes, threads, encoder, .. } = *self;
+        if self.passages.is_some() && self.index.passages().is_none() {
+            let call = "an index without passages";
+            return Err(InputError::InapplicableOption { option: "passages", call }.into());
+        }
+        let Self { by, filter, codes, threads, encoder, passages, .. } = *self;
         // A reranker reads the documents.
         let ids_only = self.ids_only && self.rerank.is_none();
-        Ok(Plan { k, by, bm25, mode, filter, codes, threads, encoder, ids_only })
+        Ok(Plan { k, by, bm25, mode, filter, codes, threads, encoder, ids_only, passages })
     }
 }
 
@@ -324,9 +340,8 @@ impl Query<'_> {
         let _span = plan.span(1, &view).entered();
         let (asked, encoding) = serving.read_input(&self.input.0, &plan, &view)?;
         self.index.log_inputs(std::slice::from_ref(&self.input.0), std::slice::from_ref(&asked));
-        let result =
-            serving.answer(&view, &serving.rank_asked(&view, &asked, &plan)?, encoding, plan.ids_only)?;
-        self.reranked(&self.input.0, result)
+        let ranked = serving.rank_asked(&view, &asked, &plan)?;
+        self.reranked(&self.input.0, serving.answer(&view, &asked, &plan, &ranked, encoding)?)
     }
 }
 
@@ -351,7 +366,7 @@ impl Query<'_, Many<'_>> {
         let search = |(asked, input): (&Asked<'_>, &Input<'_>)| {
             let ranked = serving.rank_asked(&view, asked, &plan)?;
             let encoding = Encoding { time, by: asked.encoder };
-            self.reranked(input, serving.answer(&view, &ranked, encoding, plan.ids_only)?)
+            self.reranked(input, serving.answer(&view, asked, &plan, &ranked, encoding)?)
         };
         asked.par_iter().zip(&self.input.0).map(search).collect()
     }

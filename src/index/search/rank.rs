@@ -1,11 +1,13 @@
 //! Runs a plan: candidates from the leaves, the filter's ids or all rows, scored into the best `k`.
 
+use std::collections::HashSet;
 use std::num::NonZeroUsize;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::candidates::{Candidates, Selector};
 use super::cursor::LeafCursor;
-use super::damage::scan_failed;
+use super::damage::{damaged, scan_failed};
 use super::filter::RowFilter;
 use super::fusion::HitScores;
 use super::plan::{Limits, Plan, SearchMode};
@@ -21,7 +23,7 @@ use crate::scan::{Scanner, Similarity, TopK};
 use crate::store::View;
 use crate::tree::ScoredLeaf;
 
-/// Rows in order of score, before any document is read.
+/// Rows in order of score, before any document is read; of each document the best.
 #[derive(Clone)]
 pub(crate) struct Ranked {
     pub rows: Vec<(f32, Row)>,
@@ -54,17 +56,33 @@ impl ActiveModel {
             SearchMode::Tree(limits) => Some(limits),
             SearchMode::Exact => None,
             SearchMode::Recall(recall) => {
-                let live = view.live();
-                if recall >= 1.0 || live <= MOST_EXACT_DOCUMENTS {
+                if recall >= 1.0 || view.live_rows() <= MOST_EXACT_DOCUMENTS {
                     return None;
                 }
-                let curve = self.recall_curve().filter(|curve| curve.holds_for(live))?;
+                let curve = self.recall_curve().filter(|curve| curve.holds_for(view.live()))?;
                 let point = curve.reaching(recall, plan.k.get())?;
                 let beam = NonZeroUsize::new(point.beam).filter(|_| point.visited <= MOST_VISITED)?;
                 Some(Limits::beam(beam))
             }
         }
     }
+}
+
+/// An empty selection of the best rows of at most `k` documents of a view.
+pub(crate) fn best_of(view: &View, k: usize) -> TopK {
+    if !view.has_several() {
+        return TopK::new(k);
+    }
+    let view = view.clone();
+    TopK::of_documents(k, Arc::new(move |row| view.head(row).ok()))
+}
+
+/// # Errors
+/// Damage of what says which rows are of one document, where that was in the way.
+pub(crate) fn check_best(view: &View, top: &TopK) -> Result<()> {
+    let Some(row) = top.failed() else { return Ok(()) };
+    view.head(row)?;
+    Err(damaged("segments", "the document of a row").into())
 }
 
 /// One search under way.
@@ -74,8 +92,10 @@ struct Search<'a> {
     scorer: Scorer<'a>,
     top: TopK,
     candidates: Vec<Candidates<'a>>,
-    /// Live documents that were candidates.
+    /// Live rows that were candidates.
     documents: usize,
+    /// Where a document may have several rows, the documents of those, until there are k.
+    different: Option<HashSet<Row>>,
 }
 
 impl ActiveModel {
@@ -99,9 +119,10 @@ impl ActiveModel {
             view,
             selector: Selector::new(filter, several.then(|| view.rows())),
             scorer: Scorer::new(view, &scanner, rotation, plan.threads),
-            top: TopK::new(plan.k.get()),
+            top: best_of(view, plan.k.get()),
             candidates: Vec::new(),
             documents: 0,
+            different: view.has_several().then(HashSet::new),
         };
         let cursor = match source {
             Source::Ids(ids) => search.ids(&ids).map(|()| None)?,
@@ -113,6 +134,7 @@ impl ActiveModel {
             }
         };
         search.scorer.score(&search.candidates, search.documents, &mut search.top)?;
+        check_best(view, &search.top)?;
         Ok(search.ranked(cursor, vector.len(), started.elapsed()))
     }
 }
@@ -148,12 +170,13 @@ impl Source<'_> {
 
 impl Search<'_> {
     fn leaves(&mut self, cursor: &mut LeafCursor<'_>, limits: Limits, plan: &Plan<'_>) -> Result<()> {
-        let budget = limits.documents_of(self.view.live());
+        let budget = limits.documents_of(self.view.live_rows());
         let mut runs = Vec::new();
         loop {
             // With a filter, or where nothing was said of how far, the search goes on until there are k hits.
             let fills = plan.filter.is_some() || matches!(plan.mode, SearchMode::Recall(_));
-            let needs_more = fills && self.documents < plan.k.get();
+            let documents = self.different.as_ref().map_or(self.documents, HashSet::len);
+            let needs_more = fills && documents < plan.k.get();
             if cursor.is_over() && !needs_more {
                 return Ok(());
             }
@@ -166,6 +189,7 @@ impl Search<'_> {
                 return Ok(());
             }
             self.documents += found;
+            self.note_different(first, plan.k.get())?;
             let accepted = self.top.accepted();
             // Else all are scored together: the more candidates, the fewer embeddings need be read.
             if limits.needs_scores() {
@@ -176,11 +200,25 @@ impl Search<'_> {
         }
     }
 
+    /// Notes the documents of candidates from a place on, until there are `k`.
+    fn note_different(&mut self, first: usize, k: usize) -> Result<()> {
+        let Some(different) = &mut self.different else { return Ok(()) };
+        for row in self.candidates[first..].iter().flat_map(Candidates::rows) {
+            if different.len() >= k {
+                break;
+            }
+            different.insert(self.view.head(row)?);
+        }
+        Ok(())
+    }
+
     fn ids(&mut self, ids: &[&str]) -> Result<()> {
         let mut runs = Vec::with_capacity(ids.len());
         for id in ids {
             if let Some(row) = self.view.row_of(id)? {
-                runs.push(self.view.run_of(row)?);
+                for row in self.view.rows_of(row)? {
+                    runs.push(self.view.run_of(row)?);
+                }
             }
         }
         self.documents = self.selector.select(runs.into_iter(), &mut self.candidates)?;
@@ -206,7 +244,7 @@ impl Search<'_> {
 
     /// `cursor`: that of the tree, where it was used.
     fn ranked(self, cursor: Option<LeafCursor<'_>>, dim: usize, elapsed: Duration) -> Ranked {
-        let live = self.view.live().max(1) as f64;
+        let live = self.view.live_rows().max(1) as f64;
         let multiply_adds = cursor.as_ref().map_or(0, |cursor| cursor.multiply_adds);
         let beam = cursor.as_ref().map_or(Duration::ZERO, |cursor| cursor.beam);
         let stats = SearchStats {

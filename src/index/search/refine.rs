@@ -50,7 +50,7 @@ impl Query<'_> {
         let (asked, encoding) = serving.read_input(&self.input.0, &plan, &view)?;
         self.index.log_inputs(std::slice::from_ref(&self.input.0), std::slice::from_ref(&asked));
         let (first, wide) = serving.rank_widely(&view, &asked, &plan)?;
-        let first = serving.answer(&view, &first, encoding, plan.ids_only)?;
+        let first = serving.answer(&view, &asked, &plan, &first, encoding)?;
         on_first(&first);
         if encoding.by != Some(QueryEncoder::Fast) {
             return Ok(first);
@@ -63,7 +63,7 @@ impl Query<'_> {
         ranked.stats.scan += started.elapsed().saturating_sub(own.time);
         // The tree was asked once.
         ranked.sample = None;
-        serving.answer(&view, &ranked, encoding, plan.ids_only)
+        serving.answer(&view, &full, &plan, &ranked, encoding)
     }
 }
 
@@ -98,17 +98,18 @@ impl ActiveModel {
         match wide {
             Wide::Dense(mut ranked) => {
                 let rows: Vec<Row> = ranked.rows.iter().map(|&(_, row)| row).collect();
-                ranked.rows = self.scores_of(view, &full.vector, &rows)?;
+                let (best, read) = self.best_passages(view, &full.vector, &rows)?;
+                ranked.rows = best.into_iter().map(|(_, score, row)| (score, row)).collect();
+                ranked.rows.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
                 ranked.rows.truncate(plan.k.get());
                 ranked.stats.embeddings_read =
-                    (ranked.stats.embeddings_read + rows.len()).min(ranked.stats.documents_visited);
+                    (ranked.stats.embeddings_read + read).min(ranked.stats.documents_visited);
                 Ok(ranked)
             }
             Wide::Hybrid(candidates, fusion) => {
                 let rows: Vec<Row> = candidates.all.iter().map(|candidate| candidate.row).collect();
-                let mut scored = self.scores_of(view, &full.vector, &rows)?;
-                scored.sort_unstable_by_key(|&(_, row)| row);
-                let candidates = candidates.rescored(scored.into_iter().map(|(score, _)| score));
+                let (best, _) = self.best_passages(view, &full.vector, &rows)?;
+                let candidates = candidates.rescored(best.into_iter().map(|(_, score, row)| (score, row)));
                 Ok(candidates.fused(fusion, self.alpha(full.encoder), plan.k))
             }
         }

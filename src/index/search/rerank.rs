@@ -41,7 +41,12 @@ impl<I> Query<'_, I> {
 fn reorder(reranker: &Reranker, question: &str, hits: &mut [Hit], depth: usize) -> Result<usize> {
     let depth = depth.min(hits.len());
     let first = &mut hits[..depth];
-    let texts: Vec<String> = first.iter().map(|hit| hit.document.embedding_text().into_owned()).collect();
+    // Of a document with passages the best one, as an encoder reads it.
+    let text = |hit: &Hit| {
+        let passage = Document::new("", hit.document.title.as_str(), hit.passage_text());
+        passage.embedding_text().into_owned()
+    };
+    let texts: Vec<String> = first.iter().map(text).collect();
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
     let scores = reranker.score(question, &texts)?;
     for (hit, score) in first.iter_mut().zip(scores) {

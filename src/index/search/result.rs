@@ -12,8 +12,8 @@ use crate::serialize::milliseconds;
 
 /// One document found.
 ///
-/// Serialised flat: `id`, `score`, `rerank_score`, `leaf`, the four of [`HitScores`], and `title`, `text`
-/// and `metadata` of the document, all of them always there.
+/// Serialised flat: `id`, `score`, `rerank_score`, `leaf`, the four of [`HitScores`], `title`, `text` and
+/// `metadata` of the document, and `passages`, all of them always there.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Hit {
@@ -28,15 +28,43 @@ pub struct Hit {
     pub rerank_score: Option<f32>,
     /// The document as it was inserted; with [`Query::ids_only`](crate::Query::ids_only) its id alone.
     pub document: Document,
-    /// The leaf it was found in; its most probable one where it is in several.
+    /// The leaf it was found in, that of its best passage; its most probable one where it is in several.
+    pub leaf: LeafId,
+    /// Its best passages, best first: one, or as many as [`Query::passages`](crate::Query::passages) asks
+    /// for. None in an index without passages.
+    pub passages: Vec<HitPassage>,
+}
+
+impl Hit {
+    /// The text of the best passage; all of the text in an index without passages.
+    pub fn passage_text(&self) -> &str {
+        match self.passages.first() {
+            // Without documents there is no text.
+            Some(best) => self.document.text.get(best.start..best.end).unwrap_or_default(),
+            None => &self.document.text,
+        }
+    }
+}
+
+/// A passage of a hit's text.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+#[non_exhaustive]
+pub struct HitPassage {
+    /// Its first byte in the text, and the one behind its last; both on a character's boundary.
+    pub start: usize,
+    /// See `start`.
+    pub end: usize,
+    /// By the index's similarity. Where words alone rank, by how often the passage has them.
+    pub score: f32,
+    /// The leaf that it lies in.
     pub leaf: LeafId,
 }
 
 impl Serialize for Hit {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self { id, score, scores, rerank_score, document, leaf } = self;
+        let Self { id, score, scores, rerank_score, document, leaf, passages } = self;
         let HitScores { dense, lexical, dense_rank, lexical_rank } = scores;
-        let mut fields = serializer.serialize_struct("Hit", 11)?;
+        let mut fields = serializer.serialize_struct("Hit", 12)?;
         fields.serialize_field("id", id)?;
         fields.serialize_field("score", score)?;
         fields.serialize_field("rerank_score", rerank_score)?;
@@ -48,6 +76,7 @@ impl Serialize for Hit {
         fields.serialize_field("title", &document.title)?;
         fields.serialize_field("text", &document.text)?;
         fields.serialize_field("metadata", &document.metadata)?;
+        fields.serialize_field("passages", passages)?;
         fields.end()
     }
 }
@@ -61,7 +90,9 @@ impl Serialize for Hit {
 pub struct SearchStats {
     /// Leaves visited; 0 for exact search.
     pub leaves_visited: usize,
-    /// Documents scored.
+    /// Documents scored; passages of them where each has its own embedding
+    /// ([`IndexBuilder::passages`](crate::IndexBuilder::passages)), which are then what is visited and read
+    /// below.
     pub documents_visited: usize,
     /// Those of them whose embedding was read; codes ruled the others out.
     pub embeddings_read: usize,

@@ -15,7 +15,7 @@ use crate::ids::Row;
 use crate::index::analysis::Analysis;
 use crate::lexical::{self, Best, Bm25, LexicalStats, Norms, QueryTerm, Role, SearchError, syntax};
 use crate::model::{Encoder, is_punctuation};
-use crate::store::{TermPart, View};
+use crate::store::{Lexer, StoreError, TermPart, View};
 
 /// Different terms of a question that are looked for: of more, the rarest.
 pub const MOST_TERMS: usize = 1024;
@@ -172,6 +172,7 @@ pub(super) struct WordSearch<'a> {
     /// The terms looked for, as the lists of each part are ordered.
     terms: Vec<u32>,
     norms: Norms,
+    k1: f32,
     /// Rows whose texts were looked at, and whether they have what they must and nothing that they must not.
     looked_at: RefCell<HashMap<Row, bool>>,
     pub stats: LexicalStats,
@@ -188,7 +189,7 @@ impl<'a> WordSearch<'a> {
     pub fn new(view: &'a View, words: &'a Words, analysis: Analysis<'a>, bm25: Bm25) -> Result<Self> {
         let started = Instant::now();
         let parts = view.term_parts()?;
-        let rows: u64 = parts.iter().map(|part| part.lengths.len() as u64).sum();
+        let rows: u64 = parts.iter().map(|part| u64::from(part.documents())).sum();
         let total: u64 = parts.iter().map(|part| part.total_length).sum();
         let average = if rows > 0 { (total as f64 / rows as f64) as f32 } else { 0.0 };
         let role = |required| if required { Role::Required } else { Role::Optional };
@@ -222,13 +223,15 @@ impl<'a> WordSearch<'a> {
             terms: kept.iter().map(|&(_, &(term, ..), _)| term).collect(),
             parts: found,
             norms: Norms::new(bm25, average),
+            k1: bm25.k1,
             looked_at: RefCell::default(),
             stats: LexicalStats::default(),
             elapsed: started.elapsed(),
         })
     }
 
-    /// The best rows that match, and that the filter lets through.
+    /// The best rows that match, and that the filter lets through; of each document the one that stands for
+    /// it.
     pub fn best(&mut self, k: usize, mut filter: Option<&mut RowFilter<'_>>) -> Result<Vec<(f32, Row)>> {
         let started = Instant::now();
         let mut best = Best::new(k);
@@ -253,7 +256,8 @@ impl<'a> WordSearch<'a> {
         Ok(best.into_sorted().into_iter().map(|(score, row)| (score, Row(row))).collect())
     }
 
-    /// The scores of rows, ascending; `None` for one that lacks what is required or has what is excluded.
+    /// The scores of rows that stand for documents, ascending; `None` for one that lacks what is required or
+    /// has what is excluded.
     pub fn scores(&mut self, rows: &[Row]) -> Result<Vec<Option<f32>>> {
         let started = Instant::now();
         let mut scores = Vec::with_capacity(rows.len());
@@ -275,8 +279,9 @@ impl<'a> WordSearch<'a> {
         Ok(scores)
     }
 
-    /// The terms that a row holds with their part of its score.
+    /// The terms that a row's document holds with their part of its score.
     pub fn matches(&self, row: Row) -> Result<Vec<(u32, f32)>> {
+        let row = self.view.head(row)?;
         let part = self.parts.partition_point(|(part, _)| part.base() <= row.0).checked_sub(1);
         let Some((part, terms)) = part.map(|place| &self.parts[place]) else { return Ok(Vec::new()) };
         let (mut found, mut score) = (Vec::new(), Vec::new());
@@ -288,6 +293,32 @@ impl<'a> WordSearch<'a> {
             found.extend(score.first().copied().flatten().map(|score| (term, score)));
         }
         Ok(found)
+    }
+
+    /// Some passages of a document by how much of the question they have, best first: the sum of each word's
+    /// weight times `c (k1 + 1) / (c + k1)`, where the passage has it c times.
+    pub fn best_passages(&self, row: Row, passages: &[Row]) -> Result<Vec<(f32, Row)>> {
+        let part = self.parts.partition_point(|(part, _)| part.base() <= row.0).checked_sub(1);
+        let terms = part.map_or(&[][..], |place| self.parts[place].1.as_slice());
+        let document = self.view.document(row)?;
+        let mut scored = Vec::with_capacity(passages.len());
+        for &passage in passages {
+            let span = self.view.span(passage)?.unwrap_or_default();
+            let mut found = Vec::new();
+            let text = span.part(&document.text).unwrap_or_default();
+            let failed = |source| StoreError::Terms { source };
+            self.analysis.terms(text, &mut found).map_err(failed)?;
+            let weight = |(term, own): (&u32, &QueryTerm<'_>)| {
+                let count = found.iter().filter(|other| *other == term).count() as f32;
+                own.weight * count * (self.k1 + 1.0) / (count + self.k1)
+            };
+            // A k1 of 0 and no occurrence are 0 / 0.
+            let weights = self.terms.iter().zip(terms).map(weight).filter(|weight| weight.is_finite());
+            scored.push((weights.sum(), passage));
+        }
+        // Stable: of equal ones the first of the text.
+        scored.sort_by(|a: &(f32, Row), b| b.0.total_cmp(&a.0));
+        Ok(scored)
     }
 
     /// Whether the texts of a row have every required sequence and no excluded one.

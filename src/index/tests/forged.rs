@@ -39,6 +39,7 @@ fn a_store_of_another_shape_than_its_model_is_refused() {
         similarity: 0,
         model_hash: bundles.a.hash(),
         terms: 1,
+        passages: None,
     };
     let (dir, path, index) = filled(&bundles.a);
     assert_eq!(

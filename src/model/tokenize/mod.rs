@@ -151,8 +151,11 @@ impl TextTokenizer {
         let mut encodings = Vec::with_capacity(2);
         for (text, type_id) in [(first, 0), (second, 1)] {
             // The tokenizer's own call stops at the maximum length, and which text is longer is then not known.
-            let whole =
-                |text: &str| guard(&self.path, || self.untruncated(text, type_id).map_err(|e| e.to_string()));
+            let whole = |text: &str| {
+                guard(&self.path, || {
+                    self.untruncated(text, type_id, OffsetType::None).map_err(|e| e.to_string())
+                })
+            };
             let encoding = match start(text, self.first) {
                 Start::Whole(text) => Some(whole(text)?),
                 // Of what is cut, more tokens than are kept.
@@ -244,14 +247,32 @@ impl TextTokenizer {
             let (Start::Whole(piece) | Start::Words(piece) | Start::Chars(piece)) =
                 start(rest, BYTES_OF_TERMS);
             rest = &rest[piece.len()..];
-            let encoding = guard(&self.path, || self.untruncated(piece, 0).map_err(|e| e.to_string()))?;
-            tell(encoding.get_ids());
+            tell(self.piece(piece, OffsetType::None)?.get_ids());
         }
         Ok(())
     }
 
+    /// Adds the bytes at which the tokens of all of a text begin, ascending.
+    pub(crate) fn starts(&self, text: &str, out: &mut Vec<u32>) -> Result<(), ModelError> {
+        let mut at = 0;
+        while at < text.len() {
+            let (Start::Whole(piece) | Start::Words(piece) | Start::Chars(piece)) =
+                start(&text[at..], BYTES_OF_TERMS);
+            let encoding = self.piece(piece, OffsetType::Byte)?;
+            out.extend(encoding.get_offsets().iter().map(|&(start, _)| (at + start) as u32));
+            at += piece.len();
+        }
+        out.sort_unstable();
+        Ok(())
+    }
+
+    /// All tokens of a text of some kilobytes.
+    fn piece(&self, text: &str, offsets: OffsetType) -> Result<Encoding, ModelError> {
+        guard(&self.path, || self.untruncated(text, 0, offsets).map_err(|e| e.to_string()))
+    }
+
     /// All tokens of a text. The tokenizer's own calls stop at its maximum length.
-    fn untruncated(&self, text: &str, type_id: u32) -> tokenizers::Result<Encoding> {
+    fn untruncated(&self, text: &str, type_id: u32, offsets: OffsetType) -> tokenizers::Result<Encoding> {
         let tokenizer = &self.tokenizer;
         let mut text =
             tokenizer.get_added_vocabulary().extract_and_normalize(tokenizer.get_normalizer(), text);
@@ -259,7 +280,7 @@ impl TextTokenizer {
             pre_tokenizer.pre_tokenize(&mut text)?;
         }
         tokenizer.get_model().tokenize_in_pretokenized(&mut text, None)?;
-        text.into_encoding(None, type_id, OffsetType::None)
+        text.into_encoding(None, type_id, offsets)
     }
 
     /// Whether a token goes on with the word of the one before it. Known of WordPiece alone; any other

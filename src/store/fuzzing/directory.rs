@@ -22,12 +22,8 @@ const DIM: u32 = 2;
 const SEALED: u32 = 24;
 
 fn put(number: u32) -> Put {
-    Put {
-        document: Document::new(format!("id{number}"), "a title", format!("text {number}")),
-        embedding: vec![f16::from_f32(number as f32), f16::ONE],
-        leaves: vec![LeafId(number % 4)],
-        terms: None,
-    }
+    let document = Document::new(format!("id{number}"), "a title", format!("text {number}"));
+    Put::whole(document, vec![f16::from_f32(number as f32), f16::ONE], vec![LeafId(number % 4)])
 }
 
 /// A store with two segments, dead rows, and commits in its log.
@@ -43,6 +39,7 @@ fn sample() -> &'static Path {
             similarity: 0,
             model_hash: ModelHash([0; 32]),
             terms: 1,
+            passages: None,
         };
         let store = Store::create(dir.path(), &config, StoreOptions::default()).expect("a new directory");
         let commit = |from, to, deletes: &[&str]| {

@@ -55,8 +55,10 @@ fn check_manifest(file: &[u8]) {
 
 /// A commit as a log has it: what is decoded is encoded again to the same bytes.
 pub fn commit(bytes: &[u8]) {
-    if let Some(batch) = log::decode(bytes) {
-        assert_eq!(log::encode(&batch), bytes);
+    for passages in [false, true] {
+        if let Some(batch) = log::decode(bytes, passages) {
+            assert_eq!(log::encode(&batch, passages), bytes);
+        }
     }
 }
 
@@ -96,9 +98,10 @@ pub fn log(bytes: &[u8]) {
         similarity: 0,
         model_hash: ModelHash([0; 32]),
         terms: 1,
+        passages: None,
     };
     let Ok(checked) = batch.check(&config) else { return };
-    if written.append(&log::encode(&checked), Room::Ordinary).is_err() {
+    if written.append(&log::encode(&checked, false), Room::Ordinary).is_err() {
         return;
     }
     let end = written.bytes() as usize;
@@ -120,6 +123,7 @@ pub fn segment(bytes: &[u8], cuts: &[u16], rows: u16) {
         return;
     }
     let mut rest = bytes;
+    let has_passages = cuts.len() % 2 == 1;
     let mut cuts = cuts.iter();
     let mut section = || {
         let at = usize::from(*cuts.next().unwrap_or(&0)).min(rest.len());
@@ -155,6 +159,17 @@ pub fn segment(bytes: &[u8], cuts: &[u16], rows: u16) {
         numbers.resize(rows as usize * width, 0);
         sections.push((name, numbers));
     }
+    // Some have passages, and then fewer ids.
+    if has_passages {
+        for (name, width) in [(HEADS, 4), (SPANS, 8), (NEXT, 4)] {
+            let mut numbers = section().to_vec();
+            numbers.resize(rows as usize * width, 0);
+            sections.push((name, numbers));
+        }
+        if let Some((_, order)) = sections.iter_mut().find(|(name, _)| *name == ID_ORDER) {
+            order.truncate(rows as usize / 2 * 4);
+        }
+    }
     let mut spans = section().to_vec();
     spans.truncate(spans.len().min(rows as usize * 8) / 8 * 8);
     let (means, dim) = (spans.len() / 8 + usize::from(rows > 0), DIM as usize);
@@ -177,7 +192,13 @@ pub fn segment(bytes: &[u8], cuts: &[u16], rows: u16) {
     let files = SegmentFiles { number: 1, rows, vectors, documents };
     let Ok(segment) = Segment::open(&FileSystem, dir.path(), store_id, DIM, files) else { return };
     for row in 0..rows {
-        let _ = (segment.document(row), segment.leaves_of(row), segment.created_at(row), segment.by_id(row));
+        if let Ok(Some(passage)) = segment.passage(row) {
+            assert!(passage.head < rows && passage.next < rows);
+        }
+        let _ = (segment.head(row), segment.document(row), segment.leaves_of(row), segment.created_at(row));
+        if row < segment.documents() {
+            let _ = segment.by_id(row);
+        }
         if let Ok(id) = segment.id(row) {
             let _ = segment.find(id);
         }
@@ -215,6 +236,7 @@ pub fn config(dim: u32, branching_factor: u32, height: u32, leaves_per_document:
         similarity,
         model_hash: ModelHash([7; 32]),
         terms: 1,
+        passages: None,
     };
     let manifest = Manifest::empty(&config);
     let accepted = config.check().is_ok();
@@ -279,6 +301,7 @@ pub fn operations(bytes: &[u8]) {
         similarity: 0,
         model_hash: ModelHash([0; 32]),
         terms: 1,
+        passages: None,
     };
     let options = StoreOptions { durability: Durability::None, ..StoreOptions::default() };
     let Ok(parent) = tempfile::tempdir() else { return };
@@ -299,7 +322,7 @@ pub fn operations(bytes: &[u8]) {
                 }
                 let embedding = vec![half::f16::from_f32(f32::from(length % 2048)), half::f16::ONE];
                 let document = Document::new(&id, "", "x".repeat(length.into()));
-                let put = Put { document, embedding, leaves: own.clone(), terms: None };
+                let put = Put::whole(document, embedding, own.clone());
                 store.commit(WriteBatch { puts: vec![put], deletes: vec![] }).expect("a put");
                 map.insert(id, (length, own));
             }

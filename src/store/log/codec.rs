@@ -6,14 +6,16 @@ use half::f16;
 
 use crate::{
     ids::LeafId,
-    store::batch::{CheckedBatch, CheckedPut},
+    passages::Span,
+    store::batch::{CheckedBatch, CheckedPut, PutRow},
 };
 
 /// Numbers are little-endian u32; a field of bytes is its length and the bytes.
 ///
 /// Number of puts, then of each: id, payload, metadata, number of leaves and the leaves, number of
-/// elements and the elements; number of deletes, then their ids.
-pub(in crate::store) fn encode(batch: &CheckedBatch) -> Vec<u8> {
+/// elements and the elements; number of deletes, then their ids. Where documents have `passages`, the number
+/// of rows comes behind the metadata, and first byte and end of the passage before the leaves of each.
+pub(in crate::store) fn encode(batch: &CheckedBatch, passages: bool) -> Vec<u8> {
     let puts = batch.puts.iter().map(|put| put.bytes()).sum::<usize>();
     let deletes = batch.deletes.iter().map(|id| id.len() + 4).sum::<usize>();
     let mut bytes = Vec::with_capacity(puts + deletes + 8);
@@ -23,10 +25,18 @@ pub(in crate::store) fn encode(batch: &CheckedBatch) -> Vec<u8> {
             number(&mut bytes, field.len());
             bytes.extend_from_slice(field);
         }
-        number(&mut bytes, put.leaves.len());
-        put.leaves.iter().for_each(|leaf| bytes.extend_from_slice(&leaf.0.to_le_bytes()));
-        number(&mut bytes, put.embedding.len());
-        bytes.extend_from_slice(bytemuck::cast_slice(&put.embedding));
+        if passages {
+            number(&mut bytes, put.rows.len());
+        }
+        for PutRow { embedding, leaves, span } in &put.rows {
+            if passages {
+                [span.start, span.end].iter().for_each(|at| bytes.extend_from_slice(&at.to_le_bytes()));
+            }
+            number(&mut bytes, leaves.len());
+            leaves.iter().for_each(|leaf| bytes.extend_from_slice(&leaf.0.to_le_bytes()));
+            number(&mut bytes, embedding.len());
+            bytes.extend_from_slice(bytemuck::cast_slice(embedding));
+        }
     }
     number(&mut bytes, batch.deletes.len());
     for id in &batch.deletes {
@@ -47,24 +57,35 @@ fn number(bytes: &mut Vec<u8>, number: usize) {
 }
 
 /// Inverse of [`encode`]; `None` for bytes that it does not make.
-pub(in crate::store) fn decode(bytes: &[u8]) -> Option<CheckedBatch> {
+pub(in crate::store) fn decode(bytes: &[u8], passages: bool) -> Option<CheckedBatch> {
     let mut rest = bytes;
-    let puts =
-        (0..take_number(&mut rest)?).map(|_| take_put(&mut rest).map(Arc::new)).collect::<Option<_>>()?;
+    let puts = (0..take_number(&mut rest)?)
+        .map(|_| take_put(&mut rest, passages).map(Arc::new))
+        .collect::<Option<_>>()?;
     let deletes = (0..take_number(&mut rest)?).map(|_| take_text(&mut rest)).collect::<Option<_>>()?;
     rest.is_empty().then_some(CheckedBatch { puts, deletes })
 }
 
-fn take_put(rest: &mut &[u8]) -> Option<CheckedPut> {
+fn take_put(rest: &mut &[u8], passages: bool) -> Option<CheckedPut> {
     let id = take_text(rest)?.into();
     let payload = take_bytes(rest)?.to_vec();
     let metadata = take_bytes(rest)?.to_vec();
+    let rows = if passages { take_number(rest)? } else { 1 };
+    let rows = (0..rows).map(|_| take_row(rest, passages)).collect::<Option<_>>()?;
+    Some(CheckedPut { id, payload, metadata, rows, terms: OnceLock::new() })
+}
+
+fn take_row(rest: &mut &[u8], passages: bool) -> Option<PutRow> {
+    let span = match passages {
+        true => Span { start: take_number(rest)?, end: take_number(rest)? },
+        false => Span::default(),
+    };
     let leaves = (0..take_number(rest)?).map(|_| take_number(rest).map(LeafId)).collect::<Option<_>>()?;
     let elements = take_number(rest)? as usize;
     let embedding = take(rest, elements.checked_mul(2)?)?;
     let element = |bytes: &[u8; 2]| f16::from_le_bytes(*bytes);
     let embedding = embedding.as_chunks::<2>().0.iter().map(element).collect();
-    Some(CheckedPut { id, payload, metadata, embedding, leaves, terms: OnceLock::new() })
+    Some(PutRow { embedding, leaves, span })
 }
 
 fn take_text(rest: &mut &[u8]) -> Option<String> {

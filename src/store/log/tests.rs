@@ -9,9 +9,10 @@ use super::*;
 use crate::{
     disk::{FileSystem, faulty::Faulty},
     ids::LeafId,
+    passages::Span,
     store::{
         Operation,
-        batch::{CheckedBatch, CheckedPut},
+        batch::{CheckedBatch, CheckedPut, PutRow},
         error::Damage,
         layout::{STORE_ID_BYTES, log::*},
         manifest::StoreId,
@@ -20,13 +21,23 @@ use crate::{
 
 const PLACE: Place = Place { store_id: StoreId([3; STORE_ID_BYTES]), base: Generation(4) };
 
+/// Rows of a document, at most.
+const ROWS: u32 = 3;
+
+fn row(place: u32) -> PutRow {
+    PutRow {
+        embedding: [0.5, -1.0, place as f32].map(f16::from_f32).to_vec(),
+        leaves: (0..=place).map(LeafId).collect(),
+        span: Span { start: 2 * place, end: 3 * place },
+    }
+}
+
 fn batch(number: u32) -> CheckedBatch {
     let put = |place: u32| CheckedPut {
         id: format!("id-{number}-{place}").into(),
         payload: vec![b'x'; (number * 1000 + place) as usize],
         metadata: vec![b'y'; place as usize],
-        embedding: [0.5, -1.0, place as f32].map(f16::from_f32).to_vec(),
-        leaves: (0..=place).map(LeafId).collect(),
+        rows: (0..=place % ROWS).map(row).collect(),
         terms: OnceLock::new(),
     };
     CheckedBatch {
@@ -47,7 +58,7 @@ fn logged(count: u32) -> (TempDir, Vec<u64>) {
     let mut log = Log::create(&FileSystem, dir.path(), PLACE).unwrap();
     let mut ends = vec![log.bytes()];
     for number in 0..count {
-        log.append(&encode(&batch(number)), Room::Ordinary).unwrap();
+        log.append(&encode(&batch(number), true), Room::Ordinary).unwrap();
         ends.push(log.bytes());
     }
     (dir, ends)
@@ -61,11 +72,11 @@ fn read(dir: &Path, place: Place) -> Result<(Vec<CheckedBatch>, Vec<CheckedBatch
         dir,
         place,
         &mut |_, bytes| {
-            commits.extend(decode(bytes));
+            commits.extend(decode(bytes, true));
             Ok(())
         },
         &mut |_, bytes| {
-            behind.extend(decode(bytes));
+            behind.extend(decode(bytes, true));
             Ok(())
         },
     )?;
@@ -85,7 +96,7 @@ fn commits_come_back_in_order_and_a_log_goes_on() {
         assert_eq!((behind.len(), &found.tail), (0, &Tail::Clean));
         assert_eq!(found.generation, Generation(4 + u64::from(count)));
         let mut log = Log::resume(&FileSystem, dir.path(), PLACE, &found).unwrap();
-        log.append(&encode(&batch(count)), Room::Ordinary).unwrap();
+        log.append(&encode(&batch(count), true), Room::Ordinary).unwrap();
         log.sync(&FileSystem).unwrap();
     }
     assert!(ends.is_sorted() && ends.iter().all(|end| end.is_multiple_of(ALIGNMENT)));
@@ -128,7 +139,7 @@ fn a_torn_tail_ends_at_the_last_whole_commit() {
         assert_eq!(found.tail == Tail::Clean, nothing, "{kept}: {:?}", found.tail);
         // It goes on from there, and nothing of the torn one is left.
         let mut log = Log::resume(&FileSystem, dir.path(), PLACE, &found).unwrap();
-        log.append(&encode(&batch(1)), Room::Ordinary).unwrap();
+        log.append(&encode(&batch(1), true), Room::Ordinary).unwrap();
         drop(log);
         let (commits, behind, found) = read(dir.path(), PLACE).unwrap();
         assert_eq!((commits.len(), behind.len(), found.tail), (4, 0, Tail::Clean));
@@ -161,7 +172,7 @@ fn damage_before_a_whole_commit_is_told_from_a_power_failure() {
     let dir = folder();
     let mut log = Log::create(&FileSystem, dir.path(), PLACE).unwrap();
     for number in 0..4 {
-        log.append(&encode(&batch(number)), Room::Ordinary).unwrap();
+        log.append(&encode(&batch(number), true), Room::Ordinary).unwrap();
         log.sync(&FileSystem).unwrap();
     }
     let path = dir.path().join(name(PLACE.base));
@@ -186,7 +197,7 @@ fn a_failed_write_leaves_nothing_behind() {
         };
         let mut acknowledged = Vec::new();
         for number in 0..4 {
-            match log.append(&encode(&batch(number)), Room::Ordinary) {
+            match log.append(&encode(&batch(number), true), Room::Ordinary) {
                 Ok(()) => acknowledged.push(batch(number)),
                 Err(StoreError::Io { operation, .. }) => {
                     assert!(matches!(operation, Operation::Write | Operation::Grow), "{operation}");
@@ -262,11 +273,25 @@ proptest! {
         }
     }
 
+    /// Of documents with one row each, of which nothing of passages is written.
+    #[test]
+    fn commits_of_whole_documents_come_back(number in 0u32..4) {
+        let mut whole = batch(number);
+        for put in &mut whole.puts {
+            let put = Arc::get_mut(put).unwrap();
+            put.rows.truncate(1);
+            put.rows[0].span = Span::default();
+        }
+        let bytes = encode(&whole, false);
+        prop_assert!(bytes.len() < encode(&whole, true).len() || number == 0);
+        prop_assert_eq!(decode(&bytes, false), Some(whole));
+    }
+
     #[test]
     fn damaged_commits_are_no_other_commits(number in 0u32..4, at in any::<prop::sample::Index>()) {
-        let mut bytes = encode(&batch(number));
-        prop_assert_eq!(decode(&bytes), Some(batch(number)));
+        let mut bytes = encode(&batch(number), true);
+        prop_assert_eq!(decode(&bytes, true), Some(batch(number)));
         bytes.truncate(at.index(bytes.len()));
-        prop_assert_eq!(decode(&bytes), None);
+        prop_assert_eq!(decode(&bytes, true), None);
     }
 }

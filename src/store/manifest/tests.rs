@@ -1,3 +1,5 @@
+use std::ops::Range;
+
 use super::*;
 
 fn manifest() -> Manifest {
@@ -8,6 +10,7 @@ fn manifest() -> Manifest {
         leaves_per_document: 3,
         similarity: 1,
         model_hash: ModelHash([7; 32]),
+        passages: Some(Passages::new(200, 40).unwrap()),
         terms: 1,
     };
     let files = |number| SegmentFiles {
@@ -36,7 +39,7 @@ fn round_trip_at_the_documented_offsets() {
     // The numbers of docs/format.md, written out once.
     assert_eq!(bytes.len(), 128 + 2 * 64);
     assert_eq!(bytes[..8], *b"\x89ehi\r\n\x1a\n");
-    assert_eq!(bytes[8..12], 4u32.to_le_bytes());
+    assert_eq!(bytes[8..12], 5u32.to_le_bytes());
     assert_eq!(bytes[12..16], 384u32.to_le_bytes());
     assert_eq!(bytes[16..20], [1, 1, 1, 0]);
     assert_eq!(bytes[20..24], 40u32.to_le_bytes());
@@ -48,7 +51,9 @@ fn round_trip_at_the_documented_offsets() {
     assert_eq!(bytes[88..96], 12u64.to_le_bytes());
     assert_eq!(bytes[96..104], [2, 0, 0, 0, 0, 0, 0, 0]);
     assert_eq!(bytes[104..108], crc32fast::hash(&bytes[128..]).to_le_bytes());
-    assert_eq!(bytes[108..124], [0; 16]);
+    assert_eq!(bytes[108..112], 200u32.to_le_bytes());
+    assert_eq!(bytes[112..116], 40u32.to_le_bytes());
+    assert_eq!(bytes[116..124], [0; 8]);
     assert_eq!(bytes[124..128], crc32fast::hash(&bytes[..124]).to_le_bytes());
     assert_eq!(bytes[192..200], 3u64.to_le_bytes());
     assert_eq!(bytes[200..208], [100, 0, 0, 0, 7, 0, 0, 0]);
@@ -99,6 +104,33 @@ fn other_versions_are_refused_by_number() {
             panic!("version {version} was not refused");
         };
         assert_eq!(found, version);
+    }
+}
+
+/// Passages came with version 5, and are of a length that they may have.
+#[test]
+fn impossible_passages_are_refused() {
+    let change = |at: Range<usize>, value: u32, version: u32| {
+        let mut bytes = manifest().encode();
+        bytes[AT_VERSION].copy_from_slice(&version.to_le_bytes());
+        bytes[at].copy_from_slice(&value.to_le_bytes());
+        let crc = crc32fast::hash(&bytes[..AT_CRC.start]);
+        bytes[AT_CRC].copy_from_slice(&crc.to_le_bytes());
+        Manifest::decode(&bytes)
+    };
+    assert!(change(AT_PASSAGE_TOKENS, 100, 5).is_ok());
+    for refused in [
+        change(AT_PASSAGE_TOKENS, 200, 4),
+        change(AT_PASSAGE_TOKENS, 0, 5),
+        change(AT_PASSAGE_TOKENS, 7, 5),
+        change(AT_PASSAGE_TOKENS, 10_000, 5),
+        change(AT_OVERLAP, 101, 5),
+    ] {
+        let field = |error| match error {
+            Err(StoreError::Corrupt { detail: Damage::Field { field, .. }, .. }) => field,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(field(refused), "tokens of a passage");
     }
 }
 

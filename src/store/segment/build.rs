@@ -1,6 +1,6 @@
 //! Building a segment from documents that are elsewhere: in the database, or in other segments.
 
-use std::{borrow::Cow, path::Path};
+use std::{borrow::Cow, collections::HashMap, path::Path};
 
 use half::f16;
 
@@ -9,6 +9,7 @@ use crate::{
     disk::Backend,
     ids::{Generation, LeafId},
     lexical,
+    passages::Span,
     store::{
         error::{Result, StoreError},
         layout::segment::*,
@@ -18,6 +19,16 @@ use crate::{
     },
 };
 
+/// What a row is of its document, where documents have passages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::store) struct Passage {
+    /// The row of the document's first passage.
+    pub(in crate::store) head: u32,
+    /// The row of its next passage; its own for the last.
+    pub(in crate::store) next: u32,
+    pub(in crate::store) span: Span,
+}
+
 /// Where a segment's documents come from.
 pub(in crate::store) trait Source: Sync {
     /// The leaves that a row's document is in, the one it is to lie with first.
@@ -26,6 +37,8 @@ pub(in crate::store) trait Source: Sync {
     fn embedding(&self, row: u32) -> Result<Cow<'_, [f16]>>;
     /// The id of a row's document.
     fn id(&self, row: u32) -> Result<Cow<'_, str>>;
+    /// What the row is of its document; `None` where documents have no passages, and each is one row.
+    fn passage(&self, row: u32) -> Result<Option<Passage>>;
     /// Title and text, as stored.
     fn payload(&self, row: u32) -> Result<Cow<'_, [u8]>>;
     /// Metadata as JSON; empty where there is none.
@@ -53,13 +66,15 @@ pub(in crate::store) struct NewSegment<'a> {
     pub(in crate::store) codes: Option<Codes>,
     /// Where its rows are to have posting lists of terms.
     pub(in crate::store) lexer: Option<&'a dyn Lexer>,
+    /// Whether rows are passages.
+    pub(in crate::store) passages: bool,
 }
 
 /// Writes the two files of a segment and makes them durable, but not yet their directory entries.
 ///
 /// Memory: some 40 bytes for each document, their ids, and their codes of one bit where there are to be any;
-/// embeddings, which are read three times where there are codes, and payloads pass through. No two members
-/// may have the same id. `tick` is called after each document.
+/// embeddings, which are read three times where there are codes, and payloads pass through. No two documents
+/// may have the same id, and each has all of its rows. `tick` is called after each row, twice.
 pub(in crate::store) fn build(
     backend: &dyn Backend,
     dir: &Path,
@@ -68,13 +83,18 @@ pub(in crate::store) fn build(
     members: Vec<Member>,
     tick: &mut dyn FnMut() -> Result<()>,
 ) -> Result<SegmentFiles> {
-    let NewSegment { store_id, number, codes, lexer } = segment;
+    let NewSegment { store_id, number, codes, lexer, passages } = segment;
     let too_many = || StoreError::TooManyRows { used: 0, wanted: members.len() };
     let rows = u32::try_from(members.len()).map_err(|_| too_many())?;
     let Arranged { members, leaves } = arrange(sources, members)?;
     if u32::try_from(leaves.row_leaves.len()).is_err() {
         return Err(StoreError::TooManyRows { used: rows, wanted: leaves.row_leaves.len() });
     }
+    let passages = match passages {
+        true => Some(Passages::of(sources, &members)?),
+        false => None,
+    };
+    let is_head = |row: usize| passages.as_ref().is_none_or(|own| own.heads[row] as usize == row);
     let identity = |kind| Identity { kind, store_id, segment: number };
 
     let path = dir.join(SegmentFiles::vectors_name(number));
@@ -91,21 +111,28 @@ pub(in crate::store) fn build(
 
     let path = dir.join(SegmentFiles::documents_name(number));
     let mut file = SealedWriter::create(backend, &path, identity(Kind::Documents))?;
-    write_blobs(&mut file, PAYLOADS, PAYLOAD_ENDS, &members, |member| {
+    write_blobs(&mut file, PAYLOADS, PAYLOAD_ENDS, &members, |row, member| {
         tick()?;
-        sources[member.source as usize].payload(member.row)
+        match is_head(row) {
+            true => sources[member.source as usize].payload(member.row),
+            false => Ok(Cow::default()),
+        }
     })?;
-    write_blobs(&mut file, METADATA, METADATA_ENDS, &members, |member| {
-        sources[member.source as usize].metadata(member.row)
+    write_blobs(&mut file, METADATA, METADATA_ENDS, &members, |row, member| match is_head(row) {
+        true => sources[member.source as usize].metadata(member.row),
+        false => Ok(Cow::default()),
     })?;
-    write_ids(&mut file, sources, &members)?;
+    write_ids(&mut file, sources, &members, &is_head)?;
     leaves.write(&mut file)?;
+    if let Some(passages) = &passages {
+        passages.write(&mut file)?;
+    }
     file.begin(CREATED_AT)?;
     for member in &members {
         file.write(&sources[member.source as usize].created_at(member.row)?.0.to_le_bytes())?;
     }
     if let Some(lexer) = lexer {
-        write_terms(&mut file, sources, &members, lexer)?;
+        write_terms(&mut file, sources, &members, &is_head, lexer)?;
     }
     let documents = file.finish()?;
     Ok(SegmentFiles { number, rows, vectors, documents })
@@ -192,18 +219,59 @@ impl Leaves {
     }
 }
 
+/// What the rows are of their documents, as it is stored.
+struct Passages {
+    heads: Vec<u32>,
+    /// Begin and end of each.
+    spans: Vec<[u32; 2]>,
+    next: Vec<u32>,
+}
+
+impl Passages {
+    fn of(sources: &[&dyn Source], members: &[Member]) -> Result<Self> {
+        let rows = members.len();
+        let mut own = Self { heads: vec![0; rows], spans: Vec::with_capacity(rows), next: vec![0; rows] };
+        // By source and head there, the new rows of each document.
+        let mut documents: HashMap<(u32, u32), Vec<u32>> = HashMap::new();
+        for (row, member) in (0..).zip(members) {
+            let passage = sources[member.source as usize].passage(member.row)?;
+            let Passage { head, span, .. } =
+                passage.unwrap_or(Passage { head: member.row, next: member.row, span: Span::default() });
+            own.spans.push([span.start, span.end]);
+            documents.entry((member.source, head)).or_default().push(row);
+        }
+        for rows in documents.values_mut() {
+            rows.sort_unstable_by_key(|&row| (own.spans[row as usize], row));
+            for (place, &row) in rows.iter().enumerate() {
+                own.heads[row as usize] = rows[0];
+                own.next[row as usize] = *rows.get(place + 1).unwrap_or(&row);
+            }
+        }
+        Ok(own)
+    }
+
+    fn write(&self, file: &mut SealedWriter) -> Result<()> {
+        file.begin(HEADS)?;
+        file.write(bytemuck::cast_slice(&self.heads))?;
+        file.begin(SPANS)?;
+        file.write(bytemuck::cast_slice(&self.spans))?;
+        file.begin(NEXT)?;
+        file.write(bytemuck::cast_slice(&self.next))
+    }
+}
+
 /// One entry of bytes for each row, and where each ends.
 fn write_blobs<'a>(
     file: &mut SealedWriter,
     bytes: u32,
     ends: u32,
     members: &[Member],
-    mut entry: impl FnMut(&Member) -> Result<Cow<'a, [u8]>>,
+    mut entry: impl FnMut(usize, &Member) -> Result<Cow<'a, [u8]>>,
 ) -> Result<()> {
     let (mut end, mut all_ends) = (0, Vec::with_capacity(members.len()));
     file.begin(bytes)?;
-    for member in members {
-        let entry = entry(member)?;
+    for (row, member) in members.iter().enumerate() {
+        let entry = entry(row, member)?;
         file.write(&entry)?;
         end += entry.len() as u64;
         all_ends.push(end);
@@ -217,9 +285,11 @@ fn write_terms(
     file: &mut SealedWriter,
     sources: &[&dyn Source],
     members: &[Member],
+    is_head: &dyn Fn(usize) -> bool,
     lexer: &dyn Lexer,
 ) -> Result<()> {
-    let rows = members.iter().map(|member| (member.source as usize, member.row));
+    let heads = (0..).zip(members).filter(|&(new, _)| is_head(new as usize));
+    let rows = heads.map(|(new, member)| (new, member.source as usize, member.row));
     let mut joined = Joined::new(sources, rows, lexer)?;
     let lengths = joined.lengths(members.len())?;
     let (mut terms, mut term_rows, mut ends) = (Vec::new(), Vec::new(), Vec::new());
@@ -248,17 +318,24 @@ fn write_terms(
     file.write(&total.to_le_bytes())
 }
 
-fn write_ids(file: &mut SealedWriter, sources: &[&dyn Source], members: &[Member]) -> Result<()> {
+fn write_ids(
+    file: &mut SealedWriter,
+    sources: &[&dyn Source],
+    members: &[Member],
+    is_head: &dyn Fn(usize) -> bool,
+) -> Result<()> {
     let (mut ids, mut ends) = (String::new(), Vec::with_capacity(members.len()));
-    for member in members {
-        ids.push_str(&sources[member.source as usize].id(member.row)?);
+    for (row, member) in members.iter().enumerate() {
+        if is_head(row) {
+            ids.push_str(&sources[member.source as usize].id(member.row)?);
+        }
         ends.push(ids.len() as u64);
     }
     let id = |row: u32| {
         let start = if row == 0 { 0 } else { ends[row as usize - 1] as usize };
         &ids.as_bytes()[start..ends[row as usize] as usize]
     };
-    let mut order: Vec<u32> = (0..members.len() as u32).collect();
+    let mut order: Vec<u32> = (0..members.len() as u32).filter(|&row| is_head(row as usize)).collect();
     order.sort_unstable_by(|&a, &b| id(a).cmp(id(b)));
     debug_assert!(order.windows(2).all(|pair| id(pair[0]) < id(pair[1])), "an id twice in a segment");
     file.begin(IDS)?;

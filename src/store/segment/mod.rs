@@ -4,7 +4,8 @@
 //! leaf side by side, so that a probe of a leaf is one sequential read, and codes of the rows. `N.documents`
 //! holds for the same rows their ids, payloads and metadata, the rows in order of their ids, and the posting
 //! lists. A document that is in several leaves has its row with the first of them; the lists of the others
-//! name it.
+//! name it. Where documents have passages, each of these has a row, and that of the first one, the head,
+//! stands for the document: it has id, payload and metadata, and the others name it.
 //!
 //! Which rows of a segment are still alive is not its own affair: see the manifest.
 
@@ -13,7 +14,7 @@ mod codes;
 mod read;
 mod terms;
 
-pub(super) use build::{Member, NewSegment, Source, build};
+pub(super) use build::{Member, NewSegment, Passage, Source, build};
 pub(super) use codes::{Codes, SegmentMeans};
 pub(super) use read::{Segment, SegmentFiles};
 

@@ -4,11 +4,12 @@ use std::{ops::Range, path::Path};
 
 use half::f16;
 
-use super::{codes::CodeSections, terms::TermSections};
+use super::{Passage, codes::CodeSections, terms::TermSections};
 use crate::{
     disk::Backend,
     document::Document,
     ids::{Generation, LeafId},
+    passages::Span,
     prefetch::{CACHE_LINE_BYTES, prefetch},
     store::{
         error::{Damage, Result, StoreError},
@@ -61,6 +62,10 @@ struct Parts {
     secondary_ends: Range<u64>,
     row_leaves: Range<u64>,
     row_leaf_ends: Range<u64>,
+    /// All three empty where documents have no passages.
+    heads: Range<u64>,
+    spans: Range<u64>,
+    next: Range<u64>,
 }
 
 impl SegmentFiles {
@@ -157,13 +162,27 @@ impl Segment {
             secondary_ends: at(FURTHER_ENDS),
             row_leaves: at(ROW_LEAVES),
             row_leaf_ends: at(ROW_LEAF_ENDS),
+            heads: at(HEADS),
+            spans: at(SPANS),
+            next: at(NEXT),
         };
         let leaves = count(&parts.leaves, 4);
+        let has_passages = !parts.heads.is_empty();
+        let passages = if has_passages { u64::from(files.rows) } else { 0 };
+        // Of documents with passages only the first of these.
+        let documents_here = if has_passages { count(&parts.id_order, 4) } else { files.rows.into() };
+        if documents_here > files.rows.into() {
+            let (what, expected, found) = ("the number of documents", files.rows.into(), documents_here);
+            return Err(documents.corrupt(Damage::Disagreement { what, expected, found }));
+        }
         check_counts(
             &documents,
             [
                 ("the number of ids", &parts.id_ends, 8, files.rows.into()),
-                ("the length of the order of ids", &parts.id_order, 4, files.rows.into()),
+                ("the length of the order of ids", &parts.id_order, 4, documents_here),
+                ("the number of rows' documents", &parts.heads, 4, passages),
+                ("the number of passages", &parts.spans, 8, passages),
+                ("the number of next passages", &parts.next, 4, passages),
                 ("the number of payloads", &parts.payload_ends, 8, files.rows.into()),
                 ("the number of metadata", &parts.metadata_ends, 8, files.rows.into()),
                 ("the number of rows' generations", &parts.created_at, 8, files.rows.into()),
@@ -263,10 +282,39 @@ impl Segment {
         std::str::from_utf8(bytes).map_err(|_| self.undecodable("the id of row", row.into()))
     }
 
+    /// Documents, dead ones included.
+    pub(in crate::store) fn documents(&self) -> u32 {
+        count(&self.parts.id_order, 4) as u32
+    }
+
+    /// What a row is of its document; `None` where documents have no passages.
+    pub(in crate::store) fn passage(&self, row: u32) -> Result<Option<Passage>> {
+        if self.parts.heads.is_empty() {
+            return Ok(None);
+        }
+        let at = row as usize;
+        let head = self.numbers(&self.parts.heads, at..at + 1)?[0];
+        let next = self.numbers(&self.parts.next, at..at + 1)?[0];
+        let span = self.numbers(&self.parts.spans, 2 * at..2 * at + 2)?;
+        if head >= self.rows() || next >= self.rows() {
+            return Err(self.undecodable("the document of row", row.into()));
+        }
+        Ok(Some(Passage { head, next, span: Span { start: span[0], end: span[1] } }))
+    }
+
+    /// The row that stands for a row's document: that of its first passage, or the row itself.
+    pub(in crate::store) fn head(&self, row: u32) -> Result<u32> {
+        if self.parts.heads.is_empty() {
+            return Ok(row);
+        }
+        let head = self.numbers(&self.parts.heads, row as usize..row as usize + 1)?[0];
+        if head < self.rows() { Ok(head) } else { Err(self.undecodable("the document of row", row.into())) }
+    }
+
     /// The row of an id.
     pub(in crate::store) fn find(&self, id: &str) -> Result<Option<u32>> {
         let place = self.first_from(id)?;
-        if place == self.rows() {
+        if place == self.documents() {
             return Ok(None);
         }
         let row = self.by_id(place)?;
@@ -275,7 +323,7 @@ impl Segment {
 
     /// How many ids come before this one: where it is, or would be, in the order of ids.
     pub(in crate::store) fn first_from(&self, id: &str) -> Result<u32> {
-        let (mut low, mut high) = (0, self.rows());
+        let (mut low, mut high) = (0, self.documents());
         while low < high {
             let middle = low + (high - low) / 2;
             if self.id(self.by_id(middle)?)? < id {

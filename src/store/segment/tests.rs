@@ -28,6 +28,7 @@ struct Given {
     document: Document,
     embedding: [f16; DIM],
     leaves: Vec<LeafId>,
+    passage: Option<Passage>,
 }
 
 impl Source for Vec<Given> {
@@ -51,6 +52,10 @@ impl Source for Vec<Given> {
         Ok(Cow::Owned(payload::encode(&self[row as usize].document)?.metadata))
     }
 
+    fn passage(&self, row: u32) -> Result<Option<Passage>> {
+        Ok(self[row as usize].passage)
+    }
+
     fn created_at(&self, row: u32) -> Result<Generation> {
         Ok(Generation(u64::from(row) + 100))
     }
@@ -65,7 +70,7 @@ fn given(place: usize, leaves: &[u32]) -> Given {
     let document =
         if place.is_multiple_of(3) { document.with_metadata(json!({ "place": place })) } else { document };
     let embedding = [place as f32, -1.0, place as f32 / 3.0].map(f16::from_f32);
-    Given { document, embedding, leaves: leaves.iter().map(|&leaf| LeafId(leaf)).collect() }
+    Given { document, embedding, leaves: leaves.iter().map(|&leaf| LeafId(leaf)).collect(), passage: None }
 }
 
 fn write(dir: &TempDir, sources: &[Vec<Given>]) -> SegmentFiles {
@@ -78,7 +83,7 @@ fn write(dir: &TempDir, sources: &[Vec<Given>]) -> SegmentFiles {
     build(
         &FileSystem,
         dir.path(),
-        NewSegment { store_id: STORE, number: 9, codes: None, lexer: None },
+        NewSegment { store_id: STORE, number: 9, codes: None, lexer: None, passages: false },
         &sources,
         members,
         &mut || Ok(()),
@@ -174,7 +179,7 @@ fn an_answer_to_cancel_ends_the_build() {
     let built = build(
         &FileSystem,
         dir.path(),
-        NewSegment { store_id: STORE, number: 9, codes: None, lexer: None },
+        NewSegment { store_id: STORE, number: 9, codes: None, lexer: None, passages: false },
         &[&source],
         members,
         &mut tick,

@@ -72,7 +72,7 @@ fn dead_rows_are_not_visible() {
     let stats = store.stats().unwrap();
     assert_eq!((stats.documents, stats.rows, stats.dead_rows, stats.segments), (299, 301, 2, 2));
     assert_eq!(stats.memtable_documents, 0);
-    let postings: usize = model.values().map(|put| put.leaves.len()).sum();
+    let postings: usize = model.values().map(|put| put.rows[0].leaves.len()).sum();
     assert_eq!(stats.leaf_sizes.iter().map(|leaf| leaf.documents).sum::<usize>(), postings);
     let tombstones: Vec<Row> = (0..301).map(Row).filter(|row| !view.is_live(*row)).collect();
     assert_eq!(tombstones.len(), 2);
@@ -100,15 +100,15 @@ fn what_cannot_be_stored_is_refused_before_anything_is_written() {
         put
     };
     assert!(matches!(
-        refused(with(|p| p.embedding.truncate(7))),
+        refused(with(|p| p.rows[0].embedding.truncate(7))),
         StoreError::DimensionMismatch { expected: 8, found: 7, .. }
     ));
     for bad in [f16::NAN, f16::INFINITY, f16::NEG_INFINITY] {
         let mut put = with(|_| ());
-        put.embedding[5] = bad;
+        put.rows[0].embedding[5] = bad;
         assert!(matches!(refused(put), StoreError::Input(InputError::NotFinite { position: 5, .. })));
     }
-    assert!(matches!(refused(with(|p| p.leaves.clear())), StoreError::LeafCount { found: 0, .. }));
+    assert!(matches!(refused(with(|p| p.rows[0].leaves.clear())), StoreError::LeafCount { found: 0, .. }));
     assert!(matches!(refused(put("b", 2, &[0, 1, 2, 3])), StoreError::LeafCount { found: 4, most: 3, .. }));
     assert!(matches!(
         refused(put("b", 2, &[16])),
@@ -330,7 +330,7 @@ fn posting_lists_are_rebuilt_from_the_embeddings() {
     };
     let route = |rows: &[f16]| rows.chunks_exact(DIM).map(leaves).collect();
     store.rebuild_postings(&route, &mut || Ok(())).unwrap();
-    model.values_mut().for_each(|put| put.leaves = leaves(&put.embedding));
+    model.values_mut().for_each(|put| put.rows[0].leaves = leaves(&put.rows[0].embedding));
     assert_is(&store, &model);
     assert!(store.verify().unwrap().is_sound());
     let refused =

@@ -15,9 +15,10 @@ fn codes_of_other_rows_are_a_problem() {
     const ROWS: u32 = 75;
     let dir = tempfile::tempdir().unwrap();
     let config = StoreConfig { dim: WIDE as u32, ..config() };
-    let wide = |n: u32| Put {
-        embedding: (0..WIDE as u32).map(|i| f16::from_f32(((i * 7 + n * 13) % 29) as f32 - 14.5)).collect(),
-        ..put(&format!("d{n:02}"), n, &[n % LEAVES])
+    let wide = |n: u32| {
+        let embedding =
+            (0..WIDE as u32).map(|i| f16::from_f32(((i * 7 + n * 13) % 29) as f32 - 14.5)).collect();
+        with_embedding(put(&format!("d{n:02}"), n, &[n % LEAVES]), embedding)
     };
     let store = Store::create(dir.path(), &config, StoreOptions::default()).unwrap();
     store.commit(puts((0..ROWS).map(wide).collect())).unwrap();
@@ -78,9 +79,13 @@ fn merged_rows_have_codes_of_their_segment() {
     let store =
         Store::create(dir.path(), &StoreConfig { dim: WIDE as u32, ..config() }, StoreOptions::default())
             .unwrap();
-    let wide = |n: u32| Put {
-        embedding: (0..WIDE as u32).map(|i| f16::from_f32(((i * 11 + n * 17) % 31) as f32 - 15.5)).collect(),
-        ..put(&format!("d{n:03}"), n, &[if n.is_multiple_of(3) { n * 7 % LEAVES } else { 5 }])
+    let wide = |n: u32| {
+        let embedding =
+            (0..WIDE as u32).map(|i| f16::from_f32(((i * 11 + n * 17) % 31) as f32 - 15.5)).collect();
+        with_embedding(
+            put(&format!("d{n:03}"), n, &[if n.is_multiple_of(3) { n * 7 % LEAVES } else { 5 }]),
+            embedding,
+        )
     };
     for first in [0, 90, 150, 151] {
         store.commit(puts((first..first + 60).map(wide).collect())).unwrap();

@@ -1,6 +1,6 @@
 //! Every format that was ever released, opened for ever after.
 
-use super::*;
+use super::{passages::config_with_passages, *};
 
 /// Where the index of a format version is kept.
 fn fixture(version: u32) -> PathBuf {
@@ -78,10 +78,14 @@ const FIRST_WITH_CODES: u32 = 3;
 /// Codes of every version are those of their rows, and are made anew where rows are merged.
 #[test]
 fn codes_of_every_version_are_read() {
-    let wide = |n: u32| Put {
-        embedding: (0..WIDE as u32).map(|i| f16::from_f32(((i * 7 + n * 13) % 29) as f32 - 14.5)).collect(),
+    let wide = |n: u32| {
+        let embedding =
+            (0..WIDE as u32).map(|i| f16::from_f32(((i * 7 + n * 13) % 29) as f32 - 14.5)).collect();
         // One leaf has most of the rows.
-        ..put(&format!("d{n:03}"), n, &[if n.is_multiple_of(5) { n % LEAVES } else { 7 }])
+        with_embedding(
+            put(&format!("d{n:03}"), n, &[if n.is_multiple_of(5) { n % LEAVES } else { 7 }]),
+            embedding,
+        )
     };
     let rows = 100;
     let fixture = |version| fixture(version).with_extension("codes");
@@ -108,7 +112,7 @@ fn codes_of_every_version_are_read() {
         for n in 0..rows {
             let view = store.read();
             let row = view.row_of(&format!("d{n:03}")).unwrap().unwrap();
-            assert_eq!(view.embedding(row).unwrap(), wide(n).embedding);
+            assert_eq!(view.embedding(row).unwrap(), wide(n).rows[0].embedding);
         }
         // What is compact is still given the codes of this version.
         store.compact(&mut || Ok(())).unwrap();
@@ -117,5 +121,40 @@ fn codes_of_every_version_are_read() {
         store.compact(&mut || Ok(())).unwrap();
         assert!(coded(&store, true) && store.verify().unwrap().is_sound(), "{version}");
         assert_eq!(store.read().live(), rows as usize + 1);
+    }
+}
+
+/// The first version in which documents may have passages.
+const FIRST_WITH_PASSAGES: u32 = 5;
+
+/// Documents with passages in two segments, some replaced and deleted.
+#[test]
+fn passages_of_every_version_are_read() {
+    let fixture = |version| fixture(version).with_extension("passages");
+    let batches = || {
+        vec![
+            puts((0..20).map(|n| put_passages(&format!("d{n:02}"), 10 * n, 1 + n % 5)).collect()),
+            WriteBatch { puts: vec![put_passages("d03", 500, 6)], deletes: vec!["d04".into()] },
+        ]
+    };
+    if std::env::var_os("EHI_WRITE_FIXTURE").is_some() {
+        let config = config_with_passages();
+        let store = Store::create(fixture(layout::FORMAT_VERSION), &config, StoreOptions::default()).unwrap();
+        for batch in batches() {
+            store.commit(batch).unwrap();
+            store.flush().unwrap();
+        }
+    }
+    let mut model = Model::new();
+    batches().iter().for_each(|batch| apply(&mut model, batch));
+    for version in FIRST_WITH_PASSAGES..=layout::FORMAT_VERSION {
+        let dir = tempfile::tempdir().unwrap();
+        copy_directory(&fixture(version), dir.path());
+        assert_is(&Store::open_read_only(dir.path()).unwrap(), &model);
+        let store = open(dir.path()).unwrap();
+        assert_is(&store, &model);
+        assert_eq!(store.config().passages, config_with_passages().passages);
+        store.compact(&mut || Ok(())).unwrap();
+        assert_is(&store, &model);
     }
 }

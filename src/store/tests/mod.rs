@@ -10,6 +10,7 @@ mod full;
 mod golden;
 mod log;
 mod model;
+mod passages;
 mod power;
 mod power_repair;
 mod processes;
@@ -28,6 +29,7 @@ use crate::{
     document::Document,
     ids::{Generation, LeafId, ModelHash, Row},
     lexical::List,
+    passages::{Passages, Span},
 };
 
 const DIM: usize = 8;
@@ -42,6 +44,7 @@ fn config() -> StoreConfig {
         similarity: 1,
         model_hash: ModelHash([3; 32]),
         terms: 1,
+        passages: None,
     }
 }
 
@@ -59,12 +62,31 @@ fn embedding(seed: u32) -> Vec<f16> {
 }
 
 fn put(id: &str, seed: u32, leaves: &[u32]) -> Put {
-    Put {
-        document: Document::new(id, format!("title {seed}"), format!("text of {id}, {seed}")),
-        embedding: embedding(seed),
-        leaves: leaves.iter().copied().map(LeafId).collect(),
-        terms: None,
-    }
+    let document = Document::new(id, format!("title {seed}"), format!("text of {id}, {seed}"));
+    Put::whole(document, embedding(seed), leaves.iter().copied().map(LeafId).collect())
+}
+
+/// The same with another embedding.
+fn with_embedding(mut put: Put, embedding: Vec<f16>) -> Put {
+    put.rows[0].embedding = embedding;
+    put
+}
+
+/// A document with so many passages, of a word each, in the leaves from `seed` on.
+fn put_passages(id: &str, seed: u32, passages: u32) -> Put {
+    let words = (0..passages).map(|place| format!("{id}-{}.", seed + place));
+    let words: Vec<String> = words.collect();
+    let document = Document::new(id, format!("title {seed}"), words.join(" "));
+    let mut start = 0;
+    let row = |(place, word): (u32, &String)| {
+        let span = Span { start, end: start + word.len() as u32 };
+        start = span.end + 1;
+        let leaves = [(seed + 5 * place) % LEAVES, (seed + 5 * place + 1) % LEAVES];
+        let leaves = leaves[..1 + (place as usize + seed as usize) % 2].iter().copied().map(LeafId).collect();
+        PutRow { embedding: embedding(seed + place), leaves, span }
+    };
+    let rows = (0..).zip(&words).map(row).collect();
+    Put { document, rows, terms: None }
 }
 
 fn puts(puts: Vec<Put>) -> WriteBatch {
@@ -116,20 +138,30 @@ fn compare(view: &View, model: &Model) -> std::result::Result<(), String> {
     }
     check("all documents", listed, model.values().map(|put| put.document.clone()).collect::<Vec<_>>())?;
     let mut postings: BTreeMap<LeafId, Vec<Row>> = BTreeMap::new();
+    let mut all_rows = 0;
     for (id, put) in model {
         let row = view.row_of(id).map_err(failed)?.ok_or_else(|| format!("{id} is not there"))?;
         check(format!("{id} is live"), view.is_live(row), true)?;
         check("its id", &view.id(row).map_err(failed)?, id)?;
         check("the document", &view.document(row).map_err(failed)?, &put.document)?;
-        check("its leaves", view.leaves(row).map_err(failed)?, put.leaves.clone())?;
-        check("its embedding", view.embedding(row).map_err(failed)?, &put.embedding)?;
-        put.leaves.iter().for_each(|leaf| postings.entry(*leaf).or_default().push(row));
+        let rows = view.rows_of(row).map_err(failed)?;
+        check("its rows", (rows.len(), rows[0]), (put.rows.len(), row))?;
+        all_rows += rows.len();
+        for (row, own) in rows.into_iter().zip(&put.rows) {
+            check(format!("a row of {id} is live"), view.is_live(row), true)?;
+            check("its document", &view.id(row).map_err(failed)?, id)?;
+            check("its leaves", view.leaves(row).map_err(failed)?, own.leaves.clone())?;
+            check("its embedding", view.embedding(row).map_err(failed)?, &own.embedding)?;
+            check("its passage", view.span(row).map_err(failed)?.unwrap_or_default(), own.span)?;
+            own.leaves.iter().for_each(|leaf| postings.entry(*leaf).or_default().push(row));
+        }
     }
+    check("live rows", view.live_rows(), all_rows)?;
     let sizes = postings.iter().map(|(leaf, rows)| (*leaf, rows.len())).collect();
     check("sizes of the leaves", view.leaf_sizes().map_err(failed)?, sizes)?;
     let mut all = Vec::new();
     view.parts().iter().try_for_each(|part| part.push_to(&mut all)).map_err(failed)?;
-    check("rows of the exact scan", all.len(), model.len())?;
+    check("rows of the exact scan", all.len(), all_rows)?;
     for leaf in (0..LEAVES).map(LeafId) {
         let mut expected = postings.remove(&leaf).unwrap_or_default();
         expected.sort_unstable();

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::*;
+use super::{passages::config_with_passages, *};
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -35,14 +35,18 @@ fn step() -> impl Strategy<Value = Step> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, max_shrink_iters: 200, ..ProptestConfig::default() })]
     #[test]
-    fn a_store_is_a_map(steps in prop::collection::vec(step(), 1..25)) {
+    fn a_store_is_a_map(steps in prop::collection::vec(step(), 1..25), passages in any::<bool>()) {
         let mut dir = tempfile::tempdir().unwrap();
-        let mut store = create(dir.path());
+        let config = if passages { config_with_passages() } else { config() };
+        let mut store = Store::create(dir.path(), &config, StoreOptions::default()).unwrap();
         let mut model = Model::new();
         for step in steps {
             match step {
                 Step::Commit { puts, deletes } => {
                     let puts = puts.into_iter().map(|(id, seed, length, leaves)| {
+                        if passages {
+                            return put_passages(&format!("id {id}"), seed.into(), 1 + length as u32 % 6);
+                        }
                         let mut put = put(&format!("id {id}"), seed.into(), &leaves);
                         put.document.text = "ß".repeat(length / 2);
                         put

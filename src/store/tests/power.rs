@@ -3,7 +3,7 @@
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use super::*;
+use super::{passages::config_with_passages, *};
 use crate::disk::{
     Backend, FileSystem, Unsynced,
     recorder::{Cut, Forget, Kept, Recorder, Step, Survey, WITHOUT_A_SYNC, asked, in_memory, promised},
@@ -38,6 +38,12 @@ struct Workload {
     name: &'static str,
     durability: Durability,
     batches: Vec<(WriteBatch, Act)>,
+    /// Whether documents have passages.
+    passages: bool,
+}
+
+fn config_of(passages: bool) -> StoreConfig {
+    if passages { config_with_passages() } else { config() }
 }
 
 fn workloads() -> Vec<Workload> {
@@ -67,7 +73,31 @@ fn workloads() -> Vec<Workload> {
             .collect::<Vec<_>>()
     };
     let on_flush = Durability::OnFlush;
-    let work = |name, durability, batches| Workload { name, durability, batches };
+    let work = |name, durability, batches| Workload { name, durability, batches, passages: false };
+    let apart = |n: u32, count: u32| put_passages(&format!("d{n}"), 20 * n + count, count);
+    let with_passages = Workload {
+        passages: true,
+        ..work(
+            "several rows a document",
+            on_flush,
+            vec![
+                (puts((0..8).map(|n| apart(n, 1 + n % 4)).collect()), Act::Flush),
+                (puts(vec![apart(3, 6), apart(4, 1)]), Act::Nothing),
+                (deletes(&["d2", "d3"]), Act::Flush),
+                (puts(vec![apart(9, 5)]), Act::Reopen),
+                (puts(vec![apart(0, 3)]), Act::Copy),
+                (deletes(&["d9"]), Act::Compact),
+            ],
+        )
+    };
+    let with_passages_in_the_log = Workload {
+        passages: true,
+        ..work(
+            "several rows a document, every batch",
+            Durability::EveryBatch,
+            (0..5).map(|n| (puts(vec![apart(n, 2 + n), apart(n / 2, 3)]), Act::Nothing)).collect(),
+        )
+    };
     vec![
         work("first creation", on_flush, vec![]),
         work("one document", on_flush, vec![(some(0, 1), Act::Flush)]),
@@ -135,6 +165,8 @@ fn workloads() -> Vec<Workload> {
             on_flush,
             vec![(some(0, 12), Act::Copy), (deletes(&["d3"]), Act::Flush), (some(12, 14), Act::Copy)],
         ),
+        with_passages,
+        with_passages_in_the_log,
         work("anything", on_flush, mixed(14)),
         work("anything else", on_flush, mixed(14)),
     ]
@@ -149,7 +181,7 @@ fn run(workload: &Workload, forget: Forget) -> (Vec<Step>, Vec<Model>) {
     let options = StoreOptions { durability: workload.durability, ..StoreOptions::default() };
     let mut history = vec![Model::new()];
     let backend = || -> Arc<dyn Backend> { Arc::new(recorder.clone()) };
-    let mut store = Store::create_on(backend(), &dir, &config(), options).unwrap();
+    let mut store = Store::create_on(backend(), &dir, &config_of(workload.passages), options).unwrap();
     recorder.note(Step::Acknowledged(0));
     for (number, (batch, act)) in workload.batches.iter().enumerate() {
         let mut model = history[number].clone();
@@ -180,7 +212,7 @@ fn run(workload: &Workload, forget: Forget) -> (Vec<Step>, Vec<Model>) {
 }
 
 /// Whether the store that a cut leaves is what it must be.
-fn check(steps: &[Step], history: &[Model], cut: Cut) -> std::result::Result<(), String> {
+fn check(passages: bool, steps: &[Step], history: &[Model], cut: Cut) -> std::result::Result<(), String> {
     let parent = in_memory().map_err(|error| error.to_string())?;
     let dir = parent.path().join("index");
     cut.image(steps).write(&dir).map_err(|error| error.to_string())?;
@@ -193,7 +225,7 @@ fn check(steps: &[Step], history: &[Model], cut: Cut) -> std::result::Result<(),
         (Ok(store), _) => store,
         (Err(StoreError::InterruptedCreate { .. } | StoreError::NotAnIndex { .. }), None) => {
             // Nothing was promised yet, and the create can be done again.
-            let store = Store::create(&dir, &config(), options);
+            let store = Store::create(&dir, &config_of(passages), options);
             store.map_err(|error| format!("create again: {error}"))?
         }
         (Err(error), _) => return Err(format!("open: {error}")),
@@ -234,20 +266,20 @@ fn check(steps: &[Step], history: &[Model], cut: Cut) -> std::result::Result<(),
     Ok(())
 }
 
-/// What a workload did, and the models after each of its batches.
-type Ran = (&'static str, Vec<Step>, Vec<Model>);
+/// What a workload did, with passages or without, and the models after each of its batches.
+type Ran = (&'static str, bool, Vec<Step>, Vec<Model>);
 
 fn run_all(forget: Forget) -> Vec<Ran> {
     let run_one = |workload: &Workload| {
         let (steps, history) = run(workload, forget);
-        (workload.name, steps, history)
+        (workload.name, workload.passages, steps, history)
     };
     workloads().iter().map(run_one).collect()
 }
 
 fn survey(ran: &[Ran], mut survey: Survey) -> Survey {
-    for (name, steps, history) in ran {
-        survey.run(name, steps, |cut| check(steps, history, cut));
+    for (name, passages, steps, history) in ran {
+        survey.run(name, steps, |cut| check(*passages, steps, history, cut));
     }
     survey
 }
@@ -257,7 +289,7 @@ fn survey(ran: &[Ran], mut survey: Survey) -> Survey {
 #[test]
 fn a_power_failure_anywhere_loses_nothing_promised() {
     let ran = run_all(Forget::Nothing);
-    let places: usize = ran.iter().map(|(_, steps, _)| steps.len() + 1).sum();
+    let places: usize = ran.iter().map(|(_, _, steps, _)| steps.len() + 1).sum();
     let survey = survey(&ran, Survey::new(CHOICES).of_size_asked(places));
     survey.assert_none();
     let fewest = asked().unwrap_or(places / 2);

@@ -38,7 +38,7 @@ fn index() -> (tempfile::TempDir, Model) {
 pub(super) fn compute(documents: Vec<Document>) -> Result<Vec<Put>> {
     let put = |document: Document| {
         let seed = document.title.trim_start_matches("title ").parse().unwrap();
-        Put { embedding: embedding(seed), leaves: vec![LeafId(seed % LEAVES)], document, terms: None }
+        Put::whole(document, embedding(seed), vec![LeafId(seed % LEAVES)])
     };
     Ok(documents.into_iter().map(put).collect())
 }
@@ -60,7 +60,7 @@ fn assert_holds(dir: &Path, model: &Model) {
     for (id, put) in model {
         let row = view.row_of(id).unwrap().unwrap_or_else(|| panic!("{id} is gone"));
         assert_eq!(view.document(row).unwrap(), put.document);
-        assert_eq!(view.embedding(row).unwrap(), put.embedding);
+        assert_eq!(view.embedding(row).unwrap(), put.rows[0].embedding);
     }
     let report = store.verify().unwrap();
     assert!(report.is_sound(), "{:?}", report.problems);
@@ -69,7 +69,7 @@ fn assert_holds(dir: &Path, model: &Model) {
     store.commit(deletes(&["after"])).unwrap();
 }
 
-fn files(dir: &Path, ending: &str) -> Vec<PathBuf> {
+pub(super) fn files(dir: &Path, ending: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir(dir.join("segments")).unwrap().map(|entry| entry.unwrap().path());
     let mut files: Vec<PathBuf> =
         entries.filter(|path| path.extension().is_some_and(|e| e == ending)).collect();
@@ -327,7 +327,7 @@ fn whatever_is_damaged_what_is_left_is_right() {
             let put = &model[&document.id];
             assert_eq!(document, put.document);
             let row = view.row_of(&document.id).unwrap().unwrap();
-            assert_eq!(view.embedding(row).unwrap(), put.embedding);
+            assert_eq!(view.embedding(row).unwrap(), put.rows[0].embedding);
         }
         if report.undecided == 0 {
             assert_eq!(view.live() as u64 + report.lost, model.len() as u64, "round {round}: {report:?}");

@@ -117,6 +117,7 @@ mod tests {
             documents: texts.iter().map(|text| Document::new(*text, "", *text)).collect(),
             train: vec![query("which virus?")],
             dev: vec![query("which star?")],
+            of_passages: false,
         };
         let side = |leaf: u32| vec![LeafId(leaf)];
         let about = about(

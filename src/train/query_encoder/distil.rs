@@ -23,6 +23,7 @@ use crate::store::View;
 use crate::train::dataset::{TrainingQuery, TrainingSet};
 use crate::train::error::TrainError;
 use crate::train::learn::plain;
+use crate::train::passages::best_rows;
 use crate::train::refresh::make_unit;
 use crate::train::trainer::out_of_range;
 
@@ -392,6 +393,19 @@ impl<F: FnMut(Progress) -> ControlFlow<()>> WithProgress<'_, F> {
     }
 }
 
+/// Puts the best passage of each answer in the place of the document.
+fn answered_by_passages(
+    serving: &ActiveModel,
+    view: &View,
+    questions: &mut [(String, Vec<Row>)],
+) -> Result<()> {
+    let asked = questions.iter().flat_map(|(text, rows)| rows.iter().map(|&row| (text.as_str(), row)));
+    let mut best = best_rows(serving, view, &asked.collect::<Vec<_>>())?.into_iter();
+    let rows = questions.iter_mut().flat_map(|(_, rows)| rows);
+    rows.zip(best.by_ref()).for_each(|(row, best)| *row = best);
+    Ok(())
+}
+
 /// Documents of an index with their embeddings, and questions by their places among those.
 struct Stored {
     documents: Vec<Document>,
@@ -429,6 +443,8 @@ impl Stored {
             let into = if is_held_out(&text) { &mut held_out } else { &mut train };
             into.push((text, rows));
         }
+        answered_by_passages(serving, view, &mut train)?;
+        answered_by_passages(serving, view, &mut held_out)?;
         let live: Vec<Row> = (0..view.rows() as u32).map(Row).filter(|&row| view.is_live(row)).collect();
         let mut rng = ChaCha8Rng::seed_from_u64(options.seed);
         let drawn = index::sample(&mut rng, live.len(), MOST_DOCUMENTS.min(live.len()));
@@ -440,7 +456,7 @@ impl Stored {
         let mut documents = Vec::with_capacity(chosen.len());
         for &row in &chosen {
             rows.extend(serving.unit_row(view, row)?);
-            documents.push(Document { metadata: None, ..view.document(row)? });
+            documents.push(Document { metadata: None, ..view.passage(row)? });
         }
         let among = |questions: Vec<(String, Vec<Row>)>| -> Vec<Question> {
             let place = |row: &Row| chosen.binary_search(row).ok().map(|place| place as u32);

@@ -85,7 +85,7 @@ mod tests {
                 rows.iter().for_each(|&row| top.push(1.0, row));
                 Ok(())
             };
-            let found = partition.search(&[1.0, 0.0], &[1, 2], count, score).unwrap();
+            let found = partition.search(&[1.0, 0.0], &[1, 2], TopK::new(count), score).unwrap();
             assert_eq!((found[0].visited, found[1].visited), (count / 2, count));
             assert!(found[0].ranking.iter().all(|(_, row)| row.0 % 2 == 0));
             assert_eq!((found[0].routing, found[1].routing), (2.0, 2.0));

@@ -26,6 +26,7 @@ pub struct Tally {
     bad_lines: u64,
     /// Texts that were not read whole.
     cut: CutTexts,
+    passages: u64,
 }
 
 /// Entries of folders that are not read, by why.
@@ -53,6 +54,7 @@ impl Tally {
         self.superseded += summary.superseded as u64;
         self.refused += summary.refused.len() as u64;
         self.cut.join(summary.cut);
+        self.passages += summary.passages as u64;
     }
 
     /// Of a group that failed, the documents stored, and how many more the index has for them.
@@ -109,6 +111,9 @@ impl Tally {
         let max_tokens = index.bundle().model().encoder().max_tokens();
         let Self { inserted, replaced, superseded, .. } = self;
         write!(out, "{inserted} inserted, {replaced} replaced, {superseded} superseded")?;
+        if self.passages > 0 {
+            write!(out, ", {} passages", self.passages)?;
+        }
         for (count, what) in
             [(self.unchanged, "unchanged"), (self.removed, "removed"), (self.refused, "refused")]
         {

@@ -1,0 +1,71 @@
+//! Which passages of a hit answer the question.
+
+use super::asked::Asked;
+use super::plan::{Plan, RankBy};
+use super::rank::Ranked;
+use super::result::HitPassage;
+use super::words::WordSearch;
+use crate::error::Result;
+use crate::ids::Row;
+use crate::index::active_model::ActiveModel;
+use crate::store::View;
+
+impl ActiveModel {
+    /// The best passages of each ranked row's document, best first, as many as the plan asks for; none where
+    /// documents have no passages.
+    pub(in crate::index) fn passages_of_hits(
+        &self,
+        view: &View,
+        asked: &Asked<'_>,
+        plan: &Plan<'_>,
+        ranked: &Ranked,
+    ) -> Result<Vec<Vec<HitPassage>>> {
+        let most = plan.passages.unwrap_or(1);
+        if self.passages().is_none() || most == 0 {
+            return Ok(vec![Vec::new(); ranked.rows.len()]);
+        }
+        let words = match (plan.by, &asked.words) {
+            (RankBy::Lexical, Some(words)) => Some(WordSearch::new(view, words, self.analysis(), plan.bm25)?),
+            _ => None,
+        };
+        let passages = |(place, &(score, row)): (usize, &(f32, Row))| {
+            let mut rows = match &words {
+                Some(words) => words.best_passages(row, &view.rows_of(row)?)?,
+                None if most == 1 => {
+                    let dense = ranked.scores.get(place).and_then(|scores| scores.dense);
+                    vec![(dense.unwrap_or(score), row)]
+                }
+                None => {
+                    let rows = self.candidates_among(view, view.rows_of(row)?, ranked)?;
+                    self.scores_of(view, &asked.vector, &rows)?
+                }
+            };
+            rows.truncate(most);
+            rows.into_iter().map(|(score, row)| hit_passage(view, row, score)).collect()
+        };
+        ranked.rows.iter().enumerate().map(passages).collect()
+    }
+
+    /// Those of a document's rows that were candidates: in a search by embeddings alone, those in a leaf that
+    /// was visited.
+    fn candidates_among(&self, view: &View, rows: Vec<Row>, ranked: &Ranked) -> Result<Vec<Row>> {
+        // With words, all passages of a candidate are scored.
+        if ranked.leaves.is_empty() || !ranked.scores.is_empty() {
+            return Ok(rows);
+        }
+        let mut found = Vec::with_capacity(rows.len());
+        for row in rows {
+            let own = view.leaves(row)?;
+            if ranked.leaves.iter().any(|scored| own.contains(&scored.leaf)) {
+                found.push(row);
+            }
+        }
+        Ok(found)
+    }
+}
+
+fn hit_passage(view: &View, row: Row, score: f32) -> Result<HitPassage> {
+    let span = view.span(row)?.unwrap_or_default();
+    let leaf = view.leaves(row)?.first().copied().unwrap_or(crate::ids::LeafId(0));
+    Ok(HitPassage { start: span.start as usize, end: span.end as usize, score, leaf })
+}

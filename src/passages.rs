@@ -1,0 +1,372 @@
+//! Passages of long documents: how long they are, and where a text is cut.
+//!
+//! A text is cut between paragraphs where that leaves a passage more than half full, else between sentences
+//! (UAX #29, in which a single line end is a space). A sentence that is longer than a passage is cut between
+//! lines, then between words, and a word that is longer still between tokens.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::Serialize;
+use unicode_segmentation::UnicodeSegmentation;
+
+use crate::input::InputError;
+
+/// How long the passages of an index are, in tokens of its encoder.
+///
+/// Written as `200/40`, in text; an overlap of 0 may be left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[non_exhaustive]
+pub struct Passages {
+    /// Tokens of a passage's text, at most.
+    pub tokens: u32,
+    /// Tokens of whole sentences that a passage has in common with the one before it, at most.
+    pub overlap: u32,
+}
+
+impl Passages {
+    /// Tokens of a passage, at least.
+    pub const FEWEST_TOKENS: u32 = 8;
+    /// Tokens of a passage, at most; an index also needs an encoder that reads so many.
+    pub const MOST_TOKENS: u32 = 8192;
+
+    /// Passages of at most `tokens` tokens, of which neighbours have at most `overlap` in common.
+    ///
+    /// # Errors
+    /// [`InputError::BadPassages`] for fewer tokens than [`Self::FEWEST_TOKENS`] or more than
+    /// [`Self::MOST_TOKENS`], and for an overlap of more than half of them.
+    pub fn new(tokens: u32, overlap: u32) -> Result<Self, InputError> {
+        let found = Self { tokens, overlap };
+        let sound = (Self::FEWEST_TOKENS..=Self::MOST_TOKENS).contains(&tokens) && overlap <= tokens / 2;
+        if sound { Ok(found) } else { Err(InputError::BadPassages { found, most: Self::MOST_TOKENS }) }
+    }
+}
+
+impl fmt::Display for Passages {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.tokens, self.overlap)
+    }
+}
+
+impl FromStr for Passages {
+    type Err = ParsePassagesError;
+
+    fn from_str(text: &str) -> Result<Self, ParsePassagesError> {
+        let (tokens, overlap) = text.split_once('/').unwrap_or((text, "0"));
+        let parse = |text: &str| match text.parse() {
+            Ok(number) => Ok(number),
+            Err(_) => Err(ParsePassagesError::NoNumbers { found: text.to_owned() }),
+        };
+        Ok(Self::new(parse(tokens)?, parse(overlap)?)?)
+    }
+}
+
+/// A text that names no [`Passages`].
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ParsePassagesError {
+    /// It is not two numbers.
+    #[error("`{found}` is no number of tokens; passages are written as TOKENS/OVERLAP, say 200/40")]
+    NoNumbers {
+        /// What stands there.
+        found: String,
+    },
+    /// Numbers that are out of range.
+    #[error(transparent)]
+    Range(#[from] InputError),
+}
+
+/// A part of a text, in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Span {
+    pub start: u32,
+    pub end: u32,
+}
+
+impl Span {
+    /// All of a text.
+    pub fn of(text: &str) -> Self {
+        Self { start: 0, end: text.len() as u32 }
+    }
+
+    /// The part of a text; `None` where the text has none such.
+    pub fn part(self, text: &str) -> Option<&str> {
+        text.get(self.start as usize..self.end as usize)
+    }
+}
+
+/// A part of a text that is not cut.
+#[derive(Clone, Copy, Debug)]
+struct Unit {
+    start: usize,
+    /// With the white space behind it.
+    end: usize,
+    tokens: usize,
+    ends_paragraph: bool,
+}
+
+/// Takes a text apart.
+struct Cutter<'a> {
+    text: &'a str,
+    /// Where the tokens of the text begin, ascending.
+    tokens: &'a [u32],
+    most: usize,
+    units: Vec<Unit>,
+}
+
+/// The passages of a text whose tokens begin at these bytes, ascending: of at most `most` tokens, with at
+/// most `overlap` in common. One at least; each begins behind the one before, on a character's boundary, and
+/// no character but white space is in none.
+pub(crate) fn cut(text: &str, tokens: &[u32], most: usize, overlap: usize) -> Vec<Span> {
+    if tokens.len() <= most {
+        return vec![Span::of(text)];
+    }
+    let mut cutter = Cutter { text, tokens, most: most.max(1), units: Vec::new() };
+    let mut rest = 0;
+    while rest < text.len() {
+        let end = paragraph_end(text, rest);
+        cutter.paragraph(rest, end);
+        rest = end;
+    }
+    let units = cutter.units;
+    let span = |units: &[Unit]| {
+        let (first, last) = (units.first()?, units.last()?);
+        let end = first.start + text[first.start..last.end].trim_end().len();
+        Some(Span { start: first.start as u32, end: end as u32 })
+    };
+    let (mut spans, mut first) = (Vec::new(), 0);
+    while first < units.len() {
+        let end = passage_end(&units, first, most);
+        spans.extend(span(&units[first..end]));
+        let Some(following) = units.get(end) else { break };
+        // The next one begins with what it has in common with this one, as far as something new fits too.
+        let (mut next, mut common) = (end, 0);
+        while next > first + 1 {
+            let more = common + units[next - 1].tokens;
+            if more > overlap || more + following.tokens > most {
+                break;
+            }
+            (next, common) = (next - 1, more);
+        }
+        first = next;
+    }
+    if spans.is_empty() { vec![Span::of(text)] } else { spans }
+}
+
+/// Behind which unit a passage ends that begins with the unit `first`.
+fn passage_end(units: &[Unit], first: usize, most: usize) -> usize {
+    let (mut end, mut tokens) = (first, 0);
+    while end < units.len() && (end == first || tokens + units[end].tokens <= most) {
+        tokens += units[end].tokens;
+        end += 1;
+    }
+    if end == units.len() {
+        return end;
+    }
+    let mut at = end;
+    while at > first && tokens > most / 2 {
+        if units[at - 1].ends_paragraph {
+            return at;
+        }
+        at -= 1;
+        tokens -= units[at].tokens;
+    }
+    end
+}
+
+/// Where the paragraph that begins at a byte ends: behind the next blank lines.
+fn paragraph_end(text: &str, start: usize) -> usize {
+    let (mut at, mut blank) = (start, false);
+    for line in text[start..].split_inclusive('\n') {
+        let is_blank = line.trim().is_empty();
+        if blank && !is_blank {
+            return at;
+        }
+        at += line.len();
+        blank = is_blank && at > start;
+    }
+    text.len()
+}
+
+impl Cutter<'_> {
+    /// Number of tokens that begin in a part of the text.
+    fn count(&self, start: usize, end: usize) -> usize {
+        let before = |at: usize| self.tokens.partition_point(|&token| (token as usize) < at);
+        before(end) - before(start)
+    }
+
+    fn push(&mut self, start: usize, end: usize) {
+        if self.text[start..end].trim().is_empty() {
+            // White space goes with what is before it.
+            match self.units.last_mut() {
+                Some(last) => last.end = end,
+                None => return,
+            }
+            return;
+        }
+        let tokens = self.count(start, end);
+        self.units.push(Unit { start, end, tokens, ends_paragraph: false });
+    }
+
+    fn paragraph(&mut self, start: usize, end: usize) {
+        let text = self.text;
+        // Lines are wrapped anywhere.
+        let joined = text[start..end].replace(['\n', '\r'], " ");
+        for (at, sentence) in joined.split_sentence_bound_indices() {
+            let sentence = start + at..start + at + sentence.len();
+            if self.count(sentence.start, sentence.end) <= self.most {
+                self.push(sentence.start, sentence.end);
+                continue;
+            }
+            let mut line_start = sentence.start;
+            for line in text[sentence].split_inclusive('\n') {
+                self.line(line_start, line_start + line.len());
+                line_start += line.len();
+            }
+        }
+        if let Some(last) = self.units.last_mut().filter(|last| last.end == end) {
+            last.ends_paragraph = true;
+        }
+    }
+
+    /// Cuts a line between words where it is too long.
+    fn line(&mut self, start: usize, end: usize) {
+        if self.count(start, end) <= self.most {
+            return self.push(start, end);
+        }
+        let text = self.text;
+        let (mut first, mut tokens) = (start, 0);
+        for (at, word) in text[start..end].split_word_bound_indices() {
+            let word = start + at..start + at + word.len();
+            let more = self.count(word.start, word.end);
+            if tokens + more > self.most && first < word.start {
+                self.push(first, word.start);
+                (first, tokens) = (word.start, 0);
+            }
+            tokens += more;
+            if tokens > self.most {
+                self.word(word.start, word.end);
+                (first, tokens) = (word.end, 0);
+            }
+        }
+        if first < end {
+            self.push(first, end);
+        }
+    }
+
+    /// Cuts a word between tokens.
+    fn word(&mut self, start: usize, end: usize) {
+        let first = self.tokens.partition_point(|&token| (token as usize) < start);
+        let own = &self.tokens[first..first + self.count(start, end)];
+        let mut at = start;
+        for &token in own.iter().step_by(self.most).skip(1) {
+            // Tokens of bytes may begin inside of a character.
+            let next = (at + 1..=token as usize).rev().find(|&byte| self.text.is_char_boundary(byte));
+            if let Some(next) = next {
+                self.push(at, next);
+                at = next;
+            }
+        }
+        if at < end {
+            self.push(at, end);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Each letter of a word of up to four is a token, as is each fourth of a longer one.
+    fn tokens(text: &str) -> Vec<u32> {
+        let mut starts = Vec::new();
+        for (at, word) in text.split_word_bound_indices().filter(|(_, word)| !word.trim().is_empty()) {
+            starts.extend(word.char_indices().step_by(4).map(|(offset, _)| (at + offset) as u32));
+        }
+        starts
+    }
+
+    fn passages(text: &str, most: usize, overlap: usize) -> Vec<&str> {
+        let spans = cut(text, &tokens(text), most, overlap);
+        spans.into_iter().map(|span| span.part(text).unwrap()).collect()
+    }
+
+    #[test]
+    fn a_short_text_is_one_passage() {
+        for text in ["", " \n ", "One.", "One. Two.\n\nThree."] {
+            assert_eq!(passages(text, 10, 2), [text]);
+        }
+    }
+
+    #[test]
+    fn texts_are_cut_between_sentences_and_paragraphs() {
+        // Five tokens each.
+        let text = "An ox was here. An elk saw me. A cat is big. A dog ran off.";
+        let halves = ["An ox was here. An elk saw me.", "A cat is big. A dog ran off."];
+        assert_eq!(passages(text, 12, 0), halves);
+        let overlapping = [
+            "An ox was here. An elk saw me.",
+            "An elk saw me. A cat is big.",
+            "A cat is big. A dog ran off.",
+        ];
+        assert_eq!(passages(text, 12, 5), overlapping);
+        // Less than a sentence is nothing.
+        assert_eq!(passages(text, 12, 4), halves);
+        // A paragraph that fills more than half of a passage is one.
+        let text = "An ox was here.\nAn elk\nsaw me.\n\n \nA cat is big. A dog ran off.";
+        assert_eq!(
+            passages(text, 16, 0),
+            ["An ox was here.\nAn elk\nsaw me.", "A cat is big. A dog ran off."]
+        );
+        // One that would not, is not.
+        let text = "An ox.\n\nAn elk saw me. A cat is big. A dog ran off.";
+        assert_eq!(passages(text, 14, 0), ["An ox.\n\nAn elk saw me. A cat is big.", "A dog ran off."]);
+    }
+
+    #[test]
+    fn long_sentences_are_cut_at_lines_then_words_then_tokens() {
+        let lines = "one two six\nten out big\nred old new";
+        assert_eq!(passages(lines, 4, 0), ["one two six", "ten out big", "red old new"]);
+        assert_eq!(passages("one two six ten out", 2, 0), ["one two", "six ten", "out"]);
+        assert_eq!(passages(&"x".repeat(20), 2, 0), ["xxxxxxxx", "xxxxxxxx", "xxxx"]);
+        assert_eq!(passages("\u{597d}\u{597d}\u{597d}", 1, 0), ["\u{597d}"; 3]);
+        // A token that begins inside of a character.
+        let text = "\u{1f600}\u{1f600}";
+        assert_eq!(cut(text, &[0, 1, 4, 5], 1, 0).len(), 2);
+    }
+
+    #[test]
+    fn passages_are_written_as_they_are_read() {
+        assert_eq!("200/40".parse(), Passages::new(200, 40).map_err(Into::into));
+        assert_eq!("64".parse::<Passages>().unwrap().to_string(), "64/0");
+        for bad in ["", "x", "200/", "7/0", "200/101", "9000/0", "200/40/1", "-1/0"] {
+            assert!(bad.parse::<Passages>().is_err(), "{bad}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_character_is_lost_and_no_passage_is_too_long(
+            text in "([a-z\u{e9}\u{597d}]{1,9}|[.?!] |\n|\n\n| |\t){0,120}",
+            most in 1usize..20,
+            overlap in 0usize..10,
+        ) {
+            let starts = tokens(&text);
+            let spans = cut(&text, &starts, most, overlap.min(most / 2));
+            let mut end = 0;
+            for (number, span) in spans.iter().enumerate() {
+                prop_assert!(span.part(&text).is_some());
+                prop_assert!(number == 0 || spans[number - 1].start < span.start);
+                prop_assert!(number == 0 || spans[number - 1].end < span.end);
+                let between = text.get(end.min(span.start as usize)..span.start as usize);
+                prop_assert_eq!(between.unwrap().trim(), "");
+                let own = starts.iter().filter(|&&at| span.start <= at && at < span.end).count();
+                prop_assert!(own <= most, "{} of {}", own, most);
+                end = span.end as usize;
+            }
+            prop_assert_eq!(text[end..].trim(), "");
+        }
+    }
+}

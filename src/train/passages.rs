@@ -1,0 +1,131 @@
+//! What a training sees of an index whose documents have passages: each passage is a document, and of a
+//! document that answers a question the best passage does.
+
+use std::collections::HashMap;
+
+use super::error::TrainError;
+use crate::document::Document;
+use crate::error::Result;
+use crate::ids::Row;
+use crate::index::{ActiveModel, Index};
+use crate::search::QueryEncoder;
+use crate::store::View;
+
+/// Stands between the id of a document and the number of a passage.
+const SEPARATOR: char = '\u{1f}';
+
+/// Questions encoded at once.
+const BLOCK: usize = 256;
+
+/// A question, the id of a document that answers it, and a weight.
+pub(super) type Pair = (String, String, f32);
+
+fn passage_id(id: &str, number: usize) -> String {
+    format!("{id}{SEPARATOR}{number}")
+}
+
+/// The id of the document that a passage is of.
+pub(super) fn document_id(passage: &str) -> &str {
+    passage.rsplit_once(SEPARATOR).map_or(passage, |(id, _)| id)
+}
+
+/// Documents of an index, and pairs of questions with them, as passages; as they are where documents have
+/// none. Pairs with documents that were deleted meanwhile are left out.
+///
+/// # Errors
+/// Failures of reading and of the encoder.
+pub(super) fn of_passages(
+    index: &Index,
+    documents: Vec<Document>,
+    pairs: Vec<Pair>,
+) -> Result<(Vec<Document>, Vec<Pair>)> {
+    if index.passages().is_none() {
+        return Ok((documents, pairs));
+    }
+    let serving = index.serving();
+    let view = serving.view();
+    let mut passages = Vec::new();
+    for document in documents {
+        let Some(row) = view.row_of(&document.id)? else { continue };
+        for (number, row) in view.rows_of(row)?.into_iter().enumerate() {
+            let id = passage_id(&document.id, number);
+            passages.push(Document { id, metadata: None, ..view.passage(row)? });
+        }
+    }
+    let mut rows = Vec::with_capacity(pairs.len());
+    for pair in pairs {
+        if let Some(row) = view.row_of(&pair.1)? {
+            rows.push((pair, row));
+        }
+    }
+    let asked: Vec<(&str, Row)> =
+        rows.iter().map(|((question, ..), row)| (question.as_str(), *row)).collect();
+    let best = best_rows(&serving, &view, &asked)?;
+    let mut answers = Vec::with_capacity(rows.len());
+    for (((question, id, weight), row), best) in rows.into_iter().zip(best) {
+        let number = view.rows_of(row)?.iter().position(|own| *own == best).unwrap_or(0);
+        answers.push((question, passage_id(&id, number), weight));
+    }
+    Ok((passages, answers))
+}
+
+/// Of each question and row that stands for a document, the row of the document's best passage by the full
+/// encoder.
+pub(super) fn best_rows(serving: &ActiveModel, view: &View, asked: &[(&str, Row)]) -> Result<Vec<Row>> {
+    if !view.has_several() {
+        return Ok(asked.iter().map(|&(_, row)| row).collect());
+    }
+    let mut places: HashMap<&str, usize> = HashMap::new();
+    for &(question, _) in asked {
+        let next = places.len();
+        // A question without a word is for others to refuse.
+        if !question.trim().is_empty() {
+            places.entry(question).or_insert(next);
+        }
+    }
+    let mut questions: Vec<(&str, usize)> =
+        places.iter().map(|(&question, &place)| (question, place)).collect();
+    questions.sort_unstable_by_key(|&(_, place)| place);
+    let texts: Vec<&str> = questions.into_iter().map(|(question, _)| question).collect();
+    let mut vectors = Vec::with_capacity(texts.len());
+    for block in texts.chunks(BLOCK) {
+        let questions: Vec<_> = block.iter().map(|&text| text.into()).collect();
+        let encoded = serving.encode_questions(&questions, Some(QueryEncoder::Full))?;
+        vectors.extend(encoded.into_iter().map(|(vector, _)| vector));
+    }
+    let mut best = Vec::with_capacity(asked.len());
+    for &(question, row) in asked {
+        best.push(match places.get(question) {
+            None => row,
+            Some(&place) => {
+                let (found, _) = serving.best_passages(view, &vectors[place], &[row])?;
+                found.first().map_or(row, |&(_, _, passage)| passage)
+            }
+        });
+    }
+    Ok(best)
+}
+
+/// # Errors
+/// [`TrainError::Unknown`] for a pair of a document that the index does not hold.
+pub(super) fn check_pairs(index: &Index, pairs: &[Pair]) -> Result<()> {
+    for (_, id, _) in pairs {
+        if !index.contains(id)? {
+            return Err(TrainError::Unknown { kind: "document", id: id.clone() }.into());
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_passage_names_its_document() {
+        for id in ["a", "a\u{1f}7", ""] {
+            assert_eq!(document_id(&passage_id(id, 12)), id);
+        }
+        assert_eq!(document_id("whole"), "whole");
+    }
+}
