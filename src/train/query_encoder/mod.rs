@@ -101,6 +101,7 @@ pub(crate) fn make(
 
     let word = encoder.transformer()?.embeddings.words();
     let word: Vec<f32> = word.map_err(ModelError::from)?;
+    let word = of_width(word, encoder.config().hidden_size, dim);
     let mut student = Student::new(&lesson, word, dim, seed);
     let leaves = indexer.leaf_rows().filter(|_| indexer.has_tree());
     let leaves = leaves.map(|rows| Leaves { rows, scale: indexer.logit_scale() });
@@ -209,4 +210,14 @@ fn descend(
     let forward = student.forward(texts.iter().map(|&text| lesson.tokens[text].as_slice()).collect())?;
     let gradient = targets.gradient(&forward.rows, &batch, rng)?;
     student.descend(&forward, &gradient, factor)
+}
+
+/// A table's rows in another width: an embedding need not be as wide as the rows of the words. They are a
+/// start alone, so the first values serve, and zeros where there are not enough.
+fn of_width(table: Vec<f32>, from: usize, to: usize) -> Vec<f32> {
+    if from == to {
+        return table;
+    }
+    let resized = |row: &[f32]| (0..to).map(|at| row.get(at).copied().unwrap_or(0.0)).collect::<Vec<_>>();
+    table.chunks_exact(from).flat_map(resized).collect()
 }
