@@ -150,7 +150,7 @@ impl TextTokenizer {
     pub(crate) fn encode_pair(&self, first: &str, second: &str) -> Result<Pair, ModelError> {
         let mut encodings = Vec::with_capacity(2);
         for (text, type_id) in [(first, 0), (second, 1)] {
-            // The tokenizer's own call stops at the maximum length, and which text is longer is then not known.
+            // The tokenizer's own call stops at the maximum length: which text is longer is then unknown.
             let whole = |text: &str| {
                 guard(&self.path, || {
                     self.untruncated(text, type_id, OffsetType::None).map_err(|e| e.to_string())
