@@ -24,9 +24,9 @@ pub(super) struct Rows {
     stream: ByteStream,
     core: Reader,
     /// The line of the next byte, from 1.
-    line: u64,
+    here: u64,
     /// The line on which the last row begins.
-    start: u64,
+    line: u64,
     /// The cells of the last row, one behind the other, and where each ends.
     cells: Vec<u8>,
     ends: Vec<usize>,
@@ -65,8 +65,8 @@ impl Rows {
         let core = ReaderBuilder::new().delimiter(delimiter(&first)).quoting(quoting).build();
         let stream = Box::new(Cursor::new(first).chain(stream).chain(LAST_ROW));
         let (cells, ends) = (vec![0; BYTES], vec![0; CELLS]);
-        let (start, count, is_finished) = (line, 0, false);
-        Ok(Self { name, packing, stream, core, line, start, cells, ends, count, is_finished })
+        let (count, is_finished) = (0, false);
+        Ok(Self { name, packing, stream, core, here: line, line, cells, ends, count, is_finished })
     }
 
     /// The name that errors give for the stream.
@@ -76,7 +76,7 @@ impl Rows {
 
     /// The line on which the last row begins.
     pub fn line(&self) -> u64 {
-        self.start
+        self.line
     }
 
     /// Reads the next row; false at the end and after an error.
@@ -94,15 +94,15 @@ impl Rows {
         loop {
             let input = match self.stream.fill_buf() {
                 Ok(input) => input,
-                Err(source) => return Err(self.packing.error(&self.name, self.line, source)),
+                Err(source) => return Err(self.packing.error(&self.name, self.here, source)),
             };
             let at_end = input.is_empty();
             let mut blank = 0;
             if !has_begun {
                 // What is left of the end of the row before, and blank lines.
                 blank = input.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
-                self.line += line_feeds(&input[..blank]);
-                self.start = self.line;
+                self.here += line_feeds(&input[..blank]);
+                self.line = self.here;
             }
             let rest = &input[blank..];
             if rest.is_empty() && !at_end {
@@ -112,7 +112,7 @@ impl Rows {
             has_begun = true;
             let (cells, ends) = (&mut self.cells[bytes..], &mut self.ends[count..]);
             let (result, read, written, ended) = self.core.read_record(rest, cells, ends);
-            self.line += line_feeds(&rest[..read]);
+            self.here += line_feeds(&rest[..read]);
             self.stream.consume(blank + read);
             bytes += written;
             count += ended;
@@ -128,7 +128,7 @@ impl Rows {
                 }
                 // The last row ends before the stream does, unless it is within a quote.
                 ReadRecordResult::Record | ReadRecordResult::End if at_end => {
-                    return Err(DataError::OpenQuote { name: self.name.clone(), line: self.start });
+                    return Err(DataError::OpenQuote { name: self.name.clone(), line: self.line });
                 }
                 ReadRecordResult::Record | ReadRecordResult::End => break,
             }
@@ -139,7 +139,7 @@ impl Rows {
 
     fn grown(&self, room: usize, limit: usize) -> Result<usize, DataError> {
         if room >= limit {
-            let (name, line) = (self.name.clone(), self.start);
+            let (name, line) = (self.name.clone(), self.line);
             return Err(DataError::RecordTooLong { name, line, limit: MAX_LINE_BYTES, hint: "a quote" });
         }
         Ok((2 * room).min(limit))
@@ -163,7 +163,7 @@ impl Rows {
     pub fn text(&self, place: usize, column: impl FnOnce() -> String) -> Result<&str, DataError> {
         std::str::from_utf8(self.cell(place)).map_err(|_| DataError::CellUtf8 {
             name: self.name.clone(),
-            line: self.start,
+            line: self.line,
             column: column(),
         })
     }

@@ -17,9 +17,9 @@ pub(super) struct JsonArray {
     stream: ByteStream,
     fields: Fields,
     /// The line that is being read, from 1.
-    line: u64,
+    here: u64,
     /// The line on which the last element begins.
-    start: u64,
+    line: u64,
     state: State,
     element: Vec<u8>,
 }
@@ -66,8 +66,8 @@ impl Extent {
 
 impl JsonArray {
     pub fn new(name: String, packing: Packing, stream: ByteStream, fields: Fields) -> Self {
-        let (line, state) = (1, State::Outside);
-        Self { name, packing, stream, fields, line, start: 1, state, element: Vec::new() }
+        let state = State::Outside;
+        Self { name, packing, stream, fields, here: 1, line: 1, state, element: Vec::new() }
     }
 
     /// The next byte that is not white space, which stays in the stream.
@@ -75,20 +75,20 @@ impl JsonArray {
         loop {
             let waiting = match self.stream.fill_buf() {
                 Ok(waiting) => waiting,
-                Err(source) => return Err(self.packing.error(&self.name, self.line, source)),
+                Err(source) => return Err(self.packing.error(&self.name, self.here, source)),
             };
             let Some(first) = waiting.first().copied() else { return Ok(None) };
             if !first.is_ascii_whitespace() {
                 return Ok(Some(first));
             }
-            self.line += u64::from(first == b'\n');
+            self.here += u64::from(first == b'\n');
             self.stream.consume(1);
         }
     }
 
     fn broken(&self, found: Option<u8>, expected: &'static str) -> DataError {
         let found = found.map_or_else(|| "the end".to_owned(), |byte| format!("`{}`", byte.escape_ascii()));
-        let (name, line) = (self.name.clone(), self.line);
+        let (name, line) = (self.name.clone(), self.here);
         DataError::JsonArray { name, line, found, expected }
     }
 
@@ -122,25 +122,25 @@ impl JsonArray {
     /// Reads an element from its first byte to its last.
     fn element(&mut self) -> Result<(), DataError> {
         self.element.clear();
-        self.start = self.line;
+        self.line = self.here;
         let mut extent = Extent::default();
         loop {
             let waiting = match self.stream.fill_buf() {
                 Ok(waiting) => waiting,
-                Err(source) => return Err(self.packing.error(&self.name, self.line, source)),
+                Err(source) => return Err(self.packing.error(&self.name, self.here, source)),
             };
             if waiting.is_empty() {
                 return Err(self.broken(None, "the end of the object"));
             }
             let end = waiting.iter().position(|byte| {
-                self.line += u64::from(*byte == b'\n');
+                self.here += u64::from(*byte == b'\n');
                 extent.take(*byte)
             });
             let taken = end.map_or(waiting.len(), |end| end + 1);
             self.element.extend_from_slice(&waiting[..taken]);
             self.stream.consume(taken);
             if self.element.len() > MAX_LINE_BYTES {
-                let (name, line, limit) = (self.name.clone(), self.start, MAX_LINE_BYTES);
+                let (name, line, limit) = (self.name.clone(), self.line, MAX_LINE_BYTES);
                 return Err(DataError::RecordTooLong { name, line, limit, hint: "a bracket" });
             }
             if end.is_some() {
@@ -151,15 +151,15 @@ impl JsonArray {
     }
 
     fn document(&self) -> Result<Document, DataError> {
-        let at = At { name: &self.name, line: self.start };
+        let at = At { name: &self.name, line: self.line };
         let text = std::str::from_utf8(&self.element).map_err(|error| {
             let before = &self.element[..error.valid_up_to()];
-            let line = self.start + before.iter().filter(|byte| **byte == b'\n').count() as u64;
+            let line = self.line + before.iter().filter(|byte| **byte == b'\n').count() as u64;
             let in_line = before.rsplit(|byte| *byte == b'\n').next().unwrap_or_default();
             DataError::InvalidUtf8 { name: self.name.clone(), line, valid_up_to: in_line.len() }
         })?;
         let record: Record = serde_json::from_str(text).map_err(|source| {
-            let line = self.start + (source.line() as u64).saturating_sub(1);
+            let line = self.line + (source.line() as u64).saturating_sub(1);
             At { line, ..at }.json(source)
         })?;
         self.fields.document(record, at)
@@ -179,6 +179,6 @@ impl Source for JsonArray {
     }
 
     fn line(&self) -> u64 {
-        self.start
+        self.line
     }
 }
