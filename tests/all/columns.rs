@@ -40,13 +40,13 @@ fn day(number: usize) -> String {
 }
 
 fn row(number: usize, whole: bool) -> Document {
-    let title = if number % 3 == 0 { String::new() } else { format!("title {}", number % 7) };
+    let title = if number.is_multiple_of(3) { String::new() } else { format!("title {}", number % 7) };
     let mut metadata = json!({ "year": 2000 + number % 5 });
     if whole {
         let tags = [json!("a"), Value::Null][..number % 3].to_vec();
         let own = json!({
             "small": number as f64 / 10.0,
-            "ok": number % 2 == 0,
+            "ok": number.is_multiple_of(2),
             "day": day(number),
             "at": format!("2020-01-01T12:00:{:02}Z", number % 60),
             "cost": format!("{}.{:02}", number / 100, number % 100),
