@@ -99,7 +99,7 @@ pub(super) fn best_rows(serving: &ActiveModel, view: &View, asked: &[(&str, Row)
             None => row,
             Some(&place) => {
                 let (found, _) = serving.best_passages(view, &vectors[place], &[row])?;
-                found.first().map_or(row, |&(_, _, passage)| passage)
+                found.first().map_or(row, |best| best.row)
             }
         });
     }

@@ -122,17 +122,17 @@ impl ActiveModel {
         let mut by_words = search.best(depth.get(), filter.as_mut())?;
         by_words.sort_unstable_by_key(|&(_, row)| row);
         let (mut dense, embeddings) = self.dense_candidates(view, asked, &mut ranked, &by_words)?;
-        dense.sort_unstable_by_key(|&(head, ..)| head);
+        dense.sort_unstable_by_key(|best| best.document);
         let known = |head: Row| {
             let place = by_words.binary_search_by_key(&head, |&(_, row)| row).ok()?;
             Some(by_words[place].0)
         };
         let unknown: Vec<Row> =
-            dense.iter().map(|&(head, ..)| head).filter(|&head| known(head).is_none()).collect();
+            dense.iter().map(|best| best.document).filter(|&head| known(head).is_none()).collect();
         let mut scored = search.scores(&unknown)?.into_iter();
-        let candidate = |&(head, dense, row): &(Row, f32, Row)| {
-            let lexical = known(head).or_else(|| scored.next().flatten());
-            Some(Candidate { row, dense, lexical: lexical? })
+        let candidate = |best: &BestRow| {
+            let lexical = known(best.document).or_else(|| scored.next().flatten());
+            Some(Candidate { row: best.row, dense: best.score, lexical: lexical? })
         };
         let mut all: Vec<Candidate> = dense.iter().filter_map(candidate).collect();
         all.sort_unstable_by_key(|candidate| candidate.row);
@@ -150,16 +150,16 @@ impl ActiveModel {
         Ok(Candidates { all, ranked })
     }
 
-    /// The best documents by either, with the row that stands for each, its score by embeddings, and the row
-    /// that has it; and how many embeddings were read for that. Of a document with passages all are looked
-    /// at, wherever they lie, so that its score does not depend on how it was found.
+    /// The best documents by either, given by the rows that stand for them, with their best rows; and how many
+    /// embeddings were read for that. Of a document with passages all are looked at, wherever they lie, so
+    /// that its score does not depend on how it was found.
     fn dense_candidates(
         &self,
         view: &View,
         asked: &Asked<'_>,
         ranked: &mut Ranked,
         by_words: &[(f32, Row)],
-    ) -> Result<(Vec<(Row, f32, Row)>, usize)> {
+    ) -> Result<(Vec<BestRow>, usize)> {
         let mut dense = std::mem::take(&mut ranked.rows);
         if view.has_several() {
             let mut heads: HashSet<Row> = by_words.iter().map(|&(_, row)| row).collect();
@@ -175,17 +175,17 @@ impl ActiveModel {
         missing.retain(|&row| place(row).is_err());
         let further = self.scores_of(view, &asked.vector, &missing)?;
         let embeddings = further.len();
-        Ok((dense.into_iter().chain(further).map(|(score, row)| (row, score, row)).collect(), embeddings))
+        let best = |(score, row)| BestRow { document: row, score, row };
+        Ok((dense.into_iter().chain(further).map(best).collect(), embeddings))
     }
 
-    /// Of each of some documents the row that was given for it, the score of its best passage, and that
-    /// passage's row, in their order; and how many embeddings were read.
+    /// The best row of each of some documents, in their order; and how many embeddings were read.
     pub(crate) fn best_passages(
         &self,
         view: &View,
         vector: &[f32],
         rows: &[Row],
-    ) -> Result<(Vec<(Row, f32, Row)>, usize)> {
+    ) -> Result<(Vec<BestRow>, usize)> {
         let (mut places, mut all) = (HashMap::new(), Vec::with_capacity(rows.len()));
         for (place, &row) in rows.iter().enumerate() {
             for passage in view.rows_of(row)? {
@@ -196,7 +196,7 @@ impl ActiveModel {
         let mut best = vec![None; rows.len()];
         for (score, passage) in self.scores_of(view, vector, &all)? {
             if let Some(place) = places.get(&passage) {
-                best[*place].get_or_insert((rows[*place], score, passage));
+                best[*place].get_or_insert(BestRow { document: rows[*place], score, row: passage });
             }
         }
         Ok((best.into_iter().flatten().collect(), all.len()))
@@ -243,6 +243,16 @@ impl ActiveModel {
         scanner.scan(embeddings, &mut top).map_err(scan_failed)?;
         Ok(top.into_sorted())
     }
+}
+
+/// A document's best row by embeddings.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BestRow {
+    /// The row that was given for the document.
+    pub document: Row,
+    pub score: f32,
+    /// The row that has the score.
+    pub row: Row,
 }
 
 /// Rows that may be hits of a hybrid search, with both scores.

@@ -99,7 +99,7 @@ impl ActiveModel {
             Wide::Dense(mut ranked) => {
                 let rows: Vec<Row> = ranked.rows.iter().map(|&(_, row)| row).collect();
                 let (best, read) = self.best_passages(view, &full.vector, &rows)?;
-                ranked.rows = best.into_iter().map(|(_, score, row)| (score, row)).collect();
+                ranked.rows = best.into_iter().map(|best| (best.score, best.row)).collect();
                 ranked.rows.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
                 ranked.rows.truncate(plan.k.get());
                 ranked.stats.embeddings_read =
@@ -109,7 +109,7 @@ impl ActiveModel {
             Wide::Hybrid(candidates, fusion) => {
                 let rows: Vec<Row> = candidates.all.iter().map(|candidate| candidate.row).collect();
                 let (best, _) = self.best_passages(view, &full.vector, &rows)?;
-                let candidates = candidates.rescored(best.into_iter().map(|(_, score, row)| (score, row)));
+                let candidates = candidates.rescored(best.into_iter().map(|best| (best.score, best.row)));
                 Ok(candidates.fused(fusion, self.alpha(full.encoder), plan.k))
             }
         }
