@@ -97,7 +97,9 @@ impl Rows {
                 format!("{comma}{{\"_id\":\"{number}\",\"title\":\"title\",\"text\":\"{text}\"}}\n")
             }
             "quote" if number == 1_000 => format!("{number},\"title {number},{text},2020\n"),
-            _ if number % 10 == 0 => format!("{number},\"title, \"\"{number}\"\"\",\"{text}\n\",2020\n"),
+            _ if number.is_multiple_of(10) => {
+                format!("{number},\"title, \"\"{number}\"\"\",\"{text}\n\",2020\n")
+            }
             _ => format!("{number},title {number},{text},2020\n"),
         };
         self.row = row.into_bytes();

@@ -262,7 +262,7 @@ pub enum DataError {
         /// What it is for: `id` or `text`.
         role: &'static str,
         /// The names of the record's fields.
-        found: String,
+        found: Box<str>,
     },
     /// A field has a value of a kind that makes no id or text.
     #[error("{name}:{line}: the field `{field}` is {found}; {expected} is needed")]

@@ -85,7 +85,7 @@ pub enum Failure {
          and the next command that writes to the index brings them back: {source}",
         before.as_ref().map_or_else(String::new, |before| before.line() + "; ")
     )]
-    Unflushed { waiting: u64, source: ehi::Error, before: Option<Box<Failure>> },
+    Unflushed { waiting: u64, source: Box<ehi::Error>, before: Option<Box<Failure>> },
     /// Neither a folder nor a model that can be fetched.
     #[cfg(feature = "hub")]
     #[error("there is no model directory {}, and no model of that name can be fetched", printing::path(path))]

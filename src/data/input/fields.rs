@@ -146,7 +146,7 @@ impl Fields {
 impl At<'_> {
     fn missing(&self, wanted: &str, role: &'static str, names: &[String]) -> DataError {
         let (name, line) = (self.name.to_owned(), self.line);
-        DataError::NoField { name, line, wanted: wanted.to_owned(), role, found: listing(names) }
+        DataError::NoField { name, line, wanted: wanted.to_owned(), role, found: listing(names).into() }
     }
 
     fn kind(&self, field: &str, value: &Value, expected: &'static str) -> DataError {

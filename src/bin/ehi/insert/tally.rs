@@ -101,7 +101,11 @@ impl Tally {
         let written = self.write(out, index, (!complete).then_some(waiting)).map_err(Failure::Output);
         let result = match flushed {
             Ok(()) => result,
-            Err(source) => Err(Failure::Unflushed { waiting, source, before: result.err().map(Box::new) }),
+            Err(source) => Err(Failure::Unflushed {
+                waiting,
+                source: Box::new(source),
+                before: result.err().map(Box::new),
+            }),
         };
         result.and(written)
     }
