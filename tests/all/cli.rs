@@ -452,7 +452,7 @@ fn the_folder_of_a_dataset_can_be_inserted_and_evaluated_on() {
         let said = flow.run("insert", &[text(&folder)]).ok();
         let expected =
             format!("{documents} inserted, 0 replaced, 0 superseded; the index has {documents} documents\n");
-        assert_eq!(said, expected);
+        assert!(said.starts_with(&expected), "{said}");
         let table = flow.run("eval", &["--data", text(&folder), "--split", split, "--metrics", "p@1"]).ok();
         assert!(table.starts_with(&format!("{documents} documents, ")), "{table}");
     }

@@ -150,9 +150,9 @@ impl ActiveModel {
         Ok(Candidates { all, ranked })
     }
 
-    /// The best documents by either, given by the rows that stand for them, with their best rows; and how many
-    /// embeddings were read for that. Of a document with passages all are looked at, wherever they lie, so
-    /// that its score does not depend on how it was found.
+    /// The best documents by either, given by the rows that stand for them, with their best rows; and how
+    /// many embeddings were read for that. Of a document with passages all are looked at, wherever they
+    /// lie, so that its score does not depend on how it was found.
     fn dense_candidates(
         &self,
         view: &View,

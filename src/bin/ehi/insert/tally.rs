@@ -159,7 +159,7 @@ impl Tally {
         let texts = if documents == 1 { "text was" } else { "texts were" };
         writeln!(
             out,
-            "{documents} {texts} cut at the {max_tokens} tokens that the model reads: {share:.0} % of their \
+            "{documents} {texts} cut at the {max_tokens} tokens that the model reads: {share:.0}% of their \
              tokens are not in their embeddings, and the longest has {longest}"
         )
     }
