@@ -61,7 +61,7 @@ fn the_program_says_what_was_cut() {
     fs::write(&file, corpus_lines(&all)).unwrap();
     let said = flow.run("insert", &[text(&file)]).ok();
     let last = said.lines().last().unwrap();
-    let says = "2 texts were cut at the 48 tokens that the model reads: 50 % of their tokens are not in \
+    let says = "2 texts were cut at the 48 tokens that the model reads: 50% of their tokens are not in \
                 their embeddings, and the longest has 92";
     assert_eq!(last, says);
 }
