@@ -77,7 +77,7 @@ fn long(place: usize) -> Document {
         format!("{}{}.", text[..1].to_uppercase(), &text[1..])
     };
     let paragraphs = (0..1 + place % 4).map(|n| format!("{} {}", sentence(2 * n), sentence(2 * n + 1)));
-    let title = if place % 5 == 0 { String::new() } else { format!("title {place}") };
+    let title = if place.is_multiple_of(5) { String::new() } else { format!("title {place}") };
     Document::new(support::id(place), title, paragraphs.collect::<Vec<_>>().join("\n\n"))
         .with_metadata(json!({ "place": place }))
 }
