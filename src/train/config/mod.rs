@@ -330,6 +330,14 @@ impl TrainConfig {
         names::read(given).map_err(error)
     }
 
+    /// Settings from a JSON object, with the names that a file has ([`Self::from_file`]).
+    ///
+    /// # Errors
+    /// Unknown names, values that do not fit, and text that is no JSON.
+    pub fn from_json(json: &str) -> Result<Self, SettingsError> {
+        names::read(serde_json::from_str(json)?)
+    }
+
     /// The tree for a corpus: B as configured, or else so that a leaf holds about 10 documents,
     /// whatever the height.
     ///

@@ -1,0 +1,350 @@
+"""Types of the package; `README.md` and the docstrings say what it does."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from os import PathLike
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, final, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+_Path = str | PathLike[str]
+_Progress = Callable[[str, int, int | None], object] | None
+_Vectors = NDArray[np.float32] | NDArray[np.float16]
+_Json = dict[str, Any]
+_Filter = Mapping[str, Any] | str
+_Mode = Literal["best", "dense", "lexical", "hybrid"]
+_Encoder = Literal["fast", "full"]
+_Precision = Literal["f32", "int8"]
+_Durability = Literal["none", "on_flush", "every_batch"]
+_Similarity = Literal["cosine", "dot", "manhattan"]
+_Judgments = Iterable[tuple[str, str] | tuple[str, str, int]]
+
+__version__: str
+__all__ = [
+    "AutoTune",
+    "CancelledError",
+    "DataError",
+    "Documents",
+    "Encoder",
+    "Error",
+    "FilterError",
+    "Hit",
+    "Index",
+    "InputError",
+    "LockedError",
+    "Model",
+    "ModelError",
+    "PartialError",
+    "SearchResult",
+    "StoreError",
+    "TrainError",
+    "__version__",
+    "evaluate",
+    "train",
+]
+
+class Error(Exception):
+    kind: str
+
+class InputError(Error): ...
+class FilterError(InputError): ...
+class StoreError(Error): ...
+class LockedError(StoreError): ...
+class ModelError(Error): ...
+class DataError(Error): ...
+class TrainError(Error): ...
+class CancelledError(Error): ...
+
+class PartialError(Error):
+    stored: int
+    refused: int
+
+@final
+class Model:
+    def __new__(cls, path: _Path) -> Model: ...
+    @property
+    def path(self) -> Path: ...
+    @property
+    def hash(self) -> str: ...
+    @property
+    def dim(self) -> int: ...
+    @property
+    def has_tree(self) -> bool: ...
+    @property
+    def query_encoder(self) -> _Json | None: ...
+
+@final
+class Encoder:
+    def __new__(cls, path: _Path, *, precision: _Precision = "f32") -> Encoder: ...
+    @property
+    def dim(self) -> int: ...
+    @property
+    def max_tokens(self) -> int: ...
+    def encode_query(self, texts: str | Sequence[str]) -> NDArray[np.float32]: ...
+    def encode_document(self, texts: str | Sequence[str]) -> NDArray[np.float32]: ...
+
+@final
+class Hit:
+    @property
+    def id(self) -> str: ...
+    @property
+    def score(self) -> float: ...
+    @property
+    def title(self) -> str: ...
+    @property
+    def text(self) -> str: ...
+    @property
+    def metadata(self) -> Any: ...
+    @property
+    def leaf(self) -> int: ...
+    @property
+    def dense(self) -> float | None: ...
+    @property
+    def lexical(self) -> float | None: ...
+    def as_dict(self) -> _Json: ...
+
+@final
+class SearchResult:
+    @property
+    def ids(self) -> list[str]: ...
+    @property
+    def scores(self) -> NDArray[np.float32]: ...
+    @property
+    def stats(self) -> _Json: ...
+    @property
+    def ranked_by(self) -> _Json: ...
+    def __len__(self) -> int: ...
+    @overload
+    def __getitem__(self, at: int, /) -> Hit: ...
+    @overload
+    def __getitem__(self, at: slice, /) -> list[Hit]: ...
+    def __iter__(self) -> Iterator[Hit]: ...
+
+@final
+class Documents:
+    def __iter__(self) -> Documents: ...
+    def __next__(self) -> _Json: ...
+
+@final
+class AutoTune:
+    @property
+    def tunings(self) -> int: ...
+    def close(self) -> None: ...
+    def __enter__(self) -> AutoTune: ...
+    def __exit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None, /
+    ) -> None: ...
+
+@final
+class Index:
+    @staticmethod
+    def create(
+        path: _Path,
+        model: Model | _Path,
+        *,
+        similarity: _Similarity | None = None,
+        durability: _Durability | None = None,
+        codes: bool | None = None,
+        words: str | None = None,
+        precision: _Precision | None = None,
+        exist_ok: bool = False,
+    ) -> Index: ...
+    @staticmethod
+    def open(
+        path: _Path,
+        *,
+        durability: _Durability | None = None,
+        codes: bool | None = None,
+        precision: _Precision | None = None,
+        wait: float | None = None,
+    ) -> Index: ...
+    @staticmethod
+    def open_read_only(path: _Path, *, precision: _Precision | None = None) -> Index: ...
+    @staticmethod
+    def repair(
+        path: _Path,
+        *,
+        model: Model | _Path | None = None,
+        undecided: Literal["refuse", "keep", "drop"] = "refuse",
+        progress: _Progress = None,
+    ) -> _Json: ...
+    @property
+    def path(self) -> Path: ...
+    @property
+    def is_read_only(self) -> bool: ...
+    @property
+    def model(self) -> Model: ...
+    def close(self) -> None: ...
+    def __enter__(self) -> Index: ...
+    def __exit__(
+        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None, /
+    ) -> None: ...
+    def __len__(self) -> int: ...
+    def __contains__(self, id: str, /) -> bool: ...
+    def __iter__(self) -> Documents: ...
+    def add(
+        self,
+        documents: Iterable[Mapping[str, Any]] | Sequence[str],
+        texts: Sequence[str] | None = None,
+        titles: Sequence[str] | None = None,
+        metadata: Sequence[Any] | None = None,
+        *,
+        all_or_none: bool = False,
+        progress: _Progress = None,
+    ) -> _Json: ...
+    def add_vectors(
+        self,
+        ids: Sequence[str],
+        vectors: _Vectors,
+        texts: Sequence[str] | None = None,
+        titles: Sequence[str] | None = None,
+        metadata: Sequence[Any] | None = None,
+        *,
+        progress: _Progress = None,
+    ) -> _Json: ...
+    @overload
+    def get(self, ids: str) -> _Json | None: ...
+    @overload
+    def get(self, ids: list[str] | tuple[str, ...]) -> list[_Json | None]: ...
+    def delete(self, ids: str | Sequence[str]) -> int: ...
+    def page(self, after: str | None = None, limit: int = 100) -> list[_Json]: ...
+    def iter(self) -> Documents: ...
+    @overload
+    def search(
+        self,
+        query: str,
+        k: int = 10,
+        *,
+        beam: int | None = None,
+        recall: float | None = None,
+        stop: str | Sequence[str] | None = None,
+        exact: bool = False,
+        mode: _Mode | None = None,
+        alpha: float | None = None,
+        rrf: float | None = None,
+        bm25: tuple[float, float] | None = None,
+        filter: _Filter | None = None,
+        codes: bool | None = None,
+        encoder: _Encoder | None = None,
+        ids_only: bool = False,
+        parallel: bool = False,
+    ) -> SearchResult: ...
+    @overload
+    def search(
+        self,
+        query: list[str] | tuple[str, ...] | _Vectors,
+        k: int = 10,
+        *,
+        beam: int | None = None,
+        recall: float | None = None,
+        stop: str | Sequence[str] | None = None,
+        exact: bool = False,
+        mode: _Mode | None = None,
+        alpha: float | None = None,
+        rrf: float | None = None,
+        bm25: tuple[float, float] | None = None,
+        filter: _Filter | None = None,
+        codes: bool | None = None,
+        encoder: _Encoder | None = None,
+        ids_only: bool = False,
+        parallel: bool = False,
+    ) -> Any: ...
+    def explain(
+        self,
+        query: str,
+        k: int = 10,
+        *,
+        beam: int | None = None,
+        recall: float | None = None,
+        mode: _Mode | None = None,
+        alpha: float | None = None,
+        filter: _Filter | None = None,
+        against_exact: bool = False,
+    ) -> _Json: ...
+    def flush(self) -> None: ...
+    def refresh(self) -> bool: ...
+    def stats(self) -> _Json: ...
+    def notices(self) -> list[str]: ...
+    def health(self) -> _Json: ...
+    def leaves(
+        self,
+        leaf: int | None = None,
+        *,
+        terms: int | None = None,
+        samples: int | None = None,
+        queries: Sequence[str] | None = None,
+    ) -> list[_Json]: ...
+    def verify(self, *, progress: _Progress = None) -> _Json: ...
+    def snapshot(self, target: _Path) -> None: ...
+    def compact(self, *, progress: _Progress = None) -> None: ...
+    def make_lexical(self, words: str = "tokens", *, progress: _Progress = None) -> None: ...
+    def rebuild_postings(self, *, progress: _Progress = None) -> None: ...
+    def calibrate(self, questions: Sequence[str] | None = None, *, progress: _Progress = None) -> _Json: ...
+    def tune(
+        self,
+        *,
+        leaves: int | None = None,
+        passes: int | None = None,
+        questions: Sequence[str] | None = None,
+        always: bool = False,
+        seed: int = 0,
+        progress: _Progress = None,
+    ) -> _Json: ...
+    def judge(self, pairs: _Judgments) -> _Json: ...
+    def judgments(self) -> list[_Json]: ...
+    def forget(self, pairs: Sequence[tuple[str, str]]) -> int: ...
+    def log_questions(self, on: bool) -> None: ...
+    def logged_questions(self) -> list[_Json]: ...
+    def learn(
+        self,
+        pairs: _Judgments | None = None,
+        *,
+        half_life: float | None = None,
+        config: Mapping[str, Any] | None = None,
+        progress: _Progress = None,
+    ) -> _Json: ...
+    def fuse(self, pairs: _Judgments | None = None, *, progress: _Progress = None) -> _Json: ...
+    def distil(
+        self,
+        pairs: _Judgments | None = None,
+        *,
+        kind: Literal["static", "none"] = "static",
+        texts: int | None = None,
+        passes: int | None = None,
+        questions: Sequence[str] | None = None,
+        seed: int = 0,
+        progress: _Progress = None,
+    ) -> _Json | None: ...
+    def retrain(
+        self,
+        pairs: Sequence[tuple[str, str]],
+        *,
+        config: Mapping[str, Any] | None = None,
+        progress: _Progress = None,
+    ) -> _Json: ...
+    def reencode(self, model: Model | _Path, *, progress: _Progress = None) -> _Json: ...
+    def rollback(self, *, progress: _Progress = None) -> _Json: ...
+    def drop_previous_model(self) -> bool: ...
+    def auto_tune(self, *, interval: float | None = None) -> AutoTune: ...
+
+def train(
+    base: _Path,
+    output: _Path,
+    *,
+    data: _Path | None = None,
+    documents: Iterable[Mapping[str, Any]] | None = None,
+    pairs: Sequence[tuple[str, str]] | None = None,
+    config: Mapping[str, Any] | None = None,
+    progress: _Progress = None,
+) -> tuple[Model, _Json]: ...
+def evaluate(
+    index: Index,
+    data: _Path,
+    *,
+    split: str = "test",
+    beams: Sequence[int] | None = None,
+    encoder: _Encoder | None = None,
+    progress: _Progress = None,
+) -> _Json: ...

@@ -1,0 +1,232 @@
+//! Searches and what they find.
+
+use ehi::{Filter, Fusion, Query, QueryEncoder, Stop};
+use numpy::{IntoPyArray, PyArray1};
+use pyo3::exceptions::{PyIndexError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PySlice;
+
+use crate::value::{plain, to_python};
+
+/// What a search is asked for, beside the question.
+pub struct Options {
+    pub k: usize,
+    pub beam: Option<usize>,
+    pub recall: Option<f64>,
+    pub stops: Vec<Stop>,
+    pub exact: bool,
+    pub mode: Mode,
+    pub bm25: Option<(f32, f32)>,
+    pub filter: Option<Filter>,
+    pub codes: Option<bool>,
+    pub encoder: Option<QueryEncoder>,
+    pub ids_only: bool,
+}
+
+#[derive(Clone, Copy)]
+pub enum Mode {
+    Best,
+    Dense,
+    Lexical,
+    Hybrid(Fusion),
+}
+
+impl Mode {
+    pub fn new(mode: Option<&str>, alpha: Option<f64>, rrf: Option<f64>) -> PyResult<Self> {
+        let fusion = match (alpha, rrf) {
+            (Some(_), Some(_)) => return Err(PyValueError::new_err("`alpha` and `rrf` exclude each other")),
+            (Some(alpha), None) => Some(Fusion::Convex(alpha)),
+            (None, Some(k)) => Some(Fusion::Rrf { k }),
+            (None, None) => None,
+        };
+        match (mode, fusion) {
+            (None, None) | (Some("best"), None) => Ok(Self::Best),
+            (None | Some("hybrid"), Some(fusion)) => Ok(Self::Hybrid(fusion)),
+            (Some("hybrid"), None) => Ok(Self::Hybrid(Fusion::Learned)),
+            (Some("dense"), None) => Ok(Self::Dense),
+            (Some("lexical"), None) => Ok(Self::Lexical),
+            (Some("best" | "dense" | "lexical"), Some(_)) => {
+                Err(PyValueError::new_err("`alpha` and `rrf` are options of the mode hybrid"))
+            }
+            (Some(mode), _) => Err(PyValueError::new_err(format!(
+                "`mode` is `{mode}`; known are best, dense, lexical and hybrid"
+            ))),
+        }
+    }
+}
+
+impl Options {
+    /// A query with these options. An embedding is searched for by embeddings alone where nothing else is asked
+    /// for.
+    pub fn apply<'a, Input>(&'a self, query: Query<'a, Input>) -> Query<'a, Input> {
+        let Self { k, beam, recall, stops, exact, mode, bm25, filter, codes, encoder, ids_only } = self;
+        let mut query = query.k(*k);
+        if let Some(beam) = beam {
+            query = query.beam(*beam);
+        }
+        if let Some(recall) = recall {
+            query = query.recall(*recall);
+        }
+        for stop in stops {
+            query = query.stop(*stop);
+        }
+        if *exact {
+            query = query.exact();
+        }
+        query = match mode {
+            Mode::Best => query.learned(),
+            Mode::Dense => query,
+            Mode::Lexical => query.lexical(),
+            Mode::Hybrid(fusion) => query.hybrid(*fusion),
+        };
+        if let Some((k1, b)) = bm25 {
+            query = query.bm25(*k1, *b);
+        }
+        if let Some(filter) = filter {
+            query = query.filter(filter);
+        }
+        if let Some(codes) = codes {
+            query = query.codes(*codes);
+        }
+        if let Some(encoder) = encoder {
+            query = query.encoder(*encoder);
+        }
+        if *ids_only { query.ids_only() } else { query }
+    }
+}
+
+/// One document found.
+#[pyclass(frozen, module = "ehi")]
+pub struct Hit {
+    hit: ehi::Hit,
+}
+
+#[pymethods]
+impl Hit {
+    #[getter]
+    fn id(&self) -> &str {
+        &self.hit.id
+    }
+
+    /// By what the search ranks by; higher is better.
+    #[getter]
+    fn score(&self) -> f32 {
+        self.hit.score
+    }
+
+    #[getter]
+    fn title(&self) -> &str {
+        &self.hit.document.title
+    }
+
+    #[getter]
+    fn text(&self) -> &str {
+        &self.hit.document.text
+    }
+
+    #[getter]
+    fn metadata(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+        self.hit.document.metadata.as_ref().map(|metadata| to_python(py, metadata)).transpose()
+    }
+
+    /// Leaf in which it was found.
+    #[getter]
+    fn leaf(&self) -> u32 {
+        self.hit.leaf.0
+    }
+
+    /// Score by the embedding, or `None`.
+    #[getter]
+    fn dense(&self) -> Option<f32> {
+        self.hit.scores.dense
+    }
+
+    /// Score by words, BM25, or `None`.
+    #[getter]
+    fn lexical(&self) -> Option<f32> {
+        self.hit.scores.lexical
+    }
+
+    /// All of it as a dictionary, as `docs/json.md` has it.
+    fn as_dict(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        plain(py, &self.hit)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("Hit(id={:?}, score={:.4}, title={:?})", self.hit.id, self.hit.score, self.hit.document.title)
+    }
+}
+
+/// The hits of one question, best first, as a sequence.
+#[pyclass(frozen, sequence, module = "ehi")]
+pub struct SearchResult {
+    hits: Vec<Py<Hit>>,
+    rest: ehi::SearchResult,
+}
+
+impl SearchResult {
+    pub fn new(py: Python<'_>, mut result: ehi::SearchResult) -> PyResult<Self> {
+        let hits = std::mem::take(&mut result.hits).into_iter().map(|hit| Py::new(py, Hit { hit }));
+        Ok(Self { hits: hits.collect::<PyResult<_>>()?, rest: result })
+    }
+}
+
+#[pymethods]
+impl SearchResult {
+    /// Ids of the hits.
+    #[getter]
+    fn ids(&self) -> Vec<String> {
+        self.hits.iter().map(|hit| hit.get().hit.id.clone()).collect()
+    }
+
+    /// Scores of the hits, `[hits]` f32.
+    #[getter]
+    fn scores<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f32>> {
+        let scores: Vec<f32> = self.hits.iter().map(|hit| hit.get().hit.score).collect();
+        scores.into_pyarray(py)
+    }
+
+    /// What the search cost, as a dictionary; times in milliseconds.
+    #[getter]
+    fn stats(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        plain(py, &self.rest.stats)
+    }
+
+    /// What the hits are ranked by, as a dictionary.
+    #[getter]
+    fn ranked_by(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        plain(py, &self.rest.ranked_by)
+    }
+
+    fn __len__(&self) -> usize {
+        self.hits.len()
+    }
+
+    fn __getitem__(&self, py: Python<'_>, at: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        let length = self.hits.len();
+        if let Ok(slice) = at.cast::<PySlice>() {
+            let within = slice.indices(length as isize)?;
+            let mut hits = Vec::new();
+            let mut place = within.start;
+            for _ in 0..within.slicelength {
+                hits.push(self.hits[place as usize].clone_ref(py));
+                place += within.step;
+            }
+            return Ok(hits.into_pyobject(py)?.into_any().unbind());
+        }
+        let place: isize = at.extract()?;
+        let place = if place < 0 { place + length as isize } else { place };
+        let hit = usize::try_from(place).ok().and_then(|place| self.hits.get(place));
+        let hit = hit.ok_or_else(|| PyIndexError::new_err(format!("hit {at} of {length}")))?;
+        Ok(hit.clone_ref(py).into_any())
+    }
+
+    fn __iter__(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        let hits: Vec<Py<Hit>> = self.hits.iter().map(|hit| hit.clone_ref(py)).collect();
+        Ok(hits.into_pyobject(py)?.try_iter()?.into_any().unbind())
+    }
+
+    fn __repr__(&self) -> String {
+        format!("SearchResult({} hits)", self.hits.len())
+    }
+}

@@ -1,0 +1,90 @@
+//! Training and evaluation.
+
+use std::path::PathBuf;
+
+use ehi::data::Dataset;
+use ehi::eval::{EvalOptions, evaluate as evaluate_index};
+use ehi::train::{Retrained, TrainConfig, Trainer, TrainingSet};
+use ehi::{Document, QueryEncoder};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::call::watched;
+use crate::index::Index;
+use crate::model::Model;
+use crate::options::parse;
+use crate::value::{document, from_python, plain};
+
+/// Settings of a training, by the names that `docs/training.md` has, flat or nested.
+pub fn config(_py: Python<'_>, given: Option<&Bound<'_, PyAny>>) -> PyResult<TrainConfig> {
+    let Some(given) = given else { return Ok(TrainConfig::default()) };
+    let json = from_python(given)?.to_string();
+    TrainConfig::from_json(&json).map_err(|error| PyValueError::new_err(format!("`config`: {error}")))
+}
+
+/// Trains encoder and tree, from a dataset's folder, or from documents and pairs of question and document id.
+///
+/// `base` is the folder of the encoder to start from, `output` that of the new bundle, missing or empty. Returns
+/// the model and the report, a dictionary with the verdict.
+#[pyfunction]
+#[pyo3(signature = (base, output, *, data = None, documents = None, pairs = None, config = None, progress = None))]
+#[allow(clippy::too_many_arguments, reason = "they are keywords")]
+pub fn train(
+    py: Python<'_>,
+    base: PathBuf,
+    output: PathBuf,
+    data: Option<PathBuf>,
+    documents: Option<&Bound<'_, PyAny>>,
+    pairs: Option<Vec<(String, String)>>,
+    config: Option<&Bound<'_, PyAny>>,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<(Model, Py<PyAny>)> {
+    let config = self::config(py, config)?;
+    let given: Option<(Vec<Document>, _)> = match (&data, documents, pairs) {
+        (Some(_), None, None) => None,
+        (None, Some(documents), Some(pairs)) => {
+            let documents = documents.try_iter()?.enumerate().map(|(place, item)| document(&item?, place));
+            Some((documents.collect::<PyResult<_>>()?, pairs))
+        }
+        _ => return Err(PyValueError::new_err("give either `data`, or `documents` with `pairs`")),
+    };
+    let fitted = watched(py, progress, move |told| {
+        let set = match (data, given) {
+            (_, Some((documents, pairs))) => TrainingSet::from_pairs(documents, pairs, config.dev_fraction)?,
+            (Some(data), None) => TrainingSet::read(&Dataset::open(data)?, config.dev_fraction)?,
+            (None, None) => TrainingSet::default(),
+        };
+        Trainer::builder().base(base).output(output).config(config).on_progress(told).fit(&set)
+    })?;
+    Ok((Model { bundle: fitted.bundle }, plain(py, &fitted.report)?))
+}
+
+/// Evaluates an index on a dataset whose corpus it holds; the report, as a dictionary. `data` is its folder.
+#[pyfunction]
+#[pyo3(signature = (index, data, *, split = "test", beams = None, encoder = None, progress = None))]
+pub fn evaluate(
+    py: Python<'_>,
+    index: &Index,
+    data: PathBuf,
+    split: &str,
+    beams: Option<Vec<usize>>,
+    encoder: Option<&str>,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Py<PyAny>> {
+    let encoder = encoder.map(|text| parse::<QueryEncoder>("encoder", text)).transpose()?;
+    let options = EvalOptions { beams: beams.unwrap_or_default(), encoder, ..EvalOptions::default() };
+    let index = index.inner()?;
+    let (report, _) = watched(py, progress, |mut told| {
+        evaluate_index(&index, &Dataset::open(data)?, split, &options, &mut told)
+    })?;
+    plain(py, &report)
+}
+
+pub fn retrained(py: Python<'_>, done: &Retrained) -> PyResult<Py<PyAny>> {
+    let parts = PyDict::new(py);
+    parts.set_item("report", plain(py, &done.fitted.report)?)?;
+    parts.set_item("change", plain(py, &done.change)?)?;
+    parts.set_item("fusion", plain(py, &done.fusion)?)?;
+    Ok(parts.into_any().unbind())
+}

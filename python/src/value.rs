@@ -1,0 +1,182 @@
+//! Data of either language as the other's: JSON values, documents, arrays.
+
+use ehi::Document;
+use half::f16;
+use numpy::{PyArrayDyn, PyArrayMethods, PyUntypedArray, PyUntypedArrayMethods};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
+use serde::Serialize;
+use serde_json::{Map, Number, Value};
+
+/// Values within values of metadata or a filter.
+const DEEPEST: usize = 128;
+
+/// A result of the library as dictionaries, lists, strings and numbers, as `docs/json.md` has it.
+pub fn plain(py: Python<'_>, data: &impl Serialize) -> PyResult<Py<PyAny>> {
+    let value = serde_json::to_value(data).map_err(|error| PyValueError::new_err(error.to_string()))?;
+    to_python(py, &value)
+}
+
+pub fn to_python(py: Python<'_>, value: &Value) -> PyResult<Py<PyAny>> {
+    Ok(match value {
+        Value::Null => py.None(),
+        Value::Bool(value) => PyBool::new(py, *value).to_owned().into_any().unbind(),
+        Value::Number(number) => match (number.as_i64(), number.as_u64()) {
+            (Some(value), _) => value.into_pyobject(py)?.into_any().unbind(),
+            (None, Some(value)) => value.into_pyobject(py)?.into_any().unbind(),
+            (None, None) => number.as_f64().unwrap_or(f64::NAN).into_pyobject(py)?.into_any().unbind(),
+        },
+        Value::String(text) => PyString::new(py, text).into_any().unbind(),
+        Value::Array(values) => {
+            let values = values.iter().map(|value| to_python(py, value)).collect::<PyResult<Vec<_>>>()?;
+            PyList::new(py, values)?.into_any().unbind()
+        }
+        Value::Object(fields) => {
+            let object = PyDict::new(py);
+            for (name, value) in fields {
+                object.set_item(name, to_python(py, value)?)?;
+            }
+            object.into_any().unbind()
+        }
+    })
+}
+
+/// A JSON value.
+///
+/// # Errors
+/// `TypeError` for what JSON does not have, `ValueError` for a number that is not finite, a number beyond 64
+/// bits, and values nested too deeply.
+pub fn from_python(value: &Bound<'_, PyAny>) -> PyResult<Value> {
+    nested(value, DEEPEST)
+}
+
+fn nested(value: &Bound<'_, PyAny>, depth: usize) -> PyResult<Value> {
+    let Some(depth) = depth.checked_sub(1) else {
+        return Err(PyValueError::new_err(format!("values are nested deeper than {DEEPEST}")));
+    };
+    if value.is_none() {
+        return Ok(Value::Null);
+    }
+    if let Ok(value) = value.cast::<PyBool>() {
+        return Ok(Value::Bool(value.is_true()));
+    }
+    if let Ok(text) = value.cast::<PyString>() {
+        return Ok(Value::String(text.to_cow()?.into_owned()));
+    }
+    if value.is_instance_of::<PyInt>() {
+        return match (value.extract::<i64>(), value.extract::<u64>()) {
+            (Ok(value), _) => Ok(value.into()),
+            (_, Ok(value)) => Ok(value.into()),
+            _ => Err(PyValueError::new_err(format!("{value} has more than 64 bits"))),
+        };
+    }
+    if value.is_instance_of::<PyFloat>() {
+        let number = Number::from_f64(value.extract()?);
+        return number
+            .map(Value::Number)
+            .ok_or_else(|| PyValueError::new_err(format!("{value} is not finite")));
+    }
+    if let Ok(fields) = value.cast::<PyDict>() {
+        let mut object = Map::new();
+        for (name, value) in fields {
+            let name = name.cast::<PyString>().map_err(|_| {
+                PyTypeError::new_err(format!("a key of a dictionary is no string but {}", type_name(&name)))
+            })?;
+            object.insert(name.to_cow()?.into_owned(), nested(&value, depth)?);
+        }
+        return Ok(Value::Object(object));
+    }
+    if value.is_instance_of::<PyList>() || value.is_instance_of::<PyTuple>() {
+        let values = value.try_iter()?.map(|value| nested(&value?, depth));
+        return Ok(Value::Array(values.collect::<PyResult<_>>()?));
+    }
+    // A scalar of numpy is the number that it holds.
+    if let Ok(item) = value.call_method0("item")
+        && !item.is(value)
+    {
+        return nested(&item, depth);
+    }
+    Err(PyTypeError::new_err(format!("JSON has no value for {}", type_name(value))))
+}
+
+pub fn type_name(value: &Bound<'_, PyAny>) -> String {
+    value.get_type().name().map_or_else(|_| "an object".to_owned(), |name| name.to_string())
+}
+
+/// A document from a dictionary with `id`, `text`, `title` and `metadata`.
+pub fn document(value: &Bound<'_, PyAny>, place: usize) -> PyResult<Document> {
+    let fields = value.cast::<PyDict>().map_err(|_| {
+        PyTypeError::new_err(format!("document {place} is no dictionary but {}", type_name(value)))
+    })?;
+    let mut document = Document::new("", "", "");
+    let mut has_id = false;
+    for (name, value) in fields {
+        let name: String = name.extract()?;
+        let text = || {
+            value.cast::<PyString>().map_err(|_| {
+                PyTypeError::new_err(format!(
+                    "`{name}` of document {place} is no string but {}",
+                    type_name(&value)
+                ))
+            })
+        };
+        match name.as_str() {
+            "id" => {
+                document.id = text()?.to_cow()?.into_owned();
+                has_id = true;
+            }
+            "title" => document.title = text()?.to_cow()?.into_owned(),
+            "text" => document.text = text()?.to_cow()?.into_owned(),
+            "metadata" if value.is_none() => {}
+            "metadata" => document.metadata = Some(from_python(&value)?),
+            _ => {
+                return Err(PyValueError::new_err(format!(
+                    "document {place} has a field `{name}`; known are id, title, text and metadata"
+                )));
+            }
+        }
+    }
+    match has_id {
+        true => Ok(document),
+        false => Err(PyValueError::new_err(format!("document {place} has no `id`"))),
+    }
+}
+
+pub fn document_to_python(py: Python<'_>, document: &Document) -> PyResult<Py<PyAny>> {
+    let fields = PyDict::new(py);
+    fields.set_item("id", &document.id)?;
+    fields.set_item("title", &document.title)?;
+    fields.set_item("text", &document.text)?;
+    let metadata = document.metadata.as_ref().map(|metadata| to_python(py, metadata)).transpose()?;
+    fields.set_item("metadata", metadata)?;
+    Ok(fields.into_any().unbind())
+}
+
+/// Rows of an array, f32 or f16, `[n, dim]`, or `[dim]` for one. Other strides are copied row by row; any other
+/// type of number is an error, so that nothing is rounded in silence.
+pub fn rows(array: &Bound<'_, PyUntypedArray>) -> PyResult<Vec<Vec<f32>>> {
+    let shape = array.shape().to_vec();
+    let (count, dim) = match shape.as_slice() {
+        [dim] => (1, *dim),
+        [count, dim] => (*count, *dim),
+        _ => {
+            return Err(PyValueError::new_err(format!(
+                "an array of {} dimensions; 1 or 2 are read",
+                shape.len()
+            )));
+        }
+    };
+    let values: Vec<f32> = if let Ok(array) = array.cast::<PyArrayDyn<f32>>() {
+        array.readonly().as_array().iter().copied().collect()
+    } else if let Ok(array) = array.cast::<PyArrayDyn<f16>>() {
+        array.readonly().as_array().iter().map(|value| value.to_f32()).collect()
+    } else {
+        let found = array.dtype();
+        return Err(PyTypeError::new_err(format!("an array of {found}; float32 and float16 are read")));
+    };
+    if dim == 0 {
+        return Err(PyValueError::new_err("an array without columns"));
+    }
+    Ok(values.chunks_exact(dim).take(count).map(<[f32]>::to_vec).collect())
+}

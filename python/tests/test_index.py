@@ -1,0 +1,231 @@
+"""The store: what goes in comes out, and mistakes are told."""
+
+import multiprocessing
+import pathlib
+import pickle
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import ehi
+from conftest import MODEL
+
+
+def test_documents_come_back_as_they_were(filled, documents):
+    assert len(filled) == 200 and documents[0]["id"] in filled and "none" not in filled
+    assert filled.get(documents[3]["id"]) == documents[3]
+    assert filled.get([documents[3]["id"], "none"]) == [documents[3], None]
+    assert sorted(filled, key=lambda d: d["metadata"]["place"]) == documents
+    assert [d["id"] for d in filled.page(limit=2)] == sorted(d["id"] for d in documents)[:2]
+
+
+def test_a_title_finds_its_document(filled, documents):
+    result = filled.search(documents[7]["title"], k=3)
+    assert result[0].id == documents[7]["id"] and result[-1].id == result.ids[2] and len(result[:2]) == 2
+    assert result.scores.dtype == np.float32 and list(result.scores) == sorted(result.scores, reverse=True)
+    assert result[0].metadata == {"place": 7} and result[0].title == documents[7]["title"]
+    assert result[0].as_dict()["text"] == documents[7]["text"]
+    assert result.stats["documents_visited"] > 0 and result.ranked_by["mode"] == "dense"
+    with pytest.raises(IndexError):
+        result[3]
+
+
+def test_many_questions_are_searched_as_one_is(filled, documents):
+    titles = [document["title"] for document in documents[:20]]
+    together = filled.search(titles, k=5, exact=True)
+    assert [result.ids for result in together] == [filled.search(title, k=5, exact=True).ids for title in titles]
+
+
+def test_embeddings_are_those_of_the_encoder(filled, documents):
+    encoder = ehi.Encoder(MODEL, precision="int8")
+    titles = [document["title"] for document in documents[:3]]
+    rows = encoder.encode_query(titles)
+    assert rows.shape == (3, encoder.dim) and rows.dtype == np.float32
+    by_text = filled.search(titles[0], k=5, exact=True, encoder="full", mode="dense")
+    by_row = filled.search(rows[0], k=5, exact=True, mode="dense")
+    assert by_text.ids == by_row.ids
+    assert [each.ids for each in filled.search(rows, k=5, exact=True, mode="dense")][0] == by_row.ids
+    assert filled.search(rows[0].astype(np.float16), k=1, mode="dense").ids == by_row.ids[:1]
+    # Rows that are not side by side.
+    assert filled.search(np.repeat(rows, 2, axis=1)[:, ::2][0], k=5, exact=True, mode="dense").ids == by_row.ids
+    with pytest.raises(TypeError, match="float64"):
+        filled.search(rows[0].astype(np.float64))
+    with pytest.raises(ehi.InputError, match="384"):
+        filled.search(rows[0][:10])
+
+
+def test_filters_and_modes(filled, documents):
+    few = filled.search("cells", k=50, filter={"place": {"$lt": 10}})
+    assert {hit.metadata["place"] for hit in few} <= set(range(10)) and len(few) == 10
+    assert filled.search("cells", filter='{"place": 4}').ids == [documents[4]["id"]]
+    for mode in ("best", "dense", "lexical", "hybrid"):
+        assert len(filled.search("cells in mice", mode=mode)) == 10
+    assert filled.search("cells in mice", alpha=0.3).ranked_by == {"mode": "hybrid", "alpha": pytest.approx(0.3)}
+    with pytest.raises(ehi.FilterError):
+        filled.search("cells", filter={"place": {"$less": 1}})
+    with pytest.raises(ValueError, match="known are best"):
+        filled.search("cells", mode="both")
+    with pytest.raises(ValueError, match="exclude each other"):
+        filled.search("cells", alpha=0.5, rrf=60)
+    with pytest.raises(ehi.InputError) as caught:
+        filled.search("cells", beam=3, exact=True)
+    assert caught.value.kind
+
+
+def test_adding_replacing_deleting(empty):
+    summary = empty.add(["a", "b"], ["one text", "another"], titles=["A", "B"], metadata=[{"x": 1}, None])
+    assert summary["inserted"] == 2
+    assert empty.add([{"id": "a", "text": "replaced"}])["replaced"] == 1
+    assert empty.get("a") == {"id": "a", "title": "", "text": "replaced", "metadata": None}
+    assert empty.delete(["a", "none"]) == 1 and len(empty) == 1
+    rows = np.eye(2, 384, dtype=np.float16)
+    assert empty.add_vectors(["v", "w"], rows, titles=["V", "W"])["inserted"] == 2
+    assert empty.search(rows[0].astype(np.float32), k=1, mode="dense").ids == ["v"]
+    for refused in (
+        lambda: empty.add(["a"], ["x", "y"]),
+        lambda: empty.add([{"text": "no id"}]),
+        lambda: empty.add([{"id": "c", "body": "x"}]),
+        lambda: empty.add_vectors(["v"], rows),
+        lambda: empty.add(["c"], ["text"], metadata=[{"x": float("nan")}]),
+    ):
+        with pytest.raises(ValueError):
+            refused()
+    for refused in (
+        lambda: empty.add("abc", ["x"]),
+        lambda: empty.add([1], ["x"]),
+        lambda: empty.add(["c"], ["text"], metadata=[{"x": object()}]),
+        lambda: empty.add(["c"], titles=["x"]),
+    ):
+        with pytest.raises(TypeError):
+            refused()
+    assert sorted(document["id"] for document in empty) == ["b", "v", "w"]
+
+
+def test_one_writer_and_any_number_of_readers(tmp_path):
+    with ehi.Index.create(tmp_path / "index", MODEL, precision="int8") as index:
+        with pytest.raises(ehi.LockedError):
+            ehi.Index.open(tmp_path / "index")
+        reader = ehi.Index.open_read_only(tmp_path / "index")
+        index.add(["a"], ["a text"])
+        index.flush()
+        assert len(reader) == 0 and reader.refresh() and len(reader) == 1
+        with pytest.raises(ehi.Error):
+            reader.add(["b"], ["x"])
+    index.close()
+    with pytest.raises(ehi.InputError, match="closed"):
+        index.search("x")
+    with ehi.Index.open(str(tmp_path / "index")) as again:
+        assert again.search("a text").ids == ["a"] and again.verify()["sound"]
+        again.snapshot(tmp_path / "copy")
+    assert ehi.Index.open_read_only(tmp_path / "copy").get("a")["text"] == "a text"
+    with pytest.raises(ehi.StoreError):
+        ehi.Index.open(tmp_path / "nowhere")
+    with pytest.raises(ehi.ModelError):
+        ehi.Index.create(tmp_path / "other", tmp_path)
+
+
+def test_an_open_index_is_not_pickled(filled):
+    with pytest.raises(TypeError, match="pickle its path"):
+        pickle.dumps(filled)
+    assert pickle.loads(pickle.dumps(filled.path)) == pathlib.Path(filled.path)
+
+
+def child(index, answers):
+    try:
+        index.search("x")
+        answers.put("searched")
+    except ehi.Error as error:
+        answers.put(str(error))
+
+
+def test_a_forked_child_is_told(filled):
+    context = multiprocessing.get_context("fork")
+    answers = context.Queue()
+    process = context.Process(target=child, args=(filled, answers))
+    process.start()
+    answer = answers.get(timeout=30)
+    process.join()
+    assert "process" in answer, answer
+
+
+def test_progress_may_cancel_or_raise(empty, documents):
+    heard = []
+    empty.add(documents[:20], progress=lambda stage, done, total: heard.append((stage, done, total)))
+    assert heard[-1] == ("Insert", 20, 20)
+    with pytest.raises(ehi.CancelledError):
+        empty.verify(progress=lambda *_: False)
+
+    def fails(*_):
+        raise RuntimeError("from the callback")
+
+    with pytest.raises(RuntimeError, match="from the callback"):
+        empty.verify(progress=fails)
+    empty.compact()
+
+
+def test_two_threads_search_while_one_writes(empty, documents):
+    empty.add(documents[:50])
+    failures = []
+
+    def searches():
+        try:
+            for document in documents[:50]:
+                assert empty.search(document["title"], k=3).ids
+        except BaseException as error:  # noqa: BLE001
+            failures.append(error)
+
+    threads = [threading.Thread(target=searches) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    empty.add(documents[50:80])
+    for thread in threads:
+        thread.join()
+    assert not failures and len(empty) == 80
+
+
+def test_ctrl_c_ends_a_long_call(tmp_path, documents):
+    program = textwrap.dedent(
+        f"""
+        import ehi, sys
+        index = ehi.Index.create({str(tmp_path / "index")!r}, {str(MODEL)!r})
+        texts = ["a text of some words " * 20 + str(place) for place in range(20000)]
+        print("ready", flush=True)
+        try:
+            index.add([str(place) for place in range(len(texts))], texts)
+        except KeyboardInterrupt:
+            print("stored", len(index), flush=True)
+            index.close()
+            sys.exit(7)
+        """
+    )
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "ready\n"
+    time.sleep(1)
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=120)
+    assert process.returncode == 7, out
+    stored = int(out.split()[-1])
+    with ehi.Index.open_read_only(tmp_path / "index") as index:
+        assert len(index) == stored < 20000
+
+
+def test_judgments_and_what_is_told(empty, documents):
+    empty.add(documents[:30])
+    pairs = [(document["title"], document["id"]) for document in documents[:5]]
+    assert empty.judge(pairs)["added"] == 5
+    assert empty.judge([(*pairs[0], 0)])["replaced"] == 1
+    assert len(empty.judgments()) == 5 and empty.forget(pairs[:2]) == 2
+    empty.log_questions(True)
+    empty.search("is this kept?")
+    assert [each["question"] for each in empty.logged_questions()] == ["is this kept?"]
+    assert empty.stats()["documents"] == 30 and empty.health() and empty.leaves()
+    explained = empty.explain(documents[0]["title"], k=3, against_exact=True)
+    assert explained["hits"][0]["id"] == documents[0]["id"]
+    fused = empty.fuse()
+    assert fused["fusion"] is None and "40" in fused["sentence"]
