@@ -37,6 +37,7 @@ __all__ = [
     "Model",
     "ModelError",
     "PartialError",
+    "Reranker",
     "SearchResult",
     "StoreError",
     "TrainError",
@@ -86,6 +87,11 @@ class Encoder:
     def encode_document(self, texts: str | Sequence[str]) -> NDArray[np.float32]: ...
 
 @final
+class Reranker:
+    def __new__(cls, path: _Path, *, precision: _Precision = "f32") -> Reranker: ...
+    def score(self, question: str, documents: list[str]) -> NDArray[np.float32]: ...
+
+@final
 class Hit:
     @property
     def id(self) -> str: ...
@@ -103,6 +109,10 @@ class Hit:
     def dense(self) -> float | None: ...
     @property
     def lexical(self) -> float | None: ...
+    @property
+    def rerank_score(self) -> float | None: ...
+    @property
+    def passages(self) -> list[_Json]: ...
     def as_dict(self) -> _Json: ...
 
 @final
@@ -149,6 +159,7 @@ class Index:
         codes: bool | None = None,
         words: str | None = None,
         precision: _Precision | None = None,
+        passages: tuple[int, int] | None = None,
         exist_ok: bool = False,
     ) -> Index: ...
     @staticmethod
@@ -229,6 +240,9 @@ class Index:
         codes: bool | None = None,
         encoder: _Encoder | None = None,
         ids_only: bool = False,
+        passages: int | None = None,
+        reranker: Reranker | None = None,
+        rerank_depth: int = 100,
         parallel: bool = False,
     ) -> SearchResult: ...
     @overload
@@ -249,6 +263,9 @@ class Index:
         codes: bool | None = None,
         encoder: _Encoder | None = None,
         ids_only: bool = False,
+        passages: int | None = None,
+        reranker: Reranker | None = None,
+        rerank_depth: int = 100,
         parallel: bool = False,
     ) -> Any: ...
     def explain(

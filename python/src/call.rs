@@ -16,8 +16,9 @@ pub fn run<T: Send>(py: Python<'_>, work: impl FnOnce() -> ehi::Result<T> + Send
     py.detach(work).map_err(|error| exception(py, error))
 }
 
-/// Runs a long call. `progress` is called with the stage's name, what is done and the total or `None`; what it
-/// raises ends the call and is raised, and so is Ctrl-C. `False` from it ends the call with `CancelledError`.
+/// Runs a long call. `progress` is called with the stage's name, what is done and the total or `None`; what
+/// it raises ends the call and is raised, and so is Ctrl-C. `False` from it ends the call with
+/// `CancelledError`.
 pub fn watched<T: Send>(
     py: Python<'_>,
     progress: Option<Py<PyAny>>,

@@ -15,7 +15,7 @@ use pyo3::types::{PyList, PyString};
 
 use crate::call::{run, watched};
 use crate::errors::InputError;
-use crate::model::{self, Model};
+use crate::model::{self, Model, Reranker};
 use crate::options::{self, HandleOptions, judgments, parse, seconds, stops};
 use crate::search::{Mode, Options, SearchResult};
 use crate::training::{config, retrained};
@@ -27,8 +27,8 @@ const PAGE: usize = 256;
 /// An index: documents, their embeddings and postings, and the model, in one folder.
 ///
 /// Made by `Index.create`, `Index.open` and `Index.open_read_only`. One process writes at a time, any number
-/// reads. It may be shared by threads; a search takes none of the interpreter's lock. `close` (or the end of a
-/// `with` block) flushes it.
+/// reads. It may be shared by threads; a search takes none of the interpreter's lock. `close` (or the end of
+/// a `with` block) flushes it.
 #[pyclass(frozen, module = "ehi")]
 pub struct Index {
     path: PathBuf,
@@ -67,10 +67,11 @@ impl Index {
 
 #[pymethods]
 impl Index {
-    /// Creates an index in a folder that is missing or empty. `model` is a `Model` or the path of one.
+    /// Creates an index in a folder that is missing or empty. `model` is a `Model` or the path of one. With
+    /// `passages`, tokens and overlap, a document has an embedding for each part of its text.
     #[staticmethod]
     #[pyo3(signature = (path, model, *, similarity = None, durability = None, codes = None, words = None,
-        precision = None, exist_ok = false))]
+        precision = None, passages = None, exist_ok = false))]
     #[allow(clippy::too_many_arguments, reason = "they are keywords")]
     fn create(
         py: Python<'_>,
@@ -81,9 +82,10 @@ impl Index {
         codes: Option<bool>,
         words: Option<&str>,
         precision: Option<&str>,
+        passages: Option<(u32, u32)>,
         exist_ok: bool,
     ) -> PyResult<Self> {
-        let options = HandleOptions { similarity, durability, codes, words, precision, wait: None };
+        let options = HandleOptions { similarity, durability, codes, words, precision, wait: None, passages };
         let builder = options.builder()?;
         let bundle = model::model(py, model)?;
         let index = run(py, move || match exist_ok {
@@ -211,8 +213,8 @@ impl Index {
         }
     }
 
-    /// Stores documents: `add(ids, texts, titles=…, metadata=…)`, or `add(documents)` with dictionaries of `id`,
-    /// `text`, `title` and `metadata`. One whose id is there takes its place.
+    /// Stores documents: `add(ids, texts, titles=…, metadata=…)`, or `add(documents)` with dictionaries of
+    /// `id`, `text`, `title` and `metadata`. One whose id is there takes its place.
     ///
     /// Returns what was done with each, as a dictionary. With `all_or_none` one that cannot be stored is an
     /// error with nothing stored.
@@ -321,11 +323,12 @@ impl Index {
     ///
     /// Of one question a `SearchResult`, of several a list of them. How far the tree is searched say `beam`
     /// (leaves), `recall` (share of exact search's hits, 0.95 by default), `stop` (rules as `mass=0.9`) or
-    /// `exact`. `mode` is best, dense, lexical or hybrid; `alpha` and `rrf` join both scores of hybrid. `filter`
-    /// is a dictionary in the form of MongoDB's.
+    /// `exact`. `mode` is best, dense, lexical or hybrid; `alpha` and `rrf` join both scores of hybrid.
+    /// `filter` is a dictionary in the form of MongoDB's. A `reranker` reads the best `rerank_depth` hits
+    /// again.
     #[pyo3(signature = (query, k = 10, *, beam = None, recall = None, stop = None, exact = false, mode = None,
         alpha = None, rrf = None, bm25 = None, filter = None, codes = None, encoder = None, ids_only = false,
-        parallel = false))]
+        passages = None, reranker = None, rerank_depth = 100, parallel = false))]
     #[allow(clippy::too_many_arguments, reason = "they are keywords")]
     fn search(
         &self,
@@ -344,6 +347,9 @@ impl Index {
         codes: Option<bool>,
         encoder: Option<&str>,
         ids_only: bool,
+        passages: Option<usize>,
+        reranker: Option<Py<Reranker>>,
+        rerank_depth: usize,
         parallel: bool,
     ) -> PyResult<Py<PyAny>> {
         let asked = Input::new(query)?;
@@ -359,6 +365,8 @@ impl Index {
             codes,
             encoder: encoder.map(|text| parse::<QueryEncoder>("encoder", text)).transpose()?,
             ids_only,
+            passages,
+            rerank: reranker.as_ref().map(|reranker| (reranker.get(), rerank_depth)),
         };
         let index = self.inner()?;
         let one = |result| Ok(SearchResult::new(py, result)?.into_pyobject(py)?.into_any().unbind());
@@ -378,7 +386,8 @@ impl Index {
         }
     }
 
-    /// Why a search found what it found, as a dictionary; with `against_exact` beside what exact search finds.
+    /// Why a search found what it found, as a dictionary; with `against_exact` beside what exact search
+    /// finds.
     #[pyo3(signature = (query, k = 10, *, beam = None, recall = None, mode = None, alpha = None, filter = None,
         against_exact = false))]
     #[allow(clippy::too_many_arguments, reason = "they are keywords")]
@@ -406,6 +415,8 @@ impl Index {
             codes: None,
             encoder: None,
             ids_only: false,
+            passages: None,
+            rerank: None,
         };
         let index = self.inner()?;
         let explanation = run(py, || {
@@ -538,8 +549,8 @@ impl Index {
         plain(py, &watched(py, progress, move |told| index.with_progress(told).tune(&options))?)
     }
 
-    /// Keeps judgments: tuples of question, id of a document and grade, 1 where there is none; 0 and less mean
-    /// that the document does not answer. What was done, as a dictionary.
+    /// Keeps judgments: tuples of question, id of a document and grade, 1 where there is none; 0 and less
+    /// mean that the document does not answer. What was done, as a dictionary.
     fn judge(&self, py: Python<'_>, pairs: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
         let judgments = judgments(pairs)?;
         let index = self.inner()?;

@@ -20,7 +20,7 @@ mod _ehi {
     #[pymodule_export]
     use super::index::{AutoTune, Documents, Index};
     #[pymodule_export]
-    use super::model::{Encoder, Model};
+    use super::model::{Encoder, Model, Reranker};
     #[pymodule_export]
     use super::search::{Hit, SearchResult};
     #[pymodule_export]

@@ -75,6 +75,39 @@ impl Model {
     }
 }
 
+/// A cross-encoder, which reads a question and a document together.
+#[pyclass(frozen, module = "ehi")]
+pub struct Reranker {
+    pub reranker: ehi::model::Reranker,
+}
+
+#[pymethods]
+impl Reranker {
+    /// Loads the cross-encoder in a folder; `precision` is f32 or int8.
+    #[new]
+    #[pyo3(signature = (path, *, precision = "f32"))]
+    fn new(py: Python<'_>, path: PathBuf, precision: &str) -> PyResult<Self> {
+        let precision: EncoderPrecision = parse("precision", precision)?;
+        let reranker =
+            run(py, move || Ok(LoadOptions::new().encoder_precision(precision).reranker(path)?))?;
+        Ok(Self { reranker })
+    }
+
+    /// Scores of documents for a question, `[n]` f32, higher is better.
+    fn score<'py>(
+        &self,
+        py: Python<'py>,
+        question: &str,
+        documents: Vec<String>,
+    ) -> PyResult<Bound<'py, numpy::PyArray1<f32>>> {
+        let scores = run(py, || {
+            let documents: Vec<&str> = documents.iter().map(String::as_str).collect();
+            Ok(self.reranker.score(question, &documents)?)
+        })?;
+        Ok(numpy::PyArray1::from_vec(py, scores))
+    }
+}
+
 /// An encoder of texts.
 #[pyclass(frozen, module = "ehi")]
 pub struct Encoder {

@@ -83,6 +83,7 @@ pub struct HandleOptions<'a> {
     pub words: Option<&'a str>,
     pub precision: Option<&'a str>,
     pub wait: Option<f64>,
+    pub passages: Option<(u32, u32)>,
 }
 
 impl HandleOptions<'_> {
@@ -117,6 +118,9 @@ impl HandleOptions<'_> {
         }
         if let Some(wait) = self.wait {
             builder = builder.lock_wait(seconds("wait", wait)?);
+        }
+        if let Some((tokens, overlap)) = self.passages {
+            builder = builder.passages(tokens, overlap);
         }
         Ok(builder)
     }

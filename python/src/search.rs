@@ -6,10 +6,11 @@ use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PySlice;
 
+use crate::model::Reranker;
 use crate::value::{plain, to_python};
 
 /// What a search is asked for, beside the question.
-pub struct Options {
+pub struct Options<'r> {
     pub k: usize,
     pub beam: Option<usize>,
     pub recall: Option<f64>,
@@ -21,6 +22,8 @@ pub struct Options {
     pub codes: Option<bool>,
     pub encoder: Option<QueryEncoder>,
     pub ids_only: bool,
+    pub passages: Option<usize>,
+    pub rerank: Option<(&'r Reranker, usize)>,
 }
 
 #[derive(Clone, Copy)]
@@ -55,11 +58,25 @@ impl Mode {
     }
 }
 
-impl Options {
-    /// A query with these options. An embedding is searched for by embeddings alone where nothing else is asked
-    /// for.
+impl Options<'_> {
+    /// A query with these options. An embedding is searched for by embeddings alone where nothing else is
+    /// asked for.
     pub fn apply<'a, Input>(&'a self, query: Query<'a, Input>) -> Query<'a, Input> {
-        let Self { k, beam, recall, stops, exact, mode, bm25, filter, codes, encoder, ids_only } = self;
+        let Self {
+            k,
+            beam,
+            recall,
+            stops,
+            exact,
+            mode,
+            bm25,
+            filter,
+            codes,
+            encoder,
+            ids_only,
+            passages,
+            rerank,
+        } = self;
         let mut query = query.k(*k);
         if let Some(beam) = beam {
             query = query.beam(*beam);
@@ -90,6 +107,12 @@ impl Options {
         }
         if let Some(encoder) = encoder {
             query = query.encoder(*encoder);
+        }
+        if let Some(passages) = passages {
+            query = query.passages(*passages);
+        }
+        if let Some((reranker, depth)) = rerank {
+            query = query.rerank(&reranker.reranker, *depth);
         }
         if *ids_only { query.ids_only() } else { query }
     }
@@ -145,6 +168,18 @@ impl Hit {
     #[getter]
     fn lexical(&self) -> Option<f32> {
         self.hit.scores.lexical
+    }
+
+    /// What the reranker gave, by which it then stands where it does, or `None`.
+    #[getter]
+    fn rerank_score(&self) -> Option<f32> {
+        self.hit.rerank_score
+    }
+
+    /// Its best passages, as dictionaries, in an index that has them.
+    #[getter]
+    fn passages(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        plain(py, &self.hit.passages)
     }
 
     /// All of it as a dictionary, as `docs/json.md` has it.

@@ -25,8 +25,8 @@ pub fn config(_py: Python<'_>, given: Option<&Bound<'_, PyAny>>) -> PyResult<Tra
 
 /// Trains encoder and tree, from a dataset's folder, or from documents and pairs of question and document id.
 ///
-/// `base` is the folder of the encoder to start from, `output` that of the new bundle, missing or empty. Returns
-/// the model and the report, a dictionary with the verdict.
+/// `base` is the folder of the encoder to start from, `output` that of the new bundle, missing or empty.
+/// Returns the model and the report, a dictionary with the verdict.
 #[pyfunction]
 #[pyo3(signature = (base, output, *, data = None, documents = None, pairs = None, config = None, progress = None))]
 #[allow(clippy::too_many_arguments, reason = "they are keywords")]

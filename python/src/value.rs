@@ -153,8 +153,8 @@ pub fn document_to_python(py: Python<'_>, document: &Document) -> PyResult<Py<Py
     Ok(fields.into_any().unbind())
 }
 
-/// Rows of an array, f32 or f16, `[n, dim]`, or `[dim]` for one. Other strides are copied row by row; any other
-/// type of number is an error, so that nothing is rounded in silence.
+/// Rows of an array, f32 or f16, `[n, dim]`, or `[dim]` for one. Other strides are copied row by row; any
+/// other type of number is an error, so that nothing is rounded in silence.
 pub fn rows(array: &Bound<'_, PyUntypedArray>) -> PyResult<Vec<Vec<f32>>> {
     let shape = array.shape().to_vec();
     let (count, dim) = match shape.as_slice() {

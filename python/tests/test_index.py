@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import ehi
-from conftest import MODEL
+from conftest import MODEL, ROOT
 
 
 def test_documents_come_back_as_they_were(filled, documents):
@@ -229,3 +229,28 @@ def test_judgments_and_what_is_told(empty, documents):
     assert explained["hits"][0]["id"] == documents[0]["id"]
     fused = empty.fuse()
     assert fused["fusion"] is None and "40" in fused["sentence"]
+
+
+def test_long_documents_have_passages(tmp_path):
+    text = "\n\n".join(f"Paragraph {place} is about nothing. " * 8 for place in range(6))
+    text += "\n\nThe moons of Jupiter were seen by Galileo in 1610. " * 3
+    with ehi.Index.create(tmp_path / "index", MODEL, precision="int8", passages=(64, 8)) as index:
+        assert index.add(["long", "other"], [text, "A text about tea."])["inserted"] == 2
+        (hit,) = index.search("who discovered moons of jupiter?", k=1, passages=2)
+        best = hit.passages[0]
+        part = text.encode()[best["start"] : best["end"]].decode()
+        assert hit.id == "long" and "Jupiter" in part and len(hit.passages) == 2
+    with pytest.raises(ehi.InputError):
+        ehi.Index.create(tmp_path / "bad", MODEL, passages=(2, 8))
+
+
+def test_a_reranker_orders_the_hits(filled, documents):
+    folder = ROOT / "tests" / "fixtures" / "rerankers" / "6.2" / "identity"
+    reranker = ehi.Reranker(folder)
+    scores = reranker.score("cells in mice", [document["text"] for document in documents[:3]])
+    assert scores.shape == (3,) and scores.dtype == np.float32
+    plain = filled.search("cells in mice", k=5)
+    again = filled.search("cells in mice", k=5, reranker=reranker, rerank_depth=5)
+    assert sorted(again.ids) == sorted(plain.ids) and plain[0].rerank_score is None
+    order = [hit.rerank_score for hit in again]
+    assert order == sorted(order, reverse=True)
