@@ -407,16 +407,9 @@ impl Index {
             k,
             beam,
             recall,
-            stops: Vec::new(),
-            exact: false,
             mode: Mode::new(mode, alpha, None)?,
-            bm25: None,
             filter: filter.map(|filter| options::filter(py, filter)).transpose()?,
-            codes: None,
-            encoder: None,
-            ids_only: false,
-            passages: None,
-            rerank: None,
+            ..Options::default()
         };
         let index = self.inner()?;
         let explanation = run(py, || {
@@ -599,7 +592,7 @@ impl Index {
             ..LearnOptions::default()
         };
         if let Some(given) = config {
-            options.config = self::config(py, Some(given))?;
+            options.config = self::config(Some(given))?;
         }
         let index = self.inner()?;
         plain(py, &watched(py, progress, move |told| index.with_progress(told).learn(&options))?)
@@ -660,7 +653,7 @@ impl Index {
         config: Option<&Bound<'_, PyAny>>,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Py<PyAny>> {
-        let config = self::config(py, config)?;
+        let config = self::config(config)?;
         let index = self.inner()?;
         let done = watched(py, progress, move |told| {
             index.retrain(pairs, Trainer::builder().config(config).on_progress(told))
@@ -698,10 +691,9 @@ impl Index {
     #[pyo3(signature = (*, interval = None))]
     fn auto_tune(&self, interval: Option<f64>) -> PyResult<AutoTune> {
         let mut options = ehi::train::AutoTuneOptions::default();
-        options.interval = match interval {
-            Some(interval) => seconds("interval", interval)?,
-            None => options.interval.max(Duration::ZERO),
-        };
+        if let Some(interval) = interval {
+            options.interval = seconds("interval", interval)?;
+        }
         let index = self.inner()?;
         let tune = index
             .auto_tune(options)

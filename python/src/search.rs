@@ -10,6 +10,7 @@ use crate::model::Reranker;
 use crate::value::{plain, to_python};
 
 /// What a search is asked for, beside the question.
+#[derive(Default)]
 pub struct Options<'r> {
     pub k: usize,
     pub beam: Option<usize>,
@@ -26,8 +27,9 @@ pub struct Options<'r> {
     pub rerank: Option<(&'r Reranker, usize)>,
 }
 
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub enum Mode {
+    #[default]
     Best,
     Dense,
     Lexical,

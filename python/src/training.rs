@@ -17,7 +17,7 @@ use crate::options::parse;
 use crate::value::{document, from_python, plain};
 
 /// Settings of a training, by the names that `docs/training.md` has, flat or nested.
-pub fn config(_py: Python<'_>, given: Option<&Bound<'_, PyAny>>) -> PyResult<TrainConfig> {
+pub fn config(given: Option<&Bound<'_, PyAny>>) -> PyResult<TrainConfig> {
     let Some(given) = given else { return Ok(TrainConfig::default()) };
     let json = from_python(given)?.to_string();
     TrainConfig::from_json(&json).map_err(|error| PyValueError::new_err(format!("`config`: {error}")))
@@ -40,7 +40,7 @@ pub fn train(
     config: Option<&Bound<'_, PyAny>>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<(Model, Py<PyAny>)> {
-    let config = self::config(py, config)?;
+    let config = self::config(config)?;
     let given: Option<(Vec<Document>, _)> = match (&data, documents, pairs) {
         (Some(_), None, None) => None,
         (None, Some(documents), Some(pairs)) => {

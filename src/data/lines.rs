@@ -10,7 +10,7 @@ use super::unpack::{ByteStream, Packing, unpack};
 /// It bounds the memory that a file without line feeds can take.
 pub const MAX_LINE_BYTES: usize = 256 << 20;
 
-const BYTE_ORDER_MARK: &str = "\u{feff}";
+pub(super) const BYTE_ORDER_MARK: &str = "\u{feff}";
 
 /// A line that is not blank, with its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,10 +4,10 @@ use std::io::{BufRead, Cursor, Read};
 
 use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
 
+use super::lines::BYTE_ORDER_MARK;
 use super::unpack::{ByteStream, Packing};
 use super::{DataError, MAX_LINE_BYTES};
 
-const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 /// A row behind the last one; where it is missing, a quote was open to the end.
 const LAST_ROW: &[u8] = b"\n\0end of the table\0\n";
 /// The most cells of a row.
@@ -53,7 +53,7 @@ impl Rows {
             first.clear();
             let read = (&mut stream).take(MAX_LINE_BYTES as u64).read_until(b'\n', &mut first);
             read.map_err(|source| packing.error(&name, line, source))?;
-            if line == 1 && first.starts_with(BYTE_ORDER_MARK) {
+            if line == 1 && first.starts_with(BYTE_ORDER_MARK.as_bytes()) {
                 first.drain(..BYTE_ORDER_MARK.len());
             }
             // A row of tabs is one of empty cells.

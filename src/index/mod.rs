@@ -4,6 +4,7 @@ mod active_model;
 mod analysis;
 pub mod calibrate;
 mod change;
+mod documents;
 pub mod explain;
 mod fusion;
 pub mod health;
@@ -33,6 +34,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 
 pub use change::ModelChange;
+pub use documents::Documents;
 pub use fusion::LearnedFusion;
 pub use insert::{CutTexts, InsertStatus, InsertSummary, RefusedDocument};
 pub use judgments::Recorded;
@@ -341,13 +343,6 @@ impl Index {
         Ok(self.serving().view().contains(id)?)
     }
 
-    /// All documents in the byte order of their ids.
-    ///
-    /// Reads a page at a time; a document inserted or deleted meanwhile may be seen or not.
-    pub fn iter(&self) -> Documents<'_> {
-        Documents { index: self, page: Vec::new().into_iter(), last: None, done: false }
-    }
-
     /// Deletes a document; says whether there was one.
     ///
     /// # Durability
@@ -446,62 +441,6 @@ fn newest(root: &Root, load: LoadOptions) -> Result<ActiveModel> {
         if attempt == READ_ATTEMPTS || root.read()?.serving == number {
             return opened;
         }
-    }
-}
-
-/// Iterator over all documents; made by [`Index::iter`].
-pub struct Documents<'a> {
-    index: &'a Index,
-    page: std::vec::IntoIter<Document>,
-    last: Option<String>,
-    done: bool,
-}
-
-impl std::fmt::Debug for Documents<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Documents")
-            .field("last", &self.last)
-            .field("done", &self.done)
-            .finish_non_exhaustive()
-    }
-}
-
-/// Documents read at once while iterating.
-const DOCUMENTS_PER_PAGE: usize = 256;
-
-impl Iterator for Documents<'_> {
-    type Item = Result<Document>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        loop {
-            if let Some(document) = self.page.next() {
-                return Some(Ok(document));
-            }
-            if self.done {
-                return None;
-            }
-            let page = self.index.page(self.last.as_deref(), DOCUMENTS_PER_PAGE);
-            match page {
-                Ok(page) => {
-                    self.done = page.len() < DOCUMENTS_PER_PAGE;
-                    self.last = page.last().map(|document| document.id.clone());
-                    self.page = page.into_iter();
-                }
-                Err(error) => {
-                    self.done = true;
-                    return Some(Err(error));
-                }
-            }
-        }
-    }
-}
-
-impl<'a> IntoIterator for &'a Index {
-    type Item = Result<Document>;
-    type IntoIter = Documents<'a>;
-
-    fn into_iter(self) -> Documents<'a> {
-        self.iter()
     }
 }
 

@@ -51,8 +51,8 @@ const CARRIED_FILES: [&str; 7] = [
     "config.json",
     TOKENIZER_FILE,
     "modules.json",
-    "sentence_bert_config.json",
-    "config_sentence_transformers.json",
+    files::LENGTH_FILE,
+    files::PROMPTS_FILE,
     "tokenizer_config.json",
     "special_tokens_map.json",
 ];

@@ -138,12 +138,14 @@ fn forward_all<const N: usize>(
 impl LayerNorm {
     /// Shapes: `[.., m]` to `[.., m]`.
     fn forward(&self, x: &Tensor, program: Program) -> candle_core::Result<Tensor> {
-        let none = self.bias.is_none().then(|| self.weight.zeros_like()).transpose()?;
-        let bias = self.bias.as_ref().or(none.as_ref()).unwrap_or(&self.weight);
+        let bias = match &self.bias {
+            Some(bias) => bias.clone(),
+            None => self.weight.zeros_like()?,
+        };
         if program == Program::Fused {
-            return autograd::layer_norm(x, &self.weight, bias, self.eps as f32);
+            return autograd::layer_norm(x, &self.weight, &bias, self.eps as f32);
         }
-        candle_nn::ops::layer_norm_slow(x, &self.weight, bias, self.eps as f32)
+        candle_nn::ops::layer_norm_slow(x, &self.weight, &bias, self.eps as f32)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rayon::prelude::*;
 
@@ -335,27 +335,37 @@ impl Encoder {
     }
 
     fn embed_tokens(&self, texts: &[Vec<u32>], skip: usize) -> Result<Vec<f32>, ModelError> {
-        let m = self.dim();
-        let out = Mutex::new(vec![0f32; texts.len() * m]);
-        micro_batches(texts, TOKENS_PER_BATCH).into_par_iter().try_for_each(
-            |batch| -> Result<(), ModelError> {
-                let slices: Vec<&[u32]> = batch.iter().map(|&i| texts[i].as_slice()).collect();
-                let hidden = self.parts.packed()?.forward(&slices)?;
-                let pooled = self.pooler.packed(&hidden, skip);
-                let mut out = out.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-                for (&index, row) in batch.iter().zip(pooled.chunks_exact(m)) {
-                    out[index * m..][..m].copy_from_slice(row);
-                }
-                Ok(())
-            },
-        )?;
-        Ok(out.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner()))
+        in_micro_batches(texts, self.dim(), |_, batch| {
+            let hidden = self.parts.packed()?.forward(batch)?;
+            Ok(self.pooler.packed(&hidden, skip))
+        })
     }
 }
 
 fn is_usable(row: &[f32]) -> bool {
     let norm: f32 = row.iter().map(|x| x * x).sum();
     norm.is_finite() && norm > 0.0
+}
+
+/// Runs texts through a model on the current rayon pool, in micro-batches. `run` takes the numbers of some
+/// texts and their tokens, and gives `[texts, width]`, the rows of which are put in the order of `texts`.
+pub(super) fn in_micro_batches(
+    texts: &[Vec<u32>],
+    width: usize,
+    run: impl Fn(&[usize], &[&[u32]]) -> Result<Vec<f32>, ModelError> + Sync,
+) -> Result<Vec<f32>, ModelError> {
+    let out = Mutex::new(vec![0f32; texts.len() * width]);
+    let run_one = |batch: Vec<usize>| -> Result<(), ModelError> {
+        let tokens: Vec<&[u32]> = batch.iter().map(|&i| texts[i].as_slice()).collect();
+        let rows = run(&batch, &tokens)?;
+        let mut out = out.lock().unwrap_or_else(PoisonError::into_inner);
+        for (&index, row) in batch.iter().zip(rows.chunks_exact(width)) {
+            out[index * width..][..width].copy_from_slice(row);
+        }
+        Ok(())
+    };
+    micro_batches(texts, TOKENS_PER_BATCH).into_par_iter().try_for_each(run_one)?;
+    Ok(out.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// Groups texts, longest first, so that no group holds more than `budget` tokens (or one text).

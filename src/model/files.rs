@@ -19,6 +19,10 @@ pub const ENCODER_FILE: &str = "model.safetensors";
 pub(super) const FORMER_ENCODER_FILE: &str = "encoder.safetensors";
 /// Weights of the tree.
 pub const INDEXER_FILE: &str = "indexer.safetensors";
+/// The transformer's settings in a sentence-transformers folder.
+pub(super) const LENGTH_FILE: &str = "sentence_bert_config.json";
+/// Prompts, similarity and dimensions of a sentence-transformers folder.
+pub(super) const PROMPTS_FILE: &str = "config_sentence_transformers.json";
 /// The tokenizer.
 pub const TOKENIZER_FILE: &str = "tokenizer.json";
 /// The report of the run that made the bundle; no part of the model's identity.

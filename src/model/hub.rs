@@ -17,13 +17,8 @@ const REQUIRED: [&str; 3] = ["config.json", "tokenizer.json", "model.safetensors
 const MODULES: &str = "modules.json";
 
 /// Files that change how a model is used, where it has them.
-const OPTIONAL: [&str; 5] = [
-    MODULES,
-    "sentence_bert_config.json",
-    "config_sentence_transformers.json",
-    "tokenizer_config.json",
-    "README.md",
-];
+const OPTIONAL: [&str; 5] =
+    [MODULES, files::LENGTH_FILE, files::PROMPTS_FILE, "tokenizer_config.json", "README.md"];
 
 /// Fetches `name` (for instance [`DEFAULT_MODEL`]) and returns its directory in the cache.
 ///

@@ -1,19 +1,17 @@
 //! A cross-encoder: a question and a document read together, and one score for the two.
 
 use std::path::Path;
-use std::sync::Mutex;
 
 use candle_core::Device;
 use rayon::prelude::*;
 
 use super::config::{EncoderPrecision, TransformerConfig};
 use super::dense::{Dense, DenseActivation, DenseConfig};
-use super::encoder::micro_batches;
+use super::encoder::in_micro_batches;
 use super::error::ModelError;
 use super::files::{ENCODER_FILE, TOKENIZER_FILE};
 use super::folder;
 use super::load::LoadOptions;
-use super::packed::TOKENS_PER_BATCH;
 use super::parts::{LazyParts, Source};
 use super::pooling::{LayerNorm, Pooler, PoolingMode, Step};
 use super::tokenize::Pair;
@@ -128,24 +126,14 @@ impl Reranker {
                 .into_iter()
                 .map(|pair| (pair.ids, pair.types))
                 .unzip();
-            let own = Mutex::new(vec![0f32; ids.len()]);
-            micro_batches(&ids, TOKENS_PER_BATCH).into_par_iter().try_for_each(
-                |batch| -> Result<(), ModelError> {
-                    let texts: Vec<&[u32]> = batch.iter().map(|&i| ids[i].as_slice()).collect();
-                    let added = |text: usize, place: usize| {
-                        let second = self.second.as_deref()?;
-                        (types[batch[text]][place] == 1).then_some(second)
-                    };
-                    let hidden = packed.forward_with(&texts, &added)?;
-                    let logits = self.head.packed(&hidden, 0);
-                    let mut own = own.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-                    for (&index, logit) in batch.iter().zip(logits) {
-                        own[index] = self.activation.apply(logit);
-                    }
-                    Ok(())
-                },
-            )?;
-            let own = own.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
+            let own = in_micro_batches(&ids, 1, |batch, tokens| {
+                let added = |text: usize, place: usize| {
+                    let second = self.second.as_deref()?;
+                    (types[batch[text]][place] == 1).then_some(second)
+                };
+                let logits = self.head.packed(&packed.forward_with(tokens, &added)?, 0);
+                Ok(logits.into_iter().map(|logit| self.activation.apply(logit)).collect())
+            })?;
             if let Some(index) = own.iter().position(|score| !score.is_finite()) {
                 return Err(ModelError::BadEmbedding { index: scores.len() + index });
             }

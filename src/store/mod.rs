@@ -71,6 +71,7 @@ mod verify_codes;
 mod verify_files;
 mod version;
 mod view;
+mod walk;
 
 use std::{
     path::{Path, PathBuf},

@@ -10,6 +10,7 @@ use super::{
     segment::Segment,
     terms::{Lexer, SharedLexer},
     version::Version,
+    walk::Walk,
 };
 use crate::{
     codes::{self, StoredCodes},
@@ -294,8 +295,7 @@ impl View {
 
     /// All live documents in the byte order of their ids, from the first one behind `after`.
     pub fn walk(&self, after: Option<&str>) -> Result<Walk<'_>> {
-        let parts = self.state.parts().iter();
-        Ok(Walk { cursors: parts.map(|part| Cursor::new(part, after)).collect::<Result<_>>()? })
+        Walk::new(self.state.parts(), after)
     }
 
     /// Title and text, and metadata, of a live document, as they are stored.
@@ -491,73 +491,5 @@ impl<'a> TermPart<'a> {
     /// Damage of the pages that they are on.
     pub fn list(&self, term: u32) -> Result<List<'a>> {
         self.part.term_list(term, self.lexer)
-    }
-}
-
-/// A walk over the live documents of a view in the byte order of their ids.
-pub struct Walk<'a> {
-    cursors: Vec<Cursor<'a>>,
-}
-
-impl Walk<'_> {
-    /// The next document.
-    ///
-    /// # Errors
-    ///
-    /// Damage of the pages that ids are on.
-    pub fn next(&mut self) -> Result<Option<(String, Row)>> {
-        let heads = self.cursors.iter_mut().filter(|cursor| cursor.head.is_some());
-        let Some(first) = heads.min_by(|a, b| a.head.cmp(&b.head)) else { return Ok(None) };
-        let Some((id, row)) = first.head.take() else { return Ok(None) };
-        let row = Row(first.part.base + row);
-        first.advance()?;
-        Ok(Some((id, row)))
-    }
-}
-
-/// A walk over the live documents of a part in the order of their ids.
-struct Cursor<'a> {
-    part: &'a Part,
-    /// For a memtable: its rows in the order of their ids.
-    order: Vec<u32>,
-    next: u32,
-    head: Option<(String, u32)>,
-}
-
-impl<'a> Cursor<'a> {
-    fn new(part: &'a Part, after: Option<&str>) -> Result<Self> {
-        let mut cursor = Self { part, order: Vec::new(), next: 0, head: None };
-        match &part.place {
-            Place::Sealed(segment) => cursor.next = after.map_or(Ok(0), |id| segment.first_from(id))?,
-            Place::Memtable(memtable) => {
-                cursor.order = memtable.in_id_order();
-                let before = |row: &u32| after.is_some_and(|id| memtable.id_of(*row) < id);
-                cursor.next = cursor.order.partition_point(before) as u32;
-            }
-        }
-        cursor.advance()?;
-        if let (Some(id), Some((head, _))) = (after, &cursor.head)
-            && head == id
-        {
-            cursor.advance()?;
-        }
-        Ok(cursor)
-    }
-
-    /// Moves to the next live document.
-    fn advance(&mut self) -> Result<()> {
-        self.head = None;
-        while self.next < self.part.documents() {
-            let row = match &self.part.place {
-                Place::Sealed(segment) => segment.by_id(self.next)?,
-                Place::Memtable(_) => self.order[self.next as usize],
-            };
-            self.next += 1;
-            if self.part.is_live(row) {
-                self.head = Some((self.part.source().id(row)?.into_owned(), row));
-                break;
-            }
-        }
-        Ok(())
     }
 }

@@ -207,8 +207,19 @@ impl TrainingSet {
         let documents = index.iter().collect::<Result<Vec<_>>>()?;
         let pairs: Vec<Pair> = pairs.into_iter().map(|(query, document)| (query, document, 1.0)).collect();
         check_pairs(index, &pairs)?;
+        Self::of_index(index, documents, pairs, dev_fraction, str::to_owned)
+    }
+
+    /// As [`Self::from_weighted_pairs`], of documents that are passages where those of the index are.
+    pub(super) fn of_index(
+        index: &Index,
+        documents: Vec<Document>,
+        pairs: Vec<Pair>,
+        dev_fraction: f64,
+        key: impl Fn(&str) -> String,
+    ) -> Result<Self> {
         let (documents, pairs) = of_passages(index, documents, pairs)?;
-        let set = Self::from_weighted_pairs(documents, pairs, dev_fraction, str::to_owned)?;
+        let set = Self::from_weighted_pairs(documents, pairs, dev_fraction, key)?;
         Ok(Self { of_passages: index.passages().is_some(), ..set })
     }
 

@@ -12,7 +12,6 @@ use sha2::{Digest, Sha256};
 use super::config::{TrainConfig, flat_json};
 use super::dataset::TrainingSet;
 use super::error::TrainError;
-use super::passages::of_passages;
 use super::trainer::{REPORT_FILE, Trainer, out_of_range};
 use super::verdict::{ComparedMetric, Verdict};
 use super::verdict::{Difference, FEWEST_QUERIES, Method, Recommendation, SIGNIFICANCE_LEVEL, SMALLEST_GAIN};
@@ -151,13 +150,12 @@ impl Index {
         };
         let print = judged.fingerprint(options, &config)?;
         let questions = judged.questions();
-        let (documents, pairs) = of_passages(self, documents, judged.pairs)?;
-        let set = match TrainingSet::from_weighted_pairs(documents, pairs, config.dev_fraction, plain) {
+        let set = match TrainingSet::of_index(self, documents, judged.pairs, config.dev_fraction, plain) {
             Err(Error::Train(TrainError::NoPairs)) => {
                 learned.held_out = questions;
                 return Ok(learned.decided());
             }
-            set => TrainingSet { of_passages: self.passages().is_some(), ..set? },
+            set => set?,
         };
         (learned.learned, learned.held_out) = set.queries();
         learned.pairs = set.train.iter().map(|query| query.positives.len()).sum();

@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 pub use walk::{FolderDocuments, FolderReport};
 
 use super::DataError;
+use super::lines::BYTE_ORDER_MARK;
 use crate::document::Document;
 use text::Page;
 
@@ -24,7 +25,6 @@ pub const MAX_FILE_BYTES: u64 = 64 << 20;
 const SOURCE: &str = "source";
 const MODIFIED: &str = "modified";
 const BYTES: &str = "bytes";
-const BYTE_ORDER_MARK: &str = "\u{feff}";
 
 /// Reads a text as each kind of file.
 #[cfg(feature = "fuzzing")]

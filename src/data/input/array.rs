@@ -4,12 +4,11 @@ use std::io::BufRead;
 
 use super::fields::{At, Fields};
 use super::record::Record;
+use crate::data::lines::BYTE_ORDER_MARK;
 use crate::data::streams::Source;
 use crate::data::unpack::{ByteStream, Packing};
 use crate::data::{DataError, MAX_LINE_BYTES};
 use crate::document::Document;
-
-const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
 pub(super) struct JsonArray {
     name: String,
@@ -98,7 +97,7 @@ impl JsonArray {
             let found = self.peek()?;
             match (self.state, found) {
                 (State::Outside, Some(b'[')) => self.state = State::First,
-                (State::Outside, Some(byte)) if BYTE_ORDER_MARK.contains(&byte) => {}
+                (State::Outside, Some(byte)) if BYTE_ORDER_MARK.as_bytes().contains(&byte) => {}
                 (State::Outside, _) => return Err(self.broken(found, "`[`")),
                 (State::First | State::Between, Some(b']')) => {
                     self.stream.consume(1);

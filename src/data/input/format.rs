@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io::{self, Cursor, Read};
 
+use crate::data::lines::BYTE_ORDER_MARK;
 use crate::data::unpack::ByteStream;
 
 /// A kind of file that documents are read from.
@@ -73,7 +74,6 @@ pub(super) enum Kind {
 
 /// The most bytes that are looked at.
 const MOST_BYTES: usize = 64 << 10;
-const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 
 const UNPACK: &str = "unpack it and give the files in it";
 const CONVERT_TEXT: &str = "convert it to UTF-8";
@@ -116,7 +116,7 @@ pub(super) fn sniff(stream: ByteStream) -> io::Result<(Kind, ByteStream)> {
 
 /// The kind of a stream that begins so; `None` where that takes more bytes.
 fn kind(head: &[u8], is_all: bool) -> Option<Kind> {
-    if !is_all && head.len() < BYTE_ORDER_MARK.len() && BYTE_ORDER_MARK.starts_with(head) {
+    if !is_all && head.len() < BYTE_ORDER_MARK.len() && BYTE_ORDER_MARK.as_bytes().starts_with(head) {
         return None;
     }
     for (magic, format) in COLUMNAR {
@@ -138,7 +138,7 @@ fn kind(head: &[u8], is_all: bool) -> Option<Kind> {
     if head.get(TAR) == Some(b"ustar") {
         return Some(Kind::Foreign("a tar archive", UNPACK));
     }
-    let text = head.strip_prefix(BYTE_ORDER_MARK).unwrap_or(head);
+    let text = head.strip_prefix(BYTE_ORDER_MARK.as_bytes()).unwrap_or(head);
     let Some(start) = text.iter().position(|byte| !byte.is_ascii_whitespace()) else {
         return is_all.then_some(Kind::Empty);
     };

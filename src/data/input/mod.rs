@@ -17,6 +17,7 @@ use std::sync::{Arc, atomic::AtomicU64};
 
 pub use format::Format;
 
+use super::lines::BYTE_ORDER_MARK;
 use super::streams::{Counting, Documents, Source};
 use super::unpack::{ByteStream, Packing, unpack};
 use super::{DataError, Lines};
@@ -270,7 +271,7 @@ pub(super) fn told(
     };
     // What was looked at is still there.
     let head = stream.fill_buf().map_err(failed)?;
-    let head = head.strip_prefix("\u{feff}".as_bytes()).unwrap_or(head).trim_ascii_start();
+    let head = head.strip_prefix(BYTE_ORDER_MARK.as_bytes()).unwrap_or(head).trim_ascii_start();
     let line = head.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let Some(format) = format else {
         let shown = String::from_utf8_lossy(&line[..line.len().min(MOST_SHOWN)]);

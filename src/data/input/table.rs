@@ -15,6 +15,8 @@ use crate::document::Document;
 pub(super) struct Table {
     rows: Rows,
     columns: Vec<String>,
+    /// Of each column whether it is metadata; `None` of those that are not used.
+    uses: Vec<Option<bool>>,
     fields: Fields,
     /// Whether a cell of the metadata that is a number stays text.
     cells_as_text: bool,
@@ -39,7 +41,8 @@ impl Table {
         }
         let columns = columns(&rows)?;
         let fields = fields.for_columns(&columns, rows.name())?;
-        Ok(Some(Self { rows, columns, fields, cells_as_text }))
+        let uses = columns.iter().map(|column| fields.use_of(column)).collect();
+        Ok(Some(Self { rows, columns, uses, fields, cells_as_text }))
     }
 
     fn document(&self) -> Result<Document, DataError> {
@@ -50,8 +53,8 @@ impl Table {
             return Err(DataError::Cells { name, line, got, expected, found });
         }
         let mut record = Vec::with_capacity(self.columns.len());
-        for (place, column) in self.columns.iter().enumerate() {
-            if let Some(is_metadata) = self.fields.use_of(column) {
+        for (place, (column, is_metadata)) in self.columns.iter().zip(&self.uses).enumerate() {
+            if let &Some(is_metadata) = is_metadata {
                 let cell = self.rows.text(place, || column.clone())?;
                 let value = match is_metadata {
                     // An empty cell is no value.

@@ -11,7 +11,7 @@ use super::rank::Ranked;
 use super::result::{Hit, HitPassage, SearchResult, SearchStats};
 use crate::document::Document;
 use crate::error::Result;
-use crate::ids::Row;
+use crate::ids::{LeafId, Row};
 use crate::index::active_model::ActiveModel;
 use crate::store::View;
 
@@ -85,11 +85,10 @@ fn hits_of(
     let mut hits = Vec::with_capacity(rows.len());
     for (place, &(score, row)) in rows.iter().enumerate() {
         let document = document(row)?;
-        let missing = || damaged("segments", "the leaf of a document");
         let passages = passages.next().unwrap_or_default();
         let leaf = match passages.first() {
             Some(best) => best.leaf,
-            None => view.leaves(row)?.first().copied().ok_or_else(missing)?,
+            None => leaf_of(view, row)?,
         };
         let scores = scores.get(place).copied().unwrap_or_else(|| HitScores {
             dense: Some(score),
@@ -100,4 +99,10 @@ fn hits_of(
         hits.push(Hit { id: document.id.clone(), score, scores, rerank_score, document, leaf, passages });
     }
     Ok(hits)
+}
+
+/// The first leaf of a row; every row has one.
+pub(super) fn leaf_of(view: &View, row: Row) -> Result<LeafId> {
+    let first = view.leaves(row)?.first().copied();
+    Ok(first.ok_or_else(|| damaged("segments", "the leaf of a document"))?)
 }

@@ -14,6 +14,7 @@ mod encode;
 mod fetch;
 mod filter;
 mod fusion;
+mod input;
 mod passages;
 mod plan;
 mod query;

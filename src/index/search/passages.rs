@@ -1,6 +1,7 @@
 //! Which passages of a hit answer the question.
 
 use super::asked::Asked;
+use super::fetch::leaf_of;
 use super::plan::{Plan, RankBy};
 use super::rank::Ranked;
 use super::result::HitPassage;
@@ -66,6 +67,6 @@ impl ActiveModel {
 
 fn hit_passage(view: &View, row: Row, score: f32) -> Result<HitPassage> {
     let span = view.span(row)?.unwrap_or_default();
-    let leaf = view.leaves(row)?.first().copied().unwrap_or(crate::ids::LeafId(0));
+    let leaf = leaf_of(view, row)?;
     Ok(HitPassage { start: span.start as usize, end: span.end as usize, score, leaf })
 }

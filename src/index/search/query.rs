@@ -1,25 +1,22 @@
 //! Searches with options, for one query and for many.
 
-use std::borrow::Cow;
 use std::num::NonZeroUsize;
 use std::time::Instant;
 
 use rayon::prelude::*;
 
 use super::asked::Asked;
-use super::encode::{Encoding, QueryEncoder, Question};
+use super::encode::{Encoding, QueryEncoder};
 use super::fusion::Fusion;
+use super::input::Input;
 use super::plan::{Limits, Plan, RankBy, SearchMode, Threads};
 use super::result::SearchResult;
-use super::words::Words;
 use crate::error::{InputError, Result};
 use crate::filter::Filter;
 use crate::index::Index;
-use crate::index::active_model::ActiveModel;
 use crate::lexical::Bm25;
 use crate::model::Reranker;
 use crate::stop::Stop;
-use crate::store::View;
 
 /// Hits of a search unless asked otherwise.
 pub const DEFAULT_K: usize = 10;
@@ -36,13 +33,6 @@ pub struct One<'a>(pub(in crate::index) Input<'a>);
 /// Several queries: texts, or embeddings `[dim]` f32 each.
 #[derive(Clone, Debug)]
 pub struct Many<'a>(Vec<Input<'a>>);
-
-/// What a query is given as.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::index) enum Input<'a> {
-    Text(&'a str),
-    Vector(&'a [f32]),
-}
 
 /// A search about to run; made by [`Index::query`] and [`Index::query_vector`], and for many queries by
 /// [`Index::query_batch`] and [`Index::query_vector_batch`].
@@ -449,101 +439,5 @@ impl Index {
     /// A search with options for many queries that are already embeddings, `[dim]` f32 each.
     pub fn query_vector_batch<'a>(&'a self, vectors: &'a [impl AsRef<[f32]>]) -> Query<'a, Many<'a>> {
         Query::new(self, Many(vectors.iter().map(|vector| Input::Vector(vector.as_ref())).collect()))
-    }
-}
-
-impl Index {
-    /// Questions go into the log as an encoder would read them.
-    pub(super) fn log_inputs(&self, inputs: &[Input<'_>], asked: &[Asked<'_>]) {
-        let texts = inputs.iter().zip(asked).filter_map(|(input, asked)| match (input, &asked.words) {
-            (Input::Text(_), Some(words)) => Some(words.text.as_str()),
-            (Input::Text(text), None) => Some(*text),
-            (Input::Vector(_), _) => None,
-        });
-        texts.for_each(|text| self.log_question(text));
-    }
-}
-
-impl ActiveModel {
-    /// A query, checked and encoded as far as a ranking needs it, and how long that took.
-    pub(in crate::index) fn read_input<'a>(
-        &self,
-        input: &Input<'a>,
-        plan: &Plan<'_>,
-        view: &View,
-    ) -> Result<(Asked<'a>, Encoding)> {
-        let started = Instant::now();
-        let mut asked = self.read_inputs(std::slice::from_ref(input), plan, view)?;
-        let asked = asked.pop().unwrap_or_default();
-        let encoding = Encoding { time: started.elapsed(), by: asked.encoder };
-        Ok((asked, encoding))
-    }
-
-    /// As [`Self::read_input`], of several. Texts are encoded together.
-    fn read_inputs<'a>(&self, inputs: &[Input<'a>], plan: &Plan<'_>, view: &View) -> Result<Vec<Asked<'a>>> {
-        let by = match plan.by {
-            RankBy::Best if self.words_help(plan.encoder) && view.is_lexical() => RankBy::Best,
-            RankBy::Best => RankBy::Dense,
-            by => by,
-        };
-        let analysis = self.analysis();
-        let mut all = Vec::with_capacity(inputs.len());
-        for input in inputs {
-            let words = match *input {
-                Input::Vector(_) if !matches!(by, RankBy::Dense | RankBy::Best) => {
-                    return Err(InputError::NoWords.into());
-                }
-                Input::Vector(_) if plan.encoder.is_some() => {
-                    let call = "a query that is an embedding";
-                    return Err(InputError::InapplicableOption { option: "encoder", call }.into());
-                }
-                Input::Vector(vector) => {
-                    self.check_vector(vector)?;
-                    None
-                }
-                Input::Text(text) if text.trim().is_empty() => return Err(InputError::EmptyQuery.into()),
-                Input::Text(text) if by == RankBy::Best => Some(Words::plain(text, analysis)?),
-                Input::Text(text) if by != RankBy::Dense => Some(Words::parse(text, analysis)?),
-                Input::Text(_) => None,
-            };
-            let vector = match *input {
-                Input::Vector(vector) => Cow::Borrowed(vector),
-                Input::Text(_) => Cow::default(),
-            };
-            all.push(Asked { vector, words, encoder: None });
-        }
-        if by == RankBy::Lexical {
-            return Ok(all);
-        }
-        let read = |(input, asked)| Self::question(input, asked);
-        let questions: Vec<_> = inputs.iter().zip(&all).filter_map(read).collect();
-        if !questions.is_empty() {
-            let mut encoded = self.encode_questions(&questions, plan.encoder)?.into_iter();
-            for (asked, _) in all.iter_mut().zip(inputs).filter(|(_, input)| matches!(input, Input::Text(_)))
-            {
-                let (vector, encoder) = encoded.next().unzip();
-                asked.vector = Cow::Owned(vector.unwrap_or_default());
-                asked.encoder = encoder;
-            }
-        }
-        Ok(all)
-    }
-
-    /// What an encoder reads of an input; nothing of an embedding.
-    fn question<'q>(input: &Input<'q>, asked: &'q Asked<'_>) -> Option<Question<'q>> {
-        match (input, &asked.words) {
-            (Input::Vector(_), _) => None,
-            (Input::Text(_), Some(words)) => Some(words.into()),
-            (Input::Text(text), None) => Some((*text).into()),
-        }
-    }
-
-    pub(in crate::index) fn check_vector(&self, vector: &[f32]) -> Result<()> {
-        let expected = self.model().indexer.dim();
-        if vector.len() != expected {
-            return Err(InputError::Dimension { found: vector.len(), expected }.into());
-        }
-        let norm: f64 = vector.iter().map(|x| f64::from(*x) * f64::from(*x)).sum();
-        if norm.is_finite() && norm > 0.0 { Ok(()) } else { Err(InputError::BadVector.into()) }
     }
 }

@@ -2,7 +2,8 @@
 
 use std::time::Instant;
 
-use super::query::{Input, Query};
+use super::input::Input;
+use super::query::Query;
 use super::result::{Hit, SearchResult};
 use crate::document::Document;
 use crate::error::{InputError, Result};

@@ -279,11 +279,16 @@ impl<'a> WordSearch<'a> {
         Ok(scores)
     }
 
+    /// The part that a row lies in.
+    fn part_of(&self, row: Row) -> Option<&(TermPart<'a>, Vec<QueryTerm<'a>>)> {
+        let part = self.parts.partition_point(|(part, _)| part.base() <= row.0).checked_sub(1);
+        part.map(|place| &self.parts[place])
+    }
+
     /// The terms that a row's document holds with their part of its score.
     pub fn matches(&self, row: Row) -> Result<Vec<(u32, f32)>> {
         let row = self.view.head(row)?;
-        let part = self.parts.partition_point(|(part, _)| part.base() <= row.0).checked_sub(1);
-        let Some((part, terms)) = part.map(|place| &self.parts[place]) else { return Ok(Vec::new()) };
+        let Some((part, terms)) = self.part_of(row) else { return Ok(Vec::new()) };
         let (mut found, mut score) = (Vec::new(), Vec::new());
         for (&term, own) in self.terms.iter().zip(terms) {
             score.clear();
@@ -298,8 +303,7 @@ impl<'a> WordSearch<'a> {
     /// Some passages of a document by how much of the question they have, best first: the sum of each word's
     /// weight times `c (k1 + 1) / (c + k1)`, where the passage has it c times.
     pub fn best_passages(&self, row: Row, passages: &[Row]) -> Result<Vec<(f32, Row)>> {
-        let part = self.parts.partition_point(|(part, _)| part.base() <= row.0).checked_sub(1);
-        let terms = part.map_or(&[][..], |place| self.parts[place].1.as_slice());
+        let terms = self.part_of(row).map_or(&[][..], |(_, terms)| terms);
         let document = self.view.document(row)?;
         let mut scored = Vec::with_capacity(passages.len());
         for &passage in passages {

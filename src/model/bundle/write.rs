@@ -14,10 +14,8 @@ use super::{
     BundleManifest, CARRIED_FILES, ENCODER_FILE, FORMER_ENCODER_FILE, INDEXER_FILE, MANIFEST_FILE, format_of,
     io_error, most_bytes,
 };
+use crate::model::files::{LENGTH_FILE, PROMPTS_FILE};
 use crate::model::{Encoder, Indexer, ModelError, files, hex};
-
-/// Prompts and dimensions to keep.
-const PROMPTS_FILE: &str = "config_sentence_transformers.json";
 
 /// Modules by the names that every release of sentence-transformers knows.
 const DEFAULT_MODULES: &str = r#"[
@@ -159,9 +157,9 @@ impl BundleParts<'_> {
             defaults.push(("modules.json", DEFAULT_MODULES.to_owned()));
             defaults.push(("1_Pooling/config.json", format!("{pooling:#}\n")));
         }
-        if !self.base.join("sentence_bert_config.json").exists() {
+        if !self.base.join(LENGTH_FILE).exists() {
             let length = serde_json::json!({ "max_seq_length": base.max_tokens() });
-            defaults.push(("sentence_bert_config.json", format!("{length:#}\n")));
+            defaults.push((LENGTH_FILE, format!("{length:#}\n")));
         }
         let settings = base.settings();
         if !settings.is_empty() {

@@ -208,6 +208,8 @@ fn fused_log_softmax_is_the_composed_one() {
 fn eight_bits_are_close() {
     for (name, config, layout) in descriptions() {
         let layers = config.layers;
+        // Without a norm behind the layers, what is lost in them stays.
+        let least = if config.norms == Norms::Before { 0.995 } else { 0.999 };
         let (transformer, _) = random_of(config, layout, 3);
         let (texts, _, _) = texts();
         let slices: Vec<&[u32]> = texts.iter().map(Vec::as_slice).collect();
@@ -217,7 +219,7 @@ fn eight_bits_are_close() {
         let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(x, y)| x * y).sum::<f32>();
         for (exact, close) in exact.chunks(HIDDEN).zip(close.chunks(HIDDEN)) {
             let cosine = dot(exact, close) / (dot(exact, exact) * dot(close, close)).sqrt();
-            assert!(cosine > 0.995, "{name}: {cosine}");
+            assert!(cosine > least, "{name}: {cosine}");
         }
         assert!(exact != close);
     }

@@ -5,10 +5,10 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::{refuse_unknown, shortened};
+use super::{refuse_unknown, unsupported};
 use crate::model::encoder::MOST_TOKENS;
 use crate::model::error::ModelError;
-use crate::model::files;
+use crate::model::files::{self, LENGTH_FILE};
 
 /// What the Transformer module does beside the transformer.
 pub(super) struct Body {
@@ -16,8 +16,6 @@ pub(super) struct Body {
     pub lowercase: bool,
 }
 
-/// The file of the module's settings.
-const FILE: &str = "sentence_bert_config.json";
 /// Its names for other families in releases of the library before 2.
 const FORMER_FILES: [&str; 6] = [
     "sentence_roberta_config.json",
@@ -46,37 +44,46 @@ struct Config {
     rest: Map<String, Value>,
 }
 
+impl Config {
+    /// Refuses another task or output than these, as release 6 of the library writes them. `output` is what
+    /// the transformer gives of a text, and what to call that.
+    fn check(
+        &self,
+        path: &Path,
+        task: &'static str,
+        name: &'static str,
+        output: (&str, &'static str),
+    ) -> Result<(), ModelError> {
+        if let Some(found) = self.transformer_task.as_ref().filter(|found| *found != task) {
+            return Err(unsupported(path, "transformer_task", found, task));
+        }
+        if let Some(found) = self.module_output_name.as_ref().filter(|found| *found != name) {
+            return Err(unsupported(path, "module_output_name", found, name));
+        }
+        if let Some(modalities) = &self.modality_config {
+            check_modalities(modalities, output.0)
+                .map_err(|found| unsupported(path, "modality_config", &found, output.1))?;
+        }
+        Ok(())
+    }
+}
+
 pub(super) fn read(dir: &Path, positions: usize) -> Result<Body, ModelError> {
-    let path = dir.join(FILE);
-    let unsupported = |what, found: &str, supported| ModelError::Unsupported {
-        path: path.clone(),
-        what,
-        found: shortened(found),
-        supported,
-    };
+    let path = dir.join(LENGTH_FILE);
     if !path.exists()
         && let Some(name) = FORMER_FILES.into_iter().find(|name| dir.join(name).exists())
     {
-        return Err(ModelError::Unsupported {
-            path: dir.to_owned(),
-            what: "name of a file",
-            found: name.to_owned(),
-            supported: "sentence_bert_config.json, to which it can be renamed",
-        });
+        return Err(unsupported(
+            dir,
+            "name of a file",
+            name,
+            "sentence_bert_config.json, to which it can be renamed",
+        ));
     }
     let config: Config = files::read_json_or_default(&path)?;
     refuse_unknown(&path, &config.rest)?;
-    if let Some(task) = config.transformer_task.filter(|task| task != "feature-extraction") {
-        return Err(unsupported("transformer_task", &task, "feature-extraction"));
-    }
-    if let Some(name) = config.module_output_name.filter(|name| name != "token_embeddings") {
-        return Err(unsupported("module_output_name", &name, "token_embeddings"));
-    }
-    if let Some(modalities) = config.modality_config {
-        check_modalities(&modalities, "last_hidden_state").map_err(|found| {
-            unsupported("modality_config", &found, "text by the model's last_hidden_state alone")
-        })?;
-    }
+    let output = "text by the model's last_hidden_state alone";
+    config.check(&path, "feature-extraction", "token_embeddings", ("last_hidden_state", output))?;
     let of_tokenizer = tokenizer_length(dir)?;
     let said = config.max_seq_length.map(|length| (length, path.clone()));
     let said = said.or_else(|| of_tokenizer.map(|length| (length, dir.join(TOKENIZER_CONFIG))));
@@ -89,34 +96,20 @@ pub(super) fn read(dir: &Path, positions: usize) -> Result<Body, ModelError> {
 
 /// The longest pair of texts that a cross-encoder reads.
 pub(in crate::model) fn read_of_reranker(dir: &Path, positions: usize) -> Result<usize, ModelError> {
-    let path = dir.join(FILE);
+    let path = dir.join(LENGTH_FILE);
     let config: Config = files::read_json_or_default(&path)?;
     refuse_unknown(&path, &config.rest)?;
-    let unsupported = |what, found: &str, supported| ModelError::Unsupported {
-        path: path.clone(),
-        what,
-        found: shortened(found),
-        supported,
-    };
-    if let Some(task) = config.transformer_task.filter(|task| task != "sequence-classification") {
-        return Err(unsupported("transformer_task", &task, "sequence-classification"));
-    }
-    if let Some(name) = config.module_output_name.filter(|name| name != "scores") {
-        return Err(unsupported("module_output_name", &name, "scores"));
-    }
+    let output = "text by the model's logits alone";
+    config.check(&path, "sequence-classification", "scores", ("logits", output))?;
     if config.do_lower_case == Some(true) {
-        return Err(unsupported("do_lower_case of a reranker", "true", "false"));
-    }
-    if let Some(modalities) = config.modality_config {
-        check_modalities(&modalities, "logits")
-            .map_err(|found| unsupported("modality_config", &found, "text by the model's logits alone"))?;
+        return Err(unsupported(&path, "do_lower_case of a reranker", "true", "false"));
     }
     let said = config.max_seq_length.or(tokenizer_length(dir)?);
     within(said.unwrap_or(positions).min(positions), &path)
 }
 
 pub(super) fn read_former(dir: &Path, positions: usize) -> Result<usize, ModelError> {
-    let path = dir.join(FILE);
+    let path = dir.join(LENGTH_FILE);
     let config: Config = files::read_json_or_default(&path)?;
     within(config.max_seq_length.unwrap_or(FORMER_DEFAULT).min(positions), &path)
 }
@@ -143,12 +136,7 @@ pub(in crate::model) fn tokenizer_length(dir: &Path) -> Result<Option<usize>, Mo
     let path = dir.join(TOKENIZER_CONFIG);
     let config: Tokenizer = files::read_json_or_default(&path)?;
     if let Some(side) = config.truncation_side.filter(|side| side != "right") {
-        return Err(ModelError::Unsupported {
-            path,
-            what: "truncation_side",
-            found: shortened(&side),
-            supported: "right",
-        });
+        return Err(unsupported(&path, "truncation_side", &side, "right"));
     }
     const NONE: f64 = 1e9;
     let length = config.model_max_length.filter(|length| (0.0..NONE).contains(length));

@@ -271,6 +271,11 @@ fn refuse_unknown(path: &Path, rest: &Map<String, Value>) -> Result<(), ModelErr
     }
 }
 
+/// A setting of a file that is not followed.
+fn unsupported(path: &Path, what: &'static str, found: &str, supported: &'static str) -> ModelError {
+    ModelError::Unsupported { path: path.to_owned(), what, found: shortened(found), supported }
+}
+
 /// The start of something out of a file, for a message.
 fn shortened(text: &str) -> String {
     const MOST: usize = 100;

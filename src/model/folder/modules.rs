@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::{Module, refuse_unknown, shortened};
+use super::{Module, refuse_unknown, unsupported};
 use crate::model::dense::{DenseActivation, DenseConfig};
 use crate::model::error::ModelError;
 use crate::model::files;
@@ -43,48 +43,50 @@ pub(super) fn read(dir: &Path, hidden: usize) -> Result<Chain, ModelError> {
         return Ok(Chain { pooling, include_prompt: true, modules: vec![Module::Normalise] });
     }
     let entries: Vec<Entry> = files::read_json(&path)?;
-    let unsupported = |what, found: &str, supported| ModelError::Unsupported {
-        path: path.clone(),
-        what,
-        found: shortened(found),
-        supported,
-    };
     if entries.len() > MOST_MODULES {
-        return Err(unsupported("number of modules", &entries.len().to_string(), "at most 16"));
+        return Err(unsupported(&path, "number of modules", &entries.len().to_string(), "at most 16"));
     }
     let mut chain: Option<Chain> = None;
     let mut width = hidden;
     for (place, entry) in entries.iter().enumerate() {
         if !entry.kwargs.is_empty() {
-            return Err(unsupported("arguments of module", &entry.class, "modules without kwargs"));
+            return Err(unsupported(&path, "arguments of module", &entry.class, "modules without kwargs"));
         }
         let class = entry.class.strip_prefix(PACKAGE).and_then(|rest| rest.rsplit('.').next());
         match (place, class, &mut chain) {
             (0, Some("Transformer"), None) if entry.path.is_empty() => {}
             (0, Some("Transformer"), None) => {
-                return Err(unsupported("folder of the Transformer", &entry.path, "the model's own folder"));
+                return Err(unsupported(
+                    &path,
+                    "folder of the Transformer",
+                    &entry.path,
+                    "the model's own folder",
+                ));
             }
             (1, Some("Pooling"), chain @ None) => {
-                check_folder(&entry.path, "Pooling").map_err(|s| unsupported("folder", &entry.path, s))?;
+                check_folder(&entry.path, "Pooling")
+                    .map_err(|s| unsupported(&path, "folder", &entry.path, s))?;
                 let own = read_pooling(&dir.join(&entry.path).join("config.json"))?;
                 width = own.pooling.len() * hidden;
                 *chain = Some(own);
             }
             (_, Some("Dense"), Some(chain)) => {
-                check_folder(&entry.path, "Dense").map_err(|s| unsupported("folder", &entry.path, s))?;
+                check_folder(&entry.path, "Dense")
+                    .map_err(|s| unsupported(&path, "folder", &entry.path, s))?;
                 let dense = read_dense(&dir.join(&entry.path).join("config.json"), width)?;
                 width = dense.outputs;
                 chain.modules.push(Module::Dense(entry.path.clone(), dense));
             }
             (_, Some("Normalize"), Some(chain)) => {
-                check_folder(&entry.path, "Normalize").map_err(|s| unsupported("folder", &entry.path, s))?;
+                check_folder(&entry.path, "Normalize")
+                    .map_err(|s| unsupported(&path, "folder", &entry.path, s))?;
                 read_normalize(&dir.join(&entry.path).join("config.json"))?;
                 chain.modules.push(Module::Normalise);
             }
-            _ => return Err(unsupported("module", &entry.class, SUPPORTED)),
+            _ => return Err(unsupported(&path, "module", &entry.class, SUPPORTED)),
         }
     }
-    chain.ok_or_else(|| unsupported("chain of modules", "without Pooling", SUPPORTED))
+    chain.ok_or_else(|| unsupported(&path, "chain of modules", "without Pooling", SUPPORTED))
 }
 
 /// Names come from a file, and are joined to a path.
@@ -125,18 +127,14 @@ fn read_pooling(path: &Path) -> Result<Chain, ModelError> {
         rest: Map<String, Value>,
     }
     let mut config: Config = files::read_json(path)?;
-    let unsupported = |found: &str| ModelError::Unsupported {
-        path: path.to_owned(),
-        what: "pooling mode",
-        found: shortened(found),
-        supported: "cls, max, mean, mean_sqrt_len_tokens, weightedmean, lasttoken",
-    };
+    let supported = "cls, max, mean, mean_sqrt_len_tokens, weightedmean, lasttoken";
+    let other = |found: &str| unsupported(path, "pooling mode", found, supported);
     let mut pooling = Vec::new();
     for (name, _, mode) in MODES {
         match config.rest.remove(name) {
             Some(Value::Bool(true)) => pooling.push(mode),
             None | Some(Value::Bool(false) | Value::Null) => {}
-            Some(other) => return Err(unsupported(&format!("{name}: {other}"))),
+            Some(value) => return Err(other(&format!("{name}: {value}"))),
         }
     }
     if let Some(modes) = config.pooling_mode {
@@ -146,11 +144,11 @@ fn read_pooling(path: &Path) -> Result<Chain, ModelError> {
         };
         let mode = |name: &String| {
             let own = MODES.iter().find(|(_, own, _)| own == name);
-            own.map(|(_, _, mode)| *mode).ok_or_else(|| unsupported(name))
+            own.map(|(_, _, mode)| *mode).ok_or_else(|| other(name))
         };
         pooling = names.iter().map(mode).collect::<Result<_, _>>()?;
         if pooling.len() > MODES.len() {
-            return Err(unsupported(&names.join(", ")));
+            return Err(other(&names.join(", ")));
         }
     }
     // As the library does where nothing is said.
@@ -166,12 +164,7 @@ const EMBEDDING: &str = "sentence_embedding";
 
 fn check_ends(path: &Path, ends: [&Option<String>; 2]) -> Result<(), ModelError> {
     match ends.into_iter().flatten().find(|end| *end != EMBEDDING) {
-        Some(end) => Err(ModelError::Unsupported {
-            path: path.to_owned(),
-            what: "input or output",
-            found: shortened(end),
-            supported: EMBEDDING,
-        }),
+        Some(end) => Err(unsupported(path, "input or output", end, EMBEDDING)),
         None => Ok(()),
     }
 }
@@ -212,12 +205,8 @@ fn read_dense(path: &Path, width: usize) -> Result<DenseConfig, ModelError> {
     let activation = match &config.activation_function {
         // The library's default.
         None => DenseActivation::Tanh,
-        Some(class) => DenseActivation::of_class(class).ok_or_else(|| ModelError::Unsupported {
-            path: path.to_owned(),
-            what: "activation",
-            found: shortened(class),
-            supported: DenseActivation::SUPPORTED,
-        })?,
+        Some(class) => DenseActivation::of_class(class)
+            .ok_or_else(|| unsupported(path, "activation", class, DenseActivation::SUPPORTED))?,
     };
     Ok(DenseConfig {
         inputs: config.in_features,

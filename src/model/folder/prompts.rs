@@ -6,9 +6,9 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{refuse_unknown, shortened};
+use super::{refuse_unknown, unsupported};
 use crate::model::error::ModelError;
-use crate::model::files;
+use crate::model::files::{self, PROMPTS_FILE};
 use crate::scan::Similarity;
 
 /// What is put before a text.
@@ -36,8 +36,6 @@ pub enum PromptSource {
     /// [`EncoderSettings`](crate::model::EncoderSettings), given or kept by a bundle.
     Settings,
 }
-
-pub(super) const FILE: &str = "config_sentence_transformers.json";
 
 /// What the file says.
 pub(super) struct Said {
@@ -86,37 +84,36 @@ impl Config {
 
 /// Whether the file has a prompt for queries, and for documents.
 pub(super) fn said(dir: &Path) -> Result<[bool; 2], ModelError> {
-    let config: Config = files::read_json_or_default(&dir.join(FILE))?;
+    let config: Config = files::read_json_or_default(&dir.join(PROMPTS_FILE))?;
     Ok([&OF_QUERIES[..], &OF_DOCUMENTS[..]].map(|names| !config.find(names).text.is_empty()))
 }
 
 pub(super) fn read(dir: &Path) -> Result<Said, ModelError> {
-    let path = dir.join(FILE);
+    let path = dir.join(PROMPTS_FILE);
     let config: Config = files::read_json_or_default(&path)?;
-    let unsupported = |what, found: &str, supported| ModelError::Unsupported {
-        path: path.clone(),
-        what,
-        found: shortened(found),
-        supported,
-    };
     refuse_unknown(&path, &config.rest)?;
     match config.model_type.as_deref() {
         None | Some("SentenceTransformer") => {}
         Some("CrossEncoder") => {
-            return Err(unsupported("model_type", "CrossEncoder", "SentenceTransformer; it is a reranker"));
+            return Err(unsupported(
+                &path,
+                "model_type",
+                "CrossEncoder",
+                "SentenceTransformer; it is a reranker",
+            ));
         }
-        Some(other) => return Err(unsupported("model_type", other, "SentenceTransformer")),
+        Some(other) => return Err(unsupported(&path, "model_type", other, "SentenceTransformer")),
     }
     if let Some(name) = &config.default_prompt_name
         && !config.prompts.iter().flatten().any(|(own, _)| own == name)
     {
-        return Err(unsupported("default_prompt_name", name, "the name of one of its prompts"));
+        return Err(unsupported(&path, "default_prompt_name", name, "the name of one of its prompts"));
     }
     let similarity = match config.similarity_fn_name.as_deref() {
         None | Some("cosine") => Similarity::Cosine,
         Some("dot") => Similarity::DotProduct,
         Some("manhattan") => Similarity::Manhattan,
-        Some(other) => return Err(unsupported("similarity_fn_name", other, "cosine, dot, manhattan")),
+        Some(other) => return Err(unsupported(&path, "similarity_fn_name", other, "cosine, dot, manhattan")),
     };
     Ok(Said {
         query: config.find(&OF_QUERIES),
@@ -128,7 +125,7 @@ pub(super) fn read(dir: &Path) -> Result<Said, ModelError> {
 
 /// As bundles before format 5 were read: the first name counts, empty or not.
 pub(super) fn read_former(dir: &Path) -> Result<Said, ModelError> {
-    let config: Config = files::read_json_or_default(&dir.join(FILE))?;
+    let config: Config = files::read_json_or_default(&dir.join(PROMPTS_FILE))?;
     let prompts = config.prompts.unwrap_or_default();
     let find = |names: &[&str]| {
         let named = names.iter().find_map(|name| prompts.get(*name));

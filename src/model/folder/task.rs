@@ -5,10 +5,10 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::{prompts, shortened};
+use super::{shortened, unsupported};
 use crate::model::dense::DenseActivation;
 use crate::model::error::ModelError;
-use crate::model::files::{self, ENCODER_FILE, FORMER_ENCODER_FILE};
+use crate::model::files::{self, ENCODER_FILE, FORMER_ENCODER_FILE, PROMPTS_FILE};
 use crate::model::pooling::PoolingMode;
 
 #[derive(Default, Deserialize)]
@@ -38,7 +38,7 @@ pub(in crate::model) struct RerankerSettings {
 pub(in crate::model) fn reranker(dir: &Path) -> Result<RerankerSettings, ModelError> {
     let path = dir.join("config.json");
     let config: Config = files::read_json(&path)?;
-    let of_library: OfLibrary = files::read_json_or_default(&dir.join(prompts::FILE))?;
+    let of_library: OfLibrary = files::read_json_or_default(&dir.join(PROMPTS_FILE))?;
     let no = |why: String| Err(ModelError::NotAReranker { path: dir.to_owned(), why });
     if !is_reranker(dir)? {
         let found = config.architectures.iter().flatten().next().map_or("an encoder", String::as_str);
@@ -67,12 +67,8 @@ pub(in crate::model) fn reranker(dir: &Path) -> Result<RerankerSettings, ModelEr
     let activation = match said {
         // The library's default for one output.
         None => DenseActivation::Sigmoid,
-        Some(class) => DenseActivation::of_class(class).ok_or_else(|| ModelError::Unsupported {
-            path,
-            what: "activation",
-            found: shortened(class),
-            supported: DenseActivation::SUPPORTED,
-        })?,
+        Some(class) => DenseActivation::of_class(class)
+            .ok_or_else(|| unsupported(&path, "activation", class, DenseActivation::SUPPORTED))?,
     };
     Ok(RerankerSettings { activation })
 }
@@ -82,7 +78,7 @@ const CLASSIFIER: &str = "ForSequenceClassification";
 /// Whether the folder holds a cross-encoder.
 fn is_reranker(dir: &Path) -> Result<bool, ModelError> {
     let config: Config = files::read_json(&dir.join("config.json"))?;
-    let of_library: OfLibrary = files::read_json_or_default(&dir.join(prompts::FILE))?;
+    let of_library: OfLibrary = files::read_json_or_default(&dir.join(PROMPTS_FILE))?;
     let classifies = config.architectures.iter().flatten().any(|name| name.ends_with(CLASSIFIER));
     let has_activation =
         config.sentence_transformers.is_some() || config.sbert_ce_default_activation_function.is_some();
@@ -108,25 +104,19 @@ pub(in crate::model) fn modern_head(dir: &Path) -> Result<ModernHead, ModelError
     }
     let path = dir.join("config.json");
     let config: Config = files::read_json(&path)?;
-    let unsupported = |what, found: &str, supported| ModelError::Unsupported {
-        path: path.clone(),
-        what,
-        found: shortened(found),
-        supported,
-    };
     if config.norm_bias == Some(true) {
-        return Err(unsupported("norm_bias of a classifier", "true", "false"));
+        return Err(unsupported(&path, "norm_bias of a classifier", "true", "false"));
     }
     let pooling = match config.classifier_pooling.as_deref().unwrap_or("cls") {
         "cls" => PoolingMode::Cls,
         "mean" => PoolingMode::Mean,
-        other => return Err(unsupported("classifier_pooling", other, "cls, mean")),
+        other => return Err(unsupported(&path, "classifier_pooling", other, "cls, mean")),
     };
     let activation = match config.classifier_activation.as_deref().unwrap_or("gelu") {
         "gelu" => DenseActivation::Gelu,
         "relu" => DenseActivation::Relu,
         "silu" | "swish" => DenseActivation::Silu,
-        other => return Err(unsupported("classifier_activation", other, "gelu, relu, silu")),
+        other => return Err(unsupported(&path, "classifier_activation", other, "gelu, relu, silu")),
     };
     const EPS: f32 = 1e-5;
     Ok(ModernHead { pooling, activation, eps: config.norm_eps.unwrap_or(EPS) })
@@ -177,12 +167,7 @@ pub(in crate::model) fn check_weights(dir: &Path) -> Result<(), ModelError> {
     }
     let index = dir.join("model.safetensors.index.json");
     if index.exists() {
-        return Err(ModelError::Unsupported {
-            path: index,
-            what: "weights in",
-            found: "several files".to_owned(),
-            supported: "one file, model.safetensors",
-        });
+        return Err(unsupported(&index, "weights in", "several files", "one file, model.safetensors"));
     }
     match ["pytorch_model.bin", "pytorch_model.bin.index.json", "tf_model.h5", "flax_model.msgpack"]
         .into_iter()

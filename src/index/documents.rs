@@ -1,0 +1,70 @@
+//! All documents of an index, a page at a time.
+
+use super::Index;
+use crate::document::Document;
+use crate::error::Result;
+
+impl Index {
+    /// All documents in the byte order of their ids.
+    ///
+    /// Reads a page at a time; a document inserted or deleted meanwhile may be seen or not.
+    pub fn iter(&self) -> Documents<'_> {
+        Documents { index: self, page: Vec::new().into_iter(), last: None, done: false }
+    }
+}
+
+/// Iterator over all documents; made by [`Index::iter`].
+pub struct Documents<'a> {
+    index: &'a Index,
+    page: std::vec::IntoIter<Document>,
+    last: Option<String>,
+    done: bool,
+}
+
+impl std::fmt::Debug for Documents<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Documents")
+            .field("last", &self.last)
+            .field("done", &self.done)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Documents read at once while iterating.
+const DOCUMENTS_PER_PAGE: usize = 256;
+
+impl Iterator for Documents<'_> {
+    type Item = Result<Document>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(document) = self.page.next() {
+                return Some(Ok(document));
+            }
+            if self.done {
+                return None;
+            }
+            let page = self.index.page(self.last.as_deref(), DOCUMENTS_PER_PAGE);
+            match page {
+                Ok(page) => {
+                    self.done = page.len() < DOCUMENTS_PER_PAGE;
+                    self.last = page.last().map(|document| document.id.clone());
+                    self.page = page.into_iter();
+                }
+                Err(error) => {
+                    self.done = true;
+                    return Some(Err(error));
+                }
+            }
+        }
+    }
+}
+
+impl<'a> IntoIterator for &'a Index {
+    type Item = Result<Document>;
+    type IntoIter = Documents<'a>;
+
+    fn into_iter(self) -> Documents<'a> {
+        self.iter()
+    }
+}

@@ -1,0 +1,80 @@
+//! Live documents in the order of their ids.
+
+use super::{
+    error::Result,
+    part::{Part, Place},
+};
+use crate::ids::Row;
+
+/// A walk over the live documents of a view in the byte order of their ids.
+pub struct Walk<'a> {
+    cursors: Vec<Cursor<'a>>,
+}
+
+impl<'a> Walk<'a> {
+    /// From the first document behind `after` on.
+    pub(super) fn new(parts: &'a [Part], after: Option<&str>) -> Result<Self> {
+        Ok(Self { cursors: parts.iter().map(|part| Cursor::new(part, after)).collect::<Result<_>>()? })
+    }
+
+    /// The next document.
+    ///
+    /// # Errors
+    ///
+    /// Damage of the pages that ids are on.
+    pub fn next(&mut self) -> Result<Option<(String, Row)>> {
+        let heads = self.cursors.iter_mut().filter(|cursor| cursor.head.is_some());
+        let Some(first) = heads.min_by(|a, b| a.head.cmp(&b.head)) else { return Ok(None) };
+        let Some((id, row)) = first.head.take() else { return Ok(None) };
+        let row = Row(first.part.base + row);
+        first.advance()?;
+        Ok(Some((id, row)))
+    }
+}
+
+/// A walk over the live documents of a part in the order of their ids.
+struct Cursor<'a> {
+    part: &'a Part,
+    /// For a memtable: its rows in the order of their ids.
+    order: Vec<u32>,
+    next: u32,
+    head: Option<(String, u32)>,
+}
+
+impl<'a> Cursor<'a> {
+    fn new(part: &'a Part, after: Option<&str>) -> Result<Self> {
+        let mut cursor = Self { part, order: Vec::new(), next: 0, head: None };
+        match &part.place {
+            Place::Sealed(segment) => cursor.next = after.map_or(Ok(0), |id| segment.first_from(id))?,
+            Place::Memtable(memtable) => {
+                cursor.order = memtable.in_id_order();
+                let before = |row: &u32| after.is_some_and(|id| memtable.id_of(*row) < id);
+                cursor.next = cursor.order.partition_point(before) as u32;
+            }
+        }
+        cursor.advance()?;
+        if let (Some(id), Some((head, _))) = (after, &cursor.head)
+            && head == id
+        {
+            cursor.advance()?;
+        }
+        Ok(cursor)
+    }
+
+    /// Moves to the next live document.
+    fn advance(&mut self) -> Result<()> {
+        self.head = None;
+        while self.next < self.part.documents() {
+            let row = match &self.part.place {
+                Place::Sealed(segment) => segment.by_id(self.next)?,
+                Place::Memtable(_) => self.order[self.next as usize],
+            };
+            self.next += 1;
+            if self.part.is_live(row) {
+                self.head = Some((self.part.source().id(row)?.into_owned(), row));
+                break;
+            }
+        }
+        Ok(())
+    }
+}
