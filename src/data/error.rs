@@ -109,7 +109,10 @@ pub enum DataError {
         valid_up_to: usize,
     },
     /// A line is not a JSON object with fields of the right types.
-    #[error("{name}:{line}: not a JSON object of the expected form")]
+    #[error(
+        "{name}:{line}: not a JSON object of the expected form{}",
+        if source.is_eof() { " on one line (`jq -c .` writes each object on a line)" } else { "" }
+    )]
     Json {
         /// The file.
         name: String,
@@ -189,6 +192,16 @@ pub enum DataError {
         /// What is probably not closed.
         hint: &'static str,
     },
+    /// A row has more cells than the reader allows, as where a quote is not closed.
+    #[error("{name}:{line}: a row of more than {limit} cells; is a quote not closed?")]
+    TooManyCells {
+        /// The file.
+        name: String,
+        /// The line on which it begins.
+        line: u64,
+        /// The most cells a row may have.
+        limit: usize,
+    },
     /// The file ends within quotes.
     #[error("{name}:{line}: a quote in the row that begins here is not closed")]
     OpenQuote {
@@ -249,7 +262,7 @@ pub enum DataError {
     },
     /// A record lacks a field, or the field is null.
     #[error(
-        "{name}:{line}: the field `{wanted}` is missing, for the {role}; fields found: {found}; `--{role}` names \
+        "{name}:{line}: the field `{wanted}` is missing or null, for the {role}; fields found: {found}; `--{role}` names \
          another one"
     )]
     NoField {
@@ -306,6 +319,16 @@ pub enum DataError {
         /// The number of bytes that are valid.
         valid_up_to: usize,
     },
+    /// A file of a folder is of a kind that is not read.
+    #[error("{}: this is {what}, which is not read here; {remedy}", path.display())]
+    ForeignFile {
+        /// The file.
+        path: PathBuf,
+        /// What it is.
+        what: &'static str,
+        /// What may be done.
+        remedy: &'static str,
+    },
     /// A file of a folder is larger than a document may be.
     #[error("{}: {bytes} bytes, at most {limit} are read; split it", path.display())]
     FileTooLarge {
@@ -316,7 +339,7 @@ pub enum DataError {
         /// The limit.
         limit: u64,
     },
-    /// The path of a file of a folder is not UTF-8, so it makes no id.
+    /// The path of a folder, or of a file of it, is not UTF-8, so that it names no source and makes no id.
     #[error("{}: the name is not UTF-8, so it makes no id; rename it", path.display())]
     FileName {
         /// The file.
@@ -324,8 +347,8 @@ pub enum DataError {
     },
     /// A folder has no file that is read.
     #[error(
-        "{}: no corpus.jsonl, collection.tsv or lbl.json of a dataset, and no file that ends in .md, .html or .txt, \
-         also in the folders in it; other files found: {found}; give files of other kinds by their names",
+        "{}: no corpus.jsonl, collection.tsv or lbl.json of a dataset, and no file with text that ends in .md, .html \
+         or .txt, also in the folders in it; other files found: {found}; give files of other kinds by their names",
         dir.display()
     )]
     NoTexts {
@@ -475,7 +498,11 @@ impl DataError {
     pub fn is_of_one_file(&self) -> bool {
         matches!(
             self,
-            Self::Open { .. } | Self::FileUtf8 { .. } | Self::FileTooLarge { .. } | Self::FileName { .. }
+            Self::Open { .. }
+                | Self::FileUtf8 { .. }
+                | Self::ForeignFile { .. }
+                | Self::FileTooLarge { .. }
+                | Self::FileName { .. }
         )
     }
 

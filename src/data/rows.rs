@@ -119,11 +119,16 @@ impl Rows {
             match result {
                 ReadRecordResult::InputEmpty => {}
                 ReadRecordResult::OutputFull => {
-                    let room = self.grown(self.cells.len(), MAX_LINE_BYTES)?;
+                    let room = self.grown(self.cells.len())?;
                     self.cells.resize(room, 0);
                 }
                 ReadRecordResult::OutputEndsFull => {
-                    let room = self.grown(self.ends.len(), MOST_CELLS)?;
+                    let room = self.ends.len();
+                    if room >= MOST_CELLS {
+                        let (name, line) = (self.name.clone(), self.line);
+                        return Err(DataError::TooManyCells { name, line, limit: MOST_CELLS });
+                    }
+                    let room = (2 * room).min(MOST_CELLS);
                     self.ends.resize(room, 0);
                 }
                 // The last row ends before the stream does, unless it is within a quote.
@@ -137,12 +142,12 @@ impl Rows {
         Ok(self.cells[..bytes] != *LAST_ROW.trim_ascii())
     }
 
-    fn grown(&self, room: usize, limit: usize) -> Result<usize, DataError> {
-        if room >= limit {
+    fn grown(&self, room: usize) -> Result<usize, DataError> {
+        if room >= MAX_LINE_BYTES {
             let (name, line) = (self.name.clone(), self.line);
             return Err(DataError::RecordTooLong { name, line, limit: MAX_LINE_BYTES, hint: "a quote" });
         }
-        Ok((2 * room).min(limit))
+        Ok((2 * room).min(MAX_LINE_BYTES))
     }
 
     /// Cells of the last row.

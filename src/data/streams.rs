@@ -108,6 +108,11 @@ pub(super) trait Source: Send {
     /// The line on which the last item begins, counted from 1, or its number where there are no lines.
     fn line(&self) -> u64;
 
+    /// Fields that were named and that no record had.
+    fn unseen(&self) -> &[String] {
+        &[]
+    }
+
     /// What a folder holds.
     #[cfg(feature = "folders")]
     fn folder(&self) -> Option<&super::FolderReport> {
@@ -194,6 +199,12 @@ impl Documents {
     /// The line that the last item is from, counted from 1.
     pub fn line(&self) -> u64 {
         self.source.line()
+    }
+
+    /// Fields of JSON that an [`Input`](super::Input) names for title, metadata and one of several texts, and
+    /// that no record had so far: at the end, names that are wrong. Of a table they are an error at once.
+    pub fn unseen(&self) -> &[String] {
+        self.source.unseen()
     }
 
     /// What was found so far, of documents that come from a [`Folder`](super::Folder).

@@ -10,6 +10,8 @@ use super::DataError;
 
 pub(super) const GZIP_MAGIC: &[u8] = &[0x1f, 0x8b];
 pub(super) const ZSTD_MAGIC: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
+/// Behind the first byte of a frame that is to be skipped.
+const SKIPPABLE_REST: &[u8] = &[0x2a, 0x4d, 0x18];
 /// Large enough that the operating system is asked rarely, small enough for the cache.
 const BUFFER_BYTES: usize = 64 << 10;
 
@@ -44,13 +46,13 @@ pub(super) fn unpack(mut reader: impl Read + Send + 'static) -> io::Result<(Pack
     let mut head = Vec::with_capacity(ZSTD_MAGIC.len());
     // No further than what tells them apart: more may not come for long.
     for magic in [GZIP_MAGIC, ZSTD_MAGIC] {
-        if magic.starts_with(&head) {
+        if magic.starts_with(&head) || is_skippable(&head) {
             (&mut reader).take((magic.len() - head.len()) as u64).read_to_end(&mut head)?;
         }
     }
     let packing = match () {
         () if head.starts_with(GZIP_MAGIC) => Packing::Gzip,
-        () if head == ZSTD_MAGIC => Packing::Zstd,
+        () if head == ZSTD_MAGIC || is_skippable(&head) => Packing::Zstd,
         () => Packing::None,
     };
     let whole = BufReader::with_capacity(BUFFER_BYTES, Cursor::new(head).chain(reader));
@@ -60,6 +62,11 @@ pub(super) fn unpack(mut reader: impl Read + Send + 'static) -> io::Result<(Pack
         Packing::Zstd => Box::new(BufReader::with_capacity(BUFFER_BYTES, ZstdDecoder::new(whole))),
     };
     Ok((packing, stream))
+}
+
+/// Whether these are the first bytes of a frame of zstd that is to be skipped, as pzstd writes one first.
+fn is_skippable(head: &[u8]) -> bool {
+    head.len() > 1 && head[0] & 0xf0 == 0x50 && SKIPPABLE_REST.starts_with(&head[1..])
 }
 
 /// Unpacks frames of zstd, one after the other, and compares their checksums where they have some.
@@ -114,6 +121,10 @@ impl<R: BufRead> ZstdDecoder<R> {
 
     /// The decoder's errors hide the end of the stream behind several types: it is asked for.
     fn failed(&mut self, error: FrameDecoderError) -> io::Error {
+        if matches!(error, FrameDecoderError::WindowSizeTooBig { .. }) {
+            let what = "its window is over 128 MiB; pack it without --long, or unpack it";
+            return io::Error::new(io::ErrorKind::Unsupported, what);
+        }
         match self.packed.fill_buf() {
             Ok([]) => io::ErrorKind::UnexpectedEof.into(),
             Ok(_) => io::Error::new(io::ErrorKind::InvalidData, error.to_string()),

@@ -153,6 +153,22 @@ impl Filter {
         Self::any([self, other])
     }
 
+    /// The fields that it looks at, each once.
+    pub fn fields(&self) -> Vec<&str> {
+        let mut fields: Vec<&str> = Vec::new();
+        for node in &self.nodes {
+            if let Node::Test {
+                test: Test::Compare { field, .. } | Test::OneOf { field, .. } | Test::Exists { field },
+                ..
+            } = node
+                && !fields.contains(&field.as_str())
+            {
+                fields.push(field);
+            }
+        }
+        fields
+    }
+
     /// Whether a document with this id and metadata is one of those meant.
     pub fn matches(&self, id: &str, metadata: Option<&Value>) -> bool {
         self.evaluate(|test| Some(test.holds(id, metadata))) == Some(true)

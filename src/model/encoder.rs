@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use rayon::prelude::*;
 
@@ -40,6 +40,8 @@ pub struct Encoder {
     folder: Folder,
     reading: Reading,
     settings: EncoderSettings,
+    /// Of the prompt of each role, once it was used.
+    prompt_tokens: [OnceLock<usize>; 2],
 }
 
 impl std::fmt::Debug for Encoder {
@@ -101,7 +103,7 @@ impl Encoder {
         }
         let config = TransformerConfig::from_file(&config_path)?;
         let ReadFolder { folder, reading, settings } = Folder::read(dir, &config, settings)?;
-        folder::check_weights(dir)?;
+        folder::check_weights(dir, dir, "SentenceTransformer")?;
         let weights_path = [ENCODER_FILE, FORMER_ENCODER_FILE]
             .map(|name| dir.join(name))
             .into_iter()
@@ -111,7 +113,8 @@ impl Encoder {
         let (dir, max_tokens, lowercase) = (dir.to_owned(), folder.max_tokens, folder.lowercase);
         let source =
             Source { dir, weights: weights_path, config, max_tokens, lowercase, precision, unchecked };
-        Ok(Self { parts: LazyParts::new(source), pooler, folder, reading, settings })
+        let (parts, prompt_tokens) = (LazyParts::new(source), Default::default());
+        Ok(Self { parts, pooler, folder, reading, settings, prompt_tokens })
     }
 
     /// Width m of the embeddings.
@@ -162,19 +165,26 @@ impl Encoder {
     /// [`ModelError::BadConfig`] for a prompt that leaves no room for a text, [`ModelError::Tokenizer`].
     pub(crate) fn skipped(&self, role: Role) -> Result<usize, ModelError> {
         let prompt = &self.prompt(role).text;
-        if self.folder.include_prompt || prompt.is_empty() {
+        if prompt.is_empty() {
             return Ok(0);
         }
-        let tokens = self.parts.tokenizer()?.prompt_tokens(prompt)?;
-        match tokens + 1 < self.max_tokens() {
-            true => Ok(tokens),
-            false => Err(ModelError::BadConfig {
+        let known = &self.prompt_tokens[role as usize];
+        let tokens = match known.get() {
+            Some(&tokens) => tokens,
+            None => {
+                let tokens = self.parts.tokenizer()?.prompt_tokens(prompt)?;
+                *known.get_or_init(|| tokens)
+            }
+        };
+        if tokens + 1 >= self.max_tokens() {
+            return Err(ModelError::BadConfig {
                 path: self.parts.dir().to_owned(),
-                what: "number of tokens of a prompt that is not pooled",
+                what: "number of tokens of a prompt",
                 found: tokens as u64,
                 expected: format!("less than the {} that a text may have, by 2", self.max_tokens()),
-            }),
+            });
         }
+        Ok(if self.folder.include_prompt { 0 } else { tokens })
     }
 
     pub(crate) fn config(&self) -> &TransformerConfig {

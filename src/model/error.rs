@@ -60,11 +60,22 @@ pub enum ModelError {
     },
     /// The weights are in a format that is not read; PyTorch's own may run code when it is.
     #[error(
-        "{} is not read, only model.safetensors is; to convert the folder: python -c 'from \
-         sentence_transformers import SentenceTransformer; SentenceTransformer(\"DIR\").save(\"NEW-DIR\")'",
-        path.display()
+        "{} is not read, only model.safetensors is; to convert the folder: pip install sentence-transformers; \
+         python -c 'from sentence_transformers import {class}; {class}(\"{}\").save_pretrained(\"NEW-DIR\")'",
+        path.display(),
+        model.display()
     )]
     OtherWeights {
+        /// The file.
+        path: PathBuf,
+        /// The model's folder.
+        model: PathBuf,
+        /// The class of sentence-transformers that reads it.
+        class: &'static str,
+    },
+    /// Git has not fetched the file itself.
+    #[error("{} is a pointer of Git LFS and not the file itself: run `git lfs pull` in its folder", path.display())]
+    LfsPointer {
         /// The file.
         path: PathBuf,
     },

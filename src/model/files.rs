@@ -104,6 +104,18 @@ pub(crate) fn read(path: &Path, most: u64) -> Result<Vec<u8>, ModelError> {
     Ok(content)
 }
 
+/// Whether a regular file begins with some bytes.
+pub(super) fn begins_with(path: &Path, start: &[u8]) -> Result<bool, ModelError> {
+    let (file, length) = open(path, u64::MAX)?;
+    let mut head = vec![0; start.len()];
+    if length < start.len() as u64 {
+        return Ok(false);
+    }
+    let read = file.read_exact_at(&mut head, 0);
+    read.map_err(|source| ModelError::Io { action: "read", path: path.to_owned(), source })?;
+    Ok(head == start)
+}
+
 /// The content of an open file, whatever lies at its path by now.
 pub(super) fn read_open(file: &File, path: &Path) -> Result<Vec<u8>, ModelError> {
     let read = || -> io::Result<Vec<u8>> {
@@ -143,7 +155,13 @@ pub(super) fn read_json_within<T: DeserializeOwned>(path: &Path, most: u64) -> R
 
 /// Settings from a JSON file that need not be there.
 pub(super) fn read_json_or_default<T: DeserializeOwned + Default>(path: &Path) -> Result<T, ModelError> {
-    if path.exists() { read_json(path) } else { Ok(T::default()) }
+    if is_there(path) { read_json(path) } else { Ok(T::default()) }
+}
+
+/// Whether a folder has an entry of the name, be it a link to nothing: that is a damaged copy, which must not
+/// pass for a folder without the file.
+pub(super) fn is_there(path: &Path) -> bool {
+    !fs::symlink_metadata(path).is_err_and(|error| error.kind() == ErrorKind::NotFound)
 }
 
 pub(crate) fn hex(bytes: &[u8]) -> String {

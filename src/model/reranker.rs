@@ -71,7 +71,7 @@ impl Reranker {
         }
         let settings = folder::reranker(dir)?;
         let config = TransformerConfig::from_file(&dir.join("config.json"))?;
-        folder::check_weights(dir)?;
+        folder::check_weights(dir, dir, "CrossEncoder")?;
         let max_tokens = folder::reranker_length(dir, config.max_positions)?;
         let path = dir.join(ENCODER_FILE);
         let weights = Weights::from_file(&path, &Device::Cpu)?;

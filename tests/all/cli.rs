@@ -26,14 +26,17 @@ fn documents_are_inserted_from_files_packed_files_and_standard_input() {
     encoder.write_all(corpus_lines(&all[15..40]).as_bytes()).unwrap();
     encoder.finish().unwrap();
     let said = flow.run("insert", &[text(&plain), text(&packed)]).ok();
-    assert_eq!(said, "40 inserted, 5 replaced, 0 superseded; the index has 40 documents\n");
+    assert_eq!(said, "40 inserted, 5 replaced; the index has 40 documents\n");
 
     let (child, mut input) = flow.inserting();
     let twice = corpus_lines(&all[40..]) + &corpus_lines(&all[59..]);
     input.write_all(twice.as_bytes()).unwrap();
     drop(input);
     let said = Ran::of(child.wait_with_output().unwrap()).ok();
-    assert_eq!(said, "20 inserted, 0 replaced, 1 superseded; the index has 60 documents\n");
+    assert_eq!(
+        said,
+        "20 inserted, 0 replaced, 1 superseded (their ids came again); the index has 60 documents\n"
+    );
 
     let index = Index::open(flow.path("index")).unwrap();
     assert_eq!(index.iter().map(Result::unwrap).collect::<Vec<_>>(), all);
@@ -59,7 +62,7 @@ fn what_was_inserted_before_a_bad_line_stays() {
         assert_eq!(
             ran.out,
             format!(
-                "3 inserted, 0 replaced, 0 superseded, 1 read and not stored; 3 of the 3 stored are on disk; \
+                "3 inserted, 0 replaced, 1 read and not stored; 3 of the 3 stored are on disk; \
                  the index has {total} documents\n"
             )
         );
@@ -450,8 +453,7 @@ fn the_folder_of_a_dataset_can_be_inserted_and_evaluated_on() {
         let flow = Flow::new();
         let folder = samples.join(name);
         let said = flow.run("insert", &[text(&folder)]).ok();
-        let expected =
-            format!("{documents} inserted, 0 replaced, 0 superseded; the index has {documents} documents\n");
+        let expected = format!("{documents} inserted, 0 replaced; the index has {documents} documents\n");
         assert!(said.starts_with(&expected), "{said}");
         let table = flow.run("eval", &["--data", text(&folder), "--split", split, "--metrics", "p@1"]).ok();
         assert!(table.starts_with(&format!("{documents} documents, ")), "{table}");

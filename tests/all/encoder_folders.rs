@@ -182,7 +182,7 @@ fn edit(path: &Path, change: impl FnOnce(&mut Value)) {
 #[test]
 fn what_is_not_done_is_refused() {
     type Change = fn(&mut Value);
-    let cases: [(&str, &str, Change, &str); 25] = [
+    let cases: [(&str, &str, Change, &str); 29] = [
         ("mean", "modules.json", |v| v[0]["type"] = "custom_st.Transformer".into(), "custom_st"),
         ("mean", "modules.json", |v| v[2]["type"] = "sentence_transformers.models.LSTM".into(), "LSTM"),
         ("mean", "modules.json", |v| v[0]["kwargs"] = json!(["task"]), "arguments of module"),
@@ -228,6 +228,15 @@ fn what_is_not_done_is_refused() {
         ),
         ("mean", "config_sentence_transformers.json", |v| v["truncate_dim"] = 17.into(), "keep is 17"),
         ("mean", "config_sentence_transformers.json", |v| v["novel"] = json!({"a": 1}), "novel"),
+        ("mean", "config.json", |v| v["is_encoder_decoder"] = true.into(), "is_encoder_decoder"),
+        ("mean", "tokenizer_config.json", |v| v["do_lower_case"] = false.into(), "do_lower_case: false"),
+        ("mean", "tokenizer_config.json", |v| v["strip_accents"] = false.into(), "strip_accents: false"),
+        (
+            "mean",
+            "tokenizer_config.json",
+            |v| v["tokenize_chinese_chars"] = false.into(),
+            "chinese_chars: false",
+        ),
     ];
     for (name, file, change, expected) in cases {
         let dir = folder("6.2", name);
@@ -436,4 +445,33 @@ fn training_keeps_what_the_folder_and_its_settings_say() {
             assert!(out.join("3_Dense/model.safetensors").is_file());
         }
     }
+}
+
+/// A copy with links to nothing, adapters, texts cut on the left, and prompts that leave no room.
+#[test]
+fn folders_that_would_be_read_wrongly_are_refused() {
+    for name in ["modules.json", "config_sentence_transformers.json", "tokenizer_config.json"] {
+        let dir = folder("6.2", "mean");
+        fs::remove_file(dir.path().join(name)).unwrap();
+        std::os::unix::fs::symlink("nothing", dir.path().join(name)).unwrap();
+        let error = Encoder::load(dir.path()).unwrap_err();
+        assert!(error.to_string().contains(name), "{error}");
+    }
+    let dir = folder("6.2", "mean");
+    fs::write(dir.path().join("adapter_config.json"), "{}").unwrap();
+    assert!(Encoder::load(dir.path()).unwrap_err().to_string().contains("adapter"));
+    let dir = folder("6.2", "mean");
+    let truncation = json!({"direction": "Left", "max_length": 9, "strategy": "LongestFirst", "stride": 0});
+    edit(&dir.path().join("tokenizer.json"), |v| v["truncation"] = truncation);
+    assert!(Encoder::load(dir.path()).unwrap_err().to_string().contains("on the side `Left`"));
+    let dir = folder("6.2", "mean");
+    fs::write(dir.path().join("model.safetensors"), "version https://git-lfs.github.com/spec/v1\noid")
+        .unwrap();
+    assert!(matches!(Encoder::load(dir.path()), Err(ModelError::LfsPointer { .. })));
+    let dir = folder("6.2", "mean");
+    let settings = EncoderSettings::new().document_prompt("the tea ".repeat(40));
+    let encoder = LoadOptions::new().encoder_with(dir.path(), &settings).unwrap();
+    let error = encoder.embed(&["a"], Role::Document).unwrap_err();
+    assert!(error.to_string().contains("number of tokens of a prompt"), "{error}");
+    encoder.embed(&["a"], Role::Query).unwrap();
 }

@@ -64,10 +64,7 @@ fn files_of_a_folder_are_documents() {
     symlink("/absent", folder.join("broken.md")).unwrap();
     let said = flow.run("insert", &[text(&folder)]).ok();
     let not_read = "2 hidden, 3 links, 3 of other kinds, 2 without text";
-    assert_eq!(
-        said,
-        format!("4 inserted, 0 replaced, 0 superseded; not read: {not_read}; the index has 4 documents\n")
-    );
+    assert_eq!(said, format!("4 inserted, 0 replaced; not read: {not_read}; the index has 4 documents\n"));
     let found = stored(&flow);
     let texts: Vec<_> = found.iter().map(|d| (d.id.as_str(), d.title.as_str(), d.text.as_str())).collect();
     assert_eq!(
@@ -89,9 +86,9 @@ fn files_of_a_folder_are_documents() {
     // The folder may be a link, and files are given one by one.
     symlink(&folder, flow.path("link")).unwrap();
     let said = flow.run("insert", &[text(&flow.path("link"))]).ok();
-    assert!(said.starts_with("0 inserted, 4 replaced, 0 superseded; not read: "), "{said}");
+    assert!(said.starts_with("0 inserted, 4 replaced; not read: "), "{said}");
     let said = flow.run("insert", &["--prefix", "n/", "--source", "s", text(&folder.join("tea.md"))]).ok();
-    assert_eq!(said, "1 inserted, 0 replaced, 0 superseded; the index has 5 documents\n");
+    assert_eq!(said, "1 inserted, 0 replaced; the index has 5 documents\n");
     let index = Index::open_read_only(flow.path("index")).unwrap();
     let metadata = index.get("n/tea.md").unwrap().unwrap().metadata.unwrap();
     assert_eq!(metadata["source"], "s");
@@ -108,10 +105,10 @@ fn a_folder_that_is_synced_twice_encodes_nothing() {
     let folder = notes(&flow);
     let sync = || flow.run("insert", &["--sync", text(&folder)]);
     let generation = || Index::open_read_only(flow.path("index")).unwrap().stats().unwrap().generation;
-    assert_eq!(sync().ok(), "3 inserted, 0 replaced, 0 superseded; the index has 8 documents\n");
+    assert_eq!(sync().ok(), "3 inserted, 0 replaced; the index has 8 documents\n");
     let before = generation();
     let said = sync().ok();
-    assert_eq!(said, "0 inserted, 0 replaced, 0 superseded, 3 unchanged; the index has 8 documents\n");
+    assert_eq!(said, "0 inserted, 0 replaced, 3 unchanged; the index has 8 documents\n");
     assert_eq!(generation(), before, "something was written");
 
     change(&folder, "tea.md", "# Tea\n\nDrink it.\n");
@@ -122,7 +119,7 @@ fn a_folder_that_is_synced_twice_encodes_nothing() {
     let said = sync().ok();
     assert_eq!(
         said,
-        "2 inserted, 1 replaced, 0 superseded, 2 removed; not read: 1 without text; the index has 8 documents\n"
+        "2 inserted, 1 replaced, 2 removed; not read: 1 without text; the index has 8 documents\n"
     );
     let ids: Vec<String> = stored(&flow).into_iter().map(|d| d.id).collect();
     assert_eq!(ids[5..], ["moved.txt", "new.md", "tea.md"]);
@@ -133,11 +130,11 @@ fn a_folder_that_is_synced_twice_encodes_nothing() {
     let file = File::options().write(true).open(folder.join("new.md")).unwrap();
     file.set_times(FileTimes::new().set_modified(SystemTime::UNIX_EPOCH)).unwrap();
     let said = sync().ok();
-    assert!(said.starts_with("0 inserted, 1 replaced, 0 superseded, 2 unchanged; "), "{said}");
-    assert!(sync().ok().starts_with("0 inserted, 0 replaced, 0 superseded, 3 unchanged; "));
+    assert!(said.starts_with("0 inserted, 1 replaced, 2 unchanged; "), "{said}");
+    assert!(sync().ok().starts_with("0 inserted, 0 replaced, 3 unchanged; "));
     // Without --sync all is read again.
     let said = flow.run("insert", &[text(&folder)]).ok();
-    assert!(said.starts_with("0 inserted, 3 replaced, 0 superseded; "), "{said}");
+    assert!(said.starts_with("0 inserted, 3 replaced; "), "{said}");
 }
 
 #[test]
@@ -150,7 +147,7 @@ fn folders_do_not_touch_each_others_documents() {
     flow.run("insert", &["--sync", text(&folder)]).ok();
     let ran = flow.run("insert", &["--sync", text(&other)]);
     assert_eq!(ran.code, Some(1));
-    assert_eq!(ran.out, "1 inserted, 0 replaced, 0 superseded, 1 refused; the index has 4 documents\n");
+    assert_eq!(ran.out, "1 inserted, 0 replaced, 1 refused; the index has 4 documents\n");
     let source = fs::canonicalize(&folder).unwrap();
     let expected = format!(
         "refused: {}: the index has the document `tea.md`, one from {}; `--source` goes on with that, `--prefix` \
@@ -160,14 +157,15 @@ fn folders_do_not_touch_each_others_documents() {
     );
     assert_eq!(ran.err, expected);
     let said = flow.run("insert", &["--sync", "--prefix", "other/", text(&other)]).ok();
-    assert_eq!(said, "2 inserted, 0 replaced, 0 superseded, 1 removed; the index has 5 documents\n");
+    // The file that has an id without the prefix keeps that document.
+    assert_eq!(said, "2 inserted, 0 replaced; the index has 6 documents\n");
     assert!(flow.run("insert", &["--sync", text(&folder)]).ok().contains("3 unchanged; "));
     // A folder that has moved goes on under its old name.
     let moved = flow.path("moved");
     fs::rename(&folder, &moved).unwrap();
     assert_eq!(flow.run("insert", &["--sync", text(&moved)]).code, Some(1));
     let said = flow.run("insert", &["--sync", "--source", text(&source), text(&moved)]).ok();
-    assert!(said.starts_with("0 inserted, 0 replaced, 0 superseded, 3 unchanged; "), "{said}");
+    assert!(said.starts_with("0 inserted, 0 replaced, 3 unchanged; "), "{said}");
 }
 
 #[test]
@@ -184,7 +182,7 @@ fn files_that_cannot_be_read_are_named_and_their_documents_stay() {
     write(&folder, &format!("{}/{}/{}.md", "x".repeat(250), "y".repeat(250), "z".repeat(9)), "too long");
     let ran = sync();
     assert_eq!(ran.code, Some(1), "{}{}", ran.out, ran.err);
-    let says = "2 inserted, 0 replaced, 0 superseded, 2 unchanged, 4 refused; the index has 5 documents\n";
+    let says = "2 inserted, 0 replaced, 2 unchanged, 4 refused; the index has 5 documents\n";
     assert_eq!(ran.out, says, "{}", ran.err);
     let lines: Vec<&str> = ran.err.lines().collect();
     let at = |name: &str| format!("refused: {}", text(&folder.join(name)));
@@ -228,8 +226,8 @@ fn what_cannot_be_meant_is_refused_before_anything_is_stored() {
         (vec!["--format", "csv", dataset], "a folder has no use for"),
         (
             vec![text(&nothing)],
-            "nothing: no corpus.jsonl, collection.tsv or lbl.json of a dataset, and no file that ends in .md, .html \
-             or .txt, also in the folders in it; other files found: a.pdf; give files of other kinds by their names",
+            "nothing: no corpus.jsonl, collection.tsv or lbl.json of a dataset, and no file with text that ends in \
+             .md, .html or .txt, also in the folders in it; other files found: a.pdf; give files of other kinds by their names",
         ),
         (vec!["--sync", text(&nothing)], "other files found: a.pdf"),
     ] {
@@ -284,7 +282,7 @@ fn a_sync_that_was_killed_is_made_good_by_the_next() {
         let said = flow.run("insert", &["--sync", text(&folder)]).ok();
         assert_eq!(found(), expected, "{said}");
         let said = flow.run("insert", &["--sync", text(&folder)]).ok();
-        let says = format!("0 inserted, 0 replaced, 0 superseded, {} unchanged; ", expected.len());
+        let says = format!("0 inserted, 0 replaced, {} unchanged; ", expected.len());
         assert!(said.starts_with(&says), "{said}");
         assert!(flow.run("verify", &[]).ok().starts_with("sound: "));
         if round == 1 {
@@ -299,4 +297,81 @@ fn a_sync_that_was_killed_is_made_good_by_the_next() {
             expected.insert((moved, format!("leaf {number}")));
         }
     }
+}
+
+/// What no sync and no insert may take away: documents of other folders, and all of them at once.
+#[test]
+fn documents_are_not_lost_to_names_and_emptied_files() {
+    let flow = Flow::new();
+    let [one, two] = ["one", "two"].map(|name| flow.path(name));
+    write(&one, "README.md", "the first");
+    write(&two, "README.md", "the second");
+    // Without --sync too.
+    let ran = flow.run("insert", &[text(&one), text(&two)]);
+    assert_eq!(ran.code, Some(1));
+    assert_eq!(ran.out, "1 inserted, 0 replaced, 1 refused; the index has 1 documents\n");
+    assert!(ran.err.contains("the index has the document `README.md`, one from "), "{}", ran.err);
+    assert_eq!(stored(&flow)[0].text, "the first");
+    let ran = flow.run("insert", &[text(&two.join("README.md"))]);
+    assert_eq!((ran.code, stored(&flow)[0].text.as_str()), (Some(1), "the first"));
+    // Each prefix has documents of its own, and one name of a source is for one folder.
+    for prefix in ["a/", "b/"] {
+        flow.run("insert", &["--sync", "--prefix", prefix, text(&one)]).ok();
+    }
+    let ids: Vec<String> = stored(&flow).into_iter().map(|document| document.id).collect();
+    assert_eq!(ids, ["README.md", "a/README.md", "b/README.md"]);
+    let said = flow.run("insert", &["--sync", text(&one)]).ok();
+    assert_eq!(said, "0 inserted, 0 replaced, 1 unchanged; the index has 3 documents\n");
+    let ran = flow.run("insert", &["--sync", "--source", "s", text(&one), text(&two)]);
+    assert!(ran.line().contains("`--sync --source` takes one folder"), "{}", ran.err);
+    // Files that are there and empty, all of them, are as likely a mistake as a folder without files.
+    write(&one, "README.md", "");
+    let ran = flow.run("insert", &["--sync", text(&one)]);
+    assert!(ran.line().contains("1 without text"), "{}", ran.err);
+    assert_eq!(stored(&flow).len(), 3);
+    // Two names that are no text are two folders.
+    for name in [b"n\xff", b"n\xfe"] {
+        let folder = flow.path("index").parent().unwrap().join(OsStr::from_bytes(name));
+        fs::create_dir(&folder).unwrap();
+        fs::write(folder.join("x.md"), "x").unwrap();
+        let ran = command()
+            .args(["insert", "--index", text(&flow.path("index")), "--sync"])
+            .arg(&folder)
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&ran.stderr).into_owned();
+        assert!(!ran.status.success() && said.contains("is not UTF-8"), "{said}");
+    }
+    assert_eq!(stored(&flow).len(), 3);
+}
+
+/// A text that is none is named for what it is, and a pipe is not read for a look at it.
+#[test]
+fn files_of_other_content_are_named() {
+    let flow = Flow::new();
+    let folder = flow.path("folder");
+    write(&folder, "a.md", "text");
+    write(&folder, "b.txt", b"\xff\xfet\0e\0");
+    write(&folder, "c.txt", b"\x1f\x8b\x08\x00\xff");
+    let ran = flow.run("insert", &[text(&folder)]);
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.err.contains("b.txt: this is text in UTF-16, which is not read here"), "{}", ran.err);
+    assert!(ran.err.contains("c.txt: this is compressed with gzip"), "{}", ran.err);
+    let lines = flow.path("lines.txt");
+    fs::write(&lines, "  { \"_id\": \"1\", \"text\": \"one\", \"lang\": \"en\" }\n").unwrap();
+    assert!(flow.run("insert", &[text(&lines)]).ok().starts_with("1 inserted"));
+    let pipe = flow.path("pipe.txt");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let writer = thread::spawn({
+        let pipe = pipe.clone();
+        move || fs::write(pipe, "{\"_id\": \"2\", \"text\": \"two\"}\n").unwrap()
+    });
+    assert!(flow.run("insert", &[text(&pipe)]).ok().starts_with("1 inserted"));
+    writer.join().unwrap();
+    // A folder with a dataset in it says that it is read as one.
+    write(&folder, "corpus.jsonl", "{\"_id\": \"3\", \"text\": \"three\"}\n");
+    let ran = flow.run("insert", &[text(&folder)]);
+    assert!(ran.err.contains("is read as a dataset"), "{}", ran.err);
+    let ran = flow.run("insert", &["--sync", text(&folder)]);
+    assert!(ran.line().contains("this one holds a dataset"), "{}", ran.err);
 }

@@ -1,6 +1,7 @@
 //! Files as people have them, well-formed and malformed, each with the documents or the error that come of
 //! it.
 
+use std::fs;
 use std::io::{Cursor, Read, Write};
 
 use std::process::Stdio;
@@ -42,12 +43,16 @@ fn well_formed() -> Vec<Good> {
     let plain = Input::new;
     let ab = || vec![("a", "", "x", Value::Null), ("b", "", "y", Value::Null)];
     vec![
-        // BEIR's lines: other keys are ignored, and `metadata` may be anything.
+        // BEIR's lines, and those of an export: `metadata` alone may be anything. No other key is lost.
         (
             plain(),
             "{\"_id\":\"a\",\"title\":\"T\",\"text\":\"x\",\"metadata\":{\"y\":[1]},\"other\":1}\n\n\
              {\"_id\":\"b\",\"title\":null,\"text\":\"\",\"metadata\":\"m\"}\n{\"_id\":\"c\",\"text\":\"z\",\"metadata\":{}}",
-            vec![("a", "T", "x", json!({"y": [1]})), ("b", "", "", json!("m")), ("c", "", "z", Value::Null)],
+            vec![
+                ("a", "T", "x", json!({"y": [1], "other": 1})),
+                ("b", "", "", json!("m")),
+                ("c", "", "z", Value::Null),
+            ],
         ),
         // Without `_id`: all other fields are metadata.
         (
@@ -90,7 +95,7 @@ fn well_formed() -> Vec<Good> {
         (
             plain().format(Format::Json),
             "[{\"_id\":\"a\",\"text\":\"x\",\"other\":1}]",
-            vec![("a", "", "x", Value::Null)],
+            vec![("a", "", "x", json!({"other": 1}))],
         ),
         // CSV.
         (plain(), "id,text\na,x\nb,y\n", ab()),
@@ -100,7 +105,7 @@ fn well_formed() -> Vec<Good> {
             plain(),
             "id,title,text,year,zip,ratio,ok,empty\na,\"T, \"\"q\"\"\",\"x\ny\",2020,01234,1.50,true,\nb,,y,-7,+1,0.5,TRUE,\n",
             vec![
-                ("a", "T, \"q\"", "x\ny", json!({"year": 2020, "zip": "01234", "ratio": "1.50", "ok": true})),
+                ("a", "T, \"q\"", "x\ny", json!({"year": 2020, "zip": "01234", "ratio": 1.5, "ok": true})),
                 ("b", "", "y", json!({"year": -7, "zip": "+1", "ratio": 0.5, "ok": "TRUE"})),
             ],
         ),
@@ -132,6 +137,35 @@ fn well_formed() -> Vec<Good> {
             vec![("a", "", "\"x", json!({"n": 1})), ("b", "", "y, z; \"q\"", Value::Null)],
         ),
         (plain().format(Format::Tsv).text(["id,text"]).id("k"), "id,text\tk\nx\ta\ny\tb\n", ab()),
+        // A shop's export: prices, a version and a code, which are no such numbers.
+        (
+            plain().id("sku").text(["name", "details"]),
+            "sku;name;details;Price €;version;code\nt-1;Tea;Green, loose;12.50;1.2.0;1e5\nt-2;Cup;;18.00;;007\n",
+            vec![
+                (
+                    "t-1",
+                    "",
+                    "Tea\n\nGreen, loose",
+                    json!({"Price €": 12.5, "version": "1.2.0", "code": "1e5"}),
+                ),
+                ("t-2", "", "Cup", json!({"Price €": 18.0, "code": "007"})),
+            ],
+        ),
+        // A database's export: an `_id` and more.
+        (
+            plain(),
+            "{\"_id\":\"a\",\"text\":\"x\",\"lang\":\"en\",\"tags\":[\"t\"]}\n{\"_id\":\"b\",\"text\":\"y\"}\n",
+            vec![("a", "", "x", json!({"lang": "en", "tags": ["t"]})), ("b", "", "y", Value::Null)],
+        ),
+        // An answer of an interface: an array over several lines.
+        (
+            plain().id("uuid").text(["body"]),
+            "[\n  {\n    \"uuid\": \"a\",\n    \"body\": \"x\"\n  },\n  {\n    \"uuid\": \"b\",\n    \"body\": \"y\"\n  }\n]\n",
+            ab(),
+        ),
+        (plain().hashed_ids(), "text\nx\n", vec![("b190c841d315c0e6aa1c86357b5ee4f6", "", "x", Value::Null)]),
+        (plain(), "ID,Text\r\na,x\r\nb,y\r\n", ab()),
+        (plain().text(["a, b"]), "id,\"a, b\"\na,x\nb,y\n", ab()),
     ]
 }
 
@@ -155,7 +189,7 @@ fn well_formed_files_are_read() {
         let found = input.read(slow, "in").unwrap().collect::<Result<Vec<_>, _>>();
         assert_eq!(found.unwrap(), expected, "{text}");
     }
-    assert!(well_formed().len() >= 25);
+    assert!(well_formed().len() >= 30);
 }
 
 /// A pipe that gives a byte at a time.
@@ -246,30 +280,30 @@ fn malformed() -> Vec<Bad> {
         // JSON lines.
         json(
             "{}",
-            "in:1: the field `_id` is missing, for the id; fields found: none; `--id` names another one",
+            "in:1: the field `_id` is missing or null, for the id; fields found: none; `--id` names another one",
         ),
         json(
             "{\"id\":1,\"text\":\"x\"}\n{\"key\":1,\"text\":\"x\"}",
-            "in:2: the field `_id` is missing, for the id; fields found: key, text; `--id` names another one",
+            "in:2: the field `_id` is missing or null, for the id; fields found: key, text; `--id` names another one",
         ),
         json(
             "{\"_id\":\"a\",\"body\":\"x\"}",
-            "in:1: the field `text` is missing, for the text; fields found: _id, body; `--text`",
+            "in:1: the field `text` is missing or null, for the text; fields found: _id, body; `--text`",
         ),
         json("{\"_id\":\"a\",\"text\":null}", "in:1: the field `text` is missing"),
         of(
             named(),
             "{\"key\":1}",
-            "in:1: the field `body`, `more` is missing, for the text; fields found: key; ",
+            "in:1: the field `body`, `more` is missing or null, for the text; fields found: key; ",
         ),
         of(
             named(),
             "{\"key\":null,\"body\":\"x\"}",
-            "in:1: the field `key` is missing, for the id; fields found: key, body",
+            "in:1: the field `key` is missing or null, for the id; fields found: key, body",
         ),
         json(
             "{\"_id\":1.5,\"text\":\"x\"}",
-            "in:1: the field `_id` is a number with a fraction; a string or an integer is needed",
+            "in:1: the field `_id` is a number that is no integer of 64 bits; a string or an integer is needed",
         ),
         json(
             "{\"_id\":[1],\"text\":\"x\"}",
@@ -314,7 +348,7 @@ fn malformed() -> Vec<Bad> {
         json("[\n{\"id\":1,\n\"text\":x}]", "in:3: not a JSON object of the expected form"),
         json(
             "[\n\n{\"id\":1}]",
-            "in:3: the field `text` is missing, for the text; fields found: id; `--text` names",
+            "in:3: the field `text` is missing or null, for the text; fields found: id; `--text` names",
         ),
         (plain(), b"[{\"id\":1,\n\"text\":\"\xe9\"}]".to_vec(), "in:2: not UTF-8 from byte 8 of the line"),
         of(plain().format(Format::Json), "{\"id\":1}", "in:1: `{` in place of `[`, in an array of objects"),
@@ -442,7 +476,7 @@ fn the_program_reads_tables_from_files_and_pipes() {
     {
         let said = from_pipe(bytes, &[]).ok();
         let counts = if round == 0 { "2 inserted, 0 replaced" } else { "0 inserted, 2 replaced" };
-        assert_eq!(said, format!("{counts}, 0 superseded; the index has 2 documents\n"));
+        assert_eq!(said, format!("{counts}; the index has 2 documents\n"));
     }
     let get = |id: &str| flow.run("get", &[id]).json();
     assert_eq!(
@@ -456,16 +490,13 @@ fn the_program_reads_tables_from_files_and_pipes() {
 
     let ran = from_pipe(b"key,head,body\n9,,x\n10,,y\n11,\n", &[]);
     assert_eq!(ran.line(), "ehi: <stdin>:4: 2 cells for 3 columns; columns found: key, head, body");
-    let says = "2 inserted, 0 replaced, 0 superseded, 1 read and not stored; 2 of the 2 stored are on disk; the index has 4";
+    let says =
+        "2 inserted, 0 replaced, 1 read and not stored; 2 of the 2 stored are on disk; the index has 4";
     assert!(ran.out.starts_with(says), "{}", ran.out);
     let ran = from_pipe(b"id,text\n9,x\n", &[]);
     let line = "ehi: <stdin>: no column `key` for the id; columns found: id, text; `--id` names another one";
     assert_eq!(ran.line(), line);
-    assert!(
-        ran.out.starts_with("0 inserted, 0 replaced, 0 superseded, 0 read and not stored; "),
-        "{}",
-        ran.out
-    );
+    assert!(ran.out.starts_with("0 inserted, 0 replaced; "), "{}", ran.out);
     let line = from_pipe(b"%PDF-1.4", &[]).failure();
     assert_eq!(line, "ehi: <stdin>: this is a PDF document, which is not read; convert it to text");
 
@@ -476,4 +507,39 @@ fn the_program_reads_tables_from_files_and_pipes() {
     std::fs::write(&file, array).unwrap();
     assert!(flow.run("insert", &[text(&file)]).ok().starts_with("0 inserted, 4 replaced"));
     assert_eq!(flow.run("export", &[]).ok(), exported);
+}
+
+/// Ids for documents that have none, names with commas, and names that no record has.
+#[test]
+fn documents_without_ids_and_odd_names() {
+    let flow = Flow::new();
+    let file = flow.path("faq.csv");
+    fs::write(&file, "question,\"Answer, long\",price\nhow?,so,12.50\nwhy?,because,7\n").unwrap();
+    let insert = |rest: &[&str]| {
+        let fields = ["--hash-ids", "--title", "question", "--text", "Answer\\, long"];
+        flow.run("insert", &[&fields, rest, &[text(&file)]].concat())
+    };
+    assert_eq!(insert(&[]).ok(), "2 inserted, 0 replaced; the index has 2 documents\n");
+    assert_eq!(insert(&[]).ok(), "0 inserted, 2 replaced; the index has 2 documents\n");
+    let found = flow.run("search", &["--json", "--filter", "{\"price\": {\"$lt\": 20}}", "so"]).json();
+    assert_eq!(found["hits"].as_array().unwrap().len(), 2);
+    let id = found["hits"][0]["id"].as_str().unwrap().to_owned();
+    assert!(id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit()), "{id}");
+    let ran = flow.run("insert", &["--hash-ids", "--id", "question", text(&file)]);
+    assert_ne!(ran.code, Some(0));
+    let ran = flow.run("insert", &["--hash-ids", "--text", "Answer, long", text(&file)]);
+    assert!(ran.line().contains("question, \"Answer, long\", price"), "{}", ran.err);
+    // A filter on a field that is nowhere, and a beam that finds nothing, are said to be so.
+    let ran = flow.run("search", &["--filter", "{\"prise\": 1}", "so"]);
+    assert!(ran.err.contains("note: no document has the field `prise`"), "{}", ran.err);
+
+    let lines = flow.path("lines.jsonl");
+    fs::write(&lines, "{\"id\": 1, \"text\": \"x\", \"year\": 2020}\n{\"id\": 2, \"text\": \"y\"}\n")
+        .unwrap();
+    let ran = flow.run("insert", &["--title", "titel", "--metadata", "year,yaer", text(&lines)]);
+    assert!(ran.err.contains("note: no record has the field `titel`"), "{}", ran.err);
+    assert!(ran.err.contains("note: no record has the field `yaer`"), "{}", ran.err);
+    assert!(!ran.err.contains("`year`") && ran.code == Some(0), "{}", ran.err);
+    fs::write(&lines, "{\n  \"id\": 1\n}\n").unwrap();
+    assert!(flow.run("insert", &[text(&lines)]).line().contains("on one line (`jq -c .`"));
 }

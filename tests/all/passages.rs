@@ -62,7 +62,8 @@ fn the_program_says_what_was_cut() {
     let said = flow.run("insert", &[text(&file)]).ok();
     let last = said.lines().last().unwrap();
     let says = "2 texts were cut at the 48 tokens that the model reads: 50% of their tokens are not in \
-                their embeddings, and the longest has 92";
+                their embeddings, and the longest has 92; an index made by `ehi create --passages 200/40` reads all \
+                of a text";
     assert_eq!(last, says);
 }
 

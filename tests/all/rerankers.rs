@@ -103,7 +103,7 @@ fn what_is_no_reranker_is_refused() {
     assert!(error.to_string().contains("cross-encoder") && error.to_string().contains("--rerank"), "{error}");
 
     type Change = fn(&mut Value);
-    let cases: [(&str, Change, &str); 6] = [
+    let cases: [(&str, Change, &str); 11] = [
         ("config.json", |v| v["id2label"] = json!({"0": "no", "1": "yes"}), "2 numbers"),
         ("config.json", |v| v["num_labels"] = 3.into(), "3 numbers"),
         ("config_sentence_transformers.json", |v| v["activation_fn"] = "my.Own".into(), "my.Own"),
@@ -113,7 +113,16 @@ fn what_is_no_reranker_is_refused() {
             |v| v["transformer_task"] = "text-generation".into(),
             "text-generation",
         ),
-        ("modules.json", |v| *v = json!([v[0], v[0]]), "more than a Transformer"),
+        ("modules.json", |v| *v = json!([v[0], v[0]]), "one Transformer"),
+        ("modules.json", |v| v[0]["type"] = "custom_st.MyTransformer".into(), "custom_st.MyTransformer"),
+        ("modules.json", |v| v[0]["path"] = "0_Transformer".into(), "0_Transformer"),
+        (
+            "config_sentence_transformers.json",
+            |v| v["default_prompt_name"] = "query".into(),
+            "default_prompt_name",
+        ),
+        ("config_sentence_transformers.json", |v| v["novel"] = 1.into(), "novel: 1"),
+        ("sentence_bert_config.json", |v| v["max_seq_length"] = 3.into(), "8 at least"),
     ];
     for (file, change, expected) in cases {
         let dir = copied();

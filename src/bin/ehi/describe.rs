@@ -3,11 +3,11 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use ehi::Bundle;
 use ehi::model::{
     DenseActivation, Encoder, EncoderDescription, ModuleDescription, PoolingMode, Prompt, PromptSource,
     ReadText, Role,
 };
+use ehi::{Bundle, Index};
 use serde::Serialize;
 
 use crate::escape::escaped;
@@ -17,7 +17,7 @@ use crate::printing;
 
 #[derive(clap::Args)]
 pub struct Args {
-    /// A bundle, or an encoder in the sentence-transformers layout
+    /// A bundle, an encoder in the sentence-transformers layout, or an index, whose model is meant
     #[cfg_attr(feature = "hub", doc = "(or the name of one to fetch)")]
     model: PathBuf,
     #[command(flatten)]
@@ -43,8 +43,13 @@ struct Described {
 }
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
-    let bundle = models::open(&args.model, &args.encoder)?;
-    let described = describe(&bundle, &args.text)?;
+    let described = match models::open(&args.model, &args.encoder) {
+        Ok(bundle) => describe(&bundle, &args.text)?,
+        Err(error) => match Index::open_read_only(&args.model) {
+            Ok(index) if !args.encoder.is_given() => describe(&index.bundle(), &args.text)?,
+            _ => return Err(error),
+        },
+    };
     match args.json {
         true => printing::json(out, &described),
         false => write(out, args, &described).map_err(Failure::Output),

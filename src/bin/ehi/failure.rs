@@ -16,7 +16,8 @@ const WARNED: u8 = 3;
 #[cfg(feature = "hub")]
 const NO_HUB: &str = "";
 #[cfg(not(feature = "hub"))]
-const NO_HUB: &str = " (this build lacks the `hub` feature, so no model is fetched by name)";
+const NO_HUB: &str = " (this build fetches no model by its name: `cargo install --path . --features hub` makes one that \
+     does, or have `hf download NAME --local-dir DIR` fetch it)";
 
 /// What ends a command with an exit status other than 0.
 #[derive(Debug, thiserror::Error)]
@@ -107,7 +108,8 @@ pub enum Failure {
     OnlyJson { question: String },
     /// A judgment to train on of a document that is not there.
     #[error(
-        "{}: the question `{}` is answered by the document `{}`, which is not among the {documents} given",
+        "{}: the question `{}` is answered by the document `{}`, which is not among the {documents} given; \
+         take that line out, or give its document too",
         printing::path(pairs),
         escaped(question),
         escaped(id)

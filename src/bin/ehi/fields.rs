@@ -1,5 +1,8 @@
 //! Which fields of a file documents are made of.
 
+use std::convert::Infallible;
+use std::str::FromStr;
+
 use clap::ValueEnum;
 use ehi::data::{Format, Input};
 
@@ -11,13 +14,16 @@ pub struct FieldArgs {
     /// Field or column of the title; `title` if absent, where there is one
     #[arg(long, value_name = "NAME", help_heading = HEADING)]
     title: Option<String>,
-    /// Fields or columns of the text, joined by blank lines; `text` if absent
-    #[arg(long, value_name = "NAMES", value_delimiter = ',', help_heading = HEADING)]
-    text: Vec<String>,
-    /// Fields or columns of the metadata, '' for none; if absent all others (of a JSON object with `_id`, and
-    /// without --id, --title and --text, only `metadata`)
-    #[arg(long, value_name = "NAMES", value_delimiter = ',', help_heading = HEADING)]
-    metadata: Option<Vec<String>>,
+    /// Make each id of the document's title and text (a hash), for documents without ids
+    #[arg(long, conflicts_with = "id", help_heading = HEADING)]
+    hash_ids: bool,
+    /// Fields or columns of the text, between commas (`\,` for one in a name), joined by blank lines; `text` if
+    /// absent
+    #[arg(long, value_name = "NAMES", help_heading = HEADING)]
+    text: Option<Names>,
+    /// Fields or columns of the metadata, likewise, '' for none; all others if absent
+    #[arg(long, value_name = "NAMES", help_heading = HEADING)]
+    metadata: Option<Names>,
     /// Keep the cells of CSV and TSV as text in the metadata, also those that are numbers
     #[arg(long, help_heading = HEADING)]
     cells_as_text: bool,
@@ -27,6 +33,29 @@ pub struct FieldArgs {
 }
 
 const HEADING: &str = "What a file holds";
+
+/// Names of fields.
+#[derive(Clone)]
+struct Names(Vec<String>);
+
+impl FromStr for Names {
+    type Err = Infallible;
+
+    /// Names between commas; a comma after a backslash belongs to the name.
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        let (mut names, mut name) = (Vec::new(), String::new());
+        let mut characters = text.chars().peekable();
+        while let Some(character) = characters.next() {
+            match character {
+                '\\' if characters.next_if_eq(&',').is_some() => name.push(','),
+                ',' => names.push(std::mem::take(&mut name)),
+                other => name.push(other),
+            }
+        }
+        names.push(name);
+        Ok(Self(names))
+    }
+}
 
 #[derive(Clone, Copy, ValueEnum)]
 enum FormatName {
@@ -63,10 +92,13 @@ impl FieldArgs {
         if let Some(title) = &self.title {
             input = input.title(title);
         }
-        if !self.text.is_empty() {
-            input = input.text(&self.text);
+        if self.hash_ids {
+            input = input.hashed_ids();
         }
-        if let Some(metadata) = &self.metadata {
+        if let Some(Names(text)) = &self.text {
+            input = input.text(text);
+        }
+        if let Some(Names(metadata)) = &self.metadata {
             input = input.metadata(metadata.iter().filter(|name| !name.is_empty()));
         }
         input

@@ -41,7 +41,8 @@ pub fn write_hits(
         }
         for own in &hit.passages {
             let text = hit.document.text.get(own.start..own.end).unwrap_or_default();
-            writeln!(out, "     bytes {} to {}: {}", own.start, own.end, passage(text, &words))?;
+            let colon = if text.is_empty() { "" } else { ": " };
+            writeln!(out, "     bytes {} to {}{colon}{}", own.start, own.end, passage(text, &words))?;
         }
     }
     if result.stats.reranked > 0 {

@@ -15,6 +15,7 @@ use ehi::store::StoreError;
 use ehi::{Error, Index, Progress};
 
 use crate::calibrate;
+use crate::escape::escaped;
 use crate::failure::Failure;
 use crate::fields::FieldArgs;
 use crate::interrupt::Interrupts;
@@ -49,6 +50,7 @@ pub struct Args {
 
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     // Before anything is stored.
+    args.folders.check(&args.files)?;
     for path in &args.files {
         Origin::of(path, &args.folders, &args.fields)?.check(path, &args.folders, &args.fields)?;
     }
@@ -85,13 +87,22 @@ impl Inserter<'_> {
         let Args { folders, fields, .. } = self.args;
         let origin = Origin::of(path, folders, fields)?;
         let is_folder = matches!(origin, Origin::Folder(_));
+        let mut texts = None;
         let (opener, sync): (Opener, _) = match origin {
             Origin::Folder(folder) if folders.sync => {
                 let sync = Sync::with(self.index, &folder)?;
                 let documents = sync.changed(folder.documents());
                 (Box::new(move || Ok(documents.into())), Some(sync))
             }
-            origin => (origin.opener(path, name.clone(), fields.input())?, None),
+            origin => {
+                if let Origin::Folder(folder) = &origin {
+                    texts = Some(folder.clone());
+                }
+                if matches!(origin, Origin::Dataset) {
+                    self.bar.say(&format!("note: {name} is read as a dataset, and no other file in it"));
+                }
+                (origin.opener(path, name.clone(), fields.input())?, None)
+            }
         };
         let mut reading = Reading::begin(path, name, opener, is_folder, self.before)?;
         let mut group = Group::default();
@@ -113,6 +124,16 @@ impl Inserter<'_> {
             };
             self.tally.read += 1;
             self.bar.read();
+            // Two folders may have a file of one name.
+            if let Some(folder) = &texts
+                && let Some(other) = self.index.get(&document.id)?
+                && folder.version_of(&other).is_none()
+            {
+                let own = document.id.strip_prefix(folders.prefix()).unwrap_or(&document.id);
+                let file = if path.is_dir() { path.join(own) } else { path.to_owned() };
+                self.refuse(&sync::of_another(&file, &document.id, sync::source_of(&other)));
+                continue;
+            }
             group.push(document, read.line, read.position);
             if group.is_full() {
                 self.group(std::mem::take(&mut group), &reading)?;
@@ -121,6 +142,9 @@ impl Inserter<'_> {
         self.check_interrupts()?;
         self.group(group, &reading)?;
         self.before += bytes_of(&[path.to_owned()]).unwrap_or_default();
+        for field in reading.unseen() {
+            self.bar.say(&escaped(&format!("note: no record has the field `{field}`")));
+        }
         if let Some(report) = reading.folder() {
             self.tally.folder(report);
         }
@@ -132,7 +156,7 @@ impl Inserter<'_> {
 
     /// Removes what is gone, when all else is stored.
     fn finish_sync(&mut self, path: &Path, sync: &Sync, reading: &Reading) -> Result<(), Failure> {
-        let taken = sync.refused(path);
+        let taken = sync.refused(path, self.args.folders.prefix());
         self.tally.unchanged -= taken.len() as u64;
         for line in taken {
             self.tally.read += 1;

@@ -31,6 +31,11 @@ impl EncoderArgs {
         settings
     }
 
+    /// Whether anything was said.
+    pub fn is_given(&self) -> bool {
+        self.given().is_some()
+    }
+
     fn given(&self) -> Option<&'static str> {
         let options = [
             ("--dim", self.dim.is_some()),

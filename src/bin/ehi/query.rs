@@ -1,9 +1,13 @@
 //! Options of a search, for the commands that search.
 
 use ehi::search::{DEFAULT_K, has_signs};
-use ehi::{Filter, Fusion, Query, QueryEncoder, Stop};
+use ehi::{Filter, Fusion, Index, Query, QueryEncoder, Stop};
 
+use crate::escape::escaped;
 use crate::failure::Failure;
+
+/// Documents among which a field of a filter is looked for, where nothing was found.
+const MOST_LOOKED_AT: usize = 100_000;
 
 /// What a search ranks by.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
@@ -69,6 +73,32 @@ impl QueryArgs {
         if !heeds && has_signs(question) {
             eprintln!("note: `+`, `-` and quotes count with `--mode lexical` and `--mode hybrid` alone");
         }
+    }
+
+    /// Says on standard error what kept a search from finding anything, where an option did.
+    pub fn say_why_none(&self, index: &Index) -> Result<(), Failure> {
+        if let Some(filter) = &self.filter {
+            let mut missing = filter.fields();
+            for document in index.iter().take(MOST_LOOKED_AT) {
+                let document = document?;
+                let has =
+                    |field: &str| Filter::exists(field).matches(&document.id, document.metadata.as_ref());
+                missing.retain(|field| !has(field));
+                if missing.is_empty() {
+                    break;
+                }
+            }
+            for field in missing.iter().filter(|_| index.len() <= MOST_LOOKED_AT) {
+                eprintln!("note: no document has the field `{}` in its metadata", escaped(field));
+            }
+        }
+        if (self.beam.is_some() || !self.stop.is_empty()) && !index.is_empty() && self.filter.is_none() {
+            eprintln!(
+                "note: there is no document in the leaves that were visited; without --beam and --stop a \
+                 search goes as far as it takes"
+            );
+        }
+        Ok(())
     }
 
     /// The query with these options.

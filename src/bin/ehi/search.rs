@@ -63,6 +63,10 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     if args.json {
         printing::json(out, &result)
     } else {
-        hits::write_hits(out, &index, &args.query, &result).map_err(Failure::Output)
+        hits::write_hits(out, &index, &args.query, &result).map_err(Failure::Output)?;
+        if result.is_empty() {
+            args.options.say_why_none(&index)?;
+        }
+        Ok(())
     }
 }

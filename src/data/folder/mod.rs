@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 pub use walk::{FolderDocuments, FolderReport};
 
 use super::DataError;
+use super::input::foreign;
 use super::lines::BYTE_ORDER_MARK;
 use crate::document::Document;
 use text::Page;
@@ -23,6 +24,7 @@ use text::Page;
 pub const MAX_FILE_BYTES: u64 = 64 << 20;
 
 const SOURCE: &str = "source";
+const PREFIX: &str = "prefix";
 const MODIFIED: &str = "modified";
 const BYTES: &str = "bytes";
 
@@ -43,7 +45,7 @@ pub fn fuzz_markup(text: &str) {
 /// before it). The title is the first heading of level 1, or else the one that the page gives itself
 /// (`<title>`, or `title` in the front matter of Markdown), or else the first heading; plain text has none.
 /// The text is what is read, without markup and without the heading that is the title. The metadata has
-/// `source` (the name of the folder), `modified` (when the file was, in seconds since 1970, with a fraction)
+/// `source` (the name of the folder), `prefix` (the text before its path in the id, if there is one), `modified` (when the file was, in seconds since 1970, with a fraction)
 /// and `bytes` (its size).
 ///
 /// Hidden files and folders, whose names begin with a dot, and symbolic links are left out, but for the
@@ -117,7 +119,8 @@ impl Folder {
     /// A folder, whose name as a source is its absolute path.
     ///
     /// # Errors
-    /// [`DataError::NotADirectory`], [`DataError::Open`].
+    /// [`DataError::NotADirectory`], [`DataError::Open`]; [`DataError::FileName`] where its absolute path is not
+    /// UTF-8.
     pub fn open(dir: impl Into<PathBuf>) -> Result<Self, DataError> {
         let root = super::files::directory(dir)?;
         let source = absolute(&root)?;
@@ -127,7 +130,7 @@ impl Folder {
     /// One file, as it would be read in its folder.
     ///
     /// # Errors
-    /// [`DataError::Open`].
+    /// [`DataError::Open`], [`DataError::FileName`].
     pub fn of_file(path: impl Into<PathBuf>) -> Result<Self, DataError> {
         let root = path.into();
         let folder = root.parent().filter(|parent| !parent.as_os_str().is_empty());
@@ -166,10 +169,12 @@ impl Folder {
         FolderDocuments::new(self)
     }
 
-    /// The state of the file that a stored document was read from; `None` for one of another source.
+    /// The state of the file that a stored document was read from; `None` for one of another source, or with
+    /// another text before its path.
     pub fn version_of(&self, document: &Document) -> Option<FileVersion> {
         let metadata = document.metadata.as_ref()?;
-        if metadata.get(SOURCE)?.as_str()? != self.source {
+        let prefix = metadata.get(PREFIX).and_then(Value::as_str).unwrap_or_default();
+        if metadata.get(SOURCE)?.as_str()? != self.source || prefix != self.prefix {
             return None;
         }
         Some(FileVersion {
@@ -179,7 +184,11 @@ impl Folder {
     }
 
     fn metadata(&self, version: FileVersion) -> Value {
-        json!({ SOURCE: self.source, MODIFIED: version.modified, BYTES: version.bytes })
+        let mut metadata = json!({ SOURCE: self.source, MODIFIED: version.modified, BYTES: version.bytes });
+        if !self.prefix.is_empty() {
+            metadata[PREFIX] = json!(self.prefix);
+        }
+        metadata
     }
 }
 
@@ -197,7 +206,8 @@ impl FileVersion {
 fn absolute(dir: &Path) -> Result<String, DataError> {
     let absolute =
         fs::canonicalize(dir).map_err(|source| DataError::Open { path: dir.to_owned(), source })?;
-    Ok(absolute.display().to_string())
+    // Two names that are no text could look the same.
+    absolute.into_os_string().into_string().map_err(|path| DataError::FileName { path: path.into() })
 }
 
 /// Reads a file of at most [`MAX_FILE_BYTES`].
@@ -216,8 +226,10 @@ fn text_of(path: &Path, bytes: u64) -> Result<String, DataError> {
     if text.len() as u64 > limit {
         return Err(too_large(path, text.len() as u64));
     }
-    let text = String::from_utf8(text)
-        .map_err(|error| DataError::FileUtf8 { path, valid_up_to: error.utf8_error().valid_up_to() })?;
+    let text = String::from_utf8(text).map_err(|error| match foreign(error.as_bytes()) {
+        Some((what, remedy)) => DataError::ForeignFile { path, what, remedy },
+        None => DataError::FileUtf8 { path, valid_up_to: error.utf8_error().valid_up_to() },
+    })?;
     Ok(match text.strip_prefix(BYTE_ORDER_MARK) {
         Some(rest) => rest.to_owned(),
         None => text,

@@ -149,13 +149,18 @@ impl FolderDocuments {
         Ok(Some(document.with_metadata(self.folder.metadata(version))))
     }
 
-    /// The error of a folder without a file to read: more likely a mistake than a wish.
+    /// The error of a folder without a file to read, or whose files hold no text: more likely a mistake than a
+    /// wish, and a sync would remove all documents.
     fn nothing(&self) -> Option<DataError> {
         let FolderReport { present, empty, is_whole, .. } = &self.report;
-        if !present.is_empty() || *empty > 0 || self.count > 0 || !is_whole {
+        if !present.is_empty() || self.count > 0 || !is_whole {
             return None;
         }
-        let found = if self.others.is_empty() { "none".to_owned() } else { self.others.join(", ") };
+        let found = match (*empty, self.others.is_empty()) {
+            (0, true) => "none".to_owned(),
+            (0, false) => self.others.join(", "),
+            (empty, _) => format!("{empty} without text"),
+        };
         Some(DataError::NoTexts { dir: self.folder.root.clone(), found })
     }
 }

@@ -2,7 +2,7 @@
 
 use std::io::BufRead;
 
-use super::fields::{At, Fields};
+use super::fields::{At, Fields, Unseen};
 use super::record::Record;
 use crate::data::lines::BYTE_ORDER_MARK;
 use crate::data::streams::Source;
@@ -15,6 +15,7 @@ pub(super) struct JsonArray {
     packing: Packing,
     stream: ByteStream,
     fields: Fields,
+    unseen: Unseen,
     /// The line that is being read, from 1.
     here: u64,
     /// The line on which the last element begins.
@@ -65,8 +66,8 @@ impl Extent {
 
 impl JsonArray {
     pub fn new(name: String, packing: Packing, stream: ByteStream, fields: Fields) -> Self {
-        let state = State::Outside;
-        Self { name, packing, stream, fields, here: 1, line: 1, state, element: Vec::new() }
+        let (state, unseen) = (State::Outside, fields.optional());
+        Self { name, packing, stream, fields, unseen, here: 1, line: 1, state, element: Vec::new() }
     }
 
     /// The next byte that is not white space, which stays in the stream.
@@ -149,7 +150,7 @@ impl JsonArray {
         }
     }
 
-    fn document(&self) -> Result<Document, DataError> {
+    fn document(&mut self) -> Result<Document, DataError> {
         let at = At { name: &self.name, line: self.line };
         let text = std::str::from_utf8(&self.element).map_err(|error| {
             let before = &self.element[..error.valid_up_to()];
@@ -157,10 +158,11 @@ impl JsonArray {
             let in_line = before.rsplit(|byte| *byte == b'\n').next().unwrap_or_default();
             DataError::InvalidUtf8 { name: self.name.clone(), line, valid_up_to: in_line.len() }
         })?;
-        let record: Record = serde_json::from_str(text).map_err(|source| {
+        let record = Record::of_json(text).map_err(|source| {
             let line = self.line + (source.line() as u64).saturating_sub(1);
             At { line, ..at }.json(source)
         })?;
+        self.unseen.see(&record);
         self.fields.document(record, at)
     }
 }
@@ -179,5 +181,9 @@ impl Source for JsonArray {
 
     fn line(&self) -> u64 {
         self.line
+    }
+
+    fn unseen(&self) -> &[String] {
+        &self.unseen.0
     }
 }

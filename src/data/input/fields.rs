@@ -1,6 +1,9 @@
 //! Which fields of a record are a document's id, title, text and metadata.
 
+use std::collections::HashMap;
+
 use serde_json::{Map, Value};
+use sha2::{Digest, Sha256};
 
 use super::listing;
 use super::record::Record;
@@ -20,9 +23,21 @@ const TEXT: &str = "text";
 #[derive(Clone, Debug, Default)]
 pub(super) struct Fields {
     pub id: Option<String>,
+    /// Whether ids are hashes of what documents hold.
+    pub hashed_ids: bool,
     pub title: Option<String>,
     pub text: Vec<String>,
     pub metadata: Option<Vec<String>>,
+}
+
+/// Names of fields that no record had so far.
+pub(super) struct Unseen(pub Vec<String>);
+
+impl Unseen {
+    pub fn see(&mut self, record: &Record) {
+        // Empty after the first records as a rule.
+        self.0.retain(|name| record.get(name).is_none());
+    }
 }
 
 /// Where a record is from.
@@ -35,7 +50,11 @@ pub(super) struct At<'a> {
 impl Fields {
     /// Whether the caller named nothing.
     pub fn are_default(&self) -> bool {
-        self.id.is_none() && self.title.is_none() && self.text.is_empty() && self.metadata.is_none()
+        self.id.is_none()
+            && !self.hashed_ids
+            && self.title.is_none()
+            && self.text.is_empty()
+            && self.metadata.is_none()
     }
 
     /// The option that names a field in a second role.
@@ -62,8 +81,9 @@ impl Fields {
             false => Err(missing(wanted, role)),
         };
         let id = match &self.id {
-            Some(given) => there(given, "id")?,
-            None => IDS.iter().find_map(|id| like(id)).ok_or_else(|| missing("id", "id"))?,
+            Some(given) => Some(there(given, "id")?),
+            None if self.hashed_ids => None,
+            None => Some(IDS.iter().find_map(|id| like(id)).ok_or_else(|| missing("id", "id"))?),
         };
         let title = match &self.title {
             Some(given) => Some(there(given, "title")?),
@@ -79,37 +99,50 @@ impl Fields {
             }
             None => {
                 let taken = |column: &String| {
-                    *column == id || title.as_ref() == Some(column) || text.contains(column)
+                    id.as_ref() == Some(column) || title.as_ref() == Some(column) || text.contains(column)
                 };
                 columns.iter().filter(|column| !taken(column)).cloned().collect()
             }
         };
-        Ok(Self { id: Some(id), title, text, metadata: Some(metadata) })
+        Ok(Self { id, hashed_ids: self.hashed_ids, title, text, metadata: Some(metadata) })
     }
 
-    /// Whether a column is metadata, of those that were found by [`Self::for_columns`]; `None` for one that
-    /// is not used.
-    pub fn use_of(&self, column: &str) -> Option<bool> {
-        let is = |name: &String| name == column;
-        if self.id.iter().chain(&self.title).chain(&self.text).any(is) {
-            return Some(false);
-        }
-        self.metadata.iter().flatten().any(is).then_some(true)
+    /// All names.
+    pub fn names(&self) -> impl Iterator<Item = &String> {
+        self.id.iter().chain(&self.title).chain(&self.text).chain(self.metadata.iter().flatten())
+    }
+
+    /// The names that were given for what need not be there, so that a wrong one is not noticed by any record.
+    pub fn optional(&self) -> Unseen {
+        let several = if self.text.len() > 1 { &self.text[..] } else { &[] };
+        Unseen(self.title.iter().chain(several).chain(self.metadata.iter().flatten()).cloned().collect())
+    }
+
+    /// Of each column whether it is metadata, where the fields were found by [`Self::for_columns`]; `None` for
+    /// one that is not used.
+    pub fn uses(&self, columns: &[String]) -> Vec<Option<bool>> {
+        let own = self.id.iter().chain(&self.title).chain(&self.text).map(|name| (name, false));
+        let metadata = self.metadata.iter().flatten().map(|name| (name, true));
+        let uses: HashMap<&String, bool> = own.chain(metadata).collect();
+        columns.iter().map(|column| uses.get(column).copied()).collect()
     }
 
     /// The document of a record.
     pub fn document(&self, mut record: Record, at: At<'_>) -> Result<Document, DataError> {
         let is_set = |name: &str| record.get(name).is_some_and(|value| !value.is_null());
-        // Other keys of BEIR's lines are ignored, so they must be told from others.
         let is_beir = self.are_default() && is_set(IDS[0]);
         let id = match &self.id {
             Some(id) => id.as_str(),
             None if is_set(IDS[0]) || !is_set(IDS[1]) => IDS[0],
             None => IDS[1],
         };
-        let names = record.names();
-        let missing = |field: &str, role| at.missing(field, role, &names);
-        let id = at.id(id, record.take(id).ok_or_else(|| missing(id, "id"))?)?;
+        let id = match self.hashed_ids {
+            true => None,
+            false => {
+                let value = record.take(id).ok_or_else(|| at.missing(id, "id", &record))?;
+                Some(at.id(id, value)?)
+            }
+        };
         let title = self.title.as_deref().unwrap_or(TITLE);
         let title = record.take(title).map(|value| at.text(title, value)).transpose()?.unwrap_or_default();
         let default = [TEXT.to_owned()];
@@ -129,31 +162,43 @@ impl Fields {
                 None => text = Some(part),
             }
         }
-        let text = text.ok_or_else(|| missing(&fields.join("`, `"), "text"))?;
+        let text = text.ok_or_else(|| at.missing(&fields.join("`, `"), "text", &record))?;
         let metadata = match &self.metadata {
-            _ if is_beir => record.take(METADATA),
-            None => at.metadata(record.0)?,
+            // As BEIR's lines and an export have it, of any kind.
+            None if is_beir && record.has_only(METADATA) => record.take(METADATA),
+            None => at.metadata(record.rest())?,
             Some(chosen) => {
                 let chosen = chosen.iter().filter_map(|name| Some((name.clone(), record.take(name)?)));
                 at.metadata(chosen.collect())?
             }
         };
+        let id = id.unwrap_or_else(|| hashed(&title, &text));
         let metadata = metadata.filter(|value| !value.as_object().is_some_and(Map::is_empty));
         Ok(Document { id, title, text, metadata })
     }
 }
 
+/// An id that follows from what a document holds, so that it is the same when the document is read again.
+fn hashed(title: &str, text: &str) -> String {
+    let mut digest = Sha256::new();
+    digest.update((title.len() as u64).to_le_bytes());
+    digest.update(title);
+    digest.update(text);
+    digest.finalize()[..16].iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 impl At<'_> {
-    fn missing(&self, wanted: &str, role: &'static str, names: &[String]) -> DataError {
+    fn missing(&self, wanted: &str, role: &'static str, record: &Record) -> DataError {
         let (name, line) = (self.name.to_owned(), self.line);
-        DataError::NoField { name, line, wanted: wanted.to_owned(), role, found: listing(names).into() }
+        let found = listing(&record.names()).into();
+        DataError::NoField { name, line, wanted: wanted.to_owned(), role, found }
     }
 
     fn kind(&self, field: &str, value: &Value, expected: &'static str) -> DataError {
         let found = match value {
             Value::Null => "null",
             Value::Bool(_) => "a boolean",
-            Value::Number(_) => "a number with a fraction",
+            Value::Number(_) => "a number that is no integer of 64 bits",
             Value::String(_) => "a string",
             Value::Array(_) => "an array",
             Value::Object(_) => "an object",

@@ -93,6 +93,17 @@ const FOREIGN: [(&[u8], &str, &str); 10] = [
 /// How files of columns begin.
 pub(super) const COLUMNAR: [(&[u8], Format); 3] =
     [(b"PAR1", Format::Parquet), (b"ARROW1", Format::Arrow), (b"\xff\xff\xff\xff", Format::Arrow)];
+/// What a file that is no UTF-8 is instead, and what may be done about it, where that can be told.
+#[cfg(feature = "folders")]
+pub(in crate::data) fn foreign(head: &[u8]) -> Option<(&'static str, &'static str)> {
+    const AS_IT_IS: &str = "unpack it: files of folders are read as they are";
+    match FOREIGN.into_iter().find(|(magic, ..)| head.starts_with(magic))? {
+        (b"\x1f\x8b", ..) => Some(("compressed with gzip", AS_IT_IS)),
+        (b"\x28\xb5\x2f\xfd", ..) => Some(("compressed with zstd", AS_IT_IS)),
+        (_, what, remedy) => Some((what, remedy)),
+    }
+}
+
 /// Where a tar archive has its magic bytes.
 const TAR: std::ops::Range<usize> = 257..262;
 

@@ -1,6 +1,6 @@
 //! Documents from JSON lines.
 
-use super::fields::{At, Fields};
+use super::fields::{At, Fields, Unseen};
 use super::record::Record;
 use crate::data::streams::Source;
 use crate::data::{DataError, Lines};
@@ -9,6 +9,7 @@ use crate::document::Document;
 pub(super) struct JsonLines {
     pub lines: Lines,
     pub fields: Fields,
+    pub unseen: Unseen,
 }
 
 impl Source for JsonLines {
@@ -16,13 +17,18 @@ impl Source for JsonLines {
         let name = self.lines.name().to_owned();
         Some(self.lines.next_line()?.and_then(|line| {
             let at = At { name: &name, line: line.number };
-            let record: Record = serde_json::from_str(line.text).map_err(|source| at.json(source))?;
+            let record = Record::of_json(line.text).map_err(|source| at.json(source))?;
+            self.unseen.see(&record);
             self.fields.document(record, at)
         }))
     }
 
     fn line(&self) -> u64 {
         self.lines.number()
+    }
+
+    fn unseen(&self) -> &[String] {
+        &self.unseen.0
     }
 }
 

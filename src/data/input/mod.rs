@@ -16,6 +16,8 @@ use std::path::Path;
 use std::sync::{Arc, atomic::AtomicU64};
 
 pub use format::Format;
+#[cfg(feature = "folders")]
+pub(super) use format::foreign;
 
 use super::lines::BYTE_ORDER_MARK;
 use super::streams::{Counting, Documents, Source};
@@ -39,10 +41,8 @@ const MOST_SHOWN: usize = 60;
 /// [`MAX_LINE_BYTES`](super::MAX_LINE_BYTES) at most; of Parquet at a page of each column that is used and
 /// 256 rows, of Arrow at a batch as it was written. A stream of these two is put into a temporary file first.
 ///
-/// Where nothing is named, a JSON object with an `_id` is read as BEIR's lines are: `_id`, `title` (may be
-/// absent), `text` and `metadata`; other keys are ignored. In any other record the id is `_id` or `id`, title
-/// and text are `title` (may be absent) and `text`, and all other fields are the metadata. Columns of a table
-/// are found whatever the case of their names.
+/// Where nothing is named, the id is `_id` or `id`, title and text are `title` (may be absent) and `text`, and
+/// all other fields are the metadata. Columns of a table are found whatever the case of their names.
 ///
 /// An id is a string or an integer, a text a string or a number. The members of a field `metadata` that is an
 /// object are metadata beside the other fields.
@@ -83,6 +83,16 @@ impl Input {
     #[must_use]
     pub fn id(mut self, name: impl Into<String>) -> Self {
         self.fields.id = Some(name.into());
+        self.fields.hashed_ids = false;
+        self
+    }
+
+    /// Ids that are hashes of title and text, 32 hexadecimal digits, for documents without ids of their own: a
+    /// document that is read again takes its own place, and of equal ones one is stored.
+    #[must_use]
+    pub fn hashed_ids(mut self) -> Self {
+        self.fields.id = None;
+        self.fields.hashed_ids = true;
         self
     }
 
@@ -109,7 +119,7 @@ impl Input {
     }
 
     /// Whether all cells of CSV and TSV stay text in the metadata. Otherwise one that reads as JSON writes a
-    /// number or a boolean is one: `7` and `-0.5`, but not `007` or `1.50`.
+    /// number or a boolean is one: `7` and `12.50`, but not `007` or `1e5`.
     #[must_use]
     pub fn cells_as_text(mut self, yes: bool) -> Self {
         self.cells_as_text = yes;
@@ -225,7 +235,8 @@ impl Input {
         let fields = self.fields.clone();
         Ok(match format {
             Format::JsonLines => {
-                Box::new(JsonLines { lines: Lines::unpacked(packing, stream, name), fields })
+                let (lines, unseen) = (Lines::unpacked(packing, stream, name), fields.optional());
+                Box::new(JsonLines { lines, fields, unseen })
             }
             Format::Json => Box::new(JsonArray::new(name, packing, stream, fields)),
             Format::Csv | Format::Tsv => {
@@ -305,7 +316,10 @@ fn listing(names: &[String]) -> String {
         if place > 0 {
             listed.push_str(", ");
         }
+        let quote = if name.contains(',') { "\"" } else { "" };
+        listed.push_str(quote);
         listed.extend(name.chars().take(MOST_LISTED));
+        listed.push_str(quote);
     }
     if listed.is_empty() { "none".to_owned() } else { listed }
 }

@@ -1,5 +1,7 @@
 //! Documents from CSV and TSV with a row of names.
 
+use std::collections::HashSet;
+
 use serde_json::{Number, Value};
 
 use super::fields::{At, Fields};
@@ -41,7 +43,7 @@ impl Table {
         }
         let columns = columns(&rows)?;
         let fields = fields.for_columns(&columns, rows.name())?;
-        let uses = columns.iter().map(|column| fields.use_of(column)).collect();
+        let uses = fields.uses(&columns);
         Ok(Some(Self { rows, columns, uses, fields, cells_as_text }))
     }
 
@@ -52,7 +54,7 @@ impl Table {
             let (expected, found) = (self.columns.len(), listing(&self.columns));
             return Err(DataError::Cells { name, line, got, expected, found });
         }
-        let mut record = Vec::with_capacity(self.columns.len());
+        let mut record = Record::default();
         for (place, (column, is_metadata)) in self.columns.iter().zip(&self.uses).enumerate() {
             if let &Some(is_metadata) = is_metadata {
                 let cell = self.rows.text(place, || column.clone())?;
@@ -62,10 +64,10 @@ impl Table {
                     true if !self.cells_as_text => typed(cell),
                     _ => Value::String(cell.to_owned()),
                 };
-                record.push((column.clone(), value));
+                record.push(column.clone(), value);
             }
         }
-        self.fields.document(Record(record), at)
+        self.fields.document(record, at)
     }
 }
 
@@ -87,13 +89,14 @@ impl Source for Table {
 /// by its place.
 fn columns(rows: &Rows) -> Result<Vec<String>, DataError> {
     let mut columns: Vec<String> = Vec::with_capacity(rows.len());
+    let mut known = HashSet::with_capacity(rows.len());
     for place in 0..rows.len() {
         let of_place = || format!("column {}", place + 1);
         let name = match rows.text(place, of_place)?.trim() {
             "" => of_place(),
             name => name.to_owned(),
         };
-        if columns.contains(&name) {
+        if !known.insert(name.clone()) {
             let (stream, line) = (rows.name().to_owned(), rows.line());
             return Err(DataError::ColumnTwice {
                 name: stream,
@@ -107,15 +110,15 @@ fn columns(rows: &Rows) -> Result<Vec<String>, DataError> {
     Ok(columns)
 }
 
-/// A cell that JSON would write so is a number or a boolean: `7`, `-0.5`, `true`, but not `007`, `+7`, `1.50`
-/// or `TRUE`, which may be something else.
+/// A cell that reads as JSON writes a number or a boolean is one: `7`, `-0.5`, `12.50`, `true`, but not `007`,
+/// `+7`, `1e5` or `TRUE`, which may be something else, and no number that would lose digits.
 fn typed(cell: &str) -> Value {
     let number = || -> Option<Number> {
         let number: Number = match cell.parse::<i64>() {
             Ok(whole) => whole.into(),
             Err(_) => Number::from_f64(cell.parse().ok()?)?,
         };
-        (number.to_string() == cell).then_some(number)
+        (number.to_string() == cell || same_fraction(&number.to_string(), cell)).then_some(number)
     };
     match cell {
         "true" => Value::Bool(true),
@@ -124,5 +127,52 @@ fn typed(cell: &str) -> Value {
             number().map_or_else(|| Value::String(cell.to_owned()), Value::Number)
         }
         _ => Value::String(cell.to_owned()),
+    }
+}
+
+/// Whether two numbers with a fraction differ only by zeros at their ends, as prices have them.
+fn same_fraction(a: &str, b: &str) -> bool {
+    let parts = |text: &str| {
+        let (whole, part) = text.split_once('.').filter(|(_, part)| !part.is_empty())?;
+        Some((whole.to_owned(), part.trim_end_matches('0').to_owned()))
+    };
+    b.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'-' | b'.'))
+        && parts(a).is_some_and(|a| Some(a) == parts(b))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn cells_become_numbers_where_no_digit_is_lost() {
+        for (cell, number) in [
+            ("7", json!(7)),
+            ("-7", json!(-7)),
+            ("12.50", json!(12.5)),
+            ("18.00", json!(18.0)),
+            ("-0.10", json!(-0.1)),
+            ("0.5", json!(0.5)),
+        ] {
+            assert_eq!(typed(cell), number, "{cell}");
+        }
+        for text in [
+            "007",
+            "+7",
+            "1e5",
+            "1.",
+            ".5",
+            "1.2.3",
+            "12345678901234567890123",
+            "0.12345678901234567890",
+            "00.50",
+            "7-",
+            "-",
+            "",
+        ] {
+            assert_eq!(typed(text), json!(text));
+        }
     }
 }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::{refuse_unknown, unsupported};
 use crate::model::encoder::MOST_TOKENS;
 use crate::model::error::ModelError;
-use crate::model::files::{self, LENGTH_FILE};
+use crate::model::files::{self, LENGTH_FILE, TOKENIZER_BYTES, TOKENIZER_FILE};
 
 /// What the Transformer module does beside the transformer.
 pub(super) struct Body {
@@ -26,6 +26,8 @@ const FORMER_FILES: [&str; 6] = [
     "sentence_xlnet_config.json",
 ];
 const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
+/// A pair of which a reranker can read something: four signs around it, and a token or two of each text.
+const SHORTEST_PAIR: usize = 8;
 /// The longest text where nothing says so, in bundles before format 5.
 const FORMER_DEFAULT: usize = 512;
 
@@ -70,7 +72,7 @@ impl Config {
 
 pub(super) fn read(dir: &Path, positions: usize) -> Result<Body, ModelError> {
     let path = dir.join(LENGTH_FILE);
-    if !path.exists()
+    if !files::is_there(&path)
         && let Some(name) = FORMER_FILES.into_iter().find(|name| dir.join(name).exists())
     {
         return Err(unsupported(
@@ -105,7 +107,16 @@ pub(in crate::model) fn read_of_reranker(dir: &Path, positions: usize) -> Result
         return Err(unsupported(&path, "do_lower_case of a reranker", "true", "false"));
     }
     let said = config.max_seq_length.or(tokenizer_length(dir)?);
-    within(said.unwrap_or(positions).min(positions), &path)
+    let found = within(said.unwrap_or(positions).min(positions), &path)?;
+    if found < SHORTEST_PAIR {
+        return Err(ModelError::BadConfig {
+            path,
+            what: "maximum length of a pair in tokens",
+            found: found as u64,
+            expected: format!("{SHORTEST_PAIR} at least"),
+        });
+    }
+    Ok(found)
 }
 
 pub(super) fn read_former(dir: &Path, positions: usize) -> Result<usize, ModelError> {
@@ -132,15 +143,62 @@ pub(in crate::model) fn tokenizer_length(dir: &Path) -> Result<Option<usize>, Mo
     struct Tokenizer {
         model_max_length: Option<f64>,
         truncation_side: Option<String>,
+        do_lower_case: Option<bool>,
+        strip_accents: Option<bool>,
+        tokenize_chinese_chars: Option<bool>,
     }
     let path = dir.join(TOKENIZER_CONFIG);
     let config: Tokenizer = files::read_json_or_default(&path)?;
     if let Some(side) = config.truncation_side.filter(|side| side != "right") {
         return Err(unsupported(&path, "truncation_side", &side, "right"));
     }
+    // The library makes the normalizer of a BERT anew by them.
+    let said = [
+        ("do_lower_case", "lowercase", config.do_lower_case),
+        ("strip_accents", "strip_accents", config.strip_accents),
+        ("tokenize_chinese_chars", "handle_chinese_chars", config.tokenize_chinese_chars),
+    ];
+    if said.iter().any(|(.., said)| said.is_some()) {
+        let normalizer = bert_normalizer(dir)?;
+        for (name, own, said) in said {
+            // Accents go with the case where nothing is said of them.
+            let found = normalizer.get(own).and_then(|found| match found {
+                Value::Null => normalizer.get("lowercase")?.as_bool(),
+                found => found.as_bool(),
+            });
+            if let (Some(said), Some(found)) = (said, found)
+                && said != found
+            {
+                let found = format!("{name}: {said}");
+                return Err(unsupported(
+                    &path,
+                    "setting",
+                    &found,
+                    "that of the normalizer in tokenizer.json",
+                ));
+            }
+        }
+    }
     const NONE: f64 = 1e9;
     let length = config.model_max_length.filter(|length| (0.0..NONE).contains(length));
     Ok(length.map(|length| length as usize))
+}
+
+/// The normalizer of `tokenizer.json`, where it is that of a BERT; nothing for another one.
+fn bert_normalizer(dir: &Path) -> Result<Map<String, Value>, ModelError> {
+    #[derive(Default, Deserialize)]
+    struct File {
+        normalizer: Option<Value>,
+    }
+    let path = dir.join(TOKENIZER_FILE);
+    if !files::is_there(&path) {
+        return Ok(Map::new());
+    }
+    let file: File = files::read_json_within(&path, TOKENIZER_BYTES)?;
+    Ok(match file.normalizer {
+        Some(Value::Object(own)) if own.get("type").and_then(Value::as_str) == Some("BertNormalizer") => own,
+        _ => Map::new(),
+    })
 }
 
 /// # Errors

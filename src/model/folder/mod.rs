@@ -234,7 +234,7 @@ impl Folder {
             Ok(match module {
                 Module::Dense(folder, config) => {
                     let path = dir.join(folder);
-                    check_weights(&path)?;
+                    check_weights(&path, dir, "SentenceTransformer")?;
                     Step::Dense(Dense::load(&path.join(files::ENCODER_FILE), config)?)
                 }
                 Module::Normalise => Step::Normalise,

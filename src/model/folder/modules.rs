@@ -38,7 +38,7 @@ const MOST_WIDTH: usize = 1 << 16;
 /// Mean pooling and unit norm where there is no `modules.json`.
 pub(super) fn read(dir: &Path, hidden: usize) -> Result<Chain, ModelError> {
     let path = dir.join("modules.json");
-    if !path.exists() {
+    if !files::is_there(&path) {
         let pooling = vec![PoolingMode::Mean];
         return Ok(Chain { pooling, include_prompt: true, modules: vec![Module::Normalise] });
     }
@@ -87,6 +87,23 @@ pub(super) fn read(dir: &Path, hidden: usize) -> Result<Chain, ModelError> {
         }
     }
     chain.ok_or_else(|| unsupported(&path, "chain of modules", "without Pooling", SUPPORTED))
+}
+
+/// Refuses a chain of anything but the Transformer; a folder need not say that it is one.
+pub(super) fn check_transformer_alone(dir: &Path) -> Result<(), ModelError> {
+    let path = dir.join("modules.json");
+    let entries: Vec<Entry> = files::read_json_or_default(&path)?;
+    for (place, entry) in entries.iter().enumerate() {
+        let class = entry.class.strip_prefix(PACKAGE).and_then(|rest| rest.rsplit('.').next());
+        if place > 0 || class != Some("Transformer") {
+            return Err(unsupported(&path, "module of a reranker", &entry.class, "one Transformer"));
+        }
+        if !entry.path.is_empty() || !entry.kwargs.is_empty() {
+            let supported = "the model's own folder, without kwargs";
+            return Err(unsupported(&path, "folder of the Transformer", &entry.path, supported));
+        }
+    }
+    Ok(())
 }
 
 /// Names come from a file, and are joined to a path.

@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::{shortened, unsupported};
+use super::{modules, refuse_unknown, shortened, unsupported};
 use crate::model::dense::DenseActivation;
 use crate::model::error::ModelError;
 use crate::model::files::{self, ENCODER_FILE, FORMER_ENCODER_FILE, PROMPTS_FILE};
@@ -19,6 +19,7 @@ struct Config {
     sbert_ce_default_activation_function: Option<String>,
     id2label: Option<Map<String, Value>>,
     num_labels: Option<usize>,
+    is_encoder_decoder: Option<bool>,
 }
 
 #[derive(Default, Deserialize)]
@@ -26,6 +27,14 @@ struct OfLibrary {
     model_type: Option<String>,
     activation_fn: Option<String>,
     prompts: Option<Map<String, Value>>,
+    default_prompt_name: Option<String>,
+    /// Versions of libraries, and what embeddings are compared by: no matter of a score.
+    #[serde(rename = "__version__")]
+    _version: Option<Value>,
+    #[serde(rename = "similarity_fn_name")]
+    _similarity: Option<Value>,
+    #[serde(flatten)]
+    rest: Map<String, Value>,
 }
 
 /// What a cross-encoder's folder says beside its transformer.
@@ -41,17 +50,24 @@ pub(in crate::model) fn reranker(dir: &Path) -> Result<RerankerSettings, ModelEr
     let of_library: OfLibrary = files::read_json_or_default(&dir.join(PROMPTS_FILE))?;
     let no = |why: String| Err(ModelError::NotAReranker { path: dir.to_owned(), why });
     if !is_reranker(dir)? {
+        if files::is_there(&dir.join("modules.json")) {
+            return no("its modules.json, without `model_type` CrossEncoder beside it, makes it an encoder"
+                .to_owned());
+        }
         let found = config.architectures.iter().flatten().next().map_or("an encoder", String::as_str);
-        return no(format!("`{}` is no classifier of pairs of texts", shortened(found)));
+        return no(format!("`{}` is no classifier of pairs of texts, which a reranker is", shortened(found)));
     }
     // The library's default where nothing says how many.
-    let labels = config.num_labels.or(config.id2label.map(|labels| labels.len()));
+    let labels = config.num_labels.or(config.id2label.as_ref().map(Map::len));
     if let Some(labels) = labels.filter(|&labels| labels != 1) {
         return no(format!("it gives {labels} numbers for a pair, and not one score"));
     }
-    let modules: Vec<Value> = files::read_json_or_default(&dir.join("modules.json"))?;
-    if modules.len() > 1 {
-        return no("its modules.json has more than a Transformer".to_owned());
+    modules::check_transformer_alone(dir)?;
+    check_extras(dir, &config)?;
+    let path_of_library = dir.join(PROMPTS_FILE);
+    refuse_unknown(&path_of_library, &of_library.rest)?;
+    if let Some(name) = of_library.default_prompt_name.as_deref().filter(|name| !name.is_empty()) {
+        return Err(unsupported(&path_of_library, "default_prompt_name", name, "a reranker without prompts"));
     }
     let prompt = of_library
         .prompts
@@ -83,7 +99,7 @@ fn is_reranker(dir: &Path) -> Result<bool, ModelError> {
     let has_activation =
         config.sentence_transformers.is_some() || config.sbert_ce_default_activation_function.is_some();
     let is_one = of_library.model_type.as_deref() == Some("CrossEncoder") || has_activation;
-    Ok(is_one || classifies && !dir.join("modules.json").exists())
+    Ok(is_one || classifies && !files::is_there(&dir.join("modules.json")))
 }
 
 /// What ModernBERT's configuration says of the head of its classifier.
@@ -122,12 +138,26 @@ pub(in crate::model) fn modern_head(dir: &Path) -> Result<ModernHead, ModelError
     Ok(ModernHead { pooling, activation, eps: config.norm_eps.unwrap_or(EPS) })
 }
 
+/// Refuses what would change the weights or the way they are used, and is not done here.
+fn check_extras(dir: &Path, config: &Config) -> Result<(), ModelError> {
+    let adapter = dir.join("adapter_config.json");
+    if files::is_there(&adapter) {
+        let supported = "weights into which it is merged (`merge_and_unload` of peft)";
+        return Err(unsupported(&adapter, "weights beside an", "adapter", supported));
+    }
+    if config.is_encoder_decoder == Some(true) {
+        return Err(unsupported(&dir.join("config.json"), "is_encoder_decoder", "true", "false"));
+    }
+    Ok(())
+}
+
 /// Refuses a folder whose model is none that gives embeddings. `modules.json` says that one does, whatever
 /// the transformer in it was at first.
 pub(super) fn check(dir: &Path) -> Result<(), ModelError> {
     let path = dir.join("config.json");
     let config: Config = files::read_json(&path)?;
-    let is_encoder = dir.join("modules.json").exists();
+    check_extras(dir, &config)?;
+    let is_encoder = files::is_there(&dir.join("modules.json"));
     let error = |found: &str, kind| {
         Err(ModelError::NotAnEncoder { path: dir.to_owned(), found: shortened(found), kind })
     };
@@ -160,10 +190,22 @@ pub(super) fn check(dir: &Path) -> Result<(), ModelError> {
     }
 }
 
-/// Refuses a folder whose weights are there, but not as one safetensors file.
-pub(in crate::model) fn check_weights(dir: &Path) -> Result<(), ModelError> {
-    if [ENCODER_FILE, FORMER_ENCODER_FILE].iter().any(|name| dir.join(name).exists()) {
-        return Ok(());
+/// How a file begins that stands for another one in a clone without its large files.
+const LFS_POINTER: &[u8] = b"version https://git-lfs";
+
+/// Refuses a folder whose weights are there, but not as one safetensors file. It may be that of a module of
+/// `model`, which the class of sentence-transformers reads.
+pub(in crate::model) fn check_weights(
+    dir: &Path,
+    model: &Path,
+    class: &'static str,
+) -> Result<(), ModelError> {
+    let names = [ENCODER_FILE, FORMER_ENCODER_FILE];
+    if let Some(path) = names.iter().map(|name| dir.join(name)).find(|path| path.exists()) {
+        return match files::begins_with(&path, LFS_POINTER)? {
+            true => Err(ModelError::LfsPointer { path }),
+            false => Ok(()),
+        };
     }
     let index = dir.join("model.safetensors.index.json");
     if index.exists() {
@@ -174,7 +216,7 @@ pub(in crate::model) fn check_weights(dir: &Path) -> Result<(), ModelError> {
         .map(|name| dir.join(name))
         .find(|path| path.exists())
     {
-        Some(path) => Err(ModelError::OtherWeights { path }),
+        Some(path) => Err(ModelError::OtherWeights { path, model: model.to_owned(), class }),
         None => Err(ModelError::NotAModel { path: dir.to_owned(), missing: ENCODER_FILE }),
     }
 }

@@ -31,12 +31,19 @@ pub(super) struct Checked {
 #[derive(Deserialize)]
 struct File {
     version: Option<String>,
+    truncation: Option<Truncation>,
     #[serde(default)]
     added_tokens: AddedTokens,
     normalizer: Option<Part>,
     pre_tokenizer: Option<Part>,
     post_processor: Option<Part>,
     model: Model,
+}
+
+/// Its length is that of the encoder.
+#[derive(Deserialize)]
+struct Truncation {
+    direction: Option<String>,
 }
 
 #[derive(Default)]
@@ -78,6 +85,13 @@ pub(super) fn read(bytes: &[u8], max_tokens: usize, lowercase: bool) -> Result<C
     let file: File = serde_json::from_slice(bytes).map_err(|e| e.to_string())?;
     if let Some(version) = file.version.filter(|version| version != "1.0") {
         return Err(format!("version `{}` is not known", pipeline::shortened(&version)));
+    }
+    let direction = file.truncation.and_then(|truncation| truncation.direction);
+    if let Some(direction) = direction.filter(|direction| direction != "Right") {
+        return Err(format!(
+            "truncation on the side `{}`; texts are cut on the right",
+            pipeline::shortened(&direction)
+        ));
     }
     let value = |part: Option<Part>| part.map(|part| part.0).filter(|part| !part.is_null());
     let normalizer = value(file.normalizer);

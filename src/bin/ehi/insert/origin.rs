@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use ehi::data::{DataError, Dataset, Documents, Folder, Input};
 
@@ -27,7 +27,7 @@ pub struct FolderArgs {
     /// absent
     #[arg(long, value_name = "NAME", help_heading = HEADING)]
     source: Option<String>,
-    /// What comes before the path of a file in its id
+    /// What comes before the path of a file in its id; --sync knows the documents with this prefix alone
     #[arg(long, value_name = "TEXT", help_heading = HEADING)]
     prefix: Option<String>,
 }
@@ -50,7 +50,7 @@ impl Origin {
             return Ok(if Dataset::is_at(path) { Self::Dataset } else { folders.of(Folder::open(path)?) });
         }
         // The content of text says nothing about its kind, but that of JSON does.
-        let is_text = !is_given && Folder::reads(path) && !begins_as_json(path);
+        let is_text = !is_given && Folder::reads(path) && is_plain_text(path);
         Ok(if is_text { folders.of(Folder::of_file(path)?) } else { Self::File })
     }
 
@@ -60,6 +60,9 @@ impl Origin {
         let is_folder = path.is_dir();
         let name = printing::path(path);
         let wrong = |what: &str| Err(Failure::Usage(format!("{name}: {what}")));
+        if folders.sync && matches!(self, Self::Dataset) {
+            return wrong("`--sync` is for folders of Markdown, HTML and text; this one holds a dataset");
+        }
         if folders.sync && !(is_text && is_folder) {
             return wrong("`--sync` is for folders of Markdown, HTML and text");
         }
@@ -97,6 +100,20 @@ pub fn documents(path: &Path, fields: &FieldArgs) -> Result<Documents, Failure> 
 }
 
 impl FolderArgs {
+    /// Refuses one name for several folders, of which each sync would remove the documents of the others.
+    pub fn check(&self, paths: &[PathBuf]) -> Result<(), Failure> {
+        if self.sync && self.source.is_some() && paths.len() > 1 {
+            let what = "`--sync --source` takes one folder: the documents of another one would be removed";
+            return Err(Failure::Usage(what.to_owned()));
+        }
+        Ok(())
+    }
+
+    /// The text before each id; empty without one.
+    pub fn prefix(&self) -> &str {
+        self.prefix.as_deref().unwrap_or_default()
+    }
+
     fn of(&self, folder: Folder) -> Origin {
         let folder = self.prefix.iter().fold(folder, |folder, prefix| folder.prefixed(prefix));
         Origin::Folder(self.source.iter().fold(folder, |folder, source| folder.named(source)))
@@ -108,10 +125,17 @@ pub fn name(path: &Path) -> String {
     if path == Path::new(STDIN) { "<stdin>".to_owned() } else { printing::path(path) }
 }
 
-/// Whether a file begins as JSON lines do, or an array; where it cannot be read, reading it says why.
-fn begins_as_json(path: &Path) -> bool {
+/// Whether a regular file is read as a text, and not for what is in it: its content is neither JSON lines nor
+/// compressed. Where it cannot be read, reading it says why.
+fn is_plain_text(path: &Path) -> bool {
+    // Another process would miss what is read here of a pipe.
+    if !path.is_file() {
+        return !path.exists();
+    }
     let mut head = [0; 64];
     let read = File::open(path).and_then(|mut file| file.read(&mut head)).unwrap_or_default();
-    let text = head[..read].strip_prefix("\u{feff}".as_bytes()).unwrap_or(&head[..read]);
-    text.trim_ascii_start().starts_with(b"{\"")
+    let head = &head[..read];
+    let text = head.strip_prefix("\u{feff}".as_bytes()).unwrap_or(head).trim_ascii_start();
+    let object = text.strip_prefix(b"{").is_some_and(|rest| rest.trim_ascii_start().starts_with(b"\""));
+    !object && !head.starts_with(b"\x1f\x8b") && !head.starts_with(b"\x28\xb5\x2f\xfd")
 }

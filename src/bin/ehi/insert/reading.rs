@@ -25,13 +25,20 @@ pub struct Read {
     pub position: u64,
 }
 
+/// What is known of an input when all of it was read.
+#[derive(Default)]
+struct Whole {
+    folder: Option<FolderReport>,
+    unseen: Vec<String>,
+}
+
 /// The documents of one input.
 pub struct Reading {
     name: String,
     read: Receiver<Read>,
-    thread: Option<JoinHandle<Option<FolderReport>>>,
+    thread: Option<JoinHandle<Whole>>,
     is_folder: bool,
-    folder: Option<FolderReport>,
+    whole: Whole,
 }
 
 impl Reading {
@@ -52,7 +59,7 @@ impl Reading {
                 Err(error) => {
                     // The other end goes away at an interrupt.
                     let _ = send.send(Read { document: Err(error), line: 0, position: before });
-                    return None;
+                    return Whole::default();
                 }
             };
             while let Some(document) = documents.next() {
@@ -61,19 +68,24 @@ impl Reading {
                 let read = Read { document, line, position };
                 // The other end goes away at an error or an interrupt.
                 if send.send(read).is_err() || failed {
-                    return None;
+                    return Whole::default();
                 }
             }
-            documents.folder().cloned()
+            Whole { folder: documents.folder().cloned(), unseen: documents.unseen().to_vec() }
         };
         let thread = thread::Builder::new().name("read".to_owned()).spawn(run);
         let thread = Some(thread.map_err(Failure::file("read", path))?);
-        Ok(Self { name, read, thread, is_folder, folder: None })
+        Ok(Self { name, read, thread, is_folder, whole: Whole::default() })
     }
 
     /// What a folder held, when all of it was read.
     pub fn folder(&self) -> Option<&FolderReport> {
-        self.folder.as_ref()
+        self.whole.folder.as_ref()
+    }
+
+    /// Fields that were named and that no record had, when all of it was read.
+    pub fn unseen(&self) -> &[String] {
+        &self.whole.unseen
     }
 
     /// What errors call the place of a document.
@@ -96,7 +108,7 @@ impl Reading {
                     // A panic there must not pass for the end of the input.
                     match self.thread.take().map(JoinHandle::join) {
                         Some(Err(panicked)) => panic::resume_unwind(panicked),
-                        Some(Ok(folder)) => self.folder = folder,
+                        Some(Ok(whole)) => self.whole = whole,
                         None => {}
                     }
                     return None;

@@ -55,19 +55,14 @@ impl Sync {
     }
 
     /// A line about each file whose id belongs to another document.
-    pub fn refused(&self, folder: &Path) -> Vec<String> {
+    pub fn refused(&self, folder: &Path, prefix: &str) -> Vec<String> {
         let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        let line = |id: &String| {
-            let other = match self.known.get(id) {
-                Some(Known::Other(Some(source))) => {
-                    format!("one from {source}; `--source` goes on with that, `--prefix` gives other ids")
-                }
-                _ => "one that is from no folder; `--prefix` gives other ids".to_owned(),
-            };
-            let file = folder.join(id);
-            escaped(&format!("refused: {}: the index has the document `{id}`, {other}", file.display()))
+        let source = |id| match self.known.get(id) {
+            Some(Known::Other(source)) => source.as_deref(),
+            _ => None,
         };
-        taken.iter().map(line).collect()
+        let file = |id: &str| folder.join(id.strip_prefix(prefix).unwrap_or(id));
+        taken.iter().map(|id| of_another(&file(id), id, source(id))).collect()
     }
 
     /// Deletes the documents of files that are there no more; how many there were.
@@ -88,9 +83,25 @@ impl Sync {
     }
 }
 
+/// A line about a file whose id belongs to a document of another source, or of none.
+pub fn of_another(file: &Path, id: &str, source: Option<&str>) -> String {
+    let other = match source {
+        Some(source) => {
+            format!("one from {source}; `--source` goes on with that, `--prefix` gives other ids")
+        }
+        None => "one that is from no folder; `--prefix` gives other ids".to_owned(),
+    };
+    escaped(&format!("refused: {}: the index has the document `{id}`, {other}", file.display()))
+}
+
+/// What a document's metadata calls its source.
+pub fn source_of(document: &Document) -> Option<&str> {
+    document.metadata.as_ref()?.get("source")?.as_str()
+}
+
 /// The name of a document's source, one copy for all documents of it.
 fn source(document: &Document, sources: &mut Vec<Arc<str>>) -> Option<Arc<str>> {
-    let name = document.metadata.as_ref()?.get("source")?.as_str()?;
+    let name = source_of(document)?;
     if let Some(known) = sources.iter().find(|known| ***known == *name) {
         return Some(Arc::clone(known));
     }

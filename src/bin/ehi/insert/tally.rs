@@ -114,7 +114,10 @@ impl Tally {
         let documents = index.len();
         let max_tokens = index.bundle().model().encoder().max_tokens();
         let Self { inserted, replaced, superseded, .. } = self;
-        write!(out, "{inserted} inserted, {replaced} replaced, {superseded} superseded")?;
+        write!(out, "{inserted} inserted, {replaced} replaced")?;
+        if *superseded > 0 {
+            write!(out, ", {superseded} superseded (their ids came again)")?;
+        }
         if self.passages > 0 {
             write!(out, ", {} passages", self.passages)?;
         }
@@ -128,11 +131,12 @@ impl Tally {
         if let Some(waiting) = waiting {
             let stored = self.stored();
             let durable = stored.saturating_sub(waiting);
-            write!(
-                out,
-                ", {} read and not stored; {durable} of the {stored} stored are on disk",
-                self.not_stored()
-            )?;
+            if self.not_stored() > 0 {
+                write!(out, ", {} read and not stored", self.not_stored())?;
+            }
+            if stored > 0 {
+                write!(out, "; {durable} of the {stored} stored are on disk")?;
+            }
             if waiting > 0 {
                 write!(out, ", {waiting} documents are in memory and the log only")?;
             }
@@ -160,7 +164,8 @@ impl Tally {
         writeln!(
             out,
             "{documents} {texts} cut at the {max_tokens} tokens that the model reads: {share:.0}% of their \
-             tokens are not in their embeddings, and the longest has {longest}"
+             tokens are not in their embeddings, and the longest has {longest}; an index made by `ehi create \
+             --passages 200/40` reads all of a text"
         )
     }
 }

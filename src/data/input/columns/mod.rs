@@ -4,6 +4,7 @@ mod pages;
 mod parquet;
 mod value;
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -27,6 +28,8 @@ type Batches = Box<dyn Iterator<Item = Result<RecordBatch, String>> + Send>;
 pub(super) struct Columns {
     name: String,
     fields: Fields,
+    /// Names of the columns that are used.
+    used: HashSet<String>,
     batches: Batches,
     batch: Option<RecordBatch>,
     /// The next row of the batch.
@@ -92,24 +95,25 @@ impl Columns {
         };
         let whole = rows.map(|rows| (rows, bytes));
         let (batch, next, row, is_finished) = (None, 0, 0, false);
-        Ok(Self { name, fields, batches, batch, next, row, whole, position, is_finished })
+        let used = fields.names().cloned().collect();
+        Ok(Self { name, fields, used, batches, batch, next, row, whole, position, is_finished })
     }
 
     fn document(&self, batch: &RecordBatch, row: usize) -> Result<Document, DataError> {
         let at = At { name: &self.name, line: self.row };
-        let mut record = Vec::with_capacity(batch.num_columns());
+        let mut record = Record::default();
         for (field, column) in batch.schema_ref().fields().iter().zip(batch.columns()) {
-            if self.fields.use_of(field.name()).is_some() {
+            if self.used.contains(field.name()) {
                 let value = guarded(|| value::of(column.as_ref(), row)).flatten();
                 let value = value.map_err(|detail| DataError::Columnar {
                     name: self.name.clone(),
                     line: self.row,
                     detail: format!("the column `{}` is {detail}", field.name()),
                 })?;
-                record.push((field.name().clone(), value));
+                record.push(field.name().clone(), value);
             }
         }
-        self.fields.document(Record(record), at)
+        self.fields.document(record, at)
     }
 }
 
@@ -165,14 +169,16 @@ fn guarded<T>(call: impl FnOnce() -> T) -> Result<T, String> {
 /// The fields of a document among the columns, and the places of the columns that are used.
 fn resolved(fields: &Fields, schema: &Schema, name: &str) -> Result<(Fields, Vec<usize>), DataError> {
     let names: Vec<String> = schema.fields().iter().map(|field| field.name().clone()).collect();
+    let mut known = HashSet::with_capacity(names.len());
     for (place, column) in names.iter().enumerate() {
-        if names[..place].contains(column) {
+        if !known.insert(column) {
             let (name, column, found) = (name.to_owned(), column.clone(), super::listing(&names[..place]));
             return Err(DataError::ColumnTwice { name, line: 0, column, found });
         }
     }
     let fields = fields.for_columns(&names, name)?;
-    let used = (0..names.len()).filter(|place| fields.use_of(&names[*place]).is_some()).collect();
+    let uses = fields.uses(&names);
+    let used = (0..names.len()).filter(|place| uses[*place].is_some()).collect();
     Ok((fields, used))
 }
 
