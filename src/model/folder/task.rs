@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::{prompts, shortened};
 use crate::model::dense::DenseActivation;
 use crate::model::error::ModelError;
-use crate::model::files::{self, ENCODER_FILE, FORMER_ENCODER_FILE};
+use crate::model::files::{self, ENCODER_FILE};
 use crate::model::pooling::PoolingMode;
 
 #[derive(Default, Deserialize)]
@@ -172,7 +172,7 @@ pub(super) fn check(dir: &Path) -> Result<(), ModelError> {
 
 /// Refuses a folder whose weights are there, but not as one safetensors file.
 pub(in crate::model) fn check_weights(dir: &Path) -> Result<(), ModelError> {
-    if [ENCODER_FILE, FORMER_ENCODER_FILE].iter().any(|name| dir.join(name).exists()) {
+    if files::ENCODER_FILES.iter().any(|name| dir.join(name).exists()) {
         return Ok(());
     }
     let index = dir.join("model.safetensors.index.json");
@@ -184,10 +184,16 @@ pub(in crate::model) fn check_weights(dir: &Path) -> Result<(), ModelError> {
             supported: "one file, model.safetensors",
         });
     }
-    match ["pytorch_model.bin", "pytorch_model.bin.index.json", "tf_model.h5", "flax_model.msgpack"]
-        .into_iter()
-        .map(|name| dir.join(name))
-        .find(|path| path.exists())
+    match [
+        "pytorch_model.bin",
+        "pytorch_model.bin.index.json",
+        "tf_model.h5",
+        "flax_model.msgpack",
+        "0_StaticEmbedding/pytorch_model.bin",
+    ]
+    .into_iter()
+    .map(|name| dir.join(name))
+    .find(|path| path.exists())
     {
         Some(path) => Err(ModelError::OtherWeights { path }),
         None => Err(ModelError::NotAModel { path: dir.to_owned(), missing: ENCODER_FILE }),
