@@ -78,7 +78,8 @@ impl Index {
     ///
     /// # Errors
     /// [`InputError::EmptyDocument`], [`InputError::UnknownText`], [`InputError::InvalidId`],
-    /// [`InputError::DocumentTooLarge`] and [`InputError::MetadataTooDeep`] with nothing stored, and those of [`Self::insert_batch`].
+    /// [`InputError::DocumentTooLarge`] and [`InputError::MetadataTooDeep`] with nothing stored, and those of
+    /// [`Self::insert_batch`].
     pub fn insert_all_or_none(&self, documents: impl IntoIterator<Item = Document>) -> Result<InsertSummary> {
         self.insert_texts(documents.into_iter().collect(), OnRefusal::StoreNone, &mut no_progress)
     }
