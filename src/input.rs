@@ -19,6 +19,12 @@ pub enum InputError {
         /// The document's id.
         id: String,
     },
+    /// A document of which a static encoder has no vector of any token: no word of it is in the vocabulary.
+    #[error("document `{id}` has no token that the encoder has a vector for")]
+    UnknownText {
+        /// The document's id.
+        id: String,
+    },
     /// An id is empty or too long.
     #[error("an id of {found} bytes; ids have 1 to {most} bytes of UTF-8")]
     InvalidId {

@@ -7,7 +7,8 @@
 
 Every engine runs in a process of its own on the same processors, tokenises with the same library and gets the same
 texts: SciFact's test queries one at a time and all at once, and its first abstracts all at once. "All at once" is
-left to ehi; the peers get batches of similar length, in the batch size that is best for them. The ONNX model is exported
+left to ehi; the peers get batches of similar length, in the batch size that is best for them. With `--tokens 16,128`
+the texts are abstracts cut at so many tokens in place of these, one at a time. The ONNX model is exported
 here from the same weights, the one of 8 bits by ONNX Runtime's own dynamic quantisation, scales per channel.
 Medians of the rounds; the spread is the fastest and the slowest round.
 """
@@ -37,6 +38,21 @@ def texts(documents, queries):
     rows = map(json.loads, lines(DATA, "queries.jsonl"))
     asked = [" ".join(row["text"].split()) for row in rows if row["_id"] in judged][:queries]
     return {"document": corpus, "query": asked}
+
+
+def of_tokens(model, count, texts):
+    """Texts of about so many tokens, special ones included: the starts of longer ones."""
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(str(model / "tokenizer.json"))
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    out = []
+    for text in texts:
+        offsets = tokenizer.encode(text, add_special_tokens=False).offsets
+        if len(offsets) >= count - 2:
+            out.append(text[: offsets[count - 3][1]])
+    return out
 
 
 class Torch:
@@ -145,6 +161,7 @@ def main():
     parser.add_argument("--documents", type=int, default=64)
     parser.add_argument("--queries", type=int, default=64)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--tokens", help="lengths in place of queries and abstracts, as in 16,128")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--engines", default="ehi,ehi8,f32,int8,torch")
     parser.add_argument("--ehi", help="the encode bench; built if absent")
@@ -161,16 +178,22 @@ def main():
     names = {"f32": "ONNX Runtime f32", "int8": "ONNX Runtime int8", "torch": "PyTorch f32", "ehi": "ehi f32", "ehi8": "ehi int8"}
     print("| Texts | Engine | Median ms a text | Fastest and slowest round | Of ONNX Runtime f32 |\n|---|---|---|---|---|")
     chosen = texts(arguments.documents, arguments.queries)
-    for role, way, title in [("query", "single", "Queries one at a time"), ("query", "batch", "Queries at once"), ("document", "batch", "Abstracts at once")]:
+    parts = [("query", "single", "Queries one at a time"), ("query", "batch", "Queries at once"), ("document", "batch", "Abstracts at once")]
+    if arguments.tokens:
+        counts = [int(count) for count in arguments.tokens.split(",")]
+        made = {f"document-{count}": of_tokens(arguments.model, count, texts(4 * arguments.documents, 1)["document"]) for count in counts}
+        chosen = {name: own[: arguments.documents] for name, own in made.items()}
+        parts = [(f"document-{count}", "single", f"{count} tokens") for count in counts]
+    for role, way, title in parts:
         path = arguments.work / f"{role}.txt"
         path.write_text("\n".join(chosen[role]) + "\n")
         turns = {}
         for engine in arguments.engines.split(","):
             if engine.startswith("ehi"):
-                command = [binary, arguments.model, path, role, way] + (["int8"] if engine == "ehi8" else [])
+                command = [binary, arguments.model, path, role.partition("-")[0], way] + (["int8"] if engine == "ehi8" else [])
                 turns[engine, 0] = Turns(command, arguments.threads, **parallel)
                 continue
-            for batch in BATCHES[role] if way == "batch" else (1,):
+            for batch in BATCHES[role.partition("-")[0]] if way == "batch" else (1,):
                 given = ["--serve", f"{engine},{path},{role},{way},{batch}", "--model", arguments.model, "--threads", arguments.threads, "--work", arguments.work]
                 turns[engine, batch] = Turns([sys.executable, __file__, *given], arguments.threads, **parallel)
         taken = {key: [] for key in turns}

@@ -6,6 +6,7 @@
 #[cfg(test)]
 pub(crate) mod faulty;
 mod file_system;
+mod mapping;
 pub(crate) mod names;
 #[cfg(test)]
 pub(crate) mod recorder;
@@ -14,6 +15,7 @@ mod unsynced;
 use std::{ffi::OsString, fs::File, io, path::Path};
 
 pub(crate) use file_system::FileSystem;
+pub(crate) use mapping::Mapping;
 pub(crate) use unsynced::Unsynced;
 
 /// How to open a file.

@@ -11,10 +11,10 @@ use super::analysis::Analysis;
 use super::insert::CutTexts;
 use super::vectors::{unit, unit_of_stored};
 use crate::document::Document;
-use crate::error::Result;
+use crate::error::{Error, InputError, Result};
 use crate::ids::LeafId;
 use crate::lexical::Analyzer;
-use crate::model::{Bundle, Encoder, Model, Role};
+use crate::model::{Bundle, Encoder, Model, ModelError, Role};
 use crate::passages::{self, Passages, Span};
 use crate::scan::Similarity;
 use crate::store::{Lexer, LexerError, Put, PutRow, Terms};
@@ -65,7 +65,10 @@ impl Ingest<'_> {
             }
         };
         let texts: Vec<&str> = texts.iter().map(AsRef::as_ref).collect();
-        let rows = encoder.embed(&texts, Role::Document)?;
+        let rows = encoder.embed(&texts, Role::Document).map_err(|error| match error {
+            ModelError::NoTokens { index } => unknown(&documents, &read, index),
+            error => error.into(),
+        })?;
         let (terms, spans) = read.into_iter().map(|read| (read.terms, read.spans)).unzip();
         Ok(Prepared { puts: self.place_with(documents, terms, spans, &rows), cut })
     }
@@ -150,7 +153,10 @@ impl Ingest<'_> {
             }
         };
         let (spans, texts) = match self.passages {
-            Some(passages) => cut_document(encoder, document, passages, room)?,
+            Some(passages) => {
+                let (spans, texts) = cut_document(encoder, document, passages, room)?;
+                known_passages(encoder, spans, texts)?
+            }
             None => (vec![Span::default()], Vec::new()),
         };
         Ok(Read { terms, spans, texts, tokens })
@@ -171,6 +177,28 @@ impl Ingest<'_> {
     fn model(&self) -> &Model {
         self.bundle.model()
     }
+}
+
+/// The passages of which the encoder reads anything, or the first.
+fn known_passages(
+    encoder: &Encoder,
+    spans: Vec<Span>,
+    texts: Vec<String>,
+) -> Result<(Vec<Span>, Vec<String>)> {
+    let known = texts.iter().map(|text| Ok(encoder.knows(text)?)).collect::<Result<Vec<bool>>>()?;
+    let first = known.iter().position(|known| *known).unwrap_or(0);
+    let rows = spans.into_iter().zip(texts).zip(known).enumerate();
+    Ok(rows.filter(|(place, (_, known))| *known || *place == first).map(|(_, (row, _))| row).unzip())
+}
+
+/// The error for the text of a row that the encoder reads nothing of.
+fn unknown(documents: &[Document], read: &[Read], row: usize) -> Error {
+    let ends = read.iter().scan(0, |end, read| {
+        *end += read.spans.len();
+        Some(*end)
+    });
+    let id = ends.zip(documents).find(|(end, _)| row < *end).map(|(_, document)| document.id.clone());
+    InputError::UnknownText { id: id.unwrap_or_default() }.into()
 }
 
 /// Of documents without passages, of each which part of the text its row is of.

@@ -112,7 +112,7 @@ impl Bundle {
         let dir = dir.to_owned();
         let path = dir.join(MANIFEST_FILE);
         if !path.exists() {
-            return Err(if dir.join("config.json").exists() {
+            return Err(if ["config.json", "modules.json"].iter().any(|name| dir.join(name).exists()) {
                 ModelError::NotABundle { path: dir }
             } else {
                 ModelError::NotAModel { path: dir, missing: MANIFEST_FILE }
@@ -126,7 +126,8 @@ impl Bundle {
             (name, unchecked)
         });
         // The encoder's files are checked as it is loaded.
-        let of_encoder = |name: &str| [TOKENIZER_FILE, ENCODER_FILE, FORMER_ENCODER_FILE].contains(&name);
+        let of_encoder =
+            |name: &str| files::TOKENIZER_FILES.contains(&name) || files::ENCODER_FILES.contains(&name);
         let (encoder_files, others): (Vec<_>, Vec<_>) = listed.partition(|(name, _)| of_encoder(name));
         others.iter().try_for_each(|(_, file)| file.check())?;
         // A file that the loader would read but the manifest does not list would change the
@@ -296,9 +297,15 @@ fn read_manifest(path: &Path) -> Result<BundleManifest, ModelError> {
     let weights = [encoder, INDEXER_FILE];
     // One leaf needs no weights.
     let has_no_tree = format_version >= 4 && (manifest.branching_factor, manifest.height) == (1, 1);
-    let optional = |name: &str| has_no_tree && name == INDEXER_FILE;
+    let is_listed = |name: &str| manifest.files.contains_key(name);
+    // sentence-transformers writes no settings of a table of token vectors, and may put it in a folder.
+    let is_static = format_version >= 5 && is_listed("modules.json");
+    let optional = |name: &str| {
+        (has_no_tree && name == INDEXER_FILE)
+            || is_static && (name == "config.json" || is_listed(&format!("{}/{name}", files::STATIC_FOLDER)))
+    };
     for name in weights.into_iter().chain([TOKENIZER_FILE, "config.json"]).filter(|name| !optional(name)) {
-        if !manifest.files.contains_key(name) {
+        if !is_listed(name) {
             return Err(ModelError::Unsupported {
                 path: path.to_owned(),
                 what: "list of files without",
@@ -347,7 +354,7 @@ fn most_bytes(name: &str) -> u64 {
     match name {
         name if name.ends_with(ENCODER_FILE) => files::WEIGHTS_BYTES,
         FORMER_ENCODER_FILE | INDEXER_FILE => files::WEIGHTS_BYTES,
-        TOKENIZER_FILE => files::TOKENIZER_BYTES,
+        name if name.ends_with(TOKENIZER_FILE) => files::TOKENIZER_BYTES,
         REPORT_FILE => files::REPORT_BYTES,
         _ => files::JSON_BYTES,
     }

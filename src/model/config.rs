@@ -23,6 +23,8 @@ pub(crate) enum Family {
     MpNet,
     NomicBert,
     ModernBert,
+    /// A table of words alone: model2vec, and sentence-transformers' StaticEmbedding.
+    Static,
 }
 
 /// The feed-forward activation.
@@ -135,6 +137,8 @@ pub(crate) struct TransformerConfig {
     pub relative_positions: Option<RelativePositions>,
     /// 0 where the architecture has no token types.
     pub type_vocab_size: usize,
+    /// Whether the embeddings have a norm before the first layer.
+    pub embedding_norm: bool,
     pub norms: Norms,
     pub layer_norm_eps: f64,
     pub norm_bias: bool,
@@ -153,6 +157,43 @@ impl TransformerConfig {
     pub(crate) fn from_file(path: &Path) -> Result<Self, ModelError> {
         let bytes = super::files::read(path, super::files::JSON_BYTES)?;
         let config = families::read(path, &bytes)?;
+        config.check(path)?;
+        Ok(config)
+    }
+
+    /// The description of a table of vectors of tokens, `[tokens, width]`, whose file is `path`.
+    ///
+    /// # Errors
+    /// [`ModelError::BadConfig`].
+    pub(crate) fn of_table(
+        path: &Path,
+        [tokens, width]: [usize; 2],
+        max_positions: usize,
+    ) -> Result<Self, ModelError> {
+        let config = Self {
+            family: Family::Static,
+            vocab_size: tokens,
+            hidden_size: width,
+            layers: 0,
+            max_positions,
+            position_table: None,
+            relative_positions: None,
+            type_vocab_size: 0,
+            embedding_norm: false,
+            // What follows is of layers, of which there are none.
+            heads: 1,
+            norms: Norms::After,
+            layer_norm_eps: 0.0,
+            norm_bias: false,
+            attention_bias: false,
+            feed_forward: FeedForward {
+                inner_size: 1,
+                activation: Activation::Relu,
+                gated: false,
+                bias: false,
+            },
+            spans: Vec::new(),
+        };
         config.check(path)?;
         Ok(config)
     }

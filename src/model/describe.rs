@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::config::TransformerConfig;
 use super::dense::DenseActivation;
 use super::error::ModelError;
-use super::folder::{self, Folder, Module, Prompt};
+use super::folder::{self, Folder, Module, Prompt, StaticForm};
 use super::pooling::{Pooler, PoolingMode};
 use crate::scan::Similarity;
 
@@ -93,7 +93,10 @@ impl EncoderDescription {
             },
         };
         Ok(Self {
-            architecture: folder::model_type(dir)?,
+            architecture: match StaticForm::of(dir)? {
+                Some(form) => form.name().to_owned(),
+                None => folder::model_type(dir)?,
+            },
             layers: config.layers,
             hidden_size: config.hidden_size,
             vocabulary: config.vocab_size,

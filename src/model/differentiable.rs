@@ -257,8 +257,9 @@ impl Embeddings {
         let (batch, tokens) = ids.dims2()?;
         let flat = ids.flatten_all()?;
         let rows = |table: &Tensor, of: &Tensor| table.index_select(of, 0)?.reshape((batch, tokens, ()));
-        let words = rows(&self.word, &flat)?.to_dtype(DType::F32)?;
-        let Some(position) = &self.position else { return self.norm.forward(&words, program) };
+        let words = rows(&self.word.tensor()?, &flat)?.to_dtype(DType::F32)?;
+        let normed = |x: Tensor| self.norm.as_ref().map_or(Ok(x.clone()), |norm| norm.forward(&x, program));
+        let Some(position) = &self.position else { return normed(words) };
         let x = match config.position_table {
             None => words.broadcast_add(position)?,
             Some(config::PositionTable { padding: None, .. }) => {
@@ -273,7 +274,7 @@ impl Embeddings {
                 (words + rows(position, &Tensor::from_vec(places, batch * tokens, ids.device())?)?)?
             }
         };
-        self.norm.forward(&x, program)
+        normed(x)
     }
 }
 

@@ -9,13 +9,14 @@ use rayon::prelude::*;
 use super::config::{EncoderPrecision, TransformerConfig};
 use super::describe::{EncoderDescription, ReadText};
 use super::error::ModelError;
-use super::files::{ENCODER_FILE, FORMER_ENCODER_FILE, TOKENIZER_FILE};
-use super::folder::{self, Folder, Prompt, ReadFolder, Reading};
+use super::files::{self, TOKENIZER_FILE};
+use super::folder::{self, Folder, Prompt, ReadFolder, Reading, StaticForm, Tokens};
 use super::load::LoadOptions;
 use super::packed::TOKENS_PER_BATCH;
 use super::parts::{LazyParts, Source, Unchecked};
 use super::pooling::Pooler;
 use super::settings::EncoderSettings;
+use super::tokenize::TextRules;
 #[cfg(feature = "train")]
 use super::transformer::Transformer;
 use crate::scan::Similarity;
@@ -59,6 +60,9 @@ pub(super) const MOST_TOKENS: usize = 8192;
 /// Texts tokenised together, so that progress is reported and memory stays bounded.
 const TEXTS_PER_ROUND: usize = 256;
 
+/// Of a text the bytes that are looked at first for a token that is known.
+const FIRST_BYTES: usize = 64;
+
 /// The tokens of a question.
 pub(crate) struct QuestionTokens {
     /// Those that the encoder reads, special ones included.
@@ -93,26 +97,35 @@ impl Encoder {
         settings: &EncoderSettings,
         unchecked: Vec<Unchecked>,
     ) -> Result<Self, ModelError> {
+        let form = StaticForm::of(dir)?;
         let config_path = dir.join("config.json");
-        for (file, missing) in
-            [(config_path.clone(), "config.json"), (dir.join(TOKENIZER_FILE), TOKENIZER_FILE)]
+        let (is_static, tokenizer) = (form.is_some(), dir.join(files::tokenizer_file(dir)));
+        for (is_there, missing) in
+            [(is_static || config_path.exists(), "config.json"), (tokenizer.exists(), TOKENIZER_FILE)]
         {
-            if !file.exists() {
+            if !is_there {
                 return Err(ModelError::NotAModel { path: dir.to_owned(), missing });
             }
         }
-        let config = TransformerConfig::from_file(&config_path)?;
+        let config = match form {
+            Some(_) if precision == EncoderPrecision::Int8 => {
+                return Err(ModelError::Unsupported {
+                    path: dir.to_owned(),
+                    what: "precision",
+                    found: precision.to_string(),
+                    supported: "f32: a table of token vectors has no matrix products",
+                });
+            }
+            Some(_) => folder::static_config(dir)?,
+            None => TransformerConfig::from_file(&config_path)?,
+        };
         let ReadFolder { folder, reading, settings } = Folder::read(dir, &config, settings)?;
         folder::check_weights(dir, dir, "SentenceTransformer")?;
-        let weights_path = [ENCODER_FILE, FORMER_ENCODER_FILE]
-            .map(|name| dir.join(name))
-            .into_iter()
-            .find(|path| path.exists())
-            .ok_or(ModelError::NotAModel { path: dir.to_owned(), missing: ENCODER_FILE })?;
+        let weights = dir.join(files::encoder_file(dir));
         let pooler = Arc::new(folder.pooler(dir, config.hidden_size)?);
-        let (dir, max_tokens, lowercase) = (dir.to_owned(), folder.max_tokens, folder.lowercase);
-        let source =
-            Source { dir, weights: weights_path, config, max_tokens, lowercase, precision, unchecked };
+        let text =
+            TextRules { max_tokens: folder.max_tokens, tokens: folder.tokens, lowercase: folder.lowercase };
+        let source = Source { dir: dir.to_owned(), weights, tokenizer, config, text, precision, unchecked };
         let (parts, prompt_tokens) = (LazyParts::new(source), Default::default());
         Ok(Self { parts, pooler, folder, reading, settings, prompt_tokens })
     }
@@ -227,6 +240,23 @@ impl Encoder {
         }
     }
 
+    /// Whether the encoder reads any token of a text. Only one without special tokens may read none.
+    ///
+    /// # Errors
+    /// [`ModelError::Tokenizer`] if the tokenizer refuses the text.
+    pub(crate) fn knows(&self, text: &str) -> Result<bool, ModelError> {
+        if self.folder.tokens == Tokens::Marked {
+            return Ok(true);
+        }
+        let tokenizer = self.parts.tokenizer()?;
+        // Mostly the first words say so.
+        let start = text.get(..FIRST_BYTES).and_then(|start| start.rsplit_once(char::is_whitespace));
+        match start {
+            Some((start, _)) if !tokenizer.encode(start)?.is_empty() => Ok(true),
+            _ => Ok(!tokenizer.encode(text)?.is_empty()),
+        }
+    }
+
     /// What the encoder reads of a text in its role.
     ///
     /// # Errors
@@ -309,7 +339,8 @@ impl Encoder {
     /// Output `[texts, dim]` f32.
     ///
     /// # Errors
-    /// [`ModelError::BadEmbedding`] names the first text whose embedding is not finite.
+    /// [`ModelError::BadEmbedding`] names the first text whose embedding is not finite, and
+    /// [`ModelError::NoTokens`] the first of which a static encoder knows no token: an empty one, at least.
     pub fn embed(&self, texts: &[&str], role: Role) -> Result<Vec<f32>, ModelError> {
         match self.embed_with(texts, role, |_| ControlFlow::Continue(()))? {
             ControlFlow::Continue(rows) => Ok(rows),
@@ -332,6 +363,9 @@ impl Encoder {
         for (round, chunk) in texts.chunks(TEXTS_PER_ROUND).enumerate() {
             let tokens =
                 chunk.par_iter().map(|text| self.tokenize(text, role)).collect::<Result<Vec<_>, _>>()?;
+            if let Some(index) = tokens.iter().position(Vec::is_empty) {
+                return Err(ModelError::NoTokens { index: round * TEXTS_PER_ROUND + index });
+            }
             let embedded = self.embed_tokens(&tokens, skip)?;
             if let Some(index) = embedded.chunks(self.dim()).position(|row| !is_usable(row)) {
                 return Err(ModelError::BadEmbedding { index: round * TEXTS_PER_ROUND + index });

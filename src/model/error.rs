@@ -197,6 +197,13 @@ pub enum ModelError {
         /// Rows of the table.
         rows: usize,
     },
+    /// A text of which a static encoder has no vector of any token: it is empty, or no word of it is in the
+    /// vocabulary.
+    #[error("text number {index} of the batch has no token that the encoder has a vector for")]
+    NoTokens {
+        /// Position in the batch given to `embed`.
+        index: usize,
+    },
     /// An embedding came out as NaN, infinite or all zeros.
     #[error("the encoder gave a non-finite or zero embedding for text number {index} of the batch")]
     BadEmbedding {

@@ -33,7 +33,24 @@ pub(crate) const CARD_FILE: &str = "README.md";
 pub(crate) const PAGE_FILE: &str = "report.html";
 
 /// Modules of sentence-transformers that have a folder of their own.
-const MODULES: [&str; 3] = ["Pooling", "Dense", "Normalize"];
+const MODULES: [&str; 4] = ["Pooling", "Dense", "Normalize", "StaticEmbedding"];
+/// Where some releases put the files of a table of token vectors.
+pub(super) const STATIC_FOLDER: &str = "0_StaticEmbedding";
+const STATIC_ENCODER_FILE: &str = "0_StaticEmbedding/model.safetensors";
+const STATIC_TOKENIZER_FILE: &str = "0_StaticEmbedding/tokenizer.json";
+/// The names under which weights of an encoder are looked for, and its tokenizer.
+pub(super) const ENCODER_FILES: [&str; 3] = [ENCODER_FILE, FORMER_ENCODER_FILE, STATIC_ENCODER_FILE];
+pub(super) const TOKENIZER_FILES: [&str; 2] = [TOKENIZER_FILE, STATIC_TOKENIZER_FILE];
+
+/// Where in a directory the weights of its encoder are, or should be.
+pub(super) fn encoder_file(dir: &Path) -> &'static str {
+    ENCODER_FILES.into_iter().find(|name| dir.join(name).exists()).unwrap_or(ENCODER_FILE)
+}
+
+/// Where in a directory the tokenizer is, or should be.
+pub(super) fn tokenizer_file(dir: &Path) -> &'static str {
+    TOKENIZER_FILES.into_iter().find(|name| dir.join(name).exists()).unwrap_or(TOKENIZER_FILE)
+}
 
 /// The module that a folder is of, by its name: a number and the module's name, as in `1_Pooling`.
 pub(super) fn module_kind(folder: &str) -> Option<&str> {
@@ -43,13 +60,16 @@ pub(super) fn module_kind(folder: &str) -> Option<&str> {
 }
 
 /// Files of a module's folder.
-pub(super) const MODULE_FILES: [&str; 2] = ["config.json", ENCODER_FILE];
+pub(super) const MODULE_FILES: [&str; 3] = ["config.json", ENCODER_FILE, TOKENIZER_FILE];
 
 /// Whether a path inside a model's directory is that of a module's file.
 pub(super) fn is_module_file(name: &str) -> bool {
     name.split_once('/').is_some_and(|(folder, file)| {
-        module_kind(folder)
-            .is_some_and(|kind| file == MODULE_FILES[0] || kind == "Dense" && file == MODULE_FILES[1])
+        module_kind(folder).is_some_and(|kind| match file {
+            ENCODER_FILE => ["Dense", "StaticEmbedding"].contains(&kind),
+            TOKENIZER_FILE => folder == STATIC_FOLDER,
+            _ => file == MODULE_FILES[0],
+        })
     })
 }
 

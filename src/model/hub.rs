@@ -14,11 +14,19 @@ pub const DEFAULT_MODEL: &str = "sentence-transformers/msmarco-distilbert-cos-v5
 
 /// Files without which a model cannot be loaded.
 const REQUIRED: [&str; 3] = ["config.json", "tokenizer.json", "model.safetensors"];
+/// Those of a table of token vectors of sentence-transformers, which has no settings.
+const OF_TABLE: [&str; 2] = ["tokenizer.json", "model.safetensors"];
 const MODULES: &str = "modules.json";
 
 /// Files that change how a model is used, where it has them.
-const OPTIONAL: [&str; 5] =
-    [MODULES, files::LENGTH_FILE, files::PROMPTS_FILE, "tokenizer_config.json", "README.md"];
+const OPTIONAL: [&str; 6] = [
+    MODULES,
+    "config.json",
+    files::LENGTH_FILE,
+    files::PROMPTS_FILE,
+    "tokenizer_config.json",
+    "README.md",
+];
 
 /// Fetches `name` (for instance [`DEFAULT_MODEL`]) and returns its directory in the cache.
 ///
@@ -38,12 +46,12 @@ pub fn fetch(name: &str) -> Result<PathBuf, ModelError> {
     let repo = Repo::new(name.to_owned(), RepoType::Model);
     if is_offline() {
         let cached = cache.repo(repo);
-        let mut directory = None;
-        for file in REQUIRED {
+        let mut directory = cached.get(MODULES).and_then(|path| Some(path.parent()?.to_owned()));
+        for file in required(cached.get(MODULES).as_deref())? {
             let path = cached
-                .get(file)
+                .get(&file)
                 .ok_or_else(|| error(format!("{file} is not in the cache, and HF_HUB_OFFLINE is set")))?;
-            directory = path.parent().map(ToOwned::to_owned);
+            directory = directory.or_else(|| path.parent().map(ToOwned::to_owned));
         }
         return directory.ok_or_else(|| error("the cache gave no directory".to_owned()));
     }
@@ -52,10 +60,14 @@ pub fn fetch(name: &str) -> Result<PathBuf, ModelError> {
         builder = builder.with_endpoint(endpoint.trim_end_matches('/').to_owned());
     }
     let api = builder.build().map_err(|e| error(e.to_string()))?.repo(repo);
-    let mut directory = None;
-    for file in REQUIRED {
-        let path = api.get(file).map_err(|e| error(format!("{file}: {e}")))?;
-        directory = path.parent().map(ToOwned::to_owned);
+    let modules = api.get(MODULES).inspect_err(|reason| {
+        tracing::debug!(model = name, file = MODULES, %reason, "optional file not fetched");
+    });
+    let modules = modules.ok();
+    let mut directory = modules.as_ref().and_then(|path| Some(path.parent()?.to_owned()));
+    for file in required(modules.as_deref())? {
+        let path = api.get(&file).map_err(|e| error(format!("{file}: {e}")))?;
+        directory = directory.or_else(|| path.parent().map(ToOwned::to_owned));
     }
     for file in OPTIONAL {
         // Not every model has these; one that is really needed is missed when the model is loaded.
@@ -72,6 +84,17 @@ pub fn fetch(name: &str) -> Result<PathBuf, ModelError> {
         }
     }
     directory.ok_or_else(|| error("the cache gave no directory".to_owned()))
+}
+
+/// Files without which a model with this `modules.json`, or none, cannot be loaded.
+fn required(modules: Option<&Path>) -> Result<Vec<String>, ModelError> {
+    let table = modules.map(super::folder::table_folder).transpose()?.flatten();
+    Ok(match table.as_deref() {
+        // Of model2vec, which has settings.
+        None | Some(".") => REQUIRED.map(str::to_owned).to_vec(),
+        Some("") => OF_TABLE.map(str::to_owned).to_vec(),
+        Some(folder) => OF_TABLE.map(|file| format!("{folder}/{file}")).to_vec(),
+    })
 }
 
 /// Files that the modules of a `modules.json` may have in folders of their own.

@@ -29,6 +29,7 @@ mod settings;
 mod tokenize;
 mod transformer;
 mod weights;
+mod words;
 
 pub use bundle::{BUNDLE_FORMAT, Bundle};
 pub use config::{EncoderPrecision, ParsePrecisionError};
@@ -37,6 +38,8 @@ pub use describe::{EncoderDescription, ModuleDescription, ReadText};
 pub use encoder::{Encoder, Role};
 pub use error::ModelError;
 pub use files::{ENCODER_FILE, INDEXER_FILE, MANIFEST_FILE, TOKENIZER_FILE};
+#[cfg(feature = "train")]
+pub(crate) use folder::Tokens;
 pub use folder::{Prompt, PromptSource};
 #[cfg(feature = "hub")]
 pub use hub::{DEFAULT_MODEL, fetch};

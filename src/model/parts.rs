@@ -8,9 +8,9 @@ use candle_core::Device;
 
 use super::config::{EncoderPrecision, TransformerConfig};
 use super::error::ModelError;
-use super::files::{self, TOKENIZER_FILE};
+use super::files;
 use super::packed::PackedTransformer;
-use super::tokenize::{Limits, TextTokenizer};
+use super::tokenize::{TextRules, TextTokenizer};
 use super::transformer::Transformer;
 use super::weights::Weights;
 
@@ -18,10 +18,9 @@ use super::weights::Weights;
 pub(super) struct Source {
     pub(super) dir: PathBuf,
     pub(super) weights: PathBuf,
+    pub(super) tokenizer: PathBuf,
     pub(super) config: TransformerConfig,
-    pub(super) max_tokens: usize,
-    /// Whether texts are put in lower case first.
-    pub(super) lowercase: bool,
+    pub(super) text: TextRules,
     pub(super) precision: EncoderPrecision,
     /// Files that are yet to be checked.
     pub(super) unchecked: Vec<Unchecked>,
@@ -73,7 +72,7 @@ impl LazyParts {
     }
 
     pub(super) fn max_tokens(&self) -> usize {
-        self.source.max_tokens
+        self.source.text.max_tokens
     }
 
     /// The weights, as texts are encoded with them; a call after one that failed tries again.
@@ -114,10 +113,8 @@ impl Source {
     }
 
     fn tokenizer(&self) -> Result<TextTokenizer, ModelError> {
-        let path = self.dir.join(TOKENIZER_FILE);
-        self.check(&path)?;
-        let limits = Limits { max_tokens: self.max_tokens, vocab_size: self.config.vocab_size };
-        TextTokenizer::from_file(&path, limits, self.lowercase)
+        self.check(&self.tokenizer)?;
+        TextTokenizer::from_file(&self.tokenizer, self.text, self.config.vocab_size)
     }
 
     fn transformer(&self) -> Result<Transformer, ModelError> {

@@ -14,7 +14,7 @@ use super::folder;
 use super::load::LoadOptions;
 use super::parts::{LazyParts, Source};
 use super::pooling::{LayerNorm, Pooler, PoolingMode, Step};
-use super::tokenize::Pair;
+use super::tokenize::{Pair, TextRules};
 use super::weights::Weights;
 
 /// A model that scores how well a document answers a question, by reading both together.
@@ -87,13 +87,13 @@ impl Reranker {
             }
         };
         drop(weights);
-        let dir = dir.to_owned();
+        let (tokenizer, dir) = (dir.join(TOKENIZER_FILE), dir.to_owned());
         let source = Source {
             dir,
             weights: path,
+            tokenizer,
             config,
-            max_tokens,
-            lowercase: false,
+            text: TextRules { max_tokens, ..TextRules::default() },
             precision,
             unchecked: Vec::new(),
         };

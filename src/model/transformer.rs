@@ -5,14 +5,14 @@
 
 mod layout;
 
-#[cfg(feature = "train")]
-use candle_core::DType;
 use candle_core::Tensor;
 
 use super::config::{Norms, Span, TransformerConfig};
 use super::error::ModelError;
 use super::weights::Weights;
+use super::words::{Token, WordTable};
 use layout::{Layout, Part, full_name};
+pub(super) use layout::{STATIC_TABLES, TOKEN_ROWS};
 
 /// `y = x W^T + b`, with W as checkpoints store it: `[out, in]`.
 #[derive(Clone, Debug)]
@@ -47,15 +47,15 @@ pub(crate) struct Layer {
 /// The tables of words, positions and token types, as far as there are such, and the norm of their sum.
 #[derive(Clone, Debug)]
 pub(crate) struct Embeddings {
-    /// `[vocab, m]`, f16 where the file is, since it is the largest by far and only looked up.
-    pub word: Tensor,
+    /// `[vocab, m]`
+    pub word: WordTable,
     /// Added to the words by their places, `[positions, m]`, with the row of token type 0 already added,
     /// since every text is one segment; where no table has places that row alone, `[1, m]`.
     pub position: Option<Tensor>,
     /// The tables that `position` was made of as loaded, by name, so that a bundle is saved as it came.
     #[cfg(feature = "train")]
     pub raw: Vec<(&'static str, Tensor)>,
-    pub norm: LayerNorm,
+    pub norm: Option<LayerNorm>,
 }
 
 /// Layers, and what they share or end with.
@@ -189,10 +189,10 @@ impl Embeddings {
     fn build<E: From<candle_core::Error>>(
         config: &TransformerConfig,
         layout: &Layout,
+        word: WordTable,
         get: Source<'_, E>,
     ) -> Result<Self, E> {
         let m = config.hidden_size;
-        let word = get(layout.word, &[config.vocab_size, m])?;
         let rows = [
             (layout.position, config.position_table.map_or(0, |table| table.rows)),
             (layout.types, config.type_vocab_size),
@@ -212,7 +212,10 @@ impl Embeddings {
             position,
             #[cfg(feature = "train")]
             raw,
-            norm: LayerNorm::build(layout.embedding_norm, config, get)?,
+            norm: match config.embedding_norm {
+                true => Some(LayerNorm::build(layout.embedding_norm, config, get)?),
+                false => None,
+            },
         })
     }
 
@@ -220,17 +223,21 @@ impl Embeddings {
     ///
     /// The row of token type 0 is already in the table of positions, so that the sum of both is one tensor.
     #[cfg(feature = "train")]
-    pub(crate) fn map<E>(&self, map: &mut dyn FnMut(&str, &Tensor) -> Result<Tensor, E>) -> Result<Self, E> {
-        let word = map("embeddings.word", &self.word)?;
+    pub(crate) fn map<E: From<candle_core::Error>>(
+        &self,
+        map: &mut dyn FnMut(&str, &Tensor) -> Result<Tensor, E>,
+    ) -> Result<Self, E> {
+        let word = WordTable::held(&map("embeddings.word", &self.word.tensor()?)?)?;
         let position = self.position.as_ref().map(|own| map("embeddings.position", own)).transpose()?;
-        let norm = self.norm.map(&mut |kind, own| map(&format!("embeddings.norm.{kind}"), own))?;
+        let mut mapped = |kind: &str, own: &Tensor| map(&format!("embeddings.norm.{kind}"), own);
+        let norm = self.norm.as_ref().map(|norm| norm.map(&mut mapped)).transpose()?;
         Ok(Self { word, position, raw: self.raw.clone(), norm })
     }
 
     /// The table of words in f32, row by row.
     #[cfg(feature = "train")]
     pub(crate) fn words(&self) -> candle_core::Result<Vec<f32>> {
-        self.word.to_dtype(DType::F32)?.flatten_all()?.to_vec1()
+        self.word.tensor()?.to_dtype(candle_core::DType::F32)?.flatten_all()?.to_vec1()
     }
 
     /// Makes the raw tables what a trained `position` says: the table of positions is it without the row of
@@ -285,24 +292,49 @@ impl Stack {
     }
 }
 
+/// The table of words. That of a static encoder may be shared by its tokens (model2vec's `mapping` and
+/// `weights`).
+fn words(weights: &Weights, layout: &Layout, config: &TransformerConfig) -> Result<WordTable, ModelError> {
+    let (tokens, m) = (config.vocab_size, config.hidden_size);
+    let numbers = |name: &str| {
+        let is_there = config.layers == 0 && weights.shape(name).is_some();
+        is_there.then(|| weights.numbers(name, tokens)).transpose()
+    };
+    let (rows, factors) = (numbers(layout::MAPPING)?, numbers(layout::WEIGHTS)?);
+    if rows.is_none() && factors.is_none() {
+        return weights.table(layout.word, [tokens, m]);
+    }
+    let height = match (&rows, weights.shape(layout.word).as_deref()) {
+        (Some(_), Some(&[height, _])) => height,
+        _ => tokens,
+    };
+    let token = |id: usize| Token {
+        // What is no row is beyond the last one.
+        row: rows.as_ref().map_or(id as u32, |rows| if rows[id] < 0.0 { u32::MAX } else { rows[id] as u32 }),
+        weight: factors.as_ref().map_or(1.0, |factors| factors[id] as f32),
+    };
+    weights.table(layout.word, [height, m])?.shared((0..tokens).map(token).collect())
+}
+
 impl Transformer {
     pub(crate) fn load(weights: &Weights, config: TransformerConfig) -> Result<Self, ModelError> {
         let layouts = config.family.layouts();
-        let first = |layout: &&Layout| full_name(layout.layers, 0, layout.projections[0], "weight");
-        let layout = layouts.iter().find(|layout| weights.shape(&first(layout)).is_some());
-        let layout = layout.unwrap_or(&layouts[0]);
-        Self::build(config, layout, &mut |name, shape| match name == layout.word {
-            true => weights.get_half(name, shape),
-            false => weights.get(name, shape),
-        })
+        let has = |layout: &&Layout| match config.layers {
+            0 => weights.shape(layout.word).is_some(),
+            _ => weights.shape(&full_name(layout.layers, 0, layout.projections[0], "weight")).is_some(),
+        };
+        let layout = layouts.iter().find(has).unwrap_or(&layouts[0]);
+        let word = words(weights, layout, &config)?;
+        Self::build(config, layout, word, &mut |name, shape| weights.get(name, shape))
     }
 
     fn build<E: From<candle_core::Error>>(
         config: TransformerConfig,
         layout: &'static Layout,
+        word: WordTable,
         get: Source<'_, E>,
     ) -> Result<Self, E> {
-        let embeddings = Embeddings::build(&config, layout, get)?;
+        let embeddings = Embeddings::build(&config, layout, word, get)?;
         let mut layers = Vec::with_capacity(config.layers);
         for index in 0..config.layers {
             layers.push(Layer::build(&config, layout, index, get)?);
@@ -331,7 +363,8 @@ impl Transformer {
         get: &mut dyn FnMut(&str, &[usize]) -> candle_core::Result<Tensor>,
     ) -> candle_core::Result<Self> {
         let layout = &config.family.layouts()[layout];
-        Self::build(config, layout, get)
+        let word = WordTable::held(&get(layout.word, &[config.vocab_size, config.hidden_size])?)?;
+        Self::build(config, layout, word, get)
     }
 
     /// The last layers with other tensors, which `map` makes of their own, by names that are the same for all
@@ -361,7 +394,7 @@ impl Transformer {
 
     /// Every tensor under its checkpoint name, without a model prefix.
     #[cfg(feature = "train")]
-    pub(crate) fn named(&self) -> Vec<(String, Tensor)> {
+    pub(crate) fn named(&self) -> candle_core::Result<Vec<(String, Tensor)>> {
         let mut all = Vec::new();
         let mut add = |name: String, tensor: &Tensor| all.push((name, tensor.clone()));
         let (e, layout) = (&self.embeddings, self.layout);
@@ -369,8 +402,8 @@ impl Transformer {
             add(format!("{name}.weight"), &norm.weight);
             norm.bias.iter().for_each(|bias| add(format!("{name}.bias"), bias));
         };
-        add(layout.word.to_owned(), &e.word);
-        add_norm(layout.embedding_norm, &e.norm, &mut add);
+        add(layout.word.to_owned(), &e.word.tensor()?);
+        e.norm.iter().for_each(|norm| add_norm(layout.embedding_norm, norm, &mut add));
         e.raw.iter().for_each(|(name, table)| add((*name).to_owned(), table));
         for (index, layer) in self.stack.layers.iter().enumerate() {
             let visited = layer.map(layout, &mut |part, kind, tensor| {
@@ -381,6 +414,6 @@ impl Transformer {
         }
         self.stack.relative_bias.iter().for_each(|bias| add(layout.relative_bias.to_owned(), bias));
         self.stack.final_norm.iter().for_each(|norm| add_norm(layout.final_norm, norm, &mut add));
-        all
+        Ok(all)
     }
 }

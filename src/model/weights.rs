@@ -1,29 +1,35 @@
-//! Reading safetensors: header first, checked names and shapes, each tensor converted when it is asked for.
+//! Reading safetensors: header first, checked names and shapes, each tensor read when it is asked for.
 
 use std::collections::HashMap;
+use std::fs::File;
 use std::ops::Range;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use candle_core::{DType, Device, Tensor};
 use half::{bf16, f16};
+use safetensors::tensor::Metadata;
+use safetensors::{Dtype, SafeTensorError};
 
 use super::error::ModelError;
+use super::words::{Numbers, WordTable};
+use crate::disk::Mapping;
 
-/// One weight file.
+/// One weight file, open.
 ///
 /// Names are looked up with or without the model prefix that some checkpoints carry.
 pub(crate) struct Weights {
     path: PathBuf,
-    bytes: Vec<u8>,
+    file: File,
     tensors: HashMap<String, Stored>,
     device: Device,
 }
 
 /// A tensor in the file.
 struct Stored {
-    dtype: DType,
+    dtype: Dtype,
     shape: Vec<usize>,
-    place: Range<usize>,
+    place: Range<u64>,
 }
 
 /// Prefixes under which published checkpoints store an encoder's tensors.
@@ -31,28 +37,35 @@ const PREFIXES: [&str; 7] =
     ["bert.", "distilbert.", "roberta.", "mpnet.", "nomic_bert.", "model.", "0.auto_model."];
 
 impl Weights {
-    /// Reads a safetensors file of f32, f16, bf16 or f64 tensors; integer tensors
-    /// (some checkpoints save their position ids) are left out.
+    /// Opens a safetensors file and reads its header.
     pub(crate) fn from_file(path: &Path, device: &Device) -> Result<Self, ModelError> {
-        let bytes = super::files::read(path, super::files::WEIGHTS_BYTES)?;
-        check_header(path, &bytes)?;
-        let file = safetensors::SafeTensors::deserialize(&bytes)
-            .map_err(|source| ModelError::Safetensors { path: path.to_owned(), source })?;
-        let mut tensors = HashMap::new();
-        for (name, view) in file.tensors() {
-            let dtype = match view.dtype() {
-                safetensors::Dtype::F32 => DType::F32,
-                safetensors::Dtype::F16 => DType::F16,
-                safetensors::Dtype::BF16 => DType::BF16,
-                safetensors::Dtype::F64 => DType::F64,
-                _ => continue,
-            };
-            let start = view.data().as_ptr().addr() - bytes.as_ptr().addr();
-            let place = start..start + view.data().len();
-            let bare = PREFIXES.iter().find_map(|p| name.strip_prefix(p)).unwrap_or(&name);
-            tensors.insert(bare.to_owned(), Stored { dtype, shape: view.shape().to_vec(), place });
+        let (file, length) = super::files::open(path, super::files::WEIGHTS_BYTES)?;
+        let error = |source| ModelError::Safetensors { path: path.to_owned(), source };
+        let io = |source| ModelError::Io { action: "read", path: path.to_owned(), source };
+        let mut size = [0; LENGTH_BYTES as usize];
+        if length < LENGTH_BYTES {
+            return Err(error(SafeTensorError::HeaderTooSmall));
         }
-        Ok(Self { path: path.to_owned(), bytes, tensors, device: device.clone() })
+        file.read_exact_at(&mut size, 0).map_err(io)?;
+        let size = u64::from_le_bytes(size);
+        check_header_size(size, length).map_err(error)?;
+        let mut header = vec![0; size as usize];
+        file.read_exact_at(&mut header, LENGTH_BYTES).map_err(io)?;
+        let header = std::str::from_utf8(&header).map_err(|e| error(SafeTensorError::InvalidHeader(e)))?;
+        // Offsets and sizes are checked by this.
+        let metadata: Metadata = serde_json::from_str(header)
+            .map_err(|e| error(SafeTensorError::InvalidHeaderDeserialization(e)))?;
+        let start = LENGTH_BYTES + size;
+        if start + metadata.data_len() as u64 != length {
+            return Err(error(SafeTensorError::MetadataIncompleteBuffer));
+        }
+        let tensors = metadata.tensors().into_iter().map(|(name, info)| {
+            let bare = PREFIXES.iter().find_map(|p| name.strip_prefix(p)).unwrap_or(&name);
+            let (first, end) = info.data_offsets;
+            let place = start + first as u64..start + end as u64;
+            (bare.to_owned(), Stored { dtype: info.dtype, shape: info.shape.clone(), place })
+        });
+        Ok(Self { path: path.to_owned(), file, tensors: tensors.collect(), device: device.clone() })
     }
 
     /// Shape of the named tensor, if the file has it.
@@ -62,36 +75,115 @@ impl Weights {
 
     /// The named tensor in f32, if it has the shape that the configuration asks for and finite values.
     pub(crate) fn get(&self, name: &str, shape: &[usize]) -> Result<Tensor, ModelError> {
-        Ok(self.get_half(name, shape)?.to_dtype(DType::F32)?)
-    }
-
-    /// As [`Self::get`], in f16 where the file is: a table of 250,000 words takes half the memory.
-    pub(crate) fn get_half(&self, name: &str, shape: &[usize]) -> Result<Tensor, ModelError> {
-        let (dtype, data) = self.find(name, shape)?;
-        // Without a copy of what may be a gigabyte.
-        let is_finite = match dtype {
-            DType::F16 => data.as_chunks::<2>().0.iter().all(|&own| f16::from_le_bytes(own).is_finite()),
-            DType::BF16 => data.as_chunks::<2>().0.iter().all(|&own| bf16::from_le_bytes(own).is_finite()),
-            DType::F32 => data.as_chunks::<4>().0.iter().all(|&own| f32::from_le_bytes(own).is_finite()),
-            // As it is used.
-            _ => data.as_chunks::<8>().0.iter().all(|&own| (f64::from_le_bytes(own) as f32).is_finite()),
+        let stored = self.find(name, shape)?;
+        let dtype = match stored.dtype {
+            Dtype::F32 => DType::F32,
+            Dtype::F16 => DType::F16,
+            Dtype::BF16 => DType::BF16,
+            Dtype::F64 => DType::F64,
+            _ => return Err(self.missing(name)),
         };
-        if !is_finite {
-            return Err(ModelError::NonFiniteTensor { path: self.path.clone(), name: name.to_owned() });
-        }
-        let tensor = Tensor::from_raw_buffer(data, dtype, shape, &self.device)?;
-        Ok(if dtype == DType::F16 { tensor } else { tensor.to_dtype(DType::F32)? })
+        let data = self.read(&stored.place)?;
+        self.check_finite(name, stored.dtype, &data)?;
+        Ok(Tensor::from_raw_buffer(&data, dtype, shape, &self.device)?.to_dtype(DType::F32)?)
     }
 
-    /// A tensor's numbers as they are stored.
-    fn find(&self, name: &str, shape: &[usize]) -> Result<(DType, &[u8]), ModelError> {
+    /// Numbers of the tokens of a table, of any type, as f64: few of them.
+    pub(crate) fn numbers(&self, name: &str, count: usize) -> Result<Vec<f64>, ModelError> {
+        fn of<const N: usize>(data: &[u8], number: impl Fn([u8; N]) -> f64) -> Vec<f64> {
+            data.as_chunks::<N>().0.iter().map(|&own| number(own)).collect()
+        }
+        let stored = self.find(name, &[count])?;
+        let data = self.read(&stored.place)?;
+        self.check_finite(name, stored.dtype, &data)?;
+        Ok(match stored.dtype {
+            Dtype::F16 => of(&data, |own| f16::from_le_bytes(own).to_f64()),
+            Dtype::BF16 => of(&data, |own| bf16::from_le_bytes(own).to_f64()),
+            Dtype::F32 => of(&data, |own| f32::from_le_bytes(own).into()),
+            Dtype::F64 => of(&data, f64::from_le_bytes),
+            Dtype::I32 => of(&data, |own| i32::from_le_bytes(own).into()),
+            Dtype::U32 => of(&data, |own| u32::from_le_bytes(own).into()),
+            Dtype::I64 => of(&data, |own| i64::from_le_bytes(own) as f64),
+            Dtype::U64 => of(&data, |own| u64::from_le_bytes(own) as f64),
+            _ => return Err(self.missing(name)),
+        })
+    }
+
+    /// The named table as it lies in the file, mapped, where its numbers are of a kind that is read so and
+    /// lie as the processor wants them; else in memory.
+    pub(crate) fn table(&self, name: &str, [rows, width]: [usize; 2]) -> Result<WordTable, ModelError> {
+        let stored = self.find(name, &[rows, width])?;
+        let numbers = match stored.dtype {
+            Dtype::F32 => Numbers::F32,
+            Dtype::F16 => Numbers::F16,
+            Dtype::BF16 => Numbers::Bf16,
+            Dtype::I8 => Numbers::I8,
+            _ => return Ok(WordTable::held(&self.get(name, &[rows, width])?)?),
+        };
+        // In parts, so that no more of it is in memory.
+        let mut part = Vec::new();
+        for start in stored.place.clone().step_by(BYTES_PER_CHECK) {
+            part.resize((stored.place.end - start).min(BYTES_PER_CHECK as u64) as usize, 0);
+            self.read_into(&mut part, start)?;
+            self.check_finite(name, stored.dtype, &part)?;
+        }
+        if stored.place.start.is_multiple_of(numbers.bytes() as u64) && !stored.place.is_empty() {
+            let mapping = Mapping::of_part(&self.file, stored.place.clone());
+            let mapping = mapping.map_err(|source| ModelError::Io {
+                action: "map",
+                path: self.path.clone(),
+                source,
+            })?;
+            return Ok(WordTable::mapped(mapping, numbers, width));
+        }
+        Ok(WordTable::held(&numbers.tensor(&self.read(&stored.place)?, rows, width)?)?)
+    }
+
+    /// An error unless all numbers of some are finite as they are used, in f32.
+    fn check_finite(&self, name: &str, dtype: Dtype, data: &[u8]) -> Result<(), ModelError> {
+        let is_finite = match dtype {
+            Dtype::F16 => data.as_chunks::<2>().0.iter().all(|&own| f16::from_le_bytes(own).is_finite()),
+            Dtype::BF16 => data.as_chunks::<2>().0.iter().all(|&own| bf16::from_le_bytes(own).is_finite()),
+            Dtype::F32 => data.as_chunks::<4>().0.iter().all(|&own| f32::from_le_bytes(own).is_finite()),
+            Dtype::F64 => {
+                data.as_chunks::<8>().0.iter().all(|&own| (f64::from_le_bytes(own) as f32).is_finite())
+            }
+            _ => true,
+        };
+        match is_finite {
+            true => Ok(()),
+            false => Err(ModelError::NonFiniteTensor { path: self.path.clone(), name: name.to_owned() }),
+        }
+    }
+
+    fn read(&self, place: &Range<u64>) -> Result<Vec<u8>, ModelError> {
+        let length = (place.end - place.start) as usize;
+        let mut data = Vec::new();
+        data.try_reserve_exact(length).map_err(|_| self.io(std::io::ErrorKind::OutOfMemory.into()))?;
+        data.resize(length, 0);
+        self.read_into(&mut data, place.start)?;
+        Ok(data)
+    }
+
+    fn read_into(&self, data: &mut [u8], start: u64) -> Result<(), ModelError> {
+        self.file.read_exact_at(data, start).map_err(|source| self.io(source))
+    }
+
+    fn io(&self, source: std::io::Error) -> ModelError {
+        ModelError::Io { action: "read", path: self.path.clone(), source }
+    }
+
+    fn missing(&self, name: &str) -> ModelError {
+        ModelError::MissingTensor { path: self.path.clone(), name: name.to_owned() }
+    }
+
+    /// A tensor by its name, if it has this shape.
+    fn find(&self, name: &str, shape: &[usize]) -> Result<&Stored, ModelError> {
         // Old checkpoints call a layer norm's weight and bias gamma and beta.
         let old =
             name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta");
         let stored =
-            self.tensors.get(name).or_else(|| self.tensors.get(&old)).ok_or_else(|| {
-                ModelError::MissingTensor { path: self.path.clone(), name: name.to_owned() }
-            })?;
+            self.tensors.get(name).or_else(|| self.tensors.get(&old)).ok_or_else(|| self.missing(name))?;
         if stored.shape != shape {
             return Err(ModelError::TensorShape {
                 path: self.path.clone(),
@@ -100,22 +192,30 @@ impl Weights {
                 expected: shape.to_vec(),
             });
         }
-        Ok((stored.dtype, &self.bytes[stored.place.clone()]))
+        Ok(stored)
     }
 }
 
+/// Bytes before the header that say how long it is.
+const LENGTH_BYTES: u64 = 8;
 /// Most bytes of a header: a thousand times what an encoder of twelve layers needs.
 const HEADER_BYTES: u64 = 16 << 20;
+/// Bytes of a table that are checked at a time; a multiple of every number's size.
+const BYTES_PER_CHECK: usize = 1 << 20;
 
 /// Refuses a header that is longer than the file, or than any sound one, before it is parsed.
+fn check_header_size(size: u64, file: u64) -> Result<(), SafeTensorError> {
+    match size > HEADER_BYTES || size > file - LENGTH_BYTES {
+        true => Err(SafeTensorError::HeaderTooLarge),
+        false => Ok(()),
+    }
+}
+
+/// The same of a file in memory.
 pub(super) fn check_header(path: &Path, bytes: &[u8]) -> Result<(), ModelError> {
-    let Some((length, rest)) = bytes.split_first_chunk::<8>() else {
+    let Some((size, _)) = bytes.split_first_chunk::<8>() else {
         return Ok(()); // The parser says that it is too short.
     };
-    let length = u64::from_le_bytes(*length);
-    if length > HEADER_BYTES || length > rest.len() as u64 {
-        let source = safetensors::SafeTensorError::HeaderTooLarge;
-        return Err(ModelError::Safetensors { path: path.to_owned(), source });
-    }
-    Ok(())
+    let checked = check_header_size(u64::from_le_bytes(*size), bytes.len() as u64);
+    checked.map_err(|source| ModelError::Safetensors { path: path.to_owned(), source })
 }

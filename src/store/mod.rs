@@ -45,7 +45,6 @@ mod lock;
 mod log;
 mod manifest;
 mod memtable;
-mod mmap;
 mod notice;
 mod open;
 mod part;

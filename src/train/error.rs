@@ -45,6 +45,14 @@ pub enum TrainError {
         /// Id of the pair's document.
         document: String,
     },
+    /// A text of which a static encoder has no vector of any token.
+    #[error("{kind} `{id}` has no token that the encoder has a vector for")]
+    UnknownText {
+        /// Document or query.
+        kind: &'static str,
+        /// Its id.
+        id: String,
+    },
     /// The corpus is too small for the tree.
     #[error("{documents} documents cannot fill {leaves} leaves; lower the branching factor or the height")]
     TooFewDocuments {
@@ -140,6 +148,9 @@ pub enum TrainError {
     /// others.
     #[error("the encoder's embeddings have no unit norm; a query encoder can be made for one whose have")]
     NoUnitNorm,
+    /// The encoder is a table of token vectors itself, as a query encoder is.
+    #[error("the encoder is a table of token vectors, and no query encoder would be faster")]
+    StaticEncoder,
     /// The machine has no usable GPU, or the crate was built without the `cuda` feature.
     #[error("device cuda is not available: {reason}")]
     NoCuda {

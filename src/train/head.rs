@@ -119,7 +119,7 @@ impl<'a> Head<'a> {
         if self.embeddings.is_some() {
             transformer.embeddings.take_position_apart(&self.base.config)?;
         }
-        Ok(transformer.named())
+        transformer.named()
     }
 
     fn transformer(&self) -> Transformer {

@@ -8,8 +8,10 @@ use rayon::prelude::*;
 
 use super::config::TrainConfig;
 use super::dataset::{TrainingSet, sentences};
+use super::error::TrainError;
 use super::plan::Plan;
-use crate::model::{Encoder, ModelError, Role};
+use crate::error::Result;
+use crate::model::{Encoder, ModelError, Role, Tokens};
 
 /// Token ids and relevance of all texts of a run.
 ///
@@ -35,13 +37,13 @@ impl Texts {
         encoder: &Encoder,
         config: &TrainConfig,
         rng: &mut ChaCha8Rng,
-    ) -> Result<Self, ModelError> {
+    ) -> Result<Self> {
         let settings = &config.encoder;
         let documents = set
             .documents
             .par_iter()
             .map(|d| tokens(encoder, &d.embedding_text(), Role::Document, settings.max_document_tokens))
-            .collect::<Result<Vec<_>, _>>()?;
+            .collect::<std::result::Result<Vec<_>, _>>()?;
         let mut texts: Vec<&str> = Vec::new();
         let mut positives = Vec::new();
         for query in set.train.iter().chain(&set.dev) {
@@ -63,7 +65,21 @@ impl Texts {
         let queries = texts
             .par_iter()
             .map(|text| tokens(encoder, text, Role::Query, settings.max_query_tokens))
-            .collect::<Result<Vec<_>, _>>()?;
+            .collect::<std::result::Result<Vec<_>, _>>()?;
+        let unknown = |kind, id: &String| TrainError::UnknownText { kind, id: id.clone() };
+        let of_documents = set.documents.iter().map(|document| &document.id).zip(&documents);
+        if let Some((id, _)) = of_documents.into_iter().find(|(_, ids)| ids.is_empty()) {
+            return Err(unknown("document", id).into());
+        }
+        let judged = set.train.iter().chain(&set.dev).map(|query| &query.id);
+        if let Some((id, _)) = judged.clone().zip(&queries).find(|(_, ids)| ids.is_empty()) {
+            return Err(unknown("query", id).into());
+        }
+        // Of those made from documents, the ones without a known token are left out.
+        let judged = judged.count();
+        let kept = queries.into_iter().zip(positives).enumerate();
+        let kept = kept.filter(|(place, (ids, _))| *place < judged || !ids.is_empty());
+        let (queries, positives) = kept.map(|(_, kept)| kept).unzip();
         let ids = set.train.iter().map(|query| query.id.clone()).collect();
         let weights = set.train.iter().map(|query| query.weights.clone()).collect();
         Ok(Self { documents, queries, positives, weights, train: set.train.len(), dev: set.dev.len(), ids })
@@ -98,12 +114,19 @@ impl Texts {
 }
 
 /// Token ids cut at `most`, the closing special token kept.
-fn tokens(encoder: &Encoder, text: &str, role: Role, most: usize) -> Result<Vec<u32>, ModelError> {
+fn tokens(
+    encoder: &Encoder,
+    text: &str,
+    role: Role,
+    most: usize,
+) -> std::result::Result<Vec<u32>, ModelError> {
     let mut ids = encoder.tokenize(text, role)?;
     if ids.len() > most {
         let last = ids[ids.len() - 1];
         ids.truncate(most);
-        ids[most - 1] = last;
+        if encoder.folder().tokens == Tokens::Marked {
+            ids[most - 1] = last;
+        }
     }
     Ok(ids)
 }

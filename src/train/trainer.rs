@@ -378,7 +378,14 @@ pub(super) fn out_of_range(field: &'static str, found: impl ToString, expected: 
 fn scope(config: &TrainConfig, encoder: &Encoder) -> Result<Scope> {
     let layers = encoder.config().layers;
     if config.encoder.trainable_layers > layers {
-        let expected = format!("at most the encoder's {layers}");
+        let expected = match layers {
+            0 => {
+                "0: the encoder is a table of token vectors, without layers; encoder.train_embeddings trains \
+                 the table"
+                    .to_owned()
+            }
+            _ => format!("at most the encoder's {layers}"),
+        };
         return Err(out_of_range("encoder.trainable_layers", config.encoder.trainable_layers, expected));
     }
     if config.encoder.train_embeddings && config.encoder.trainable_layers < layers {
@@ -412,7 +419,7 @@ fn identity(
 ) -> Result<Identity> {
     let json = flat_json(config).map_err(|source| ModelError::Json { path: REPORT_FILE.into(), source })?;
     let mut base = Sha256::new();
-    for (name, tensor) in encoder.transformer()?.named() {
+    for (name, tensor) in encoder.transformer()?.named().map_err(ModelError::from)? {
         base.update(name.as_bytes());
         let values = tensor.to_dtype(DType::F32).and_then(|t| t.flatten_all()?.to_vec1());
         let values: Vec<f32> = values.map_err(ModelError::from)?;
@@ -494,7 +501,9 @@ fn give_query_encoder(
     let options = DistilOptions { seed, ..DistilOptions::default() };
     match distil_trained(bundle, set, rows, &options, on_progress) {
         // Asked for by default, so no reason to fail: searches do without.
-        Err(Error::Train(error @ (TrainError::TooFewTexts { .. } | TrainError::NoUnitNorm))) => {
+        Err(Error::Train(
+            error @ (TrainError::TooFewTexts { .. } | TrainError::NoUnitNorm | TrainError::StaticEncoder),
+        )) => {
             tracing::warn!(%error, "the bundle has no query encoder");
             Ok(())
         }

@@ -41,6 +41,7 @@ mod query_encoder;
 mod rerankers;
 mod search;
 mod spans;
+mod static_encoders;
 mod strangers;
 mod terminal;
 mod train;

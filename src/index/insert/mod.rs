@@ -7,6 +7,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use half::f16;
+use rayon::prelude::*;
 use tracing::field::Empty;
 
 pub(super) use group::{BYTES_PER_COMMIT, DOCUMENTS_PER_COMMIT};
@@ -76,8 +77,9 @@ impl Index {
     /// Not a transaction: groups that were stored before a failure of the encoder or of the disk stay.
     ///
     /// # Errors
-    /// [`InputError::EmptyDocument`], [`InputError::InvalidId`], [`InputError::DocumentTooLarge`] and
-    /// [`InputError::MetadataTooDeep`] with nothing stored, and those of [`Self::insert_batch`].
+    /// [`InputError::EmptyDocument`], [`InputError::UnknownText`], [`InputError::InvalidId`],
+    /// [`InputError::DocumentTooLarge`] and [`InputError::MetadataTooDeep`] with nothing stored, and those of
+    /// [`Self::insert_batch`].
     pub fn insert_all_or_none(&self, documents: impl IntoIterator<Item = Document>) -> Result<InsertSummary> {
         self.insert_texts(documents.into_iter().collect(), OnRefusal::StoreNone, &mut no_progress)
     }
@@ -92,8 +94,9 @@ impl Index {
         let span = tracing::debug_span!("insert", documents = documents.len(), generation = Empty).entered();
         let mut summary = InsertSummary::new(self.serving().view().generation());
         let mut sound = vec![true; documents.len()];
-        for (position, document) in documents.iter().enumerate() {
-            match (check(document), on_refusal) {
+        let known = self.known(&documents)?;
+        for ((position, document), known) in documents.iter().enumerate().zip(known) {
+            match (check(document).and(known), on_refusal) {
                 (Ok(()), _) => {}
                 (Err(error), OnRefusal::StoreNone) => return Err(error.into()),
                 (Err(error), OnRefusal::StoreOthers) => {
@@ -122,6 +125,19 @@ impl Index {
         }
         span.record("generation", summary.generation.0);
         Ok(summary)
+    }
+
+    /// Of each document whether the encoder can read anything of it.
+    fn known(&self, documents: &[Document]) -> Result<Vec<std::result::Result<(), InputError>>> {
+        let serving = self.serving();
+        let encoder = serving.model().encoder();
+        let known = documents.par_iter().map(|document| {
+            Ok(match encoder.knows(&document.title)? || encoder.knows(&document.text)? {
+                true => Ok(()),
+                false => Err(InputError::UnknownText { id: document.id.clone() }),
+            })
+        });
+        known.collect()
     }
 
     fn encode_and_commit(&self, mut group: Vec<Document>) -> Result<Stored> {

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use super::{
-    Bundle, BundleManifest, CARRIED_FILES, ENCODER_FILE, INDEXER_FILE, MANIFEST_FILE, ModelError, files,
-    format_of, most_bytes,
+    Bundle, BundleManifest, CARRIED_FILES, ENCODER_FILE, FORMER_ENCODER_FILE, INDEXER_FILE, MANIFEST_FILE,
+    ModelError, files, format_of, most_bytes,
 };
 use crate::model::{EncoderSettings, Indexer, LoadOptions, Model};
 
@@ -47,7 +47,8 @@ impl Bundle {
             return Err(ModelError::NotAModel { path: dir, missing: MANIFEST_FILE });
         }
         let encoder = LoadOptions::new().encoder_with(&dir, settings)?;
-        if !dir.join(ENCODER_FILE).exists() {
+        let weights = files::encoder_file(&dir);
+        if weights == FORMER_ENCODER_FILE || !dir.join(weights).exists() {
             return Err(ModelError::NotAModel { path: dir, missing: ENCODER_FILE });
         }
         let modules = files::module_files(&dir)?;
@@ -57,7 +58,7 @@ impl Bundle {
             let sha256 = files::digest(&dir.join(name), most_bytes(name))?;
             Ok((name.to_owned(), files::hex(&sha256)))
         };
-        let files = carried.chain([ENCODER_FILE]).map(digest).collect::<Result<_, _>>()?;
+        let files = carried.chain([weights]).map(digest).collect::<Result<_, _>>()?;
         let indexer = Indexer::single_leaf(encoder.dim())?;
         let manifest = BundleManifest {
             format_version: format_of(&encoder),

@@ -15,6 +15,7 @@ use super::{
     io_error, most_bytes,
 };
 use crate::model::files::{LENGTH_FILE, PROMPTS_FILE};
+use crate::model::folder::StaticForm;
 use crate::model::{Encoder, Indexer, ModelError, files, hex};
 
 /// Modules by the names that every release of sentence-transformers knows.
@@ -24,6 +25,12 @@ const DEFAULT_MODULES: &str = r#"[
   {"idx": 2, "name": "2", "path": "2_Normalize", "type": "sentence_transformers.models.Normalize"}
 ]
 "#;
+
+/// The same of a table of token vectors.
+const STATIC_MODULE: &str =
+    r#"{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.StaticEmbedding"}"#;
+const NORMALIZE_MODULE: &str =
+    r#"{"idx": 1, "name": "1", "path": "1_Normalize", "type": "sentence_transformers.models.Normalize"}"#;
 
 /// The parts of a bundle about to be written.
 pub(crate) struct BundleParts<'a> {
@@ -49,13 +56,17 @@ impl BundleParts<'_> {
             fs::remove_dir_all(&partial).map_err(|e| io_error("clear", &partial, e))?;
         }
         fs::create_dir_all(&partial).map_err(|e| io_error("create", &partial, e))?;
-        let mut names = vec![ENCODER_FILE.to_owned(), INDEXER_FILE.to_owned()];
+        let weights = match files::encoder_file(self.base) {
+            FORMER_ENCODER_FILE => ENCODER_FILE,
+            name => name,
+        };
+        let mut names = vec![weights.to_owned(), INDEXER_FILE.to_owned()];
         let defaults = if self.encoder.is_some() { self.defaults()? } else { Vec::new() };
         let modules = files::module_files(self.base)?;
         let of_base = CARRIED_FILES.into_iter().chain(modules.iter().map(String::as_str));
         let made = defaults.iter().map(|(name, _)| *name);
         let names_in_base: BTreeSet<&str> = of_base.chain(made).collect();
-        for name in names_in_base {
+        for name in names_in_base.into_iter().filter(|name| *name != weights) {
             let source = self.base.join(name);
             let of_base = name != PROMPTS_FILE || defaults.iter().all(|(own, _)| *own != name);
             if of_base && source.exists() {
@@ -67,7 +78,7 @@ impl BundleParts<'_> {
             }
             names.push(name.to_owned());
         }
-        self.write_encoder(partial.join(ENCODER_FILE))?;
+        self.write_encoder(partial.join(weights))?;
         self.indexer.save(&partial.join(INDEXER_FILE))?;
         let mut files = BTreeMap::new();
         for name in names {
@@ -131,10 +142,12 @@ pub(crate) fn publish(staged: &Path, out: &Path) -> Result<(), ModelError> {
 impl BundleParts<'_> {
     fn write_encoder(&self, path: PathBuf) -> Result<(), ModelError> {
         let Some(encoder) = &self.encoder else {
-            let names = [ENCODER_FILE, FORMER_ENCODER_FILE].map(|name| self.base.join(name));
-            let source = names.iter().find(|path| path.exists()).unwrap_or(&names[0]);
-            return write_synced(&path, &files::read(source, most_bytes(ENCODER_FILE))?);
+            let source = self.base.join(files::encoder_file(self.base));
+            return write_synced(&path, &files::read(&source, most_bytes(ENCODER_FILE))?);
         };
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder).map_err(|e| io_error("create", folder, e))?;
+        }
         let mut tensors = HashMap::new();
         for (name, tensor) in encoder {
             let half = tensor.detach().to_device(&Device::Cpu)?.to_dtype(DType::F16)?.contiguous()?;
@@ -150,14 +163,22 @@ impl BundleParts<'_> {
     /// say, by the file's name.
     fn defaults(&self) -> Result<Vec<(&'static str, String)>, ModelError> {
         let (base, mut defaults) = (self.base_encoder, Vec::new());
-        if !self.base.join("modules.json").exists() {
+        let form = StaticForm::of(self.base)?;
+        let has_modules = self.base.join("modules.json").exists();
+        if form.is_some() && !has_modules {
+            let modules = match base.pooler.is_unit() {
+                true => format!("[\n  {STATIC_MODULE},\n  {NORMALIZE_MODULE}\n]\n"),
+                false => format!("[\n  {STATIC_MODULE}\n]\n"),
+            };
+            defaults.push(("modules.json", modules));
+        } else if !has_modules {
             let pooling = serde_json::json!({
                 "word_embedding_dimension": base.config().hidden_size, "pooling_mode_mean_tokens": true,
             });
             defaults.push(("modules.json", DEFAULT_MODULES.to_owned()));
             defaults.push(("1_Pooling/config.json", format!("{pooling:#}\n")));
         }
-        if !self.base.join(LENGTH_FILE).exists() {
+        if form.is_none() && !self.base.join(LENGTH_FILE).exists() {
             let length = serde_json::json!({ "max_seq_length": base.max_tokens() });
             defaults.push((LENGTH_FILE, format!("{length:#}\n")));
         }

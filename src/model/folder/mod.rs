@@ -7,6 +7,7 @@ mod families;
 mod length;
 mod modules;
 mod prompts;
+mod statics;
 mod task;
 
 use std::path::Path;
@@ -14,7 +15,7 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::config::TransformerConfig;
+use super::config::{Family, TransformerConfig};
 use super::dense::{Dense, DenseConfig};
 use super::error::ModelError;
 use super::files::{self, MANIFEST_FILE};
@@ -23,7 +24,10 @@ use super::settings::EncoderSettings;
 use crate::scan::Similarity;
 
 pub(super) use length::read_of_reranker as reranker_length;
+#[cfg(feature = "hub")]
+pub(super) use modules::table_folder;
 pub use prompts::{Prompt, PromptSource};
+pub(super) use statics::{StaticForm, config as static_config};
 pub(super) use task::{check_weights, model_type, modern_head, reranker};
 
 /// The bundle format from which on a folder is read as it is here.
@@ -48,6 +52,19 @@ pub(crate) enum Module {
     Normalise,
 }
 
+/// Which of a text's tokens an encoder reads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Tokens {
+    /// All of them, with the special ones that the tokenizer puts around them.
+    #[default]
+    Marked,
+    /// All of them, and no special ones.
+    Bare,
+    /// Those that the vocabulary has, of the start of a text: before anything else it is cut at so many
+    /// characters as `length` tokens of median length have.
+    Known { length: Option<usize> },
+}
+
 /// All that a folder says of how a text becomes an embedding, apart from the transformer itself.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Folder {
@@ -57,6 +74,8 @@ pub(crate) struct Folder {
     pub modules: Vec<Module>,
     /// The longest text, in tokens.
     pub max_tokens: usize,
+    /// Which of a text's tokens are read.
+    pub tokens: Tokens,
     /// Whether texts are put in lower case before the tokenizer's own normalizer.
     pub lowercase: bool,
     /// Dimensions that embeddings keep.
@@ -136,8 +155,10 @@ impl Folder {
         settings: &EncoderSettings,
         reading: Reading,
     ) -> Result<Self, ModelError> {
-        let mut folder = match reading {
-            Reading::Current => {
+        let form = if config.family == Family::Static { StaticForm::of(dir)? } else { None };
+        let mut folder = match (form, reading) {
+            (Some(form), _) => statics::read(dir, form, config.hidden_size)?,
+            (None, Reading::Current) => {
                 task::check(dir)?;
                 let chain = modules::read(dir, config.hidden_size)?;
                 let body = length::read(dir, config.max_positions)?;
@@ -147,6 +168,7 @@ impl Folder {
                     include_prompt: chain.include_prompt,
                     modules: chain.modules,
                     max_tokens: body.max_tokens,
+                    tokens: Tokens::Marked,
                     lowercase: body.lowercase,
                     truncate_dim: said.truncate_dim,
                     similarity: said.similarity,
@@ -154,7 +176,7 @@ impl Folder {
                     document_prompt: said.document,
                 }
             }
-            Reading::Former => {
+            (None, Reading::Former) => {
                 let chain = modules::read(dir, config.hidden_size)?;
                 let said = prompts::read_former(dir)?;
                 Self {
@@ -162,6 +184,7 @@ impl Folder {
                     include_prompt: true,
                     modules: chain.modules,
                     max_tokens: length::read_former(dir, config.max_positions)?,
+                    tokens: Tokens::Marked,
                     lowercase: false,
                     truncate_dim: None,
                     similarity: Similarity::Cosine,

@@ -30,14 +30,32 @@ struct Entry {
 /// The packages that the classes of sentence-transformers lie in. Classes elsewhere are somebody's own code
 /// under perhaps the same name.
 const PACKAGE: &str = "sentence_transformers.";
-const SUPPORTED: &str = "Transformer, Pooling, Dense and Normalize of sentence_transformers, in this order";
+const SUPPORTED: &str =
+    "Transformer and Pooling, or StaticEmbedding, then Dense and Normalize of sentence_transformers";
+/// The module that is a table of token vectors.
+pub(super) const STATIC_EMBEDDING: &str = "StaticEmbedding";
+pub(super) const FILE: &str = "modules.json";
 /// Most modules after the pooling, and most widths that a chain goes through.
 const MOST_MODULES: usize = 16;
 const MOST_WIDTH: usize = 1 << 16;
 
+impl Entry {
+    /// The name of a class of sentence-transformers.
+    fn class(&self) -> Option<&str> {
+        self.class.strip_prefix(PACKAGE).and_then(|rest| rest.rsplit('.').next())
+    }
+}
+
+/// Where the first module is, if that is a table of token vectors; `path` need not be there.
+pub(in crate::model) fn table_folder(path: &Path) -> Result<Option<String>, ModelError> {
+    let entries: Vec<Entry> = files::read_json_or_default(path)?;
+    let first = entries.into_iter().next();
+    Ok(first.filter(|entry| entry.class() == Some(STATIC_EMBEDDING)).map(|entry| entry.path))
+}
+
 /// Mean pooling and unit norm where there is no `modules.json`.
 pub(super) fn read(dir: &Path, hidden: usize) -> Result<Chain, ModelError> {
-    let path = dir.join("modules.json");
+    let path = dir.join(FILE);
     if !files::is_there(&path) {
         let pooling = vec![PoolingMode::Mean];
         return Ok(Chain { pooling, include_prompt: true, modules: vec![Module::Normalise] });
@@ -52,8 +70,15 @@ pub(super) fn read(dir: &Path, hidden: usize) -> Result<Chain, ModelError> {
         if !entry.kwargs.is_empty() {
             return Err(unsupported(&path, "arguments of module", &entry.class, "modules without kwargs"));
         }
-        let class = entry.class.strip_prefix(PACKAGE).and_then(|rest| rest.rsplit('.').next());
-        match (place, class, &mut chain) {
+        match (place, entry.class(), &mut chain) {
+            (0, Some(STATIC_EMBEDDING), None) => {
+                if !["", ".", files::STATIC_FOLDER].contains(&entry.path.as_str()) {
+                    let supported = "the model's own folder, or 0_StaticEmbedding";
+                    return Err(unsupported(&path, "folder of the StaticEmbedding", &entry.path, supported));
+                }
+                let pooling = vec![PoolingMode::Mean];
+                chain = Some(Chain { pooling, include_prompt: true, modules: Vec::new() });
+            }
             (0, Some("Transformer"), None) if entry.path.is_empty() => {}
             (0, Some("Transformer"), None) => {
                 return Err(unsupported(
@@ -91,11 +116,10 @@ pub(super) fn read(dir: &Path, hidden: usize) -> Result<Chain, ModelError> {
 
 /// Refuses a chain of anything but the Transformer; a folder need not say that it is one.
 pub(super) fn check_transformer_alone(dir: &Path) -> Result<(), ModelError> {
-    let path = dir.join("modules.json");
+    let path = dir.join(FILE);
     let entries: Vec<Entry> = files::read_json_or_default(&path)?;
     for (place, entry) in entries.iter().enumerate() {
-        let class = entry.class.strip_prefix(PACKAGE).and_then(|rest| rest.rsplit('.').next());
-        if place > 0 || class != Some("Transformer") {
+        if place > 0 || entry.class() != Some("Transformer") {
             return Err(unsupported(&path, "module of a reranker", &entry.class, "one Transformer"));
         }
         if !entry.path.is_empty() || !entry.kwargs.is_empty() {

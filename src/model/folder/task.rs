@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::{modules, refuse_unknown, shortened, unsupported};
 use crate::model::dense::DenseActivation;
 use crate::model::error::ModelError;
-use crate::model::files::{self, ENCODER_FILE, FORMER_ENCODER_FILE, PROMPTS_FILE};
+use crate::model::files::{self, ENCODER_FILE, PROMPTS_FILE};
 use crate::model::pooling::PoolingMode;
 
 #[derive(Default, Deserialize)]
@@ -200,8 +200,7 @@ pub(in crate::model) fn check_weights(
     model: &Path,
     class: &'static str,
 ) -> Result<(), ModelError> {
-    let names = [ENCODER_FILE, FORMER_ENCODER_FILE];
-    if let Some(path) = names.iter().map(|name| dir.join(name)).find(|path| path.exists()) {
+    if let Some(path) = files::ENCODER_FILES.iter().map(|name| dir.join(name)).find(|path| path.exists()) {
         return match files::begins_with(&path, LFS_POINTER)? {
             true => Err(ModelError::LfsPointer { path }),
             false => Ok(()),
@@ -211,10 +210,16 @@ pub(in crate::model) fn check_weights(
     if index.exists() {
         return Err(unsupported(&index, "weights in", "several files", "one file, model.safetensors"));
     }
-    match ["pytorch_model.bin", "pytorch_model.bin.index.json", "tf_model.h5", "flax_model.msgpack"]
-        .into_iter()
-        .map(|name| dir.join(name))
-        .find(|path| path.exists())
+    match [
+        "pytorch_model.bin",
+        "pytorch_model.bin.index.json",
+        "tf_model.h5",
+        "flax_model.msgpack",
+        "0_StaticEmbedding/pytorch_model.bin",
+    ]
+    .into_iter()
+    .map(|name| dir.join(name))
+    .find(|path| path.exists())
     {
         Some(path) => Err(ModelError::OtherWeights { path, model: model.to_owned(), class }),
         None => Err(ModelError::NotAModel { path: dir.to_owned(), missing: ENCODER_FILE }),

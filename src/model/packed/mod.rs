@@ -9,14 +9,14 @@ mod layer;
 mod linear;
 mod places;
 
-use candle_core::{CpuStorage, DType, Device, Storage, Tensor};
-use half::f16;
+use candle_core::{Device, Tensor};
 
 use super::config::{self, EncoderPrecision, PositionTable, TransformerConfig};
 use super::error::ModelError;
 use super::kernels;
 use super::rotation::Rotation;
 use super::transformer::{LayerNorm, Stack, Transformer};
+use super::words::WordTable;
 use layer::{PackedLayer, Scratch, Shared};
 pub(super) use linear::{PackedLinear, Then};
 use places::PlaceBias;
@@ -26,18 +26,12 @@ pub(crate) const TOKENS_PER_BATCH: usize = 96;
 
 /// A transformer prepared for inference: packed weights, biases as slices.
 pub(crate) struct PackedTransformer {
-    words: Words,
+    words: WordTable,
     position: Vec<f32>,
     position_table: Option<PositionTable>,
     max_positions: usize,
-    norm: PackedNorm,
+    norm: Option<PackedNorm>,
     layers: PackedLayers,
-}
-
-/// The table of words as it was loaded, f32 or f16: it may be most of the model, and is not copied.
-struct Words {
-    /// `[words, m]`, contiguous, in main memory.
-    table: Tensor,
 }
 
 struct PackedNorm {
@@ -54,42 +48,6 @@ pub(crate) struct PackedHidden {
 
 fn to_vec(t: &Tensor) -> candle_core::Result<Vec<f32>> {
     t.to_device(&Device::Cpu)?.flatten_all()?.to_vec1()
-}
-
-impl Words {
-    fn new(table: &Tensor) -> candle_core::Result<Self> {
-        let table = table.to_device(&Device::Cpu)?.contiguous()?.detach();
-        match table.dtype() {
-            DType::F32 | DType::F16 => Ok(Self { table }),
-            _ => Ok(Self { table: table.to_dtype(DType::F32)? }),
-        }
-    }
-
-    /// The rows of some words one behind another, `[ids, m]`.
-    fn rows<'a>(&self, ids: impl Iterator<Item = &'a u32>, m: usize) -> Result<Vec<f32>, ModelError> {
-        fn select<'a, T: Copy>(
-            table: &[T],
-            ids: impl Iterator<Item = &'a u32>,
-            m: usize,
-            widen: impl Fn(T) -> f32,
-        ) -> Result<Vec<f32>, ModelError> {
-            let mut out = Vec::with_capacity(ids.size_hint().0 * m);
-            for &id in ids {
-                let row = table.get(id as usize * m..).and_then(|rest| rest.get(..m));
-                let (found, rows) = (id as usize, table.len() / m);
-                let row = row.ok_or(ModelError::OutsideTable { what: "an id", found, rows })?;
-                out.extend(row.iter().map(|&value| widen(value)));
-            }
-            Ok(out)
-        }
-        let (storage, layout) = self.table.storage_and_layout();
-        let start = layout.start_offset();
-        match &*storage {
-            Storage::Cpu(CpuStorage::F32(table)) => select(&table[start..], ids, m, |value| value),
-            Storage::Cpu(CpuStorage::F16(table)) => select(&table[start..], ids, m, f16::to_f32),
-            _ => Err(candle_core::Error::msg("a table of words in main memory, f32 or f16").into()),
-        }
-    }
 }
 
 impl PackedNorm {
@@ -126,11 +84,11 @@ impl PackedTransformer {
     ) -> candle_core::Result<Self> {
         let (e, config) = (&transformer.embeddings, &transformer.config);
         Ok(Self {
-            words: Words::new(&e.word)?,
+            words: e.word.to_read()?,
             position: e.position.as_ref().map_or_else(|| Ok(Vec::new()), to_vec)?,
             position_table: config.position_table,
             max_positions: config.max_positions,
-            norm: PackedNorm::new(&e.norm)?,
+            norm: e.norm.as_ref().map(PackedNorm::new).transpose()?,
             layers: PackedLayers::new(&transformer.stack.first(layers), config, precision)?,
         })
     }
@@ -151,13 +109,13 @@ impl PackedTransformer {
         texts: &[&[u32]],
         added: &dyn Fn(usize, usize) -> Option<&'a [f32]>,
     ) -> Result<PackedHidden, ModelError> {
-        let m = self.norm.weight.len();
+        let m = self.words.width();
         let lengths: Vec<usize> = texts.iter().map(|t| t.len()).collect();
         let outside = |found| ModelError::OutsideTable { what: "a text", found, rows: self.max_positions };
         if let Some(&length) = lengths.iter().find(|&&length| length > self.max_positions) {
             return Err(outside(length));
         }
-        let mut values = self.words.rows(texts.iter().copied().flatten(), m)?;
+        let mut values = self.words.rows(texts.iter().copied().flatten())?;
         let mut rows = values.chunks_exact_mut(m);
         for (number, text) in texts.iter().enumerate() {
             let places = config::places(self.position_table, text).enumerate();
@@ -172,7 +130,9 @@ impl PackedTransformer {
                 }
             }
         }
-        self.norm.apply_in_place(&mut values);
+        if let Some(norm) = &self.norm {
+            norm.apply_in_place(&mut values);
+        }
         Ok(self.layers.forward(PackedHidden { values, lengths }))
     }
 }

@@ -12,7 +12,7 @@ use tokenizers::{
 
 use super::part::Part;
 use super::pipeline;
-use super::vocabulary::Model;
+use super::vocabulary::{Model, Unknown};
 
 /// Tokens beside the model's own vocabulary.
 const MOST_ADDED: usize = 65_536;
@@ -26,6 +26,8 @@ pub(super) struct Checked {
     pub tokenizer: Tokenizer,
     /// How much longer than a text its normalised form can be, by bytes; from 1.
     pub growth: f64,
+    /// The token for what the vocabulary does not have.
+    pub unknown: Option<u32>,
 }
 
 #[derive(Deserialize)]
@@ -115,6 +117,7 @@ pub(super) fn read(bytes: &[u8], max_tokens: usize, lowercase: bool) -> Result<C
         return Err(format!("the added tokens can have {added} bytes, at most {MOST_ADDED_BYTES}"));
     }
 
+    let unknown = file.model.unknown();
     let mut tokenizer = Tokenizer::new(file.model.build().map_err(|e| format!("model: {e}"))?);
     if let Some(part) = normalizer {
         let part: NormalizerWrapper = parse(part, "normalizer")?;
@@ -129,7 +132,12 @@ pub(super) fn read(bytes: &[u8], max_tokens: usize, lowercase: bool) -> Result<C
     tokenizer.add_tokens(tokens).map_err(|e| e.to_string())?;
     let truncation = TruncationParams { max_length: max_tokens, ..TruncationParams::default() };
     tokenizer.with_truncation(Some(truncation)).map_err(|e| e.to_string())?;
-    Ok(Checked { tokenizer, growth })
+    let unknown = match unknown {
+        Unknown::None => None,
+        Unknown::Id(id) => Some(id),
+        Unknown::Token(token) => tokenizer.token_to_id(&token),
+    };
+    Ok(Checked { tokenizer, growth, unknown })
 }
 
 /// A normalizer after one that puts texts in lower case; as it is where it has that as a part of its own.

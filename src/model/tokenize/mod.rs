@@ -41,14 +41,17 @@ use tokenizers::{Encoding, Model, ModelWrapper, OffsetType, PreTokenizer, Tokeni
 
 use super::error::ModelError;
 use super::files;
+use super::folder::Tokens;
 
-/// What the encoder allows of its texts.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
+/// How texts become tokens, beside the tokenizer's own file.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct TextRules {
     /// Tokens of a text, special ones included.
     pub max_tokens: usize,
-    /// Ids are below this.
-    pub vocab_size: usize,
+    /// Which of them are read.
+    pub tokens: Tokens,
+    /// Whether texts are put in lower case before all else.
+    pub lowercase: bool,
 }
 
 /// Two texts read together.
@@ -63,6 +66,11 @@ pub(crate) struct TextTokenizer {
     tokenizer: Tokenizer,
     path: PathBuf,
     max_tokens: usize,
+    tokens: Tokens,
+    /// Characters of a text that are read at most.
+    most_chars: Option<usize>,
+    /// The token for what the vocabulary does not have.
+    unknown: Option<u32>,
     vocab_size: usize,
     /// Bytes of a text that are tokenised first, and at most.
     first: usize,
@@ -102,35 +110,47 @@ enum Start<'a> {
 }
 
 impl TextTokenizer {
-    /// Reads a `tokenizer.json`; texts are cut at the most tokens, special tokens included, and put in lower
-    /// case before all else where that is asked for.
+    /// Reads a `tokenizer.json` for texts that are read by these rules; ids are below `vocab_size`.
     ///
     /// # Errors
     /// [`ModelError::Tokenizer`] for a file that is damaged, or whose parts could take memory or time
     /// without bound.
-    pub(crate) fn from_file(path: &Path, limits: Limits, lowercase: bool) -> Result<Self, ModelError> {
-        Self::from_bytes(&files::read(path, files::TOKENIZER_BYTES)?, path, limits, lowercase)
+    pub(crate) fn from_file(path: &Path, rules: TextRules, vocab_size: usize) -> Result<Self, ModelError> {
+        Self::from_bytes(&files::read(path, files::TOKENIZER_BYTES)?, path, rules, vocab_size)
     }
 
     pub(crate) fn from_bytes(
         bytes: &[u8],
         path: &Path,
-        limits: Limits,
-        lowercase: bool,
+        rules: TextRules,
+        vocab_size: usize,
     ) -> Result<Self, ModelError> {
-        let Limits { max_tokens, vocab_size } = limits;
-        let file::Checked { tokenizer, growth } = guard(path, || file::read(bytes, max_tokens, lowercase))?;
+        let TextRules { max_tokens, tokens, lowercase } = rules;
+        let file::Checked { tokenizer, growth, unknown } =
+            guard(path, || file::read(bytes, max_tokens, lowercase))?;
+        let count = tokenizer.get_vocab_size(true);
+        if matches!(tokens, Tokens::Known { .. }) && count != vocab_size {
+            let message = format!("it has {count} tokens, and the encoder's table {vocab_size}");
+            return Err(ModelError::Tokenizer { path: path.to_owned(), message });
+        }
+        let most_chars = match tokens {
+            Tokens::Known { length: Some(length) } => Some(length.saturating_mul(median_chars(&tokenizer))),
+            _ => None,
+        };
         let within =
             |bytes: usize| max_tokens * bytes.min((NORMALISED_BYTES_PER_TOKEN as f64 / growth) as usize);
         let marked = tokenizer.get_added_tokens_decoder().into_iter().filter(|(_, token)| token.special);
-        let unknown = UNKNOWN.iter().filter_map(|token| tokenizer.token_to_id(token));
-        let special = marked.map(|(id, _)| id).chain(unknown).collect();
+        let unknowns = UNKNOWN.iter().filter_map(|token| tokenizer.token_to_id(token));
+        let special = marked.map(|(id, _)| id).chain(unknowns).collect();
         Ok(Self {
             special,
             punctuation: OnceLock::new(),
             tokenizer,
             path: path.to_owned(),
             max_tokens,
+            tokens,
+            most_chars,
+            unknown: unknown.filter(|_| matches!(tokens, Tokens::Known { .. })),
             vocab_size,
             first: within(BYTES_PER_TOKEN),
             most: within(MOST_BYTES_PER_TOKEN),
@@ -186,10 +206,13 @@ impl TextTokenizer {
         Ok(ids.len() - usize::from(ids.last().is_some_and(|id| self.special.contains(id))))
     }
 
-    /// Token ids of one text, special tokens included; between 1 and the maximum length.
+    /// Token ids of one text, special tokens included; between 1 and the maximum length, and none only where
+    /// there are no special ones.
     ///
     /// The [module](self) says how much of a long text is read.
     pub(crate) fn encode(&self, text: &str) -> Result<Vec<u32>, ModelError> {
+        let cut = self.most_chars.and_then(|most| text.char_indices().nth(most));
+        let text = cut.map_or(text, |(end, _)| &text[..end]);
         match start(text, self.first) {
             Start::Whole(text) => return self.ids(self.encoding(text, false)?),
             Start::Words(text) => {
@@ -304,10 +327,11 @@ impl TextTokenizer {
     }
 
     fn encoding(&self, text: &str, offsets: bool) -> Result<Encoding, ModelError> {
+        let marked = self.tokens == Tokens::Marked;
         guard(&self.path, || {
             let encoding = match offsets {
-                true => self.tokenizer.encode(text, true),
-                false => self.tokenizer.encode_fast(text, true),
+                true => self.tokenizer.encode(text, marked),
+                false => self.tokenizer.encode_fast(text, marked),
             };
             encoding.map_err(|e| e.to_string())
         })
@@ -323,13 +347,27 @@ impl TextTokenizer {
                 self.vocab_size
             )));
         }
-        if ids.is_empty() {
+        if ids.is_empty() && self.tokens == Tokens::Marked {
             return Err(error("the text gives no token, not even a special one".to_owned()));
         }
         if ids.len() > self.max_tokens {
             return Err(error(format!("a text gives {} tokens, at most {} fit", ids.len(), self.max_tokens)));
         }
-        Ok(ids.to_vec())
+        Ok(ids.iter().copied().filter(|&id| Some(id) != self.unknown).collect())
+    }
+}
+
+/// Characters of a token of median length, as model2vec finds it: that of the two in the middle is rounded
+/// down.
+fn median_chars(tokenizer: &Tokenizer) -> usize {
+    let mut lengths: Vec<usize> =
+        tokenizer.get_vocab(true).keys().map(|token| token.chars().count()).collect();
+    lengths.sort_unstable();
+    let middle = lengths.len() / 2;
+    match lengths.len() {
+        0 => 0,
+        count if count.is_multiple_of(2) => (lengths[middle - 1] + lengths[middle]) / 2,
+        _ => lengths[middle],
     }
 }
 
@@ -370,8 +408,8 @@ fn whole_chars(text: &str, mut at: usize) -> usize {
 #[allow(clippy::expect_used, reason = "a failure is what the fuzzer looks for")]
 pub fn fuzz_tokenizer(bytes: &[u8]) {
     const MAX_TOKENS: usize = 16;
-    let limits = Limits { max_tokens: MAX_TOKENS, vocab_size: 1 << 20 };
-    let Ok(tokenizer) = TextTokenizer::from_bytes(bytes, Path::new("tokenizer.json"), limits, false) else {
+    let rules = TextRules { max_tokens: MAX_TOKENS, ..TextRules::default() };
+    let Ok(tokenizer) = TextTokenizer::from_bytes(bytes, Path::new("tokenizer.json"), rules, 1 << 20) else {
         return;
     };
     let own = String::from_utf8_lossy(bytes);

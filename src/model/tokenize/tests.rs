@@ -7,8 +7,8 @@ use super::*;
 
 const MAX_TOKENS: usize = 128;
 
-fn limits(vocab_size: usize) -> Limits {
-    Limits { max_tokens: MAX_TOKENS, vocab_size }
+fn rules() -> TextRules {
+    TextRules { max_tokens: MAX_TOKENS, ..TextRules::default() }
 }
 
 /// A tokenizer file with these parts and a vocabulary of single letters, marks and some words.
@@ -42,7 +42,7 @@ fn file(edit: impl FnOnce(&mut Value)) -> Value {
 }
 
 fn load(file: &Value) -> Result<TextTokenizer, ModelError> {
-    TextTokenizer::from_bytes(file.to_string().as_bytes(), Path::new("a/tokenizer.json"), limits(1000), false)
+    TextTokenizer::from_bytes(file.to_string().as_bytes(), Path::new("a/tokenizer.json"), rules(), 1000)
 }
 
 fn refused(edit: impl FnOnce(&mut Value)) -> String {
@@ -404,10 +404,10 @@ fn large_and_deep_parts_are_refused() {
     for deep in ["[".repeat(100_000), format!("{}1{}", "[".repeat(100_000), "]".repeat(100_000))] {
         let text = whole.replace("\"normalizer\":null", &format!("\"normalizer\":{deep}"));
         assert_ne!(text, whole);
-        assert!(TextTokenizer::from_bytes(text.as_bytes(), Path::new(""), limits(9), false).is_err());
+        assert!(TextTokenizer::from_bytes(text.as_bytes(), Path::new(""), rules(), 9).is_err());
     }
     let twice = whole.replace("\"normalizer\":null", "\"normalizer\":null,\"normalizer\":{\"type\":\"NFC\"}");
-    let error = TextTokenizer::from_bytes(twice.as_bytes(), Path::new(""), limits(9), false).err().unwrap();
+    let error = TextTokenizer::from_bytes(twice.as_bytes(), Path::new(""), rules(), 9).err().unwrap();
     assert!(error.to_string().contains("duplicate field"), "{error}");
 }
 

@@ -46,7 +46,23 @@ enum Entries {
 
 struct MergeList(Merges);
 
+/// What stands for what the vocabulary does not have.
+pub(super) enum Unknown {
+    None,
+    Id(u32),
+    Token(String),
+}
+
 impl Model {
+    /// What stands for what the vocabulary does not have.
+    pub fn unknown(&self) -> Unknown {
+        match (&self.vocab, &self.unk_token, self.unk_id) {
+            (Entries::Scored(_), _, Some(id)) => u32::try_from(id).map_or(Unknown::None, Unknown::Id),
+            (Entries::Table(_), Some(token), _) => Unknown::Token(token.clone()),
+            _ => Unknown::None,
+        }
+    }
+
     /// The model that the file describes, in every particular that bears on ids.
     ///
     /// # Errors

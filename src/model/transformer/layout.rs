@@ -51,6 +51,7 @@ impl Family {
             Self::MpNet => std::slice::from_ref(&MPNET),
             Self::NomicBert => &NOMIC_BERT,
             Self::ModernBert => std::slice::from_ref(&MODERNBERT),
+            Self::Static => &STATIC,
         }
     }
 }
@@ -146,3 +147,17 @@ const MODERNBERT: Layout = Layout {
     relative_bias: "",
     final_norm: "final_norm",
 };
+
+/// Of model2vec, and of sentence-transformers' StaticEmbedding.
+const STATIC: [Layout; 2] =
+    [Layout { word: "embeddings", ..NO_LAYERS }, Layout { word: "embedding.weight", ..NO_LAYERS }];
+
+const NO_LAYERS: Layout = Layout { position: "", types: "", embedding_norm: "", layers: "", ..BERT };
+
+/// In model2vec's files, of each token the row of the table that is its, and what that is multiplied with.
+pub(super) const MAPPING: &str = "mapping";
+pub(super) const WEIGHTS: &str = "weights";
+
+/// The names that a static encoder's table has, and those of what has a number for each of its tokens.
+pub(in crate::model) const STATIC_TABLES: [&str; 2] = [STATIC[0].word, STATIC[1].word];
+pub(in crate::model) const TOKEN_ROWS: [&str; 2] = [MAPPING, WEIGHTS];

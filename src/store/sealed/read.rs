@@ -7,11 +7,10 @@ use std::{
 };
 
 use super::{HEADER_BYTES, Identity, PAGE_BYTES, Seal, Section, TAIL_BYTES, Tail};
-use crate::disk::{Backend, BackendFile, OpenMode};
+use crate::disk::{Backend, BackendFile, Mapping, OpenMode};
 use crate::store::{
     error::{Damage, Operation, Result, StoreError},
     layout::CRC_BYTES,
-    mmap::Mapping,
 };
 
 /// An open sealed file. Shared by threads; the pages stay mapped when the file is unlinked.

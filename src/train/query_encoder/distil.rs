@@ -211,9 +211,12 @@ fn teacher(bundle: &Bundle) -> Result<Encoder> {
     Ok(LoadOptions::new().encoder_precision(EncoderPrecision::Int8).encoder(bundle.path())?)
 }
 
-/// A student gives unit rows.
+/// A student gives unit rows, and is a table itself.
 fn check_encoder(bundle: &Bundle) -> Result<()> {
     bundle.check_own()?;
+    if bundle.model().encoder().config().layers == 0 {
+        return Err(TrainError::StaticEncoder.into());
+    }
     match bundle.model().encoder().pooler.is_unit() {
         true => Ok(()),
         false => Err(TrainError::NoUnitNorm.into()),

@@ -94,6 +94,7 @@ impl File<'_> {
             position_table: None,
             relative_positions: None,
             type_vocab_size: 0,
+            embedding_norm: true,
             norms: Norms::Before,
             layer_norm_eps: raw.norm_eps,
             norm_bias: raw.norm_bias,

@@ -106,6 +106,7 @@ impl File<'_> {
             position_table: None,
             relative_positions: None,
             type_vocab_size: raw.type_vocab_size,
+            embedding_norm: true,
             norms: Norms::After,
             layer_norm_eps: raw.layer_norm_eps,
             norm_bias: true,

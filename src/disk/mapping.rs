@@ -1,7 +1,8 @@
-//! Mappings of sealed files, shared and read-only.
+//! Mappings of files, shared and read-only.
 //!
-//! A sealed file is written once, before anyone maps it, and never changed or shortened; removing it
-//! leaves its pages to those who have them mapped. So a slice of a mapping is constant.
+//! A file of the store is written once, before anyone maps it, and never changed or shortened; removing it
+//! leaves its pages to those who have them mapped. So a slice of a mapping is constant. Of a model's weights
+//! in a folder that is not ours (`model/words.rs`) this is asked of whoever has the folder: `docs/models.md`.
 #![allow(unsafe_code)]
 
 use std::{fs::File, io, ops::Range, slice, sync::Arc};
@@ -14,35 +15,41 @@ const _: () = assert!(cfg!(target_endian = "little"), "the store needs a little-
 /// A mapping of the file as long as it was when it was made. Cheap to clone; the pages
 /// stay mapped until the last clone is dropped.
 #[derive(Clone, Debug)]
-pub(super) struct Mapping {
+pub(crate) struct Mapping {
     map: Arc<MmapRaw>,
 }
 
 impl Mapping {
     /// Maps the first `len_bytes` bytes of `file`, which must be that long.
-    pub(super) fn new(file: &File, len_bytes: u64) -> io::Result<Self> {
-        let too_short = || io::Error::from(io::ErrorKind::UnexpectedEof);
-        let len = usize::try_from(len_bytes).map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
-        if len == 0 || file.metadata()?.len() < len_bytes {
-            return Err(too_short());
+    pub(crate) fn new(file: &File, len_bytes: u64) -> io::Result<Self> {
+        Self::of_part(file, 0..len_bytes)
+    }
+
+    /// Maps some bytes of `file`, which must be that long; none make no mapping.
+    pub(crate) fn of_part(file: &File, part: Range<u64>) -> io::Result<Self> {
+        let room = usize::try_from(part.end.saturating_sub(part.start));
+        let len = room.map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?;
+        if len == 0 || file.metadata()?.len() < part.end {
+            return Err(io::Error::from(io::ErrorKind::UnexpectedEof));
         }
-        let map = MmapOptions::new().len(len).map_raw_read_only(file)?;
+        let map = MmapOptions::new().offset(part.start).len(len).map_raw_read_only(file)?;
         Ok(Self { map: Arc::new(map) })
     }
 
     /// Length of the mapping in bytes.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.map.len()
     }
 
     /// Bytes of a file that is never written again, or `None` outside of it.
-    pub(super) fn bytes(&self, range: Range<usize>) -> Option<&[u8]> {
+    pub(crate) fn bytes(&self, range: Range<usize>) -> Option<&[u8]> {
         if range.start > range.end || range.end > self.map.len() {
             return None;
         }
         // SAFETY: start <= end <= map.len() was checked just above, the mapping lives as long as
-        // `self`, and the file is at least that long (checked in `new`, never shortened). Callers
-        // map sealed files with this, of which no byte changes after they are published.
+        // `self`, and the file is at least that long (checked in `of_part`, never shortened). Callers map
+        // sealed files with this, of which no byte changes after they are published, and weights of models,
+        // which are replaced by renaming: docs/models.md says that they must be.
         Some(unsafe { slice::from_raw_parts(self.map.as_ptr().add(range.start), range.len()) })
     }
 }
@@ -67,6 +74,11 @@ mod tests {
         for outside in [9..11, backwards, 11..11, usize::MAX - 1..usize::MAX] {
             assert!(map.bytes(outside.clone()).is_none(), "{outside:?}");
         }
+        let part = Mapping::of_part(&file, 3..5).unwrap();
+        assert_eq!(part.bytes(0..2).unwrap(), [7, 8]);
+        assert!(part.bytes(0..3).is_none());
+        assert!(Mapping::of_part(&file, 3..11).is_err());
+        assert!(Mapping::of_part(&file, 3..3).is_err());
         assert!(Mapping::new(&file, 11).is_err());
         assert!(Mapping::new(&file, 0).is_err());
     }

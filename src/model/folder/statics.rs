@@ -1,0 +1,187 @@
+//! Static encoders: a table of token vectors, and the mean of a text's.
+//!
+//! Two forms of folder. model2vec has a `config.json` of its own; its library leaves unknown tokens out and
+//! reads the first 512 tokens. sentence-transformers has a StaticEmbedding as its first module and no
+//! `config.json`; it reads every token. A folder of model2vec has a `modules.json` too, by which
+//! sentence-transformers would read it in its own way: here it is read as model2vec does.
+
+use std::path::Path;
+
+use candle_core::Device;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{Folder, Module, Tokens, modules, prompts, shortened};
+use crate::model::config::TransformerConfig;
+use crate::model::encoder::MOST_TOKENS;
+use crate::model::error::ModelError;
+use crate::model::files;
+use crate::model::pooling::PoolingMode;
+use crate::model::transformer::{STATIC_TABLES, TOKEN_ROWS};
+use crate::model::weights::Weights;
+
+/// Whose folder it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::model) enum StaticForm {
+    Model2vec,
+    SentenceTransformers,
+}
+
+const CONFIG: &str = "config.json";
+const MODEL2VEC: &str = "model2vec";
+/// The longest text where the file does not say so, as in the library.
+const DEFAULT_LENGTH: usize = 512;
+
+#[derive(Deserialize)]
+struct Config {
+    model_type: Option<String>,
+    #[serde(default)]
+    normalize: Option<bool>,
+    /// Absent, null for none, or a number.
+    #[serde(default, deserialize_with = "some")]
+    max_length: Option<Option<usize>>,
+    /// Of how the table was made; the first releases wrote it and no `model_type`.
+    apply_pca: Option<Value>,
+}
+
+fn some<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Option<usize>>, D::Error> {
+    Option::deserialize(deserializer).map(Some)
+}
+
+impl StaticForm {
+    /// Whether the folder is that of a static encoder, and of which form.
+    pub(in crate::model) fn of(dir: &Path) -> Result<Option<Self>, ModelError> {
+        let path = dir.join(CONFIG);
+        if path.exists() {
+            #[derive(Deserialize)]
+            struct Kind {
+                model_type: Option<Value>,
+                #[serde(default)]
+                apply_pca: Value,
+                #[serde(default)]
+                tokenizer_name: Value,
+            }
+            let kind: Kind = files::read_json(&path)?;
+            let is_first =
+                kind.model_type.is_none() && !(kind.apply_pca.is_null() && kind.tokenizer_name.is_null());
+            if is_first || kind.model_type.as_ref().and_then(Value::as_str) == Some(MODEL2VEC) {
+                return Ok(Some(Self::Model2vec));
+            }
+        }
+        Ok(modules::table_folder(&dir.join(modules::FILE))?.map(|_| Self::SentenceTransformers))
+    }
+
+    /// The name of the architecture.
+    pub(in crate::model) fn name(self) -> &'static str {
+        match self {
+            Self::Model2vec => MODEL2VEC,
+            Self::SentenceTransformers => modules::STATIC_EMBEDDING,
+        }
+    }
+}
+
+/// The description of the table, whose sizes its file has.
+pub(in crate::model) fn config(dir: &Path) -> Result<TransformerConfig, ModelError> {
+    super::check_weights(dir, dir, "SentenceTransformer")?;
+    let path = dir.join(files::encoder_file(dir));
+    let weights = Weights::from_file(&path, &Device::Cpu)?;
+    let shape = |name: &str| weights.shape(name);
+    let Some((name, table)) = STATIC_TABLES.iter().find_map(|name| Some((*name, shape(name)?))) else {
+        return Err(ModelError::MissingTensor { path, name: STATIC_TABLES[0].to_owned() });
+    };
+    let of_tokens = TOKEN_ROWS.iter().find_map(|name| shape(name));
+    let [rows, width] = table[..] else {
+        return Err(ModelError::TensorShape {
+            path,
+            name: name.to_owned(),
+            found: table,
+            expected: vec![0, 0],
+        });
+    };
+    let tokens = of_tokens.as_deref().and_then(|shape| shape.first()).copied().unwrap_or(rows);
+    TransformerConfig::of_table(&path, [tokens, width], MOST_TOKENS)
+}
+
+/// All that the folder says.
+pub(super) fn read(dir: &Path, form: StaticForm, width: usize) -> Result<Folder, ModelError> {
+    let said = prompts::read(dir)?;
+    let (modules, max_tokens, tokens) = match form {
+        StaticForm::Model2vec => model2vec(dir, width)?,
+        StaticForm::SentenceTransformers => {
+            let chain = modules::read(dir, width)?;
+            (chain.modules, tokenizer_length(dir)?, Tokens::Bare)
+        }
+    };
+    Ok(Folder {
+        pooling: vec![PoolingMode::Mean],
+        include_prompt: true,
+        modules,
+        max_tokens: max_tokens.min(MOST_TOKENS),
+        tokens,
+        lowercase: false,
+        truncate_dim: said.truncate_dim,
+        similarity: said.similarity,
+        query_prompt: said.query,
+        document_prompt: said.document,
+    })
+}
+
+fn model2vec(dir: &Path, width: usize) -> Result<(Vec<Module>, usize, Tokens), ModelError> {
+    let path = dir.join(CONFIG);
+    let config: Config = files::read_json(&path)?;
+    let _ = (config.model_type, config.apply_pca);
+    let normalises = config.normalize.unwrap_or(false);
+    let own = if normalises { vec![Module::Normalise] } else { Vec::new() };
+    let listed = dir.join(modules::FILE);
+    if listed.exists() && modules::read(dir, width)?.modules != own {
+        return Err(ModelError::Unsupported {
+            path: listed,
+            what: "list of modules",
+            found: "other than config.json's normalize".to_owned(),
+            supported: "StaticEmbedding, and Normalize where that is true",
+        });
+    }
+    let length = config.max_length.unwrap_or(Some(DEFAULT_LENGTH));
+    if length == Some(0) {
+        return Err(ModelError::BadConfig {
+            path,
+            what: "max_length",
+            found: 0,
+            expected: "1 and more".to_owned(),
+        });
+    }
+    Ok((own, length.unwrap_or(MOST_TOKENS), Tokens::Known { length }))
+}
+
+/// The maximum length that the tokenizer has of its own.
+fn tokenizer_length(dir: &Path) -> Result<usize, ModelError> {
+    #[derive(Deserialize)]
+    struct File {
+        truncation: Option<Truncation>,
+    }
+    #[derive(Deserialize)]
+    struct Truncation {
+        max_length: usize,
+        direction: Option<String>,
+    }
+    let path = dir.join(files::tokenizer_file(dir));
+    let file: File = files::read_json_within(&path, files::TOKENIZER_BYTES)?;
+    let Some(truncation) = file.truncation else { return Ok(MOST_TOKENS) };
+    if let Some(side) = truncation.direction.filter(|side| side != "Right") {
+        return Err(ModelError::Unsupported {
+            path,
+            what: "direction of truncation",
+            found: shortened(&side),
+            supported: "Right",
+        });
+    }
+    match truncation.max_length {
+        0 => Err(ModelError::BadConfig {
+            path,
+            what: "max_length of truncation",
+            found: 0,
+            expected: "1 and more".to_owned(),
+        }),
+        length => Ok(length),
+    }
+}

@@ -1,0 +1,267 @@
+//! The table of words: a vector for each token of the vocabulary.
+//!
+//! It is most of many a model, and a text reads some rows of it. So it stays in its file, which is mapped, as
+//! f32, f16, bf16 or bytes, whichever it has; the system keeps in memory what is read of it. Only where it is
+//! trained is it a tensor.
+
+use std::sync::Arc;
+
+use candle_core::{CpuStorage, DType, Device, Storage, Tensor};
+use half::slice::HalfFloatSliceExt;
+use half::{bf16, f16};
+
+use super::error::ModelError;
+use crate::disk::Mapping;
+
+/// The vectors of tokens, `[tokens, m]`. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct WordTable {
+    rows: usize,
+    width: usize,
+    values: Values,
+    /// Of each token which row is its, and what that is multiplied with; none where each has its own.
+    tokens: Option<Arc<[Token]>>,
+}
+
+/// What a token has of a table that is shared by several.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Token {
+    pub row: u32,
+    pub weight: f32,
+}
+
+#[derive(Clone, Debug)]
+enum Values {
+    /// f32 or f16, contiguous, on any device.
+    Held(Tensor),
+    /// As they lie in a file, at a multiple of a number's size.
+    Mapped(Mapping, Numbers),
+}
+
+/// How numbers are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Numbers {
+    F32,
+    F16,
+    Bf16,
+    /// Of model2vec: whole numbers without a scale, as they are.
+    I8,
+}
+
+impl Numbers {
+    /// Bytes of one.
+    pub(super) fn bytes(self) -> usize {
+        match self {
+            Self::F32 => 4,
+            Self::F16 | Self::Bf16 => 2,
+            Self::I8 => 1,
+        }
+    }
+
+    /// Adds them to `out` in f32.
+    fn widen(self, data: &[u8], out: &mut Vec<f32>) {
+        let start = out.len();
+        out.resize(start + data.len() / self.bytes(), 0.0);
+        let out = &mut out[start..];
+        match self {
+            Self::F32 => {
+                let own = data.as_chunks::<4>().0;
+                out.iter_mut().zip(own).for_each(|(out, &own)| *out = f32::from_le_bytes(own));
+            }
+            Self::F16 => match bytemuck::try_cast_slice::<u8, f16>(data) {
+                Ok(own) => own.convert_to_f32_slice(out),
+                Err(_) => {
+                    let own = data.as_chunks::<2>().0;
+                    out.iter_mut().zip(own).for_each(|(out, &own)| *out = f16::from_le_bytes(own).to_f32());
+                }
+            },
+            Self::Bf16 => {
+                let own = data.as_chunks::<2>().0;
+                out.iter_mut().zip(own).for_each(|(out, &own)| *out = bf16::from_le_bytes(own).to_f32());
+            }
+            Self::I8 => out.iter_mut().zip(data).for_each(|(out, &own)| *out = f32::from(own as i8)),
+        }
+    }
+
+    /// A table of them in memory: f16 where they are, else f32.
+    pub(super) fn tensor(self, data: &[u8], rows: usize, width: usize) -> candle_core::Result<Tensor> {
+        if self == Self::F16 {
+            return Tensor::from_raw_buffer(data, DType::F16, &[rows, width], &Device::Cpu);
+        }
+        let mut values = Vec::with_capacity(rows * width);
+        self.widen(data, &mut values);
+        Tensor::from_vec(values, (rows, width), &Device::Cpu)
+    }
+}
+
+impl WordTable {
+    /// A table in memory, or in that of a device; f16 or f32, in which any other is put.
+    pub(crate) fn held(table: &Tensor) -> candle_core::Result<Self> {
+        let (rows, width) = table.dims2()?;
+        let table = match table.dtype() {
+            DType::F32 | DType::F16 => table.clone(),
+            _ => table.to_dtype(DType::F32)?,
+        };
+        Ok(Self { rows, width, values: Values::Held(table.contiguous()?), tokens: None })
+    }
+
+    /// Shapes: `mapping` `[rows, width]`.
+    pub(super) fn mapped(mapping: Mapping, numbers: Numbers, width: usize) -> Self {
+        let rows = (mapping.len() / numbers.bytes()).checked_div(width).unwrap_or(0);
+        Self { rows, width, values: Values::Mapped(mapping, numbers), tokens: None }
+    }
+
+    /// The same table for these tokens.
+    ///
+    /// # Errors
+    /// [`ModelError::OutsideTable`].
+    pub(super) fn shared(self, tokens: Vec<Token>) -> Result<Self, ModelError> {
+        if let Some(token) = tokens.iter().find(|token| token.row as usize >= self.rows) {
+            let found = token.row as usize;
+            return Err(ModelError::OutsideTable { what: "a token's row", found, rows: self.rows });
+        }
+        Ok(Self { tokens: Some(tokens.into()), ..self })
+    }
+
+    /// Width of a row.
+    pub(crate) fn width(&self) -> usize {
+        self.width
+    }
+
+    /// A row for each token as a tensor, f32 or f16: the one that it is, or one that is made now.
+    #[cfg(feature = "train")]
+    pub(crate) fn tensor(&self) -> candle_core::Result<Tensor> {
+        if let Some(tokens) = &self.tokens {
+            let all: Vec<u32> = (0..tokens.len() as u32).collect();
+            let rows = self.rows(all.iter()).map_err(candle_core::Error::wrap)?;
+            return Tensor::from_vec(rows, (tokens.len(), self.width), &Device::Cpu);
+        }
+        match &self.values {
+            Values::Held(table) => Ok(table.clone()),
+            Values::Mapped(mapping, numbers) => numbers.tensor(whole(mapping)?, self.rows, self.width),
+        }
+    }
+
+    /// The same to read rows of it on the CPU; not to be trained.
+    pub(crate) fn to_read(&self) -> candle_core::Result<Self> {
+        match &self.values {
+            Values::Held(table) => {
+                let held = Self::held(&table.to_device(&Device::Cpu)?.detach())?;
+                Ok(Self { tokens: self.tokens.clone(), ..held })
+            }
+            Values::Mapped(..) => Ok(self.clone()),
+        }
+    }
+
+    /// The rows of some words one behind another, `[ids, width]` f32.
+    ///
+    /// # Errors
+    /// [`ModelError::OutsideTable`].
+    pub(crate) fn rows<'a>(&self, ids: impl Iterator<Item = &'a u32>) -> Result<Vec<f32>, ModelError> {
+        match &self.values {
+            Values::Held(table) => {
+                let (storage, layout) = table.storage_and_layout();
+                let start = layout.start_offset();
+                match &*storage {
+                    Storage::Cpu(CpuStorage::F32(table)) => {
+                        self.select(&table[start..], 1, ids, |row, out| out.extend_from_slice(row))
+                    }
+                    Storage::Cpu(CpuStorage::F16(table)) => {
+                        self.select(&table[start..], 1, ids, |row, out| {
+                            let first = out.len();
+                            out.resize(first + row.len(), 0.0);
+                            row.convert_to_f32_slice(&mut out[first..]);
+                        })
+                    }
+                    _ => Err(candle_core::Error::msg("a table of words in main memory, f32 or f16").into()),
+                }
+            }
+            Values::Mapped(mapping, numbers) => {
+                self.select(whole(mapping)?, numbers.bytes(), ids, |row, out| numbers.widen(row, out))
+            }
+        }
+    }
+
+    /// `size`: elements of `table` that a number has.
+    fn select<'a, T>(
+        &self,
+        table: &[T],
+        size: usize,
+        ids: impl Iterator<Item = &'a u32>,
+        add: impl Fn(&[T], &mut Vec<f32>),
+    ) -> Result<Vec<f32>, ModelError> {
+        let width = self.width * size;
+        let mut out = Vec::with_capacity(ids.size_hint().0 * self.width);
+        for &id in ids {
+            let found = id as usize;
+            let outside = |rows| ModelError::OutsideTable { what: "an id", found, rows };
+            let (place, weight) = match &self.tokens {
+                None => (found, 1.0),
+                Some(tokens) => {
+                    let token = tokens.get(found).ok_or_else(|| outside(tokens.len()))?;
+                    (token.row as usize, token.weight)
+                }
+            };
+            let row = table.get(place * width..).and_then(|rest| rest.get(..width));
+            let start = out.len();
+            add(row.ok_or_else(|| outside(self.rows))?, &mut out);
+            if weight != 1.0 {
+                out[start..].iter_mut().for_each(|value| *value *= weight);
+            }
+        }
+        Ok(out)
+    }
+}
+
+fn whole(mapping: &Mapping) -> candle_core::Result<&[u8]> {
+    mapping.bytes(0..mapping.len()).ok_or_else(|| candle_core::Error::msg("a mapping without its bytes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::FileExt;
+
+    use super::*;
+
+    #[test]
+    fn every_kind_of_number_gives_the_same_rows_mapped_and_held() {
+        const WIDTH: usize = 3;
+        let values: Vec<i8> = (0..5 * WIDTH as i8).map(|i| i * 7 % 11 - 5).collect();
+        let of = |numbers: Numbers| -> Vec<u8> {
+            let each = |&value: &i8| match numbers {
+                Numbers::F32 => f32::from(value).to_le_bytes().to_vec(),
+                Numbers::F16 => f16::from_f32(value.into()).to_le_bytes().to_vec(),
+                Numbers::Bf16 => bf16::from_f32(value.into()).to_le_bytes().to_vec(),
+                Numbers::I8 => value.to_le_bytes().to_vec(),
+            };
+            values.iter().flat_map(each).collect()
+        };
+        let ids = [4u32, 0, 4, 2];
+        let row = |id: u32| values[id as usize * WIDTH..][..WIDTH].iter().map(|&value| f32::from(value));
+        let want: Vec<f32> = ids.into_iter().flat_map(row).collect();
+        for numbers in [Numbers::F32, Numbers::F16, Numbers::Bf16, Numbers::I8] {
+            let bytes = of(numbers);
+            let file = tempfile::tempfile().unwrap();
+            file.write_all_at(&bytes, 8).unwrap();
+            let mapping = Mapping::of_part(&file, 8..8 + bytes.len() as u64).unwrap();
+            let mapped = WordTable::mapped(mapping, numbers, WIDTH);
+            let held = WordTable::held(&numbers.tensor(&bytes, 5, WIDTH).unwrap()).unwrap();
+            for table in [mapped.to_read().unwrap(), mapped, held.to_read().unwrap(), held] {
+                assert_eq!(table.rows(ids.iter()).unwrap(), want, "{numbers:?}");
+                assert_eq!(table.rows([].iter()).unwrap(), [0f32; 0]);
+                let error = table.rows([1, 5].iter()).unwrap_err();
+                assert!(matches!(error, ModelError::OutsideTable { found: 5, rows: 5, .. }), "{error}");
+                #[cfg(feature = "train")]
+                assert_eq!(table.tensor().unwrap().dims(), [5, WIDTH]);
+                let tokens = [(4, 1.0), (1, -2.0)].map(|(row, weight)| Token { row, weight });
+                let shared = table.clone().shared(tokens.to_vec()).unwrap();
+                let scaled: Vec<f32> = row(4).chain(row(1).map(|x| -2.0 * x)).collect();
+                assert_eq!(shared.rows([0, 1].iter()).unwrap(), scaled);
+                assert!(
+                    shared.rows([2].iter()).is_err()
+                        && table.shared(vec![Token { row: 5, weight: 1.0 }]).is_err()
+                );
+            }
+        }
+    }
+}
