@@ -49,6 +49,8 @@ pub use query_encoder::{
 };
 
 pub use reranker::Reranker;
+#[cfg(feature = "train")]
+pub(crate) use reranker::RerankerDraft;
 pub use settings::EncoderSettings;
 
 pub use crate::ids::ModelHash;

@@ -1,5 +1,11 @@
 //! A cross-encoder: a question and a document read together, and one score for the two.
 
+mod head;
+#[cfg(feature = "train")]
+mod start;
+#[cfg(feature = "train")]
+pub(crate) use start::RerankerDraft;
+
 use std::path::Path;
 use std::sync::Mutex;
 
@@ -7,7 +13,7 @@ use candle_core::Device;
 use rayon::prelude::*;
 
 use super::config::{EncoderPrecision, TransformerConfig};
-use super::dense::{Dense, DenseActivation, DenseConfig};
+use super::dense::DenseActivation;
 use super::encoder::micro_batches;
 use super::error::ModelError;
 use super::files::{ENCODER_FILE, TOKENIZER_FILE};
@@ -15,8 +21,10 @@ use super::folder;
 use super::load::LoadOptions;
 use super::packed::TOKENS_PER_BATCH;
 use super::parts::{LazyParts, Source};
-use super::pooling::{LayerNorm, Pooler, PoolingMode, Step};
+use super::pooling::Pooler;
 use super::tokenize::Pair;
+#[cfg(feature = "train")]
+use super::transformer::Transformer;
 use super::weights::Weights;
 
 /// A model that scores how well a document answers a question, by reading both together.
@@ -38,6 +46,8 @@ pub struct Reranker {
     parts: LazyParts,
     /// The head: what follows the first token's state.
     head: Pooler,
+    #[cfg(feature = "train")]
+    head_names: head::HeadNames,
     activation: DenseActivation,
     /// What is added to a token's embedding where it belongs to the document, `[m]`; none where a model has
     /// one type of token.
@@ -78,7 +88,8 @@ impl Reranker {
         let path = dir.join(ENCODER_FILE);
         let weights = Weights::from_file(&path, &Device::Cpu)?;
         let m = config.hidden_size;
-        let head = head(dir, &weights, m)?;
+        #[cfg_attr(not(feature = "train"), allow(unused_variables, reason = "training writes them"))]
+        let (head, head_names) = head::load(dir, &weights, m)?;
         let second = match config.type_vocab_size {
             0 | 1 => None,
             types => {
@@ -99,7 +110,14 @@ impl Reranker {
             precision,
             unchecked: Vec::new(),
         };
-        Ok(Self { parts: LazyParts::new(source), head, activation: settings.activation, second })
+        Ok(Self {
+            parts: LazyParts::new(source),
+            head,
+            #[cfg(feature = "train")]
+            head_names,
+            activation: settings.activation,
+            second,
+        })
     }
 
     /// The longest pair that is read whole, in tokens; of a longer one the longer text is cut.
@@ -119,15 +137,11 @@ impl Reranker {
     /// [`ModelError::Tokenizer`] if the tokenizer refuses a text; [`ModelError::BadEmbedding`] for a score
     /// that is no number.
     pub fn score(&self, question: &str, documents: &[&str]) -> Result<Vec<f32>, ModelError> {
-        let (packed, tokenizer) = (self.parts.packed()?, self.parts.tokenizer()?);
+        let packed = self.parts.packed()?;
         let mut scores = Vec::with_capacity(documents.len());
         for round in documents.chunks(PAIRS_PER_ROUND) {
-            let pairs = round.par_iter().map(|document| tokenizer.encode_pair(question, document));
-            let (ids, types): (Vec<_>, Vec<_>) = pairs
-                .collect::<Result<Vec<Pair>, _>>()?
-                .into_iter()
-                .map(|pair| (pair.ids, pair.types))
-                .unzip();
+            let pairs: Vec<(&str, &str)> = round.iter().map(|&document| (question, document)).collect();
+            let (ids, types) = self.tokenize(&pairs)?;
             let own = Mutex::new(vec![0f32; ids.len()]);
             micro_batches(&ids, TOKENS_PER_BATCH).into_par_iter().try_for_each(
                 |batch| -> Result<(), ModelError> {
@@ -155,6 +169,22 @@ impl Reranker {
     }
 }
 
+impl Reranker {
+    /// Token ids of pairs of texts, and of each token 1 where it is the second text's, else 0.
+    ///
+    /// # Errors
+    /// [`ModelError::Tokenizer`].
+    pub(crate) fn tokenize(
+        &self,
+        pairs: &[(&str, &str)],
+    ) -> Result<(Vec<Vec<u32>>, Vec<Vec<u32>>), ModelError> {
+        let tokenizer = self.parts.tokenizer()?;
+        let pairs = pairs.par_iter().map(|(question, document)| tokenizer.encode_pair(question, document));
+        let pairs = pairs.collect::<Result<Vec<Pair>, _>>()?;
+        Ok(pairs.into_iter().map(|pair| (pair.ids, pair.types)).unzip())
+    }
+}
+
 impl LoadOptions {
     /// As [`Reranker::open`], with these options.
     ///
@@ -168,37 +198,4 @@ impl LoadOptions {
         }
         Ok(reranker)
     }
-}
-
-/// The head of a classifier with one output, as each family names it.
-fn head(dir: &Path, weights: &Weights, m: usize) -> Result<Pooler, ModelError> {
-    let dense = |name: &str, outputs, activation| {
-        let bias = weights.shape(&format!("{name}.bias")).is_some();
-        let config = DenseConfig { inputs: m, outputs, bias, activation, residual: false };
-        Ok::<_, ModelError>(Step::Dense(Dense::of(weights, name, &config)?))
-    };
-    let has = |name: &str| weights.shape(&format!("{name}.weight")).is_some();
-    let (mut pooling, mut norm) = (PoolingMode::Cls, None);
-    let (inner, activation, outer) = match () {
-        () if has("classifier.out_proj") => {
-            ("classifier.dense", DenseActivation::Tanh, "classifier.out_proj")
-        }
-        () if has("pre_classifier") => ("pre_classifier", DenseActivation::Relu, "classifier"),
-        () if has("pooler.dense") => ("pooler.dense", DenseActivation::Tanh, "classifier"),
-        () if has("head.dense") && has("head.norm") => {
-            let settings = folder::modern_head(dir)?;
-            pooling = settings.pooling;
-            let weight = weights.get("head.norm.weight", &[m])?.to_vec1()?;
-            norm = Some(Step::LayerNorm(LayerNorm { weight, eps: settings.eps }));
-            ("head.dense", settings.activation, "classifier")
-        }
-        () => {
-            let why = "its weights have no classifier of BERT's, RoBERTa's or ModernBERT's form".to_owned();
-            return Err(ModelError::NotAReranker { path: dir.to_owned(), why });
-        }
-    };
-    let mut steps = vec![dense(inner, m, activation)?];
-    steps.extend(norm);
-    steps.push(dense(outer, 1, DenseActivation::Identity)?);
-    Ok(Pooler::new(vec![pooling], steps, m, None))
 }
