@@ -1,5 +1,5 @@
 //! Joint training of encoder and tree from queries and the documents that answer them
-//! (section 3.5, Algorithm 1).
+//! (section 3.5, Algorithm 1), and of rerankers from the same pairs.
 
 mod auto_tune;
 mod balance;

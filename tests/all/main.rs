@@ -44,5 +44,6 @@ mod spans;
 mod strangers;
 mod terminal;
 mod train;
+mod train_rerankers;
 mod tune;
 mod untrained;

@@ -1,4 +1,4 @@
-//! The first search, whose hits a reranker reads: that of an index, or BM25 over the training set's documents.
+//! The first search, whose hits a reranker reads: that of an index, or BM25 over the set's documents.
 
 use std::collections::HashMap;
 use std::convert::Infallible;

@@ -100,7 +100,6 @@ pub struct RerankerVerdict {
     /// Share of the answers that are among them: no order finds more.
     pub within_depth: f64,
     /// nDCG@10 (binary) with the reranker, against the first search alone; `None` without such questions.
-    #[serde(rename = "ndcg@10")]
     pub ndcg_at_10: Option<Difference>,
     /// Time for one question's hits, in milliseconds, on all cores.
     pub question_ms: f64,

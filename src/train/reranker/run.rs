@@ -126,3 +126,115 @@ impl Inputs<'_> {
         Ok((value, gradients))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use candle_core::Tensor;
+    use rand::SeedableRng;
+    use rand_chacha::ChaCha8Rng;
+
+    use super::*;
+    use crate::document::Document;
+    use crate::model::{DenseActivation, EncoderPrecision, PackedTransformer, Precision, RerankerDraft};
+    use crate::progress::no_progress;
+    use crate::train::frozen::{CachePlace, Frozen, Read};
+    use crate::train::head::Scope;
+    use crate::train::reranker::RerankerLoss;
+    use crate::train::reranker::trainer::tokenize;
+
+    const TEXTS: [&str; 5] =
+        ["a tree of leaves", "the sea is deep", "words are counted", "a leaf falls", "nothing at all"];
+
+    /// Scores of training are those of inference, and gradients of layers and head those of finite
+    /// differences.
+    #[test]
+    fn scores_and_gradients_are_right() {
+        let base = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/rerankers/6.2/identity");
+        let dir = tempfile::tempdir().unwrap();
+        let mut rng = ChaCha8Rng::seed_from_u64(3);
+        let draft =
+            RerankerDraft::new(&base, &dir.path().join("out"), None, DenseActivation::Identity, &mut rng)
+                .unwrap();
+        let documents =
+            TEXTS.iter().enumerate().map(|(place, text)| Document::new(place.to_string(), "", *text));
+        let pairs = [("what is a tree?", "0"), ("how deep is the sea?", "1"), ("what falls?", "3")];
+        let pairs = pairs.map(|(question, id)| (question.to_owned(), id.to_owned()));
+        let set = TrainingSet::from_pairs(documents, pairs, 0.0).unwrap();
+        let start = draft.reranker();
+        let mut config = RerankerConfig::default();
+        (config.epochs, config.negatives, config.random_negatives) = (1, 0, 2);
+        let plan = Plan::draw(&set, &vec![Vec::new(); 3], &config, &mut rng);
+        let (tokens, types) = tokenize(start, &set, &plan).unwrap();
+        let transformer = start.transformer().unwrap();
+        let mut of_head = Vec::new();
+        let pooler = draft
+            .map_head(&mut |name, tensor| {
+                let var = Var::from_tensor(&tensor.copy()?)?;
+                of_head.push(Parameter { name: name.to_owned(), var: var.clone() });
+                Ok(var.as_tensor().clone())
+            })
+            .unwrap();
+        let frozen = Frozen {
+            frozen: PackedTransformer::new(transformer, 1, EncoderPrecision::F32).unwrap(),
+            dim: transformer.config.hidden_size,
+            pooled: None,
+            second: start.second().map(<[f32]>::to_vec),
+        };
+        let read = Read { tokens: &tokens, types: &types, skip: 0 };
+        let place = CachePlace::Nameless(dir.path().to_owned());
+        let cache = FrozenCache::compute(&frozen, read, &place, &mut (1 << 20), &mut no_progress).unwrap();
+        let scope = Scope { layers: 1, embeddings: false, precision: Precision::F32 };
+        let mut head = Head::of(transformer, pooler, scope, &Device::Cpu).unwrap();
+        head.add_parameters(of_head.iter().cloned());
+
+        let all: Vec<usize> = (0..plan.pairs.len()).collect();
+        let (scores, _) = head.forward(&cache, head.gather(&cache, &all).unwrap()).unwrap();
+        let scores: Vec<f32> = scores.flatten_all().unwrap().to_vec1().unwrap();
+        for (&(question, document), found) in plan.pairs.iter().zip(scores) {
+            let text = &set.documents[document as usize].text;
+            let want = start.score(&set.train[question].text, &[text]).unwrap()[0];
+            // States are kept as f16.
+            assert!((found - want).abs() < 2e-2 * want.abs().max(1.0), "{found} {want}");
+        }
+
+        for loss in [RerankerLoss::Listwise, RerankerLoss::Binary] {
+            config.loss = loss;
+            let inputs = Inputs {
+                config: &config,
+                set: &set,
+                plan: &plan,
+                cache: &cache,
+                head: &head,
+                of_head: &of_head,
+            };
+            let examples = &plan.epochs[0];
+            let (_, gradients) = inputs.step(examples, 0).unwrap();
+            assert_eq!(head.parameters().len(), 20, "16 of a layer, 4 of the head");
+            for parameter in head.parameters() {
+                let gradient: Vec<f32> =
+                    gradients.get(parameter).unwrap().flatten_all().unwrap().to_vec1().unwrap();
+                let start: Vec<f32> = parameter.var.flatten_all().unwrap().to_vec1().unwrap();
+                for place in [0, gradient.len() / 2] {
+                    let mut at = |by: f32| {
+                        let mut moved = start.clone();
+                        moved[place] += by;
+                        let moved = Tensor::from_vec(moved, parameter.var.shape(), &Device::Cpu).unwrap();
+                        parameter.var.set(&moved).unwrap();
+                        f64::from(inputs.step(examples, 1).unwrap().0)
+                    };
+                    let by = 1e-2;
+                    let expected = (at(by) - at(-by)) / f64::from(2.0 * by);
+                    at(0.0);
+                    let found = f64::from(gradient[place]);
+                    let name = &parameter.name;
+                    assert!(
+                        (found - expected).abs() < 2e-3 + 0.03 * expected.abs(),
+                        "{name}: {found} {expected}"
+                    );
+                }
+            }
+        }
+    }
+}

@@ -282,7 +282,11 @@ impl<'a> RerankerTrainer<'a> {
 }
 
 /// Token ids of every pair that is read, and which of them are the document's.
-fn tokenize(start: &Reranker, set: &TrainingSet, plan: &Plan) -> Result<(Vec<Vec<u32>>, Vec<Vec<u32>>)> {
+pub(super) fn tokenize(
+    start: &Reranker,
+    set: &TrainingSet,
+    plan: &Plan,
+) -> Result<(Vec<Vec<u32>>, Vec<Vec<u32>>)> {
     let documents: Vec<_> = set.documents.iter().map(|document| document.embedding_text()).collect();
     let pair = |&(question, document): &(usize, u32)| {
         (set.train[question].text.as_str(), documents[document as usize].as_ref())
