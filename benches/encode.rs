@@ -12,6 +12,9 @@ use std::time::Instant;
 
 use ehi::model::{EncoderPrecision, LoadOptions, Role};
 
+/// One call.
+type Run = Box<dyn Fn(&[&str])>;
+
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
     let [model, texts, role, way, precision @ ..] = arguments.as_slice() else {
@@ -35,7 +38,7 @@ fn main() {
         other => panic!("{other:?} is no precision"),
     };
     let options = LoadOptions::new().encoder_precision(precision);
-    let run: Box<dyn Fn(&[&str])> = match role.as_str() {
+    let run: Run = match role.as_str() {
         "query" | "document" => {
             let encoder = options.encoder(model).expect("the model is loaded");
             let role = if role == "query" { Role::Query } else { Role::Document };

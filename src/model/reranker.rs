@@ -60,6 +60,14 @@ impl std::fmt::Debug for Reranker {
     }
 }
 
+/// Pairs of texts as they are read.
+pub(crate) struct PairTokens {
+    /// Token ids of each pair.
+    pub ids: Vec<Vec<u32>>,
+    /// Of each token 1 where it is the second text's, else 0.
+    pub types: Vec<Vec<u32>>,
+}
+
 /// Pairs tokenised together, so that memory stays bounded.
 const PAIRS_PER_ROUND: usize = 256;
 
@@ -141,7 +149,7 @@ impl Reranker {
         let mut scores = Vec::with_capacity(documents.len());
         for round in documents.chunks(PAIRS_PER_ROUND) {
             let pairs: Vec<(&str, &str)> = round.iter().map(|&document| (question, document)).collect();
-            let (ids, types) = self.tokenize(&pairs)?;
+            let PairTokens { ids, types } = self.tokenize(&pairs)?;
             let own = Mutex::new(vec![0f32; ids.len()]);
             micro_batches(&ids, TOKENS_PER_BATCH).into_par_iter().try_for_each(
                 |batch| -> Result<(), ModelError> {
@@ -170,18 +178,16 @@ impl Reranker {
 }
 
 impl Reranker {
-    /// Token ids of pairs of texts, and of each token 1 where it is the second text's, else 0.
+    /// Tokens of pairs of texts.
     ///
     /// # Errors
     /// [`ModelError::Tokenizer`].
-    pub(crate) fn tokenize(
-        &self,
-        pairs: &[(&str, &str)],
-    ) -> Result<(Vec<Vec<u32>>, Vec<Vec<u32>>), ModelError> {
+    pub(crate) fn tokenize(&self, pairs: &[(&str, &str)]) -> Result<PairTokens, ModelError> {
         let tokenizer = self.parts.tokenizer()?;
         let pairs = pairs.par_iter().map(|(question, document)| tokenizer.encode_pair(question, document));
         let pairs = pairs.collect::<Result<Vec<Pair>, _>>()?;
-        Ok(pairs.into_iter().map(|pair| (pair.ids, pair.types)).unzip())
+        let (ids, types) = pairs.into_iter().map(|pair| (pair.ids, pair.types)).unzip();
+        Ok(PairTokens { ids, types })
     }
 }
 

@@ -166,7 +166,7 @@ mod tests {
         let mut config = RerankerConfig::default();
         (config.epochs, config.negatives, config.random_negatives) = (1, 0, 2);
         let plan = Plan::draw(&set, &vec![Vec::new(); 3], &config, &mut rng);
-        let (tokens, types) = tokenize(start, &set, &plan).unwrap();
+        let tokens = tokenize(start, &set, &plan).unwrap();
         let transformer = start.transformer().unwrap();
         let mut of_head = Vec::new();
         let pooler = draft
@@ -182,7 +182,7 @@ mod tests {
             pooled: None,
             second: start.second().map(<[f32]>::to_vec),
         };
-        let read = Read { tokens: &tokens, types: &types, skip: 0 };
+        let read = Read { tokens: &tokens.ids, types: &tokens.types, skip: 0 };
         let place = CachePlace::Nameless(dir.path().to_owned());
         let cache = FrozenCache::compute(&frozen, read, &place, &mut (1 << 20), &mut no_progress).unwrap();
         let scope = Scope { layers: 1, embeddings: false, precision: Precision::F32 };
@@ -217,7 +217,7 @@ mod tests {
                     gradients.get(parameter).unwrap().flatten_all().unwrap().to_vec1().unwrap();
                 let start: Vec<f32> = parameter.var.flatten_all().unwrap().to_vec1().unwrap();
                 for place in [0, gradient.len() / 2] {
-                    let mut at = |by: f32| {
+                    let at = |by: f32| {
                         let mut moved = start.clone();
                         moved[place] += by;
                         let moved = Tensor::from_vec(moved, parameter.var.shape(), &Device::Cpu).unwrap();

@@ -17,8 +17,8 @@ use super::verdict;
 use crate::error::Result;
 use crate::index::Index;
 use crate::model::{
-    CARD_FILE, DenseActivation, EncoderPrecision, ModelError, PackedTransformer, Precision, Reranker,
-    RerankerDraft, check_output, publish,
+    CARD_FILE, DenseActivation, EncoderPrecision, ModelError, PackedTransformer, PairTokens, Precision,
+    Reranker, RerankerDraft, check_output, publish,
 };
 use crate::progress::{OnProgress, Progress, no_progress};
 use crate::train::dataset::TrainingSet;
@@ -203,7 +203,7 @@ impl<'a> RerankerTrainer<'a> {
             pairs: plan.pairs.len(),
             steps: plan.steps(self.config.batch_size),
         });
-        let (tokens, types) = tokenize(start, set, &plan)?;
+        let tokens = tokenize(start, set, &plan)?;
         let (device, mut of_head) = (Device::Cpu, Vec::new());
         let pooler = draft.map_head(&mut |name, tensor| {
             let var = Var::from_tensor(&tensor.copy()?)?;
@@ -219,7 +219,7 @@ impl<'a> RerankerTrainer<'a> {
             pooled: None,
             second: start.second().map(<[f32]>::to_vec),
         };
-        let read = Read { tokens: &tokens, types: &types, skip: 0 };
+        let read = Read { tokens: &tokens.ids, types: &tokens.types, skip: 0 };
         let place = CachePlace::Nameless(parent(output));
         let mut budget = self.cache_bytes;
         let cache = FrozenCache::compute(&frozen, read, &place, &mut budget, &mut *self.on_progress)?;
@@ -281,12 +281,8 @@ impl<'a> RerankerTrainer<'a> {
     }
 }
 
-/// Token ids of every pair that is read, and which of them are the document's.
-pub(super) fn tokenize(
-    start: &Reranker,
-    set: &TrainingSet,
-    plan: &Plan,
-) -> Result<(Vec<Vec<u32>>, Vec<Vec<u32>>)> {
+/// Every pair that is read.
+pub(super) fn tokenize(start: &Reranker, set: &TrainingSet, plan: &Plan) -> Result<PairTokens> {
     let documents: Vec<_> = set.documents.iter().map(|document| document.embedding_text()).collect();
     let pair = |&(question, document): &(usize, u32)| {
         (set.train[question].text.as_str(), documents[document as usize].as_ref())
