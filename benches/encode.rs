@@ -1,15 +1,19 @@
-//! Rounds of encoding for `benches/peers/encode.py`, which starts this program and its peers and gives them
-//! turns.
+//! Rounds of encoding for `benches/peers/encode.py` and `rerank.py`, which start this program and its peers
+//! and give them turns.
 //!
 //!     cargo bench --bench encode -- MODEL TEXTS ROLE WAY [int8]
 //!
 //! `TEXTS` has a text per line, `ROLE` is `query` or `document`, `WAY` is `single` (a text at a time) or
-//! `batch` (all in one call). For each line of standard input all texts are encoded once, tokenising
+//! `batch` (all in one call). Where `ROLE` is `pair`, the model is a reranker, and the first line a question
+//! that the others are scored for. For each line of standard input all texts are encoded once, tokenising
 //! included; the seconds of each call are printed as a JSON array.
 
 use std::time::Instant;
 
 use ehi::model::{EncoderPrecision, LoadOptions, Role};
+
+/// One call.
+type Run = Box<dyn Fn(&[&str])>;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
@@ -17,16 +21,15 @@ fn main() {
         println!("not run: see the head of benches/encode.rs");
         return;
     };
-    let role = match role.as_str() {
-        "query" => Role::Query,
-        "document" => Role::Document,
-        other => panic!("{other} is neither query nor document"),
-    };
     let texts = std::fs::read_to_string(texts).expect("the texts are readable");
     let texts: Vec<&str> = texts.lines().collect();
+    let (question, texts) = match role.as_str() {
+        "pair" => texts.split_first().map(|(first, rest)| (*first, rest)).expect("a question and documents"),
+        _ => ("", texts.as_slice()),
+    };
     let calls: Vec<&[&str]> = match way.as_str() {
         "single" => texts.chunks(1).collect(),
-        "batch" => vec![&texts],
+        "batch" => vec![texts],
         other => panic!("{other} is neither single nor batch"),
     };
     let precision = match precision {
@@ -35,11 +38,26 @@ fn main() {
         other => panic!("{other:?} is no precision"),
     };
     let options = LoadOptions::new().encoder_precision(precision);
-    let encoder = options.encoder(model).expect("the model is loaded");
+    let run: Run = match role.as_str() {
+        "query" | "document" => {
+            let encoder = options.encoder(model).expect("the model is loaded");
+            let role = if role == "query" { Role::Query } else { Role::Document };
+            Box::new(move |texts| {
+                encoder.embed(texts, role).expect("the texts are encoded");
+            })
+        }
+        "pair" => {
+            let reranker = options.reranker(model).expect("the model is loaded");
+            Box::new(move |texts| {
+                reranker.score(question, texts).expect("the pairs are scored");
+            })
+        }
+        other => panic!("{other} is neither query nor document nor pair"),
+    };
     for _ in std::io::stdin().lines() {
         let seconds = calls.iter().map(|texts| {
             let started = Instant::now();
-            encoder.embed(texts, role).expect("the texts are encoded");
+            run(texts);
             started.elapsed().as_secs_f64()
         });
         println!("{}", serde_json::json!(seconds.collect::<Vec<_>>()));

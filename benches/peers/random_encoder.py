@@ -25,18 +25,26 @@ CONFIGS = {
     ),
     "nomic-bert": transformers.NomicBertConfig(),
     "modernbert-base": transformers.ModernBertConfig(),
+    # A reranker: one output.
+    "minilm-l12-reranker": transformers.BertConfig(
+        hidden_size=384, num_hidden_layers=12, num_attention_heads=12, intermediate_size=1536, num_labels=1
+    ),
 }
 
 
 def main():
     name, folder = sys.argv[1], pathlib.Path(sys.argv[2])
     torch.manual_seed(1)
-    model = transformers.AutoModel.from_config(CONFIGS[name]).eval()
+    kind = transformers.AutoModelForSequenceClassification if name.endswith("reranker") else transformers.AutoModel
+    model = kind.from_config(CONFIGS[name]).eval()
     folder.mkdir(parents=True, exist_ok=True)
     model.save_pretrained(folder, max_shard_size="10GB")
     base = pathlib.Path(sys.argv[3]) if len(sys.argv) > 3 else ROOT / "target/base-model"
     shutil.copy(base / "tokenizer.json", folder)
-    (folder / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": 512}) + "\n")
+    if name.endswith("reranker"):
+        (folder / "tokenizer_config.json").write_text(json.dumps({"model_max_length": 512}) + "\n")
+    else:
+        (folder / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": 512}) + "\n")
     print(f"{name}: {sum(p.numel() for p in model.parameters()) / 1e6:.0f} M weights in {folder}")
 
 

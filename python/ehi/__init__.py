@@ -30,6 +30,7 @@ from ._ehi import (
     __version__,
     evaluate,
     train,
+    train_reranker,
 )
 
 __all__ = [
@@ -54,4 +55,5 @@ __all__ = [
     "__version__",
     "evaluate",
     "train",
+    "train_reranker",
 ]

@@ -44,6 +44,7 @@ __all__ = [
     "__version__",
     "evaluate",
     "train",
+    "train_reranker",
 ]
 
 class Error(Exception):
@@ -356,6 +357,18 @@ def train(
     config: Mapping[str, Any] | None = None,
     progress: _Progress = None,
 ) -> tuple[Model, _Json]: ...
+def train_reranker(
+    base: _Path,
+    output: _Path,
+    *,
+    data: _Path | None = None,
+    documents: Iterable[Mapping[str, Any]] | None = None,
+    pairs: Sequence[tuple[str, str]] | None = None,
+    index: Index | None = None,
+    dev_fraction: float = 0.1,
+    config: Mapping[str, Any] | None = None,
+    progress: _Progress = None,
+) -> tuple[Reranker, _Json]: ...
 def evaluate(
     index: Index,
     data: _Path,

@@ -24,7 +24,7 @@ mod _ehi {
     #[pymodule_export]
     use super::search::{Hit, SearchResult};
     #[pymodule_export]
-    use super::training::{evaluate, train};
+    use super::training::{evaluate, train, train_reranker};
 
     use super::*;
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use ehi::data::Dataset;
 use ehi::eval::{EvalOptions, evaluate as evaluate_index};
-use ehi::train::{Retrained, TrainConfig, Trainer, TrainingSet};
+use ehi::train::{RerankerConfig, RerankerTrainer, Retrained, TrainConfig, Trainer, TrainingSet};
 use ehi::{Document, QueryEncoder};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -12,7 +12,7 @@ use pyo3::types::PyDict;
 
 use crate::call::watched;
 use crate::index::Index;
-use crate::model::Model;
+use crate::model::{Model, Reranker};
 use crate::options::parse;
 use crate::value::{document, from_python, plain};
 
@@ -21,6 +21,37 @@ pub fn config(given: Option<&Bound<'_, PyAny>>) -> PyResult<TrainConfig> {
     let Some(given) = given else { return Ok(TrainConfig::default()) };
     let json = from_python(given)?.to_string();
     TrainConfig::from_json(&json).map_err(|error| PyValueError::new_err(format!("`config`: {error}")))
+}
+
+/// What is trained on.
+enum Given {
+    Data(PathBuf),
+    Pairs(Vec<Document>, Vec<(String, String)>),
+}
+
+impl Given {
+    fn new(
+        data: Option<PathBuf>,
+        documents: Option<&Bound<'_, PyAny>>,
+        pairs: Option<Vec<(String, String)>>,
+    ) -> PyResult<Self> {
+        match (data, documents, pairs) {
+            (Some(data), None, None) => Ok(Self::Data(data)),
+            (None, Some(documents), Some(pairs)) => {
+                let documents =
+                    documents.try_iter()?.enumerate().map(|(place, item)| document(&item?, place));
+                Ok(Self::Pairs(documents.collect::<PyResult<_>>()?, pairs))
+            }
+            _ => Err(PyValueError::new_err("give either `data`, or `documents` with `pairs`")),
+        }
+    }
+
+    fn read(self, dev_fraction: f64) -> ehi::Result<TrainingSet> {
+        match self {
+            Self::Data(data) => TrainingSet::read(&Dataset::open(data)?, dev_fraction),
+            Self::Pairs(documents, pairs) => TrainingSet::from_pairs(documents, pairs, dev_fraction),
+        }
+    }
 }
 
 /// Trains encoder and tree, from a dataset's folder, or from documents and pairs of question and document id.
@@ -41,23 +72,52 @@ pub fn train(
     progress: Option<Py<PyAny>>,
 ) -> PyResult<(Model, Py<PyAny>)> {
     let config = self::config(config)?;
-    let given: Option<(Vec<Document>, _)> = match (&data, documents, pairs) {
-        (Some(_), None, None) => None,
-        (None, Some(documents), Some(pairs)) => {
-            let documents = documents.try_iter()?.enumerate().map(|(place, item)| document(&item?, place));
-            Some((documents.collect::<PyResult<_>>()?, pairs))
-        }
-        _ => return Err(PyValueError::new_err("give either `data`, or `documents` with `pairs`")),
-    };
+    let given = Given::new(data, documents, pairs)?;
     let fitted = watched(py, progress, move |told| {
-        let set = match (data, given) {
-            (_, Some((documents, pairs))) => TrainingSet::from_pairs(documents, pairs, config.dev_fraction)?,
-            (Some(data), None) => TrainingSet::read(&Dataset::open(data)?, config.dev_fraction)?,
-            (None, None) => TrainingSet::default(),
-        };
+        let set = given.read(config.dev_fraction)?;
         Trainer::builder().base(base).output(output).config(config).on_progress(told).fit(&set)
     })?;
     Ok((Model { bundle: fitted.bundle }, plain(py, &fitted.report)?))
+}
+
+/// Trains a reranker, from a dataset's folder, or from documents and pairs of question and document id.
+///
+/// `base` is the folder of a reranker, or of the encoder or bundle that gets a head; `output` that of the new
+/// reranker, missing or empty. `index` holds the same documents: the hits of its searches are reranked, those
+/// of BM25 without it. `config` has settings by the names of `RerankerConfig`. Returns the reranker and the
+/// report, a dictionary with the verdict.
+#[pyfunction]
+#[pyo3(signature = (base, output, *, data = None, documents = None, pairs = None, index = None,
+    dev_fraction = 0.1, config = None, progress = None))]
+#[allow(clippy::too_many_arguments, reason = "they are keywords")]
+pub fn train_reranker(
+    py: Python<'_>,
+    base: PathBuf,
+    output: PathBuf,
+    data: Option<PathBuf>,
+    documents: Option<&Bound<'_, PyAny>>,
+    pairs: Option<Vec<(String, String)>>,
+    index: Option<&Index>,
+    dev_fraction: f64,
+    config: Option<&Bound<'_, PyAny>>,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<(Reranker, Py<PyAny>)> {
+    let config = match config {
+        None => RerankerConfig::default(),
+        Some(given) => RerankerConfig::from_json(&from_python(given)?.to_string())
+            .map_err(|error| PyValueError::new_err(format!("`config`: {error}")))?,
+    };
+    let given = Given::new(data, documents, pairs)?;
+    let index = index.map(Index::inner).transpose()?;
+    let fitted = watched(py, progress, move |told| {
+        let set = given.read(dev_fraction)?;
+        let trainer = RerankerTrainer::builder().base(base).output(output).config(config).on_progress(told);
+        match &index {
+            Some(index) => trainer.first_stage(index).fit(&set),
+            None => trainer.fit(&set),
+        }
+    })?;
+    Ok((Reranker { reranker: fitted.reranker }, plain(py, &fitted.report)?))
 }
 
 /// Evaluates an index on a dataset whose corpus it holds; the report, as a dictionary. `data` is its folder.

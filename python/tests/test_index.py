@@ -254,3 +254,27 @@ def test_a_reranker_orders_the_hits(filled, documents):
     assert sorted(again.ids) == sorted(plain.ids) and plain[0].rerank_score is None
     order = [hit.rerank_score for hit in again]
     assert order == sorted(order, reverse=True)
+
+
+def test_a_reranker_is_trained(filled, documents, tmp_path):
+    folder = ROOT / "tests" / "fixtures" / "rerankers" / "6.2" / "identity"
+    pairs = [(f"{document['title']}?", document["id"]) for document in documents]
+    given = {"documents": documents, "pairs": pairs, "dev_fraction": 0.3}
+    config = {"epochs": 1, "negatives": 1, "max_tokens": 32, "depth": 5}
+    told = []
+    reranker, report = ehi.train_reranker(
+        folder, tmp_path / "out", **given, index=filled, config=config, progress=lambda *at: told.append(at)
+    )
+    assert told and report["config"]["epochs"] == 1 and report["verdict"]["sentence"]
+    assert report["documents"] == len(documents) and report["train_queries"] > report["dev_queries"] > 20
+    scores = reranker.score("cells in mice", ["a text", "another"])
+    assert (ehi.Reranker(tmp_path / "out").score("cells in mice", ["a text", "another"]) == scores).all()
+    with pytest.raises(ehi.ModelError):
+        ehi.train_reranker(folder, tmp_path / "out", **given, config=config)
+    with pytest.raises(ValueError, match="epoch"):
+        ehi.train_reranker(folder, tmp_path / "new", **given, config={"epoch": 1})
+    with pytest.raises(ehi.TrainError):
+        ehi.train_reranker(folder, tmp_path / "new", **given, config={"epochs": 0})
+    with pytest.raises(ValueError, match="data"):
+        ehi.train_reranker(folder, tmp_path / "new", documents=documents)
+    assert not (tmp_path / "new").exists()

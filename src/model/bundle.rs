@@ -28,6 +28,8 @@ use crate::tree::TreeShape;
 pub(crate) use copy::remove_bundle;
 #[cfg(feature = "train")]
 pub(crate) use write::{BundleParts, check_output, publish};
+#[cfg(feature = "train")]
+pub(super) use write::{make_partial, sync_dir, write_again, write_synced, write_tensors};
 
 mod copy;
 mod query;
@@ -47,7 +49,7 @@ const FORMER_FORMAT: u32 = 4;
 
 /// Files of a base model that a bundle carries along where they exist, beside those of its modules
 /// ([`files::module_files`]).
-const CARRIED_FILES: [&str; 7] = [
+pub(super) const CARRIED_FILES: [&str; 7] = [
     "config.json",
     TOKENIZER_FILE,
     "modules.json",
@@ -350,7 +352,7 @@ fn format_of(encoder: &Encoder) -> u32 {
 }
 
 /// The size to which a file of a bundle is read.
-fn most_bytes(name: &str) -> u64 {
+pub(super) fn most_bytes(name: &str) -> u64 {
     match name {
         name if name.ends_with(ENCODER_FILE) => files::WEIGHTS_BYTES,
         FORMER_ENCODER_FILE | INDEXER_FILE => files::WEIGHTS_BYTES,

@@ -45,6 +45,19 @@ impl DenseActivation {
         Self::NAMES.into_iter().find(|(own, _)| *own == name).map(|(_, activation)| activation)
     }
 
+    /// The class of torch that it is.
+    #[cfg(feature = "train")]
+    pub(super) fn class(self) -> &'static str {
+        match self {
+            Self::Identity => "torch.nn.modules.linear.Identity",
+            Self::Tanh => "torch.nn.modules.activation.Tanh",
+            Self::Relu => "torch.nn.modules.activation.ReLU",
+            Self::Gelu => "torch.nn.modules.activation.GELU",
+            Self::Sigmoid => "torch.nn.modules.activation.Sigmoid",
+            Self::Silu => "torch.nn.modules.activation.SiLU",
+        }
+    }
+
     pub(super) fn apply(self, x: f32) -> f32 {
         match self {
             Self::Identity => x,
@@ -83,7 +96,8 @@ pub(crate) struct DenseConfig {
     pub residual: bool,
 }
 
-/// A linear map with an activation. Training leaves it as it is.
+/// A linear map with an activation. Training an encoder leaves it as it is; that of a reranker has maps of
+/// its own ([`Self::map`]).
 pub(crate) struct Dense {
     activation: DenseActivation,
     residual: bool,
@@ -93,12 +107,14 @@ pub(crate) struct Dense {
 }
 
 /// `W x + b`.
+#[derive(Clone)]
 struct Map {
     /// `[inputs, outputs]`: the transpose of what the file has, so that an input's row is one run.
     columns: Vec<f32>,
     bias: Vec<f32>,
+    /// The columns, and the bias where there is one.
     #[cfg(feature = "train")]
-    tensors: (Tensor, Tensor),
+    tensors: (Tensor, Option<Tensor>),
 }
 
 impl Dense {
@@ -111,14 +127,12 @@ impl Dense {
     pub(super) fn of(weights: &Weights, name: &str, config: &DenseConfig) -> Result<Self, ModelError> {
         let DenseConfig { inputs, outputs, bias, activation, residual } = *config;
         let bias = match bias {
-            true => weights.get(&format!("{name}.bias"), &[outputs])?,
-            false => Tensor::zeros(outputs, candle_core::DType::F32, &Device::Cpu)?,
+            true => Some(weights.get(&format!("{name}.bias"), &[outputs])?),
+            false => None,
         };
-        let linear = Map::new(&weights.get(&format!("{name}.weight"), &[outputs, inputs])?, &bias)?;
+        let linear = Map::new(&weights.get(&format!("{name}.weight"), &[outputs, inputs])?, bias)?;
         let projection = match residual && inputs != outputs {
-            true => {
-                Some(Map::new(&weights.get("residual.weight", &[outputs, inputs])?, &bias.zeros_like()?)?)
-            }
+            true => Some(Map::new(&weights.get("residual.weight", &[outputs, inputs])?, None)?),
             false => None,
         };
         Ok(Self { activation, residual, linear, projection })
@@ -126,6 +140,22 @@ impl Dense {
 
     pub(crate) fn outputs(&self) -> usize {
         self.linear.bias.len()
+    }
+
+    /// The same map with other tensors, which `map` makes of `weight` (its columns, `[inputs, outputs]`) and
+    /// of `bias`. For [`Self::forward`] alone: [`Self::apply`] goes on with the weights that were loaded.
+    #[cfg(feature = "train")]
+    pub(crate) fn map<E>(&self, map: &mut dyn FnMut(&str, &Tensor) -> Result<Tensor, E>) -> Result<Self, E> {
+        let (columns, bias) = &self.linear.tensors;
+        let columns = map("weight", columns)?;
+        let bias = bias.as_ref().map(|bias| map("bias", bias)).transpose()?;
+        let linear = Map { tensors: (columns, bias), ..self.linear.clone() };
+        Ok(Self {
+            activation: self.activation,
+            residual: self.residual,
+            linear,
+            projection: self.projection.clone(),
+        })
     }
 
     /// Shapes: `[inputs]` to `[outputs]`.
@@ -153,13 +183,13 @@ impl Dense {
 }
 
 impl Map {
-    fn new(weight: &Tensor, bias: &Tensor) -> Result<Self, ModelError> {
+    fn new(weight: &Tensor, bias: Option<Tensor>) -> Result<Self, ModelError> {
         let columns = weight.t()?.contiguous()?;
         Ok(Self {
             columns: columns.flatten_all()?.to_vec1()?,
-            bias: bias.to_vec1()?,
+            bias: bias.as_ref().map_or_else(|| Ok(vec![0.0; columns.dim(1)?]), Tensor::to_vec1)?,
             #[cfg(feature = "train")]
-            tensors: (columns, bias.clone()),
+            tensors: (columns, bias),
         })
     }
 
@@ -175,7 +205,11 @@ impl Map {
     fn forward(&self, x: &Tensor) -> candle_core::Result<Tensor> {
         let (columns, bias) = &self.tensors;
         let device = x.device();
-        x.contiguous()?.matmul(&columns.to_device(device)?)?.broadcast_add(&bias.to_device(device)?)
+        let product = x.contiguous()?.matmul(&columns.to_device(device)?)?;
+        match bias {
+            Some(bias) => product.broadcast_add(&bias.to_device(device)?),
+            None => Ok(product),
+        }
     }
 }
 
@@ -195,10 +229,9 @@ mod tests {
         let rows: Vec<Vec<f32>> = x.to_vec2().unwrap();
         for (_, activation) in DenseActivation::NAMES {
             for (outputs, residual) in [(4, false), (4, true), (6, true)] {
-                let zero = Tensor::zeros(outputs, candle_core::DType::F32, &Device::Cpu).unwrap();
-                let map = |step, bias: &Tensor| Map::new(&tensor(&[outputs, 4], step), bias).unwrap();
-                let linear = map(0.37, &tensor(&[outputs], 0.21));
-                let projection = (residual && outputs != 4).then(|| map(0.53, &zero));
+                let map = |step, bias| Map::new(&tensor(&[outputs, 4], step), bias).unwrap();
+                let linear = map(0.37, Some(tensor(&[outputs], 0.21)));
+                let projection = (residual && outputs != 4).then(|| map(0.53, None));
                 let dense = Dense { activation, residual, linear, projection };
                 let padded: Vec<Vec<f32>> = dense.forward(&x).unwrap().to_vec2().unwrap();
                 for (row, want) in rows.iter().zip(&padded) {

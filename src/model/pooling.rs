@@ -4,7 +4,8 @@
 //! a test holds the two together.
 
 #[cfg(feature = "train")]
-use candle_core::{Device, Tensor};
+use candle_core::Device;
+use candle_core::Tensor;
 use serde::Serialize;
 
 use super::dense::Dense;
@@ -42,8 +43,10 @@ pub(crate) enum Step {
 
 /// Layer normalisation of an embedding, without a bias.
 pub(crate) struct LayerNorm {
-    pub weight: Vec<f32>,
-    pub eps: f32,
+    weight: Vec<f32>,
+    eps: f32,
+    #[cfg(feature = "train")]
+    tensor: Tensor,
 }
 
 /// Pooling and what follows it.
@@ -89,6 +92,27 @@ impl Pooler {
     /// Whether embeddings have unit norm.
     pub(crate) fn is_unit(&self) -> bool {
         matches!(self.steps.last(), Some(Step::Normalise))
+    }
+
+    /// The same steps with other tensors, which `map` makes of their own, by the step's number and the
+    /// tensor's name in it. For [`Self::padded`] alone: [`Self::packed`] goes on with what was loaded.
+    #[cfg(feature = "train")]
+    pub(crate) fn map<E>(
+        &self,
+        map: &mut dyn FnMut(usize, &str, &Tensor) -> Result<Tensor, E>,
+    ) -> Result<Self, E> {
+        let step = |(number, step): (usize, &Step)| {
+            Ok(match step {
+                Step::Dense(dense) => Step::Dense(dense.map(&mut |name, own| map(number, name, own))?),
+                Step::LayerNorm(LayerNorm { weight, eps, tensor }) => {
+                    let tensor = map(number, "weight", tensor)?;
+                    Step::LayerNorm(LayerNorm { weight: weight.clone(), eps: *eps, tensor })
+                }
+                Step::Normalise => Step::Normalise,
+            })
+        };
+        let steps = self.steps.iter().enumerate().map(step).collect::<Result<Vec<_>, E>>()?;
+        Ok(Self { modes: self.modes.clone(), steps, ..*self })
     }
 
     /// Embeddings of packed hidden states, whose first `skip` tokens are left out of the pooling.
@@ -233,6 +257,15 @@ impl PoolingMode {
 }
 
 impl LayerNorm {
+    pub(crate) fn new(weight: &Tensor, eps: f32) -> candle_core::Result<Self> {
+        Ok(Self {
+            weight: weight.to_vec1()?,
+            eps,
+            #[cfg(feature = "train")]
+            tensor: weight.clone(),
+        })
+    }
+
     fn apply(&self, row: &mut [f32]) {
         let bias = vec![0.0; row.len()];
         kernels::norm(row, &self.weight, &bias, self.eps);
@@ -240,7 +273,7 @@ impl LayerNorm {
 
     #[cfg(feature = "train")]
     fn forward(&self, x: &Tensor) -> candle_core::Result<Tensor> {
-        let weight = Tensor::from_slice(&self.weight, self.weight.len(), x.device())?;
+        let weight = self.tensor.to_device(x.device())?;
         candle_nn::ops::layer_norm_slow(x, &weight, &weight.zeros_like()?, self.eps)
     }
 }

@@ -1,20 +1,28 @@
 //! A cross-encoder: a question and a document read together, and one score for the two.
 
+mod head;
+#[cfg(feature = "train")]
+mod start;
+#[cfg(feature = "train")]
+pub(crate) use start::RerankerDraft;
+
 use std::path::Path;
 
 use candle_core::Device;
 use rayon::prelude::*;
 
 use super::config::{EncoderPrecision, TransformerConfig};
-use super::dense::{Dense, DenseActivation, DenseConfig};
+use super::dense::DenseActivation;
 use super::encoder::in_micro_batches;
 use super::error::ModelError;
 use super::files::{ENCODER_FILE, TOKENIZER_FILE};
 use super::folder;
 use super::load::LoadOptions;
 use super::parts::{LazyParts, Source};
-use super::pooling::{LayerNorm, Pooler, PoolingMode, Step};
+use super::pooling::Pooler;
 use super::tokenize::{Pair, TextRules};
+#[cfg(feature = "train")]
+use super::transformer::Transformer;
 use super::weights::Weights;
 
 /// A model that scores how well a document answers a question, by reading both together.
@@ -36,6 +44,8 @@ pub struct Reranker {
     parts: LazyParts,
     /// The head: what follows the first token's state.
     head: Pooler,
+    #[cfg(feature = "train")]
+    head_names: head::HeadNames,
     activation: DenseActivation,
     /// What is added to a token's embedding where it belongs to the document, `[m]`; none where a model has
     /// one type of token.
@@ -46,6 +56,14 @@ impl std::fmt::Debug for Reranker {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Reranker").field("max_tokens", &self.max_tokens()).finish_non_exhaustive()
     }
+}
+
+/// Pairs of texts as they are read.
+pub(crate) struct PairTokens {
+    /// Token ids of each pair.
+    pub ids: Vec<Vec<u32>>,
+    /// Of each token 1 where it is the second text's, else 0.
+    pub types: Vec<Vec<u32>>,
 }
 
 /// Pairs tokenised together, so that memory stays bounded.
@@ -76,7 +94,8 @@ impl Reranker {
         let path = dir.join(ENCODER_FILE);
         let weights = Weights::from_file(&path, &Device::Cpu)?;
         let m = config.hidden_size;
-        let head = head(dir, &weights, m)?;
+        #[cfg_attr(not(feature = "train"), allow(unused_variables, reason = "training writes them"))]
+        let (head, head_names) = head::load(dir, &weights, m)?;
         let second = match config.type_vocab_size {
             0 | 1 => None,
             types => {
@@ -97,7 +116,14 @@ impl Reranker {
             precision,
             unchecked: Vec::new(),
         };
-        Ok(Self { parts: LazyParts::new(source), head, activation: settings.activation, second })
+        Ok(Self {
+            parts: LazyParts::new(source),
+            head,
+            #[cfg(feature = "train")]
+            head_names,
+            activation: settings.activation,
+            second,
+        })
     }
 
     /// The longest pair that is read whole, in tokens; of a longer one the longer text is cut.
@@ -117,15 +143,11 @@ impl Reranker {
     /// [`ModelError::Tokenizer`] if the tokenizer refuses a text; [`ModelError::BadEmbedding`] for a score
     /// that is no number.
     pub fn score(&self, question: &str, documents: &[&str]) -> Result<Vec<f32>, ModelError> {
-        let (packed, tokenizer) = (self.parts.packed()?, self.parts.tokenizer()?);
+        let packed = self.parts.packed()?;
         let mut scores = Vec::with_capacity(documents.len());
         for round in documents.chunks(PAIRS_PER_ROUND) {
-            let pairs = round.par_iter().map(|document| tokenizer.encode_pair(question, document));
-            let (ids, types): (Vec<_>, Vec<_>) = pairs
-                .collect::<Result<Vec<Pair>, _>>()?
-                .into_iter()
-                .map(|pair| (pair.ids, pair.types))
-                .unzip();
+            let pairs: Vec<(&str, &str)> = round.iter().map(|&document| (question, document)).collect();
+            let PairTokens { ids, types } = self.tokenize(&pairs)?;
             let own = in_micro_batches(&ids, 1, |batch, tokens| {
                 let added = |text: usize, place: usize| {
                     let second = self.second.as_deref()?;
@@ -143,6 +165,20 @@ impl Reranker {
     }
 }
 
+impl Reranker {
+    /// Tokens of pairs of texts.
+    ///
+    /// # Errors
+    /// [`ModelError::Tokenizer`].
+    pub(crate) fn tokenize(&self, pairs: &[(&str, &str)]) -> Result<PairTokens, ModelError> {
+        let tokenizer = self.parts.tokenizer()?;
+        let pairs = pairs.par_iter().map(|(question, document)| tokenizer.encode_pair(question, document));
+        let pairs = pairs.collect::<Result<Vec<Pair>, _>>()?;
+        let (ids, types) = pairs.into_iter().map(|pair| (pair.ids, pair.types)).unzip();
+        Ok(PairTokens { ids, types })
+    }
+}
+
 impl LoadOptions {
     /// As [`Reranker::open`], with these options.
     ///
@@ -156,37 +192,4 @@ impl LoadOptions {
         }
         Ok(reranker)
     }
-}
-
-/// The head of a classifier with one output, as each family names it.
-fn head(dir: &Path, weights: &Weights, m: usize) -> Result<Pooler, ModelError> {
-    let dense = |name: &str, outputs, activation| {
-        let bias = weights.shape(&format!("{name}.bias")).is_some();
-        let config = DenseConfig { inputs: m, outputs, bias, activation, residual: false };
-        Ok::<_, ModelError>(Step::Dense(Dense::of(weights, name, &config)?))
-    };
-    let has = |name: &str| weights.shape(&format!("{name}.weight")).is_some();
-    let (mut pooling, mut norm) = (PoolingMode::Cls, None);
-    let (inner, activation, outer) = match () {
-        () if has("classifier.out_proj") => {
-            ("classifier.dense", DenseActivation::Tanh, "classifier.out_proj")
-        }
-        () if has("pre_classifier") => ("pre_classifier", DenseActivation::Relu, "classifier"),
-        () if has("pooler.dense") => ("pooler.dense", DenseActivation::Tanh, "classifier"),
-        () if has("head.dense") && has("head.norm") => {
-            let settings = folder::modern_head(dir)?;
-            pooling = settings.pooling;
-            let weight = weights.get("head.norm.weight", &[m])?.to_vec1()?;
-            norm = Some(Step::LayerNorm(LayerNorm { weight, eps: settings.eps }));
-            ("head.dense", settings.activation, "classifier")
-        }
-        () => {
-            let why = "its weights have no classifier of BERT's, RoBERTa's or ModernBERT's form".to_owned();
-            return Err(ModelError::NotAReranker { path: dir.to_owned(), why });
-        }
-    };
-    let mut steps = vec![dense(inner, m, activation)?];
-    steps.extend(norm);
-    steps.push(dense(outer, 1, DenseActivation::Identity)?);
-    Ok(Pooler::new(vec![pooling], steps, m, None))
 }

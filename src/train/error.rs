@@ -144,6 +144,20 @@ pub enum TrainError {
         /// Texts that are needed.
         least: usize,
     },
+    /// A reranker learns from documents that do not answer a question, and there are none.
+    #[error(
+        "a reranker learns from documents that do not answer a question beside those that do: of {documents} \
+         documents none is left"
+    )]
+    NoNegatives {
+        /// Documents of the training set.
+        documents: usize,
+    },
+    /// A reranker is trained on whole documents.
+    #[error(
+        "a reranker is trained on whole documents: give an index without passages as its first search, or none"
+    )]
+    Passages,
     /// The encoder does not scale its embeddings to unit length, so a query encoder, which does, would give
     /// others.
     #[error("the encoder's embeddings have no unit norm; a query encoder can be made for one whose have")]

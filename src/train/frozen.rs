@@ -24,12 +24,26 @@ use crate::progress::{OnProgress, Progress, Stage};
 /// rounded to f16 like the others: the budget changes the time of a run, not its result.
 pub(crate) struct FrozenCache<'a> {
     frozen: &'a Frozen,
-    tokens: &'a [Vec<u32>],
-    /// Tokens at the start of each text that are not pooled.
-    skip: usize,
+    read: Read<'a>,
     file: File,
     /// Where each text's states begin, in bytes; none for a text beyond the budget.
     starts: Vec<Option<u64>>,
+}
+
+/// Texts as they are read.
+#[derive(Clone, Copy)]
+pub(crate) struct Read<'a> {
+    pub tokens: &'a [Vec<u32>],
+    /// Of each token 1 where it belongs to the second of two texts; nothing at all where texts are single.
+    pub types: &'a [Vec<u32>],
+    /// Tokens at the start of each text that are not pooled.
+    pub skip: usize,
+}
+
+impl<'a> Read<'a> {
+    pub(crate) fn single(tokens: &'a [Vec<u32>], skip: usize) -> Self {
+        Self { tokens, types: &[], skip }
+    }
 }
 
 /// The part of the encoder that a run leaves as it is.
@@ -39,14 +53,21 @@ pub(crate) struct Frozen {
     pub dim: usize,
     /// Where nothing above the frozen layers is trained, one state stands for a whole text: its embedding.
     pub pooled: Option<Arc<Pooler>>,
+    /// What is added to the embedding of the second text's tokens, `[m]`.
+    pub second: Option<Vec<f32>>,
 }
 
 impl Frozen {
     /// States of some texts, one behind another.
-    fn states(&self, texts: &[&[u32]], skip: usize) -> candle_core::Result<Vec<f32>> {
-        let hidden = self.frozen.forward(texts).map_err(candle_core::Error::wrap)?;
+    fn states(&self, read: Read<'_>, texts: &[usize]) -> candle_core::Result<Vec<f32>> {
+        let tokens: Vec<&[u32]> = texts.iter().map(|&text| read.tokens[text].as_slice()).collect();
+        let added = |text: usize, place: usize| {
+            let second = self.second.as_deref()?;
+            (*read.types.get(texts[text])?.get(place)? == 1).then_some(second)
+        };
+        let hidden = self.frozen.forward_with(&tokens, &added).map_err(candle_core::Error::wrap)?;
         Ok(match &self.pooled {
-            Some(pooler) => pooler.packed(&hidden, skip),
+            Some(pooler) => pooler.packed(&hidden, read.skip),
             None => hidden.values,
         })
     }
@@ -77,12 +98,12 @@ impl<'a> FrozenCache<'a> {
     /// over the file that an earlier run kept. What is used is taken off the budget.
     pub(crate) fn compute(
         frozen: &'a Frozen,
-        tokens: &'a [Vec<u32>],
-        skip: usize,
+        read: Read<'a>,
         place: &CachePlace,
         budget: &mut u64,
         on_progress: &mut OnProgress<'_>,
     ) -> Result<Self> {
+        let tokens = read.tokens;
         let _span = tracing::info_span!("train_frozen", texts = tokens.len()).entered();
         let mut starts = vec![None; tokens.len()];
         let mut end = 0;
@@ -100,7 +121,7 @@ impl<'a> FrozenCache<'a> {
             tracing::info!(cached = fitting, texts = tokens.len(), "the rest does not fit the cache");
         }
         let fresh = |file: &File, on_progress: &mut OnProgress<'_>| {
-            fill(file, frozen, (&tokens[..fitting], skip), &starts, place.dir(), on_progress)
+            fill(file, frozen, (read, fitting), &starts, place.dir(), on_progress)
         };
         let file = match place {
             CachePlace::Nameless(dir) => {
@@ -123,22 +144,22 @@ impl<'a> FrozenCache<'a> {
                 }
             }
         };
-        Ok(Self { frozen, tokens, skip, file, starts })
+        Ok(Self { frozen, read, file, starts })
     }
 
     /// States of one text.
     pub(crate) fn length(&self, text: usize) -> usize {
-        self.frozen.length(&self.tokens[text])
+        self.frozen.length(&self.read.tokens[text])
     }
 
     /// Tokens at the start of each text that are not pooled.
     pub(crate) fn skip(&self) -> usize {
-        self.skip
+        self.read.skip
     }
 
     /// Token ids of one text.
     pub(crate) fn tokens(&self, text: usize) -> &[u32] {
-        &self.tokens[text]
+        &self.read.tokens[text]
     }
 
     /// `[states, dim]` of one text, written over `out`.
@@ -149,7 +170,7 @@ impl<'a> FrozenCache<'a> {
                 let read = self.file.read_exact_at(bytemuck::cast_slice_mut(&mut states), start);
                 read.map_err(candle_core::Error::from)?;
             }
-            None => states = half(&self.frozen.states(&[&self.tokens[text]], self.skip)?),
+            None => states = half(&self.frozen.states(self.read, &[text])?),
         }
         states.convert_to_f32_slice(out);
         Ok(())
@@ -199,16 +220,16 @@ fn cache_error(dir: &Path, source: io::Error) -> Error {
 fn fill(
     file: &File,
     frozen: &Frozen,
-    (tokens, skip): (&[Vec<u32>], usize),
+    (read, fitting): (Read<'_>, usize),
     starts: &[Option<u64>],
     dir: &Path,
     on_progress: &mut OnProgress<'_>,
 ) -> Result<()> {
+    let tokens = &read.tokens[..fitting];
     let mut done = 0;
     for round in micro_batches(tokens, TOKENS_PER_BATCH).chunks(BATCHES_PER_ROUND) {
         round.par_iter().try_for_each(|batch| -> Result<()> {
-            let slices: Vec<&[u32]> = batch.iter().map(|&i| tokens[i].as_slice()).collect();
-            let states = half(&frozen.states(&slices, skip).map_err(ModelError::from)?);
+            let states = half(&frozen.states(read, batch).map_err(ModelError::from)?);
             let mut rest = states.as_slice();
             for &text in batch {
                 let (own, head) = rest.split_at(frozen.length(&tokens[text]) * frozen.dim);
@@ -291,6 +312,7 @@ mod tests {
             dim,
             pooled: pooled
                 .then(|| Arc::new(Pooler::new(vec![PoolingMode::Mean], vec![Step::Normalise], dim, None))),
+            second: None,
         }
     }
 
@@ -308,8 +330,14 @@ mod tests {
         let (frozen, tokens, dir) = (frozen(false), texts(), tempfile::tempdir().unwrap());
         let place = CachePlace::Nameless(dir.path().to_owned());
         let run = |mut budget: u64| {
-            let cache =
-                FrozenCache::compute(&frozen, &tokens, 0, &place, &mut budget, &mut no_progress).unwrap();
+            let cache = FrozenCache::compute(
+                &frozen,
+                Read::single(&tokens, 0),
+                &place,
+                &mut budget,
+                &mut no_progress,
+            )
+            .unwrap();
             (rows(&cache), cache.starts.iter().flatten().count())
         };
         let ((all, lengths), cached) = run(u64::MAX);
@@ -332,8 +360,14 @@ mod tests {
                 ran += 1;
                 ControlFlow::Continue(())
             };
-            let cache =
-                FrozenCache::compute(&frozen, &tokens, 0, &place, &mut u64::MAX.clone(), &mut count).unwrap();
+            let cache = FrozenCache::compute(
+                &frozen,
+                Read::single(&tokens, 0),
+                &place,
+                &mut u64::MAX.clone(),
+                &mut count,
+            )
+            .unwrap();
             (rows(&cache), ran)
         };
         let first = run();

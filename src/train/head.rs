@@ -1,6 +1,6 @@
 //! The trainable upper layers of the encoder.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use candle_core::{DType, Device, Tensor, Var};
 use rayon::prelude::*;
@@ -10,14 +10,15 @@ use super::optimizer::{Gradients, Parameter};
 use crate::error::Result;
 use crate::model::{
     AttentionMask, Embeddings, Encoder, EncoderPrecision, ModelError, PackedHidden, PackedLayers,
-    PackedTransformer, Precision, Stack, Transformer,
+    PackedTransformer, Pooler, Precision, Stack, Transformer,
 };
 
 /// The last layers of an encoder as variables, on top of a [`FrozenCache`]; with the embedding
 /// tables below them, the whole encoder.
 pub(crate) struct Head<'a> {
-    encoder: &'a Encoder,
-    /// Its layers, as they were before training.
+    /// What makes an embedding of the last hidden states.
+    pooler: Arc<Pooler>,
+    /// All layers, as they were before training.
     base: &'a Transformer,
     /// Variables too; the texts' token ids are read then, not their cached states.
     embeddings: Option<Embeddings>,
@@ -79,13 +80,22 @@ const PARTS_PER_ROUND: usize = 16;
 const TOKENS_PER_BATCH: usize = 2048;
 
 impl<'a> Head<'a> {
-    /// Copies what `scope` names into variables on `device`.
+    /// Copies what `scope` names of an encoder into variables on `device`.
     pub(crate) fn new(
         encoder: &'a Encoder,
         scope: Scope,
         device: &Device,
     ) -> std::result::Result<Self, ModelError> {
-        let base = encoder.transformer()?;
+        Self::of(encoder.transformer()?, Arc::clone(&encoder.pooler), scope, device)
+    }
+
+    /// As [`Self::new`], of some layers and what follows them, which may have variables of its own.
+    pub(crate) fn of(
+        base: &'a Transformer,
+        pooler: Arc<Pooler>,
+        scope: Scope,
+        device: &Device,
+    ) -> std::result::Result<Self, ModelError> {
         let mut parameters = Vec::new();
         let mut variable = |name: &str, tensor: &Tensor| -> candle_core::Result<Tensor> {
             let var = Var::from_tensor(&tensor.to_device(device)?.to_dtype(DType::F32)?.copy()?)?;
@@ -101,12 +111,17 @@ impl<'a> Head<'a> {
         let shared = scope.layers == base.config.layers;
         let stack = base.map_last(scope.layers, shared, &mut variable)?;
         let (precision, device) = (scope.precision, device.clone());
-        Ok(Self { encoder, base, embeddings, stack, precision, parameters, device })
+        Ok(Self { pooler, base, embeddings, stack, precision, parameters, device })
     }
 
     /// Width of the embeddings.
     pub(crate) fn dim(&self) -> usize {
-        self.encoder.dim()
+        self.pooler.dim()
+    }
+
+    /// Trains more variables, those of what follows the layers.
+    pub(crate) fn add_parameters(&mut self, more: impl IntoIterator<Item = Parameter>) {
+        self.parameters.extend(more);
     }
 
     pub(crate) fn parameters(&self) -> &[Parameter] {
@@ -183,7 +198,7 @@ impl<'a> Head<'a> {
         own: &[usize],
         states: Option<(Tensor, Vec<usize>)>,
     ) -> candle_core::Result<Tensor> {
-        let config = self.encoder.config();
+        let config = &self.base.config;
         let (x, lengths, mask) = match &self.embeddings {
             None => {
                 let (x, lengths) = states.map_or_else(|| cache.padded(own), Ok)?;
@@ -207,7 +222,7 @@ impl<'a> Head<'a> {
             return x.squeeze(1);
         }
         let x = self.stack.forward(x, &mask, config)?;
-        self.encoder.pooler.padded(&x, &lengths, cache.skip())
+        self.pooler.padded(&x, &lengths, cache.skip())
     }
 
     /// Whether the states are embeddings: nothing of the encoder is trained.
@@ -254,7 +269,7 @@ impl<'a> Head<'a> {
         texts: &[usize],
         mut done: impl FnMut(usize) -> Result<()>,
     ) -> Result<Vec<f32>> {
-        let config = self.encoder.config();
+        let config = &self.base.config;
         let m = self.dim();
         let packed = match &self.embeddings {
             None => Inference::Head(
@@ -289,7 +304,7 @@ impl<'a> Head<'a> {
                 let own = own(texts, positions);
                 let pooled = match self.reads_embeddings() {
                     true => cache.packed(&own)?.values,
-                    false => self.encoder.pooler.packed(&packed.forward(cache, &own)?, cache.skip()),
+                    false => self.pooler.packed(&packed.forward(cache, &own)?, cache.skip()),
                 };
                 let mut out = out.lock().unwrap_or_else(|p| p.into_inner());
                 for (&position, row) in positions.iter().zip(pooled.chunks_exact(m)) {

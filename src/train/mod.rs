@@ -1,5 +1,5 @@
 //! Joint training of encoder and tree from queries and the documents that answer them
-//! (section 3.5, Algorithm 1).
+//! (section 3.5, Algorithm 1), and of rerankers from the same pairs.
 
 mod auto_tune;
 mod balance;
@@ -30,6 +30,7 @@ mod plan;
 mod query_encoder;
 mod refresh;
 mod report;
+mod reranker;
 mod retrain;
 mod run;
 mod sampler;
@@ -57,6 +58,10 @@ pub use query_encoder::{DEFAULT_PASSES, DEFAULT_TEXTS, DistilOptions, QueryEncod
 pub use report::{
     DevFigures, DevPoint, EarlyStop, EpochReport, IndexerEpochReport, LossParts, MovedTensor, TrainEvent,
     TrainReport,
+};
+pub use reranker::{
+    FittedReranker, RerankerConfig, RerankerEpoch, RerankerEvent, RerankerLoss, RerankerRecommendation,
+    RerankerReport, RerankerTrainer, RerankerVerdict,
 };
 pub use retrain::Retrained;
 pub use trainer::{DEFAULT_CACHE_BYTES, Fitted, PAGE_FILE, REPORT_FILE, TrainDevice, Trainer};

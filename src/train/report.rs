@@ -278,7 +278,7 @@ pub struct DevPoint {
 }
 
 /// How far a trainable tensor moved.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct MovedTensor {
     /// The tensor's name.

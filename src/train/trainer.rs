@@ -15,7 +15,7 @@ use super::config::{TrainConfig, flat_json};
 use super::dataset::TrainingSet;
 use super::dev;
 use super::error::TrainError;
-use super::frozen::{CachePlace, Frozen, FrozenCache};
+use super::frozen::{CachePlace, Frozen, FrozenCache, Read};
 use super::head::{Head, Scope};
 use super::inputs::Inputs;
 use super::log::Log;
@@ -317,6 +317,7 @@ impl<'a> Trainer<'a> {
                 .map_err(ModelError::from)?,
             dim: if scope.layers == 0 { dim } else { encoder.config().hidden_size },
             pooled: (scope.layers == 0).then(|| encoder.pooler.clone()),
+            second: None,
         };
         // The whole encoder reads token ids, so there is nothing to keep.
         let mut budget = if scope.embeddings { 0 } else { self.cache_bytes };
@@ -330,7 +331,13 @@ impl<'a> Trainer<'a> {
         };
         let query_place = place(queries);
         let mut cache = |texts, role, place: &CachePlace| {
-            FrozenCache::compute(&frozen, texts, encoder.skipped(role)?, place, &mut budget, on_progress)
+            FrozenCache::compute(
+                &frozen,
+                Read::single(texts, encoder.skipped(role)?),
+                place,
+                &mut budget,
+                on_progress,
+            )
         };
         let query_cache = cache(queries, Role::Query, &query_place)?;
         let document_place = place(documents);
@@ -535,7 +542,7 @@ fn stage(
     Ok(parts.stage(output)?)
 }
 
-fn parent(path: &Path) -> PathBuf {
+pub(super) fn parent(path: &Path) -> PathBuf {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
         _ => PathBuf::from("."),

@@ -61,7 +61,7 @@ fn collect(
 
 /// Some values of a command have the fields of the page and no others, of the types there.
 #[track_caller]
-fn check(command: &str, values: &[Value]) {
+pub fn check(command: &str, values: &[Value]) {
     let page = documented(command);
     let mut found = BTreeSet::new();
     values.iter().for_each(|value| collect("", value, &page, &mut found));

@@ -45,5 +45,6 @@ mod static_encoders;
 mod strangers;
 mod terminal;
 mod train;
+mod train_rerankers;
 mod tune;
 mod untrained;

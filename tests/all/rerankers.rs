@@ -2,17 +2,20 @@
 //! (`fixtures/rerankers/make.py`), and searches that are reranked.
 
 use std::fs;
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 
+use ehi::data::Dataset;
+use ehi::eval::{ndcg_at_k, paired_bootstrap, paired_t_test};
 use ehi::model::{Encoder, EncoderPrecision, LoadOptions, ModelError, Reranker};
-use ehi::search::DEFAULT_K;
+use ehi::search::{DEFAULT_K, SearchResult};
 use ehi::{Document, Error, Index, InputError};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::program::{ehi, text};
-use crate::support::base_model;
+use crate::program::{Flow, ehi, text};
+use crate::support::{self, DOCUMENTS, base_model};
 
 #[derive(Deserialize)]
 struct Recorded {
@@ -75,24 +78,52 @@ fn scores_and_order_are_those_of_the_library() {
     }
 }
 
-/// Eight bits cost a part of the spread; most in a model as narrow as this.
-#[test]
-fn in_eight_bits_scores_are_near() {
-    let dir = fixture("6.2", "identity");
-    let Recorded { questions, documents, scores } = recorded(&dir);
-    let options = LoadOptions::new().encoder_precision(EncoderPrecision::Int8);
-    let reranker = options.reranker(&dir).unwrap();
-    let documents: Vec<&str> = documents.iter().map(String::as_str).collect();
-    let all: Vec<f32> = scores.iter().flatten().copied().collect();
-    let mean = all.iter().sum::<f32>() / all.len() as f32;
-    let spread = (all.iter().map(|x| (x - mean).powi(2)).sum::<f32>() / all.len() as f32).sqrt();
-    let mut squares = 0.0;
-    for (question, want) in questions.iter().zip(&scores) {
-        let found = reranker.score(question, &documents).unwrap();
-        squares += found.iter().zip(want).map(|(a, b)| (a - b).powi(2)).sum::<f32>();
+/// Pearson's correlation: the cosine of the two after their means are taken off.
+fn correlation(a: &[f32], b: &[f32]) -> f32 {
+    let centred = |values: &[f32]| {
+        let mean = values.iter().sum::<f32>() / values.len() as f32;
+        values.iter().map(|value| value - mean).collect::<Vec<f32>>()
+    };
+    let (a, b) = (centred(a), centred(b));
+    let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f32>();
+    dot(&a, &b) / (dot(&a, &a) * dot(&b, &b)).sqrt()
+}
+
+/// The place of each score among all, best first.
+fn ranks(scores: &[f32]) -> Vec<f32> {
+    let mut ranks = vec![0.0; scores.len()];
+    for (rank, place) in order(scores).into_iter().enumerate() {
+        ranks[place] = rank as f32;
     }
-    let error = (squares / all.len() as f32).sqrt();
-    assert!(error < 0.25 * spread, "{error} of {spread}");
+    ranks
+}
+
+/// Eight bits move the scores of models as narrow as these (16 numbers a token) by more than those of real
+/// ones; what they must keep is the order. Of each model: the correlation of all scores, the mean rank
+/// correlation of each question's documents, and the best document of most questions.
+#[test]
+fn in_eight_bits_the_order_stays() {
+    for name in ["identity", "sigmoid", "xlm-roberta", "modernbert", "modernbert-mean"] {
+        let dir = fixture("6.2", name);
+        let Recorded { questions, documents, scores } = recorded(&dir);
+        let options = LoadOptions::new().encoder_precision(EncoderPrecision::Int8);
+        let reranker = options.reranker(&dir).unwrap();
+        let documents: Vec<&str> = documents.iter().map(String::as_str).collect();
+        let (mut all, mut of_ranks, mut best) = (Vec::new(), 0.0, 0);
+        for (question, want) in questions.iter().zip(&scores) {
+            let found = reranker.score(question, &documents).unwrap();
+            of_ranks += correlation(&ranks(&found), &ranks(want)) / questions.len() as f32;
+            // The best of eight bits is among the best two.
+            best += usize::from(order(want)[..2].contains(&order(&found)[0]));
+            all.extend(found);
+        }
+        let want: Vec<f32> = scores.into_iter().flatten().collect();
+        let of_scores = correlation(&all, &want);
+        println!("{name}: {of_scores} {of_ranks} {best} of {}", questions.len());
+        assert!(of_scores >= 0.98, "{name}: {of_scores}");
+        assert!(of_ranks >= 0.95, "{name}: {of_ranks}");
+        assert_eq!(best, questions.len(), "{name}");
+    }
 }
 
 #[test]
@@ -214,4 +245,67 @@ fn the_program_reranks() {
     let error =
         ehi(["search", "--index", text(&index), "--rerank", text(base_model()), "a question"]).failure();
     assert!(error.contains("no reranker"), "{error}");
+}
+
+/// An evaluation's figures of the reranked hits are those of searches that are reranked.
+#[test]
+fn the_program_measures_a_reranker() {
+    let flow = Flow::new();
+    flow.insert(DOCUMENTS);
+    let (dir, data) = (fixture("6.2", "identity"), support::dataset());
+    let eval = ["--data", text(data), "--rerank", text(&dir), "--rerank-depth", "8"];
+    let out = &flow.path("eval.json");
+    let said = flow.run("eval", &[&eval[..], &["--json", text(out)]].concat()).ok();
+    assert!(said.contains("reranked"), "{said}");
+    let json: Value = serde_json::from_slice(&fs::read(out).unwrap()).unwrap();
+    let modes: Vec<&str> =
+        json["modes"].as_array().unwrap().iter().map(|mode| mode["mode"].as_str().unwrap()).collect();
+    assert_eq!(modes, ["dense", "reranked"]);
+    let differences = json["mode_differences"].as_array().unwrap();
+    assert_eq!(differences.len(), 1);
+    assert_eq!(differences[0]["modes"], json!(["dense", "reranked"]));
+    let p = differences[0]["p_value"]["ndcg@10"].as_f64().unwrap();
+    assert!((0.0..=1.0).contains(&p), "{p}");
+
+    let dataset = Dataset::open(data).unwrap();
+    let index = Index::open_read_only(flow.index()).unwrap();
+    let reranker = Reranker::open(&dir).unwrap();
+    let qrels = dataset.qrels("test").unwrap();
+    let k = NonZeroUsize::new(10).unwrap();
+    let (mut plain, mut reranked) = (Vec::new(), Vec::new());
+    for query in dataset.queries().unwrap().map(Result::unwrap) {
+        let Some(judged) = qrels.get(&query.id) else { continue };
+        let search = || index.query(query.text.as_str()).k(20);
+        let value = |result: &SearchResult| {
+            let ids: Vec<&str> = result.hits.iter().map(|hit| hit.id.as_str()).collect();
+            ndcg_at_k(&ids, judged, k)
+        };
+        plain.push(value(&search().run().unwrap()));
+        reranked.push(value(&search().rerank(&reranker, 8).run().unwrap()));
+    }
+    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+    assert!(plain != reranked, "the reranker changes something");
+    for (mode, values) in json["modes"].as_array().unwrap().iter().zip([&plain, &reranked]) {
+        let found = mode["ndcg@10"].as_f64().unwrap();
+        assert!((found - mean(values)).abs() < 1e-9, "{}: {found} {}", mode["mode"], mean(values));
+    }
+    let of_tests =
+        paired_bootstrap(&plain, &reranked, 0).unwrap().max(paired_t_test(&plain, &reranked).unwrap());
+    assert!((p - of_tests).abs() < 1e-9, "{p} {of_tests}");
+
+    // Of the first mode that is asked for.
+    flow.run("eval", &[&eval[..], &["--modes", "lexical,dense", "--json", text(out)]].concat()).ok();
+    let json: Value = serde_json::from_slice(&fs::read(out).unwrap()).unwrap();
+    assert_eq!(json["modes"][2]["mode"], "reranked");
+    let recall = |mode: usize| json["modes"][mode]["recall@100"].as_f64().unwrap();
+    assert_eq!(recall(2), recall(0), "no order finds more");
+    for (rest, expected) in [
+        (&["--rerank", text(support::base_model())][..], "no reranker"),
+        (&["--rerank", text(&dir), "--rerank-depth", "0"], "0"),
+        (&["--rerank-depth", "5"], "--rerank"),
+        (&["--rerank", "not-there"], "not-there"),
+    ] {
+        let error = flow.run("eval", &[&eval[..2], rest].concat()).failure();
+        assert!(error.contains(expected), "{rest:?}: {error}");
+    }
 }

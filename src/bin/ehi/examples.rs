@@ -4,6 +4,9 @@ pub const TRAIN: &str = r#"Examples:
   ehi train --base target/base-model --data my-data --out my-bundle
   ehi train --base target/base-model --pairs pairs.csv --corpus articles.csv --id key --out my-bundle
   ehi train --base target/base-model --pairs pairs.csv --index my-index --out my-bundle"#;
+pub const TRAIN_RERANKER: &str = r#"Examples:
+  ehi train-reranker --base target/base-model --data my-data --first-stage my-index --out my-reranker
+  ehi train-reranker --base ms-marco-MiniLM-L6-v2 --pairs pairs.csv --index my-index --out my-reranker"#;
 pub const CREATE: &str = r#"Examples:
   ehi create --index my-index --model my-bundle
   ehi create --index my-index --model target/base-model

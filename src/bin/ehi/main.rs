@@ -36,6 +36,7 @@ mod restart;
 mod search;
 mod store;
 mod train;
+mod train_reranker;
 mod training;
 mod tune;
 mod verify;
@@ -66,6 +67,9 @@ enum Command {
     /// Train encoder and tree on a dataset's corpus, queries and train judgments
     #[command(after_help = examples::TRAIN)]
     Train(train::Args),
+    /// Train a reranker on questions and the documents that answer them, and say whether it is of use
+    #[command(after_help = examples::TRAIN_RERANKER)]
+    TrainReranker(train_reranker::Args),
     /// Make an empty index with its own copy of a model, trained or not
     #[command(after_help = examples::CREATE)]
     Create(store::CreateArgs),
@@ -185,6 +189,7 @@ fn main() -> ExitCode {
 fn run(command: Command, out: &mut dyn Write) -> Result<(), Failure> {
     match command {
         Command::Train(args) => train::run(&args, out),
+        Command::TrainReranker(args) => train_reranker::run(&args, out),
         Command::Create(args) => store::create(&args, out),
         Command::Model(args) => describe::run(&args, out),
         Command::Insert(args) => insert::run(&args, out),

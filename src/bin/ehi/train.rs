@@ -85,7 +85,7 @@ pub struct Args {
 /// What is trained on.
 #[derive(clap::Args)]
 #[group(id = "trained_on", required = true, multiple = false, args = ["data", "pairs"])]
-struct SetArgs {
+pub struct SetArgs {
     /// Dataset: a folder with corpus.jsonl, queries.jsonl and qrels/train.tsv, or in the layout of
     /// MS MARCO (TSV) or extreme classification
     #[arg(long, value_name = "DIR")]
@@ -108,7 +108,12 @@ struct SetArgs {
 }
 
 impl SetArgs {
-    fn read(&self, dev_fraction: f64) -> Result<TrainingSet, Failure> {
+    /// The index whose documents they are.
+    pub fn index(&self) -> Option<&Path> {
+        self.index.as_deref()
+    }
+
+    pub fn read(&self, dev_fraction: f64) -> Result<TrainingSet, Failure> {
         if self.fields.are_given() && self.corpus.is_none() {
             return Err(Failure::Usage("the names of fields and `--format` are for `--corpus`".to_owned()));
         }

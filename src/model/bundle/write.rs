@@ -50,12 +50,7 @@ pub(crate) struct BundleParts<'a> {
 impl BundleParts<'_> {
     /// Writes the bundle beside `out`, where [`publish`] puts it, and returns where that is.
     pub(crate) fn stage(&self, out: &Path) -> Result<PathBuf, ModelError> {
-        check_output(out)?;
-        let partial = partial_path(out);
-        if partial.exists() {
-            fs::remove_dir_all(&partial).map_err(|e| io_error("clear", &partial, e))?;
-        }
-        fs::create_dir_all(&partial).map_err(|e| io_error("create", &partial, e))?;
+        let partial = make_partial(out)?;
         let weights = match files::encoder_file(self.base) {
             FORMER_ENCODER_FILE => ENCODER_FILE,
             name => name,
@@ -82,12 +77,8 @@ impl BundleParts<'_> {
         self.indexer.save(&partial.join(INDEXER_FILE))?;
         let mut files = BTreeMap::new();
         for name in names {
-            let path = partial.join(&name);
-            let content = files::read(&path, most_bytes(&name))?;
+            let content = write_again(&partial.join(&name), &name)?;
             files.insert(name, hex(&Sha256::digest(&content)));
-            // Anew, because the safetensors writer makes files that only their owner may read.
-            fs::remove_file(&path).map_err(|e| io_error("replace", &path, e))?;
-            write_synced(&path, &content)?;
         }
         let shape = self.indexer.shape();
         let manifest = BundleManifest {
@@ -148,15 +139,7 @@ impl BundleParts<'_> {
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder).map_err(|e| io_error("create", folder, e))?;
         }
-        let mut tensors = HashMap::new();
-        for (name, tensor) in encoder {
-            let half = tensor.detach().to_device(&Device::Cpu)?.to_dtype(DType::F16)?.contiguous()?;
-            tensors.insert(name.clone(), half);
-        }
-        // Without it, some releases of transformers refuse the file.
-        let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
-        safetensors::serialize_to_file(&tensors, Some(metadata), &path)
-            .map_err(|source| ModelError::Safetensors { path, source })
+        write_tensors(encoder, DType::F16, &path)
     }
 
     /// What the base leaves to defaults that sentence-transformers does not share, and what only its settings
@@ -204,6 +187,43 @@ impl BundleParts<'_> {
     }
 }
 
+/// Writes a file of weights, all of one type, as transformers reads it.
+pub(in crate::model) fn write_tensors(
+    named: &[(String, Tensor)],
+    dtype: DType,
+    path: &Path,
+) -> Result<(), ModelError> {
+    let mut tensors = HashMap::new();
+    for (name, tensor) in named {
+        let own = tensor.detach().to_device(&Device::Cpu)?.to_dtype(dtype)?.contiguous()?;
+        tensors.insert(name.clone(), own);
+    }
+    // Without it, some releases of transformers refuse the file.
+    let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
+    safetensors::serialize_to_file(&tensors, Some(metadata), path)
+        .map_err(|source| ModelError::Safetensors { path: path.to_owned(), source })
+}
+
+/// Makes an empty directory beside `out`, where [`publish`] finds it, without what an earlier call left.
+pub(in crate::model) fn make_partial(out: &Path) -> Result<PathBuf, ModelError> {
+    check_output(out)?;
+    let partial = partial_path(out);
+    if partial.exists() {
+        fs::remove_dir_all(&partial).map_err(|e| io_error("clear", &partial, e))?;
+    }
+    fs::create_dir_all(&partial).map_err(|e| io_error("create", &partial, e))?;
+    Ok(partial)
+}
+
+/// Writes a file anew with the rights of any other: the safetensors writer makes files that only their owner
+/// may read.
+pub(in crate::model) fn write_again(path: &Path, name: &str) -> Result<Vec<u8>, ModelError> {
+    let content = files::read(path, most_bytes(name))?;
+    fs::remove_file(path).map_err(|e| io_error("replace", path, e))?;
+    write_synced(path, &content)?;
+    Ok(content)
+}
+
 /// Refuses an output directory that holds anything.
 pub(crate) fn check_output(out: &Path) -> Result<(), ModelError> {
     let occupied = match fs::read_dir(out) {
@@ -222,7 +242,7 @@ fn partial_path(out: &Path) -> PathBuf {
     out.with_file_name(name)
 }
 
-fn write_synced(path: &Path, content: &[u8]) -> Result<(), ModelError> {
+pub(in crate::model) fn write_synced(path: &Path, content: &[u8]) -> Result<(), ModelError> {
     if let Some(parent) = path.parent() {
         fs::create_dir_all(parent).map_err(|e| io_error("create", parent, e))?;
     }
@@ -239,7 +259,7 @@ fn sync_file(path: &Path) -> Result<(), ModelError> {
 }
 
 /// Makes the names in a directory, and in the folders that a bundle has, durable.
-fn sync_dir(dir: &Path) -> Result<(), ModelError> {
+pub(in crate::model) fn sync_dir(dir: &Path) -> Result<(), ModelError> {
     let entries = fs::read_dir(dir).map_err(|e| io_error("read", dir, e))?;
     for entry in entries {
         let entry = entry.map_err(|e| io_error("read", dir, e))?;

@@ -92,7 +92,7 @@ pub(in crate::model) fn reranker(dir: &Path) -> Result<RerankerSettings, ModelEr
 const CLASSIFIER: &str = "ForSequenceClassification";
 
 /// Whether the folder holds a cross-encoder.
-fn is_reranker(dir: &Path) -> Result<bool, ModelError> {
+pub(in crate::model) fn is_reranker(dir: &Path) -> Result<bool, ModelError> {
     let config: Config = files::read_json(&dir.join("config.json"))?;
     let of_library: OfLibrary = files::read_json_or_default(&dir.join(PROMPTS_FILE))?;
     let classifies = config.architectures.iter().flatten().any(|name| name.ends_with(CLASSIFIER));

@@ -1,0 +1,62 @@
+//! The head of a reranker: what follows the body, as each family of transformers has it.
+
+use std::path::Path;
+
+use crate::model::dense::{Dense, DenseActivation, DenseConfig};
+use crate::model::error::ModelError;
+use crate::model::folder;
+use crate::model::pooling::{LayerNorm, Pooler, PoolingMode, Step};
+use crate::model::weights::Weights;
+
+/// The names of a head's parts in a file of weights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct HeadNames {
+    pub inner: &'static str,
+    pub norm: Option<&'static str>,
+    pub outer: &'static str,
+    activation: DenseActivation,
+}
+
+pub(super) const BERT: HeadNames =
+    HeadNames { inner: "pooler.dense", norm: None, outer: "classifier", activation: DenseActivation::Tanh };
+/// MPNet's too.
+pub(super) const ROBERTA: HeadNames =
+    HeadNames { inner: "classifier.dense", outer: "classifier.out_proj", ..BERT };
+pub(super) const DISTILBERT: HeadNames =
+    HeadNames { inner: "pre_classifier", activation: DenseActivation::Relu, ..BERT };
+/// Its configuration has the activation.
+pub(super) const MODERNBERT: HeadNames = HeadNames { inner: "head.dense", norm: Some("head.norm"), ..BERT };
+
+impl HeadNames {
+    /// The parts in their order, which is that of the steps of [`load`].
+    pub(super) fn parts(&self) -> Vec<&'static str> {
+        [Some(self.inner), self.norm, Some(self.outer)].into_iter().flatten().collect()
+    }
+}
+
+/// The head of a classifier with one output, and how its parts are called.
+pub(super) fn load(dir: &Path, weights: &Weights, m: usize) -> Result<(Pooler, HeadNames), ModelError> {
+    let has = |name: &str| weights.shape(&format!("{name}.weight")).is_some();
+    // The most special first: RoBERTa's parts begin with the name that others have for one part.
+    let known = [ROBERTA, DISTILBERT, BERT, MODERNBERT];
+    let names = known.into_iter().find(|names| names.parts().into_iter().all(has)).ok_or_else(|| {
+        let why = "its weights have no classifier of BERT's, RoBERTa's or ModernBERT's form".to_owned();
+        ModelError::NotAReranker { path: dir.to_owned(), why }
+    })?;
+    let dense = |name: &str, outputs, activation| {
+        let bias = weights.shape(&format!("{name}.bias")).is_some();
+        let config = DenseConfig { inputs: m, outputs, bias, activation, residual: false };
+        Ok::<_, ModelError>(Step::Dense(Dense::of(weights, name, &config)?))
+    };
+    let (mut pooling, mut activation, mut norm) = (PoolingMode::Cls, names.activation, None);
+    if let Some(name) = names.norm {
+        let settings = folder::modern_head(dir)?;
+        (pooling, activation) = (settings.pooling, settings.activation);
+        let weight = weights.get(&format!("{name}.weight"), &[m])?;
+        norm = Some(Step::LayerNorm(LayerNorm::new(&weight, settings.eps)?));
+    }
+    let mut steps = vec![dense(names.inner, m, activation)?];
+    steps.extend(norm);
+    steps.push(dense(names.outer, 1, DenseActivation::Identity)?);
+    Ok((Pooler::new(vec![pooling], steps, m, None), names))
+}

@@ -1,0 +1,374 @@
+//! The folder of a reranker that is to be trained: an encoder with a head added, or a reranker as it is.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use candle_core::{DType, Device, Tensor};
+use rand::Rng;
+use rand_chacha::ChaCha8Rng;
+use serde_json::{Map, Value, json};
+
+use super::head::{self, HeadNames};
+use super::{Pooler, Reranker, Transformer};
+use crate::model::bundle::{
+    CARRIED_FILES, make_partial, most_bytes, sync_dir, write_again, write_synced, write_tensors,
+};
+use crate::model::dense::DenseActivation;
+use crate::model::error::ModelError;
+use crate::model::files::{self, ENCODER_FILE, FORMER_ENCODER_FILE, MANIFEST_FILE, TOKENIZER_FILE};
+use crate::model::weights::Weights;
+use crate::model::{Bundle, LoadOptions, folder};
+
+/// Tokens of a pair where neither the caller nor the base says how many.
+const DEFAULT_TOKENS: usize = 256;
+/// Standard deviation of new weights, as in BERT.
+const NEW_WEIGHTS: f32 = 0.02;
+const TOKENIZER_CONFIG: &str = "tokenizer_config.json";
+const BODY_CONFIG: &str = "sentence_bert_config.json";
+const LIBRARY_CONFIG: &str = "config_sentence_transformers.json";
+/// The release whose form the folder has.
+const RELEASE: &str = "6.2.0";
+/// Files of tokenizers that only other libraries read.
+const VOCABULARIES: [&str; 4] = ["vocab.txt", "vocab.json", "merges.txt", "sentencepiece.bpe.model"];
+const FAMILIES: &str = "bert, roberta, xlm-roberta, camembert, mpnet, distilbert, modernbert";
+
+/// How the rerankers of a family are called in transformers.
+struct Names {
+    /// Before `ForSequenceClassification`.
+    class: &'static str,
+    /// Before the names of the body's tensors.
+    prefix: &'static str,
+    head: HeadNames,
+}
+
+impl Names {
+    fn of(dir: &Path) -> Result<Self, ModelError> {
+        let model_type = folder::model_type(dir)?;
+        let (class, prefix, head) = match model_type.as_str() {
+            "bert" => ("Bert", "bert", head::BERT),
+            "roberta" => ("Roberta", "roberta", head::ROBERTA),
+            "xlm-roberta" => ("XLMRoberta", "roberta", head::ROBERTA),
+            "camembert" => ("Camembert", "roberta", head::ROBERTA),
+            "mpnet" => ("MPNet", "mpnet", head::ROBERTA),
+            "distilbert" => ("DistilBert", "distilbert", head::DISTILBERT),
+            "modernbert" => ("ModernBert", "model", head::MODERNBERT),
+            other => {
+                return Err(ModelError::Unsupported {
+                    path: dir.join("config.json"),
+                    what: "model_type of a reranker",
+                    found: other.to_owned(),
+                    supported: FAMILIES,
+                });
+            }
+        };
+        Ok(Self { class, prefix, head })
+    }
+
+    /// The name in a file of a tensor of the body; BERT counts the first part of its head as one.
+    fn full(&self, name: &str) -> String {
+        format!("{}.{name}", self.prefix)
+    }
+
+    fn of_head(&self, name: &str) -> String {
+        if name.starts_with("pooler.") { self.full(name) } else { name.to_owned() }
+    }
+}
+
+/// A reranker that is being trained, in a folder beside its place.
+pub(crate) struct RerankerDraft {
+    names: Names,
+    dir: PathBuf,
+    reranker: Reranker,
+}
+
+impl RerankerDraft {
+    /// Makes the folder: of a reranker a copy, of an encoder one with a head of random weights, `activation`
+    /// and the prompts left out. `max_tokens` holds in place of what the base says of a pair's length.
+    ///
+    /// # Errors
+    /// Those of [`Reranker::open`] and [`Encoder::load`](crate::model::Encoder::load),
+    /// [`ModelError::OutputExists`], [`ModelError::Unsupported`] for a family without a head that is known
+    /// here.
+    pub(crate) fn new(
+        base: &Path,
+        out: &Path,
+        max_tokens: Option<usize>,
+        activation: DenseActivation,
+        rng: &mut ChaCha8Rng,
+    ) -> Result<Self, ModelError> {
+        for missing in ["config.json", TOKENIZER_FILE] {
+            if !base.join(missing).exists() {
+                return Err(ModelError::NotAModel { path: base.to_owned(), missing });
+            }
+        }
+        if base.join(MANIFEST_FILE).exists() {
+            // Compares its checksums.
+            Bundle::open(base)?;
+        }
+        let names = Names::of(base)?;
+        let parts = match folder::is_reranker(base)? {
+            true => Parts::of_reranker(base, max_tokens)?,
+            false => Parts::of_encoder(base, &names, max_tokens, activation, rng)?,
+        };
+        let dir = make_partial(out)?;
+        for name in CARRIED_FILES.into_iter().chain(VOCABULARIES) {
+            let source = base.join(name);
+            let made = parts.files.iter().any(|(own, _)| *own == name);
+            if !made && parts.carries(name) && source.exists() {
+                write_synced(
+                    &dir.join(name),
+                    &files::read(&source, most_bytes(name).max(files::TOKENIZER_BYTES))?,
+                )?;
+            }
+        }
+        for (name, json) in &parts.files {
+            write_synced(&dir.join(name), format!("{json:#}\n").as_bytes())?;
+        }
+        names.write(&dir, DType::F32, &parts.body, &parts.head)?;
+        let reranker = Reranker::open(&dir)?;
+        Ok(Self { names, dir, reranker })
+    }
+
+    /// The folder.
+    pub(crate) fn dir(&self) -> &Path {
+        &self.dir
+    }
+
+    /// The reranker as it starts.
+    pub(crate) fn reranker(&self) -> &Reranker {
+        &self.reranker
+    }
+
+    /// The names in the file of the head's tensors, by the number of the step and the tensor's name in it.
+    fn head_name(&self, step: usize, kind: &str) -> String {
+        format!("{}.{kind}", self.reranker.head_names.parts()[step])
+    }
+
+    /// The head with other tensors, which `map` makes of its own, by their names in the file.
+    pub(crate) fn map_head(
+        &self,
+        map: &mut dyn FnMut(&str, &Tensor) -> candle_core::Result<Tensor>,
+    ) -> candle_core::Result<Arc<Pooler>> {
+        let head = &self.reranker.head;
+        Ok(Arc::new(head.map(&mut |step, kind, tensor| map(&self.head_name(step, kind), tensor))?))
+    }
+
+    /// Writes trained tensors, rounded to f16, in place of those of the start. `head` as [`Self::map_head`]
+    /// names and shapes them: a map's weights are columns there.
+    pub(crate) fn write(
+        &self,
+        body: &[(String, Tensor)],
+        head: &[(String, Tensor)],
+    ) -> Result<(), ModelError> {
+        let rows = |(name, tensor): &(String, Tensor)| {
+            let tensor = if tensor.rank() == 2 { tensor.t()?.contiguous()? } else { tensor.clone() };
+            Ok((name.clone(), tensor))
+        };
+        let head = head.iter().map(rows).collect::<candle_core::Result<Vec<_>>>()?;
+        self.names.write(&self.dir, DType::F16, body, &head)
+    }
+
+    /// Adds files by their names, and makes all of them durable.
+    pub(crate) fn add(&self, extras: &[(&str, Vec<u8>)]) -> Result<(), ModelError> {
+        extras.iter().try_for_each(|(name, content)| write_synced(&self.dir.join(name), content))?;
+        sync_dir(&self.dir)
+    }
+}
+
+impl Names {
+    fn write(
+        &self,
+        dir: &Path,
+        dtype: DType,
+        body: &[(String, Tensor)],
+        head: &[(String, Tensor)],
+    ) -> Result<(), ModelError> {
+        let body = body.iter().map(|(name, tensor)| (self.full(name), tensor.clone()));
+        let head = head.iter().map(|(name, tensor)| (self.of_head(name), tensor.clone()));
+        let path = dir.join(ENCODER_FILE);
+        write_tensors(&body.chain(head).collect::<Vec<_>>(), dtype, &path)?;
+        write_again(&path, ENCODER_FILE).map(|_| ())
+    }
+}
+
+/// What a reranker starts from.
+struct Parts {
+    /// Under their checkpoint names, without prefix.
+    body: Vec<(String, Tensor)>,
+    head: Vec<(String, Tensor)>,
+    /// Files that are not those of the base.
+    files: Vec<(&'static str, Value)>,
+    of_encoder: bool,
+}
+
+impl Parts {
+    fn of_reranker(base: &Path, max_tokens: Option<usize>) -> Result<Self, ModelError> {
+        let reranker = Reranker::open(base)?;
+        let weights = Weights::from_file(&base.join(ENCODER_FILE), &Device::Cpu)?;
+        let mut head = Vec::new();
+        for part in reranker.head_names.parts() {
+            for kind in ["weight", "bias"] {
+                let name = format!("{part}.{kind}");
+                if let Some(shape) = weights.shape(&name) {
+                    head.push((name.clone(), weights.get(&name, &shape)?));
+                }
+            }
+        }
+        let mut files = vec![("config.json", with_dtype(object(base, "config.json")?))];
+        if let Some(most) = max_tokens {
+            let most = most.min(reranker.parts.config().max_positions);
+            files.push((TOKENIZER_CONFIG, with_length(base, most)?));
+            let mut body = object(base, BODY_CONFIG)?;
+            if body.contains_key("max_seq_length") {
+                body.insert("max_seq_length".to_owned(), most.into());
+                files.push((BODY_CONFIG, Value::Object(body)));
+            }
+        }
+        let body = reranker.parts.transformer()?.named();
+        Ok(Self { body, head, files, of_encoder: false })
+    }
+
+    fn of_encoder(
+        base: &Path,
+        names: &Names,
+        max_tokens: Option<usize>,
+        activation: DenseActivation,
+        rng: &mut ChaCha8Rng,
+    ) -> Result<Self, ModelError> {
+        let encoder = LoadOptions::new().lazy_encoder(true).encoder(base)?;
+        if encoder.folder().lowercase {
+            return Err(ModelError::Unsupported {
+                path: base.join(BODY_CONFIG),
+                what: "do_lower_case of a reranker's base",
+                found: "true".to_owned(),
+                supported: "false",
+            });
+        }
+        let config = encoder.config();
+        let m = config.hidden_size;
+        let path = [ENCODER_FILE, FORMER_ENCODER_FILE].map(|name| base.join(name));
+        let path = path.iter().find(|path| path.exists()).unwrap_or(&path[0]);
+        let weights = Weights::from_file(path, &Device::Cpu)?;
+        let mut new = |shape: &[usize]| {
+            // As wide as a normal distribution of that deviation.
+            let half = NEW_WEIGHTS * 3f32.sqrt();
+            let values = (0..shape.iter().product()).map(|_| rng.random_range(-half..half)).collect();
+            Tensor::from_vec::<_, f32>(values, shape, &Device::Cpu)
+        };
+        let mut head = Vec::new();
+        for part in names.head.parts() {
+            let outputs = if part == names.head.outer { 1 } else { m };
+            let (name, of_bias) = (format!("{part}.weight"), format!("{part}.bias"));
+            let zeros = || Tensor::zeros(outputs, DType::F32, &Device::Cpu);
+            // Many encoders keep the first part of the head that they were pre-trained with.
+            let known = part == names.head.inner && weights.shape(&name).is_some();
+            head.push((
+                name.clone(),
+                match part {
+                    _ if known => weights.get(&name, &[m, m])?,
+                    part if Some(part) == names.head.norm => Tensor::ones(m, DType::F32, &Device::Cpu)?,
+                    _ => new(&[outputs, m])?,
+                },
+            ));
+            match weights.shape(&of_bias).filter(|_| known) {
+                Some(shape) => head.push((of_bias.clone(), weights.get(&of_bias, &shape)?)),
+                // ModernBERT has but the last.
+                None if names.head.norm.is_none() || part == names.head.outer => {
+                    head.push((of_bias, zeros()?));
+                }
+                None => {}
+            }
+        }
+        let most = max_tokens.unwrap_or(DEFAULT_TOKENS).min(config.max_positions);
+        let files = vec![
+            ("config.json", classifier(object(base, "config.json")?, names, activation)),
+            (TOKENIZER_CONFIG, with_length(base, most)?),
+            (LIBRARY_CONFIG, of_library(activation)),
+            ("modules.json", modules()),
+            (BODY_CONFIG, of_body()),
+        ];
+        Ok(Self { body: encoder.transformer()?.named(), head, files, of_encoder: true })
+    }
+
+    /// Whether a file of the base holds for the reranker, too.
+    fn carries(&self, name: &str) -> bool {
+        !self.of_encoder || ![LIBRARY_CONFIG, "modules.json", BODY_CONFIG].contains(&name)
+    }
+}
+
+fn object(dir: &Path, name: &str) -> Result<Map<String, Value>, ModelError> {
+    files::read_json_or_default(&dir.join(name))
+}
+
+/// Weights are in f16 in the file; other libraries are to reckon in f32, as is done here.
+fn with_dtype(mut config: Map<String, Value>) -> Value {
+    config.remove("torch_dtype");
+    config.insert("dtype".to_owned(), "float32".into());
+    Value::Object(config)
+}
+
+/// The tokenizer's configuration with another maximum length.
+fn with_length(base: &Path, most: usize) -> Result<Value, ModelError> {
+    let mut config = object(base, TOKENIZER_CONFIG)?;
+    config.insert("model_max_length".to_owned(), most.into());
+    Ok(Value::Object(config))
+}
+
+/// An encoder's `config.json` as that of a classifier with one output, whose activation releases 4 and 5 of
+/// sentence-transformers look for in it.
+fn classifier(mut config: Map<String, Value>, names: &Names, activation: DenseActivation) -> Value {
+    let class = format!("{}ForSequenceClassification", names.class);
+    config.insert("architectures".to_owned(), json!([class]));
+    config.insert("id2label".to_owned(), json!({"0": "LABEL_0"}));
+    config.insert("label2id".to_owned(), json!({"LABEL_0": 0}));
+    config.remove("num_labels");
+    let own = json!({"activation_fn": activation.class(), "version": RELEASE});
+    config.insert("sentence_transformers".to_owned(), own);
+    with_dtype(config)
+}
+
+fn of_library(activation: DenseActivation) -> Value {
+    json!({
+        "__version__": {"sentence_transformers": RELEASE},
+        "activation_fn": activation.class(),
+        "default_prompt_name": null,
+        "model_type": "CrossEncoder",
+        "prompts": {},
+    })
+}
+
+fn modules() -> Value {
+    let class = "sentence_transformers.base.modules.transformer.Transformer";
+    json!([{"idx": 0, "name": "0", "path": "", "type": class}])
+}
+
+fn of_body() -> Value {
+    json!({
+        "transformer_task": "sequence-classification",
+        "modality_config": {"text": {"method": "forward", "method_output_name": "logits"}},
+        "module_output_name": "scores",
+    })
+}
+
+impl Reranker {
+    /// The layers, each with its own tensors.
+    ///
+    /// # Errors
+    /// Those of reading the weights.
+    pub(crate) fn transformer(&self) -> Result<&Transformer, ModelError> {
+        self.parts.transformer()
+    }
+
+    /// What is added to the embedding of a document's token, `[m]`.
+    pub(crate) fn second(&self) -> Option<&[f32]> {
+        self.second.as_deref()
+    }
+
+    /// Adds the token ids of all of a text, without special and unknown ones.
+    ///
+    /// # Errors
+    /// [`ModelError::Tokenizer`].
+    pub(crate) fn terms(&self, text: &str, out: &mut Vec<u32>) -> Result<(), ModelError> {
+        self.parts.tokenizer()?.terms(text, out).map(|_| ())
+    }
+}

@@ -1,0 +1,84 @@
+//! Which pairs of texts a reranker's training reads, in which steps.
+
+use std::collections::{HashMap, HashSet};
+
+use rand::Rng;
+use rand::seq::{IndexedRandom, SliceRandom};
+use rand_chacha::ChaCha8Rng;
+
+use super::config::RerankerConfig;
+use super::first::Hits;
+use crate::train::dataset::TrainingSet;
+
+/// Draws of a random document before a question is left with fewer negatives.
+const DRAWS: usize = 64;
+
+/// A question's answer and its negatives, as numbers of pairs; the answer first.
+pub(super) type Example = Vec<usize>;
+
+/// All that a run will read, drawn before it begins, so that each pair is run through the frozen layers once.
+pub(super) struct Plan {
+    /// Questions and documents, as positions in the set's training queries and documents.
+    pub pairs: Vec<(usize, u32)>,
+    /// By epoch.
+    pub epochs: Vec<Vec<Example>>,
+}
+
+impl Plan {
+    /// Draws negatives for each pass: some of the first search's best that do not answer the question, and
+    /// some of all documents. Examples without one are left out: they teach nothing.
+    pub(super) fn draw(
+        set: &TrainingSet,
+        hits: &Hits,
+        config: &RerankerConfig,
+        rng: &mut ChaCha8Rng,
+    ) -> Self {
+        let mut numbers: HashMap<(usize, u32), usize> = HashMap::new();
+        let mut pairs = Vec::new();
+        let mut number = |pair: (usize, u32)| {
+            *numbers.entry(pair).or_insert_with(|| {
+                pairs.push(pair);
+                pairs.len() - 1
+            })
+        };
+        let mut epochs = Vec::with_capacity(config.epochs);
+        for _ in 0..config.epochs {
+            let mut examples: Vec<Example> = Vec::new();
+            for (question, (query, hits)) in set.train.iter().zip(hits).enumerate() {
+                let wrong = |document: &u32| query.positives.binary_search(document).is_err();
+                let hard: Vec<u32> = hits.iter().copied().filter(wrong).collect();
+                for (place, &positive) in query.positives.iter().enumerate() {
+                    let share = query.weights.get(place).copied().unwrap_or(1.0);
+                    if share < 1.0 && rng.random::<f32>() >= share {
+                        continue;
+                    }
+                    let mut drawn: Vec<u32> = hard.choose_multiple(rng, config.negatives).copied().collect();
+                    let mut known: HashSet<u32> = drawn.iter().copied().collect();
+                    // Where the first search found fewer, more of the others.
+                    let wanted = config.negatives + config.random_negatives;
+                    for _ in 0..DRAWS * wanted {
+                        if drawn.len() == wanted {
+                            break;
+                        }
+                        let document = rng.random_range(0..set.documents.len() as u32);
+                        if wrong(&document) && known.insert(document) {
+                            drawn.push(document);
+                        }
+                    }
+                    if !drawn.is_empty() {
+                        let all = std::iter::once(positive).chain(drawn);
+                        examples.push(all.map(|document| number((question, document))).collect());
+                    }
+                }
+            }
+            examples.shuffle(rng);
+            epochs.push(examples);
+        }
+        Self { pairs, epochs }
+    }
+
+    /// Optimiser steps of the run.
+    pub(super) fn steps(&self, batch_size: usize) -> usize {
+        self.epochs.iter().map(|examples| examples.len().div_ceil(batch_size)).sum()
+    }
+}

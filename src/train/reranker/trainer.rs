@@ -1,0 +1,292 @@
+//! A reranker's training from the outside: what it starts from, where it leaves its folder.
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use candle_core::{Device, Tensor, Var};
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+
+use super::card;
+use super::config::{RerankerConfig, RerankerLoss};
+use super::first::{self, Hits};
+use super::plan::Plan;
+use super::report::{RerankerEvent, RerankerReport};
+use super::run::Inputs;
+use super::verdict;
+use crate::error::Result;
+use crate::index::Index;
+use crate::model::{
+    CARD_FILE, DenseActivation, EncoderPrecision, ModelError, PackedTransformer, PairTokens, Precision,
+    Reranker, RerankerDraft, check_output, publish,
+};
+use crate::progress::{OnProgress, Progress, no_progress};
+use crate::train::dataset::TrainingSet;
+use crate::train::frozen::{CachePlace, Frozen, FrozenCache, Read};
+use crate::train::head::{Head, Scope};
+use crate::train::optimizer::Parameter;
+use crate::train::trainer::parent;
+use crate::train::{DEFAULT_CACHE_BYTES, REPORT_FILE, TrainError};
+
+/// A training of a reranker about to start, on the CPU.
+///
+/// It reads each question of the set with its answer and with documents that the first search finds and that
+/// are no answers, and learns to put the answer first. The first search is that of [`Self::first_stage`], or
+/// BM25 over the set's documents. In the end the questions that the set holds out say whether the reranker is
+/// of use ([`RerankerVerdict`](super::RerankerVerdict)).
+///
+/// Disk: the hidden states below the trained layers, as f16 in a nameless file beside the output, tokens
+/// times width times 2 bytes for each pair of texts that is read, within [`Self::cache_bytes`]. Memory: token
+/// ids of these pairs, and the graphs of a batch.
+///
+/// ```no_run
+/// use ehi::data::BeirDataset;
+/// use ehi::train::{RerankerTrainer, TrainingSet};
+///
+/// let set = TrainingSet::from_beir(&BeirDataset::open("my-data")?, 0.1)?;
+/// let fitted = RerankerTrainer::builder().base("target/base-model").output("my-reranker").fit(&set)?;
+/// println!("{}", fitted.report.verdict.sentence);
+/// # Ok::<(), ehi::Error>(())
+/// ```
+#[must_use = "a run does nothing until `fit`"]
+pub struct RerankerTrainer<'a> {
+    base: Option<PathBuf>,
+    output: Option<PathBuf>,
+    config: RerankerConfig,
+    index: Option<&'a Index>,
+    cache_bytes: u64,
+    on_progress: Box<OnProgress<'a>>,
+    on_event: Box<dyn FnMut(&RerankerEvent) + 'a>,
+}
+
+impl std::fmt::Debug for RerankerTrainer<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RerankerTrainer")
+            .field("base", &self.base)
+            .field("output", &self.output)
+            .field("config", &self.config)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A finished training.
+#[derive(Debug)]
+pub struct FittedReranker {
+    /// As it is read from its folder.
+    pub reranker: Reranker,
+    /// What the run leaves on record; the folder holds it as [`REPORT_FILE`].
+    pub report: RerankerReport,
+}
+
+impl<'a> RerankerTrainer<'a> {
+    /// A run with the default configuration; [`Self::base`] and [`Self::output`] must be given.
+    pub fn builder() -> Self {
+        Self {
+            base: None,
+            output: None,
+            config: RerankerConfig::default(),
+            index: None,
+            cache_bytes: DEFAULT_CACHE_BYTES,
+            on_progress: Box::new(no_progress),
+            on_event: Box::new(|_| ()),
+        }
+    }
+
+    /// What to start from: a reranker, or an encoder or bundle, which gets a head of one output. Prompts of
+    /// an encoder are for single texts, and left out.
+    pub fn base(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.base = Some(dir.into());
+        self
+    }
+
+    /// Where the reranker's folder goes: a directory that does not exist yet or is empty.
+    pub fn output(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.output = Some(dir.into());
+        self
+    }
+
+    /// Every choice of the run.
+    pub fn config(mut self, config: RerankerConfig) -> Self {
+        self.config = config;
+        self
+    }
+
+    /// The index whose hits are to be reranked, of the same documents as the set, without passages: negatives
+    /// and the verdict's hits are those of its searches by default.
+    pub fn first_stage(mut self, index: &'a Index) -> Self {
+        self.index = Some(index);
+        self
+    }
+
+    /// Bytes of disk for the frozen layers' output, [`DEFAULT_CACHE_BYTES`] by default. What does not fit is
+    /// worked out again whenever it is read.
+    pub fn cache_bytes(mut self, bytes: u64) -> Self {
+        self.cache_bytes = bytes;
+        self
+    }
+
+    /// Hears how far each stage is, and may cancel.
+    pub fn on_progress(mut self, callback: impl FnMut(Progress) -> std::ops::ControlFlow<()> + 'a) -> Self {
+        self.on_progress = Box::new(callback);
+        self
+    }
+
+    /// Hears of the start and of each epoch.
+    pub fn on_event(mut self, callback: impl FnMut(&RerankerEvent) + 'a) -> Self {
+        self.on_event = Box::new(callback);
+        self
+    }
+
+    /// Trains, measures, writes the folder, whatever was measured, and opens it.
+    ///
+    /// # Errors
+    /// [`TrainError`] for the configuration and the data, a NaN loss, and a tensor that gets no gradient or
+    /// does not move; [`ModelError`] for the base: [`ModelError::NotAnEncoder`] for one that is neither
+    /// encoder nor reranker, [`ModelError::Unsupported`] for a family without a head that is known; for an
+    /// output that is there; failures of the index; [`Error::Cancelled`](crate::Error::Cancelled). No folder
+    /// is written then.
+    pub fn fit(mut self, set: &TrainingSet) -> Result<FittedReranker> {
+        let _span = tracing::info_span!("train_reranker", documents = set.documents.len()).entered();
+        let base = self.base.take().ok_or(TrainError::Missing { what: "base" })?;
+        let output = self.output.take().ok_or(TrainError::Missing { what: "output" })?;
+        self.config.check()?;
+        if set.train.is_empty() {
+            return Err(TrainError::NoPairs.into());
+        }
+        check_output(&output)?;
+        let mut rng = ChaCha8Rng::seed_from_u64(self.config.seed);
+        let activation = match self.config.loss {
+            RerankerLoss::Listwise => DenseActivation::Identity,
+            RerankerLoss::Binary => DenseActivation::Sigmoid,
+        };
+        let draft = RerankerDraft::new(&base, &output, self.config.max_tokens, activation, &mut rng)?;
+        let trained = self.train(&draft, set, (&base, &output), &mut rng);
+        if trained.is_err() {
+            // What it was for is not there.
+            let _ = std::fs::remove_dir_all(draft.dir());
+        }
+        let report = trained?;
+        publish(draft.dir(), &output)?;
+        (self.on_event)(&RerankerEvent::Finished { seconds: report.seconds });
+        Ok(FittedReranker { reranker: Reranker::open(&output)?, report })
+    }
+
+    fn train(
+        &mut self,
+        draft: &RerankerDraft,
+        set: &TrainingSet,
+        (base, output): (&Path, &Path),
+        rng: &mut ChaCha8Rng,
+    ) -> Result<RerankerReport> {
+        let started = Instant::now();
+        let start = draft.reranker();
+        let transformer = start.transformer()?;
+        let all_layers = transformer.config.layers;
+        let layers = self.config.trainable_layers.unwrap_or(all_layers);
+        if layers > all_layers {
+            return Err(TrainError::Config {
+                field: "trainable_layers",
+                found: layers.to_string(),
+                expected: format!("at most the encoder's {all_layers}"),
+            }
+            .into());
+        }
+        let (train_hits, dev_hits) = self.first_hits(start, set)?;
+        let plan = Plan::draw(set, &train_hits, &self.config, rng);
+        if plan.pairs.is_empty() {
+            return Err(TrainError::NoNegatives { documents: set.documents.len() }.into());
+        }
+        (self.on_event)(&RerankerEvent::Started {
+            documents: set.documents.len(),
+            train_queries: set.train.len(),
+            dev_queries: set.dev.len(),
+            pairs: plan.pairs.len(),
+            steps: plan.steps(self.config.batch_size),
+        });
+        let tokens = tokenize(start, set, &plan)?;
+        let (device, mut of_head) = (Device::Cpu, Vec::new());
+        let pooler = draft.map_head(&mut |name, tensor| {
+            let var = Var::from_tensor(&tensor.copy()?)?;
+            let shared = var.as_tensor().clone();
+            of_head.push(Parameter { name: name.to_owned(), var });
+            Ok(shared)
+        });
+        let pooler = pooler.map_err(ModelError::from)?;
+        let frozen = PackedTransformer::new(transformer, all_layers - layers, EncoderPrecision::F32);
+        let frozen = Frozen {
+            frozen: frozen.map_err(ModelError::from)?,
+            dim: transformer.config.hidden_size,
+            pooled: None,
+            second: start.second().map(<[f32]>::to_vec),
+        };
+        let read = Read { tokens: &tokens.ids, types: &tokens.types, skip: 0 };
+        let place = CachePlace::Nameless(parent(output));
+        let mut budget = self.cache_bytes;
+        let cache = FrozenCache::compute(&frozen, read, &place, &mut budget, &mut *self.on_progress)?;
+        let scope = Scope { layers, embeddings: false, precision: Precision::F32 };
+        let mut head = Head::of(transformer, pooler, scope, &device)?;
+        head.add_parameters(of_head.iter().cloned());
+        let inputs =
+            Inputs { config: &self.config, set, plan: &plan, cache: &cache, head: &head, of_head: &of_head };
+        let (epochs, moved) = inputs.train(&mut *self.on_progress, &mut *self.on_event)?;
+        let named = head.named().map_err(ModelError::from)?;
+        let of_head: Vec<(String, Tensor)> =
+            of_head.into_iter().map(|own| (own.name, own.var.as_detached_tensor())).collect();
+        draft.write(&named, &of_head)?;
+        // What is measured is what is in the folder.
+        let written = Reranker::open(draft.dir())?;
+        let depth = self.config.depth;
+        let verdict = verdict::compute(&written, set, &dev_hits, depth, &mut *self.on_progress)?;
+        let config = RerankerConfig {
+            trainable_layers: Some(layers),
+            max_tokens: Some(written.max_tokens()),
+            ..self.config.clone()
+        };
+        let report = RerankerReport {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            config,
+            documents: set.documents.len(),
+            train_queries: set.train.len(),
+            train_pairs: set.train.iter().map(|query| query.positives.len()).sum(),
+            dev_queries: set.dev.len(),
+            epochs,
+            verdict,
+            moved,
+            seconds: started.elapsed().as_secs_f64(),
+        };
+        let json = serde_json::to_vec_pretty(&report)
+            .map_err(|source| ModelError::Json { path: output.join(REPORT_FILE), source })?;
+        let card = card::render(&report, base, output).into_bytes();
+        draft.add(&[(REPORT_FILE, json), (CARD_FILE, card)])?;
+        Ok(report)
+    }
+
+    /// What the first search finds for the training questions and for those set aside.
+    fn first_hits(&mut self, start: &Reranker, set: &TrainingSet) -> Result<(Hits, Hits)> {
+        let questions: Vec<&str> =
+            set.train.iter().chain(&set.dev).map(|query| query.text.as_str()).collect();
+        // Answers among the best are no negatives.
+        let most = set.train.iter().map(|query| query.positives.len()).max().unwrap_or(0);
+        let depth = (self.config.mining_depth + most).max(self.config.depth);
+        let on_progress = &mut *self.on_progress;
+        let mut hits = match self.index {
+            Some(index) => first::of_index(index, set, &questions, depth, on_progress)?,
+            None => first::by_words(start, set, &questions, depth, on_progress)?,
+        };
+        let dev = hits.split_off(set.train.len());
+        hits.iter_mut().zip(&set.train).for_each(|(hits, query)| {
+            hits.truncate(self.config.mining_depth + query.positives.len());
+        });
+        Ok((hits, dev))
+    }
+}
+
+/// Every pair that is read.
+pub(super) fn tokenize(start: &Reranker, set: &TrainingSet, plan: &Plan) -> Result<PairTokens> {
+    let documents: Vec<_> = set.documents.iter().map(|document| document.embedding_text()).collect();
+    let pair = |&(question, document): &(usize, u32)| {
+        (set.train[question].text.as_str(), documents[document as usize].as_ref())
+    };
+    let pairs: Vec<(&str, &str)> = plan.pairs.iter().map(pair).collect();
+    Ok(start.tokenize(&pairs)?)
+}
