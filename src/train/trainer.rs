@@ -311,12 +311,14 @@ impl<'a> Trainer<'a> {
         });
         let dim = encoder.dim();
         let frozen = encoder.config().layers - scope.layers;
+        // Nothing of the encoder is trained.
+        let is_given_whole = scope.layers == 0 && !scope.embeddings;
         let identity = identity(config, encoder, &texts, given.as_ref())?;
         let frozen = Frozen {
             frozen: PackedTransformer::new(encoder.transformer()?, frozen, EncoderPrecision::F32)
                 .map_err(ModelError::from)?,
-            dim: if scope.layers == 0 { dim } else { encoder.config().hidden_size },
-            pooled: (scope.layers == 0).then(|| encoder.pooler.clone()),
+            dim: if is_given_whole { dim } else { encoder.config().hidden_size },
+            pooled: is_given_whole.then(|| encoder.pooler.clone()),
             second: None,
         };
         // The whole encoder reads token ids, so there is nothing to keep.

@@ -23,6 +23,7 @@ fn bert(activation: Activation) -> TransformerConfig {
         position_table: Some(PositionTable { rows: 16, padding: None }),
         relative_positions: None,
         type_vocab_size: 2,
+        embedding_norm: true,
         norms: Norms::After,
         layer_norm_eps: 1e-12,
         norm_bias: true,

@@ -237,6 +237,7 @@ impl Folder {
             || !plain.contains(&self.pooling)
             || !self.include_prompt
             || self.lowercase
+            || self.tokens != Tokens::Marked
             || self.truncate_dim.is_some()
     }
 
