@@ -163,7 +163,11 @@ fn well_formed() -> Vec<Good> {
             "[\n  {\n    \"uuid\": \"a\",\n    \"body\": \"x\"\n  },\n  {\n    \"uuid\": \"b\",\n    \"body\": \"y\"\n  }\n]\n",
             ab(),
         ),
-        (plain().hashed_ids(), "text\nx\n", vec![("b190c841d315c0e6aa1c86357b5ee4f6", "", "x", Value::Null)]),
+        (
+            plain().hashed_ids().format(Format::Csv),
+            "text\nx\n",
+            vec![("b190c841d315c0e6aa1c86357b5ee4f6", "", "x", Value::Null)],
+        ),
         (plain(), "ID,Text\r\na,x\r\nb,y\r\n", ab()),
         (plain().text(["a, b"]), "id,\"a, b\"\na,x\nb,y\n", ab()),
     ]
