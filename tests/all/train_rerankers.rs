@@ -367,11 +367,12 @@ fn the_program_trains_a_reranker() {
     // Pairs over the documents of the index, whose own search is then the first.
     let pairs = flow.path("pairs.csv");
     let rows: Vec<String> =
-        support::documents(30).iter().map(|d| format!("what of {}?,{}", d.title, d.id)).collect();
+        support::documents(30).iter().map(|d| format!("what of {}?,{}", d.id, d.id)).collect();
     fs::write(&pairs, format!("question,id\n{}\n", rows.join("\n"))).unwrap();
     let other = flow.path("other");
-    let command = ["train-reranker", "--base", base, "--pairs", text(&pairs), "--index", &index, "--json"];
-    let report = ehi([&command[..], &["--out", text(&other)], &few].concat()).json();
+    let command = ["train-reranker", "--base", base, "--pairs", text(&pairs), "--index", &index];
+    let more = ["--out", text(&other), "--dev-fraction", "0.5", "--json"];
+    let report = ehi([&command[..], &more, &few].concat()).json();
     assert_eq!(report["documents"], DOCUMENTS);
     assert_eq!(report["config"]["epochs"], 1);
     assert!(report["verdict"]["sentence"].is_string());
