@@ -24,7 +24,9 @@ use crate::scan::Similarity;
 
 pub(super) use length::read_of_reranker as reranker_length;
 pub use prompts::{Prompt, PromptSource};
-pub(super) use task::{check_weights, is_reranker, model_type, modern_head, reranker};
+#[cfg(feature = "train")]
+pub(super) use task::is_reranker;
+pub(super) use task::{check_weights, model_type, modern_head, reranker};
 
 /// The bundle format from which on a folder is read as it is here.
 const SINCE_FORMAT: u32 = 5;
