@@ -13,7 +13,7 @@ use std::time::Instant;
 use ehi::model::{EncoderPrecision, LoadOptions, Role};
 
 /// One call.
-type Run = Box<dyn Fn(&[&str])>;
+type Run<'a> = Box<dyn Fn(&[&str]) + 'a>;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
@@ -38,7 +38,7 @@ fn main() {
         other => panic!("{other:?} is no precision"),
     };
     let options = LoadOptions::new().encoder_precision(precision);
-    let run: Run = match role.as_str() {
+    let run: Run<'_> = match role.as_str() {
         "query" | "document" => {
             let encoder = options.encoder(model).expect("the model is loaded");
             let role = if role == "query" { Role::Query } else { Role::Document };

@@ -168,7 +168,7 @@ def main():
     print(f"{len(documents)} pairs of {mean:.0f} tokens on the mean, {arguments.threads} thread(s)\n")
     print("| Engine | Median ms a pair | Fastest and slowest round | Of ONNX Runtime f32 |\n|---|---|---|---|")
     for name, (batch, rounds) in best.items():
-        title = names[name] + (f", batches of {batch}" if batch else "")
+        title = names[name] + (f", batches of {batch}" if batch > 1 else ", one at a time" if batch else "")
         middle = statistics.median(rounds)
         print(f"| {title} | {middle:.2f} | {min(rounds):.2f} to {max(rounds):.2f} | {middle / base:.2f} |")
 

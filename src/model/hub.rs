@@ -19,14 +19,8 @@ const OF_TABLE: [&str; 2] = ["tokenizer.json", "model.safetensors"];
 const MODULES: &str = "modules.json";
 
 /// Files that change how a model is used, where it has them.
-const OPTIONAL: [&str; 6] = [
-    MODULES,
-    "config.json",
-    files::LENGTH_FILE,
-    files::PROMPTS_FILE,
-    "tokenizer_config.json",
-    "README.md",
-];
+const OPTIONAL: [&str; 6] =
+    [MODULES, "config.json", files::LENGTH_FILE, files::PROMPTS_FILE, "tokenizer_config.json", "README.md"];
 
 /// Fetches `name` (for instance [`DEFAULT_MODEL`]) and returns its directory in the cache.
 ///

@@ -130,7 +130,7 @@ fn is_logistic(dir: &TempDir) -> bool {
 #[test]
 fn a_run_depends_on_its_seed_alone() {
     let weights = |seed| {
-        let (_, dir) = train(&existing(), RerankerConfig { ..with_seed(seed) });
+        let (_, dir) = train(&existing(), with_seed(seed));
         fs::read(dir.path().join("out").join(ENCODER_FILE)).unwrap()
     };
     let first = weights(0);
@@ -208,7 +208,7 @@ fn the_hits_of_an_index_are_reranked() {
         let judged = held_out.iter().filter(|judged| judged.question == *question);
         let judged = judged.map(|judged| (judged.id.clone(), 1)).collect();
         let value = |ids: Vec<String>| ehi::eval::ndcg_at_k(&ids, &judged, 10.try_into().unwrap());
-        let search = || index.query(*question).k(20).ids_only();
+        let search = || index.query(question).k(20).ids_only();
         let ids = |result: ehi::search::SearchResult| result.hits.into_iter().map(|hit| hit.id).collect();
         before += value(ids(search().run().unwrap())) / questions.len() as f64;
         after += value(ids(search().rerank(&fitted.reranker, 8).run().unwrap())) / questions.len() as f64;
@@ -339,7 +339,12 @@ fn settings_are_read_from_a_file() {
     let RerankerConfig { epochs, loss, trainable_layers, negatives, .. } = config;
     assert_eq!((epochs, loss, trainable_layers), (3, RerankerLoss::Binary, Some(2)));
     assert_eq!(negatives, RerankerConfig::default().negatives);
-    for (bad, expected) in [(r#"{"epoch": 3}"#, "epoch"), (r#"{"epochs": "3"}"#, "string"), ("[]", "")] {
+    for (bad, expected) in [
+        (r#"{"epoch": 3}"#, "epoch"),
+        (r#"{"epochs": "3"}"#, "string"),
+        (r#"{"epochs": 3, "epochs": 4}"#, "duplicate"),
+        ("[]", "expected a map"),
+    ] {
         let error = RerankerConfig::from_json(bad).unwrap_err();
         assert!(error.to_string().contains(expected), "{bad}: {error}");
     }
@@ -367,11 +372,12 @@ fn the_program_trains_a_reranker() {
     // Pairs over the documents of the index, whose own search is then the first.
     let pairs = flow.path("pairs.csv");
     let rows: Vec<String> =
-        support::documents(30).iter().map(|d| format!("what of {}?,{}", d.title, d.id)).collect();
+        support::documents(30).iter().map(|d| format!("what of {}?,{}", d.id, d.id)).collect();
     fs::write(&pairs, format!("question,id\n{}\n", rows.join("\n"))).unwrap();
     let other = flow.path("other");
-    let command = ["train-reranker", "--base", base, "--pairs", text(&pairs), "--index", &index, "--json"];
-    let report = ehi([&command[..], &["--out", text(&other)], &few].concat()).json();
+    let command = ["train-reranker", "--base", base, "--pairs", text(&pairs), "--index", &index];
+    let more = ["--out", text(&other), "--dev-fraction", "0.5", "--json"];
+    let report = ehi([&command[..], &more, &few].concat()).json();
     assert_eq!(report["documents"], DOCUMENTS);
     assert_eq!(report["config"]["epochs"], 1);
     assert!(report["verdict"]["sentence"].is_string());
@@ -384,8 +390,9 @@ fn the_program_trains_a_reranker() {
         (&["--out", "x"], "--data"),
         (&["--data", "not-there", "--out", "x"], "not-there"),
     ] {
-        let error = ehi([&["train-reranker", "--base", base][..], rest].concat()).failure();
-        assert!(error.contains(expected), "{rest:?}: {error}");
+        let refused = ehi([&["train-reranker", "--base", base][..], rest].concat());
+        assert!(matches!(refused.code, Some(1 | 2)), "{rest:?}: {:?}", refused.code);
+        assert!(refused.out.is_empty() && refused.err.contains(expected), "{rest:?}: {}", refused.err);
     }
     assert!(!Path::new("x").exists());
 }

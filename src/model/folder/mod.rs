@@ -28,7 +28,9 @@ pub(super) use length::read_of_reranker as reranker_length;
 pub(super) use modules::table_folder;
 pub use prompts::{Prompt, PromptSource};
 pub(super) use statics::{StaticForm, config as static_config};
-pub(super) use task::{check_weights, is_reranker, model_type, modern_head, reranker};
+#[cfg(feature = "train")]
+pub(super) use task::is_reranker;
+pub(super) use task::{check_weights, model_type, modern_head, reranker};
 
 /// The bundle format from which on a folder is read as it is here.
 const SINCE_FORMAT: u32 = 5;

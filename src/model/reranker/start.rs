@@ -224,7 +224,7 @@ impl Parts {
                 files.push((BODY_CONFIG, Value::Object(body)));
             }
         }
-        let body = reranker.parts.transformer()?.named();
+        let body = reranker.parts.transformer()?.named()?;
         Ok(Self { body, head, files, of_encoder: false })
     }
 
@@ -287,7 +287,7 @@ impl Parts {
             ("modules.json", modules()),
             (BODY_CONFIG, of_body()),
         ];
-        Ok(Self { body: encoder.transformer()?.named(), head, files, of_encoder: true })
+        Ok(Self { body: encoder.transformer()?.named()?, head, files, of_encoder: true })
     }
 
     /// Whether a file of the base holds for the reranker, too.

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use crate::train::{SettingsError, TrainError};
 
@@ -83,19 +84,18 @@ impl RerankerConfig {
     /// [`TrainError::ConfigFile`] for an unreadable file, bad JSON, and a setting that is unknown, given
     /// twice, or of the wrong type.
     pub fn from_file(path: &Path) -> Result<Self, TrainError> {
-        let error = |source: serde_json::Error| TrainError::ConfigFile {
-            path: path.to_owned(),
-            source: source.into(),
-        };
-        let file = std::fs::File::open(path).map_err(|e| error(serde_json::Error::io(e)))?;
-        serde_json::from_reader(std::io::BufReader::new(file)).map_err(error)
+        let error = |source: SettingsError| TrainError::ConfigFile { path: path.to_owned(), source };
+        let json = std::fs::read_to_string(path).map_err(|e| error(serde_json::Error::io(e).into()))?;
+        Self::from_json(&json).map_err(error)
     }
 
     /// Settings from a JSON object, with the names that a file has ([`Self::from_file`]).
     ///
     /// # Errors
-    /// Unknown names, values that do not fit, and text that is no JSON.
+    /// Unknown names, names given twice, values that do not fit, and text that is no JSON object.
     pub fn from_json(json: &str) -> Result<Self, SettingsError> {
+        // An array would be read as the settings in their order.
+        serde_json::from_str::<Map<String, Value>>(json)?;
         Ok(serde_json::from_str(json)?)
     }
 
