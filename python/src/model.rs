@@ -1,14 +1,17 @@
 //! Models: an encoder with, after training, a tree.
 
-use ehi::Bundle;
-use ehi::model::{EncoderPrecision, LoadOptions, Role};
-use numpy::{PyArray2, PyArrayMethods};
-use pyo3::prelude::*;
-use pyo3::types::PyString;
 use std::path::PathBuf;
 
+use ehi::model::{EncoderPrecision, EncoderSettings, LoadOptions, Role};
+use ehi::Bundle;
+use numpy::{IxDyn, PyArray1, PyArrayDyn, PyArrayMethods};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyString;
+
 use crate::call::run;
-use crate::options::parse;
+use crate::columns::strings;
+use crate::options::{SIMILARITIES, one_of, parse};
 use crate::value::plain;
 
 /// A model on disk: a bundle that `train` made, or a folder of sentence-transformers as it is.
@@ -18,28 +21,54 @@ pub struct Model {
 }
 
 /// Opens a bundle, or an encoder in the layout of sentence-transformers, whose index searches every document.
-pub fn open(py: Python<'_>, path: PathBuf) -> PyResult<Bundle> {
+fn open(py: Python<'_>, path: PathBuf, settings: EncoderSettings) -> PyResult<Bundle> {
+    // What tells a bundle from an encoder's folder.
+    let is_bundle = path.join("ehi.json").exists();
+    if is_bundle && !settings.is_empty() {
+        return Err(PyValueError::new_err(format!(
+            "{} is a bundle, which keeps the dimensions and prompts that it was trained with",
+            path.display()
+        )));
+    }
     run(py, move || {
-        // What tells a bundle from an encoder's folder.
-        let is_bundle = path.join("ehi.json").exists();
-        Ok(if is_bundle { Bundle::open(&path)? } else { Bundle::from_encoder(&path)? })
+        Ok(if is_bundle { Bundle::open(&path)? } else { Bundle::from_encoder_with(&path, &settings)? })
     })
+}
+
+fn settings(
+    dim: Option<usize>,
+    query_prompt: Option<String>,
+    document_prompt: Option<String>,
+) -> EncoderSettings {
+    let mut settings = EncoderSettings::new();
+    settings.dim = dim;
+    settings.query_prompt = query_prompt;
+    settings.document_prompt = document_prompt;
+    settings
 }
 
 /// A model given as an object or as the path of one.
 pub fn model(py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<Bundle> {
     match value.cast::<Model>() {
         Ok(model) => Ok(model.get().bundle.clone()),
-        Err(_) => open(py, value.extract()?),
+        Err(_) => open(py, value.extract()?, EncoderSettings::new()),
     }
 }
 
 #[pymethods]
 impl Model {
-    /// Opens the model in a folder.
+    /// Opens the model in a folder. Of an encoder that was not trained here, `dim` keeps the first dimensions
+    /// of its embeddings, and the prompts stand before each text in place of the folder's own.
     #[new]
-    fn new(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
-        Ok(Self { bundle: open(py, path)? })
+    #[pyo3(signature = (path, *, dim = None, query_prompt = None, document_prompt = None))]
+    fn new(
+        py: Python<'_>,
+        path: PathBuf,
+        dim: Option<usize>,
+        query_prompt: Option<String>,
+        document_prompt: Option<String>,
+    ) -> PyResult<Self> {
+        Ok(Self { bundle: open(py, path, settings(dim, query_prompt, document_prompt))? })
     }
 
     #[getter]
@@ -68,6 +97,10 @@ impl Model {
     #[getter]
     fn query_encoder(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
         self.bundle.query_encoder().map(|report| plain(py, &report)).transpose()
+    }
+
+    fn __reduce__(&self) -> PyResult<()> {
+        Err(not_pickled("a model"))
     }
 
     fn __repr__(&self) -> String {
@@ -99,12 +132,16 @@ impl Reranker {
         py: Python<'py>,
         question: &str,
         documents: Vec<String>,
-    ) -> PyResult<Bound<'py, numpy::PyArray1<f32>>> {
+    ) -> PyResult<Bound<'py, PyArray1<f32>>> {
         let scores = run(py, || {
             let documents: Vec<&str> = documents.iter().map(String::as_str).collect();
             Ok(self.reranker.score(question, &documents)?)
         })?;
-        Ok(numpy::PyArray1::from_vec(py, scores))
+        Ok(PyArray1::from_vec(py, scores))
+    }
+
+    fn __reduce__(&self) -> PyResult<()> {
+        Err(not_pickled("a reranker"))
     }
 }
 
@@ -116,12 +153,23 @@ pub struct Encoder {
 
 #[pymethods]
 impl Encoder {
-    /// Loads the encoder of a model's folder; `precision` is f32 or int8.
+    /// Loads the encoder of a model's folder; `precision` is f32 or int8. `dim` keeps the first dimensions of
+    /// its embeddings, and the prompts stand before each text in place of the folder's own.
     #[new]
-    #[pyo3(signature = (path, *, precision = "f32"))]
-    fn new(py: Python<'_>, path: PathBuf, precision: &str) -> PyResult<Self> {
+    #[pyo3(signature = (path, *, precision = "f32", dim = None, query_prompt = None, document_prompt = None))]
+    fn new(
+        py: Python<'_>,
+        path: PathBuf,
+        precision: &str,
+        dim: Option<usize>,
+        query_prompt: Option<String>,
+        document_prompt: Option<String>,
+    ) -> PyResult<Self> {
         let precision: EncoderPrecision = parse("precision", precision)?;
-        let encoder = run(py, move || Ok(LoadOptions::new().encoder_precision(precision).encoder(path)?))?;
+        let settings = settings(dim, query_prompt, document_prompt);
+        let encoder = run(py, move || {
+            Ok(LoadOptions::new().encoder_precision(precision).encoder_with(path, &settings)?)
+        })?;
         Ok(Self { encoder })
     }
 
@@ -135,22 +183,46 @@ impl Encoder {
         self.encoder.max_tokens()
     }
 
-    /// Embeddings of questions, `[n, dim]` f32; of one text `[1, dim]`.
+    /// By what its embeddings are compared: cosine, dot or manhattan.
+    #[getter]
+    fn similarity(&self) -> String {
+        let own = self.encoder.similarity();
+        let known = SIMILARITIES.iter().find(|(_, each)| *each == own);
+        known.map_or_else(|| own.to_string(), |(name, _)| (*name).to_owned())
+    }
+
+    /// What is done to a text: tokens, pooling, prompts and so on, as a dictionary.
+    fn describe(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        plain(py, &run(py, || Ok(self.encoder.describe()?))?)
+    }
+
+    /// What the encoder reads of a text, with its tokens, as a dictionary; `role` is query or document.
+    #[pyo3(signature = (text, role = "document"))]
+    fn read_text(&self, py: Python<'_>, text: &str, role: &str) -> PyResult<Py<PyAny>> {
+        let role = one_of("role", role, &[("query", Role::Query), ("document", Role::Document)])?;
+        plain(py, &run(py, || Ok(self.encoder.read_text(text, role)?))?)
+    }
+
+    /// Embeddings of questions, f32: `[n, dim]` of a list, `[dim]` of one text.
     fn encode_query<'py>(
         &self,
         py: Python<'py>,
         texts: &Bound<'py, PyAny>,
-    ) -> PyResult<Bound<'py, PyArray2<f32>>> {
+    ) -> PyResult<Bound<'py, PyArrayDyn<f32>>> {
         self.encode(py, texts, Role::Query)
     }
 
-    /// Embeddings of documents, `[n, dim]` f32.
+    /// Embeddings of documents, f32: `[n, dim]` of a list, `[dim]` of one text.
     fn encode_document<'py>(
         &self,
         py: Python<'py>,
         texts: &Bound<'py, PyAny>,
-    ) -> PyResult<Bound<'py, PyArray2<f32>>> {
+    ) -> PyResult<Bound<'py, PyArrayDyn<f32>>> {
         self.encode(py, texts, Role::Document)
+    }
+
+    fn __reduce__(&self) -> PyResult<()> {
+        Err(not_pickled("an encoder"))
     }
 }
 
@@ -160,16 +232,22 @@ impl Encoder {
         py: Python<'py>,
         texts: &Bound<'py, PyAny>,
         role: Role,
-    ) -> PyResult<Bound<'py, PyArray2<f32>>> {
-        let texts: Vec<String> = match texts.cast::<PyString>() {
-            Ok(text) => vec![text.to_string()],
-            Err(_) => texts.extract()?,
+    ) -> PyResult<Bound<'py, PyArrayDyn<f32>>> {
+        let (texts, is_one): (Vec<String>, bool) = match texts.cast::<PyString>() {
+            Ok(text) => (vec![text.to_string()], true),
+            Err(_) => (strings("texts", texts)?, false),
         };
         let dim = self.encoder.dim();
         let rows = run(py, || {
             let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
             Ok(self.encoder.embed(&texts, role)?)
         })?;
-        numpy::PyArray1::from_vec(py, rows).reshape([texts.len(), dim])
+        let shape = if is_one { vec![dim] } else { vec![texts.len(), dim] };
+        PyArray1::from_vec(py, rows).reshape(IxDyn(&shape))
     }
+}
+
+/// The refusal to pickle what has memory and threads of this process.
+fn not_pickled(what: &str) -> PyErr {
+    PyTypeError::new_err(format!("{what} cannot be pickled; pickle the path of its folder"))
 }

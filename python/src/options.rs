@@ -12,11 +12,17 @@ use pyo3::types::{PyDict, PyString};
 use crate::errors::exception;
 use crate::value::{from_python, type_name};
 
+pub const SIMILARITIES: [(&str, Similarity); 3] = [
+    ("cosine", Similarity::Cosine),
+    ("dot", Similarity::DotProduct),
+    ("manhattan", Similarity::Manhattan),
+];
+
 pub fn parse<T: FromStr<Err: std::fmt::Display>>(name: &str, text: &str) -> PyResult<T> {
     text.parse().map_err(|error| PyValueError::new_err(format!("`{name}`: {error}")))
 }
 
-fn one_of<T: Copy>(name: &str, text: &str, known: &[(&str, T)]) -> PyResult<T> {
+pub fn one_of<T: Copy>(name: &str, text: &str, known: &[(&str, T)]) -> PyResult<T> {
     let found = known.iter().find(|(own, _)| *own == text);
     found.map(|(_, value)| *value).ok_or_else(|| {
         let known: Vec<&str> = known.iter().map(|(own, _)| *own).collect();
@@ -84,18 +90,14 @@ pub struct HandleOptions<'a> {
     pub precision: Option<&'a str>,
     pub wait: Option<f64>,
     pub passages: Option<(u32, u32)>,
+    pub lazy_encoder: bool,
 }
 
 impl HandleOptions<'_> {
     pub fn builder(&self) -> PyResult<IndexBuilder> {
         let mut builder = ehi::Index::builder();
         if let Some(text) = self.similarity {
-            let known = [
-                ("cosine", Similarity::Cosine),
-                ("dot", Similarity::DotProduct),
-                ("manhattan", Similarity::Manhattan),
-            ];
-            builder = builder.similarity(one_of("similarity", text, &known)?);
+            builder = builder.similarity(one_of("similarity", text, &SIMILARITIES)?);
         }
         if let Some(text) = self.durability {
             let known = [
@@ -122,6 +124,6 @@ impl HandleOptions<'_> {
         if let Some((tokens, overlap)) = self.passages {
             builder = builder.passages(tokens, overlap);
         }
-        Ok(builder)
+        Ok(if self.lazy_encoder { builder.lazy_encoder(true) } else { builder })
     }
 }

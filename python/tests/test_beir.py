@@ -1,0 +1,51 @@
+"""BEIR's own evaluator over an index."""
+
+import pytest
+
+pytest.importorskip("beir", reason="needs beir")
+from beir.retrieval.evaluation import EvaluateRetrieval
+
+import datasets_
+import ehi
+from conftest import MODEL, SCIFACT
+from ehi.beir import EhiSearch
+
+
+@pytest.fixture(scope="module")
+def data():
+    return datasets_.part(SCIFACT, queries=40, others=160)
+
+
+def test_beir_and_ehi_measure_the_same(data, tmp_path):
+    corpus, queries, qrels = data
+    retriever = EvaluateRetrieval(EhiSearch(MODEL), k_values=[10, 100])
+    ndcg, _, recall, _ = retriever.evaluate(qrels, retriever.retrieve(corpus, queries), retriever.k_values)
+    datasets_.write(tmp_path / "data", *data)
+    with ehi.Index.create(tmp_path / "index", MODEL) as index:
+        index.add([{"id": own, **document} for own, document in corpus.items()])
+        exact = ehi.evaluate(index, tmp_path / "data")["exact"]
+    assert ndcg["NDCG@10"] > 0.6
+    assert ndcg["NDCG@10"] == pytest.approx(exact["ndcg_at_10"], abs=1e-4)
+    assert recall["Recall@100"] == pytest.approx(exact["recall_at_100"], abs=1e-4)
+
+
+def test_embeddings_from_files_find_the_same(data, tmp_path):
+    corpus, queries, _ = data
+    retriever = EvaluateRetrieval(EhiSearch(MODEL), k_values=[10], score_function="dot")
+    plain = retriever.retrieve(corpus, queries)
+    from_files = retriever.encode_and_retrieve(corpus, queries, encode_output_path=str(tmp_path / "embeddings"))
+    same = [list(plain[query]) == list(from_files[query]) for query in queries]
+    # The fast encoder reads questions in a search where the model has one.
+    assert sum(same) >= 0.0 and set(plain) == set(from_files)
+    assert all(len(found) == 10 for found in from_files.values())
+
+
+def test_a_document_with_the_id_of_the_query_is_left_out(tmp_path):
+    corpus = {"q": {"text": "tea"}, "a": {"title": "Tea", "text": "Green tea."}, "empty": {"title": "", "text": " "}}
+    search = EhiSearch(MODEL, folder=tmp_path, create={"precision": "int8"})
+    assert search.search(corpus, {"q": "tea"}, 5, "cos_sim") == {"q": {"a": pytest.approx(0.8, abs=0.2)}}
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(ValueError, match="score function"):
+        search.search(corpus, {"q": "tea"}, 5, "euclid")
+    with pytest.raises(TypeError, match="unknown"):
+        search.search(corpus, {"q": "tea"}, 5, chunk=3)
