@@ -241,11 +241,12 @@ class Index:
     def __iter__(self) -> Documents: ...
     def add(
         self,
-        documents: Iterable[Mapping[str, Any]] | Sequence[str],
+        documents: Iterable[Mapping[str, Any]] | Sequence[str] | None = None,
         texts: Sequence[str] | None = None,
         titles: Sequence[str] | None = None,
         metadata: Sequence[Any] | None = None,
         *,
+        ids: Sequence[str] | None = None,
         all_or_none: bool = False,
         progress: _Progress = None,
     ) -> _Json: ...

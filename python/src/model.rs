@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use ehi::model::{EncoderPrecision, EncoderSettings, LoadOptions, Role};
 use ehi::Bundle;
+use ehi::model::{EncoderPrecision, EncoderSettings, LoadOptions, Role};
 use numpy::{IxDyn, PyArray1, PyArrayDyn, PyArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -15,6 +15,13 @@ use crate::options::{SIMILARITIES, one_of, parse};
 use crate::value::plain;
 
 /// A model on disk: a bundle that `train` made, or a folder of sentence-transformers as it is.
+///
+/// Of an encoder that was not trained here, `dim` keeps the first dimensions of its embeddings, and the prompts
+/// stand before each text in place of the folder's own.
+///
+/// >>> model = ehi.Model("models/scifact-minilm")
+/// >>> model.dim, model.has_tree
+/// (384, True)
 #[pyclass(frozen, module = "ehi")]
 pub struct Model {
     pub bundle: Bundle,
@@ -57,8 +64,6 @@ pub fn model(py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<Bundle> {
 
 #[pymethods]
 impl Model {
-    /// Opens the model in a folder. Of an encoder that was not trained here, `dim` keeps the first dimensions
-    /// of its embeddings, and the prompts stand before each text in place of the folder's own.
     #[new]
     #[pyo3(signature = (path, *, dim = None, query_prompt = None, document_prompt = None))]
     fn new(
@@ -71,6 +76,7 @@ impl Model {
         Ok(Self { bundle: open(py, path, settings(dim, query_prompt, document_prompt))? })
     }
 
+    /// Folder of the model.
     #[getter]
     fn path(&self) -> PathBuf {
         self.bundle.path().to_owned()
@@ -82,6 +88,7 @@ impl Model {
         self.bundle.hash().to_string()
     }
 
+    /// Width of its embeddings.
     #[getter]
     fn dim(&self) -> usize {
         self.bundle.model().encoder().dim()
@@ -108,7 +115,7 @@ impl Model {
     }
 }
 
-/// A cross-encoder, which reads a question and a document together.
+/// The cross-encoder in a folder, which reads a question and a document together; `precision` is f32 or int8.
 #[pyclass(frozen, module = "ehi")]
 pub struct Reranker {
     pub reranker: ehi::model::Reranker,
@@ -116,7 +123,6 @@ pub struct Reranker {
 
 #[pymethods]
 impl Reranker {
-    /// Loads the cross-encoder in a folder; `precision` is f32 or int8.
     #[new]
     #[pyo3(signature = (path, *, precision = "f32"))]
     fn new(py: Python<'_>, path: PathBuf, precision: &str) -> PyResult<Self> {
@@ -145,7 +151,14 @@ impl Reranker {
     }
 }
 
-/// An encoder of texts.
+/// The encoder of a model's folder; `precision` is f32 or int8.
+///
+/// `dim` keeps the first dimensions of its embeddings, and the prompts stand before each text in place of the
+/// folder's own.
+///
+/// >>> encoder = ehi.Encoder("models/scifact-minilm", precision="int8")
+/// >>> encoder.dim, encoder.max_tokens, encoder.similarity
+/// (384, 256, 'cosine')
 #[pyclass(frozen, module = "ehi")]
 pub struct Encoder {
     encoder: ehi::model::Encoder,
@@ -153,8 +166,6 @@ pub struct Encoder {
 
 #[pymethods]
 impl Encoder {
-    /// Loads the encoder of a model's folder; `precision` is f32 or int8. `dim` keeps the first dimensions of
-    /// its embeddings, and the prompts stand before each text in place of the folder's own.
     #[new]
     #[pyo3(signature = (path, *, precision = "f32", dim = None, query_prompt = None, document_prompt = None))]
     fn new(
@@ -173,11 +184,13 @@ impl Encoder {
         Ok(Self { encoder })
     }
 
+    /// Width of its embeddings.
     #[getter]
     fn dim(&self) -> usize {
         self.encoder.dim()
     }
 
+    /// Tokens of the longest text that is read whole.
     #[getter]
     fn max_tokens(&self) -> usize {
         self.encoder.max_tokens()
@@ -192,11 +205,17 @@ impl Encoder {
     }
 
     /// What is done to a text: tokens, pooling, prompts and so on, as a dictionary.
+    ///
+    /// >>> ehi.Encoder("models/scifact-minilm").describe()["dim"]
+    /// 384
     fn describe(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         plain(py, &run(py, || Ok(self.encoder.describe()?))?)
     }
 
     /// What the encoder reads of a text, with its tokens, as a dictionary; `role` is query or document.
+    ///
+    /// >>> ehi.Encoder("models/scifact-minilm").read_text("Green tea", "query")["tokens"]
+    /// ['[CLS]', 'green', 'tea', '[SEP]']
     #[pyo3(signature = (text, role = "document"))]
     fn read_text(&self, py: Python<'_>, text: &str, role: &str) -> PyResult<Py<PyAny>> {
         let role = one_of("role", role, &[("query", Role::Query), ("document", Role::Document)])?;
@@ -204,6 +223,10 @@ impl Encoder {
     }
 
     /// Embeddings of questions, f32: `[n, dim]` of a list, `[dim]` of one text.
+    ///
+    /// >>> encoder = ehi.Encoder("models/scifact-minilm")
+    /// >>> encoder.encode_query("is there caffeine in tea?").shape, encoder.encode_query(["a", "b"]).shape
+    /// ((384,), (2, 384))
     fn encode_query<'py>(
         &self,
         py: Python<'py>,
@@ -213,6 +236,9 @@ impl Encoder {
     }
 
     /// Embeddings of documents, f32: `[n, dim]` of a list, `[dim]` of one text.
+    ///
+    /// >>> ehi.Encoder("models/scifact-minilm").encode_document(["Green tea has caffeine."]).dtype
+    /// dtype('float32')
     fn encode_document<'py>(
         &self,
         py: Python<'py>,

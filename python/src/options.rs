@@ -12,11 +12,8 @@ use pyo3::types::{PyDict, PyString};
 use crate::errors::exception;
 use crate::value::{from_python, type_name};
 
-pub const SIMILARITIES: [(&str, Similarity); 3] = [
-    ("cosine", Similarity::Cosine),
-    ("dot", Similarity::DotProduct),
-    ("manhattan", Similarity::Manhattan),
-];
+pub const SIMILARITIES: [(&str, Similarity); 3] =
+    [("cosine", Similarity::Cosine), ("dot", Similarity::DotProduct), ("manhattan", Similarity::Manhattan)];
 
 pub fn parse<T: FromStr<Err: std::fmt::Display>>(name: &str, text: &str) -> PyResult<T> {
     text.parse().map_err(|error| PyValueError::new_err(format!("`{name}`: {error}")))

@@ -126,6 +126,7 @@ pub struct Hit {
 
 #[pymethods]
 impl Hit {
+    /// Id of the document.
     #[getter]
     fn id(&self) -> &str {
         &self.hit.id
@@ -137,16 +138,19 @@ impl Hit {
         self.hit.score
     }
 
+    /// Title of the document; empty with `ids_only`.
     #[getter]
     fn title(&self) -> &str {
         &self.hit.document.title
     }
 
+    /// Text of the document; empty with `ids_only`.
     #[getter]
     fn text(&self) -> &str {
         &self.hit.document.text
     }
 
+    /// Metadata of the document, or `None`.
     #[getter]
     fn metadata(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
         self.hit.document.metadata.as_ref().map(|metadata| to_python(py, metadata)).transpose()

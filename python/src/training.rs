@@ -27,6 +27,11 @@ pub fn config(_py: Python<'_>, given: Option<&Bound<'_, PyAny>>) -> PyResult<Tra
 ///
 /// `base` is the folder of the encoder to start from, `output` that of the new bundle, missing or empty.
 /// Returns the model and the report, a dictionary with the verdict.
+///
+/// >>> ehi.train("models/scifact-minilm", "mine", documents=[{"id": "a", "text": "tea"}], pairs=[])
+/// Traceback (most recent call last):
+/// ...
+/// ehi.TrainError: ...
 #[pyfunction]
 #[pyo3(signature = (base, output, *, data = None, documents = None, pairs = None, config = None, progress = None))]
 #[allow(clippy::too_many_arguments, reason = "they are keywords")]
@@ -61,6 +66,11 @@ pub fn train(
 }
 
 /// Evaluates an index on a dataset whose corpus it holds; the report, as a dictionary. `data` is its folder.
+///
+/// >>> ehi.evaluate(index, "no-such-folder")
+/// Traceback (most recent call last):
+/// ...
+/// ehi.DataError: ...
 #[pyfunction]
 #[pyo3(signature = (index, data, *, split = "test", beams = None, encoder = None, progress = None))]
 pub fn evaluate(

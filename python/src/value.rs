@@ -169,7 +169,6 @@ pub struct Matrix<'py> {
 enum Values<'py> {
     F32(PyReadonlyArrayDyn<'py, f32>),
     F16(PyReadonlyArrayDyn<'py, f16>),
-    Copied(Vec<f32>),
 }
 
 /// What a thread without the interpreter's lock reads of a [`Matrix`].
@@ -200,24 +199,18 @@ impl<'py> Matrix<'py> {
             return Err(PyValueError::new_err("an array without columns"));
         }
         // A slice of Rust's needs the values side by side, each at a place that its size divides.
-        let in_place = array.is_c_contiguous() && array.getattr("flags")?.getattr("aligned")?.extract()?;
+        let is_aligned = array.getattr("flags")?.getattr("aligned")?.extract()?;
+        let array = match array.is_c_contiguous() && is_aligned {
+            true => array.clone(),
+            false => array.call_method0("copy")?.cast_into()?,
+        };
         let values = if let Ok(array) = array.cast::<PyArrayDyn<f32>>() {
-            let array = array.readonly();
-            match in_place {
-                true => Values::F32(array),
-                false => Values::Copied(array.as_array().iter().copied().collect()),
-            }
+            Values::F32(array.readonly())
         } else if let Ok(array) = array.cast::<PyArrayDyn<f16>>() {
-            let array = array.readonly();
-            match in_place {
-                true => Values::F16(array),
-                false => Values::Copied(array.as_array().iter().map(|value| value.to_f32()).collect()),
-            }
+            Values::F16(array.readonly())
         } else {
             let found = array.dtype();
-            return Err(PyTypeError::new_err(format!(
-                "an array of {found}; float32 and float16 are read"
-            )));
+            return Err(PyTypeError::new_err(format!("an array of {found}; float32 and float16 are read")));
         };
         Ok(Self { values, count, dim })
     }
@@ -226,7 +219,6 @@ impl<'py> Matrix<'py> {
         let values = match &self.values {
             Values::F32(array) => Slice::F32(array.as_slice()?),
             Values::F16(array) => Slice::F16(array.as_slice()?),
-            Values::Copied(values) => Slice::F32(values),
         };
         Ok(Rows { values, count: self.count, dim: self.dim })
     }

@@ -13,7 +13,7 @@ from ehi.beir import EhiSearch
 
 @pytest.fixture(scope="module")
 def data():
-    return datasets_.part(SCIFACT, queries=40, others=160)
+    return datasets_.part(SCIFACT, queries=20, others=60)
 
 
 def test_beir_and_ehi_measure_the_same(data, tmp_path):
@@ -25,8 +25,8 @@ def test_beir_and_ehi_measure_the_same(data, tmp_path):
         index.add([{"id": own, **document} for own, document in corpus.items()])
         exact = ehi.evaluate(index, tmp_path / "data")["exact"]
     assert ndcg["NDCG@10"] > 0.6
-    assert ndcg["NDCG@10"] == pytest.approx(exact["ndcg_at_10"], abs=1e-4)
-    assert recall["Recall@100"] == pytest.approx(exact["recall_at_100"], abs=1e-4)
+    assert ndcg["NDCG@10"] == pytest.approx(exact["ndcg@10"], abs=1e-4)
+    assert recall["Recall@100"] == pytest.approx(exact["recall@100"], abs=1e-4)
 
 
 def test_embeddings_from_files_find_the_same(data, tmp_path):

@@ -45,30 +45,46 @@ impl Index {
     ///
     /// Returns what was done with each, as a dictionary. With `all_or_none` one that cannot be stored is an
     /// error with nothing stored.
-    #[pyo3(signature = (documents, texts = None, titles = None, metadata = None, *, all_or_none = false,
-        progress = None))]
+    ///
+    /// >>> index.add(["cup"], ["A cup holds tea."], metadata=[{"year": 2025}])["inserted"]
+    /// 1
+    /// >>> index.add([{"id": "cup", "title": "Cups", "text": "A cup holds tea."}])["replaced"]
+    /// 1
+    #[pyo3(signature = (documents = None, texts = None, titles = None, metadata = None, *, ids = None,
+        all_or_none = false, progress = None))]
     #[allow(clippy::too_many_arguments, reason = "they are keywords")]
     fn add(
         &self,
         py: Python<'_>,
-        documents: &Bound<'_, PyAny>,
+        documents: Option<&Bound<'_, PyAny>>,
         texts: Option<&Bound<'_, PyAny>>,
         titles: Option<&Bound<'_, PyAny>>,
         metadata: Option<&Bound<'_, PyAny>>,
+        ids: Option<&Bound<'_, PyAny>>,
         all_or_none: bool,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Py<PyAny>> {
+        // The first argument is ids where texts follow.
+        let (first, texts) = match (documents.xor(ids), texts) {
+            (Some(first), texts) if texts.is_some() || ids.is_none() => (first, texts),
+            _ => return Err(PyTypeError::new_err("give either `ids` and `texts`, or documents")),
+        };
         let documents = match texts {
-            Some(texts) => columns(documents, texts, titles, metadata)?,
+            Some(texts) => columns(first, texts, titles, metadata)?,
             None if titles.is_some() || metadata.is_some() => {
                 return Err(PyTypeError::new_err("`titles` and `metadata` go with ids and texts"));
             }
-            None => dictionaries(documents)?,
+            None => dictionaries(first)?,
         };
         self.store(py, documents, all_or_none, progress)
     }
 
     /// Stores documents with embeddings of the model's own encoder, `[n, dim]` float32 or float16.
+    ///
+    /// >>> encoder = ehi.Encoder("models/scifact-minilm")
+    /// >>> rows = encoder.encode_document(["A cup holds tea.", "A mug does, too."])
+    /// >>> index.add_vectors(["cup", "mug"], rows, titles=["Cups", "Mugs"])["inserted"]
+    /// 2
     #[pyo3(signature = (ids, vectors, texts = None, titles = None, metadata = None, *, progress = None))]
     #[allow(clippy::too_many_arguments, reason = "they are keywords")]
     fn add_vectors(
@@ -105,6 +121,9 @@ impl Index {
     }
 
     /// The document of an id, as a dictionary, or `None`; of a list of ids a list.
+    ///
+    /// >>> index.get("tea")["metadata"], index.get(["nothing", "tyre"])[0]
+    /// ({'year': 2021}, None)
     fn get(&self, py: Python<'_>, ids: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
         let index = self.inner()?;
         if let Ok(id) = ids.cast::<PyString>() {
@@ -122,6 +141,9 @@ impl Index {
     }
 
     /// Deletes the document of an id, or those of a list; returns how many there were.
+    ///
+    /// >>> index.delete(["tea", "nothing"]), len(index)
+    /// (1, 2)
     fn delete(&self, py: Python<'_>, ids: &Bound<'_, PyAny>) -> PyResult<usize> {
         let ids: Vec<String> = match ids.cast::<PyString>() {
             Ok(id) => vec![id.to_string()],
@@ -132,6 +154,9 @@ impl Index {
     }
 
     /// Documents in the order of their ids, from the one after `after` on, `limit` at most.
+    ///
+    /// >>> [document["id"] for document in index.page(after="coffee", limit=1)]
+    /// ['tea']
     #[pyo3(signature = (after = None, limit = 100))]
     fn page(&self, py: Python<'_>, after: Option<String>, limit: usize) -> PyResult<Vec<Py<PyAny>>> {
         let index = self.inner()?;
@@ -140,12 +165,11 @@ impl Index {
     }
 
     /// All documents in the order of their ids, or those that pass a filter, read as they are asked for.
+    ///
+    /// >>> [document["id"] for document in index.iter(filter={"year": {"$gte": 2022}})]
+    /// ['coffee']
     #[pyo3(signature = (filter = None))]
-    fn iter(
-        slf: Py<Self>,
-        py: Python<'_>,
-        filter: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<Documents> {
+    fn iter(slf: Py<Self>, py: Python<'_>, filter: Option<&Bound<'_, PyAny>>) -> PyResult<Documents> {
         let filter = filter.map(|filter| options::filter(py, filter)).transpose()?.map(Arc::new);
         Ok(Documents { index: slf, filter, after: None, is_over: false, page: Vec::new().into_iter() })
     }

@@ -17,6 +17,9 @@ use crate::value::plain;
 impl Index {
     /// Keeps judgments: tuples of question, id of a document and grade, 1 where there is none; 0 and less
     /// mean that the document does not answer. What was done, as a dictionary.
+    ///
+    /// >>> index.judge([("is there caffeine in tea?", "tea"), ("is there caffeine in tea?", "tyre", 0)])["added"]
+    /// 2
     fn judge(&self, py: Python<'_>, pairs: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
         let judgments = judgments(pairs)?;
         let index = self.inner()?;
@@ -24,18 +27,28 @@ impl Index {
     }
 
     /// The judgments that are kept, as dictionaries.
+    ///
+    /// >>> index.judge([("is there caffeine in tea?", "tea")])["added"], len(index.judgments())
+    /// (1, 1)
     fn judgments(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         let index = self.inner()?;
         plain(py, &run(py, move || index.judgments())?)
     }
 
     /// Drops judgments, given as pairs of question and id; how many there were.
+    ///
+    /// >>> index.judge([("is there caffeine in tea?", "tea")])["added"]
+    /// 1
+    /// >>> index.forget([("is there caffeine in tea?", "tea")])
+    /// 1
     fn forget(&self, py: Python<'_>, pairs: Vec<(String, String)>) -> PyResult<usize> {
         let index = self.inner()?;
         run(py, move || index.forget(pairs.iter().map(|(question, id)| (question.as_str(), id.as_str()))))
     }
 
     /// Whether questions are kept in a file of the index, to tune and calibrate by.
+    ///
+    /// >>> index.log_questions(True)
     #[pyo3(signature = (on))]
     fn log_questions(&self, py: Python<'_>, on: bool) -> PyResult<()> {
         let index = self.inner()?;
@@ -43,6 +56,11 @@ impl Index {
     }
 
     /// The questions that were kept, as dictionaries.
+    ///
+    /// >>> index.log_questions(True)
+    /// >>> hits = index.search("is there caffeine in tea?")
+    /// >>> [each["question"] for each in index.logged_questions()]
+    /// ['is there caffeine in tea?']
     fn logged_questions(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         let index = self.inner()?;
         plain(py, &run(py, move || index.logged_questions())?)
@@ -50,6 +68,9 @@ impl Index {
 
     /// Trains on the judgments and takes the new model only if it is shown to be better; the decision, as a
     /// dictionary. `half_life` is in seconds.
+    ///
+    /// >>> index.learn([("is there caffeine in tea?", "tea")])["decision"]
+    /// 'too_few'
     #[pyo3(signature = (pairs = None, *, half_life = None, config = None, progress = None))]
     fn learn(
         &self,
@@ -72,6 +93,9 @@ impl Index {
     }
 
     /// Learns how much words count beside embeddings, from the judgments kept and those given.
+    ///
+    /// >>> index.fuse([("is there caffeine in tea?", "tea")])["fusion"] is None
+    /// True
     #[pyo3(signature = (pairs = None, *, progress = None))]
     fn fuse(
         &self,
@@ -85,6 +109,8 @@ impl Index {
     }
 
     /// Gives the model a fast encoder of questions, or with `kind="none"` takes it away.
+    ///
+    /// >>> index.distil(kind="none")
     #[pyo3(signature = (pairs = None, *, kind = "static", texts = None, passes = None, questions = None,
         seed = 0, progress = None))]
     #[allow(clippy::too_many_arguments, reason = "they are keywords")]
@@ -118,6 +144,11 @@ impl Index {
 
     /// Trains encoder and tree on pairs of question and document id over the documents that are here, and
     /// changes over to the new model whatever the verdict says; `rollback` goes back.
+    ///
+    /// >>> index.retrain([("is there caffeine in tea?", "nothing")])
+    /// Traceback (most recent call last):
+    /// ...
+    /// ehi.TrainError: ...
     #[pyo3(signature = (pairs, *, config = None, progress = None))]
     fn retrain(
         &self,
@@ -135,6 +166,11 @@ impl Index {
     }
 
     /// Changes over to another model: every document is encoded and routed anew beside the running index.
+    ///
+    /// >>> index.reencode("models/scifact-minilm")
+    /// Traceback (most recent call last):
+    /// ...
+    /// ehi.InputError: the index is served by model ... already
     #[pyo3(signature = (model, *, progress = None))]
     fn reencode(
         &self,
@@ -148,6 +184,11 @@ impl Index {
     }
 
     /// Goes back to the model before.
+    ///
+    /// >>> index.rollback()
+    /// Traceback (most recent call last):
+    /// ...
+    /// ehi.InputError: ...
     #[pyo3(signature = (*, progress = None))]
     fn rollback(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<Py<PyAny>> {
         let index = self.inner()?;
@@ -155,12 +196,19 @@ impl Index {
     }
 
     /// Removes the model that `rollback` would go back to; whether there was one.
+    ///
+    /// >>> index.drop_previous_model()
+    /// False
     fn drop_previous_model(&self, py: Python<'_>) -> PyResult<bool> {
         let index = self.inner()?;
         run(py, move || index.drop_previous_model())
     }
 
     /// Keeps the tree in step with the collection in a thread of its own until the returned object is closed.
+    ///
+    /// >>> with index.auto_tune(interval=60) as tuning:
+    /// ...     tuning.tunings
+    /// 0
     #[pyo3(signature = (*, interval = None))]
     fn auto_tune(&self, py: Python<'_>, interval: Option<f64>) -> PyResult<AutoTune> {
         let mut options = ehi::train::AutoTuneOptions::default();

@@ -16,35 +16,54 @@ use crate::value::plain;
 #[pymethods]
 impl Index {
     /// Makes what was stored last beyond a power failure, and shows it to read-only handles.
+    ///
+    /// >>> index.flush()
     fn flush(&self, py: Python<'_>) -> PyResult<()> {
         let index = self.inner()?;
         run(py, move || index.flush())
     }
 
     /// Of a read-only handle: shows what was flushed since; whether there was something.
+    ///
+    /// >>> index.flush()
+    /// >>> reader = ehi.Index.open_read_only("notes", precision="int8")
+    /// >>> reader.refresh(), index.delete("tea"), index.flush(), reader.refresh(), len(reader)
+    /// (False, 1, None, True, 2)
     fn refresh(&self, py: Python<'_>) -> PyResult<bool> {
         let index = self.inner()?;
         run(py, move || index.refresh())
     }
 
     /// Sizes, as a dictionary.
+    ///
+    /// >>> index.stats()["documents"]
+    /// 3
     fn stats(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         let index = self.inner()?;
         plain(py, &run(py, move || index.stats())?)
     }
 
     /// What is amiss that the index can do with, as texts.
+    ///
+    /// >>> index.notices()
+    /// []
     fn notices(&self) -> PyResult<Vec<String>> {
         Ok(self.inner()?.notices().iter().map(ToString::to_string).collect())
     }
 
     /// Whether the tree still fits the collection, with advice, as a dictionary.
+    ///
+    /// >>> index.health()["documents"]
+    /// 3
     fn health(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         let index = self.inner()?;
         plain(py, &run(py, move || index.health())?)
     }
 
     /// What each leaf is about, as dictionaries.
+    ///
+    /// >>> sum(leaf["documents"] for leaf in index.leaves())
+    /// 3
     #[pyo3(signature = (leaf = None, *, terms = None, samples = None, queries = None))]
     fn leaves(
         &self,
@@ -63,6 +82,9 @@ impl Index {
     }
 
     /// Reads and checks every byte; what was found, as a dictionary.
+    ///
+    /// >>> index.verify()["sound"]
+    /// True
     #[pyo3(signature = (*, progress = None))]
     fn verify(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<Py<PyAny>> {
         let index = self.inner()?;
@@ -71,12 +93,18 @@ impl Index {
     }
 
     /// Copies the index as it is to a folder that is missing or empty.
+    ///
+    /// >>> index.snapshot("copy")
+    /// >>> len(ehi.Index.open_read_only("copy", precision="int8"))
+    /// 3
     fn snapshot(&self, py: Python<'_>, target: PathBuf) -> PyResult<()> {
         let index = self.inner()?;
         run(py, move || index.snapshot(target))
     }
 
     /// Merges all segments and drops what is deleted.
+    ///
+    /// >>> index.compact()
     #[pyo3(signature = (*, progress = None))]
     fn compact(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<()> {
         let index = self.inner()?;
@@ -84,6 +112,12 @@ impl Index {
     }
 
     /// Makes posting lists of words for an index without, or with other terms: `tokens`, or a language.
+    ///
+    /// >>> with ehi.Index.create("other", model="models/scifact-minilm", words="none") as other:
+    /// ...     summary = other.add(["tea"], ["Green tea has caffeine."])
+    /// ...     other.make_lexical("english")
+    /// ...     other.search("caffeine teas", mode="lexical").ids
+    /// ['tea']
     #[pyo3(signature = (words = "tokens", *, progress = None))]
     fn make_lexical(&self, py: Python<'_>, words: &str, progress: Option<Py<PyAny>>) -> PyResult<()> {
         let analyzer: Analyzer = parse("words", words)?;
@@ -92,6 +126,8 @@ impl Index {
     }
 
     /// Makes the posting lists of leaves anew.
+    ///
+    /// >>> index.rebuild_postings()
     #[pyo3(signature = (*, progress = None))]
     fn rebuild_postings(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<()> {
         let index = self.inner()?;
@@ -99,6 +135,9 @@ impl Index {
     }
 
     /// Measures how many leaves a search needs for a recall; the curve, as a dictionary.
+    ///
+    /// >>> index.calibrate(["is there caffeine in tea?", "mending a tyre"])["questions"]
+    /// 2
     #[pyo3(signature = (questions = None, *, progress = None))]
     fn calibrate(
         &self,
@@ -113,6 +152,11 @@ impl Index {
     }
 
     /// Makes a tree for the documents that are here, without labels; what came of it, as a dictionary.
+    ///
+    /// >>> index.tune()
+    /// Traceback (most recent call last):
+    /// ...
+    /// ehi.InputError: ...
     #[pyo3(signature = (*, leaves = None, passes = None, questions = None, always = false, seed = 0,
         checkpoints = None, resume = false, progress = None))]
     #[allow(clippy::too_many_arguments, reason = "they are keywords")]

@@ -27,6 +27,9 @@ pub use learn::AutoTune;
 /// Made by `Index.create`, `Index.open` and `Index.open_read_only`. One process writes at a time, any number
 /// reads. It may be shared by threads; a search takes none of the interpreter's lock. `close` (or the end of
 /// a `with` block) flushes it.
+///
+/// >>> len(index), "tea" in index, sorted(document["id"] for document in index)
+/// (3, True, ['coffee', 'tea', 'tyre'])
 #[pyclass(frozen, module = "ehi")]
 pub struct Index {
     path: PathBuf,
@@ -49,6 +52,10 @@ impl Index {
 impl Index {
     /// Creates an index in a folder that is missing or empty. `model` is a `Model` or the path of one. With
     /// `passages`, tokens and overlap, a document has an embedding for each part of its text.
+    ///
+    /// >>> with ehi.Index.create("papers", model="models/scifact-minilm", words="english") as papers:
+    /// ...     papers.add(["a"], ["Vitamin D and the immune system."])["inserted"]
+    /// 1
     #[staticmethod]
     #[pyo3(signature = (path, model, *, similarity = None, durability = None, codes = None, words = None,
         precision = None, passages = None, wait = None, lazy_encoder = false, exist_ok = false))]
@@ -67,16 +74,8 @@ impl Index {
         lazy_encoder: bool,
         exist_ok: bool,
     ) -> PyResult<Self> {
-        let options = HandleOptions {
-            similarity,
-            durability,
-            codes,
-            words,
-            precision,
-            passages,
-            wait,
-            lazy_encoder,
-        };
+        let options =
+            HandleOptions { similarity, durability, codes, words, precision, passages, wait, lazy_encoder };
         let builder = options.builder()?;
         let bundle = model::model(py, model)?;
         let index = run(py, move || match exist_ok {
@@ -87,6 +86,15 @@ impl Index {
     }
 
     /// Opens an index for reading and writing; `wait` is for how many seconds another writer is waited for.
+    ///
+    /// >>> ehi.Index.open("notes")
+    /// Traceback (most recent call last):
+    /// ...
+    /// ehi.LockedError: ...
+    /// >>> index.close()
+    /// >>> with ehi.Index.open("notes", wait=5) as again:
+    /// ...     len(again)
+    /// 3
     #[staticmethod]
     #[pyo3(signature = (path, *, model = None, durability = None, codes = None, precision = None, wait = None,
         lazy_encoder = false))]
@@ -108,6 +116,11 @@ impl Index {
     }
 
     /// Opens an index to read it, beside a process that writes; `refresh` shows what was flushed since.
+    ///
+    /// >>> index.flush()
+    /// >>> reader = ehi.Index.open_read_only("notes", precision="int8")
+    /// >>> reader.get("tea")["text"]
+    /// 'Green tea has caffeine.'
     #[staticmethod]
     #[pyo3(signature = (path, *, model = None, precision = None, lazy_encoder = false))]
     fn open_read_only(
@@ -124,6 +137,10 @@ impl Index {
 
     /// Brings a damaged index back to what can be read of it. `undecided` says what to do with documents that
     /// may have been deleted: refuse, keep or drop.
+    ///
+    /// >>> index.close()
+    /// >>> ehi.Index.repair("notes")["lost"]
+    /// 0
     #[staticmethod]
     #[pyo3(signature = (path, *, model = None, undecided = "refuse", progress = None))]
     fn repair(
@@ -157,6 +174,7 @@ impl Index {
         self.path.clone()
     }
 
+    /// Whether it was opened by `open_read_only`.
     #[getter]
     fn is_read_only(&self) -> PyResult<bool> {
         Ok(self.inner()?.is_read_only())
@@ -169,6 +187,12 @@ impl Index {
     }
 
     /// Flushes the index and gives it up; nothing can be done with it then. Safe to call twice.
+    ///
+    /// >>> index.close()
+    /// >>> index.search("tea")
+    /// Traceback (most recent call last):
+    /// ...
+    /// ehi.InputError: the index ... is closed
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let taken = self.open.write().unwrap_or_else(PoisonError::into_inner).take();
         let Some(index) = taken else { return Ok(()) };

@@ -22,6 +22,18 @@ impl Index {
     /// `exact`. `mode` is best, dense, lexical or hybrid; `alpha` and `rrf` join both scores of hybrid.
     /// `filter` is a dictionary in the form of MongoDB's. A `reranker` reads the best `rerank_depth` hits
     /// again.
+    ///
+    /// >>> hit = index.search("is there caffeine in tea?", k=1)[0]
+    /// >>> hit.id, hit.text, hit.metadata
+    /// ('tea', 'Green tea has caffeine.', {'year': 2021})
+    /// >>> index.search("a drink", filter={"year": {"$gte": 2022}}).ids
+    /// ['coffee']
+    /// >>> batch = index.search(["mending a tyre", "roasting"], k=2)
+    /// >>> [ids[0] for ids in batch.ids], batch.scores.shape
+    /// (['tyre', 'coffee'], (2, 2))
+    /// >>> row = ehi.Encoder("models/scifact-minilm").encode_query("mending a tyre")
+    /// >>> index.search(row, k=1).ids
+    /// ['tyre']
     #[pyo3(signature = (query, k = 10, *, beam = None, recall = None, stop = None, exact = false, mode = None,
         alpha = None, rrf = None, bm25 = None, filter = None, codes = None, encoder = None, ids_only = false,
         passages = None, reranker = None, rerank_depth = 100, refine = false, parallel = false))]
@@ -89,16 +101,24 @@ impl Index {
             Input::Vectors(matrix) => {
                 not_of_one(refine, parallel)?;
                 let rows = matrix.rows()?;
-                many(py, k, run(py, || {
-                    let rows: Vec<_> = rows.iter().collect();
-                    options.apply(index.query_vector_batch(&rows)).run()
-                })?)
+                many(
+                    py,
+                    k,
+                    run(py, || {
+                        let rows: Vec<_> = rows.iter().collect();
+                        options.apply(index.query_vector_batch(&rows)).run()
+                    })?,
+                )
             }
         }
     }
 
     /// Why a search found what it found, as a dictionary; with `against_exact` beside what exact search
     /// finds.
+    ///
+    /// >>> explained = index.explain("is there caffeine in tea?", k=2, against_exact=True)
+    /// >>> [hit["id"] for hit in explained["hits"]][0]
+    /// 'tea'
     #[pyo3(signature = (query, k = 10, *, beam = None, recall = None, mode = None, alpha = None, filter = None,
         against_exact = false))]
     #[allow(clippy::too_many_arguments, reason = "they are keywords")]
