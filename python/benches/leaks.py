@@ -1,6 +1,6 @@
 """Opens and closes an index ten thousand times, and says what that leaves of memory and open files.
 
-    python benches/leaks.py [TIMES]
+python benches/leaks.py [TIMES]
 """
 
 import os

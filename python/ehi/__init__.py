@@ -6,9 +6,9 @@
 ...     [hit.id for hit in index.search("is there caffeine in tea?", k=1)]
 ['tea']
 
-`Index` has documents and searches, `Model` and `Encoder` what texts are encoded by, `train` makes a model of your
-own. Other people's tools are in `ehi.mteb`, `ehi.beir`, `ehi.langchain`, `ehi.haystack` and `ehi.llama_index`,
-each with an extra of its name.
+`Index` has documents and searches, `Model` and `Encoder` what texts are encoded by, `train` makes a model of
+your own. Other people's tools are in `ehi.mteb`, `ehi.beir`, `ehi.langchain`, `ehi.haystack` and
+`ehi.llama_index`, each with an extra of its name.
 """
 
 from ._ehi import (

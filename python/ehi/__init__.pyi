@@ -84,6 +84,19 @@ class Model:
     def has_tree(self) -> bool: ...
     @property
     def query_encoder(self) -> _Json | None: ...
+    def has_encoder_of(self, other: Model) -> bool: ...
+    def distil(
+        self,
+        *,
+        data: _Path | None = None,
+        documents: Iterable[Mapping[str, Any]] | None = None,
+        pairs: Sequence[tuple[str, str]] | None = None,
+        kind: Literal["static", "none"] = "static",
+        texts: int | None = None,
+        passes: int | None = None,
+        seed: int = 0,
+        progress: _Progress = None,
+    ) -> _Json | None: ...
 
 @final
 class Encoder:
@@ -110,6 +123,8 @@ class Encoder:
 @final
 class Reranker:
     def __new__(cls, path: _Path, *, precision: _Precision = "f32") -> Reranker: ...
+    @property
+    def max_tokens(self) -> int: ...
     def score(self, question: str, documents: list[str]) -> NDArray[np.float32]: ...
 
 @final

@@ -16,8 +16,8 @@ _NOTHING: dict[str, Any] = {"$ids": []}
 def translate(filters: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """The filter of an index; `None` where every document passes.
 
-    A missing field is as one that is `None`. Dates are compared as text, so they must be written alike, in ISO
-    format. Where a field is a list, a condition holds if it does for any element.
+    A missing field is as one that is `None`. Dates are compared as text, so they must be written alike, in
+    ISO format. Where a field is a list, a condition holds if it does for any element.
     """
     return _node(filters) if filters else None
 
@@ -103,7 +103,9 @@ def _ordered(operator: str, value: Any) -> Any:
         try:
             datetime.fromisoformat(value)
         except ValueError:
-            raise FilterError(f"'{operator}' compares numbers and dates in ISO format, not '{value}'") from None
+            raise FilterError(
+                f"'{operator}' compares numbers and dates in ISO format, not '{value}'"
+            ) from None
     elif isinstance(value, bool) or not isinstance(value, int | float):
         raise FilterError(f"'{operator}' compares numbers and dates, not {type(value).__name__}")
     return value

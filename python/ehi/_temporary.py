@@ -84,4 +84,6 @@ def check(summary: Mapping[str, Any]) -> None:
     """`ValueError` where documents were refused."""
     if refused := summary["refused"]:
         first = refused[0]
-        raise ValueError(f"{len(refused)} documents were refused, the first of them {first['id']}: {first['error']}")
+        raise ValueError(
+            f"{len(refused)} documents were refused, the first of them {first['id']}: {first['error']}"
+        )

@@ -65,14 +65,22 @@ def rows(vectors: Any) -> NDArray[np.float32]:
 def _write_model(folder: pathlib.Path, dim: int) -> None:
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
     special = {word: {"id": word, "ids": [at], "tokens": [word]} for at, word in enumerate(words) if at > 1}
-    piece = [{"SpecialToken": {"id": "[CLS]", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}},
-             {"SpecialToken": {"id": "[SEP]", "type_id": 0}}]
+    piece = [
+        {"SpecialToken": {"id": "[CLS]", "type_id": 0}},
+        {"Sequence": {"id": "A", "type_id": 0}},
+        {"SpecialToken": {"id": "[SEP]", "type_id": 0}},
+    ]
     tokenizer: dict[str, Any] = {
         "version": "1.0",
         "added_tokens": [],
         "normalizer": None,
         "pre_tokenizer": {"type": "Whitespace"},
-        "post_processor": {"type": "TemplateProcessing", "single": piece, "pair": piece, "special_tokens": special},
+        "post_processor": {
+            "type": "TemplateProcessing",
+            "single": piece,
+            "pair": piece,
+            "special_tokens": special,
+        },
         "decoder": None,
         "model": {
             "type": "WordLevel",
@@ -125,8 +133,14 @@ def _write_model(folder: pathlib.Path, dim: int) -> None:
         "embeddings.LayerNorm.weight": line,
         "embeddings.LayerNorm.bias": line,
     }
-    for name in ("attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense",
-                 "intermediate.dense", "output.dense"):
+    for name in (
+        "attention.self.query",
+        "attention.self.key",
+        "attention.self.value",
+        "attention.output.dense",
+        "intermediate.dense",
+        "output.dense",
+    ):
         shapes |= {f"{layer}{name}.weight": square, f"{layer}{name}.bias": line}
     for name in ("attention.output.LayerNorm", "output.LayerNorm"):
         shapes |= {f"{layer}{name}.weight": line, f"{layer}{name}.bias": line}
@@ -141,7 +155,11 @@ def _write_tensors(path: pathlib.Path, shapes: dict[str, tuple[int, ...]]) -> No
     data = bytearray()
     for name, shape in shapes.items():
         tensor = random.standard_normal(shape).astype("<f4").tobytes()
-        header[name] = {"dtype": "F32", "shape": list(shape), "data_offsets": [len(data), len(data) + len(tensor)]}
+        header[name] = {
+            "dtype": "F32",
+            "shape": list(shape),
+            "data_offsets": [len(data), len(data) + len(tensor)],
+        }
         data += tensor
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)

@@ -1,11 +1,11 @@
 """BEIR: an index as a retriever. `pip install ehi[beir]`.
 
-    from beir.retrieval.evaluation import EvaluateRetrieval
-    from ehi.beir import EhiSearch
+from beir.retrieval.evaluation import EvaluateRetrieval
+from ehi.beir import EhiSearch
 
-    retriever = EvaluateRetrieval(EhiSearch("models/scifact-minilm"), k_values=[10, 100])
-    results = retriever.retrieve(corpus, queries)
-    print(retriever.evaluate(qrels, results, retriever.k_values))
+retriever = EvaluateRetrieval(EhiSearch("models/scifact-minilm"), k_values=[10, 100])
+results = retriever.retrieve(corpus, queries)
+print(retriever.evaluate(qrels, results, retriever.k_values))
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ class EhiSearch(BaseSearch):
     ) -> dict[str, dict[str, float]]:
         """Scores of the best `top_k` documents of each query, best first.
 
-        A document with the query's own id is left out, as BEIR's own searches do. `score_function`, cos_sim or
-        dot, is the similarity of the index; by default the model's own.
+        A document with the query's own id is left out, as BEIR's own searches do. `score_function`, cos_sim
+        or dot, is the similarity of the index; by default the model's own.
         """
         _none(kwargs)
         create = dict(self._create)
@@ -75,7 +75,9 @@ class EhiSearch(BaseSearch):
         try:
             store.create(self.model, **create)
             ids, documents = list(corpus), list(corpus.values())
-            store.fill(ids, [each.get("text", "") for each in documents], [_title(each) for each in documents])
+            store.fill(
+                ids, [each.get("text", "") for each in documents], [_title(each) for each in documents]
+            )
             found = store.search(queries, top_k + 1, self._search)
         finally:
             store.close()
@@ -105,7 +107,10 @@ class EhiSearch(BaseSearch):
             target = folder / corpus_filename.replace("*", str(place // _CHUNK))
             if overwrite or not target.exists():
                 own = ids[place : place + _CHUNK]
-                texts = [" ".join(filter(None, (_title(corpus[each]), corpus[each].get("text", "")))) for each in own]
+                texts = [
+                    " ".join(filter(None, (_title(corpus[each]), corpus[each].get("text", ""))))
+                    for each in own
+                ]
                 _write(target, encoder.encode_document(texts), own)
 
     def search_from_files(

@@ -1,11 +1,11 @@
 """Haystack: an index as a document store, with its retriever. `pip install ehi[haystack]`.
 
-    from haystack import Document
-    from ehi.haystack import EhiDocumentStore, EhiRetriever
+from haystack import Document
+from ehi.haystack import EhiDocumentStore, EhiRetriever
 
-    store = EhiDocumentStore("notes", model="models/scifact-minilm")
-    store.write_documents([Document(id="tea", content="Green tea has caffeine.", meta={"year": 2021})])
-    EhiRetriever(store, top_k=3).run("is there caffeine in tea?")["documents"]
+store = EhiDocumentStore("notes", model="models/scifact-minilm")
+store.write_documents([Document(id="tea", content="Green tea has caffeine.", meta={"year": 2021})])
+EhiRetriever(store, top_k=3).run("is there caffeine in tea?")["documents"]
 """
 
 from __future__ import annotations
@@ -35,16 +35,18 @@ _MORE = "_haystack"
 class EhiDocumentStore:
     """An index as a document store.
 
-    `path` is that of an index; with `model`, the path of one, it is made where there is none, with `options` of
-    `Index.create`. The index encodes contents by its own model: a document needs no embedding, and one that it
-    has is given back and not searched by. Every document needs a content, and meta are what JSON has.
+    `path` is that of an index; with `model`, the path of one, it is made where there is none, with `options`
+    of `Index.create`. The index encodes contents by its own model: a document needs no embedding, and one
+    that it has is given back and not searched by. Every document needs a content, and meta are what JSON has.
 
     Filters are those of `Index.search` in Haystack's words: dates are compared as text, so write them alike,
     in ISO format; a missing field is as one that is None; a condition on a list holds if it does for any
     element.
     """
 
-    def __init__(self, path: str | PathLike[str], model: str | PathLike[str] | None = None, **options: Any) -> None:
+    def __init__(
+        self, path: str | PathLike[str], model: str | PathLike[str] | None = None, **options: Any
+    ) -> None:
         self.path, self.model, self.options = fspath(path), model if model is None else fspath(model), options
         if model is None:
             self.index = Index.open(path, **options)
@@ -69,7 +71,9 @@ class EhiDocumentStore:
         """Documents in the order of their ids."""
         return list(self._passing(filters))
 
-    def write_documents(self, documents: list[Document], policy: DuplicatePolicy = DuplicatePolicy.NONE) -> int:
+    def write_documents(
+        self, documents: list[Document], policy: DuplicatePolicy = DuplicatePolicy.NONE
+    ) -> int:
         """Writes all of the documents or none, and returns how many were written.
 
         A document whose id is there is an error, also without a policy.
@@ -113,7 +117,9 @@ class EhiDocumentStore:
     def count_documents_by_filter(self, filters: dict[str, Any]) -> int:
         return sum(1 for _ in self._passing(filters))
 
-    def count_unique_metadata_by_filter(self, filters: dict[str, Any], metadata_fields: list[str]) -> dict[str, int]:
+    def count_unique_metadata_by_filter(
+        self, filters: dict[str, Any], metadata_fields: list[str]
+    ) -> dict[str, int]:
         fields = [_field(each) for each in metadata_fields]
         seen: dict[str, set[str]] = {field: set() for field in fields}
         for document in self._passing(filters):
@@ -178,11 +184,18 @@ class EhiRetriever:
     ) -> None:
         if not isinstance(document_store, EhiDocumentStore):
             raise ValueError("document_store must be an EhiDocumentStore")
-        self.document_store, self.filters, self.top_k, self.search = document_store, filters, top_k, search or {}
+        self.document_store, self.filters, self.top_k, self.search = (
+            document_store,
+            filters,
+            top_k,
+            search or {},
+        )
 
     def to_dict(self) -> dict[str, Any]:
         store = self.document_store.to_dict()
-        return default_to_dict(self, document_store=store, filters=self.filters, top_k=self.top_k, search=self.search)
+        return default_to_dict(
+            self, document_store=store, filters=self.filters, top_k=self.top_k, search=self.search
+        )
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> EhiRetriever:
@@ -213,7 +226,9 @@ def _row(document: Document) -> dict[str, Any]:
 
 def _document(own: str, title: str, text: str, metadata: Any, score: float | None = None) -> Document:
     # Haystack has no place for a title, nor for metadata that is no dictionary; others may have stored them.
-    meta = dict(metadata) if isinstance(metadata, dict) else {} if metadata is None else {"metadata": metadata}
+    meta = (
+        dict(metadata) if isinstance(metadata, dict) else {} if metadata is None else {"metadata": metadata}
+    )
     more = meta.pop(_MORE, {})
     meta = {"title": title, **meta} if title else meta
     return Document.from_dict({**more, "id": own, "content": text, "meta": meta, "score": score})

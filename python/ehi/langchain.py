@@ -1,12 +1,12 @@
 """LangChain: an index as a vector store, its encoder as embeddings. `pip install ehi[langchain]`.
 
-    from langchain_core.documents import Document
-    from ehi.langchain import EhiVectorStore
+from langchain_core.documents import Document
+from ehi.langchain import EhiVectorStore
 
-    store = EhiVectorStore("notes", model="models/scifact-minilm")
-    store.add_documents([Document("Green tea has caffeine.", metadata={"year": 2021})], ids=["tea"])
-    retriever = store.as_retriever(search_kwargs={"k": 3, "filter": {"year": {"$gte": 2020}}})
-    retriever.invoke("is there caffeine in tea?")
+store = EhiVectorStore("notes", model="models/scifact-minilm")
+store.add_documents([Document("Green tea has caffeine.", metadata={"year": 2021})], ids=["tea"])
+retriever = store.as_retriever(search_kwargs={"k": 3, "filter": {"year": {"$gte": 2020}}})
+retriever.invoke("is there caffeine in tea?")
 """
 
 from __future__ import annotations
@@ -53,7 +53,10 @@ class EhiVectorStore(VectorStore):
     """
 
     def __init__(
-        self, index: Index | str | PathLike[str], model: Model | str | PathLike[str] | None = None, **options: Any
+        self,
+        index: Index | str | PathLike[str],
+        model: Model | str | PathLike[str] | None = None,
+        **options: Any,
     ) -> None:
         if isinstance(index, Index):
             if model is not None or options:
@@ -84,7 +87,9 @@ class EhiVectorStore(VectorStore):
         model: Model | str | PathLike[str] | None = None,
         **options: Any,
     ) -> EhiVectorStore:
-        """A store with these texts. `embedding`, if any, is an `EhiEmbeddings`: its model then is the index's."""
+        """A store with these texts. `embedding`, if any, is an `EhiEmbeddings`: its model then is the
+        index's.
+        """
         if embedding is not None:
             if not isinstance(embedding, EhiEmbeddings):
                 raise TypeError(
@@ -101,7 +106,9 @@ class EhiVectorStore(VectorStore):
     def add_documents(
         self, documents: list[Document], ids: Sequence[str | None] | None = None, **kwargs: Any
     ) -> list[str]:
-        """Stores documents under `ids`, else their own ids, else new ones. Keywords are those of `Index.add`."""
+        """Stores documents under `ids`, else their own ids, else new ones. Keywords are those of
+        `Index.add`.
+        """
         if ids is not None and len(ids) != len(documents):
             raise ValueError(f"{len(documents)} documents with {len(ids)} ids")
         given = ids if ids is not None else [document.id for document in documents]
@@ -119,12 +126,18 @@ class EhiVectorStore(VectorStore):
         return True
 
     def get_by_ids(self, ids: Sequence[str], /) -> list[Document]:
-        return [_document(one["id"], one["title"], one["text"], one["metadata"]) for one in self.index.get(list(ids)) if one]
+        return [
+            _document(one["id"], one["title"], one["text"], one["metadata"])
+            for one in self.index.get(list(ids))
+            if one
+        ]
 
     def similarity_search(self, query: str, k: int = 4, **kwargs: Any) -> list[Document]:
         return [document for document, _ in self.similarity_search_with_score(query, k, **kwargs)]
 
-    def similarity_search_with_score(self, query: str, k: int = 4, **kwargs: Any) -> list[tuple[Document, float]]:
+    def similarity_search_with_score(
+        self, query: str, k: int = 4, **kwargs: Any
+    ) -> list[tuple[Document, float]]:
         """Documents with the scores that the search ranks by; higher is better."""
         return [(_of_hit(hit), hit.score) for hit in self.index.search(query, k, **kwargs)]
 
@@ -133,13 +146,19 @@ class EhiVectorStore(VectorStore):
     ) -> list[tuple[Document, float]]:
         # A threshold needs a score that does not depend on the other candidates: (1 + cosine) / 2.
         if (similarity := self.index.stats()["similarity"]) != "cosine":
-            raise ValueError(f"relevance from 0 to 1 is known of cosine alone, and this index ranks by {similarity}")
+            raise ValueError(
+                f"relevance from 0 to 1 is known of cosine alone, and this index ranks by {similarity}"
+            )
         hits = self.index.search(query, k, **{"mode": "dense", **kwargs})
         if any(hit.dense is None for hit in hits):
             raise ValueError("relevance from 0 to 1 is known of embeddings alone, not of words")
-        return [(_of_hit(hit), min(1.0, max(0.0, (1 + hit.dense) / 2))) for hit in hits if hit.dense is not None]
+        return [
+            (_of_hit(hit), min(1.0, max(0.0, (1 + hit.dense) / 2))) for hit in hits if hit.dense is not None
+        ]
 
-    def similarity_search_by_vector(self, embedding: list[float], k: int = 4, **kwargs: Any) -> list[Document]:
+    def similarity_search_by_vector(
+        self, embedding: list[float], k: int = 4, **kwargs: Any
+    ) -> list[Document]:
         """Searches for an embedding of the index's own encoder."""
         return [_of_hit(hit) for hit in self.index.search(np.asarray(embedding, np.float32), k, **kwargs)]
 
@@ -156,7 +175,11 @@ class EhiVectorStore(VectorStore):
     ) -> list[Document]:
         found = self.similarity_search_by_vector(embedding, fetch_k, **kwargs)
         rows = self.embeddings.embed_documents([document.page_content for document in found])
-        chosen = maximal_marginal_relevance(np.asarray(embedding, np.float32), rows, lambda_mult, k) if found else []
+        chosen = (
+            maximal_marginal_relevance(np.asarray(embedding, np.float32), rows, lambda_mult, k)
+            if found
+            else []
+        )
         return [found[place] for place in chosen]
 
 

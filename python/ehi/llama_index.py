@@ -1,11 +1,11 @@
 """LlamaIndex: an index as a retriever. `pip install ehi[llama-index]`.
 
-    from llama_index.core.schema import TextNode
-    from ehi.llama_index import EhiRetriever
+from llama_index.core.schema import TextNode
+from ehi.llama_index import EhiRetriever
 
-    retriever = EhiRetriever("notes", model="models/scifact-minilm", k=3)
-    retriever.add([TextNode(id_="tea", text="Green tea has caffeine.", metadata={"year": 2021})])
-    retriever.retrieve("is there caffeine in tea?")
+retriever = EhiRetriever("notes", model="models/scifact-minilm", k=3)
+retriever.add([TextNode(id_="tea", text="Green tea has caffeine.", metadata={"year": 2021})])
+retriever.retrieve("is there caffeine in tea?")
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ except ImportError as error:
 class EhiRetriever(BaseRetriever):
     """An index as a retriever.
 
-    `index` is an `Index` that is open, or the path of one; with `model` it is made where there is none. `k` and
-    further keywords are options of `Index.search`: `filter` in the form of MongoDB's, `mode`, `beam` and so on.
-    The index encodes texts by its own model; a query that comes with an embedding is searched for by that.
+    `index` is an `Index` that is open, or the path of one; with `model` it is made where there is none. `k`
+    and further keywords are options of `Index.search`: `filter` in the form of MongoDB's, `mode`, `beam` and
+    so on. The index encodes texts by its own model; a query that comes with an embedding is searched for by
+    that.
     """
 
     def __init__(
@@ -88,4 +89,6 @@ def _node(hit: Any) -> BaseNode:
         return metadata_dict_to_node(metadata)
     # A document that others have stored.
     fields = metadata if isinstance(metadata, dict) else {} if metadata is None else {"metadata": metadata}
-    return TextNode(id_=hit.id, text=hit.text, metadata={"title": hit.title, **fields} if hit.title else fields)
+    return TextNode(
+        id_=hit.id, text=hit.text, metadata={"title": hit.title, **fields} if hit.title else fields
+    )

@@ -1,13 +1,13 @@
 """MTEB: an index as a search model, and as the store under any encoder. `pip install ehi[mteb]`.
 
-    import mteb
-    from ehi.mteb import EhiSearch, EhiStore
+import mteb
+from ehi.mteb import EhiSearch, EhiStore
 
-    mteb.evaluate(EhiSearch("models/scifact-minilm"), mteb.get_task("SciFact"))
+mteb.evaluate(EhiSearch("models/scifact-minilm"), mteb.get_task("SciFact"))
 
-    encoder = mteb.get_model("sentence-transformers/all-MiniLM-L6-v2")
-    store = EhiStore.of(encoder)
-    mteb.evaluate(mteb.models.SearchEncoderWrapper(encoder, index_backend=store), mteb.get_task("SciFact"))
+encoder = mteb.get_model("sentence-transformers/all-MiniLM-L6-v2")
+store = EhiStore.of(encoder)
+mteb.evaluate(mteb.models.SearchEncoderWrapper(encoder, index_backend=store), mteb.get_task("SciFact"))
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ _SIMILARITIES: dict[Any, Literal["cosine", "dot", "manhattan"]] = {
 class EhiSearch:
     """A model with its index, as MTEB's `SearchProtocol`.
 
-    `model` is a `Model` or its path. `create` has options of `Index.create` (`passages`, `words`, `precision`),
-    and all further keywords are options of `Index.search`: `mode="hybrid"`, `beam=8`. By default every
-    document is scored by its embedding. Each corpus gets an index of its own below `folder`, or in the
-    system's place for temporary files, which is removed when the next one comes and by `close`.
+    `model` is a `Model` or its path. `create` has options of `Index.create` (`passages`, `words`,
+    `precision`), and all further keywords are options of `Index.search`: `mode="hybrid"`, `beam=8`. By
+    default every document is scored by its embedding. Each corpus gets an index of its own below `folder`, or
+    in the system's place for temporary files, which is removed when the next one comes and by `close`.
     """
 
     def __init__(
@@ -127,7 +127,9 @@ class EhiSearch:
         num_proc: int | None = None,
         **kwargs: Any,
     ) -> RetrievalOutputType:
-        """The best `top_k` documents for each query, with their scores; of `top_ranked` where that is given."""
+        """The best `top_k` documents for each query, with their scores; of `top_ranked` where that is
+        given.
+        """
         if self._store is None:
             raise ValueError("`index` comes before `search`")
         texts = list(queries["text"])
@@ -165,7 +167,9 @@ class EhiStore:
         """A store that ranks as the encoder's metadata say."""
         name = encoder.mteb_model_meta.similarity_fn_name
         if name not in _SIMILARITIES:
-            raise ValueError(f"similarity {name} is not supported; known are {[str(each) for each in _SIMILARITIES]}")
+            raise ValueError(
+                f"similarity {name} is not supported; known are {[str(each) for each in _SIMILARITIES]}"
+            )
         return cls(_SIMILARITIES[name], folder)
 
     def add_documents(self, embeddings: Array, idxs: list[str]) -> None:

@@ -4,20 +4,22 @@ use std::path::PathBuf;
 
 use ehi::Bundle;
 use ehi::model::{EncoderPrecision, EncoderSettings, LoadOptions, Role};
+use ehi::train::{QueryEncoderChoice, TrainConfig};
 use numpy::{IxDyn, PyArray1, PyArrayDyn, PyArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
-use crate::call::run;
+use crate::call::{run, watched};
 use crate::columns::strings;
-use crate::options::{SIMILARITIES, one_of, parse};
+use crate::options::{SIMILARITIES, distillation, one_of, parse};
+use crate::training::Given;
 use crate::value::plain;
 
 /// A model on disk: a bundle that `train` made, or a folder of sentence-transformers as it is.
 ///
-/// Of an encoder that was not trained here, `dim` keeps the first dimensions of its embeddings, and the prompts
-/// stand before each text in place of the folder's own.
+/// Of an encoder that was not trained here, `dim` keeps the first dimensions of its embeddings, and the
+/// prompts stand before each text in place of the folder's own.
 ///
 /// >>> model = ehi.Model("models/scifact-minilm")
 /// >>> model.dim, model.has_tree
@@ -106,6 +108,53 @@ impl Model {
         self.bundle.query_encoder().map(|report| plain(py, &report)).transpose()
     }
 
+    /// Whether another model has the same encoder.
+    ///
+    /// >>> model = ehi.Model("models/scifact-minilm")
+    /// >>> model.has_encoder_of(ehi.Model(model.path))
+    /// True
+    fn has_encoder_of(&self, other: &Self) -> bool {
+        self.bundle.has_encoder_of(&other.bundle)
+    }
+
+    /// Gives the bundle a fast encoder of questions, trained from a dataset's folder or from documents and
+    /// pairs, in place of one that is there; with `kind="none"` takes it away. What came of it, as a
+    /// dictionary, or `None`.
+    ///
+    /// >>> ehi.Model("models/scifact-minilm").distil(documents=[{"id": "a", "text": "tea"}], pairs=[])
+    /// Traceback (most recent call last):
+    /// ...
+    /// ehi.TrainError: ...
+    #[pyo3(signature = (*, data = None, documents = None, pairs = None, kind = "static", texts = None,
+        passes = None, seed = 0, progress = None))]
+    #[allow(clippy::too_many_arguments, reason = "they are keywords")]
+    fn distil(
+        &self,
+        py: Python<'_>,
+        data: Option<PathBuf>,
+        documents: Option<&Bound<'_, PyAny>>,
+        pairs: Option<Vec<(String, String)>>,
+        kind: &str,
+        texts: Option<usize>,
+        passes: Option<usize>,
+        seed: u64,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<Py<PyAny>> {
+        let options = distillation(kind, texts, passes, seed)?;
+        let is_none = options.query_encoder == QueryEncoderChoice::None;
+        let given = match (is_none, &data, documents, &pairs) {
+            (true, None, None, None) => None,
+            _ => Some(Given::new(data, documents, pairs)?),
+        };
+        let bundle = self.bundle.clone();
+        let report = watched(py, progress, move |told| {
+            let dev_fraction = TrainConfig::default().dev_fraction;
+            let set = given.map(|given| given.read(dev_fraction)).transpose()?.unwrap_or_default();
+            bundle.distil_with(&set, &options, told)
+        })?;
+        plain(py, &report)
+    }
+
     fn __reduce__(&self) -> PyResult<()> {
         Err(not_pickled("a model"))
     }
@@ -130,6 +179,12 @@ impl Reranker {
         let reranker =
             run(py, move || Ok(LoadOptions::new().encoder_precision(precision).reranker(path)?))?;
         Ok(Self { reranker })
+    }
+
+    /// Tokens of the longest pair that is read whole.
+    #[getter]
+    fn max_tokens(&self) -> usize {
+        self.reranker.max_tokens()
     }
 
     /// Scores of documents for a question, `[n]` f32, higher is better.

@@ -4,6 +4,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use ehi::model::EncoderPrecision;
+use ehi::train::{DistilOptions, QueryEncoderChoice};
 use ehi::{Analyzer, Durability, Filter, IndexBuilder, Judgment, Similarity, Stop};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -75,6 +76,21 @@ pub fn judgments(value: &Bound<'_, PyAny>) -> PyResult<Vec<Judgment>> {
         judgments.push(judgment);
     }
     Ok(judgments)
+}
+
+/// How a fast encoder of questions is made.
+pub fn distillation(
+    kind: &str,
+    texts: Option<usize>,
+    passes: Option<usize>,
+    seed: u64,
+) -> PyResult<DistilOptions> {
+    let known = [("static", QueryEncoderChoice::Static), ("none", QueryEncoderChoice::None)];
+    let mut options =
+        DistilOptions { query_encoder: one_of("kind", kind, &known)?, seed, ..DistilOptions::default() };
+    options.texts = texts.unwrap_or(options.texts);
+    options.passes = passes.unwrap_or(options.passes);
+    Ok(options)
 }
 
 /// How an index is created or opened.

@@ -11,16 +11,44 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::call::watched;
+use crate::columns::dictionaries;
 use crate::index::Index;
 use crate::model::Model;
 use crate::options::parse;
-use crate::value::{document, from_python, plain};
+use crate::value::{from_python, plain};
 
 /// Settings of a training, by the names that `docs/training.md` has, flat or nested.
 pub fn config(_py: Python<'_>, given: Option<&Bound<'_, PyAny>>) -> PyResult<TrainConfig> {
     let Some(given) = given else { return Ok(TrainConfig::default()) };
     let json = from_python(given)?.to_string();
     TrainConfig::from_json(&json).map_err(|error| PyValueError::new_err(format!("`config`: {error}")))
+}
+
+/// What is learned from: a dataset's folder, or documents with pairs of question and document id.
+pub enum Given {
+    Folder(PathBuf),
+    Pairs(Vec<Document>, Vec<(String, String)>),
+}
+
+impl Given {
+    pub fn new(
+        data: Option<PathBuf>,
+        documents: Option<&Bound<'_, PyAny>>,
+        pairs: Option<Vec<(String, String)>>,
+    ) -> PyResult<Self> {
+        match (data, documents, pairs) {
+            (Some(data), None, None) => Ok(Self::Folder(data)),
+            (None, Some(documents), Some(pairs)) => Ok(Self::Pairs(dictionaries(documents)?, pairs)),
+            _ => Err(PyValueError::new_err("give either `data`, or `documents` with `pairs`")),
+        }
+    }
+
+    pub fn read(self, dev_fraction: f64) -> ehi::Result<TrainingSet> {
+        Ok(match self {
+            Self::Folder(data) => TrainingSet::read(&Dataset::open(data)?, dev_fraction)?,
+            Self::Pairs(documents, pairs) => TrainingSet::from_pairs(documents, pairs, dev_fraction)?,
+        })
+    }
 }
 
 /// Trains encoder and tree, from a dataset's folder, or from documents and pairs of question and document id.
@@ -46,20 +74,9 @@ pub fn train(
     progress: Option<Py<PyAny>>,
 ) -> PyResult<(Model, Py<PyAny>)> {
     let config = self::config(py, config)?;
-    let given: Option<(Vec<Document>, _)> = match (&data, documents, pairs) {
-        (Some(_), None, None) => None,
-        (None, Some(documents), Some(pairs)) => {
-            let documents = documents.try_iter()?.enumerate().map(|(place, item)| document(&item?, place));
-            Some((documents.collect::<PyResult<_>>()?, pairs))
-        }
-        _ => return Err(PyValueError::new_err("give either `data`, or `documents` with `pairs`")),
-    };
+    let given = Given::new(data, documents, pairs)?;
     let fitted = watched(py, progress, move |told| {
-        let set = match (data, given) {
-            (_, Some((documents, pairs))) => TrainingSet::from_pairs(documents, pairs, config.dev_fraction)?,
-            (Some(data), None) => TrainingSet::read(&Dataset::open(data)?, config.dev_fraction)?,
-            (None, None) => TrainingSet::default(),
-        };
+        let set = given.read(config.dev_fraction)?;
         Trainer::builder().base(base).output(output).config(config).on_progress(told).fit(&set)
     })?;
     Ok((Model { bundle: fitted.bundle }, plain(py, &fitted.report)?))

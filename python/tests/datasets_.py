@@ -11,7 +11,10 @@ def read(folder, split="test"):
     folder = pathlib.Path(folder)
     opener = gzip.open if (folder / "corpus.jsonl.gz").exists() else open
     with opener(folder / ("corpus.jsonl.gz" if opener is gzip.open else "corpus.jsonl"), "rt") as file:
-        corpus = {line["_id"]: {"title": line.get("title", ""), "text": line["text"]} for line in map(json.loads, file)}
+        corpus = {
+            line["_id"]: {"title": line.get("title", ""), "text": line["text"]}
+            for line in map(json.loads, file)
+        }
     with open(folder / "queries.jsonl") as file:
         texts = {line["_id"]: line["text"] for line in map(json.loads, file)}
     qrels = {}

@@ -1,4 +1,6 @@
-"""What people expect of a package of Python: signals, forks, pickles, arrays, progress, nothing that leaks."""
+"""What people expect of a package of Python: signals, forks, pickles, arrays, progress, nothing that
+leaks.
+"""
 
 import gc
 import multiprocessing
@@ -32,7 +34,9 @@ def test_progress_true_shows_bars(empty, documents, capsys, monkeypatch):
 
 def interrupted(program):
     """Runs a program until it says `go`, sends it Ctrl-C, and returns the rest of what it says."""
-    process = subprocess.Popen([sys.executable, "-c", textwrap.dedent(program)], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(program)], stdout=subprocess.PIPE, text=True
+    )
     assert process.stdout.readline() == "go\n"
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=120)
@@ -101,9 +105,8 @@ def test_every_call_in_a_forked_child_is_refused(tmp_path, documents):
 
 def test_a_process_may_fork_before_its_first_call(tmp_path, documents):
     program = f"""
-        import os, sys, ehi
-        child = os.fork()
-        with ehi.Index.create({str(tmp_path)!r} + f"/{{child == 0}}", {str(MODEL)!r}, precision="int8") as index:
+        import os, sys, ehi child = os.fork() with ehi.Index.create({str(tmp_path)!r} + f"/{{child == 0}}",
+        {str(MODEL)!r}, precision="int8") as index:
             index.add(["a", "b"], ["a text", "another"])
             index.search(["a", "b"])
         if child:
@@ -124,7 +127,9 @@ def test_what_is_open_is_not_pickled_and_paths_are(filled):
 def test_errors_tell_what_they_are(empty, documents):
     with pytest.raises(ehi.Error) as caught:
         empty.search("tea", k=0)
-    assert isinstance(caught.value, ehi.InputError) and caught.value.kind == "ZeroK" and "k" in str(caught.value)
+    assert (
+        isinstance(caught.value, ehi.InputError) and caught.value.kind == "ZeroK" and "k" in str(caught.value)
+    )
     with pytest.raises(ehi.InputError) as caught:
         empty.add([{"id": "a", "text": "x"}, {"id": "b", "text": " "}], all_or_none=True)
     assert caught.value.kind == "EmptyDocument" and len(empty) == 0
@@ -181,8 +186,11 @@ def test_batches_are_columns_too(empty):
 
 
 def test_walks_with_a_filter(empty):
-    empty.add_vectors([f"{place:04}" for place in range(600)], np.tile(np.eye(1, 384, dtype=np.float16), (600, 1)),
-                      metadata=[{"place": place} for place in range(600)])
+    empty.add_vectors(
+        [f"{place:04}" for place in range(600)],
+        np.tile(np.eye(1, 384, dtype=np.float16), (600, 1)),
+        metadata=[{"place": place} for place in range(600)],
+    )
     assert [each["id"] for each in empty.iter({"place": {"$in": [3, 299, 598]}})] == ["0003", "0299", "0598"]
     assert list(empty.iter({"place": 1000})) == [] and sum(1 for _ in empty) == 600
     walk = empty.iter()
@@ -223,7 +231,9 @@ def test_opening_and_closing_leaks_nothing(tmp_path):
 
 def test_a_refined_search_and_what_an_encoder_says(filled, documents):
     encoder = ehi.Encoder(MODEL, precision="int8", dim=64, query_prompt="q: ")
-    assert encoder.encode_query("tea").shape == (64,) and encoder.read_text("tea", "query")["tokens"][1] == "q"
+    assert (
+        encoder.encode_query("tea").shape == (64,) and encoder.read_text("tea", "query")["tokens"][1] == "q"
+    )
     with pytest.raises(ValueError, match="bundle"):
         ehi.Model(MODEL, dim=64)
     if filled.model.query_encoder:

@@ -33,7 +33,9 @@ def test_embeddings_from_files_find_the_same(data, tmp_path):
     corpus, queries, _ = data
     retriever = EvaluateRetrieval(EhiSearch(MODEL), k_values=[10], score_function="dot")
     plain = retriever.retrieve(corpus, queries)
-    from_files = retriever.encode_and_retrieve(corpus, queries, encode_output_path=str(tmp_path / "embeddings"))
+    from_files = retriever.encode_and_retrieve(
+        corpus, queries, encode_output_path=str(tmp_path / "embeddings")
+    )
     same = [list(plain[query]) == list(from_files[query]) for query in queries]
     # The fast encoder reads questions in a search where the model has one.
     assert sum(same) >= 0.0 and set(plain) == set(from_files)
@@ -41,7 +43,11 @@ def test_embeddings_from_files_find_the_same(data, tmp_path):
 
 
 def test_a_document_with_the_id_of_the_query_is_left_out(tmp_path):
-    corpus = {"q": {"text": "tea"}, "a": {"title": "Tea", "text": "Green tea."}, "empty": {"title": "", "text": " "}}
+    corpus = {
+        "q": {"text": "tea"},
+        "a": {"title": "Tea", "text": "Green tea."},
+        "empty": {"title": "", "text": " "},
+    }
     search = EhiSearch(MODEL, folder=tmp_path, create={"precision": "int8"})
     assert search.search(corpus, {"q": "tea"}, 5, "cos_sim") == {"q": {"a": pytest.approx(0.8, abs=0.2)}}
     assert not list(tmp_path.iterdir())

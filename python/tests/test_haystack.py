@@ -79,7 +79,10 @@ CONDITIONS = [
         "operator": "OR",
         "conditions": [
             {"field": "meta.page", "operator": "==", "value": "90"},
-            {"operator": "AND", "conditions": [{"field": "meta.no_embedding", "operator": "==", "value": True}]},
+            {
+                "operator": "AND",
+                "conditions": [{"field": "meta.no_embedding", "operator": "==", "value": True}],
+            },
         ],
     },
 ]
@@ -101,7 +104,10 @@ class TestFilters(FilterableDocsFixtureMixin):
         document_store.write_documents(filterable_docs)
         own = filterable_docs[0].id
         assert document_store.count_documents_by_filter({"field": "id", "operator": "==", "value": own}) == 1
-        assert document_store.count_documents_by_filter({"field": "id", "operator": "not in", "value": [own]}) == 17
+        assert (
+            document_store.count_documents_by_filter({"field": "id", "operator": "not in", "value": [own]})
+            == 17
+        )
         for field, operator in (("content", "=="), ("id", ">"), ("meta.number", "like")):
             with pytest.raises(FilterError):
                 document_store.filter_documents({"field": field, "operator": operator, "value": "x"})
@@ -116,7 +122,12 @@ def test_a_pipeline_with_the_retriever_survives_a_file(document_store):
     pipeline = Pipeline()
     pipeline.add_component("retriever", EhiRetriever(document_store, top_k=1, search={"mode": "hybrid"}))
     (found,) = pipeline.run({"retriever": {"query": "is there caffeine in tea?"}})["retriever"]["documents"]
-    assert found.id == "tea" and found.score > 0 and found.embedding == [0.5, 0.25] and found.meta == {"year": 2021}
+    assert (
+        found.id == "tea"
+        and found.score > 0
+        and found.embedding == [0.5, 0.25]
+        and found.meta == {"year": 2021}
+    )
     written = pipeline.dumps()
     document_store.close()
     again = Pipeline.loads(written, allowed_modules=["ehi.haystack"])
@@ -138,3 +149,11 @@ def test_what_cannot_be_stored_is_refused_and_nothing_written(document_store):
     assert [each.content for each in document_store.filter_documents()] == ["second"]
     with pytest.raises(ValueError):
         EhiRetriever("no store")
+
+
+def test_the_example_of_the_module(example):
+    import ehi.haystack
+
+    names = example(ehi.haystack)
+    assert names["store"].count_documents() == 1
+    names["store"].close()

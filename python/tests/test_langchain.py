@@ -8,7 +8,7 @@ from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_tests.integration_tests import EmbeddingsIntegrationTests, VectorStoreIntegrationTests
 
-import ehi
+import ehi.langchain
 from conftest import MODEL
 from ehi.langchain import EhiEmbeddings, EhiVectorStore
 
@@ -33,9 +33,16 @@ class TestEmbeddings(EmbeddingsIntegrationTests):
 
 @pytest.fixture
 def store(tmp_path):
-    texts = ["Green tea has caffeine.", "Black tea has more caffeine than green tea.", "How to mend a flat tyre."]
+    texts = [
+        "Green tea has caffeine.",
+        "Black tea has more caffeine than green tea.",
+        "How to mend a flat tyre.",
+    ]
     store = EhiVectorStore.from_texts(
-        texts, EhiEmbeddings(MODEL), [{"year": year} for year in (2019, 2021, 2023)], ids=["a", "b", "c"],
+        texts,
+        EhiEmbeddings(MODEL),
+        [{"year": year} for year in (2019, 2021, 2023)],
+        ids=["a", "b", "c"],
         index=tmp_path / "index",
     )
     yield store
@@ -59,10 +66,17 @@ def test_filters_scores_and_retrievers(store):
 def test_embeddings_are_searched_for_and_results_may_differ(store):
     row = store.embeddings.embed_query("which tea has caffeine?")
     assert [each.id for each in store.similarity_search_by_vector(row, k=2)] == [
-        each.id for each in store.similarity_search("which tea has caffeine?", k=2, mode="dense", encoder="full")
+        each.id
+        for each in store.similarity_search("which tea has caffeine?", k=2, mode="dense", encoder="full")
     ]
-    near = [each.id for each in store.max_marginal_relevance_search("which tea has caffeine?", k=2, lambda_mult=1.0)]
-    apart = [each.id for each in store.max_marginal_relevance_search("which tea has caffeine?", k=2, lambda_mult=0.0)]
+    near = [
+        each.id
+        for each in store.max_marginal_relevance_search("which tea has caffeine?", k=2, lambda_mult=1.0)
+    ]
+    apart = [
+        each.id
+        for each in store.max_marginal_relevance_search("which tea has caffeine?", k=2, lambda_mult=0.0)
+    ]
     assert set(near) == {"a", "b"} and "c" in apart
 
 
@@ -83,6 +97,14 @@ def test_what_would_be_ignored_is_refused(store, tmp_path):
 
 def test_an_index_of_other_people_is_read(store):
     store.index.add([{"id": "d", "title": "Tyres", "text": "A tyre is round.", "metadata": {"year": 1}}])
-    assert store.get_by_ids(["d"]) == [Document("A tyre is round.", id="d", metadata={"title": "Tyres", "year": 1})]
+    assert store.get_by_ids(["d"]) == [
+        Document("A tyre is round.", id="d", metadata={"title": "Tyres", "year": 1})
+    ]
     store.delete()
     assert len(store.index) == 0
+
+
+def test_the_example_of_the_module(example):
+    names = example(ehi.langchain)
+    assert [each.id for each in names["retriever"].invoke("is there caffeine in tea?")] == ["tea"]
+    names["store"].index.close()

@@ -26,10 +26,16 @@ class Encoder:
 
     def __init__(self, similarity=mteb.models.model_meta.ScoringFunction.COSINE):
         self.encoder = ehi.Encoder(MODEL)
-        self.mteb_model_meta = EhiSearch(MODEL).mteb_model_meta.model_copy(update={"similarity_fn_name": similarity})
+        self.mteb_model_meta = EhiSearch(MODEL).mteb_model_meta.model_copy(
+            update={"similarity_fn_name": similarity}
+        )
 
     def encode(self, inputs, *, task_metadata, hf_split, hf_subset, prompt_type=None, **kwargs):
-        encode = self.encoder.encode_query if prompt_type == mteb.types.PromptType.query else self.encoder.encode_document
+        encode = (
+            self.encoder.encode_query
+            if prompt_type == mteb.types.PromptType.query
+            else self.encoder.encode_document
+        )
         return np.concatenate([encode(batch["text"]) for batch in inputs])
 
     def similarity(self, first, second):
@@ -61,12 +67,19 @@ def test_options_of_a_search_and_reranking(data, tmp_path):
     mteb.evaluate(model, ranked, prediction_folder=prediction, **QUIET)
     assert "hybrid" in str(model.mteb_model_meta.experiment_kwargs)
     results = model.search(
-        ranked.dataset["default"]["test"]["queries"] if ranked.data_loaded else datasets_.task("SciFact", *data)
-        .dataset["default"]["test"]["queries"],
-        task_metadata=ranked.metadata, hf_split="test", hf_subset="default", top_k=10, encode_kwargs={},
+        ranked.dataset["default"]["test"]["queries"]
+        if ranked.data_loaded
+        else datasets_.task("SciFact", *data).dataset["default"]["test"]["queries"],
+        task_metadata=ranked.metadata,
+        hf_split="test",
+        hf_subset="default",
+        top_k=10,
+        encode_kwargs={},
         top_ranked=top_ranked,
     )
-    assert all(set(scores) <= set(top_ranked[query]) and len(scores) == 10 for query, scores in results.items())
+    assert all(
+        set(scores) <= set(top_ranked[query]) and len(scores) == 10 for query, scores in results.items()
+    )
     model.close()
     assert [path.name for path in tmp_path.iterdir()] == ["predictions"]
     with pytest.raises(ehi.InputError):

@@ -19,7 +19,12 @@ def other():
 
 def test_vectors_are_the_same(other, documents):
     own = ehi.Encoder(MODEL)
-    texts = [f"{each['title']} {each['text']}" for each in documents[:40]] + ["", "tea", "\u00e9t\u00e9 \u4f60\u597d", "x " * 600]
+    texts = [f"{each['title']} {each['text']}" for each in documents[:40]] + [
+        "",
+        "tea",
+        "\u00e9t\u00e9 \u4f60\u597d",
+        "x " * 600,
+    ]
     for mine, theirs in (
         (own.encode_document(texts), other.encode_document(texts)),
         (own.encode_query(texts), other.encode_query(texts)),
@@ -36,7 +41,9 @@ def test_vectors_of_the_other_are_stored_and_searched(other, tmp_path):
         assert index.add_vectors(["tea", "tyre"], other.encode_document(texts), texts)["inserted"] == 2
         assert index.search(other.encode_query("caffeine"), k=1).ids == ["tea"]
         # Half the precision, and rows of a tensor without copying.
-        assert index.search(torch.tensor(other.encode_query(["caffeine"])).half().numpy(), k=1).ids == [["tea"]]
+        assert index.search(torch.tensor(other.encode_query(["caffeine"])).half().numpy(), k=1).ids == [
+            ["tea"]
+        ]
 
 
 def test_threads_of_both_do_not_wait_for_each_other(other, filled, documents):

@@ -2,14 +2,13 @@
 
 use std::sync::{PoisonError, RwLock};
 
-use ehi::train::{DistilOptions, LearnOptions, QueryEncoderChoice, Trainer};
-use pyo3::exceptions::PyValueError;
+use ehi::train::{LearnOptions, Trainer};
 use pyo3::prelude::*;
 
 use super::Index;
 use crate::call::{run, watched};
 use crate::model;
-use crate::options::{judgments, seconds};
+use crate::options::{distillation, judgments, seconds};
 use crate::training::{config, retrained};
 use crate::value::plain;
 
@@ -18,7 +17,8 @@ impl Index {
     /// Keeps judgments: tuples of question, id of a document and grade, 1 where there is none; 0 and less
     /// mean that the document does not answer. What was done, as a dictionary.
     ///
-    /// >>> index.judge([("is there caffeine in tea?", "tea"), ("is there caffeine in tea?", "tyre", 0)])["added"]
+    /// >>> asked = "is there caffeine in tea?"
+    /// >>> index.judge([(asked, "tea"), (asked, "tyre", 0)])["added"]
     /// 2
     fn judge(&self, py: Python<'_>, pairs: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
         let judgments = judgments(pairs)?;
@@ -125,19 +125,9 @@ impl Index {
         seed: u64,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Py<PyAny>> {
-        let mut options = DistilOptions {
-            query_encoder: match kind {
-                "static" => QueryEncoderChoice::Static,
-                "none" => QueryEncoderChoice::None,
-                _ => return Err(PyValueError::new_err("`kind` is static or none")),
-            },
-            pairs: pairs.map(judgments).transpose()?.unwrap_or_default(),
-            questions: questions.unwrap_or_default(),
-            seed,
-            ..DistilOptions::default()
-        };
-        options.texts = texts.unwrap_or(options.texts);
-        options.passes = passes.unwrap_or(options.passes);
+        let mut options = distillation(kind, texts, passes, seed)?;
+        options.pairs = pairs.map(judgments).transpose()?.unwrap_or_default();
+        options.questions = questions.unwrap_or_default();
         let index = self.inner()?;
         plain(py, &watched(py, progress, move |told| index.with_progress(told).distil(&options))?)
     }
