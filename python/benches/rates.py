@@ -2,9 +2,9 @@
 
     python/benches/rates                 # builds both sides and runs this
 
-Python and Rust take turns in one run, A B A B, over the same index and the same questions; figures are medians
-over the turns. The index has 20,000 random embeddings with texts of 200 characters, a search 8 leaves and 10
-hits. Seed 1.
+Python and Rust take turns in one run, A B A B, over the same index and the same questions; figures are
+medians over the turns. The index has 20,000 random embeddings with texts of 200 characters, a search 8 leaves
+and 10 hits. Seed 1.
 """
 
 import gzip
@@ -37,7 +37,9 @@ def prepare(folder):
     (folder / "documents.txt").write_text("\n".join(abstracts) + "\n")
     with ehi.Index.create(folder / "index", MODEL) as index:
         ids = [str(place) for place in range(20_000)]
-        index.add_vectors(ids, random.standard_normal((20_000, 384)).astype(np.float32), ["word " * 40] * 20_000)
+        index.add_vectors(
+            ids, random.standard_normal((20_000, 384)).astype(np.float32), ["word " * 40] * 20_000
+        )
         index.compact()
     return rows, questions, abstracts
 
@@ -84,7 +86,10 @@ def say(name, pairs, unit, scale=1.0):
     ours, rust = (statistics.median(side) * scale for side in zip(*pairs))
     between = statistics.median((one - other) * scale for one, other in pairs)
     ratio = statistics.median(one / other for one, other in pairs)
-    print(f"{name:28} Python {ours:9.2f} {unit}, Rust {rust:9.2f} {unit}, difference {between:+.2f}, ratio {ratio:.3f}")
+    print(
+        f"{name:28} Python {ours:9.2f} {unit}, Rust {rust:9.2f} {unit}, difference {between:+.2f}, ratio
+        {ratio:.3f}"
+    )
 
 
 def main(program):
@@ -94,7 +99,10 @@ def main(program):
         index = ehi.Index.open_read_only(folder / "index")
         rust = subprocess.Popen(
             [program, folder / "index", MODEL, folder],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            bufsize=1,
         )
 
         def ask(what, count):

@@ -30,7 +30,8 @@ fn main() -> Result<(), Box<dyn Error>> {
             "add" => {
                 let own = Index::create(folder.join(format!("rust-{turn}")), &bundle)?;
                 let documents: Vec<_> = documents.iter().take(count).enumerate().collect();
-                let documents = documents.into_iter().map(|(at, text)| Document::new(at.to_string(), "", text));
+                let documents =
+                    documents.into_iter().map(|(at, text)| Document::new(at.to_string(), "", text));
                 let (clock, processors) = (Instant::now(), processor_seconds()?);
                 own.insert_batch(documents.collect::<Vec<_>>())?;
                 println!("{} {}", clock.elapsed().as_secs_f64(), processor_seconds()? - processors);
