@@ -1,11 +1,14 @@
 """An embedded document store whose search index is learned together with its text encoder.
 
-    import ehi
+>>> import ehi
+>>> with ehi.Index.create("notes", model="models/scifact-minilm", exist_ok=True) as index:
+...     summary = index.add(["tea", "tyre"], ["Green tea has caffeine.", "How to mend a flat tyre."])
+...     [hit.id for hit in index.search("is there caffeine in tea?", k=1)]
+['tea']
 
-    with ehi.Index.create("notes", model="models/scifact-minilm", exist_ok=True) as index:
-        index.add(["id-1"], ["Vitamin D and the immune system."])
-        for hit in index.search("does vitamin d protect against infection?", k=10):
-            print(hit.score, hit.id)
+`Index` has documents and searches, `Model` and `Encoder` what texts are encoded by, `train` makes a model of
+your own. Other people's tools are in `ehi.mteb`, `ehi.beir`, `ehi.langchain`, `ehi.haystack` and
+`ehi.llama_index`, each with an extra of its name.
 """
 
 from ._ehi import (
@@ -25,6 +28,7 @@ from ._ehi import (
     PartialError,
     Reranker,
     SearchResult,
+    SearchResults,
     StoreError,
     TrainError,
     __version__,
@@ -50,6 +54,7 @@ __all__ = [
     "PartialError",
     "Reranker",
     "SearchResult",
+    "SearchResults",
     "StoreError",
     "TrainError",
     "__version__",

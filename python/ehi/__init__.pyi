@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 _Path = str | PathLike[str]
-_Progress = Callable[[str, int, int | None], object] | None
+_Progress = Callable[[str, int, int | None], object] | bool | None
 _Vectors = NDArray[np.float32] | NDArray[np.float16]
 _Json = dict[str, Any]
 _Filter = Mapping[str, Any] | str
@@ -19,6 +19,7 @@ _Encoder = Literal["fast", "full"]
 _Precision = Literal["f32", "int8"]
 _Durability = Literal["none", "on_flush", "every_batch"]
 _Similarity = Literal["cosine", "dot", "manhattan"]
+_Role = Literal["query", "document"]
 _Judgments = Iterable[tuple[str, str] | tuple[str, str, int]]
 
 __version__: str
@@ -39,6 +40,7 @@ __all__ = [
     "PartialError",
     "Reranker",
     "SearchResult",
+    "SearchResults",
     "StoreError",
     "TrainError",
     "__version__",
@@ -65,7 +67,14 @@ class PartialError(Error):
 
 @final
 class Model:
-    def __new__(cls, path: _Path) -> Model: ...
+    def __new__(
+        cls,
+        path: _Path,
+        *,
+        dim: int | None = None,
+        query_prompt: str | None = None,
+        document_prompt: str | None = None,
+    ) -> Model: ...
     @property
     def path(self) -> Path: ...
     @property
@@ -76,20 +85,47 @@ class Model:
     def has_tree(self) -> bool: ...
     @property
     def query_encoder(self) -> _Json | None: ...
+    def has_encoder_of(self, other: Model) -> bool: ...
+    def distil(
+        self,
+        *,
+        data: _Path | None = None,
+        documents: Iterable[Mapping[str, Any]] | None = None,
+        pairs: Sequence[tuple[str, str]] | None = None,
+        kind: Literal["static", "none"] = "static",
+        texts: int | None = None,
+        passes: int | None = None,
+        seed: int = 0,
+        progress: _Progress = None,
+    ) -> _Json | None: ...
 
 @final
 class Encoder:
-    def __new__(cls, path: _Path, *, precision: _Precision = "f32") -> Encoder: ...
+    def __new__(
+        cls,
+        path: _Path,
+        *,
+        precision: _Precision = "f32",
+        dim: int | None = None,
+        query_prompt: str | None = None,
+        document_prompt: str | None = None,
+    ) -> Encoder: ...
     @property
     def dim(self) -> int: ...
     @property
     def max_tokens(self) -> int: ...
+    @property
+    def similarity(self) -> _Similarity: ...
+    def describe(self) -> _Json: ...
+    def read_text(self, text: str, role: _Role = "document") -> _Json: ...
     def encode_query(self, texts: str | Sequence[str]) -> NDArray[np.float32]: ...
     def encode_document(self, texts: str | Sequence[str]) -> NDArray[np.float32]: ...
 
 @final
 class Reranker:
     def __new__(cls, path: _Path, *, precision: _Precision = "f32") -> Reranker: ...
+    @property
+    def max_tokens(self) -> int: ...
     def score(self, question: str, documents: list[str]) -> NDArray[np.float32]: ...
 
 @final
@@ -134,6 +170,19 @@ class SearchResult:
     def __iter__(self) -> Iterator[Hit]: ...
 
 @final
+class SearchResults:
+    @property
+    def ids(self) -> list[list[str]]: ...
+    @property
+    def scores(self) -> NDArray[np.float32]: ...
+    def __len__(self) -> int: ...
+    @overload
+    def __getitem__(self, at: int, /) -> SearchResult: ...
+    @overload
+    def __getitem__(self, at: slice, /) -> list[SearchResult]: ...
+    def __iter__(self) -> Iterator[SearchResult]: ...
+
+@final
 class Documents:
     def __iter__(self) -> Documents: ...
     def __next__(self) -> _Json: ...
@@ -161,19 +210,29 @@ class Index:
         words: str | None = None,
         precision: _Precision | None = None,
         passages: tuple[int, int] | None = None,
+        wait: float | None = None,
+        lazy_encoder: bool = False,
         exist_ok: bool = False,
     ) -> Index: ...
     @staticmethod
     def open(
         path: _Path,
         *,
+        model: Model | _Path | None = None,
         durability: _Durability | None = None,
         codes: bool | None = None,
         precision: _Precision | None = None,
         wait: float | None = None,
+        lazy_encoder: bool = False,
     ) -> Index: ...
     @staticmethod
-    def open_read_only(path: _Path, *, precision: _Precision | None = None) -> Index: ...
+    def open_read_only(
+        path: _Path,
+        *,
+        model: Model | _Path | None = None,
+        precision: _Precision | None = None,
+        lazy_encoder: bool = False,
+    ) -> Index: ...
     @staticmethod
     def repair(
         path: _Path,
@@ -198,11 +257,12 @@ class Index:
     def __iter__(self) -> Documents: ...
     def add(
         self,
-        documents: Iterable[Mapping[str, Any]] | Sequence[str],
+        documents: Iterable[Mapping[str, Any]] | Sequence[str] | None = None,
         texts: Sequence[str] | None = None,
         titles: Sequence[str] | None = None,
         metadata: Sequence[Any] | None = None,
         *,
+        ids: Sequence[str] | None = None,
         all_or_none: bool = False,
         progress: _Progress = None,
     ) -> _Json: ...
@@ -222,7 +282,7 @@ class Index:
     def get(self, ids: list[str] | tuple[str, ...]) -> list[_Json | None]: ...
     def delete(self, ids: str | Sequence[str]) -> int: ...
     def page(self, after: str | None = None, limit: int = 100) -> list[_Json]: ...
-    def iter(self) -> Documents: ...
+    def iter(self, filter: _Filter | None = None) -> Documents: ...
     @overload
     def search(
         self,
@@ -244,12 +304,13 @@ class Index:
         passages: int | None = None,
         reranker: Reranker | None = None,
         rerank_depth: int = 100,
+        refine: bool = False,
         parallel: bool = False,
     ) -> SearchResult: ...
     @overload
     def search(
         self,
-        query: list[str] | tuple[str, ...] | _Vectors,
+        query: list[str] | tuple[str, ...],
         k: int = 10,
         *,
         beam: int | None = None,
@@ -267,6 +328,31 @@ class Index:
         passages: int | None = None,
         reranker: Reranker | None = None,
         rerank_depth: int = 100,
+        refine: bool = False,
+        parallel: bool = False,
+    ) -> SearchResults: ...
+    @overload
+    def search(
+        self,
+        query: _Vectors,
+        k: int = 10,
+        *,
+        beam: int | None = None,
+        recall: float | None = None,
+        stop: str | Sequence[str] | None = None,
+        exact: bool = False,
+        mode: _Mode | None = None,
+        alpha: float | None = None,
+        rrf: float | None = None,
+        bm25: tuple[float, float] | None = None,
+        filter: _Filter | None = None,
+        codes: bool | None = None,
+        encoder: _Encoder | None = None,
+        ids_only: bool = False,
+        passages: int | None = None,
+        reranker: Reranker | None = None,
+        rerank_depth: int = 100,
+        refine: bool = False,
         parallel: bool = False,
     ) -> Any: ...
     def explain(
@@ -308,6 +394,8 @@ class Index:
         questions: Sequence[str] | None = None,
         always: bool = False,
         seed: int = 0,
+        checkpoints: _Path | None = None,
+        resume: bool = False,
         progress: _Progress = None,
     ) -> _Json: ...
     def judge(self, pairs: _Judgments) -> _Json: ...

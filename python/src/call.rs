@@ -1,29 +1,96 @@
 //! Calls of the library without the interpreter's lock, with progress and Ctrl-C.
 
 use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use ehi::Progress;
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
+use pyo3::types::PyBool;
 
-use crate::errors::exception;
+use crate::errors::{StoreError_, exception};
 
 /// How often a long call looks for a signal and tells how far it is.
 const INTERVAL: Duration = Duration::from_millis(50);
 
+/// The process that made the first call; 0 before it.
+static AT_WORK: AtomicU32 = AtomicU32::new(0);
+
+/// Whether this process was forked from one that had made a call.
+pub fn is_forked() -> bool {
+    ![0, std::process::id()].contains(&AT_WORK.load(Ordering::Relaxed))
+}
+
+/// Refuses a call in a forked child. The library works with a pool of threads, which a fork leaves behind: a
+/// call that waits for them would wait for ever.
+fn begin(py: Python<'_>) -> PyResult<()> {
+    let own = std::process::id();
+    let first = AT_WORK.compare_exchange(0, own, Ordering::Relaxed, Ordering::Relaxed);
+    if first.is_ok() || first == Err(own) {
+        return Ok(());
+    }
+    let error = StoreError_::new_err(
+        "this process was forked from one in which ehi was at work, whose threads did not come along; \
+         start processes by `spawn`, or fork before the first call",
+    );
+    error.value(py).setattr("kind", "Forked")?;
+    Err(error)
+}
+
 /// Runs a short call.
 pub fn run<T: Send>(py: Python<'_>, work: impl FnOnce() -> ehi::Result<T> + Send) -> PyResult<T> {
+    begin(py)?;
     py.detach(work).map_err(|error| exception(py, error))
+}
+
+/// Who hears of progress.
+enum Listener {
+    Nobody,
+    Function(Py<PyAny>),
+    /// Bars of tqdm.
+    Bars(Py<PyAny>),
+}
+
+impl Listener {
+    fn new(py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<Self> {
+        let Some(progress) = progress else { return Ok(Self::Nobody) };
+        let own = progress.bind(py);
+        match own.cast::<PyBool>() {
+            Ok(on) if on.is_true() => {
+                Ok(Self::Bars(py.import("ehi._progress")?.getattr("Bars")?.call0()?.unbind()))
+            }
+            Ok(_) => Ok(Self::Nobody),
+            Err(_) if own.is_callable() => Ok(Self::Function(progress)),
+            Err(_) => Err(PyTypeError::new_err("`progress` is a function, or True for bars of tqdm")),
+        }
+    }
+
+    /// Whether to go on.
+    fn tell(&self, py: Python<'_>, now: Progress) -> PyResult<bool> {
+        let (Self::Function(function) | Self::Bars(function)) = self else { return Ok(true) };
+        let answer = function.call1(py, (format!("{:?}", now.stage), now.done, now.total))?;
+        Ok(!answer.bind(py).is(PyBool::new(py, false)))
+    }
+
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
+        match self {
+            Self::Bars(bars) => bars.call_method0(py, "close").map(drop),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// Runs a long call. `progress` is called with the stage's name, what is done and the total or `None`; what
 /// it raises ends the call and is raised, and so is Ctrl-C. `False` from it ends the call with
-/// `CancelledError`.
+/// `CancelledError`. `True` in its place shows bars of tqdm.
 pub fn watched<T: Send>(
     py: Python<'_>,
     progress: Option<Py<PyAny>>,
     work: impl FnOnce(&mut dyn FnMut(Progress) -> ControlFlow<()>) -> ehi::Result<T> + Send,
 ) -> PyResult<T> {
+    begin(py)?;
+    let listener = Listener::new(py, progress)?;
     let mut raised = None;
     let result = py.detach(|| {
         let mut told = Instant::now();
@@ -35,9 +102,7 @@ pub fn watched<T: Send>(
             told = Instant::now();
             let heard = Python::attach(|py| {
                 py.check_signals()?;
-                let Some(progress) = &progress else { return Ok(true) };
-                let answer = progress.call1(py, (format!("{:?}", now.stage), now.done, now.total))?;
-                Ok::<_, PyErr>(!answer.bind(py).is(pyo3::types::PyBool::new(py, false)))
+                listener.tell(py, now)
             });
             match heard {
                 Ok(true) => ControlFlow::Continue(()),
@@ -50,8 +115,10 @@ pub fn watched<T: Send>(
         };
         work(&mut on_progress)
     });
+    let closed = listener.close(py);
     match (result, raised) {
         (Err(_), Some(raised)) => Err(raised),
-        (result, _) => result.map_err(|error| exception(py, error)),
+        (Ok(done), _) => closed.map(|()| done),
+        (Err(error), None) => Err(exception(py, error)),
     }
 }

@@ -1,10 +1,11 @@
 //! The Python package: the library's calls under Python's names.
 //!
-//! `index.rs` has the store, `search.rs` what it finds, `model.rs` models, `training.rs` what makes them.
+//! `index/` has the store, `search.rs` what it finds, `model.rs` models, `training.rs` what makes them.
 //! `call.rs` runs a call without the interpreter's lock, `errors.rs` turns its failure into an exception,
 //! `value.rs` turns data of either side into the other's.
 
 mod call;
+mod columns;
 mod errors;
 mod index;
 mod model;
@@ -22,7 +23,7 @@ mod _ehi {
     #[pymodule_export]
     use super::model::{Encoder, Model, Reranker};
     #[pymodule_export]
-    use super::search::{Hit, SearchResult};
+    use super::search::{Hit, SearchResult, SearchResults};
     #[pymodule_export]
     use super::training::{evaluate, train, train_reranker};
 

@@ -1,47 +1,84 @@
 //! Models: an encoder with, after training, a tree.
 
-use ehi::Bundle;
-use ehi::model::{EncoderPrecision, LoadOptions, Role};
-use numpy::{PyArray2, PyArrayMethods};
-use pyo3::prelude::*;
-use pyo3::types::PyString;
 use std::path::PathBuf;
 
-use crate::call::run;
-use crate::options::parse;
+use ehi::Bundle;
+use ehi::model::{EncoderPrecision, EncoderSettings, LoadOptions, Role};
+use ehi::train::{QueryEncoderChoice, TrainConfig};
+use numpy::{IxDyn, PyArray1, PyArrayDyn, PyArrayMethods};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyString;
+
+use crate::call::{run, watched};
+use crate::columns::strings;
+use crate::options::{SIMILARITIES, distillation, one_of, parse};
+use crate::training::Given;
 use crate::value::plain;
 
 /// A model on disk: a bundle that `train` made, or a folder of sentence-transformers as it is.
+///
+/// Of an encoder that was not trained here, `dim` keeps the first dimensions of its embeddings, and the
+/// prompts stand before each text in place of the folder's own.
+///
+/// >>> model = ehi.Model("models/scifact-minilm")
+/// >>> model.dim, model.has_tree
+/// (384, True)
 #[pyclass(frozen, module = "ehi")]
 pub struct Model {
     pub bundle: Bundle,
 }
 
 /// Opens a bundle, or an encoder in the layout of sentence-transformers, whose index searches every document.
-pub fn open(py: Python<'_>, path: PathBuf) -> PyResult<Bundle> {
+fn open(py: Python<'_>, path: PathBuf, settings: EncoderSettings) -> PyResult<Bundle> {
+    // What tells a bundle from an encoder's folder.
+    let is_bundle = path.join("ehi.json").exists();
+    if is_bundle && !settings.is_empty() {
+        return Err(PyValueError::new_err(format!(
+            "{} is a bundle, which keeps the dimensions and prompts that it was trained with",
+            path.display()
+        )));
+    }
     run(py, move || {
-        // What tells a bundle from an encoder's folder.
-        let is_bundle = path.join("ehi.json").exists();
-        Ok(if is_bundle { Bundle::open(&path)? } else { Bundle::from_encoder(&path)? })
+        Ok(if is_bundle { Bundle::open(&path)? } else { Bundle::from_encoder_with(&path, &settings)? })
     })
+}
+
+fn settings(
+    dim: Option<usize>,
+    query_prompt: Option<String>,
+    document_prompt: Option<String>,
+) -> EncoderSettings {
+    let mut settings = EncoderSettings::new();
+    settings.dim = dim;
+    settings.query_prompt = query_prompt;
+    settings.document_prompt = document_prompt;
+    settings
 }
 
 /// A model given as an object or as the path of one.
 pub fn model(py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<Bundle> {
     match value.cast::<Model>() {
         Ok(model) => Ok(model.get().bundle.clone()),
-        Err(_) => open(py, value.extract()?),
+        Err(_) => open(py, value.extract()?, EncoderSettings::new()),
     }
 }
 
 #[pymethods]
 impl Model {
-    /// Opens the model in a folder.
     #[new]
-    fn new(py: Python<'_>, path: PathBuf) -> PyResult<Self> {
-        Ok(Self { bundle: open(py, path)? })
+    #[pyo3(signature = (path, *, dim = None, query_prompt = None, document_prompt = None))]
+    fn new(
+        py: Python<'_>,
+        path: PathBuf,
+        dim: Option<usize>,
+        query_prompt: Option<String>,
+        document_prompt: Option<String>,
+    ) -> PyResult<Self> {
+        Ok(Self { bundle: open(py, path, settings(dim, query_prompt, document_prompt))? })
     }
 
+    /// Folder of the model.
     #[getter]
     fn path(&self) -> PathBuf {
         self.bundle.path().to_owned()
@@ -53,6 +90,7 @@ impl Model {
         self.bundle.hash().to_string()
     }
 
+    /// Width of its embeddings.
     #[getter]
     fn dim(&self) -> usize {
         self.bundle.model().encoder().dim()
@@ -70,12 +108,63 @@ impl Model {
         self.bundle.query_encoder().map(|report| plain(py, &report)).transpose()
     }
 
+    /// Whether another model has the same encoder.
+    ///
+    /// >>> model = ehi.Model("models/scifact-minilm")
+    /// >>> model.has_encoder_of(ehi.Model(model.path))
+    /// True
+    fn has_encoder_of(&self, other: &Self) -> bool {
+        self.bundle.has_encoder_of(&other.bundle)
+    }
+
+    /// Gives the bundle a fast encoder of questions, trained from a dataset's folder or from documents and
+    /// pairs, in place of one that is there; with `kind="none"` takes it away. What came of it, as a
+    /// dictionary, or `None`.
+    ///
+    /// >>> ehi.Model("models/scifact-minilm").distil(documents=[{"id": "a", "text": "tea"}], pairs=[])
+    /// Traceback (most recent call last):
+    /// ...
+    /// ehi.TrainError: ...
+    #[pyo3(signature = (*, data = None, documents = None, pairs = None, kind = "static", texts = None,
+        passes = None, seed = 0, progress = None))]
+    #[allow(clippy::too_many_arguments, reason = "they are keywords")]
+    fn distil(
+        &self,
+        py: Python<'_>,
+        data: Option<PathBuf>,
+        documents: Option<&Bound<'_, PyAny>>,
+        pairs: Option<Vec<(String, String)>>,
+        kind: &str,
+        texts: Option<usize>,
+        passes: Option<usize>,
+        seed: u64,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<Py<PyAny>> {
+        let options = distillation(kind, texts, passes, seed)?;
+        let is_none = options.query_encoder == QueryEncoderChoice::None;
+        let given = match (is_none, &data, documents, &pairs) {
+            (true, None, None, None) => None,
+            _ => Some(Given::new(data, documents, pairs)?),
+        };
+        let bundle = self.bundle.clone();
+        let report = watched(py, progress, move |told| {
+            let dev_fraction = TrainConfig::default().dev_fraction;
+            let set = given.map(|given| given.read(dev_fraction)).transpose()?.unwrap_or_default();
+            bundle.distil_with(&set, &options, told)
+        })?;
+        plain(py, &report)
+    }
+
+    fn __reduce__(&self) -> PyResult<()> {
+        Err(not_pickled("a model"))
+    }
+
     fn __repr__(&self) -> String {
         format!("Model({:?}, dim={}, has_tree={})", self.bundle.path(), self.dim(), self.has_tree())
     }
 }
 
-/// A cross-encoder, which reads a question and a document together.
+/// The cross-encoder in a folder, which reads a question and a document together; `precision` is f32 or int8.
 #[pyclass(frozen, module = "ehi")]
 pub struct Reranker {
     pub reranker: ehi::model::Reranker,
@@ -83,7 +172,6 @@ pub struct Reranker {
 
 #[pymethods]
 impl Reranker {
-    /// Loads the cross-encoder in a folder; `precision` is f32 or int8.
     #[new]
     #[pyo3(signature = (path, *, precision = "f32"))]
     fn new(py: Python<'_>, path: PathBuf, precision: &str) -> PyResult<Self> {
@@ -93,22 +181,39 @@ impl Reranker {
         Ok(Self { reranker })
     }
 
+    /// Tokens of the longest pair that is read whole.
+    #[getter]
+    fn max_tokens(&self) -> usize {
+        self.reranker.max_tokens()
+    }
+
     /// Scores of documents for a question, `[n]` f32, higher is better.
     fn score<'py>(
         &self,
         py: Python<'py>,
         question: &str,
         documents: Vec<String>,
-    ) -> PyResult<Bound<'py, numpy::PyArray1<f32>>> {
+    ) -> PyResult<Bound<'py, PyArray1<f32>>> {
         let scores = run(py, || {
             let documents: Vec<&str> = documents.iter().map(String::as_str).collect();
             Ok(self.reranker.score(question, &documents)?)
         })?;
-        Ok(numpy::PyArray1::from_vec(py, scores))
+        Ok(PyArray1::from_vec(py, scores))
+    }
+
+    fn __reduce__(&self) -> PyResult<()> {
+        Err(not_pickled("a reranker"))
     }
 }
 
-/// An encoder of texts.
+/// The encoder of a model's folder; `precision` is f32 or int8.
+///
+/// `dim` keeps the first dimensions of its embeddings, and the prompts stand before each text in place of the
+/// folder's own.
+///
+/// >>> encoder = ehi.Encoder("models/scifact-minilm", precision="int8")
+/// >>> encoder.dim, encoder.max_tokens, encoder.similarity
+/// (384, 256, 'cosine')
 #[pyclass(frozen, module = "ehi")]
 pub struct Encoder {
     encoder: ehi::model::Encoder,
@@ -116,41 +221,89 @@ pub struct Encoder {
 
 #[pymethods]
 impl Encoder {
-    /// Loads the encoder of a model's folder; `precision` is f32 or int8.
     #[new]
-    #[pyo3(signature = (path, *, precision = "f32"))]
-    fn new(py: Python<'_>, path: PathBuf, precision: &str) -> PyResult<Self> {
+    #[pyo3(signature = (path, *, precision = "f32", dim = None, query_prompt = None, document_prompt = None))]
+    fn new(
+        py: Python<'_>,
+        path: PathBuf,
+        precision: &str,
+        dim: Option<usize>,
+        query_prompt: Option<String>,
+        document_prompt: Option<String>,
+    ) -> PyResult<Self> {
         let precision: EncoderPrecision = parse("precision", precision)?;
-        let encoder = run(py, move || Ok(LoadOptions::new().encoder_precision(precision).encoder(path)?))?;
+        let settings = settings(dim, query_prompt, document_prompt);
+        let encoder = run(py, move || {
+            Ok(LoadOptions::new().encoder_precision(precision).encoder_with(path, &settings)?)
+        })?;
         Ok(Self { encoder })
     }
 
+    /// Width of its embeddings.
     #[getter]
     fn dim(&self) -> usize {
         self.encoder.dim()
     }
 
+    /// Tokens of the longest text that is read whole.
     #[getter]
     fn max_tokens(&self) -> usize {
         self.encoder.max_tokens()
     }
 
-    /// Embeddings of questions, `[n, dim]` f32; of one text `[1, dim]`.
+    /// By what its embeddings are compared: cosine, dot or manhattan.
+    #[getter]
+    fn similarity(&self) -> String {
+        let own = self.encoder.similarity();
+        let known = SIMILARITIES.iter().find(|(_, each)| *each == own);
+        known.map_or_else(|| own.to_string(), |(name, _)| (*name).to_owned())
+    }
+
+    /// What is done to a text: tokens, pooling, prompts and so on, as a dictionary.
+    ///
+    /// >>> ehi.Encoder("models/scifact-minilm").describe()["dim"]
+    /// 384
+    fn describe(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        plain(py, &run(py, || Ok(self.encoder.describe()?))?)
+    }
+
+    /// What the encoder reads of a text, with its tokens, as a dictionary; `role` is query or document.
+    ///
+    /// >>> ehi.Encoder("models/scifact-minilm").read_text("Green tea", "query")["tokens"]
+    /// ['[CLS]', 'green', 'tea', '[SEP]']
+    #[pyo3(signature = (text, role = "document"))]
+    fn read_text(&self, py: Python<'_>, text: &str, role: &str) -> PyResult<Py<PyAny>> {
+        let role = one_of("role", role, &[("query", Role::Query), ("document", Role::Document)])?;
+        plain(py, &run(py, || Ok(self.encoder.read_text(text, role)?))?)
+    }
+
+    /// Embeddings of questions, f32: `[n, dim]` of a list, `[dim]` of one text.
+    ///
+    /// >>> encoder = ehi.Encoder("models/scifact-minilm")
+    /// >>> encoder.encode_query("is there caffeine in tea?").shape, encoder.encode_query(["a", "b"]).shape
+    /// ((384,), (2, 384))
     fn encode_query<'py>(
         &self,
         py: Python<'py>,
         texts: &Bound<'py, PyAny>,
-    ) -> PyResult<Bound<'py, PyArray2<f32>>> {
+    ) -> PyResult<Bound<'py, PyArrayDyn<f32>>> {
         self.encode(py, texts, Role::Query)
     }
 
-    /// Embeddings of documents, `[n, dim]` f32.
+    /// Embeddings of documents, f32: `[n, dim]` of a list, `[dim]` of one text.
+    ///
+    /// >>> ehi.Encoder("models/scifact-minilm").encode_document(["Green tea has caffeine."]).dtype
+    /// dtype('float32')
     fn encode_document<'py>(
         &self,
         py: Python<'py>,
         texts: &Bound<'py, PyAny>,
-    ) -> PyResult<Bound<'py, PyArray2<f32>>> {
+    ) -> PyResult<Bound<'py, PyArrayDyn<f32>>> {
         self.encode(py, texts, Role::Document)
+    }
+
+    fn __reduce__(&self) -> PyResult<()> {
+        Err(not_pickled("an encoder"))
     }
 }
 
@@ -160,16 +313,22 @@ impl Encoder {
         py: Python<'py>,
         texts: &Bound<'py, PyAny>,
         role: Role,
-    ) -> PyResult<Bound<'py, PyArray2<f32>>> {
-        let texts: Vec<String> = match texts.cast::<PyString>() {
-            Ok(text) => vec![text.to_string()],
-            Err(_) => texts.extract()?,
+    ) -> PyResult<Bound<'py, PyArrayDyn<f32>>> {
+        let (texts, is_one): (Vec<String>, bool) = match texts.cast::<PyString>() {
+            Ok(text) => (vec![text.to_string()], true),
+            Err(_) => (strings("texts", texts)?, false),
         };
         let dim = self.encoder.dim();
         let rows = run(py, || {
             let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
             Ok(self.encoder.embed(&texts, role)?)
         })?;
-        numpy::PyArray1::from_vec(py, rows).reshape([texts.len(), dim])
+        let shape = if is_one { vec![dim] } else { vec![texts.len(), dim] };
+        PyArray1::from_vec(py, rows).reshape(IxDyn(&shape))
     }
+}
+
+/// The refusal to pickle what has memory and threads of this process.
+fn not_pickled(what: &str) -> PyErr {
+    PyTypeError::new_err(format!("{what} cannot be pickled; pickle the path of its folder"))
 }

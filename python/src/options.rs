@@ -4,6 +4,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use ehi::model::EncoderPrecision;
+use ehi::train::{DistilOptions, QueryEncoderChoice};
 use ehi::{Analyzer, Durability, Filter, IndexBuilder, Judgment, Similarity, Stop};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -12,11 +13,14 @@ use pyo3::types::{PyDict, PyString};
 use crate::errors::exception;
 use crate::value::{from_python, type_name};
 
+pub const SIMILARITIES: [(&str, Similarity); 3] =
+    [("cosine", Similarity::Cosine), ("dot", Similarity::DotProduct), ("manhattan", Similarity::Manhattan)];
+
 pub fn parse<T: FromStr<Err: std::fmt::Display>>(name: &str, text: &str) -> PyResult<T> {
     text.parse().map_err(|error| PyValueError::new_err(format!("`{name}`: {error}")))
 }
 
-fn one_of<T: Copy>(name: &str, text: &str, known: &[(&str, T)]) -> PyResult<T> {
+pub fn one_of<T: Copy>(name: &str, text: &str, known: &[(&str, T)]) -> PyResult<T> {
     let found = known.iter().find(|(own, _)| *own == text);
     found.map(|(_, value)| *value).ok_or_else(|| {
         let known: Vec<&str> = known.iter().map(|(own, _)| *own).collect();
@@ -74,6 +78,21 @@ pub fn judgments(value: &Bound<'_, PyAny>) -> PyResult<Vec<Judgment>> {
     Ok(judgments)
 }
 
+/// How a fast encoder of questions is made.
+pub fn distillation(
+    kind: &str,
+    texts: Option<usize>,
+    passes: Option<usize>,
+    seed: u64,
+) -> PyResult<DistilOptions> {
+    let known = [("static", QueryEncoderChoice::Static), ("none", QueryEncoderChoice::None)];
+    let mut options =
+        DistilOptions { query_encoder: one_of("kind", kind, &known)?, seed, ..DistilOptions::default() };
+    options.texts = texts.unwrap_or(options.texts);
+    options.passes = passes.unwrap_or(options.passes);
+    Ok(options)
+}
+
 /// How an index is created or opened.
 #[derive(Default)]
 pub struct HandleOptions<'a> {
@@ -84,18 +103,14 @@ pub struct HandleOptions<'a> {
     pub precision: Option<&'a str>,
     pub wait: Option<f64>,
     pub passages: Option<(u32, u32)>,
+    pub lazy_encoder: bool,
 }
 
 impl HandleOptions<'_> {
     pub fn builder(&self) -> PyResult<IndexBuilder> {
         let mut builder = ehi::Index::builder();
         if let Some(text) = self.similarity {
-            let known = [
-                ("cosine", Similarity::Cosine),
-                ("dot", Similarity::DotProduct),
-                ("manhattan", Similarity::Manhattan),
-            ];
-            builder = builder.similarity(one_of("similarity", text, &known)?);
+            builder = builder.similarity(one_of("similarity", text, &SIMILARITIES)?);
         }
         if let Some(text) = self.durability {
             let known = [
@@ -122,6 +137,6 @@ impl HandleOptions<'_> {
         if let Some((tokens, overlap)) = self.passages {
             builder = builder.passages(tokens, overlap);
         }
-        Ok(builder)
+        Ok(if self.lazy_encoder { builder.lazy_encoder(true) } else { builder })
     }
 }

@@ -1,7 +1,7 @@
 //! Searches and what they find.
 
 use ehi::{Filter, Fusion, Query, QueryEncoder, Stop};
-use numpy::{IntoPyArray, PyArray1};
+use numpy::{IntoPyArray, PyArray1, PyArray2, PyArrayMethods};
 use pyo3::exceptions::{PyIndexError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PySlice;
@@ -128,6 +128,7 @@ pub struct Hit {
 
 #[pymethods]
 impl Hit {
+    /// Id of the document.
     #[getter]
     fn id(&self) -> &str {
         &self.hit.id
@@ -139,16 +140,19 @@ impl Hit {
         self.hit.score
     }
 
+    /// Title of the document; empty with `ids_only`.
     #[getter]
     fn title(&self) -> &str {
         &self.hit.document.title
     }
 
+    /// Text of the document; empty with `ids_only`.
     #[getter]
     fn text(&self) -> &str {
         &self.hit.document.text
     }
 
+    /// Metadata of the document, or `None`.
     #[getter]
     fn metadata(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
         self.hit.document.metadata.as_ref().map(|metadata| to_python(py, metadata)).transpose()
@@ -240,30 +244,91 @@ impl SearchResult {
     }
 
     fn __getitem__(&self, py: Python<'_>, at: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-        let length = self.hits.len();
-        if let Ok(slice) = at.cast::<PySlice>() {
-            let within = slice.indices(length as isize)?;
-            let mut hits = Vec::new();
-            let mut place = within.start;
-            for _ in 0..within.slicelength {
-                hits.push(self.hits[place as usize].clone_ref(py));
-                place += within.step;
-            }
-            return Ok(hits.into_pyobject(py)?.into_any().unbind());
-        }
-        let place: isize = at.extract()?;
-        let place = if place < 0 { place + length as isize } else { place };
-        let hit = usize::try_from(place).ok().and_then(|place| self.hits.get(place));
-        let hit = hit.ok_or_else(|| PyIndexError::new_err(format!("hit {at} of {length}")))?;
-        Ok(hit.clone_ref(py).into_any())
+        element(py, "hit", &self.hits, at)
     }
 
     fn __iter__(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        let hits: Vec<Py<Hit>> = self.hits.iter().map(|hit| hit.clone_ref(py)).collect();
-        Ok(hits.into_pyobject(py)?.try_iter()?.into_any().unbind())
+        iterator(py, &self.hits)
     }
 
     fn __repr__(&self) -> String {
         format!("SearchResult({} hits)", self.hits.len())
     }
+}
+
+/// The results of several questions, in their order, as a sequence of `SearchResult`.
+#[pyclass(frozen, sequence, module = "ehi")]
+pub struct SearchResults {
+    k: usize,
+    results: Vec<Py<SearchResult>>,
+}
+
+impl SearchResults {
+    pub fn new(k: usize, results: Vec<Py<SearchResult>>) -> Self {
+        Self { k, results }
+    }
+}
+
+#[pymethods]
+impl SearchResults {
+    /// Ids of the hits, a list for each question.
+    #[getter]
+    fn ids(&self) -> Vec<Vec<String>> {
+        self.results.iter().map(|result| result.get().ids()).collect()
+    }
+
+    /// Scores of the hits, `[questions, k]` f32; NaN where a question has fewer hits.
+    #[getter]
+    fn scores<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<f32>>> {
+        let mut scores = vec![f32::NAN; self.results.len() * self.k];
+        if self.k > 0 {
+            for (row, result) in scores.chunks_exact_mut(self.k).zip(&self.results) {
+                for (score, hit) in row.iter_mut().zip(&result.get().hits) {
+                    *score = hit.get().hit.score;
+                }
+            }
+        }
+        scores.into_pyarray(py).reshape([self.results.len(), self.k])
+    }
+
+    fn __len__(&self) -> usize {
+        self.results.len()
+    }
+
+    fn __getitem__(&self, py: Python<'_>, at: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        element(py, "result", &self.results, at)
+    }
+
+    fn __iter__(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        iterator(py, &self.results)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("SearchResults({} questions)", self.results.len())
+    }
+}
+
+/// The element at a place, counted from the end where it is negative, or those of a slice as a list.
+fn element<T>(py: Python<'_>, name: &str, items: &[Py<T>], at: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+    let length = items.len();
+    if let Ok(slice) = at.cast::<PySlice>() {
+        let within = slice.indices(length as isize)?;
+        let mut chosen = Vec::new();
+        let mut place = within.start;
+        for _ in 0..within.slicelength {
+            chosen.push(items[place as usize].clone_ref(py).into_any());
+            place += within.step;
+        }
+        return Ok(chosen.into_pyobject(py)?.into_any().unbind());
+    }
+    let place: isize = at.extract()?;
+    let place = if place < 0 { place + length as isize } else { place };
+    let item = usize::try_from(place).ok().and_then(|place| items.get(place));
+    let item = item.ok_or_else(|| PyIndexError::new_err(format!("{name} {at} of {length}")))?;
+    Ok(item.clone_ref(py).into_any())
+}
+
+fn iterator<T>(py: Python<'_>, items: &[Py<T>]) -> PyResult<Py<PyAny>> {
+    let items: Vec<Py<PyAny>> = items.iter().map(|item| item.clone_ref(py).into_any()).collect();
+    Ok(items.into_pyobject(py)?.try_iter()?.into_any().unbind())
 }

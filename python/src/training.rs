@@ -11,10 +11,11 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::call::watched;
+use crate::columns::dictionaries;
 use crate::index::Index;
 use crate::model::{Model, Reranker};
 use crate::options::parse;
-use crate::value::{document, from_python, plain};
+use crate::value::{from_python, plain};
 
 /// Settings of a training, by the names that `docs/training.md` has, flat or nested.
 pub fn config(given: Option<&Bound<'_, PyAny>>) -> PyResult<TrainConfig> {
@@ -23,34 +24,30 @@ pub fn config(given: Option<&Bound<'_, PyAny>>) -> PyResult<TrainConfig> {
     TrainConfig::from_json(&json).map_err(|error| PyValueError::new_err(format!("`config`: {error}")))
 }
 
-/// What is trained on.
-enum Given {
-    Data(PathBuf),
+/// What is learned from: a dataset's folder, or documents with pairs of question and document id.
+pub enum Given {
+    Folder(PathBuf),
     Pairs(Vec<Document>, Vec<(String, String)>),
 }
 
 impl Given {
-    fn new(
+    pub fn new(
         data: Option<PathBuf>,
         documents: Option<&Bound<'_, PyAny>>,
         pairs: Option<Vec<(String, String)>>,
     ) -> PyResult<Self> {
         match (data, documents, pairs) {
-            (Some(data), None, None) => Ok(Self::Data(data)),
-            (None, Some(documents), Some(pairs)) => {
-                let documents =
-                    documents.try_iter()?.enumerate().map(|(place, item)| document(&item?, place));
-                Ok(Self::Pairs(documents.collect::<PyResult<_>>()?, pairs))
-            }
+            (Some(data), None, None) => Ok(Self::Folder(data)),
+            (None, Some(documents), Some(pairs)) => Ok(Self::Pairs(dictionaries(documents)?, pairs)),
             _ => Err(PyValueError::new_err("give either `data`, or `documents` with `pairs`")),
         }
     }
 
-    fn read(self, dev_fraction: f64) -> ehi::Result<TrainingSet> {
-        match self {
-            Self::Data(data) => TrainingSet::read(&Dataset::open(data)?, dev_fraction),
-            Self::Pairs(documents, pairs) => TrainingSet::from_pairs(documents, pairs, dev_fraction),
-        }
+    pub fn read(self, dev_fraction: f64) -> ehi::Result<TrainingSet> {
+        Ok(match self {
+            Self::Folder(data) => TrainingSet::read(&Dataset::open(data)?, dev_fraction)?,
+            Self::Pairs(documents, pairs) => TrainingSet::from_pairs(documents, pairs, dev_fraction)?,
+        })
     }
 }
 
@@ -58,6 +55,11 @@ impl Given {
 ///
 /// `base` is the folder of the encoder to start from, `output` that of the new bundle, missing or empty.
 /// Returns the model and the report, a dictionary with the verdict.
+///
+/// >>> ehi.train("models/scifact-minilm", "mine", documents=[{"id": "a", "text": "tea"}], pairs=[])
+/// Traceback (most recent call last):
+/// ...
+/// ehi.TrainError: ...
 #[pyfunction]
 #[pyo3(signature = (base, output, *, data = None, documents = None, pairs = None, config = None, progress = None))]
 #[allow(clippy::too_many_arguments, reason = "they are keywords")]
@@ -121,6 +123,11 @@ pub fn train_reranker(
 }
 
 /// Evaluates an index on a dataset whose corpus it holds; the report, as a dictionary. `data` is its folder.
+///
+/// >>> ehi.evaluate(index, "no-such-folder")
+/// Traceback (most recent call last):
+/// ...
+/// ehi.DataError: ...
 #[pyfunction]
 #[pyo3(signature = (index, data, *, split = "test", beams = None, encoder = None, progress = None))]
 pub fn evaluate(

@@ -1,8 +1,11 @@
 //! Data of either language as the other's: JSON values, documents, arrays.
 
+use std::borrow::Cow;
+
 use ehi::Document;
 use half::f16;
-use numpy::{PyArrayDyn, PyArrayMethods, PyUntypedArray, PyUntypedArrayMethods};
+use half::slice::HalfFloatSliceExt;
+use numpy::{PyArrayDyn, PyArrayMethods, PyReadonlyArrayDyn, PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
@@ -153,30 +156,84 @@ pub fn document_to_python(py: Python<'_>, document: &Document) -> PyResult<Py<Py
     Ok(fields.into_any().unbind())
 }
 
-/// Rows of an array, f32 or f16, `[n, dim]`, or `[dim]` for one. Other strides are copied row by row; any
-/// other type of number is an error, so that nothing is rounded in silence.
-pub fn rows(array: &Bound<'_, PyUntypedArray>) -> PyResult<Vec<Vec<f32>>> {
-    let shape = array.shape().to_vec();
-    let (count, dim) = match shape.as_slice() {
-        [dim] => (1, *dim),
-        [count, dim] => (*count, *dim),
-        _ => {
-            return Err(PyValueError::new_err(format!(
-                "an array of {} dimensions; 1 or 2 are read",
-                shape.len()
-            )));
+/// Rows of an array of numpy, f32 or f16, `[n, dim]`, or `[dim]` for one.
+///
+/// Values that lie side by side are read where they are; others are copied. Any other type of number is an
+/// error, so that nothing is rounded in silence.
+pub struct Matrix<'py> {
+    values: Values<'py>,
+    count: usize,
+    dim: usize,
+}
+
+enum Values<'py> {
+    F32(PyReadonlyArrayDyn<'py, f32>),
+    F16(PyReadonlyArrayDyn<'py, f16>),
+}
+
+/// What a thread without the interpreter's lock reads of a [`Matrix`].
+pub struct Rows<'a> {
+    values: Slice<'a>,
+    count: usize,
+    dim: usize,
+}
+
+enum Slice<'a> {
+    F32(&'a [f32]),
+    F16(&'a [f16]),
+}
+
+impl<'py> Matrix<'py> {
+    pub fn new(array: &Bound<'py, PyUntypedArray>) -> PyResult<Self> {
+        let (count, dim) = match *array.shape() {
+            [dim] => (1, dim),
+            [count, dim] => (count, dim),
+            ref shape => {
+                let found = shape.len();
+                return Err(PyValueError::new_err(format!(
+                    "an array of {found} dimensions; 1 or 2 are read"
+                )));
+            }
+        };
+        if dim == 0 {
+            return Err(PyValueError::new_err("an array without columns"));
         }
-    };
-    let values: Vec<f32> = if let Ok(array) = array.cast::<PyArrayDyn<f32>>() {
-        array.readonly().as_array().iter().copied().collect()
-    } else if let Ok(array) = array.cast::<PyArrayDyn<f16>>() {
-        array.readonly().as_array().iter().map(|value| value.to_f32()).collect()
-    } else {
-        let found = array.dtype();
-        return Err(PyTypeError::new_err(format!("an array of {found}; float32 and float16 are read")));
-    };
-    if dim == 0 {
-        return Err(PyValueError::new_err("an array without columns"));
+        // A slice of Rust's needs the values side by side, each at a place that its size divides.
+        let is_aligned = array.getattr("flags")?.getattr("aligned")?.extract()?;
+        let array = match array.is_c_contiguous() && is_aligned {
+            true => array.clone(),
+            false => array.call_method0("copy")?.cast_into()?,
+        };
+        let values = if let Ok(array) = array.cast::<PyArrayDyn<f32>>() {
+            Values::F32(array.readonly())
+        } else if let Ok(array) = array.cast::<PyArrayDyn<f16>>() {
+            Values::F16(array.readonly())
+        } else {
+            let found = array.dtype();
+            return Err(PyTypeError::new_err(format!("an array of {found}; float32 and float16 are read")));
+        };
+        Ok(Self { values, count, dim })
     }
-    Ok(values.chunks_exact(dim).take(count).map(<[f32]>::to_vec).collect())
+
+    pub fn rows(&self) -> PyResult<Rows<'_>> {
+        let values = match &self.values {
+            Values::F32(array) => Slice::F32(array.as_slice()?),
+            Values::F16(array) => Slice::F16(array.as_slice()?),
+        };
+        Ok(Rows { values, count: self.count, dim: self.dim })
+    }
+}
+
+impl<'a> Rows<'a> {
+    pub fn row(&self, at: usize) -> Cow<'a, [f32]> {
+        let place = at * self.dim..(at + 1) * self.dim;
+        match self.values {
+            Slice::F32(values) => Cow::Borrowed(&values[place]),
+            Slice::F16(values) => Cow::Owned(values[place].to_f32_vec()),
+        }
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = Cow<'a, [f32]>> {
+        (0..self.count).map(|at| self.row(at))
+    }
 }

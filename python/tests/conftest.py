@@ -42,3 +42,18 @@ def filled(documents, tmp_path_factory):
 def empty(tmp_path):
     with ehi.Index.create(tmp_path / "index", MODEL, precision="int8") as index:
         yield index
+
+
+@pytest.fixture
+def example(tmp_path, monkeypatch):
+    """Runs the code in the docstring of a module, and gives the names that it leaves."""
+
+    def run(module):
+        (tmp_path / "models").symlink_to(ROOT / "models")
+        monkeypatch.chdir(tmp_path)
+        _, _, code = module.__doc__.partition("\n\n")
+        names = {}
+        exec(compile(code, module.__name__, "exec"), names)
+        return names
+
+    return run

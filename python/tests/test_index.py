@@ -39,7 +39,9 @@ def test_a_title_finds_its_document(filled, documents):
 def test_many_questions_are_searched_as_one_is(filled, documents):
     titles = [document["title"] for document in documents[:20]]
     together = filled.search(titles, k=5, exact=True)
-    assert [result.ids for result in together] == [filled.search(title, k=5, exact=True).ids for title in titles]
+    assert [result.ids for result in together] == [
+        filled.search(title, k=5, exact=True).ids for title in titles
+    ]
 
 
 def test_embeddings_are_those_of_the_encoder(filled, documents):
@@ -53,7 +55,9 @@ def test_embeddings_are_those_of_the_encoder(filled, documents):
     assert [each.ids for each in filled.search(rows, k=5, exact=True, mode="dense")][0] == by_row.ids
     assert filled.search(rows[0].astype(np.float16), k=1, mode="dense").ids == by_row.ids[:1]
     # Rows that are not side by side.
-    assert filled.search(np.repeat(rows, 2, axis=1)[:, ::2][0], k=5, exact=True, mode="dense").ids == by_row.ids
+    assert (
+        filled.search(np.repeat(rows, 2, axis=1)[:, ::2][0], k=5, exact=True, mode="dense").ids == by_row.ids
+    )
     with pytest.raises(TypeError, match="float64"):
         filled.search(rows[0].astype(np.float64))
     with pytest.raises(ehi.InputError, match="384"):
@@ -66,7 +70,10 @@ def test_filters_and_modes(filled, documents):
     assert filled.search("cells", filter='{"place": 4}').ids == [documents[4]["id"]]
     for mode in ("best", "dense", "lexical", "hybrid"):
         assert len(filled.search("cells in mice", mode=mode)) == 10
-    assert filled.search("cells in mice", alpha=0.3).ranked_by == {"mode": "hybrid", "alpha": pytest.approx(0.3)}
+    assert filled.search("cells in mice", alpha=0.3).ranked_by == {
+        "mode": "hybrid",
+        "alpha": pytest.approx(0.3),
+    }
     with pytest.raises(ehi.FilterError):
         filled.search("cells", filter={"place": {"$less": 1}})
     with pytest.raises(ValueError, match="known are best"):

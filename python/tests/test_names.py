@@ -1,5 +1,6 @@
 """What the library has, the package has: both lists are compared."""
 
+import inspect
 import pathlib
 import re
 
@@ -47,20 +48,84 @@ ELSEWHERE = {
 }
 
 
-def rust_names():
+# Options of a search and of a handle, and what models have: as above.
+OF_SEARCH = {
+    "explain": "explain",
+    "explain_against_exact": "explain",
+    "hybrid": "mode",
+    "learned": "mode",
+    "lexical": "mode",
+    "rerank": "reranker",
+    "run": "search",
+}
+OF_HANDLES = {
+    "analyzer": "words",
+    "create": "create",
+    "encoder_precision": "precision",
+    "expect_model": "model",
+    "lexical": "words",
+    "lock_wait": "wait",
+    "open": "open",
+    "open_or_create": "create",
+    "open_read_only": "open_read_only",
+}
+OF_MODELS = {
+    "Bundle": {
+        "distil_with": "distil",
+        "from_encoder": "Model",
+        "from_encoder_with": "Model",
+        "leaves_per_document": "Index.stats",
+        "model": "Encoder",
+        "open": "Model",
+        "routing_profiles": "Index.health",
+    },
+    "Encoder": {
+        "embed": "encode_query, encode_document",
+        "load": "Encoder",
+        "prompt": "describe",
+        "settings": "describe",
+        "tokenize": "read_text",
+    },
+    "Reranker": {"open": "Reranker"},
+}
+
+
+def rust_names(kind, *folders):
     names = set()
-    for path in [*(ROOT / "src/index").rglob("*.rs"), *(ROOT / "src/train").rglob("*.rs")]:
-        for block in re.findall(r"^impl Index \{\n(.*?)^\}", path.read_text(), re.M | re.S):
+    for path in [each for folder in folders for each in (ROOT / "src" / folder).rglob("*.rs")]:
+        head = rf"^impl(?:<'?\w+(?:, \w+(?:: \w+)?)*>)? {kind}(?:<[^>]*>)? \{{\n(.*?)^\}}"
+        for block in re.findall(head, path.read_text(), re.M | re.S):
             names |= set(re.findall(r"^    pub fn (\w+)", block, re.M))
     return names
 
 
-def test_every_call_of_an_index_has_a_name_here():
-    names = rust_names()
-    assert len(names) > 50
-    missing = {name for name in names if not hasattr(ehi.Index, name) and name not in ELSEWHERE}
+def compare(names, has, elsewhere):
+    missing = {name for name in names if not has(name) and name not in elsewhere}
     assert not missing, missing
-    assert not set(ELSEWHERE) - names, "no longer there in Rust"
+    assert not set(elsewhere) - names, "no longer there in Rust"
+
+
+def test_every_call_of_an_index_has_a_name_here():
+    names = rust_names("Index", "index", "train")
+    assert len(names) > 50
+    compare(names, lambda name: hasattr(ehi.Index, name), ELSEWHERE)
+
+
+def test_every_option_has_a_name_here():
+    search = inspect.signature(ehi.Index.search).parameters
+    names = rust_names("Query", "index")
+    assert len(names) > 15
+    compare(names, lambda name: name in search, OF_SEARCH)
+    calls = (ehi.Index.create, ehi.Index.open, ehi.Index.open_read_only)
+    handles = {name for call in calls for name in inspect.signature(call).parameters}
+    compare(rust_names("IndexBuilder", "index"), lambda name: name in handles, OF_HANDLES)
+
+
+def test_every_call_of_a_model_has_a_name_here():
+    for kind, ours in (("Bundle", ehi.Model), ("Encoder", ehi.Encoder), ("Reranker", ehi.Reranker)):
+        names = rust_names(kind, "model", "train")
+        assert names, kind
+        compare(names, lambda name: hasattr(ours, name), OF_MODELS[kind])
 
 
 def test_what_is_exported_is_there():

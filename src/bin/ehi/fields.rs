@@ -17,8 +17,8 @@ pub struct FieldArgs {
     /// Make each id of the document's title and text (a hash), for documents without ids
     #[arg(long, conflicts_with = "id", help_heading = HEADING)]
     hash_ids: bool,
-    /// Fields or columns of the text, between commas (`\,` for one in a name), joined by blank lines; `text` if
-    /// absent
+    /// Fields or columns of the text, between commas (`\,` for one in a name), joined by blank lines; `text`
+    /// if absent
     #[arg(long, value_name = "NAMES", help_heading = HEADING)]
     text: Option<Names>,
     /// Fields or columns of the metadata, likewise, '' for none; all others if absent

@@ -45,8 +45,8 @@ pub fn fuzz_markup(text: &str) {
 /// before it). The title is the first heading of level 1, or else the one that the page gives itself
 /// (`<title>`, or `title` in the front matter of Markdown), or else the first heading; plain text has none.
 /// The text is what is read, without markup and without the heading that is the title. The metadata has
-/// `source` (the name of the folder), `prefix` (the text before its path in the id, if there is one), `modified` (when the file was, in seconds since 1970, with a fraction)
-/// and `bytes` (its size).
+/// `source` (the name of the folder), `prefix` (the text before its path in the id, if there is one),
+/// `modified` (when the file was, in seconds since 1970, with a fraction) and `bytes` (its size).
 ///
 /// Hidden files and folders, whose names begin with a dot, and symbolic links are left out, but for the
 /// folder itself, which may be a link. So are files without text. A file that is not UTF-8, larger than
@@ -119,8 +119,8 @@ impl Folder {
     /// A folder, whose name as a source is its absolute path.
     ///
     /// # Errors
-    /// [`DataError::NotADirectory`], [`DataError::Open`]; [`DataError::FileName`] where its absolute path is not
-    /// UTF-8.
+    /// [`DataError::NotADirectory`], [`DataError::Open`]; [`DataError::FileName`] where its absolute path is
+    /// not UTF-8.
     pub fn open(dir: impl Into<PathBuf>) -> Result<Self, DataError> {
         let root = super::files::directory(dir)?;
         let source = absolute(&root)?;

@@ -149,8 +149,8 @@ impl FolderDocuments {
         Ok(Some(document.with_metadata(self.folder.metadata(version))))
     }
 
-    /// The error of a folder without a file to read, or whose files hold no text: more likely a mistake than a
-    /// wish, and a sync would remove all documents.
+    /// The error of a folder without a file to read, or whose files hold no text: more likely a mistake than
+    /// a wish, and a sync would remove all documents.
     fn nothing(&self) -> Option<DataError> {
         let FolderReport { present, empty, is_whole, .. } = &self.report;
         if !present.is_empty() || self.count > 0 || !is_whole {

@@ -112,14 +112,15 @@ impl Fields {
         self.id.iter().chain(&self.title).chain(&self.text).chain(self.metadata.iter().flatten())
     }
 
-    /// The names that were given for what need not be there, so that a wrong one is not noticed by any record.
+    /// The names that were given for what need not be there, so that a wrong one is not noticed by any
+    /// record.
     pub fn optional(&self) -> Unseen {
         let several = if self.text.len() > 1 { &self.text[..] } else { &[] };
         Unseen(self.title.iter().chain(several).chain(self.metadata.iter().flatten()).cloned().collect())
     }
 
-    /// Of each column whether it is metadata, where the fields were found by [`Self::for_columns`]; `None` for
-    /// one that is not used.
+    /// Of each column whether it is metadata, where the fields were found by [`Self::for_columns`]; `None`
+    /// for one that is not used.
     pub fn uses(&self, columns: &[String]) -> Vec<Option<bool>> {
         let own = self.id.iter().chain(&self.title).chain(&self.text).map(|name| (name, false));
         let metadata = self.metadata.iter().flatten().map(|name| (name, true));

@@ -41,8 +41,8 @@ const MOST_SHOWN: usize = 60;
 /// [`MAX_LINE_BYTES`](super::MAX_LINE_BYTES) at most; of Parquet at a page of each column that is used and
 /// 256 rows, of Arrow at a batch as it was written. A stream of these two is put into a temporary file first.
 ///
-/// Where nothing is named, the id is `_id` or `id`, title and text are `title` (may be absent) and `text`, and
-/// all other fields are the metadata. Columns of a table are found whatever the case of their names.
+/// Where nothing is named, the id is `_id` or `id`, title and text are `title` (may be absent) and `text`,
+/// and all other fields are the metadata. Columns of a table are found whatever the case of their names.
 ///
 /// An id is a string or an integer, a text a string or a number. The members of a field `metadata` that is an
 /// object are metadata beside the other fields.
@@ -87,8 +87,8 @@ impl Input {
         self
     }
 
-    /// Ids that are hashes of title and text, 32 hexadecimal digits, for documents without ids of their own: a
-    /// document that is read again takes its own place, and of equal ones one is stored.
+    /// Ids that are hashes of title and text, 32 hexadecimal digits, for documents without ids of their own:
+    /// a document that is read again takes its own place, and of equal ones one is stored.
     #[must_use]
     pub fn hashed_ids(mut self) -> Self {
         self.fields.id = None;

@@ -9,8 +9,8 @@ use serde_json::Value;
 /// Fields above which they are looked up by a map.
 const FEW: usize = 16;
 
-/// The most values of a record of JSON that is large. One takes some tens of bytes of memory, whatever it takes
-/// in the file.
+/// The most values of a record of JSON that is large. One takes some tens of bytes of memory, whatever it
+/// takes in the file.
 const MOST_VALUES: usize = 1 << 20;
 /// A smaller record is not counted.
 const LARGE: usize = 4 << 20;

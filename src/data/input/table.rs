@@ -110,8 +110,8 @@ fn columns(rows: &Rows) -> Result<Vec<String>, DataError> {
     Ok(columns)
 }
 
-/// A cell that reads as JSON writes a number or a boolean is one: `7`, `-0.5`, `12.50`, `true`, but not `007`,
-/// `+7`, `1e5` or `TRUE`, which may be something else, and no number that would lose digits.
+/// A cell that reads as JSON writes a number or a boolean is one: `7`, `-0.5`, `12.50`, `true`, but not
+/// `007`, `+7`, `1e5` or `TRUE`, which may be something else, and no number that would lose digits.
 fn typed(cell: &str) -> Value {
     let number = || -> Option<Number> {
         let number: Number = match cell.parse::<i64>() {

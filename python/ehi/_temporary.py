@@ -1,0 +1,89 @@
+"""An index for one evaluation, in a folder that goes with it."""
+
+from __future__ import annotations
+
+import pathlib
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterable, Mapping, Sequence
+from os import PathLike
+from typing import Any
+
+from . import Index, Model, SearchResult
+
+# What a search that says nothing else does: what a benchmark of encoders means by retrieval.
+EXACT: Mapping[str, Any] = {"exact": True, "mode": "dense"}
+
+
+class TemporaryIndex:
+    """An index below `parent`, or in the system's place for temporary files.
+
+    `close` removes it, and so does the end of the program.
+    """
+
+    def __init__(self, parent: str | PathLike[str] | None = None) -> None:
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="ehi-", dir=parent))
+        self._remove = weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
+        self.index: Index | None = None
+
+    def create(self, model: Model | str | PathLike[str], **options: Any) -> Index:
+        """Makes the index, which need not outlive a power failure."""
+        try:
+            self.index = Index.create(self.folder / "index", model, **{"durability": "none", **options})
+        except BaseException:
+            self.close()
+            raise
+        return self.index
+
+    def fill(self, ids: Sequence[str], texts: Sequence[str], titles: Sequence[str]) -> None:
+        """Adds a corpus. Documents without any text are left out, since no search finds them.
+
+        `ValueError` for any other that cannot be stored.
+        """
+        kept = [place for place in range(len(ids)) if texts[place].strip() or titles[place].strip()]
+        columns = ([column[place] for place in kept] for column in (ids, texts, titles))
+        check(self.opened().add(*columns))
+
+    def search(
+        self,
+        queries: Mapping[str, str],
+        k: int,
+        options: Mapping[str, Any],
+        among: Mapping[str, Sequence[str]] | None = None,
+    ) -> dict[str, dict[str, float]]:
+        """Scores of the best `k` documents of each query; of those of `among` where that is given."""
+        index = self.opened()
+        found: Iterable[SearchResult]
+        if among is None:
+            found = index.search(list(queries.values()), k, ids_only=True, **options)
+        else:
+            found = [
+                index.search(text, k, ids_only=True, **options, filter={"$ids": list(among[own])})
+                for own, text in queries.items()
+            ]
+        return {
+            own: dict(zip(result.ids, result.scores.tolist(), strict=True))
+            for own, result in zip(queries, found, strict=True)
+        }
+
+    def opened(self) -> Index:
+        if self.index is None:
+            raise ValueError("there is no corpus yet, or no longer")
+        return self.index
+
+    def close(self) -> None:
+        """Safe to call twice."""
+        if self.index is not None:
+            self.index.close()
+        self.index = None
+        self._remove()
+
+
+def check(summary: Mapping[str, Any]) -> None:
+    """`ValueError` where documents were refused."""
+    if refused := summary["refused"]:
+        first = refused[0]
+        raise ValueError(
+            f"{len(refused)} documents were refused, the first of them {first['id']}: {first['error']}"
+        )

@@ -1,0 +1,247 @@
+"""Haystack: an index as a document store, with its retriever. `pip install ehi[haystack]`.
+
+from haystack import Document
+from ehi.haystack import EhiDocumentStore, EhiRetriever
+
+store = EhiDocumentStore("notes", model="models/scifact-minilm")
+store.write_documents([Document(id="tea", content="Green tea has caffeine.", meta={"year": 2021})])
+EhiRetriever(store, top_k=3).run("is there caffeine in tea?")["documents"]
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from os import PathLike, fspath
+from typing import Any
+
+from . import Hit, Index
+from ._temporary import check
+
+try:
+    from haystack import Document, component, default_from_dict, default_to_dict
+    from haystack.document_stores.errors import DuplicateDocumentError
+    from haystack.document_stores.types import DuplicatePolicy
+except ImportError as error:
+    raise ImportError("ehi.haystack needs Haystack: pip install 'ehi[haystack]'") from error
+
+from ._haystack_filters import translate
+
+# A key of the metadata, for what a document of Haystack has and one of an index has not.
+_MORE = "_haystack"
+
+
+class EhiDocumentStore:
+    """An index as a document store.
+
+    `path` is that of an index; with `model`, the path of one, it is made where there is none, with `options`
+    of `Index.create`. The index encodes contents by its own model: a document needs no embedding, and one
+    that it has is given back and not searched by. Every document needs a content, and meta are what JSON has.
+
+    Filters are those of `Index.search` in Haystack's words: dates are compared as text, so write them alike,
+    in ISO format; a missing field is as one that is None; a condition on a list holds if it does for any
+    element.
+    """
+
+    def __init__(
+        self, path: str | PathLike[str], model: str | PathLike[str] | None = None, **options: Any
+    ) -> None:
+        self.path, self.model, self.options = fspath(path), model if model is None else fspath(model), options
+        if model is None:
+            self.index = Index.open(path, **options)
+        else:
+            self.index = Index.create(path, model, exist_ok=True, **options)
+
+    def to_dict(self) -> dict[str, Any]:
+        return default_to_dict(self, path=self.path, model=self.model, **self.options)
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> EhiDocumentStore:
+        return default_from_dict(cls, data)
+
+    def close(self) -> None:
+        """Closes the index. Safe to call twice."""
+        self.index.close()
+
+    def count_documents(self) -> int:
+        return len(self.index)
+
+    def filter_documents(self, filters: dict[str, Any] | None = None) -> list[Document]:
+        """Documents in the order of their ids."""
+        return list(self._passing(filters))
+
+    def write_documents(
+        self, documents: list[Document], policy: DuplicatePolicy = DuplicatePolicy.NONE
+    ) -> int:
+        """Writes all of the documents or none, and returns how many were written.
+
+        A document whose id is there is an error, also without a policy.
+        """
+        if not isinstance(documents, list) or not all(isinstance(each, Document) for each in documents):
+            raise ValueError("documents are a list of haystack.Document")
+        for each in documents:
+            if not (each.content or "").strip():
+                raise ValueError(f"document {each.id} has no content, by which an index would find it")
+        chosen = documents
+        if policy != DuplicatePolicy.OVERWRITE:
+            ids = [each.id for each in documents]
+            seen = {own for own, found in zip(ids, self.index.get(ids), strict=True) if found}
+            chosen = []
+            for each in documents:
+                if each.id not in seen:
+                    seen.add(each.id)
+                    chosen.append(each)
+                elif policy != DuplicatePolicy.SKIP:
+                    raise DuplicateDocumentError(f"document {each.id} is there already")
+        check(self.index.add([_row(each) for each in chosen], all_or_none=True))
+        return len(chosen)
+
+    def delete_documents(self, document_ids: list[str]) -> None:
+        """Deletes the documents that are there."""
+        self.index.delete(list(document_ids))
+
+    def delete_all_documents(self) -> None:
+        self.index.delete([each["id"] for each in self.index.iter()])
+
+    def delete_by_filter(self, filters: dict[str, Any]) -> int:
+        """Deletes the documents that pass, and returns how many there were."""
+        return self.index.delete([each.id for each in self._passing(filters)])
+
+    def update_by_filter(self, filters: dict[str, Any], meta: dict[str, Any]) -> int:
+        """Sets fields of the documents that pass, which are encoded again; how many there were."""
+        found = [replace(each, meta={**each.meta, **meta}) for each in self._passing(filters)]
+        check(self.index.add([_row(each) for each in found], all_or_none=True))
+        return len(found)
+
+    def count_documents_by_filter(self, filters: dict[str, Any]) -> int:
+        return sum(1 for _ in self._passing(filters))
+
+    def count_unique_metadata_by_filter(
+        self, filters: dict[str, Any], metadata_fields: list[str]
+    ) -> dict[str, int]:
+        fields = [_field(each) for each in metadata_fields]
+        seen: dict[str, set[str]] = {field: set() for field in fields}
+        for document in self._passing(filters):
+            for field in fields:
+                if (value := document.meta.get(field)) is not None:
+                    seen[field].add(_identity(value))
+        return {field: len(values) for field, values in seen.items()}
+
+    def get_metadata_fields_info(self) -> dict[str, dict[str, str]]:
+        """Fields with their types as Haystack's own store names them; the last one seen where they differ."""
+        names = {bool: "boolean", int: "int", float: "float"}
+        return {
+            field: {"type": names.get(type(value), "keyword")}
+            for document in self._passing(None)
+            for field, value in document.meta.items()
+            if value is not None
+        }
+
+    def get_metadata_field_min_max(self, metadata_field: str) -> dict[str, Any]:
+        """Least and greatest value of a field; None without values, and for numbers beside strings."""
+        found = (each.meta.get(_field(metadata_field)) for each in self._passing(None))
+        values: list[Any] = [value for value in found if isinstance(value, int | float | str)]
+        if not values or len({isinstance(value, str) for value in values}) > 1:
+            return {"min": None, "max": None}
+        return {"min": min(values), "max": max(values)}
+
+    def get_metadata_field_unique_values(
+        self,
+        metadata_field: str,
+        search_term: str | None = None,
+        from_: int = 0,
+        size: int = 10,
+        filters: dict[str, Any] | None = None,
+    ) -> tuple[list[Any], int]:
+        """A page of the values of a field in the order of their texts, and how many there are in all."""
+        found = (each.meta.get(_field(metadata_field)) for each in self._passing(filters))
+        values = {_identity(value): value for value in found if value is not None}
+        if search_term:
+            values = {own: each for own, each in values.items() if search_term.lower() in str(each).lower()}
+        ordered = sorted(values.values(), key=lambda value: (str(value), type(value).__name__))
+        return ordered[from_ : from_ + size], len(ordered)
+
+    def _passing(self, filters: dict[str, Any] | None) -> Iterator[Document]:
+        for each in self.index.iter(filter=translate(filters)):
+            yield _document(each["id"], each["title"], each["text"], each["metadata"])
+
+
+@component
+class EhiRetriever:
+    """Searches a store for a question in words.
+
+    `filters` are Haystack's; those of a run hold in place of the retriever's own. `search` has options of
+    `Index.search`: `{"mode": "hybrid"}`, `{"beam": 8}`.
+    """
+
+    def __init__(
+        self,
+        document_store: EhiDocumentStore,
+        filters: dict[str, Any] | None = None,
+        top_k: int = 10,
+        search: dict[str, Any] | None = None,
+    ) -> None:
+        if not isinstance(document_store, EhiDocumentStore):
+            raise ValueError("document_store must be an EhiDocumentStore")
+        self.document_store, self.filters, self.top_k, self.search = (
+            document_store,
+            filters,
+            top_k,
+            search or {},
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        store = self.document_store.to_dict()
+        return default_to_dict(
+            self, document_store=store, filters=self.filters, top_k=self.top_k, search=self.search
+        )
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> EhiRetriever:
+        own = data["init_parameters"]
+        store = EhiDocumentStore.from_dict(own["document_store"])
+        return default_from_dict(cls, {**data, "init_parameters": {**own, "document_store": store}})
+
+    @component.output_types(documents=list[Document])
+    def run(
+        self, query: str, filters: dict[str, Any] | None = None, top_k: int | None = None
+    ) -> dict[str, list[Document]]:
+        """The best `top_k` documents, with their scores."""
+        chosen = translate(self.filters if filters is None else filters)
+        k = self.top_k if top_k is None else top_k
+        hits = self.document_store.index.search(query, k, filter=chosen, **self.search)
+        return {"documents": [_of_hit(hit) for hit in hits]}
+
+
+def _row(document: Document) -> dict[str, Any]:
+    fields = document.to_dict(flatten=False)
+    own, text, meta = (fields.pop(name) for name in ("id", "content", "meta"))
+    if _MORE in meta:
+        raise ValueError(f"meta of document {own} has the field {_MORE}, which the store needs")
+    fields.pop("score")
+    more = {name: value for name, value in fields.items() if value is not None}
+    return {"id": own, "text": text, "metadata": {**meta, _MORE: more} if more else meta}
+
+
+def _document(own: str, title: str, text: str, metadata: Any, score: float | None = None) -> Document:
+    # Haystack has no place for a title, nor for metadata that is no dictionary; others may have stored them.
+    meta = (
+        dict(metadata) if isinstance(metadata, dict) else {} if metadata is None else {"metadata": metadata}
+    )
+    more = meta.pop(_MORE, {})
+    meta = {"title": title, **meta} if title else meta
+    return Document.from_dict({**more, "id": own, "content": text, "meta": meta, "score": score})
+
+
+def _of_hit(hit: Hit) -> Document:
+    return _document(hit.id, hit.title, hit.text, hit.metadata, hit.score)
+
+
+def _field(name: str) -> str:
+    return name.removeprefix("meta.")
+
+
+def _identity(value: Any) -> str:
+    # 1, 1.0, "1" and true are four values.
+    return json.dumps(value, sort_keys=True)

@@ -1,0 +1,218 @@
+//! Documents: stored, read, deleted.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use ehi::{Document, Filter};
+use numpy::{PyUntypedArray, PyUntypedArrayMethods};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyList, PyString};
+
+use super::Index;
+use crate::call::{run, watched};
+use crate::columns::{assemble, columns, dictionaries, of_length, strings};
+use crate::options;
+use crate::value::{Matrix, document_to_python, plain};
+
+/// Documents handed out together while an index is walked.
+const PAGE: usize = 256;
+
+impl Index {
+    fn store(
+        &self,
+        py: Python<'_>,
+        documents: Vec<Document>,
+        all_or_none: bool,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<Py<PyAny>> {
+        let index = self.inner()?;
+        let summary = watched(py, progress, move |on_progress| {
+            let index = index.with_progress(on_progress);
+            match all_or_none {
+                true => index.insert_all_or_none(documents),
+                false => index.insert_batch(documents),
+            }
+        })?;
+        plain(py, &summary)
+    }
+}
+
+#[pymethods]
+impl Index {
+    /// Stores documents: `add(ids, texts, titles=…, metadata=…)`, or `add(documents)` with dictionaries of
+    /// `id`, `text`, `title` and `metadata`. One whose id is there takes its place.
+    ///
+    /// Returns what was done with each, as a dictionary. With `all_or_none` one that cannot be stored is an
+    /// error with nothing stored.
+    ///
+    /// >>> index.add(["cup"], ["A cup holds tea."], metadata=[{"year": 2025}])["inserted"]
+    /// 1
+    /// >>> index.add([{"id": "cup", "title": "Cups", "text": "A cup holds tea."}])["replaced"]
+    /// 1
+    #[pyo3(signature = (documents = None, texts = None, titles = None, metadata = None, *, ids = None,
+        all_or_none = false, progress = None))]
+    #[allow(clippy::too_many_arguments, reason = "they are keywords")]
+    fn add(
+        &self,
+        py: Python<'_>,
+        documents: Option<&Bound<'_, PyAny>>,
+        texts: Option<&Bound<'_, PyAny>>,
+        titles: Option<&Bound<'_, PyAny>>,
+        metadata: Option<&Bound<'_, PyAny>>,
+        ids: Option<&Bound<'_, PyAny>>,
+        all_or_none: bool,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<Py<PyAny>> {
+        // The first argument is ids where texts follow.
+        let (first, texts) = match (documents.xor(ids), texts) {
+            (Some(first), texts) if texts.is_some() || ids.is_none() => (first, texts),
+            _ => return Err(PyTypeError::new_err("give either `ids` and `texts`, or documents")),
+        };
+        let documents = match texts {
+            Some(texts) => columns(first, texts, titles, metadata)?,
+            None if titles.is_some() || metadata.is_some() => {
+                return Err(PyTypeError::new_err("`titles` and `metadata` go with ids and texts"));
+            }
+            None => dictionaries(first)?,
+        };
+        self.store(py, documents, all_or_none, progress)
+    }
+
+    /// Stores documents with embeddings of the model's own encoder, `[n, dim]` float32 or float16.
+    ///
+    /// >>> encoder = ehi.Encoder("models/scifact-minilm")
+    /// >>> rows = encoder.encode_document(["A cup holds tea.", "A mug does, too."])
+    /// >>> index.add_vectors(["cup", "mug"], rows, titles=["Cups", "Mugs"])["inserted"]
+    /// 2
+    #[pyo3(signature = (ids, vectors, texts = None, titles = None, metadata = None, *, progress = None))]
+    #[allow(clippy::too_many_arguments, reason = "they are keywords")]
+    fn add_vectors(
+        &self,
+        py: Python<'_>,
+        ids: &Bound<'_, PyAny>,
+        vectors: &Bound<'_, PyUntypedArray>,
+        texts: Option<&Bound<'_, PyAny>>,
+        titles: Option<&Bound<'_, PyAny>>,
+        metadata: Option<&Bound<'_, PyAny>>,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<Py<PyAny>> {
+        let own = strings("ids", ids)?;
+        let texts = match texts {
+            Some(texts) => of_length("texts", strings("texts", texts)?, own.len())?,
+            None => vec![String::new(); own.len()],
+        };
+        let documents = assemble(own, texts, titles, metadata)?;
+        if vectors.ndim() != 2 || vectors.shape()[0] != documents.len() {
+            return Err(PyValueError::new_err(format!(
+                "{} ids with an array of shape {:?}; a row for each is needed",
+                documents.len(),
+                vectors.shape()
+            )));
+        }
+        let matrix = Matrix::new(vectors)?;
+        let rows = matrix.rows()?;
+        let index = self.inner()?;
+        let summary = watched(py, progress, move |on_progress| {
+            let rows = rows.iter().map(Cow::into_owned);
+            index.with_progress(on_progress).insert_vectors(documents.into_iter().zip(rows))
+        })?;
+        plain(py, &summary)
+    }
+
+    /// The document of an id, as a dictionary, or `None`; of a list of ids a list.
+    ///
+    /// >>> index.get("tea")["metadata"], index.get(["nothing", "tyre"])[0]
+    /// ({'year': 2021}, None)
+    fn get(&self, py: Python<'_>, ids: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        let index = self.inner()?;
+        if let Ok(id) = ids.cast::<PyString>() {
+            let id = id.to_string();
+            let found = run(py, move || index.get(&id))?;
+            return found.map_or_else(|| Ok(py.None()), |document| document_to_python(py, &document));
+        }
+        let ids: Vec<String> = ids.extract()?;
+        let found = run(py, move || index.get_many(ids))?;
+        let found = found.iter().map(|document| match document {
+            Some(document) => document_to_python(py, document),
+            None => Ok(py.None()),
+        });
+        Ok(PyList::new(py, found.collect::<PyResult<Vec<_>>>()?)?.into_any().unbind())
+    }
+
+    /// Deletes the document of an id, or those of a list; returns how many there were.
+    ///
+    /// >>> index.delete(["tea", "nothing"]), len(index)
+    /// (1, 2)
+    fn delete(&self, py: Python<'_>, ids: &Bound<'_, PyAny>) -> PyResult<usize> {
+        let ids: Vec<String> = match ids.cast::<PyString>() {
+            Ok(id) => vec![id.to_string()],
+            Err(_) => ids.extract()?,
+        };
+        let index = self.inner()?;
+        run(py, move || index.delete_batch(ids))
+    }
+
+    /// Documents in the order of their ids, from the one after `after` on, `limit` at most.
+    ///
+    /// >>> [document["id"] for document in index.page(after="coffee", limit=1)]
+    /// ['tea']
+    #[pyo3(signature = (after = None, limit = 100))]
+    fn page(&self, py: Python<'_>, after: Option<String>, limit: usize) -> PyResult<Vec<Py<PyAny>>> {
+        let index = self.inner()?;
+        let page = run(py, move || index.page(after.as_deref(), limit))?;
+        page.iter().map(|document| document_to_python(py, document)).collect()
+    }
+
+    /// All documents in the order of their ids, or those that pass a filter, read as they are asked for.
+    ///
+    /// >>> [document["id"] for document in index.iter(filter={"year": {"$gte": 2022}})]
+    /// ['coffee']
+    #[pyo3(signature = (filter = None))]
+    fn iter(slf: Py<Self>, py: Python<'_>, filter: Option<&Bound<'_, PyAny>>) -> PyResult<Documents> {
+        let filter = filter.map(|filter| options::filter(py, filter)).transpose()?.map(Arc::new);
+        Ok(Documents { index: slf, filter, after: None, is_over: false, page: Vec::new().into_iter() })
+    }
+
+    fn __iter__(slf: Py<Self>, py: Python<'_>) -> PyResult<Documents> {
+        Self::iter(slf, py, None)
+    }
+}
+
+/// Documents of an index, page by page.
+#[pyclass(module = "ehi")]
+pub struct Documents {
+    index: Py<Index>,
+    filter: Option<Arc<Filter>>,
+    /// Id of the last document that was read.
+    after: Option<String>,
+    is_over: bool,
+    page: std::vec::IntoIter<Document>,
+}
+
+#[pymethods]
+impl Documents {
+    fn __iter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __next__(&mut self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+        while self.page.as_slice().is_empty() && !self.is_over {
+            py.check_signals()?;
+            let index = self.index.get().inner()?;
+            let (after, filter) = (self.after.clone(), self.filter.clone());
+            let (page, last) = run(py, move || {
+                let mut page = index.page(after.as_deref(), PAGE)?;
+                let last = page.last().map(|document| document.id.clone());
+                if let Some(filter) = filter {
+                    page.retain(|document| filter.matches(&document.id, document.metadata.as_ref()));
+                }
+                Ok((page, last))
+            })?;
+            self.is_over = last.is_none();
+            self.after = last.or_else(|| self.after.take());
+            self.page = page.into_iter();
+        }
+        self.page.next().map(|document| document_to_python(py, &document)).transpose()
+    }
+}

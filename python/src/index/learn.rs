@@ -1,0 +1,248 @@
+//! Judgments, and models that learn from them.
+
+use std::sync::{PoisonError, RwLock};
+
+use ehi::train::{LearnOptions, Trainer};
+use pyo3::prelude::*;
+
+use super::Index;
+use crate::call::{run, watched};
+use crate::model;
+use crate::options::{distillation, judgments, seconds};
+use crate::training::{config, retrained};
+use crate::value::plain;
+
+#[pymethods]
+impl Index {
+    /// Keeps judgments: tuples of question, id of a document and grade, 1 where there is none; 0 and less
+    /// mean that the document does not answer. What was done, as a dictionary.
+    ///
+    /// >>> asked = "is there caffeine in tea?"
+    /// >>> index.judge([(asked, "tea"), (asked, "tyre", 0)])["added"]
+    /// 2
+    fn judge(&self, py: Python<'_>, pairs: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        let judgments = judgments(pairs)?;
+        let index = self.inner()?;
+        plain(py, &run(py, move || index.record_all(judgments))?)
+    }
+
+    /// The judgments that are kept, as dictionaries.
+    ///
+    /// >>> index.judge([("is there caffeine in tea?", "tea")])["added"], len(index.judgments())
+    /// (1, 1)
+    fn judgments(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        let index = self.inner()?;
+        plain(py, &run(py, move || index.judgments())?)
+    }
+
+    /// Drops judgments, given as pairs of question and id; how many there were.
+    ///
+    /// >>> index.judge([("is there caffeine in tea?", "tea")])["added"]
+    /// 1
+    /// >>> index.forget([("is there caffeine in tea?", "tea")])
+    /// 1
+    fn forget(&self, py: Python<'_>, pairs: Vec<(String, String)>) -> PyResult<usize> {
+        let index = self.inner()?;
+        run(py, move || index.forget(pairs.iter().map(|(question, id)| (question.as_str(), id.as_str()))))
+    }
+
+    /// Whether questions are kept in a file of the index, to tune and calibrate by.
+    ///
+    /// >>> index.log_questions(True)
+    #[pyo3(signature = (on))]
+    fn log_questions(&self, py: Python<'_>, on: bool) -> PyResult<()> {
+        let index = self.inner()?;
+        run(py, move || index.log_questions(on))
+    }
+
+    /// The questions that were kept, as dictionaries.
+    ///
+    /// >>> index.log_questions(True)
+    /// >>> hits = index.search("is there caffeine in tea?")
+    /// >>> [each["question"] for each in index.logged_questions()]
+    /// ['is there caffeine in tea?']
+    fn logged_questions(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        let index = self.inner()?;
+        plain(py, &run(py, move || index.logged_questions())?)
+    }
+
+    /// Trains on the judgments and takes the new model only if it is shown to be better; the decision, as a
+    /// dictionary. `half_life` is in seconds.
+    ///
+    /// >>> index.learn([("is there caffeine in tea?", "tea")])["decision"]
+    /// 'too_few'
+    #[pyo3(signature = (pairs = None, *, half_life = None, config = None, progress = None))]
+    fn learn(
+        &self,
+        py: Python<'_>,
+        pairs: Option<&Bound<'_, PyAny>>,
+        half_life: Option<f64>,
+        config: Option<&Bound<'_, PyAny>>,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<Py<PyAny>> {
+        let mut options = LearnOptions {
+            pairs: pairs.map(judgments).transpose()?.unwrap_or_default(),
+            half_life: half_life.map(|value| seconds("half_life", value)).transpose()?,
+            ..LearnOptions::default()
+        };
+        if let Some(given) = config {
+            options.config = self::config(Some(given))?;
+        }
+        let index = self.inner()?;
+        plain(py, &watched(py, progress, move |told| index.with_progress(told).learn(&options))?)
+    }
+
+    /// Learns how much words count beside embeddings, from the judgments kept and those given.
+    ///
+    /// >>> index.fuse([("is there caffeine in tea?", "tea")])["fusion"] is None
+    /// True
+    #[pyo3(signature = (pairs = None, *, progress = None))]
+    fn fuse(
+        &self,
+        py: Python<'_>,
+        pairs: Option<&Bound<'_, PyAny>>,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<Py<PyAny>> {
+        let pairs = pairs.map(judgments).transpose()?.unwrap_or_default();
+        let index = self.inner()?;
+        plain(py, &watched(py, progress, move |told| index.with_progress(told).fuse(&pairs))?)
+    }
+
+    /// Gives the model a fast encoder of questions, or with `kind="none"` takes it away.
+    ///
+    /// >>> index.distil(kind="none")
+    #[pyo3(signature = (pairs = None, *, kind = "static", texts = None, passes = None, questions = None,
+        seed = 0, progress = None))]
+    #[allow(clippy::too_many_arguments, reason = "they are keywords")]
+    fn distil(
+        &self,
+        py: Python<'_>,
+        pairs: Option<&Bound<'_, PyAny>>,
+        kind: &str,
+        texts: Option<usize>,
+        passes: Option<usize>,
+        questions: Option<Vec<String>>,
+        seed: u64,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<Py<PyAny>> {
+        let mut options = distillation(kind, texts, passes, seed)?;
+        options.pairs = pairs.map(judgments).transpose()?.unwrap_or_default();
+        options.questions = questions.unwrap_or_default();
+        let index = self.inner()?;
+        plain(py, &watched(py, progress, move |told| index.with_progress(told).distil(&options))?)
+    }
+
+    /// Trains encoder and tree on pairs of question and document id over the documents that are here, and
+    /// changes over to the new model whatever the verdict says; `rollback` goes back.
+    ///
+    /// >>> index.retrain([("is there caffeine in tea?", "nothing")])
+    /// Traceback (most recent call last):
+    /// ...
+    /// ehi.TrainError: ...
+    #[pyo3(signature = (pairs, *, config = None, progress = None))]
+    fn retrain(
+        &self,
+        py: Python<'_>,
+        pairs: Vec<(String, String)>,
+        config: Option<&Bound<'_, PyAny>>,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<Py<PyAny>> {
+        let config = self::config(config)?;
+        let index = self.inner()?;
+        let done = watched(py, progress, move |told| {
+            index.retrain(pairs, Trainer::builder().config(config).on_progress(told))
+        })?;
+        retrained(py, &done)
+    }
+
+    /// Changes over to another model: every document is encoded and routed anew beside the running index.
+    ///
+    /// >>> index.reencode("models/scifact-minilm")
+    /// Traceback (most recent call last):
+    /// ...
+    /// ehi.InputError: the index is served by model ... already
+    #[pyo3(signature = (model, *, progress = None))]
+    fn reencode(
+        &self,
+        py: Python<'_>,
+        model: &Bound<'_, PyAny>,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<Py<PyAny>> {
+        let bundle = model::model(py, model)?;
+        let index = self.inner()?;
+        plain(py, &watched(py, progress, move |told| index.with_progress(told).reencode(&bundle))?)
+    }
+
+    /// Goes back to the model before.
+    ///
+    /// >>> index.rollback()
+    /// Traceback (most recent call last):
+    /// ...
+    /// ehi.InputError: ...
+    #[pyo3(signature = (*, progress = None))]
+    fn rollback(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<Py<PyAny>> {
+        let index = self.inner()?;
+        plain(py, &watched(py, progress, move |told| index.with_progress(told).rollback())?)
+    }
+
+    /// Removes the model that `rollback` would go back to; whether there was one.
+    ///
+    /// >>> index.drop_previous_model()
+    /// False
+    fn drop_previous_model(&self, py: Python<'_>) -> PyResult<bool> {
+        let index = self.inner()?;
+        run(py, move || index.drop_previous_model())
+    }
+
+    /// Keeps the tree in step with the collection in a thread of its own until the returned object is closed.
+    ///
+    /// >>> with index.auto_tune(interval=60) as tuning:
+    /// ...     tuning.tunings
+    /// 0
+    #[pyo3(signature = (*, interval = None))]
+    fn auto_tune(&self, py: Python<'_>, interval: Option<f64>) -> PyResult<AutoTune> {
+        let mut options = ehi::train::AutoTuneOptions::default();
+        if let Some(interval) = interval {
+            options.interval = seconds("interval", interval)?;
+        }
+        let index = self.inner()?;
+        let tune = run(py, move || index.auto_tune(options))?;
+        Ok(AutoTune { tune: RwLock::new(Some(tune)) })
+    }
+}
+
+/// A thread that tunes; made by `Index.auto_tune`.
+#[pyclass(frozen, module = "ehi")]
+pub struct AutoTune {
+    tune: RwLock<Option<ehi::train::AutoTune>>,
+}
+
+#[pymethods]
+impl AutoTune {
+    /// How many tunings have ended.
+    #[getter]
+    fn tunings(&self) -> usize {
+        let tune = self.tune.read().unwrap_or_else(PoisonError::into_inner);
+        tune.as_ref().map_or(0, |tune| tune.last().0)
+    }
+
+    /// Ends it; a tuning under way is given up, with the index as it was.
+    fn close(&self, py: Python<'_>) {
+        let taken = self.tune.write().unwrap_or_else(PoisonError::into_inner).take();
+        py.detach(move || drop(taken));
+    }
+
+    fn __enter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        _kind: &Bound<'_, PyAny>,
+        _error: &Bound<'_, PyAny>,
+        _trace: &Bound<'_, PyAny>,
+    ) {
+        self.close(py);
+    }
+}

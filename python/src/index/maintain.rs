@@ -1,0 +1,188 @@
+//! Upkeep: what is there, whether it is sound, how it is laid out.
+
+use std::path::PathBuf;
+
+use ehi::calibrate::CalibrateOptions;
+use ehi::leaves::LeafOptions;
+use ehi::train::TuneOptions;
+use ehi::{Analyzer, LeafId};
+use pyo3::prelude::*;
+
+use super::Index;
+use crate::call::{run, watched};
+use crate::options::parse;
+use crate::value::plain;
+
+#[pymethods]
+impl Index {
+    /// Makes what was stored last beyond a power failure, and shows it to read-only handles.
+    ///
+    /// >>> index.flush()
+    fn flush(&self, py: Python<'_>) -> PyResult<()> {
+        let index = self.inner()?;
+        run(py, move || index.flush())
+    }
+
+    /// Of a read-only handle: shows what was flushed since; whether there was something.
+    ///
+    /// >>> index.flush()
+    /// >>> reader = ehi.Index.open_read_only("notes", precision="int8")
+    /// >>> reader.refresh(), index.delete("tea"), index.flush(), reader.refresh(), len(reader)
+    /// (False, 1, None, True, 2)
+    fn refresh(&self, py: Python<'_>) -> PyResult<bool> {
+        let index = self.inner()?;
+        run(py, move || index.refresh())
+    }
+
+    /// Sizes, as a dictionary.
+    ///
+    /// >>> index.stats()["documents"]
+    /// 3
+    fn stats(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        let index = self.inner()?;
+        plain(py, &run(py, move || index.stats())?)
+    }
+
+    /// What is amiss that the index can do with, as texts.
+    ///
+    /// >>> index.notices()
+    /// []
+    fn notices(&self) -> PyResult<Vec<String>> {
+        Ok(self.inner()?.notices().iter().map(ToString::to_string).collect())
+    }
+
+    /// Whether the tree still fits the collection, with advice, as a dictionary.
+    ///
+    /// >>> index.health()["documents"]
+    /// 3
+    fn health(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        let index = self.inner()?;
+        plain(py, &run(py, move || index.health())?)
+    }
+
+    /// What each leaf is about, as dictionaries.
+    ///
+    /// >>> sum(leaf["documents"] for leaf in index.leaves())
+    /// 3
+    #[pyo3(signature = (leaf = None, *, terms = None, samples = None, queries = None))]
+    fn leaves(
+        &self,
+        py: Python<'_>,
+        leaf: Option<u32>,
+        terms: Option<usize>,
+        samples: Option<usize>,
+        queries: Option<Vec<String>>,
+    ) -> PyResult<Py<PyAny>> {
+        let mut options = LeafOptions { leaf: leaf.map(LeafId), ..LeafOptions::default() };
+        options.queries = queries.unwrap_or_default();
+        options.terms = terms.unwrap_or(options.terms);
+        options.samples = samples.unwrap_or(options.samples);
+        let index = self.inner()?;
+        plain(py, &run(py, move || index.leaves(&options))?)
+    }
+
+    /// Reads and checks every byte; what was found, as a dictionary.
+    ///
+    /// >>> index.verify()["sound"]
+    /// True
+    #[pyo3(signature = (*, progress = None))]
+    fn verify(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<Py<PyAny>> {
+        let index = self.inner()?;
+        let report = watched(py, progress, move |told| index.with_progress(told).verify())?;
+        plain(py, &report)
+    }
+
+    /// Copies the index as it is to a folder that is missing or empty.
+    ///
+    /// >>> index.snapshot("copy")
+    /// >>> len(ehi.Index.open_read_only("copy", precision="int8"))
+    /// 3
+    fn snapshot(&self, py: Python<'_>, target: PathBuf) -> PyResult<()> {
+        let index = self.inner()?;
+        run(py, move || index.snapshot(target))
+    }
+
+    /// Merges all segments and drops what is deleted.
+    ///
+    /// >>> index.compact()
+    #[pyo3(signature = (*, progress = None))]
+    fn compact(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<()> {
+        let index = self.inner()?;
+        watched(py, progress, move |told| index.with_progress(told).compact())
+    }
+
+    /// Makes posting lists of words for an index without, or with other terms: `tokens`, or a language.
+    ///
+    /// >>> with ehi.Index.create("other", model="models/scifact-minilm", words="none") as other:
+    /// ...     summary = other.add(["tea"], ["Green tea has caffeine."])
+    /// ...     other.make_lexical("english")
+    /// ...     other.search("caffeine teas", mode="lexical").ids
+    /// ['tea']
+    #[pyo3(signature = (words = "tokens", *, progress = None))]
+    fn make_lexical(&self, py: Python<'_>, words: &str, progress: Option<Py<PyAny>>) -> PyResult<()> {
+        let analyzer: Analyzer = parse("words", words)?;
+        let index = self.inner()?;
+        watched(py, progress, move |told| index.with_progress(told).make_lexical(analyzer))
+    }
+
+    /// Makes the posting lists of leaves anew.
+    ///
+    /// >>> index.rebuild_postings()
+    #[pyo3(signature = (*, progress = None))]
+    fn rebuild_postings(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<()> {
+        let index = self.inner()?;
+        watched(py, progress, move |told| index.with_progress(told).rebuild_postings())
+    }
+
+    /// Measures how many leaves a search needs for a recall; the curve, as a dictionary.
+    ///
+    /// >>> index.calibrate(["is there caffeine in tea?", "mending a tyre"])["questions"]
+    /// 2
+    #[pyo3(signature = (questions = None, *, progress = None))]
+    fn calibrate(
+        &self,
+        py: Python<'_>,
+        questions: Option<Vec<String>>,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<Py<PyAny>> {
+        let options = CalibrateOptions { questions: questions.unwrap_or_default() };
+        let index = self.inner()?;
+        let curve = watched(py, progress, move |told| index.with_progress(told).calibrate(&options))?;
+        plain(py, &curve)
+    }
+
+    /// Makes a tree for the documents that are here, without labels; what came of it, as a dictionary.
+    ///
+    /// >>> index.tune()
+    /// Traceback (most recent call last):
+    /// ...
+    /// ehi.InputError: ...
+    #[pyo3(signature = (*, leaves = None, passes = None, questions = None, always = false, seed = 0,
+        checkpoints = None, resume = false, progress = None))]
+    #[allow(clippy::too_many_arguments, reason = "they are keywords")]
+    fn tune(
+        &self,
+        py: Python<'_>,
+        leaves: Option<u32>,
+        passes: Option<usize>,
+        questions: Option<Vec<String>>,
+        always: bool,
+        seed: u64,
+        checkpoints: Option<PathBuf>,
+        resume: bool,
+        progress: Option<Py<PyAny>>,
+    ) -> PyResult<Py<PyAny>> {
+        let options = TuneOptions {
+            leaves,
+            passes,
+            questions: questions.unwrap_or_default(),
+            always,
+            seed,
+            checkpoints,
+            resume,
+            ..TuneOptions::default()
+        };
+        let index = self.inner()?;
+        plain(py, &watched(py, progress, move |told| index.with_progress(told).tune(&options))?)
+    }
+}

@@ -1,0 +1,246 @@
+"""What people expect of a package of Python: signals, forks, pickles, arrays, progress, nothing that
+leaks.
+"""
+
+import gc
+import multiprocessing
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+
+import ehi
+from conftest import MODEL, ROOT
+
+
+def test_progress_true_shows_bars(empty, documents, capsys, monkeypatch):
+    pytest.importorskip("tqdm", reason="needs tqdm")
+    empty.add(documents[:10], progress=True)
+    assert "Insert: 100%" in capsys.readouterr().err
+    empty.verify(progress=False)
+    assert capsys.readouterr().err == ""
+    with pytest.raises(TypeError, match="progress"):
+        empty.verify(progress="yes")
+    monkeypatch.setitem(sys.modules, "tqdm.auto", None)
+    with pytest.raises(ImportError, match="progress"):
+        empty.add(documents[10:20], progress=True)
+    assert len(empty) == 10
+
+
+def interrupted(program):
+    """Runs a program until it says `go`, sends it Ctrl-C, and returns the rest of what it says."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(program)], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline() == "go\n"
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=120)
+    assert process.returncode == 7, out
+    return out.split()
+
+
+def test_ctrl_c_ends_a_training(tmp_path, documents):
+    output = tmp_path / "model"
+    program = f"""
+        import sys, ehi
+        documents = {documents[:60]!r}
+        pairs = [(each["title"], each["id"]) for each in documents]
+        said = []
+        def progress(stage, done, total):
+            if not said:
+                said.append(print("go", flush=True))
+        try:
+            ehi.train({str(MODEL)!r}, {str(output)!r}, documents=documents, pairs=pairs, progress=progress)
+        except KeyboardInterrupt:
+            sys.exit(7)
+    """
+    assert interrupted(program) == []
+    assert not (output / "ehi.json").exists()
+
+
+def in_child(work):
+    """What a forked child's call raises, or gives."""
+
+    def run(answers):
+        try:
+            answers.put(repr(work()))
+        except BaseException as error:  # noqa: BLE001
+            answers.put(f"{type(error).__name__} {getattr(error, 'kind', None)} {error}")
+
+    context = multiprocessing.get_context("fork")
+    answers = context.Queue()
+    process = context.Process(target=run, args=(answers,))
+    process.start()
+    answer = answers.get(timeout=60)
+    process.join(timeout=60)
+    assert process.exitcode == 0
+    return answer
+
+
+def test_every_call_in_a_forked_child_is_refused(tmp_path, documents):
+    index = ehi.Index.create(tmp_path / "index", MODEL, precision="int8")
+    index.add(documents[:5])
+    index.flush()
+    reader = ehi.Index.open_read_only(tmp_path / "index", precision="int8")
+    encoder = ehi.Encoder(MODEL, precision="int8")
+    for work in (
+        lambda: index.search("tea"),
+        lambda: index.add(["a"], ["text"]),
+        lambda: reader.search(["tea", "coffee"]),
+        lambda: encoder.encode_query(["tea"] * 100),
+        lambda: ehi.Index.open_read_only(tmp_path / "index"),
+    ):
+        answer = in_child(work)
+        assert answer.startswith("StoreError Forked") and "spawn" in answer
+    # What a `with` block does at its end is no failure, and takes nothing from the parent.
+    assert in_child(index.close) == "None"
+    assert index.add(["a"], ["text"])["inserted"] == 1 and index.verify()["sound"]
+    index.close()
+
+
+def test_a_process_may_fork_before_its_first_call(tmp_path, documents):
+    program = f"""
+        import os, sys, ehi child = os.fork() with ehi.Index.create({str(tmp_path)!r} + f"/{{child == 0}}",
+        {str(MODEL)!r}, precision="int8") as index:
+            index.add(["a", "b"], ["a text", "another"])
+            index.search(["a", "b"])
+        if child:
+            sys.exit(os.waitpid(child, 0)[1])
+    """
+    assert subprocess.run([sys.executable, "-c", textwrap.dedent(program)], timeout=120).returncode == 0
+
+
+def test_what_is_open_is_not_pickled_and_paths_are(filled):
+    reranker = ehi.Reranker(ROOT / "tests" / "fixtures" / "rerankers" / "6.2" / "identity")
+    for each in (filled, filled.model, ehi.Encoder(MODEL, precision="int8"), reranker):
+        with pytest.raises(TypeError, match="pickle"):
+            pickle.dumps(each)
+    model = pickle.loads(pickle.dumps(filled.model.path))
+    assert ehi.Model(model).hash == filled.model.hash
+
+
+def test_errors_tell_what_they_are(empty, documents):
+    with pytest.raises(ehi.Error) as caught:
+        empty.search("tea", k=0)
+    assert (
+        isinstance(caught.value, ehi.InputError) and caught.value.kind == "ZeroK" and "k" in str(caught.value)
+    )
+    with pytest.raises(ehi.InputError) as caught:
+        empty.add([{"id": "a", "text": "x"}, {"id": "b", "text": " "}], all_or_none=True)
+    assert caught.value.kind == "EmptyDocument" and len(empty) == 0
+    summary = empty.add([{"id": "a", "text": "x"}, {"id": "b", "text": " "}])
+    assert summary["inserted"] == 1 and summary["refused"][0]["id"] == "b"
+    with pytest.raises(TypeError, match="ids"):
+        empty.add(documents[:1], ids=["a"])
+    with pytest.raises(TypeError, match="ids"):
+        empty.add(ids=["a"])
+    assert empty.add(ids=["c"], texts=["text"])["inserted"] == 1
+
+
+def test_arrays_of_any_layout(empty):
+    rows = np.random.default_rng(3).standard_normal((6, 384)).astype(np.float32)
+    ids = [f"{place}" for place in range(6)]
+    layouts = {
+        "fortran": np.asfortranarray(rows),
+        "backwards": rows[::-1][::-1],
+        "every other": np.repeat(rows, 2, axis=0)[::2],
+        "columns": np.repeat(rows, 2, axis=1)[:, ::2],
+        "half": rows.astype(np.float16),
+        "half, columns": np.repeat(rows, 2, axis=1)[:, ::2].astype(np.float16),
+        "unaligned": np.frombuffer(b"x" + rows.tobytes(), np.uint8)[1:].view(np.float32).reshape(rows.shape),
+    }
+    frozen = rows.copy()
+    frozen.flags.writeable = False
+    layouts["read-only"] = frozen
+    for layout in layouts.values():
+        assert empty.add_vectors(ids, layout)["refused"] == []
+        for searched in layouts.values():
+            found = empty.search(searched, k=1)
+            assert [result.ids for result in found] == [[own] for own in ids]
+            assert np.allclose(found.scores, 1, atol=2e-3)
+    for wrong in (rows.astype(np.float64), rows.astype(">f4"), rows.astype(np.int32)):
+        with pytest.raises(TypeError):
+            empty.search(wrong)
+    for wrong in (rows[0, 0], rows[None], rows[:, :0]):
+        with pytest.raises((ValueError, TypeError)):
+            empty.search(np.asarray(wrong))
+    assert len(empty.search(rows[:0])) == 0 and empty.search(rows[:0]).scores.shape == (0, 10)
+
+
+def test_batches_are_columns_too(empty):
+    rows = np.eye(3, 384, dtype=np.float32)
+    empty.add_vectors(["a", "b", "c"], rows)
+    batch = empty.search(rows[:2], k=5)
+    assert batch.ids == [result.ids for result in batch] and [len(ids) for ids in batch.ids] == [3, 3]
+    assert batch.scores.shape == (2, 5) and np.isnan(batch.scores[:, 3:]).all()
+    assert batch.scores[0, :3].tolist() == batch[0].scores.tolist() and len(batch[-1:]) == 1
+    with pytest.raises(ValueError, match="parallel"):
+        empty.search(rows, parallel=True)
+    with pytest.raises(ValueError, match="refine"):
+        empty.search(rows[0], refine=True)
+
+
+def test_walks_with_a_filter(empty):
+    empty.add_vectors(
+        [f"{place:04}" for place in range(600)],
+        np.tile(np.eye(1, 384, dtype=np.float16), (600, 1)),
+        metadata=[{"place": place} for place in range(600)],
+    )
+    assert [each["id"] for each in empty.iter({"place": {"$in": [3, 299, 598]}})] == ["0003", "0299", "0598"]
+    assert list(empty.iter({"place": 1000})) == [] and sum(1 for _ in empty) == 600
+    walk = empty.iter()
+    empty.delete(next(walk)["id"])
+    assert sum(1 for _ in walk) == 599
+
+
+def resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def descriptors():
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_opening_and_closing_leaks_nothing(tmp_path):
+    """`benches/leaks.py` does it ten thousand times."""
+    path = tmp_path / "index"
+    with ehi.Index.create(path, MODEL, precision="int8") as index:
+        index.add_vectors(["a"], np.eye(1, 384, dtype=np.float32))
+
+    def once():
+        with ehi.Index.open(path, lazy_encoder=True) as index:
+            assert index.search(np.eye(1, 384, dtype=np.float32)[0], k=1).ids == ["a"]
+        ehi.Index.open_read_only(path, lazy_encoder=True).get("a")
+
+    for _ in range(20):
+        once()
+    gc.collect()
+    before, files = resident(), descriptors()
+    for _ in range(100):
+        once()
+    gc.collect()
+    assert descriptors() == files
+    assert resident() - before < 4 << 20
+
+
+def test_a_refined_search_and_what_an_encoder_says(filled, documents):
+    encoder = ehi.Encoder(MODEL, precision="int8", dim=64, query_prompt="q: ")
+    assert (
+        encoder.encode_query("tea").shape == (64,) and encoder.read_text("tea", "query")["tokens"][1] == "q"
+    )
+    with pytest.raises(ValueError, match="bundle"):
+        ehi.Model(MODEL, dim=64)
+    if filled.model.query_encoder:
+        assert filled.search(documents[3]["title"], k=1, refine=True).ids == [documents[3]["id"]]
+    else:
+        with pytest.raises(ehi.InputError):
+            filled.search(documents[3]["title"], k=1, refine=True)
+    filled.flush()
+    again = ehi.Index.open_read_only(filled.path, model=MODEL, precision="int8")
+    assert len(again) == len(filled)

@@ -1,0 +1,79 @@
+"""The examples of docstrings and of README run and give what they say."""
+
+import doctest
+import inspect
+import pathlib
+import re
+
+import pytest
+
+import ehi
+from conftest import ROOT
+
+NAMES = [name for name in ehi.__all__ if not name.startswith("_")]
+# Made by calls that have an example, or errors, of which the text is all there is.
+WITHOUT = {"Documents", "AutoTune", "SearchResult", "SearchResults", "Hit", "Reranker"}
+
+
+def docstrings():
+    """Each public name with its docstring."""
+    yield "ehi", ehi.__doc__
+    for name in NAMES:
+        item = getattr(ehi, name)
+        yield name, inspect.getdoc(item)
+        if inspect.isclass(item) and not issubclass(item, Exception):
+            for member in vars(item):
+                if not member.startswith("_"):
+                    yield f"{name}.{member}", inspect.getdoc(getattr(item, member))
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """A folder with the models of the repository, as the examples expect it."""
+    (tmp_path / "models").symlink_to(ROOT / "models")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_every_public_name_says_what_it_does():
+    missing = [name for name, text in docstrings() if not text]
+    assert not missing, missing
+
+
+def test_every_call_that_does_work_has_an_example():
+    missing = [
+        name
+        for name, text in docstrings()
+        if callable(getattr(ehi, name, None) or getattr(ehi.Index, name.removeprefix("Index."), None))
+        and ">>>" not in text
+        and name.partition(".")[0] not in WITHOUT
+        and not (inspect.isclass(getattr(ehi, name, None)) and issubclass(getattr(ehi, name), Exception))
+    ]
+    assert not missing, missing
+
+
+@pytest.mark.parametrize(("name", "text"), [pair for pair in docstrings() if ">>>" in (pair[1] or "")])
+def test_an_example(name, text, place):
+    with ehi.Index.create("notes", model="models/scifact-minilm", precision="int8") as index:
+        if name != "ehi":
+            index.add(
+                ["tea", "coffee", "tyre"],
+                ["Green tea has caffeine.", "Coffee is roasted.", "How to mend a flat tyre."],
+                metadata=[{"year": 2021}, {"year": 2024}, None],
+            )
+        else:
+            index.close()
+        names = {"ehi": ehi, "index": index}
+        test = doctest.DocTestParser().get_doctest(text, names, name, None, None)
+        flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+        failures = []
+        ran = doctest.DocTestRunner(optionflags=flags, verbose=False).run(test, out=failures.append)
+        assert ran.attempted and not ran.failed, "".join(failures)
+
+
+def test_the_example_of_readme(place, capsys):
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "python" / "README.md").read_text(), re.S)
+    exec(compile(code, "README.md", "exec"), {})
+    first, second = capsys.readouterr().out.splitlines()
+    assert first.split()[1] == "tea" and second.split()[1] == "bikes"
+    assert pathlib.Path("my-index").is_dir()

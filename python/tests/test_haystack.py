@@ -1,0 +1,159 @@
+"""Haystack's own tests of a document store, and what they leave out."""
+
+import pytest
+
+pytest.importorskip("haystack", reason="needs haystack-ai")
+from haystack import Document, Pipeline
+from haystack.document_stores.errors import DuplicateDocumentError
+from haystack.document_stores.types import DuplicatePolicy
+from haystack.errors import FilterError
+from haystack.testing.document_store import (
+    CountDocumentsByFilterTest,
+    CountUniqueMetadataByFilterTest,
+    DocumentStoreBaseExtendedTests,
+    FilterableDocsFixtureMixin,
+    GetMetadataFieldMinMaxTest,
+    GetMetadataFieldsInfoTest,
+    GetMetadataFieldUniqueValuesTest,
+)
+
+from conftest import MODEL
+from ehi.haystack import EhiDocumentStore, EhiRetriever
+
+
+@pytest.fixture
+def document_store(tmp_path):
+    store = EhiDocumentStore(tmp_path / "index", model=MODEL, precision="int8")
+    yield store
+    store.close()
+
+
+class TestDocumentStore(
+    DocumentStoreBaseExtendedTests,
+    CountDocumentsByFilterTest,
+    CountUniqueMetadataByFilterTest,
+    GetMetadataFieldMinMaxTest,
+    GetMetadataFieldsInfoTest,
+    GetMetadataFieldUniqueValuesTest,
+):
+    @pytest.fixture
+    def document_store(self, tmp_path):
+        store = EhiDocumentStore(tmp_path / "index", model=MODEL, precision="int8")
+        yield store
+        store.close()
+
+    @staticmethod
+    def assert_documents_are_equal(received, expected):
+        """Documents come in the order of their ids."""
+        assert received == sorted(expected, key=lambda document: document.id)
+
+    def test_write_documents(self, document_store):
+        """Without a policy a second document of an id is an error, and nothing is written."""
+        documents = [Document(id="1", content="one"), Document(id="2", content="two")]
+        assert document_store.write_documents(documents) == 2
+        with pytest.raises(DuplicateDocumentError):
+            document_store.write_documents([Document(id="3", content="three"), documents[0]])
+        assert document_store.count_documents() == 2
+
+
+CONDITIONS = [
+    {"field": "meta.number", "operator": "==", "value": 2},
+    {"field": "meta.number", "operator": "!=", "value": 2},
+    {"field": "meta.number", "operator": "==", "value": None},
+    {"field": "meta.number", "operator": "!=", "value": None},
+    {"field": "meta.number", "operator": ">", "value": -3},
+    {"field": "meta.number", "operator": "<=", "value": -2},
+    {"field": "meta.number", "operator": "in", "value": [2, None]},
+    {"field": "meta.number", "operator": "not in", "value": [2, -2]},
+    {"field": "meta.date", "operator": ">=", "value": "1972-12-11T19:54:58"},
+    {"field": "meta.chapter", "operator": "in", "value": ["intro", "abstract"]},
+    {"field": "chapter", "operator": "==", "value": "intro"},
+    {
+        "operator": "NOT",
+        "conditions": [
+            {"field": "meta.number", "operator": "==", "value": 2},
+            {"field": "meta.name", "operator": "==", "value": "name_0"},
+        ],
+    },
+    {
+        "operator": "OR",
+        "conditions": [
+            {"field": "meta.page", "operator": "==", "value": "90"},
+            {
+                "operator": "AND",
+                "conditions": [{"field": "meta.no_embedding", "operator": "==", "value": True}],
+            },
+        ],
+    },
+]
+
+
+class TestFilters(FilterableDocsFixtureMixin):
+    @pytest.mark.parametrize("condition", CONDITIONS, ids=str)
+    def test_a_filter_means_what_haystack_means(self, document_store, filterable_docs, condition):
+        from haystack.utils.filters import document_matches_filter
+
+        document_store.write_documents(filterable_docs)
+        expected = {each.id for each in filterable_docs if document_matches_filter(condition, each)}
+        assert 0 < len(expected) < len(filterable_docs)
+        assert {each.id for each in document_store.filter_documents(condition)} == expected
+        found = EhiRetriever(document_store, top_k=100, filters=condition).run("a document")["documents"]
+        assert {each.id for each in found} == expected
+
+    def test_ids_and_fields_that_have_no_filter(self, document_store, filterable_docs):
+        document_store.write_documents(filterable_docs)
+        own = filterable_docs[0].id
+        assert document_store.count_documents_by_filter({"field": "id", "operator": "==", "value": own}) == 1
+        assert (
+            document_store.count_documents_by_filter({"field": "id", "operator": "not in", "value": [own]})
+            == 17
+        )
+        for field, operator in (("content", "=="), ("id", ">"), ("meta.number", "like")):
+            with pytest.raises(FilterError):
+                document_store.filter_documents({"field": field, "operator": operator, "value": "x"})
+
+
+def test_a_pipeline_with_the_retriever_survives_a_file(document_store):
+    documents = [
+        Document(id="tea", content="Green tea has caffeine.", meta={"year": 2021}, embedding=[0.5, 0.25]),
+        Document(id="tyre", content="How to mend a flat tyre.", meta={"year": 2024}),
+    ]
+    document_store.write_documents(documents)
+    pipeline = Pipeline()
+    pipeline.add_component("retriever", EhiRetriever(document_store, top_k=1, search={"mode": "hybrid"}))
+    (found,) = pipeline.run({"retriever": {"query": "is there caffeine in tea?"}})["retriever"]["documents"]
+    assert (
+        found.id == "tea"
+        and found.score > 0
+        and found.embedding == [0.5, 0.25]
+        and found.meta == {"year": 2021}
+    )
+    written = pipeline.dumps()
+    document_store.close()
+    again = Pipeline.loads(written, allowed_modules=["ehi.haystack"])
+    only = {"field": "meta.year", "operator": ">", "value": 2022}
+    result = again.run({"retriever": {"query": "is there caffeine in tea?", "filters": only, "top_k": 5}})
+    assert [each.id for each in result["retriever"]["documents"]] == ["tyre"]
+    again.get_component("retriever").document_store.close()
+
+
+def test_what_cannot_be_stored_is_refused_and_nothing_written(document_store):
+    with pytest.raises(ValueError, match="no content"):
+        document_store.write_documents([Document(content="x"), Document(content=None, meta={"a": 1})])
+    with pytest.raises(ValueError, match="_haystack"):
+        document_store.write_documents([Document(content="x", meta={"_haystack": 1})])
+    assert document_store.count_documents() == 0
+    twice = [Document(id="1", content="first"), Document(id="1", content="second")]
+    assert document_store.write_documents(twice, DuplicatePolicy.SKIP) == 1
+    assert document_store.write_documents(twice, DuplicatePolicy.OVERWRITE) == 2
+    assert [each.content for each in document_store.filter_documents()] == ["second"]
+    with pytest.raises(ValueError):
+        EhiRetriever("no store")
+
+
+def test_the_example_of_the_module(example):
+    import ehi.haystack
+
+    names = example(ehi.haystack)
+    assert names["store"].count_documents() == 1
+    names["store"].close()
