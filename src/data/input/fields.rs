@@ -108,6 +108,7 @@ impl Fields {
     }
 
     /// All names.
+    #[cfg(feature = "parquet")]
     pub fn names(&self) -> impl Iterator<Item = &String> {
         self.id.iter().chain(&self.title).chain(&self.text).chain(self.metadata.iter().flatten())
     }
