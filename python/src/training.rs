@@ -88,6 +88,11 @@ pub fn train(
 /// reranker, missing or empty. `index` holds the same documents: the hits of its searches are reranked, those
 /// of BM25 without it. `config` has settings by the names of `RerankerConfig`. Returns the reranker and the
 /// report, a dictionary with the verdict.
+///
+/// >>> ehi.train_reranker("models/scifact-minilm", "mine", documents=[{"id": "a", "text": "tea"}], pairs=[])
+/// Traceback (most recent call last):
+/// ...
+/// ehi.TrainError: ...
 #[pyfunction]
 #[pyo3(signature = (base, output, *, data = None, documents = None, pairs = None, index = None,
     dev_fraction = 0.1, config = None, progress = None))]

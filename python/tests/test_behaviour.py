@@ -105,8 +105,10 @@ def test_every_call_in_a_forked_child_is_refused(tmp_path, documents):
 
 def test_a_process_may_fork_before_its_first_call(tmp_path, documents):
     program = f"""
-        import os, sys, ehi child = os.fork() with ehi.Index.create({str(tmp_path)!r} + f"/{{child == 0}}",
-        {str(MODEL)!r}, precision="int8") as index:
+        import os, sys, ehi
+        child = os.fork()
+        place = {str(tmp_path)!r} + f"/{{child == 0}}"
+        with ehi.Index.create(place, {str(MODEL)!r}, precision="int8") as index:
             index.add(["a", "b"], ["a text", "another"])
             index.search(["a", "b"])
         if child:
