@@ -14,9 +14,10 @@ use super::result::SearchResult;
 use super::words::Words;
 use crate::error::{InputError, Result};
 use crate::filter::Filter;
+use crate::ids::LeafId;
 use crate::index::Index;
 use crate::index::active_model::ActiveModel;
-use crate::lexical::Bm25;
+use crate::lexical::{Bm25, TermStatistics};
 use crate::model::Reranker;
 use crate::stop::Stop;
 use crate::store::View;
@@ -42,6 +43,8 @@ pub struct Many<'a>(Vec<Input<'a>>);
 pub(in crate::index) enum Input<'a> {
     Text(&'a str),
     Vector(&'a [f32]),
+    /// A text whose embedding is known.
+    Encoded(&'a str, &'a [f32]),
 }
 
 /// A search about to run; made by [`Index::query`] and [`Index::query_vector`], and for many queries by
@@ -59,6 +62,8 @@ pub struct Query<'a, Input = One<'a>> {
     recall: Option<f64>,
     stops: Vec<Stop>,
     exact: bool,
+    leaves: Option<&'a [LeafId]>,
+    statistics: Option<&'a TermStatistics>,
     by: RankBy,
     bm25: Option<Bm25>,
     filter: Option<&'a Filter>,
@@ -80,6 +85,8 @@ impl<'a, Input> Query<'a, Input> {
             recall: None,
             stops: Vec::new(),
             exact: false,
+            leaves: None,
+            statistics: None,
             by: RankBy::Dense,
             bm25: None,
             filter: None,
@@ -132,6 +139,28 @@ impl<'a, Input> Query<'a, Input> {
     /// Scores every document without the tree. Excludes [`Self::beam`], [`Self::recall`] and [`Self::stop`].
     pub fn exact(mut self) -> Self {
         self.exact = true;
+        self
+    }
+
+    /// Visits these leaves, each once, and no others: those that were found for the query before, by
+    /// [`Bundle::route`](crate::Bundle::route), as where one search runs over several indexes of one model.
+    ///
+    /// Documents elsewhere are no hits, whatever [`Self::filter`] lets through. Excludes [`Self::beam`],
+    /// [`Self::recall`], [`Self::stop`], [`Self::exact`] and [`Self::lexical`]; [`InputError::UnknownLeaf`]
+    /// beyond the tree; no leaves are [`InputError::ZeroBeam`]. [`Query::explain`] is
+    /// [`InputError::InapplicableOption`].
+    pub fn leaves(mut self, leaves: &'a [LeafId]) -> Self {
+        self.leaves = Some(leaves);
+        self
+    }
+
+    /// Weighs words by these statistics in place of the index's own: by the sum of those of several indexes
+    /// ([`Index::term_statistics`]), so that scores by words are the same whichever index a document lies in.
+    ///
+    /// [`InputError::OtherTerms`] for those of other words; [`InputError::InapplicableOption`] in a search by
+    /// embeddings.
+    pub fn statistics(mut self, statistics: &'a TermStatistics) -> Self {
+        self.statistics = Some(statistics);
         self
     }
 
@@ -272,7 +301,22 @@ impl<'a, Input> Query<'a, Input> {
             return Err(InputError::BadRecall { found: recall }.into());
         }
         let conflict = |options| Err(InputError::Conflict { options }.into());
+        if let Some(leaves) = self.leaves {
+            let others = [
+                ("beam", self.beam.is_some()),
+                ("recall", self.recall.is_some()),
+                ("stop", !self.stops.is_empty()),
+                ("exact", self.exact),
+            ];
+            if let Some((option, _)) = others.into_iter().find(|(_, given)| *given) {
+                return conflict(["leaves", option]);
+            }
+            if leaves.is_empty() {
+                return Err(InputError::ZeroBeam.into());
+            }
+        }
         let mode = match (self.exact, self.recall, self.beam, &*self.stops) {
+            _ if self.leaves.is_some() => SearchMode::Leaves,
             (true, Some(_), ..) => return conflict(["exact", "recall"]),
             (true, None, Some(_), _) => return conflict(["exact", "beam"]),
             (true, None, None, [_, ..]) => return conflict(["exact", "stop"]),
@@ -291,6 +335,7 @@ impl<'a, Input> Query<'a, Input> {
             ("recall", self.recall.is_some()),
             ("stop", !self.stops.is_empty()),
             ("exact", self.exact),
+            ("leaves", self.leaves.is_some()),
             ("codes", self.codes.is_some()),
             ("parallel", self.threads == Threads::Pool),
         ];
@@ -304,14 +349,35 @@ impl<'a, Input> Query<'a, Input> {
         if self.bm25.is_some() && self.by == RankBy::Dense {
             return Err(InputError::InapplicableOption { option: "bm25", call: "a dense search" }.into());
         }
+        if let Some(given) = self.statistics {
+            if self.by == RankBy::Dense {
+                let call = "a dense search";
+                return Err(InputError::InapplicableOption { option: "statistics", call }.into());
+            }
+            given.check_kind(&self.index.serving().term_kind())?;
+        }
         if self.passages.is_some() && self.index.passages().is_none() {
             let call = "an index without passages";
             return Err(InputError::InapplicableOption { option: "passages", call }.into());
         }
-        let Self { by, filter, codes, threads, encoder, passages, .. } = *self;
+        let Self { by, statistics, filter, codes, threads, encoder, passages, .. } = *self;
+        let leaves = self.leaves.unwrap_or_default();
         // A reranker reads the documents.
         let ids_only = self.ids_only && self.rerank.is_none();
-        Ok(Plan { k, by, bm25, mode, filter, codes, threads, encoder, ids_only, passages })
+        Ok(Plan {
+            k,
+            by,
+            bm25,
+            mode,
+            leaves,
+            statistics,
+            filter,
+            codes,
+            threads,
+            encoder,
+            ids_only,
+            passages,
+        })
     }
 }
 
@@ -441,6 +507,13 @@ impl Index {
         Query::new(self, One(Input::Vector(vector)))
     }
 
+    /// A search with options for a question whose embedding is known, `[dim]` f32: nothing is encoded. The
+    /// embedding is that of the question without signs and excluded words
+    /// ([`plain_question`](crate::search::plain_question)).
+    pub fn query_encoded<'a>(&'a self, text: &'a str, vector: &'a [f32]) -> Query<'a> {
+        Query::new(self, One(Input::Encoded(text, vector)))
+    }
+
     /// A search with options for many questions, which are encoded together.
     pub fn query_batch<'a>(&'a self, texts: &'a [impl AsRef<str>]) -> Query<'a, Many<'a>> {
         Query::new(self, Many(texts.iter().map(|text| Input::Text(text.as_ref())).collect()))
@@ -456,8 +529,8 @@ impl Index {
     /// Questions go into the log as an encoder would read them.
     pub(super) fn log_inputs(&self, inputs: &[Input<'_>], asked: &[Asked<'_>]) {
         let texts = inputs.iter().zip(asked).filter_map(|(input, asked)| match (input, &asked.words) {
-            (Input::Text(_), Some(words)) => Some(words.text.as_str()),
-            (Input::Text(text), None) => Some(*text),
+            (Input::Text(_) | Input::Encoded(..), Some(words)) => Some(words.text.as_str()),
+            (Input::Text(text) | Input::Encoded(text, _), None) => Some(*text),
             (Input::Vector(_), _) => None,
         });
         texts.for_each(|text| self.log_question(text));
@@ -493,7 +566,7 @@ impl ActiveModel {
                 Input::Vector(_) if !matches!(by, RankBy::Dense | RankBy::Best) => {
                     return Err(InputError::NoWords.into());
                 }
-                Input::Vector(_) if plan.encoder.is_some() => {
+                Input::Vector(_) | Input::Encoded(..) if plan.encoder.is_some() => {
                     let call = "a query that is an embedding";
                     return Err(InputError::InapplicableOption { option: "encoder", call }.into());
                 }
@@ -501,13 +574,20 @@ impl ActiveModel {
                     self.check_vector(vector)?;
                     None
                 }
-                Input::Text(text) if text.trim().is_empty() => return Err(InputError::EmptyQuery.into()),
-                Input::Text(text) if by == RankBy::Best => Some(Words::plain(text, analysis)?),
-                Input::Text(text) if by != RankBy::Dense => Some(Words::parse(text, analysis)?),
-                Input::Text(_) => None,
+                Input::Text(text) | Input::Encoded(text, _) => {
+                    if let Input::Encoded(_, vector) = input {
+                        self.check_vector(vector)?;
+                    }
+                    match by {
+                        _ if text.trim().is_empty() => return Err(InputError::EmptyQuery.into()),
+                        RankBy::Best => Some(Words::plain(text, analysis)?),
+                        RankBy::Dense => None,
+                        RankBy::Lexical | RankBy::Hybrid(_) => Some(Words::parse(text, analysis)?),
+                    }
+                }
             };
             let vector = match *input {
-                Input::Vector(vector) => Cow::Borrowed(vector),
+                Input::Vector(vector) | Input::Encoded(_, vector) => Cow::Borrowed(vector),
                 Input::Text(_) => Cow::default(),
             };
             all.push(Asked { vector, words, encoder: None });
@@ -532,7 +612,7 @@ impl ActiveModel {
     /// What an encoder reads of an input; nothing of an embedding.
     fn question<'q>(input: &Input<'q>, asked: &'q Asked<'_>) -> Option<Question<'q>> {
         match (input, &asked.words) {
-            (Input::Vector(_), _) => None,
+            (Input::Vector(_) | Input::Encoded(..), _) => None,
             (Input::Text(_), Some(words)) => Some(words.into()),
             (Input::Text(text), None) => Some((*text).into()),
         }
