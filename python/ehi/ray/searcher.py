@@ -131,7 +131,7 @@ def run(entry, plan, query, ask, fetch):
     request = entry.requests(query, plan)
     while True:
         if plan.seconds is not None:
-            request["seconds"] = max(plan.seconds - (time.monotonic() - started), 0.001)
+            request["seconds"] = max(plan.seconds - (time.monotonic() - started), 0)
         reply = ask(request)
         merged = entry.merge(request, plan, reply["offers"])
         wider = entry.wider(request, plan, len(merged), reply["offers"])

@@ -132,7 +132,7 @@ class EntryReplica:
         while True:
             left = None
             if plan.seconds is not None:
-                left = max(plan.seconds - (time.monotonic() - started), 0.001)
+                left = max(plan.seconds - (time.monotonic() - started), 0)
                 request["seconds"] = left
             replies, missing = await self._ask("search", left, version, request)
             offers = [offer for reply in replies for offer in reply["offers"]]

@@ -3,28 +3,20 @@
 import gzip
 import json
 import logging
-import pathlib
 import threading
 
 import pytest
 
-pytest.importorskip("ray", reason="Ray is not installed: pip install './python[ray]'")
-pytest.importorskip("obstore", reason="obstore is not installed: pip install './python[ray]'")
-
-import ray
-
 import ehi
 import ehi.ray
-
-ROOT = pathlib.Path(__file__).resolve().parents[3]
-MODEL = ROOT / "models" / "scifact-minilm"
-SCIFACT = ROOT / "examples" / "data" / "scifact"
-COUNT = 160
+from sets import COUNT, MODEL, SCIFACT, write_lines
 
 
 @pytest.fixture(scope="session")
 def cluster():
     """Two CPUs, as on the smallest machine that the traps were found on."""
+    import ray
+
     ray.init(
         num_cpus=2,
         include_dashboard=False,
@@ -52,14 +44,6 @@ def questions():
     return [json.loads(line)["text"] for line in lines[:20]]
 
 
-def write_lines(path, documents):
-    """JSON lines; metadata as text, since the columns of a table have one type."""
-    with open(path, "w", encoding="utf-8") as file:
-        for document in documents:
-            file.write(json.dumps({**document, "metadata": json.dumps(document.get("metadata"))}) + "\n")
-    return path
-
-
 @pytest.fixture(scope="session")
 def lines(corpus, tmp_path_factory):
     folder = tmp_path_factory.mktemp("lines")
@@ -73,7 +57,7 @@ def lines(corpus, tmp_path_factory):
 @pytest.fixture(scope="session")
 def single(corpus, tmp_path_factory):
     """One index with all documents."""
-    index = ehi.Index.create(tmp_path_factory.mktemp("single") / "index", MODEL)
+    index = ehi.Index.create(tmp_path_factory.mktemp("single") / "index", MODEL, precision="int8")
     index.add(corpus)
     index.compact()
     yield index
@@ -84,7 +68,7 @@ def single(corpus, tmp_path_factory):
 def published(cluster, lines, tmp_path_factory):
     """The same documents in 8 shards; not to be changed."""
     uri = tmp_path_factory.mktemp("set") / "shards"
-    built = ehi.ray.build(lines, MODEL, uri, shards=8, metadata="metadata")
+    built = ehi.ray.build(lines, MODEL, uri, shards=8, precision="int8", metadata="metadata")
     assert built["version"] == 1 and built["refused"] == []
     return uri
 
@@ -92,6 +76,7 @@ def published(cluster, lines, tmp_path_factory):
 @pytest.fixture(scope="session")
 def s3():
     """An object store that speaks S3, in this process, with a bucket `sets`."""
+    pytest.importorskip("obstore", reason="obstore is not installed: pip install './python[ray]'")
     server = pytest.importorskip("moto.server", reason="moto is not installed: pip install 'moto[server]'")
     boto3 = pytest.importorskip("boto3")
     from werkzeug.serving import make_server

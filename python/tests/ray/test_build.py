@@ -12,7 +12,8 @@ import threading
 import time
 
 import pytest
-import ray
+
+ray = pytest.importorskip("ray", reason="Ray is not installed: pip install './python[ray]'")
 
 import ehi
 import ehi.ray
@@ -20,8 +21,7 @@ from ehi.ray import documents as rows
 from ehi.ray import jobs, publishing, shard
 from ehi.ray import manifest as manifests
 from ehi.ray.storage import connect
-
-from .conftest import MODEL, write_lines
+from sets import MODEL, write_lines
 
 FEW = 40
 
@@ -136,7 +136,7 @@ def test_shards_of_another_model_are_refused(published, cluster, corpus, tmp_pat
         publishing.assemble(storage, manifest, manifest["shards"][:1] * 2, [])
     # One whose files are of another model than its entry says.
     data = ray.data.from_items(corpus[:FEW])
-    built = ehi.ray.build(data, MODEL, tmp_path / "set", shards=2, leaves=4, metadata="metadata", publish=False)
+    built = ehi.ray.build(data, MODEL, tmp_path / "set", shards=2, leaves=4, precision="int8", metadata="metadata", publish=False)
     assert built["model"]["hash"] != manifest["model"]["hash"]
     shutil.copytree(published, tmp_path / "mixed")
     shutil.copytree(tmp_path / "set", tmp_path / "mixed", dirs_exist_ok=True)
@@ -166,7 +166,7 @@ def test_workers_that_are_killed_change_nothing(cluster, lines, single, question
     thread = threading.Thread(target=killer)
     thread.start()
     try:
-        built = ehi.ray.build(lines, MODEL, tmp_path / "set", shards=6, metadata="metadata")
+        built = ehi.ray.build(lines, MODEL, tmp_path / "set", shards=6, precision="int8", metadata="metadata")
     finally:
         over.set()
         thread.join()

@@ -5,15 +5,15 @@ import shutil
 import threading
 
 import pytest
-import ray
+
+ray = pytest.importorskip("ray", reason="Ray is not installed: pip install './python[ray]'")
 
 import ehi
 import ehi.ray
 from ehi.ray import manifest as manifests
 from ehi.ray import shard
 from ehi.ray.storage import connect
-
-from .conftest import MODEL
+from sets import MODEL
 
 FEW = 60
 

@@ -206,16 +206,16 @@ impl ActiveModel {
 }
 
 impl Query<'_> {
-    /// What this index has to offer for a hybrid search over several: the best `depth` documents by embeddings
-    /// and the best by words, each with both scores. [`fuse_candidates`] makes hits of them.
+    /// What this index has to offer for a hybrid search over several: the best `depth` documents by
+    /// embeddings and the best by words, each with both scores. [`fuse_candidates`] makes hits of them.
     ///
     /// The embeddings are searched as the options say, the words with [`Query::statistics`]. A hybrid search
     /// of a single index has 48 candidates of either kind, or `k` where that is more; where the question
     /// requires or excludes something and fewer than `k` are left, it asks for four times as many.
     ///
     /// # Errors
-    /// Those of [`Query::run`]; [`InputError::ZeroK`] for a depth of 0, and [`InputError::InapplicableOption`]
-    /// where the search is none by [`Query::hybrid`] and with a reranker.
+    /// Those of [`Query::run`]; [`InputError::ZeroK`] for a depth of 0, and
+    /// [`InputError::InapplicableOption`] where the search is none by [`Query::hybrid`] and with a reranker.
     pub fn candidates(self, depth: usize) -> Result<SearchCandidates> {
         self.index.check_process()?;
         self.check_no_rerank("candidates")?;
