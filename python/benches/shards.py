@@ -2,8 +2,8 @@
 
     python python/benches/shards.py DATA MODEL WORK --documents 2000 --shards 8
 
-DATA is a folder with `corpus.jsonl.gz` and `queries.jsonl.gz` in the layout of BEIR. The figures are printed as
-JSON.
+DATA is a folder with `corpus.jsonl.gz` and `queries.jsonl.gz` in the layout of BEIR. The figures are printed
+as JSON.
 """
 
 import argparse
@@ -41,7 +41,10 @@ def milliseconds(call, inputs):
         started = time.perf_counter()
         call(one)
         times.append((time.perf_counter() - started) * 1000)
-    return {"median": round(statistics.median(times), 2), "p99": round(sorted(times)[int(len(times) * 0.99)], 2)}
+    return {
+        "median": round(statistics.median(times), 2),
+        "p99": round(sorted(times)[int(len(times) * 0.99)], 2),
+    }
 
 
 def clients(port, questions, count, seconds, body):
@@ -102,12 +105,20 @@ def main():
     # The tree first, so that both builds have the same one and only encode and write.
     options = {"precision": given.precision}
     sample = ehi.ray.build(
-        given.work / "corpus.jsonl", given.model, given.work / "tree", shards=1, leaves=given.leaves, publish=False, **options
+        given.work / "corpus.jsonl",
+        given.model,
+        given.work / "tree",
+        shards=1,
+        leaves=given.leaves,
+        publish=False,
+        **options,
     )
     entry = sample["model"]
     model = ehi.Model(given.work / "tree" / "models" / entry["hash"] / entry["attempt"])
     started = time.perf_counter()
-    built = ehi.ray.build(given.work / "corpus.jsonl", model, given.work / "set", shards=given.shards, **options)
+    built = ehi.ray.build(
+        given.work / "corpus.jsonl", model, given.work / "set", shards=given.shards, **options
+    )
     found["ray_documents_a_second"] = round(built["documents"] / (time.perf_counter() - started), 1)
 
     index = ehi.Index.create(given.work / "single", model, durability="none", **options)
@@ -121,7 +132,9 @@ def main():
     found["manifest_bytes"] = manifest_bytes
     found["bytes_a_document"] = round(sum(entry["bytes"] for entry in built["shards"]) / built["documents"])
     found["model_bytes_a_shard"] = sum(
-        file["bytes"] for file in built["shards"][0]["files"] if file["name"].endswith((".safetensors", "tokenizer.json"))
+        file["bytes"]
+        for file in built["shards"][0]["files"]
+        if file["name"].endswith((".safetensors", "tokenizer.json"))
     )
     shards = ehi.ray.open(given.work / "set", cache=given.work / "cache")
     started = time.perf_counter()

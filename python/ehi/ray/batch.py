@@ -30,13 +30,25 @@ class _Asker:
         return {**{name: list(values) for name, values in batch.items()}, **found}
 
 
-def search_batch(uri, questions, k=10, *, column="text", actors=1, num_cpus=ACTOR_CPUS, batch_size=64, cache=None,
-                 budget=None, storage_options=None, **options):
-    """The answers to a dataset of questions, as a dataset with the columns `hits`, `scores` and `partial` more.
+def search_batch(
+    uri,
+    questions,
+    k=10,
+    *,
+    column="text",
+    actors=1,
+    num_cpus=ACTOR_CPUS,
+    batch_size=64,
+    cache=None,
+    budget=None,
+    storage_options=None,
+    **options,
+):
+    """The answers to a dataset of questions: the dataset with the columns `hits`, `scores` and `partial`.
 
-    `questions` is a `ray.data.Dataset`, or a list of texts. All are answered by one state of the set, the newest
-    when this is called. `options` are those of `Searcher.search`. A dataset is run when it is read; of a list the
-    answers are returned, as dictionaries.
+    `questions` is a `ray.data.Dataset`, or a list of texts. All are answered by one state of the set, the
+    newest when this is called. `options` are those of `Searcher.search`. A dataset is run when it is read; of
+    a list the answers are returned, as dictionaries.
     """
     storage = connect(uri, storage_options)
     version = manifests.read(storage)["version"]
@@ -47,7 +59,9 @@ def search_batch(uri, questions, k=10, *, column="text", actors=1, num_cpus=ACTO
         schema = data.schema()
         names = schema.names if schema else []
         if column not in names:
-            raise DatasetError(f"the questions have no column `{column}`; they have {', '.join(names) or 'none'}")
+            raise DatasetError(
+                f"the questions have no column `{column}`; they have {', '.join(names) or 'none'}"
+            )
         return data.map_batches(
             _Asker,
             fn_constructor_args=asker,

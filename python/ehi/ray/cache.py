@@ -5,11 +5,12 @@ import json
 import os
 import pathlib
 import shutil
+import threading
 import uuid
 
 import ehi
 
-from . import changes, shard
+from . import changes, models, shard
 from .errors import ShardError
 from .storage import download_folder
 
@@ -20,11 +21,17 @@ _USED = "used"
 
 
 class Cache:
-    """A folder of fetched shards. Several processes may share it; `budget` bytes are kept at most."""
+    """A folder of fetched shards. Several processes may share it; `budget` bytes are kept at most.
 
-    def __init__(self, root, budget=None):
+    The budget is for the shards' own files, and for those that one process fetches.
+    """
+
+    def __init__(self, root, budget=None, model=None):
         self.root = pathlib.Path(root)
         self.budget = budget
+        self._model = model
+        self._reserved = {}
+        self._evicting = threading.Lock()
         (self.root / FOLDER).mkdir(parents=True, exist_ok=True)
 
     def path_of(self, storage, entry, tombstones):
@@ -55,12 +62,12 @@ class Cache:
     def _made(self, name, size, make):
         folder = self.root / FOLDER / name
         if not (folder / _USED).exists():
-            self._make_room(size)
             staged = folder.parent / f".{name}-{uuid.uuid4().hex}"
+            self._make_room(staged.name, size)
             staged.mkdir()
             try:
                 make(staged / _INDEX)
-                (staged / _USED).touch()
+                (staged / _USED).write_text(str(size))
                 try:
                     staged.rename(folder)
                 except OSError:
@@ -69,6 +76,8 @@ class Cache:
                         raise
             finally:
                 shutil.rmtree(staged, ignore_errors=True)
+                with self._evicting:
+                    self._reserved.pop(staged.name, None)
         try:
             os.utime(folder / _USED)
         except FileNotFoundError:
@@ -77,23 +86,28 @@ class Cache:
 
     def _fetch(self, storage, entry, folder):
         folder.mkdir()
-        wrong = download_folder(storage, shard.files_prefix(entry), entry["files"], folder)
+        model = self._model or models.folder_of(self.root, entry["model"])
+        wrong = download_folder(storage, shard.files_prefix(entry), entry["files"], folder, model)
         if wrong:
             raise ShardError(entry["key"], wrong)
 
-    def _make_room(self, size):
+    def _make_room(self, name, size):
         if self.budget is None:
             return
+        with self._evicting:
+            self._evict(size)
+            self._reserved[name] = size
+
+    def _evict(self, size):
         found = []
         for folder in (self.root / FOLDER).iterdir():
             try:
-                used = (folder / _USED).stat().st_mtime
-                taken = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+                if not folder.name.startswith("."):
+                    used = (folder / _USED).stat().st_mtime
+                    found.append((used, int((folder / _USED).read_text() or 0), folder))
             except FileNotFoundError:
                 continue
-            if not folder.name.startswith("."):
-                found.append((used, taken, folder))
-        total = sum(taken for _, taken, _ in found)
+        total = sum(taken for _, taken, _ in found) + sum(self._reserved.values())
         for _, taken, folder in sorted(found):
             if total + size <= self.budget:
                 break

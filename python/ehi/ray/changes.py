@@ -37,7 +37,9 @@ def delete(uri, ids, *, storage_options=None):
 
 def write(storage, ids):
     """A tombstone file; its entry for a manifest."""
-    data = gzip.compress(json.dumps(sorted(set(ids)), ensure_ascii=False).encode("utf-8", "surrogatepass"), mtime=0)
+    data = gzip.compress(
+        json.dumps(sorted(set(ids)), ensure_ascii=False).encode("utf-8", "surrogatepass"), mtime=0
+    )
     name = f"{FOLDER}/{uuid.uuid4().hex}.json.gz"
     storage.create(name, data)
     return {"name": name, "sha256": hashlib.sha256(data).hexdigest(), "ids": len(set(ids))}

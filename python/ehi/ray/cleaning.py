@@ -33,7 +33,7 @@ def clean(uri, *, keep=1, builds=True, storage_options=None):
             live_keys.add(entry["key"])
             kept.add(shard.done_name(entry["key"]))
             kept.add(shard.terms_name(entry))
-            kept.update(f"{shard.files_prefix(entry)}/{file['name']}" for file in entry["files"])
+            kept.update(shard.names_of_files(entry))
     removed = []
     folders = [manifests.FOLDER, shard.FOLDER, publishing.STATISTICS, TOMBSTONES]
     folders += [BUILDS, models.FOLDER] if builds else []
@@ -47,5 +47,3 @@ def clean(uri, *, keep=1, builds=True, storage_options=None):
     removed.sort(key=lambda name: not name.startswith(manifests.FOLDER + "/"))
     storage.delete(removed)
     return removed
-
-

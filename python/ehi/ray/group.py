@@ -102,7 +102,9 @@ class Group:
         index = ehi.Index.open_read_only(path, precision=self.manifest["precision"])
         found = index.model.hash
         if found != self.manifest["model"]["hash"]:
-            raise ShardError(entry["key"], f"its model is {found}, the set has {self.manifest['model']['hash']}")
+            raise ShardError(
+                entry["key"], f"its model is {found}, the set has {self.manifest['model']['hash']}"
+            )
         return index
 
     def _refuse(self, place, reason):

@@ -1,8 +1,8 @@
 """Building, growing and compacting a set of shards on Ray.
 
-Two phases that do not overlap, so that reads and encoders never wait for each other's CPUs: Ray Data reads the
-dataset and divides its documents among files, one for each block and shard; then a pool of actors, each with
-the model in memory, makes a shard of the files of each. Between tasks go names of files, not documents.
+Two phases that do not overlap, so that reads and encoders never wait for each other's CPUs: Ray Data reads
+the dataset and divides its documents among files, one for each block and shard; then a pool of actors, each
+with the model in memory, makes a shard of the files of each. Between tasks go names of files, not documents.
 """
 
 import contextlib
@@ -61,14 +61,15 @@ def build(
 ):
     """Builds shards of a dataset and publishes them as the newest state of the set at `uri`.
 
-    `dataset` is a `ray.data.Dataset`, or paths or globs of Parquet or JSON lines. Of several documents with one
-    id the last of the input's order stays. `leaves` asks for a tree of so many, made from a sample of the
-    documents; without it the model's own is used, and a model without a tree gets one where there are more than
-    10,000 documents. `beam`, and `alpha` of hybrid searches, are what searches take unless asked otherwise.
+    `dataset` is a `ray.data.Dataset`, or paths or globs of Parquet or JSON lines. Of several documents with
+    one id the last of the input's order stays. `leaves` asks for a tree of so many, made from a sample of the
+    documents; without it the model's own is used, and a model without a tree gets one where there are more
+    than 10,000 documents. `beam`, and `alpha` of hybrid searches, are what searches take unless asked
+    otherwise.
 
-    A build that was cut off goes on where it was when it is called again with the same `name`; without one the
-    name follows from model, options and the files' names, sizes and times. Returns a dictionary with `shards`,
-    `refused` documents, `documents` and, where it was published, `version`.
+    A build that was cut off goes on where it was when it is called again with the same `name`; without one
+    the name follows from model, options and the files' names, sizes and times. Returns a dictionary with
+    `shards`, `refused` documents, `documents` and, where it was published, `version`.
     """
     options = check_options(shards, leaves, beam, alpha, words, precision)
     storage = connect(uri, storage_options)
@@ -91,8 +92,23 @@ def build(
     return built
 
 
-def append(uri, dataset, *, shards=1, id=None, text="text", title=None, metadata=None, name=None, actors=None,
-           num_cpus=ACTOR_CPUS, num_gpus=0, scratch=None, storage_options=None, progress=None):
+def append(
+    uri,
+    dataset,
+    *,
+    shards=1,
+    id=None,
+    text="text",
+    title=None,
+    metadata=None,
+    name=None,
+    actors=None,
+    num_cpus=ACTOR_CPUS,
+    num_gpus=0,
+    scratch=None,
+    storage_options=None,
+    progress=None,
+):
     """Adds documents to a published set as new shards; the number of the new manifest, in a dictionary.
 
     A document whose id is there takes its place. Other publishers may be at work meanwhile.
@@ -295,7 +311,9 @@ def paths_of(dataset):
         if any(sign in str(one) for sign in "*?["):
             own = sorted(pathlib.Path(path.anchor or ".").glob(str(path.relative_to(path.anchor))))
         elif path.is_dir():
-            own = sorted(own for own in path.rglob("*") if own.is_file() and not own.name.startswith((".", "_")))
+            own = sorted(
+                own for own in path.rglob("*") if own.is_file() and not own.name.startswith((".", "_"))
+            )
         else:
             own = [path] if path.exists() else []
         if not own:
@@ -380,12 +398,16 @@ def _make_tree(storage, path, precision, leaves, sample, rows, files, folder):
     folder = pathlib.Path(folder)
     share = min(1.0, 1.2 * sample / rows) * 2**64
     # Twice the leaves at least, whatever the hashes say.
-    with ehi.Index.create(folder / "sample", ehi.Model(path), durability="none", words="none", precision=precision) as index:
+    with ehi.Index.create(
+        folder / "sample", ehi.Model(path), durability="none", words="none", precision=precision
+    ) as index:
         batch, passed_over = [], []
         for inputs in files:
             for file in inputs:
                 for document in documents.unpacked(storage.get(file["name"])):
-                    digest = hashlib.blake2b(document["id"].encode(), digest_size=8, person=b"ehi-sample").digest()
+                    digest = hashlib.blake2b(
+                        document["id"].encode(), digest_size=8, person=b"ehi-sample"
+                    ).digest()
                     into = batch if int.from_bytes(digest, "big") < share else passed_over
                     if into is batch or len(passed_over) < 2 * leaves:
                         into.append(document)
@@ -421,7 +443,7 @@ class Worker:
         kind, own, more = task
         if kind == "built":
             return shard.build(self.storage, self.model, own, more, self.folder.name)
-        return shard.compacted(self.storage, own, more, self.folder.name)
+        return shard.compacted(self.storage, self.model, own, more, self.folder.name)
 
 
 def run_shards(storage, plan, shards, pool, progress):

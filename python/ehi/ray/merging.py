@@ -79,14 +79,27 @@ class Entry:
         self._encoding = threading.Lock()
 
     def plan(
-        self, k=10, *, beam=None, exact=False, mode=None, alpha=None, rrf=None, filter=None, bm25=None, codes=None, seconds=None
+        self,
+        k=10,
+        *,
+        beam=None,
+        exact=False,
+        mode=None,
+        alpha=None,
+        rrf=None,
+        filter=None,
+        bm25=None,
+        codes=None,
+        seconds=None,
     ):
         """Checks options. Without a mode a search is hybrid where the set has an `alpha`, else dense."""
         manifest = self.manifest
         if isinstance(k, bool) or not isinstance(k, int) or k < 1:
             raise ValueError(f"`k` is {k!r}; it is at least 1")
         if mode is None:
-            mode = "hybrid" if alpha is not None or rrf is not None or manifest["alpha"] is not None else "dense"
+            mode = (
+                "hybrid" if alpha is not None or rrf is not None or manifest["alpha"] is not None else "dense"
+            )
         if mode not in MODES:
             raise ValueError(f"`mode` is `{mode}`; known are {', '.join(MODES)}")
         if mode != "dense" and manifest["statistics"] is None:
@@ -96,7 +109,9 @@ class Entry:
         if mode == "dense" and bm25 is not None:
             raise ValueError("`bm25` is an option of the modes lexical and hybrid")
         if mode == "lexical" and (beam is not None or exact or codes is not None):
-            raise ValueError("`beam`, `exact` and `codes` are about embeddings, which the mode lexical has not")
+            raise ValueError(
+                "`beam`, `exact` and `codes` are about embeddings, which the mode lexical has not"
+            )
         if exact and beam is not None:
             raise ValueError("`exact` and `beam` exclude each other")
         if beam is not None and (isinstance(beam, bool) or not isinstance(beam, int) or beam < 1):
@@ -121,11 +136,15 @@ class Entry:
         else:
             vector = np.ascontiguousarray(query, dtype=np.float32)
             if plan.mode != "dense":
-                raise ehi.InputError("a query that is an embedding has no words; ask in text, or in the mode dense")
+                raise ehi.InputError(
+                    "a query that is an embedding has no words; ask in text, or in the mode dense"
+                )
         if vector is None and plan.mode != "lexical":
             plain = parts.plain_question(text) if plan.mode == "hybrid" else text
             if not plain.strip():
-                raise ehi.InputError("the question only says what hits must not have; add a word that they may have")
+                raise ehi.InputError(
+                    "the question only says what hits must not have; add a word that they may have"
+                )
             with self._encoding:
                 vector = self.encoder.encode_query(plain)[0]
         leaves = None if plan.beam is None else self.route(vector, plan.beam)

@@ -8,7 +8,7 @@ import uuid
 import ehi
 
 from .errors import ManifestError
-from .storage import download_folder, upload_folder
+from .storage import download_folder, sha256_of, upload_folder
 
 FOLDER = "models"
 _DONE = "DONE.json"
@@ -23,16 +23,36 @@ def store(storage, model):
         pass
     attempt = uuid.uuid4().hex
     files = upload_folder(storage, f"{prefix}/{attempt}", model.path)
-    entry = {"hash": model.hash, "attempt": attempt, "dim": model.dim, "has_tree": model.has_tree, "files": files}
+    entry = {
+        "hash": model.hash,
+        "attempt": attempt,
+        "dim": model.dim,
+        "has_tree": model.has_tree,
+        "files": files,
+    }
     if storage.create(f"{prefix}/{_DONE}", json.dumps(entry).encode()):
         return entry
     storage.delete(f"{prefix}/{attempt}/{file['name']}" for file in files)
     return json.loads(storage.get(f"{prefix}/{_DONE}"))
 
 
+def folder_of(cache, hash):
+    return pathlib.Path(cache) / FOLDER / hash
+
+
+def checksums(model):
+    """Names of a model's files by their checksums: every shard has them, and none needs to carry them."""
+    folder = pathlib.Path(model.path)
+    return {
+        sha256_of(path): path.relative_to(folder).as_posix()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
 def fetch(storage, entry, cache):
     """The model, from a folder of the cache."""
-    folder = pathlib.Path(cache) / FOLDER / entry["hash"]
+    folder = folder_of(cache, entry["hash"])
     if not folder.exists():
         staged = folder.parent / f".{entry['hash']}-{uuid.uuid4().hex}"
         staged.mkdir(parents=True)

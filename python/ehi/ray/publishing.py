@@ -31,7 +31,8 @@ def assemble(storage, base, shards, tombstones):
     for entry in shards:
         if entry["model"] != base["model"]["hash"]:
             raise ManifestError(
-                f"shard {entry['key']} was made with model {entry['model']}, the set has {base['model']['hash']}"
+                f"shard {entry['key']} was made with model {entry['model']}, "
+                f"the set has {base['model']['hash']}"
             )
     keys = [entry["key"] for entry in shards]
     if len(set(keys)) < len(keys):

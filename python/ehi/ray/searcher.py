@@ -100,10 +100,10 @@ class Searcher:
     def search(self, query, k=10, **options):
         """The `k` best documents for a text or an embedding, `[dim]`, as an `Answer`.
 
-        `mode` is dense, lexical or hybrid (with `alpha` or `rrf`); `beam` says how many leaves of the tree are
-        visited, `exact=True` scores every document. `filter` is a dictionary in the form of MongoDB's. After
-        `seconds` the shards that have not answered are left out. A shard that cannot be used is left out too,
-        and named in `missing`.
+        `mode` is dense, lexical or hybrid (with `alpha` or `rrf`); `beam` says how many leaves of the tree
+        are visited, `exact=True` scores every document. `filter` is a dictionary in the form of MongoDB's.
+        After `seconds` the shards that have not answered are left out. A shard that cannot be used is left
+        out too, and named in `missing`.
         """
         entry, group = self._state
         plan = entry.plan(k, **options)

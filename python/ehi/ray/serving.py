@@ -1,7 +1,7 @@
 """A published set behind Ray Serve: an entry that encodes, routes and merges, and groups of shards.
 
-Each group is a deployment with replicas of its own. The entry says with each request which manifest it means, and
-goes over to a new one when all groups have it open, so that no request meets two states.
+Each group is a deployment with replicas of its own. The entry says with each request which manifest it means,
+and goes over to a new one when all groups have it open, so that no request meets two states.
 """
 
 import asyncio
@@ -201,7 +201,7 @@ class EntryReplica:
 
 
 async def _reply(method, version, request):
-    """The reply of a group; what a shard raised as it was raised. A replica that dies is asked for once more."""
+    """The reply of a group; what a shard raised as it was raised. If a replica dies it is asked once more."""
     try:
         try:
             return await method.remote(version, request)
@@ -247,10 +247,10 @@ def serve(
 ):
     """Serves the newest state of a set with Ray Serve, and goes over to newer ones; a handle to its entry.
 
-    The shards are divided among `groups` deployments of `replicas` each, before which `entries` replicas encode
-    the questions. `seconds` is the deadline of a request that names none. Every `refresh` seconds it is looked
-    whether there is a newer manifest. `await handle.search.remote(query, k)` and `POST /search` with
-    `{"query": …, "k": …}` give an answer as a dictionary.
+    The shards are divided among `groups` deployments of `replicas` each, before which `entries` replicas
+    encode the questions. `seconds` is the deadline of a request that names none. Every `refresh` seconds it
+    is looked whether there is a newer manifest. `await handle.search.remote(query, k)` and `POST /search`
+    with `{"query": …, "k": …}` give an answer as a dictionary.
     """
     if groups < 1 or replicas < 1 or entries < 1:
         raise ValueError("`groups`, `replicas` and `entries` are at least 1")
@@ -264,7 +264,12 @@ def serve(
     resources = {"num_cpus": num_cpus}
     parts = [
         ray_serve.deployment(GroupReplica)
-        .options(name=f"shards-{number}", num_replicas=replicas, ray_actor_options=resources, max_ongoing_requests=64)
+        .options(
+            name=f"shards-{number}",
+            num_replicas=replicas,
+            ray_actor_options=resources,
+            max_ongoing_requests=64,
+        )
         .bind(uri, number, groups, cache, budget, storage_options)
         for number in range(groups)
     ]

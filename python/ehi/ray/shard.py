@@ -11,6 +11,7 @@ import ehi
 from ehi import shards as parts
 
 from . import documents as rows
+from . import models
 from .errors import ShardError
 from .manifest import pack_counts
 from .storage import upload_folder
@@ -24,7 +25,13 @@ LAYOUT = 1
 
 def key_of(model_hash, options, inputs):
     """The name of a shard: a hash of all that it is made from."""
-    made_from = {"layout": LAYOUT, "version": ehi.__version__, "model": model_hash, **options, "inputs": inputs}
+    made_from = {
+        "layout": LAYOUT,
+        "version": ehi.__version__,
+        "model": model_hash,
+        **options,
+        "inputs": inputs,
+    }
     return hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()[:32]
 
 
@@ -86,20 +93,25 @@ def write(storage, model, key, documents, options, scratch=None):
                 batch.clear()
 
             for document in documents:
-                digest.update(json.dumps(document, ensure_ascii=False, sort_keys=True).encode("utf-8", "replace"))
+                digest.update(
+                    json.dumps(document, ensure_ascii=False, sort_keys=True).encode("utf-8", "replace")
+                )
                 batch.append(document)
                 if len(batch) == BATCH:
                     add()
             if batch:
                 add()
             index.compact()
-        return finish(storage, path, key, digest.hexdigest(), refused)
+        return finish(storage, path, model, key, digest.hexdigest(), refused)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def finish(storage, path, key, content, refused=()):
-    """Puts an index where its shard belongs, and says that it is finished if nobody has."""
+def finish(storage, path, model, key, content, refused=()):
+    """Puts an index where its shard belongs, and says that it is finished if nobody has.
+
+    The files of its model stay with the set's; a shard names them.
+    """
     attempt = uuid.uuid4().hex
     entry = {"key": key, "attempt": attempt, "content": content, "refused": list(refused)}
     index = ehi.Index.open_read_only(path)
@@ -110,8 +122,8 @@ def finish(storage, path, key, content, refused=()):
     if index.stats()["lexical"]:
         entry["terms"] = _store_terms(storage, entry, index)
     del index
-    entry["files"] = upload_folder(storage, files_prefix(entry), path)
-    entry["bytes"] = sum(file["bytes"] for file in entry["files"])
+    entry["files"] = upload_folder(storage, files_prefix(entry), path, models.checksums(model))
+    entry["bytes"] = sum(file["bytes"] for file in entry["files"] if "same" not in file)
     if storage.create(done_name(key), json.dumps(entry).encode()):
         return entry
     other = finished(storage, key)
@@ -129,8 +141,13 @@ def _store_terms(storage, entry, index):
 
 def drop_attempt(storage, entry):
     """Removes the files of a worker that another one was faster than."""
-    storage.delete(f"{files_prefix(entry)}/{file['name']}" for file in entry["files"])
+    storage.delete(names_of_files(entry))
     storage.delete([terms_name(entry)])
+
+
+def names_of_files(entry):
+    """Objects of a shard's own files."""
+    return [f"{files_prefix(entry)}/{file['name']}" for file in entry["files"] if "same" not in file]
 
 
 def read_terms(storage, entry):
@@ -147,7 +164,7 @@ def _refused(summary):
     return [{"id": own["id"], "reason": own["error"]} for own in summary["refused"]]
 
 
-def compacted(storage, entry, tombstones, scratch=None):
+def compacted(storage, model, entry, tombstones, scratch=None):
     """The shard that is left of one without what was deleted since it was added; nothing is encoded."""
     from .cache import Cache
     from .changes import deleted_from
@@ -160,7 +177,7 @@ def compacted(storage, entry, tombstones, scratch=None):
         return made
     folder = pathlib.Path(tempfile.mkdtemp(prefix="ehi-compacted-", dir=scratch))
     try:
-        base = Cache(folder / "base").path_of(storage, entry, [])
+        base = Cache(folder / "base", model=model.path).path_of(storage, entry, [])
         index = ehi.Index.open_read_only(base)
         index.snapshot(folder / "copy")
         del index
@@ -168,6 +185,6 @@ def compacted(storage, entry, tombstones, scratch=None):
             copy.delete(ids)
             copy.compact()
         content = hashlib.sha256(f"{entry['content']} {digest}".encode()).hexdigest()
-        return finish(storage, folder / "copy", key, content, entry["refused"])
+        return finish(storage, folder / "copy", model, key, content, entry["refused"])
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -7,6 +7,7 @@ is renamed, so that an object store needs no more than a conditional put.
 import hashlib
 import os
 import pathlib
+import shutil
 import urllib.parse
 import uuid
 
@@ -137,7 +138,9 @@ class ObjectStorage:
             import obstore
             from obstore.store import from_url
         except ImportError as error:
-            raise StorageError("an object store needs the package `obstore`: pip install 'ehi[ray]'") from error
+            raise StorageError(
+                "an object store needs the package `obstore`: pip install 'ehi[ray]'"
+            ) from error
         self.uri = uri
         self.options = options
         self._obstore = obstore
@@ -198,25 +201,44 @@ def sha256_of(path):
     return digest.hexdigest()
 
 
-def upload_folder(storage, prefix, folder):
-    """Copies a folder's files; their names, sizes and checksums."""
+def _link(source, target):
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
+
+
+def upload_folder(storage, prefix, folder, known=None):
+    """Copies a folder's files; their names, sizes and checksums.
+
+    `known` has names by checksums of files that are elsewhere: these are not copied, and named as `same`.
+    """
     folder = pathlib.Path(folder)
     files = []
     for path in sorted(folder.rglob("*")):
         if not path.is_file():
             continue
-        name = path.relative_to(folder).as_posix()
-        storage.upload(f"{prefix}/{name}", path)
-        files.append({"name": name, "bytes": path.stat().st_size, "sha256": sha256_of(path)})
+        name, digest = path.relative_to(folder).as_posix(), sha256_of(path)
+        files.append({"name": name, "bytes": path.stat().st_size, "sha256": digest})
+        if known and digest in known:
+            files[-1]["same"] = known[digest]
+        else:
+            storage.upload(f"{prefix}/{name}", path)
     return files
 
 
-def download_folder(storage, prefix, files, folder):
-    """Copies files to a folder; each must be what `files` says. The first that is not, and why, or `None`."""
+def download_folder(storage, prefix, files, folder, elsewhere=None):
+    """Copies files to a folder; each must be what `files` says. The first that is not, and why, or `None`.
+
+    Files that are the `same` as one of the folder `elsewhere` are linked from there.
+    """
     folder = pathlib.Path(folder)
     for file in files:
         path = folder / check_key(file["name"])
         path.parent.mkdir(parents=True, exist_ok=True)
+        if "same" in file:
+            _link(pathlib.Path(elsewhere) / check_key(file["same"]), path)
+            continue
         try:
             found = storage.download(f"{prefix}/{file['name']}", path)
         except FileNotFoundError:

@@ -9,7 +9,6 @@ SCIFACT = ROOT / "examples" / "data" / "scifact"
 COUNT = 160
 
 
-
 def write_lines(path, documents):
     """JSON lines; metadata as text, since the columns of a table have one type."""
     with open(path, "w", encoding="utf-8") as file:

@@ -77,7 +77,12 @@ def test_options_that_cannot_be(shards, questions):
     ):
         with pytest.raises(ValueError):
             shards.search(question, **options)
-    for query, options in (("  ", {}), ("-cell", {"mode": "hybrid"}), ("a", {"alpha": 2.0}), (np.ones(3), {})):
+    for query, options in (
+        ("  ", {}),
+        ("-cell", {"mode": "hybrid"}),
+        ("a", {"alpha": 2.0}),
+        (np.ones(3), {}),
+    ):
         with pytest.raises(ehi.InputError):
             shards.search(query, **options)
     with pytest.raises(ehi.FilterError):
