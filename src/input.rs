@@ -112,6 +112,14 @@ pub enum InputError {
         /// Which, and what is allowed.
         reason: String,
     },
+    /// Statistics of words that are not those of the index.
+    #[error("the statistics are of {given}, the index has {index}")]
+    OtherTerms {
+        /// What the terms of the index are.
+        index: String,
+        /// What those of the statistics are.
+        given: String,
+    },
     /// A search by words for a query that is an embedding.
     #[error("a query that is an embedding has no words; ask in text, or search by embeddings alone")]
     NoWords,

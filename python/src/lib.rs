@@ -11,6 +11,7 @@ mod index;
 mod model;
 mod options;
 mod search;
+mod shards;
 mod training;
 mod value;
 
@@ -32,6 +33,7 @@ mod _ehi {
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         module.add("__version__", env!("CARGO_PKG_VERSION"))?;
-        errors::add(module)
+        errors::add(module)?;
+        shards::add(module)
     }
 }

@@ -107,6 +107,9 @@ impl Query<'_> {
         self.index.check_process()?;
         self.check_no_rerank("explain")?;
         let plan = self.plan()?;
+        if plan.mode == SearchMode::Leaves {
+            return Err(InputError::InapplicableOption { option: "leaves", call: "explain" }.into());
+        }
         let k = plan.k;
         if compare && plan.by == RankBy::Lexical {
             return Err(InputError::Conflict { options: ["lexical", "exact"] }.into());
@@ -147,8 +150,8 @@ impl Query<'_> {
                 let all = NonZeroUsize::new(view.live()).unwrap_or(NonZeroUsize::MIN);
                 // Candidates of both are scaled to each other, so that with more of them ranks would differ.
                 let k = if asked.words.is_some() { plan.k } else { all };
-                let (by, bm25, filter) = (plan.by, plan.bm25, plan.filter);
-                let plan = Plan { by, bm25, filter, ..Plan::new(k, SearchMode::Exact) };
+                let (by, bm25, filter, statistics) = (plan.by, plan.bm25, plan.filter, plan.statistics);
+                let plan = Plan { by, bm25, filter, statistics, ..Plan::new(k, SearchMode::Exact) };
                 Some(serving.rank_asked(&view, &asked, &plan)?)
             }
         };

@@ -425,7 +425,7 @@ impl Index {
 
     /// Refuses a writing handle in a forked child of the process that opened it: files and threads are the
     /// parent's.
-    fn check_process(&self) -> Result<()> {
+    pub(crate) fn check_process(&self) -> Result<()> {
         Ok(self.root.check_process()?)
     }
 }

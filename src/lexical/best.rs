@@ -3,7 +3,7 @@
 use crate::ids::Row;
 use crate::scan::TopK;
 
-/// Keeps the `k` best of the rows pushed into it: higher scores, and among equal scores lower rows.
+/// Keeps the `k` best of the rows pushed into it, and all that have the k-th best score.
 #[derive(Clone, Debug)]
 pub struct Best(TopK);
 
@@ -18,19 +18,18 @@ impl Best {
         self.0.k()
     }
 
-    /// The score that this row and any higher one need at least; minus infinity while there is room.
-    pub(super) fn floor(&self, row: u32) -> f32 {
-        match self.0.worst() {
+    /// The score that a row needs at least; minus infinity while there is room.
+    pub(super) fn floor(&self) -> f32 {
+        match self.0.threshold() {
             _ if self.k() == 0 => f32::INFINITY,
             None => f32::NEG_INFINITY,
-            Some((score, worst)) if worst.0 < row => score.next_up(),
-            Some((score, _)) => score,
+            Some(score) => score,
         }
     }
 
-    /// Whether a row would be among the best so far.
-    pub fn admits(&self, score: f32, row: u32) -> bool {
-        score >= self.floor(row) && self.0.admits(score, Row(row))
+    /// Whether a row may be among the best so far.
+    pub fn admits(&self, score: f32) -> bool {
+        self.k() > 0 && score >= self.floor()
     }
 
     /// Offers one row. The same row offered twice counts as two.
@@ -40,7 +39,13 @@ impl Best {
         self.0.push(score, Row(row));
     }
 
-    /// The rows kept with their scores, best first.
+    /// The rows kept with all that have the k-th best score.
+    pub fn into_top(self) -> TopK {
+        self.0
+    }
+
+    /// The rows kept with their scores, best first, equal ones by row.
+    #[cfg(any(test, feature = "train", feature = "fuzzing"))]
     pub fn into_sorted(self) -> Vec<(f32, u32)> {
         self.0.into_sorted().into_iter().map(|(score, row)| (score, row.0)).collect()
     }

@@ -15,6 +15,7 @@ mod fuzzing;
 mod given;
 mod list;
 mod search;
+mod statistics;
 pub mod syntax;
 mod together;
 mod window;
@@ -29,6 +30,7 @@ pub use fuzzing::fuzz_postings;
 pub use given::score_rows;
 pub use list::{EncodedList, encode};
 pub use search::{SearchError, search};
+pub use statistics::{StatisticsError, TermStatistics};
 
 /// Postings that are packed, skipped and bounded together.
 pub const BLOCK: usize = 128;

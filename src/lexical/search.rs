@@ -22,7 +22,7 @@ impl<E> From<Undecodable> for SearchError<E> {
 ///
 /// A row matches if it holds every required term, no excluded one, and one at least that is not excluded. Its
 /// score is the sum of its terms' scores in f32, in the order of the query. `accept` is asked last, with the
-/// row of the part and its score, and only for rows that would be among the best.
+/// row of the part and its score, and only for rows that may be among the best.
 ///
 /// # Shapes
 /// `lengths` `[rows]`, of the part; row r of the part is row `base + r` in `best`.
@@ -107,16 +107,16 @@ pub(super) struct Sink<'s, E> {
 }
 
 impl<E> Sink<'_, E> {
-    /// The score that this row of the part and those above need.
+    /// The score that a row needs.
     #[inline(always)]
-    pub fn floor(&self, row: u32) -> f32 {
-        self.best.floor(self.base.saturating_add(row))
+    pub fn floor(&self) -> f32 {
+        self.best.floor()
     }
 
     /// Offers a row with its exact score; rows ascend.
     pub fn offer(&mut self, row: u32, score: f32, excluded: &mut [Cursor]) -> Result<(), SearchError<E>> {
         let global = self.base.saturating_add(row);
-        if self.best.admits(score, global)
+        if self.best.admits(score)
             && !holds_any(excluded, row)?
             && (self.accept)(row, score).map_err(SearchError::Accept)?
         {

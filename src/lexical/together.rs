@@ -22,7 +22,7 @@ pub(super) fn search<E>(
         if row >= *rows {
             return Ok(());
         }
-        let floor = sink.floor(row);
+        let floor = sink.floor();
         if row >= bounded {
             bound = 0.0;
             bounded = END;

@@ -33,7 +33,7 @@ pub(super) fn search<E>(
     let mut window = Window::new(query.terms.len());
     while window.start < rows {
         window.end = rows.min(window.start.saturating_add(WINDOW as u32));
-        let floor = sink.floor(window.start);
+        let floor = sink.floor();
         if window.divide(&mut query.terms, floor)? {
             window.add_first(&mut query.terms, floor, stats)?;
             window.add_others(&mut query.terms, floor, stats)?;
@@ -277,7 +277,7 @@ impl Window {
             if sum < need {
                 continue;
             }
-            let now = sink.floor(row);
+            let now = sink.floor();
             if now > floor {
                 floor = now;
                 need = self.slack.need(floor, 0.0);

@@ -15,7 +15,7 @@ mod topk;
 #[expect(unsafe_code, reason = "intrinsics")]
 mod x86;
 
-pub(crate) use topk::TopK;
+pub(crate) use topk::{Tied, TopK};
 
 use crate::codes::{self, CodedQuery};
 use crate::ids::Row;

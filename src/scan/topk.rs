@@ -2,7 +2,7 @@
 
 use crate::ids::Row;
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, BinaryHeap, HashMap};
+use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -12,16 +12,32 @@ pub(crate) type DocumentOf = Arc<dyn Fn(Row) -> Option<Row> + Send + Sync>;
 /// Keeps the `k` best of the scores pushed into it; of the rows of one document, where they are told apart,
 /// the best alone.
 ///
-/// Higher scores are better, and among equal scores the lower row, so the result
-/// does not depend on the order of pushing. NaN is worse than every number.
+/// Higher scores are better. All rows that have the k-th best score are kept until the end, when
+/// [`Self::into_tied`] hands them out to be ordered by what the caller knows of them, or
+/// [`Self::into_sorted`] takes the lowest: so the result does not depend on the order of pushing. NaN is
+/// worse than every number.
 #[derive(Clone, Debug)]
 pub(crate) struct TopK {
     k: usize,
     /// At most `k` entries, the worst on top.
     heap: BinaryHeap<Entry>,
+    /// Rows with the score of the worst of `k`, for which there was no room.
+    ties: Vec<Row>,
     accepted: u64,
     /// In place of the heap, where several rows may be of one document.
     documents: Option<Box<BestOfDocuments>>,
+}
+
+/// The best rows, with all that have the k-th best score.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Tied {
+    /// Rows with higher scores than the k-th best, best first, equal ones by row.
+    pub above: Vec<(f32, Row)>,
+    /// Rows with the k-th best score, or the lowest where there are fewer than `k`, ascending; of one
+    /// document one.
+    pub tied: Vec<(f32, Row)>,
+    /// How many of `tied` belong to the best.
+    pub room: usize,
 }
 
 /// The best rows of the `k` best documents.
@@ -39,7 +55,7 @@ struct BestOfDocuments {
 impl TopK {
     /// An empty selection of at most `k` rows; memory grows only as they come.
     pub fn new(k: usize) -> Self {
-        Self { k, heap: BinaryHeap::new(), accepted: 0, documents: None }
+        Self { k, heap: BinaryHeap::new(), ties: Vec::new(), accepted: 0, documents: None }
     }
 
     /// An empty selection of the best rows of at most `k` documents.
@@ -56,15 +72,24 @@ impl TopK {
     pub fn push(&mut self, score: f32, row: Row) {
         let entry = Entry::new(score, row);
         if let Some(documents) = &mut self.documents {
-            self.accepted += u64::from(documents.push(self.k, entry));
-        } else if self.heap.len() < self.k {
+            self.accepted += u64::from(documents.push(self.k, entry, &mut self.ties));
+            return;
+        }
+        if self.heap.len() < self.k {
             self.heap.push(entry);
             self.accepted += 1;
-        } else if let Some(mut worst) = self.heap.peek_mut()
-            && entry < *worst
-        {
-            *worst = entry;
-            self.accepted += 1;
+            return;
+        }
+        let Some(mut worst) = self.heap.peek_mut() else { return };
+        match entry.compare_scores(&worst) {
+            Ordering::Greater => {}
+            Ordering::Equal => self.ties.push(row),
+            Ordering::Less => {
+                let displaced = std::mem::replace(&mut *worst, entry);
+                drop(worst);
+                self.accepted += 1;
+                keep_tie(displaced, self.heap.peek(), &mut self.ties);
+            }
         }
     }
 
@@ -78,6 +103,9 @@ impl TopK {
 
     /// Offers all that another selection has kept.
     pub fn merge(&mut self, other: Self) {
+        if let Some((score, rows)) = other.threshold().map(|score| (score, &other.ties)) {
+            rows.iter().for_each(|&row| self.push(score, row));
+        }
         for entry in other.heap {
             self.push(entry.score, entry.row);
         }
@@ -96,24 +124,11 @@ impl TopK {
 
     /// The score that a row needs at least to be among the best so far, once there are `k` of them.
     pub fn threshold(&self) -> Option<f32> {
-        self.worst().map(|(score, _)| score)
-    }
-
-    /// The worst of `k`, once there are so many.
-    pub fn worst(&self) -> Option<(f32, Row)> {
         let worst = match &self.documents {
             None => self.heap.peek().filter(|_| self.heap.len() >= self.k),
             Some(documents) => documents.worst(self.k),
         };
-        worst.map(|entry| (entry.score, entry.row))
-    }
-
-    /// Whether a row would be among the best so far.
-    pub fn admits(&self, score: f32, row: Row) -> bool {
-        match self.worst() {
-            None => self.k > 0,
-            Some((worst, other)) => Entry::new(score, row) < Entry { score: worst, row: other },
-        }
+        worst.map(|entry| entry.score)
     }
 
     /// How many of the rows offered were among the best when they came.
@@ -126,13 +141,46 @@ impl TopK {
         self.documents.as_ref().and_then(|documents| documents.failed)
     }
 
-    /// The rows kept, best first.
+    /// The rows kept, best first, equal ones by row.
     pub fn into_sorted(self) -> Vec<(f32, Row)> {
-        let pair = |entry: Entry| (entry.score, entry.row);
-        match self.documents {
-            None => self.heap.into_sorted_vec().into_iter().map(pair).collect(),
-            Some(documents) => documents.order.into_keys().map(pair).collect(),
+        let Tied { above: mut sorted, tied, room } = self.into_tied();
+        sorted.extend(tied.into_iter().take(room));
+        sorted
+    }
+
+    /// The rows kept, with all that have the k-th best score.
+    pub fn into_tied(self) -> Tied {
+        let sorted: Vec<Entry> = match &self.documents {
+            None => self.heap.into_sorted_vec(),
+            Some(documents) => documents.order.keys().copied().collect(),
+        };
+        let Some(&worst) = sorted.last() else { return Tied::default() };
+        let above = sorted.partition_point(|entry| entry.compare_scores(&worst).is_lt());
+        let pair = |entry: &Entry| (entry.score, entry.row);
+        let mut tied: Vec<(f32, Row)> = sorted[above..].iter().map(pair).collect();
+        let room = tied.len();
+        if !self.ties.is_empty() {
+            tied.extend(self.ties.iter().map(|&row| (worst.score, row)));
+            tied.sort_unstable_by_key(|&(_, row)| row);
+            if let Some(documents) = &self.documents {
+                // A document that came back with a better row has left rows behind.
+                let mut seen: HashSet<Row> = HashSet::new();
+                tied.retain(|&(score, row)| {
+                    let Some(document) = (documents.of)(row) else { return false };
+                    let best = documents.best.get(&document);
+                    best.is_none_or(|best| best.score.total_cmp(&score).is_eq()) && seen.insert(document)
+                });
+            }
         }
+        Tied { above: sorted[..above].iter().map(pair).collect(), tied, room }
+    }
+}
+
+/// Keeps a row that another one displaced, while it has the score of the worst that is left.
+fn keep_tie(displaced: Entry, worst: Option<&Entry>, ties: &mut Vec<Row>) {
+    match worst {
+        Some(worst) if worst.compare_scores(&displaced).is_eq() => ties.push(displaced.row),
+        _ => ties.clear(),
     }
 }
 
@@ -141,29 +189,46 @@ impl BestOfDocuments {
         self.order.last_key_value().filter(|_| self.order.len() >= k).map(|(entry, _)| entry)
     }
 
-    /// Says whether the row is kept.
-    fn push(&mut self, k: usize, entry: Entry) -> bool {
-        if k == 0 || self.worst(k).is_some_and(|worst| entry >= *worst) {
+    /// Says whether the row is kept. One with the score of the worst of `k` goes to `ties`.
+    fn push(&mut self, k: usize, entry: Entry, ties: &mut Vec<Row>) -> bool {
+        if k == 0 {
+            return false;
+        }
+        let worst = self.worst(k).copied();
+        if worst.is_some_and(|worst| entry.compare_scores(&worst).is_gt()) {
             return false;
         }
         let Some(document) = (self.of)(entry.row) else {
             self.failed = self.failed.or(Some(entry.row));
             return false;
         };
-        match self.best.get(&document) {
-            Some(known) if entry >= *known => return false,
+        let known = self.best.get(&document).copied();
+        if known.is_some_and(|known| entry >= known) {
+            return false;
+        }
+        let is_tie = worst.is_some_and(|worst| entry.compare_scores(&worst).is_eq());
+        let displaced = match known {
             Some(known) => {
-                self.order.remove(known);
+                self.order.remove(&known);
+                None
             }
-            None if self.order.len() >= k => {
-                if let Some((_, other)) = self.order.pop_last() {
-                    self.best.remove(&other);
-                }
+            None if is_tie => {
+                ties.push(entry.row);
+                return false;
             }
-            None => {}
+            None if worst.is_some() => self.order.pop_last(),
+            None => None,
+        };
+        if let Some((_, other)) = displaced {
+            self.best.remove(&other);
         }
         self.best.insert(document, entry);
         self.order.insert(entry, document);
+        match (displaced, worst, self.worst(k)) {
+            (Some((displaced, _)), ..) => keep_tie(displaced, self.worst(k), ties),
+            (None, Some(before), Some(now)) if now.compare_scores(&before).is_lt() => ties.clear(),
+            _ => {}
+        }
         true
     }
 }
@@ -189,9 +254,16 @@ impl Entry {
     }
 }
 
+impl Entry {
+    /// The better score is the lesser one.
+    fn compare_scores(&self, other: &Self) -> Ordering {
+        other.score.total_cmp(&self.score)
+    }
+}
+
 impl Ord for Entry {
     fn cmp(&self, other: &Self) -> Ordering {
-        other.score.total_cmp(&self.score).then(self.row.cmp(&other.row))
+        self.compare_scores(other).then(self.row.cmp(&other.row))
     }
 }
 
@@ -233,6 +305,22 @@ mod tests {
     fn equal_scores_go_to_the_lower_row() {
         assert_eq!(top(2, &[0.0, -0.0, 0.0]), [0, 1]);
         assert_eq!(top(2, &[-0.0, 0.0, -0.0]), [0, 1]);
+    }
+
+    /// All rows with the k-th best score are there, whenever they came, and none of a lower one.
+    #[test]
+    fn rows_with_the_last_score_are_all_kept() {
+        for order in [[3, 0, 4, 1, 2], [0, 1, 2, 3, 4], [4, 3, 2, 1, 0]] {
+            let scores = [2.0, 1.0, 1.0, 1.0, 0.5];
+            let (mut top, mut fork) = (TopK::new(2), TopK::new(2));
+            for (place, row) in order.into_iter().enumerate() {
+                let into = if place % 2 == 0 { &mut top } else { &mut fork };
+                into.push(scores[row], Row(row as u32));
+            }
+            top.merge(fork);
+            let tied = [1, 2, 3].map(|row| (1.0, Row(row))).to_vec();
+            assert_eq!(top.into_tied(), Tied { above: vec![(2.0, Row(0))], tied, room: 1 }, "{order:?}");
+        }
     }
 
     #[test]

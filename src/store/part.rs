@@ -172,6 +172,16 @@ impl Part {
         }
     }
 
+    /// Adds to how many documents, dead ones included, hold each term.
+    pub(super) fn add_term_counts(&self, lexer: &dyn Lexer, out: &mut BTreeMap<u32, u64>) -> Result<()> {
+        let mut add = |term: u32, rows: u64| *out.entry(term).or_insert(0) += rows;
+        match &self.place {
+            Place::Sealed(segment) => segment.term_counts(&mut add)?,
+            Place::Memtable(memtable) => memtable.terms(lexer)?.counts(&mut add),
+        }
+        Ok(())
+    }
+
     /// Occurrences of all terms in each row, dead ones included.
     pub(super) fn lengths(&self, lexer: &dyn Lexer) -> Result<&[u32]> {
         match &self.place {

@@ -130,6 +130,15 @@ impl TermTable {
         self.terms.binary_search(&term).map_or(&[], |place| self.at(place))
     }
 
+    /// Tells of each term how many rows hold it.
+    pub(super) fn counts(&self, tell: &mut dyn FnMut(u32, u64)) {
+        let mut start = 0;
+        for (&term, &end) in self.terms.iter().zip(&self.ends) {
+            tell(term, (end - start) as u64);
+            start = end;
+        }
+    }
+
     /// Occurrences of all terms in each row.
     pub(super) fn lengths(&self) -> &[u32] {
         &self.lengths

@@ -474,6 +474,15 @@ impl<'a> TermPart<'a> {
         self.part.documents()
     }
 
+    /// Adds to how many documents, dead ones included, hold each term.
+    ///
+    /// # Errors
+    ///
+    /// Damage of the pages that it is on.
+    pub fn add_counts(&self, out: &mut BTreeMap<u32, u64>) -> Result<()> {
+        self.part.add_term_counts(self.lexer, out)
+    }
+
     /// Number of its first row among the rows of the view.
     pub fn base(&self) -> u32 {
         self.part.base

@@ -260,7 +260,7 @@ impl Questions {
 }
 
 fn ranking(candidates: &[Candidate], fusion: Fusion) -> Ranking {
-    fuse(candidates, fusion, 0.0).into_iter().map(|(score, row, _)| (score, row)).collect()
+    fuse(candidates, fusion, 0.0, &|a, b| a.cmp(&b)).into_iter().map(|(score, row, _)| (score, row)).collect()
 }
 
 fn weight(place: usize) -> f64 {

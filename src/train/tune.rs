@@ -131,7 +131,8 @@ pub struct Tuned {
     pub after: Needed,
     /// By as many lists of k-means.
     pub lists: Needed,
-    /// The change over to the new tree; `None` where it brings nothing, and the index is as before.
+    /// The change over to the new tree; `None` where it brings nothing, and the index is as before, and of
+    /// [`Index::make_tree`].
     pub change: Option<ModelChange>,
 }
 
@@ -170,13 +171,36 @@ impl Index {
         self.tune_alone(options, &mut no_progress)
     }
 
+    /// As [`Self::tune`], with the new tree in a bundle of its own at `output`, which must not exist or be
+    /// empty; the index stays as it is. For indexes yet to be made: of a sample of what they will hold,
+    /// [`TuneOptions::leaves`] says how many leaves all of it needs.
+    ///
+    /// # Errors
+    /// Those of [`Self::tune`]; [`InputError::InapplicableOption`] for [`TuneOptions::always`].
+    pub fn make_tree(&self, output: impl AsRef<Path>, options: &TuneOptions) -> Result<Tuned> {
+        self.make_tree_at(output.as_ref(), options, &mut no_progress)
+    }
+
+    fn make_tree_at(
+        &self,
+        output: &Path,
+        options: &TuneOptions,
+        on_progress: &mut OnProgress<'_>,
+    ) -> Result<Tuned> {
+        self.check_process()?;
+        if options.always {
+            return Err(InputError::InapplicableOption { option: "always", call: "make_tree" }.into());
+        }
+        self.tune_into(output, false, options, on_progress)
+    }
+
     fn tune_alone(&self, options: &TuneOptions, on_progress: &mut OnProgress<'_>) -> Result<Tuned> {
         self.check_writable()?;
         // Until the change is done: it is made from what serves now.
         let _only = self.alone()?;
         let output = self.path().join(names::TRAINED);
         remove_trained(self.path())?;
-        let tuned = self.tune_into(&output, options, on_progress);
+        let tuned = self.tune_into(&output, true, options, on_progress);
         if let Err(error) = remove_trained(self.path()) {
             // The tree serves, or the index is as before: both are true without it.
             tracing::warn!(index = %self.path().display(), %error, "could not remove a tuned bundle");
@@ -184,9 +208,11 @@ impl Index {
         tuned
     }
 
+    /// `changes`: whether the index is to change over.
     fn tune_into(
         &self,
         output: &Path,
+        changes: bool,
         options: &TuneOptions,
         on_progress: &mut OnProgress<'_>,
     ) -> Result<Tuned> {
@@ -256,7 +282,7 @@ impl Index {
             false => after.work <= NEEDED_SAVING_OF_NONE,
         };
         let is_new = fitted.bundle.hash() != serving.bundle().hash();
-        if is_new && (options.always || is_better) {
+        if changes && is_new && (options.always || is_better) {
             tuned.change = Some(self.change_model_alone(&fitted.bundle, on_progress)?);
         }
         Ok(tuned)
@@ -300,6 +326,15 @@ impl<F: FnMut(Progress) -> ControlFlow<()>> WithProgress<'_, F> {
     pub fn tune(mut self, options: &TuneOptions) -> Result<Tuned> {
         let (index, on_progress) = self.parts();
         index.tune_alone(options, on_progress)
+    }
+
+    /// As [`Index::make_tree`], with progress and cancellation.
+    ///
+    /// # Errors
+    /// Those of [`Index::make_tree`], and [`Error::Cancelled`].
+    pub fn make_tree(mut self, output: impl AsRef<Path>, options: &TuneOptions) -> Result<Tuned> {
+        let (index, on_progress) = self.parts();
+        index.make_tree_at(output.as_ref(), options, on_progress)
     }
 }
 

@@ -40,6 +40,7 @@ mod processes;
 mod query_encoder;
 mod rerankers;
 mod search;
+mod shards;
 mod spans;
 mod static_encoders;
 mod strangers;

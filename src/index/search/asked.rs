@@ -13,6 +13,7 @@ use super::fusion::{Candidate, Fusion, HitScores, fuse};
 use super::plan::{Plan, RankBy};
 use super::rank::Ranked;
 use super::result::{RankedBy, SearchStats};
+use super::ties::ById;
 use super::words::{WordSearch, Words};
 use crate::error::{InputError, Result};
 use crate::ids::Row;
@@ -52,8 +53,9 @@ impl ActiveModel {
     /// The best rows of one view for a query.
     pub(crate) fn rank_asked(&self, view: &View, asked: &Asked<'_>, plan: &Plan<'_>) -> Result<Ranked> {
         let words = || asked.words.as_ref().ok_or(InputError::NoWords);
-        let hybrid =
-            |fusion| Ok(self.candidates(view, asked, plan)?.fused(fusion, self.alpha(asked.encoder), plan.k));
+        let hybrid = |fusion| {
+            self.candidates(view, asked, plan)?.fused(view, fusion, self.alpha(asked.encoder), plan.k)
+        };
         match plan.by {
             RankBy::Dense => self.rank(view, &asked.vector, plan),
             // The words were read where they help.
@@ -67,7 +69,7 @@ impl ActiveModel {
     }
 
     fn rank_by_words(&self, view: &View, words: &Words, plan: &Plan<'_>) -> Result<Ranked> {
-        let mut search = WordSearch::new(view, words, self.analysis(), plan.bm25)?;
+        let mut search = WordSearch::new(view, words, self.analysis(), plan)?;
         let mut filter = plan.filter.map(|filter| RowFilter::new(view, filter, &self.filters));
         let rows = search.best(plan.k.get(), filter.as_mut())?;
         let scores = rows.iter().zip(1..).map(|(&(score, _), rank)| HitScores {
@@ -98,9 +100,9 @@ impl ActiveModel {
     pub(crate) fn candidates(&self, view: &View, asked: &Asked<'_>, plan: &Plan<'_>) -> Result<Candidates> {
         let words = asked.words.as_ref().ok_or(InputError::NoWords)?;
         let mut depth = NonZeroUsize::new(FEWEST_CANDIDATES).map_or(plan.k, |fewest| fewest.max(plan.k));
-        let mut search = WordSearch::new(view, words, self.analysis(), plan.bm25)?;
+        let mut search = WordSearch::new(view, words, self.analysis(), plan)?;
         loop {
-            let candidates = self.candidates_of(view, asked, plan, depth, &mut search)?;
+            let candidates = self.both(view, asked, plan, depth, &mut search)?.candidates();
             // What must be there, or must not, may leave few of those that embeddings find.
             if candidates.all.len() >= plan.k.get() || !words.has_sequences() || depth.get() >= view.live() {
                 return Ok(candidates);
@@ -109,18 +111,24 @@ impl ActiveModel {
         }
     }
 
-    fn candidates_of(
+    /// The best `depth` documents by embeddings and the best by words.
+    pub(super) fn both(
         &self,
         view: &View,
         asked: &Asked<'_>,
         plan: &Plan<'_>,
         depth: NonZeroUsize,
         search: &mut WordSearch<'_>,
-    ) -> Result<Candidates> {
+    ) -> Result<Both> {
         let mut ranked = self.rank(view, &asked.vector, &Plan { k: depth, by: RankBy::Dense, ..*plan })?;
         let mut filter = plan.filter.map(|filter| RowFilter::new(view, filter, &self.filters));
         let mut by_words = search.best(depth.get(), filter.as_mut())?;
         by_words.sort_unstable_by_key(|&(_, row)| row);
+        let mut by_embedding = Vec::with_capacity(ranked.rows.len());
+        for &(_, row) in &ranked.rows {
+            by_embedding.push(view.head(row)?);
+        }
+        by_embedding.sort_unstable();
         let (mut dense, embeddings) = self.dense_candidates(view, asked, &mut ranked, &by_words)?;
         dense.sort_unstable_by_key(|best| best.document);
         let known = |head: Row| {
@@ -130,12 +138,16 @@ impl ActiveModel {
         let unknown: Vec<Row> =
             dense.iter().map(|best| best.document).filter(|&head| known(head).is_none()).collect();
         let mut scored = search.scores(&unknown)?.into_iter();
-        let candidate = |best: &BestRow| {
-            let lexical = known(best.document).or_else(|| scored.next().flatten());
-            Some(Candidate { row: best.row, dense: best.score, lexical: lexical? })
+        let with_both = |&best: &BestRow| {
+            let by_words = known(best.document);
+            WithBoth {
+                best,
+                lexical: by_words.or_else(|| scored.next().flatten()),
+                by_embedding: by_embedding.binary_search(&best.document).is_ok(),
+                by_words: by_words.is_some(),
+            }
         };
-        let mut all: Vec<Candidate> = dense.iter().filter_map(candidate).collect();
-        all.sort_unstable_by_key(|candidate| candidate.row);
+        let all = dense.iter().map(with_both).collect();
         let (stats, live) = (&mut ranked.stats, view.live_rows());
         // Those that codes had ruled out were visited before.
         let visited = (stats.documents_visited + embeddings).min(live.max(stats.documents_visited));
@@ -147,7 +159,7 @@ impl ActiveModel {
         stats.documents_checked += filter.map_or(0, |filter| filter.checked);
         stats.postings_scored = search.stats.postings;
         stats.lexical = search.elapsed;
-        Ok(Candidates { all, ranked })
+        Ok(Both { all, ranked })
     }
 
     /// The best documents by either, given by the rows that stand for them, with their best rows; and how
@@ -214,7 +226,7 @@ impl ActiveModel {
             return Ok(vec![Vec::new(); rows.len()]);
         };
         let analysis = self.analysis();
-        let search = WordSearch::new(view, words, analysis, plan.bm25)?;
+        let search = WordSearch::new(view, words, analysis, plan)?;
         let name = analysis.names(&words.text);
         let named = |(term, weight)| MatchedTerm { term: name(term), weight };
         let matched = |&(_, row): &(f32, Row)| {
@@ -255,6 +267,34 @@ pub(crate) struct BestRow {
     pub row: Row,
 }
 
+/// A document that is among the best by embeddings, by words, or both.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct WithBoth {
+    pub best: BestRow,
+    /// None where it lacks what is required or has what is excluded.
+    pub lexical: Option<f32>,
+    pub by_embedding: bool,
+    pub by_words: bool,
+}
+
+/// The best documents by either.
+pub(super) struct Both {
+    pub all: Vec<WithBoth>,
+    ranked: Ranked,
+}
+
+impl Both {
+    /// Those that may be hits.
+    fn candidates(self) -> Candidates {
+        let candidate = |both: &WithBoth| {
+            Some(Candidate { row: both.best.row, dense: both.best.score, lexical: both.lexical? })
+        };
+        let mut all: Vec<Candidate> = self.all.iter().filter_map(candidate).collect();
+        all.sort_unstable_by_key(|candidate| candidate.row);
+        Candidates { all, ranked: self.ranked }
+    }
+}
+
 /// Rows that may be hits of a hybrid search, with both scores.
 #[derive(Clone)]
 pub(crate) struct Candidates {
@@ -276,8 +316,10 @@ impl Candidates {
     }
 
     /// The `k` best by their joint scores.
-    pub(super) fn fused(self, fusion: Fusion, learned: f64, k: NonZeroUsize) -> Ranked {
-        let mut fused = fuse(&self.all, fusion, learned);
+    pub(super) fn fused(self, view: &View, fusion: Fusion, learned: f64, k: NonZeroUsize) -> Result<Ranked> {
+        let order = ById::new(view);
+        let mut fused = fuse(&self.all, fusion, learned, &|a, b| order.compare(a, b));
+        order.finish()?;
         fused.truncate(k.get());
         let rows = fused.iter().map(|&(score, row, _)| (score, row)).collect();
         let scores = fused.into_iter().map(|(_, _, scores)| scores).collect();
@@ -286,6 +328,6 @@ impl Candidates {
             Fusion::Convex(alpha) => Some(alpha),
             Fusion::Rrf { .. } => None,
         };
-        Ranked { rows, scores, ranked_by: RankedBy::Hybrid { alpha }, ..self.ranked }
+        Ok(Ranked { rows, scores, ranked_by: RankedBy::Hybrid { alpha }, ..self.ranked })
     }
 }

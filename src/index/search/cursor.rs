@@ -54,6 +54,17 @@ impl<'a> LeafCursor<'a> {
         }
     }
 
+    /// Of given leaves, each once. `unit` `[dim]`, of unit norm.
+    pub fn of(indexer: &'a Indexer, unit: &'a [f32], leaves: &[LeafId]) -> Self {
+        let mut once = HashSet::new();
+        // How probable they are is not asked for.
+        let scored = |&leaf: &LeafId| ScoredLeaf { leaf, log_probability: f32::NEG_INFINITY };
+        let pending: Vec<ScoredLeaf> = leaves.iter().filter(|leaf| once.insert(**leaf)).map(scored).collect();
+        let most = NonZeroUsize::new(pending.len()).unwrap_or(NonZeroUsize::MIN);
+        let all = indexer.shape().leaves() as usize;
+        Self { pending: pending.into_iter(), width: all, ..Self::new(indexer, unit, Limits::beam(most)) }
+    }
+
     /// Whether a limit is reached. Limits on documents are the caller's.
     pub fn is_over(&self) -> bool {
         self.visited.len() >= self.limits.leaves.get()

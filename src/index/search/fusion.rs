@@ -1,5 +1,7 @@
 //! Two scores of a document as one: by its embedding and by its words.
 
+use std::cmp::Ordering;
+
 use serde::{Deserialize, Serialize};
 
 use crate::error::InputError;
@@ -70,10 +72,17 @@ pub(crate) struct Candidate {
     pub lexical: f32,
 }
 
-/// Candidates in the order of their joint scores, best first; equal ones in the order of their rows.
-pub(crate) fn fuse(candidates: &[Candidate], fusion: Fusion, learned: f64) -> Vec<(f32, Row, HitScores)> {
-    let by_dense = ranks(candidates, |candidate| Some(candidate.dense));
-    let by_words = ranks(candidates, |candidate| (candidate.lexical > 0.0).then_some(candidate.lexical));
+/// Candidates in the order of their joint scores, best first; equal ones, and those of equal rank, in that of
+/// `ties`.
+pub(crate) fn fuse(
+    candidates: &[Candidate],
+    fusion: Fusion,
+    learned: f64,
+    ties: &dyn Fn(Row, Row) -> Ordering,
+) -> Vec<(f32, Row, HitScores)> {
+    let by_dense = ranks(candidates, |candidate| Some(candidate.dense), ties);
+    let by_words =
+        ranks(candidates, |candidate| (candidate.lexical > 0.0).then_some(candidate.lexical), ties);
     let ranked = candidates.iter().zip(by_dense.into_iter().zip(by_words));
     let bounds = |score: fn(&Candidate) -> f32| {
         let scores = candidates.iter().map(score);
@@ -107,16 +116,20 @@ pub(crate) fn fuse(candidates: &[Candidate], fusion: Fusion, learned: f64) -> Ve
             (score as f32, candidate.row, scores)
         })
         .collect();
-    fused.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+    fused.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then_with(|| ties(a.1, b.1)));
     fused
 }
 
 /// The rank of each candidate that has a score, from 1.
-fn ranks(candidates: &[Candidate], score: impl Fn(&Candidate) -> Option<f32>) -> Vec<Option<usize>> {
+fn ranks(
+    candidates: &[Candidate],
+    score: impl Fn(&Candidate) -> Option<f32>,
+    ties: &dyn Fn(Row, Row) -> Ordering,
+) -> Vec<Option<usize>> {
     let scored = candidates.iter().zip(0..);
     let scored = scored.filter_map(|(candidate, place)| Some((score(candidate)?, candidate.row, place)));
     let mut scored: Vec<(f32, Row, usize)> = scored.collect();
-    scored.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+    scored.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then_with(|| ties(a.1, b.1)));
     let mut ranks = vec![None; candidates.len()];
     for ((.., place), rank) in scored.into_iter().zip(1..) {
         ranks[place] = Some(rank);
@@ -128,6 +141,8 @@ fn ranks(candidates: &[Candidate], score: impl Fn(&Candidate) -> Option<f32>) ->
 mod tests {
     use super::*;
 
+    const BY_ROW: fn(Row, Row) -> Ordering = |a, b| a.cmp(&b);
+
     fn candidates() -> Vec<Candidate> {
         [(0, 0.9, 0.0), (1, 0.5, 8.0), (2, 0.7, 4.0), (3, 0.1, 2.0)]
             .map(|(row, dense, lexical)| Candidate { row: Row(row), dense, lexical })
@@ -135,7 +150,7 @@ mod tests {
     }
 
     fn order(fusion: Fusion) -> Vec<u32> {
-        fuse(&candidates(), fusion, 0.7).into_iter().map(|(_, row, _)| row.0).collect()
+        fuse(&candidates(), fusion, 0.7, &BY_ROW).into_iter().map(|(_, row, _)| row.0).collect()
     }
 
     #[test]
@@ -143,18 +158,19 @@ mod tests {
         assert_eq!(order(Fusion::Convex(1.0)), [0, 2, 1, 3]);
         assert_eq!(order(Fusion::Convex(0.0)), [1, 2, 3, 0]);
         // 1, 0.5, 0.75, 0 dense and 0, 1, 0.5, 0.25 by words.
-        let fused = fuse(&candidates(), Fusion::Convex(0.5), 0.0);
+        let fused = fuse(&candidates(), Fusion::Convex(0.5), 0.0, &BY_ROW);
         let scores: Vec<f32> = fused.iter().map(|entry| entry.0).collect();
         assert_eq!(order(Fusion::Convex(0.5)), [1, 2, 0, 3]);
         for (found, expected) in scores.iter().zip([0.75, 0.625, 0.5, 0.125]) {
             assert!((found - expected).abs() < 1e-6, "{scores:?}");
         }
-        assert_eq!(fuse(&candidates(), Fusion::Learned, 0.7), fuse(&candidates(), Fusion::Convex(0.7), 0.0));
+        let learned = fuse(&candidates(), Fusion::Learned, 0.7, &BY_ROW);
+        assert_eq!(learned, fuse(&candidates(), Fusion::Convex(0.7), 0.0, &BY_ROW));
     }
 
     #[test]
     fn ranks_are_joined_by_their_reciprocals() {
-        let fused = fuse(&candidates(), Fusion::Rrf { k: 60.0 }, 0.5);
+        let fused = fuse(&candidates(), Fusion::Rrf { k: 60.0 }, 0.5, &BY_ROW);
         let first = fused.iter().find(|entry| entry.1 == Row(0)).unwrap();
         assert_eq!((first.2.dense_rank, first.2.lexical_rank), (Some(1), None));
         assert!((first.0 - 1.0 / 61.0).abs() < 1e-9);
@@ -166,11 +182,11 @@ mod tests {
     fn nothing_to_scale_by_is_no_number_of_its_own() {
         let equal = [Row(3), Row(5)].map(|row| Candidate { row, dense: 0.25, lexical: 0.0 });
         for fusion in [Fusion::Learned, Fusion::Convex(0.5), Fusion::Rrf { k: 1.0 }] {
-            let fused = fuse(&equal, fusion, 0.5);
+            let fused = fuse(&equal, fusion, 0.5, &BY_ROW);
             assert!(fused.iter().all(|entry| entry.0.is_finite()));
             assert_eq!(fused[0].1, Row(3));
         }
-        assert!(fuse(&[], Fusion::Learned, 0.5).is_empty());
+        assert!(fuse(&[], Fusion::Learned, 0.5, &BY_ROW).is_empty());
     }
 
     #[test]

@@ -17,6 +17,8 @@ use crate::store::View;
 pub(in crate::index) enum Input<'a> {
     Text(&'a str),
     Vector(&'a [f32]),
+    /// A text whose embedding is known.
+    Encoded(&'a str, &'a [f32]),
 }
 
 impl Index {
@@ -62,7 +64,7 @@ impl ActiveModel {
                 Input::Vector(_) if !matches!(by, RankBy::Dense | RankBy::Best) => {
                     return Err(InputError::NoWords.into());
                 }
-                Input::Vector(_) if plan.encoder.is_some() => {
+                Input::Vector(_) | Input::Encoded(..) if plan.encoder.is_some() => {
                     let call = "a query that is an embedding";
                     return Err(InputError::InapplicableOption { option: "encoder", call }.into());
                 }
@@ -70,13 +72,20 @@ impl ActiveModel {
                     self.check_vector(vector)?;
                     None
                 }
-                Input::Text(text) if text.trim().is_empty() => return Err(InputError::EmptyQuery.into()),
-                Input::Text(text) if by == RankBy::Best => Some(Words::plain(text, analysis)?),
-                Input::Text(text) if by != RankBy::Dense => Some(Words::parse(text, analysis)?),
-                Input::Text(_) => None,
+                Input::Text(text) | Input::Encoded(text, _) => {
+                    if let Input::Encoded(_, vector) = input {
+                        self.check_vector(vector)?;
+                    }
+                    match by {
+                        _ if text.trim().is_empty() => return Err(InputError::EmptyQuery.into()),
+                        RankBy::Best => Some(Words::plain(text, analysis)?),
+                        RankBy::Dense => None,
+                        RankBy::Lexical | RankBy::Hybrid(_) => Some(Words::parse(text, analysis)?),
+                    }
+                }
             };
             let vector = match *input {
-                Input::Vector(vector) => Cow::Borrowed(vector),
+                Input::Vector(vector) | Input::Encoded(_, vector) => Cow::Borrowed(vector),
                 Input::Text(_) => Cow::default(),
             };
             all.push(Asked { vector, words, encoder: None });
@@ -84,8 +93,8 @@ impl ActiveModel {
         if by == RankBy::Lexical {
             return Ok(all);
         }
-        let read = |(input, asked)| question(input, asked);
-        let questions: Vec<_> = inputs.iter().zip(&all).filter_map(read).collect();
+        let texts = inputs.iter().zip(&all).filter(|(input, _)| matches!(input, Input::Text(_)));
+        let questions: Vec<_> = texts.filter_map(|(input, asked)| question(input, asked)).collect();
         if !questions.is_empty() {
             let mut encoded = self.encode_questions(&questions, plan.encoder)?.into_iter();
             for (asked, _) in all.iter_mut().zip(inputs).filter(|(_, input)| matches!(input, Input::Text(_)))
@@ -112,7 +121,7 @@ impl ActiveModel {
 fn question<'q>(input: &Input<'q>, asked: &'q Asked<'_>) -> Option<Question<'q>> {
     match (input, &asked.words) {
         (Input::Vector(_), _) => None,
-        (Input::Text(_), Some(words)) => Some(words.into()),
-        (Input::Text(text), None) => Some((*text).into()),
+        (Input::Text(_) | Input::Encoded(..), Some(words)) => Some(words.into()),
+        (Input::Text(text) | Input::Encoded(text, _), None) => Some((*text).into()),
     }
 }

@@ -23,9 +23,11 @@ mod refine;
 mod rerank;
 mod result;
 mod scorer;
+mod shards;
+mod ties;
 mod words;
 
-pub use crate::lexical::UnknownAnalyzer;
+pub use crate::lexical::{StatisticsError, TermStatistics, UnknownAnalyzer};
 #[cfg(feature = "train")]
 pub(crate) use asked::Asked;
 pub use asked::MatchedTerm;
@@ -43,6 +45,9 @@ pub(super) use rank::Ranked;
 pub(crate) use rank::best_of;
 pub use refine::REFINED;
 pub use result::{Hit, HitPassage, RankedBy, SearchResult, SearchStats};
+pub use shards::{
+    FusedCandidate, Routed, SearchCandidate, SearchCandidates, fuse_candidates, plain_question,
+};
 #[cfg(feature = "train")]
 pub(crate) use words::Words;
 pub use words::{MOST_SIGNED, MOST_TERMS, has_signs};

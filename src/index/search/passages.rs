@@ -26,7 +26,7 @@ impl ActiveModel {
             return Ok(vec![Vec::new(); ranked.rows.len()]);
         }
         let words = match (plan.by, &asked.words) {
-            (RankBy::Lexical, Some(words)) => Some(WordSearch::new(view, words, self.analysis(), plan.bm25)?),
+            (RankBy::Lexical, Some(words)) => Some(WordSearch::new(view, words, self.analysis(), plan)?),
             _ => None,
         };
         let passages = |(place, &(score, row)): (usize, &(f32, Row))| {

@@ -8,7 +8,8 @@ use super::encode::QueryEncoder;
 use super::fusion::Fusion;
 use crate::error::InputError;
 use crate::filter::Filter;
-use crate::lexical::Bm25;
+use crate::ids::LeafId;
+use crate::lexical::{Bm25, TermStatistics};
 use crate::stop::Stop;
 use crate::store::View;
 
@@ -29,6 +30,8 @@ pub(crate) enum SearchMode {
     Recall(f64),
     /// Leaves of the tree.
     Tree(Limits),
+    /// The leaves that the plan names.
+    Leaves,
     /// Every document, without the tree.
     Exact,
 }
@@ -62,6 +65,10 @@ pub(crate) struct Plan<'a> {
     pub bm25: Bm25,
     /// How far embeddings are searched.
     pub mode: SearchMode,
+    /// Those of [`SearchMode::Leaves`].
+    pub leaves: &'a [LeafId],
+    /// Statistics of words in place of the index's own.
+    pub statistics: Option<&'a TermStatistics>,
     pub filter: Option<&'a Filter>,
     /// Whether codes may rule rows out. By default they may unless every document was asked for.
     pub codes: Option<bool>,
@@ -79,6 +86,7 @@ impl Plan<'_> {
     pub fn span(&self, queries: usize, view: &View) -> Span {
         let beam = match self.mode {
             SearchMode::Tree(limits) => Some(limits.leaves.get()),
+            SearchMode::Leaves => Some(self.leaves.len()),
             SearchMode::Recall(_) | SearchMode::Exact => None,
         };
         tracing::debug_span!(
@@ -95,7 +103,20 @@ impl Plan<'_> {
     pub fn new(k: NonZeroUsize, mode: SearchMode) -> Self {
         let (by, bm25) = (RankBy::Dense, Bm25::default());
         let (filter, codes, threads) = (None, None, Threads::One);
-        Self { k, by, bm25, mode, filter, codes, threads, encoder: None, ids_only: false, passages: None }
+        Self {
+            k,
+            by,
+            bm25,
+            mode,
+            leaves: &[],
+            statistics: None,
+            filter,
+            codes,
+            threads,
+            encoder: None,
+            ids_only: false,
+            passages: None,
+        }
     }
 }
 

@@ -13,8 +13,9 @@ use super::plan::{Limits, Plan, RankBy, SearchMode, Threads};
 use super::result::SearchResult;
 use crate::error::{InputError, Result};
 use crate::filter::Filter;
+use crate::ids::LeafId;
 use crate::index::Index;
-use crate::lexical::Bm25;
+use crate::lexical::{Bm25, TermStatistics};
 use crate::model::Reranker;
 use crate::stop::Stop;
 
@@ -49,6 +50,8 @@ pub struct Query<'a, Input = One<'a>> {
     recall: Option<f64>,
     stops: Vec<Stop>,
     exact: bool,
+    leaves: Option<&'a [LeafId]>,
+    statistics: Option<&'a TermStatistics>,
     by: RankBy,
     bm25: Option<Bm25>,
     filter: Option<&'a Filter>,
@@ -70,6 +73,8 @@ impl<'a, Input> Query<'a, Input> {
             recall: None,
             stops: Vec::new(),
             exact: false,
+            leaves: None,
+            statistics: None,
             by: RankBy::Dense,
             bm25: None,
             filter: None,
@@ -122,6 +127,28 @@ impl<'a, Input> Query<'a, Input> {
     /// Scores every document without the tree. Excludes [`Self::beam`], [`Self::recall`] and [`Self::stop`].
     pub fn exact(mut self) -> Self {
         self.exact = true;
+        self
+    }
+
+    /// Visits these leaves, each once, and no others: those that were found for the query before, by
+    /// [`Bundle::route`](crate::Bundle::route), as where one search runs over several indexes of one model.
+    ///
+    /// Documents elsewhere are no hits, whatever [`Self::filter`] lets through. Excludes [`Self::beam`],
+    /// [`Self::recall`], [`Self::stop`], [`Self::exact`] and [`Self::lexical`]; [`InputError::UnknownLeaf`]
+    /// beyond the tree; no leaves are [`InputError::ZeroBeam`]. [`Query::explain`] is
+    /// [`InputError::InapplicableOption`].
+    pub fn leaves(mut self, leaves: &'a [LeafId]) -> Self {
+        self.leaves = Some(leaves);
+        self
+    }
+
+    /// Weighs words by these statistics in place of the index's own: by the sum of those of several indexes
+    /// ([`Index::term_statistics`]), so that scores by words are the same whichever index a document lies in.
+    ///
+    /// [`InputError::OtherTerms`] for those of other words; [`InputError::InapplicableOption`] in a search by
+    /// embeddings.
+    pub fn statistics(mut self, statistics: &'a TermStatistics) -> Self {
+        self.statistics = Some(statistics);
         self
     }
 
@@ -262,7 +289,22 @@ impl<'a, Input> Query<'a, Input> {
             return Err(InputError::BadRecall { found: recall }.into());
         }
         let conflict = |options| Err(InputError::Conflict { options }.into());
+        if let Some(leaves) = self.leaves {
+            let others = [
+                ("beam", self.beam.is_some()),
+                ("recall", self.recall.is_some()),
+                ("stop", !self.stops.is_empty()),
+                ("exact", self.exact),
+            ];
+            if let Some((option, _)) = others.into_iter().find(|(_, given)| *given) {
+                return conflict(["leaves", option]);
+            }
+            if leaves.is_empty() {
+                return Err(InputError::ZeroBeam.into());
+            }
+        }
         let mode = match (self.exact, self.recall, self.beam, &*self.stops) {
+            _ if self.leaves.is_some() => SearchMode::Leaves,
             (true, Some(_), ..) => return conflict(["exact", "recall"]),
             (true, None, Some(_), _) => return conflict(["exact", "beam"]),
             (true, None, None, [_, ..]) => return conflict(["exact", "stop"]),
@@ -281,6 +323,7 @@ impl<'a, Input> Query<'a, Input> {
             ("recall", self.recall.is_some()),
             ("stop", !self.stops.is_empty()),
             ("exact", self.exact),
+            ("leaves", self.leaves.is_some()),
             ("codes", self.codes.is_some()),
             ("parallel", self.threads == Threads::Pool),
         ];
@@ -294,14 +337,35 @@ impl<'a, Input> Query<'a, Input> {
         if self.bm25.is_some() && self.by == RankBy::Dense {
             return Err(InputError::InapplicableOption { option: "bm25", call: "a dense search" }.into());
         }
+        if let Some(given) = self.statistics {
+            if self.by == RankBy::Dense {
+                let call = "a dense search";
+                return Err(InputError::InapplicableOption { option: "statistics", call }.into());
+            }
+            given.check_kind(&self.index.serving().term_kind())?;
+        }
         if self.passages.is_some() && self.index.passages().is_none() {
             let call = "an index without passages";
             return Err(InputError::InapplicableOption { option: "passages", call }.into());
         }
-        let Self { by, filter, codes, threads, encoder, passages, .. } = *self;
+        let Self { by, statistics, filter, codes, threads, encoder, passages, .. } = *self;
+        let leaves = self.leaves.unwrap_or_default();
         // A reranker reads the documents.
         let ids_only = self.ids_only && self.rerank.is_none();
-        Ok(Plan { k, by, bm25, mode, filter, codes, threads, encoder, ids_only, passages })
+        Ok(Plan {
+            k,
+            by,
+            bm25,
+            mode,
+            leaves,
+            statistics,
+            filter,
+            codes,
+            threads,
+            encoder,
+            ids_only,
+            passages,
+        })
     }
 }
 
@@ -429,6 +493,13 @@ impl Index {
     /// A search with options for a query that is already an embedding, `[dim]` f32.
     pub fn query_vector<'a>(&'a self, vector: &'a [f32]) -> Query<'a> {
         Query::new(self, One(Input::Vector(vector)))
+    }
+
+    /// A search with options for a question whose embedding is known, `[dim]` f32: nothing is encoded. The
+    /// embedding is that of the question without signs and excluded words
+    /// ([`plain_question`](crate::search::plain_question)).
+    pub fn query_encoded<'a>(&'a self, text: &'a str, vector: &'a [f32]) -> Query<'a> {
+        Query::new(self, One(Input::Encoded(text, vector)))
     }
 
     /// A search with options for many questions, which are encoded together.

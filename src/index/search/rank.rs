@@ -14,8 +14,9 @@ use super::plan::{Limits, Plan, SearchMode};
 use super::query::MOST_EXACT_DOCUMENTS;
 use super::result::{RankedBy, SearchStats};
 use super::scorer::{ROWS_PER_TASK, Scorer};
+use super::ties;
 use crate::error::{InputError, Result};
-use crate::ids::Row;
+use crate::ids::{LeafId, Row};
 use crate::index::active_model::ActiveModel;
 use crate::index::vectors::unit;
 use crate::model::{Indexer, RoutingSample};
@@ -54,6 +55,7 @@ impl ActiveModel {
     fn limits(&self, plan: &Plan<'_>, view: &View) -> Option<Limits> {
         match plan.mode {
             SearchMode::Tree(limits) => Some(limits),
+            SearchMode::Leaves => Some(Limits::beam(NonZeroUsize::new(plan.leaves.len())?)),
             SearchMode::Exact => None,
             SearchMode::Recall(recall) => {
                 if recall >= 1.0 || view.live_rows() <= MOST_EXACT_DOCUMENTS {
@@ -106,8 +108,15 @@ impl ActiveModel {
         let scanner = Scanner::new(self.similarity, query).map_err(scan_failed)?;
         let started = Instant::now();
         let mut filter = plan.filter.map(|filter| RowFilter::new(view, filter, &self.filters));
-        let source = source(self.limits(plan, view), filter.as_mut())?;
         let indexer = &self.model().indexer;
+        let source = match (plan.mode, self.limits(plan, view)) {
+            // Whatever the filter: so that the hits do not depend on which documents lie in this index.
+            (SearchMode::Leaves, Some(limits)) => {
+                check_leaves(plan.leaves, indexer)?;
+                Source::Leaves(limits)
+            }
+            (_, limits) => source(limits, filter.as_mut())?,
+        };
         let rotation =
             if plan.codes.unwrap_or(source.may_miss(plan, indexer)) { self.rotation() } else { None };
         if plan.codes == Some(true) && rotation.is_none() {
@@ -128,14 +137,27 @@ impl ActiveModel {
             Source::Ids(ids) => search.ids(&ids).map(|()| None)?,
             Source::All => search.all().map(|()| None)?,
             Source::Leaves(limits) => {
-                let mut cursor = LeafCursor::new(indexer, &unit, limits);
+                let mut cursor = match plan.mode {
+                    SearchMode::Leaves => LeafCursor::of(indexer, &unit, plan.leaves),
+                    _ => LeafCursor::new(indexer, &unit, limits),
+                };
                 search.leaves(&mut cursor, limits, plan)?;
                 Some(cursor)
             }
         };
         search.scorer.score(&search.candidates, search.documents, &mut search.top)?;
         check_best(view, &search.top)?;
-        Ok(search.ranked(cursor, vector.len(), started.elapsed()))
+        search.ranked(cursor, vector.len(), started)
+    }
+}
+
+/// # Errors
+/// [`InputError::UnknownLeaf`].
+fn check_leaves(leaves: &[LeafId], indexer: &Indexer) -> Result<()> {
+    let shape = indexer.shape();
+    match leaves.iter().find(|leaf| !shape.contains(**leaf)) {
+        Some(leaf) => Err(InputError::UnknownLeaf { leaf: leaf.0, leaves: shape.leaves() }.into()),
+        None => Ok(()),
     }
 }
 
@@ -243,7 +265,9 @@ impl Search<'_> {
     }
 
     /// `cursor`: that of the tree, where it was used.
-    fn ranked(self, cursor: Option<LeafCursor<'_>>, dim: usize, elapsed: Duration) -> Ranked {
+    fn ranked(self, cursor: Option<LeafCursor<'_>>, dim: usize, started: Instant) -> Result<Ranked> {
+        let rows = ties::sorted(self.view, self.top)?;
+        let elapsed = started.elapsed();
         let live = self.view.live_rows().max(1) as f64;
         let multiply_adds = cursor.as_ref().map_or(0, |cursor| cursor.multiply_adds);
         let beam = cursor.as_ref().map_or(Duration::ZERO, |cursor| cursor.beam);
@@ -263,14 +287,14 @@ impl Search<'_> {
         };
         let sample = cursor.as_ref().and_then(|cursor| cursor.sample);
         let leaves = cursor.map_or_else(Vec::new, |cursor| cursor.visited);
-        Ranked {
-            rows: self.top.into_sorted(),
+        Ok(Ranked {
+            rows,
             scores: Vec::new(),
             ranked_by: RankedBy::Dense,
             stats,
             leaves,
             sample,
             multiply_adds,
-        }
+        })
     }
 }

@@ -11,6 +11,7 @@ use super::plan::{Plan, RankBy};
 use super::query::Query;
 use super::rank::Ranked;
 use super::result::SearchResult;
+use super::ties;
 use crate::error::{InputError, Result};
 use crate::ids::Row;
 use crate::index::active_model::ActiveModel;
@@ -41,7 +42,7 @@ impl Query<'_> {
         if plan.by == RankBy::Lexical {
             return Err(InputError::Conflict { options: ["refine", "lexical"] }.into());
         }
-        if let Input::Vector(_) = self.input.0 {
+        if let Input::Vector(_) | Input::Encoded(..) = self.input.0 {
             let call = "a query that is an embedding";
             return Err(InputError::InapplicableOption { option: "refine", call }.into());
         }
@@ -84,7 +85,7 @@ impl ActiveModel {
         };
         if let Some(fusion) = fusion {
             let candidates = self.candidates(view, asked, plan)?;
-            let first = candidates.clone().fused(fusion, self.alpha(asked.encoder), plan.k);
+            let first = candidates.clone().fused(view, fusion, self.alpha(asked.encoder), plan.k)?;
             return Ok((first, Wide::Hybrid(candidates, fusion)));
         }
         let k = NonZeroUsize::new(REFINED).map_or(plan.k, |refined| refined.max(plan.k));
@@ -101,7 +102,7 @@ impl ActiveModel {
                 let rows: Vec<Row> = ranked.rows.iter().map(|&(_, row)| row).collect();
                 let (best, read) = self.best_passages(view, &full.vector, &rows)?;
                 ranked.rows = best.into_iter().map(|best| (best.score, best.row)).collect();
-                ranked.rows.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+                ties::sort(view, &mut ranked.rows)?;
                 ranked.rows.truncate(plan.k.get());
                 ranked.stats.embeddings_read =
                     (ranked.stats.embeddings_read + read).min(ranked.stats.documents_visited);
@@ -111,7 +112,7 @@ impl ActiveModel {
                 let rows: Vec<Row> = candidates.all.iter().map(|candidate| candidate.row).collect();
                 let (best, _) = self.best_passages(view, &full.vector, &rows)?;
                 let candidates = candidates.rescored(best.into_iter().map(|best| (best.score, best.row)));
-                Ok(candidates.fused(fusion, self.alpha(full.encoder), plan.k))
+                candidates.fused(view, fusion, self.alpha(full.encoder), plan.k)
             }
         }
     }

@@ -13,7 +13,7 @@ impl<I> Query<'_, I> {
     /// A result in the order of the reranker, where there is one.
     pub(super) fn reranked(&self, input: &Input<'_>, mut result: SearchResult) -> Result<SearchResult> {
         let Some((reranker, depth)) = self.rerank else { return Ok(result) };
-        let Input::Text(question) = input else {
+        let (Input::Text(question) | Input::Encoded(question, _)) = input else {
             let call = "a query that is an embedding";
             return Err(InputError::InapplicableOption { option: "rerank", call }.into());
         };

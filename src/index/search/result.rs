@@ -156,7 +156,8 @@ pub enum RankedBy {
 pub struct SearchResult {
     /// What they are ranked by. Serialised as `ranked_by.mode`, and `ranked_by.alpha` of a hybrid search.
     pub ranked_by: RankedBy,
-    /// Best first, by the reranker where one has read them; equal scores in the order of their rows.
+    /// Best first, by the reranker where one has read them; equal scores in the byte order of
+    /// their ids.
     pub hits: Vec<Hit>,
     /// What the search cost.
     pub stats: SearchStats,

@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 use super::damage::damaged;
 use super::filter::RowFilter;
+use super::plan::Plan;
+use super::ties;
 use crate::error::{Error, InputError, Result};
 use crate::ids::Row;
 use crate::index::analysis::Analysis;
@@ -181,16 +183,22 @@ pub(super) struct WordSearch<'a> {
 }
 
 impl<'a> WordSearch<'a> {
-    /// Finds the lists and the statistics, which are those of all rows of the view, dead ones included until
-    /// they are merged away.
+    /// Finds the lists and the statistics, which are those of the plan, or of all rows of the view, dead ones
+    /// included until they are merged away.
     ///
     /// # Errors
     /// [`StoreError::NotLexical`](crate::store::StoreError::NotLexical), and damage.
-    pub fn new(view: &'a View, words: &'a Words, analysis: Analysis<'a>, bm25: Bm25) -> Result<Self> {
+    pub fn new(view: &'a View, words: &'a Words, analysis: Analysis<'a>, plan: &Plan<'_>) -> Result<Self> {
         let started = Instant::now();
+        let (bm25, given) = (plan.bm25, plan.statistics);
         let parts = view.term_parts()?;
-        let rows: u64 = parts.iter().map(|part| u64::from(part.documents())).sum();
-        let total: u64 = parts.iter().map(|part| part.total_length).sum();
+        let (rows, total) = match given {
+            Some(given) => (given.documents(), given.total_length()),
+            None => (
+                parts.iter().map(|part| u64::from(part.documents())).sum(),
+                parts.iter().map(|part| part.total_length).sum::<u64>(),
+            ),
+        };
         let average = if rows > 0 { (total as f64 / rows as f64) as f32 } else { 0.0 };
         let role = |required| if required { Role::Required } else { Role::Optional };
         let mut found = Vec::with_capacity(parts.len());
@@ -201,7 +209,10 @@ impl<'a> WordSearch<'a> {
             let own = own.collect::<Result<Vec<_>>>()?;
             found.push((part, own));
         }
-        let holding = |place: usize| found.iter().map(|(_, own)| own[place].list.len() as u64).sum::<u64>();
+        let holding = |place: usize| match given {
+            Some(given) => given.documents_with(words.terms[place].0),
+            None => found.iter().map(|(_, own)| own[place].list.len() as u64).sum::<u64>(),
+        };
         let mut kept: Vec<_> =
             words.terms.iter().zip(0..).map(|(term, place)| (place, term, holding(place))).collect();
         if kept.len() > MOST_TERMS {
@@ -252,8 +263,9 @@ impl<'a> WordSearch<'a> {
                 })?;
             }
         }
+        let sorted = ties::sorted(self.view, best.into_top())?;
         self.elapsed += started.elapsed();
-        Ok(best.into_sorted().into_iter().map(|(score, row)| (score, Row(row))).collect())
+        Ok(sorted)
     }
 
     /// The scores of rows that stand for documents, ascending; `None` for one that lacks what is required or

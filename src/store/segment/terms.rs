@@ -78,6 +78,13 @@ impl Segment {
         self.numbers(&self.terms.terms, 0..self.terms.count())
     }
 
+    /// Tells of each term how many rows hold it.
+    pub(in crate::store) fn term_counts(&self, tell: &mut dyn FnMut(u32, u64)) -> Result<()> {
+        let (terms, rows) = (self.terms()?, self.numbers(&self.terms.rows, 0..self.terms.count())?);
+        terms.iter().zip(rows).for_each(|(&term, &rows)| tell(term, rows.into()));
+        Ok(())
+    }
+
     /// The rows that hold a term.
     pub(in crate::store) fn term_list(&self, term: u32) -> Result<List<'_>> {
         match self.terms()?.binary_search(&term) {

@@ -1,0 +1,93 @@
+"""Many questions at once, offline, through Ray Data."""
+
+import ray
+
+from . import manifest as manifests
+from .errors import DatasetError
+from .jobs import ACTOR_CPUS, _running
+from .searcher import default_cache
+from .storage import connect
+
+
+class _Asker:
+    """An actor that has a set open."""
+
+    def __init__(self, uri, version, cache, budget, column, k, options, storage_options):
+        from . import searcher
+
+        self.shards = searcher.open(
+            uri, version=version, cache=cache, budget=budget, threads=1, storage_options=storage_options
+        )
+        self.column, self.k, self.options = column, k, options
+
+    def __call__(self, batch):
+        found = {"hits": [], "scores": [], "partial": []}
+        for question in batch[self.column]:
+            answer = self.shards.search(str(question), self.k, **self.options)
+            found["hits"].append([hit.id for hit in answer.hits])
+            found["scores"].append([hit.score for hit in answer.hits])
+            found["partial"].append(answer.partial)
+        return {**{name: list(values) for name, values in batch.items()}, **found}
+
+
+def search_batch(
+    uri,
+    questions,
+    k=10,
+    *,
+    column="text",
+    actors=1,
+    num_cpus=ACTOR_CPUS,
+    batch_size=64,
+    cache=None,
+    budget=None,
+    storage_options=None,
+    **options,
+):
+    """The answers to a dataset of questions: the dataset with the columns `hits`, `scores` and `partial`.
+
+    `questions` is a `ray.data.Dataset`, or a list of texts. All are answered by one state of the set, the
+    newest when this is called. `options` are those of `Searcher.search`. A dataset is run when it is read; of
+    a list the answers are returned, as dictionaries.
+    """
+    storage = connect(uri, storage_options)
+    version = manifests.read(storage)["version"]
+    cache = str(default_cache() if cache is None else cache)
+    asker = (str(uri), version, cache, budget, column, k, options, storage_options)
+
+    def asked(data):
+        schema = data.schema()
+        names = schema.names if schema else []
+        if column not in names:
+            raise DatasetError(
+                f"the questions have no column `{column}`; they have {', '.join(names) or 'none'}"
+            )
+        return data.map_batches(
+            _Asker,
+            fn_constructor_args=asker,
+            batch_size=batch_size,
+            batch_format="numpy",
+            # Each start opens the set.
+            compute=ray.data.ActorPoolStrategy(size=actors),
+            num_cpus=num_cpus,
+        )
+
+    if isinstance(questions, ray.data.Dataset):
+        return asked(questions)
+    texts = list(questions)
+    if not texts:
+        return []
+    with _running():
+        context = ray.data.DataContext.get_current()
+        context.execution_options.preserve_order = True
+        context.enable_progress_bars = False
+        rows = asked(ray.data.from_items([{column: text} for text in texts])).take_all()
+    return [
+        {
+            column: row[column],
+            "hits": [str(id) for id in row["hits"]],
+            "scores": [float(score) for score in row["scores"]],
+            "partial": bool(row["partial"]),
+        }
+        for row in rows
+    ]

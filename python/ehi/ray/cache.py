@@ -1,0 +1,126 @@
+"""Shards on the local disk: fetched on use, checked, and evicted by least use within a budget."""
+
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+import threading
+import uuid
+
+import ehi
+
+from . import changes, models, shard
+from .errors import ShardError
+from .storage import download_folder
+
+FOLDER = "shards"
+_INDEX = "index"
+# Its time is that of the last use.
+_USED = "used"
+
+
+class Cache:
+    """A folder of fetched shards. Several processes may share it; `budget` bytes are kept at most.
+
+    The budget is for the shards' own files, and for those that one process fetches.
+    """
+
+    def __init__(self, root, budget=None, model=None):
+        self.root = pathlib.Path(root)
+        self.budget = budget
+        self._model = model
+        self._reserved = {}
+        self._evicting = threading.Lock()
+        (self.root / FOLDER).mkdir(parents=True, exist_ok=True)
+
+    def path_of(self, storage, entry, tombstones):
+        """The folder of a shard's index without what was deleted, fetched if it is not there.
+
+        `ShardError` where it is not what the manifest says.
+        """
+        name = f"{entry['key']}-{entry['attempt']}"
+        base = self._made(name, entry["bytes"], lambda folder: self._fetch(storage, entry, folder))
+        ids = changes.deleted_from(storage, entry, tombstones)
+        if not ids:
+            return base
+        present = _present(base, ids)
+        if not present:
+            return base
+        digest = hashlib.sha256(json.dumps(sorted(present)).encode()).hexdigest()[:16]
+
+        def without(folder):
+            # It shares the files that never change.
+            index = ehi.Index.open_read_only(base)
+            index.snapshot(folder)
+            del index
+            with ehi.Index.open(folder) as copy:
+                copy.delete(present)
+
+        return self._made(f"{name}-{digest}", 0, without)
+
+    def _made(self, name, size, make):
+        folder = self.root / FOLDER / name
+        if not (folder / _USED).exists():
+            staged = folder.parent / f".{name}-{uuid.uuid4().hex}"
+            self._make_room(staged.name, size)
+            staged.mkdir()
+            try:
+                make(staged / _INDEX)
+                (staged / _USED).write_text(str(size))
+                try:
+                    staged.rename(folder)
+                except OSError:
+                    # Another thread or process was first, unless something else is wrong.
+                    if not (folder / _USED).exists():
+                        raise
+            finally:
+                shutil.rmtree(staged, ignore_errors=True)
+                with self._evicting:
+                    self._reserved.pop(staged.name, None)
+        try:
+            os.utime(folder / _USED)
+        except FileNotFoundError:
+            pass
+        return folder / _INDEX
+
+    def _fetch(self, storage, entry, folder):
+        folder.mkdir()
+        model = self._model or models.folder_of(self.root, entry["model"])
+        wrong = download_folder(storage, shard.files_prefix(entry), entry["files"], folder, model)
+        if wrong:
+            raise ShardError(entry["key"], wrong)
+
+    def _make_room(self, name, size):
+        if self.budget is None:
+            return
+        with self._evicting:
+            self._evict(size)
+            self._reserved[name] = size
+
+    def _evict(self, size):
+        found = []
+        for folder in (self.root / FOLDER).iterdir():
+            try:
+                if not folder.name.startswith("."):
+                    used = (folder / _USED).stat().st_mtime
+                    found.append((used, int((folder / _USED).read_text() or 0), folder))
+            except FileNotFoundError:
+                continue
+        total = sum(taken for _, taken, _ in found) + sum(self._reserved.values())
+        for _, taken, folder in sorted(found):
+            if total + size <= self.budget:
+                break
+            # Files that are mapped stay readable for those who have them open.
+            gone = folder.with_name(f".{folder.name}-{uuid.uuid4().hex}")
+            try:
+                folder.rename(gone)
+            except OSError:
+                continue
+            shutil.rmtree(gone, ignore_errors=True)
+            total -= taken
+
+
+def _present(path, ids):
+    index = ehi.Index.open_read_only(path)
+    return [id for id in ids if id in index]

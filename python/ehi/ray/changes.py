@@ -1,0 +1,64 @@
+"""Deleting from a published set: tombstone files beside shards that never change."""
+
+import gzip
+import hashlib
+import json
+import uuid
+
+from .errors import ManifestError
+from .publishing import assemble, change
+from .storage import connect
+
+FOLDER = "tombstones"
+
+
+def delete(uri, ids, *, storage_options=None):
+    """Deletes documents from a published set; the number of the new manifest.
+
+    Ids that are not there are no error. Other publishers may be at work: the deletion is published after
+    theirs, and holds for the shards that are there then.
+    """
+    if isinstance(ids, str):
+        ids = [ids]
+    ids = list(ids)
+    if not all(isinstance(id, str) for id in ids):
+        raise TypeError("ids are strings")
+    storage = connect(uri, storage_options)
+    file = write(storage, ids) if ids else None
+
+    def with_tombstones(newest):
+        if file is None:
+            return None
+        added = {**file, "before": newest["version"] + 1}
+        return assemble(storage, newest, newest["shards"], [*newest["tombstones"], added])
+
+    return change(storage, with_tombstones)
+
+
+def write(storage, ids):
+    """A tombstone file; its entry for a manifest."""
+    data = gzip.compress(
+        json.dumps(sorted(set(ids)), ensure_ascii=False).encode("utf-8", "surrogatepass"), mtime=0
+    )
+    name = f"{FOLDER}/{uuid.uuid4().hex}.json.gz"
+    storage.create(name, data)
+    return {"name": name, "sha256": hashlib.sha256(data).hexdigest(), "ids": len(set(ids))}
+
+
+def read(storage, entry):
+    try:
+        data = storage.get(entry["name"])
+    except FileNotFoundError:
+        raise ManifestError(f"the tombstones {entry['name']} are missing") from None
+    if hashlib.sha256(data).hexdigest() != entry["sha256"]:
+        raise ManifestError(f"the tombstones {entry['name']} are damaged")
+    return json.loads(gzip.decompress(data).decode("utf-8", "surrogatepass"))
+
+
+def deleted_from(storage, shard, tombstones):
+    """Ids that were deleted since a shard was added."""
+    ids = set()
+    for entry in tombstones:
+        if shard["added"] < entry["before"]:
+            ids.update(read(storage, entry))
+    return sorted(ids)

@@ -1,0 +1,198 @@
+"""Some shards of a manifest, opened from the cache and searched side by side."""
+
+import concurrent.futures
+import hashlib
+import os
+import threading
+import time
+
+import ehi
+from ehi import shards as parts
+
+from . import publishing
+from .errors import ManifestError, ShardError, ShardsError
+from .manifest import unpack_counts
+
+
+class Group:
+    """Shards of one manifest, by their places in it; what they find is not merged yet."""
+
+    def __init__(self, storage, manifest, cache, *, places=None, threads=None, most_open=None):
+        self.storage = storage
+        self.manifest = manifest
+        self.cache = cache
+        entries = manifest["shards"]
+        self.places = list(range(len(entries))) if places is None else list(places)
+        self._open = {}
+        self._most_open = most_open
+        self._refused = {}
+        self._locks = {place: threading.Lock() for place in self.places}
+        self._guard = threading.Lock()
+        self._leaf_rows = {place: unpack_counts(entries[place]["leaf_rows"]) for place in self.places}
+        self._statistics = self._read_statistics()
+        threads = threads or min(len(self.places) or 1, os.cpu_count() or 1)
+        self._pool = concurrent.futures.ThreadPoolExecutor(threads, thread_name_prefix="ehi-shard")
+
+    def _read_statistics(self):
+        entry = self.manifest["statistics"]
+        if entry is None:
+            return None
+        name = f"{publishing.STATISTICS}/{entry['sha256']}.terms"
+        try:
+            data = self.storage.get(name)
+        except FileNotFoundError:
+            raise ManifestError(f"the statistics of words {name} are missing") from None
+        if hashlib.sha256(data).hexdigest() != entry["sha256"]:
+            raise ManifestError(f"the statistics of words {name} are damaged")
+        return parts.TermStatistics.from_bytes(data)
+
+    def close(self):
+        self._pool.shutdown(wait=True, cancel_futures=True)
+        with self._guard:
+            self._open.clear()
+
+    def prepare(self):
+        """Fetches and opens all shards; why those that are refused are, by key."""
+        list(self._pool.map(lambda place: self._try_index(place), self.places))
+        return self.refused()
+
+    def refused(self):
+        with self._guard:
+            return {self.manifest["shards"][place]["key"]: why for place, why in self._refused.items()}
+
+    def retry(self):
+        """Forgets what was refused, so that it is fetched again."""
+        with self._guard:
+            self._refused.clear()
+
+    def _try_index(self, place):
+        try:
+            return self._index(place)
+        except ShardError:
+            return None
+
+    def _index(self, place):
+        with self._guard:
+            if place in self._open:
+                # The last used at the end.
+                self._open[place] = self._open.pop(place)
+                return self._open[place]
+        entry = self.manifest["shards"][place]
+        with self._locks[place]:
+            with self._guard:
+                if place in self._open:
+                    return self._open[place]
+                if place in self._refused:
+                    raise ShardError(entry["key"], self._refused[place])
+            try:
+                index = self._opened(entry)
+            except (ShardsError, ehi.Error, OSError) as error:
+                reason = error.reason if isinstance(error, ShardError) else str(error)
+                self._refuse(place, reason)
+                raise ShardError(entry["key"], reason) from error
+            with self._guard:
+                self._open[place] = index
+                while self._most_open and len(self._open) > self._most_open:
+                    # A search that uses it goes on with it.
+                    self._open.pop(next(iter(self._open)))
+            return index
+
+    def _opened(self, entry):
+        path = self.cache.path_of(self.storage, entry, self.manifest["tombstones"])
+        index = ehi.Index.open_read_only(path, precision=self.manifest["precision"])
+        found = index.model.hash
+        if found != self.manifest["model"]["hash"]:
+            raise ShardError(
+                entry["key"], f"its model is {found}, the set has {self.manifest['model']['hash']}"
+            )
+        return index
+
+    def _refuse(self, place, reason):
+        with self._guard:
+            self._refused[place] = reason
+            self._open.pop(place, None)
+
+    def search(self, request):
+        """What each shard has to offer for a request, and which shards have no answer, with the reason.
+
+        `request` has `k`, `mode`, `text`, `vector`, `leaves` (of the tree; all documents without), `depth`
+        (candidates, of a hybrid search), `filter`, `bm25`, `codes` and `seconds`, after which shards that
+        have not answered are left out.
+        """
+        started = time.monotonic()
+        leaves = request["leaves"]
+        asked = [place for place in self.places if self._may_answer(place, request["mode"], leaves)]
+        futures = {self._pool.submit(self._ask, place, request): place for place in asked}
+        seconds = request.get("seconds")
+        left = None if seconds is None else max(seconds - (time.monotonic() - started), 0)
+        done, late = concurrent.futures.wait(futures, timeout=left)
+        offers, missing = [], {}
+        for future in sorted(done, key=futures.get):
+            place = futures[future]
+            try:
+                offers.append((place, future.result()))
+            except ShardError as error:
+                missing[error.shard] = error.reason
+        for future in late:
+            future.cancel()
+            missing[self.manifest["shards"][futures[future]]["key"]] = f"no answer within {seconds} s"
+        return {"offers": offers, "missing": missing, "asked": len(asked)}
+
+    def _may_answer(self, place, mode, leaves):
+        if mode != "dense" or leaves is None:
+            return True
+        return bool(self._leaf_rows[place][list(leaves)].any())
+
+    def _ask(self, place, request):
+        index = self._index(place)
+        options = {name: request[name] for name in ("leaves", "filter", "codes")}
+        try:
+            if request["mode"] == "hybrid":
+                return parts.candidates(
+                    index,
+                    request["text"],
+                    request["vector"],
+                    request["depth"],
+                    statistics=self._statistics,
+                    bm25=request["bm25"],
+                    **options,
+                )
+            if request["mode"] == "lexical":
+                found = parts.search(
+                    index,
+                    request["k"],
+                    text=request["text"],
+                    mode="lexical",
+                    statistics=self._statistics,
+                    bm25=request["bm25"],
+                    filter=request["filter"],
+                    ids_only=True,
+                )
+            else:
+                found = parts.search(index, request["k"], vector=request["vector"], ids_only=True, **options)
+        except ehi.StoreError as error:
+            if getattr(error, "kind", None) == "NotLexical":
+                raise
+            # Damage that is met while reading.
+            self._refuse(place, str(error))
+            raise ShardError(self.manifest["shards"][place]["key"], str(error)) from error
+        return list(zip(found.ids, found.scores.tolist()))
+
+    def documents(self, wanted):
+        """Documents by place of their shard and id; those of shards that cannot be read are left out."""
+        found, missing = {}, {}
+        by_place = {}
+        for place, id in wanted:
+            by_place.setdefault(place, []).append(id)
+        for place, ids in by_place.items():
+            try:
+                documents = self._index(place).get(ids)
+            except ShardError as error:
+                missing[error.shard] = error.reason
+                continue
+            except ehi.StoreError as error:
+                self._refuse(place, str(error))
+                missing[self.manifest["shards"][place]["key"]] = str(error)
+                continue
+            found.update({(place, id): document for id, document in zip(ids, documents)})
+        return found, missing

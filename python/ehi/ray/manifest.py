@@ -1,0 +1,79 @@
+"""Manifests: what a published set of shards consists of. A new state of the set is a new manifest."""
+
+import base64
+import json
+import re
+import time
+import zlib
+
+import numpy as np
+
+from .errors import ManifestError, PublishConflict
+
+FORMAT = 1
+FOLDER = "manifests"
+_NAME = re.compile(rf"{FOLDER}/(\d{{9}})\.json")
+_NEEDED = ("format", "version", "model", "words", "documents", "shards", "tombstones", "beam")
+
+
+def name_of(version):
+    return f"{FOLDER}/{version:09}.json"
+
+
+def latest_version(storage):
+    """Number of the newest manifest; 0 where there is none."""
+    found = (_NAME.fullmatch(name) for name, _ in storage.list(FOLDER))
+    return max((int(match[1]) for match in found if match), default=0)
+
+
+def read(storage, version=None):
+    """A manifest, the newest unless asked otherwise."""
+    number = latest_version(storage) if version is None else version
+    if number == 0:
+        raise ManifestError("there is no manifest: nothing was published here")
+    try:
+        data = storage.get(name_of(number))
+    except FileNotFoundError:
+        raise ManifestError(f"there is no manifest {number}") from None
+    return decode(data, number)
+
+
+def decode(data, number):
+    try:
+        manifest = json.loads(data)
+    except ValueError as error:
+        raise ManifestError(f"manifest {number} is damaged: {error}") from None
+    if not isinstance(manifest, dict) or any(name not in manifest for name in _NEEDED):
+        raise ManifestError(f"manifest {number} is damaged: it lacks what every manifest has")
+    if manifest["format"] != FORMAT:
+        raise ManifestError(
+            f"manifest {number} has format {manifest['format']}, this version of ehi reads {FORMAT}"
+        )
+    if manifest["version"] != number:
+        raise ManifestError(f"manifest {number} is damaged: it says that it is number {manifest['version']}")
+    return manifest
+
+
+def encode(manifest):
+    return json.dumps(manifest, indent=1, sort_keys=True).encode()
+
+
+def publish(storage, manifest, parent):
+    """Creates the manifest after `parent` if absent; its number.
+
+    `PublishConflict` where another publisher was first: what was read may be out of date then.
+    """
+    version = parent + 1
+    manifest = {**manifest, "format": FORMAT, "version": version, "published": round(time.time(), 3)}
+    if not storage.create(name_of(version), encode(manifest)):
+        raise PublishConflict(version)
+    return version
+
+
+def pack_counts(counts):
+    """Counts as text: little-endian uint32, deflated, in base64."""
+    return base64.b64encode(zlib.compress(np.asarray(counts, dtype="<u4").tobytes(), 6)).decode()
+
+
+def unpack_counts(text):
+    return np.frombuffer(zlib.decompress(base64.b64decode(text)), dtype="<u4")

@@ -1,0 +1,240 @@
+"""The entry of a search: encodes and routes the question once, asks every group of shards, merges."""
+
+import dataclasses
+import threading
+import time
+from typing import Any
+
+import numpy as np
+
+import ehi
+from ehi import shards as parts
+
+# Candidates of a hybrid search by either score, at least; as a single index has them.
+CANDIDATES = 48
+# Documents of which a search looks at every one unless asked otherwise; as a single index does.
+MOST_EXACT = 10_000
+# Times as many candidates, or leaves, are looked at where too few may be hits.
+WIDER = 4
+MODES = ("dense", "lexical", "hybrid")
+
+
+@dataclasses.dataclass(frozen=True)
+class Hit:
+    """A document found; its score is higher where it fits better."""
+
+    id: str
+    score: float
+    title: str
+    text: str
+    metadata: Any
+    dense: float | None = None
+    lexical: float | None = None
+    shard: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Answer:
+    """Hits, best first, equal scores by id.
+
+    `partial` says that shards had no answer; `missing` has their keys, each with the reason. `version` is the
+    number of the manifest, `leaves` how many leaves of the tree were visited, 0 where every document was
+    scored.
+    """
+
+    hits: list[Hit]
+    partial: bool
+    missing: dict[str, str]
+    version: int
+    leaves: int
+    milliseconds: float
+
+    def as_dict(self):
+        return dataclasses.asdict(self)
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """A search, checked."""
+
+    k: int
+    mode: str
+    beam: int | None
+    alpha: float | None
+    rrf: float | None
+    filter: Any
+    bm25: tuple[float, float] | None
+    codes: bool | None
+    seconds: float | None
+
+
+class Entry:
+    """Encodes, routes and merges for one manifest. `ask` and `fetch` reach the groups of shards."""
+
+    def __init__(self, manifest, model, encoder=None):
+        self.manifest = manifest
+        self.model = model
+        self.encoder = encoder or ehi.Encoder(model.path, precision=manifest["precision"])
+        # The encoder runs one question as fast as several at a time.
+        self._encoding = threading.Lock()
+
+    def plan(
+        self,
+        k=10,
+        *,
+        beam=None,
+        exact=False,
+        mode=None,
+        alpha=None,
+        rrf=None,
+        filter=None,
+        bm25=None,
+        codes=None,
+        seconds=None,
+    ):
+        """Checks options. Without a mode a search is hybrid where the set has an `alpha`, else dense."""
+        manifest = self.manifest
+        if isinstance(k, bool) or not isinstance(k, int) or k < 1:
+            raise ValueError(f"`k` is {k!r}; it is at least 1")
+        if mode is None:
+            mode = (
+                "hybrid" if alpha is not None or rrf is not None or manifest["alpha"] is not None else "dense"
+            )
+        if mode not in MODES:
+            raise ValueError(f"`mode` is `{mode}`; known are {', '.join(MODES)}")
+        if mode != "dense" and manifest["statistics"] is None:
+            raise ValueError(f"the set was built without words; it cannot be searched in the mode {mode}")
+        if mode != "hybrid" and (alpha is not None or rrf is not None):
+            raise ValueError("`alpha` and `rrf` are options of the mode hybrid")
+        if mode == "dense" and bm25 is not None:
+            raise ValueError("`bm25` is an option of the modes lexical and hybrid")
+        if mode == "lexical" and (beam is not None or exact or codes is not None):
+            raise ValueError(
+                "`beam`, `exact` and `codes` are about embeddings, which the mode lexical has not"
+            )
+        if exact and beam is not None:
+            raise ValueError("`exact` and `beam` exclude each other")
+        if beam is not None and (isinstance(beam, bool) or not isinstance(beam, int) or beam < 1):
+            raise ValueError(f"`beam` is {beam!r}; it is at least 1")
+        if seconds is not None and not seconds > 0:
+            raise ValueError(f"`seconds` is {seconds!r}; it is above 0")
+        if mode == "hybrid" and alpha is None and rrf is None:
+            alpha = manifest["alpha"]
+        if exact or mode == "lexical" or not self.model.has_tree:
+            beam = None
+        elif beam is None and manifest["documents"] > MOST_EXACT:
+            beam = manifest["beam"]
+        return Plan(k, mode, beam, alpha, rrf, filter, bm25, codes, seconds)
+
+    def requests(self, query, plan):
+        """Of a text or an embedding what the groups are asked, once it is encoded and routed."""
+        text, vector = None, None
+        if isinstance(query, str):
+            text = query
+            if not text.strip():
+                raise ehi.InputError("the query is empty")
+        else:
+            vector = np.ascontiguousarray(query, dtype=np.float32)
+            if plan.mode != "dense":
+                raise ehi.InputError(
+                    "a query that is an embedding has no words; ask in text, or in the mode dense"
+                )
+        if vector is None and plan.mode != "lexical":
+            plain = parts.plain_question(text) if plan.mode == "hybrid" else text
+            if not plain.strip():
+                raise ehi.InputError(
+                    "the question only says what hits must not have; add a word that they may have"
+                )
+            with self._encoding:
+                vector = self.encoder.encode_query(plain)[0]
+        leaves = None if plan.beam is None else self.route(vector, plan.beam)
+        return {
+            "k": plan.k,
+            "mode": plan.mode,
+            "text": text,
+            "vector": vector,
+            "leaves": leaves,
+            "depth": max(CANDIDATES, plan.k),
+            "filter": plan.filter,
+            "bm25": plan.bm25,
+            "codes": plan.codes,
+            "seconds": plan.seconds,
+        }
+
+    def route(self, vector, beam):
+        return parts.route(self.model, vector, beam)[0].tolist()
+
+    def wider(self, request, plan, found, offers):
+        """The request to ask next where there were too few hits and more may be found; `None` else."""
+        if found >= plan.k:
+            return None
+        wider = dict(request)
+        if plan.mode == "hybrid":
+            signs = any(offer[1] for _, offer in offers)
+            documents = sum(offer[2] for _, offer in offers)
+            if signs and request["depth"] < documents:
+                wider["depth"] = request["depth"] * WIDER
+        # As a single index, a search with a filter goes on until there are k hits.
+        if plan.filter is not None and request["leaves"] is not None:
+            leaves = self.route(request["vector"], len(request["leaves"]) * WIDER)
+            if len(leaves) > len(request["leaves"]):
+                wider["leaves"] = leaves
+        same = (wider["depth"], wider["leaves"]) == (request["depth"], request["leaves"])
+        return None if same else wider
+
+    def merge(self, request, plan, offers):
+        """The best of what the shards offer: dictionaries with `place` of the shard, `id` and scores."""
+        if plan.mode == "hybrid":
+            place_of, everything = {}, []
+            for place, (candidates, _, _) in offers:
+                for candidate in candidates:
+                    place_of[candidate[0]] = place
+                    everything.append(candidate)
+            joined = {} if plan.rrf is None and plan.alpha is None else {"alpha": plan.alpha, "rrf": plan.rrf}
+            fused = parts.fuse(everything, request["depth"], plan.k, **joined)
+            return [
+                {
+                    "place": place_of[own["id"]],
+                    "id": own["id"],
+                    "score": own["score"],
+                    "dense": own["dense"],
+                    "lexical": own["lexical"],
+                }
+                for own in fused
+            ]
+        best = [(-score, id, place) for place, found in offers for id, score in found]
+        best.sort(key=lambda own: (own[0], own[1].encode("utf-8", "surrogatepass")))
+        scored = "dense" if plan.mode == "dense" else "lexical"
+        return [
+            {"place": place, "id": id, "score": -negative, scored: -negative}
+            for negative, id, place in best[: plan.k]
+        ]
+
+    def answer(self, merged, documents, missing, request, started):
+        """The hits with their documents; those that could not be read are left out."""
+        shards = self.manifest["shards"]
+        hits = []
+        for own in merged:
+            document = documents.get((own["place"], own["id"]))
+            if document is None:
+                continue
+            hits.append(
+                Hit(
+                    id=own["id"],
+                    score=own["score"],
+                    title=document["title"],
+                    text=document["text"],
+                    metadata=document["metadata"],
+                    dense=own.get("dense"),
+                    lexical=own.get("lexical"),
+                    shard=shards[own["place"]]["key"],
+                )
+            )
+        return Answer(
+            hits=hits,
+            partial=bool(missing),
+            missing=missing,
+            version=self.manifest["version"],
+            leaves=len(request["leaves"] or ()),
+            milliseconds=round((time.monotonic() - started) * 1000, 3),
+        )

@@ -1,0 +1,87 @@
+"""From finished shards to a manifest that searches read."""
+
+import hashlib
+
+from . import manifest as manifests
+from . import models, shard
+from .errors import ManifestError, PublishConflict
+from .storage import connect
+
+STATISTICS = "statistics"
+# Leaves that a search visits unless it is asked otherwise.
+DEFAULT_BEAM = 16
+
+
+def publish(uri, built, *, parent=None, storage_options=None):
+    """Makes what `build` returned the newest state of the set, in place of what there was; its number.
+
+    `parent` is the number that is newest now, looked up unless given. `PublishConflict` where another
+    publisher was first.
+    """
+    storage = connect(uri, storage_options)
+    if parent is None:
+        parent = manifests.latest_version(storage)
+    shards = [{**entry, "added": parent + 1} for entry in built["shards"]]
+    manifest = assemble(storage, built, shards, [])
+    return manifests.publish(storage, manifest, parent)
+
+
+def assemble(storage, base, shards, tombstones):
+    """A manifest of shards, with the sum of the statistics of their words. `base` says what they share."""
+    for entry in shards:
+        if entry["model"] != base["model"]["hash"]:
+            raise ManifestError(
+                f"shard {entry['key']} was made with model {entry['model']}, "
+                f"the set has {base['model']['hash']}"
+            )
+    keys = [entry["key"] for entry in shards]
+    if len(set(keys)) < len(keys):
+        raise ManifestError("a shard is named twice")
+    shared = {name: base[name] for name in ("model", "words", "precision", "beam", "alpha")}
+    return {
+        **shared,
+        "documents": sum(entry["rows"] for entry in shards),
+        "shards": shards,
+        "tombstones": tombstones,
+        "statistics": _sum_terms(storage, shards),
+    }
+
+
+def _sum_terms(storage, shards):
+    total = None
+    for entry in shards:
+        own = shard.read_terms(storage, entry)
+        if own is not None:
+            total = own if total is None else total + own
+    if total is None:
+        return None
+    data = total.to_bytes()
+    digest = hashlib.sha256(data).hexdigest()
+    # Named by what is in it: whoever is first writes it.
+    storage.create(f"{STATISTICS}/{digest}.terms", data)
+    return {"sha256": digest, "bytes": len(data), "documents": total.documents}
+
+
+def change(storage, make, attempts=100):
+    """Publishes what `make` makes of the newest manifest, again where another publisher was first."""
+    for _ in range(attempts):
+        newest = manifests.read(storage)
+        changed = make(newest)
+        if changed is None:
+            return newest["version"]
+        try:
+            return manifests.publish(storage, changed, newest["version"])
+        except PublishConflict:
+            continue
+    raise ManifestError(f"other publishers were first {attempts} times")
+
+
+def versions(uri, *, storage_options=None):
+    """Numbers of the manifests that are kept, ascending."""
+    storage = connect(uri, storage_options)
+    names = (manifests._NAME.fullmatch(name) for name, _ in storage.list(manifests.FOLDER))
+    return [int(match[1]) for match in names if match]
+
+
+def fetch_model(storage, manifest, cache):
+    return models.fetch(storage, manifest["model"], cache)

@@ -1,0 +1,281 @@
+"""A published set behind Ray Serve: an entry that encodes, routes and merges, and groups of shards.
+
+Each group is a deployment with replicas of its own. The entry says with each request which manifest it means,
+and goes over to a new one when all groups have it open, so that no request meets two states.
+"""
+
+import asyncio
+import json
+import time
+
+import ray
+from ray import serve as ray_serve
+from ray.util.metrics import Counter, Histogram
+
+import ehi
+
+from . import manifest as manifests
+from . import models
+from .cache import Cache
+from .errors import ShardsError
+from .group import Group
+from .merging import Entry
+from .searcher import default_cache
+from .storage import connect
+
+# States that a group keeps open: the one that is served, and the one before or after it.
+STATES = 2
+# Further seconds for the answer of a group to arrive.
+GRACE = 0.25
+OPTIONS = ("beam", "exact", "mode", "alpha", "rrf", "filter", "bm25", "codes", "seconds")
+
+
+class GroupReplica:
+    """Some shards of a set, those whose place is `number` modulo `groups`."""
+
+    def __init__(self, uri, number, groups, cache, budget, storage_options):
+        self.storage = connect(uri, storage_options)
+        self.number, self.groups = number, groups
+        self.cache = Cache(cache, budget)
+        self.states = {}
+
+    def _state(self, version):
+        state = self.states.get(version)
+        if state is None:
+            manifest = manifests.read(self.storage, version)
+            places = range(self.number, len(manifest["shards"]), self.groups)
+            state = Group(self.storage, manifest, self.cache, places=places)
+            self.states[version] = state
+            for older in sorted(self.states)[:-STATES]:
+                # Requests that are under way hold it.
+                self.states.pop(older)
+        return state
+
+    def prepare(self, version):
+        """Opens the shards of a state; keys of those that are refused, with the reason."""
+        return self._state(version).prepare()
+
+    def search(self, version, request):
+        return self._state(version).search(request)
+
+    def documents(self, version, wanted):
+        return self._state(version).documents(wanted)
+
+
+class EntryReplica:
+    """Answers requests: `POST /search`, `GET /health`, `GET /manifest`; and `search` through a handle."""
+
+    def __init__(self, uri, groups, cache, seconds, refresh, storage_options):
+        self.storage = connect(uri, storage_options)
+        self.groups = groups
+        self.cache = cache
+        self.seconds = seconds
+        self.refresh_seconds = refresh
+        self.changing = asyncio.Lock()
+        self.entry = self._load(None)
+        self.refused = {}
+        self.requests = Counter("ehi_requests", "Searches by what became of them.", tag_keys=("outcome",))
+        self.latency = Histogram(
+            "ehi_search_seconds",
+            "Time of a search.",
+            boundaries=[0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5],
+        )
+        self.task = None
+
+    def _load(self, version, before=None):
+        manifest = manifests.read(self.storage, version)
+        same = before is not None and all(
+            before.manifest[name] == manifest[name] for name in ("model", "precision")
+        )
+        if same:
+            return Entry(manifest, before.model, before.encoder)
+        return Entry(manifest, models.fetch(self.storage, manifest["model"], self.cache))
+
+    async def _watch(self):
+        while True:
+            await asyncio.sleep(self.refresh_seconds)
+            try:
+                await self.refresh()
+            except Exception:  # noqa: BLE001 - what is served is served on, and the next look may succeed
+                self.requests.inc(tags={"outcome": "refresh_failed"})
+
+    async def refresh(self):
+        """Goes over to the newest manifest; the number of the one that is served."""
+        async with self.changing:
+            newest = await asyncio.to_thread(manifests.latest_version, self.storage)
+            if newest != self.entry.manifest["version"]:
+                entry = await asyncio.to_thread(self._load, newest, self.entry)
+                refused = await asyncio.gather(*(group.prepare.remote(newest) for group in self.groups))
+                self.refused = {key: why for own in refused for key, why in own.items()}
+                self.entry = entry
+            return self.entry.manifest["version"]
+
+    async def search(self, query, k=10, **options):
+        """An answer as a dictionary."""
+        if self.task is None:
+            self.task = asyncio.create_task(self._watch())
+        started, entry = time.monotonic(), self.entry
+        options.setdefault("seconds", self.seconds)
+        try:
+            answer = await self._search(entry, started, query, k, options)
+        except Exception:
+            self.requests.inc(tags={"outcome": "failed"})
+            raise
+        self.requests.inc(tags={"outcome": "partial" if answer["partial"] else "whole"})
+        self.latency.observe(time.monotonic() - started)
+        return answer
+
+    async def _search(self, entry, started, query, k, options):
+        plan = entry.plan(k, **options)
+        request = await asyncio.to_thread(entry.requests, query, plan)
+        version = entry.manifest["version"]
+        while True:
+            left = None
+            if plan.seconds is not None:
+                left = max(plan.seconds - (time.monotonic() - started), 0)
+                request["seconds"] = left
+            replies, missing = await self._ask("search", left, version, request)
+            offers = [offer for reply in replies for offer in reply["offers"]]
+            for reply in replies:
+                missing.update(reply["missing"])
+            merged = entry.merge(request, plan, offers)
+            wider = entry.wider(request, plan, len(merged), offers)
+            if wider is None or (left is not None and time.monotonic() - started >= plan.seconds):
+                break
+            request = wider
+        documents, wanted = {}, [[] for _ in self.groups]
+        for own in merged:
+            wanted[own["place"] % len(self.groups)].append((own["place"], own["id"]))
+        asked = [self.groups[number] for number, own in enumerate(wanted) if own]
+        read = await asyncio.gather(
+            *(group.documents.remote(version, own) for group, own in zip(asked, filter(None, wanted)))
+        )
+        for found, unread in read:
+            documents.update(found)
+            missing.update(unread)
+        return entry.answer(merged, documents, missing, request, started).as_dict()
+
+    async def _ask(self, call, seconds, version, request):
+        """Replies of the groups, and the keys of shards whose group has not replied in time."""
+        tasks = {}
+        for number, group in enumerate(self.groups):
+            tasks[asyncio.ensure_future(_reply(getattr(group, call), version, request))] = number
+        done, late = await asyncio.wait(tasks, timeout=None if seconds is None else seconds + GRACE)
+        missing, replies = {}, []
+        shards = self.entry.manifest["shards"]
+        for task in sorted(done, key=tasks.get):
+            replies.append(task.result())
+        for task in late:
+            task.cancel()
+            for place in range(tasks[task], len(shards), len(self.groups)):
+                missing[shards[place]["key"]] = f"no answer within {seconds} s"
+        return replies, missing
+
+    def check_health(self):
+        if self.entry is None:
+            raise ShardsError("no state is served")
+
+    async def __call__(self, request):
+        """A request through HTTP; bodies and answers are JSON."""
+        from starlette.responses import JSONResponse
+
+        path = request.url.path.rstrip("/").rsplit("/", 1)[-1]
+        try:
+            if path == "health" and request.method == "GET":
+                manifest = self.entry.manifest
+                return JSONResponse(
+                    {
+                        "status": "ok" if not self.refused else "partial",
+                        "version": manifest["version"],
+                        "documents": manifest["documents"],
+                        "refused": self.refused,
+                    }
+                )
+            if path == "manifest" and request.method == "GET":
+                return JSONResponse(self.entry.manifest)
+            if path == "search" and request.method == "POST":
+                return JSONResponse(await self.search(**_body(await request.body())))
+        except (ValueError, TypeError, ehi.InputError) as error:
+            return JSONResponse({"error": str(error)}, status_code=400)
+        return JSONResponse({"error": "ask POST /search, GET /health or GET /manifest"}, status_code=404)
+
+
+async def _reply(method, version, request):
+    """The reply of a group; what a shard raised as it was raised. If a replica dies it is asked once more."""
+    try:
+        try:
+            return await method.remote(version, request)
+        except ray.exceptions.RayActorError:
+            return await method.remote(version, request)
+    except ray.exceptions.RayTaskError as error:
+        if isinstance(error.cause, (ehi.Error, ValueError)):
+            raise error.cause from None
+        raise
+
+
+def _body(data):
+    try:
+        body = json.loads(data)
+    except ValueError as error:
+        raise ValueError(f"the body is no JSON: {error}") from None
+    if not isinstance(body, dict) or "query" not in body:
+        raise ValueError("the body is an object with `query`, and `k` and other options if they are wanted")
+    unknown = sorted(set(body) - {"query", "k", *OPTIONS})
+    if unknown:
+        raise ValueError(f"`{unknown[0]}` is not an option; known are k, {', '.join(OPTIONS)}")
+    if body.get("bm25") is not None:
+        body["bm25"] = tuple(body["bm25"])
+    return body
+
+
+def serve(
+    uri,
+    *,
+    groups=1,
+    replicas=1,
+    entries=1,
+    num_cpus=0.2,
+    seconds=None,
+    refresh=2.0,
+    cache=None,
+    budget=None,
+    name="ehi",
+    route_prefix="/",
+    host="127.0.0.1",
+    port=8000,
+    storage_options=None,
+):
+    """Serves the newest state of a set with Ray Serve, and goes over to newer ones; a handle to its entry.
+
+    The shards are divided among `groups` deployments of `replicas` each, before which `entries` replicas
+    encode the questions. `seconds` is the deadline of a request that names none. Every `refresh` seconds it
+    is looked whether there is a newer manifest. `await handle.search.remote(query, k)` and `POST /search`
+    with `{"query": …, "k": …}` give an answer as a dictionary.
+    """
+    if groups < 1 or replicas < 1 or entries < 1:
+        raise ValueError("`groups`, `replicas` and `entries` are at least 1")
+    # Where nothing was published there is nothing to start.
+    manifests.read(connect(uri, storage_options))
+    manifests.read(connect(uri, storage_options))
+    uri, cache = str(uri), str(default_cache() if cache is None else cache)
+    if not ray.is_initialized():
+        ray.init(include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    ray_serve.start(http_options={"host": host, "port": port})
+    resources = {"num_cpus": num_cpus}
+    parts = [
+        ray_serve.deployment(GroupReplica)
+        .options(
+            name=f"shards-{number}",
+            num_replicas=replicas,
+            ray_actor_options=resources,
+            max_ongoing_requests=64,
+        )
+        .bind(uri, number, groups, cache, budget, storage_options)
+        for number in range(groups)
+    ]
+    entry = ray_serve.deployment(EntryReplica).options(
+        name="entry", num_replicas=entries, ray_actor_options=resources, max_ongoing_requests=256
+    )
+    app = entry.bind(uri, parts, cache, seconds, refresh, storage_options)
+    handle = ray_serve.run(app, name=name, route_prefix=route_prefix)
+    return handle

@@ -1,0 +1,251 @@
+"""Where shards lie: a folder, or an object store.
+
+Both offer what the guarantees rest on: an object is created whole and *if absent*, and never changes. Nothing
+is renamed, so that an object store needs no more than a conditional put.
+"""
+
+import hashlib
+import os
+import pathlib
+import shutil
+import urllib.parse
+import uuid
+
+from .errors import StorageError
+
+# Bytes that are read or written at a time.
+CHUNK = 8 << 20
+_STAGED = ".staged-"
+
+
+def connect(uri, options=None):
+    """The storage of a URI: a path, `file://…`, or a URL that `obstore` opens (`s3://`, `gs://`, `az://`).
+
+    `options` go to `obstore.store.from_url`, as `{"endpoint": …, "access_key_id": …}`.
+    """
+    uri = os.fspath(uri)
+    parsed = urllib.parse.urlparse(uri)
+    if len(parsed.scheme) <= 1:
+        path = uri
+    elif parsed.scheme == "file":
+        path = urllib.parse.unquote(parsed.path)
+    else:
+        return ObjectStorage(uri, options)
+    if options:
+        raise StorageError("storage options are for object stores, not for a folder")
+    return FolderStorage(path)
+
+
+def check_key(key):
+    """Refuses keys that would leave the place."""
+    parts = key.split("/")
+    if any(part in ("", ".", "..") for part in parts) or "\\" in key:
+        raise StorageError(f"`{key}` is not the name of an object")
+    return key
+
+
+class FolderStorage:
+    """A folder of this machine, or one that several share."""
+
+    def __init__(self, root):
+        self.root = pathlib.Path(root).absolute()
+
+    def _path(self, key):
+        return self.root / check_key(key)
+
+    def get(self, key):
+        """Bytes of an object; `FileNotFoundError` without one."""
+        return self._path(key).read_bytes()
+
+    def create(self, key, data):
+        """Creates an object if there is none; whether it did. It is there as a whole or not at all."""
+        path = self._path(key)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        staged = path.parent / f"{_STAGED}{uuid.uuid4().hex}"
+        try:
+            with open(staged, "xb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            try:
+                # Unlike a rename it fails where there is one.
+                os.link(staged, path)
+            except FileExistsError:
+                return False
+        finally:
+            staged.unlink(missing_ok=True)
+        _sync_folder(path.parent)
+        return True
+
+    def upload(self, key, path):
+        """Copies a file to an object that nobody else writes."""
+        target = self._path(key)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with open(path, "rb") as source, open(target, "wb") as file:
+            while chunk := source.read(CHUNK):
+                file.write(chunk)
+            file.flush()
+            os.fsync(file.fileno())
+        _sync_folder(target.parent)
+
+    def download(self, key, path):
+        """Copies an object to a file; its SHA-256."""
+        digest = hashlib.sha256()
+        with open(self._path(key), "rb") as source, open(path, "wb") as file:
+            while chunk := source.read(CHUNK):
+                digest.update(chunk)
+                file.write(chunk)
+        return digest.hexdigest()
+
+    def list(self, prefix):
+        """Names and sizes of the objects below a folder, in the order of their names."""
+        found = []
+        for folder, _, names in os.walk(self._path(prefix.rstrip("/"))):
+            for name in names:
+                path = pathlib.Path(folder) / name
+                if name.startswith(_STAGED):
+                    continue
+                try:
+                    found.append((path.relative_to(self.root).as_posix(), path.stat().st_size))
+                except FileNotFoundError:
+                    # Deleted meanwhile.
+                    continue
+        return sorted(found)
+
+    def delete(self, keys):
+        """Deletes objects, those that are there."""
+        for key in keys:
+            path = self._path(key)
+            path.unlink(missing_ok=True)
+            for folder in path.parents:
+                if folder == self.root:
+                    break
+                try:
+                    folder.rmdir()
+                except OSError:
+                    # Not empty, or gone.
+                    break
+
+    def __reduce__(self):
+        return (FolderStorage, (str(self.root),))
+
+
+class ObjectStorage:
+    """An object store with conditional puts, through `obstore`."""
+
+    def __init__(self, uri, options=None):
+        try:
+            import obstore
+            from obstore.store import from_url
+        except ImportError as error:
+            raise StorageError(
+                "an object store needs the package `obstore`: pip install 'ehi[ray]'"
+            ) from error
+        self.uri = uri
+        self.options = options
+        self._obstore = obstore
+        self._store = from_url(uri, **(options or {}))
+
+    def get(self, key):
+        return bytes(self._obstore.get(self._store, check_key(key)).bytes())
+
+    def create(self, key, data):
+        try:
+            self._obstore.put(self._store, check_key(key), data, mode="create", use_multipart=False)
+        except self._obstore.exceptions.AlreadyExistsError:
+            return False
+        return True
+
+    def upload(self, key, path):
+        self._obstore.put(self._store, check_key(key), pathlib.Path(path))
+
+    def download(self, key, path):
+        digest = hashlib.sha256()
+        with open(path, "wb") as file:
+            for chunk in self._obstore.get(self._store, check_key(key)).stream(min_chunk_size=CHUNK):
+                digest.update(chunk)
+                file.write(chunk)
+        return digest.hexdigest()
+
+    def list(self, prefix):
+        found = []
+        for batch in self._obstore.list(self._store, prefix=prefix.rstrip("/")):
+            found.extend((meta["path"], meta["size"]) for meta in batch)
+        return sorted(found)
+
+    def delete(self, keys):
+        for key in keys:
+            try:
+                self._obstore.delete(self._store, check_key(key))
+            except FileNotFoundError:
+                continue
+
+    def __reduce__(self):
+        return (ObjectStorage, (self.uri, self.options))
+
+
+def _sync_folder(path):
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def sha256_of(path):
+    """SHA-256 of a file."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while chunk := file.read(CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def _link(source, target):
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copyfile(source, target)
+
+
+def upload_folder(storage, prefix, folder, known=None):
+    """Copies a folder's files; their names, sizes and checksums.
+
+    `known` has names by checksums of files that are elsewhere: these are not copied, and named as `same`.
+    """
+    folder = pathlib.Path(folder)
+    files = []
+    for path in sorted(folder.rglob("*")):
+        if not path.is_file():
+            continue
+        name, digest = path.relative_to(folder).as_posix(), sha256_of(path)
+        files.append({"name": name, "bytes": path.stat().st_size, "sha256": digest})
+        if known and digest in known:
+            files[-1]["same"] = known[digest]
+        else:
+            storage.upload(f"{prefix}/{name}", path)
+    return files
+
+
+def download_folder(storage, prefix, files, folder, elsewhere=None):
+    """Copies files to a folder; each must be what `files` says. The first that is not, and why, or `None`.
+
+    Files that are the `same` as one of the folder `elsewhere` are linked from there.
+    """
+    folder = pathlib.Path(folder)
+    for file in files:
+        path = folder / check_key(file["name"])
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if "same" in file:
+            _link(pathlib.Path(elsewhere) / check_key(file["same"]), path)
+            continue
+        try:
+            found = storage.download(f"{prefix}/{file['name']}", path)
+        except FileNotFoundError:
+            return f"the file {file['name']} is missing"
+        size = path.stat().st_size
+        if size != file["bytes"]:
+            return f"the file {file['name']} has {size} bytes instead of {file['bytes']}"
+        if found != file["sha256"]:
+            return f"the file {file['name']} is damaged: its checksum is not the one in the manifest"
+    return None

@@ -1,0 +1,298 @@
+//! What one search over several indexes of one model needs of each; `ehi.shards` in Python.
+
+use std::path::PathBuf;
+
+use ehi::search::{SearchCandidate, fuse_candidates};
+use ehi::train::TuneOptions;
+use ehi::{Fusion, LeafId};
+use numpy::{IntoPyArray, PyArray1, PyUntypedArray};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::call::{run, watched};
+use crate::errors::exception;
+use crate::index::Index;
+use crate::model::Model;
+use crate::options;
+use crate::search::{Mode, Options, SearchResult};
+use crate::value::{plain, rows};
+
+/// Leaves with their probabilities.
+type Routed<'py> = (Bound<'py, PyArray1<u32>>, Bound<'py, PyArray1<f32>>);
+
+/// Id, score by the embedding, score by words or `None`, whether among the best by either.
+type Candidate = (String, f32, Option<f32>, bool, bool);
+
+/// Statistics of an index's words, or the sum of those of several.
+#[pyclass(frozen, module = "ehi.shards")]
+pub struct TermStatistics {
+    statistics: ehi::search::TermStatistics,
+}
+
+#[pymethods]
+impl TermStatistics {
+    /// Reads what `to_bytes` gave.
+    #[staticmethod]
+    fn from_bytes(bytes: &[u8]) -> PyResult<Self> {
+        let read = ehi::search::TermStatistics::from_bytes(bytes);
+        Ok(Self { statistics: read.map_err(|error| PyValueError::new_err(error.to_string()))? })
+    }
+
+    /// All of it as bytes with a checksum.
+    fn to_bytes<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.statistics.to_bytes())
+    }
+
+    /// What the terms are: stems of a language, or tokens of a tokenizer, given by its checksum.
+    #[getter]
+    fn kind(&self) -> &str {
+        self.statistics.kind()
+    }
+
+    /// Number of documents.
+    #[getter]
+    fn documents(&self) -> u64 {
+        self.statistics.documents()
+    }
+
+    /// Occurrences of all terms in all documents.
+    #[getter]
+    fn total_length(&self) -> u64 {
+        self.statistics.total_length()
+    }
+
+    /// Number of different terms.
+    #[getter]
+    fn terms(&self) -> usize {
+        self.statistics.terms()
+    }
+
+    fn __add__(&self, py: Python<'_>, other: &Self) -> PyResult<Self> {
+        let mut statistics = self.statistics.clone();
+        statistics.add(&other.statistics).map_err(|error| exception(py, error.into()))?;
+        Ok(Self { statistics })
+    }
+
+    fn __eq__(&self, other: &Self) -> bool {
+        self.statistics == other.statistics
+    }
+
+    fn __repr__(&self) -> String {
+        let own = &self.statistics;
+        format!("TermStatistics({} documents, {} terms)", own.documents(), own.terms())
+    }
+}
+
+/// Statistics of an index's words.
+#[pyfunction]
+fn term_statistics(py: Python<'_>, index: &Index) -> PyResult<TermStatistics> {
+    let index = index.inner()?;
+    Ok(TermStatistics { statistics: run(py, move || index.term_statistics())? })
+}
+
+/// Number of live rows of each leaf, `[leaves]` uint32.
+#[pyfunction]
+fn leaf_rows<'py>(py: Python<'py>, index: &Index) -> PyResult<Bound<'py, PyArray1<u32>>> {
+    let index = index.inner()?;
+    Ok(run(py, move || index.leaf_rows())?.into_pyarray(py))
+}
+
+/// The `beam` most probable leaves for an embedding, `[dim]`, best first, and how probable they are.
+#[pyfunction]
+fn route<'py>(
+    py: Python<'py>,
+    model: &Model,
+    vector: &Bound<'py, PyUntypedArray>,
+    beam: usize,
+) -> PyResult<Routed<'py>> {
+    let vector = one(vector)?;
+    let routed = run(py, || model.bundle.route(&vector, beam))?;
+    let leaves: Vec<u32> = routed.iter().map(|routed| routed.leaf.0).collect();
+    let probabilities: Vec<f32> = routed.iter().map(|routed| routed.probability).collect();
+    Ok((leaves.into_pyarray(py), probabilities.into_pyarray(py)))
+}
+
+/// What an encoder reads of a question with signs and quotes: all that is not excluded.
+#[pyfunction]
+fn plain_question(question: &str) -> String {
+    ehi::search::plain_question(question)
+}
+
+/// Searches one index for a question whose embedding is known, in leaves that are known or in all of it.
+#[pyfunction]
+#[pyo3(signature = (index, k, *, text = None, vector = None, leaves = None, mode = "dense", statistics = None,
+    bm25 = None, filter = None, codes = None, ids_only = false))]
+#[allow(clippy::too_many_arguments, reason = "they are keywords")]
+fn search(
+    py: Python<'_>,
+    index: &Index,
+    k: usize,
+    text: Option<String>,
+    vector: Option<&Bound<'_, PyUntypedArray>>,
+    leaves: Option<Vec<u32>>,
+    mode: &str,
+    statistics: Option<&TermStatistics>,
+    bm25: Option<(f32, f32)>,
+    filter: Option<&Bound<'_, PyAny>>,
+    codes: Option<bool>,
+    ids_only: bool,
+) -> PyResult<SearchResult> {
+    let mode = Mode::new(Some(mode), None, None)?;
+    let exact = leaves.is_none() && !matches!(mode, Mode::Lexical);
+    let options = given(py, k, exact, mode, bm25, filter, codes, ids_only)?;
+    let leaves: Option<Vec<LeafId>> = leaves.map(|leaves| leaves.into_iter().map(LeafId).collect());
+    let vector = vector.map(one).transpose()?;
+    let index = index.inner()?;
+    let result = run(py, || {
+        let query = match (&text, &vector) {
+            (Some(text), Some(vector)) => index.query_encoded(text, vector),
+            (Some(text), None) => index.query(text),
+            (None, Some(vector)) => index.query_vector(vector),
+            (None, None) => return Err(ehi::InputError::EmptyQuery.into()),
+        };
+        let mut query = options.apply(query);
+        if let Some(leaves) = &leaves {
+            query = query.leaves(leaves);
+        }
+        if let Some(statistics) = statistics {
+            query = query.statistics(&statistics.statistics);
+        }
+        query.run()
+    })?;
+    SearchResult::new(py, result)
+}
+
+/// What one index has to offer for a hybrid search over several: the best `depth` documents by embeddings and
+/// the best by words, as tuples for `fuse`; whether the question requires or excludes something; and how many
+/// documents the index has.
+#[pyfunction]
+#[pyo3(signature = (index, text, vector, depth, *, leaves = None, statistics = None, bm25 = None,
+    filter = None, codes = None))]
+#[allow(clippy::too_many_arguments, reason = "they are keywords")]
+fn candidates(
+    py: Python<'_>,
+    index: &Index,
+    text: String,
+    vector: &Bound<'_, PyUntypedArray>,
+    depth: usize,
+    leaves: Option<Vec<u32>>,
+    statistics: Option<&TermStatistics>,
+    bm25: Option<(f32, f32)>,
+    filter: Option<&Bound<'_, PyAny>>,
+    codes: Option<bool>,
+) -> PyResult<(Vec<Candidate>, bool, usize)> {
+    let mode = Mode::Hybrid(Fusion::Learned);
+    let options = given(py, depth, leaves.is_none(), mode, bm25, filter, codes, true)?;
+    let leaves: Option<Vec<LeafId>> = leaves.map(|leaves| leaves.into_iter().map(LeafId).collect());
+    let vector = one(vector)?;
+    let index = index.inner()?;
+    let found = run(py, || {
+        let mut query = options.apply(index.query_encoded(&text, &vector));
+        if let Some(leaves) = &leaves {
+            query = query.leaves(leaves);
+        }
+        if let Some(statistics) = statistics {
+            query = query.statistics(&statistics.statistics);
+        }
+        query.candidates(depth)
+    })?;
+    let tuple = |own: SearchCandidate| (own.id, own.dense, own.lexical, own.by_embedding, own.by_words);
+    Ok((found.candidates.into_iter().map(tuple).collect(), found.has_signs, found.documents))
+}
+
+/// The `k` best of the candidates of several indexes, as dictionaries.
+#[pyfunction]
+#[pyo3(signature = (candidates, depth, k, *, alpha = None, rrf = None))]
+fn fuse(
+    py: Python<'_>,
+    candidates: Vec<Candidate>,
+    depth: usize,
+    k: usize,
+    alpha: Option<f64>,
+    rrf: Option<f64>,
+) -> PyResult<Py<PyAny>> {
+    let Mode::Hybrid(fusion) = Mode::new(Some("hybrid"), alpha, rrf)? else {
+        return Err(PyValueError::new_err("neither `alpha` nor `rrf`"));
+    };
+    let own = candidates.into_iter().map(|(id, dense, lexical, by_embedding, by_words)| SearchCandidate {
+        id,
+        dense,
+        lexical,
+        by_embedding,
+        by_words,
+    });
+    plain(py, &run(py, move || fuse_candidates(own, depth, fusion, k))?)
+}
+
+/// Makes a tree of an index's documents as a bundle of its own in `path`; the index stays as it is. What it
+/// is like, as a dictionary.
+#[pyfunction]
+#[pyo3(signature = (index, path, *, leaves = None, passes = None, questions = None, seed = 0, progress = None))]
+#[allow(clippy::too_many_arguments, reason = "they are keywords")]
+fn make_tree(
+    py: Python<'_>,
+    index: &Index,
+    path: PathBuf,
+    leaves: Option<u32>,
+    passes: Option<usize>,
+    questions: Option<Vec<String>>,
+    seed: u64,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Py<PyAny>> {
+    let questions = questions.unwrap_or_default();
+    let options = TuneOptions { leaves, passes, questions, seed, ..TuneOptions::default() };
+    let index = index.inner()?;
+    plain(py, &watched(py, progress, move |told| index.with_progress(told).make_tree(path, &options))?)
+}
+
+#[allow(clippy::too_many_arguments, reason = "options of one search")]
+fn given(
+    py: Python<'_>,
+    k: usize,
+    exact: bool,
+    mode: Mode,
+    bm25: Option<(f32, f32)>,
+    filter: Option<&Bound<'_, PyAny>>,
+    codes: Option<bool>,
+    ids_only: bool,
+) -> PyResult<Options<'static>> {
+    Ok(Options {
+        k,
+        beam: None,
+        recall: None,
+        stops: Vec::new(),
+        exact,
+        mode,
+        bm25,
+        filter: filter.map(|filter| options::filter(py, filter)).transpose()?,
+        codes,
+        encoder: None,
+        ids_only,
+        passages: None,
+        rerank: None,
+    })
+}
+
+/// An array of one embedding.
+fn one(array: &Bound<'_, PyUntypedArray>) -> PyResult<Vec<f32>> {
+    match rows(array)?.as_mut_slice() {
+        [vector] => Ok(std::mem::take(vector)),
+        rows => Err(PyValueError::new_err(format!("{} embeddings; one question has one", rows.len()))),
+    }
+}
+
+/// The functions of the module `ehi.shards`.
+pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    let own = PyModule::new(module.py(), "_shards")?;
+    own.add_class::<TermStatistics>()?;
+    own.add_function(wrap_pyfunction!(term_statistics, &own)?)?;
+    own.add_function(wrap_pyfunction!(leaf_rows, &own)?)?;
+    own.add_function(wrap_pyfunction!(route, &own)?)?;
+    own.add_function(wrap_pyfunction!(plain_question, &own)?)?;
+    own.add_function(wrap_pyfunction!(search, &own)?)?;
+    own.add_function(wrap_pyfunction!(candidates, &own)?)?;
+    own.add_function(wrap_pyfunction!(fuse, &own)?)?;
+    own.add_function(wrap_pyfunction!(make_tree, &own)?)?;
+    module.add("_shards", own)
+}

@@ -1,0 +1,17 @@
+"""What the sets of the tests are made of."""
+
+import json
+import pathlib
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+MODEL = ROOT / "models" / "scifact-minilm"
+SCIFACT = ROOT / "examples" / "data" / "scifact"
+COUNT = 160
+
+
+def write_lines(path, documents):
+    """JSON lines; metadata as text, since the columns of a table have one type."""
+    with open(path, "w", encoding="utf-8") as file:
+        for document in documents:
+            file.write(json.dumps({**document, "metadata": json.dumps(document.get("metadata"))}) + "\n")
+    return path

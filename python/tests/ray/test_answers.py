@@ -1,0 +1,105 @@
+"""A set of shards answers as one index does."""
+
+import numpy as np
+import pytest
+
+pytest.importorskip("ray", reason="Ray is not installed: pip install './python[ray]'")
+
+import ehi
+import ehi.ray
+from sets import COUNT, MODEL
+
+
+@pytest.fixture(scope="module")
+def shards(published, tmp_path_factory):
+    with ehi.ray.open(published, cache=tmp_path_factory.mktemp("cache")) as searcher:
+        assert len(searcher) == COUNT and searcher.prepare() == {}
+        yield searcher
+
+
+def bits(hits):
+    return [(hit.id, np.float32(hit.score).tobytes()) for hit in hits]
+
+
+@pytest.mark.parametrize("k,beam", [(1, 1), (10, 4), (100, 8)])
+def test_eight_shards_answer_as_one_index(shards, single, questions, k, beam):
+    for question in questions:
+        one = single.search(question, k, beam=beam, mode="dense", encoder="full", codes=False)
+        answer = shards.search(question, k, beam=beam, mode="dense", codes=False)
+        assert bits(answer.hits) == bits(one), question
+        assert (answer.partial, answer.missing, answer.version) == (False, {}, 1)
+        one = single.search(question, k, exact=True, mode="dense", encoder="full")
+        assert bits(shards.search(question, k, exact=True, mode="dense").hits) == bits(one)
+        one = single.search(question, k, mode="lexical")
+        assert bits(shards.search(question, k, mode="lexical").hits) == bits(one)
+        for joined in ({"alpha": 0.6}, {"rrf": 60.0}):
+            one = single.search(question, k, beam=beam, mode="hybrid", encoder="full", codes=False, **joined)
+            answer = shards.search(question, k, beam=beam, mode="hybrid", codes=False, **joined)
+            assert bits(answer.hits) == bits(one), (question, joined)
+
+
+@pytest.mark.parametrize("question", ["+cell protein", "-cancer cells", '"gene expression"', "+the -cell"])
+def test_signs_mean_what_they_mean_to_one_index(shards, single, question):
+    one = single.search(question, 30, exact=True, mode="hybrid", alpha=0.5, encoder="full")
+    answer = shards.search(question, 30, exact=True, mode="hybrid", alpha=0.5)
+    assert bits(answer.hits) == bits(one) and len(one) > 0
+    one = single.search(question, 30, mode="lexical")
+    assert bits(shards.search(question, 30, mode="lexical").hits) == bits(one)
+
+
+def test_filters_and_embeddings(shards, single, questions):
+    filter = {"place": {"$lt": 60}}
+    for question in questions[:5]:
+        answer = shards.search(question, 10, exact=True, mode="dense", filter=filter)
+        one = single.search(question, 10, exact=True, mode="dense", encoder="full", filter=filter)
+        assert bits(answer.hits) == bits(one)
+        assert all(hit.metadata["place"] < 60 for hit in answer.hits)
+        # There are k hits wherever so many documents pass.
+        assert len(shards.search(question, 60, beam=1, mode="dense", filter=filter).hits) == 60
+    vector = ehi.Encoder(MODEL, precision="int8").encode_query(questions[0])[0]
+    answer = shards.search(vector, 10, beam=3)
+    assert bits(answer.hits) == bits(shards.search(questions[0], 10, beam=3, mode="dense").hits)
+    # No small set is searched by less than all of it unless that is asked for.
+    assert shards.search(questions[0]).leaves == 0
+
+
+def test_options_that_cannot_be(shards, questions):
+    question = questions[0]
+    for options in (
+        {"k": 0},
+        {"mode": "best"},
+        {"beam": 0},
+        {"beam": 3, "exact": True},
+        {"alpha": 0.5, "mode": "dense"},
+        {"mode": "lexical", "beam": 3},
+        {"bm25": (1.2, 0.75), "mode": "dense"},
+        {"seconds": 0},
+    ):
+        with pytest.raises(ValueError):
+            shards.search(question, **options)
+    for query, options in (
+        ("  ", {}),
+        ("-cell", {"mode": "hybrid"}),
+        ("a", {"alpha": 2.0}),
+        (np.ones(3), {}),
+    ):
+        with pytest.raises(ehi.InputError):
+            shards.search(query, **options)
+    with pytest.raises(ehi.FilterError):
+        shards.search(question, filter={"place": {"$no": 1}})
+
+
+def test_shards_that_are_late_are_left_out(published, questions, tmp_path):
+    with ehi.ray.open(published, cache=tmp_path, threads=8) as shards:
+        group = shards._state[1]
+        late = group.places[3]
+        shards.search(questions[0], 1, mode="lexical")
+        group._open.pop(late)
+        # It cannot be opened until this is over.
+        with group._locks[late]:
+            answer = shards.search(questions[0], COUNT, mode="dense", seconds=3)
+        entry = shards.manifest["shards"][late]
+        assert answer.partial and list(answer.missing) == [entry["key"]]
+        assert "no answer within" in answer.missing[entry["key"]]
+        assert len(answer.hits) == COUNT - entry["rows"]
+        assert not shards.search(questions[0], 5, mode="dense", seconds=60).partial

@@ -1,0 +1,140 @@
+"""A set behind HTTP and handles, changed while it is asked."""
+
+import concurrent.futures
+import json
+import shutil
+import socket
+import time
+import urllib.error
+import urllib.request
+
+import pytest
+
+ray = pytest.importorskip("ray", reason="Ray is not installed: pip install './python[ray]'")
+from ray import serve as ray_serve  # noqa: E402
+
+import ehi
+import ehi.ray
+
+CHANGES = 20
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@pytest.fixture(scope="module")
+def served(published, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("served")
+    shutil.copytree(published, folder / "set")
+    port = free_port()
+    handle = ehi.ray.serve(
+        folder / "set", groups=2, num_cpus=0.1, refresh=0.3, cache=folder / "cache", port=port, name="test"
+    )
+    yield folder / "set", f"http://127.0.0.1:{port}", handle
+    ray_serve.shutdown()
+
+
+def post(url, body, raw=None):
+    data = json.dumps(body).encode() if raw is None else raw
+    request = urllib.request.Request(f"{url}/search", data=data, headers={"Content-Type": "application/json"})
+    try:
+        with urllib.request.urlopen(request, timeout=60) as response:
+            return response.status, json.load(response)
+    except urllib.error.HTTPError as error:
+        return error.code, json.load(error)
+
+
+def served_version(url):
+    with urllib.request.urlopen(f"{url}/health", timeout=60) as response:
+        return json.load(response)["version"]
+
+
+def test_answers_are_those_of_the_set(served, single, questions):
+    _, url, handle = served
+    for question in questions[:5]:
+        status, answer = post(url, {"query": question, "k": 20, "mode": "dense", "beam": 4, "codes": False})
+        one = single.search(question, 20, beam=4, mode="dense", encoder="full", codes=False)
+        assert status == 200 and not answer["partial"]
+        assert [(hit["id"], hit["score"]) for hit in answer["hits"]] == [(hit.id, hit.score) for hit in one]
+        status, answer = post(url, {"query": question, "k": 5, "alpha": 0.6})
+        one = single.search(question, 5, exact=True, mode="hybrid", alpha=0.6, encoder="full")
+        assert [hit["id"] for hit in answer["hits"]] == one.ids
+        assert handle.search.remote(question, 5, alpha=0.6).result()["hits"] == answer["hits"]
+
+
+def test_requests_that_cannot_be_answered(served):
+    _, url, _ = served
+    for body, why in (
+        ({"query": "a", "k": 0}, "`k`"),
+        ({"query": "  "}, "empty"),
+        ({"question": "a"}, "`query`"),
+        ({"query": "a", "beem": 3}, "`beem` is not an option"),
+        ({"query": "a", "filter": {"a": {"$no": 1}}}, "no"),
+    ):
+        status, answer = post(url, body)
+        assert status == 400 and why in answer["error"], answer
+    assert post(url, None, raw=b"{")[0] == 400
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        urllib.request.urlopen(f"{url}/none")
+    assert refused.value.code == 404
+    with urllib.request.urlopen(f"{url}/health") as response:
+        assert json.load(response)["status"] == "ok"
+
+
+def test_deadlines_leave_shards_out(served, questions):
+    _, url, _ = served
+    status, answer = post(url, {"query": questions[0], "mode": "dense", "seconds": 1e-4})
+    # Encoding alone takes longer.
+    assert status == 200 and answer["partial"] and answer["missing"]
+
+
+def test_changes_fail_no_request(served, single, questions):
+    """The set is changed many times while it is asked; each answer is of one whole state."""
+    uri, url, _ = served
+    ids = [document["id"] for document in single.page(limit=CHANGES)]
+    over, count = time.monotonic() + 300, len(single)
+
+    def client(number):
+        outcomes = []
+        while not done and time.monotonic() < over:
+            outcomes.append(post(url, {"query": questions[number], "k": 500, "mode": "dense", "exact": True}))
+        return outcomes
+
+    done = []
+    with concurrent.futures.ThreadPoolExecutor(3) as pool:
+        clients = [pool.submit(client, number) for number in range(3)]
+        for id in ids:
+            version = ehi.ray.delete(uri, id)
+            while served_version(url) != version and time.monotonic() < over:
+                time.sleep(0.1)
+        done.append(True)
+        outcomes = [outcome for own in clients for outcome in own.result()]
+    assert len(outcomes) > CHANGES
+    seen = set()
+    for status, answer in outcomes:
+        assert status == 200 and not answer["partial"], answer
+        # Each state has one document less.
+        assert len(answer["hits"]) == count - (answer["version"] - 1)
+        seen.add(answer["version"])
+    assert len(seen) > CHANGES / 2 and served_version(url) == version == CHANGES + 1
+
+
+def test_questions_in_a_batch(published, questions, tmp_path):
+    cache = tmp_path / "cache"
+    answers = ehi.ray.search_batch(published, questions[:6], 7, mode="dense", cache=cache)
+    with ehi.ray.open(published, cache=cache) as shards:
+        for question, answer in zip(questions, answers):
+            assert answer["text"] == question and not answer["partial"]
+            expected = shards.search(question, 7, mode="dense")
+            assert answer["hits"] == [hit.id for hit in expected.hits]
+    data = ray.data.from_items([{"q": question} for question in questions[:4]])
+    rows = ehi.ray.search_batch(published, data, 3, column="q", mode="dense", cache=cache).take_all()
+    assert {row["q"]: list(row["hits"]) for row in rows} == {
+        answer["text"]: answer["hits"][:3] for answer in answers[:4]
+    }
+    with pytest.raises(ehi.ray.DatasetError, match="no column `text`"):
+        ehi.ray.search_batch(published, data, 3, cache=cache)
+    assert ehi.ray.search_batch(published, [], 3) == []

@@ -1,0 +1,100 @@
+"""One search over several indexes, by the parts that sets of shards are made of."""
+
+import numpy as np
+import pytest
+
+import ehi
+from ehi import shards
+from conftest import MODEL
+
+SHARDS = 3
+QUESTIONS = ["gene expression in cells", "+cell protein", "vitamin d", "mice -cancer"]
+
+
+@pytest.fixture(scope="module")
+def divided(documents, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("divided")
+    indexes = []
+    for number in range(SHARDS):
+        index = ehi.Index.create(folder / str(number), MODEL, precision="int8")
+        index.add(documents[number::SHARDS])
+        indexes.append(index)
+    yield indexes
+    for index in indexes:
+        index.close()
+
+
+@pytest.fixture(scope="module")
+def statistics(divided):
+    first, *others = (shards.term_statistics(index) for index in divided)
+    total = first
+    for other in others:
+        total = total + other
+    return total
+
+
+def bits(hits):
+    return [(hit.id, np.float32(hit.score).tobytes()) for hit in hits]
+
+
+def test_statistics_are_summed_and_come_back(filled, statistics):
+    own = shards.term_statistics(filled)
+    assert statistics == own and statistics.documents == len(filled)
+    assert shards.TermStatistics.from_bytes(own.to_bytes()) == own
+    assert own.terms > 1000 and own.total_length > 10_000 and own.kind.startswith("tokens ")
+    with pytest.raises(ValueError, match="no statistics of terms"):
+        shards.TermStatistics.from_bytes(own.to_bytes()[:-1])
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_several_indexes_answer_as_one(filled, divided, statistics, question):
+    encoder = ehi.Encoder(MODEL, precision="int8")
+    vector = encoder.encode_query(shards.plain_question(question))[0]
+    leaves, probabilities = shards.route(filled.model, vector, 5)
+    assert len(leaves) == 5 and (np.diff(probabilities) <= 0).all()
+    leaves = leaves.tolist()
+
+    def merged(**options):
+        hits = [hit for index in divided for hit in shards.search(index, 20, codes=False, **options)]
+        return bits(sorted(hits, key=lambda hit: (-hit.score, hit.id))[:20])
+
+    one = filled.search(vector, 20, beam=5, codes=False)
+    assert merged(vector=vector, leaves=leaves) == bits(one)
+    one = filled.search(vector, 20, exact=True)
+    assert merged(vector=vector) == bits(one)
+    one = filled.search(question, 20, beam=5, codes=False, mode="hybrid", alpha=0.6, encoder="full")
+    offers = [
+        shards.candidates(index, question, vector, 200, leaves=leaves, statistics=statistics, codes=False)
+        for index in divided
+    ]
+    # All documents of the leaves and all with a word are candidates, as many as one index would take.
+    deep = shards.fuse([own for offer in offers for own in offer[0]], 48, 20, alpha=0.6)
+    assert sum(offer[2] for offer in offers) == len(filled)
+    if not any(offer[1] for offer in offers):
+        assert [own["id"] for own in deep] == one.ids
+        assert [np.float32(own["score"]) for own in deep] == list(one.scores)
+
+
+def test_what_leaves_hold(filled, divided):
+    rows = sum(shards.leaf_rows(index).astype(int) for index in divided)
+    assert (rows == shards.leaf_rows(filled)).all() and rows.sum() == len(filled)
+
+
+def test_what_cannot_be(filled, divided, statistics):
+    vector = np.ones(384, dtype=np.float32)
+    with pytest.raises(ehi.InputError) as refused:
+        shards.search(filled, 5, vector=vector, leaves=[10**6])
+    assert refused.value.kind == "UnknownLeaf"
+    with pytest.raises(ehi.InputError, match="dense search"):
+        shards.search(filled, 5, vector=vector, statistics=statistics)
+    with pytest.raises(ehi.InputError):
+        shards.search(filled, 5)
+    with pytest.raises(ValueError, match="one question has one"):
+        shards.route(filled.model, np.ones((2, 384), dtype=np.float32), 3)
+
+
+def test_a_tree_beside_an_index(filled, tmp_path):
+    before = filled.model.hash
+    made = shards.make_tree(filled, tmp_path / "tree", leaves=9, passes=2)
+    assert made["leaves"] == 9 and made["change"] is None
+    assert ehi.Model(tmp_path / "tree").has_tree and filled.model.hash == before

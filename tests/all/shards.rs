@@ -1,0 +1,303 @@
+//! One search over several indexes of one model finds what a single index finds, bit for bit.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+
+use ehi::model::Role;
+use ehi::search::{TermStatistics, fuse_candidates, plain_question};
+use ehi::train::TuneOptions;
+use ehi::{Bundle, Document, Error, Filter, Fusion, Hit, Index, InputError, LeafId, SearchResult};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::support::{Shape, bundle, filled};
+
+const DOCUMENTS: usize = 400;
+const SHAPE: Shape = Shape { height: 2, leaves_per_document: 1 };
+/// Candidates of a hybrid search by either score.
+const DEPTH: usize = 48;
+
+const SCIFACT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/data/scifact");
+
+/// Abstracts, every fourth one under a second id too, and some texts often: equal scores are common.
+fn corpus() -> Vec<Document> {
+    let file = flate2::read::GzDecoder::new(File::open(Path::new(SCIFACT).join("corpus.jsonl.gz")).unwrap());
+    let lines = BufReader::new(file).lines().take(DOCUMENTS);
+    let mut documents: Vec<Document> = Vec::new();
+    for (place, line) in lines.enumerate() {
+        let line: Value = serde_json::from_str(&line.unwrap()).unwrap();
+        let text = |name: &str| line[name].as_str().unwrap().chars().take(300).collect::<String>();
+        // Ids are in no order of the places.
+        let number = place * 7919 % 1000;
+        let document = |id: String| {
+            Document::new(id, text("title"), text("text")).with_metadata(json!({ "place": place }))
+        };
+        documents.push(document(format!("d{number:03}")));
+        if place % 4 == 0 {
+            documents.push(document(format!("c{number:03}")));
+        }
+        if place % 8 == 0 {
+            let same = Document::new(format!("s{number:03}"), "", "A protein of the cell.");
+            documents.push(same.with_metadata(json!({ "place": place })));
+        }
+    }
+    documents
+}
+
+fn questions() -> Vec<String> {
+    let file = BufReader::new(File::open(Path::new(SCIFACT).join("queries.jsonl")).unwrap());
+    let text = |line: std::io::Result<String>| {
+        let line: Value = serde_json::from_str(&line.unwrap()).unwrap();
+        line["text"].as_str().unwrap().to_owned()
+    };
+    let mut questions: Vec<String> = file.lines().take(40).map(text).collect();
+    questions.extend(
+        ["protein", "+cell protein", "-cancer cells", "\"the cell\"", "+gene -cell expression"]
+            .map(String::from),
+    );
+    questions
+}
+
+struct Shards {
+    _dir: TempDir,
+    model: Bundle,
+    single: Index,
+    shards: Vec<Index>,
+    statistics: TermStatistics,
+}
+
+impl Shards {
+    fn new(count: usize) -> Self {
+        let (dir, model) = (TempDir::new().unwrap(), bundle(SHAPE));
+        let documents = corpus();
+        let texts: Vec<_> = documents.iter().map(|document| document.embedding_text().into_owned()).collect();
+        let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+        let encoder = model.model().encoder();
+        let rows = encoder.embed(&texts, Role::Document).unwrap();
+        let rows: Vec<Vec<f32>> = rows.chunks_exact(encoder.dim()).map(<[f32]>::to_vec).collect();
+        let index = |name: String| Index::create(dir.path().join(name), &model).unwrap();
+        let single = index("single".to_owned());
+        let shards: Vec<Index> = (0..count).map(|shard| index(format!("shard-{shard}"))).collect();
+        // In segments and in memory.
+        let all: Vec<_> = documents.into_iter().zip(rows).collect();
+        let (first, rest) = all.split_at(all.len() / 2);
+        for half in [first, rest] {
+            single.insert_vectors(half.iter().cloned()).unwrap();
+            for (shard, index) in shards.iter().enumerate() {
+                let own = half.iter().enumerate().filter(|(place, _)| place % count == shard);
+                index.insert_vectors(own.map(|(_, pair)| pair.clone())).unwrap();
+            }
+            if half.len() == first.len() {
+                single.flush().unwrap();
+                shards.iter().for_each(|index| index.flush().unwrap());
+            }
+        }
+        let mut statistics = shards[0].term_statistics().unwrap();
+        for index in &shards[1..] {
+            statistics.add(&index.term_statistics().unwrap()).unwrap();
+        }
+        Self { _dir: dir, model, single, shards, statistics }
+    }
+
+    fn encode(&self, question: &str) -> Vec<f32> {
+        self.model.model().encoder().embed(&[plain_question(question).as_str()], Role::Query).unwrap()
+    }
+
+    fn leaves(&self, vector: &[f32], beam: usize) -> Vec<LeafId> {
+        self.model.route(vector, beam).unwrap().into_iter().map(|routed| routed.leaf).collect()
+    }
+
+    /// The best of all shards, equal ones by id.
+    fn merged(&self, k: usize, search: impl Fn(&Index) -> SearchResult) -> Vec<(String, u32)> {
+        let mut hits: Vec<Hit> = self.shards.iter().flat_map(|index| search(index).hits).collect();
+        hits.sort_by(|a, b| b.score.total_cmp(&a.score).then_with(|| a.id.cmp(&b.id)));
+        hits.truncate(k);
+        bits(&hits)
+    }
+}
+
+fn bits(hits: &[Hit]) -> Vec<(String, u32)> {
+    hits.iter().map(|hit| (hit.id.clone(), hit.score.to_bits())).collect()
+}
+
+#[test]
+fn several_indexes_answer_as_one() {
+    for count in [1, 3, 8] {
+        let shards = Shards::new(count);
+        assert_eq!(shards.statistics, shards.single.term_statistics().unwrap());
+        let filter = Filter::lt("place", 200);
+        let mut ties = 0;
+        for question in questions() {
+            let vector = shards.encode(&question);
+            for (k, beam) in [(1, 1), (10, 3), (37, 5), (100, usize::MAX)] {
+                let leaves = shards.leaves(&vector, beam);
+                let single = shards.single.query_vector(&vector).k(k).codes(false);
+                let one = bits(&single.clone().beam(beam).run().unwrap().hits);
+                ties += one.windows(2).filter(|pair| pair[0].1 == pair[1].1).count();
+                assert!(
+                    one.windows(2).all(|pair| pair[0].1 != pair[1].1 || pair[0].0 < pair[1].0),
+                    "{one:?}"
+                );
+                let dense = |index: &Index| {
+                    index.query_vector(&vector).k(k).codes(false).leaves(&leaves).run().unwrap()
+                };
+                assert_eq!(shards.merged(k, dense), one, "{count} {k} {beam} {question}");
+                assert_eq!(bits(&single.clone().leaves(&leaves).run().unwrap().hits), one);
+
+                let filtered = single.clone().leaves(&leaves).filter(&filter).run().unwrap();
+                let dense = |index: &Index| {
+                    let query = index.query_vector(&vector).k(k).codes(false).leaves(&leaves);
+                    query.filter(&filter).run().unwrap()
+                };
+                assert_eq!(shards.merged(k, dense), bits(&filtered.hits), "{count} {k} {beam} {question}");
+
+                let exact = |index: &Index| index.query_vector(&vector).k(k).exact().run().unwrap();
+                assert_eq!(
+                    shards.merged(k, exact),
+                    bits(&exact(&shards.single).hits),
+                    "{count} {k} {question}"
+                );
+
+                let words = |index: &Index| {
+                    index.query(&question).k(k).lexical().statistics(&shards.statistics).run().unwrap()
+                };
+                let one = shards.single.query(&question).k(k).lexical().run().unwrap();
+                assert_eq!(shards.merged(k, words), bits(&one.hits), "{count} {k} {question}");
+                for fusion in [Fusion::Convex(0.6), Fusion::Rrf { k: 60.0 }] {
+                    let single = shards.single.query_encoded(&question, &vector).k(k).codes(false);
+                    let one = single.beam(beam).hybrid(fusion).run().unwrap();
+                    let joined = shards.hybrid(&question, &vector, &leaves, k, fusion);
+                    assert_eq!(joined, bits(&one.hits), "{count} {k} {beam} {question} {fusion:?}");
+                }
+            }
+        }
+        assert!(ties > 100, "{ties}");
+    }
+}
+
+impl Shards {
+    fn hybrid(
+        &self,
+        question: &str,
+        vector: &[f32],
+        leaves: &[LeafId],
+        k: usize,
+        fusion: Fusion,
+    ) -> Vec<(String, u32)> {
+        let mut depth = DEPTH.max(k);
+        loop {
+            let (mut all, mut signs, mut documents) = (Vec::new(), false, 0);
+            for index in &self.shards {
+                let query = index.query_encoded(question, vector).codes(false).leaves(leaves).hybrid(fusion);
+                let own = query.statistics(&self.statistics).candidates(depth).unwrap();
+                (signs, documents) = (own.has_signs, documents + own.documents);
+                all.extend(own.candidates);
+            }
+            // All of them, to see whether there are enough.
+            let fused = fuse_candidates(all, depth, fusion, usize::MAX).unwrap();
+            if fused.len() >= k || !signs || depth >= documents {
+                return fused.into_iter().take(k).map(|hit| (hit.id, hit.score.to_bits())).collect();
+            }
+            depth *= 4;
+        }
+    }
+}
+
+#[test]
+fn given_leaves_exclude_what_says_how_far() {
+    let (_dir, index) = filled(SHAPE, 60);
+    let vector = index.bundle().model().encoder().embed(&["tree leaf"], Role::Query).unwrap();
+    let leaves = [LeafId(0), LeafId(1), LeafId(0)];
+    let query = || index.query_vector(&vector).leaves(&leaves);
+    let refused = [query().beam(2).run(), query().recall(0.9).run(), query().exact().run()];
+    for (option, refused) in ["beam", "recall", "exact"].into_iter().zip(refused) {
+        let expected = InputError::Conflict { options: ["leaves", option] };
+        assert!(matches!(&refused, Err(Error::Input(error)) if *error == expected), "{refused:?}");
+    }
+    let refused = index.query("tree").lexical().leaves(&leaves).run();
+    let expected = InputError::Conflict { options: ["lexical", "leaves"] };
+    assert!(matches!(&refused, Err(Error::Input(error)) if *error == expected), "{refused:?}");
+    let tree = SHAPE.leaves() as u32;
+    let refused = index.query_vector(&vector).leaves(&[LeafId(tree)]).run();
+    let expected = InputError::UnknownLeaf { leaf: tree, leaves: tree };
+    assert!(matches!(&refused, Err(Error::Input(error)) if *error == expected), "{refused:?}");
+    let refused = index.query_vector(&vector).leaves(&[]).run();
+    assert!(matches!(&refused, Err(Error::Input(InputError::ZeroBeam))), "{refused:?}");
+    assert!(matches!(query().explain(), Err(Error::Input(InputError::InapplicableOption { .. }))));
+    // A leaf given twice is visited once.
+    let found = query().k(60).run().unwrap();
+    assert_eq!(found.stats.leaves_visited, 2);
+    assert_eq!(found.stats.documents_visited, found.hits.len());
+    let rows = index.leaf_rows().unwrap();
+    assert_eq!((rows.len(), rows[0] + rows[1]), (SHAPE.leaves(), found.hits.len() as u32));
+    assert!(found.hits.iter().all(|hit| leaves.contains(&hit.leaf)));
+}
+
+#[test]
+fn statistics_are_for_words_of_their_own() {
+    let (_dir, index) = filled(SHAPE, 60);
+    let statistics = index.term_statistics().unwrap();
+    let refused = index.query("tree").statistics(&statistics).run();
+    assert!(matches!(&refused, Err(Error::Input(InputError::InapplicableOption { .. }))), "{refused:?}");
+    let dir = TempDir::new().unwrap();
+    let model = index.bundle();
+    let stems = Index::builder().analyzer("english".parse().unwrap());
+    let stems = stems.create(dir.path().join("stems"), &model).unwrap();
+    stems.insert(Document::new("a", "", "trees and leaves")).unwrap();
+    let refused = stems.query("tree").lexical().statistics(&statistics).run();
+    assert!(matches!(&refused, Err(Error::Input(InputError::OtherTerms { .. }))), "{refused:?}");
+    let refused = stems.term_statistics().unwrap().add(&statistics);
+    assert!(matches!(refused, Err(InputError::OtherTerms { .. })), "{refused:?}");
+    // Those of an index are what it counts with anyway.
+    let own = index.query("tree leaf").lexical().run().unwrap().hits;
+    assert_eq!(index.query("tree leaf").lexical().statistics(&statistics).run().unwrap().hits, own);
+}
+
+/// Ids of equal documents in an order of their own, among so many that they are found by a walk, and so few
+/// that their ids are compared.
+#[test]
+fn ties_at_the_last_place_go_to_the_least_ids() {
+    let model = bundle(SHAPE);
+    let dir = TempDir::new().unwrap();
+    for (name, same, others) in [("many", 200, 10), ("few", 7, 300)] {
+        let index = Index::create(dir.path().join(name), &model).unwrap();
+        let id = |place: usize| format!("{:03}", place * 37 % same);
+        let equal = (0..same).map(|place| Document::new(id(place), "", "one protein of the cell"));
+        index.insert_batch(equal).unwrap();
+        index.flush().unwrap();
+        index
+            .insert_batch((0..others).map(|n| Document::new(format!("x{n}"), "", format!("leaf {n}"))))
+            .unwrap();
+        for k in [1, 3, 5] {
+            let expected: Vec<String> = (0..k).map(|n| format!("{n:03}")).collect();
+            let question = "one protein of the cell";
+            let mut found = BTreeMap::new();
+            found.insert("exact", index.query(question).k(k).exact().run().unwrap());
+            found.insert("codes", index.query(question).k(k).exact().codes(true).run().unwrap());
+            found.insert("tree", index.query(question).k(k).beam(SHAPE.leaves()).run().unwrap());
+            found.insert("words", index.query(question).k(k).lexical().run().unwrap());
+            found.insert("hybrid", index.query(question).k(k).hybrid(Fusion::Convex(0.5)).run().unwrap());
+            found.insert("rrf", index.query(question).k(k).hybrid(Fusion::Rrf { k: 60.0 }).run().unwrap());
+            for (mode, found) in found {
+                let ids: Vec<String> = found.hits.into_iter().map(|hit| hit.id).collect();
+                assert_eq!(ids, expected, "{name} {mode}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_tree_is_made_beside_an_index() {
+    let (dir, index) = filled(SHAPE, 200);
+    let output = dir.path().join("tree");
+    let options = TuneOptions { leaves: Some(30), passes: Some(2), ..TuneOptions::default() };
+    let tuned = index.make_tree(&output, &options).unwrap();
+    assert_eq!((tuned.leaves, tuned.change.is_none()), (30, true));
+    let made = Bundle::open(&output).unwrap();
+    assert_eq!(made.model().indexer().shape().leaves(), 30);
+    assert!(made.has_encoder_of(&index.bundle()) && made.hash() != index.bundle().hash());
+    let refused = index.make_tree(dir.path().join("other"), &TuneOptions { always: true, ..options });
+    assert!(matches!(&refused, Err(Error::Input(InputError::InapplicableOption { .. }))), "{refused:?}");
+}
