@@ -1,4 +1,4 @@
-"""BEIR: an index as a retriever. `pip install ehi[beir]`.
+"""BEIR: an index as a retriever. `pip install './python[beir]'`.
 
 from beir.retrieval.evaluation import EvaluateRetrieval
 from ehi.beir import EhiSearch
@@ -25,7 +25,7 @@ from ._vectors import Vectors
 try:
     from beir.retrieval.search import BaseSearch
 except ImportError as error:
-    raise ImportError("ehi.beir needs BEIR: pip install 'ehi[beir]'") from error
+    raise ImportError("ehi.beir needs BEIR: pip install './python[beir]'") from error
 
 _SIMILARITIES = {"cos_sim": "cosine", "dot": "dot"}
 # Documents of one file of embeddings.

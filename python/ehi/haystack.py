@@ -1,4 +1,4 @@
-"""Haystack: an index as a document store, with its retriever. `pip install ehi[haystack]`.
+"""Haystack: an index as a document store, with its retriever. `pip install './python[haystack]'`.
 
 from haystack import Document
 from ehi.haystack import EhiDocumentStore, EhiRetriever
@@ -24,7 +24,7 @@ try:
     from haystack.document_stores.errors import DuplicateDocumentError
     from haystack.document_stores.types import DuplicatePolicy
 except ImportError as error:
-    raise ImportError("ehi.haystack needs Haystack: pip install 'ehi[haystack]'") from error
+    raise ImportError("ehi.haystack needs Haystack: pip install './python[haystack]'") from error
 
 from ._haystack_filters import translate
 

@@ -1,4 +1,4 @@
-"""LlamaIndex: an index as a retriever. `pip install ehi[llama-index]`.
+"""LlamaIndex: an index as a retriever. `pip install './python[llama-index]'`.
 
 from llama_index.core.schema import TextNode
 from ehi.llama_index import EhiRetriever
@@ -26,7 +26,7 @@ try:
     from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, QueryBundle, TextNode
     from llama_index.core.vector_stores.utils import metadata_dict_to_node, node_to_metadata_dict
 except ImportError as error:
-    raise ImportError("ehi.llama_index needs LlamaIndex: pip install 'ehi[llama-index]'") from error
+    raise ImportError("ehi.llama_index needs LlamaIndex: pip install './python[llama-index]'") from error
 
 
 class EhiRetriever(BaseRetriever):

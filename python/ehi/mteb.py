@@ -1,4 +1,4 @@
-"""MTEB: an index as a search model, and as the store under any encoder. `pip install ehi[mteb]`.
+"""MTEB: an index as a search model, and as the store under any encoder. `pip install './python[mteb]'`.
 
 import mteb
 from ehi.mteb import EhiSearch, EhiStore
@@ -24,7 +24,7 @@ from ._vectors import Vectors, rows
 try:
     from mteb.models.model_meta import ModelMeta, ScoringFunction
 except ImportError as error:
-    raise ImportError("ehi.mteb needs MTEB: pip install 'ehi[mteb]'") from error
+    raise ImportError("ehi.mteb needs MTEB: pip install './python[mteb]'") from error
 
 if TYPE_CHECKING:
     from mteb.abstasks.task_metadata import TaskMetadata

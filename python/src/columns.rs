@@ -3,9 +3,9 @@
 use ehi::Document;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyString;
+use pyo3::types::{PyDict, PyString};
 
-use crate::value::{document, from_python, type_name};
+use crate::value::{self, document, type_name};
 
 pub fn dictionaries(documents: &Bound<'_, PyAny>) -> PyResult<Vec<Document>> {
     if documents.is_instance_of::<PyString>() {
@@ -38,9 +38,13 @@ pub fn assemble(
     };
     let metadata = match metadata {
         Some(metadata) => {
-            let values = metadata.try_iter()?.map(|value| {
-                let value = value?;
-                if value.is_none() { Ok(None) } else { from_python(&value).map(Some) }
+            if metadata.is_instance_of::<PyDict>() {
+                let what = "`metadata` is a list, of a dictionary or None for each document";
+                return Err(PyTypeError::new_err(what));
+            }
+            let values = metadata.try_iter()?.enumerate().map(|(place, item)| {
+                let item = item?;
+                if item.is_none() { Ok(None) } else { value::metadata(&item, place).map(Some) }
             });
             of_length("metadata", values.collect::<PyResult<Vec<_>>>()?, ids.len())?
         }

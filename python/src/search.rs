@@ -134,7 +134,8 @@ impl Hit {
         &self.hit.id
     }
 
-    /// By what the search ranks by; higher is better.
+    /// By what the search ranks by; higher is better. With a reranker, that of the search before it: the
+    /// order is by `rerank_score` then.
     #[getter]
     fn score(&self) -> f32 {
         self.hit.score

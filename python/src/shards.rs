@@ -16,7 +16,7 @@ use crate::index::Index;
 use crate::model::Model;
 use crate::options;
 use crate::search::{Mode, Options, SearchResult};
-use crate::value::{plain, rows};
+use crate::value::{Matrix, plain};
 
 /// Leaves with their probabilities.
 type Routed<'py> = (Bound<'py, PyArray1<u32>>, Bound<'py, PyArray1<f32>>);
@@ -259,26 +259,23 @@ fn given(
 ) -> PyResult<Options<'static>> {
     Ok(Options {
         k,
-        beam: None,
-        recall: None,
-        stops: Vec::new(),
         exact,
         mode,
         bm25,
         filter: filter.map(|filter| options::filter(py, filter)).transpose()?,
         codes,
-        encoder: None,
         ids_only,
-        passages: None,
-        rerank: None,
+        ..Options::default()
     })
 }
 
 /// An array of one embedding.
 fn one(array: &Bound<'_, PyUntypedArray>) -> PyResult<Vec<f32>> {
-    match rows(array)?.as_mut_slice() {
-        [vector] => Ok(std::mem::take(vector)),
-        rows => Err(PyValueError::new_err(format!("{} embeddings; one question has one", rows.len()))),
+    let matrix = Matrix::new(array)?;
+    let rows = matrix.rows()?;
+    match rows.len() {
+        1 => Ok(rows.row(0).into_owned()),
+        count => Err(PyValueError::new_err(format!("{count} embeddings; one question has one"))),
     }
 }
 

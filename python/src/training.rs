@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use ehi::data::Dataset;
 use ehi::eval::{EvalOptions, evaluate as evaluate_index};
 use ehi::train::{RerankerConfig, RerankerTrainer, Retrained, TrainConfig, Trainer, TrainingSet};
-use ehi::{Document, QueryEncoder};
+use ehi::{Document, Judgment, QueryEncoder};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::call::watched;
+use crate::call::{run, watched};
 use crate::columns::dictionaries;
 use crate::index::Index;
 use crate::model::{Model, Reranker};
@@ -46,7 +46,11 @@ impl Given {
     pub fn read(self, dev_fraction: f64) -> ehi::Result<TrainingSet> {
         Ok(match self {
             Self::Folder(data) => TrainingSet::read(&Dataset::open(data)?, dev_fraction)?,
-            Self::Pairs(documents, pairs) => TrainingSet::from_pairs(documents, pairs, dev_fraction)?,
+            // As the program does with a file of pairs, so that both set the same questions aside.
+            Self::Pairs(documents, pairs) => {
+                let judgments = pairs.into_iter().map(|(question, id)| Judgment::new(question, id, 1));
+                TrainingSet::from_judgments(documents, &judgments.collect::<Vec<_>>(), dev_fraction)?
+            }
         })
     }
 }
@@ -84,10 +88,10 @@ pub fn train(
 
 /// Trains a reranker, from a dataset's folder, or from documents and pairs of question and document id.
 ///
-/// `base` is the folder of a reranker, or of the encoder or bundle that gets a head; `output` that of the new
-/// reranker, missing or empty. `index` holds the same documents: the hits of its searches are reranked, those
-/// of BM25 without it. `config` has settings by the names of `RerankerConfig`. Returns the reranker and the
-/// report, a dictionary with the verdict.
+/// `base` is the folder of a reranker, or of the encoder or bundle that gets a head; `output` that of the
+/// new reranker, missing or empty. `index`, an open one, holds the same documents, which need not be given
+/// then: the hits of its searches are reranked, those of BM25 without it. `config` has settings by the names
+/// of `RerankerConfig`. Returns the reranker and the report, a dictionary with the verdict.
 ///
 /// >>> ehi.train_reranker("models/scifact-minilm", "mine", documents=[{"id": "a", "text": "tea"}], pairs=[])
 /// Traceback (most recent call last):
@@ -114,7 +118,18 @@ pub fn train_reranker(
         Some(given) => RerankerConfig::from_json(&from_python(given)?.to_string())
             .map_err(|error| PyValueError::new_err(format!("`config`: {error}")))?,
     };
-    let given = Given::new(data, documents, pairs)?;
+    // The documents of the index, unless others are given.
+    let stored = match (documents, &pairs, index) {
+        (None, Some(_), Some(index)) => {
+            let index = index.inner()?;
+            Some(run(py, || index.iter().collect::<ehi::Result<Vec<_>>>())?)
+        }
+        _ => None,
+    };
+    let given = match (stored, pairs) {
+        (Some(documents), Some(pairs)) => Given::Pairs(documents, pairs),
+        (_, pairs) => Given::new(data, documents, pairs)?,
+    };
     let index = index.map(Index::inner).transpose()?;
     let fitted = watched(py, progress, move |told| {
         let set = given.read(dev_fraction)?;

@@ -107,6 +107,17 @@ pub fn type_name(value: &Bound<'_, PyAny>) -> String {
     value.get_type().name().map_or_else(|_| "an object".to_owned(), |name| name.to_string())
 }
 
+/// Metadata: a dictionary, of which filters know the fields.
+pub fn metadata(value: &Bound<'_, PyAny>, place: usize) -> PyResult<Value> {
+    match value.is_instance_of::<PyDict>() {
+        true => from_python(value),
+        false => Err(PyTypeError::new_err(format!(
+            "the metadata of document {place} are no dictionary but {}",
+            type_name(value)
+        ))),
+    }
+}
+
 /// A document from a dictionary with `id`, `text`, `title` and `metadata`.
 pub fn document(value: &Bound<'_, PyAny>, place: usize) -> PyResult<Document> {
     let fields = value.cast::<PyDict>().map_err(|_| {
@@ -132,7 +143,7 @@ pub fn document(value: &Bound<'_, PyAny>, place: usize) -> PyResult<Document> {
             "title" => document.title = text()?.to_cow()?.into_owned(),
             "text" => document.text = text()?.to_cow()?.into_owned(),
             "metadata" if value.is_none() => {}
-            "metadata" => document.metadata = Some(from_python(&value)?),
+            "metadata" => document.metadata = Some(metadata(&value, place)?),
             _ => {
                 return Err(PyValueError::new_err(format!(
                     "document {place} has a field `{name}`; known are id, title, text and metadata"
@@ -225,6 +236,10 @@ impl<'py> Matrix<'py> {
 }
 
 impl<'a> Rows<'a> {
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
     pub fn row(&self, at: usize) -> Cow<'a, [f32]> {
         let place = at * self.dim..(at + 1) * self.dim;
         match self.values {

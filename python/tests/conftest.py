@@ -2,15 +2,11 @@
 
 import gzip
 import json
-import pathlib
 
 import pytest
 
 import ehi
-
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-MODEL = ROOT / "models" / "scifact-minilm"
-SCIFACT = ROOT / "examples" / "data" / "scifact"
+from places import MODEL, ROOT, SCIFACT
 
 
 def lines(path):

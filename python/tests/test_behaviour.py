@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import ehi
-from conftest import MODEL, ROOT
+from places import MODEL, ROOT
 
 
 def test_progress_true_shows_bars(empty, documents, capsys, monkeypatch):

@@ -7,7 +7,7 @@ from beir.retrieval.evaluation import EvaluateRetrieval
 
 import datasets_
 import ehi
-from conftest import MODEL, SCIFACT
+from places import MODEL, SCIFACT
 from ehi.beir import EhiSearch
 
 

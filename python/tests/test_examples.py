@@ -8,7 +8,7 @@ import re
 import pytest
 
 import ehi
-from conftest import ROOT
+from places import ROOT
 
 NAMES = [name for name in ehi.__all__ if not name.startswith("_")]
 # Made by calls that have an example, or errors, of which the text is all there is.

@@ -17,7 +17,7 @@ from haystack.testing.document_store import (
     GetMetadataFieldUniqueValuesTest,
 )
 
-from conftest import MODEL
+from places import MODEL
 from ehi.haystack import EhiDocumentStore, EhiRetriever
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import ehi
-from conftest import MODEL, ROOT
+from places import MODEL, ROOT
 
 
 def test_documents_come_back_as_they_were(filled, documents):
@@ -263,6 +263,16 @@ def test_a_reranker_orders_the_hits(filled, documents):
     assert order == sorted(order, reverse=True)
 
 
+def test_metadata_are_dictionaries(filled):
+    before = len(filled)
+    for metadata in [{"year": 3}, ["year", "lang"], [3, None]]:
+        with pytest.raises(TypeError, match="metadata"):
+            filled.add(["a1", "a2"], ["b", "c"], metadata=metadata)
+    with pytest.raises(TypeError, match="metadata"):
+        filled.add([{"id": "a1", "text": "b", "metadata": "str"}])
+    assert len(filled) == before
+
+
 def test_a_reranker_is_trained(filled, documents, tmp_path):
     folder = ROOT / "tests" / "fixtures" / "rerankers" / "6.2" / "identity"
     pairs = [(f"{document['title']}?", document["id"]) for document in documents]
@@ -275,6 +285,8 @@ def test_a_reranker_is_trained(filled, documents, tmp_path):
     assert told and report["config"]["epochs"] == 1 and report["verdict"]["sentence"]
     assert report["documents"] == len(documents) and report["train_queries"] > report["dev_queries"] > 20
     scores = reranker.score("cells in mice", ["a text", "another"])
+    _, alike = ehi.train_reranker(folder, tmp_path / "alike", pairs=pairs, dev_fraction=0.3, index=filled, config=config)
+    assert alike["train_queries"] == report["train_queries"]
     assert (ehi.Reranker(tmp_path / "out").score("cells in mice", ["a text", "another"]) == scores).all()
     with pytest.raises(ehi.ModelError):
         ehi.train_reranker(folder, tmp_path / "out", **given, config=config)

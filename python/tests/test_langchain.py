@@ -9,7 +9,7 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_tests.integration_tests import EmbeddingsIntegrationTests, VectorStoreIntegrationTests
 
 import ehi.langchain
-from conftest import MODEL
+from places import MODEL
 from ehi.langchain import EhiEmbeddings, EhiVectorStore
 
 

@@ -11,7 +11,7 @@ from llama_index.core.llms import MockLLM
 from llama_index.core.schema import NodeRelationship, QueryBundle, RelatedNodeInfo, TextNode
 
 import ehi.llama_index
-from conftest import MODEL
+from places import MODEL
 from ehi.llama_index import EhiRetriever
 
 

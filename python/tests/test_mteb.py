@@ -10,7 +10,7 @@ from mteb.models.search_wrappers import SearchEncoderWrapper
 
 import datasets_
 import ehi
-from conftest import MODEL, SCIFACT
+from places import MODEL, SCIFACT
 from ehi.mteb import EhiSearch, EhiStore
 
 QUIET = {"cache": None, "show_progress_bar": False}

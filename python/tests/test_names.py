@@ -54,6 +54,9 @@ ELSEWHERE = {
 
 # Options of a search and of a handle, and what models have: as above.
 OF_SEARCH = {
+    "candidates": "shards.candidates",
+    "leaves": "shards.search",
+    "statistics": "shards.search",
     "explain": "explain",
     "explain_against_exact": "explain",
     "hybrid": "mode",

@@ -9,7 +9,7 @@ sentence_transformers = pytest.importorskip("sentence_transformers", reason="nee
 torch = pytest.importorskip("torch", reason="needs torch")
 
 import ehi
-from conftest import MODEL
+from places import MODEL
 
 
 @pytest.fixture(scope="module")

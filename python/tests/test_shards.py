@@ -5,7 +5,7 @@ import pytest
 
 import ehi
 from ehi import shards
-from conftest import MODEL
+from places import MODEL
 
 SHARDS = 3
 QUESTIONS = ["gene expression in cells", "+cell protein", "vitamin d", "mice -cancer"]
@@ -49,7 +49,7 @@ def test_statistics_are_summed_and_come_back(filled, statistics):
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_several_indexes_answer_as_one(filled, divided, statistics, question):
     encoder = ehi.Encoder(MODEL, precision="int8")
-    vector = encoder.encode_query(shards.plain_question(question))[0]
+    vector = encoder.encode_query(shards.plain_question(question))
     leaves, probabilities = shards.route(filled.model, vector, 5)
     assert len(leaves) == 5 and (np.diff(probabilities) <= 0).all()
     leaves = leaves.tolist()

@@ -248,7 +248,8 @@ pub enum DataError {
     },
     /// A table lacks a column.
     #[error(
-        "{name}: no column `{wanted}` for the {role}; columns found: {found}; `--{role}` names another one"
+        "{name}: no column `{wanted}` for the {role}; columns found: {found}; `--{role}` names another one{}",
+        if *role == "id" { ", `--hash-ids` makes ids" } else { "" }
     )]
     NoColumn {
         /// The file.

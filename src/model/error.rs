@@ -174,8 +174,14 @@ pub enum ModelError {
         supported: u32,
     },
     /// The output directory of a bundle already holds something.
-    #[error("{} already exists and is not empty; choose another output directory", path.display())]
+    #[error("{} already exists and is no empty directory; choose another output directory", path.display())]
     OutputExists {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The output directory is a link, or named by `.` or `..`, so that no other one can take its place.
+    #[error("{} is a link or no name of its own; give the output directory by its name", path.display())]
+    OutputName {
         /// The directory.
         path: PathBuf,
     },
@@ -199,7 +205,9 @@ pub enum ModelError {
     },
     /// A text of which a static encoder has no vector of any token: it is empty, or no word of it is in the
     /// vocabulary.
-    #[error("text number {index} of the batch has no token that the encoder has a vector for")]
+    #[error(
+        "text number {index} of those given (from 0) has no token that the static encoder has a vector for"
+    )]
     NoTokens {
         /// Position in the batch given to `embed`.
         index: usize,

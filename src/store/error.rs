@@ -57,7 +57,7 @@ pub enum StoreError {
     /// Another handle, in this process or another one, has the index open.
     #[error(
         "the index in {} is open for writing elsewhere{}; close that handle or process first, or wait for it \
-         (`--wait SECONDS`, `IndexBuilder::lock_wait`)",
+         (`--wait SECONDS`, `IndexBuilder::lock_wait`, `wait=` in Python)",
         path.display(),
         held_by(holder)
     )]

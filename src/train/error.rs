@@ -53,6 +53,15 @@ pub enum TrainError {
         /// Its id.
         id: String,
     },
+    /// The index of the first search holds other documents than those trained on.
+    #[error(
+        "the document `{id}` is not the same in the index of the first search and among the documents given; \
+         both must hold the same ones"
+    )]
+    OtherDocuments {
+        /// Id of the first one found.
+        id: String,
+    },
     /// The corpus is too small for the tree.
     #[error("{documents} documents cannot fill {leaves} leaves; lower the branching factor or the height")]
     TooFewDocuments {

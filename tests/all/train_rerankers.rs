@@ -229,15 +229,16 @@ fn error_of(base: &Path, config: RerankerConfig, set: &TrainingSet) -> Error {
 #[test]
 fn what_cannot_be_trained_is_refused() {
     type Change = fn(&mut RerankerConfig);
-    let cases: [(Change, &str); 8] = [
+    let cases: [(Change, &str); 9] = [
         (|c| c.epochs = 0, "epochs is 0"),
         (|c| c.batch_size = 0, "batch_size is 0"),
         (|c| (c.negatives, c.random_negatives) = (0, 0), "negatives and random_negatives is 0"),
         (|c| c.mining_depth = 0, "mining_depth is 0"),
-        (|c| c.max_tokens = Some(4), "max_tokens is 4, expected at least 5"),
+        (|c| c.max_tokens = Some(7), "max_tokens is 7, expected at least 8"),
         (|c| c.depth = 0, "depth is 0"),
         (|c| c.learning_rate = f64::NAN, "learning_rate is NaN"),
-        (|c| c.trainable_layers = Some(3), "trainable_layers is 3, expected at most the encoder's 2"),
+        (|c| c.trainable_layers = Some(3), "trainable_layers is 3, expected 1 to the encoder's 2"),
+        (|c| c.trainable_layers = Some(0), "trainable_layers is 0, expected 1 to the encoder's 2"),
     ];
     for (change, expected) in cases {
         let mut config = config();
@@ -284,6 +285,21 @@ fn what_cannot_be_trained_is_refused() {
     let error = trainer.fit(&set()).unwrap_err();
     assert!(matches!(error, Error::Model(ModelError::OutputExists { .. })), "{error}");
     assert_eq!(fs::read(dir.path().join("out/kept")).unwrap(), b"kept");
+    // A link would be replaced and not what it leads to.
+    fs::create_dir(dir.path().join("empty")).unwrap();
+    std::os::unix::fs::symlink("empty", dir.path().join("link")).unwrap();
+    for output in [dir.path().join("link"), dir.path().join("empty/..")] {
+        let trainer = RerankerTrainer::builder().base(existing()).output(output);
+        let error = trainer.fit(&set()).unwrap_err();
+        assert!(matches!(error, Error::Model(ModelError::OutputName { .. })), "{error}");
+    }
+    // What lies beside the output is not the run's.
+    fs::create_dir(dir.path().join("new.partial")).unwrap();
+    fs::write(dir.path().join("new.partial/kept"), "kept").unwrap();
+    let trainer = RerankerTrainer::builder().base(existing()).config(config());
+    trainer.output(dir.path().join("new")).fit(&set()).unwrap();
+    assert_eq!(fs::read(dir.path().join("new.partial/kept")).unwrap(), b"kept");
+    assert!(!dir.path().join("new.partial-1").exists());
 }
 
 #[test]
@@ -300,7 +316,20 @@ fn an_index_of_other_documents_or_of_passages_is_refused() {
         trainer.output(out.path().join("out")).fit(set).unwrap_err()
     };
     let error = run(&index, &fewer);
-    assert!(matches!(error, Error::Train(TrainError::Unknown { kind: "document", .. })), "{error}");
+    assert!(matches!(error, Error::Train(TrainError::OtherDocuments { .. })), "{error}");
+    // One document more than the index holds, and one with another text.
+    let mut documents = support::documents(DOCUMENTS);
+    documents.push(Document::new("more", "", "a text"));
+    let pair = || [("a question".to_owned(), documents[0].id.clone())];
+    let more = TrainingSet::from_pairs(documents.clone(), pair(), 0.0).unwrap();
+    let error = run(&index, &more);
+    assert!(matches!(&error, Error::Train(TrainError::OtherDocuments { id }) if id == "more"), "{error}");
+    let mut changed = support::documents(DOCUMENTS);
+    changed[3].text.push_str(" and more");
+    let id = changed[3].id.clone();
+    let changed = TrainingSet::from_pairs(changed, pair(), 0.0).unwrap();
+    let error = run(&index, &changed);
+    assert!(matches!(&error, Error::Train(TrainError::OtherDocuments { id: own }) if *own == id), "{error}");
 
     let dir = tempfile::tempdir().unwrap();
     let bundle = ehi::Bundle::from_encoder(support::base_model()).unwrap();
@@ -367,7 +396,7 @@ fn the_program_trains_a_reranker() {
     let hits = flow.run("search", &["--rerank", text(&out), "--json", "a question"]).json();
     assert!(hits["hits"][0]["rerank_score"].is_number());
     let error = ehi(command.iter()).failure();
-    assert!(error.contains("not empty"), "{error}");
+    assert!(error.contains("is no empty directory"), "{error}");
 
     // Pairs over the documents of the index, whose own search is then the first.
     let pairs = flow.path("pairs.csv");

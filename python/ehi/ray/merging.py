@@ -146,7 +146,7 @@ class Entry:
                     "the question only says what hits must not have; add a word that they may have"
                 )
             with self._encoding:
-                vector = self.encoder.encode_query(plain)[0]
+                vector = self.encoder.encode_query(plain)
         leaves = None if plan.beam is None else self.route(vector, plan.beam)
         return {
             "k": plan.k,

@@ -46,8 +46,12 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let described = match models::open(&args.model, &args.encoder) {
         Ok(bundle) => describe(&bundle, &args.text)?,
         Err(error) => match Index::open_read_only(&args.model) {
-            Ok(index) if !args.encoder.is_given() => describe(&index.bundle(), &args.text)?,
-            _ => return Err(error),
+            Ok(_) if args.encoder.is_given() => {
+                let what = "an index has the settings that its model was given";
+                return Err(Failure::Usage(format!("{}: {what}", printing::path(&args.model))));
+            }
+            Ok(index) => describe(&index.bundle(), &args.text)?,
+            Err(_) => return Err(error),
         },
     };
     match args.json {

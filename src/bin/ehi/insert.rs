@@ -104,6 +104,7 @@ impl Inserter<'_> {
                 (origin.opener(path, name.clone(), fields.input())?, None)
             }
         };
+        let shown = name.clone();
         let mut reading = Reading::begin(path, name, opener, is_folder, self.before)?;
         let mut group = Group::default();
         while let Some(read) = reading.next(&self.interrupts) {
@@ -131,7 +132,7 @@ impl Inserter<'_> {
             {
                 let own = document.id.strip_prefix(folders.prefix()).unwrap_or(&document.id);
                 let file = if path.is_dir() { path.join(own) } else { path.to_owned() };
-                self.refuse(&sync::of_another(&file, &document.id, sync::source_of(&other)));
+                self.refuse(&sync::of_another(&file, &document.id, sync::source_of(&other).as_deref()));
                 continue;
             }
             group.push(document, read.line, read.position);
@@ -143,7 +144,7 @@ impl Inserter<'_> {
         self.group(group, &reading)?;
         self.before += bytes_of(&[path.to_owned()]).unwrap_or_default();
         for field in reading.unseen() {
-            self.bar.say(&escaped(&format!("note: no record has the field `{field}`")));
+            self.bar.say(&escaped(&format!("note: no record of {shown} has the field `{field}`")));
         }
         if let Some(report) = reading.folder() {
             self.tally.folder(report);

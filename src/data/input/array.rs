@@ -162,6 +162,7 @@ impl JsonArray {
             let line = self.line + (source.line() as u64).saturating_sub(1);
             At { line, ..at }.json(source)
         })?;
+        let record = self.fields.flattened(record, at)?;
         self.unseen.see(&record);
         self.fields.document(record, at)
     }

@@ -108,7 +108,6 @@ impl Fields {
     }
 
     /// All names.
-    #[cfg(feature = "parquet")]
     pub fn names(&self) -> impl Iterator<Item = &String> {
         self.id.iter().chain(&self.title).chain(&self.text).chain(self.metadata.iter().flatten())
     }
@@ -127,6 +126,24 @@ impl Fields {
         let metadata = self.metadata.iter().flatten().map(|name| (name, true));
         let uses: HashMap<&String, bool> = own.chain(metadata).collect();
         columns.iter().map(|column| uses.get(column).copied()).collect()
+    }
+
+    /// A record whose members of a field `metadata` that is an object stand beside the other fields, where
+    /// fields are named that may be among them.
+    pub fn flattened(&self, mut record: Record, at: At<'_>) -> Result<Record, DataError> {
+        let is_object = record.get(METADATA).is_some_and(Value::is_object);
+        if !is_object || self.are_default() || self.names().any(|name| name == METADATA) {
+            return Ok(record);
+        }
+        if let Some(Value::Object(members)) = record.take(METADATA) {
+            for (name, value) in members {
+                if record.get(&name).is_some() {
+                    return Err(at.twice(name));
+                }
+                record.push(name, value);
+            }
+        }
+        Ok(record)
     }
 
     /// The document of a record.
@@ -196,6 +213,10 @@ impl At<'_> {
         DataError::NoField { name, line, wanted: wanted.to_owned(), role, found }
     }
 
+    fn twice(&self, field: String) -> DataError {
+        DataError::MetadataTwice { name: self.name.to_owned(), line: self.line, field }
+    }
+
     fn kind(&self, field: &str, value: &Value, expected: &'static str) -> DataError {
         let found = match value {
             Value::Null => "null",
@@ -247,11 +268,7 @@ impl At<'_> {
         }
         for (name, value) in inner.into_iter().flatten() {
             if all.contains_key(&name) {
-                return Err(DataError::MetadataTwice {
-                    name: self.name.to_owned(),
-                    line: self.line,
-                    field: name,
-                });
+                return Err(self.twice(name));
             }
             all.insert(name, value);
         }

@@ -18,6 +18,7 @@ impl Source for JsonLines {
         Some(self.lines.next_line()?.and_then(|line| {
             let at = At { name: &name, line: line.number };
             let record = Record::of_json(line.text).map_err(|source| at.json(source))?;
+            let record = self.fields.flattened(record, at)?;
             self.unseen.see(&record);
             self.fields.document(record, at)
         }))

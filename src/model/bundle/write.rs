@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
-use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::io::{ErrorKind, Write};
+use std::path::{Component, Path, PathBuf};
 
 use candle_core::{DType, Device, Tensor};
 use serde_json::Value;
@@ -51,6 +51,17 @@ impl BundleParts<'_> {
     /// Writes the bundle beside `out`, where [`publish`] puts it, and returns where that is.
     pub(crate) fn stage(&self, out: &Path) -> Result<PathBuf, ModelError> {
         let partial = make_partial(out)?;
+        match self.fill(&partial) {
+            Ok(()) => Ok(partial),
+            Err(error) => {
+                // What it was is told; that it cannot be cleared away adds nothing.
+                let _ = fs::remove_dir_all(&partial);
+                Err(error)
+            }
+        }
+    }
+
+    fn fill(&self, partial: &Path) -> Result<(), ModelError> {
         let weights = match files::encoder_file(self.base) {
             FORMER_ENCODER_FILE => ENCODER_FILE,
             name => name,
@@ -104,8 +115,7 @@ impl BundleParts<'_> {
         for (name, content) in &self.extras {
             write_synced(&partial.join(name), content)?;
         }
-        sync_dir(&partial)?;
-        Ok(partial)
+        sync_dir(partial)
     }
 }
 
@@ -204,16 +214,26 @@ pub(in crate::model) fn write_tensors(
         .map_err(|source| ModelError::Safetensors { path: path.to_owned(), source })
 }
 
-/// Makes an empty directory beside `out`, where [`publish`] finds it, without what an earlier call left.
+/// Makes an empty directory of a new name beside `out`, which [`publish`] puts in its place. What has such a
+/// name already is somebody's, or another run's.
 pub(in crate::model) fn make_partial(out: &Path) -> Result<PathBuf, ModelError> {
     check_output(out)?;
-    let partial = partial_path(out);
-    if partial.exists() {
-        fs::remove_dir_all(&partial).map_err(|e| io_error("clear", &partial, e))?;
+    if let Some(parent) = out.parent() {
+        fs::create_dir_all(parent).map_err(|e| io_error("create", parent, e))?;
     }
-    fs::create_dir_all(&partial).map_err(|e| io_error("create", &partial, e))?;
-    Ok(partial)
+    let mut number = 0u32;
+    loop {
+        let partial = partial_path(out, number);
+        match fs::create_dir(&partial) {
+            Ok(()) => return Ok(partial),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists && number < MOST_PARTIAL => number += 1,
+            Err(error) => return Err(io_error("create", &partial, error)),
+        }
+    }
 }
+
+/// Directories that were left by runs that were killed, or are of runs under way.
+const MOST_PARTIAL: u32 = 1000;
 
 /// Writes a file anew with the rights of any other: the safetensors writer makes files that only their owner
 /// may read.
@@ -224,8 +244,12 @@ pub(in crate::model) fn write_again(path: &Path, name: &str) -> Result<Vec<u8>, 
     Ok(content)
 }
 
-/// Refuses an output directory that holds anything.
+/// Refuses an output directory that holds anything, or that cannot be replaced by a directory beside it.
 pub(crate) fn check_output(out: &Path) -> Result<(), ModelError> {
+    let is_link = fs::symlink_metadata(out).is_ok_and(|metadata| metadata.is_symlink());
+    if is_link || !matches!(out.components().next_back(), Some(Component::Normal(_))) {
+        return Err(ModelError::OutputName { path: out.to_owned() });
+    }
     let occupied = match fs::read_dir(out) {
         Ok(mut entries) => entries.next().is_some(),
         Err(_) => out.exists(),
@@ -236,9 +260,12 @@ pub(crate) fn check_output(out: &Path) -> Result<(), ModelError> {
     Ok(())
 }
 
-fn partial_path(out: &Path) -> PathBuf {
+fn partial_path(out: &Path, number: u32) -> PathBuf {
     let mut name = out.file_name().unwrap_or_default().to_owned();
     name.push(".partial");
+    if number > 0 {
+        name.push(format!("-{number}"));
+    }
     out.with_file_name(name)
 }
 

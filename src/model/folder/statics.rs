@@ -52,7 +52,7 @@ impl StaticForm {
     /// Whether the folder is that of a static encoder, and of which form.
     pub(in crate::model) fn of(dir: &Path) -> Result<Option<Self>, ModelError> {
         let path = dir.join(CONFIG);
-        if path.exists() {
+        if files::is_there(&path) {
             #[derive(Deserialize)]
             struct Kind {
                 model_type: Option<Value>,
@@ -133,7 +133,7 @@ fn model2vec(dir: &Path, width: usize) -> Result<(Vec<Module>, usize, Tokens), M
     let normalises = config.normalize.unwrap_or(false);
     let own = if normalises { vec![Module::Normalise] } else { Vec::new() };
     let listed = dir.join(modules::FILE);
-    if listed.exists() && modules::read(dir, width)?.modules != own {
+    if files::is_there(&listed) && modules::read(dir, width)?.modules != own {
         return Err(ModelError::Unsupported {
             path: listed,
             what: "list of modules",

@@ -135,4 +135,4 @@ impl RerankerConfig {
 }
 
 /// Tokens of the shortest pair.
-const LEAST_TOKENS: usize = 5;
+const LEAST_TOKENS: usize = 8;

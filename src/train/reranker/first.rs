@@ -22,7 +22,8 @@ pub(super) type Hits = Vec<Vec<u32>>;
 /// Searches an index.
 ///
 /// # Errors
-/// [`TrainError::Unknown`] for a hit that the set does not hold; [`TrainError::Passages`]; those of a search.
+/// [`TrainError::OtherDocuments`] where the index and the set do not hold the same ones;
+/// [`TrainError::Passages`]; those of a search.
 pub(super) fn of_index(
     index: &Index,
     set: &TrainingSet,
@@ -35,6 +36,18 @@ pub(super) fn of_index(
     }
     let places: HashMap<&str, u32> =
         (0u32..).zip(&set.documents).map(|(place, document)| (document.id.as_str(), place)).collect();
+    let differ = |id: &str| TrainError::OtherDocuments { id: id.to_owned() };
+    let mut missing = places.clone();
+    for document in index {
+        let document = document?;
+        let own = missing.remove(document.id.as_str()).map(|place| &set.documents[place as usize]);
+        if own.is_none_or(|own| (&own.title, &own.text) != (&document.title, &document.text)) {
+            return Err(differ(&document.id).into());
+        }
+    }
+    if let Some(id) = missing.into_keys().min() {
+        return Err(differ(id).into());
+    }
     let mut hits = Vec::with_capacity(questions.len());
     for block in questions.chunks(BLOCK) {
         for result in index.query_batch(block).k(depth).ids_only().run()? {

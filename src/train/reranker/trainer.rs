@@ -183,11 +183,11 @@ impl<'a> RerankerTrainer<'a> {
         let transformer = start.transformer()?;
         let all_layers = transformer.config.layers;
         let layers = self.config.trainable_layers.unwrap_or(all_layers);
-        if layers > all_layers {
+        if layers == 0 || layers > all_layers {
             return Err(TrainError::Config {
                 field: "trainable_layers",
                 found: layers.to_string(),
-                expected: format!("at most the encoder's {all_layers}"),
+                expected: format!("1 to the encoder's {all_layers}"),
             }
             .into());
         }

@@ -83,7 +83,7 @@ fn decide(found: Option<&Difference>, queries: usize, depth: usize) -> (Reranker
     let Some(found) = found.filter(|_| queries >= FEWEST_QUERIES) else {
         let sentence = format!(
             "cannot say whether it is of use: {queries} questions were set aside, at least {FEWEST_QUERIES} \
-             are needed"
+             are needed: train on more pairs, or set a larger share of the questions aside"
         );
         return (RerankerRecommendation::CannotSay, sentence);
     };

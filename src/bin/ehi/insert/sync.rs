@@ -94,15 +94,20 @@ pub fn of_another(file: &Path, id: &str, source: Option<&str>) -> String {
     escaped(&format!("refused: {}: the index has the document `{id}`, {other}", file.display()))
 }
 
-/// What a document's metadata calls its source.
-pub fn source_of(document: &Document) -> Option<&str> {
-    document.metadata.as_ref()?.get("source")?.as_str()
+/// What a document's metadata calls its source, with the prefix of its id if it has one.
+pub fn source_of(document: &Document) -> Option<String> {
+    let text = |name: &str| document.metadata.as_ref()?.get(name)?.as_str();
+    let source = text("source")?;
+    Some(match text("prefix") {
+        Some(prefix) => format!("{source} with the prefix `{prefix}`"),
+        None => source.to_owned(),
+    })
 }
 
 /// The name of a document's source, one copy for all documents of it.
 fn source(document: &Document, sources: &mut Vec<Arc<str>>) -> Option<Arc<str>> {
     let name = source_of(document)?;
-    if let Some(known) = sources.iter().find(|known| ***known == *name) {
+    if let Some(known) = sources.iter().find(|known| ***known == name) {
         return Some(Arc::clone(known));
     }
     let name: Arc<str> = name.into();

@@ -1,11 +1,10 @@
 """What the sets of the tests are made of."""
 
 import json
-import pathlib
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
-MODEL = ROOT / "models" / "scifact-minilm"
-SCIFACT = ROOT / "examples" / "data" / "scifact"
+from places import MODEL, ROOT, SCIFACT
+
+__all__ = ["COUNT", "MODEL", "ROOT", "SCIFACT", "write_lines"]
 COUNT = 160
 
 

@@ -56,7 +56,7 @@ def test_filters_and_embeddings(shards, single, questions):
         assert all(hit.metadata["place"] < 60 for hit in answer.hits)
         # There are k hits wherever so many documents pass.
         assert len(shards.search(question, 60, beam=1, mode="dense", filter=filter).hits) == 60
-    vector = ehi.Encoder(MODEL, precision="int8").encode_query(questions[0])[0]
+    vector = ehi.Encoder(MODEL, precision="int8").encode_query(questions[0])
     answer = shards.search(vector, 10, beam=3)
     assert bits(answer.hits) == bits(shards.search(questions[0], 10, beam=3, mode="dense").hits)
     # No small set is searched by less than all of it unless that is asked for.
