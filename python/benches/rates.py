@@ -87,8 +87,8 @@ def say(name, pairs, unit, scale=1.0):
     between = statistics.median((one - other) * scale for one, other in pairs)
     ratio = statistics.median(one / other for one, other in pairs)
     print(
-        f"{name:28} Python {ours:9.2f} {unit}, Rust {rust:9.2f} {unit}, difference {between:+.2f}, ratio
-        {ratio:.3f}"
+        f"{name:28} Python {ours:9.2f} {unit}, Rust {rust:9.2f} {unit}, "
+        f"difference {between:+.2f}, ratio {ratio:.3f}"
     )
 
 
@@ -121,12 +121,20 @@ def main(program):
         pairs = [(add(folder / f"python-{turn}", abstracts), ask("add", DOCUMENTS)) for turn in turns]
         say("add, by the clock", [(one[0], other[0]) for one, other in pairs], "s ")
         say("add, by the processors", [(one[1], other[1]) for one, other in pairs], "s ")
+        sides = {
+            "Python": lambda threads: rate(index, rows, threads),
+            "Rust": lambda threads: ask("rate", threads)[0],
+        }
+        rates = {name: [] for name in sides}
+        for _ in range(TURNS):
+            for name, side in sides.items():
+                rates[name].append((side(1), side(2)))
+        for name, pairs in rates.items():
+            one, two = (statistics.median(side) for side in zip(*pairs))
+            ratio = statistics.median(two / one for one, two in pairs)
+            print(f"searches a second, {name:9} 1 thread {one:.0f}, 2 threads {two:.0f}, ratio {ratio:.2f}")
         rust.stdin.close()
         rust.wait()
-        rates = [(rate(index, rows, 1), rate(index, rows, 2)) for _ in range(TURNS)]
-        one, two = (statistics.median(side) for side in zip(*rates))
-        ratio = statistics.median(two / one for one, two in rates)
-        print(f"searches a second            1 thread {one:.0f}, 2 threads {two:.0f}, ratio {ratio:.2f}")
 
 
 if __name__ == "__main__":

@@ -2,12 +2,13 @@
 //! line asks for is done and timed.
 //!
 //! `vectors N` and `texts N` search N times and answer with the median in nanoseconds; `add N` stores N
-//! documents in a new index and answers with seconds of the clock and of the processors.
+//! documents in a new index and answers with seconds of the clock and of the processors; `rate N` searches
+//! with N threads for half a second and answers with searches a second.
 
 use std::error::Error;
 use std::io::BufRead;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use ehi::{Bundle, Document, Index};
 
@@ -27,6 +28,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         match what {
             "vectors" => println!("{}", median(count, |at| vectors(&index, &rows[at % rows.len()]))?),
             "texts" => println!("{}", median(count, |at| asked(&index, &texts[at % texts.len()]))?),
+            "rate" => println!("{}", rate(&index, &rows, count)?),
             "add" => {
                 let own = Index::create(folder.join(format!("rust-{turn}")), &bundle)?;
                 let documents: Vec<_> = documents.iter().take(count).enumerate().collect();
@@ -44,6 +46,23 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 fn vectors(index: &Index, row: &[f32]) -> ehi::Result<usize> {
     Ok(index.query_vector(row).k(10).beam(8).run()?.len())
+}
+
+fn rate(index: &Index, rows: &[Vec<f32>], threads: usize) -> ehi::Result<f64> {
+    let begun = Instant::now();
+    let work = || -> ehi::Result<usize> {
+        let mut count = 0;
+        while begun.elapsed() < Duration::from_millis(500) {
+            vectors(index, &rows[count % rows.len()])?;
+            count += 1;
+        }
+        Ok(count)
+    };
+    let counts: ehi::Result<Vec<usize>> = std::thread::scope(|scope| {
+        let running: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        running.into_iter().map(|thread| thread.join().expect("a search does not panic")).collect()
+    });
+    Ok(counts?.iter().sum::<usize>() as f64 / begun.elapsed().as_secs_f64())
 }
 
 fn asked(index: &Index, text: &str) -> ehi::Result<usize> {
