@@ -10,6 +10,7 @@ EhiRetriever(store, top_k=3).run("is there caffeine in tea?")["documents"]
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,6 +18,7 @@ from os import PathLike, fspath
 from typing import Any
 
 from . import Hit, Index
+from ._options import known_options
 from ._temporary import check
 
 try:
@@ -41,7 +43,7 @@ class EhiDocumentStore:
 
     Filters are those of `Index.search` in Haystack's words: dates are compared as text, so write them alike,
     in ISO format; a missing field is as one that is None; a condition on a list holds if it does for any
-    element.
+    element. Methods whose names end in `_async` do the same in a thread.
     """
 
     def __init__(
@@ -162,6 +164,54 @@ class EhiDocumentStore:
         ordered = sorted(values.values(), key=lambda value: (str(value), type(value).__name__))
         return ordered[from_ : from_ + size], len(ordered)
 
+    async def count_documents_async(self) -> int:
+        return await asyncio.to_thread(self.count_documents)
+
+    async def filter_documents_async(self, filters: dict[str, Any] | None = None) -> list[Document]:
+        return await asyncio.to_thread(self.filter_documents, filters)
+
+    async def write_documents_async(
+        self, documents: list[Document], policy: DuplicatePolicy = DuplicatePolicy.NONE
+    ) -> int:
+        return await asyncio.to_thread(self.write_documents, documents, policy)
+
+    async def delete_documents_async(self, document_ids: list[str]) -> None:
+        await asyncio.to_thread(self.delete_documents, document_ids)
+
+    async def delete_all_documents_async(self) -> None:
+        await asyncio.to_thread(self.delete_all_documents)
+
+    async def delete_by_filter_async(self, filters: dict[str, Any]) -> int:
+        return await asyncio.to_thread(self.delete_by_filter, filters)
+
+    async def update_by_filter_async(self, filters: dict[str, Any], meta: dict[str, Any]) -> int:
+        return await asyncio.to_thread(self.update_by_filter, filters, meta)
+
+    async def count_documents_by_filter_async(self, filters: dict[str, Any]) -> int:
+        return await asyncio.to_thread(self.count_documents_by_filter, filters)
+
+    async def count_unique_metadata_by_filter_async(
+        self, filters: dict[str, Any], metadata_fields: list[str]
+    ) -> dict[str, int]:
+        return await asyncio.to_thread(self.count_unique_metadata_by_filter, filters, metadata_fields)
+
+    async def get_metadata_fields_info_async(self) -> dict[str, dict[str, str]]:
+        return await asyncio.to_thread(self.get_metadata_fields_info)
+
+    async def get_metadata_field_min_max_async(self, metadata_field: str) -> dict[str, Any]:
+        return await asyncio.to_thread(self.get_metadata_field_min_max, metadata_field)
+
+    async def get_metadata_field_unique_values_async(
+        self,
+        metadata_field: str,
+        search_term: str | None = None,
+        from_: int = 0,
+        size: int = 10,
+        filters: dict[str, Any] | None = None,
+    ) -> tuple[list[Any], int]:
+        call = self.get_metadata_field_unique_values
+        return await asyncio.to_thread(call, metadata_field, search_term, from_, size, filters)
+
     def _passing(self, filters: dict[str, Any] | None) -> Iterator[Document]:
         for each in self.index.iter(filter=translate(filters)):
             yield _document(each["id"], each["title"], each["text"], each["metadata"])
@@ -184,6 +234,7 @@ class EhiRetriever:
     ) -> None:
         if not isinstance(document_store, EhiDocumentStore):
             raise ValueError("document_store must be an EhiDocumentStore")
+        known_options(search or {}, "filter", "filters", "k")
         self.document_store, self.filters, self.top_k, self.search = (
             document_store,
             filters,
@@ -212,6 +263,13 @@ class EhiRetriever:
         k = self.top_k if top_k is None else top_k
         hits = self.document_store.index.search(query, k, filter=chosen, **self.search)
         return {"documents": [_of_hit(hit) for hit in hits]}
+
+    @component.output_types(documents=list[Document])
+    async def run_async(
+        self, query: str, filters: dict[str, Any] | None = None, top_k: int | None = None
+    ) -> dict[str, list[Document]]:
+        """As `run`, in a thread."""
+        return await asyncio.to_thread(self.run, query, filters, top_k)
 
 
 def _row(document: Document) -> dict[str, Any]:

@@ -68,6 +68,10 @@ class EhiVectorStore(VectorStore):
             self.index = Index.open(index, **options)
         self._embeddings: EhiEmbeddings | None = None
 
+    def close(self) -> None:
+        """Closes the index. Safe to call twice."""
+        self.index.close()
+
     @property
     def embeddings(self) -> EhiEmbeddings:
         """The encoder of the index's model."""

@@ -6,6 +6,7 @@ from ehi.llama_index import EhiRetriever
 retriever = EhiRetriever("notes", model="models/scifact-minilm", k=3)
 retriever.add([TextNode(id_="tea", text="Green tea has caffeine.", metadata={"year": 2021})])
 retriever.retrieve("is there caffeine in tea?")
+retriever.close()
 """
 
 from __future__ import annotations
@@ -18,12 +19,14 @@ from typing import Any
 import numpy as np
 
 from . import Index, Model
+from ._options import known_options
 from ._temporary import check
 
 try:
     from llama_index.core.callbacks import CallbackManager
     from llama_index.core.retrievers import BaseRetriever
     from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore, QueryBundle, TextNode
+    from llama_index.core.vector_stores.types import FilterCondition, FilterOperator, MetadataFilters
     from llama_index.core.vector_stores.utils import metadata_dict_to_node, node_to_metadata_dict
 except ImportError as error:
     raise ImportError("ehi.llama_index needs LlamaIndex: pip install './python[llama-index]'") from error
@@ -34,8 +37,8 @@ class EhiRetriever(BaseRetriever):
 
     `index` is an `Index` that is open, or the path of one; with `model` it is made where there is none. `k`
     and further keywords are options of `Index.search`: `filter` in the form of MongoDB's, `mode`, `beam` and
-    so on. The index encodes texts by its own model; a query that comes with an embedding is searched for by
-    that.
+    so on; `filters` are LlamaIndex's, but for matches of text. The index encodes texts by its own model; a
+    query that comes with an embedding is searched for by that.
     """
 
     def __init__(
@@ -46,8 +49,14 @@ class EhiRetriever(BaseRetriever):
         k: int = 10,
         callback_manager: CallbackManager | None = None,
         verbose: bool = False,
+        filters: MetadataFilters | None = None,
         **search: Any,
     ) -> None:
+        known_options(search, "k")
+        if filters is not None:
+            if "filter" in search:
+                raise TypeError("`filter` and `filters` exclude each other")
+            search["filter"] = _filter(filters)
         super().__init__(callback_manager=callback_manager, verbose=verbose)
         if isinstance(index, Index):
             if model is not None:
@@ -56,6 +65,10 @@ class EhiRetriever(BaseRetriever):
         else:
             self.index = Index.open(index) if model is None else Index.create(index, model, exist_ok=True)
         self.k, self._search = k, search
+
+    def close(self) -> None:
+        """Closes the index. Safe to call twice."""
+        self.index.close()
 
     def add(self, nodes: Sequence[BaseNode]) -> list[str]:
         """Stores nodes with their relationships; their ids. One whose id is there takes its place.
@@ -92,3 +105,49 @@ def _node(hit: Any) -> BaseNode:
     return TextNode(
         id_=hit.id, text=hit.text, metadata={"title": hit.title, **fields} if hit.title else fields
     )
+
+
+_OPERATORS = {
+    FilterOperator.GT: "$gt",
+    FilterOperator.GTE: "$gte",
+    FilterOperator.LT: "$lt",
+    FilterOperator.LTE: "$lte",
+    FilterOperator.IN: "$in",
+}
+
+
+def _filter(filters: MetadataFilters) -> dict[str, Any]:
+    parts = [_filter(each) if isinstance(each, MetadataFilters) else _condition(each) for each in filters.filters]
+    match filters.condition:
+        case FilterCondition.OR:
+            return {"$or": parts} if parts else {}
+        case FilterCondition.NOT:
+            return {"$not": {"$or": parts}} if parts else {}
+        case _:
+            return {"$and": parts} if parts else {}
+
+
+def _condition(one: Any) -> dict[str, Any]:
+    key, value, operator = one.key, one.value, one.operator
+    if operator in (FilterOperator.IN, FilterOperator.NIN, FilterOperator.ANY, FilterOperator.ALL):
+        if not isinstance(value, list):
+            raise ValueError(f"the filter '{operator.value}' of '{key}' needs a list")
+    match operator:
+        case FilterOperator.EQ | FilterOperator.CONTAINS:
+            # A list in metadata passes if any of its elements does.
+            return {key: {"$eq": value}}
+        case FilterOperator.NE:
+            return {"$not": {key: {"$eq": value}}}
+        case FilterOperator.ANY:
+            return {key: {"$in": value}}
+        case FilterOperator.ALL:
+            return {"$and": [{key: {"$eq": each}} for each in value]}
+        case FilterOperator.IS_EMPTY:
+            empty: list[dict[str, Any]] = [{"$exists": False}, {"$eq": None}, {"$eq": ""}, {"$eq": []}]
+            return {"$or": [{key: each} for each in empty]}
+        case FilterOperator.NIN:
+            return {"$not": {key: {"$in": value}}}
+        case _ if operator in _OPERATORS:
+            return {key: {_OPERATORS[operator]: value}}
+        case _:
+            raise ValueError(f"an index has no filter '{operator.value}'; search in mode 'words' for words")

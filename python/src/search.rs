@@ -126,6 +126,12 @@ pub struct Hit {
     hit: ehi::Hit,
 }
 
+impl Hit {
+    fn rerank_or_nan(&self) -> f32 {
+        self.hit.rerank_score.unwrap_or(f32::NAN)
+    }
+}
+
 #[pymethods]
 impl Hit {
     /// Id of the document.
@@ -228,6 +234,13 @@ impl SearchResult {
         scores.into_pyarray(py)
     }
 
+    /// What a reranker gave the hits, `[hits]` f32; NaN for one that it was not asked of.
+    #[getter]
+    fn rerank_scores<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f32>> {
+        let scores: Vec<f32> = self.hits.iter().map(|hit| hit.get().rerank_or_nan()).collect();
+        scores.into_pyarray(py)
+    }
+
     /// What the search cost, as a dictionary; times in milliseconds.
     #[getter]
     fn stats(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
@@ -268,6 +281,18 @@ impl SearchResults {
     pub fn new(k: usize, results: Vec<Py<SearchResult>>) -> Self {
         Self { k, results }
     }
+
+    fn column<'py>(&self, py: Python<'py>, of: impl Fn(&Hit) -> f32) -> PyResult<Bound<'py, PyArray2<f32>>> {
+        let mut values = vec![f32::NAN; self.results.len() * self.k];
+        if self.k > 0 {
+            for (row, result) in values.chunks_exact_mut(self.k).zip(&self.results) {
+                for (value, hit) in row.iter_mut().zip(&result.get().hits) {
+                    *value = of(hit.get());
+                }
+            }
+        }
+        values.into_pyarray(py).reshape([self.results.len(), self.k])
+    }
 }
 
 #[pymethods]
@@ -281,15 +306,14 @@ impl SearchResults {
     /// Scores of the hits, `[questions, k]` f32; NaN where a question has fewer hits.
     #[getter]
     fn scores<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<f32>>> {
-        let mut scores = vec![f32::NAN; self.results.len() * self.k];
-        if self.k > 0 {
-            for (row, result) in scores.chunks_exact_mut(self.k).zip(&self.results) {
-                for (score, hit) in row.iter_mut().zip(&result.get().hits) {
-                    *score = hit.get().hit.score;
-                }
-            }
-        }
-        scores.into_pyarray(py).reshape([self.results.len(), self.k])
+        self.column(py, |hit| hit.hit.score)
+    }
+
+    /// What a reranker gave the hits, `[questions, k]` f32; NaN for a hit that it was not asked of, and where
+    /// a question has fewer hits.
+    #[getter]
+    fn rerank_scores<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<f32>>> {
+        self.column(py, Hit::rerank_or_nan)
     }
 
     fn __len__(&self) -> usize {

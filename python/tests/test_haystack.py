@@ -1,5 +1,7 @@
 """Haystack's own tests of a document store, and what they leave out."""
 
+import asyncio
+
 import pytest
 
 pytest.importorskip("haystack", reason="needs haystack-ai")
@@ -16,8 +18,9 @@ from haystack.testing.document_store import (
     GetMetadataFieldsInfoTest,
     GetMetadataFieldUniqueValuesTest,
 )
+from haystack.testing import document_store_async as asynchronous
 
-from places import MODEL
+from places import MODEL, SMALL
 from ehi.haystack import EhiDocumentStore, EhiRetriever
 
 
@@ -38,7 +41,7 @@ class TestDocumentStore(
 ):
     @pytest.fixture
     def document_store(self, tmp_path):
-        store = EhiDocumentStore(tmp_path / "index", model=MODEL, precision="int8")
+        store = EhiDocumentStore(tmp_path / "index", model=SMALL)
         yield store
         store.close()
 
@@ -54,6 +57,51 @@ class TestDocumentStore(
         with pytest.raises(DuplicateDocumentError):
             document_store.write_documents([Document(id="3", content="three"), documents[0]])
         assert document_store.count_documents() == 2
+
+
+class TestDocumentStoreAsync(
+    asynchronous.DeleteAllAsyncTest,
+    asynchronous.CountDocumentsAsyncTest,
+    asynchronous.CountDocumentsByFilterAsyncTest,
+    asynchronous.CountUniqueMetadataByFilterAsyncTest,
+    asynchronous.DeleteByFilterAsyncTest,
+    asynchronous.UpdateByFilterAsyncTest,
+    asynchronous.WriteDocumentsAsyncTest,
+    asynchronous.DeleteDocumentsAsyncTest,
+    asynchronous.GetMetadataFieldsInfoAsyncTest,
+    asynchronous.GetMetadataFieldMinMaxAsyncTest,
+    asynchronous.GetMetadataFieldUniqueValuesAsyncTest,
+    asynchronous.FilterDocumentsAsyncTest,
+):
+    @pytest.fixture
+    def document_store(self, tmp_path):
+        store = EhiDocumentStore(tmp_path / "index", model=SMALL)
+        yield store
+        store.close()
+
+    @staticmethod
+    def assert_documents_are_equal(received, expected):
+        """Documents come in the order of their ids."""
+        assert received == sorted(expected, key=lambda document: document.id)
+
+    async def test_write_documents_async(self, document_store):
+        """As `TestDocumentStore.test_write_documents`."""
+        documents = [Document(id="1", content="one"), Document(id="2", content="two")]
+        assert await document_store.write_documents_async(documents) == 2
+        with pytest.raises(DuplicateDocumentError):
+            await document_store.write_documents_async([documents[0]])
+        assert await document_store.count_documents_async() == 2
+
+
+async def test_the_retriever_in_a_coroutine(document_store):
+    document_store.write_documents([Document(id="tea", content="Green tea."), Document(id="oil", content="Oil.")])
+    retriever = EhiRetriever(document_store, top_k=1)
+    found, oils = await asyncio.gather(retriever.run_async("tea"), retriever.run_async("oil"))
+    assert [found["documents"][0].id, oils["documents"][0].id] == ["tea", "oil"]
+    with pytest.raises(TypeError, match="no option modus"):
+        EhiRetriever(document_store, search={"modus": "hybrid"})
+    with pytest.raises(TypeError, match="argument of its own: k"):
+        EhiRetriever(document_store, search={"k": 3})
 
 
 CONDITIONS = [

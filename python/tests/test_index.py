@@ -260,7 +260,13 @@ def test_a_reranker_orders_the_hits(filled, documents):
     again = filled.search("cells in mice", k=5, reranker=reranker, rerank_depth=5)
     assert sorted(again.ids) == sorted(plain.ids) and plain[0].rerank_score is None
     order = [hit.rerank_score for hit in again]
-    assert order == sorted(order, reverse=True)
+    assert order == sorted(order, reverse=True) == again.rerank_scores.tolist()
+    assert np.isnan(plain.rerank_scores).all()
+    several = filled.search(["cells in mice", "-cells"], k=7, reranker=reranker, rerank_depth=5)
+    assert several.rerank_scores.shape == several.scores.shape == (2, 7)
+    assert np.isfinite(several.rerank_scores[0, :5]).all() and several.rerank_scores[0, :5].tolist() == order
+    with pytest.raises(TypeError, match=r'astype\("float32"\)'):
+        filled.search(np.zeros(384))
 
 
 def test_metadata_are_dictionaries(filled):
