@@ -11,9 +11,9 @@ impl Index {
     /// Stores documents of another index with the embeddings that they have there; says how many. Nothing is
     /// encoded. One whose id is here takes its place.
     ///
-    /// Where both are served by one model, each document keeps its leaves too, so that a search of both
-    /// indexes for the same finds the same, bit for bit; by another tree of the same encoder it is routed
-    /// anew. Ids that `source` does not have are passed over, and what is written there meanwhile is not seen.
+    /// Where one model serves both, each document keeps its leaves too, so that a search of either index for
+    /// the same finds the same, bit for bit; by another tree of the encoder it is routed anew. Ids that
+    /// `source` does not have are passed over, and what is written there meanwhile is not seen.
     ///
     /// # Durability
     /// As [`Self::insert`]. In groups as those of [`Self::insert_batch`].
