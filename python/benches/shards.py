@@ -3,7 +3,11 @@
     python python/benches/shards.py DATA MODEL WORK --documents 2000 --shards 8
 
 DATA is a folder with `corpus.jsonl.gz` and `queries.jsonl.gz` in the layout of BEIR. The figures are printed
-as JSON.
+as JSON, each part when it is done, so that a run that is cut off has said what it has found.
+
+With `--encoded N` the one index encodes the first N documents only, for its rate, and takes the others over
+from the shards, embeddings and leaves as they are: that halves the time, and the comparison of answers is
+then between arrangements of one set of embeddings.
 """
 
 import argparse
@@ -24,6 +28,7 @@ from ray import serve as ray_serve
 
 import ehi
 import ehi.ray
+import ehi.shards
 
 
 def lines(path, count):
@@ -79,6 +84,47 @@ def clients(port, questions, count, seconds, body):
     }
 
 
+def changes(port, uri, questions, ids, body):
+    """The set is changed once for each id, under eight clients; how many requests failed, and of how many."""
+    outcomes, over = [], threading.Event()
+
+    def client(number):
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        place = number
+        while not over.is_set():
+            question = questions[place % len(questions)]
+            place += 8
+            connection.request("POST", "/search", json.dumps({"query": question, **body}))
+            response = connection.getresponse()
+            answer = json.loads(response.read())
+            outcomes.append((response.status == 200 and not answer["partial"], answer.get("version")))
+
+    def served():
+        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+        connection.request("GET", "/health")
+        return json.loads(connection.getresponse().read())["version"]
+
+    started = time.perf_counter()
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        clients = [pool.submit(client, number) for number in range(8)]
+        try:
+            for id in ids:
+                version = ehi.ray.delete(uri, id)
+                while served() != version:
+                    time.sleep(0.1)
+        finally:
+            over.set()
+        for own in clients:
+            own.result()
+    return {
+        "changes": len(ids),
+        "seconds": round(time.perf_counter() - started, 1),
+        "requests": len(outcomes),
+        "failed": sum(not good for good, _ in outcomes),
+        "states_seen": len({version for _, version in outcomes}),
+    }
+
+
 def main():
     parser = argparse.ArgumentParser()
     for name in ("data", "model", "work"):
@@ -89,6 +135,8 @@ def main():
     parser.add_argument("--leaves", type=int, default=100)
     parser.add_argument("--precision", default="int8")
     parser.add_argument("--seconds", type=float, default=10)
+    parser.add_argument("--encoded", type=int, help="documents that the one index encodes; all unless given")
+    parser.add_argument("--actors", type=int)
     given = parser.parse_args()
     shutil.rmtree(given.work, ignore_errors=True)
     given.work.mkdir(parents=True)
@@ -99,7 +147,13 @@ def main():
     questions = [line["text"] for line in lines(given.data / "queries.jsonl.gz", given.questions)]
     with open(given.work / "corpus.jsonl", "w", encoding="utf-8") as file:
         file.writelines(json.dumps(document) + "\n" for document in corpus)
-    found = {"documents": len(corpus), "questions": len(questions), "shards": given.shards}
+    found = {}
+
+    def tell(**more):
+        found.update(more)
+        print(json.dumps(more), flush=True)
+
+    tell(documents=len(corpus), questions=len(questions), shards=given.shards)
 
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, object_store_memory=200 << 20)
     # The tree first, so that both builds have the same one and only encode and write.
@@ -117,29 +171,47 @@ def main():
     model = ehi.Model(given.work / "tree" / "models" / entry["hash"] / entry["attempt"])
     started = time.perf_counter()
     built = ehi.ray.build(
-        given.work / "corpus.jsonl", model, given.work / "set", shards=given.shards, **options
+        given.work / "corpus.jsonl",
+        model,
+        given.work / "set",
+        shards=given.shards,
+        actors=given.actors,
+        progress=lambda done, of: print(f"shard {done} of {of}", flush=True),
+        **options,
     )
-    found["ray_documents_a_second"] = round(built["documents"] / (time.perf_counter() - started), 1)
+    seconds = time.perf_counter() - started
+    tell(ray_seconds=round(seconds), ray_documents_a_second=round(built["documents"] / seconds, 1))
 
     index = ehi.Index.create(given.work / "single", model, durability="none", **options)
     started = time.perf_counter()
-    for place in range(0, len(corpus), 256):
-        index.add(corpus[place : place + 256])
-    index.compact()
-    found["single_documents_a_second"] = round(len(corpus) / (time.perf_counter() - started), 1)
-
-    manifest_bytes = sum(path.stat().st_size for path in (given.work / "set" / "manifests").iterdir())
-    found["manifest_bytes"] = manifest_bytes
-    found["bytes_a_document"] = round(sum(entry["bytes"] for entry in built["shards"]) / built["documents"])
-    found["model_bytes_a_shard"] = sum(
-        file["bytes"]
-        for file in built["shards"][0]["files"]
-        if file["name"].endswith((".safetensors", "tokenizer.json"))
-    )
+    encoded = len(corpus) if given.encoded is None else min(given.encoded, len(corpus))
+    for place in range(0, encoded, 256):
+        index.add(corpus[place : min(place + 256, encoded)])
+    index.flush()
+    seconds = time.perf_counter() - started
+    tell(single_encoded=encoded, single_documents_a_second=round(encoded / seconds, 1))
     shards = ehi.ray.open(given.work / "set", cache=given.work / "cache")
     started = time.perf_counter()
     assert shards.prepare() == {}
-    found["fetch_seconds"] = round(time.perf_counter() - started, 2)
+    tell(fetch_seconds=round(time.perf_counter() - started, 2))
+    if encoded < len(corpus):
+        there = {document["id"] for document in corpus[:encoded]}
+        group, started = shards._state[1], time.perf_counter()
+        for place in group.places:
+            source = group._index(place)
+            ehi.shards.copy(source, index, [id for id in ehi.shards.ids(source) if id not in there])
+        seconds = time.perf_counter() - started
+        tell(copied_documents_a_second=round((len(corpus) - encoded) / seconds))
+    started = time.perf_counter()
+    index.compact()
+    tell(compact_seconds=round(time.perf_counter() - started, 1))
+
+    manifest_bytes = sum(path.stat().st_size for path in (given.work / "set" / "manifests").iterdir())
+    tell(
+        manifest_bytes=manifest_bytes,
+        bytes_a_document=round(sum(entry["bytes"] for entry in built["shards"]) / built["documents"]),
+        files_a_shard=sum("same" not in file for file in built["shards"][0]["files"]),
+    )
     same = {"dense": 0, "exact": 0, "hybrid": 0}
     beam = 16
     for question in questions:
@@ -155,15 +227,21 @@ def main():
         same["hybrid"] += bits(shards.search(question, 100, **hybrid).hits) == bits(
             index.search(question, 100, encoder="full", **hybrid)
         )
-    found["same_top_100"] = same
+    tell(same_top_100=same)
     asked = questions[:200]
     for mode, more in (("dense", {"beam": beam}), ("hybrid", {"beam": beam, "alpha": 0.7})):
-        found[f"ms_{mode}_shards"] = milliseconds(lambda q: shards.search(q, 10, mode=mode, **more), asked)
-        found[f"ms_{mode}_single"] = milliseconds(
-            lambda q: index.search(q, 10, mode=mode, encoder="full", **more), asked
+        tell(
+            **{
+                f"ms_{mode}_shards": milliseconds(lambda q: shards.search(q, 10, mode=mode, **more), asked),
+                f"ms_{mode}_single": milliseconds(
+                    lambda q: index.search(q, 10, mode=mode, encoder="full", **more), asked
+                ),
+            }
         )
     encoder = ehi.Encoder(model.path, precision=given.precision)
-    found["ms_encode"] = milliseconds(encoder.encode_query, asked)
+    tell(ms_encode=milliseconds(encoder.encode_query, asked))
+    shards.close()
+    index.close()
 
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -171,7 +249,9 @@ def main():
     ehi.ray.serve(given.work / "set", groups=2, num_cpus=0.1, cache=given.work / "cache", port=port)
     clients(port, questions, 1, 2, {"k": 10, "mode": "dense", "beam": beam})
     body = {"k": 10, "mode": "dense", "beam": beam}
-    found["http"] = [clients(port, questions, count, given.seconds, body) for count in (1, 8, 64)]
+    tell(http=[clients(port, questions, count, given.seconds, body) for count in (1, 8, 64)])
+    gone = [document["id"] for document in corpus[:20]]
+    tell(changed=changes(port, given.work / "set", questions, gone, body))
     ray_serve.shutdown()
     ray.shutdown()
     print(json.dumps(found, indent=1))

@@ -14,7 +14,10 @@ _Candidate: TypeAlias = tuple[str, float, float | None, bool, bool]
 __all__ = [
     "TermStatistics",
     "candidates",
+    "compare",
+    "copy",
     "fuse",
+    "ids",
     "leaf_rows",
     "make_tree",
     "plain_question",
@@ -88,4 +91,9 @@ def make_tree(
     questions: Sequence[str] | None = None,
     seed: int = 0,
     progress: Callable[[str, int, int | None], bool | None] | None = None,
+) -> dict[str, Any]: ...
+def ids(index: Index) -> list[str]: ...
+def copy(source: Index, target: Index, ids: Sequence[str] | None = None) -> int: ...
+def compare(
+    questions: Sequence[tuple[Sequence[str], Sequence[str], Sequence[str]]], *, seed: int = 0
 ) -> dict[str, Any]: ...

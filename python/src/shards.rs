@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use ehi::search::{SearchCandidate, fuse_candidates};
-use ehi::train::TuneOptions;
+use ehi::train::{JudgedRankings, TuneOptions, compare_rankings};
 use ehi::{Fusion, LeafId};
 use numpy::{IntoPyArray, PyArray1, PyUntypedArray};
 use pyo3::exceptions::PyValueError;
@@ -246,6 +246,43 @@ fn make_tree(
     plain(py, &watched(py, progress, move |told| index.with_progress(told).make_tree(path, &options))?)
 }
 
+/// The ids of an index's documents, in their byte order.
+#[pyfunction]
+fn ids(py: Python<'_>, index: &Index) -> PyResult<Vec<String>> {
+    let index = index.inner()?;
+    run(py, move || index.ids())
+}
+
+/// Stores documents of one index in another with the embeddings that they have, all or those of `ids`;
+/// nothing is encoded. How many there were.
+#[pyfunction]
+#[pyo3(signature = (source, target, ids = None))]
+fn copy(py: Python<'_>, source: &Index, target: &Index, ids: Option<Vec<String>>) -> PyResult<usize> {
+    let (source, target) = (source.inner()?, target.inner()?);
+    run(py, move || match ids {
+        Some(ids) => target.insert_from(&source, ids),
+        None => target.insert_from(&source, source.ids()?),
+    })
+}
+
+/// Whether what is found after a change is better than before, by the rule of `Index.learn`, as a dictionary.
+/// Of each question the ids of its answers, the ids found before, and those found after.
+#[pyfunction]
+#[pyo3(signature = (questions, *, seed = 0))]
+fn compare(
+    py: Python<'_>,
+    questions: Vec<(Vec<String>, Vec<String>, Vec<String>)>,
+    seed: u64,
+) -> PyResult<Py<PyAny>> {
+    let judged = questions.into_iter().map(|(answers, before, after)| JudgedRankings {
+        judgments: answers.into_iter().map(|id| (id, 1)).collect(),
+        before,
+        after,
+    });
+    let judged: Vec<JudgedRankings> = judged.collect();
+    plain(py, &run(py, move || Ok(compare_rankings(&judged, seed)))?)
+}
+
 #[allow(clippy::too_many_arguments, reason = "options of one search")]
 fn given(
     py: Python<'_>,
@@ -291,5 +328,8 @@ pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     own.add_function(wrap_pyfunction!(candidates, &own)?)?;
     own.add_function(wrap_pyfunction!(fuse, &own)?)?;
     own.add_function(wrap_pyfunction!(make_tree, &own)?)?;
+    own.add_function(wrap_pyfunction!(ids, &own)?)?;
+    own.add_function(wrap_pyfunction!(copy, &own)?)?;
+    own.add_function(wrap_pyfunction!(compare, &own)?)?;
     module.add("_shards", own)
 }

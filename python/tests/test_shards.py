@@ -98,3 +98,28 @@ def test_a_tree_beside_an_index(filled, tmp_path):
     made = shards.make_tree(filled, tmp_path / "tree", leaves=9, passes=2)
     assert made["leaves"] == 9 and made["change"] is None
     assert ehi.Model(tmp_path / "tree").has_tree and filled.model.hash == before
+
+
+def test_documents_are_taken_over_as_they_are(filled, divided, tmp_path):
+    with ehi.Index.create(tmp_path / "merged", filled.model, lazy_encoder=True) as merged:
+        for index in divided:
+            assert shards.copy(index, merged) == len(index)
+        assert shards.ids(merged) == shards.ids(filled) and len(merged) == len(filled)
+        vector = ehi.Encoder(MODEL, precision="int8").encode_query(QUESTIONS[0])
+        for options in ({"beam": 5, "codes": False}, {"exact": True}):
+            assert bits(merged.search(vector, 30, **options)) == bits(filled.search(vector, 30, **options))
+        assert (shards.leaf_rows(merged) == shards.leaf_rows(filled)).all()
+        some = shards.ids(filled)[:3]
+        assert shards.copy(filled, merged, [*some, "none"]) == 3
+    with ehi.Index.create(tmp_path / "dot", filled.model, similarity="dot", lazy_encoder=True) as dot:
+        with pytest.raises(ehi.InputError) as refused:
+            shards.copy(filled, dot)
+        assert refused.value.kind == "SimilarityMismatch" and len(dot) == 0
+
+
+def test_rankings_are_compared():
+    better = shards.compare([(["a"], ["b", "c"], ["a"])] * 25)
+    assert better["decision"] == "changed" and better["ndcg_at_10"]["value"] == 1
+    assert shards.compare([(["a"], ["a"], ["b"])] * 25)["decision"] == "worse"
+    assert shards.compare([(["a"], ["a"], ["a"])] * 25)["decision"] == "no_gain"
+    assert shards.compare([(["a"], ["b"], ["a"])] * 19)["decision"] == "too_few"

@@ -11,6 +11,20 @@ impl Index {
     pub fn iter(&self) -> Documents<'_> {
         Documents { index: self, page: Vec::new().into_iter(), last: None, done: false }
     }
+
+    /// The ids of all documents, in their byte order, all of one generation; nothing else is read of them.
+    ///
+    /// # Errors
+    /// Failures of reading.
+    pub fn ids(&self) -> Result<Vec<String>> {
+        let view = self.serving().view();
+        let mut walk = view.walk(None)?;
+        let mut ids = Vec::with_capacity(view.live());
+        while let Some((id, _)) = walk.next()? {
+            ids.push(id);
+        }
+        Ok(ids)
+    }
 }
 
 /// Iterator over all documents; made by [`Index::iter`].

@@ -87,6 +87,25 @@ impl Ingest<'_> {
         Ok(puts(documents, terms, spans, rows.zip(leaves)))
     }
 
+    /// Documents with rows that are stored elsewhere; each row keeps its leaves where those are of the
+    /// `same` model, and is routed else.
+    pub fn keep_stored(
+        self,
+        documents: Vec<Document>,
+        mut rows: Vec<Vec<PutRow>>,
+        same: bool,
+    ) -> Result<Vec<Put>> {
+        let terms = self.terms(&documents)?;
+        if !same {
+            let embeddings: Vec<f16> =
+                rows.iter().flatten().flat_map(|row| &row.embedding).copied().collect();
+            let leaves = self.route_stored(&embeddings);
+            rows.iter_mut().flatten().zip(leaves).for_each(|(row, leaves)| row.leaves = leaves);
+        }
+        let put = |((document, rows), terms)| Put { document, rows, terms };
+        Ok(documents.into_iter().zip(rows).zip(terms).map(put).collect())
+    }
+
     /// Routes documents of one row each with their embeddings, `[documents, dim]` f32.
     pub fn place(self, documents: Vec<Document>, rows: &[f32]) -> Result<Vec<Put>> {
         let terms = self.terms(&documents)?;

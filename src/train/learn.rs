@@ -364,12 +364,12 @@ impl Learned {
 }
 
 /// The larger of the two p-values.
-fn p_value(difference: &Difference) -> f64 {
+pub(super) fn p_value(difference: &Difference) -> f64 {
     let [bootstrap, t_test] = [difference.bootstrap_p, difference.t_test_p].map(|p| p.unwrap_or(1.0));
     bootstrap.max(t_test)
 }
 
-fn decide(ndcg: Option<Difference>, recall: Option<Difference>, tree_loses: bool) -> Decision {
+pub(super) fn decide(ndcg: Option<Difference>, recall: Option<Difference>, tree_loses: bool) -> Decision {
     let lost = |difference: &Difference| difference.difference <= -SMALLEST_GAIN;
     if tree_loses || [ndcg, recall].iter().flatten().any(lost) {
         return Decision::Worse;

@@ -28,6 +28,7 @@ mod parameters;
 mod passages;
 mod plan;
 mod query_encoder;
+mod rankings;
 mod refresh;
 mod report;
 mod reranker;
@@ -55,6 +56,7 @@ pub use error::TrainError;
 pub use fuse::{FEWEST_FUSION_QUESTIONS, Fused};
 pub use learn::{Decision, LEARN_HELD_OUT, LearnOptions, Learned};
 pub use query_encoder::{DEFAULT_PASSES, DEFAULT_TEXTS, DistilOptions, QueryEncoderChoice};
+pub use rankings::{JudgedRankings, RankingVerdict, compare_rankings};
 pub use report::{
     DevFigures, DevPoint, EarlyStop, EpochReport, IndexerEpochReport, LossParts, MovedTensor, TrainEvent,
     TrainReport,

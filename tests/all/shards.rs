@@ -301,3 +301,72 @@ fn a_tree_is_made_beside_an_index() {
     let refused = index.make_tree(dir.path().join("other"), &TuneOptions { always: true, ..options });
     assert!(matches!(&refused, Err(Error::Input(InputError::InapplicableOption { .. }))), "{refused:?}");
 }
+
+/// Documents of one index, taken over into several and back.
+#[test]
+fn documents_are_taken_over_with_their_embeddings() {
+    let shards = Shards::new(3);
+    let dir = TempDir::new().unwrap();
+    let merged = Index::create(dir.path().join("merged"), &shards.model).unwrap();
+    merged.insert(Document::new("d000", "", "in the way")).unwrap();
+    for shard in &shards.shards {
+        let ids = shard.ids().unwrap();
+        assert!(ids.is_sorted() && ids.len() == shard.len());
+        let unknown = ids.iter().map(String::as_str).chain(["none"]);
+        assert_eq!(merged.insert_from(shard, unknown).unwrap(), shard.len());
+    }
+    merged.compact().unwrap();
+    assert_eq!(merged.ids().unwrap(), shards.single.ids().unwrap());
+    assert_eq!(merged.get("d000").unwrap(), shards.single.get("d000").unwrap());
+    assert_eq!(merged.term_statistics().unwrap(), shards.statistics);
+    assert_eq!(merged.leaf_rows().unwrap(), shards.single.leaf_rows().unwrap());
+    assert!(merged.verify().unwrap().is_sound());
+    for question in questions() {
+        let vector = shards.encode(&question);
+        let found = |index: &Index| {
+            let beam = index.query_vector(&vector).k(40).codes(false).beam(3).run().unwrap();
+            let words = index.query(&question).k(40).lexical().run().unwrap();
+            [bits(&beam.hits), bits(&words.hits)]
+        };
+        assert_eq!(found(&merged), found(&shards.single), "{question}");
+    }
+    // From a reader too, and what is not asked for stays away.
+    shards.single.flush().unwrap();
+    let reader = Index::open_read_only(shards.single.path()).unwrap();
+    let some = Index::create(dir.path().join("some"), &shards.model).unwrap();
+    assert_eq!(some.insert_from(&reader, ["d000", "none", "s000"]).unwrap(), 2);
+    assert_eq!(some.ids().unwrap(), ["d000", "s000"]);
+}
+
+#[test]
+fn another_tree_of_the_encoder_routes_anew_and_another_encoder_is_refused() {
+    let (dir, index) = filled(SHAPE, 60);
+    // The encoder of a bundle without training layers of it is that of its base.
+    let other = bundle(Shape { height: 1, leaves_per_document: 1 });
+    assert!(other.has_encoder_of(&index.bundle()));
+    let target = Index::create(dir.path().join("other"), &other).unwrap();
+    assert_eq!(target.insert_from(&index, index.ids().unwrap()).unwrap(), 60);
+    assert!(target.verify().unwrap().is_sound());
+    let expected = Index::create(dir.path().join("expected"), &index.bundle()).unwrap();
+    expected.insert_from(&index, index.ids().unwrap()).unwrap();
+    expected.reencode(&other).unwrap();
+    assert_eq!(target.leaf_rows().unwrap(), expected.leaf_rows().unwrap());
+    let scifact = Bundle::open(concat!(env!("CARGO_MANIFEST_DIR"), "/models/scifact-minilm")).unwrap();
+    let strange = Index::create(dir.path().join("strange"), &scifact).unwrap();
+    let refused = strange.insert_from(&index, index.ids().unwrap());
+    assert!(matches!(&refused, Err(Error::Input(InputError::ModelMismatch { .. }))), "{refused:?}");
+    assert!(strange.is_empty());
+    let with_passages =
+        |name: &str| Index::builder().passages(8, 2).create(dir.path().join(name), &index.bundle()).unwrap();
+    let passages = with_passages("passages");
+    let refused = passages.insert_from(&index, index.ids().unwrap());
+    assert!(matches!(&refused, Err(Error::Input(InputError::NeedsTexts { .. }))), "{refused:?}");
+    let long = "leaf tree branch root stem bark twig bud seed soil rain sun";
+    passages.insert(Document::new("a", "", long)).unwrap();
+    let refused = index.insert_from(&passages, ["a"]);
+    assert!(matches!(&refused, Err(Error::Input(InputError::PassagesMismatch { .. }))), "{refused:?}");
+    let again = with_passages("again");
+    assert_eq!(again.insert_from(&passages, ["a"]).unwrap(), 1);
+    assert_eq!(again.embeddings(), passages.embeddings());
+    assert!(again.embeddings() > 1);
+}

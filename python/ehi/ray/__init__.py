@@ -7,9 +7,12 @@
         for hit in shards.search("does vitamin d protect against infection?", k=10).hits:
             print(hit.score, hit.id)
 
-`build`, `append`, `compact`, `serve` and `search_batch` run on Ray (`pip install 'ehi[ray]'`); `open`,
-`publish`, `delete`, `versions` and `clean` need none. `docs/distributed.md` has the guarantees.
+`build`, `append`, `compact`, `rebalance`, `retrain`, `adopt`, `serve` and `search_batch` run on Ray
+(`pip install 'ehi[ray]'`); `open`, `publish`, `delete`, `versions` and `clean` need none.
+`docs/distributed.md` has the guarantees.
 """
+
+from typing import TYPE_CHECKING, Any
 
 from .changes import delete
 from .cleaning import clean
@@ -17,20 +20,31 @@ from .errors import DatasetError, ManifestError, PublishConflict, ShardError, Sh
 from .publishing import publish, versions
 from .searcher import Answer, Hit, Searcher, open
 
+if TYPE_CHECKING:
+    from .batch import search_batch
+    from .jobs import append, build
+    from .reshaping import compact, rebalance
+    from .retraining import adopt, retrain
+    from .serving import serve
 
-def __getattr__(name):
-    # What needs Ray is loaded when it is asked for.
+# What needs Ray, loaded when it is asked for.
+_HOMES = {
+    "adopt": "retraining",
+    "append": "jobs",
+    "build": "jobs",
+    "compact": "reshaping",
+    "rebalance": "reshaping",
+    "retrain": "retraining",
+    "search_batch": "batch",
+    "serve": "serving",
+}
+
+
+def __getattr__(name: str) -> Any:
     import importlib
 
-    homes = {
-        "append": "jobs",
-        "build": "jobs",
-        "compact": "jobs",
-        "search_batch": "batch",
-        "serve": "serving",
-    }
-    if name in homes:
-        return getattr(importlib.import_module(f"{__name__}.{homes[name]}"), name)
+    if name in _HOMES:
+        return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
@@ -44,6 +58,7 @@ __all__ = [
     "ShardError",
     "ShardsError",
     "StorageError",
+    "adopt",
     "append",
     "build",
     "clean",
@@ -51,6 +66,8 @@ __all__ = [
     "delete",
     "open",
     "publish",
+    "rebalance",
+    "retrain",
     "search_batch",
     "serve",
     "versions",

@@ -1,10 +1,15 @@
 """Many questions at once, offline, through Ray Data."""
 
+from __future__ import annotations
+
+from typing import Any
+
 import ray
 
 from . import manifest as manifests
 from .errors import DatasetError
-from .jobs import ACTOR_CPUS, _running
+from .names import Json, Options, Uri
+from .pool import ACTOR_CPUS, running
 from .searcher import default_cache
 from .storage import connect
 
@@ -12,7 +17,17 @@ from .storage import connect
 class _Asker:
     """An actor that has a set open."""
 
-    def __init__(self, uri, version, cache, budget, column, k, options, storage_options):
+    def __init__(
+        self,
+        uri: str,
+        version: int,
+        cache: str,
+        budget: int | None,
+        column: str,
+        k: int,
+        options: Json,
+        storage_options: Options,
+    ) -> None:
         from . import searcher
 
         self.shards = searcher.open(
@@ -20,8 +35,8 @@ class _Asker:
         )
         self.column, self.k, self.options = column, k, options
 
-    def __call__(self, batch):
-        found = {"hits": [], "scores": [], "partial": []}
+    def __call__(self, batch: Json) -> Json:
+        found: dict[str, list[Any]] = {"hits": [], "scores": [], "partial": []}
         for question in batch[self.column]:
             answer = self.shards.search(str(question), self.k, **self.options)
             found["hits"].append([hit.id for hit in answer.hits])
@@ -31,19 +46,19 @@ class _Asker:
 
 
 def search_batch(
-    uri,
-    questions,
-    k=10,
+    uri: Uri,
+    questions: Any,
+    k: int = 10,
     *,
-    column="text",
-    actors=1,
-    num_cpus=ACTOR_CPUS,
-    batch_size=64,
-    cache=None,
-    budget=None,
-    storage_options=None,
-    **options,
-):
+    column: str = "text",
+    actors: int | None = 1,
+    num_cpus: float = ACTOR_CPUS,
+    batch_size: int = 64,
+    cache: Uri | None = None,
+    budget: int | None = None,
+    storage_options: Options = None,
+    **options: Any,
+) -> Any:
     """The answers to a dataset of questions: the dataset with the columns `hits`, `scores` and `partial`.
 
     `questions` is a `ray.data.Dataset`, or a list of texts. All are answered by one state of the set, the
@@ -55,7 +70,7 @@ def search_batch(
     cache = str(default_cache() if cache is None else cache)
     asker = (str(uri), version, cache, budget, column, k, options, storage_options)
 
-    def asked(data):
+    def asked(data: Any) -> Any:
         schema = data.schema()
         names = schema.names if schema else []
         if column not in names:
@@ -77,7 +92,7 @@ def search_batch(
     texts = list(questions)
     if not texts:
         return []
-    with _running():
+    with running():
         context = ray.data.DataContext.get_current()
         context.execution_options.preserve_order = True
         context.enable_progress_bars = False

@@ -1,18 +1,22 @@
 """Shards on the local disk: fetched on use, checked, and evicted by least use within a budget."""
 
+from __future__ import annotations
+
 import hashlib
 import json
 import os
 import pathlib
-import shutil
 import threading
 import uuid
+from collections.abc import Callable, Sequence
 
 import ehi
 
 from . import changes, models, shard
 from .errors import ShardError
-from .storage import download_folder
+from .names import Json, Uri
+from .scratch import Scratch
+from .storage import Storage, download_folder
 
 FOLDER = "shards"
 _INDEX = "index"
@@ -26,15 +30,15 @@ class Cache:
     The budget is for the shards' own files, and for those that one process fetches.
     """
 
-    def __init__(self, root, budget=None, model=None):
+    def __init__(self, root: Uri, budget: int | None = None, model: Uri | None = None) -> None:
         self.root = pathlib.Path(root)
         self.budget = budget
         self._model = model
-        self._reserved = {}
+        self._reserved: dict[str, int] = {}
         self._evicting = threading.Lock()
         (self.root / FOLDER).mkdir(parents=True, exist_ok=True)
 
-    def path_of(self, storage, entry, tombstones):
+    def path_of(self, storage: Storage, entry: Json, tombstones: Sequence[Json]) -> pathlib.Path:
         """The folder of a shard's index without what was deleted, fetched if it is not there.
 
         `ShardError` where it is not what the manifest says.
@@ -49,78 +53,77 @@ class Cache:
             return base
         digest = hashlib.sha256(json.dumps(sorted(present)).encode()).hexdigest()[:16]
 
-        def without(folder):
+        def without(folder: pathlib.Path) -> None:
             # It shares the files that never change.
-            index = ehi.Index.open_read_only(base)
+            index = ehi.Index.open_read_only(base, lazy_encoder=True)
             index.snapshot(folder)
             del index
-            with ehi.Index.open(folder) as copy:
+            with ehi.Index.open(folder, lazy_encoder=True) as copy:
                 copy.delete(present)
 
         return self._made(f"{name}-{digest}", 0, without)
 
-    def _made(self, name, size, make):
+    def _made(self, name: str, size: int, make: Callable[[pathlib.Path], object]) -> pathlib.Path:
         folder = self.root / FOLDER / name
         if not (folder / _USED).exists():
-            staged = folder.parent / f".{name}-{uuid.uuid4().hex}"
-            self._make_room(staged.name, size)
-            staged.mkdir()
+            attempt = uuid.uuid4().hex
+            self._make_room(attempt, size)
             try:
-                make(staged / _INDEX)
-                (staged / _USED).write_text(str(size))
-                try:
-                    staged.rename(folder)
-                except OSError:
-                    # Another thread or process was first, unless something else is wrong.
-                    if not (folder / _USED).exists():
-                        raise
+                with Scratch("shard", self.root) as own:
+                    staged = own / "shard"
+                    staged.mkdir()
+                    make(staged / _INDEX)
+                    (staged / _USED).write_text(str(size))
+                    try:
+                        staged.rename(folder)
+                    except OSError:
+                        # Another thread or process was first, unless something else is wrong.
+                        if not (folder / _USED).exists():
+                            raise
             finally:
-                shutil.rmtree(staged, ignore_errors=True)
                 with self._evicting:
-                    self._reserved.pop(staged.name, None)
+                    self._reserved.pop(attempt, None)
         try:
             os.utime(folder / _USED)
         except FileNotFoundError:
             pass
         return folder / _INDEX
 
-    def _fetch(self, storage, entry, folder):
+    def _fetch(self, storage: Storage, entry: Json, folder: pathlib.Path) -> None:
         folder.mkdir()
         model = self._model or models.folder_of(self.root, entry["model"])
         wrong = download_folder(storage, shard.files_prefix(entry), entry["files"], folder, model)
         if wrong:
             raise ShardError(entry["key"], wrong)
 
-    def _make_room(self, name, size):
+    def _make_room(self, name: str, size: int) -> None:
         if self.budget is None:
             return
         with self._evicting:
-            self._evict(size)
+            self._evict(size, self.budget)
             self._reserved[name] = size
 
-    def _evict(self, size):
+    def _evict(self, size: int, budget: int) -> None:
         found = []
         for folder in (self.root / FOLDER).iterdir():
             try:
-                if not folder.name.startswith("."):
-                    used = (folder / _USED).stat().st_mtime
-                    found.append((used, int((folder / _USED).read_text() or 0), folder))
+                used = (folder / _USED).stat().st_mtime
+                found.append((used, int((folder / _USED).read_text() or 0), folder))
             except FileNotFoundError:
                 continue
         total = sum(taken for _, taken, _ in found) + sum(self._reserved.values())
         for _, taken, folder in sorted(found):
-            if total + size <= self.budget:
+            if total + size <= budget:
                 break
             # Files that are mapped stay readable for those who have them open.
-            gone = folder.with_name(f".{folder.name}-{uuid.uuid4().hex}")
-            try:
-                folder.rename(gone)
-            except OSError:
-                continue
-            shutil.rmtree(gone, ignore_errors=True)
+            with Scratch("evicted", self.root) as gone:
+                try:
+                    folder.rename(gone / "shard")
+                except OSError:
+                    continue
             total -= taken
 
 
-def _present(path, ids):
-    index = ehi.Index.open_read_only(path)
+def _present(path: pathlib.Path, ids: Sequence[str]) -> list[str]:
+    index = ehi.Index.open_read_only(path, lazy_encoder=True)
     return [id for id in ids if id in index]

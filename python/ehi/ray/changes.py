@@ -1,18 +1,22 @@
 """Deleting from a published set: tombstone files beside shards that never change."""
 
+from __future__ import annotations
+
 import gzip
 import hashlib
 import json
 import uuid
+from collections.abc import Iterable, Sequence
 
 from .errors import ManifestError
+from .names import Json, Options, Uri
 from .publishing import assemble, change
-from .storage import connect
+from .storage import Storage, connect
 
 FOLDER = "tombstones"
 
 
-def delete(uri, ids, *, storage_options=None):
+def delete(uri: Uri, ids: str | Iterable[str], *, storage_options: Options = None) -> int:
     """Deletes documents from a published set; the number of the new manifest.
 
     Ids that are not there are no error. Other publishers may be at work: the deletion is published after
@@ -26,7 +30,7 @@ def delete(uri, ids, *, storage_options=None):
     storage = connect(uri, storage_options)
     file = write(storage, ids) if ids else None
 
-    def with_tombstones(newest):
+    def with_tombstones(newest: Json) -> Json | None:
         if file is None:
             return None
         added = {**file, "before": newest["version"] + 1}
@@ -35,7 +39,7 @@ def delete(uri, ids, *, storage_options=None):
     return change(storage, with_tombstones)
 
 
-def write(storage, ids):
+def write(storage: Storage, ids: Iterable[str]) -> Json:
     """A tombstone file; its entry for a manifest."""
     data = gzip.compress(
         json.dumps(sorted(set(ids)), ensure_ascii=False).encode("utf-8", "surrogatepass"), mtime=0
@@ -45,7 +49,7 @@ def write(storage, ids):
     return {"name": name, "sha256": hashlib.sha256(data).hexdigest(), "ids": len(set(ids))}
 
 
-def read(storage, entry):
+def read(storage: Storage, entry: Json) -> list[str]:
     try:
         data = storage.get(entry["name"])
     except FileNotFoundError:
@@ -55,10 +59,14 @@ def read(storage, entry):
     return json.loads(gzip.decompress(data).decode("utf-8", "surrogatepass"))
 
 
-def deleted_from(storage, shard, tombstones):
-    """Ids that were deleted since a shard was added."""
+def ids_of(storage: Storage, tombstones: Sequence[Json]) -> list[str]:
+    """Ids that tombstone files name."""
     ids = set()
     for entry in tombstones:
-        if shard["added"] < entry["before"]:
-            ids.update(read(storage, entry))
+        ids.update(read(storage, entry))
     return sorted(ids)
+
+
+def deleted_from(storage: Storage, shard: Json, tombstones: Sequence[Json]) -> list[str]:
+    """Ids that were deleted since a shard was added."""
+    return ids_of(storage, [entry for entry in tombstones if shard["added"] < entry["before"]])

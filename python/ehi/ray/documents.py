@@ -1,18 +1,28 @@
 """Rows of a dataset as documents, and the files in which they wait for the worker of their shard."""
 
+from __future__ import annotations
+
 import gzip
 import hashlib
 import io
 import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from .errors import DatasetError
+from .names import Json
 
 IDS = ("id", "_id")
 TITLE = "title"
 _MISSING = object()
 
 
-def choose(names, id=None, text="text", title=None, metadata=None):
+def choose(
+    names: Iterable[str],
+    id: str | None = None,
+    text: str = "text",
+    title: str | None = None,
+    metadata: str | Sequence[str] | None = None,
+) -> Json:
     """The columns that are read, checked against those that a dataset has.
 
     Without `id` the column is `id` or `_id`; without `title` a column `title` is taken if there is one.
@@ -32,16 +42,16 @@ def choose(names, id=None, text="text", title=None, metadata=None):
     return {"id": id, "text": text, "title": title, "metadata": metadata}
 
 
-def _listed(names):
+def _listed(names: Iterable[str]) -> str:
     return ", ".join(f"`{name}`" for name in names) or "none"
 
 
-def partition_of(id, shards):
+def partition_of(id: str, shards: int) -> int:
     """The shard that an id belongs to: equal ids meet in one shard, whatever the order of the input."""
     return int.from_bytes(hashlib.blake2b(id.encode(), digest_size=8).digest(), "big") % shards
 
 
-def rows_of(columns, table):
+def rows_of(columns: Json, table: Json) -> Iterator[Json]:
     """Documents from columns, as lists, of one length."""
     count = len(table[columns["id"]])
     metadata = columns["metadata"]
@@ -51,7 +61,7 @@ def rows_of(columns, table):
             raise DatasetError(f"an id is {id!r}; ids are texts or whole numbers")
         if not isinstance(text, str):
             raise DatasetError(f"the text of `{id}` is {text!r}")
-        document = {"id": str(id), "text": text}
+        document: Json = {"id": str(id), "text": text}
         title = table[columns["title"]][place] if columns["title"] else None
         if title is not None:
             document["title"] = str(title)
@@ -66,7 +76,7 @@ def rows_of(columns, table):
         yield document
 
 
-def packed(documents):
+def packed(documents: Iterable[Json]) -> bytes:
     """Documents as the bytes of a spool file."""
     out = io.BytesIO()
     # Without a time, so that equal documents are equal bytes.
@@ -80,14 +90,14 @@ def packed(documents):
     return out.getvalue()
 
 
-def unpacked(data):
+def unpacked(data: bytes) -> Iterator[Json]:
     """The documents of a spool file, one at a time."""
     with gzip.open(io.BytesIO(data), "rt", encoding="utf-8", errors="surrogatepass") as file:
         for line in file:
             yield json.loads(line)
 
 
-def last_of_each(read):
+def last_of_each(read: Callable[[], Iterable[Json]]) -> Iterator[Json]:
     """Of documents with one id the last; `read` gives them all, as often as it is called.
 
     Memory is for ids alone.

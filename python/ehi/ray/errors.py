@@ -1,5 +1,9 @@
 """What goes wrong with sets of shards."""
 
+from __future__ import annotations
+
+from typing import Any
+
 from ehi import Error
 
 
@@ -18,23 +22,23 @@ class ManifestError(ShardsError):
 class PublishConflict(ShardsError):
     """Another publisher was first; its manifest is number `version`."""
 
-    def __init__(self, version):
+    def __init__(self, version: int) -> None:
         super().__init__(f"manifest {version} was published by another publisher")
         self.version = version
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         return (PublishConflict, (self.version,))
 
 
 class ShardError(ShardsError):
     """A shard that cannot be used; `shard` is its key."""
 
-    def __init__(self, shard, reason):
+    def __init__(self, shard: str, reason: str) -> None:
         super().__init__(f"shard {shard}: {reason}")
         self.shard = shard
         self.reason = reason
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         return (ShardError, (self.shard, self.reason))
 
 

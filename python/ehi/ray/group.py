@@ -1,31 +1,47 @@
 """Some shards of a manifest, opened from the cache and searched side by side."""
 
+from __future__ import annotations
+
 import concurrent.futures
 import hashlib
 import os
 import threading
 import time
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import ehi
 from ehi import shards as parts
 
 from . import publishing
+from .cache import Cache
 from .errors import ManifestError, ShardError, ShardsError
 from .manifest import unpack_counts
+from .names import Json
+from .storage import Storage
 
 
 class Group:
     """Shards of one manifest, by their places in it; what they find is not merged yet."""
 
-    def __init__(self, storage, manifest, cache, *, places=None, threads=None, most_open=None):
+    def __init__(
+        self,
+        storage: Storage,
+        manifest: Json,
+        cache: Cache,
+        *,
+        places: Iterable[int] | None = None,
+        threads: int | None = None,
+        most_open: int | None = None,
+    ) -> None:
         self.storage = storage
         self.manifest = manifest
         self.cache = cache
         entries = manifest["shards"]
         self.places = list(range(len(entries))) if places is None else list(places)
-        self._open = {}
+        self._open: dict[int, ehi.Index] = {}
         self._most_open = most_open
-        self._refused = {}
+        self._refused: dict[int, str] = {}
         self._locks = {place: threading.Lock() for place in self.places}
         self._guard = threading.Lock()
         self._leaf_rows = {place: unpack_counts(entries[place]["leaf_rows"]) for place in self.places}
@@ -33,7 +49,7 @@ class Group:
         threads = threads or min(len(self.places) or 1, os.cpu_count() or 1)
         self._pool = concurrent.futures.ThreadPoolExecutor(threads, thread_name_prefix="ehi-shard")
 
-    def _read_statistics(self):
+    def _read_statistics(self) -> parts.TermStatistics | None:
         entry = self.manifest["statistics"]
         if entry is None:
             return None
@@ -46,32 +62,32 @@ class Group:
             raise ManifestError(f"the statistics of words {name} are damaged")
         return parts.TermStatistics.from_bytes(data)
 
-    def close(self):
+    def close(self) -> None:
         self._pool.shutdown(wait=True, cancel_futures=True)
         with self._guard:
             self._open.clear()
 
-    def prepare(self):
+    def prepare(self) -> dict[str, str]:
         """Fetches and opens all shards; why those that are refused are, by key."""
         list(self._pool.map(lambda place: self._try_index(place), self.places))
         return self.refused()
 
-    def refused(self):
+    def refused(self) -> dict[str, str]:
         with self._guard:
             return {self.manifest["shards"][place]["key"]: why for place, why in self._refused.items()}
 
-    def retry(self):
+    def retry(self) -> None:
         """Forgets what was refused, so that it is fetched again."""
         with self._guard:
             self._refused.clear()
 
-    def _try_index(self, place):
+    def _try_index(self, place: int) -> ehi.Index | None:
         try:
             return self._index(place)
         except ShardError:
             return None
 
-    def _index(self, place):
+    def _index(self, place: int) -> ehi.Index:
         with self._guard:
             if place in self._open:
                 # The last used at the end.
@@ -97,7 +113,7 @@ class Group:
                     self._open.pop(next(iter(self._open)))
             return index
 
-    def _opened(self, entry):
+    def _opened(self, entry: Json) -> ehi.Index:
         path = self.cache.path_of(self.storage, entry, self.manifest["tombstones"])
         index = ehi.Index.open_read_only(path, precision=self.manifest["precision"])
         found = index.model.hash
@@ -107,12 +123,12 @@ class Group:
             )
         return index
 
-    def _refuse(self, place, reason):
+    def _refuse(self, place: int, reason: str) -> None:
         with self._guard:
             self._refused[place] = reason
             self._open.pop(place, None)
 
-    def search(self, request):
+    def search(self, request: Json) -> Json:
         """What each shard has to offer for a request, and which shards have no answer, with the reason.
 
         `request` has `k`, `mode`, `text`, `vector`, `leaves` (of the tree; all documents without), `depth`
@@ -127,7 +143,7 @@ class Group:
         left = None if seconds is None else max(seconds - (time.monotonic() - started), 0)
         done, late = concurrent.futures.wait(futures, timeout=left)
         offers, missing = [], {}
-        for future in sorted(done, key=futures.get):
+        for future in sorted(done, key=lambda own: futures[own]):
             place = futures[future]
             try:
                 offers.append((place, future.result()))
@@ -138,12 +154,12 @@ class Group:
             missing[self.manifest["shards"][futures[future]]["key"]] = f"no answer within {seconds} s"
         return {"offers": offers, "missing": missing, "asked": len(asked)}
 
-    def _may_answer(self, place, mode, leaves):
+    def _may_answer(self, place: int, mode: str, leaves: Sequence[int] | None) -> bool:
         if mode != "dense" or leaves is None:
             return True
         return bool(self._leaf_rows[place][list(leaves)].any())
 
-    def _ask(self, place, request):
+    def _ask(self, place: int, request: Json) -> Any:
         index = self._index(place)
         options = {name: request[name] for name in ("leaves", "filter", "codes")}
         try:
@@ -178,10 +194,12 @@ class Group:
             raise ShardError(self.manifest["shards"][place]["key"], str(error)) from error
         return list(zip(found.ids, found.scores.tolist()))
 
-    def documents(self, wanted):
+    def documents(
+        self, wanted: Sequence[tuple[int, str]]
+    ) -> tuple[dict[tuple[int, str], Json | None], dict[str, str]]:
         """Documents by place of their shard and id; those of shards that cannot be read are left out."""
         found, missing = {}, {}
-        by_place = {}
+        by_place: dict[int, list[str]] = {}
         for place, id in wanted:
             by_place.setdefault(place, []).append(id)
         for place, ids in by_place.items():

@@ -1,14 +1,20 @@
 """Manifests: what a published set of shards consists of. A new state of the set is a new manifest."""
 
+from __future__ import annotations
+
 import base64
 import json
 import re
 import time
 import zlib
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from .errors import ManifestError, PublishConflict
+from .names import Json
+from .storage import Storage
 
 FORMAT = 1
 FOLDER = "manifests"
@@ -16,17 +22,17 @@ _NAME = re.compile(rf"{FOLDER}/(\d{{9}})\.json")
 _NEEDED = ("format", "version", "model", "words", "documents", "shards", "tombstones", "beam")
 
 
-def name_of(version):
+def name_of(version: int) -> str:
     return f"{FOLDER}/{version:09}.json"
 
 
-def latest_version(storage):
+def latest_version(storage: Storage) -> int:
     """Number of the newest manifest; 0 where there is none."""
     found = (_NAME.fullmatch(name) for name, _ in storage.list(FOLDER))
     return max((int(match[1]) for match in found if match), default=0)
 
 
-def read(storage, version=None):
+def read(storage: Storage, version: int | None = None) -> Json:
     """A manifest, the newest unless asked otherwise."""
     number = latest_version(storage) if version is None else version
     if number == 0:
@@ -38,7 +44,7 @@ def read(storage, version=None):
     return decode(data, number)
 
 
-def decode(data, number):
+def decode(data: bytes, number: int) -> Json:
     try:
         manifest = json.loads(data)
     except ValueError as error:
@@ -54,11 +60,11 @@ def decode(data, number):
     return manifest
 
 
-def encode(manifest):
+def encode(manifest: Json) -> bytes:
     return json.dumps(manifest, indent=1, sort_keys=True).encode()
 
 
-def publish(storage, manifest, parent):
+def publish(storage: Storage, manifest: Json, parent: int) -> int:
     """Creates the manifest after `parent` if absent; its number.
 
     `PublishConflict` where another publisher was first: what was read may be out of date then.
@@ -70,10 +76,10 @@ def publish(storage, manifest, parent):
     return version
 
 
-def pack_counts(counts):
+def pack_counts(counts: Any) -> str:
     """Counts as text: little-endian uint32, deflated, in base64."""
     return base64.b64encode(zlib.compress(np.asarray(counts, dtype="<u4").tobytes(), 6)).decode()
 
 
-def unpack_counts(text):
+def unpack_counts(text: str) -> npt.NDArray[np.uint32]:
     return np.frombuffer(zlib.decompress(base64.b64decode(text)), dtype="<u4")

@@ -1,14 +1,19 @@
 """The entry of a search: encodes and routes the question once, asks every group of shards, merges."""
 
+from __future__ import annotations
+
 import dataclasses
 import threading
 import time
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 import ehi
 from ehi import shards as parts
+
+from .names import Json
 
 # Candidates of a hybrid search by either score, at least; as a single index has them.
 CANDIDATES = 48
@@ -49,7 +54,7 @@ class Answer:
     leaves: int
     milliseconds: float
 
-    def as_dict(self):
+    def as_dict(self) -> Json:
         return dataclasses.asdict(self)
 
 
@@ -71,7 +76,7 @@ class Plan:
 class Entry:
     """Encodes, routes and merges for one manifest. `ask` and `fetch` reach the groups of shards."""
 
-    def __init__(self, manifest, model, encoder=None):
+    def __init__(self, manifest: Json, model: ehi.Model, encoder: ehi.Encoder | None = None) -> None:
         self.manifest = manifest
         self.model = model
         self.encoder = encoder or ehi.Encoder(model.path, precision=manifest["precision"])
@@ -80,18 +85,18 @@ class Entry:
 
     def plan(
         self,
-        k=10,
+        k: int = 10,
         *,
-        beam=None,
-        exact=False,
-        mode=None,
-        alpha=None,
-        rrf=None,
-        filter=None,
-        bm25=None,
-        codes=None,
-        seconds=None,
-    ):
+        beam: int | None = None,
+        exact: bool = False,
+        mode: str | None = None,
+        alpha: float | None = None,
+        rrf: float | None = None,
+        filter: Any = None,
+        bm25: tuple[float, float] | None = None,
+        codes: bool | None = None,
+        seconds: float | None = None,
+    ) -> Plan:
         """Checks options. Without a mode a search is hybrid where the set has an `alpha`, else dense."""
         manifest = self.manifest
         if isinstance(k, bool) or not isinstance(k, int) or k < 1:
@@ -126,7 +131,7 @@ class Entry:
             beam = manifest["beam"]
         return Plan(k, mode, beam, alpha, rrf, filter, bm25, codes, seconds)
 
-    def requests(self, query, plan):
+    def requests(self, query: Any, plan: Plan) -> Json:
         """Of a text or an embedding what the groups are asked, once it is encoded and routed."""
         text, vector = None, None
         if isinstance(query, str):
@@ -140,6 +145,7 @@ class Entry:
                     "a query that is an embedding has no words; ask in text, or in the mode dense"
                 )
         if vector is None and plan.mode != "lexical":
+            assert text is not None
             plain = parts.plain_question(text) if plan.mode == "hybrid" else text
             if not plain.strip():
                 raise ehi.InputError(
@@ -161,10 +167,10 @@ class Entry:
             "seconds": plan.seconds,
         }
 
-    def route(self, vector, beam):
+    def route(self, vector: Any, beam: int) -> list[int]:
         return parts.route(self.model, vector, beam)[0].tolist()
 
-    def wider(self, request, plan, found, offers):
+    def wider(self, request: Json, plan: Plan, found: int, offers: Sequence[Any]) -> Json | None:
         """The request to ask next where there were too few hits and more may be found; `None` else."""
         if found >= plan.k:
             return None
@@ -182,7 +188,7 @@ class Entry:
         same = (wider["depth"], wider["leaves"]) == (request["depth"], request["leaves"])
         return None if same else wider
 
-    def merge(self, request, plan, offers):
+    def merge(self, request: Json, plan: Plan, offers: Sequence[Any]) -> list[Json]:
         """The best of what the shards offer: dictionaries with `place` of the shard, `id` and scores."""
         if plan.mode == "hybrid":
             place_of, everything = {}, []
@@ -210,7 +216,14 @@ class Entry:
             for negative, id, place in best[: plan.k]
         ]
 
-    def answer(self, merged, documents, missing, request, started):
+    def answer(
+        self,
+        merged: Sequence[Json],
+        documents: Mapping[tuple[int, str], Json | None],
+        missing: dict[str, str],
+        request: Json,
+        started: float,
+    ) -> Answer:
         """The hits with their documents; those that could not be read are left out."""
         shards = self.manifest["shards"]
         hits = []

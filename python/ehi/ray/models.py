@@ -1,20 +1,23 @@
 """The model of a set: it lies beside the shards, and every one that builds or searches fetches it once."""
 
+from __future__ import annotations
+
 import json
 import pathlib
-import shutil
 import uuid
 
 import ehi
 
 from .errors import ManifestError
-from .storage import download_folder, sha256_of, upload_folder
+from .names import Json, Uri
+from .scratch import Scratch
+from .storage import Storage, download_folder, sha256_of, upload_folder
 
 FOLDER = "models"
 _DONE = "DONE.json"
 
 
-def store(storage, model):
+def store(storage: Storage, model: ehi.Model) -> Json:
     """Copies a model to the storage, once; what the manifest says of it."""
     prefix = f"{FOLDER}/{model.hash}"
     try:
@@ -32,15 +35,18 @@ def store(storage, model):
     }
     if storage.create(f"{prefix}/{_DONE}", json.dumps(entry).encode()):
         return entry
-    storage.delete(f"{prefix}/{attempt}/{file['name']}" for file in files)
-    return json.loads(storage.get(f"{prefix}/{_DONE}"))
+    other = json.loads(storage.get(f"{prefix}/{_DONE}"))
+    # Else the reply to the first of two tries was lost.
+    if other["attempt"] != attempt:
+        storage.delete(f"{prefix}/{attempt}/{file['name']}" for file in files)
+    return other
 
 
-def folder_of(cache, hash):
+def folder_of(cache: Uri, hash: str) -> pathlib.Path:
     return pathlib.Path(cache) / FOLDER / hash
 
 
-def checksums(model):
+def checksums(model: ehi.Model) -> dict[str, str]:
     """Names of a model's files by their checksums: every shard has them, and none needs to carry them."""
     folder = pathlib.Path(model.path)
     return {
@@ -50,29 +56,28 @@ def checksums(model):
     }
 
 
-def fetch(storage, entry, cache):
+def fetch(storage: Storage, entry: Json, cache: Uri) -> ehi.Model:
     """The model, from a folder of the cache."""
     folder = folder_of(cache, entry["hash"])
     if not folder.exists():
-        staged = folder.parent / f".{entry['hash']}-{uuid.uuid4().hex}"
-        staged.mkdir(parents=True)
+        folder.parent.mkdir(parents=True, exist_ok=True)
         prefix = f"{FOLDER}/{entry['hash']}/{entry['attempt']}"
-        wrong = download_folder(storage, prefix, entry["files"], staged)
-        if wrong:
-            shutil.rmtree(staged, ignore_errors=True)
-            raise ManifestError(f"the model {entry['hash']} cannot be used: {wrong}")
-        _rename(staged, folder)
+        # Below the cache, so that it can be renamed.
+        with Scratch("model", cache) as staged:
+            wrong = download_folder(storage, prefix, entry["files"], staged / "model")
+            if wrong:
+                raise ManifestError(f"the model {entry['hash']} cannot be used: {wrong}")
+            _rename(staged / "model", folder)
     model = ehi.Model(folder)
     if model.hash != entry["hash"]:
         raise ManifestError(f"the model in {folder} is {model.hash}, the manifest names {entry['hash']}")
     return model
 
 
-def _rename(staged, folder):
+def _rename(staged: pathlib.Path, folder: pathlib.Path) -> None:
     try:
         staged.rename(folder)
     except OSError:
+        # Another process may have been first.
         if not folder.exists():
             raise
-        # Another process was first.
-        shutil.rmtree(staged, ignore_errors=True)

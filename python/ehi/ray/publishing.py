@@ -1,18 +1,24 @@
 """From finished shards to a manifest that searches read."""
 
+from __future__ import annotations
+
 import hashlib
+from collections.abc import Callable, Sequence
+
+import ehi
 
 from . import manifest as manifests
 from . import models, shard
 from .errors import ManifestError, PublishConflict
-from .storage import connect
+from .names import Json, Options, Uri
+from .storage import Storage, connect
 
 STATISTICS = "statistics"
 # Leaves that a search visits unless it is asked otherwise.
 DEFAULT_BEAM = 16
 
 
-def publish(uri, built, *, parent=None, storage_options=None):
+def publish(uri: Uri, built: Json, *, parent: int | None = None, storage_options: Options = None) -> int:
     """Makes what `build` returned the newest state of the set, in place of what there was; its number.
 
     `parent` is the number that is newest now, looked up unless given. `PublishConflict` where another
@@ -26,7 +32,7 @@ def publish(uri, built, *, parent=None, storage_options=None):
     return manifests.publish(storage, manifest, parent)
 
 
-def assemble(storage, base, shards, tombstones):
+def assemble(storage: Storage, base: Json, shards: Sequence[Json], tombstones: Sequence[Json]) -> Json:
     """A manifest of shards, with the sum of the statistics of their words. `base` says what they share."""
     for entry in shards:
         if entry["model"] != base["model"]["hash"]:
@@ -43,11 +49,23 @@ def assemble(storage, base, shards, tombstones):
         "documents": sum(entry["rows"] for entry in shards),
         "shards": shards,
         "tombstones": tombstones,
-        "statistics": _sum_terms(storage, shards),
+        "statistics": _statistics(storage, base, shards),
     }
 
 
-def _sum_terms(storage, shards):
+def _statistics(storage: Storage, base: Json, shards: Sequence[Json]) -> Json | None:
+    """The sum of the statistics of shards' words; that of `base` where it has the same shards."""
+
+    def attempts(of: Sequence[Json]) -> list[str]:
+        return sorted(entry["attempt"] for entry in of)
+
+    if "statistics" in base and attempts(base["shards"]) == attempts(shards):
+        known: Json | None = base["statistics"]
+        return known
+    return _sum_terms(storage, shards)
+
+
+def _sum_terms(storage: Storage, shards: Sequence[Json]) -> Json | None:
     total = None
     for entry in shards:
         own = shard.read_terms(storage, entry)
@@ -62,7 +80,7 @@ def _sum_terms(storage, shards):
     return {"sha256": digest, "bytes": len(data), "documents": total.documents}
 
 
-def change(storage, make, attempts=100):
+def change(storage: Storage, make: Callable[[Json], Json | None], attempts: int = 100) -> int:
     """Publishes what `make` makes of the newest manifest, again where another publisher was first."""
     for _ in range(attempts):
         newest = manifests.read(storage)
@@ -76,12 +94,12 @@ def change(storage, make, attempts=100):
     raise ManifestError(f"other publishers were first {attempts} times")
 
 
-def versions(uri, *, storage_options=None):
+def versions(uri: Uri, *, storage_options: Options = None) -> list[int]:
     """Numbers of the manifests that are kept, ascending."""
     storage = connect(uri, storage_options)
     names = (manifests._NAME.fullmatch(name) for name, _ in storage.list(manifests.FOLDER))
     return [int(match[1]) for match in names if match]
 
 
-def fetch_model(storage, manifest, cache):
+def fetch_model(storage: Storage, manifest: Json, cache: Uri) -> ehi.Model:
     return models.fetch(storage, manifest["model"], cache)

@@ -1,22 +1,29 @@
 """Searching a published set in this process, without Ray."""
 
+from __future__ import annotations
+
 import os
 import pathlib
-import tempfile
 import threading
 import time
+from collections.abc import Callable
+from typing import Any
+
+import ehi
 
 from . import manifest as manifests
 from . import models
 from .cache import Cache
 from .group import Group
-from .merging import Answer, Entry, Hit
-from .storage import connect
+from .merging import Answer, Entry, Hit, Plan
+from .names import Json, Options, Uri
+from .scratch import Scratch
+from .storage import Storage, connect
 
 __all__ = ["Answer", "Hit", "Searcher", "open"]
 
 
-def default_cache():
+def default_cache() -> pathlib.Path:
     """Where shards are kept unless asked otherwise: `EHI_SHARD_CACHE`, or a folder of the user's cache."""
     given = os.environ.get("EHI_SHARD_CACHE")
     if given:
@@ -25,7 +32,16 @@ def default_cache():
     return pathlib.Path(home) / "ehi" / "shards"
 
 
-def open(uri, *, version=None, cache=None, budget=None, threads=None, most_open=None, storage_options=None):
+def open(
+    uri: Uri,
+    *,
+    version: int | None = None,
+    cache: Uri | None = None,
+    budget: int | None = None,
+    threads: int | None = None,
+    most_open: int | None = None,
+    storage_options: Options = None,
+) -> Searcher:
     """Opens the newest state of a published set, or that of a number.
 
     Shards are fetched to the folder `cache` when they are first searched, checked, and mapped read-only;
@@ -44,38 +60,47 @@ def open(uri, *, version=None, cache=None, budget=None, threads=None, most_open=
 class Searcher:
     """A published set, open for searching; made by `open`. It may be shared by threads."""
 
-    def __init__(self, storage, *, version=None, cache=None, threads=None, most_open=None):
+    def __init__(
+        self,
+        storage: Storage,
+        *,
+        version: int | None = None,
+        manifest: Json | None = None,
+        cache: Cache | None = None,
+        threads: int | None = None,
+        most_open: int | None = None,
+    ) -> None:
         self._storage = storage
         self._temporary = None
         if cache is None:
-            self._temporary = tempfile.TemporaryDirectory(prefix="ehi-shards-")
-            cache = Cache(self._temporary.name)
+            self._temporary = Scratch("shards")
+            cache = Cache(self._temporary.path)
         self._cache = cache
-        self._options = {"threads": threads, "most_open": most_open}
+        self._options: Json = {"threads": threads, "most_open": most_open}
         self._changing = threading.Lock()
-        self._state = self._load(version)
+        # A manifest that is not published is searched as one that is.
+        self._state = self._load(manifests.read(storage, version) if manifest is None else manifest)
 
-    def _load(self, version, encoder=None):
-        manifest = manifests.read(self._storage, version)
+    def _load(self, manifest: Json, encoder: ehi.Encoder | None = None) -> tuple[Entry, Group]:
         model = models.fetch(self._storage, manifest["model"], self._cache.root)
         entry = Entry(manifest, model, encoder)
         return entry, Group(self._storage, manifest, self._cache, **self._options)
 
     @property
-    def manifest(self):
+    def manifest(self) -> Json:
         """The manifest that is searched, a dictionary."""
         return self._state[0].manifest
 
     @property
-    def version(self):
+    def version(self) -> int:
         """Its number."""
         return self.manifest["version"]
 
-    def __len__(self):
+    def __len__(self) -> int:
         """Documents of the set, those included that were deleted and are not compacted away."""
         return self.manifest["documents"]
 
-    def refresh(self):
+    def refresh(self) -> bool:
         """Changes over to the newest manifest; whether there was one. Searches go on meanwhile."""
         with self._changing:
             if manifests.latest_version(self._storage) == self.version:
@@ -84,20 +109,20 @@ class Searcher:
             newest = manifests.read(self._storage)
             same = newest["model"]["hash"] == entry.manifest["model"]["hash"]
             same = same and newest["precision"] == entry.manifest["precision"]
-            self._state = self._load(newest["version"], entry.encoder if same else None)
+            self._state = self._load(newest, entry.encoder if same else None)
             # Those who are searching it hold it.
             del group
             return True
 
-    def prepare(self):
+    def prepare(self) -> dict[str, str]:
         """Fetches all shards; keys of those that are refused, with the reason."""
         return self._state[1].prepare()
 
-    def retry(self):
+    def retry(self) -> None:
         """Lets refused shards be fetched again."""
         self._state[1].retry()
 
-    def search(self, query, k=10, **options):
+    def search(self, query: Any, k: int = 10, **options: Any) -> Answer:
         """The `k` best documents for a text or an embedding, `[dim]`, as an `Answer`.
 
         `mode` is dense, lexical or hybrid (with `alpha` or `rrf`); `beam` says how many leaves of the tree
@@ -109,23 +134,29 @@ class Searcher:
         plan = entry.plan(k, **options)
         return run(entry, plan, query, group.search, group.documents)
 
-    def close(self):
+    def close(self) -> None:
         """Gives the shards up. Safe to call twice."""
         self._state[1].close()
         if self._temporary is not None:
-            self._temporary.cleanup()
+            self._temporary.close()
 
-    def __enter__(self):
+    def __enter__(self) -> Searcher:
         return self
 
-    def __exit__(self, *_):
+    def __exit__(self, *_: Any) -> None:
         self.close()
 
-    def __reduce__(self):
+    def __reduce__(self) -> Any:
         raise TypeError("an open set of shards cannot be pickled; pickle its URI")
 
 
-def run(entry, plan, query, ask, fetch):
+def run(
+    entry: Entry,
+    plan: Plan,
+    query: Any,
+    ask: Callable[[Json], Json],
+    fetch: Callable[[list[tuple[int, str]]], Any],
+) -> Answer:
     """One search through an entry."""
     started = time.monotonic()
     request = entry.requests(query, plan)

@@ -4,9 +4,13 @@ Each group is a deployment with replicas of its own. The entry says with each re
 and goes over to a new one when all groups have it open, so that no request meets two states.
 """
 
+from __future__ import annotations
+
 import asyncio
 import json
 import time
+from collections.abc import Sequence
+from typing import Any
 
 import ray
 from ray import serve as ray_serve
@@ -20,11 +24,14 @@ from .cache import Cache
 from .errors import ShardsError
 from .group import Group
 from .merging import Entry
+from .names import Json, Options, Uri
 from .searcher import default_cache
 from .storage import connect
 
 # States that a group keeps open: the one that is served, and the one before or after it.
 STATES = 2
+# Times that a request is sent, where the replica that had it dies.
+ATTEMPTS = 3
 # Further seconds for the answer of a group to arrive.
 GRACE = 0.25
 OPTIONS = ("beam", "exact", "mode", "alpha", "rrf", "filter", "bm25", "codes", "seconds")
@@ -33,16 +40,20 @@ OPTIONS = ("beam", "exact", "mode", "alpha", "rrf", "filter", "bm25", "codes", "
 class GroupReplica:
     """Some shards of a set, those whose place is `number` modulo `groups`."""
 
-    def __init__(self, uri, number, groups, cache, budget, storage_options):
+    def __init__(
+        self, uri: str, number: int, groups: Any, cache: str, budget: int | None, storage_options: Options
+    ) -> None:
         self.storage = connect(uri, storage_options)
         self.number, self.groups = number, groups
         self.cache = Cache(cache, budget)
-        self.states = {}
+        self.states: dict[int, Group] = {}
 
-    def _state(self, version):
+    def _state(self, version: int) -> Group:
         state = self.states.get(version)
         if state is None:
             manifest = manifests.read(self.storage, version)
+            # Shards have no model of their own, and this machine may have none yet.
+            models.fetch(self.storage, manifest["model"], self.cache.root)
             places = range(self.number, len(manifest["shards"]), self.groups)
             state = Group(self.storage, manifest, self.cache, places=places)
             self.states[version] = state
@@ -51,21 +62,29 @@ class GroupReplica:
                 self.states.pop(older)
         return state
 
-    def prepare(self, version):
+    def prepare(self, version: int) -> dict[str, str]:
         """Opens the shards of a state; keys of those that are refused, with the reason."""
         return self._state(version).prepare()
 
-    def search(self, version, request):
+    def search(self, version: int, request: Json) -> Json:
         return self._state(version).search(request)
 
-    def documents(self, version, wanted):
+    def documents(self, version: int, wanted: Sequence[tuple[int, str]]) -> Any:
         return self._state(version).documents(wanted)
 
 
 class EntryReplica:
     """Answers requests: `POST /search`, `GET /health`, `GET /manifest`; and `search` through a handle."""
 
-    def __init__(self, uri, groups, cache, seconds, refresh, storage_options):
+    def __init__(
+        self,
+        uri: str,
+        groups: Any,
+        cache: str,
+        seconds: float | None,
+        refresh: float,
+        storage_options: Options,
+    ) -> None:
         self.storage = connect(uri, storage_options)
         self.groups = groups
         self.cache = cache
@@ -73,25 +92,24 @@ class EntryReplica:
         self.refresh_seconds = refresh
         self.changing = asyncio.Lock()
         self.entry = self._load(None)
-        self.refused = {}
+        self.refused: dict[str, str] = {}
         self.requests = Counter("ehi_requests", "Searches by what became of them.", tag_keys=("outcome",))
         self.latency = Histogram(
             "ehi_search_seconds",
             "Time of a search.",
             boundaries=[0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5],
         )
-        self.task = None
+        self.task: asyncio.Task[None] | None = None
 
-    def _load(self, version, before=None):
+    def _load(self, version: int | None, before: Entry | None = None) -> Entry:
         manifest = manifests.read(self.storage, version)
-        same = before is not None and all(
+        if before is not None and all(
             before.manifest[name] == manifest[name] for name in ("model", "precision")
-        )
-        if same:
+        ):
             return Entry(manifest, before.model, before.encoder)
         return Entry(manifest, models.fetch(self.storage, manifest["model"], self.cache))
 
-    async def _watch(self):
+    async def _watch(self) -> None:
         while True:
             await asyncio.sleep(self.refresh_seconds)
             try:
@@ -99,18 +117,18 @@ class EntryReplica:
             except Exception:  # noqa: BLE001 - what is served is served on, and the next look may succeed
                 self.requests.inc(tags={"outcome": "refresh_failed"})
 
-    async def refresh(self):
+    async def refresh(self) -> int:
         """Goes over to the newest manifest; the number of the one that is served."""
         async with self.changing:
             newest = await asyncio.to_thread(manifests.latest_version, self.storage)
             if newest != self.entry.manifest["version"]:
                 entry = await asyncio.to_thread(self._load, newest, self.entry)
-                refused = await asyncio.gather(*(group.prepare.remote(newest) for group in self.groups))
+                refused = await asyncio.gather(*(_reply(group.prepare, newest) for group in self.groups))
                 self.refused = {key: why for own in refused for key, why in own.items()}
                 self.entry = entry
             return self.entry.manifest["version"]
 
-    async def search(self, query, k=10, **options):
+    async def search(self, query: Any, k: int = 10, **options: Any) -> Json:
         """An answer as a dictionary."""
         if self.task is None:
             self.task = asyncio.create_task(self._watch())
@@ -125,7 +143,7 @@ class EntryReplica:
         self.latency.observe(time.monotonic() - started)
         return answer
 
-    async def _search(self, entry, started, query, k, options):
+    async def _search(self, entry: Entry, started: float, query: Any, k: int, options: Json) -> Json:
         plan = entry.plan(k, **options)
         request = await asyncio.to_thread(entry.requests, query, plan)
         version = entry.manifest["version"]
@@ -134,36 +152,41 @@ class EntryReplica:
             if plan.seconds is not None:
                 left = max(plan.seconds - (time.monotonic() - started), 0)
                 request["seconds"] = left
-            replies, missing = await self._ask("search", left, version, request)
+            replies, missing = await self._ask(entry, "search", left, request)
             offers = [offer for reply in replies for offer in reply["offers"]]
             for reply in replies:
                 missing.update(reply["missing"])
             merged = entry.merge(request, plan, offers)
             wider = entry.wider(request, plan, len(merged), offers)
-            if wider is None or (left is not None and time.monotonic() - started >= plan.seconds):
+            late = plan.seconds is not None and time.monotonic() - started >= plan.seconds
+            if wider is None or late:
                 break
             request = wider
-        documents, wanted = {}, [[] for _ in self.groups]
+        documents: dict[tuple[int, str], Json | None] = {}
+        wanted: list[list[tuple[int, str]]] = [[] for _ in self.groups]
         for own in merged:
             wanted[own["place"] % len(self.groups)].append((own["place"], own["id"]))
         asked = [self.groups[number] for number, own in enumerate(wanted) if own]
         read = await asyncio.gather(
-            *(group.documents.remote(version, own) for group, own in zip(asked, filter(None, wanted)))
+            *(_reply(group.documents, version, own) for group, own in zip(asked, filter(None, wanted)))
         )
         for found, unread in read:
             documents.update(found)
             missing.update(unread)
         return entry.answer(merged, documents, missing, request, started).as_dict()
 
-    async def _ask(self, call, seconds, version, request):
+    async def _ask(
+        self, entry: Entry, call: str, seconds: float | None, request: Json
+    ) -> tuple[list[Json], dict[str, str]]:
         """Replies of the groups, and the keys of shards whose group has not replied in time."""
-        tasks = {}
+        tasks, version = {}, entry.manifest["version"]
         for number, group in enumerate(self.groups):
             tasks[asyncio.ensure_future(_reply(getattr(group, call), version, request))] = number
         done, late = await asyncio.wait(tasks, timeout=None if seconds is None else seconds + GRACE)
-        missing, replies = {}, []
-        shards = self.entry.manifest["shards"]
-        for task in sorted(done, key=tasks.get):
+        missing: dict[str, str] = {}
+        replies: list[Json] = []
+        shards = entry.manifest["shards"]
+        for task in sorted(done, key=lambda own: tasks[own]):
             replies.append(task.result())
         for task in late:
             task.cancel()
@@ -171,11 +194,11 @@ class EntryReplica:
                 missing[shards[place]["key"]] = f"no answer within {seconds} s"
         return replies, missing
 
-    def check_health(self):
+    def check_health(self) -> None:
         if self.entry is None:
             raise ShardsError("no state is served")
 
-    async def __call__(self, request):
+    async def __call__(self, request: Any) -> Any:
         """A request through HTTP; bodies and answers are JSON."""
         from starlette.responses import JSONResponse
 
@@ -200,20 +223,22 @@ class EntryReplica:
         return JSONResponse({"error": "ask POST /search, GET /health or GET /manifest"}, status_code=404)
 
 
-async def _reply(method, version, request):
-    """The reply of a group; what a shard raised as it was raised. If a replica dies it is asked once more."""
+async def _reply(method: Any, *arguments: Any) -> Any:
+    """The reply of a group; what a shard raised as it was raised. Where a replica dies another is asked."""
     try:
-        try:
-            return await method.remote(version, request)
-        except ray.exceptions.RayActorError:
-            return await method.remote(version, request)
+        for _ in range(ATTEMPTS - 1):
+            try:
+                return await method.remote(*arguments)
+            except ray.exceptions.RayActorError:
+                continue
+        return await method.remote(*arguments)
     except ray.exceptions.RayTaskError as error:
         if isinstance(error.cause, (ehi.Error, ValueError)):
             raise error.cause from None
         raise
 
 
-def _body(data):
+def _body(data: bytes) -> Json:
     try:
         body = json.loads(data)
     except ValueError as error:
@@ -229,22 +254,22 @@ def _body(data):
 
 
 def serve(
-    uri,
+    uri: Uri,
     *,
-    groups=1,
-    replicas=1,
-    entries=1,
-    num_cpus=0.2,
-    seconds=None,
-    refresh=2.0,
-    cache=None,
-    budget=None,
-    name="ehi",
-    route_prefix="/",
-    host="127.0.0.1",
-    port=8000,
-    storage_options=None,
-):
+    groups: int = 1,
+    replicas: int = 1,
+    entries: int = 1,
+    num_cpus: float = 0.2,
+    seconds: float | None = None,
+    refresh: float = 2.0,
+    cache: Uri | None = None,
+    budget: int | None = None,
+    name: str = "ehi",
+    route_prefix: str = "/",
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    storage_options: Options = None,
+) -> Any:
     """Serves the newest state of a set with Ray Serve, and goes over to newer ones; a handle to its entry.
 
     The shards are divided among `groups` deployments of `replicas` each, before which `entries` replicas
@@ -256,13 +281,12 @@ def serve(
         raise ValueError("`groups`, `replicas` and `entries` are at least 1")
     # Where nothing was published there is nothing to start.
     manifests.read(connect(uri, storage_options))
-    manifests.read(connect(uri, storage_options))
     uri, cache = str(uri), str(default_cache() if cache is None else cache)
     if not ray.is_initialized():
         ray.init(include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     ray_serve.start(http_options={"host": host, "port": port})
     resources = {"num_cpus": num_cpus}
-    parts = [
+    groups_of_shards = [
         ray_serve.deployment(GroupReplica)
         .options(
             name=f"shards-{number}",
@@ -276,6 +300,6 @@ def serve(
     entry = ray_serve.deployment(EntryReplica).options(
         name="entry", num_replicas=entries, ray_actor_options=resources, max_ongoing_requests=256
     )
-    app = entry.bind(uri, parts, cache, seconds, refresh, storage_options)
+    app = entry.bind(uri, groups_of_shards, cache, seconds, refresh, storage_options)
     handle = ray_serve.run(app, name=name, route_prefix=route_prefix)
     return handle

@@ -1,11 +1,13 @@
 """One shard: built by any number of workers, finished by one."""
 
+from __future__ import annotations
+
 import hashlib
 import json
 import pathlib
-import shutil
-import tempfile
 import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import ehi
 from ehi import shards as parts
@@ -14,7 +16,9 @@ from . import documents as rows
 from . import models
 from .errors import ShardError
 from .manifest import pack_counts
-from .storage import upload_folder
+from .names import Json, Uri
+from .scratch import Scratch
+from .storage import Storage, upload_folder
 
 FOLDER = "shards"
 # Documents that are handed to the encoder together.
@@ -23,7 +27,7 @@ BATCH = 256
 LAYOUT = 1
 
 
-def key_of(model_hash, options, inputs):
+def key_of(model_hash: str, options: Json, inputs: Sequence[Any]) -> str:
     """The name of a shard: a hash of all that it is made from."""
     made_from = {
         "layout": LAYOUT,
@@ -35,19 +39,19 @@ def key_of(model_hash, options, inputs):
     return hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()[:32]
 
 
-def done_name(key):
+def done_name(key: str) -> str:
     return f"{FOLDER}/{key}/DONE.json"
 
 
-def terms_name(entry):
+def terms_name(entry: Json) -> str:
     return f"{FOLDER}/{entry['key']}/{entry['attempt']}.terms"
 
 
-def files_prefix(entry):
+def files_prefix(entry: Json) -> str:
     return f"{FOLDER}/{entry['key']}/{entry['attempt']}"
 
 
-def finished(storage, key):
+def finished(storage: Storage, key: str) -> Any:
     """What is known of a shard that is finished; `None` of any other."""
     try:
         return json.loads(storage.get(done_name(key)))
@@ -55,7 +59,7 @@ def finished(storage, key):
         return None
 
 
-def build(storage, model, shard, options, scratch=None):
+def build(storage: Storage, model: ehi.Model, shard: Json, options: Json, scratch: Uri | None = None) -> Json:
     """Builds a shard, unless it is finished; its entry for a manifest.
 
     `shard` has its key and the spool files that it is made from, in the order of the input.
@@ -65,7 +69,7 @@ def build(storage, model, shard, options, scratch=None):
     if entry:
         return entry
 
-    def read():
+    def read() -> Iterator[Json]:
         for file in shard["inputs"]:
             try:
                 data = storage.get(file["name"])
@@ -78,18 +82,26 @@ def build(storage, model, shard, options, scratch=None):
     return write(storage, model, key, rows.last_of_each(read), options, scratch)
 
 
-def write(storage, model, key, documents, options, scratch=None):
+def write(
+    storage: Storage,
+    model: ehi.Model,
+    key: str,
+    documents: Iterable[Json],
+    options: Json,
+    scratch: Uri | None = None,
+) -> Json:
     """Writes documents, each id once, as the shard of a key."""
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="ehi-shard-", dir=scratch))
-    try:
+    with Scratch("shard", scratch) as folder:
         path = folder / "index"
-        digest, refused, batch = hashlib.sha256(), [], []
+        digest = hashlib.sha256()
+        refused: list[Json] = []
+        batch: list[Json] = []
         create = {"words": options["words"], "precision": options["precision"]}
         with ehi.Index.create(path, model, durability="none", **create) as index:
 
-            def add():
+            def add() -> None:
                 summary = index.add(batch)
-                refused.extend(_refused(summary))
+                refused.extend(refused_of(summary))
                 batch.clear()
 
             for document in documents:
@@ -103,18 +115,23 @@ def write(storage, model, key, documents, options, scratch=None):
                 add()
             index.compact()
         return finish(storage, path, model, key, digest.hexdigest(), refused)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
-def finish(storage, path, model, key, content, refused=()):
+def finish(
+    storage: Storage,
+    path: pathlib.Path,
+    model: ehi.Model,
+    key: str,
+    content: str,
+    refused: Iterable[Json] = (),
+) -> Json:
     """Puts an index where its shard belongs, and says that it is finished if nobody has.
 
     The files of its model stay with the set's; a shard names them.
     """
     attempt = uuid.uuid4().hex
-    entry = {"key": key, "attempt": attempt, "content": content, "refused": list(refused)}
-    index = ehi.Index.open_read_only(path)
+    entry: Json = {"key": key, "attempt": attempt, "content": content, "refused": list(refused)}
+    index = ehi.Index.open_read_only(path, lazy_encoder=True)
     entry["model"] = index.model.hash
     entry["rows"] = len(index)
     entry["leaf_rows"] = pack_counts(parts.leaf_rows(index))
@@ -127,30 +144,33 @@ def finish(storage, path, model, key, content, refused=()):
     if storage.create(done_name(key), json.dumps(entry).encode()):
         return entry
     other = finished(storage, key)
+    if other["attempt"] == attempt:
+        # The reply to the first of two tries was lost.
+        return other
     drop_attempt(storage, entry)
     if other["content"] != content:
         raise ShardError(key, "two workers built it from the same inputs, and it is not the same")
     return other
 
 
-def _store_terms(storage, entry, index):
+def _store_terms(storage: Storage, entry: Json, index: ehi.Index) -> Json:
     data = parts.term_statistics(index).to_bytes()
     storage.create(terms_name(entry), data)
     return {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
 
 
-def drop_attempt(storage, entry):
+def drop_attempt(storage: Storage, entry: Json) -> None:
     """Removes the files of a worker that another one was faster than."""
     storage.delete(names_of_files(entry))
     storage.delete([terms_name(entry)])
 
 
-def names_of_files(entry):
+def names_of_files(entry: Json) -> list[str]:
     """Objects of a shard's own files."""
     return [f"{files_prefix(entry)}/{file['name']}" for file in entry["files"] if "same" not in file]
 
 
-def read_terms(storage, entry):
+def read_terms(storage: Storage, entry: Json) -> parts.TermStatistics | None:
     """Statistics of a shard's words; `None` where it has none."""
     if entry["terms"] is None:
         return None
@@ -160,31 +180,6 @@ def read_terms(storage, entry):
     return parts.TermStatistics.from_bytes(data)
 
 
-def _refused(summary):
+def refused_of(summary: Json) -> list[Json]:
+    """Documents that could not be stored, each with the reason."""
     return [{"id": own["id"], "reason": own["error"]} for own in summary["refused"]]
-
-
-def compacted(storage, model, entry, tombstones, scratch=None):
-    """The shard that is left of one without what was deleted since it was added; nothing is encoded."""
-    from .cache import Cache
-    from .changes import deleted_from
-
-    ids = deleted_from(storage, entry, tombstones)
-    digest = hashlib.sha256("\0".join(ids).encode("utf-8", "surrogatepass")).hexdigest()
-    key = key_of(entry["model"], {"of": entry["key"]}, [digest])
-    made = finished(storage, key)
-    if made:
-        return made
-    folder = pathlib.Path(tempfile.mkdtemp(prefix="ehi-compacted-", dir=scratch))
-    try:
-        base = Cache(folder / "base", model=model.path).path_of(storage, entry, [])
-        index = ehi.Index.open_read_only(base)
-        index.snapshot(folder / "copy")
-        del index
-        with ehi.Index.open(folder / "copy") as copy:
-            copy.delete(ids)
-            copy.compact()
-        content = hashlib.sha256(f"{entry['content']} {digest}".encode()).hexdigest()
-        return finish(storage, folder / "copy", model, key, content, entry["refused"])
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)

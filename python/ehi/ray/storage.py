@@ -4,21 +4,27 @@ Both offer what the guarantees rest on: an object is created whole and *if absen
 is renamed, so that an object store needs no more than a conditional put.
 """
 
+from __future__ import annotations
+
+import fcntl
 import hashlib
 import os
 import pathlib
 import shutil
 import urllib.parse
 import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, List, TypeAlias
 
 from .errors import StorageError
+from .names import Json, Options, Uri
 
 # Bytes that are read or written at a time.
 CHUNK = 8 << 20
 _STAGED = ".staged-"
 
 
-def connect(uri, options=None):
+def connect(uri: Uri, options: Options = None) -> Storage:
     """The storage of a URI: a path, `file://…`, or a URL that `obstore` opens (`s3://`, `gs://`, `az://`).
 
     `options` go to `obstore.store.from_url`, as `{"endpoint": …, "access_key_id": …}`.
@@ -36,7 +42,7 @@ def connect(uri, options=None):
     return FolderStorage(path)
 
 
-def check_key(key):
+def check_key(key: str) -> str:
     """Refuses keys that would leave the place."""
     parts = key.split("/")
     if any(part in ("", ".", "..") for part in parts) or "\\" in key:
@@ -47,37 +53,42 @@ def check_key(key):
 class FolderStorage:
     """A folder of this machine, or one that several share."""
 
-    def __init__(self, root):
+    def __init__(self, root: Uri) -> None:
         self.root = pathlib.Path(root).absolute()
 
-    def _path(self, key):
+    def _path(self, key: str) -> pathlib.Path:
         return self.root / check_key(key)
 
-    def get(self, key):
+    def get(self, key: str) -> bytes:
         """Bytes of an object; `FileNotFoundError` without one."""
         return self._path(key).read_bytes()
 
-    def create(self, key, data):
+    def create(self, key: str, data: bytes) -> bool:
         """Creates an object if there is none; whether it did. It is there as a whole or not at all."""
         path = self._path(key)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        staged = path.parent / f"{_STAGED}{uuid.uuid4().hex}"
-        try:
-            with open(staged, "xb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
+        while True:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            staged = path.parent / f"{_STAGED}{uuid.uuid4().hex}"
             try:
-                # Unlike a rename it fails where there is one.
-                os.link(staged, path)
+                with open(staged, "xb") as file:
+                    # A staged file that nobody holds is one that a killed process has left.
+                    fcntl.flock(file, fcntl.LOCK_EX)
+                    file.write(data)
+                    file.flush()
+                    os.fsync(file.fileno())
+                    # Unlike a rename it fails where there is one.
+                    os.link(staged, path)
             except FileExistsError:
                 return False
-        finally:
-            staged.unlink(missing_ok=True)
-        _sync_folder(path.parent)
-        return True
+            except FileNotFoundError:
+                # The folder was removed meanwhile, or the file, before it was locked.
+                continue
+            finally:
+                staged.unlink(missing_ok=True)
+            _sync_folder(path.parent)
+            return True
 
-    def upload(self, key, path):
+    def upload(self, key: str, path: Uri) -> None:
         """Copies a file to an object that nobody else writes."""
         target = self._path(key)
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -88,7 +99,7 @@ class FolderStorage:
             os.fsync(file.fileno())
         _sync_folder(target.parent)
 
-    def download(self, key, path):
+    def download(self, key: str, path: Uri) -> str:
         """Copies an object to a file; its SHA-256."""
         digest = hashlib.sha256()
         with open(self._path(key), "rb") as source, open(path, "wb") as file:
@@ -97,7 +108,7 @@ class FolderStorage:
                 file.write(chunk)
         return digest.hexdigest()
 
-    def list(self, prefix):
+    def list(self, prefix: str) -> List[tuple[str, int]]:
         """Names and sizes of the objects below a folder, in the order of their names."""
         found = []
         for folder, _, names in os.walk(self._path(prefix.rstrip("/"))):
@@ -112,7 +123,24 @@ class FolderStorage:
                     continue
         return sorted(found)
 
-    def delete(self, keys):
+    def sweep(self) -> List[str]:
+        """Removes what killed processes have left of objects that they were creating; the names."""
+        removed = []
+        for folder, _, names in os.walk(self.root):
+            for name in names:
+                path = pathlib.Path(folder) / name
+                if not name.startswith(_STAGED):
+                    continue
+                try:
+                    with open(path, "rb") as file:
+                        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                        path.unlink()
+                except (BlockingIOError, FileNotFoundError):
+                    continue
+                removed.append(path.relative_to(self.root).as_posix())
+        return removed
+
+    def delete(self, keys: Iterable[str]) -> None:
         """Deletes objects, those that are there."""
         for key in keys:
             path = self._path(key)
@@ -126,14 +154,14 @@ class FolderStorage:
                     # Not empty, or gone.
                     break
 
-    def __reduce__(self):
+    def __reduce__(self) -> Any:
         return (FolderStorage, (str(self.root),))
 
 
 class ObjectStorage:
     """An object store with conditional puts, through `obstore`."""
 
-    def __init__(self, uri, options=None):
+    def __init__(self, uri: str, options: Options = None) -> None:
         try:
             import obstore
             from obstore.store import from_url
@@ -146,20 +174,20 @@ class ObjectStorage:
         self._obstore = obstore
         self._store = from_url(uri, **(options or {}))
 
-    def get(self, key):
+    def get(self, key: str) -> bytes:
         return bytes(self._obstore.get(self._store, check_key(key)).bytes())
 
-    def create(self, key, data):
+    def create(self, key: str, data: bytes) -> bool:
         try:
             self._obstore.put(self._store, check_key(key), data, mode="create", use_multipart=False)
         except self._obstore.exceptions.AlreadyExistsError:
             return False
         return True
 
-    def upload(self, key, path):
+    def upload(self, key: str, path: Uri) -> None:
         self._obstore.put(self._store, check_key(key), pathlib.Path(path))
 
-    def download(self, key, path):
+    def download(self, key: str, path: Uri) -> str:
         digest = hashlib.sha256()
         with open(path, "wb") as file:
             for chunk in self._obstore.get(self._store, check_key(key)).stream(min_chunk_size=CHUNK):
@@ -167,24 +195,33 @@ class ObjectStorage:
                 file.write(chunk)
         return digest.hexdigest()
 
-    def list(self, prefix):
-        found = []
+    def list(self, prefix: str) -> List[tuple[str, int]]:
+        found: List[tuple[str, int]] = []
         for batch in self._obstore.list(self._store, prefix=prefix.rstrip("/")):
             found.extend((meta["path"], meta["size"]) for meta in batch)
         return sorted(found)
 
-    def delete(self, keys):
+    def sweep(self) -> List[str]:
+        """Nothing: an object is there as a whole or not at all. Parts of uploads that were cut off are for
+        a rule of the bucket to remove.
+        """
+        return []
+
+    def delete(self, keys: Iterable[str]) -> None:
         for key in keys:
             try:
                 self._obstore.delete(self._store, check_key(key))
             except FileNotFoundError:
                 continue
 
-    def __reduce__(self):
+    def __reduce__(self) -> Any:
         return (ObjectStorage, (self.uri, self.options))
 
 
-def _sync_folder(path):
+Storage: TypeAlias = FolderStorage | ObjectStorage
+
+
+def _sync_folder(path: pathlib.Path) -> None:
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -192,7 +229,7 @@ def _sync_folder(path):
         os.close(handle)
 
 
-def sha256_of(path):
+def sha256_of(path: Uri) -> str:
     """SHA-256 of a file."""
     digest = hashlib.sha256()
     with open(path, "rb") as file:
@@ -201,14 +238,16 @@ def sha256_of(path):
     return digest.hexdigest()
 
 
-def _link(source, target):
+def _link(source: pathlib.Path, target: pathlib.Path) -> None:
     try:
         os.link(source, target)
     except OSError:
         shutil.copyfile(source, target)
 
 
-def upload_folder(storage, prefix, folder, known=None):
+def upload_folder(
+    storage: Storage, prefix: str, folder: Uri, known: Mapping[str, str] | None = None
+) -> list[Json]:
     """Copies a folder's files; their names, sizes and checksums.
 
     `known` has names by checksums of files that are elsewhere: these are not copied, and named as `same`.
@@ -227,7 +266,9 @@ def upload_folder(storage, prefix, folder, known=None):
     return files
 
 
-def download_folder(storage, prefix, files, folder, elsewhere=None):
+def download_folder(
+    storage: Storage, prefix: str, files: Sequence[Json], folder: Uri, elsewhere: Uri | None = None
+) -> str | None:
     """Copies files to a folder; each must be what `files` says. The first that is not, and why, or `None`.
 
     Files that are the `same` as one of the folder `elsewhere` are linked from there.
@@ -237,6 +278,7 @@ def download_folder(storage, prefix, files, folder, elsewhere=None):
         path = folder / check_key(file["name"])
         path.parent.mkdir(parents=True, exist_ok=True)
         if "same" in file:
+            assert elsewhere is not None
             _link(pathlib.Path(elsewhere) / check_key(file["same"]), path)
             continue
         try:

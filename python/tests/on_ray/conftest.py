@@ -6,10 +6,10 @@ import logging
 import threading
 
 import pytest
+from sets import COUNT, MODEL, SCIFACT, write_lines
 
 import ehi
 import ehi.ray
-from sets import COUNT, MODEL, SCIFACT, write_lines
 
 
 @pytest.fixture(scope="session")

@@ -5,9 +5,10 @@ import pytest
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install './python[ray]'")
 
+from sets import COUNT, MODEL
+
 import ehi
 import ehi.ray
-from sets import COUNT, MODEL
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 import json
 import os
-import pathlib
 import random
 import shutil
 import signal
@@ -15,13 +14,15 @@ import pytest
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install './python[ray]'")
 
+from processes import descendants
+from sets import MODEL, write_lines
+
 import ehi
 import ehi.ray
 from ehi.ray import documents as rows
-from ehi.ray import jobs, publishing, shard
 from ehi.ray import manifest as manifests
+from ehi.ray import plans, publishing, shard
 from ehi.ray.storage import connect
-from sets import MODEL, write_lines
 
 FEW = 40
 
@@ -35,22 +36,7 @@ def ids(uri, tmp_path):
 
 def workers():
     """Processes of this cluster's actors."""
-    parents, names = {}, {}
-    for path in pathlib.Path("/proc").glob("[0-9]*"):
-        try:
-            parents[int(path.name)] = int((path / "stat").read_text().rsplit(")", 1)[1].split()[1])
-            names[int(path.name)] = (path / "cmdline").read_bytes()
-        except (OSError, IndexError):
-            continue
-
-    def is_own(pid):
-        while pid in parents:
-            pid = parents[pid]
-            if pid == os.getpid():
-                return True
-        return False
-
-    return [pid for pid, name in names.items() if name.startswith(b"ray::Worker") and is_own(pid)]
+    return descendants(["ray::Worker"])
 
 
 def test_what_a_manifest_says(published, corpus):
@@ -282,4 +268,4 @@ def test_a_tree_is_made_of_a_sample(cluster, corpus, tmp_path):
         assert answer.leaves == 8
         exact = shards.search(corpus[3]["title"], 5, exact=True, mode="dense")
         assert [hit.id for hit in answer.hits] == [hit.id for hit in exact.hits]
-    assert jobs.LEAVES_PER_ROOT > 0
+    assert plans.LEAVES_PER_ROOT > 0

@@ -8,12 +8,13 @@ import pytest
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install './python[ray]'")
 
+from sets import MODEL
+
 import ehi
 import ehi.ray
 from ehi.ray import manifest as manifests
 from ehi.ray import shard
 from ehi.ray.storage import connect
-from sets import MODEL
 
 FEW = 60
 

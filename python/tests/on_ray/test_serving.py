@@ -2,7 +2,10 @@
 
 import concurrent.futures
 import json
+import os
+import random
 import shutil
+import signal
 import socket
 import time
 import urllib.error
@@ -11,6 +14,7 @@ import urllib.request
 import pytest
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install './python[ray]'")
+from processes import descendants
 from ray import serve as ray_serve  # noqa: E402
 
 import ehi
@@ -138,3 +142,59 @@ def test_questions_in_a_batch(published, questions, tmp_path):
     with pytest.raises(ehi.ray.DatasetError, match="no column `text`"):
         ehi.ray.search_batch(published, data, 3, cache=cache)
     assert ehi.ray.search_batch(published, [], 3) == []
+
+
+@pytest.mark.parametrize("kills", [2, pytest.param(10, marks=pytest.mark.slow)])
+def test_replicas_that_are_killed_are_replaced(published, single, questions, tmp_path, kills):
+    """Requests that a group has when it dies are asked again; those of an entry that dies may fail."""
+    rng, port = random.Random(kills), free_port()
+    options = {"groups": 2, "replicas": 2, "entries": 2, "num_cpus": 0.1, "cache": tmp_path / "cache"}
+    ehi.ray.serve(published, port=port, name="fault", route_prefix="/fault", **options)
+    url, done, over = f"http://127.0.0.1:{port}/fault", [], time.monotonic() + 400
+    body = {"mode": "dense", "exact": True, "k": 30}
+    expected = {
+        question: [hit.id for hit in single.search(question, 30, exact=True, mode="dense", encoder="full")]
+        for question in questions[:4]
+    }
+
+    def client(number):
+        outcomes = []
+        while not done and time.monotonic() < over:
+            question = questions[number]
+            try:
+                outcomes.append((time.monotonic(), question, *post(url, {"query": question, **body})))
+            except (OSError, ValueError) as error:
+                outcomes.append((time.monotonic(), question, 0, str(error)))
+        return outcomes
+
+    kinds = {"entry": ["ray::ServeReplica:fault:entry"], "shards": ["ray::ServeReplica:fault:shards"]}
+    killed = []
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        clients = [pool.submit(client, number) for number in range(4)]
+        try:
+            time.sleep(2)
+            for number in range(kills):
+                kind = ["shards", "entry"][number % 2]
+                pids = descendants(kinds[kind])
+                assert pids, kind
+                os.kill(rng.choice(pids), signal.SIGKILL)
+                killed.append((time.monotonic(), kind))
+                # Until there are as many as before.
+                while len(descendants(kinds[kind])) < (4 if kind == "shards" else 2):
+                    assert time.monotonic() < over
+                    time.sleep(0.2)
+                time.sleep(rng.uniform(1, 4))
+        finally:
+            done.append(True)
+        outcomes = [outcome for own in clients for outcome in own.result()]
+    ray_serve.delete("fault")
+    good = [own for own in outcomes if own[2] == 200]
+    assert len(good) > 20
+    for _, question, _, answer in good:
+        assert not answer["partial"] and [hit["id"] for hit in answer["hits"]] == expected[question]
+    failed = [own for own in outcomes if own[2] != 200]
+    entries = [moment for moment, kind in killed if kind == "entry"]
+    for moment, _, status, answer in failed:
+        assert any(0 <= moment - killed_at < 30 for killed_at in entries), (status, answer, killed)
+    # At most those that were under way.
+    assert len(failed) <= 4 * len(entries), [own[2:] for own in failed][:5]

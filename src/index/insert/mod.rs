@@ -1,6 +1,7 @@
 //! The write path: check, encode, route to leaves, commit.
 
 mod group;
+mod stored;
 mod summary;
 
 use std::ops::ControlFlow;

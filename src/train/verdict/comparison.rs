@@ -62,7 +62,7 @@ fn both(left: Measured<'_>, right: Measured<'_>, visited_fraction: f64, seed: u6
 }
 
 /// Values of the same queries; not empty.
-fn difference(left: &[f64], right: &[f64], seed: u64) -> Difference {
+pub(in crate::train) fn difference(left: &[f64], right: &[f64], seed: u64) -> Difference {
     let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
     let (value, against) = (mean(left), mean(right));
     // Recalls are finite and paired, so that only too few queries can fail.

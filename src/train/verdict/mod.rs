@@ -21,6 +21,8 @@ pub use report::{
     Verdict,
 };
 
+pub(super) use comparison::difference;
+
 use crate::error::Result;
 use crate::ids::LeafId;
 use crate::measure::{

@@ -1,0 +1,104 @@
+"""A pool of Ray's actors, each with the model in memory, that makes shards."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import ray
+
+from . import models, remaking, shard
+from .names import Json
+from .scratch import Scratch
+from .storage import Storage
+
+# Share of a CPU that an actor asks for: two of them leave room for reads on two CPUs.
+ACTOR_CPUS = 0.4
+
+
+@contextlib.contextmanager
+def running() -> Iterator[None]:
+    """Starts Ray where it does not run, and leaves one that does as it is."""
+    started = not ray.is_initialized()
+    if started:
+        ray.init(include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    try:
+        yield
+    finally:
+        if started:
+            ray.shutdown()
+
+
+class Worker:
+    """An actor that has the model in memory and makes shards."""
+
+    def __init__(self, storage: Storage, model: Json, scratch: str | None) -> None:
+        self.storage = storage
+        self.folder = Scratch("worker", scratch)
+        self.model = models.fetch(storage, model, self.folder.path)
+
+    def ready(self) -> int:
+        return os.getpid()
+
+    def run(self, task: Json) -> Any:
+        if task["kind"] == "built":
+            return shard.build(self.storage, self.model, task, task["options"], self.folder.path)
+        return remaking.remake(self.storage, self.model, task, self.folder.path)
+
+
+def run(
+    storage: Storage,
+    model: Json,
+    tasks: Sequence[Json],
+    pool: Json,
+    progress: Callable[[int, int], object] | None = None,
+) -> list[Any]:
+    """Entries of shards, one for each task, on a pool of actors of a fixed size: each start loads a model.
+
+    A task has `kind` and `key`; those whose shard is finished are not run.
+    """
+    keys = [task["key"] for task in tasks]
+    finished = {key: entry for key in keys if (entry := shard.finished(storage, key))}
+    waiting = [task for task in tasks if task["key"] not in finished]
+    if waiting:
+        count = pool["actors"] or max(1, min(len(waiting), int(ray.cluster_resources().get("CPU", 1))))
+        remote = ray.remote(Worker).options(
+            num_cpus=pool["num_cpus"],
+            num_gpus=pool["num_gpus"],
+            # One that is killed comes back, and its shard begins again.
+            max_restarts=-1,
+            max_task_retries=-1,
+        )
+        actors = [remote.remote(storage, model, pool["scratch"]) for _ in range(min(count, len(waiting)))]
+        try:
+            at_work: dict[Any, tuple[Any, str]] = {}
+
+            def give(actor: Any) -> None:
+                if waiting:
+                    task = waiting.pop(0)
+                    at_work[actor.run.remote(task)] = (actor, task["key"])
+
+            for actor in actors:
+                give(actor)
+            while at_work:
+                done, _ = ray.wait(list(at_work), num_returns=1)
+                actor, key = at_work.pop(done[0])
+                finished[key] = unwrapped(done[0])
+                if progress is not None:
+                    progress(len(finished), len(tasks))
+                give(actor)
+        finally:
+            for actor in actors:
+                ray.kill(actor)
+    return [finished[key] for key in keys]
+
+
+def unwrapped(reference: Any) -> Any:
+    """The value of a task; what it raised as it was raised."""
+    try:
+        return ray.get(reference)
+    except ray.exceptions.RayTaskError as error:
+        cause = error.cause if getattr(error, "cause", None) is not None else error
+        raise cause from None

@@ -1,0 +1,341 @@
+"""A new model for a published set: trained on questions and their answers, tried on a shadow of the set beside
+the one in service, and published if it is better.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import pathlib
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import ray
+
+import ehi
+from ehi import shards as parts
+
+from . import changes, models, publishing, remaking
+from . import manifest as manifests
+from .cache import Cache
+from .cleaning import CANDIDATES
+from .errors import ManifestError, PublishConflict, ShardsError
+from .names import Json, Options, Uri
+from .plans import leaves_for
+from .pool import ACTOR_CPUS, run, running, unwrapped
+from .reshaping import identity, pruned
+from .scratch import Scratch
+from .searcher import Searcher
+from .storage import Storage, connect
+
+# Share of the questions that no training sees, by a hash of their words.
+HELD_OUT = 0.2
+# Documents that are trained on at most, beside those that answer.
+DOCUMENTS = 100_000
+# Documents that are found for a question that is measured.
+DEPTH = 10
+# The decision by which a candidate is published.
+BETTER = "changed"
+_TRAINED = "trained.json"
+_SHADOW = "shadow.json"
+_VERDICT = "verdict.json"
+
+
+def retrain(
+    uri: Uri,
+    pairs: Sequence[tuple[str, str]],
+    *,
+    base: Any = None,
+    config: Mapping[str, Any] | None = None,
+    documents: int = DOCUMENTS,
+    force: bool = False,
+    name: str | None = None,
+    actors: int | None = None,
+    num_cpus: float = ACTOR_CPUS,
+    num_gpus: float = 0,
+    cache: Any = None,
+    scratch: str | None = None,
+    storage_options: Options = None,
+    progress: Callable[[int, int], object] | None = None,
+) -> dict[str, Any]:
+    """Trains on pairs of a question and the id of its answer, and changes the set over if that is better.
+
+    One task trains, from the set's own model or from the folder `base`, with `config` as in `ehi.train`: on the
+    documents that answer and on a sample of `documents` others. A fifth of the questions is set aside. Then
+    actors make a shadow of each shard under the new model, beside those in service, and the questions set
+    aside are asked of both. Where nDCG@10 rises by the rule of `Index.learn`, or with `force`, the shadow is
+    published, with what has been appended and deleted meanwhile.
+
+    Returns a dictionary: `name` of the candidate, by which `adopt` publishes it later; `model`, its hash;
+    `verdict` with `decision` and `sentence`; `report` of the training; `without_document`, pairs whose
+    document the set does not have; and `version`, the number of the new manifest, or `None`. With too few
+    questions nothing is trained. A call that was cut off goes on where it was when it is made again.
+    """
+    pairs = _checked(pairs)
+    if isinstance(documents, bool) or not isinstance(documents, int) or documents < 0:
+        raise ValueError(f"`documents` is {documents!r}; it is a whole number from 0")
+    storage = connect(uri, storage_options)
+    newest = manifests.read(storage)
+    given = models.store(storage, ehi.Model(base)) if base is not None else newest["model"]
+    name = name or _name_of(newest, given, pairs, config, documents)
+    learned, held_out = divided(pairs)
+    work = {"scratch": scratch, "documents": documents, "config": dict(config or {})}
+    with running():
+        trained = _known(storage, name, _TRAINED)
+        if trained is None:
+            task = ray.remote(num_cpus=num_cpus, num_gpus=num_gpus)(_train)
+            trained = unwrapped(task.remote(storage, newest, given, learned, held_out, work))
+            trained["of"] = newest["model"]["hash"]
+            if trained["model"] is None:
+                return _told(name, trained, trained["verdict"], None)
+            storage.create(_place(name, _TRAINED), json.dumps(trained).encode())
+        if trained["model"]["hash"] == newest["model"]["hash"]:
+            # An earlier call did it all.
+            return _told(name, trained, _known(storage, name, _VERDICT), newest["version"])
+        if trained["of"] != newest["model"]["hash"]:
+            raise ShardsError(f"the candidate `{name}` was trained for another model of the set")
+        pool = {"actors": actors, "num_cpus": num_cpus, "num_gpus": num_gpus, "scratch": scratch}
+        verdict = _known(storage, name, _VERDICT)
+        if verdict is None:
+            made = _known(storage, name, _SHADOW) or []
+            shadow = _shadow(storage, newest, trained["model"], made, pool, progress)
+            storage.create(_place(name, _SHADOW), json.dumps(made).encode())
+            verdict = _judged(storage, newest, shadow, trained["held_out"], cache)
+            storage.create(_place(name, _VERDICT), json.dumps(verdict).encode())
+        version = None
+        if force or verdict["decision"] == BETTER:
+            version = _publish(storage, name, trained, pool, progress)
+    return _told(name, trained, verdict, version)
+
+
+def adopt(
+    uri: Uri,
+    name: str,
+    *,
+    actors: int | None = None,
+    num_cpus: float = ACTOR_CPUS,
+    num_gpus: float = 0,
+    scratch: str | None = None,
+    storage_options: Options = None,
+    progress: Callable[[int, int], object] | None = None,
+) -> int:
+    """Publishes a candidate of `retrain` by its name, whatever the verdict says; the number of the manifest."""
+    storage = connect(uri, storage_options)
+    trained = _known(storage, name, _TRAINED)
+    if trained is None:
+        raise ShardsError(f"there is no candidate `{name}`")
+    pool = {"actors": actors, "num_cpus": num_cpus, "num_gpus": num_gpus, "scratch": scratch}
+    with running():
+        return _publish(storage, name, trained, pool, progress)
+
+
+def divided(
+    pairs: Sequence[tuple[str, str]],
+) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """Pairs to learn from, and those of the questions that are set aside, in whatever spelling."""
+    learned: list[tuple[str, str]] = []
+    held_out: list[tuple[str, str]] = []
+    for question, id in pairs:
+        plain = " ".join(re.findall(r"\w+", question.lower())) or question
+        digest = hashlib.blake2b(plain.encode("utf-8", "surrogatepass"), digest_size=8, person=b"ehi-held")
+        share = int.from_bytes(digest.digest(), "big") / 2**64
+        (held_out if share < HELD_OUT else learned).append((question, id))
+    return learned, held_out
+
+
+def _checked(pairs: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    found = []
+    for pair in pairs:
+        if isinstance(pair, str) or len(pair) != 2 or not all(isinstance(each, str) for each in pair):
+            raise ValueError(f"{pair!r} is no pair of a question and the id of its answer")
+        found.append((pair[0], pair[1]))
+    if not found:
+        raise ValueError("there are no pairs to learn from")
+    return list(dict.fromkeys(found))
+
+
+def _name_of(
+    newest: Json,
+    base: Json,
+    pairs: Sequence[tuple[str, str]],
+    config: Mapping[str, Any] | None,
+    documents: int,
+) -> str:
+    made_from = [newest["model"]["hash"], base["hash"], pairs, config, documents]
+    return hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()[:24]
+
+
+def _place(name: str, file: str) -> str:
+    return f"{CANDIDATES}/{name}/{file}"
+
+
+def _known(storage: Storage, name: str, file: str) -> Any:
+    try:
+        return json.loads(storage.get(_place(name, file)))
+    except FileNotFoundError:
+        return None
+
+
+def _told(name: str, trained: Json, verdict: Any, version: int | None) -> dict[str, Any]:
+    return {
+        "name": name,
+        "model": trained["model"] and trained["model"]["hash"],
+        "verdict": verdict,
+        "report": trained["report"],
+        "without_document": trained["without_document"],
+        "version": version,
+    }
+
+
+def _train(
+    storage: Storage,
+    manifest: Json,
+    base: Json,
+    learned: list[tuple[str, str]],
+    held_out: list[tuple[str, str]],
+    work: Json,
+) -> dict[str, Any]:
+    """Trains on one machine; the model in the storage, and the questions to measure with."""
+    with Scratch("training", work["scratch"]) as folder:
+        answers = {id for _, id in [*learned, *held_out]}
+        texts = list(_texts(storage, manifest, answers, work["documents"], folder))
+        there = {document["id"] for document in texts}
+        pairs = [pair for pair in learned if pair[1] in there]
+        measured = [pair for pair in held_out if pair[1] in there]
+        done: dict[str, Any] = {
+            "model": None,
+            "report": None,
+            "held_out": measured,
+            "without_document": len(learned) + len(held_out) - len(pairs) - len(measured),
+        }
+        # What it would say of so many questions, whatever is found.
+        done["verdict"] = parts.compare([(ids, [], []) for ids in _answers(measured).values()])
+        if done["verdict"]["decision"] == "too_few" or not pairs:
+            return done
+        config = _with_leaves(work["config"], len(texts), manifest["documents"])
+        start = models.fetch(storage, base, folder)
+        model, done["report"] = ehi.train(
+            start.path, folder / "trained", documents=texts, pairs=pairs, config=config
+        )
+        done["model"] = models.store(storage, model)
+        return done
+
+
+def _with_leaves(config: Mapping[str, Any], trained_on: int, documents: int) -> dict[str, Any]:
+    """Settings with a tree for all documents, where a sample is trained on and no tree is asked for."""
+    tree = config.get("tree") or {}
+    shape = ("branching_factor", "height")
+    asked = any(own in tree or f"tree.{own}" in config for own in shape)
+    if asked or trained_on >= documents:
+        return dict(config)
+    leaves = max(2, min(leaves_for(documents), trained_on // 2))
+    return {**config, "tree": {**tree, "branching_factor": leaves}}
+
+
+def _answers(pairs: Sequence[Sequence[str]]) -> dict[str, list[str]]:
+    """Ids of the answers of each question."""
+    answers: dict[str, list[str]] = {}
+    for question, id in pairs:
+        answers.setdefault(question, []).append(id)
+    return answers
+
+
+def _texts(
+    storage: Storage, manifest: Json, needed: set[str], others: int, folder: pathlib.Path
+) -> Iterator[dict[str, Any]]:
+    """Documents of a set without their metadata: those needed, and a sample of others."""
+    share = 2**64 * min(1.0, others / max(manifest["documents"], 1))
+
+    def wanted(id: str) -> bool:
+        data = id.encode("utf-8", "surrogatepass")
+        digest = hashlib.blake2b(data, digest_size=8, person=b"ehi-learn").digest()
+        return id in needed or int.from_bytes(digest, "big") < share
+
+    model = models.fetch(storage, manifest["model"], folder)
+    for entry in manifest["shards"]:
+        deleted = set(changes.deleted_from(storage, entry, manifest["tombstones"]))
+        with Scratch("shard", folder) as own:
+            path = Cache(own, model=model.path).path_of(storage, entry, [])
+            index = ehi.Index.open_read_only(path, lazy_encoder=True)
+            ids = [id for id in parts.ids(index) if id not in deleted and wanted(id)]
+            for start in range(0, len(ids), 1_000):
+                for document in index.get(ids[start : start + 1_000]):
+                    if document is not None:
+                        yield {name: document[name] for name in ("id", "title", "text")}
+            del index
+
+
+def _shadow(
+    storage: Storage,
+    current: Json,
+    model: Json,
+    made: list[Any],
+    pool: Json,
+    progress: Callable[[int, int], object] | None,
+) -> dict[str, Any]:
+    """A manifest like `current` under another model. `made` has what each shard became, and the number of the
+    manifest whose tombstones that has seen; what is missing is made and added.
+    """
+    known = {tuple(source): entry for source, entry in made}
+    missing = [entry for entry in current["shards"] if identity(entry) not in known]
+    tasks = [
+        remaking.task(model, current, [entry], current["tombstones"], of_model=current["model"])
+        for entry in missing
+    ]
+    for source, entry in zip(missing, run(storage, model, tasks, pool, progress)):
+        known[identity(source)] = {**entry, "added": current["version"]}
+        made.append([identity(source), known[identity(source)]])
+    entries = [known[identity(entry)] for entry in current["shards"]]
+    entries = [entry for entry in entries if entry["rows"]] or entries[:1]
+    # What was deleted later than a shard was made.
+    later = pruned(entries, current["tombstones"])
+    return publishing.assemble(storage, {**current, "model": model}, entries, later)
+
+
+def _judged(
+    storage: Storage,
+    before: Json,
+    after: Json,
+    held_out: Sequence[Sequence[str]],
+    cache: Any,
+) -> dict[str, Any]:
+    """What the questions set aside say, asked of both as the set's users ask."""
+    answers = _answers(held_out)
+    found: list[list[list[str]]] = []
+    for manifest in (before, after):
+        own_cache = None if cache is None else Cache(cache)
+        # `before` may have no number any more when it is cleaned away; what it says is here.
+        with Searcher(storage, manifest={"version": 0, **manifest}, cache=own_cache) as searcher:
+            own = []
+            for question in answers:
+                answer = searcher.search(question, DEPTH)
+                if answer.partial:
+                    raise ShardsError(f"the candidate cannot be measured: {answer.missing}")
+                own.append([hit.id for hit in answer.hits])
+            found.append(own)
+    return parts.compare(list(zip(answers.values(), *found)))
+
+
+def _publish(
+    storage: Storage,
+    name: str,
+    trained: Json,
+    pool: Json,
+    progress: Callable[[int, int], object] | None,
+) -> int:
+    """Publishes the shadow of what is newest, again where another publisher was first."""
+    made = _known(storage, name, _SHADOW) or []
+    while True:
+        current = manifests.read(storage)
+        if current["model"]["hash"] == trained["model"]["hash"]:
+            # An earlier call did it.
+            return current["version"]
+        if current["model"]["hash"] != trained["of"]:
+            raise ManifestError("the set was changed over to another model meanwhile; train for that")
+        # What was appended or reshaped since is made now.
+        shadow = _shadow(storage, current, trained["model"], made, pool, progress)
+        try:
+            return manifests.publish(storage, shadow, current["version"])
+        except PublishConflict:
+            continue

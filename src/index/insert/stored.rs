@@ -1,0 +1,111 @@
+//! Documents of another index, with the embeddings that they have there.
+
+use super::super::active_model::{ActiveModel, check_model};
+use super::{BYTES_PER_COMMIT, DOCUMENTS_PER_COMMIT, Index, partial};
+use crate::document::Document;
+use crate::error::{InputError, Result};
+use crate::ids::Row;
+use crate::store::{Put, PutRow, View, WriteBatch};
+
+impl Index {
+    /// Stores documents of another index with the embeddings that they have there; says how many. Nothing is
+    /// encoded. One whose id is here takes its place.
+    ///
+    /// Where one model serves both, each document keeps its leaves too, so that a search of either index for
+    /// the same finds the same, bit for bit; by another tree of the encoder it is routed anew. Ids that
+    /// `source` does not have are passed over, and what is written there meanwhile is not seen.
+    ///
+    /// # Durability
+    /// As [`Self::insert`]. In groups as those of [`Self::insert_batch`].
+    ///
+    /// # Errors
+    /// With nothing stored: [`InputError::ModelMismatch`] where the encoders differ,
+    /// [`InputError::SimilarityMismatch`], and [`InputError::PassagesMismatch`] and
+    /// [`InputError::NeedsTexts`] where documents of one index alone have passages, or others. Damage of
+    /// `source`, and failures of the disk. Where groups before the failure are in place, the error is
+    /// [`Error::Partial`](crate::Error::Partial), with the failure as its source.
+    pub fn insert_from(&self, source: &Self, ids: impl IntoIterator<Item: AsRef<str>>) -> Result<usize> {
+        self.check_process()?;
+        source.check_process()?;
+        let span = tracing::debug_span!("insert", documents = tracing::field::Empty).entered();
+        let from = source.serving();
+        check(&from, &self.serving())?;
+        let view = from.view();
+        let mut ids = ids.into_iter();
+        let mut stored = 0;
+        loop {
+            let group = next_group(&view, &mut ids).map_err(|e| partial(e, stored, 0))?;
+            if group.is_empty() {
+                span.record("documents", stored);
+                return Ok(stored);
+            }
+            let size = group.len();
+            self.take(&from, &view, group).map_err(|e| partial(e, stored, size))?;
+            stored += size;
+        }
+    }
+
+    fn take(&self, from: &ActiveModel, view: &View, group: Vec<(Row, Document)>) -> Result<()> {
+        loop {
+            let serving = self.serving();
+            let puts = puts(from, view, &serving, &group)?;
+            // Else the model was changed meanwhile.
+            if self.commit_as_made(&serving, WriteBatch { puts, deletes: Vec::new() })?.is_ok() {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// The next documents to be committed together; none at the end.
+fn next_group(view: &View, ids: &mut impl Iterator<Item: AsRef<str>>) -> Result<Vec<(Row, Document)>> {
+    let (mut group, mut bytes) = (Vec::new(), 0);
+    while group.len() < DOCUMENTS_PER_COMMIT
+        && bytes < BYTES_PER_COMMIT
+        && let Some(id) = ids.next()
+    {
+        if let Some(row) = view.row_of(id.as_ref())? {
+            let document = view.document(row)?;
+            bytes += document.heap_bytes();
+            group.push((row, document));
+        }
+    }
+    Ok(group)
+}
+
+fn puts(from: &ActiveModel, view: &View, to: &ActiveModel, group: &[(Row, Document)]) -> Result<Vec<Put>> {
+    check(from, to)?;
+    let same = from.bundle.hash() == to.bundle.hash();
+    let mut rows = Vec::with_capacity(group.len());
+    for (row, _) in group {
+        let own = view.rows_of(*row)?.into_iter().map(|row| stored_row(view, row));
+        rows.push(own.collect::<Result<Vec<PutRow>>>()?);
+    }
+    let documents = group.iter().map(|(_, document)| document.clone()).collect();
+    to.ingest().keep_stored(documents, rows, same)
+}
+
+fn stored_row(view: &View, row: Row) -> Result<PutRow> {
+    Ok(PutRow {
+        embedding: view.embedding(row)?.to_vec(),
+        leaves: view.leaves(row)?,
+        span: view.span(row)?.unwrap_or_default(),
+    })
+}
+
+/// Refuses embeddings that mean something else than those of the index do.
+fn check(from: &ActiveModel, to: &ActiveModel) -> Result<()> {
+    if !to.bundle.has_encoder_of(&from.bundle) {
+        check_model(to.bundle.hash(), from.bundle.hash())?;
+    }
+    let (index, given) = (to.similarity, from.similarity);
+    if index != given {
+        return Err(InputError::SimilarityMismatch { index, given }.into());
+    }
+    match (to.passages(), from.passages()) {
+        (index, given) if index == given => Ok(()),
+        (index, Some(given)) => Err(InputError::PassagesMismatch { index, given }.into()),
+        (Some(passages), None) => Err(InputError::NeedsTexts { passages }.into()),
+        (None, None) => Ok(()),
+    }
+}
