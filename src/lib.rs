@@ -84,8 +84,9 @@ pub use index::search::{
     Fusion, Hit, HitPassage, HitScores, Query, QueryEncoder, RankedBy, SearchResult, SearchStats,
 };
 pub use index::{
-    CutTexts, Documents, Index, IndexBuilder, InsertStatus, InsertSummary, LearnedFusion, LoggedQuestion,
-    MOST_LOG_BYTES, ModelChange, Recorded, RefusedDocument, RepairOptions, WithProgress,
+    CutTexts, Documents, Index, IndexBuilder, InsertStatus, InsertSummary, LeafChange, LeafChanges,
+    LeafOrigin, LearnedFusion, LoggedQuestion, MOST_LOG_BYTES, ModelChange, Recorded, RefusedDocument,
+    RepairOptions, WithProgress,
 };
 pub use index::{calibrate, explain, health, leaves, search};
 pub use judgment::Judgment;

@@ -9,6 +9,8 @@ use std::sync::{Arc, PoisonError};
 
 use half::f16;
 use serde::{Deserialize, Serialize};
+#[cfg(feature = "train")]
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::Index;
@@ -127,19 +129,20 @@ impl Index {
         Ok(within(store.commit(WriteBatch { puts: Vec::new(), deletes }))?.deleted)
     }
 
-    /// What stands for the judgments of the last learning, as its author put it.
+    /// What stands for the judgments of the last learnings, as their author put it, and what else he noted.
     #[cfg(feature = "train")]
-    pub(crate) fn learned_from(&self) -> Result<Option<String>> {
+    pub(crate) fn learned_from(&self) -> Result<Option<(String, Option<Value>)>> {
         let Some(store) = self.judgments_for_reading()? else { return Ok(None) };
         let view = store.read();
         let row = within(view.row_of(LEARNED))?;
-        row.map(|row| Ok(within(view.document(row))?.text)).transpose()
+        let noted = |row| within(view.document(row)).map(|document| (document.text, document.metadata));
+        row.map(noted).transpose()
     }
 
-    /// Notes what stands for the judgments of a learning.
+    /// Notes what stands for the judgments of learnings, and more.
     #[cfg(feature = "train")]
-    pub(crate) fn set_learned_from(&self, print: &str) -> Result<()> {
-        let puts = vec![placed(Document::new(LEARNED, "", print))];
+    pub(crate) fn set_learned_from(&self, print: &str, more: Value) -> Result<()> {
+        let puts = vec![placed(Document::new(LEARNED, "", print).with_metadata(more))];
         let batch = WriteBatch { puts, deletes: Vec::new() };
         within(self.judgments_for_writing()?.commit(batch)).map(drop)
     }

@@ -11,6 +11,7 @@ pub mod health;
 mod ingest;
 mod insert;
 mod judgments;
+mod leaf_changes;
 pub mod leaves;
 mod leftovers;
 mod maintain;
@@ -40,6 +41,7 @@ pub use insert::{CutTexts, InsertStatus, InsertSummary, RefusedDocument};
 pub use judgments::Recorded;
 #[cfg(feature = "train")]
 pub(crate) use judgments::check_judgment;
+pub use leaf_changes::{LeafChange, LeafChanges, LeafOrigin};
 pub use options::IndexBuilder;
 pub use question_log::{LoggedQuestion, MOST_LOG_BYTES};
 pub use repair::RepairOptions;

@@ -115,8 +115,11 @@ impl Index {
         Ok(found)
     }
 
-    /// Questions that were logged or judged, each once, the newest first.
-    pub(crate) fn asked(&self, most: usize) -> Result<Vec<String>> {
+    /// The newest questions that were logged or judged, each once, the newest first, so many at most.
+    ///
+    /// # Errors
+    /// Failures of reading the judgments; a log that cannot be read is passed over with a warning.
+    pub fn asked(&self, most: usize) -> Result<Vec<String>> {
         let judged = self.judgments()?.into_iter().map(|judgment| (judgment.time, judgment.question));
         let logged = self.logged_questions().unwrap_or_else(|error| {
             // Nothing rests on it.

@@ -6,23 +6,21 @@ use std::ops::ControlFlow;
 use std::path::Path;
 use std::time::Duration;
 
-use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use super::config::{TrainConfig, flat_json};
 use super::dataset::TrainingSet;
 use super::error::TrainError;
+use super::learned::{Decision, Learned, Learning, Noted, noted, question_changes};
 use super::trainer::{REPORT_FILE, Trainer, out_of_range};
-use super::verdict::{ComparedMetric, Verdict};
-use super::verdict::{Difference, FEWEST_QUERIES, Method, Recommendation, SIGNIFICANCE_LEVEL, SMALLEST_GAIN};
+use super::verdict::FEWEST_QUERIES;
 use crate::disk::names;
 use crate::document::Document;
 use crate::error::{Error, Result};
-use crate::index::{Index, LearnedFusion, ModelChange, WithProgress, check_judgment, remove_trained};
+use crate::index::{Index, WithProgress, check_judgment, remove_trained};
 use crate::judgment::{Judgment, now};
 use crate::model::{Bundle, ModelError, hex};
 use crate::progress::{OnProgress, Progress, no_progress};
-use crate::search::MOST_EXACT_DOCUMENTS;
 
 /// Share of the judged questions that a learning sets aside, by a hash of their words: a question that was
 /// set aside once always is, in whatever spelling, so no model is measured on what an earlier one learned.
@@ -45,62 +43,26 @@ pub struct LearnOptions {
     pub config: TrainConfig,
 }
 
-/// What [`Index::learn`] did.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[non_exhaustive]
-pub struct Learned {
-    /// What came of it.
-    pub decision: Decision,
-    /// The same with its reason, in one sentence.
-    pub sentence: String,
-    /// Questions and documents that answer them that were learned from; before a training, those that could
-    /// be.
-    pub pairs: usize,
-    /// Judgments of documents that it does not hold.
-    pub without_document: usize,
-    /// Questions that were learned from.
-    pub learned: usize,
-    /// Questions that were set aside and measured.
-    pub held_out: usize,
-    /// nDCG@10 of exact search on the latter, after against before; `None` where nothing was trained.
-    pub ndcg_at_10: Option<Difference>,
-    /// Recall@10 of the same.
-    pub recall_at_10: Option<Difference>,
-    /// The change over to the new model; `None` where the index is as before.
-    pub change: Option<ModelChange>,
-    /// How words count beside the new model, learned from the questions that were set aside; `None` where the
-    /// index is as before, has no words, or too few questions were set aside.
-    pub fusion: Option<LearnedFusion>,
-}
-
-/// What came of a learning.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum Decision {
-    /// The index is served by what was learned.
-    Changed,
-    /// The same judgments were learned from before; nothing was trained.
-    NothingNew,
-    /// Too few judged questions to measure with; nothing was trained.
-    TooFew,
-    /// What was learned is not shown to be better; the index is as before.
-    NoGain,
-    /// What was learned is worse in something; the index is as before.
-    Worse,
-}
-
 impl Index {
+    /// The last learnings that trained, 64 at most, the newest first.
+    ///
+    /// # Errors
+    /// Failures of reading the judgments.
+    pub fn learnings(&self) -> Result<Vec<Learning>> {
+        Ok(noted(self.learned_from()?.and_then(|(_, more)| more)))
+    }
+
     /// Trains encoder and tree further on the judgments stored here ([`Self::record`]), measures the result
     /// on judged questions that were set aside, and changes over to it if it is better.
     ///
-    /// Better is: exact search's nDCG@10 rises by [`SMALLEST_GAIN`] or more, by two tests at
-    /// [`SIGNIFICANCE_LEVEL`], its recall@10 does not fall by so much, and, in an index so large that
-    /// searches use the tree, the tree loses nothing against k-means. Otherwise the index is as before. The
-    /// training begins from the model in service, so it may be called again and again; where no judgment is
-    /// new it does nothing. Searches and writes go on meanwhile, as with [`Self::reencode`], and
-    /// [`Self::rollback`] returns. Judgments of documents that are not there are passed over, and so are
-    /// those of grade 0 or less, but that they outdo a pair given for the same question and document.
+    /// Better is: exact search's nDCG@10 rises by [`SMALLEST_GAIN`](super::SMALLEST_GAIN) or more, by two
+    /// tests at [`SIGNIFICANCE_LEVEL`](super::SIGNIFICANCE_LEVEL), its recall@10 does not fall by so much,
+    /// and, in an index so large that searches use the tree, the tree loses nothing against k-means.
+    /// Otherwise the index is as before. The training begins from the model in service, so it may be called
+    /// again and again; where no judgment is new it does nothing. Searches and writes go on meanwhile, as
+    /// with [`Self::reencode`], and [`Self::rollback`] returns. Judgments of documents that are not there are
+    /// passed over, and so are those of grade 0 or less, but that they outdo a pair given for the same
+    /// question and document.
     ///
     /// Costs a training: on the machine of `docs/experiments.md` some minutes for 5,000 abstracts.
     ///
@@ -109,17 +71,23 @@ impl Index {
     /// [`InputError::ChangeUnderWay`](crate::InputError::ChangeUnderWay); those of [`Trainer::fit`] and
     /// [`Self::reencode`]. The index is then as before.
     pub fn learn(&self, options: &LearnOptions) -> Result<Learned> {
-        self.learn_alone(options, &mut no_progress)
+        self.learn_alone(options, &mut by_verdict, &mut no_progress)
     }
 
-    fn learn_alone(&self, options: &LearnOptions, on_progress: &mut OnProgress<'_>) -> Result<Learned> {
+    fn learn_alone(
+        &self,
+        options: &LearnOptions,
+        choose: &mut dyn FnMut(&Learned) -> bool,
+        on_progress: &mut OnProgress<'_>,
+    ) -> Result<Learned> {
         self.check_writable()?;
         let config = options.checked_config()?;
         options.pairs.iter().try_for_each(check_judgment)?;
         // Until the change is done: it is made from what serves now.
         let _only = self.alone()?;
         remove_trained(self.path())?;
-        let learned = self.learn_into(&self.path().join(names::TRAINED), options, config, on_progress);
+        let output = self.path().join(names::TRAINED);
+        let learned = self.learn_into(&output, options, config, choose, on_progress);
         if let Err(error) = remove_trained(self.path()) {
             // What was learned serves, or the index is as before: both are true without it.
             tracing::warn!(index = %self.path().display(), %error, "could not remove a trained bundle");
@@ -132,6 +100,7 @@ impl Index {
         output: &Path,
         options: &LearnOptions,
         config: TrainConfig,
+        choose: &mut dyn FnMut(&Learned) -> bool,
         on_progress: &mut OnProgress<'_>,
     ) -> Result<Learned> {
         let documents = self.iter().collect::<Result<Vec<Document>>>()?;
@@ -145,6 +114,8 @@ impl Index {
             held_out: 0,
             ndcg_at_10: None,
             recall_at_10: None,
+            better: Vec::new(),
+            worse: Vec::new(),
             change: None,
             fusion: None,
         };
@@ -164,7 +135,7 @@ impl Index {
         }
         let bundle = self.bundle();
         let from = with_encoder(&print, &bundle);
-        let known = self.learned_from()?.unwrap_or_default();
+        let (known, more) = self.learned_from()?.unwrap_or_default();
         if known.lines().any(|line| line == from) {
             learned.decision = Decision::NothingNew;
             return Ok(learned.decided());
@@ -173,8 +144,11 @@ impl Index {
         let fitted = trainer.on_progress(&mut *on_progress).fit(&set)?;
         if let Some(verdict) = &fitted.report.verdict {
             learned.judge(verdict, self.embeddings());
+            let questions = set.dev.iter().map(|query| query.text.as_str());
+            (learned.better, learned.worse) = question_changes(questions, &verdict.ndcg_of_queries);
         }
-        if learned.decision == Decision::Changed {
+        learned = learned.decided();
+        if learned.chosen(choose) {
             learned.change = Some(self.change_model_alone(&fitted.bundle, on_progress)?);
             learned.fusion = self.fuse_after(&set, on_progress);
         }
@@ -182,11 +156,17 @@ impl Index {
         let mut lines = vec![from, with_encoder(&print, &self.bundle())];
         lines.dedup();
         lines.extend(known.lines().take(KNOWN_LEARNINGS).map(str::to_owned));
-        if let Err(error) = self.set_learned_from(&lines.join("\n")) {
+        let learned = learned.decided();
+        let own = Learning { time: now(), decision: learned.decision, sentence: learned.sentence.clone() };
+        let mut learnings = noted(more);
+        learnings.insert(0, own);
+        learnings.truncate(KNOWN_LEARNINGS);
+        let noted = serde_json::to_value(Noted { learnings }).unwrap_or_default();
+        if let Err(error) = self.set_learned_from(&lines.join("\n"), noted) {
             let index = self.path().display();
             tracing::warn!(%index, %error, "what was learned from is not noted; the next learning does it again");
         }
-        Ok(learned.decided())
+        Ok(learned)
     }
 }
 
@@ -197,8 +177,28 @@ impl<F: FnMut(Progress) -> ControlFlow<()>> WithProgress<'_, F> {
     /// Those of [`Index::learn`], and [`Error::Cancelled`].
     pub fn learn(mut self, options: &LearnOptions) -> Result<Learned> {
         let (index, on_progress) = self.parts();
-        index.learn_alone(options, on_progress)
+        index.learn_alone(options, &mut by_verdict, on_progress)
     }
+
+    /// As [`Self::learn`], but `choose` says whether the index changes over to what was learned: somebody who
+    /// is asked, say. It is called once where something was trained, with what was measured, and `decision`
+    /// and `sentence` as if they were heeded. As long as it takes, no other change of model or training
+    /// begins; searches and writes go on.
+    ///
+    /// # Errors
+    /// Those of [`Self::learn`].
+    pub fn learn_if(
+        mut self,
+        options: &LearnOptions,
+        mut choose: impl FnMut(&Learned) -> bool,
+    ) -> Result<Learned> {
+        let (index, on_progress) = self.parts();
+        index.learn_alone(options, &mut choose, on_progress)
+    }
+}
+
+fn by_verdict(learned: &Learned) -> bool {
+    learned.decision == Decision::Changed
 }
 
 impl LearnOptions {
@@ -308,100 +308,9 @@ fn with_encoder(print: &str, bundle: &Bundle) -> String {
     format!("{print} {}", hex(&digest.finalize()))
 }
 
-impl Learned {
-    fn judge(&mut self, verdict: &Verdict, documents: usize) {
-        let recall =
-            verdict.difference(Method::TrainedExact, Method::BaseExact, 1.0, ComparedMetric::RecallAt10);
-        (self.ndcg_at_10, self.recall_at_10) = (verdict.exact_ndcg, recall);
-        let tree_loses =
-            documents > MOST_EXACT_DOCUMENTS && verdict.recommendation == Recommendation::DoNotDeploy;
-        self.decision = decide(self.ndcg_at_10, recall, tree_loses);
-    }
-
-    /// With its sentence.
-    fn decided(mut self) -> Self {
-        let Self { pairs, learned, held_out, .. } = self;
-        let measured = || {
-            let Some(ndcg) = self.ndcg_at_10 else { return String::new() };
-            format!(
-                "on {held_out} judged questions that it did not learn from, nDCG@10 is {:.3} after {:.3} \
-                 ({:+.1} points, p {})",
-                ndcg.value,
-                ndcg.against,
-                ndcg.difference * 100.0,
-                match p_value(&ndcg) {
-                    p if p < 0.001 => "< 0.001".to_owned(),
-                    p => format!("= {p:.3}"),
-                },
-            )
-        };
-        self.sentence = match self.decision {
-            Decision::Changed => format!(
-                "The index has learned from {learned} questions with {pairs} answers: {}.",
-                measured()
-            ),
-            Decision::NothingNew => {
-                "No judgment is new since the last learning: the index is as before.".to_owned()
-            }
-            Decision::TooFew if learned + held_out == 0 => {
-                "No question is judged whose document the index holds: the index is as before.".to_owned()
-            }
-            Decision::TooFew => format!(
-                "Too few questions are judged, {} of which {held_out} were set aside to measure with; \
-                 {FEWEST_QUERIES} set aside are needed, which takes about {:.0}: the index is as before.",
-                learned + held_out,
-                FEWEST_QUERIES as f64 / LEARN_HELD_OUT,
-            ),
-            Decision::NoGain => {
-                format!("What was learned is not shown to be better: {}; the index is as before.", measured())
-            }
-            Decision::Worse => {
-                format!("What was learned is worse in something: {}; the index is as before.", measured())
-            }
-        };
-        self
-    }
-}
-
-/// The larger of the two p-values.
-pub(super) fn p_value(difference: &Difference) -> f64 {
-    let [bootstrap, t_test] = [difference.bootstrap_p, difference.t_test_p].map(|p| p.unwrap_or(1.0));
-    bootstrap.max(t_test)
-}
-
-pub(super) fn decide(ndcg: Option<Difference>, recall: Option<Difference>, tree_loses: bool) -> Decision {
-    let lost = |difference: &Difference| difference.difference <= -SMALLEST_GAIN;
-    if tree_loses || [ndcg, recall].iter().flatten().any(lost) {
-        return Decision::Worse;
-    }
-    let gained = |difference: Difference| {
-        difference.difference >= SMALLEST_GAIN && p_value(&difference) < SIGNIFICANCE_LEVEL
-    };
-    if ndcg.is_some_and(gained) { Decision::Changed } else { Decision::NoGain }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn difference(difference: f64, p: f64) -> Option<Difference> {
-        let (value, against) = (0.5 + difference, 0.5);
-        let (bootstrap_p, t_test_p, deviation) = (Some(p), Some(p / 2.0), Some(0.1));
-        Some(Difference { value, against, difference, bootstrap_p, t_test_p, deviation })
-    }
-
-    #[test]
-    fn only_a_significant_gain_without_a_loss_changes_the_index() {
-        let [gain, same, loss] = [(0.03, 0.01), (0.0, 1.0), (-0.02, 0.01)].map(|(by, p)| difference(by, p));
-        assert_eq!(decide(gain, same, false), Decision::Changed);
-        assert_eq!(decide(gain, loss, false), Decision::Worse);
-        assert_eq!(decide(gain, same, true), Decision::Worse);
-        assert_eq!(decide(loss, gain, false), Decision::Worse);
-        assert_eq!(decide(same, gain, false), Decision::NoGain);
-        assert_eq!(decide(difference(0.03, 0.06), gain, false), Decision::NoGain);
-        assert_eq!(decide(difference(0.009, 0.001), gain, false), Decision::NoGain);
-        assert_eq!(decide(None, None, false), Decision::NoGain);
-    }
 
     #[test]
     fn spellings_of_a_question_are_one() {

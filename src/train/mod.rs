@@ -19,6 +19,7 @@ mod indexer;
 mod init;
 mod inputs;
 mod learn;
+mod learned;
 mod log;
 mod losses;
 mod mining;
@@ -54,7 +55,8 @@ pub use config::{
 pub use dataset::TrainingSet;
 pub use error::TrainError;
 pub use fuse::{FEWEST_FUSION_QUESTIONS, Fused};
-pub use learn::{Decision, LEARN_HELD_OUT, LearnOptions, Learned};
+pub use learn::{LEARN_HELD_OUT, LearnOptions};
+pub use learned::{Decision, Learned, Learning, QUESTIONS_NAMED, QuestionChange};
 pub use query_encoder::{DEFAULT_PASSES, DEFAULT_TEXTS, DistilOptions, QueryEncoderChoice};
 pub use rankings::{JudgedRankings, RankingVerdict, compare_rankings};
 pub use report::{

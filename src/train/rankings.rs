@@ -4,7 +4,7 @@
 
 use serde::Serialize;
 
-use super::learn::{Decision, decide, p_value};
+use super::learned::{Decision, decide, p_value};
 use super::verdict::{Difference, FEWEST_QUERIES, difference};
 use crate::data::Judgments;
 use crate::measure::{Metric, RelevanceLevel};

@@ -271,3 +271,45 @@ fn reports_without_a_reference_or_damaged_ones() {
     let index = Index::open(&path).unwrap();
     assert!(index.contains(&id(3)).unwrap() && index.verify().unwrap().is_sound());
 }
+
+/// Which leaf each document is in, read in another way.
+fn leaf_of_each(index: &Index) -> BTreeMap<String, LeafId> {
+    let every = LeafOptions { samples: DOCUMENTS + 1, ..LeafOptions::default() };
+    let leaves = index.leaves(&every).unwrap();
+    let documents = leaves.iter().flat_map(|leaf| leaf.nearest.iter().map(|own| (own.id.clone(), leaf.leaf)));
+    documents.collect()
+}
+
+#[test]
+fn a_change_says_where_the_documents_of_each_leaf_were() {
+    let (dir, index) = filled(Shape { height: 2, leaves_per_document: 1 }, DOCUMENTS);
+    assert_eq!(index.leaf_changes().unwrap(), None, "nothing has changed");
+    let before = leaf_of_each(&index);
+    let from = index.bundle().hash();
+    index.reencode(&bundle(Shape::of_height(1))).unwrap();
+    index.insert(document(DOCUMENTS)).unwrap();
+    index.delete(&id(0)).unwrap();
+    let after = leaf_of_each(&index);
+    let mut expected: BTreeMap<LeafId, (usize, BTreeMap<LeafId, usize>)> = BTreeMap::new();
+    for (id, leaf) in &after {
+        let (new, origins) = expected.entry(*leaf).or_default();
+        match before.get(id) {
+            Some(leaf) => *origins.entry(*leaf).or_default() += 1,
+            None => *new += 1,
+        }
+    }
+    let changes = index.leaf_changes().unwrap().unwrap();
+    assert_eq!((changes.from, changes.leaves_before, changes.compared), (from, 16, DOCUMENTS - 1));
+    let found = changes.leaves.iter().map(|own| {
+        assert!(own.from.is_sorted_by_key(|origin| std::cmp::Reverse(origin.documents)), "{own:?}");
+        let origins = own.from.iter().map(|origin| (origin.leaf, origin.documents)).collect();
+        (own.leaf, (own.new, origins))
+    });
+    assert_eq!(found.collect::<BTreeMap<_, _>>(), expected);
+    assert!(changes.together > 0.0 && changes.together <= 1.0);
+    index.flush().unwrap();
+    let reader = Index::open_read_only(dir.path().join("index")).unwrap();
+    assert_eq!(reader.leaf_changes().unwrap(), Some(changes));
+    index.drop_previous_model().unwrap();
+    assert_eq!((index.leaf_changes().unwrap(), reader.leaf_changes().unwrap()), (None, None));
+}

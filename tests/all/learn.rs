@@ -172,6 +172,8 @@ fn questions_are_logged_where_that_is_wanted_alone() {
     index.search("what is\na \"tree\"?", 1, 1).unwrap();
     index.search_batch(&["leaf", "leaf"], 1, 1).unwrap();
     index.search_vector(&[1.0; crate::support::WIDTH], 1, 1).unwrap();
+    index.query("being typ").unlogged().run().unwrap();
+    index.query_batch(&["being typed", "as wel"]).unlogged().run().unwrap();
     assert!(index.search(" ", 1, 1).is_err());
     index.flush().unwrap();
     let reader = Index::open_read_only(&path).unwrap();
@@ -291,6 +293,51 @@ fn an_index_learns_what_it_was_told() {
     index.rollback().unwrap();
     assert_eq!(index.learn(&options()).unwrap().decision, Decision::NothingNew);
     assert_eq!(index.bundle().hash(), before);
+}
+
+#[test]
+fn somebody_may_decide_otherwise() {
+    let (_dir, index) = untrained(STORED);
+    index.record_all(judged(of_next_subject)).unwrap();
+    let before = index.bundle().hash();
+    assert!(index.learnings().unwrap().is_empty());
+    let mut measured = None;
+    let left = index
+        .with_progress(|_| ControlFlow::Continue(()))
+        .learn_if(&options(), |learned| {
+            // Nothing else trains meanwhile, and everything else goes on.
+            assert!(matches!(index.learn(&options()), Err(Error::Input(InputError::ChangeUnderWay))));
+            index.record("meanwhile", &id(0), 1).unwrap();
+            measured = Some(learned.clone());
+            false
+        })
+        .unwrap();
+    let measured = measured.unwrap();
+    assert_eq!((measured.decision, measured.change), (Decision::Changed, None));
+    assert!(measured.sentence.contains("nDCG@10"), "{}", measured.sentence);
+    assert_eq!((left.decision, left.change, index.bundle().hash()), (Decision::Left, None, before));
+    assert!(left.sentence.ends_with("the index is as before."), "{}", left.sentence);
+    // The questions set aside that it would have answered better are named, the best one first.
+    assert!(left.better.len() > 5 && left.better.is_sorted_by_key(|own| own.before - own.after), "{left:?}");
+    assert!(left.better.iter().all(|own| own.after > own.before), "{left:?}");
+    assert!(left.worse.iter().all(|own| own.after < own.before), "{left:?}");
+    let noted = index.learnings().unwrap();
+    assert_eq!(noted.len(), 1);
+    assert_eq!((noted[0].decision, &noted[0].sentence), (Decision::Left, &left.sentence));
+    assert_eq!(index.judgments().unwrap().len(), judged(of_next_subject).len() + 1, "a note is no judgment");
+
+    let (dir, index) = untrained(STORED);
+    index.record_all(judged(|number| vec![crc32(&[number as u8, 7]) as usize % STORED])).unwrap();
+    let before = index.bundle().hash();
+    let index_path = dir.path().join("index");
+    let chosen = index.with_progress(|_| ControlFlow::Continue(())).learn_if(&options(), |_| true).unwrap();
+    assert_eq!(chosen.decision, Decision::Chosen, "{}", chosen.sentence);
+    assert_eq!(index.bundle().hash(), chosen.change.unwrap().to);
+    index.rollback().unwrap();
+    assert_eq!(index.bundle().hash(), before);
+    index.flush().unwrap();
+    let reader = Index::open_read_only(&index_path).unwrap();
+    assert_eq!(reader.learnings().unwrap()[0].decision, Decision::Chosen);
 }
 
 /// What is learned of one spelling must not be measured in another one.

@@ -19,6 +19,8 @@ mod docs;
 mod durability;
 mod encoder_folders;
 mod evaluation;
+#[cfg(feature = "explore")]
+mod explore;
 mod filter;
 mod folders;
 mod growth;

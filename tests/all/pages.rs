@@ -15,7 +15,9 @@ use crate::program::SHAPE;
 use crate::support::{DOCUMENTS, Shape, base_model, bundle, dataset, documents};
 
 /// Commands of the pages that are not the program's: builds, and what `.ci/run` or `scripts/` run.
-const RUN_ELSEWHERE: [&str; 7] = [
+const RUN_ELSEWHERE: [&str; 8] = [
+    // It runs until it is ended: `explore.rs`.
+    "ehi explore ",
     "cargo run --release --example scifact",
     "cargo run --release --bin ehi -- ",
     "cargo install --path .",

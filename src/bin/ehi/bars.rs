@@ -119,7 +119,7 @@ fn counts(state: &ProgressState, out: &mut dyn fmt::Write) {
     }
 }
 
-fn name(stage: Stage) -> &'static str {
+pub fn name(stage: Stage) -> &'static str {
     match stage {
         Stage::Insert => "insert",
         Stage::FrozenLayers => "encode",

@@ -26,6 +26,10 @@ pub const SEARCH: &str = r#"Examples:
   ehi search --index my-index --filter '{"lang": "en"}' --json "how long does tea steep?""#;
 pub const EXPLAIN: &str = r#"Example:
   ehi explain --index my-index --beam 8 --exact "how long does tea steep?""#;
+#[cfg(feature = "explore")]
+pub const EXPLORE: &str = r#"Examples:
+  ehi explore --index my-index
+  ehi explore --index my-index --judge --no-open"#;
 pub const LEAVES: &str = r#"Example:
   ehi leaves --index my-index --queries my-data/queries.jsonl"#;
 pub const HEALTH: &str = r#"Example:

@@ -40,6 +40,10 @@ pub enum Failure {
     /// Standard output cannot be written.
     #[error("cannot write to standard output")]
     Output(#[source] io::Error),
+    /// No page can be served.
+    #[cfg(feature = "explore")]
+    #[error("cannot answer on 127.0.0.1")]
+    Listen(#[source] io::Error),
     /// A file named on the command line cannot be used.
     #[error("cannot {action} {}", printing::path(path))]
     File { action: &'static str, path: PathBuf, source: io::Error },

@@ -10,6 +10,8 @@ mod eval;
 mod evaluation;
 mod examples;
 mod explain;
+#[cfg(feature = "explore")]
+mod explore;
 mod failure;
 mod fields;
 mod fuse;
@@ -85,6 +87,10 @@ enum Command {
     /// Find them, and say which leaves were reached, why, and what came from where
     #[command(after_help = examples::EXPLAIN)]
     Explain(explain::Args),
+    /// Open a page in the browser to search the index, look into it and teach it
+    #[cfg(feature = "explore")]
+    #[command(after_help = examples::EXPLORE)]
+    Explore(explore::Args),
     /// What each leaf is about: distinctive words, typical documents, questions
     #[command(after_help = examples::LEAVES)]
     Leaves(leaves::Args),
@@ -195,6 +201,8 @@ fn run(command: Command, out: &mut dyn Write) -> Result<(), Failure> {
         Command::Insert(args) => insert::run(&args, out),
         Command::Search(args) => search::run(&args, out),
         Command::Explain(args) => explain::run(&args, out),
+        #[cfg(feature = "explore")]
+        Command::Explore(args) => explore::run(&args, out),
         Command::Leaves(args) => leaves::run(&args, out),
         Command::Health(args) => health::run(&args, out),
         Command::Get(args) => documents::get(&args, out),

@@ -61,6 +61,7 @@ pub struct Query<'a, Input = One<'a>> {
     pub(super) ids_only: bool,
     pub(super) rerank: Option<(&'a Reranker, usize)>,
     passages: Option<usize>,
+    unlogged: bool,
 }
 
 impl<'a, Input> Query<'a, Input> {
@@ -84,6 +85,7 @@ impl<'a, Input> Query<'a, Input> {
             ids_only: false,
             rerank: None,
             passages: None,
+            unlogged: false,
         }
     }
 
@@ -256,6 +258,13 @@ impl<'a, Input> Query<'a, Input> {
         self
     }
 
+    /// Does not write the question down, where questions are ([`Index::log_questions`]): one that is still
+    /// being typed, say.
+    pub fn unlogged(mut self) -> Self {
+        self.unlogged = true;
+        self
+    }
+
     /// Searches among the documents that a filter lets through.
     ///
     /// There are `k` hits whenever so many documents pass: until then the search visits more leaves than
@@ -369,6 +378,15 @@ impl<'a, Input> Query<'a, Input> {
     }
 }
 
+impl<I> Query<'_, I> {
+    /// Writes questions down, where that is wanted.
+    pub(super) fn log(&self, inputs: &[Input<'_>], asked: &[Asked<'_>]) {
+        if !self.unlogged {
+            self.index.log_inputs(inputs, asked);
+        }
+    }
+}
+
 impl Query<'_> {
     /// Scores on the threads of the current rayon pool; on the calling thread by default. Where codes do not
     /// rule documents out ([`Self::codes`]) the hits are the same; where they do, other hits may be missed.
@@ -393,7 +411,7 @@ impl Query<'_> {
         let view = serving.view();
         let _span = plan.span(1, &view).entered();
         let (asked, encoding) = serving.read_input(&self.input.0, &plan, &view)?;
-        self.index.log_inputs(std::slice::from_ref(&self.input.0), std::slice::from_ref(&asked));
+        self.log(std::slice::from_ref(&self.input.0), std::slice::from_ref(&asked));
         let ranked = serving.rank_asked(&view, &asked, &plan)?;
         self.reranked(&self.input.0, serving.answer(&view, &asked, &plan, &ranked, encoding)?)
     }
@@ -416,7 +434,7 @@ impl Query<'_, Many<'_>> {
         let started = Instant::now();
         let asked = serving.read_inputs(&self.input.0, &plan, &view)?;
         let time = started.elapsed() / asked.len().max(1) as u32;
-        self.index.log_inputs(&self.input.0, &asked);
+        self.log(&self.input.0, &asked);
         let search = |(asked, input): (&Asked<'_>, &Input<'_>)| {
             let ranked = serving.rank_asked(&view, asked, &plan)?;
             let encoding = Encoding { time, by: asked.encoder };

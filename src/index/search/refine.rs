@@ -50,7 +50,7 @@ impl Query<'_> {
         let view = serving.view();
         let _span = plan.span(1, &view).entered();
         let (asked, encoding) = serving.read_input(&self.input.0, &plan, &view)?;
-        self.index.log_inputs(std::slice::from_ref(&self.input.0), std::slice::from_ref(&asked));
+        self.log(std::slice::from_ref(&self.input.0), std::slice::from_ref(&asked));
         let (first, wide) = serving.rank_widely(&view, &asked, &plan)?;
         let first = serving.answer(&view, &asked, &plan, &first, encoding)?;
         on_first(&first);

@@ -105,6 +105,7 @@ pub(crate) fn compute(held_out: &HeldOut<'_>, on_progress: &mut OnProgress<'_>) 
         (Method::TrainedTree, trained, vec![Engine::Tree]),
     ];
     let figures = |(method, outcomes, engines): (_, _, Vec<_>)| of_method(method, outcomes, &engines, leaves);
+    let ndcg_of_queries = comparison::ndcg_of_queries(base, trained);
     let comparisons = comparison::compare(base, trained, counts[0], documents, held_out.seed);
     Ok(recommendation::decide(Verdict {
         documents,
@@ -112,7 +113,8 @@ pub(crate) fn compute(held_out: &HeldOut<'_>, on_progress: &mut OnProgress<'_>) 
         leaves,
         methods: methods.map(figures).into(),
         comparisons,
-        exact_ndcg: comparison::exact_ndcg(base, trained, held_out.seed),
+        exact_ndcg: comparison::exact_ndcg(&ndcg_of_queries, held_out.seed),
+        ndcg_of_queries,
         ..Verdict::unmeasured(documents, leaves)
     }))
 }

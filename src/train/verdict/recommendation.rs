@@ -107,6 +107,7 @@ impl Verdict {
             methods: Vec::new(),
             comparisons: Vec::new(),
             exact_ndcg: None,
+            ndcg_of_queries: Vec::new(),
         }
     }
 }

@@ -35,6 +35,9 @@ pub struct Verdict {
     /// nDCG@10 of [`Method::TrainedExact`] against [`Method::BaseExact`]; `None` without dev queries.
     #[serde(default)]
     pub exact_ndcg: Option<Difference>,
+    /// The same of each dev query, before and after; empty of a verdict that was read.
+    #[serde(skip)]
+    pub(in crate::train) ndcg_of_queries: Vec<(f64, f64)>,
 }
 
 /// A way of searching.

@@ -1,0 +1,114 @@
+// Documents that were written to do harm, very large and very small ones, other scripts, no hits, and an index that
+// another process writes or takes away.
+
+import assert from "node:assert/strict";
+import { renameSync, writeFileSync } from "node:fs";
+import path from "node:path";
+import { accessible, ask, close, ehi, explore, fits, folder, open, PICTURES, view } from "./harness.mjs";
+
+const MODEL = process.env.EHI_MODEL;
+const MARKUP = `<script>document.title = "taken"</script><img src=x onerror="document.title='taken'"><a href="javascript:alert(1)">zebra</a> "><svg onload=alert(1)> {{constructor.constructor('alert(1)')()}} \${alert(1)} <style>*{display:none}</style>`;
+const DOCUMENTS = [
+    { _id: `markup"><img src=x onerror=alert(1)>`, title: MARKUP, text: `zebra ${MARKUP}`, metadata: { [`<b onclick=alert(1)>`]: MARKUP, lang: "en" } },
+    { _id: "bidi", title: "zebra \u202e\u2066 gpj.exe", text: "A zebra \u202eis turned\u202d round \u2067and back\u2069\u2069 again \u202e", metadata: { lang: "en", "with.dot": 1 } },
+    { _id: "unbroken", title: "zebra", text: `zebra ${"x".repeat(1 << 20)}`, metadata: { lang: "none" } },
+    { _id: "large", title: "A zebra of 5 MB", text: `A zebra. ${"Many words of no use follow. ".repeat(180_000)}`, metadata: { lang: "en" } },
+    { _id: "word", text: "zebra", metadata: { lang: "en", year: 2012, tags: ["a", "b"] } },
+    { _id: "hebrew", title: "זברה", text: "זברה היא יונק שחי באפריקה, zebra בלעז.", metadata: { lang: "he" } },
+    { _id: "arabic", title: "الحمار الوحشي", text: "الحمار الوحشي حيوان يعيش في أفريقيا zebra.", metadata: { lang: "ar" } },
+    { _id: "japanese", title: "シマウマ", text: "シマウマはアフリカに住む動物です。zebra と呼ばれる。", metadata: { lang: "ja" } },
+    { _id: "emoji", title: "🦓".repeat(200), text: "🦓👨‍👩‍👧‍👦 zebra 𝔷𝔢𝔟𝔯𝔞 Z͑ͫ̓ͪ̂ͫ̽͏̴̙̤̞͉͚̯̞̠͍A̴̵̜̰͔ͫ͗͢L̠ͨͧͩ͘G̴̻͈͍͔̹̑͗̎̅͛́Ǫ̵̹̻̝̳͂̌̌͘!", metadata: null },
+];
+
+export async function hostile(browser) {
+    const index = path.join(folder, "hostile");
+    const lines = path.join(folder, "hostile.jsonl");
+    const write = documents => {
+        writeFileSync(lines, documents.map(document => `${JSON.stringify(document)}\n`).join(""));
+        ehi("insert", "--index", index, lines);
+    };
+    ehi("create", "--index", index, "--model", MODEL);
+    write(DOCUMENTS);
+    const program = await explore(index);
+    const page = await open(browser, program.address);
+    await ask(page, "zebra");
+    await page.locator(".hit").nth(DOCUMENTS.length - 1).waitFor();
+    assert.equal(await page.title(), "Search · hostile · ehi");
+    const text = await page.locator("ol.hits").textContent();
+    for (const part of ["<script>document.title", "onerror=", "{{constructor", "${alert(1)}", "<style>"]) assert.ok(text.includes(part), part);
+    assert.equal(await page.locator("ol.hits :is(script, img, svg, style, a)").count(), 0, "text is text");
+    // Each in its own direction: what is around a text stays where it is.
+    const bidi = page.locator('.hit[data-id="bidi"]');
+    for (const part of ["h2 button", ".excerpt"]) assert.match(await bidi.locator(part).first().evaluate(own => getComputedStyle(own).unicodeBidi), /isolate|plaintext/);
+    assert.equal(await page.locator('.hit[data-id="hebrew"] h2 button').evaluate(own => getComputedStyle(own).direction), "rtl");
+    assert.equal(await page.locator('.hit[data-id="hebrew"] .excerpt').evaluate(own => getComputedStyle(own).direction), "rtl");
+    await fits(page, "hostile hits");
+    await accessible(page, "hostile hits");
+    await page.screenshot({ path: path.join(PICTURES, "hostile-hits.png"), fullPage: true });
+    await page.setViewportSize({ width: 360, height: 800 });
+    await fits(page, "hostile hits, 360 pixels");
+    await page.screenshot({ path: path.join(PICTURES, "hostile-hits-360.png"), fullPage: true });
+    await page.setViewportSize({ width: 1280, height: 900 });
+
+    // Each document opens as it is.
+    for (const document of DOCUMENTS) {
+        const own = page.locator(".hit").filter({ hasText: document._id.slice(0, 8) });
+        const hit = (await own.count()) === 1 ? own : page.locator(`.hit[data-id=${JSON.stringify(document._id)}]`);
+        await hit.locator("h2 button").click();
+        const dialog = page.getByRole("dialog");
+        await dialog.waitFor();
+        const more = dialog.getByRole("button", { name: "More of the text" });
+        let pieces = 1;
+        while (await more.isVisible() && pieces < 4) {
+            const before = (await dialog.locator(".text").evaluate(text => text.textContent.length));
+            await more.click();
+            await page.waitForFunction(before => document.querySelector("dialog .text").textContent.length > before, before);
+            pieces++;
+        }
+        const shown = await dialog.locator(".text").evaluate(text => text.textContent);
+        if (pieces < 4) assert.equal(shown, document.text, document._id);
+        else assert.ok(document.text.startsWith(shown) && shown.length >= 4 * (64 << 10) - 16, document._id);
+        assert.equal(await dialog.locator(":is(script, img, svg, style, a)").count(), 0);
+        await page.keyboard.press("Escape");
+    }
+
+    // A value that is clicked is a filter; filters add up, and come off.
+    await page.getByRole("button", { name: "lang: en", exact: true }).first().click();
+    await page.waitForFunction(() => document.querySelectorAll(".hit").length === 4);
+    await page.getByRole("button", { name: "tags: b", exact: true }).click();
+    await page.waitForFunction(() => document.querySelectorAll(".hit").length === 1);
+    await page.getByRole("button", { name: "Without the filter tags: b" }).click();
+    await page.waitForFunction(() => document.querySelectorAll(".hit").length === 4);
+    await page.getByRole("button", { name: "Without the filter lang: en" }).click();
+    await page.waitForFunction(all => document.querySelectorAll(".hit").length === all, DOCUMENTS.length);
+
+    // No hits.
+    await page.getByLabel("Ranked by").selectOption("lexical");
+    await ask(page, "+quetzalcoatl");
+    await page.getByText("No hits.").waitFor();
+    await accessible(page, "no hits");
+    await page.getByLabel("Ranked by").selectOption("best");
+
+    await view(page, "Leaves");
+    await page.getByText(/leaves have documents/).waitFor();
+    await fits(page, "leaves of hostile documents");
+    await accessible(page, "leaves of hostile documents");
+    await view(page, "Why");
+    await page.getByRole("region", { name: "Hits" }).waitFor();
+    await fits(page, "why of hostile documents");
+
+    // Another process writes: the page follows by itself.
+    await view(page, "Search");
+    await ask(page, "zebra");
+    write([{ _id: "later", title: "A zebra that came later", text: "zebra" }]);
+    await page.locator("#size", { hasText: `${DOCUMENTS.length + 1} documents` }).waitFor();
+    await page.locator('.hit[data-id="later"]').waitFor();
+    // It goes, and comes back.
+    renameSync(index, `${index}-elsewhere`);
+    await page.getByRole("alert").getByText("cannot be read any more").waitFor();
+    renameSync(`${index}-elsewhere`, index);
+    await page.waitForFunction(() => document.getElementById("alert").textContent === "");
+    program.kill();
+    await page.getByRole("alert").getByText("The program does not answer").waitFor();
+    await close(page);
+}

@@ -1,0 +1,37 @@
+// Every view at three widths in both schemes: nothing beyond the edge, contrast and labels as WCAG 2.2 AA has them.
+
+import assert from "node:assert/strict";
+import path from "node:path";
+import { accessible, ask, close, explore, fits, INDEX, open, PICTURES, view } from "./harness.mjs";
+
+const WIDTHS = [360, 1280, 2560];
+const VIEWS = { Search: ".hit", Why: "svg.map rect", Leaves: ".card", State: "dl", Teach: "h2" };
+
+export async function pictures(browser) {
+    const program = await explore(INDEX);
+    let address = program.address;
+    const backgrounds = new Set();
+    for (const colorScheme of ["light", "dark"]) {
+        const page = await open(browser, address, { colorScheme });
+        address = await program.another();
+        await ask(page, "Does vitamin D protect against infection?");
+        await page.getByLabel("Visiting").selectOption("leaves:8");
+        await view(page, "Leaves");
+        await page.locator(".card").first().waitFor();
+        for (const [name, part] of Object.entries(VIEWS)) {
+            await view(page, name);
+            await page.locator(part).first().waitFor();
+            for (const width of WIDTHS) {
+                await page.setViewportSize({ width, height: 900 });
+                const where = `${name}, ${width} pixels, ${colorScheme}`;
+                await fits(page, where);
+                await accessible(page, where);
+                await page.screenshot({ path: path.join(PICTURES, `${name.toLowerCase()}-${colorScheme}-${width}.png`) });
+            }
+        }
+        backgrounds.add(await page.evaluate(() => getComputedStyle(document.documentElement).backgroundColor));
+        await close(page);
+    }
+    assert.equal(backgrounds.size, 2, "colours follow the scheme");
+    await program.end();
+}

@@ -1,0 +1,143 @@
+// Search, the reader, Why and Leaves on the index of SciFact, as a person uses them.
+
+import assert from "node:assert/strict";
+import { accessible, ask, close, ehi, explore, fits, INDEX, open, view } from "./harness.mjs";
+
+const QUESTION = "Does vitamin D protect against infection?";
+
+export async function search(browser) {
+    const program = await explore(INDEX);
+    const page = await open(browser, program.address);
+    assert.equal(await page.title(), "Search · scifact · ehi");
+    assert.ok(!page.url().includes(program.address.split("#")[1]), "the token stays in the address");
+    await ask(page, QUESTION);
+    const expected = JSON.parse(ehi("search", "--index", INDEX, "--json", "--k", "10", "--encoder", "full", QUESTION));
+    await page.getByText(/The full encoder (moved|agrees)/).waitFor();
+    const ids = await page.locator(".hit").evaluateAll(hits => hits.map(hit => hit.dataset.id));
+    assert.deepEqual(ids.slice(0, 10), expected.hits.map(hit => hit.id), "the hits are those of the program");
+    assert.ok(await page.locator(".hit mark", { hasText: /vitamin/i }).count() > 0, "words are marked");
+    const cost = await page.getByText(/documents visited/).textContent();
+    assert.match(cost, /^encode \(full\) [\d.]+ ms · .*scan [\d.]+ ms · .*fetch [\d.]+ ms · [\d,]+ of [\d,]+ documents visited \(\d/);
+
+    // More on scrolling, with the keys alone.
+    await page.getByLabel("Question").press("ArrowDown");
+    for (let step = 0; step < 14; step++) {
+        await page.keyboard.press("ArrowDown");
+        await page.waitForTimeout(60);
+    }
+    await page.waitForFunction(() => document.querySelectorAll(".hit").length >= 20);
+    const at = await page.evaluate(() => [...document.querySelectorAll(".hit")].findIndex(hit => hit.contains(document.activeElement)));
+    assert.ok(at >= 9, `the keys reach hit ${at}`);
+
+    // The document in full, opened and closed by keys, and where one was before.
+    await page.keyboard.press("Enter");
+    const dialog = page.getByRole("dialog");
+    await dialog.waitFor();
+    assert.ok((await dialog.locator(".text").textContent()).length > 200);
+    await accessible(page, "the reader");
+    await page.keyboard.press("Escape");
+    await dialog.waitFor({ state: "hidden" });
+    assert.equal(await page.evaluate(() => [...document.querySelectorAll(".hit")].findIndex(hit => hit.contains(document.activeElement))), at);
+    await page.keyboard.press("Escape");
+    assert.equal(await page.evaluate(() => document.activeElement.id), "question");
+
+    // Modes and how far, each as the program has it.
+    await page.getByLabel("Ranked by").selectOption("lexical");
+    await page.getByText(/ranked by words\./).waitFor();
+    assert.equal(await page.getByLabel("Visiting").count(), 0, "words are looked for in all documents");
+    await page.getByLabel("Ranked by").selectOption("hybrid");
+    await page.getByText(/ranked by meaning \([\d.]+\) and words/).waitFor();
+    assert.match(await page.locator(".hit").first().textContent(), /meaning [\d.]+ \(rank \d+\).*words [\d.]+|words [\d.]+/);
+    await page.getByLabel("Ranked by").selectOption("dense");
+    await page.getByLabel("Visiting").selectOption("leaves:8");
+    await page.getByText(/ 8 of 518 leaves · /).waitFor();
+    await accessible(page, "search");
+
+    // What was asked is there after a reload, which needs no other token.
+    await page.reload();
+    await page.locator(".hit").first().waitFor();
+    assert.equal(await page.getByLabel("Question").inputValue(), QUESTION);
+    await page.getByLabel("Visiting").selectOption("auto");
+
+    await page.getByLabel("Question").fill("");
+    await page.waitForFunction(() => document.querySelectorAll(".hit").length === 0);
+    await why(page);
+    await leaves(page);
+    await state(page);
+    await close(page);
+
+    // A second page has an address of its own, and the first one's is used up.
+    const second = await open(browser, await program.another());
+    await close(second);
+    const third = await (await browser.newContext()).newPage();
+    await third.goto(program.address);
+    await third.getByRole("alert").getByText("was used before").waitFor();
+    await third.context().close();
+    await program.end();
+}
+
+async function why(page) {
+    await view(page, "Why");
+    await page.getByText("Ask a question to see where it leads.").waitFor();
+    await page.getByLabel("Question").fill(QUESTION);
+    await page.getByLabel("Visiting").selectOption("leaves:4");
+    await page.getByLabel("Question").press("Enter");
+    await page.getByText(/^4 leaves of 518 visited/).waitFor();
+    const expected = JSON.parse(ehi("explain", "--index", INDEX, "--json", "--k", "10", "--beam", "4", "--exact", "--mode", "dense", QUESTION));
+    // One without documents has no area.
+    const visited = expected.leaves.filter(own => own.documents > 0);
+    const lit = await page.locator("svg.map rect.lit").evaluateAll(all => all.map(own => Number(own.dataset.leaf)).sort((a, b) => a - b));
+    assert.deepEqual(lit, visited.map(own => own.leaf).sort((a, b) => a - b));
+    const brightness = new Map(await page.locator("svg.map rect.lit").evaluateAll(all => all.map(own => [Number(own.dataset.leaf), Number(getComputedStyle(own).fillOpacity)])));
+    const falling = visited.map(own => brightness.get(own.leaf));
+    assert.ok(falling.every((own, at) => at === 0 || own <= falling[at - 1]), `lit in the order of probability: ${falling}`);
+    assert.equal(await page.locator("svg.map circle").count(), expected.hits.length, "a dot for each hit");
+    // Areas are as documents.
+    const sizes = new Map(JSON.parse(ehi("stats", "--index", INDEX, "--json")).leaf_sizes.map(own => [own.leaf, own.documents]));
+    const areas = await page.locator("svg.map rect").evaluateAll(all => all.map(own => [Number(own.dataset.leaf), own.width.baseVal.value * own.height.baseVal.value]));
+    assert.equal(areas.length, sizes.size);
+    const total = [...sizes.values()].reduce((sum, own) => sum + own, 0);
+    for (const [leaf, area] of areas) assert.ok(Math.abs(area / (900 * 520) - sizes.get(leaf) / total) < 1e-3, `leaf ${leaf}`);
+    const hits = new Set(expected.hits.map(own => own.id));
+    const missed = expected.exact.filter(own => !hits.has(own.id));
+    const rows = page.getByRole("region", { name: "What exact search finds elsewhere" }).locator("tbody tr");
+    assert.equal(await rows.count(), missed.length);
+    await accessible(page, "why");
+    // From a leaf to what it holds.
+    const first = String(expected.leaves[0].leaf);
+    await page.getByRole("region", { name: "Visited leaves" }).getByRole("button", { name: first, exact: true }).click();
+    await page.getByRole("heading", { name: `Leaf ${first}`, exact: true }).waitFor();
+}
+
+async function leaves(page) {
+    await page.getByText(/leaves have documents/).waitFor();
+    assert.equal(await page.locator(".card").count(), 1, "the leaf that one came for");
+    await page.getByLabel("Number or word").fill("");
+    assert.equal(await page.locator(".card").count(), 30);
+    await page.getByRole("button", { name: "More leaves" }).click();
+    assert.equal(await page.locator(".card").count(), 60);
+    const word = (await page.locator(".card p").nth(1).textContent()).split(", ")[0];
+    await page.getByLabel("Number or word").fill(word);
+    assert.ok((await page.locator(".card").allTextContents()).every(text => text.includes(word)), word);
+    await page.locator(".card button").first().click();
+    await page.getByRole("dialog").waitFor();
+    await page.keyboard.press("Escape");
+    await accessible(page, "leaves");
+    // Now the map has words, too.
+    await view(page, "Why");
+    await page.waitForFunction(() => [...document.querySelectorAll("svg.map title")].some(own => /^Leaf \d+, \d+ documents: \w/.test(own.textContent)));
+}
+
+async function state(page) {
+    await view(page, "State");
+    await page.getByText("Nothing stands out.").or(page.getByText(/^`?ehi|uneven|unsure|no tree|other leaves|score all/).first()).waitFor();
+    await page.getByRole("heading", { name: "Training report" }).waitFor();
+    await page.getByText(/^Deploy: at 10% of the documents/).waitFor();
+    const stats = JSON.parse(ehi("stats", "--index", INDEX, "--json"));
+    await page.getByText(String(stats.model)).waitFor();
+    await accessible(page, "state");
+    await fits(page, "state");
+    await view(page, "Teach");
+    await page.getByText("open for reading").waitFor();
+    await accessible(page, "teach, read-only");
+}

@@ -1,0 +1,211 @@
+//! What takes minutes: learning from judgments, and returning to the model before. One at a time, on a thread
+//! of its own; the page asks how far it is.
+
+use std::ops::ControlFlow;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use ehi::train::{LearnOptions, Learned, TrainConfig};
+use ehi::{Error, ModelChange, Progress};
+use hyper::StatusCode;
+use serde::{Deserialize, Serialize};
+
+use super::guard::too_often;
+use super::held::Held;
+use super::rate::Rate;
+use super::reply::{Refusal, Reply};
+use super::routes::{Call, Site};
+use crate::bars;
+use crate::failure::Failure;
+
+/// How often one may begin, and how many at once after a rest.
+const BEGUN: (Duration, u32) = (Duration::from_secs(10), 3);
+
+pub struct Job {
+    config: TrainConfig,
+    begun: Rate,
+    state: Mutex<State>,
+    told: Condvar,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+#[derive(Default)]
+struct State {
+    phase: Phase,
+    /// Asked to end.
+    cancelled: bool,
+    /// What the user chose: to use what was learned, or not.
+    chosen: Option<bool>,
+}
+
+#[derive(Clone, Default, Serialize)]
+#[serde(tag = "phase", rename_all = "snake_case")]
+enum Phase {
+    #[default]
+    Idle,
+    Running {
+        what: What,
+        stage: &'static str,
+        done: u64,
+        total: Option<u64>,
+    },
+    /// It is trained and measured; the user says whether it is used.
+    Deciding {
+        learned: Box<Learned>,
+    },
+    Learned {
+        learned: Box<Learned>,
+    },
+    RolledBack {
+        change: ModelChange,
+    },
+    Cancelled {
+        what: What,
+    },
+    Failed {
+        message: String,
+    },
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum What {
+    Learn,
+    Rollback,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Decide {
+    r#use: bool,
+}
+
+pub fn show(site: &Site, _: &Call) -> Result<Reply, Refusal> {
+    Ok(Reply::json(&site.job.lock().phase))
+}
+
+pub fn learn(site: &Site, _: &Call) -> Result<Reply, Refusal> {
+    begin(site, What::Learn)
+}
+
+pub fn rollback(site: &Site, _: &Call) -> Result<Reply, Refusal> {
+    begin(site, What::Rollback)
+}
+
+pub fn decide(site: &Site, call: &Call) -> Result<Reply, Refusal> {
+    let Decide { r#use } = call.json()?;
+    let mut state = site.job.lock();
+    if !matches!(state.phase, Phase::Deciding { .. }) {
+        return Err(Refusal::new(
+            StatusCode::CONFLICT,
+            "nothing_to_decide",
+            "there is nothing to decide now",
+        ));
+    }
+    state.chosen = Some(r#use);
+    site.job.told.notify_all();
+    Ok(Reply::json(&state.phase))
+}
+
+pub fn cancel(site: &Site, _: &Call) -> Result<Reply, Refusal> {
+    let mut state = site.job.lock();
+    state.cancelled = true;
+    site.job.told.notify_all();
+    Ok(Reply::json(&state.phase))
+}
+
+fn begin(site: &Site, what: What) -> Result<Reply, Refusal> {
+    site.held.writable()?;
+    let job = &site.job;
+    let mut state = job.lock();
+    if state.phase.is_under_way() {
+        let message = "the index is learning, or returning to the model before: one of these at a time";
+        return Err(Refusal::new(StatusCode::CONFLICT, "under_way", message));
+    }
+    job.begun.take().map_err(too_often)?;
+    let phase = Phase::Running { what, stage: "begin", done: 0, total: None };
+    *state = State { phase: phase.clone(), ..State::default() };
+    drop(state);
+    let (own, held) = (Arc::clone(job), Arc::clone(&site.held));
+    let thread = thread::spawn(move || {
+        let ended = own.run(&held, what);
+        own.lock().phase = ended;
+    });
+    *job.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
+    Ok(Reply::json(&phase))
+}
+
+impl Phase {
+    fn is_under_way(&self) -> bool {
+        matches!(self, Self::Running { .. } | Self::Deciding { .. })
+    }
+}
+
+impl Job {
+    pub fn new(config: TrainConfig) -> Self {
+        Self {
+            config,
+            begun: Rate::new(BEGUN.0, BEGUN.1),
+            state: Mutex::default(),
+            told: Condvar::new(),
+            thread: Mutex::default(),
+        }
+    }
+
+    /// Ends what is under way, and waits for that.
+    pub fn end(&self) {
+        self.lock().cancelled = true;
+        self.told.notify_all();
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            // A panic has been printed.
+            let _ = thread.join();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run(&self, held: &Held, what: What) -> Phase {
+        let index = held.now().with_progress(|progress| self.tell(what, progress));
+        let ended = match what {
+            What::Learn => {
+                let options = LearnOptions { config: self.config.clone(), ..LearnOptions::default() };
+                let learned = index.learn_if(&options, |learned| self.ask(what, learned));
+                learned.map(|learned| Phase::Learned { learned: Box::new(learned) })
+            }
+            What::Rollback => index.rollback().map(|change| Phase::RolledBack { change }),
+        };
+        match ended {
+            Ok(phase) => phase,
+            Err(Error::Cancelled) => Phase::Cancelled { what },
+            Err(error) => Phase::Failed { message: Failure::from(error).line() },
+        }
+    }
+
+    fn tell(&self, what: What, progress: Progress) -> ControlFlow<()> {
+        let mut state = self.lock();
+        let Progress { stage, done, total, .. } = progress;
+        state.phase = Phase::Running { what, stage: bars::name(stage), done, total };
+        if state.cancelled { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+
+    /// Waits until the user has said whether what was learned is used.
+    fn ask(&self, what: What, learned: &Learned) -> bool {
+        let mut state = self.lock();
+        state.phase = Phase::Deciding { learned: Box::new(learned.clone()) };
+        let chosen = loop {
+            if state.cancelled {
+                break false;
+            }
+            if let Some(chosen) = state.chosen {
+                break chosen;
+            }
+            state = self.told.wait(state).unwrap_or_else(PoisonError::into_inner);
+        };
+        state.phase = Phase::Running { what, stage: "end", done: 0, total: None };
+        chosen
+    }
+}

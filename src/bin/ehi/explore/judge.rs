@@ -1,0 +1,80 @@
+//! Judgments: given, listed and taken back.
+
+use ehi::Judgment;
+use serde::{Deserialize, Serialize};
+
+use super::reply::{Refusal, Reply};
+use super::routes::{Call, Site};
+
+/// Judgments that are listed, the newest ones.
+const MOST_LISTED: usize = 1_000;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Judge {
+    question: String,
+    id: String,
+    grade: i32,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Forget {
+    question: String,
+    id: String,
+}
+
+#[derive(Serialize)]
+struct Forgotten {
+    forgotten: usize,
+}
+
+#[derive(Serialize)]
+struct List {
+    all: usize,
+    /// Different questions with a document that answers them.
+    questions: usize,
+    judgments: Vec<Listed>,
+}
+
+#[derive(Serialize)]
+struct Listed {
+    #[serde(flatten)]
+    judgment: Judgment,
+    /// Of the document; none where the index does not hold it.
+    title: Option<String>,
+}
+
+pub fn judge(site: &Site, call: &Call) -> Result<Reply, Refusal> {
+    let Judge { question, id, grade } = call.json()?;
+    let index = site.held.writable()?;
+    let recorded = index.record_all([Judgment::new(question, id, grade)])?;
+    // Others are to see it, and a power failure is to leave it.
+    index.flush()?;
+    Ok(Reply::json(&recorded))
+}
+
+pub fn forget(site: &Site, call: &Call) -> Result<Reply, Refusal> {
+    let Forget { question, id } = call.json()?;
+    let index = site.held.writable()?;
+    let forgotten = index.forget([(question.as_str(), id.as_str())])?;
+    index.flush()?;
+    Ok(Reply::json(&Forgotten { forgotten }))
+}
+
+pub fn list(site: &Site, _: &Call) -> Result<Reply, Refusal> {
+    let index = site.held.index()?;
+    let mut judgments = index.judgments()?;
+    let all = judgments.len();
+    let mut answered: Vec<&str> =
+        judgments.iter().filter(|judgment| judgment.grade > 0).map(|judgment| &*judgment.question).collect();
+    // They are in the order of their questions.
+    answered.dedup();
+    let questions = answered.len();
+    judgments.sort_by_key(|judgment| std::cmp::Reverse(judgment.time));
+    judgments.truncate(MOST_LISTED);
+    let documents = index.get_many(judgments.iter().map(|judgment| &judgment.id))?;
+    let titles = documents.into_iter().map(|document| document.map(|document| document.title));
+    let judgments = judgments.into_iter().zip(titles).map(|(judgment, title)| Listed { judgment, title });
+    Ok(Reply::json(&List { all, questions, judgments: judgments.collect() }))
+}

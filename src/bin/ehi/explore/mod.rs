@@ -1,0 +1,105 @@
+//! `ehi explore`: a page on the loopback address to search an index, look into it and teach it.
+//!
+//! A request passes `serve` (connections, sizes, times), `guard` (host, origin, key, rate) and `routes`
+//! (which call), and is then a call of the library like that of any other command. `held` is the index.
+
+mod about;
+mod document;
+mod excerpt;
+mod guard;
+mod held;
+mod job;
+mod judge;
+mod keys;
+mod leaves;
+mod page;
+mod question;
+mod rate;
+mod reply;
+mod routes;
+mod search;
+mod serve;
+mod state;
+mod why;
+
+use std::io::Write;
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use ehi::train::TrainConfig;
+
+use crate::failure::Failure;
+use crate::interrupt::Interrupts;
+use crate::opening::WaitArgs;
+use crate::precision::PrecisionArgs;
+use crate::restart;
+use held::Held;
+use routes::Site;
+
+/// What opens an address in the user's browser.
+const OPENERS: [&str; 2] = ["xdg-open", "open"];
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// Directory of the index
+    #[arg(long, env = "EHI_INDEX", value_name = "DIR")]
+    index: PathBuf,
+    /// Open the index for writing, so that hits can be judged and it can learn from that
+    #[arg(long)]
+    judge: bool,
+    /// JSON file of settings of the training; absent ones take their default
+    #[arg(long, value_name = "FILE", requires = "judge")]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    wait: WaitArgs,
+    #[command(flatten)]
+    precision: PrecisionArgs,
+    /// Port of 127.0.0.1; a free one if absent
+    #[arg(long, default_value_t = 0)]
+    port: u16,
+    /// Print the address and open no browser
+    #[arg(long)]
+    no_open: bool,
+}
+
+pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
+    if args.judge {
+        restart::for_training();
+    }
+    let config = match &args.config {
+        Some(path) => TrainConfig::from_file(path).map_err(ehi::Error::from)?,
+        None => TrainConfig::default(),
+    };
+    let index = match args.judge {
+        true => args.precision.of(args.wait.builder()).lazy_encoder(false).open(&args.index)?,
+        false => args.precision.open_read_only(&args.index)?,
+    };
+    let interrupts = Interrupts::watch();
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, args.port)).map_err(Failure::Listen)?;
+    let port = listener.local_addr().map_err(Failure::Listen)?.port();
+    let (site, token) = Site::new(Held::new(index), config, port)?;
+    let site = Arc::new(site);
+    // In the fragment, which no browser sends to a server or to another page.
+    let address = format!("http://127.0.0.1:{port}/#{token}");
+    writeln!(out, "{address}").and_then(|()| out.flush()).map_err(Failure::Output)?;
+    if !args.no_open {
+        open(&address);
+    }
+    let served = serve::run(listener, &site, &interrupts).map_err(Failure::Listen);
+    site.end();
+    served
+}
+
+/// Opens the address in a browser, if there is one to open it in: it is printed in any case.
+fn open(address: &str) {
+    let opens = |opener: &&str| {
+        let mut command = Command::new(opener);
+        command.arg(address).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command.spawn().is_ok()
+    };
+    if !OPENERS.iter().any(opens) {
+        tracing::warn!("found no program that opens a browser; open the address that was printed");
+    }
+}

@@ -1,0 +1,48 @@
+// Elements from plain values. Text is only ever given as text.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+function fill(element, properties, children) {
+    for (const [name, value] of Object.entries(properties ?? {})) {
+        if (value === undefined || value === null || value === false) continue;
+        if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+        else if (name === "value" || name === "checked" || name === "disabled") element[name] = value;
+        else element.setAttribute(name, value === true ? "" : String(value));
+    }
+    element.append(...children.flat(Infinity).filter(child => child !== null && child !== undefined && child !== false));
+    return element;
+}
+
+/** An element with attributes, `on…` listeners and children; a child that is a string is text. */
+export function el(name, properties, ...children) {
+    return fill(document.createElement(name), properties, children);
+}
+
+export function svg(name, properties, ...children) {
+    return fill(document.createElementNS(SVG, name), properties, children);
+}
+
+/** Text of a document or a question: in its own direction, which acts on nothing around it. */
+export function foreign(name, properties, text) {
+    return el(name, { dir: "auto", ...properties }, text);
+}
+
+/** Stretches of text, those with words of the question marked. */
+export function marked(stretches) {
+    return stretches.map(({ text, marked }) => (marked ? el("mark", {}, text) : text));
+}
+
+export function by(id) {
+    return document.getElementById(id);
+}
+
+export function table(heads, rows, caption) {
+    const head = heads.map(([text, kind]) => el("th", { scope: "col", class: kind }, text));
+    const cells = row => row.map((cell, at) => (cell instanceof HTMLTableCellElement ? cell : el("td", { class: heads[at][1] }, cell)));
+    return el("div", { class: "wide", tabindex: "0", role: "region", "aria-label": caption },
+        el("table", {}, el("thead", {}, el("tr", {}, head)), el("tbody", {}, rows.map(row => el("tr", {}, cells(row))))));
+}
+
+export function terms(pairs) {
+    return el("dl", {}, pairs.filter(Boolean).map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value))));
+}

@@ -1,0 +1,87 @@
+//! Sizes, health and history of the index.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use ehi::LearnedFusion;
+use ehi::health::Health;
+use ehi::model::{DistilReport, ModelHash};
+use ehi::store::StoreStats;
+use ehi::train::{Learning, REPORT_FILE};
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::reply::{Refusal, Reply};
+use super::routes::{Call, Site};
+
+/// A larger report is not shown.
+const MOST_REPORT: u64 = 16 << 20;
+/// Parts of a report that are shown.
+const REPORTED: [&str; 9] = [
+    "version",
+    "documents",
+    "train_queries",
+    "train_pairs",
+    "dev_queries",
+    "verdict",
+    "epochs",
+    "indexer_epochs",
+    "seconds",
+];
+
+#[derive(Serialize)]
+struct State {
+    path: String,
+    #[serde(flatten)]
+    store: StoreStats,
+    fusion: Option<LearnedFusion>,
+    query_encoder: Option<DistilReport>,
+    /// The model that a rollback returns to.
+    previous_model: Option<ModelHash>,
+    judgments: usize,
+    notices: Vec<String>,
+    /// The newest first.
+    learnings: Vec<Learning>,
+    /// Of the model in service, where it was trained here or came with its report.
+    report: Option<Value>,
+}
+
+#[derive(Serialize)]
+struct Report {
+    health: Health,
+    words: Vec<String>,
+    remedies: Vec<String>,
+}
+
+pub fn state(site: &Site, _: &Call) -> Result<Reply, Refusal> {
+    let index = site.held.index()?;
+    Ok(Reply::json(&State {
+        path: index.path().display().to_string(),
+        store: index.stats()?,
+        fusion: index.fusion(),
+        query_encoder: index.query_encoder(),
+        previous_model: index.previous_model()?,
+        judgments: index.judgments()?.len(),
+        notices: index.notices().iter().map(ToString::to_string).collect(),
+        learnings: index.learnings()?,
+        report: report(&index.bundle().path().join(REPORT_FILE)),
+    }))
+}
+
+pub fn health(site: &Site, _: &Call) -> Result<Reply, Refusal> {
+    let health = site.held.index()?.health()?;
+    let words = health.advice.iter().map(ToString::to_string).collect();
+    let remedies = health.remedies.iter().map(ToString::to_string).collect();
+    Ok(Reply::json(&Report { health, words, remedies }))
+}
+
+/// What of a training's report is shown; nothing where there is none that can be read.
+fn report(path: &Path) -> Option<Value> {
+    let file = File::open(path).ok().filter(|file| file.metadata().is_ok_and(|about| about.is_file()))?;
+    let mut text = String::new();
+    file.take(MOST_REPORT).read_to_string(&mut text).ok()?;
+    let mut report: Map<String, Value> = serde_json::from_str(&text).ok()?;
+    report.retain(|name, _| REPORTED.contains(&name.as_str()));
+    Some(Value::Object(report))
+}

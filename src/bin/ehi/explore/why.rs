@@ -1,0 +1,88 @@
+//! Why a question found what it found, without the texts of the hits.
+
+use ehi::explain::{ExactHit, ExplainedHit, ReachedLeaf};
+use ehi::{Hit, RankedBy, SearchStats};
+use serde::Serialize;
+
+use super::excerpt::floor;
+use super::question::{Ask, Mode};
+use super::reply::{Refusal, Reply};
+use super::routes::{Call, Site};
+use super::search::MOST_TITLE;
+
+#[derive(Serialize)]
+struct Why<'a> {
+    ranked_by: RankedBy,
+    /// Visited, the most probable one first.
+    leaves: &'a [ReachedLeaf],
+    entropy: Option<f32>,
+    hits: Vec<Found<'a>>,
+    /// The best of exact search; none where words alone rank.
+    exact: Option<Vec<Elsewhere<'a>>>,
+    stats: SearchStats,
+    embeddings: usize,
+    exact_ms: f64,
+}
+
+#[derive(Serialize)]
+struct Found<'a> {
+    id: &'a str,
+    title: &'a str,
+    score: f32,
+    from: u32,
+    exact_rank: Option<usize>,
+    terms: Vec<Term<'a>>,
+}
+
+#[derive(Serialize)]
+struct Term<'a> {
+    term: &'a str,
+    weight: f64,
+}
+
+#[derive(Serialize)]
+struct Elsewhere<'a> {
+    id: &'a str,
+    title: &'a str,
+    score: f32,
+    leaf: u32,
+    visited: bool,
+    probability: f32,
+}
+
+pub fn why(site: &Site, call: &Call) -> Result<Reply, Refusal> {
+    let ask: Ask = call.json()?;
+    let index = site.held.index()?;
+    let filter = ask.filter()?;
+    let query = ask.query(index, filter.as_ref())?;
+    let explained = match ask.mode {
+        Mode::Lexical => query.explain()?,
+        _ => query.explain_against_exact()?,
+    };
+    Ok(Reply::json(&Why {
+        ranked_by: explained.ranked_by,
+        leaves: &explained.leaves,
+        entropy: explained.entropy,
+        hits: explained.hits.iter().map(found).collect(),
+        exact: explained.exact.as_ref().map(|exact| exact.iter().map(elsewhere).collect()),
+        stats: explained.stats,
+        embeddings: index.embeddings(),
+        exact_ms: explained.exact_time.as_secs_f64() * 1e3,
+    }))
+}
+
+fn found(found: &ExplainedHit) -> Found<'_> {
+    let ExplainedHit { hit, from, exact_rank, terms, .. } = found;
+    let terms = terms.iter().map(|term| Term { term: &term.term, weight: f64::from(term.weight) }).collect();
+    Found { id: &hit.id, title: title(hit), score: hit.score, from: from.0, exact_rank: *exact_rank, terms }
+}
+
+fn elsewhere(exact: &ExactHit) -> Elsewhere<'_> {
+    let ExactHit { hit, visited, leaf_probability, .. } = exact;
+    let (leaf, visited, probability) = (hit.leaf.0, *visited, *leaf_probability);
+    Elsewhere { id: &hit.id, title: title(hit), score: hit.score, leaf, visited, probability }
+}
+
+fn title(hit: &Hit) -> &str {
+    &hit.document.title[..floor(&hit.document.title, MOST_TITLE)]
+}
