@@ -310,6 +310,7 @@ class Index:
         rerank_depth: int = 100,
         refine: bool = False,
         parallel: bool = False,
+        unlogged: bool = False,
     ) -> SearchResult: ...
     @overload
     def search(
@@ -334,6 +335,7 @@ class Index:
         rerank_depth: int = 100,
         refine: bool = False,
         parallel: bool = False,
+        unlogged: bool = False,
     ) -> SearchResults: ...
     @overload
     def search(
@@ -358,6 +360,7 @@ class Index:
         rerank_depth: int = 100,
         refine: bool = False,
         parallel: bool = False,
+        unlogged: bool = False,
     ) -> Any: ...
     def explain(
         self,
@@ -407,12 +410,16 @@ class Index:
     def forget(self, pairs: Sequence[tuple[str, str]]) -> int: ...
     def log_questions(self, on: bool) -> None: ...
     def logged_questions(self) -> list[_Json]: ...
+    def asked(self, most: int = 100) -> list[str]: ...
+    def learnings(self) -> list[_Json]: ...
+    def leaf_changes(self) -> _Json | None: ...
     def learn(
         self,
         pairs: _Judgments | None = None,
         *,
         half_life: float | None = None,
         config: Mapping[str, Any] | None = None,
+        choose: Callable[[_Json], bool] | None = None,
         progress: _Progress = None,
     ) -> _Json: ...
     def fuse(self, pairs: _Judgments | None = None, *, progress: _Progress = None) -> _Json: ...

@@ -25,6 +25,7 @@ pub struct Options<'r> {
     pub ids_only: bool,
     pub passages: Option<usize>,
     pub rerank: Option<(&'r Reranker, usize)>,
+    pub unlogged: bool,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -78,6 +79,7 @@ impl Options<'_> {
             ids_only,
             passages,
             rerank,
+            unlogged,
         } = self;
         let mut query = query.k(*k);
         if let Some(beam) = beam {
@@ -115,6 +117,9 @@ impl Options<'_> {
         }
         if let Some((reranker, depth)) = rerank {
             query = query.rerank(&reranker.reranker, *depth);
+        }
+        if *unlogged {
+            query = query.unlogged();
         }
         if *ids_only { query.ids_only() } else { query }
     }

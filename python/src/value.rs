@@ -221,7 +221,8 @@ impl<'py> Matrix<'py> {
             Values::F16(array.readonly())
         } else {
             let found = array.dtype();
-            let what = format!("an array of {found}; float32 and float16 are read: array.astype(\"float32\")");
+            let what =
+                format!("an array of {found}; float32 and float16 are read: array.astype(\"float32\")");
             return Err(PyTypeError::new_err(what));
         };
         Ok(Self { values, count, dim })

@@ -1,6 +1,6 @@
 //! Judgments, and models that learn from them.
 
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Mutex, PoisonError, RwLock};
 
 use ehi::train::{LearnOptions, Trainer};
 use pyo3::prelude::*;
@@ -66,18 +66,49 @@ impl Index {
         plain(py, &run(py, move || index.logged_questions())?)
     }
 
+    /// The newest questions that were kept or judged, each once, the newest first, `most` at most.
+    ///
+    /// >>> index.judge([("is there caffeine in tea?", "tea")])["added"], index.asked()
+    /// (1, ['is there caffeine in tea?'])
+    #[pyo3(signature = (most = 100))]
+    fn asked(&self, py: Python<'_>, most: usize) -> PyResult<Vec<String>> {
+        let index = self.inner()?;
+        run(py, move || index.asked(most))
+    }
+
+    /// The last calls of `learn` that trained, 64 at most, the newest first, as dictionaries.
+    ///
+    /// >>> index.learnings()
+    /// []
+    fn learnings(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        let index = self.inner()?;
+        plain(py, &run(py, move || index.learnings())?)
+    }
+
+    /// Where the documents of each leaf were before the last change of model, as a dictionary; `None` where
+    /// there is no model to return to.
+    ///
+    /// >>> index.leaf_changes() is None
+    /// True
+    fn leaf_changes(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        let index = self.inner()?;
+        plain(py, &run(py, move || index.leaf_changes())?)
+    }
+
     /// Trains on the judgments and takes the new model only if it is shown to be better; the decision, as a
-    /// dictionary. `half_life` is in seconds.
+    /// dictionary. `half_life` is in seconds. `choose`, a function of that dictionary as measured, says in
+    /// place of the decision whether the new model is taken.
     ///
     /// >>> index.learn([("is there caffeine in tea?", "tea")])["decision"]
     /// 'too_few'
-    #[pyo3(signature = (pairs = None, *, half_life = None, config = None, progress = None))]
+    #[pyo3(signature = (pairs = None, *, half_life = None, config = None, choose = None, progress = None))]
     fn learn(
         &self,
         py: Python<'_>,
         pairs: Option<&Bound<'_, PyAny>>,
         half_life: Option<f64>,
         config: Option<&Bound<'_, PyAny>>,
+        choose: Option<Py<PyAny>>,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Py<PyAny>> {
         let mut options = LearnOptions {
@@ -89,7 +120,22 @@ impl Index {
             options.config = self::config(Some(given))?;
         }
         let index = self.inner()?;
-        plain(py, &watched(py, progress, move |told| index.with_progress(told).learn(&options))?)
+        let raised = Mutex::new(None);
+        let learned = watched(py, progress, |told| {
+            let Some(choose) = &choose else { return index.with_progress(told).learn(&options) };
+            index.with_progress(told).learn_if(&options, |learned| {
+                let asked = |py: Python<'_>| choose.call1(py, (plain(py, learned)?,))?.extract(py);
+                let chosen: PyResult<bool> = Python::attach(asked);
+                chosen.unwrap_or_else(|error| {
+                    *raised.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                    false
+                })
+            })
+        })?;
+        match raised.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            Some(raised) => Err(raised),
+            None => plain(py, &learned),
+        }
     }
 
     /// Learns how much words count beside embeddings, from the judgments kept and those given.

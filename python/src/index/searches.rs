@@ -21,7 +21,7 @@ impl Index {
     /// (leaves), `recall` (share of exact search's hits, 0.95 by default), `stop` (rules as `mass=0.9`) or
     /// `exact`. `mode` is best, dense, lexical or hybrid; `alpha` and `rrf` join both scores of hybrid.
     /// `filter` is a dictionary in the form of MongoDB's. A `reranker` reads the best `rerank_depth` hits
-    /// again.
+    /// again. `unlogged` does not keep the question where questions are kept.
     ///
     /// >>> hit = index.search("is there caffeine in tea?", k=1)[0]
     /// >>> hit.id, hit.text, hit.metadata
@@ -36,7 +36,8 @@ impl Index {
     /// ['tyre']
     #[pyo3(signature = (query, k = 10, *, beam = None, recall = None, stop = None, exact = false, mode = None,
         alpha = None, rrf = None, bm25 = None, filter = None, codes = None, encoder = None, ids_only = false,
-        passages = None, reranker = None, rerank_depth = 100, refine = false, parallel = false))]
+        passages = None, reranker = None, rerank_depth = 100, refine = false, parallel = false,
+        unlogged = false))]
     #[allow(clippy::too_many_arguments, reason = "they are keywords")]
     fn search(
         &self,
@@ -60,6 +61,7 @@ impl Index {
         rerank_depth: usize,
         refine: bool,
         parallel: bool,
+        unlogged: bool,
     ) -> PyResult<Py<PyAny>> {
         let asked = Input::new(query)?;
         let options = Options {
@@ -76,6 +78,7 @@ impl Index {
             ids_only,
             passages,
             rerank: reranker.as_ref().map(|reranker| (reranker.get(), rerank_depth)),
+            unlogged,
         };
         let index = self.inner()?;
         let one = |result| Ok(SearchResult::new(py, result)?.into_pyobject(py)?.into_any().unbind());
