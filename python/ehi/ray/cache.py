@@ -36,6 +36,8 @@ class Cache:
         self._model = model
         self._reserved: dict[str, int] = {}
         self._evicting = threading.Lock()
+        self._tombstones: dict[str, list[str]] = {}
+        self._reading = threading.Lock()
         (self.root / FOLDER).mkdir(parents=True, exist_ok=True)
 
     def path_of(self, storage: Storage, entry: Json, tombstones: Sequence[Json]) -> pathlib.Path:
@@ -45,7 +47,7 @@ class Cache:
         """
         name = f"{entry['key']}-{entry['attempt']}"
         base = self._made(name, entry["bytes"], lambda folder: self._fetch(storage, entry, folder))
-        ids = changes.deleted_from(storage, entry, tombstones)
+        ids = self._deleted_from(storage, entry, tombstones)
         if not ids:
             return base
         present = _present(base, ids)
@@ -62,6 +64,18 @@ class Cache:
                 copy.delete(present)
 
         return self._made(f"{name}-{digest}", 0, without)
+
+    def _deleted_from(self, storage: Storage, entry: Json, tombstones: Sequence[Json]) -> list[str]:
+        """Ids that were deleted since a shard was added; each file is read once for all shards."""
+        with self._reading:
+            own = {file["name"] for file in tombstones}
+            known = {name: ids for name, ids in self._tombstones.items() if name in own}
+            for file in tombstones:
+                if file["name"] not in known:
+                    known[file["name"]] = changes.read(storage, file)
+            self._tombstones = known
+        since = (known[file["name"]] for file in tombstones if entry["added"] < file["before"])
+        return sorted(set().union(*since))
 
     def _made(self, name: str, size: int, make: Callable[[pathlib.Path], object]) -> pathlib.Path:
         folder = self.root / FOLDER / name

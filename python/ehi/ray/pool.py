@@ -16,6 +16,8 @@ from .storage import Storage
 
 # Share of a CPU that an actor asks for: two of them leave room for reads on two CPUs.
 ACTOR_CPUS = 0.4
+# Seconds that actors have to remove their folders; one that is killed leaves it to the next.
+CLOSING_SECONDS = 10
 
 
 @contextlib.contextmanager
@@ -41,6 +43,10 @@ class Worker:
 
     def ready(self) -> int:
         return os.getpid()
+
+    def close(self) -> None:
+        """Removes what lies on the local disk: the process itself is killed."""
+        self.folder.close()
 
     def run(self, task: Json) -> Any:
         if task["kind"] == "built":
@@ -89,6 +95,8 @@ def run(
                 if progress is not None:
                     progress(len(finished), len(tasks))
                 give(actor)
+            closed = [actor.close.remote() for actor in actors]
+            ray.wait(closed, num_returns=len(closed), timeout=CLOSING_SECONDS)
         finally:
             for actor in actors:
                 ray.kill(actor)

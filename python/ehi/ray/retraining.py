@@ -54,7 +54,7 @@ def retrain(
     actors: int | None = None,
     num_cpus: float = ACTOR_CPUS,
     num_gpus: float = 0,
-    cache: Any = None,
+    cache: Uri | None = None,
     scratch: str | None = None,
     storage_options: Options = None,
     progress: Callable[[int, int], object] | None = None,
@@ -101,7 +101,9 @@ def retrain(
             made = _known(storage, name, _SHADOW) or []
             shadow = _shadow(storage, newest, trained["model"], made, pool, progress)
             storage.create(_place(name, _SHADOW), json.dumps(made).encode())
-            verdict = _judged(storage, newest, shadow, trained["held_out"], cache)
+            with Scratch("judged", scratch) as folder:
+                own = Cache(folder if cache is None else cache)
+                verdict = _judged(storage, newest, shadow, trained["held_out"], own)
             storage.create(_place(name, _VERDICT), json.dumps(verdict).encode())
         version = None
         if force or verdict["decision"] == BETTER:
@@ -304,9 +306,8 @@ def _judged(
     answers = _answers(held_out)
     found: list[list[list[str]]] = []
     for manifest in (before, after):
-        own_cache = None if cache is None else Cache(cache)
-        # `before` may have no number any more when it is cleaned away; what it says is here.
-        with Searcher(storage, manifest={"version": 0, **manifest}, cache=own_cache) as searcher:
+        # That of the shadow has no number yet.
+        with Searcher(storage, manifest={"version": 0, **manifest}, cache=cache) as searcher:
             own = []
             for question in answers:
                 answer = searcher.search(question, DEPTH)

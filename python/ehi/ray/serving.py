@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+import urllib.request
 from collections.abc import Sequence
 from typing import Any
 
@@ -32,6 +33,8 @@ from .storage import connect
 STATES = 2
 # Times that a request is sent, where the replica that had it dies.
 ATTEMPTS = 3
+# Seconds that the proxy has to know a new route.
+ROUTE_SECONDS = 10
 # Further seconds for the answer of a group to arrive.
 GRACE = 0.25
 OPTIONS = ("beam", "exact", "mode", "alpha", "rrf", "filter", "bm25", "codes", "seconds")
@@ -275,7 +278,8 @@ def serve(
     The shards are divided among `groups` deployments of `replicas` each, before which `entries` replicas
     encode the questions. `seconds` is the deadline of a request that names none. Every `refresh` seconds it
     is looked whether there is a newer manifest. `await handle.search.remote(query, k)` and `POST /search`
-    with `{"query": …, "k": …}` give an answer as a dictionary.
+    with `{"query": …, "k": …}` give an answer as a dictionary. Where Serve runs already, `host` and `port` are
+    its own, or `ShardsError` is raised.
     """
     if groups < 1 or replicas < 1 or entries < 1:
         raise ValueError("`groups`, `replicas` and `entries` are at least 1")
@@ -302,4 +306,22 @@ def serve(
     )
     app = entry.bind(uri, groups_of_shards, cache, seconds, refresh, storage_options)
     handle = ray_serve.run(app, name=name, route_prefix=route_prefix)
+    if not _answers(host, port, route_prefix):
+        ray_serve.delete(name)
+        raise ShardsError(f"Ray Serve runs already, and not at {host}:{port}; give its host and port")
     return handle
+
+
+def _answers(host: str, port: int, route_prefix: str) -> bool:
+    """Whether there is a proxy at a port that knows a route."""
+    at = "127.0.0.1" if host in ("0.0.0.0", "::") else host
+    over = time.monotonic() + ROUTE_SECONDS
+    while time.monotonic() < over:
+        try:
+            with urllib.request.urlopen(f"http://{at}:{port}/-/routes", timeout=5) as response:
+                if route_prefix in json.load(response):
+                    return True
+        except (OSError, ValueError):
+            pass
+        time.sleep(0.2)
+    return False

@@ -21,7 +21,7 @@ import ehi
 import ehi.ray
 from ehi.ray import documents as rows
 from ehi.ray import manifest as manifests
-from ehi.ray import plans, publishing, shard
+from ehi.ray import plans, publishing, scratch, shard
 from ehi.ray.storage import connect
 
 FEW = 40
@@ -259,9 +259,10 @@ def test_partitions_are_even_and_packed_documents_come_back(corpus):
 def test_a_tree_is_made_of_a_sample(cluster, corpus, tmp_path):
     base = ehi.Model(MODEL)
     data = ray.data.from_items(corpus[:FEW])
-    built = ehi.ray.build(
-        data, base, tmp_path / "set", shards=2, leaves=8, precision="int8", metadata="metadata"
-    )
+    options = {"precision": "int8", "metadata": "metadata", "scratch": tmp_path / "scratch"}
+    built = ehi.ray.build(data, base, tmp_path / "set", shards=2, leaves=8, **options)
+    # Neither tree nor workers have left anything.
+    assert not list(scratch.home_of(tmp_path / "scratch").iterdir())
     assert built["model"]["hash"] != base.hash
     with ehi.ray.open(tmp_path / "set", cache=tmp_path / "cache") as shards:
         answer = shards.search(corpus[3]["title"], 5, beam=8, mode="dense")

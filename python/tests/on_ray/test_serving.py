@@ -126,6 +126,12 @@ def test_changes_fail_no_request(served, single, questions):
     assert len(seen) > CHANGES / 2 and served_version(url) == version == CHANGES + 1
 
 
+def test_a_port_that_is_not_that_of_serve_is_an_error(served, published, tmp_path):
+    with pytest.raises(ehi.ray.ShardsError, match="runs already"):
+        ehi.ray.serve(published, port=free_port(), name="other", route_prefix="/other", num_cpus=0.1)
+    assert "other" not in ray_serve.status().applications
+
+
 def test_questions_in_a_batch(published, questions, tmp_path):
     cache = tmp_path / "cache"
     answers = ehi.ray.search_batch(published, questions[:6], 7, mode="dense", cache=cache)
@@ -145,9 +151,9 @@ def test_questions_in_a_batch(published, questions, tmp_path):
 
 
 @pytest.mark.parametrize("kills", [2, pytest.param(10, marks=pytest.mark.slow)])
-def test_replicas_that_are_killed_are_replaced(published, single, questions, tmp_path, kills):
+def test_replicas_that_are_killed_are_replaced(served, published, single, questions, tmp_path, kills):
     """Requests that a group has when it dies are asked again; those of an entry that dies may fail."""
-    rng, port = random.Random(kills), free_port()
+    rng, port = random.Random(kills), int(served[1].rsplit(":", 1)[1])
     options = {"groups": 2, "replicas": 2, "entries": 2, "num_cpus": 0.1, "cache": tmp_path / "cache"}
     ehi.ray.serve(published, port=port, name="fault", route_prefix="/fault", **options)
     url, done, over = f"http://127.0.0.1:{port}/fault", [], time.monotonic() + 400
