@@ -445,13 +445,15 @@ fn hits_have_what_the_page_shows_and_options_are_heeded() {
     assert_eq!(ask(json!({ "mode": "lexical" })).ok()["ranked_by"]["mode"], "lexical");
     assert_eq!(ask(json!({ "reach": { "leaves": 1 } })).ok()["stats"]["leaves_visited"], 1);
     assert_eq!(ask(json!({ "reach": "exact" })).ok()["stats"]["leaves_visited"], 0);
+    assert!(ask(json!({ "encoder": "full" })).ok()["stats"]["encoder"] == "full");
+    ask(json!({ "encoder": "fast" })).ok();
     for bad in [
         json!({ "k": 0 }),
         json!({ "k": 201 }),
         json!({ "reach": { "recall": 2.0 } }),
         json!({ "reach": { "leaves": 0 } }),
         json!({ "mode": "lexical", "reach": "exact" }),
-        json!({ "encoder": "fast" }),
+        json!({ "encoder": "slow" }),
         json!({ "filter": { "$bad": 1 } }),
         json!({ "question": " " }),
     ] {
@@ -514,7 +516,7 @@ fn judgments_are_kept_listed_and_undone_and_questions_logged_when_asked() {
     let explorer = Explorer::new(&flow.index(), &["--judge"]);
     let session = explorer.begin();
     let line = flow.run("insert", &["-"]).failure();
-    assert!(line.contains("in use") || line.contains("open"), "{line}");
+    assert!(line.contains("open for writing elsewhere"), "{line}");
     let judge = |id: &str, grade: i32| {
         session.post("/api/judge", &json!({ "question": "what is a tree?", "id": id, "grade": grade }))
     };
@@ -543,7 +545,7 @@ fn judgments_are_kept_listed_and_undone_and_questions_logged_when_asked() {
     assert_eq!(session.post("/api/decide", &json!({ "use": true })).refused(409), "nothing_to_decide");
     session.post("/api/rollback", &json!({})).ok();
     let job = session.wait("/api/job", |job| job["phase"] != "running");
-    assert!(job["message"].as_str().unwrap().contains("no model"), "{job}");
+    assert!(job["message"].as_str().unwrap().contains("no earlier model"), "{job}");
     assert_eq!(explorer.end(), Some(0));
     assert_eq!(flow.run("judgments", &["--json"]).ok().lines().count(), 2);
 }

@@ -103,6 +103,9 @@ pub fn excerpt<'a>(text: &'a str, words: &Words) -> Excerpt<'a> {
         _ => 0,
     };
     let end = floor(text, start + SHOWN);
+    // Behind a word, where one ends there about.
+    let space = text[start..end].rfind(char::is_whitespace).filter(|space| end - start - space < LEAD);
+    let end = if end < text.len() { space.map_or(end, |space| start + space) } else { end };
     let mut stretches = Vec::new();
     let mut at = start;
     for (place, _) in places.iter().filter(|(place, _)| place.start >= start && place.end <= end) {

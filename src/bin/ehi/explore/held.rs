@@ -1,6 +1,7 @@
 //! The index that the page shows: kept at the newest state that its writer flushed, and missed when it is
 //! gone.
 
+use std::fs;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -30,10 +31,13 @@ impl Held {
     pub fn index(&self) -> Result<&Index, Refusal> {
         let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
         if looked.is_none_or(|at| at.elapsed() >= FRESH) {
-            // A handle that writes is at its newest; whether its directory is there is asked by the other
-            // call.
-            self.index.refresh().and_then(|_| self.index.previous_model()).map_err(|error| {
-                let message = format!("the index cannot be read any more: {}", Failure::from(error).line());
+            // A handle that writes is at its newest, but does not see that its directory is gone.
+            let read = match self.may_judge() {
+                true => fs::metadata(self.index.path()).map(drop).map_err(|error| error.to_string()),
+                false => self.index.refresh().map(drop).map_err(|error| Failure::from(error).line()),
+            };
+            read.map_err(|error| {
+                let message = format!("the index cannot be read any more: {error}");
                 Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "gone", message)
             })?;
             *looked = Some(Instant::now());

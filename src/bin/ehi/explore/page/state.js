@@ -6,12 +6,15 @@ import { bytes, count, percent, plural, when } from "./numbers.js";
 
 export function state(app, main) {
     const health = el("div", {}, el("p", { class: "faint" }, "Looking …"));
-    const body = el("div", {});
-    main.append(body, el("h2", {}, "Health"), health);
+    const [first, last] = [el("div", {}), el("div", {})];
+    main.append(first, el("h2", {}, "Health"), health, last);
 
     async function look() {
         const now = await app.try(() => get("/api/state"));
-        if (now) body.replaceChildren(...sizes(now), ...history(now), ...training(now));
+        if (now) {
+            first.replaceChildren(...sizes(now));
+            last.replaceChildren(...history(now), ...training(now));
+        }
         const found = await app.try(() => get("/api/health"));
         if (found) health.replaceChildren(...healthy(found));
     }

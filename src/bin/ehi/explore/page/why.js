@@ -91,13 +91,15 @@ function drawn(app, found, sizes, words) {
     const open = own => foreign("button", { type: "button", class: "link", onclick: () => read(app, own.id, app.ask.question) }, title(own));
     const leafLink = leaf => el("button", { type: "button", class: "link", onclick: () => leafOf(app, leaf) }, String(leaf));
     const inLeaf = leaf => found.hits.filter(own => own.from === leaf).length;
-    const visited = table([["Leaf"], ["Probability", "number"], ["Documents", "number"], ["Hits", "number"], ["Words"]],
+    const visited = table([["Leaf", "short"], ["Probability", "number"], ["Documents", "number"], ["Hits", "number"], ["Words"]],
         found.leaves.map(own => [leafLink(own.leaf), own.probability.toFixed(4), count(own.documents), String(inLeaf(own.leaf)), (words.get(own.leaf) ?? []).slice(0, 4).join(", ")]),
         "Visited leaves");
-    const hits = table([["Hit"], ["Score", "number"], ["Leaf"], ["Exact rank", "number"], ["Words of the question"]],
-        found.hits.map(own => [open(own), score(own.score), leafLink(own.from), own.exact_rank === null ? "–" : String(own.exact_rank), own.terms.map(({ term, weight }) => `${term} ${weight.toFixed(1)}`).join(", ")]),
+    const byWords = found.hits.some(own => own.terms.length > 0);
+    const said = own => own.terms.map(({ term, weight }) => `${term} ${weight.toFixed(1)}`).join(", ");
+    const hits = table([["Hit"], ["Score", "number"], ["Leaf", "short"], ["Exact rank", "number"], ...(byWords ? [["By words"]] : [])],
+        found.hits.map(own => [open(own), score(own.score), leafLink(own.from), own.exact_rank === null ? "–" : String(own.exact_rank), ...(byWords ? [said(own)] : [])]),
         "Hits");
-    const elsewhere = table([["Document"], ["Rank", "number"], ["Score", "number"], ["Leaf"], ["Its probability", "number"], ["Visited"]],
+    const elsewhere = table([["Document"], ["Rank", "number"], ["Score", "number"], ["Leaf", "short"], ["Its probability", "number"], ["Visited"]],
         lost.map(own => [open(own), String(own.rank), score(own.score), leafLink(own.leaf), own.probability.toFixed(4), own.visited ? "yes" : "no"]),
         "What exact search finds elsewhere");
     return el("div", { class: "split" },
