@@ -91,8 +91,12 @@ impl Work {
                 let (done, of) = *told.borrow_and_update();
                 let progress =
                     ProgressNotificationParam::new(token.clone(), done as f64).with_total(of as f64);
-                // Who is gone need not know.
-                let _ = context.peer.notify_progress(progress).await;
+                // At the end of a session nobody takes it any more, and the answer must not wait for that.
+                tokio::select! {
+                    biased;
+                    _ = context.peer.notify_progress(progress) => {}
+                    ended = &mut job => return ended.map_err(|_| Undone::Panicked),
+                }
             }
         }
         job.await.map_err(|_| Undone::Panicked)
