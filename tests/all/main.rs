@@ -33,6 +33,8 @@ mod json;
 mod layouts;
 mod learn;
 mod lexical;
+#[cfg(feature = "mcp")]
+mod mcp;
 mod metrics;
 mod options;
 mod pages;

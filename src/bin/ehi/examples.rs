@@ -89,3 +89,7 @@ pub const VERIFY: &str = r#"Example:
   ehi verify --index my-index"#;
 pub const EVAL: &str = r#"Example:
   ehi eval --index my-index --data my-data --split test --baseline ivf"#;
+#[cfg(feature = "mcp")]
+pub const MCP: &str = r#"Examples:
+  ehi mcp --index my-index --about "Notes on tea and how it is made"
+  ehi mcp --index my-index --write"#;

@@ -119,6 +119,18 @@ pub enum Failure {
         escaped(id)
     )]
     NoDocument { pairs: PathBuf, question: String, id: String, documents: usize },
+    /// What a client of a server sent, or how the exchange ended.
+    #[cfg(feature = "mcp")]
+    #[error("the protocol's exchange failed: {0}")]
+    Protocol(String),
+    /// A call of a client was cancelled.
+    #[cfg(feature = "mcp")]
+    #[error("cancelled")]
+    Cancelled,
+    /// What serves cannot be started.
+    #[cfg(feature = "mcp")]
+    #[error("cannot start to serve")]
+    Runtime(#[source] io::Error),
     /// The folder of a model is not there.
     #[error("there is no model directory {}{}", printing::path(path), NO_HUB)]
     NoModel { path: PathBuf },

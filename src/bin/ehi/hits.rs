@@ -118,13 +118,22 @@ fn write_cost(out: &mut dyn Write, index: &Index, stats: &SearchStats) -> io::Re
 }
 
 /// Words of a question that are worth looking for in a text, in lower case.
-fn words_of(question: &str) -> Vec<String> {
+pub fn words_of(question: &str) -> Vec<String> {
     let words = question.split(|c: char| !c.is_alphanumeric());
     words.filter(|word| word.chars().count() >= SHORTEST_WORD).map(str::to_lowercase).collect()
 }
 
 /// The start of a text, or of its sentence around the first of some words where that lies behind it.
 fn passage(text: &str, words: &[String]) -> String {
+    match place(text, words, SHOWN_CHARACTERS) {
+        0 => start_of(text),
+        lead => format!("…{}", start_of(&text[lead..])),
+    }
+}
+
+/// Where a passage of so many characters begins: 0, or before the first of some words where that lies behind
+/// the passage's half.
+pub fn place(text: &str, words: &[String], shown: usize) -> usize {
     let mut before = 0;
     let found = text.split_inclusive(|c: char| !c.is_alphanumeric()).find_map(|piece| {
         let word = piece.trim_end_matches(|c: char| !c.is_alphanumeric()).to_lowercase();
@@ -133,13 +142,12 @@ fn passage(text: &str, words: &[String]) -> String {
         // An ending may differ where words are stemmed.
         words.iter().any(|asked| word.starts_with(asked.as_str())).then_some(start)
     });
-    let far = |start: &usize| text[..*start].chars().count() > SHOWN_CHARACTERS / 2;
-    let Some(start) = found.filter(far) else { return start_of(text) };
+    let far = |start: &usize| text[..*start].chars().count() > shown / 2;
+    let Some(start) = found.filter(far) else { return 0 };
     // Whole words of the sentence before it.
-    let lead =
-        text[..start].char_indices().rev().take(SHOWN_CHARACTERS / 4).last().map_or(start, |(at, _)| at);
+    let lead = text[..start].char_indices().rev().take(shown / 4).last().map_or(start, |(at, _)| at);
     let lead = text[lead..start].find(char::is_whitespace).map_or(start, |space| lead + space);
-    format!("…{}", start_of(text[lead..].trim_start()))
+    text.len() - text[lead..].trim_start().len()
 }
 
 /// The first characters on one line: line ends and tabs of a text as spaces, what else acts on a terminal

@@ -2,6 +2,10 @@
 
 use std::fs;
 use std::io;
+#[cfg(feature = "mcp")]
+use std::io::Read;
+#[cfg(feature = "mcp")]
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -20,17 +24,34 @@ impl Interrupts {
     pub fn watch() -> Self {
         let first = Arc::new(AtomicUsize::new(0));
         let asked = Arc::new(AtomicBool::new(false));
-        let ignored = ignored();
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
-            // As `nohup` and shells without job control have it.
-            if ignored >> (signal - 1) & 1 == 1 {
-                continue;
-            }
+        for signal in heeded() {
             if let Err(error) = watch(signal, &asked, &first) {
                 tracing::warn!(%error, signal, "cannot wait for a signal; it ends the program at once");
             }
         }
         Self(first)
+    }
+
+    /// Calls on a thread of its own when a signal comes; once, since the second one ends the program.
+    #[cfg(feature = "mcp")]
+    pub fn on_first(&self, call: impl FnOnce() + Send + 'static) {
+        let woken = || -> io::Result<UnixStream> {
+            let (woken, wakes) = UnixStream::pair()?;
+            for signal in heeded() {
+                signal_hook::low_level::pipe::register(signal, wakes.try_clone()?)?;
+            }
+            Ok(woken)
+        };
+        match woken() {
+            Ok(mut woken) => {
+                std::thread::spawn(move || {
+                    if woken.read_exact(&mut [0]).is_ok() {
+                        call();
+                    }
+                });
+            }
+            Err(error) => tracing::warn!(%error, "cannot wait for signals; the second one ends the program"),
+        }
     }
 
     /// The signal's number.
@@ -53,6 +74,13 @@ fn watch(signal: i32, asked: &Arc<AtomicBool>, first: &Arc<AtomicUsize>) -> io::
     flag::register(signal, Arc::clone(asked))?;
     flag::register_usize(signal, Arc::clone(first), signal as usize)?;
     Ok(())
+}
+
+/// The signals that end the program. Those that it was started to ignore are none of them, as `nohup` and
+/// shells without job control have it.
+fn heeded() -> impl Iterator<Item = i32> {
+    let ignored = ignored();
+    [SIGINT, SIGTERM, SIGHUP].into_iter().filter(move |signal| ignored >> (signal - 1) & 1 == 0)
 }
 
 /// The signals that the program was started to ignore, a bit each; none where the system does not say.

@@ -12,8 +12,9 @@ use tracing_subscriber::registry::LookupSpan;
 use crate::bars;
 use crate::escape::escaped;
 
-/// What is shown unless `RUST_LOG` says otherwise.
-const DEFAULT_FILTER: &str = "warn";
+/// What is shown unless `RUST_LOG` says otherwise. The crate of the agents' protocol warns of each wrong
+/// request, of which its client is told anyhow.
+const DEFAULT_FILTER: &str = "warn,rmcp=error";
 
 pub fn start() {
     let asked = std::env::var(EnvFilter::DEFAULT_ENV).unwrap_or_default();

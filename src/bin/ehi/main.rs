@@ -25,6 +25,8 @@ mod learn;
 mod leaves;
 mod log;
 mod long;
+#[cfg(feature = "mcp")]
+mod mcp;
 mod model;
 mod models;
 mod opening;
@@ -167,6 +169,10 @@ enum Command {
     /// Measure quality against documents visited on a dataset
     #[command(after_help = examples::EVAL)]
     Eval(eval::Args),
+    /// Serve the index to agents and editors by the Model Context Protocol, on standard input and output
+    #[cfg(feature = "mcp")]
+    #[command(after_help = examples::MCP)]
+    Mcp(mcp::Args),
     /// Print completions for a shell
     Completions(generate::CompletionsArgs),
     /// Write the manual pages of all commands into a folder
@@ -179,7 +185,8 @@ fn main() -> ExitCode {
         Err(error) => return refuse(&error),
     };
     log::start();
-    let mut out = Plain(io::stdout().lock());
+    // Not locked: what serves writes on a thread of its own.
+    let mut out = Plain(io::stdout());
     let result = run(cli.command, &mut out).and_then(|()| out.flush().map_err(Failure::Output));
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -228,6 +235,8 @@ fn run(command: Command, out: &mut dyn Write) -> Result<(), Failure> {
         Command::Stats(args) => store::stats(&args, out),
         Command::Verify(args) => verify::run(&args, out),
         Command::Eval(args) => eval::run(&args, out),
+        #[cfg(feature = "mcp")]
+        Command::Mcp(args) => mcp::run(&args),
         Command::Completions(args) => generate::completions(&args, Cli::command()),
         Command::Man(args) => generate::man(&args, Cli::command(), out),
     }

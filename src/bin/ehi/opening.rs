@@ -20,6 +20,12 @@ pub struct WaitArgs {
 }
 
 impl WaitArgs {
+    /// Whether it is to wait at all.
+    #[cfg(feature = "mcp")]
+    pub fn is_asked(&self) -> bool {
+        !self.wait.is_zero()
+    }
+
     pub fn builder(&self) -> IndexBuilder {
         Index::builder().lock_wait(self.wait).lazy_encoder(true)
     }

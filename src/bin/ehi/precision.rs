@@ -21,6 +21,11 @@ impl PrecisionArgs {
         builder.encoder_precision(self.encoder_precision)
     }
 
+    #[cfg(feature = "mcp")]
+    pub fn get(&self) -> EncoderPrecision {
+        self.encoder_precision
+    }
+
     /// The cross-encoder of a folder, or of a name.
     pub fn open_reranker(&self, given: &Path) -> Result<Reranker, Failure> {
         let options = LoadOptions::new().encoder_precision(self.encoder_precision);

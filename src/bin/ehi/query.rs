@@ -10,8 +10,11 @@ use crate::failure::Failure;
 const MOST_LOOKED_AT: usize = 100_000;
 
 /// What a search ranks by.
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
+#[cfg_attr(feature = "mcp", derive(serde::Deserialize, serde::Serialize, rmcp::schemars::JsonSchema))]
+#[cfg_attr(feature = "mcp", serde(rename_all = "lowercase"), schemars(crate = "rmcp::schemars"))]
 pub enum Mode {
+    #[default]
     Best,
     Dense,
     Lexical,
@@ -63,20 +66,28 @@ pub struct QueryArgs {
 }
 
 impl QueryArgs {
-    /// Says on standard error that the signs of a question are not heeded, where it has some.
-    pub fn say_signs(&self, question: &str) {
+    /// A search with these options and no others.
+    #[cfg(feature = "mcp")]
+    pub fn of(k: usize, mode: Mode, filter: Option<Filter>) -> Self {
+        let (beam, recall, stop) = (None, None, Vec::new());
+        let (alpha, rrf, encoder, codes, passages) = (None, None, None, None, None);
+        Self { k, beam, recall, stop, mode, alpha, rrf, encoder, filter, codes, passages }
+    }
+
+    /// That the signs of a question are not heeded, where it has some.
+    pub fn note_on_signs(&self, question: &str) -> Option<&'static str> {
         let heeds = match self.mode {
             Mode::Lexical | Mode::Hybrid => true,
             Mode::Best => self.alpha.is_some() || self.rrf.is_some(),
             Mode::Dense => false,
         };
-        if !heeds && has_signs(question) {
-            eprintln!("note: `+`, `-` and quotes count with `--mode lexical` and `--mode hybrid` alone");
-        }
+        let note = "`+`, `-` and quotes count with `--mode lexical` and `--mode hybrid` alone";
+        (!heeds && has_signs(question)).then_some(note)
     }
 
-    /// Says on standard error what kept a search from finding anything, where an option did.
-    pub fn say_why_none(&self, index: &Index) -> Result<(), Failure> {
+    /// What kept a search from finding anything, where an option did.
+    pub fn notes_on_none(&self, index: &Index) -> Result<Vec<String>, Failure> {
+        let mut notes = Vec::new();
         if let Some(filter) = &self.filter {
             let mut missing = filter.fields();
             for document in index.iter().take(MOST_LOOKED_AT) {
@@ -88,16 +99,32 @@ impl QueryArgs {
                     break;
                 }
             }
-            for field in missing.iter().filter(|_| index.len() <= MOST_LOOKED_AT) {
-                eprintln!("note: no document has the field `{}` in its metadata", escaped(field));
-            }
-        }
-        if (self.beam.is_some() || !self.stop.is_empty()) && !index.is_empty() && self.filter.is_none() {
-            eprintln!(
-                "note: there is no document in the leaves that were visited; without --beam and --stop a \
-                 search goes as far as it takes"
+            let missing = missing.iter().filter(|_| index.len() <= MOST_LOOKED_AT);
+            notes.extend(
+                missing
+                    .map(|field| format!("no document has the field `{}` in its metadata", escaped(field))),
             );
         }
+        if (self.beam.is_some() || !self.stop.is_empty()) && !index.is_empty() && self.filter.is_none() {
+            notes.push(
+                "there is no document in the leaves that were visited; without --beam and --stop a search goes as far \
+                 as it takes"
+                    .to_owned(),
+            );
+        }
+        Ok(notes)
+    }
+
+    /// Says the first of these on standard error.
+    pub fn say_signs(&self, question: &str) {
+        if let Some(note) = self.note_on_signs(question) {
+            eprintln!("note: {note}");
+        }
+    }
+
+    /// Says the others there.
+    pub fn say_why_none(&self, index: &Index) -> Result<(), Failure> {
+        self.notes_on_none(index)?.iter().for_each(|note| eprintln!("note: {note}"));
         Ok(())
     }
 

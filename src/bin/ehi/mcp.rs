@@ -1,0 +1,99 @@
+//! `ehi mcp`: an index as a server of the Model Context Protocol, on standard input and output.
+
+mod delete;
+mod explain;
+mod get;
+mod held;
+mod insert;
+mod judge;
+mod limits;
+mod lines;
+mod oversized;
+mod resources;
+mod search;
+mod server;
+mod stats;
+mod tool;
+mod work;
+
+use std::io::{self, IsTerminal};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rmcp::ServiceExt;
+use rmcp::service::ServerInitializeError;
+use tokio::runtime::{Builder, Handle};
+use tokio_util::sync::CancellationToken;
+
+use crate::failure::Failure;
+use crate::interrupt::Interrupts;
+use crate::opening::WaitArgs;
+use crate::precision::PrecisionArgs;
+use held::Held;
+use lines::Output;
+use server::Server;
+
+#[derive(clap::Args)]
+pub struct Args {
+    /// Directory of the index
+    #[arg(long, env = "EHI_INDEX", value_name = "DIR")]
+    index: PathBuf,
+    /// Offer the tools that change the index too: insert, delete and judge. No other process can write to it
+    /// meanwhile
+    #[arg(long)]
+    write: bool,
+    /// What the documents are about, in a sentence: the model is told, and so knows what to search here for
+    #[arg(long, value_name = "TEXT")]
+    about: Option<String>,
+    #[command(flatten)]
+    wait: WaitArgs,
+    #[command(flatten)]
+    precision: PrecisionArgs,
+}
+
+pub fn run(args: &Args) -> Result<(), Failure> {
+    if args.wait.is_asked() && !args.write {
+        return Err(Failure::Usage("--wait is for `--write`: reading waits for nobody".to_owned()));
+    }
+    let stop = CancellationToken::new();
+    let stopping = stop.clone();
+    Interrupts::watch().on_first(move || stopping.cancel());
+    let held = Arc::new(Held::open(args)?);
+    if io::stdin().is_terminal() {
+        eprintln!(
+            "note: this speaks the Model Context Protocol on standard input and output; an agent or editor starts it, \
+             see docs/agents.md"
+        );
+    }
+    let runtime = Builder::new_current_thread().enable_time().build().map_err(Failure::Runtime)?;
+    let (served, output) = runtime.block_on(serve(&held, args.about.as_deref(), stop));
+    // What still blocks it is a client that does not read, and standard input.
+    runtime.shutdown_background();
+    let flushed = held.finish();
+    output.finish();
+    served.and(flushed)
+}
+
+/// Serves until the client or a signal ends it; then no call is at work any more.
+async fn serve(
+    held: &Arc<Held>,
+    about: Option<&str>,
+    stop: CancellationToken,
+) -> (Result<(), Failure>, Output) {
+    let server = Server::new(Arc::clone(held), about);
+    let work = server.work();
+    let (transport, output) = lines::open(&Handle::current(), &stop);
+    let served = match server.serve_with_ct(transport, stop).await {
+        Ok(running) => {
+            running.waiting().await.map(drop).map_err(|error| Failure::Protocol(error.to_string()))
+        }
+        // Nobody came, or it was ended before.
+        Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => Ok(()),
+        Err(ServerInitializeError::ExpectedInitializeRequest(_)) => {
+            Err(Failure::Protocol("the client did not begin with a request".to_owned()))
+        }
+        Err(error) => Err(Failure::Protocol(error.to_string())),
+    };
+    work.ended().await;
+    (served, output)
+}

@@ -1,0 +1,50 @@
+//! The tool `delete`.
+
+use rmcp::schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::limits::{BATCH, within};
+use super::tool::{Call, Tool};
+use crate::failure::Failure;
+
+pub struct Delete;
+
+#[derive(Deserialize, JsonSchema)]
+#[schemars(crate = "rmcp::schemars")]
+#[serde(deny_unknown_fields)]
+pub struct Arguments {
+    /// Ids of the documents to delete.
+    #[schemars(length(min = 1, max = BATCH))]
+    ids: Vec<String>,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(crate = "rmcp::schemars")]
+pub struct Answer {
+    deleted: usize,
+    /// Ids that no document had.
+    absent: usize,
+    /// Documents of the index now.
+    documents: usize,
+}
+
+impl Tool for Delete {
+    const NAME: &'static str = "delete";
+    const TITLE: &'static str = "Delete documents";
+    const DESCRIPTION: &'static str = "Delete documents by their ids, for good: no tool brings them back.";
+    const WRITES: bool = true;
+    type Arguments = Arguments;
+    type Answer = Answer;
+
+    fn call(arguments: Arguments, call: &Call<'_>) -> Result<Answer, Failure> {
+        let mut ids = arguments.ids;
+        within("the number of ids", ids.len(), 1..=BATCH)?;
+        ids.sort_unstable();
+        ids.dedup();
+        let index = call.index()?;
+        let asked = ids.len();
+        let deleted = index.delete_batch(ids)?;
+        index.flush()?;
+        Ok(Answer { deleted, absent: asked - deleted, documents: index.len() })
+    }
+}

@@ -1,0 +1,151 @@
+//! The tool `insert`.
+
+use ehi::{CutTexts, Document};
+use rmcp::schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::limits::{BATCH, start, within};
+use super::tool::{Call, Tool};
+use crate::failure::Failure;
+
+/// Documents stored together: so often is progress told, and a cancellation heard.
+const GROUP: usize = 32;
+/// Refused documents that are named.
+const NAMED: usize = 100;
+/// Bytes of their ids; a refused one may be longer than any that is stored.
+const ID: usize = 512;
+
+pub struct Insert;
+
+#[derive(Deserialize, JsonSchema)]
+#[schemars(crate = "rmcp::schemars")]
+#[serde(deny_unknown_fields)]
+pub struct Arguments {
+    /// Documents to store. One with the id of a stored one replaces it.
+    #[schemars(length(min = 1, max = BATCH))]
+    documents: Vec<New>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[schemars(crate = "rmcp::schemars", rename = "Document")]
+#[serde(deny_unknown_fields)]
+pub struct New {
+    /// Your own id, unique in the index, of 512 bytes at most.
+    id: String,
+    /// Searched together with the text.
+    #[serde(default)]
+    title: String,
+    /// The body.
+    text: String,
+    /// Further fields, which `filter` can ask for.
+    #[serde(default)]
+    #[schemars(with = "serde_json::Map<String, Value>")]
+    metadata: Option<Value>,
+}
+
+impl From<New> for Document {
+    fn from(New { id, title, text, metadata }: New) -> Self {
+        Self { id, title, text, metadata }
+    }
+}
+
+#[derive(Default, Serialize, JsonSchema)]
+#[schemars(crate = "rmcp::schemars")]
+pub struct Answer {
+    /// Stored under new ids.
+    inserted: usize,
+    /// Stored in place of one with the same id.
+    replaced: usize,
+    /// Not stored: one with the same id follows close behind.
+    superseded: usize,
+    /// Not stored, since they cannot be.
+    refused: usize,
+    /// The first of those, and why.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    refusals: Vec<Refusal>,
+    /// Documents of the index now.
+    documents: usize,
+    /// What should be known of it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    notes: Vec<String>,
+}
+
+#[derive(Serialize, JsonSchema)]
+#[schemars(crate = "rmcp::schemars")]
+pub struct Refusal {
+    /// Its place in the call, from 0.
+    position: usize,
+    id: String,
+    reason: String,
+}
+
+impl Tool for Insert {
+    const NAME: &'static str = "insert";
+    const TITLE: &'static str = "Store documents";
+    const DESCRIPTION: &'static str = "Store documents, so that `search` finds them; one with the id of a stored \
+         document replaces it. On disk when this answers. A call takes up to 1,000 documents and 8 MiB.";
+    const WRITES: bool = true;
+    type Arguments = Arguments;
+    type Answer = Answer;
+
+    fn call(arguments: Arguments, call: &Call<'_>) -> Result<Answer, Failure> {
+        let total = within("the number of documents", arguments.documents.len(), 1..=BATCH)?;
+        let index = call.index()?;
+        let mut answer = Answer::default();
+        let mut cut = CutTexts::default();
+        let mut rest = arguments.documents.into_iter().map(Document::from).enumerate().peekable();
+        let mut result = Ok(());
+        while rest.peek().is_some() {
+            let (places, group): (Vec<usize>, Vec<Document>) = rest.by_ref().take(GROUP).unzip();
+            match index.insert_batch(group) {
+                Ok(summary) => {
+                    answer.inserted += summary.inserted;
+                    answer.replaced += summary.replaced;
+                    answer.superseded += summary.superseded;
+                    cut.join(summary.cut);
+                    for refused in summary.refused {
+                        answer.refuse(places[refused.position], refused.id, refused.error.to_string());
+                    }
+                }
+                Err(error) => {
+                    result = Err(error.into());
+                    break;
+                }
+            }
+            let done = places.last().map_or(total, |last| last + 1);
+            if call.watch.tell(done, total).is_break() && rest.peek().is_some() {
+                result = Err(Failure::Cancelled);
+                break;
+            }
+        }
+        let flushed = index.flush();
+        let stored = answer.inserted + answer.replaced;
+        result.map_err(|failure: Failure| {
+            Failure::Usage(format!("{}; {stored} of the {total} documents are stored", failure.line()))
+        })?;
+        flushed?;
+        answer.documents = index.len();
+        if cut.documents > 0 {
+            let read = index.bundle().model().encoder().max_tokens();
+            answer.notes.push(format!(
+                "{} texts are longer than the {read} tokens that the model reads; what is behind them counts for \
+                 words alone",
+                cut.documents
+            ));
+        }
+        if index.needs_calibration() {
+            answer.notes.push("searches score every document until `ehi calibrate` is run".to_owned());
+        }
+        Ok(answer)
+    }
+}
+
+impl Answer {
+    fn refuse(&mut self, position: usize, id: String, reason: String) {
+        self.refused += 1;
+        if self.refusals.len() < NAMED {
+            self.refusals.push(Refusal { position, id: start(&id, ID).0.to_owned(), reason });
+        }
+    }
+}

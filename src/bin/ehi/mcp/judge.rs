@@ -1,0 +1,88 @@
+//! The tool `judge`.
+
+use ehi::Judgment;
+use rmcp::schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::limits::question;
+use super::tool::{Call, Tool};
+use crate::escape::escaped;
+use crate::failure::Failure;
+
+pub struct Judge;
+
+#[derive(Deserialize, JsonSchema)]
+#[schemars(crate = "rmcp::schemars")]
+#[serde(deny_unknown_fields)]
+pub struct Arguments {
+    /// The question as it was asked.
+    question: String,
+    /// Id of the document.
+    id: String,
+    /// 1 and more: it answers the question, the better the higher; 0 and less: it does not.
+    #[serde(default = "one")]
+    grade: i32,
+    /// How much the judgment counts, above 0 and at most 1: less where it is a guess.
+    #[serde(default = "full")]
+    weight: f64,
+    /// Take back the judgment of this question and document.
+    #[serde(default)]
+    forget: bool,
+}
+
+fn one() -> i32 {
+    1
+}
+
+fn full() -> f64 {
+    1.0
+}
+
+#[derive(Default, Serialize, JsonSchema)]
+#[schemars(crate = "rmcp::schemars")]
+pub struct Answer {
+    /// Whether there was none of this question and document before.
+    added: bool,
+    /// Whether it took the place of one.
+    replaced: bool,
+    /// Whether one was taken back.
+    forgotten: bool,
+    /// Judgments of the index now.
+    judgments: usize,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    notes: Vec<String>,
+}
+
+impl Tool for Judge {
+    const NAME: &'static str = "judge";
+    const TITLE: &'static str = "Judge a hit";
+    const DESCRIPTION: &'static str = "Tell the index that a document answers a question, or does not. It learns from \
+         such judgments when its owner runs `ehi learn`, so give only those that you are sure of.";
+    const WRITES: bool = true;
+    type Arguments = Arguments;
+    type Answer = Answer;
+
+    fn call(arguments: Arguments, call: &Call<'_>) -> Result<Answer, Failure> {
+        let Arguments { question: asked, id, grade, weight, forget } = arguments;
+        let asked = question(&asked)?;
+        let index = call.index()?;
+        let mut answer = Answer::default();
+        if forget {
+            if index.forget([(asked, id.as_str())])? == 0 {
+                return Err(Failure::NotJudged { id });
+            }
+            answer.forgotten = true;
+        } else {
+            let recorded = index.record_all([Judgment::new(asked, &id, grade).with_weight(weight)])?;
+            answer.added = recorded.added > 0;
+            answer.replaced = recorded.replaced > 0;
+            if recorded.without_document > 0 {
+                let id = escaped(&id);
+                answer.notes.push(format!("no document has the id `{id}`: it counts once there is one"));
+            }
+        }
+        index.flush()?;
+        answer.judgments = index.judgments()?.len();
+        Ok(answer)
+    }
+}

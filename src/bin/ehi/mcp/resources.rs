@@ -1,0 +1,198 @@
+//! Documents as resources: `ehi://document/ID`, with the id percent-encoded. An id is looked up in the index
+//! and nowhere else.
+
+use ehi::{Document, Index};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+use rmcp::ErrorData;
+use rmcp::model::{ListResourcesResult, ReadResourceResult, Resource, ResourceContents, ResourceTemplate};
+use serde_json::json;
+
+use super::limits::{LISTED, PART, TITLE, boundary, start};
+use crate::failure::Failure;
+
+const PREFIX: &str = "ehi://document/";
+/// What RFC 6570 has of an expression `{id}`: all but unreserved characters is encoded.
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// Resources of a page of the list, at most.
+const PAGE: usize = 100;
+/// Documents read at once for it, and their bytes after which it ends early.
+const READ: usize = 10;
+const READ_BYTES: usize = 4 << 20;
+
+/// Why a resource cannot be given.
+pub enum Refused {
+    /// The request is wrong.
+    Request(ErrorData),
+    /// The index failed.
+    Index(Failure),
+}
+
+impl From<Failure> for Refused {
+    fn from(failure: Failure) -> Self {
+        Self::Index(failure)
+    }
+}
+
+impl From<ehi::Error> for Refused {
+    fn from(error: ehi::Error) -> Self {
+        Self::Index(error.into())
+    }
+}
+
+/// The URI of a document.
+pub fn uri(id: &str) -> String {
+    format!("{PREFIX}{}", utf8_percent_encode(id, ENCODED))
+}
+
+pub fn templates() -> Vec<ResourceTemplate> {
+    let template = |form: &str, name: &str, description: &str| {
+        ResourceTemplate::new(format!("{PREFIX}{form}"), name)
+            .with_description(description)
+            .with_mime_type("text/plain")
+    };
+    vec![
+        template("{id}", "document", "Title and text of a document by its id, the first 64 KiB of it"),
+        template("{id}{?offset}", "document-part", "The same from a byte on, for what is longer"),
+    ]
+}
+
+/// A page of the documents by the byte order of their ids, and no more than [`LISTED`] in all: clients read
+/// such lists to their ends, and what a large index holds is found by `search`.
+///
+/// # Errors
+/// A cursor that is none, and failures of reading.
+pub fn list(index: &Index, cursor: Option<&str>) -> Result<ListResourcesResult, Refused> {
+    let (mut listed, mut last) = match cursor {
+        None => (0, None),
+        Some(cursor) => {
+            let parts = cursor.split_once(':').and_then(|(listed, id)| Some((listed.parse().ok()?, id)));
+            let (listed, id): (usize, _) =
+                parts.ok_or_else(|| invalid("the cursor is not one of `resources/list`".to_owned()))?;
+            (listed, Some(id.to_owned()))
+        }
+    };
+    let (mut resources, mut bytes, mut more) = (Vec::new(), 0, true);
+    while more && resources.len() < PAGE && bytes < READ_BYTES && listed < LISTED {
+        let wanted = READ.min(LISTED - listed);
+        let documents = index.page(last.as_deref(), wanted)?;
+        more = documents.len() == wanted;
+        listed += documents.len();
+        bytes += documents.iter().map(Document::heap_bytes).sum::<usize>();
+        last = documents.last().map(|document| document.id.clone()).or(last);
+        resources.extend(documents.iter().map(resource));
+    }
+    let mut result = ListResourcesResult::with_all_items(resources);
+    result.next_cursor = last.filter(|_| more && listed < LISTED).map(|id| format!("{listed}:{id}"));
+    Ok(result)
+}
+
+fn resource(document: &Document) -> Resource {
+    let size = body(document).len() as u64;
+    let resource =
+        Resource::new(uri(&document.id), &document.id).with_mime_type("text/plain").with_size(size);
+    match start(&document.title, TITLE).0 {
+        "" => resource,
+        title => resource.with_title(title),
+    }
+}
+
+/// What a resource shows of a document.
+fn body(document: &Document) -> String {
+    match (document.title.as_str(), document.text.as_str()) {
+        ("", text) => text.to_owned(),
+        (title, "") => title.to_owned(),
+        (title, text) => format!("{title}\n\n{text}"),
+    }
+}
+
+/// A part of a document. Where more follows, a second content says so, with the URI of the next part.
+///
+/// # Errors
+/// A URI that is none of a document, and failures of reading.
+pub fn read(index: &Index, given: &str) -> Result<ReadResourceResult, Refused> {
+    let (id, offset) = parse(given)?;
+    let Some(document) = index.get(&id)? else {
+        let data = Some(json!({ "uri": given }));
+        return Err(Refused::Request(ErrorData::resource_not_found("no document has this id", data)));
+    };
+    let body = body(&document);
+    if offset > body.len() {
+        return Err(invalid(format!("the document has {} bytes, `offset` is {offset}", body.len())));
+    }
+    let from = boundary(&body, offset);
+    let (part, is_cut) = start(&body[from..], PART);
+    let mut contents = vec![ResourceContents::text(part, given)];
+    if is_cut {
+        let end = from + part.len();
+        let next = format!("{}?offset={end}", uri(&id));
+        let note = format!("[bytes {from} to {end} of {}; {next} has more]", body.len());
+        contents.push(ResourceContents::text(note, next));
+    }
+    Ok(ReadResourceResult::new(contents))
+}
+
+/// The id and the offset of a URI.
+fn parse(given: &str) -> Result<(String, usize), Refused> {
+    let Some(rest) = given.strip_prefix(PREFIX) else {
+        return Err(invalid(format!("a document's URI is {PREFIX} and its id, percent-encoded")));
+    };
+    let (id, query) = rest.split_once('?').map_or((rest, None), |(id, query)| (id, Some(query)));
+    let offset = match query {
+        None => 0,
+        Some(query) => query
+            .strip_prefix("offset=")
+            .and_then(|offset| offset.parse().ok())
+            .ok_or_else(|| invalid("behind `?` there may be `offset=BYTES` and nothing else".to_owned()))?,
+    };
+    let is_digit = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_hexdigit);
+    let bytes = id.as_bytes();
+    let broken =
+        |at: usize| bytes[at] == b'%' && !(is_digit(bytes.get(at + 1)) && is_digit(bytes.get(at + 2)));
+    if (0..bytes.len()).any(broken) {
+        return Err(invalid("a `%` of the URI is not followed by two hexadecimal digits".to_owned()));
+    }
+    match percent_decode_str(id).decode_utf8() {
+        Ok(id) => Ok((id.into_owned(), offset)),
+        Err(_) => Err(invalid("the id in the URI is no UTF-8".to_owned())),
+    }
+}
+
+fn invalid(message: String) -> Refused {
+    Refused::Request(ErrorData::invalid_params(message, None))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn uris_are_encoded_as_templates_have_it() {
+        assert_eq!(uri("doc-1_a.b~"), "ehi://document/doc-1_a.b~");
+        assert_eq!(uri("a/b?c#d %é"), "ehi://document/a%2Fb%3Fc%23d%20%25%C3%A9");
+        assert_eq!(parse("ehi://document/a%2fb?offset=7").ok(), Some(("a/b".to_owned(), 7)));
+        for bad in [
+            "file:///etc/passwd",
+            "ehi://documents/a",
+            "EHI://document/a",
+            "ehi://document/%",
+            "ehi://document/%2",
+            "ehi://document/%zz",
+            "ehi://document/%ff",
+            "ehi://document/a?offset=-1",
+            "ehi://document/a?offset=1&x=2",
+            "ehi://document/a?",
+        ] {
+            assert!(parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_id_comes_back(id in ".*") {
+            prop_assert_eq!(parse(&uri(&id)).ok(), Some((id, 0)));
+        }
+    }
+}
