@@ -3,6 +3,8 @@
 use std::fs;
 use std::io::Read;
 use std::process::Stdio;
+use std::thread;
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
@@ -70,12 +72,16 @@ fn a_signal_ends_it_in_good_order() {
 fn a_signal_ends_it_before_anybody_spoke() {
     let flow = Flow::new();
     let mut command = command();
-    command.args(["mcp", "--index", &flow.index(), "--write"]);
+    // It waits where the other command is first.
+    command.args(["mcp", "--index", &flow.index(), "--write", "--wait", "60"]);
     let mut child =
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let input = child.stdin.take();
     // It heeds signals before it takes the lock.
-    while !flow.run("delete", &["absent"]).failure().contains(LOCKED) {}
+    while !flow.run("delete", &["absent"]).failure().contains(LOCKED) {
+        assert!(child.try_wait().unwrap().is_none(), "it has not been asked to end");
+        thread::sleep(Duration::from_millis(50));
+    }
     kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(0));
     drop(input);
