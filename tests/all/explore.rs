@@ -206,12 +206,15 @@ fn everything_of_the_index_needs_a_key_and_a_token_gives_one_once() {
     let json = "Content-Type: application/json";
     let keys = ["", "Authorization: Bearer ", "Authorization: Bearer 0", "Authorization: Basic eDp5"];
     let token = format!("Authorization: Bearer {}", explorer.token);
-    for key in keys.into_iter().chain([&*token]) {
-        let lines: Vec<&str> = [&host, json, key].into_iter().filter(|line| !line.is_empty()).collect();
-        for path in GETS {
+    // Every path without a key, and some with a wrong one: strangers have a hundred requests at once.
+    let (few_gets, few_posts) = (&GETS[..2], &POSTS[..2]);
+    for (place, key) in keys.into_iter().chain([&*token]).enumerate() {
+        let lines: Vec<&str> = [&*host, json, key].into_iter().filter(|line| !line.is_empty()).collect();
+        for path in if place == 0 { &GETS } else { few_gets } {
             assert_eq!(explorer.send("GET", path, &lines, "").refused(401), "no_key", "{path}");
         }
-        for path in POSTS.into_iter().chain(["/api/nothing", "/nothing"]) {
+        let posts = if place == 0 { &POSTS } else { few_posts };
+        for path in posts.iter().chain(&["/api/nothing", "/nothing"]) {
             assert_eq!(explorer.send("POST", path, &lines, "{}").refused(401), "no_key", "{path}");
         }
     }
@@ -472,7 +475,7 @@ fn hits_have_what_the_page_shows_and_options_are_heeded() {
     }
     assert_eq!(whole, documents[0]["text"].as_str().unwrap());
     assert_eq!(
-        session.post("/api/document", &json!({ "id": "long", "from": 1 << 40 })).refused(400),
+        session.post("/api/document", &json!({ "id": "long", "from": 1_u64 << 40 })).refused(400),
         "bad_request"
     );
     let why = json!({ "question": "tree", "k": 5, "reach": { "leaves": 1 } });
