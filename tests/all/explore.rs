@@ -207,7 +207,7 @@ fn everything_of_the_index_needs_a_key_and_a_token_gives_one_once() {
     let keys = ["", "Authorization: Bearer ", "Authorization: Bearer 0", "Authorization: Basic eDp5"];
     let token = format!("Authorization: Bearer {}", explorer.token);
     for key in keys.into_iter().chain([&*token]) {
-        let lines: Vec<&str> = [&host, json, key].into_iter().filter(|line| !line.is_empty()).collect();
+        let lines: Vec<&str> = [&*host, json, key].into_iter().filter(|line| !line.is_empty()).collect();
         for path in GETS {
             assert_eq!(explorer.send("GET", path, &lines, "").refused(401), "no_key", "{path}");
         }
@@ -329,9 +329,12 @@ fn other_methods_paths_sizes_and_forms_are_refused() {
     }
     assert_eq!(session.get("/api/about?x=1").refused(400), "bad_request");
     for kind in ["text/plain", "application/x-www-form-urlencoded", "application/json; charset=utf-8"] {
-        let (host, key) =
-            (format!("Host: {}", explorer.host()), format!("Authorization: Bearer {}", session.key));
-        let lines = [&*host, &*key, &*format!("Content-Type: {kind}")];
+        let own = [
+            format!("Host: {}", explorer.host()),
+            format!("Authorization: Bearer {}", session.key),
+            format!("Content-Type: {kind}"),
+        ];
+        let lines: Vec<&str> = own.iter().map(String::as_str).collect();
         assert_eq!(explorer.send("POST", "/api/search", &lines, "{}").refused(415), "not_json");
     }
     for body in
