@@ -332,9 +332,12 @@ fn other_methods_paths_sizes_and_forms_are_refused() {
     }
     assert_eq!(session.get("/api/about?x=1").refused(400), "bad_request");
     for kind in ["text/plain", "application/x-www-form-urlencoded", "application/json; charset=utf-8"] {
-        let (host, key) =
-            (format!("Host: {}", explorer.host()), format!("Authorization: Bearer {}", session.key));
-        let lines = [&*host, &*key, &*format!("Content-Type: {kind}")];
+        let own = [
+            format!("Host: {}", explorer.host()),
+            format!("Authorization: Bearer {}", session.key),
+            format!("Content-Type: {kind}"),
+        ];
+        let lines: Vec<&str> = own.iter().map(String::as_str).collect();
         assert_eq!(explorer.send("POST", "/api/search", &lines, "{}").refused(415), "not_json");
     }
     for body in
