@@ -145,7 +145,7 @@ impl Index {
         if let Some(verdict) = &fitted.report.verdict {
             learned.judge(verdict, self.embeddings());
             let questions = set.dev.iter().map(|query| query.text.as_str());
-            (learned.better, learned.worse) = question_changes(questions, &verdict.ndcg_of_queries);
+            (learned.better, learned.worse) = question_changes(questions, &verdict.ndcg_of_queries.0);
         }
         learned = learned.decided();
         if learned.chosen(choose) {

@@ -21,10 +21,13 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::program::{Flow, command};
 
+/// How much is done, and of how much.
+type Told = (f64, Option<f64>);
+
 /// A client that notes what progress it is told.
 #[derive(Clone, Default)]
 struct Client {
-    told: Arc<Mutex<Vec<(f64, Option<f64>)>>>,
+    told: Arc<Mutex<Vec<Told>>>,
 }
 
 impl ClientHandler for Client {

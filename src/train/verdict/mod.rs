@@ -22,6 +22,7 @@ pub use report::{
 };
 
 pub(super) use comparison::difference;
+use report::OfQueries;
 
 use crate::error::Result;
 use crate::ids::LeafId;
@@ -114,7 +115,7 @@ pub(crate) fn compute(held_out: &HeldOut<'_>, on_progress: &mut OnProgress<'_>) 
         methods: methods.map(figures).into(),
         comparisons,
         exact_ndcg: comparison::exact_ndcg(&ndcg_of_queries, held_out.seed),
-        ndcg_of_queries,
+        ndcg_of_queries: OfQueries(ndcg_of_queries),
         ..Verdict::unmeasured(documents, leaves)
     }))
 }

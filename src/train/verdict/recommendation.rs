@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::FRACTIONS;
-use super::report::{ComparedMetric, Difference, Method, Verdict};
+use super::report::{ComparedMetric, Difference, Method, OfQueries, Verdict};
 
 /// The decision is made at the smallest of [`FRACTIONS`] at which so many documents are visited: as many as
 /// the rankings have that are judged. That is where a tree of that size matters: 1% of 60,000 documents, 10%
@@ -107,7 +107,7 @@ impl Verdict {
             methods: Vec::new(),
             comparisons: Vec::new(),
             exact_ndcg: None,
-            ndcg_of_queries: Vec::new(),
+            ndcg_of_queries: OfQueries::default(),
         }
     }
 }

@@ -60,8 +60,8 @@ fn a_signal_ends_it_in_good_order() {
         assert_eq!(wire.child.wait().unwrap().code(), Some(0), "{signal:?}");
         let stored = count(&flow);
         assert!((32..1_000).contains(&stored), "{signal:?}: {stored}");
-        let answer = rest.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-        let answer = answer.filter(|message| message["id"] == 1).last().unwrap();
+        let mut answer = rest.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let answer = answer.rfind(|message| message["id"] == 1).unwrap();
         let told = answer["result"]["content"][0]["text"].as_str().unwrap().to_owned();
         assert!(told.contains(&format!("cancelled; {stored} of the 1000 documents are stored")), "{told}");
         assert!(flow.run("verify", &[]).ok().contains("sound"));

@@ -25,18 +25,18 @@ pub enum Refused {
     /// The request is wrong.
     Request(ErrorData),
     /// The index failed.
-    Index(Failure),
+    Index(Box<Failure>),
 }
 
 impl From<Failure> for Refused {
     fn from(failure: Failure) -> Self {
-        Self::Index(failure)
+        Self::Index(Box::new(failure))
     }
 }
 
 impl From<ehi::Error> for Refused {
     fn from(error: ehi::Error) -> Self {
-        Self::Index(error.into())
+        Self::Index(Box::new(error.into()))
     }
 }
 
