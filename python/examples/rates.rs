@@ -7,6 +7,7 @@
 
 use std::error::Error;
 use std::io::BufRead;
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -60,7 +61,7 @@ fn rate(index: &Index, rows: &[Vec<f32>], threads: usize) -> ehi::Result<f64> {
     };
     let counts: ehi::Result<Vec<usize>> = std::thread::scope(|scope| {
         let running: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        running.into_iter().map(|thread| thread.join().expect("a search does not panic")).collect()
+        running.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| resume_unwind(panic))).collect()
     });
     Ok(counts?.iter().sum::<usize>() as f64 / begun.elapsed().as_secs_f64())
 }
