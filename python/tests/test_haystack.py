@@ -31,14 +31,9 @@ def document_store(tmp_path):
     store.close()
 
 
-class TestDocumentStore(
-    DocumentStoreBaseExtendedTests,
-    CountDocumentsByFilterTest,
-    CountUniqueMetadataByFilterTest,
-    GetMetadataFieldMinMaxTest,
-    GetMetadataFieldsInfoTest,
-    GetMetadataFieldUniqueValuesTest,
-):
+class OfSmallModel:
+    """What both kinds of tests ask of a store."""
+
     @pytest.fixture
     def document_store(self, tmp_path):
         store = EhiDocumentStore(tmp_path / "index", model=SMALL)
@@ -50,6 +45,16 @@ class TestDocumentStore(
         """Documents come in the order of their ids."""
         assert received == sorted(expected, key=lambda document: document.id)
 
+
+class TestDocumentStore(
+    OfSmallModel,
+    DocumentStoreBaseExtendedTests,
+    CountDocumentsByFilterTest,
+    CountUniqueMetadataByFilterTest,
+    GetMetadataFieldMinMaxTest,
+    GetMetadataFieldsInfoTest,
+    GetMetadataFieldUniqueValuesTest,
+):
     def test_write_documents(self, document_store):
         """Without a policy a second document of an id is an error, and nothing is written."""
         documents = [Document(id="1", content="one"), Document(id="2", content="two")]
@@ -60,6 +65,7 @@ class TestDocumentStore(
 
 
 class TestDocumentStoreAsync(
+    OfSmallModel,
     asynchronous.DeleteAllAsyncTest,
     asynchronous.CountDocumentsAsyncTest,
     asynchronous.CountDocumentsByFilterAsyncTest,
@@ -73,17 +79,6 @@ class TestDocumentStoreAsync(
     asynchronous.GetMetadataFieldUniqueValuesAsyncTest,
     asynchronous.FilterDocumentsAsyncTest,
 ):
-    @pytest.fixture
-    def document_store(self, tmp_path):
-        store = EhiDocumentStore(tmp_path / "index", model=SMALL)
-        yield store
-        store.close()
-
-    @staticmethod
-    def assert_documents_are_equal(received, expected):
-        """Documents come in the order of their ids."""
-        assert received == sorted(expected, key=lambda document: document.id)
-
     async def test_write_documents_async(self, document_store):
         """As `TestDocumentStore.test_write_documents`."""
         documents = [Document(id="1", content="one"), Document(id="2", content="two")]

@@ -17,7 +17,7 @@ pub struct LeafChanges {
     /// The model before, which [`Index::rollback`] returns to.
     pub from: ModelHash,
     /// Leaves of its tree.
-    pub leaves_before: u32,
+    pub leaves_before: u64,
     /// Documents that both have.
     pub compared: usize,
     /// Share of them whose leaf is the one to which most documents of their former leaf went: 1 where leaves
@@ -84,8 +84,7 @@ impl Index {
             }
         }
         let config = store.config();
-        let leaves_before = config.branching_factor.saturating_pow(config.height);
-        Ok(Some(LeafChanges::of(config.model_hash, leaves_before, moved)))
+        Ok(Some(LeafChanges::of(config.model_hash, config.leaves(), moved)))
     }
 }
 
@@ -96,7 +95,7 @@ fn first_leaf(view: &View, row: Row) -> Result<LeafId> {
 impl LeafChanges {
     fn of(
         from: ModelHash,
-        leaves_before: u32,
+        leaves_before: u64,
         moved: BTreeMap<LeafId, (usize, BTreeMap<LeafId, usize>)>,
     ) -> Self {
         // Of each leaf before, the most documents that went to one leaf.

@@ -127,20 +127,7 @@ impl Learned {
     /// With its sentence.
     pub(super) fn decided(mut self) -> Self {
         let Self { pairs, learned, held_out, .. } = self;
-        let measured = || {
-            let Some(ndcg) = self.ndcg_at_10 else { return String::new() };
-            format!(
-                "on {held_out} judged questions that it did not learn from, nDCG@10 is {:.3} after {:.3} \
-                 ({:+.1} points, p {})",
-                ndcg.value,
-                ndcg.against,
-                ndcg.difference * 100.0,
-                match p_value(&ndcg) {
-                    p if p < 0.001 => "< 0.001".to_owned(),
-                    p => format!("= {p:.3}"),
-                },
-            )
-        };
+        let measured = || self.ndcg_at_10.map_or_else(String::new, |ndcg| measured(held_out, &ndcg));
         self.sentence = match self.decision {
             Decision::Changed => format!(
                 "The index has learned from {learned} questions with {pairs} answers: {}.",
@@ -177,8 +164,23 @@ impl Learned {
     }
 }
 
+/// What judged questions that were set aside say, for a sentence.
+pub(super) fn measured(questions: usize, ndcg: &Difference) -> String {
+    format!(
+        "on {questions} judged questions that it did not learn from, nDCG@10 is {:.3} after {:.3} ({:+.1} points, \
+         p {})",
+        ndcg.value,
+        ndcg.against,
+        ndcg.difference * 100.0,
+        match p_value(ndcg) {
+            p if p < 0.001 => "< 0.001".to_owned(),
+            p => format!("= {p:.3}"),
+        },
+    )
+}
+
 /// The larger of the two p-values.
-pub(super) fn p_value(difference: &Difference) -> f64 {
+fn p_value(difference: &Difference) -> f64 {
     let [bootstrap, t_test] = [difference.bootstrap_p, difference.t_test_p].map(|p| p.unwrap_or(1.0));
     bootstrap.max(t_test)
 }

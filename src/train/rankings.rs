@@ -4,7 +4,7 @@
 
 use serde::Serialize;
 
-use super::learned::{Decision, decide, p_value};
+use super::learned::{Decision, decide, measured};
 use super::verdict::{Difference, FEWEST_QUERIES, difference};
 use crate::data::Judgments;
 use crate::measure::{Metric, RelevanceLevel};
@@ -76,15 +76,10 @@ fn sentence(decision: Decision, questions: usize, ndcg: Option<Difference>) -> S
         }
         _ => "The change is not shown to be better",
     };
-    let Some(ndcg) = ndcg else { return format!("{said}.") };
-    format!(
-        "{said}: on {questions} judged questions that it did not learn from, nDCG@10 is {:.3} after {:.3} ({:+.1} \
-         points, p = {:.3}).",
-        ndcg.value,
-        ndcg.against,
-        ndcg.difference * 100.0,
-        p_value(&ndcg),
-    )
+    match ndcg {
+        Some(ndcg) => format!("{said}: {}.", measured(questions, &ndcg)),
+        None => format!("{said}."),
+    }
 }
 
 #[cfg(test)]

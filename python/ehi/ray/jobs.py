@@ -17,6 +17,7 @@ from . import changes, models, publishing
 from . import manifest as manifests
 from .errors import ManifestError, PublishConflict
 from .names import Json, Options, Uri
+from .options import whole_number
 from .plans import ids_of, planned
 from .pool import ACTOR_CPUS, run, running
 from .scratch import Scratch
@@ -104,7 +105,7 @@ def append(
     storage = connect(uri, storage_options)
     newest = manifests.read(storage)
     options = {name: newest[name] for name in ("words", "precision", "beam", "alpha")}
-    options |= {"shards": _at_least_one("shards", shards), "leaves": None, "own_tree": True}
+    options |= {"shards": whole_number("shards", shards), "leaves": None, "own_tree": True}
     with Scratch("model", scratch) as folder, running():
         model = models.fetch(storage, newest["model"], folder)
         plan = planned(
@@ -142,7 +143,7 @@ def check_options(
 ) -> Json:
     """Options of a build, checked before any work."""
     if leaves is not None:
-        _at_least_one("leaves", leaves)
+        whole_number("leaves", leaves)
         if leaves < 2:
             raise ValueError("`leaves` is 1; a tree has 2 at least")
     if alpha is not None and not 0 <= alpha <= 1:
@@ -152,19 +153,13 @@ def check_options(
     if precision not in ("f32", "int8"):
         raise ValueError(f"`precision` is `{precision}`; known are f32 and int8")
     return {
-        "shards": _at_least_one("shards", shards),
+        "shards": whole_number("shards", shards),
         "leaves": leaves,
-        "beam": _at_least_one("beam", beam),
+        "beam": whole_number("beam", beam),
         "alpha": alpha,
         "words": words,
         "precision": precision,
     }
-
-
-def _at_least_one(name: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"`{name}` is {value!r}; it is a whole number from 1")
-    return value
 
 
 def _publish(uri: Uri, built: Json, storage_options: Options) -> int:

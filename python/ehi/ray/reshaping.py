@@ -8,6 +8,7 @@ from typing import Any
 from . import manifest as manifests
 from . import publishing, remaking
 from .names import Json, Options, Uri
+from .options import whole_number
 from .pool import ACTOR_CPUS, run, running
 from .storage import Storage, connect
 
@@ -34,7 +35,7 @@ def compact(
     entries = base["shards"]
     if rows is None:
         rows = max(entry["rows"] for entry in entries)
-    most = _at_least_one("rows", rows)
+    most = whole_number("rows", rows)
     groups = _merges(entries, most // 2 + 1, most)
     pool = {"actors": actors, "num_cpus": num_cpus, "num_gpus": 0, "scratch": scratch}
     return _reshape(storage, base, [(own, 1) for own in groups], pool, progress)
@@ -57,8 +58,8 @@ def rebalance(
     Otherwise as `compact`.
     """
     storage = connect(uri, storage_options)
-    most = _at_least_one("most", most)
-    least = max(1, most // 4) if least is None else _at_least_one("least", least)
+    most = whole_number("most", most)
+    least = max(1, most // 4) if least is None else whole_number("least", least)
     if least > most:
         raise ValueError(f"`least` is {least}, above `most`, {most}")
     base = manifests.read(storage)
@@ -69,12 +70,6 @@ def rebalance(
     ]
     pool = {"actors": actors, "num_cpus": num_cpus, "num_gpus": 0, "scratch": scratch}
     return _reshape(storage, base, groups, pool, progress)
-
-
-def _at_least_one(name: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"`{name}` is {value!r}; it is a whole number from 1")
-    return value
 
 
 def _merges(entries: Sequence[Json], least: int, most: int) -> list[list[Json]]:

@@ -22,6 +22,7 @@ from .cache import Cache
 from .cleaning import CANDIDATES
 from .errors import ManifestError, PublishConflict, ShardsError
 from .names import Json, Options, Uri
+from .options import whole_number
 from .plans import leaves_for
 from .pool import ACTOR_CPUS, run, running, unwrapped
 from .reshaping import identity, pruned
@@ -73,8 +74,7 @@ def retrain(
     questions nothing is trained. A call that was cut off goes on where it was when it is made again.
     """
     pairs = _checked(pairs)
-    if isinstance(documents, bool) or not isinstance(documents, int) or documents < 0:
-        raise ValueError(f"`documents` is {documents!r}; it is a whole number from 0")
+    whole_number("documents", documents, least=0)
     storage = connect(uri, storage_options)
     newest = manifests.read(storage)
     given = models.store(storage, ehi.Model(base)) if base is not None else newest["model"]

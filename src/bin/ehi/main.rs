@@ -2,6 +2,8 @@
 
 mod bars;
 mod calibrate;
+#[cfg(any(feature = "explore", feature = "mcp"))]
+mod cut;
 mod describe;
 mod distil;
 mod documents;

@@ -8,7 +8,7 @@ use ehi::{Error, Index, IndexBuilder};
 use crate::failure::Failure;
 use crate::models;
 
-#[derive(clap::Args)]
+#[derive(Clone, clap::Args)]
 pub struct PrecisionArgs {
     /// How texts are encoded: f32, or int8, which is faster and slightly less exact
     #[arg(long, value_name = "PRECISION", default_value_t)]
@@ -19,11 +19,6 @@ impl PrecisionArgs {
     /// The options with this precision.
     pub fn of(&self, builder: IndexBuilder) -> IndexBuilder {
         builder.encoder_precision(self.encoder_precision)
-    }
-
-    #[cfg(feature = "mcp")]
-    pub fn get(&self) -> EncoderPrecision {
-        self.encoder_precision
     }
 
     /// The cross-encoder of a folder, or of a name.

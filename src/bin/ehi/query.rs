@@ -11,14 +11,31 @@ const MOST_LOOKED_AT: usize = 100_000;
 
 /// What a search ranks by.
 #[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
-#[cfg_attr(feature = "mcp", derive(serde::Deserialize, serde::Serialize, rmcp::schemars::JsonSchema))]
-#[cfg_attr(feature = "mcp", serde(rename_all = "lowercase"), schemars(crate = "rmcp::schemars"))]
+#[cfg_attr(
+    any(feature = "explore", feature = "mcp"),
+    derive(serde::Deserialize),
+    serde(rename_all = "lowercase")
+)]
+#[cfg_attr(feature = "mcp", derive(serde::Serialize, rmcp::schemars::JsonSchema))]
+#[cfg_attr(feature = "mcp", schemars(crate = "rmcp::schemars"))]
 pub enum Mode {
     #[default]
     Best,
     Dense,
     Lexical,
     Hybrid,
+}
+
+impl Mode {
+    /// The query with this, where nothing is said of how scores are joined.
+    pub fn apply<I>(self, query: Query<'_, I>) -> Query<'_, I> {
+        match self {
+            Self::Best => query.learned(),
+            Self::Dense => query,
+            Self::Lexical => query.lexical(),
+            Self::Hybrid => query.hybrid(Fusion::default()),
+        }
+    }
 }
 
 #[derive(clap::Args)]
@@ -140,12 +157,9 @@ impl QueryArgs {
             (None, None) => None,
         };
         query = match (self.mode, fusion) {
-            (Mode::Best, None) => query.learned(),
+            (mode, None) => mode.apply(query),
             // What is said of fusion asks for it.
-            (Mode::Best, Some(fusion)) => query.hybrid(fusion),
-            (Mode::Dense, None) => query,
-            (Mode::Lexical, None) => query.lexical(),
-            (Mode::Hybrid, fusion) => query.hybrid(fusion.unwrap_or_default()),
+            (Mode::Best | Mode::Hybrid, Some(fusion)) => query.hybrid(fusion),
             (Mode::Dense | Mode::Lexical, Some(_)) => {
                 let option = if self.alpha.is_some() { "--alpha" } else { "--rrf" };
                 return Err(Failure::Usage(format!("{option} is for `--mode hybrid`")));

@@ -5,6 +5,8 @@ use std::ops::Range;
 
 use serde::Serialize;
 
+use crate::cut::floor;
+
 /// Bytes of a text in which the best part is looked for: more would be felt while typing.
 const LOOKED_AT: usize = 64 << 10;
 /// Bytes of the part, about.
@@ -147,15 +149,6 @@ fn best(places: &[(Range<usize>, usize)]) -> Option<usize> {
         }
     }
     best.map(|(_, number)| number)
-}
-
-/// The last boundary of a character at a place or in front of it.
-pub fn floor(text: &str, at: usize) -> usize {
-    let mut at = at.min(text.len());
-    while !text.is_char_boundary(at) {
-        at -= 1;
-    }
-    at
 }
 
 #[cfg(test)]

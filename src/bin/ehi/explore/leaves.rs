@@ -9,11 +9,11 @@ use ehi::model::ModelHash;
 use ehi::{Generation, Index, LeafChanges, LeafId};
 use serde::Serialize;
 
-use super::excerpt::floor;
 use super::held::Held;
 use super::reply::{Refusal, Reply};
 use super::routes::{Call, Site};
 use super::search::MOST_TITLE;
+use crate::cut::floor;
 use crate::failure::Failure;
 
 /// Questions that are routed, the newest ones.
@@ -52,7 +52,7 @@ struct Read {
 
 #[derive(Serialize)]
 struct Before {
-    leaves: u32,
+    leaves: u64,
     compared: usize,
     together: f64,
 }

@@ -1,10 +1,11 @@
 //! A question with its options, as the page sends it.
 
-use ehi::{Filter, Fusion, Index, Query, QueryEncoder};
+use ehi::{Filter, Index, Query, QueryEncoder};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::reply::Refusal;
+use crate::query::Mode;
 
 /// Hits at most: the page asks for more as one scrolls.
 const MOST_HITS: usize = 200;
@@ -26,17 +27,6 @@ pub struct Ask {
     /// Whether somebody asked this, and is not merely typing: then it is logged where questions are.
     #[serde(default)]
     pub asked: bool,
-}
-
-/// What a search ranks by, as of `ehi search --mode`.
-#[derive(Clone, Copy, Default, Deserialize, PartialEq, Eq)]
-#[serde(rename_all = "lowercase")]
-pub enum Mode {
-    #[default]
-    Best,
-    Dense,
-    Lexical,
-    Hybrid,
 }
 
 /// How far a search goes.
@@ -68,13 +58,7 @@ impl Ask {
         if self.k > MOST_HITS {
             return Err(Refusal::bad(format!("there are at most {MOST_HITS} hits")));
         }
-        let mut query = index.query(&self.question).k(self.k);
-        query = match self.mode {
-            Mode::Best => query.learned(),
-            Mode::Dense => query,
-            Mode::Lexical => query.lexical(),
-            Mode::Hybrid => query.hybrid(Fusion::default()),
-        };
+        let mut query = self.mode.apply(index.query(&self.question).k(self.k));
         query = match self.reach {
             Reach::Auto => query,
             Reach::Recall(recall) => query.recall(recall),

@@ -4,10 +4,11 @@ use ehi::{Hit, RankedBy, SearchStats};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::excerpt::{Excerpt, Words, excerpt, floor};
+use super::excerpt::{Excerpt, Words, excerpt};
 use super::question::Ask;
 use super::reply::{Refusal, Reply};
 use super::routes::{Call, Site};
+use crate::cut::floor;
 
 /// Fields of the metadata that a hit shows, and how deep they may lie.
 const MOST_FIELDS: usize = 16;

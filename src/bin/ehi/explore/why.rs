@@ -4,11 +4,12 @@ use ehi::explain::{ExactHit, ExplainedHit, ReachedLeaf};
 use ehi::{Hit, RankedBy, SearchStats};
 use serde::Serialize;
 
-use super::excerpt::floor;
-use super::question::{Ask, Mode};
+use super::question::Ask;
 use super::reply::{Refusal, Reply};
 use super::routes::{Call, Site};
 use super::search::MOST_TITLE;
+use crate::cut::floor;
+use crate::query::Mode;
 
 #[derive(Serialize)]
 struct Why<'a> {

@@ -6,7 +6,7 @@ use rmcp::schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::limits::{TITLE, question, start, within};
+use super::limits::{TITLE, default_hits, question, start, within};
 use super::search::named;
 use super::tool::{Call, Tool, filter, rounded};
 use crate::failure::Failure;
@@ -28,7 +28,7 @@ pub struct Arguments {
     /// The question, as given to `search`.
     question: String,
     /// Hits at most.
-    #[serde(default = "ten")]
+    #[serde(default = "default_hits")]
     #[schemars(range(min = 1, max = HITS))]
     k: usize,
     /// As of `search`.
@@ -41,10 +41,6 @@ pub struct Arguments {
     /// Compare with exact search, which scores every document: says what was missed. Not in mode `lexical`.
     #[serde(default)]
     exact: bool,
-}
-
-fn ten() -> usize {
-    10
 }
 
 #[derive(Serialize, JsonSchema)]

@@ -5,9 +5,10 @@ use rmcp::schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::limits::{METADATA, PART, TITLE, boundary, start, within};
+use super::limits::{METADATA, PART, TITLE, start, within};
 use super::resources::uri;
 use super::tool::{Call, Tool};
+use crate::cut::floor;
 use crate::escape::escaped;
 use crate::failure::Failure;
 
@@ -95,7 +96,7 @@ impl Tool for Get {
             Part::Metadata => &json,
         };
         let from = within("offset", offset, 0..=whole.len())?;
-        let from = boundary(whole, from);
+        let from = floor(whole, from);
         let (content, is_cut) = start(&whole[from..], limit);
         let end = from + content.len();
         let mut cut = Vec::new();

@@ -1,18 +1,18 @@
 //! The index that a session is about: for reading as others write it, or for writing.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use ehi::model::EncoderPrecision;
 use ehi::{Error, Index};
 
 use super::Args;
 use crate::failure::Failure;
+use crate::precision::PrecisionArgs;
 
 pub struct Held {
     /// As it was given: what is there may be replaced.
     path: PathBuf,
-    precision: EncoderPrecision,
+    precision: PrecisionArgs,
     index: RwLock<Arc<Index>>,
 }
 
@@ -20,12 +20,12 @@ impl Held {
     /// # Errors
     /// Those of opening the index.
     pub fn open(args: &Args) -> Result<Self, Error> {
-        let precision = args.precision.get();
         let index = match args.write {
-            true => args.wait.builder().encoder_precision(precision).open(&args.index)?,
-            false => read(&args.index, precision)?,
+            true => args.precision.of(args.wait.builder()).open(&args.index)?,
+            false => read(&args.index, &args.precision)?,
         };
-        Ok(Self { path: args.index.clone(), precision, index: RwLock::new(Arc::new(index)) })
+        let (path, precision) = (args.index.clone(), args.precision.clone());
+        Ok(Self { path, precision, index: RwLock::new(Arc::new(index)) })
     }
 
     /// The index as of now, which a call keeps to its end.
@@ -37,7 +37,7 @@ impl Held {
         match index.refresh() {
             Ok(_) => Ok(index),
             // Another one may be in its place.
-            Err(error) => match read(&self.path, self.precision) {
+            Err(error) => match read(&self.path, &self.precision) {
                 Ok(other) => {
                     tracing::warn!(%error, "another index is there; it is read from now on");
                     let other = Arc::new(other);
@@ -80,6 +80,6 @@ impl Held {
     }
 }
 
-fn read(path: &std::path::Path, precision: EncoderPrecision) -> Result<Index, Error> {
-    Index::builder().lazy_encoder(true).encoder_precision(precision).open_read_only(path)
+fn read(path: &Path, precision: &PrecisionArgs) -> Result<Index, Error> {
+    precision.of(Index::builder().lazy_encoder(true)).open_read_only(path)
 }

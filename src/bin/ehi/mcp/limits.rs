@@ -2,6 +2,9 @@
 
 use std::ops::RangeInclusive;
 
+use ehi::search::DEFAULT_K;
+
+use crate::cut::floor;
 use crate::failure::Failure;
 
 /// A request, in bytes.
@@ -30,6 +33,11 @@ pub const PART: usize = 64 << 10;
 pub const BATCH: usize = 1_000;
 /// Documents that are listed as resources.
 pub const LISTED: usize = 1_000;
+
+/// Hits where a call does not say how many.
+pub fn default_hits() -> usize {
+    DEFAULT_K
+}
 
 /// A number that a call gave.
 ///
@@ -60,15 +68,8 @@ pub fn question(given: &str) -> Result<&str, Failure> {
 
 /// The start of a text, of whole characters; whether something was left off.
 pub fn start(text: &str, most: usize) -> (&str, bool) {
-    let end = boundary(text, most);
+    let end = floor(text, most);
     (&text[..end], end < text.len())
-}
-
-/// The last character's boundary up to a byte of a text.
-pub fn boundary(text: &str, at: usize) -> usize {
-    let at = at.min(text.len());
-    // The first byte is one.
-    (0..=at).rev().find(|&at| text.is_char_boundary(at)).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -81,7 +82,6 @@ mod tests {
         assert_eq!(start("aé", 2), ("a", true));
         assert_eq!(start("é", 1), ("", true));
         assert_eq!(start("", 1), ("", false));
-        assert_eq!(boundary("é", 9), 2);
     }
 
     #[test]

@@ -7,7 +7,8 @@ use rmcp::ErrorData;
 use rmcp::model::{ListResourcesResult, ReadResourceResult, Resource, ResourceContents, ResourceTemplate};
 use serde_json::json;
 
-use super::limits::{LISTED, PART, TITLE, boundary, start};
+use super::limits::{LISTED, PART, TITLE, start};
+use crate::cut::floor;
 use crate::failure::Failure;
 
 const PREFIX: &str = "ehi://document/";
@@ -120,7 +121,7 @@ pub fn read(index: &Index, given: &str) -> Result<ReadResourceResult, Refused> {
     if offset > body.len() {
         return Err(invalid(format!("the document has {} bytes, `offset` is {offset}", body.len())));
     }
-    let from = boundary(&body, offset);
+    let from = floor(&body, offset);
     let (part, is_cut) = start(&body[from..], PART);
     let mut contents = vec![ResourceContents::text(part, given)];
     if is_cut {

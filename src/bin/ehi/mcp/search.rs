@@ -5,7 +5,9 @@ use rmcp::schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::limits::{ALL_HITS, ANSWER, HITS, METADATA, PASSAGE, TITLE, question, start, within};
+use super::limits::{
+    ALL_HITS, ANSWER, HITS, METADATA, PASSAGE, TITLE, default_hits, question, start, within,
+};
 use super::resources::uri;
 use super::tool::{Call, Tool, filter, rounded};
 use crate::failure::Failure;
@@ -22,7 +24,7 @@ pub struct Arguments {
     /// `hybrid`, `+word` must be in a hit, `-word` must not, and `"a phrase"` must.
     question: String,
     /// Hits at most.
-    #[serde(default = "ten")]
+    #[serde(default = "default_hits")]
     #[schemars(range(min = 1, max = HITS))]
     k: usize,
     /// Hits to skip: the `next_offset` of the answer before, for more of the same question.
@@ -43,10 +45,6 @@ pub struct Arguments {
     #[serde(default = "passage_bytes")]
     #[schemars(range(max = PASSAGE))]
     passage_bytes: usize,
-}
-
-fn ten() -> usize {
-    10
 }
 
 fn passage_bytes() -> usize {
