@@ -11,12 +11,16 @@
 #[path = "../src/bin/ehi/bars.rs"]
 #[allow(dead_code, reason = "shared with the binary, which uses more of it")]
 mod bars;
+#[path = "../src/bin/ehi/cut.rs"]
+mod cut;
 #[path = "../src/bin/ehi/escape.rs"]
 mod escape;
 #[path = "../src/bin/ehi/evaluation.rs"]
 mod evaluation;
 #[path = "../src/bin/ehi/hits.rs"]
 mod hits;
+#[path = "../src/bin/ehi/passage.rs"]
+mod passage;
 
 use std::collections::HashMap;
 use std::error::Error;

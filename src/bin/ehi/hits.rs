@@ -5,15 +5,13 @@ use std::io::{self, Write};
 use ehi::{Index, QueryEncoder, RankedBy, SearchResult, SearchStats};
 
 use crate::escape::escaped;
+use crate::passage::{Words, start};
 
 /// Characters of a hit's text that are shown.
 const SHOWN_CHARACTERS: usize = 160;
 
-/// Letters of a word that is looked for in a text, at least.
-const SHORTEST_WORD: usize = 3;
-
 /// Rank, score, id, leaf, title and a passage of the text of each hit, then what the search cost. The passage
-/// is the start, or where words rank the place of the first one of the question.
+/// is the start, or where words rank the part with the most of the question's.
 pub fn write_hits(
     out: &mut dyn Write,
     index: &Index,
@@ -21,8 +19,8 @@ pub fn write_hits(
     result: &SearchResult,
 ) -> io::Result<()> {
     let words = match result.ranked_by {
-        RankedBy::Dense => Vec::new(),
-        _ => words_of(question),
+        RankedBy::Dense => Words::default(),
+        _ => Words::of(question),
     };
     let has_tree = index.bundle().has_tree();
     if result.is_empty() {
@@ -117,37 +115,12 @@ fn write_cost(out: &mut dyn Write, index: &Index, stats: &SearchStats) -> io::Re
     )
 }
 
-/// Words of a question that are worth looking for in a text, in lower case.
-pub fn words_of(question: &str) -> Vec<String> {
-    let words = question.split(|c: char| !c.is_alphanumeric());
-    words.filter(|word| word.chars().count() >= SHORTEST_WORD).map(str::to_lowercase).collect()
-}
-
-/// The start of a text, or of its sentence around the first of some words where that lies behind it.
-fn passage(text: &str, words: &[String]) -> String {
-    match place(text, words, SHOWN_CHARACTERS) {
+/// The start of a text, or its part with the most of some words where that lies behind it.
+fn passage(text: &str, words: &Words) -> String {
+    match start(text, &words.places(text), SHOWN_CHARACTERS) {
         0 => start_of(text),
         lead => format!("…{}", start_of(&text[lead..])),
     }
-}
-
-/// Where a passage of so many characters begins: 0, or before the first of some words where that lies behind
-/// the passage's half.
-pub fn place(text: &str, words: &[String], shown: usize) -> usize {
-    let mut before = 0;
-    let found = text.split_inclusive(|c: char| !c.is_alphanumeric()).find_map(|piece| {
-        let word = piece.trim_end_matches(|c: char| !c.is_alphanumeric()).to_lowercase();
-        let start = before;
-        before += piece.len();
-        // An ending may differ where words are stemmed.
-        words.iter().any(|asked| word.starts_with(asked.as_str())).then_some(start)
-    });
-    let far = |start: &usize| text[..*start].chars().count() > shown / 2;
-    let Some(start) = found.filter(far) else { return 0 };
-    // Whole words of the sentence before it.
-    let lead = text[..start].char_indices().rev().take(shown / 4).last().map_or(start, |(at, _)| at);
-    let lead = text[lead..start].find(char::is_whitespace).map_or(start, |space| lead + space);
-    text.len() - text[lead..].trim_start().len()
 }
 
 /// The first characters on one line: line ends and tabs of a text as spaces, what else acts on a terminal
@@ -166,15 +139,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_passage_is_around_the_first_word_of_the_question() {
-        let words = words_of("What does Zebra, eat?");
-        assert_eq!(words, ["what", "does", "zebra", "eat"]);
+    fn a_passage_is_where_the_words_of_the_question_are() {
+        let words = Words::of("What does Zebra, eat?");
         assert_eq!(passage("A short text of a zebra.", &words), "A short text of a zebra.");
         let long = format!("{}The ZEBRA is there. {}", "nothing of it. ".repeat(20), "é ".repeat(200));
         let found = passage(&long, &words);
         assert!(found.starts_with('…') && found.contains("The ZEBRA is") && found.ends_with('…'), "{found}");
         assert!(found.chars().count() < 2 * SHOWN_CHARACTERS);
-        assert!(passage(&long, &[]).starts_with("nothing of it."));
+        assert!(passage(&long, &Words::default()).starts_with("nothing of it."));
         assert_eq!(passage("", &words), "");
     }
 }

@@ -32,6 +32,7 @@ mod mcp;
 mod model;
 mod models;
 mod opening;
+mod passage;
 mod precision;
 mod printing;
 mod query;

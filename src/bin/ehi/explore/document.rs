@@ -5,11 +5,12 @@ use serde_json::Value;
 
 use hyper::StatusCode;
 
-use super::excerpt::{Stretch, Words, marked};
+use super::excerpt::{Stretch, marked};
 use super::reply::{Refusal, Reply};
 use super::routes::{Call, Site};
 use super::search::MOST_TITLE;
 use crate::cut::floor;
+use crate::passage::Words;
 
 /// Bytes of a piece.
 const PIECE: usize = 64 << 10;

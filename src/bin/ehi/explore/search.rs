@@ -4,11 +4,12 @@ use ehi::{Hit, RankedBy, SearchStats};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::excerpt::{Excerpt, Words, excerpt};
+use super::excerpt::{Excerpt, excerpt};
 use super::question::Ask;
 use super::reply::{Refusal, Reply};
 use super::routes::{Call, Site};
 use crate::cut::floor;
+use crate::passage::Words;
 
 /// Fields of the metadata that a hit shows, and how deep they may lie.
 const MOST_FIELDS: usize = 16;

@@ -11,7 +11,7 @@ use super::limits::{
 use super::resources::uri;
 use super::tool::{Call, Tool, filter, rounded};
 use crate::failure::Failure;
-use crate::hits::{place, words_of};
+use crate::passage::{self, Words};
 use crate::query::{Mode, QueryArgs};
 
 pub struct Search;
@@ -125,8 +125,8 @@ impl Tool for Search {
             notes.extend(options.notes_on_none(&index)?);
         }
         let words = match result.ranked_by {
-            RankedBy::Dense => Vec::new(),
-            _ => words_of(asked),
+            RankedBy::Dense => Words::default(),
+            _ => Words::of(asked),
         };
         let more = result.len() > until;
         let mut next = (more && until < ALL_HITS).then_some(until);
@@ -169,13 +169,13 @@ pub fn named(ranked_by: &RankedBy) -> &'static str {
 
 impl Found {
     /// A hit with its document; none where that has been deleted since.
-    fn of(index: &Index, hit: &Hit, words: &[String], most: usize) -> Result<Option<Self>, Failure> {
+    fn of(index: &Index, hit: &Hit, words: &Words, most: usize) -> Result<Option<Self>, Failure> {
         let Some(document) = index.get(&hit.id)? else { return Ok(None) };
         let text = &document.text;
         // The document may have been replaced by a shorter one.
         let best = hit.passages.first().and_then(|best| Some((best.start, text.get(best.start..best.end)?)));
         let (from, whole) = best.unwrap_or((0, text));
-        let shift = place(whole, words, most);
+        let shift = passage::start(whole, &words.places(whole), most);
         let (passage, _) = start(&whole[shift..], most);
         let from = from + shift;
         let mut cut = Vec::new();
