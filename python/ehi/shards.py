@@ -15,6 +15,7 @@ compare = _shards.compare
 copy = _shards.copy
 fuse = _shards.fuse
 ids = _shards.ids
+is_held_out = _shards.is_held_out
 leaf_rows = _shards.leaf_rows
 make_tree = _shards.make_tree
 plain_question = _shards.plain_question
@@ -29,6 +30,7 @@ __all__ = [
     "copy",
     "fuse",
     "ids",
+    "is_held_out",
     "leaf_rows",
     "make_tree",
     "plain_question",

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use ehi::search::{SearchCandidate, fuse_candidates};
-use ehi::train::{JudgedRankings, TuneOptions, compare_rankings};
+use ehi::train::{self, JudgedRankings, TuneOptions, compare_rankings};
 use ehi::{Fusion, LeafId};
 use numpy::{IntoPyArray, PyArray1, PyUntypedArray};
 use pyo3::exceptions::PyValueError;
@@ -283,6 +283,12 @@ fn compare(
     plain(py, &run(py, move || Ok(compare_rankings(&judged, seed)))?)
 }
 
+/// Whether `Index.learn` sets a question aside, by a hash of its words.
+#[pyfunction]
+fn is_held_out(question: &str) -> bool {
+    train::is_held_out(question)
+}
+
 #[allow(clippy::too_many_arguments, reason = "options of one search")]
 fn given(
     py: Python<'_>,
@@ -331,5 +337,6 @@ pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     own.add_function(wrap_pyfunction!(ids, &own)?)?;
     own.add_function(wrap_pyfunction!(copy, &own)?)?;
     own.add_function(wrap_pyfunction!(compare, &own)?)?;
+    own.add_function(wrap_pyfunction!(is_held_out, &own)?)?;
     module.add("_shards", own)
 }

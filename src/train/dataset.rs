@@ -34,7 +34,7 @@ pub struct TrainingSet {
 
 /// Seed of the dev split; the same for every training seed, so that runs are compared on the
 /// same queries.
-const DEV_SPLIT_SEED: u64 = 0;
+pub(super) const DEV_SPLIT_SEED: u64 = 0;
 
 impl TrainingSet {
     /// As [`Self::read`], for a BEIR folder.

@@ -9,11 +9,12 @@ use std::time::Duration;
 use sha2::{Digest, Sha256};
 
 use super::config::{TrainConfig, flat_json};
-use super::dataset::TrainingSet;
+use super::dataset::{DEV_SPLIT_SEED, TrainingSet};
 use super::error::TrainError;
 use super::learned::{Decision, Learned, Learning, Noted, noted, question_changes};
 use super::trainer::{REPORT_FILE, Trainer, out_of_range};
 use super::verdict::FEWEST_QUERIES;
+use crate::data::{DevFraction, is_dev};
 use crate::disk::names;
 use crate::document::Document;
 use crate::error::{Error, Result};
@@ -25,6 +26,12 @@ use crate::progress::{OnProgress, Progress, no_progress};
 /// Share of the judged questions that a learning sets aside, by a hash of their words: a question that was
 /// set aside once always is, in whatever spelling, so no model is measured on what an earlier one learned.
 pub const LEARN_HELD_OUT: f64 = 0.2;
+
+/// Whether [`Index::learn`] sets a question aside. Whoever trains on the same questions elsewhere keeps to it,
+/// so that no model is measured on what it has seen.
+pub fn is_held_out(question: &str) -> bool {
+    DevFraction::new(LEARN_HELD_OUT).is_ok_and(|fraction| is_dev(&plain(question), DEV_SPLIT_SEED, fraction))
+}
 
 /// Pairs that have aged to a smaller share of their weight take no part.
 const LEAST_SHARE: f64 = 0.01;

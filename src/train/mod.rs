@@ -55,7 +55,7 @@ pub use config::{
 pub use dataset::TrainingSet;
 pub use error::TrainError;
 pub use fuse::{FEWEST_FUSION_QUESTIONS, Fused};
-pub use learn::{LEARN_HELD_OUT, LearnOptions};
+pub use learn::{LEARN_HELD_OUT, LearnOptions, is_held_out};
 pub use learned::{Decision, Learned, Learning, QUESTIONS_NAMED, QuestionChange};
 pub use query_encoder::{DEFAULT_PASSES, DEFAULT_TEXTS, DistilOptions, QueryEncoderChoice};
 pub use rankings::{JudgedRankings, RankingVerdict, compare_rankings};

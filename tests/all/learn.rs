@@ -1,5 +1,6 @@
 //! Judgments, the log of questions, and learning from both.
 
+use std::collections::HashSet;
 use std::fs;
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -8,7 +9,7 @@ use std::time::Duration;
 use crate::program::{ehi, text};
 use crate::support::{Shape, base_model, bundle, copy_directory, documents, filled, id};
 use ehi::calibrate::{CalibrateOptions, FEWEST_QUESTIONS, QuestionSource};
-use ehi::train::{Decision, LearnOptions, TrainConfig, TrainError, TuneOptions};
+use ehi::train::{Decision, LearnOptions, TrainConfig, TrainError, TuneOptions, is_held_out};
 use ehi::{Bundle, Error, Index, InputError, Judgment};
 use tempfile::TempDir;
 
@@ -274,6 +275,9 @@ fn an_index_learns_what_it_was_told() {
     assert!(seen > 10 && learned.sentence.contains("nDCG@10"), "{}", learned.sentence);
     assert_eq!(learned.without_document, 1);
     assert_eq!(learned.learned + learned.held_out, QUESTIONS);
+    let questions: HashSet<String> = judged(of_next_subject).into_iter().map(|own| own.question).collect();
+    let held_out = |question: &&String| is_held_out(&format!("{}?", question.to_uppercase()));
+    assert_eq!(learned.held_out, questions.iter().filter(held_out).count());
     assert!(learned.ndcg_at_10.unwrap().difference > 0.05, "{learned:?}");
     let change = learned.change.unwrap();
     assert_eq!((change.from, change.encoded), (before, STORED));
