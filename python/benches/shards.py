@@ -5,6 +5,8 @@
 DATA is a folder with `corpus.jsonl.gz` and `queries.jsonl.gz` in the layout of BEIR. The figures are printed
 as JSON, each part when it is done, so that a run that is cut off has said what it has found.
 
+A model without a tree gets one of `--leaves`, from a sample of the documents, which is not timed.
+
 With `--encoded N` the one index encodes the first N documents only, for its rate, and takes the others over
 from the shards, embeddings and leaves as they are: that halves the time, and the comparison of answers is
 then between arrangements of one set of embeddings.
@@ -156,19 +158,15 @@ def main():
     tell(documents=len(corpus), questions=len(questions), shards=given.shards)
 
     ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, object_store_memory=200 << 20)
-    # The tree first, so that both builds have the same one and only encode and write.
     options = {"precision": given.precision}
-    sample = ehi.ray.build(
-        given.work / "corpus.jsonl",
-        given.model,
-        given.work / "tree",
-        shards=1,
-        leaves=given.leaves,
-        publish=False,
-        **options,
-    )
-    entry = sample["model"]
-    model = ehi.Model(given.work / "tree" / "models" / entry["hash"] / entry["attempt"])
+    # The tree first, so that both builds have the same one and only encode and write.
+    model = ehi.Model(given.model)
+    if not model.has_tree:
+        sample = corpus[: 8 * given.leaves]
+        with ehi.Index.create(given.work / "sample", model, durability="none", words="none", **options) as index:
+            index.add(sample)
+            ehi.shards.make_tree(index, given.work / "tree", leaves=given.leaves)
+        model = ehi.Model(given.work / "tree")
     started = time.perf_counter()
     built = ehi.ray.build(
         given.work / "corpus.jsonl",

@@ -8,7 +8,7 @@
             print(hit.score, hit.id)
 
 `build`, `append`, `compact`, `rebalance`, `retrain`, `adopt`, `serve` and `search_batch` run on Ray
-(`pip install 'ehi[ray]'`); `open`, `publish`, `delete`, `versions` and `clean` need none.
+(`pip install 'ehi[ray]'`); `open`, `publish`, `delete`, `versions`, `restore` and `clean` need none.
 `docs/distributed.md` has the guarantees.
 """
 
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from .changes import delete
 from .cleaning import clean
 from .errors import DatasetError, ManifestError, PublishConflict, ShardError, ShardsError, StorageError
-from .publishing import publish, versions
+from .publishing import publish, restore, versions
 from .searcher import Answer, Hit, Searcher, open
 
 if TYPE_CHECKING:
@@ -67,6 +67,7 @@ __all__ = [
     "open",
     "publish",
     "rebalance",
+    "restore",
     "retrain",
     "search_batch",
     "serve",

@@ -11,6 +11,7 @@ from . import manifest as manifests
 from . import models, shard
 from .errors import ManifestError, PublishConflict
 from .names import Json, Options, Uri
+from .options import whole_number
 from .storage import Storage, connect
 
 STATISTICS = "statistics"
@@ -46,6 +47,8 @@ def assemble(storage: Storage, base: Json, shards: Sequence[Json], tombstones: S
     shared = {name: base[name] for name in ("model", "words", "precision", "beam", "alpha")}
     return {
         **shared,
+        # What was asked of `retrain` to make the model, where it was made by that.
+        **({"candidate": base["candidate"]} if "candidate" in base else {}),
         "documents": sum(entry["rows"] for entry in shards),
         "shards": shards,
         "tombstones": tombstones,
@@ -92,6 +95,19 @@ def change(storage: Storage, make: Callable[[Json], Json | None], attempts: int 
         except PublishConflict:
             continue
     raise ManifestError(f"other publishers were first {attempts} times")
+
+
+def restore(uri: Uri, version: int, *, storage_options: Options = None) -> int:
+    """Publishes what the set was in an earlier state as its newest one; the number of the new manifest.
+
+    `version` is one of `versions`. What was appended, deleted, or changed over to another model since is not in
+    it; those states stay, and can be restored in their turn, until `clean`. Other publishers may be at work:
+    this state comes after theirs.
+    """
+    version = whole_number("version", version)
+    storage = connect(uri, storage_options)
+    earlier = manifests.read(storage, version)
+    return change(storage, lambda newest: None if newest["version"] == version else earlier)
 
 
 def versions(uri: Uri, *, storage_options: Options = None) -> list[int]:

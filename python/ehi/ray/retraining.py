@@ -7,7 +7,6 @@ from __future__ import annotations
 import hashlib
 import json
 import pathlib
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -30,8 +29,6 @@ from .scratch import Scratch
 from .searcher import Searcher
 from .storage import Storage, connect
 
-# Share of the questions that no training sees, by a hash of their words.
-HELD_OUT = 0.2
 # Documents that are trained on at most, beside those that answer.
 DOCUMENTS = 100_000
 # Documents that are found for a question that is measured.
@@ -71,14 +68,21 @@ def retrain(
     Returns a dictionary: `name` of the candidate, by which `adopt` publishes it later; `model`, its hash;
     `verdict` with `decision` and `sentence`; `report` of the training; `without_document`, pairs whose
     document the set does not have; and `version`, the number of the new manifest, or `None`. With too few
-    questions nothing is trained. A call that was cut off goes on where it was when it is made again.
+    questions nothing is trained. A call that was cut off goes on where it was when it is made again, and one that
+    was not returns what it did; another `name` trains once more.
     """
     pairs = _checked(pairs)
     whole_number("documents", documents, least=0)
     storage = connect(uri, storage_options)
     newest = manifests.read(storage)
     given = models.store(storage, ehi.Model(base)) if base is not None else newest["model"]
-    name = name or _name_of(newest, given, pairs, config, documents)
+    if name is None:
+        made_from = (None if base is None else given["hash"], pairs, config, documents)
+        name = _name_of(newest["model"]["hash"], *made_from)
+        last = newest.get("candidate")
+        if last is not None and last["name"] == _name_of(last["of"], *made_from):
+            # An earlier call did it all, and the set has its model.
+            name = last["name"]
     learned, held_out = divided(pairs)
     work = {"scratch": scratch, "documents": documents, "config": dict(config or {})}
     with running():
@@ -135,15 +139,9 @@ def adopt(
 def divided(
     pairs: Sequence[tuple[str, str]],
 ) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    """Pairs to learn from, and those of the questions that are set aside, in whatever spelling."""
-    learned: list[tuple[str, str]] = []
-    held_out: list[tuple[str, str]] = []
-    for question, id in pairs:
-        plain = " ".join(re.findall(r"\w+", question.lower())) or question
-        digest = hashlib.blake2b(plain.encode("utf-8", "surrogatepass"), digest_size=8, person=b"ehi-held")
-        share = int.from_bytes(digest.digest(), "big") / 2**64
-        (held_out if share < HELD_OUT else learned).append((question, id))
-    return learned, held_out
+    """Pairs to learn from, and those of the questions that `Index.learn` would set aside."""
+    held_out = [pair for pair in pairs if parts.is_held_out(pair[0])]
+    return [pair for pair in pairs if not parts.is_held_out(pair[0])], held_out
 
 
 def _checked(pairs: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -158,13 +156,14 @@ def _checked(pairs: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
 
 
 def _name_of(
-    newest: Json,
-    base: Json,
+    of: str,
+    base: str | None,
     pairs: Sequence[tuple[str, str]],
     config: Mapping[str, Any] | None,
     documents: int,
 ) -> str:
-    made_from = [newest["model"]["hash"], base["hash"], pairs, config, documents]
+    """Of the hash of the set's model and that of the one that training begins from, where that is another."""
+    made_from = [of, base, pairs, config, documents]
     return hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()[:24]
 
 
@@ -327,6 +326,7 @@ def _publish(
 ) -> int:
     """Publishes the shadow of what is newest, again where another publisher was first."""
     made = _known(storage, name, _SHADOW) or []
+    candidate = {"name": name, "of": trained["of"]}
     while True:
         current = manifests.read(storage)
         if current["model"]["hash"] == trained["model"]["hash"]:
@@ -337,6 +337,6 @@ def _publish(
         # What was appended or reshaped since is made now.
         shadow = _shadow(storage, current, trained["model"], made, pool, progress)
         try:
-            return manifests.publish(storage, shadow, current["version"])
+            return manifests.publish(storage, {**shadow, "candidate": candidate}, current["version"])
         except PublishConflict:
             continue

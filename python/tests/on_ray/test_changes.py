@@ -40,6 +40,31 @@ def found(uri, cache, query="protein cell", k=200):
         return {hit.id: hit.text for hit in answer.hits}
 
 
+def test_an_earlier_state_comes_back_and_goes_again(uri, corpus, tmp_path):
+    before = found(uri, tmp_path / "cache")
+    new = [{"id": "new", "text": "a new text"}, {"id": corpus[0]["id"], "text": "in its place"}]
+    ehi.ray.append(uri, ray.data.from_items(new))
+    ehi.ray.delete(uri, corpus[1]["id"])
+    after = found(uri, tmp_path / "cache")
+    assert ehi.ray.restore(uri, 1) == 4 and found(uri, tmp_path / "cache") == before
+    assert ehi.ray.restore(uri, 3) == 5 and found(uri, tmp_path / "cache") == after
+    # What comes later holds for what was restored as for anything.
+    assert ehi.ray.restore(uri, 1) == 6 and ehi.ray.delete(uri, [corpus[0]["id"]]) == 7
+    before.pop(corpus[0]["id"])
+    assert ehi.ray.compact(uri) == 8 and found(uri, tmp_path / "cache") == before
+    assert ehi.ray.append(uri, ray.data.from_items(new))["version"] == 9
+    assert found(uri, tmp_path / "cache").keys() == {*before, "new", corpus[0]["id"]}
+    ehi.ray.clean(uri, keep=2)
+    assert ehi.ray.versions(uri) == [8, 9]
+    for absent in (7, 10):
+        with pytest.raises(ehi.ray.ManifestError, match=f"no manifest {absent}"):
+            ehi.ray.restore(uri, absent)
+    for wrong in (0, True, "1"):
+        with pytest.raises(ValueError, match="`version`"):
+            ehi.ray.restore(uri, wrong)
+    assert ehi.ray.restore(uri, 8) == 10 and found(uri, tmp_path / "cache") == before
+
+
 def test_documents_are_appended_replaced_deleted_and_compacted(uri, corpus, tmp_path):
     new = [{"id": f"new-{n}", "title": "", "text": f"a new text {n}"} for n in range(10)]
     new.append({"id": corpus[0]["id"], "title": "", "text": "in its place"})

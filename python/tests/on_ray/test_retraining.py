@@ -75,6 +75,12 @@ def test_a_better_model_is_published_and_what_came_meanwhile_holds(cluster, shor
     assert again["version"] == 2 and ehi.ray.versions(uri) == [1, 2]
     with ehi.ray.open(uri, version=1, cache=tmp_path / "cache") as shards:
         assert shards.prepare() == {}
+    # The way back, and forth again.
+    assert ehi.ray.restore(uri, 1) == 3 and ehi.ray.restore(uri, 3) == 3
+    assert manifests.read(connect(uri))["model"] != manifest["model"]
+    assert found(uri, tmp_path / "cache") == sorted(own["id"] for own in documents)
+    again = ehi.ray.retrain(uri, pairs, base=MODEL, config=CONFIG, name="first")
+    assert again["version"] == 4 and manifests.read(connect(uri))["model"] == manifest["model"]
 
 
 def test_one_that_is_not_better_waits_for_its_name(published, short, corpus, tmp_path):
@@ -102,6 +108,9 @@ def test_one_that_is_not_better_waits_for_its_name(published, short, corpus, tmp
     assert {entry["key"] for _, entry in tried} < {entry["key"] for entry in manifest["shards"]}
     assert ehi.ray.compact(uri) == 6 and found(uri, tmp_path / "cache") == expected
     assert ehi.ray.adopt(uri, done["name"]) == 6
+    # The call that made it, made again, trains nothing, though the set has another model now.
+    again = ehi.ray.retrain(uri, pairs, config={**CONFIG, "tree.branching_factor": 5})
+    assert again == {**done, "version": 6}
     ehi.ray.clean(uri)
     with pytest.raises(ehi.ray.ShardsError, match="no candidate"):
         ehi.ray.adopt(uri, done["name"])
