@@ -18,6 +18,7 @@ __all__ = [
     "copy",
     "fuse",
     "ids",
+    "is_held_out",
     "leaf_rows",
     "make_tree",
     "plain_question",
