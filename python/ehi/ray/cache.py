@@ -9,6 +9,7 @@ import pathlib
 import threading
 import uuid
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import ehi
 
@@ -19,9 +20,13 @@ from .scratch import Scratch
 from .storage import Storage, download_folder
 
 FOLDER = "shards"
+# How often a shard is fetched for one opening.
+ATTEMPTS = 5
 _INDEX = "index"
 # Its time is that of the last use.
 _USED = "used"
+
+T = TypeVar("T")
 
 
 class Cache:
@@ -39,6 +44,20 @@ class Cache:
         self._tombstones: dict[str, list[str]] = {}
         self._reading = threading.Lock()
         (self.root / FOLDER).mkdir(parents=True, exist_ok=True)
+
+    def opened(
+        self, storage: Storage, entry: Json, tombstones: Sequence[Json], open: Callable[[pathlib.Path], T]
+    ) -> T:
+        """What `open` makes of the folder that `path_of` names; again where that has been evicted meanwhile."""
+        for _ in range(ATTEMPTS - 1):
+            try:
+                return open(self.path_of(storage, entry, tombstones))
+            except ShardError:
+                raise
+            except (ehi.Error, OSError):
+                # By another thread or process that needed room, unless something else is wrong.
+                continue
+        return open(self.path_of(storage, entry, tombstones))
 
     def path_of(self, storage: Storage, entry: Json, tombstones: Sequence[Json]) -> pathlib.Path:
         """The folder of a shard's index without what was deleted, fetched if it is not there.

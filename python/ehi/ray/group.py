@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import hashlib
 import os
+import pathlib
 import threading
 import time
 from collections.abc import Iterable, Sequence
@@ -114,8 +115,10 @@ class Group:
             return index
 
     def _opened(self, entry: Json) -> ehi.Index:
-        path = self.cache.path_of(self.storage, entry, self.manifest["tombstones"])
-        index = ehi.Index.open_read_only(path, precision=self.manifest["precision"])
+        def open(path: pathlib.Path) -> ehi.Index:
+            return ehi.Index.open_read_only(path, precision=self.manifest["precision"])
+
+        index = self.cache.opened(self.storage, entry, self.manifest["tombstones"], open)
         found = index.model.hash
         if found != self.manifest["model"]["hash"]:
             raise ShardError(
