@@ -418,11 +418,19 @@ impl Index {
     /// Holds the right to change the model or to train it, which one call has at a time. None waits for
     /// another: that would be for hours, and for ever from a callback of the other.
     pub(crate) fn alone(&self) -> Result<MutexGuard<'_, ()>> {
-        match self.changing.try_lock() {
-            Ok(held) => Ok(held),
-            Err(TryLockError::Poisoned(left)) => Ok(left.into_inner()),
-            Err(TryLockError::WouldBlock) => Err(InputError::ChangeUnderWay.into()),
-        }
+        let held = match self.changing.try_lock() {
+            Ok(held) => held,
+            Err(TryLockError::Poisoned(left)) => left.into_inner(),
+            Err(TryLockError::WouldBlock) => return Err(InputError::ChangeUnderWay.into()),
+        };
+        self.check_place()?;
+        Ok(held)
+    }
+
+    /// Makes sure that the directory is the one that was opened, before anything is written to it beside the
+    /// store, or removed.
+    pub(crate) fn check_place(&self) -> Result<()> {
+        Ok(self.root.check()?)
     }
 
     /// Refuses a writing handle in a forked child of the process that opened it: files and threads are the

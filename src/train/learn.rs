@@ -21,7 +21,7 @@ use crate::error::{Error, Result};
 use crate::index::{Index, WithProgress, check_judgment, remove_trained};
 use crate::judgment::{Judgment, now};
 use crate::model::{Bundle, ModelError, hex};
-use crate::progress::{OnProgress, Progress, no_progress};
+use crate::progress::{OnProgress, Progress, Stage, no_progress};
 
 /// Share of the judged questions that a learning sets aside, by a hash of their words: a question that was
 /// set aside once always is, in whatever spelling, so no model is measured on what an earlier one learned.
@@ -94,7 +94,19 @@ impl Index {
         let _only = self.alone()?;
         remove_trained(self.path())?;
         let output = self.path().join(names::TRAINED);
-        let learned = self.learn_into(&output, options, config, choose, on_progress);
+        let mut replaced = None;
+        // A training takes its time, and writes into the directory at its end.
+        let mut watched = |progress| match self.check_place() {
+            Ok(()) => on_progress(progress),
+            Err(error) => {
+                replaced = Some(error);
+                ControlFlow::Break(())
+            }
+        };
+        let learned = self.learn_into(&output, options, config, choose, &mut watched);
+        if let Some(error) = replaced {
+            return Err(error);
+        }
         if let Err(error) = remove_trained(self.path()) {
             // What was learned serves, or the index is as before: both are true without it.
             tracing::warn!(index = %self.path().display(), %error, "could not remove a trained bundle");
@@ -155,7 +167,10 @@ impl Index {
             (learned.better, learned.worse) = question_changes(questions, &verdict.ndcg_of_queries.0);
         }
         learned = learned.decided();
-        if learned.chosen(choose) {
+        let is_chosen = learned.chosen(choose);
+        // Who is asked may cancel, which is no choice: it can be learned again.
+        Progress::new(Stage::Evaluate, questions, questions).tell(on_progress, Error::Cancelled)?;
+        if is_chosen {
             learned.change = Some(self.change_model_alone(&fitted.bundle, on_progress)?);
             learned.fusion = self.fuse_after(&set, on_progress);
         }

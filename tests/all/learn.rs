@@ -1,5 +1,6 @@
 //! Judgments, the log of questions, and learning from both.
 
+use std::cell::Cell;
 use std::collections::HashSet;
 use std::fs;
 use std::ops::ControlFlow;
@@ -9,6 +10,7 @@ use std::time::Duration;
 use crate::program::{ehi, text};
 use crate::support::{Shape, base_model, bundle, copy_directory, documents, filled, id};
 use ehi::calibrate::{CalibrateOptions, FEWEST_QUESTIONS, QuestionSource};
+use ehi::store::StoreError;
 use ehi::train::{Decision, LearnOptions, TrainConfig, TrainError, TuneOptions, is_held_out};
 use ehi::{Bundle, Error, Index, InputError, Judgment};
 use tempfile::TempDir;
@@ -300,10 +302,43 @@ fn an_index_learns_what_it_was_told() {
 }
 
 #[test]
+fn an_index_in_the_place_of_another_is_left_alone() {
+    let (dir, index) = untrained(8);
+    index.record("of nothing", &id(0), 1).unwrap();
+    let (path, away) = (dir.path().join("index"), dir.path().join("away"));
+    fs::rename(&path, &away).unwrap();
+    Index::create(&path, &Bundle::from_encoder(base_model()).unwrap()).unwrap();
+    // What another process trains there.
+    let theirs = path.join("model.trained");
+    fs::create_dir(&theirs).unwrap();
+    fs::write(theirs.join("config.json"), "{}").unwrap();
+    for refused in [
+        index.learn(&options()).map(drop),
+        index.tune(&TuneOptions::default()).map(drop),
+        index.rollback().map(drop),
+    ] {
+        let is_refused =
+            matches!(refused, Err(Error::Store(StoreError::Replaced { .. } | StoreError::Poisoned)));
+        assert!(is_refused, "{refused:?}");
+    }
+    assert_eq!(fs::read_to_string(theirs.join("config.json")).unwrap(), "{}");
+    assert!(Index::open(&path).unwrap().verify().unwrap().is_sound());
+}
+
+#[test]
 fn somebody_may_decide_otherwise() {
     let (_dir, index) = untrained(STORED);
     index.record_all(judged(of_next_subject)).unwrap();
     let before = index.bundle().hash();
+    assert!(index.learnings().unwrap().is_empty());
+    // Who is asked and is told to end has not chosen: nothing is noted, and it can be learned again.
+    let asked = Cell::new(false);
+    let tell = |_| if asked.get() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+    let cancelled = index.with_progress(tell).learn_if(&options(), |_| {
+        asked.set(true);
+        false
+    });
+    assert!(asked.get() && matches!(cancelled, Err(Error::Cancelled)), "{cancelled:?}");
     assert!(index.learnings().unwrap().is_empty());
     let mut measured = None;
     let left = index
