@@ -1,23 +1,42 @@
 //! The part of a text in which the words of a question are.
 
+use std::collections::HashSet;
 use std::ops::Range;
 
 use crate::cut::floor;
 
+/// Bytes of a text in which words are looked for, and words that are looked for.
+const MOST_BYTES: usize = 1 << 20;
+const MOST_WORDS: usize = 64;
+/// Places of words in a text that are looked at.
+const MOST_PLACES: usize = 10_000;
 /// Letters of a word that is looked for, at least, in scripts that have spaces.
 const SHORTEST: usize = 3;
-/// Letters by which a word and that of the question may differ at their ends.
-const ENDING: usize = 3;
+/// Words of questions that say nothing of what is asked.
+const COMMON: [&str; 34] = [
+    "about", "and", "are", "been", "can", "did", "does", "for", "from", "had", "has", "have", "how", "into",
+    "its", "not", "that", "the", "their", "there", "they", "this", "was", "were", "what", "when", "where",
+    "which", "who", "why", "will", "with", "you", "your",
+];
 
 /// Words of a question.
 #[derive(Default)]
 pub struct Words(Vec<String>);
 
 impl Words {
+    /// Its words without those that every question has, unless it has no others.
     pub fn of(question: &str) -> Self {
         let words = question.split(|c: char| !c.is_alphanumeric());
         let words = words.filter(|word| word.chars().count() >= SHORTEST || is_unspaced(word));
-        Self(words.map(str::to_lowercase).collect())
+        let mut known = HashSet::new();
+        let words = words.map(str::to_lowercase).filter(|word| known.insert(word.clone()));
+        let (common, mut telling): (Vec<String>, Vec<String>) =
+            words.partition(|word| COMMON.contains(&word.as_str()));
+        if telling.is_empty() {
+            telling = common;
+        }
+        telling.truncate(MOST_WORDS);
+        Self(telling)
     }
 
     /// The places of the words in a text, in order, each with the number of its word.
@@ -27,10 +46,13 @@ impl Words {
             return places;
         }
         let mut before = 0;
-        for piece in text.split_inclusive(|c: char| !c.is_alphanumeric()) {
+        for piece in text[..floor(text, MOST_BYTES)].split_inclusive(|c: char| !c.is_alphanumeric()) {
             let word = piece.trim_end_matches(|c: char| !c.is_alphanumeric());
             if !word.is_empty() {
                 self.place(word, before, &mut places);
+            }
+            if places.len() >= MOST_PLACES {
+                break;
             }
             before += piece.len();
         }
@@ -40,12 +62,14 @@ impl Words {
     fn place(&self, word: &str, start: usize, places: &mut Vec<(Range<usize>, usize)>) {
         if is_unspaced(word) {
             // Words are not told apart by spaces, so they are looked for within.
+            let mut found = Vec::new();
             for (number, asked) in self.0.iter().enumerate() {
-                let found = word.match_indices(asked.as_str());
-                places.extend(found.map(|(at, asked)| (start + at..start + at + asked.len(), number)));
+                let own = word.match_indices(asked.as_str()).take(MOST_PLACES);
+                found.extend(own.map(|(at, asked)| (start + at..start + at + asked.len(), number)));
             }
-            places.sort_by_key(|(place, _)| place.start);
-            places.dedup_by(|next, one| next.0.start < one.0.end);
+            found.sort_by_key(|(place, _)| place.start);
+            found.dedup_by(|next, one| next.0.start < one.0.end);
+            places.append(&mut found);
             return;
         }
         let lower = word.to_lowercase();
@@ -60,15 +84,14 @@ fn is_unspaced(word: &str) -> bool {
     word.chars().any(|c| matches!(u32::from(c), 0x0e00..=0x0eff | 0x1780..=0x17ff | 0x3040..=0x30ff | 0x3400..=0x9fff | 0x2_0000..=0x3_ffff))
 }
 
-/// Whether two words in lower case are the same but for their endings; of short ones, but for an s.
+/// Whether two words in lower case are the same but for their endings: by seven letters in ten of the longer.
 fn is_same(asked: &str, word: &str) -> bool {
+    if asked.chars().next() != word.chars().next() {
+        return false;
+    }
     let common = asked.chars().zip(word.chars()).take_while(|(a, b)| a == b).count();
-    let rest = |text: &str| text.chars().count() - common;
-    let (of_asked, of_word) = (rest(asked), rest(word));
-    let is_plural = |one: &str, more: &str| more.strip_suffix('s') == Some(one);
-    of_asked == 0 && of_word == 0
-        || common > ENDING && of_asked.max(of_word) <= ENDING
-        || common == ENDING && (is_plural(asked, word) || is_plural(word, asked))
+    let longer = asked.chars().count().max(word.chars().count());
+    common == longer || common >= SHORTEST && 10 * common >= 7 * longer
 }
 
 /// Where the part of `shown` bytes begins that has the most words of the question, the first of such: at a
@@ -125,6 +148,33 @@ mod tests {
         assert_eq!(begin("A zebra.", "zebra", 0), "zebra.");
         let unbroken = format!("{}zebra", "é".repeat(100));
         assert_eq!(begin(&unbroken, "zebra", 160), unbroken);
+    }
+
+    #[test]
+    fn words_that_are_alike_are_told_apart_and_endings_are_not() {
+        for (asked, word) in
+            [("zebra", "zebras"), ("eat", "eats"), ("cell", "cells"), ("infected", "infects")]
+        {
+            assert!(is_same(asked, word) && is_same(word, asked), "{asked} {word}");
+        }
+        for (asked, word) in
+            [("heart", "hearing"), ("sickle", "sick"), ("general", "genetic"), ("eat", "ear"), ("cat", "dog")]
+        {
+            assert!(!is_same(asked, word) && !is_same(word, asked), "{asked} {word}");
+        }
+        assert_eq!(Words::of("What does a Zebra eat, the zebra?").0, ["zebra", "eat"]);
+        assert_eq!(Words::of("What does the?").0, ["what", "does", "the"]);
+    }
+
+    #[test]
+    fn many_words_and_many_places_take_no_longer_than_a_person_waits() {
+        let words: Vec<String> = (0..3_000).map(|n| format!("word{n}")).collect();
+        assert_eq!(Words::of(&words.join(" ")).0.len(), MOST_WORDS);
+        assert_eq!(Words::of(&"の ".repeat(1_000)).0.len(), 1);
+        let places = Words::of("の").places(&"の".repeat(100_000));
+        assert_eq!(places.len(), MOST_PLACES);
+        let runs = Words::of("の").places(&"の、".repeat(20_000));
+        assert!(runs.len() == MOST_PLACES && runs.is_sorted_by_key(|(place, _)| place.start));
     }
 
     #[test]

@@ -85,3 +85,24 @@ fn who_takes_all_connections_has_them_for_so_long_and_no_longer() {
     drop(slow);
     assert!(answered(&session) < SOON);
 }
+
+#[test]
+fn who_reads_no_answers_loses_his_connection() {
+    let flow = filled(12);
+    let explorer = Explorer::new(&flow.index(), &[]);
+    let session = explorer.begin();
+    // More answers than the system keeps for who does not read them, on every connection.
+    let get = format!("GET /search.js HTTP/1.1\r\nHost: {}\r\n\r\n", explorer.host()).repeat(2_000);
+    let deaf: Vec<TcpStream> = (0..MOST)
+        .map(|_| {
+            let mut stream = explorer.open("");
+            stream.set_write_timeout(Some(Duration::from_millis(20))).unwrap();
+            // As much as is taken.
+            let _ = stream.write_all(get.as_bytes());
+            stream
+        })
+        .collect();
+    let took = answered(&session);
+    assert!(took < 4 * SLOW, "{took:?}");
+    drop(deaf);
+}

@@ -36,7 +36,7 @@ pub enum Access {
 }
 
 pub struct Guard {
-    hosts: [String; 2],
+    hosts: Vec<String>,
     asked: Rate,
     opened: Rate,
     strangers: Rate,
@@ -44,8 +44,14 @@ pub struct Guard {
 
 impl Guard {
     pub fn new(port: u16) -> Self {
+        let names = ["127.0.0.1", "localhost"];
+        let mut hosts: Vec<String> = names.iter().map(|name| format!("{name}:{port}")).collect();
+        if port == 80 {
+            // Of which a browser says nothing.
+            hosts.extend(names.map(str::to_owned));
+        }
         Self {
-            hosts: ["127.0.0.1", "localhost"].map(|name| format!("{name}:{port}")),
+            hosts,
             asked: Rate::new(ASKED.0, ASKED.1),
             opened: Rate::new(OPENED.0, OPENED.1),
             strangers: Rate::new(STRANGERS.0, STRANGERS.1),
@@ -67,9 +73,11 @@ impl Guard {
             self.asked.take().map_err(too_often)?;
             return check_content(method, headers);
         }
-        let rate = if access == Access::Open { &self.opened } else { &self.strangers };
-        rate.take().map_err(too_often)?;
+        if access == Access::Open {
+            self.opened.take().map_err(too_often)?;
+        }
         if access == Access::Session {
+            self.stranger()?;
             return Err(Refusal::new(
                 StatusCode::UNAUTHORIZED,
                 "no_key",
@@ -77,6 +85,14 @@ impl Guard {
             ));
         }
         check_content(method, headers)
+    }
+
+    /// Counts a request without a right key or token. One that has it is not kept out by others that guess.
+    ///
+    /// # Errors
+    /// There were too many.
+    pub fn stranger(&self) -> Result<(), Refusal> {
+        self.strangers.take().map_err(too_often)
     }
 
     /// The host that the request names, which must be this one.

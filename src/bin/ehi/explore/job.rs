@@ -2,6 +2,7 @@
 //! of its own; the page asks how far it is.
 
 use std::ops::ControlFlow;
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -21,6 +22,8 @@ use crate::failure::Failure;
 
 /// How often one may begin, and how many at once after a rest.
 const BEGUN: (Duration, u32) = (Duration::from_secs(10), 3);
+/// The message of a panic is on standard error.
+pub const PANICKED: &str = "an error in the program: see where it runs";
 
 pub struct Job {
     config: TrainConfig,
@@ -129,8 +132,8 @@ fn begin(site: &Site, what: What) -> Result<Reply, Refusal> {
     drop(state);
     let (own, held) = (Arc::clone(job), Arc::clone(&site.held));
     let thread = thread::spawn(move || {
-        let ended = own.run(&held, what);
-        own.lock().phase = ended;
+        let ended = panic::catch_unwind(AssertUnwindSafe(|| own.run(&held, what)));
+        own.lock().phase = ended.unwrap_or_else(|_| Phase::Failed { message: PANICKED.to_owned() });
     });
     *job.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
     Ok(Reply::json(&phase))
@@ -192,7 +195,8 @@ impl Job {
         if state.cancelled { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
-    /// Waits until the user has said whether what was learned is used.
+    /// Waits until the user has said whether what was learned is used. Where the program is asked to end
+    /// before that, nobody has, and the next progress cancels.
     fn ask(&self, what: What, learned: &Learned) -> bool {
         let mut state = self.lock();
         state.phase = Phase::Deciding { learned: Box::new(learned.clone()) };

@@ -1,6 +1,6 @@
 //! Which request is which call.
 
-use std::io;
+use std::io::{self, Write};
 use std::sync::Arc;
 
 use ehi::train::TrainConfig;
@@ -152,6 +152,7 @@ impl Site {
             Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "failed", format!("no random bytes: {error}"))
         };
         let Some(key) = self.keys.exchange(&token).map_err(failed)? else {
+            self.guard.stranger()?;
             return Err(Refusal::new(
                 StatusCode::UNAUTHORIZED,
                 "no_token",
@@ -160,7 +161,9 @@ impl Site {
             ));
         };
         let next = self.keys.issue().map_err(failed)?;
-        eprintln!("a page is open; for another one: http://127.0.0.1:{}/#{next}", self.port);
+        // The page is open whether this can be said or not.
+        let _ =
+            writeln!(io::stderr(), "a page is open; for another one: http://127.0.0.1:{}/#{next}", self.port);
         Ok(Reply::json(&Begun { key }))
     }
 

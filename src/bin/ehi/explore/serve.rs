@@ -20,7 +20,9 @@ use tokio::runtime;
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tokio::time::{sleep, timeout};
+use tokio_io_timeout::TimeoutStream;
 
+use super::job::PANICKED;
 use super::reply::Refusal;
 use super::routes::{Call, Site};
 use crate::interrupt::Interrupts;
@@ -32,7 +34,7 @@ const MOST_HEAD: usize = 16 << 10;
 const MOST_HEADERS: usize = 64;
 /// Bytes of its body: a question is a few hundred.
 const MOST_BODY: usize = 64 << 10;
-/// Time for a whole head, and for a whole body.
+/// Time for a whole head, for a whole body, and for each piece of an answer to be taken.
 const SLOWEST: Duration = Duration::from_secs(15);
 /// Requests that are worked on at once.
 const WORKERS: usize = 8;
@@ -79,6 +81,9 @@ async fn accept(listener: &tokio::net::TcpListener, site: &Arc<Site>) -> io::Res
         };
         // An answer is sent at once, however short.
         let _ = stream.set_nodelay(true);
+        // Who does not read his answers has his connection for no longer than who does not send.
+        let mut stream = TimeoutStream::new(stream);
+        stream.set_write_timeout(Some(SLOWEST));
         let site = Arc::clone(site);
         tokio::spawn(async move {
             let answer = service_fn(move |request| answer(Arc::clone(&site), request));
@@ -87,7 +92,7 @@ async fn accept(listener: &tokio::net::TcpListener, site: &Arc<Site>) -> io::Res
                 .header_read_timeout(SLOWEST)
                 .max_buf_size(MOST_HEAD)
                 .max_headers(MOST_HEADERS)
-                .serve_connection(TokioIo::new(stream), answer);
+                .serve_connection(TokioIo::new(Box::pin(stream)), answer);
             if let Err(error) = connection.await {
                 tracing::debug!(%error, "a connection ended early");
             }
@@ -105,12 +110,7 @@ async fn answer(site: Arc<Site>, request: Request<Incoming>) -> Result<Response<
             Ok(body) => match spawn_blocking(move || site.answer(&Call { route, body })).await {
                 Ok(reply) => reply,
                 // A panic, whose message is on standard error.
-                Err(_) => Refusal::new(
-                    StatusCode::INTERNAL_SERVER_ERROR,
-                    "failed",
-                    "an error in the program: see where it runs",
-                )
-                .into(),
+                Err(_) => Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "failed", PANICKED).into(),
             },
         },
     };
