@@ -117,8 +117,9 @@ pub fn watched<T: Send>(
     });
     let closed = listener.close(py);
     match (result, raised) {
-        (Err(_), Some(raised)) => Err(raised),
-        (Ok(done), _) => closed.map(|()| done),
+        // Also where the call was done before that.
+        (_, Some(raised)) => Err(raised),
+        (Ok(done), None) => closed.map(|()| done),
         (Err(error), None) => Err(exception(py, error)),
     }
 }

@@ -60,9 +60,18 @@ pub fn strings(name: &str, values: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
     }
     let one = |(place, value): (usize, PyResult<Bound<'_, PyAny>>)| {
         let value = value?;
-        value.extract::<String>().map_err(|_| {
-            PyTypeError::new_err(format!("`{name}` {place} is no string but {}", type_name(&value)))
-        })
+        match value.cast::<PyString>() {
+            Ok(text) => match text.to_cow() {
+                Ok(text) => Ok(text.into_owned()),
+                // A lone half of a surrogate pair.
+                Err(error) => {
+                    Err(PyValueError::new_err(format!("`{name}` {place} is no Unicode text: {error}")))
+                }
+            },
+            Err(_) => {
+                Err(PyTypeError::new_err(format!("`{name}` {place} is no string but {}", type_name(&value))))
+            }
+        }
     };
     values.try_iter()?.enumerate().map(one).collect()
 }

@@ -315,7 +315,7 @@ impl Encoder {
         role: Role,
     ) -> PyResult<Bound<'py, PyArrayDyn<f32>>> {
         let (texts, is_one): (Vec<String>, bool) = match texts.cast::<PyString>() {
-            Ok(text) => (vec![text.to_string()], true),
+            Ok(text) => (vec![text.to_cow()?.into_owned()], true),
             Err(_) => (strings("texts", texts)?, false),
         };
         let dim = self.encoder.dim();

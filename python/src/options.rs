@@ -53,7 +53,7 @@ pub fn filter(py: Python<'_>, value: &Bound<'_, PyAny>) -> PyResult<Filter> {
 pub fn stops(value: Option<&Bound<'_, PyAny>>) -> PyResult<Vec<Stop>> {
     let Some(value) = value else { return Ok(Vec::new()) };
     let texts = match value.cast::<PyString>() {
-        Ok(text) => vec![text.to_string()],
+        Ok(text) => vec![text.to_cow()?.into_owned()],
         Err(_) => value.extract::<Vec<String>>()?,
     };
     texts.iter().map(|text| parse("stop", text)).collect()

@@ -2,7 +2,7 @@
 
 use ehi::{Filter, Fusion, Query, QueryEncoder, Stop};
 use numpy::{IntoPyArray, PyArray1, PyArray2, PyArrayMethods};
-use pyo3::exceptions::{PyIndexError, PyValueError};
+use pyo3::exceptions::{PyIndexError, PyMemoryError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PySlice;
 
@@ -288,7 +288,14 @@ impl SearchResults {
     }
 
     fn column<'py>(&self, py: Python<'py>, of: impl Fn(&Hit) -> f32) -> PyResult<Bound<'py, PyArray2<f32>>> {
-        let mut values = vec![f32::NAN; self.results.len() * self.k];
+        let cells = self.results.len().checked_mul(self.k).unwrap_or(usize::MAX);
+        let mut values = Vec::new();
+        values.try_reserve_exact(cells).map_err(|_| {
+            let message =
+                format!("{} questions by {} hits do not fit the memory", self.results.len(), self.k);
+            PyMemoryError::new_err(message)
+        })?;
+        values.resize(cells, f32::NAN);
         if self.k > 0 {
             for (row, result) in values.chunks_exact_mut(self.k).zip(&self.results) {
                 for (value, hit) in row.iter_mut().zip(&result.get().hits) {

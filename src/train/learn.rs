@@ -27,8 +27,8 @@ use crate::progress::{OnProgress, Progress, Stage, no_progress};
 /// set aside once always is, in whatever spelling, so no model is measured on what an earlier one learned.
 pub const LEARN_HELD_OUT: f64 = 0.2;
 
-/// Whether [`Index::learn`] sets a question aside. Whoever trains on the same questions elsewhere keeps to it,
-/// so that no model is measured on what it has seen.
+/// Whether [`Index::learn`] sets a question aside. Whoever trains on the same questions elsewhere keeps to
+/// it, so that no model is measured on what it has seen.
 pub fn is_held_out(question: &str) -> bool {
     DevFraction::new(LEARN_HELD_OUT).is_ok_and(|fraction| is_dev(&plain(question), DEV_SPLIT_SEED, fraction))
 }

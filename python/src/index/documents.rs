@@ -127,7 +127,7 @@ impl Index {
     fn get(&self, py: Python<'_>, ids: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
         let index = self.inner()?;
         if let Ok(id) = ids.cast::<PyString>() {
-            let id = id.to_string();
+            let id = id.to_cow()?.into_owned();
             let found = run(py, move || index.get(&id))?;
             return found.map_or_else(|| Ok(py.None()), |document| document_to_python(py, &document));
         }
@@ -146,7 +146,7 @@ impl Index {
     /// (1, 2)
     fn delete(&self, py: Python<'_>, ids: &Bound<'_, PyAny>) -> PyResult<usize> {
         let ids: Vec<String> = match ids.cast::<PyString>() {
-            Ok(id) => vec![id.to_string()],
+            Ok(id) => vec![id.to_cow()?.into_owned()],
             Err(_) => ids.extract()?,
         };
         let index = self.inner()?;
