@@ -56,6 +56,8 @@ class FolderStorage:
 
     def __init__(self, root: Uri) -> None:
         self.root = pathlib.Path(root).absolute()
+        # As errors name it.
+        self.place = str(self.root)
 
     def _path(self, key: str) -> pathlib.Path:
         return self.root / check_key(key)
@@ -170,7 +172,7 @@ class ObjectStorage:
             raise StorageError(
                 "an object store needs the package `obstore`: pip install './python[ray]'"
             ) from error
-        self.uri = uri
+        self.uri = self.place = uri
         self.options = options
         self._obstore = obstore
         with self._told():
