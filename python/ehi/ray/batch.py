@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import ray
@@ -76,12 +77,14 @@ def search_batch(
     a list the answers are returned, as dictionaries.
     """
     texts = None if isinstance(questions, ray.data.Dataset) else _texts(questions)
-    manifest = manifests.read(connect(uri, storage_options))
+    storage = connect(uri, storage_options)
+    manifest = manifests.read(storage)
     # Before a set is opened anywhere.
     plan_of(manifest, k, **options)
     version = manifest["version"]
-    cache = str(default_cache() if cache is None else cache)
-    asker = (str(uri), version, cache, budget, column, k, options, storage_options)
+    # Actors may be in another folder than this program.
+    cache = os.path.abspath(default_cache() if cache is None else cache)
+    asker = (storage.place, version, cache, budget, column, k, options, storage_options)
 
     def asked(data: Any) -> Any:
         schema = data.schema()

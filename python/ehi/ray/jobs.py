@@ -54,20 +54,21 @@ def build(
     """Builds shards of a dataset and publishes them as the newest state of the set at `uri`.
 
     `dataset` is a `ray.data.Dataset`, or paths, globs or folders of Parquet or of JSON lines. Of several
-    documents with one id the last of the input's order stays. The columns are those of `ehi insert`: the id is in
-    `_id` or `id`, `title` is taken if it is there, `text` may be several columns, and all others are the
-    metadata, the members of an object `metadata` beside them. `metadata` as a list names the columns that become
-    fields, `[]` none; as a text, one column of objects, or of their JSON, that are the metadata.
+    documents with one id the last of the input's order stays. The columns are those of `ehi insert`: the id
+    is in `_id` or `id`, `title` is taken if it is there, `text` may be several columns, and all others are
+    the metadata, the members of an object `metadata` beside them. `metadata` as a list names the columns
+    that become fields, `[]` none; as a text, one column of objects, or of their JSON, that are the
+    metadata.
 
-    `leaves` asks for a tree of so many, made from a sample of the documents; without it the model's own is used,
-    and a model without a tree gets one where there are more than 10,000 documents. `beam`, and `alpha` of hybrid
-    searches, are what searches take unless asked otherwise.
+    `leaves` asks for a tree of so many, made from a sample of the documents; without it the model's own is
+    used, and a model without a tree gets one where there are more than 10,000 documents. `beam`, and
+    `alpha` of hybrid searches, are what searches take unless asked otherwise.
 
-    A set that is there is an error unless `replace=True` is given. A build that was cut off goes on where it was
-    when it is called again with the same `name`, and one that is published already returns what is there; without
-    a name it follows from model, options, columns and the files' names, sizes and times. `progress` is a function
-    of stage (Read, Tree, Shards), done and total, or `True` for bars. Returns a dictionary with `shards`,
-    `refused` documents, `documents` and, where it was published, `version`.
+    A set that is there is an error unless `replace=True` is given. A build that was cut off goes on where
+    it was when it is called again with the same `name`, and one that is published already returns what is
+    there; without a name it follows from model, options, columns and the files' names, sizes and times.
+    `progress` is a function of stage (Read, Tree, Shards), done and total, or `True` for bars. Returns a
+    dictionary with `shards`, `refused` documents, `documents` and, where it was published, `version`.
     """
     options = check_options(shards, leaves, beam, alpha, words, precision)
     columns = documents.given(id, text, title, metadata)
@@ -178,8 +179,8 @@ def check_words(words: str | None) -> None:
 
 
 def _published(uri: Uri, storage: Storage, version: int, name: str, replace: bool) -> Json | None:
-    """What a build has returned if it is the newest state, `version`. `ShardsError` where that is another one's,
-    unless it may be replaced.
+    """What a build has returned if it is the newest state, `version`. `ShardsError` where that is another
+    one's, unless it may be replaced.
     """
     if version == 0:
         return None

@@ -41,7 +41,7 @@ _PLAN = "plan.json"
 def name_of(
     dataset: Any, of_model: str, options: Json, columns: Json, name: str | None
 ) -> tuple[str, Any]:
-    """The name of a build, and the dataset with its paths found: those of files say whether it is the same."""
+    """The name of a build, and the dataset, its paths found: files say whether a build is the same."""
     files = None
     if not isinstance(dataset, ray.data.Dataset):
         dataset = paths_of(dataset)
@@ -75,10 +75,15 @@ def planned(
     except FileNotFoundError:
         pass
     else:
-        of = {"base": model.hash, "options": options, "columns": columns, "rules": documents.RULES}
-        for what, own in of.items():
+        same = {
+            "base": (model.hash, "another model"),
+            "options": (options, "other options"),
+            "columns": (columns, "other columns"),
+            "rules": (documents.RULES, "another version of ehi"),
+        }
+        for what, (own, other) in same.items():
             if plan.get(what) != own:
-                raise ShardsError(f"the build `{name}` was begun with another `{what}`; give another `name`")
+                raise ShardsError(f"the build `{name}` was begun with {other}; give another `name`")
         return plan
     files = spool(storage, dataset, columns, options["shards"], f"{BUILDS}/{name}", work, tell)
     rows = sum(file["rows"] for own in files for file in own)

@@ -67,7 +67,8 @@ def run(
 ) -> list[Any]:
     """Entries of shards, one for each task, on a pool of actors of a fixed size: each start loads a model.
 
-    A task has `kind` and `key`; those whose shard is finished are not run. `tell` hears of the shards that are.
+    A task has `kind` and `key`; those whose shard is finished are not run. `tell` hears of the shards that
+    are.
     """
     keys = [task["key"] for task in tasks]
     finished = {key: entry for key in keys if (entry := shard.finished(storage, key))}

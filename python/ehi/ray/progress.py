@@ -13,9 +13,16 @@ Tell: TypeAlias = Callable[[str, int, "int | None"], object]
 Progress: TypeAlias = "Tell | bool | None"
 
 
+def check(progress: Progress) -> None:
+    """A `TypeError` of what can hear of nothing."""
+    if progress is not None and not isinstance(progress, bool) and not callable(progress):
+        raise TypeError("`progress` is a function of stage, done and total, or True for bars of tqdm")
+
+
 @contextlib.contextmanager
 def told(progress: Progress) -> Iterator[Tell]:
     """What tells of progress; checked before any work. `CancelledError` where the function says `False`."""
+    check(progress)
     if progress is None or progress is False:
         yield lambda stage, done, total: None
     elif progress is True:
@@ -23,8 +30,6 @@ def told(progress: Progress) -> Iterator[Tell]:
 
         with contextlib.closing(Bars()) as bars:
             yield bars
-    elif not callable(progress):
-        raise TypeError("`progress` is a function of stage, done and total, or True for bars of tqdm")
     else:
         function = progress
 

@@ -24,7 +24,7 @@ from .names import Json, Options, Uri
 from .options import whole_number
 from .plans import leaves_for
 from .pool import ACTOR_CPUS, run, running, unwrapped
-from .progress import Progress, Tell, told
+from .progress import Progress, Tell, check, told
 from .reshaping import identity, pruned
 from .scratch import Scratch
 from .searcher import Searcher
@@ -69,11 +69,12 @@ def retrain(
     Returns a dictionary: `name` of the candidate, by which `adopt` publishes it later; `model`, its hash;
     `verdict` with `decision` and `sentence`; `report` of the training; `without_document`, pairs whose
     document the set does not have; and `version`, the number of the new manifest, or `None`. With too few
-    questions nothing is trained. A call that was cut off goes on where it was when it is made again, and one that
-    was not returns what it did; another `name` trains once more. `progress` is a function of stage (Train,
-    Shards, Evaluate), done and total, or `True` for bars.
+    questions nothing is trained. A call that was cut off goes on where it was when it is made again, and
+    one that was not returns what it did; another `name` trains once more. `progress` is a function of stage
+    (Train, Shards, Evaluate), done and total, or `True` for bars.
     """
     pairs = _checked(pairs)
+    check(progress)
     whole_number("documents", documents, least=0)
     storage = connect(uri, storage_options)
     newest = manifests.read(storage)

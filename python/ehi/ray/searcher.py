@@ -49,8 +49,8 @@ def open(
 
     Shards are fetched to the folder `cache` when they are first searched, checked, and mapped read-only;
     `budget` bytes of them are kept there, the least used are evicted, and `most_open` shards are open at a
-    time. The folder is that of `EHI_SHARD_CACHE`, or `~/.cache/ehi/shards`; without a budget all that was fetched
-    stays. `ManifestError` where nothing was published.
+    time. The folder is that of `EHI_SHARD_CACHE`, or `~/.cache/ehi/shards`; without a budget all that was
+    fetched stays. `ManifestError` where nothing was published.
     """
     if version is not None:
         whole_number("version", version)

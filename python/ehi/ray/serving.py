@@ -10,6 +10,7 @@ import asyncio
 import errno
 import http.client
 import json
+import os
 import socket
 import time
 import urllib.request
@@ -283,16 +284,19 @@ def serve(
     without `.result()`, and `POST /search` with `{"query": …, "k": …}` give an answer as a dictionary.
 
     It returns when requests are answered; where this program has started Ray, serving ends with it. With
-    `block=True` it serves until Ctrl-C, then takes down what it has started. Where Serve runs already, `host` and
-    `port` are its own, and `name` and `route_prefix` others than those in use, or `ShardsError` is raised.
+    `block=True` it serves until Ctrl-C, then takes down what it has started. Where Serve runs already,
+    `host` and `port` are its own, and `route_prefix` is none of another `name`, or `ShardsError` is raised;
+    what has the same `name` is replaced.
     """
     if groups < 1 or replicas < 1 or entries < 1:
         raise ValueError("`groups`, `replicas` and `entries` are at least 1")
     # Where nothing was published there is nothing to start.
-    manifests.read(connect(uri, storage_options))
+    storage = connect(uri, storage_options)
+    manifests.read(storage)
     at = "127.0.0.1" if host in ("0.0.0.0", "::") else host
     _check_free(at, port, name, route_prefix)
-    uri, cache = str(uri), str(default_cache() if cache is None else cache)
+    # Replicas may be in another folder than this program.
+    uri, cache = storage.place, os.path.abspath(default_cache() if cache is None else cache)
     started = not ray.is_initialized()
     if started:
         ray.init(include_dashboard=False, log_to_driver=False, logging_level="ERROR")

@@ -33,8 +33,8 @@ def spool(
 ) -> list[list[Json]]:
     """Divides the documents; the files of each shard, in the order of the input.
 
-    `dataset` is one of Ray's, or paths of files. `work["required"]` are columns that some record must have. Which columns
-    there are is looked at in each block, or file, by itself.
+    `dataset` is one of Ray's, or paths of files. `work["required"]` are columns that some record must have.
+    Which columns there are is looked at in each block, or file, by itself.
     """
     divider = _Divider(storage, columns, shards, folder)
     context = ray.data.DataContext.get_current()

@@ -180,7 +180,7 @@ class ObjectStorage:
 
     @contextlib.contextmanager
     def _told(self, reads: bool = False) -> Iterator[None]:
-        """What the store says as a `StorageError`, but that an object is there, or that one is not that is read."""
+        """What the store says as a `StorageError`, but that an object is there or, where it `reads`, is not."""
         try:
             yield
         except (self._obstore.exceptions.AlreadyExistsError, StorageError):

