@@ -19,6 +19,8 @@ from .storage import Storage
 FORMAT = 1
 FOLDER = "manifests"
 _NAME = re.compile(rf"{FOLDER}/(\d{{9}})\.json")
+# Numbers that an error lists.
+_LISTED = 20
 _NEEDED = ("format", "version", "model", "words", "documents", "shards", "tombstones", "beam")
 
 
@@ -26,22 +28,31 @@ def name_of(version: int) -> str:
     return f"{FOLDER}/{version:09}.json"
 
 
+def versions(storage: Storage) -> list[int]:
+    """Numbers of the manifests that are there, ascending."""
+    found = (_NAME.fullmatch(name) for name, _ in storage.list(FOLDER))
+    return sorted(int(match[1]) for match in found if match)
+
+
 def latest_version(storage: Storage) -> int:
     """Number of the newest manifest; 0 where there is none."""
-    found = (_NAME.fullmatch(name) for name, _ in storage.list(FOLDER))
-    return max((int(match[1]) for match in found if match), default=0)
+    return max(versions(storage), default=0)
 
 
 def read(storage: Storage, version: int | None = None) -> Json:
     """A manifest, the newest unless asked otherwise."""
     number = latest_version(storage) if version is None else version
-    if number == 0:
-        raise ManifestError("there is no manifest: nothing was published here")
-    try:
-        data = storage.get(name_of(number))
-    except FileNotFoundError:
-        raise ManifestError(f"there is no manifest {number}") from None
-    return decode(data, number)
+    if number != 0:
+        try:
+            return decode(storage.get(name_of(number)), number)
+        except FileNotFoundError:
+            pass
+    there = versions(storage)
+    if not there:
+        raise ManifestError(f"there is no set at {storage.place}: nothing was published there")
+    kept = ", ".join(map(str, there[-_LISTED:]))
+    more = f" and {len(there) - _LISTED} older ones" if len(there) > _LISTED else ""
+    raise ManifestError(f"there is no manifest {number} at {storage.place}; there are {kept}{more}")
 
 
 def decode(data: bytes, number: int) -> Json:

@@ -28,9 +28,15 @@ def publish(uri: Uri, built: Json, *, parent: int | None = None, storage_options
     storage = connect(uri, storage_options)
     if parent is None:
         parent = manifests.latest_version(storage)
+    return publish_at(storage, built, parent)
+
+
+def publish_at(storage: Storage, built: Json, parent: int) -> int:
+    """The same, after the manifest `parent`."""
     shards = [{**entry, "added": parent + 1} for entry in built["shards"]]
     manifest = assemble(storage, built, shards, [])
-    return manifests.publish(storage, manifest, parent)
+    # A build that is called again finds that it is done.
+    return manifests.publish(storage, {**manifest, "build": built.get("name")}, parent)
 
 
 def assemble(storage: Storage, base: Json, shards: Sequence[Json], tombstones: Sequence[Json]) -> Json:
@@ -47,6 +53,8 @@ def assemble(storage: Storage, base: Json, shards: Sequence[Json], tombstones: S
     shared = {name: base[name] for name in ("model", "words", "precision", "beam", "alpha")}
     return {
         **shared,
+        # As a caller has named them: `append` reads them the same way.
+        "columns": base.get("columns"),
         # What was asked of `retrain` to make the model, where it was made by that.
         **({"candidate": base["candidate"]} if "candidate" in base else {}),
         "documents": sum(entry["rows"] for entry in shards),
@@ -112,9 +120,7 @@ def restore(uri: Uri, version: int, *, storage_options: Options = None) -> int:
 
 def versions(uri: Uri, *, storage_options: Options = None) -> list[int]:
     """Numbers of the manifests that are kept, ascending."""
-    storage = connect(uri, storage_options)
-    names = (manifests._NAME.fullmatch(name) for name, _ in storage.list(manifests.FOLDER))
-    return [int(match[1]) for match in names if match]
+    return manifests.versions(connect(uri, storage_options))
 
 
 def fetch_model(storage: Storage, manifest: Json, cache: Uri) -> ehi.Model:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import hashlib
 import json
 import pathlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import ray
@@ -24,6 +24,7 @@ from .names import Json, Options, Uri
 from .options import whole_number
 from .plans import leaves_for
 from .pool import ACTOR_CPUS, run, running, unwrapped
+from .progress import Progress, Tell, check, told
 from .reshaping import identity, pruned
 from .scratch import Scratch
 from .searcher import Searcher
@@ -55,7 +56,7 @@ def retrain(
     cache: Uri | None = None,
     scratch: str | None = None,
     storage_options: Options = None,
-    progress: Callable[[int, int], object] | None = None,
+    progress: Progress = None,
 ) -> dict[str, Any]:
     """Trains on pairs of a question and the id of its answer, and changes the set over if that is better.
 
@@ -68,10 +69,12 @@ def retrain(
     Returns a dictionary: `name` of the candidate, by which `adopt` publishes it later; `model`, its hash;
     `verdict` with `decision` and `sentence`; `report` of the training; `without_document`, pairs whose
     document the set does not have; and `version`, the number of the new manifest, or `None`. With too few
-    questions nothing is trained. A call that was cut off goes on where it was when it is made again, and one that
-    was not returns what it did; another `name` trains once more.
+    questions nothing is trained. A call that was cut off goes on where it was when it is made again, and
+    one that was not returns what it did; another `name` trains once more. `progress` is a function of stage
+    (Train, Shards, Evaluate), done and total, or `True` for bars.
     """
     pairs = _checked(pairs)
+    check(progress)
     whole_number("documents", documents, least=0)
     storage = connect(uri, storage_options)
     newest = manifests.read(storage)
@@ -85,11 +88,13 @@ def retrain(
             name = last["name"]
     learned, held_out = divided(pairs)
     work = {"scratch": scratch, "documents": documents, "config": dict(config or {})}
-    with running():
+    with told(progress) as tell, running():
         trained = _known(storage, name, _TRAINED)
         if trained is None:
             task = ray.remote(num_cpus=num_cpus, num_gpus=num_gpus)(_train)
+            tell("Train", 0, 1)
             trained = unwrapped(task.remote(storage, newest, given, learned, held_out, work))
+            tell("Train", 1, 1)
             trained["of"] = newest["model"]["hash"]
             if trained["model"] is None:
                 return _told(name, trained, trained["verdict"], None)
@@ -103,15 +108,17 @@ def retrain(
         verdict = _known(storage, name, _VERDICT)
         if verdict is None:
             made = _known(storage, name, _SHADOW) or []
-            shadow = _shadow(storage, newest, trained["model"], made, pool, progress)
+            shadow = _shadow(storage, newest, trained["model"], made, pool, tell)
             storage.create(_place(name, _SHADOW), json.dumps(made).encode())
+            tell("Evaluate", 0, 1)
             with Scratch("judged", scratch) as folder:
                 own = Cache(folder if cache is None else cache)
                 verdict = _judged(storage, newest, shadow, trained["held_out"], own)
+            tell("Evaluate", 1, 1)
             storage.create(_place(name, _VERDICT), json.dumps(verdict).encode())
         version = None
         if force or verdict["decision"] == BETTER:
-            version = _publish(storage, name, trained, pool, progress)
+            version = _publish(storage, name, trained, pool, tell)
     return _told(name, trained, verdict, version)
 
 
@@ -124,7 +131,7 @@ def adopt(
     num_gpus: float = 0,
     scratch: str | None = None,
     storage_options: Options = None,
-    progress: Callable[[int, int], object] | None = None,
+    progress: Progress = None,
 ) -> int:
     """Publishes a candidate of `retrain` by its name, whatever the verdict says; the number of the manifest."""
     storage = connect(uri, storage_options)
@@ -132,8 +139,8 @@ def adopt(
     if trained is None:
         raise ShardsError(f"there is no candidate `{name}`")
     pool = {"actors": actors, "num_cpus": num_cpus, "num_gpus": num_gpus, "scratch": scratch}
-    with running():
-        return _publish(storage, name, trained, pool, progress)
+    with told(progress) as tell, running():
+        return _publish(storage, name, trained, pool, tell)
 
 
 def divided(
@@ -273,7 +280,7 @@ def _shadow(
     model: Json,
     made: list[Any],
     pool: Json,
-    progress: Callable[[int, int], object] | None,
+    tell: Tell,
 ) -> dict[str, Any]:
     """A manifest like `current` under another model. `made` has what each shard became, and the number of the
     manifest whose tombstones that has seen; what is missing is made and added.
@@ -284,7 +291,7 @@ def _shadow(
         remaking.task(model, current, [entry], current["tombstones"], of_model=current["model"])
         for entry in missing
     ]
-    for source, entry in zip(missing, run(storage, model, tasks, pool, progress)):
+    for source, entry in zip(missing, run(storage, model, tasks, pool, tell)):
         known[identity(source)] = {**entry, "added": current["version"]}
         made.append([identity(source), known[identity(source)]])
     entries = [known[identity(entry)] for entry in current["shards"]]
@@ -322,7 +329,7 @@ def _publish(
     name: str,
     trained: Json,
     pool: Json,
-    progress: Callable[[int, int], object] | None,
+    tell: Tell,
 ) -> int:
     """Publishes the shadow of what is newest, again where another publisher was first."""
     made = _known(storage, name, _SHADOW) or []
@@ -335,7 +342,7 @@ def _publish(
         if current["model"]["hash"] != trained["of"]:
             raise ManifestError("the set was changed over to another model meanwhile; train for that")
         # What was appended or reshaped since is made now.
-        shadow = _shadow(storage, current, trained["model"], made, pool, progress)
+        shadow = _shadow(storage, current, trained["model"], made, pool, tell)
         try:
             return manifests.publish(storage, {**shadow, "candidate": candidate}, current["version"])
         except PublishConflict:
