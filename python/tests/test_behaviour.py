@@ -246,3 +246,42 @@ def test_a_refined_search_and_what_an_encoder_says(filled, documents):
     filled.flush()
     again = ehi.Index.open_read_only(filled.path, model=MODEL, precision="int8")
     assert len(again) == len(filled)
+
+
+def test_what_is_no_unicode_text_is_refused_and_stands_for_nothing_else(empty):
+    empty.add(["a\ufffd\ufffd\ufffd", "b"], ["of tea", "of bikes"])
+    for call in (
+        lambda: empty.get("a\ud800"),
+        lambda: empty.delete("a\ud800"),
+        lambda: empty.delete(["a\ud800"]),
+        lambda: empty.search("tea \ud800"),
+        lambda: ehi.Encoder(MODEL).encode_query("tea \ud800"),
+        lambda: empty.add(["c"], ["\ud800"]),
+    ):
+        with pytest.raises((ValueError, TypeError)):
+            call()
+    with pytest.raises(ValueError, match="`texts` 0 is no Unicode text"):
+        empty.add(["c"], ["\ud800"])
+    assert len(empty) == 2
+
+
+def test_scores_that_do_not_fit_the_memory_are_an_error(empty):
+    empty.add(["a", "b"], ["of tea", "of bikes"])
+    for k in (2**40, 2**60):
+        results = empty.search(["tea", "bikes"], k=k)
+        assert [len(result) for result in results] == [2, 2]
+        with pytest.raises(MemoryError, match="2 questions"):
+            results.scores
+
+
+def test_what_the_last_callback_raises_is_raised(empty):
+    empty.add(["a", "b"], ["of tea", "of bikes"])
+    empty.flush()
+    empty.delete("b")
+
+    def progress(stage, done, total):
+        if done == total:
+            raise KeyError(stage)
+
+    with pytest.raises(KeyError, match="Compact"):
+        empty.compact(progress=progress)
