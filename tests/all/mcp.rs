@@ -2,6 +2,8 @@
 
 mod documents;
 mod lifetime;
+mod limits;
+mod refusals;
 mod tools;
 mod wire;
 mod writes;

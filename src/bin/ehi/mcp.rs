@@ -8,12 +8,16 @@ mod insert;
 mod judge;
 mod limits;
 mod lines;
+mod message;
+mod numbers;
 mod oversized;
 mod resources;
 mod search;
 mod server;
 mod stats;
 mod tool;
+mod transport;
+mod unsent;
 mod work;
 
 use std::io::{self, IsTerminal};
@@ -22,7 +26,7 @@ use std::sync::Arc;
 
 use rmcp::ServiceExt;
 use rmcp::service::ServerInitializeError;
-use tokio::runtime::{Builder, Handle};
+use tokio::runtime::Builder;
 use tokio_util::sync::CancellationToken;
 
 use crate::failure::Failure;
@@ -30,8 +34,8 @@ use crate::interrupt::Interrupts;
 use crate::opening::WaitArgs;
 use crate::precision::PrecisionArgs;
 use held::Held;
-use lines::Output;
 use server::Server;
+use transport::Wire;
 
 #[derive(clap::Args)]
 pub struct Args {
@@ -66,10 +70,12 @@ pub fn run(args: &Args) -> Result<(), Failure> {
         );
     }
     let runtime = Builder::new_current_thread().enable_time().build().map_err(Failure::Runtime)?;
-    let (served, output) = runtime.block_on(serve(&held, args.about.as_deref(), stop));
-    // What still blocks it is a client that does not read, and standard input.
+    let (transport, output) = transport::open(&stop)?;
+    let served = runtime.block_on(serve(&held, args.about.as_deref(), stop, transport));
     runtime.shutdown_background();
     let flushed = held.finish();
+    // With its lock, so that a client that does not read keeps nobody else from writing.
+    drop(held);
     output.finish();
     served.and(flushed)
 }
@@ -79,10 +85,10 @@ async fn serve(
     held: &Arc<Held>,
     about: Option<&str>,
     stop: CancellationToken,
-) -> (Result<(), Failure>, Output) {
+    transport: Wire,
+) -> Result<(), Failure> {
     let server = Server::new(Arc::clone(held), about);
     let work = server.work();
-    let (transport, output) = lines::open(&Handle::current(), &stop);
     let served = match server.serve_with_ct(transport, stop).await {
         Ok(running) => {
             running.waiting().await.map(drop).map_err(|error| Failure::Protocol(error.to_string()))
@@ -95,5 +101,5 @@ async fn serve(
         Err(error) => Err(Failure::Protocol(error.to_string())),
     };
     work.ended().await;
-    (served, output)
+    served
 }

@@ -8,7 +8,7 @@ use super::{Session, error_of};
 use crate::program::Flow;
 
 /// An index with these documents.
-fn with(options: &[&str], documents: Vec<Document>) -> Flow {
+pub fn with(options: &[&str], documents: Vec<Document>) -> Flow {
     let flow = Flow::with(options);
     let index = Index::open(flow.path("index")).unwrap();
     let summary = index.insert_batch(documents).unwrap();
@@ -87,6 +87,23 @@ fn answers_of_long_documents_are_bounded() {
     let none =
         session.call("search", json!({ "question": "protein", "mode": "lexical", "passage_bytes": 0 }));
     assert!(none["hits"].as_array().unwrap().iter().all(|hit| hit.get("passage").is_none()));
+    session.done();
+}
+
+#[test]
+fn a_hit_shows_where_the_words_of_the_question_are_in_every_mode() {
+    let text =
+        format!("{} virus cancer virus cancer. {}", "tree leaf ".repeat(900), "space over ".repeat(300));
+    let flow = with(&[], vec![Document::new("a", "", &text)]);
+    let session = Session::open(&flow, &[]);
+    for mode in ["best", "dense", "lexical", "hybrid"] {
+        let answer = session.call("search", json!({ "question": "virus cancer", "mode": mode }));
+        let hit = &answer["hits"][0];
+        let passage = hit["passage"].as_str().unwrap();
+        assert!(passage.contains("virus cancer virus cancer."), "{mode}: {passage}");
+        let start = hit["start"].as_u64().unwrap() as usize;
+        assert!(start > 8_000 && text[start..].starts_with(passage), "{mode}: {start}");
+    }
     session.done();
 }
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Read;
 use std::process::Stdio;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
@@ -99,6 +99,40 @@ fn a_client_that_is_gone_ends_it() {
     std::io::Write::write_all(&mut input, format!("{request}\n").as_bytes()).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(0));
     assert_eq!(count(&flow), 10);
+}
+
+#[test]
+fn a_client_that_does_not_read_keeps_it_for_seconds_alone() {
+    for by_signal in [false, true] {
+        let flow = Flow::new();
+        let mut wire = Wire::open(&flow, &["--write"], "");
+        for id in 0..40 {
+            wire.send(&json!({ "jsonrpc": "2.0", "id": id, "method": "tools/list" }));
+        }
+        // The pipe is full of answers.
+        thread::sleep(Duration::from_millis(500));
+        let Wire { mut child, input, output, .. } = wire;
+        let input = match by_signal {
+            true => {
+                kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+                Some(input)
+            }
+            false => None,
+        };
+        let begun = Instant::now();
+        let code = loop {
+            match child.try_wait().unwrap() {
+                Some(status) => break status.code(),
+                None if begun.elapsed() > Duration::from_secs(60) => {
+                    child.kill().unwrap();
+                    panic!("it is still there");
+                }
+                None => thread::sleep(Duration::from_millis(50)),
+            }
+        };
+        assert_eq!(code, Some(0));
+        drop((input, output));
+    }
 }
 
 #[test]

@@ -122,6 +122,12 @@ fn what_kept_a_search_from_hits_is_said() {
         session.call("search", json!({ "question": "+cell", "mode": "dense", "filter": { "lang": "en" } }));
     let notes = answer["notes"].to_string();
     assert!(notes.contains("no document has the field `lang`") && notes.contains("quotes count"), "{notes}");
+    for filter in [json!({ "place": "17" }), json!({ "place": { "$gte": "17" } })] {
+        let answer = session.call("search", json!({ "question": "cell", "filter": filter }));
+        let notes = answer["notes"].to_string();
+        assert!(notes.contains("the field `place` holds numbers"), "{notes}");
+    }
+    assert!(!notes.contains("--mode"), "{notes}");
     // A filter as models write it at times.
     let answer = session.call("search", json!({ "question": "cell", "filter": "{\"place\": 17}" }));
     assert_eq!(ids(&answer), [id(17)]);
@@ -155,6 +161,47 @@ fn an_explanation_is_that_of_the_program() {
 }
 
 #[test]
+fn an_explanation_shows_leaves_where_they_are_asked_for() {
+    let flow = filled();
+    let session = Session::open(&flow, &[]);
+    // So few documents are searched without the tree.
+    let answer = session.call("explain", json!({ "question": QUESTION }));
+    assert_eq!((&answer["leaves"], &answer["leaves_visited"]), (&json!([]), &json!(0)));
+    let answer = session.call("explain", json!({ "question": QUESTION, "beam": 2.0, "exact": true }));
+    assert_eq!((answer["leaves"].as_array().unwrap().len(), &answer["leaves_visited"]), (2, &json!(2)));
+    assert!(answer["missed"].is_array());
+    session.done();
+}
+
+#[test]
+fn a_number_may_have_a_point_and_a_document_be_named_by_its_uri() {
+    let flow = filled();
+    let session = Session::open(&flow, &[]);
+    let answer = session.call("search", json!({ "question": QUESTION, "k": 3.0, "offset": 1.0 }));
+    assert_eq!(answer, session.call("search", json!({ "question": QUESTION, "k": 3, "offset": 1 })));
+    let hit = &answer["hits"][0];
+    assert_eq!(
+        session.call("get", json!({ "id": hit["uri"] })),
+        session.call("get", json!({ "id": hit["id"] }))
+    );
+    session.done();
+}
+
+#[test]
+fn questions_are_logged_by_a_session_that_writes_alone() {
+    let flow = filled();
+    flow.run("questions", &["--log", "on"]).ok();
+    for (options, question) in [(&[][..], "who only reads?"), (&["--write"][..], "who writes?")] {
+        let session = Session::open(&flow, options);
+        for tool in ["search", "explain"] {
+            session.call(tool, json!({ "question": question }));
+        }
+        session.done();
+    }
+    assert_eq!(flow.run("questions", &[]).ok(), "who writes?\n");
+}
+
+#[test]
 fn statistics_name_the_fields_to_filter_by() {
     let flow = filled();
     let session = Session::open(&flow, &[]);
@@ -178,13 +225,19 @@ fn wrong_arguments_are_told_to_the_model() {
     let session = Session::open(&flow, &[]);
     for (tool, arguments, says) in [
         ("search", json!({}), "missing field `question`"),
-        ("search", json!({ "question": "" }), "empty"),
+        ("search", json!({ "question": "" }), "`question` is empty"),
+        ("search", json!({ "question": " \n" }), "`question` is empty"),
+        ("search", json!({ "question": "x", "k": 3.5 }), "expected a whole number"),
+        ("search", json!({ "question": "x", "x".repeat(100_000): 1 }), "unknown field `xxx"),
+        ("explain", json!({ "question": "x", "beam": 0 }), "`beam` is 0"),
+        ("get", json!({ "id": "ehi://document/absent" }), "no document has the id `ehi://document/absent`"),
+        ("get", json!({ "id": format!("ehi://document/{}?offset=3", id(1)) }), "give the URI without"),
         ("search", json!({ "question": 5 }), "expected a string"),
         ("search", json!({ "question": "x", "kk": 5 }), "unknown field `kk`"),
         ("search", json!({ "question": "x", "k": 0 }), "`k` is 0; it is from 1 to 50"),
         ("search", json!({ "question": "x", "k": 51 }), "from 1 to 50"),
-        ("search", json!({ "question": "x", "k": -1 }), "expected usize"),
-        ("search", json!({ "question": "x", "k": "ten" }), "expected usize"),
+        ("search", json!({ "question": "x", "k": -1 }), "expected a whole number"),
+        ("search", json!({ "question": "x", "k": "ten" }), "expected a whole number"),
         ("search", json!({ "question": "x", "offset": 500 }), "from 0 to 499"),
         ("search", json!({ "question": "x", "passage_bytes": 4001 }), "from 0 to 4000"),
         ("search", json!({ "question": "x", "mode": "fuzzy" }), "unknown variant `fuzzy`"),
@@ -200,7 +253,7 @@ fn wrong_arguments_are_told_to_the_model() {
         ("stats", json!({ "all": true }), "unknown field `all`"),
     ] {
         let said = session.failure(tool, arguments.clone());
-        assert!(said.contains(says), "{tool} {arguments}: {said}");
+        assert!(said.contains(says) && said.len() < 4_000, "{tool} {arguments}: {said}");
     }
     assert_eq!(session.error("grep", json!({})).code.0, -32602);
     for (tool, arguments) in [

@@ -6,7 +6,8 @@ use rmcp::schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::limits::{TITLE, default_hits, question, start, within};
+use super::limits::{ANSWER, REST, TITLE, default_hits, fit, question, start, start_json, within};
+use super::numbers::{some_whole, whole};
 use super::search::named;
 use super::tool::{Call, Tool, filter, rounded};
 use crate::failure::Failure;
@@ -16,8 +17,11 @@ use crate::query::{Mode, QueryArgs};
 const HITS: usize = 20;
 /// Leaves that are told, the most probable ones.
 const LEAVES: usize = 20;
-/// Words of a hit, the weightiest.
+/// Words of a hit, the weightiest, and bytes of each.
 const WORDS: usize = 10;
+const WORD: usize = 100;
+/// Leaves that a call may ask for.
+const BEAM: usize = 1_000_000;
 
 pub struct Explain;
 
@@ -28,7 +32,7 @@ pub struct Arguments {
     /// The question, as given to `search`.
     question: String,
     /// Hits at most.
-    #[serde(default = "default_hits")]
+    #[serde(default = "default_hits", deserialize_with = "whole")]
     #[schemars(range(min = 1, max = HITS))]
     k: usize,
     /// As of `search`.
@@ -41,6 +45,11 @@ pub struct Arguments {
     /// Compare with exact search, which scores every document: says what was missed. Not in mode `lexical`.
     #[serde(default)]
     exact: bool,
+    /// Leaves of the tree to visit, and no more: shows `leaves` where a search scores every document.
+    /// The hits may then differ from those of `search`. Not in mode `lexical`.
+    #[serde(default, deserialize_with = "some_whole")]
+    #[schemars(with = "usize", range(min = 1, max = BEAM))]
+    beam: Option<usize>,
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -56,9 +65,9 @@ pub struct Answer {
     /// What exact search finds and this search did not, with `exact`.
     #[serde(skip_serializing_if = "Option::is_none")]
     missed: Option<Vec<Missed>>,
-    /// Leaves of the tree that were visited; 0 where the tree was not used.
+    /// Leaves of the tree that were visited; 0 where every document was scored without the tree.
     leaves_visited: usize,
-    /// The most probable of them.
+    /// The most probable of them; see `beam`.
     leaves: Vec<Leaf>,
     /// Of the tree's choice, in nats: high where it was unsure.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -71,6 +80,13 @@ pub struct Answer {
     encode_ms: f64,
     /// Searching, in milliseconds.
     search_ms: f64,
+    /// Hits and missed ones for which there was no room.
+    #[serde(skip_serializing_if = "is_zero")]
+    left_out: usize,
+}
+
+fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -101,6 +117,7 @@ pub struct Explained {
 #[derive(Serialize, JsonSchema)]
 #[schemars(crate = "rmcp::schemars")]
 pub struct Term {
+    /// A word as the index cuts and writes it; `##` stands in front of a part that continues a word.
     term: String,
     weight: f64,
 }
@@ -135,11 +152,14 @@ impl Tool for Explain {
     type Answer = Answer;
 
     fn call(arguments: Arguments, call: &Call<'_>) -> Result<Answer, Failure> {
-        let Arguments { question: asked, k, mode, filter: given, exact } = arguments;
+        let Arguments { question: asked, k, mode, filter: given, exact, beam } = arguments;
         let asked = question(&asked)?;
         let options = QueryArgs::of(within("k", k, 1..=HITS)?, mode, filter(given.as_ref())?);
         let index = call.index()?;
-        let query = options.apply(index.query(asked))?;
+        let mut query = options.apply(index.query(asked))?.unlogged();
+        if let Some(beam) = beam {
+            query = query.beam(within("beam", beam, 1..=BEAM)?);
+        }
         let explanation = if exact { query.explain_against_exact()? } else { query.explain()? };
         Ok(answer(&explanation))
     }
@@ -153,14 +173,22 @@ fn answer(explanation: &Explanation) -> Answer {
         missed.map(self::missed).collect()
     };
     let search = stats.beam + stats.scan + stats.lexical;
+    let missed: Option<Vec<Missed>> = exact.as_ref().map(missed);
+    let most = ANSWER - REST;
+    let (hits, hits_left) =
+        fit(hits.iter().map(explained).collect(), if exact.is_some() { most / 2 } else { most });
+    let (missed, missed_left) = match missed.map(|missed| fit(missed, most / 2)) {
+        Some((missed, left)) => (Some(missed), left),
+        None => (None, 0),
+    };
     Answer {
         ranked_by: named(ranked_by),
         alpha: match ranked_by {
             RankedBy::Hybrid { alpha } => *alpha,
             _ => None,
         },
-        hits: hits.iter().map(explained).collect(),
-        missed: exact.as_ref().map(missed),
+        hits,
+        missed,
         leaves_visited: stats.leaves_visited,
         leaves: leaves.iter().take(LEAVES).map(leaf).collect(),
         entropy: entropy.map(rounded),
@@ -168,6 +196,7 @@ fn answer(explanation: &Explanation) -> Answer {
         visited_fraction: rounded(stats.visited_fraction as f32),
         encode_ms: rounded(stats.encode.as_secs_f32() * 1e3),
         search_ms: rounded(search.as_secs_f32() * 1e3),
+        left_out: hits_left + missed_left,
     }
 }
 
@@ -176,7 +205,7 @@ fn explained(found: &ExplainedHit) -> Explained {
     let terms = found.terms.iter().take(WORDS);
     Explained {
         id: found.hit.id.clone(),
-        title: start(&found.hit.document.title, TITLE).0.to_owned(),
+        title: start_json(&found.hit.document.title, TITLE).0.to_owned(),
         score: rounded(found.hit.score),
         dense: scores.dense.map(rounded),
         dense_rank: scores.dense_rank,
@@ -184,14 +213,16 @@ fn explained(found: &ExplainedHit) -> Explained {
         lexical_rank: scores.lexical_rank,
         from: found.from.0,
         exact_rank: found.exact_rank,
-        terms: terms.map(|term| Term { term: term.term.clone(), weight: rounded(term.weight) }).collect(),
+        terms: terms
+            .map(|term| Term { term: start(&term.term, WORD).0.to_owned(), weight: rounded(term.weight) })
+            .collect(),
     }
 }
 
 fn missed(found: &ExactHit) -> Missed {
     Missed {
         id: found.hit.id.clone(),
-        title: start(&found.hit.document.title, TITLE).0.to_owned(),
+        title: start_json(&found.hit.document.title, TITLE).0.to_owned(),
         score: rounded(found.hit.score),
         leaf: found.hit.leaf.0,
         leaf_probability: rounded(found.leaf_probability),

@@ -1,12 +1,13 @@
 //! The tool `get`.
 
-use ehi::Document;
+use ehi::{Document, Index};
 use rmcp::schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::limits::{METADATA, PART, TITLE, start, within};
-use super::resources::uri;
+use super::limits::{ANSWER, METADATA, PART, REST, TITLE, start, start_json, within};
+use super::numbers::whole;
+use super::resources::{self, uri};
 use super::tool::{Call, Tool};
 use crate::cut::floor;
 use crate::escape::escaped;
@@ -18,16 +19,16 @@ pub struct Get;
 #[schemars(crate = "rmcp::schemars")]
 #[serde(deny_unknown_fields)]
 pub struct Arguments {
-    /// Id of the document, as `search` gives it.
+    /// Id of the document, or its URI, as `search` gives them.
     id: String,
     /// What of it to read.
     #[serde(default)]
     part: Part,
     /// The byte to begin at: the `next_offset` of the answer before, for more.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "whole")]
     offset: usize,
-    /// Bytes at most.
-    #[serde(default = "limit")]
+    /// Bytes at most; fewer come where the answer would be too long.
+    #[serde(default = "limit", deserialize_with = "whole")]
     #[schemars(range(min = 16, max = PART))]
     limit: usize,
 }
@@ -85,10 +86,15 @@ impl Tool for Get {
         let Arguments { id, part, offset, limit } = arguments;
         // A character has 4 bytes at most, so a call always comes further.
         let limit = within("limit", limit, 16..=PART)?;
-        let Some(document) = call.index()?.get(&id)? else {
+        let index = call.index()?;
+        let document = match index.get(&id)? {
+            Some(document) => Some(document),
+            None => of_uri(&index, &id)?,
+        };
+        let Some(document) = document else {
             return Err(Failure::Usage(format!("no document has the id `{}`", escaped(&id))));
         };
-        let Document { title, text, metadata, .. } = document;
+        let Document { id, title, text, metadata, .. } = document;
         let json = metadata.as_ref().map_or_else(String::new, Value::to_string);
         let whole = match part {
             Part::Text => &text,
@@ -97,10 +103,11 @@ impl Tool for Get {
         };
         let from = within("offset", offset, 0..=whole.len())?;
         let from = floor(whole, from);
-        let (content, is_cut) = start(&whole[from..], limit);
+        let (content, _) = start(&whole[from..], limit);
+        let (content, _) = start_json(content, ANSWER - REST);
         let end = from + content.len();
         let mut cut = Vec::new();
-        let (short, title_cut) = start(&title, TITLE);
+        let (short, title_cut) = start_json(&title, TITLE);
         cut.extend(title_cut.then_some("title"));
         let metadata_cut = json.len() > METADATA;
         cut.extend(metadata_cut.then_some("metadata"));
@@ -111,11 +118,23 @@ impl Tool for Get {
             start: from,
             end,
             bytes: whole.len(),
-            next_offset: is_cut.then_some(end),
+            next_offset: (end < whole.len()).then_some(end),
             metadata: metadata.filter(|_| !metadata_cut),
             cut,
             uri: uri(&id),
             id,
         })
+    }
+}
+
+/// The document that a URI names.
+fn of_uri(index: &Index, given: &str) -> Result<Option<Document>, Failure> {
+    match resources::parse(given) {
+        Ok((id, 0)) => Ok(index.get(&id)?),
+        Ok(_) => Err(Failure::Usage(
+            "the `?offset=` of a URI is for reading it as a resource; give the URI without, and `offset`"
+                .to_owned(),
+        )),
+        Err(_) => Ok(None),
     }
 }

@@ -5,7 +5,7 @@ use rmcp::schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::limits::{BATCH, start, within};
+use super::limits::{ANSWER, BATCH, REST, failure, fit, start, within};
 use super::tool::{Call, Tool};
 use crate::failure::Failure;
 
@@ -125,6 +125,7 @@ impl Tool for Insert {
             Failure::Usage(format!("{}; {stored} of the {total} documents are stored", failure.line()))
         })?;
         flushed?;
+        answer.refusals = fit(answer.refusals, ANSWER - REST).0;
         answer.documents = index.len();
         if cut.documents > 0 {
             let read = index.bundle().model().encoder().max_tokens();
@@ -145,7 +146,8 @@ impl Answer {
     fn refuse(&mut self, position: usize, id: String, reason: String) {
         self.refused += 1;
         if self.refusals.len() < NAMED {
-            self.refusals.push(Refusal { position, id: start(&id, ID).0.to_owned(), reason });
+            let (id, reason) = (start(&id, ID).0.to_owned(), failure(&reason));
+            self.refusals.push(Refusal { position, id, reason });
         }
     }
 }

@@ -4,7 +4,8 @@ use ehi::Judgment;
 use rmcp::schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::limits::question;
+use super::limits::{notes, question};
+use super::numbers::whole;
 use super::tool::{Call, Tool};
 use crate::escape::escaped;
 use crate::failure::Failure;
@@ -20,7 +21,7 @@ pub struct Arguments {
     /// Id of the document.
     id: String,
     /// 1 and more: it answers the question, the better the higher; 0 and less: it does not.
-    #[serde(default = "one")]
+    #[serde(default = "one", deserialize_with = "whole")]
     grade: i32,
     /// How much the judgment counts, above 0 and at most 1: less where it is a guess.
     #[serde(default = "full")]
@@ -82,6 +83,7 @@ impl Tool for Judge {
             }
         }
         index.flush()?;
+        answer.notes = notes(answer.notes);
         answer.judgments = index.judgments()?.len();
         Ok(answer)
     }

@@ -3,21 +3,34 @@
 use std::ops::RangeInclusive;
 
 use ehi::search::DEFAULT_K;
+use serde::Serialize;
 
 use crate::cut::floor;
 use crate::failure::Failure;
 
 /// A request, in bytes.
 pub const REQUEST: usize = 8 << 20;
+/// Values in it: numbers, strings and what else there is, names of fields too. Parsed, some take more memory
+/// than they have bytes.
+pub const REQUEST_VALUES: usize = 200_000;
+/// Bytes of the arguments of all calls that are at work or wait, parsed; of one call alone there may be more.
+pub const ARGUMENTS: usize = 64 << 20;
 /// Calls that are at work or wait for one of the threads.
 pub const CALLS: usize = 64;
-/// Bytes of an answer of `search`, about; the hits behind it are for the next call.
+/// Bytes of an answer as JSON.
 pub const ANSWER: usize = 64 << 10;
+/// Bytes of it that are for what is in no list.
+pub const REST: usize = 8 << 10;
+/// Bytes of a failure that the model reads.
+const FAILURE: usize = 2_000;
+/// Notes of an answer, and bytes of each as JSON.
+const NOTES: usize = 10;
+const NOTE: usize = 400;
 /// Bytes of a question.
 pub const QUESTION: usize = 16 << 10;
 /// Bytes of a filter as JSON.
 pub const FILTER: usize = 16 << 10;
-/// Bytes of a title in a list.
+/// Bytes of a title in a list, as JSON.
 pub const TITLE: usize = 300;
 /// Bytes of metadata as JSON in a list; what is larger has to be asked for.
 pub const METADATA: usize = 2_000;
@@ -27,7 +40,7 @@ pub const HITS: usize = 50;
 pub const ALL_HITS: usize = 500;
 /// Bytes of a hit's passage.
 pub const PASSAGE: usize = 4_000;
-/// Bytes of a document by one call.
+/// Bytes of a document by one call; fewer where they take more as JSON.
 pub const PART: usize = 64 << 10;
 /// Documents of an insert, ids of a delete.
 pub const BATCH: usize = 1_000;
@@ -56,8 +69,11 @@ pub fn within(name: &str, given: usize, range: RangeInclusive<usize>) -> Result<
 /// A question that a call gave.
 ///
 /// # Errors
-/// One that is too long.
+/// One that is empty or too long.
 pub fn question(given: &str) -> Result<&str, Failure> {
+    if given.trim().is_empty() {
+        return Err(Failure::Usage("`question` is empty".to_owned()));
+    }
     match given.len() <= QUESTION {
         true => Ok(given),
         false => {
@@ -72,6 +88,63 @@ pub fn start(text: &str, most: usize) -> (&str, bool) {
     (&text[..end], end < text.len())
 }
 
+/// The start of a text that has so many bytes as JSON, of whole characters; whether something was left off.
+pub fn start_json(text: &str, most: usize) -> (&str, bool) {
+    let mut bytes = 2;
+    for (place, character) in text.char_indices() {
+        bytes += match character {
+            '"' | '\\' | '\u{8}' | '\u{c}' | '\n' | '\r' | '\t' => 2,
+            '\0'..='\u{1f}' => 6,
+            other => other.len_utf8(),
+        };
+        if bytes > most {
+            return (&text[..place], true);
+        }
+    }
+    (text, false)
+}
+
+/// Bytes of a value as JSON.
+pub fn json_bytes(value: &impl Serialize) -> usize {
+    // It fails for what none of the answers has, as a map whose keys are no strings.
+    serde_json::to_vec(value).map_or(0, |json| json.len())
+}
+
+/// The first items of a list, as many as have so many bytes as JSON, and how many were left out.
+pub fn fit<T: Serialize>(mut items: Vec<T>, most: usize) -> (Vec<T>, usize) {
+    let mut bytes = 2;
+    let mut fits = |item: &T| {
+        bytes += json_bytes(item) + 1;
+        bytes <= most
+    };
+    let kept = items.iter().take_while(|item| fits(item)).count();
+    let left = items.len() - kept;
+    items.truncate(kept);
+    (items, left)
+}
+
+/// The notes of an answer, bounded.
+pub fn notes(given: Vec<String>) -> Vec<String> {
+    let left = given.len().saturating_sub(NOTES);
+    let mut notes: Vec<String> = given.iter().take(NOTES).map(|note| shortened(note, NOTE)).collect();
+    if left > 0 {
+        notes.push(format!("there are {left} more notes"));
+    }
+    notes
+}
+
+/// What the model reads of a failure: what it wrote itself may be in it, of any length.
+pub fn failure(line: &str) -> String {
+    shortened(line, FAILURE)
+}
+
+fn shortened(text: &str, most: usize) -> String {
+    match start_json(text, most) {
+        (text, false) => text.to_owned(),
+        (text, true) => format!("{text}…"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -82,6 +155,31 @@ mod tests {
         assert_eq!(start("aé", 2), ("a", true));
         assert_eq!(start("é", 1), ("", true));
         assert_eq!(start("", 1), ("", false));
+    }
+
+    #[test]
+    fn bytes_are_those_of_the_json() {
+        for text in ["", "a\"b\\c", "\u{0}\u{1f}\n\r\t\u{8}\u{c}\u{7f}", "é漢😀\u{2028}"] {
+            let bytes = json_bytes(&text);
+            assert_eq!(start_json(text, bytes), (text, false));
+            if !text.is_empty() {
+                let (shorter, is_cut) = start_json(text, bytes - 1);
+                assert!(is_cut && text.starts_with(shorter) && json_bytes(&shorter) < bytes);
+            }
+        }
+        let items = vec!["\u{1}".repeat(10); 5];
+        let (kept, left) = fit(items, 2 + 2 * 63);
+        assert_eq!((kept.len(), left), (2, 3));
+        assert!(json_bytes(&kept) <= 2 + 2 * 63);
+    }
+
+    #[test]
+    fn notes_are_bounded() {
+        assert_eq!(notes(vec!["a".to_owned()]), ["a"]);
+        let many = notes(vec!["\n".repeat(10_000); 1_000]);
+        assert!(many.len() == NOTES + 1 && json_bytes(&many) < REST, "{many:?}");
+        assert!(many[NOTES].contains("990 more"));
+        assert!(failure(&"x".repeat(1 << 20)).len() < 2 * FAILURE);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The id of a request that is too long to be kept.
 
 /// Bytes of an id, at most.
-const ID: usize = 256;
+pub const ID: usize = 256;
 
 /// Reads JSON byte by byte for the value of `id` in the outermost object.
 ///

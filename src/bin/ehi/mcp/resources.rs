@@ -7,11 +7,13 @@ use rmcp::ErrorData;
 use rmcp::model::{ListResourcesResult, ReadResourceResult, Resource, ResourceContents, ResourceTemplate};
 use serde_json::json;
 
-use super::limits::{LISTED, PART, TITLE, start};
+use super::limits::{ANSWER, LISTED, REST, TITLE, json_bytes, start_json};
 use crate::cut::floor;
 use crate::failure::Failure;
 
 const PREFIX: &str = "ehi://document/";
+/// Bytes of a URI; that of the longest id has fewer.
+const URI: usize = 2_048;
 /// What RFC 6570 has of an expression `{id}`: all but unreserved characters is encoded.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
@@ -53,7 +55,11 @@ pub fn templates() -> Vec<ResourceTemplate> {
             .with_mime_type("text/plain")
     };
     vec![
-        template("{id}", "document", "Title and text of a document by its id, the first 64 KiB of it"),
+        template(
+            "{id}",
+            "document",
+            "Title and text of a document by its id, at first the beginning of what is longer than some 50 KiB",
+        ),
         template("{id}{?offset}", "document-part", "The same from a byte on, for what is longer"),
     ]
 }
@@ -73,15 +79,23 @@ pub fn list(index: &Index, cursor: Option<&str>) -> Result<ListResourcesResult, 
             (listed, Some(id.to_owned()))
         }
     };
-    let (mut resources, mut bytes, mut more) = (Vec::new(), 0, true);
-    while more && resources.len() < PAGE && bytes < READ_BYTES && listed < LISTED {
+    let (mut resources, mut read, mut bytes, mut more) = (Vec::new(), 0, 0, true);
+    'page: while more && resources.len() < PAGE && read < READ_BYTES && listed < LISTED {
         let wanted = READ.min(LISTED - listed);
         let documents = index.page(last.as_deref(), wanted)?;
         more = documents.len() == wanted;
-        listed += documents.len();
-        bytes += documents.iter().map(Document::heap_bytes).sum::<usize>();
-        last = documents.last().map(|document| document.id.clone()).or(last);
-        resources.extend(documents.iter().map(resource));
+        for document in documents {
+            let resource = resource(&document);
+            bytes += json_bytes(&resource) + 1;
+            if bytes > ANSWER - REST && !resources.is_empty() {
+                more = true;
+                break 'page;
+            }
+            resources.push(resource);
+            listed += 1;
+            read += document.heap_bytes();
+            last = Some(document.id);
+        }
     }
     let mut result = ListResourcesResult::with_all_items(resources);
     result.next_cursor = last.filter(|_| more && listed < LISTED).map(|id| format!("{listed}:{id}"));
@@ -92,7 +106,7 @@ fn resource(document: &Document) -> Resource {
     let size = body(document).len() as u64;
     let resource =
         Resource::new(uri(&document.id), &document.id).with_mime_type("text/plain").with_size(size);
-    match start(&document.title, TITLE).0 {
+    match start_json(&document.title, TITLE).0 {
         "" => resource,
         title => resource.with_title(title),
     }
@@ -122,7 +136,7 @@ pub fn read(index: &Index, given: &str) -> Result<ReadResourceResult, Refused> {
         return Err(invalid(format!("the document has {} bytes, `offset` is {offset}", body.len())));
     }
     let from = floor(&body, offset);
-    let (part, is_cut) = start(&body[from..], PART);
+    let (part, is_cut) = start_json(&body[from..], ANSWER - REST);
     let mut contents = vec![ResourceContents::text(part, given)];
     if is_cut {
         let end = from + part.len();
@@ -134,7 +148,10 @@ pub fn read(index: &Index, given: &str) -> Result<ReadResourceResult, Refused> {
 }
 
 /// The id and the offset of a URI.
-fn parse(given: &str) -> Result<(String, usize), Refused> {
+pub fn parse(given: &str) -> Result<(String, usize), Refused> {
+    if given.len() > URI {
+        return Err(invalid(format!("the URI has more than {URI} bytes, which none of a document has")));
+    }
     let Some(rest) = given.strip_prefix(PREFIX) else {
         return Err(invalid(format!("a document's URI is {PREFIX} and its id, percent-encoded")));
     };

@@ -6,10 +6,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::limits::{
-    ALL_HITS, ANSWER, HITS, METADATA, PASSAGE, TITLE, default_hits, question, start, within,
+    ALL_HITS, ANSWER, HITS, METADATA, PASSAGE, REST, TITLE, default_hits, json_bytes, notes, question, start,
+    start_json, within,
 };
+use super::numbers::whole;
 use super::resources::uri;
 use super::tool::{Call, Tool, filter, rounded};
+use crate::escape::escaped;
 use crate::failure::Failure;
 use crate::passage::{self, Words};
 use crate::query::{Mode, QueryArgs};
@@ -24,25 +27,26 @@ pub struct Arguments {
     /// `hybrid`, `+word` must be in a hit, `-word` must not, and `"a phrase"` must.
     question: String,
     /// Hits at most.
-    #[serde(default = "default_hits")]
+    #[serde(default = "default_hits", deserialize_with = "whole")]
     #[schemars(range(min = 1, max = HITS))]
     k: usize,
     /// Hits to skip: the `next_offset` of the answer before, for more of the same question.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "whole")]
     #[schemars(range(max = ALL_HITS - 1))]
     offset: usize,
     /// What to rank by: `dense` embeddings (meaning), `lexical` words (BM25), `hybrid` both. `best` is what
     /// was measured to be best for this index.
     #[serde(default)]
     mode: Mode,
-    /// Only documents whose metadata pass, for instance {"year": {"$gte": 2010}, "lang": "en"}. Operators:
-    /// $eq, $ne, $gt, $gte, $lt, $lte, $in, $nin, $exists, $contains, $and, $or, $not. `stats` names the
-    /// fields.
+    /// Only documents whose metadata pass, for instance {"year": {"$gte": 2010}, "lang": "en"}. Under a
+    /// field: $eq, $ne, $gt, $gte, $lt, $lte, $in, $nin, $exists, $not. Beside fields: $and, $or, $nor, $not,
+    /// $ids (an array of ids). Where a field holds an array, one member that passes is enough: {"tags": "b"}
+    /// finds ["a", "b"]. Numbers and strings are never equal. `stats` names the fields.
     #[serde(default)]
     #[schemars(with = "serde_json::Map<String, Value>")]
     filter: Option<Value>,
     /// Bytes of each hit's passage at most; 0 for none.
-    #[serde(default = "passage_bytes")]
+    #[serde(default = "passage_bytes", deserialize_with = "whole")]
     #[schemars(range(max = PASSAGE))]
     passage_bytes: usize,
 }
@@ -119,32 +123,37 @@ impl Tool for Search {
         // One more says whether there are more.
         let options = QueryArgs::of(until + 1, mode, filter(given.as_ref())?);
         let index = call.index()?;
-        let result = options.apply(index.query(asked))?.ids_only().run()?;
-        let mut notes: Vec<String> = options.note_on_signs(asked).into_iter().map(str::to_owned).collect();
-        if result.is_empty() {
-            notes.extend(options.notes_on_none(&index)?);
+        let mut query = options.apply(index.query(asked))?.ids_only();
+        if !call.held.writes() {
+            // A log of questions is in the index, and a session that reads does not change it.
+            query = query.unlogged();
         }
-        let words = match result.ranked_by {
-            RankedBy::Dense => Words::default(),
-            _ => Words::of(asked),
-        };
+        let result = query.run()?;
+        let mut said = Vec::new();
+        if options.note_on_signs(asked).is_some() {
+            said.push("`+`, `-` and quotes count in the modes `lexical` and `hybrid` alone".to_owned());
+        }
+        if result.is_empty() {
+            said.extend(options.notes_on_none(&index)?);
+        }
+        let words = Words::of(asked);
         let more = result.len() > until;
         let mut next = (more && until < ALL_HITS).then_some(until);
         let (mut hits, mut bytes) = (Vec::new(), 0);
         for (rank, hit) in result.iter().enumerate().take(until).skip(offset) {
             let Some(found) = Found::of(&index, hit, &words, most)? else {
-                notes.push(format!("`{}` was deleted while it was searched", hit.id));
+                said.push(format!("`{}` was deleted while it was searched", escaped(&hit.id)));
                 continue;
             };
-            bytes += found.size();
-            if bytes > ANSWER && !hits.is_empty() {
+            bytes += json_bytes(&found) + 1;
+            if bytes > ANSWER - REST && !hits.is_empty() {
                 next = Some(rank);
                 break;
             }
             hits.push(found);
         }
         if next.is_none() && more {
-            notes.push(format!(
+            said.push(format!(
                 "there are more hits than the {ALL_HITS} that can be asked for; ask more precisely"
             ));
         }
@@ -153,7 +162,7 @@ impl Tool for Search {
             ranked_by: named(&result.ranked_by),
             next_offset: next,
             documents: index.len(),
-            notes,
+            notes: notes(said),
         })
     }
 }
@@ -179,7 +188,7 @@ impl Found {
         let (passage, _) = start(&whole[shift..], most);
         let from = from + shift;
         let mut cut = Vec::new();
-        let (title, is_cut) = start(&document.title, TITLE);
+        let (title, is_cut) = start_json(&document.title, TITLE);
         cut.extend(is_cut.then_some("title"));
         let metadata = document.metadata.filter(|metadata| {
             metadata.to_string().len() <= METADATA || {
@@ -202,10 +211,38 @@ impl Found {
             uri: uri(&hit.id),
         }))
     }
+}
 
-    /// Bytes that it takes in the answer, about.
-    fn size(&self) -> usize {
-        let metadata = self.metadata.as_ref().map_or(0, |metadata| metadata.to_string().len());
-        200 + self.id.len() + self.uri.len() + self.title.len() + self.passage.len() + metadata
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use ehi::Filter;
+    use rmcp::handler::server::tool::schema_for_input;
+    use serde_json::json;
+
+    use super::*;
+
+    fn operators(text: &str) -> BTreeSet<String> {
+        let is_name = |c: char| c.is_ascii_alphanumeric();
+        let names = text.split('$').skip(1).filter_map(|rest| rest.split(|c| !is_name(c)).next());
+        names.map(|name| format!("${name}")).collect()
+    }
+
+    #[test]
+    fn the_schema_names_the_operators_that_there_are() {
+        let schema = schema_for_input::<Arguments>().unwrap();
+        let description = schema["properties"]["filter"]["description"].as_str().unwrap().replace("\n", " ");
+        let list = description.split_once("Under a field: ").unwrap().1;
+        let (on_fields, on_filters) = list.split_once("Beside fields: ").unwrap();
+        // The library's own list.
+        let error = Filter::from_json(&json!({ "a": { "$none": 1 } })).unwrap_err().to_string();
+        let error = error.split_once("write one of ").unwrap().1;
+        let (fields, filters) = error.split_once(" under a field, one of ").unwrap();
+        assert_eq!(operators(on_fields), operators(fields));
+        assert_eq!(operators(on_filters), operators(filters));
+        let filter = Filter::from_json(&json!({ "tags": "b" })).unwrap();
+        assert!(filter.matches("id", Some(&json!({ "tags": ["a", "b"] }))));
+        assert!(!Filter::from_json(&json!({ "n": "1" })).unwrap().matches("id", Some(&json!({ "n": 1 }))));
     }
 }

@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use ehi::Index;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation,
-    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
-    ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, ServerConfig,
+    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, CustomRequest, CustomResult,
+    ErrorCode, Implementation, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult,
+    PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities,
+    ServerConfig,
 };
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer, ServerHandler};
+use serde_json::Value;
 
 use super::delete::Delete;
 use super::explain::Explain;
@@ -17,7 +19,7 @@ use super::get::Get;
 use super::held::Held;
 use super::insert::Insert;
 use super::judge::Judge;
-use super::limits::CALLS;
+use super::limits::{ARGUMENTS, CALLS, failure};
 use super::resources::{self, Refused};
 use super::search::Search;
 use super::stats::Stats;
@@ -74,11 +76,11 @@ impl Server {
         read: impl FnOnce(&Index) -> Result<T, Refused> + Send + 'static,
     ) -> Result<T, ErrorData> {
         let held = Arc::clone(&self.held);
-        let done = self.work.run(context, move |_| read(&*held.index()?)).await;
+        let done = self.work.run(context, 0, move |_| read(&*held.index()?)).await;
         match done.map_err(undone)? {
             Ok(answer) => Ok(answer),
             Err(Refused::Request(error)) => Err(error),
-            Err(Refused::Index(failure)) => Err(ErrorData::internal_error(failure.line(), None)),
+            Err(Refused::Index(own)) => Err(ErrorData::internal_error(failure(&own.line()), None)),
         }
     }
 }
@@ -105,7 +107,10 @@ impl ServerHandler for Server {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let Some(entry) = self.tools.iter().find(|entry| entry.tool.name == request.name) else {
-            return Err(ErrorData::invalid_params(format!("there is no tool `{}`", request.name), None));
+            return Err(ErrorData::invalid_params(
+                failure(&format!("there is no tool `{}`", request.name)),
+                None,
+            ));
         };
         if entry.writes && !self.held.writes() {
             let name = &entry.tool.name;
@@ -115,10 +120,12 @@ impl ServerHandler for Server {
         }
         let (held, call) = (Arc::clone(&self.held), entry.call);
         let arguments = request.arguments.unwrap_or_default();
-        let done = self.work.run(&context, move |watch| call(arguments, &Call { held: &held, watch })).await;
+        let bytes = arguments.values().map(held_bytes).sum();
+        let done =
+            self.work.run(&context, bytes, move |watch| call(arguments, &Call { held: &held, watch })).await;
         let answer = match done.map_err(undone)? {
             Ok(answer) => CallToolResult::structured(answer),
-            Err(failure) => CallToolResult::error(vec![ContentBlock::text(failure.line())]),
+            Err(own) => CallToolResult::error(vec![ContentBlock::text(failure(&own.line()))]),
         };
         Ok(answer.into())
     }
@@ -147,12 +154,78 @@ impl ServerHandler for Server {
     ) -> Result<ReadResourceResponse, ErrorData> {
         Ok(self.resource(&context, move |index| resources::read(index, &request.uri)).await?.into())
     }
+
+    /// A request whose parameters are not those of its method comes here too.
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        Err(match parameters(&request) {
+            Some(message) => ErrorData::invalid_params(message, None),
+            None => {
+                let message = format!("there is no method `{}`", request.method);
+                ErrorData::new(ErrorCode::METHOD_NOT_FOUND, failure(&message), None)
+            }
+        })
+    }
+}
+
+/// What is to be changed in the parameters of a method that there is.
+fn parameters(request: &CustomRequest) -> Option<String> {
+    let method = request.method.as_str();
+    let field = |name: &str| request.params.as_ref().and_then(|params| params.get(name));
+    let is = |name: &str, what: &str| Some(format!("`{name}` of `{method}` is {what}"));
+    match method {
+        "tools/call" | "resources/read" if !request.params.as_ref().is_some_and(Value::is_object) => {
+            is("params", "an object")
+        }
+        "tools/call" if !field("name").is_some_and(Value::is_string) => {
+            is("name", "the name of a tool, a string")
+        }
+        "tools/call" if field("arguments").is_some_and(|own| !own.is_object()) => {
+            is("arguments", "an object, with a field for each argument")
+        }
+        "resources/read" if !field("uri").is_some_and(Value::is_string) => is("uri", "a string"),
+        "tools/list" | "resources/list" | "resources/templates/list"
+            if field("cursor").is_some_and(|own| !own.is_string()) =>
+        {
+            is("cursor", "a string, or absent")
+        }
+        "initialize"
+        | "ping"
+        | "tools/call"
+        | "tools/list"
+        | "resources/list"
+        | "resources/read"
+        | "resources/templates/list" => is("params", "not what the protocol has for it"),
+        _ => None,
+    }
+}
+
+/// Bytes that a value takes, about. What is read from a request is not nested deeply.
+fn held_bytes(value: &Value) -> usize {
+    /// Of the block that fields are held in.
+    const BLOCK: usize = 600;
+    let own = size_of::<Value>();
+    own + match value {
+        Value::String(text) => text.len(),
+        Value::Array(items) => items.iter().map(held_bytes).sum(),
+        Value::Object(fields) => {
+            BLOCK + fields.iter().map(|(name, own)| 24 + name.len() + held_bytes(own)).sum::<usize>()
+        }
+        _ => 0,
+    }
 }
 
 fn undone(undone: Undone) -> ErrorData {
     let message = match undone {
         Undone::Busy => {
-            format!("{CALLS} calls are at work or wait; ask again when some of them are answered")
+            format!(
+                "{CALLS} calls, or calls with arguments of {} MiB, are at work or wait; ask again when some of them \
+                 are answered",
+                ARGUMENTS >> 20
+            )
         }
         Undone::Cancelled => Failure::Cancelled.line(),
         Undone::Panicked => "the call failed inside the server, which goes on".to_owned(),

@@ -13,7 +13,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 
-use super::limits::CALLS;
+use super::limits::{ARGUMENTS, CALLS};
 
 /// Why a call was not done.
 #[derive(Debug)]
@@ -45,12 +45,14 @@ pub struct Work {
     threads: Arc<Semaphore>,
     all: u32,
     calls: AtomicUsize,
+    arguments: AtomicUsize,
 }
 
 impl Work {
     pub fn new() -> Self {
         let all = thread::available_parallelism().map_or(1, |all| all.get().min(CALLS)) as u32;
-        Self { threads: Arc::new(Semaphore::new(all as usize)), all, calls: AtomicUsize::new(0) }
+        let (calls, arguments) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Self { threads: Arc::new(Semaphore::new(all as usize)), all, calls, arguments }
     }
 
     /// Waits until no call is at work; none begins any more.
@@ -60,16 +62,18 @@ impl Work {
         self.threads.close();
     }
 
-    /// Does a call. One that was begun is done to its end, unless it looks at its [`Watch`].
+    /// Does a call whose arguments take so many bytes. One that was begun is done to its end,
+    /// unless it looks at its [`Watch`].
     ///
     /// # Errors
     /// [`Undone`].
     pub async fn run<T: Send + 'static>(
         &self,
         context: &RequestContext<RoleServer>,
+        arguments: usize,
         call: impl FnOnce(&Watch) -> T + Send + 'static,
     ) -> Result<T, Undone> {
-        let _counted = Counted::one(&self.calls)?;
+        let _counted = Counted::one(self, arguments)?;
         let permit = tokio::select! {
             permit = Arc::clone(&self.threads).acquire_owned() => permit.map_err(|_| Undone::Cancelled)?,
             () = context.ct.cancelled() => return Err(Undone::Cancelled),
@@ -104,13 +108,15 @@ impl Work {
 }
 
 /// A call that counts as long as it lives.
-struct Counted<'a>(&'a AtomicUsize);
+struct Counted<'a>(&'a Work, usize);
 
 impl<'a> Counted<'a> {
-    fn one(calls: &'a AtomicUsize) -> Result<Self, Undone> {
-        let counted = Self(calls);
-        // Counted before it is looked at, so that two do not both take the last place.
-        match calls.fetch_add(1, Ordering::Relaxed) < CALLS {
+    fn one(work: &'a Work, arguments: usize) -> Result<Self, Undone> {
+        let counted = Self(work, arguments);
+        // Counted before they are looked at, so that two do not both take the last place.
+        let calls = work.calls.fetch_add(1, Ordering::Relaxed);
+        let before = work.arguments.fetch_add(arguments, Ordering::Relaxed);
+        match calls < CALLS && (before == 0 || before + arguments <= ARGUMENTS) {
             true => Ok(counted),
             false => Err(Undone::Busy),
         }
@@ -119,6 +125,29 @@ impl<'a> Counted<'a> {
 
 impl Drop for Counted<'_> {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.0.calls.fetch_sub(1, Ordering::Relaxed);
+        self.0.arguments.fetch_sub(self.1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_and_their_arguments_are_bounded() {
+        let work = Work::new();
+        // One alone may be of any size.
+        let large = Counted::one(&work, 2 * ARGUMENTS).ok().unwrap();
+        assert!(Counted::one(&work, 1).is_err());
+        drop(large);
+        let half = Counted::one(&work, ARGUMENTS / 2).ok().unwrap();
+        let other = Counted::one(&work, ARGUMENTS / 2).ok().unwrap();
+        assert!(matches!(Counted::one(&work, 1), Err(Undone::Busy)));
+        drop((half, other));
+        let all: Vec<_> = (0..CALLS).map(|_| Counted::one(&work, 0).ok().unwrap()).collect();
+        assert!(Counted::one(&work, 0).is_err());
+        drop(all);
+        assert_eq!((work.calls.into_inner(), work.arguments.into_inner()), (0, 0));
     }
 }
