@@ -15,7 +15,7 @@ export async function pictures(browser) {
         const page = await open(browser, address, { colorScheme });
         address = await program.another();
         await ask(page, "Does vitamin D protect against infection?");
-        await page.getByLabel("Visiting").selectOption("leaves:8");
+        await page.getByLabel("Search in").selectOption("leaves:8");
         await view(page, "Leaves");
         await page.locator(".card").first().waitFor();
         for (const [name, part] of Object.entries(VIEWS)) {

@@ -10,9 +10,10 @@ export async function search(browser) {
     const page = await open(browser, program.address);
     assert.equal(await page.title(), "Search · scifact · ehi");
     assert.ok(!page.url().includes(program.address.split("#")[1]), "the token stays in the address");
+    await begins(page);
     await ask(page, QUESTION);
     const expected = JSON.parse(ehi("search", "--index", INDEX, "--json", "--k", "10", "--encoder", "full", QUESTION));
-    await page.getByText(/The full encoder (moved|agrees)/).waitFor();
+    await page.getByText(/The full encoder (moved|agrees)|so the full encoder read/).waitFor();
     const ids = await page.locator(".hit").evaluateAll(hits => hits.map(hit => hit.dataset.id));
     assert.deepEqual(ids.slice(0, 10), expected.hits.map(hit => hit.id), "the hits are those of the program");
     assert.ok(await page.locator(".hit mark", { hasText: /vitamin/i }).count() > 0, "words are marked");
@@ -44,30 +45,54 @@ export async function search(browser) {
     // Modes and how far, each as the program has it.
     await page.getByLabel("Ranked by").selectOption("lexical");
     await page.getByText(/ranked by words\./).waitFor();
-    assert.equal(await page.getByLabel("Visiting").count(), 0, "words are looked for in all documents");
+    assert.equal(await page.getByLabel("Search in").isVisible(), false, "words are looked for in all documents");
     await page.getByLabel("Ranked by").selectOption("hybrid");
     await page.getByText(/ranked by meaning \([\d.]+\) and words/).waitFor();
     assert.match(await page.locator(".hit").first().textContent(), /meaning [\d.]+ \(rank \d+\).*words [\d.]+|words [\d.]+/);
     await page.getByLabel("Ranked by").selectOption("dense");
-    await page.getByLabel("Visiting").selectOption("leaves:8");
+    await page.getByLabel("Search in").selectOption("leaves:8");
     await page.getByText(/ 8 of 518 leaves · /).waitFor();
     await accessible(page, "search");
+
+    await keepsStill(page);
+    await ask(page, QUESTION);
 
     // What was asked is there after a reload, which needs no other token.
     await page.reload();
     await page.locator(".hit").first().waitFor();
     assert.equal(await page.getByLabel("Question").inputValue(), QUESTION);
-    await page.getByLabel("Visiting").selectOption("auto");
+    await page.getByLabel("Search in").selectOption("auto");
+
+    // Where the hits end, that is said.
+    const end = page.getByText("These are the first 200 hits");
+    for (let step = 0; step < 100 && !await end.isVisible(); step++) {
+        await page.evaluate(() => scrollTo(0, document.body.scrollHeight));
+        await page.waitForTimeout(100);
+    }
+    assert.deepEqual([await end.isVisible(), await page.locator(".hit").count()], [true, 200]);
 
     await page.getByLabel("Question").fill("");
     await page.waitForFunction(() => document.querySelectorAll(".hit").length === 0);
     await why(page);
     await leaves(page);
     await state(page);
+    await alerts(page);
     await close(page);
 
     // A second page has an address of its own, and the first one's is used up.
-    const second = await open(browser, await program.another());
+    const address = await program.another();
+    const second = await open(browser, address);
+    await ask(second, QUESTION);
+    // Nor is another needed for a tab that is open: an address that is followed in it begins anew.
+    let next = address;
+    while (next === address) next = await program.another();
+    await second.goto(next);
+    await second.getByText("Type a question").waitFor();
+    assert.equal(new URL(second.url()).hash, "#search");
+    for (const name of ["constructor", "toString", "__proto__"]) {
+        await second.evaluate(name => (location.hash = `#${name}`), name);
+        await second.waitForFunction(() => document.title.startsWith("Search"));
+    }
     await close(second);
     const third = await (await browser.newContext()).newPage();
     await third.goto(program.address);
@@ -76,11 +101,77 @@ export async function search(browser) {
     await program.end();
 }
 
+/** What fails is said until it succeeds, whatever else succeeds. */
+async function alerts(page) {
+    await view(page, "Search");
+    await page.route("**/api/state", route => route.fulfill({ status: 500, json: { error: "failed", message: "no state today" } }));
+    const healthy = page.waitForResponse("**/api/health");
+    await view(page, "State");
+    await healthy;
+    await page.waitForTimeout(200);
+    await page.getByRole("alert").getByText("no state today").waitFor();
+    await page.unroute("**/api/state");
+    await view(page, "Search");
+    assert.equal(await page.getByRole("alert").textContent(), "");
+}
+
+/** The page before anything is asked. */
+async function begins(page) {
+    await page.getByText("Type a question").waitFor();
+    await accessible(page, "the page before a question");
+    assert.equal(await page.getByLabel("Question").getAttribute("dir"), "auto");
+    await page.locator(".start li button").first().click();
+    await page.locator(".hit").first().waitFor();
+    await page.locator(".hit h2 button").first().focus();
+    await page.keyboard.press("?");
+    await page.getByRole("dialog").getByText("opens a hit").waitFor();
+    await accessible(page, "the keys");
+    await page.keyboard.press("Escape");
+}
+
+/** What one uses keeps the focus, and what one reads stays where it is. */
+async function keepsStill(page) {
+    const mode = page.getByLabel("Ranked by");
+    await mode.selectOption("best");
+    await mode.focus();
+    for (const value of ["dense", "lexical"]) {
+        await page.keyboard.press("ArrowDown");
+        assert.equal(await mode.inputValue(), value);
+        await page.getByText(value === "dense" ? /ranked by meaning\./ : /ranked by words\./).waitFor();
+        assert.ok(await mode.evaluate(own => own === document.activeElement), "the select keeps the focus");
+    }
+    await mode.selectOption("best");
+    await page.getByLabel("Search in").selectOption("auto");
+    await page.getByText(/hits, ranked by meaning/).waitFor();
+    // The list's place at each frame while one types and rests.
+    await page.evaluate(() => {
+        window.tops = new Set();
+        const look = () => {
+            window.tops.add(Math.round(document.querySelector("ol.hits").getBoundingClientRect().top));
+            window.looking = requestAnimationFrame(look);
+        };
+        look();
+    });
+    await page.getByLabel("Question").press("End");
+    await page.getByLabel("Question").pressSequentially(" and flu", { delay: 40 });
+    await page.waitForTimeout(600);
+    // Nor does an error move it; hits of an earlier question are dimmed.
+    await page.route("**/api/search", route => route.abort());
+    await page.getByLabel("Question").pressSequentially("s");
+    await page.getByRole("alert").getByText("does not answer").waitFor();
+    await page.locator("ol.hits.stale").waitFor();
+    const tops = await page.evaluate(() => [cancelAnimationFrame(window.looking), [...window.tops]][1]);
+    assert.equal(tops.length, 1, `the list stands at ${tops}`);
+    await page.unroute("**/api/search");
+    await page.getByLabel("Question").pressSequentially("?");
+    await page.waitForFunction(() => document.querySelector("ol.hits.stale") === null && document.getElementById("alert").textContent === "");
+}
+
 async function why(page) {
     await view(page, "Why");
     await page.getByText("Ask a question to see where it leads.").waitFor();
     await page.getByLabel("Question").fill(QUESTION);
-    await page.getByLabel("Visiting").selectOption("leaves:4");
+    await page.getByLabel("Search in").selectOption("leaves:4");
     await page.getByLabel("Question").press("Enter");
     await page.getByText(/^4 leaves of 518 visited/).waitFor();
     const expected = JSON.parse(ehi("explain", "--index", INDEX, "--json", "--k", "10", "--beam", "4", "--exact", "--mode", "dense", QUESTION));

@@ -11,7 +11,8 @@ use crate::support::id;
 #[test]
 fn by_default_nothing_is_written() {
     let flow = filled(24);
-    flow.run("questions", &["--log", "off"]).ok();
+    // Not even where questions are logged.
+    flow.run("questions", &["--log", "on"]).ok();
     let before = content(&flow.path("index"));
     let explorer = Explorer::new(&flow.index(), &[]);
     let session = explorer.begin();
@@ -24,6 +25,8 @@ fn by_default_nothing_is_written() {
         assert_eq!(session.post(path, &json!({})).refused(403), "read_only");
     }
     session.search("tree leaf").ok();
+    session.post("/api/search", &json!({ "question": "tree", "k": 1, "asked": true })).ok();
+    assert_eq!(session.get("/api/about").ok()["logged"], false);
     session.post("/api/why", &json!({ "question": "tree leaf", "k": 5 })).ok();
     session.post("/api/leaves", &json!({})).ok();
     let leaves = session.wait("/api/leaves", |leaves| leaves["phase"] == "done");
@@ -55,9 +58,9 @@ fn hits_have_what_the_page_shows_and_options_are_heeded() {
     let hit = |name: &str| found["hits"].as_array().unwrap().iter().find(|hit| hit["id"] == name).unwrap();
     assert_eq!(hit("word")["excerpt"]["stretches"], json!([{ "text": "tree", "marked": true }]));
     assert_eq!(hit("hostile")["title"], hostile);
-    assert_eq!(hit("word")["fields"][1]["filter"], json!({ "tags": { "$eq": "a" } }));
+    assert_eq!(hit("word")["fields"][1]["filter"], r#"{"tags":{"$eq":"a"}}"#);
     assert_eq!(found["stats"]["documents_visited"], 3);
-    let filtered = json!({ "question": "tree", "k": 5, "filter": hit("word")["fields"][1]["filter"] });
+    let filtered = json!({ "question": "tree", "k": 5, "filters": [hit("word")["fields"][1]["filter"]] });
     let filtered = session.post("/api/search", &filtered).ok();
     assert_eq!(filtered["hits"].as_array().unwrap().len(), 1);
     let ask = |more: Value| {
@@ -77,7 +80,8 @@ fn hits_have_what_the_page_shows_and_options_are_heeded() {
         json!({ "reach": { "leaves": 0 } }),
         json!({ "mode": "lexical", "reach": "exact" }),
         json!({ "encoder": "slow" }),
-        json!({ "filter": { "$bad": 1 } }),
+        json!({ "filters": ["{\"$bad\":1}"] }),
+        json!({ "filters": ["{"] }),
         json!({ "question": " " }),
     ] {
         assert_eq!(ask(bad).refused(400), "bad_request");
@@ -105,6 +109,107 @@ fn hits_have_what_the_page_shows_and_options_are_heeded() {
     for exact in why["exact"].as_array().unwrap() {
         assert_eq!(exact["visited"], exact["leaf"] == visited, "{exact}");
     }
+}
+
+#[test]
+fn metadata_is_bounded_and_large_numbers_are_filtered_by_as_they_are() {
+    let flow = Flow::new();
+    let large = "v".repeat(512 << 10);
+    let mut metadata: serde_json::Map<String, Value> =
+        (0..14).map(|n| (format!("large{n}"), json!(large))).collect();
+    metadata.insert("n".repeat(60_000), json!(1));
+    metadata.insert("account".to_owned(), json!(9_007_199_254_740_993_u64));
+    let documents = [
+        json!({ "_id": "large", "text": "tree", "metadata": metadata }),
+        json!({ "_id": "near", "text": "tree", "metadata": { "account": 9_007_199_254_740_992_u64 } }),
+    ];
+    let file = flow.path("own.jsonl");
+    fs::write(&file, documents.iter().map(|document| format!("{document}\n")).collect::<String>()).unwrap();
+    flow.run("insert", &[text(&file)]).ok();
+    let explorer = Explorer::new(&flow.index(), &[]);
+    let session = explorer.begin();
+    let answer = session.search("tree");
+    assert!(answer.body.len() < 10_000, "{} bytes", answer.body.len());
+    let found = answer.ok();
+    let hit = found["hits"].as_array().unwrap().iter().find(|hit| hit["id"] == "large").unwrap();
+    let fields = hit["fields"].as_array().unwrap();
+    for field in fields.iter().filter(|field| field["name"] != "account") {
+        assert!(field["filter"].is_null() && field["name"].as_str().unwrap().len() < 200, "{field}");
+    }
+    let account = fields.iter().find(|field| field["name"] == "account").unwrap();
+    let asked = json!({ "question": "tree", "k": 5, "filters": [account["filter"].as_str().unwrap()] });
+    let found = session.post("/api/search", &asked).ok();
+    assert_eq!(found["hits"].as_array().unwrap().len(), 1);
+    assert_eq!(found["hits"][0]["id"], "large");
+}
+
+#[test]
+fn a_question_has_a_bound() {
+    let flow = filled(6);
+    let explorer = Explorer::new(&flow.index(), &["--judge"]);
+    let session = explorer.begin();
+    let ask = |question: &str| session.post("/api/search", &json!({ "question": question, "k": 1 }));
+    let most = "t".repeat(16 << 10);
+    ask(&most).ok();
+    let refused = ask(&format!("{most}t"));
+    assert_eq!(refused.refused(400), "bad_request");
+    assert!(refused.json()["message"].as_str().unwrap().contains("at most 16 KiB"));
+    assert_eq!(ask(&"é".repeat(24 << 10)).refused(400), "bad_request");
+    let question = format!("{most}t");
+    for (path, ask) in [
+        ("/api/why", json!({ "question": question, "k": 1 })),
+        ("/api/document", json!({ "question": question, "id": id(0) })),
+        ("/api/judge", json!({ "question": question, "id": id(0), "grade": 1 })),
+    ] {
+        assert_eq!(session.post(path, &ask).refused(400), "bad_request", "{path}");
+    }
+}
+
+#[test]
+fn pieces_of_a_text_that_was_replaced_are_not_joined() {
+    let flow = Flow::new();
+    let file = flow.path("own.jsonl");
+    let insert = |word: &str| {
+        fs::write(&file, format!("{}\n", json!({ "_id": "long", "text": word.repeat(20_000) }))).unwrap();
+        flow.run("insert", &[text(&file)]).ok();
+    };
+    insert("old text ");
+    let explorer = Explorer::new(&flow.index(), &[]);
+    let session = explorer.begin();
+    let first = session.post("/api/document", &json!({ "id": "long" })).ok();
+    let next = json!({ "id": "long", "from": first["next"], "version": first["version"] });
+    session.post("/api/document", &next).ok();
+    insert("new text ");
+    session.wait("/api/about", |_| session.post("/api/document", &next).status != 200);
+    assert_eq!(session.post("/api/document", &next).refused(409), "replaced");
+}
+
+#[test]
+fn hits_have_the_grades_of_their_question_however_many_others_were_judged() {
+    let flow = filled(12);
+    let file = flow.path("judged.jsonl");
+    let judged = |question: &str, grade: i32| json!({ "question": question, "id": id(0), "grade": grade });
+    let mut lines = format!("{}\n", judged("tree", 3));
+    for n in 0..1_200 {
+        lines += &format!("{}\n", judged(&format!("question {n}"), 1));
+    }
+    fs::write(&file, lines).unwrap();
+    flow.run("judge", &["--file", text(&file)]).ok();
+    let explorer = Explorer::new(&flow.index(), &["--judge"]);
+    let session = explorer.begin();
+    let grades = |question: &str, grades: bool| {
+        let asked = json!({ "question": question, "k": 12, "grades": grades });
+        let found = session.post("/api/search", &asked).ok();
+        let hits = found["hits"].as_array().unwrap().iter();
+        hits.filter(|hit| !hit["grade"].is_null())
+            .map(|hit| hit["grade"].as_i64().unwrap())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(grades("tree", true), [3]);
+    assert_eq!(grades(" tree ", true), [3], "as the page stores it");
+    assert!(grades("tree", false).is_empty());
+    assert!(grades("leaf", true).is_empty());
+    assert_eq!(session.get("/api/about").ok()["examples"][0], "question 0");
 }
 
 #[test]

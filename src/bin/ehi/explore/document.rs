@@ -1,11 +1,14 @@
 //! A document, piece by piece: its text may be as large as 64 MiB.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use hyper::StatusCode;
 
 use super::excerpt::{Stretch, marked};
+use super::question::check_length;
 use super::reply::{Refusal, Reply};
 use super::routes::{Call, Site};
 use super::search::MOST_TITLE;
@@ -24,6 +27,9 @@ struct Ask {
     /// The byte at which the piece begins, a `next` of the piece before.
     #[serde(default)]
     from: usize,
+    /// The `version` of the piece before: all pieces are to be of one text.
+    #[serde(default)]
+    version: Option<String>,
     /// Whose words are marked.
     #[serde(default)]
     question: String,
@@ -32,6 +38,8 @@ struct Ask {
 #[derive(Serialize)]
 struct Piece<'a> {
     id: &'a str,
+    /// Changes with the text.
+    version: String,
     title: &'a str,
     stretches: Vec<Stretch<'a>>,
     /// Where the next piece begins; none behind the last.
@@ -43,24 +51,38 @@ struct Piece<'a> {
 }
 
 pub fn document(site: &Site, call: &Call) -> Result<Reply, Refusal> {
-    let Ask { id, from, question } = call.json()?;
+    let Ask { id, from, version: before, question } = call.json()?;
+    check_length(&question)?;
     let index = site.held.index()?;
     let Some(document) = index.get(&id)? else {
         return Err(Refusal::new(StatusCode::NOT_FOUND, "no_document", "the index has no such document"));
     };
     let text = &document.text;
+    let version = version(text);
+    if before.is_some_and(|before| before != version) {
+        let message = "the document was replaced meanwhile: open it again";
+        return Err(Refusal::new(StatusCode::CONFLICT, "replaced", message));
+    }
     if from > text.len() || !text.is_char_boundary(from) {
         return Err(Refusal::bad("no piece of the text begins there"));
     }
     let end = floor(text, from + PIECE);
     Ok(Reply::json(&Piece {
         id: &document.id,
+        version,
         title: &document.title[..floor(&document.title, MOST_TITLE)],
         stretches: marked(&text[from..end], &Words::of(&question)),
         next: (end < text.len()).then_some(end),
         bytes: text.len(),
         metadata: document.metadata.as_ref().map(written),
     }))
+}
+
+/// Tells texts apart; means nothing outside of this program.
+fn version(text: &str) -> String {
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    format!("{:016x}", hasher.finish())
 }
 
 fn written(metadata: &Value) -> String {

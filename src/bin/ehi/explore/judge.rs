@@ -3,6 +3,7 @@
 use ehi::Judgment;
 use serde::{Deserialize, Serialize};
 
+use super::question::check_length;
 use super::reply::{Refusal, Reply};
 use super::routes::{Call, Site};
 
@@ -47,6 +48,7 @@ struct Listed {
 
 pub fn judge(site: &Site, call: &Call) -> Result<Reply, Refusal> {
     let Judge { question, id, grade } = call.json()?;
+    check_length(&question)?;
     let index = site.held.writable()?;
     let recorded = index.record_all([Judgment::new(question, id, grade)])?;
     // Others are to see it, and a power failure is to leave it.

@@ -2,13 +2,15 @@
 
 use ehi::{Filter, Index, Query, QueryEncoder};
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::reply::Refusal;
 use crate::query::Mode;
 
 /// Hits at most: the page asks for more as one scrolls.
 const MOST_HITS: usize = 200;
+/// Bytes of a question: far more than an encoder reads.
+const MOST_QUESTION: usize = 16 << 10;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -19,14 +21,19 @@ pub struct Ask {
     pub mode: Mode,
     #[serde(default)]
     reach: Reach,
+    /// Filters that must all pass, each as JSON in a string. The page hands back those that it was given with
+    /// the hits, and never reads them: JavaScript would round large whole numbers.
     #[serde(default)]
-    filter: Option<Value>,
+    filters: Vec<String>,
     /// The one that the index prefers if absent.
     #[serde(default)]
     encoder: Option<QueryEncoder>,
     /// Whether somebody asked this, and is not merely typing: then it is logged where questions are.
     #[serde(default)]
     pub asked: bool,
+    /// Whether each hit is to have the grade that it was judged by, for this question.
+    #[serde(default)]
+    pub grades: bool,
 }
 
 /// How far a search goes.
@@ -42,19 +49,37 @@ enum Reach {
     Exact,
 }
 
+/// # Errors
+/// A question that is longer than the page's may be.
+pub fn check_length(question: &str) -> Result<(), Refusal> {
+    if question.len() <= MOST_QUESTION {
+        return Ok(());
+    }
+    let (found, most) = (question.len(), MOST_QUESTION >> 10);
+    Err(Refusal::bad(format!("the question has {found} bytes; at most {most} KiB are searched for here")))
+}
+
 impl Ask {
     /// The filter, whose life the query shares.
     ///
     /// # Errors
     /// What is wrong with it.
     pub fn filter(&self) -> Result<Option<Filter>, Refusal> {
-        let filter = self.filter.as_ref().map(Filter::from_json).transpose();
-        filter.map_err(|error| ehi::Error::from(error).into())
+        if self.filters.is_empty() {
+            return Ok(None);
+        }
+        let read = |filter: &String| {
+            serde_json::from_str::<Value>(filter).map_err(|error| Refusal::bad(format!("a filter: {error}")))
+        };
+        let all = self.filters.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+        let filter = Filter::from_json(&json!({ "$and": all }));
+        filter.map(Some).map_err(|error| ehi::Error::from(error).into())
     }
 
     /// # Errors
-    /// More hits than are given.
+    /// More hits than are given; a question that is too long.
     pub fn query<'a>(&'a self, index: &'a Index, filter: Option<&'a Filter>) -> Result<Query<'a>, Refusal> {
+        check_length(&self.question)?;
         if self.k > MOST_HITS {
             return Err(Refusal::bad(format!("there are at most {MOST_HITS} hits")));
         }

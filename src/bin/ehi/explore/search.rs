@@ -1,6 +1,9 @@
 //! Hits, each with the part of its text that is shown.
 
-use ehi::{Hit, RankedBy, SearchStats};
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use ehi::{Hit, Index, RankedBy, SearchStats};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -14,8 +17,10 @@ use crate::passage::Words;
 /// Fields of the metadata that a hit shows, and how deep they may lie.
 const MOST_FIELDS: usize = 16;
 const DEEPEST: usize = 3;
-/// Bytes of a value that is shown, and of a title.
+/// Bytes of a value that is shown, of its name, and of a title. A longer value or name has no filter: it is
+/// sent with each hit, and comes back with each question.
 const MOST_VALUE: usize = 200;
+const MOST_NAME: usize = 100;
 pub const MOST_TITLE: usize = 1_000;
 
 #[derive(Serialize)]
@@ -40,6 +45,9 @@ struct Shown<'a> {
     /// Bytes of the whole text.
     bytes: usize,
     fields: Vec<Field>,
+    /// By which it was judged for this question, where that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    grade: Option<i32>,
 }
 
 /// A value of the metadata.
@@ -47,8 +55,9 @@ struct Shown<'a> {
 pub struct Field {
     name: String,
     value: String,
-    /// What only documents with this value pass; none where no filter can name the field.
-    filter: Option<Value>,
+    /// What only documents with this value pass, as JSON; none where no filter can name the field, or the
+    /// value is too long for one.
+    filter: Option<String>,
 }
 
 pub fn search(site: &Site, call: &Call) -> Result<Reply, Refusal> {
@@ -56,20 +65,28 @@ pub fn search(site: &Site, call: &Call) -> Result<Reply, Refusal> {
     let index = site.held.index()?;
     let filter = ask.filter()?;
     let mut query = ask.query(index, filter.as_ref())?;
-    if !ask.asked {
+    // An index that is open for reading is not written to, its log of questions included.
+    if !(ask.asked && site.held.may_judge()) {
         query = query.unlogged();
     }
     let result = query.run()?;
     let words = Words::of(&ask.question);
+    let grades = if ask.grades { grades(index, &ask.question)? } else { HashMap::new() };
     Ok(Reply::json(&Found {
         ranked_by: result.ranked_by,
         stats: result.stats,
         embeddings: index.embeddings(),
-        hits: result.iter().map(|hit| shown(hit, &words)).collect(),
+        hits: result.iter().map(|hit| shown(hit, &words, grades.get(&hit.id).copied())).collect(),
     }))
 }
 
-fn shown<'a>(hit: &'a Hit, words: &Words) -> Shown<'a> {
+/// The judgments of one question: grades by the ids of their documents.
+fn grades(index: &Index, question: &str) -> Result<HashMap<String, i32>, Refusal> {
+    let judgments = index.judgments()?.into_iter().filter(|own| own.question == question.trim());
+    Ok(judgments.map(|own| (own.id, own.grade)).collect())
+}
+
+fn shown<'a>(hit: &'a Hit, words: &Words, grade: Option<i32>) -> Shown<'a> {
     let Hit { id, score, scores, document, leaf, .. } = hit;
     let mut fields = Vec::new();
     if let Some(metadata) = &document.metadata {
@@ -87,6 +104,7 @@ fn shown<'a>(hit: &'a Hit, words: &Words) -> Shown<'a> {
         excerpt: excerpt(hit.passage_text(), words),
         bytes: document.text.len(),
         fields,
+        grade,
     }
 }
 
@@ -113,14 +131,25 @@ fn collect<'a>(value: &'a Value, path: &mut Vec<&'a str>, fields: &mut Vec<Field
 }
 
 fn field(value: &Value, path: &[&str]) -> Field {
-    let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    let shown = floor(&text, MOST_VALUE);
+    let text = value.as_str().map_or_else(|| Cow::Owned(value.to_string()), Cow::Borrowed);
+    let name = path.join(".");
+    let is_short = name.len() <= MOST_NAME && text.len() <= MOST_VALUE;
     // A dot is where one field lies in another, and a dollar begins an operator.
     let has_name = path.iter().all(|name| !name.is_empty() && !name.contains('.') && !name.starts_with('$'));
-    let mut filter = Map::new();
-    filter.insert(path.join("."), json!({ "$eq": value }));
-    let value = if shown < text.len() { format!("{}…", &text[..shown]) } else { text };
-    Field { name: path.join("."), value, filter: has_name.then_some(Value::Object(filter)) }
+    let filter = (is_short && has_name).then(|| {
+        let mut filter = Map::new();
+        filter.insert(name.clone(), json!({ "$eq": value }));
+        Value::Object(filter).to_string()
+    });
+    Field { name: cut(&name, MOST_NAME), value: cut(&text, MOST_VALUE), filter }
+}
+
+/// The beginning of a text, with an ellipsis where there is more of it.
+fn cut(text: &str, most: usize) -> String {
+    if text.len() <= most {
+        return text.to_owned();
+    }
+    format!("{}…", &text[..floor(text, most)])
 }
 
 #[cfg(test)]
@@ -146,9 +175,10 @@ mod tests {
         assert!(!names.iter().any(|name| name.contains("still") || name.contains("in")), "{names:?}");
         for field in &fields {
             let Some(filter) = &field.filter else {
-                assert!(["a.b", "$where"].contains(&field.name.as_str()));
+                assert!(["a.b", "$where", "long"].contains(&field.name.as_str()));
                 continue;
             };
+            let filter = &serde_json::from_str(filter).unwrap();
             assert!(Filter::from_json(filter).unwrap().matches("id", Some(&metadata)), "{filter}");
             assert!(
                 !Filter::from_json(filter).unwrap().matches("id", Some(&json!({ "lang": "de" }))),
@@ -164,6 +194,15 @@ mod tests {
             let mut fields = Vec::new();
             collect(&metadata, &mut Vec::new(), &mut fields);
             assert_eq!(fields, []);
+        }
+        let long =
+            json!({ "n".repeat(60_000): 1, "value": "v".repeat(512 << 10), "é".repeat(51): "of 102 bytes" });
+        let mut fields = Vec::new();
+        collect(&long, &mut Vec::new(), &mut fields);
+        assert_eq!(fields.len(), 3);
+        for Field { name, value, filter } in &fields {
+            assert!(name.len() <= MOST_NAME + 3 && value.len() <= MOST_VALUE + 3, "{name}: {value}");
+            assert_eq!(*filter, None);
         }
         let many: Map<String, Value> = (0..1_000).map(|n| (n.to_string(), json!(n))).collect();
         let mut fields = Vec::new();

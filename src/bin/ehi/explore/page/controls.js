@@ -6,34 +6,42 @@ const MODES = [["best", "best for this index"], ["dense", "meaning"], ["lexical"
 const RECALLS = [0.8, 0.9, 0.95, 0.99];
 const BEAMS = [1, 2, 4, 8, 16, 32, 64];
 
-function select(label, options, chosen, onchange) {
+function select(app, label, options, name, changed) {
+    // What is not offered (any more) is as if nothing was chosen.
+    if (!options.some(([value]) => value === app.ask[name])) app.ask[name] = options[0][0];
     const list = options.map(([value, text]) => {
         const option = el("option", { value }, text);
-        option.selected = value === chosen;
+        option.selected = value === app.ask[name];
         return option;
     });
-    return el("label", {}, label, el("select", { onchange: event => onchange(event.target.value) }, list));
-}
-
-/** Selects for mode and reach. */
-export function controls(app, changed) {
-    const { about, ask } = app;
-    const set = name => value => {
-        ask[name] = value;
+    const onchange = event => {
+        app.ask[name] = event.target.value;
         app.keep();
         changed();
     };
+    return el("label", {}, el("span", { class: "small faint" }, label), el("select", { onchange }, list));
+}
+
+/** Selects for mode and reach. They stay where they are when one of them is used. */
+export function controls(app, changed) {
+    const { about, ask } = app;
     const modes = MODES.filter(([mode]) => about.words || mode === "best" || mode === "dense");
-    const reaches = [["auto", "as far as it takes"]];
+    const reaches = [["auto", "automatic"]];
     if (about.leaves > 1) {
-        reaches.push(...RECALLS.map(share => [`recall:${share}`, `to find ${share * 100}%`]));
-        reaches.push(...BEAMS.filter(beam => beam < about.leaves).map(beam => [`leaves:${beam}`, beam === 1 ? "1 leaf" : `${beam} leaves`]));
+        // All of few documents are compared anyway.
+        if (!about.few) reaches.push(...RECALLS.map(share => [`recall:${share}`, `enough leaves for ${share * 100}% of the best`]));
+        reaches.push(...BEAMS.filter(beam => beam < about.leaves).map(beam => [`leaves:${beam}`, beam === 1 ? "the likeliest leaf" : `the ${beam} likeliest leaves`]));
     }
-    reaches.push(["exact", "every document"]);
-    const parts = [select("Ranked by", modes, ask.mode, set("mode"))];
-    if (ask.mode === "lexical") ask.reach = "auto";
-    else parts.push(select("Visiting", reaches, ask.reach, set("reach")));
-    return parts;
+    reaches.push(["exact", "all documents"]);
+    // Words are looked for in all documents.
+    const fit = () => (reach.hidden = ask.mode === "lexical");
+    const reach = select(app, "Search in", reaches, "reach", changed);
+    const mode = select(app, "Ranked by", modes, "mode", () => {
+        fit();
+        changed();
+    });
+    fit();
+    return [mode, reach];
 }
 
 /** The filters in force, each with a way to take it off. */

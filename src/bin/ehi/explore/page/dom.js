@@ -27,6 +27,12 @@ export function foreign(name, properties, text) {
     return el(name, { dir: "auto", ...properties }, text);
 }
 
+/** What is shown of a title; the id stands for one that shows nothing. */
+export function named(title, id) {
+    const shows = text => /[^\s\p{C}\p{Default_Ignorable_Code_Point}]/u.test(text);
+    return [title, id].find(shows)?.trim() ?? JSON.stringify(id);
+}
+
 /** Stretches of text, those with words of the question marked. */
 export function marked(stretches) {
     return stretches.map(({ text, marked }) => (marked ? el("mark", {}, text) : text));

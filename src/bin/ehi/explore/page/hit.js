@@ -1,6 +1,6 @@
 // One hit: its passage, its score and what that is made of, its metadata, and judgments of it.
 
-import { el, foreign, marked } from "./dom.js";
+import { el, foreign, marked, named } from "./dom.js";
 import { bytes, score } from "./numbers.js";
 import { read } from "./reader.js";
 
@@ -21,47 +21,66 @@ function moved(hit, place, before) {
     return el("span", { class: from === undefined || from > place ? "good" : "warn", title: "by the full encoder" }, text);
 }
 
-/** `before`: places of the hits by the fast encoder, where this is the answer of the full one. */
-export function hit(app, found, place, { before, grade, judge, filter }) {
-    const open = () => read(app, found.id, app.ask.question);
-    const title = foreign("button", { type: "button", class: "link", onclick: open }, found.title.trim() || found.id);
-    const { excerpt } = found;
+/**
+ * `before`: places of the hits by the fast encoder, where this is the answer of the full one. `judging` makes what a
+ * hit is judged by, where it can be.
+ */
+export function hit(app, found, place, { before, judging, filter }) {
+    const open = () => read(app, found.id, app.ask.question, judging?.(found));
+    const name = named(found.title, found.id);
+    const own = judging?.(found);
+    const element = el("li", { class: "hit", "data-id": found.id },
+        foreign("h2", {}, el("button", { type: "button", class: "link", onclick: open }, name)),
+        el("p", { class: "excerpt", dir: "auto" }, found.excerpt.before ? "… " : null, marked(found.excerpt.stretches), found.excerpt.behind ? " …" : null),
+        el("div", { class: "about" }, numbers(app, found, place, before, name), fields(found, filter), own?.element));
+    if (own) element.addEventListener("keydown", own.byKey);
+    return element;
+}
+
+function numbers(app, found, place, before, name) {
     const leaf = app.about.leaves === 1 ? null : el("button", { type: "button", class: "link", onclick: () => leafOf(app, found.leaf) }, `leaf ${found.leaf}`);
     const line = [`${place + 1}.`, `score ${score(found.score)}`, ...parts(found), leaf, found.bytes > 10000 ? bytes(found.bytes) : null, moved(found, place, before)];
-    const fields = found.fields.map(({ name, value, filter: own }) => {
+    return el("p", { class: "row small faint" },
+        line.filter(Boolean).map(part => (typeof part === "string" ? el("span", {}, part) : part)),
+        name === found.id ? null : foreign("span", { class: "id" }, found.id));
+}
+
+function fields(found, filter) {
+    if (found.fields.length === 0) return null;
+    const chip = ({ name, value, filter: own }) => {
         const text = `${name}: ${value}`;
         return el("li", {}, own === null
             ? foreign("span", { class: "chip" }, text)
             : foreign("button", { type: "button", class: "chip", title: "Only documents with this value", onclick: () => filter({ name, value, filter: own }) }, text));
-    });
-    const element = el("li", { class: "hit", "data-id": found.id },
-        el("h2", {}, title),
-        el("p", { class: "row small faint" }, line.filter(Boolean).map(part => (typeof part === "string" ? el("span", {}, part) : part)),
-            foreign("span", {}, found.id)),
-        el("p", { class: "excerpt", dir: "auto" }, excerpt.before ? "… " : null, marked(excerpt.stretches), excerpt.behind ? " …" : null),
-        fields.length === 0 ? null : el("ul", { class: "chips", "aria-label": "Metadata" }, fields),
-        judge === null ? null : grades(found, grade, judge));
-    if (judge !== null) element.addEventListener("keydown", event => byKey(event, found, judge));
-    return element;
+    };
+    return el("ul", { class: "chips", "aria-label": "Metadata" }, found.fields.map(chip));
 }
 
-function grades(found, grade, judge) {
+/** Buttons and keys that judge a hit. `draw` shows the grade that it has, and what became of a judgment. */
+export function judging({ id }, grade, judge) {
     const buttons = GRADES.map(([value, name, key]) => el("button", {
         type: "button",
-        "aria-pressed": String(grade === value),
+        "data-grade": value,
         "aria-keyshortcuts": key,
         title: `Key ${key}`,
-        onclick: () => judge(found, grade === value ? null : value),
+        onclick: event => judge(id, event.target.getAttribute("aria-pressed") === "true" ? null : value),
     }, name));
-    return el("div", { class: "row small", role: "group", "aria-label": "Judge this hit" }, buttons);
+    const said = el("span", { role: "status" });
+    const element = el("div", { class: "row small judging", role: "group", "aria-label": "Judge this hit", "data-judged": id }, buttons, said);
+    const draw = (now, text) => {
+        buttons.forEach((button, at) => button.setAttribute("aria-pressed", String(GRADES[at][0] === now)));
+        said.textContent = text;
+    };
+    draw(grade, "");
+    return { id, element, draw, byKey: event => byKey(event, id, judge) };
 }
 
-function byKey(event, found, judge) {
+function byKey(event, id, judge) {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     const grade = GRADES.find(([, , key]) => key === event.key) ?? (event.key === "u" ? [null] : undefined);
     if (grade === undefined) return;
     event.preventDefault();
-    judge(found, grade[0]);
+    judge(id, grade[0]);
 }
 
 export function leafOf(app, leaf) {

@@ -1,9 +1,9 @@
 // The views, and what they share: what the index is, and the question that is asked.
 
-import { begin, get } from "./ask.js";
+import { begin, get, listen, Refused, token } from "./ask.js";
 import { by, el } from "./dom.js";
 import { count, plural } from "./numbers.js";
-import { search } from "./search.js";
+import { keys, search } from "./search.js";
 import { why } from "./why.js";
 import { leaves } from "./leaves.js";
 import { state } from "./state.js";
@@ -13,52 +13,78 @@ const VIEWS = { search: ["Search", search], why: ["Why", why], leaves: ["Leaves"
 /** How often it is looked whether another process has changed the index. */
 const LOOK = 3000;
 
-const kept = JSON.parse(sessionStorage.getItem("ehi-ask") ?? "{}");
+const ABOUT = "/api/about";
+const KEPT = "ehi-ask";
+/** Bytes of a question at most, as the program has it. */
+const MOST_QUESTION = 16 * 1024;
+const FRESH = { question: "", mode: "best", reach: "auto", filters: [] };
+
+/** What went wrong, by what was asked for: each until the same succeeds, or another view is shown. */
+const failures = new Map();
+
 const app = {
     about: null,
     /** What is asked, the same in all views. */
-    ask: { question: "", mode: "best", reach: "auto", filters: [], ...kept },
+    ask: FRESH,
     keep() {
-        sessionStorage.setItem("ehi-ask", JSON.stringify(app.ask));
+        try {
+            sessionStorage.setItem(KEPT, JSON.stringify(app.ask));
+        } catch {
+            // No room: a reload begins with what was kept before.
+        }
     },
     /** What a request has of it. */
     asked(k) {
-        const { question, mode, reach, filters } = app.ask;
-        const [kind, value] = reach.split(":");
-        const filter = filters.length === 0 ? undefined : { $and: filters.map(one => one.filter) };
-        return { question, k, mode, reach: value === undefined ? kind : { [kind]: Number(value) }, filter };
+        const { question, mode, filters } = app.ask;
+        if (new Blob([question]).size > MOST_QUESTION) {
+            throw new Refused("bad_request", `The question is too long: it may have ${MOST_QUESTION / 1024} KiB.`);
+        }
+        const [kind, value] = (mode === "lexical" ? "auto" : app.ask.reach).split(":");
+        return { question, k, mode, reach: value === undefined ? kind : { [kind]: Number(value) }, filters: filters.map(one => one.filter) };
     },
     show(view) {
         location.hash = `#${view}`;
     },
+    /** Shows an error, or with null none any more. */
     alert(error) {
-        by("alert").textContent = error?.message ?? "";
+        if (error === null) [...failures.keys()].filter(path => !lost || path !== ABOUT).forEach(path => failures.delete(path));
+        else failures.set(error.path ?? "", error);
+        tell();
     },
     /** Calls, and shows what goes wrong; nothing is returned then. */
     async try(call) {
         try {
             const answer = await call();
-            if (!lost) app.alert(null);
+            if (failures.delete("")) tell();
             return answer;
         } catch (error) {
-            if (error.name === "AbortError") return undefined;
-            app.alert(error);
+            if (error.name !== "AbortError") app.alert(error);
             return undefined;
         }
     },
 };
+
+listen(path => failures.delete(path) && tell());
+
+/** While the program or the index is gone that alone is said. */
+function tell() {
+    const gone = failures.get(ABOUT);
+    const messages = new Set((gone ? [gone] : [...failures.values()]).map(error => error.message));
+    by("alert").textContent = [...messages].join(" ");
+}
 
 let shown = null;
 let lost = false;
 
 function view() {
     const name = location.hash.slice(1);
-    return name in VIEWS ? name : "search";
+    return Object.hasOwn(VIEWS, name) ? name : "search";
 }
 
 function render() {
     const name = view();
     shown?.leave?.();
+    app.alert(null);
     for (const link of by("nav").children) {
         if (link.hash === `#${name}`) link.setAttribute("aria-current", "page");
         else link.removeAttribute("aria-current");
@@ -76,38 +102,66 @@ function describe() {
 
 async function look() {
     try {
-        const about = await get("/api/about");
+        const about = await get(ABOUT);
         const { generation, model } = app.about;
         app.about = about;
         describe();
         if (lost) {
-            lost = false;
-            app.alert(null);
-        }
-        if (about.generation !== generation || about.model !== model) shown?.changed?.();
+            found();
+            shown?.changed?.();
+        } else if (about.generation !== generation || about.model !== model) shown?.changed?.();
     } catch (error) {
         lost = true;
+        document.body.classList.add("lost");
         app.alert(error);
     }
     setTimeout(look, LOOK);
 }
 
-async function start() {
+/** The program answers again: what failed meanwhile is asked for again. */
+function found() {
+    lost = false;
+    document.body.classList.remove("lost");
+    app.alert(null);
+}
+
+/** What was asked before a reload. With a new key, the index may be another one. */
+function remember(fresh) {
+    if (fresh) sessionStorage.removeItem(KEPT);
     try {
-        await begin();
-        app.about = await get("/api/about");
+        app.ask = { ...FRESH, ...JSON.parse(sessionStorage.getItem(KEPT) ?? "{}") };
+    } catch {
+        app.ask = { ...FRESH };
+    }
+    app.ask.filters = app.ask.filters.filter(one => typeof one.filter === "string");
+}
+
+async function start(fresh = false) {
+    try {
+        fresh = await begin() || fresh;
+        app.about = await get(ABOUT);
     } catch (error) {
         app.alert(error);
+        // Without a right key no time helps.
+        if (!["no_key", "no_token"].includes(error.kind)) setTimeout(start, LOOK, fresh);
         return;
     }
+    app.alert(null);
+    remember(fresh);
     describe();
     const links = Object.entries(VIEWS).map(([name, [title]]) => el("a", { href: `#${name}` }, title));
     by("nav").append(...links);
     addEventListener("hashchange", () => {
-        if (location.hash !== "#main") render();
+        if (location.hash !== "#main" && !token()) render();
+    });
+    addEventListener("keydown", event => {
+        const writes = event.target.matches?.("input, select, textarea");
+        if (event.key === "?" && !writes && !by("reader").open) keys(app);
     });
     render();
     setTimeout(look, LOOK);
 }
 
+// An address of the program in a tab that is open already.
+addEventListener("hashchange", () => token() && location.reload());
 start();

@@ -1,34 +1,47 @@
 // A document in full, read piece by piece.
 
 import { post } from "./ask.js";
-import { by, el, foreign, marked } from "./dom.js";
+import { by, el, foreign, marked, named } from "./dom.js";
 import { bytes } from "./numbers.js";
 
-/** Shows a document, with the words of a question marked. */
-export async function read(app, id, question) {
-    const first = await app.try(() => post("/api/document", { id, question }));
-    if (!first) return;
+/** The document that was asked for last: the answers for others come too late. */
+let asked = new AbortController();
+
+/** Shows a document, with the words of a question marked; `judging` is what it is judged by, if at all. */
+export async function read(app, id, question, judging = null) {
+    asked.abort();
+    asked = new AbortController();
+    const { signal } = asked;
+    const first = await app.try(() => post("/api/document", { id, question }, signal));
+    if (!first || signal.aborted) return;
     const dialog = by("reader");
     const text = el("div", { class: "text", dir: "auto" }, marked(first.stretches));
-    const more = el("button", { type: "button" }, "More of the text");
+    const more = el("button", { type: "button", hidden: first.next === null }, "More of the text");
+    const failed = el("p", { role: "alert", class: "bad" });
     let next = first.next;
-    more.hidden = next === null;
     more.addEventListener("click", async () => {
         more.disabled = true;
-        const piece = await app.try(() => post("/api/document", { id, question, from: next }));
+        failed.textContent = "";
+        try {
+            const piece = await post("/api/document", { id, question, from: next, version: first.version }, signal);
+            next = piece.next;
+            text.append(...marked(piece.stretches));
+        } catch (error) {
+            if (error.name !== "AbortError") failed.textContent = error.message;
+        }
         more.disabled = false;
-        if (!piece) return;
-        next = piece.next;
         more.hidden = next === null;
-        text.append(...marked(piece.stretches));
     });
     const close = el("button", { type: "button", onclick: () => dialog.close() }, "Close");
     dialog.replaceChildren(
-        el("div", { class: "row" }, close, el("span", { class: "faint small" }, bytes(first.bytes)), foreign("span", { class: "faint small" }, id)),
-        foreign("h2", { id: "reader-title" }, first.title.trim() || first.id),
+        el("div", { class: "row bar" }, close, judging?.element, el("span", { class: "faint small" }, bytes(first.bytes)), foreign("span", { class: "faint small id" }, id)),
+        foreign("h2", { id: "reader-title" }, named(first.title, first.id)),
         text,
-        more,
+        el("div", { class: "row" }, more, failed),
         first.metadata === null ? "" : foreign("pre", { "aria-label": "Metadata" }, first.metadata));
-    dialog.showModal();
+    dialog.onkeydown = judging?.byKey ?? null;
+    dialog.onclose = () => asked.abort();
+    if (!dialog.open) dialog.showModal();
+    dialog.scrollTop = 0;
     close.focus();
 }

@@ -1,9 +1,9 @@
 // Hits while one types: by the fast encoder at once, by the full one a moment later.
 
-import { get, post } from "./ask.js";
+import { post } from "./ask.js";
 import { controls, filters } from "./controls.js";
-import { el } from "./dom.js";
-import { hit } from "./hit.js";
+import { by, el } from "./dom.js";
+import { GRADES, hit, judging } from "./hit.js";
 import { count, ms, percent, plural } from "./numbers.js";
 
 /** Rest after a key after which the question counts as asked. */
@@ -16,18 +16,23 @@ export function search(app, main) {
     const { ask } = app;
     const options = el("div", { class: "row" });
     const chips = el("ul", { class: "chips", "aria-label": "Filters" });
-    const cost = el("p", { class: "small faint" });
-    const said = el("p", { role: "status", class: "small" });
+    const cost = el("p", { class: "small faint cost" });
+    const said = el("p", { role: "status", class: "small said" });
+    const start = el("div", { class: "start" });
+    const end = el("p", { class: "small faint", hidden: true }, `These are the first ${MOST} hits, and more are not shown. A filter or a narrower question shows others.`);
     const list = el("ol", { class: "hits", "aria-label": "Hits" });
     const more = el("button", { type: "button", hidden: true, onclick: () => further() }, "More hits");
-    const input = el("input", { type: "search", id: "question", value: ask.question, autocomplete: "off", spellcheck: "false", enterkeyhint: "search" });
+    const input = el("input", { type: "search", id: "question", dir: "auto", value: ask.question, autocomplete: "off", spellcheck: "false", enterkeyhint: "search" });
     const form = el("form", { class: "ask", role: "search", onsubmit: asked },
-        el("div", { class: "question" }, el("label", { for: "question" }, "Question"), input), options);
-    main.append(form, chips, cost, said, list, more);
+        el("div", { class: "question" }, el("label", { for: "question", class: "small faint" }, "Question"), input), options);
+    main.append(form, chips, start, said, cost, list, more, end);
 
     let k = FIRST;
     let shown = null;
-    let grades = new Map();
+    /** Of the hits of one question, by their ids. */
+    let grades = { question: null, of: new Map() };
+    /** What hits are judged by, in the list and in the reader. */
+    let panels = [];
     let timer;
     let told = null;
     // One request at a time; of the questions that come meanwhile the last one counts.
@@ -43,15 +48,15 @@ export function search(app, main) {
         app.keep();
         k = FIRST;
         clearTimeout(timer);
-        run({ encoder: two() ? "fast" : undefined, asked: false });
+        run({ encoder: two() ? "fast" : undefined, asked: false, rests: false });
         timer = setTimeout(() => settle(true), REST);
     }
 
     /** Asks the full encoder; a question at which one rests counts as asked, once. */
-    function settle(rests) {
-        const asked = rests && ask.question !== told;
+    function settle(counts) {
+        const asked = counts && ask.question !== told;
         if (asked) told = ask.question;
-        run({ encoder: two() ? "full" : undefined, asked });
+        run({ encoder: two() ? "full" : undefined, asked, rests: true });
     }
 
     function asked(event) {
@@ -66,14 +71,11 @@ export function search(app, main) {
             return;
         }
         busy = true;
-        const question = ask.question;
-        if (question.trim() === "") {
-            empty();
-        } else {
-            const found = await app.try(() => post("/api/search", { ...app.asked(k), ...how }));
-            if (found && question === ask.question) show(found, how, question);
+        try {
+            await once(how);
+        } finally {
+            busy = false;
         }
-        busy = false;
         if (waiting !== null) {
             const next = waiting;
             waiting = null;
@@ -81,45 +83,85 @@ export function search(app, main) {
         }
     }
 
-    function empty() {
-        shown = null;
-        list.replaceChildren();
-        cost.textContent = said.textContent = "";
-        more.hidden = true;
+    async function once({ rests, ...how }) {
+        const question = ask.question;
+        if (question.trim() === "") return empty();
+        const found = await app.try(() => post("/api/search", { ...app.asked(k), ...how, grades: app.about.judge && rests }));
+        if (question !== ask.question) return;
+        if (found) show(found, rests, question);
+        // What is shown is of another question.
+        else if (shown !== null) list.classList.add("stale");
     }
 
-    function show(found, how, question) {
+    function empty() {
+        shown = null;
+        app.alert(null);
+        list.replaceChildren();
+        cost.textContent = said.textContent = "";
+        more.hidden = end.hidden = cost.hidden = said.hidden = true;
+        start.hidden = false;
+        start.replaceChildren(...beginning(app, example));
+    }
+
+    function example(question) {
+        input.value = ask.question = question;
+        app.keep();
+        input.focus();
+        settle(true);
+    }
+
+    function show(found, rests, question) {
         const places = new Map(found.hits.map(({ id }, place) => [id, place]));
-        const compares = how.encoder === "full" && shown?.encoder === "fast" && shown.question === question;
+        const earlier = rests && two() && shown?.rests === false && shown.question === question ? shown.found : null;
+        const compares = earlier?.stats.encoder === "fast" && found.stats.encoder === "full";
         const before = compares ? shown.places : null;
         const had = document.activeElement?.closest?.(".hit")?.dataset.id;
-        shown = { encoder: how.encoder, question, places, found, before };
+        if (grades.question !== question.trim()) grades = { question: question.trim(), of: new Map() };
+        if (rests) grades.of = new Map(found.hits.filter(own => own.grade !== undefined).map(own => [own.id, own.grade]));
+        shown = { rests, question, places, found, before };
+        start.hidden = true;
+        cost.hidden = said.hidden = false;
         draw();
         if (had !== undefined) [...list.children].find(own => own.dataset.id === had)?.querySelector("button")?.focus();
         cost.textContent = costs(app, found);
-        more.hidden = found.hits.length < k || k >= MOST;
-        if (how.encoder !== "fast") said.textContent = summary(found, before, places);
+        const all = found.hits.length < k || found.hits.length >= app.about.documents;
+        more.hidden = all || k >= MOST;
+        end.hidden = all || k < MOST;
+        said.textContent = rests ? summary(app, found, before, places) + (earlier?.stats.encoder === "full" && found.hits.length > 0 ? UNSURE : "") : "";
     }
 
     function draw() {
-        const { found, before } = shown;
-        const judge = app.about.judge ? judged : null;
-        const of = (own, place) => hit(app, own, place, { before, grade: grades.get(own.id), judge, filter });
-        list.replaceChildren(...found.hits.map(of));
+        const { found, before, question } = shown;
+        // That of the reader stays.
+        panels = panels.filter(own => !own.element.closest(".hit")).slice(-1);
+        const of = own => {
+            const panel = judging(own, grades.of.get(own.id) ?? null, (id, grade) => judged(question.trim(), id, grade));
+            panels.push(panel);
+            return panel;
+        };
+        list.classList.remove("stale");
+        list.replaceChildren(...found.hits.map((own, place) => hit(app, own, place, { before, judging: app.about.judge ? of : null, filter })));
     }
 
     function filter(added) {
-        if (!ask.filters.some(own => own.name === added.name && own.value === added.value)) ask.filters.push(added);
+        if (!ask.filters.some(own => own.filter === added.filter)) ask.filters.push(added);
+        app.keep();
+        refilter();
+        [...chips.querySelectorAll("button")].at(-1).focus();
+    }
+
+    function refilter() {
+        chips.replaceChildren(...filters(app, () => {
+            refilter();
+            (chips.querySelector("button") ?? input).focus();
+        }));
         changed();
     }
 
     function changed() {
-        app.keep();
         k = FIRST;
-        options.replaceChildren(...controls(app, changed));
-        chips.replaceChildren(...filters(app, changed));
+        clearTimeout(timer);
         settle(false);
-        input.focus();
     }
 
     function further() {
@@ -128,32 +170,15 @@ export function search(app, main) {
         settle(false);
     }
 
-    /** Judgments of the question at hand. */
-    async function learnt() {
-        const known = app.about.judge ? await app.try(() => get("/api/judgments")) : undefined;
-        app.judgments = known?.judgments ?? [];
-        mine();
-    }
-
-    function mine() {
-        const question = ask.question.trim();
-        const own = (app.judgments ?? []).filter(judgment => judgment.question === question);
-        grades = new Map(own.map(({ id, grade }) => [id, grade]));
-        if (shown !== null) draw();
-    }
-
-    async function judged({ id, title }, grade) {
-        const question = shown.question.trim();
+    async function judged(question, id, grade) {
         const done = await app.try(() => (grade === null ? post("/api/forget", { question, id }) : post("/api/judge", { question, id, grade })));
         if (!done) return;
-        app.judgments = app.judgments.filter(own => own.question !== question || own.id !== id);
-        if (grade !== null) app.judgments.push({ question, id, grade });
-        const had = document.activeElement?.textContent;
-        mine();
-        const element = [...list.children].find(own => own.dataset.id === id);
-        const buttons = [...(element?.querySelectorAll("button") ?? [])];
-        (buttons.find(button => button.textContent === had) ?? buttons[0])?.focus();
-        said.textContent = grade === null ? `The judgment of “${title || id}” is taken back.` : `“${title || id}” is judged ${grade}.`;
+        if (grades.question === question) {
+            if (grade === null) grades.of.delete(id);
+            else grades.of.set(id, grade);
+        }
+        const text = grade === null ? "Taken back." : `Judged ${GRADES.find(([value]) => value === grade)[1]}.`;
+        for (const panel of panels) if (panel.id === id) panel.draw(grade, text);
     }
 
     // Down from the question into the hits, and along them.
@@ -175,36 +200,79 @@ export function search(app, main) {
     });
     const sees = new IntersectionObserver(seen => seen.some(own => own.isIntersecting) && further(), { rootMargin: "200px" });
     sees.observe(more);
-    input.addEventListener("input", () => {
-        typed();
-        if (app.about.judge) mine();
-    });
+    input.addEventListener("input", typed);
 
-    options.append(...controls(app, changed));
-    chips.append(...filters(app, changed));
+    options.append(...controls(app, changed), el("button", { type: "button", class: "link small", onclick: () => keys(app) }, "Keys"));
+    refilter();
     input.focus();
-    learnt();
-    if (ask.question.trim() !== "") settle(false);
     return { leave: () => { clearTimeout(timer); sees.disconnect(); }, changed: () => settle(false) };
 }
 
-function costs(app, { stats, embeddings }) {
+const UNSURE = " The fast encoder was unsure, so the full encoder read the question at once.";
+
+/** Where nothing is asked: what may be done. */
+function beginning({ about }, ask) {
+    if (about.documents === 0) {
+        return [
+            el("p", {}, "The index has no documents yet. This command puts the documents of a file into it, and this page shows them as they come:"),
+            el("pre", {}, `ehi insert --index ${about.name} documents.jsonl`),
+        ];
+    }
+    const examples = about.examples.map(text => el("li", {}, el("button", { type: "button", class: "link", dir: "auto", onclick: () => ask(text) }, text)));
+    return [el("div", {},
+        el("p", {}, `Type a question, a sentence or some words: the ${plural(about.documents, "document")} of this index that fit best are shown as you type.`),
+        examples.length === 0 ? "" : el("h2", {}, "For example"), examples.length === 0 ? "" : el("ul", {}, examples)),
+    el("div", {}, el("h2", {}, "Keys"), keyList(about))];
+}
+
+function keyList({ judge }) {
+    const judges = GRADES.map(([, name, key]) => [key, `judges a hit ${name}`]);
+    const all = [
+        ["↓ ↑", "into the hits and along them"], ["Enter", "opens a hit"], ["Esc", "closes it, or goes back to the question"],
+        ...(judge ? [...judges, ["u", "takes the judgment of a hit back"]] : []),
+        ["?", "these keys, from outside of the question"],
+    ];
+    return el("dl", { class: "keys" }, all.map(([key, text]) => el("div", {}, el("dt", {}, el("kbd", {}, key)), el("dd", {}, text))));
+}
+
+/** The keys, in a dialog. */
+export function keys(app) {
+    const dialog = by("reader");
+    const close = el("button", { type: "button", onclick: () => dialog.close() }, "Close");
+    dialog.onkeydown = dialog.onclose = null;
+    dialog.replaceChildren(el("div", { class: "row bar" }, close), el("h2", { id: "reader-title" }, "Keys"), keyList(app.about));
+    dialog.showModal();
+    close.focus();
+}
+
+function costs({ about, ask }, { stats, embeddings }) {
     const part = (name, time) => (time > 0 ? `${name} ${ms(time)}` : null);
-    const encoder = stats.encoder === null ? "" : ` (${stats.encoder})`;
-    const leaves = stats.leaves_visited === 0 ? null : `${stats.leaves_visited} of ${count(app.about.leaves)} leaves`;
     return [
-        part(`encode${encoder}`, stats.encode_ms), part("route", stats.beam_ms), part("scan", stats.scan_ms),
-        part("words", stats.lexical_ms), part("fetch", stats.fetch_ms), leaves,
-        `${count(stats.documents_visited)} of ${count(embeddings)} ${app.about.unit} visited (${percent(stats.visited_fraction)})`,
+        stats.encoder === null ? null : part(`encode (${stats.encoder})`, stats.encode_ms),
+        part("route", stats.beam_ms), part("scan", stats.scan_ms), part("words", stats.lexical_ms), part("fetch", stats.fetch_ms),
+        stats.leaves_visited === 0 ? null : `${stats.leaves_visited} of ${count(about.leaves)} leaves`,
+        `${count(stats.documents_visited)} of ${count(embeddings)} ${about.unit} visited (${percent(stats.visited_fraction)})`,
+        exact(about, ask, stats),
     ].filter(Boolean).join(" · ");
 }
 
-function summary({ hits, ranked_by: by }, before, places) {
-    if (hits.length === 0) return "No hits. Take a filter off, or ask in other words.";
-    const ranked = rankedBy(by);
+/** Why a search that was to choose its leaves used none. */
+function exact(about, { reach, filters: { length } }, { leaves_visited: leaves, encoder }) {
+    if (leaves > 0 || encoder === null || about.documents === 0 || length > 0 || reach === "exact" || about.leaves === 1) return null;
+    return about.few ? "exact, as up to 10,000 always are" : "exact, as no number of leaves is known to be enough";
+}
+
+function summary({ ask, about }, { hits, ranked_by: ranked }, before, places) {
+    if (hits.length === 0) return none(ask, about, ranked.mode);
     const moved = before === null ? 0 : [...places].filter(([id, place]) => before.get(id) !== place).length;
     const change = before === null ? "" : moved === 0 ? " The full encoder agrees with the fast one." : ` The full encoder moved ${plural(moved, "hit")}.`;
-    return `${plural(hits.length, "hit")}, ranked ${ranked}.${change}`;
+    return `${plural(hits.length, "hit")}, ranked ${rankedBy(ranked)}.${change}`;
+}
+
+function none({ filters: { length } }, { documents, name }, mode) {
+    if (documents === 0) return `No hits. The index has no documents yet: put some in with ehi insert --index ${name} FILE`;
+    if (length > 0) return "No hits. No document with the filters fits: take one off, or ask in other words.";
+    return mode === "lexical" ? "No hits. No document has these words: use others, or rank by meaning." : "No hits. Ask in other words.";
 }
 
 function rankedBy({ mode, alpha }) {
