@@ -26,6 +26,7 @@ export async function pictures(browser) {
                 const where = `${name}, ${width} pixels, ${colorScheme}`;
                 await fits(page, where);
                 await accessible(page, where);
+                if (name === "Why") await readable(page, where);
                 await page.screenshot({ path: path.join(PICTURES, `${name.toLowerCase()}-${colorScheme}-${width}.png`) });
             }
         }
@@ -34,4 +35,13 @@ export async function pictures(browser) {
     }
     assert.equal(backgrounds.size, 2, "colours follow the scheme");
     await program.end();
+}
+
+/** The map is drawn as wide as it is shown, so that its letters are as large as others. */
+async function readable(page, where) {
+    await page.waitForFunction(() => {
+        const map = document.querySelector("svg.map");
+        return Math.abs(map.getBoundingClientRect().width / map.viewBox.baseVal.width - 1) < 0.01;
+    }, undefined, { timeout: 5000 }).catch(() => assert.fail(`${where}: the map is scaled`));
+    assert.ok(await page.locator("svg.map tspan.place").count() > 0, where);
 }
