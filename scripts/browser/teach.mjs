@@ -110,7 +110,7 @@ export async function teach(browser) {
     await ask(page, "cells");
     await view(page, "Teach");
     await accessible(page, "verdict");
-    await page.screenshot({ path: path.join(PICTURES, "verdict.png"), fullPage: true });
+    await page.screenshot({ path: path.join(PICTURES, "verdict.png") });
     // Worked by the keys: nothing is drawn anew while it waits.
     await page.getByRole("button", { name: "Use it" }).focus();
     await page.waitForTimeout(1800);

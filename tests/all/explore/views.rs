@@ -23,14 +23,16 @@ fn the_leaves_of_a_question_are_shown_where_its_search_did_without_the_tree() {
         let found = why(more);
         assert_eq!(found["leaves"], json!([]));
         let likely = found["likely"].as_array().unwrap();
-        assert_eq!(likely.len(), 10);
+        assert!((1..=10).contains(&likely.len()), "{found}");
+        assert!(likely.iter().all(|leaf| leaf["documents"].as_u64() > Some(0)), "{found}");
         let probabilities: Vec<f64> =
             likely.iter().map(|leaf| leaf["probability"].as_f64().unwrap()).collect();
         assert!(probabilities.is_sorted_by(|a, b| a >= b), "{probabilities:?}");
     }
     let visited = why(json!({ "reach": { "leaves": 2 } }));
     assert_eq!((visited["leaves"].as_array().unwrap().len(), &visited["likely"]), (2, &json!([])));
-    assert_eq!(visited["leaves"][0]["leaf"], why(json!({}))["likely"][0]["leaf"]);
+    let first = visited["leaves"].as_array().unwrap().iter().find(|leaf| leaf["documents"] != 0);
+    assert!(first.is_none_or(|first| first["leaf"] == why(json!({}))["likely"][0]["leaf"]));
 }
 
 #[test]

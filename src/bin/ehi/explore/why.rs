@@ -11,8 +11,10 @@ use super::routes::{Call, Site};
 use super::search::MOST_TITLE;
 use crate::query::Mode;
 
-/// Leaves that are shown where the search itself did without the tree.
+/// Leaves that are shown where the search itself did without the tree, and among how many they are chosen: one
+/// without documents has no place on the map.
 const LIKELY: usize = 10;
+const ROUTED: usize = 64;
 /// Bytes of the text that stands for a title.
 const MOST_BEGINNING: usize = 120;
 
@@ -21,7 +23,7 @@ struct Why<'a> {
     ranked_by: RankedBy,
     /// Visited, the most probable one first.
     leaves: &'a [ReachedLeaf],
-    /// Where the search visited none: the most probable ones of the question.
+    /// Where the search visited none: the most probable ones with documents.
     likely: Vec<ReachedLeaf>,
     entropy: Option<f32>,
     hits: Vec<Found<'a>>,
@@ -88,7 +90,10 @@ fn likely(index: &Index, question: &str) -> Result<Vec<ReachedLeaf>, Refusal> {
     if index.is_empty() || index.bundle().model().indexer().shape().leaves() == 1 {
         return Ok(Vec::new());
     }
-    Ok(index.query(question).k(1).beam(LIKELY).unlogged().explain()?.leaves)
+    let mut leaves = index.query(question).k(1).beam(ROUTED).unlogged().explain()?.leaves;
+    leaves.retain(|leaf| leaf.documents > 0);
+    leaves.truncate(LIKELY);
+    Ok(leaves)
 }
 
 fn found(found: &ExplainedHit) -> Found<'_> {

@@ -53,6 +53,15 @@ function byWords({ lexical, fusion }) {
     return fusion.words_help ? `help beside the meaning, with a weight of ${(1 - fusion.alpha).toFixed(2)} of 1` : "kept; they do not help beside the meaning";
 }
 
+/** Whether the fast encoder is used, and what it costs in quality. */
+function fast({ query_encoder: own }) {
+    if (own === null) return "none";
+    const used = own.is_default ? "used, with the full one where it is unsure" : "used where it is asked for; otherwise the full one";
+    if (own.difference === null) return used;
+    const points = own.difference.value * 100;
+    return `${used}. On ${plural(own.held_out_questions, "judged question")} its nDCG@10 was ${points < 0 ? "lower" : "higher"} by ${Math.abs(points).toFixed(1)} points of 100`;
+}
+
 function sizes(now) {
     const { bytes: own } = now;
     const rows = [
@@ -73,7 +82,7 @@ function sizes(now) {
             now.leaves === 1 ? null : ["A visited leaf has", `${now.expected_documents_per_leaf.toFixed(1)} documents on average`],
             ["Embeddings", `${now.dim} dimensions, compared by ${now.similarity}`],
             ["Words", byWords(now)],
-            ["Fast encoder of questions", now.query_encoder === null ? "none" : now.query_encoder.sentence],
+            ["Fast encoder of questions", fast(now)],
             ["Judgments", count(now.judgments)],
             ["Model", el("code", { class: "small" }, now.model)],
             ["Model before", now.previous_model === null ? "none is kept" : el("code", { class: "small" }, now.previous_model)],

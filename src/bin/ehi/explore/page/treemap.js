@@ -5,9 +5,9 @@ import { chance, count, plural } from "./numbers.js";
 
 /** Height of the map by its width, and its bounds, in pixels. */
 const SHAPE = 0.56;
-const [LOWEST, HIGHEST] = [260, 620];
+const [LOWEST, HIGHEST] = [380, 620];
 /** A letter of a label, about; one of a script with wide letters; a line; the room left beside it. */
-const [LETTER, WIDE, LINE, ROOM] = [6.4, 12, 14, 4];
+const [LETTER, WIDE, LINE, ROOM] = [7, 12, 14, 4];
 /** Dots of hits: radius, and from one to the next. */
 const [DOT, STEP] = [4, 11];
 /** Words of a leaf at most, and the least room in which it has any. */
@@ -103,12 +103,14 @@ export function map({ found, sizes, lost }, words, wide, open) {
 
 /** What is written into a leaf: its number, and as many of its words as have room. */
 function label(box, place, words, hits) {
-    const lines = Math.floor((box.height - ROOM - (hits > 0 ? STEP : 0)) / LINE);
+    const free = box.height - 2 - (hits > 0 ? STEP : 0);
+    // A single line may be a little closer.
+    const lines = Math.max(Math.floor(free / LINE), free >= LINE - 3 ? 1 : 0);
     const room = box.width - 2 * ROOM;
     const number = place === undefined ? "" : String(place.at + 1);
     if (lines < 1 || long(number) > room) return [];
     const texts = number === "" ? [] : [[number]];
-    const named = room < NAMED || place === undefined && room < 2 * NAMED ? [] : words.slice(0, WORDS);
+    const named = room < NAMED || place === undefined && hits === 0 && room < 2 * NAMED ? [] : fitting(words.slice(0, WORDS), room);
     let used = number === "" ? 0 : long(number) + 2 * LETTER;
     for (const word of named) {
         if (texts.length > 0 && used + long(word) <= room) texts.at(-1).push(word);
@@ -118,8 +120,17 @@ function label(box, place, words, hits) {
         } else continue;
         used += long(word) + LETTER;
     }
-    return texts.map((line, at) => svg("text", { x: box.x + ROOM, y: box.y + LINE * (at + 1) - 1, class: place === undefined ? "other" : null },
+    return texts.map((line, at) => svg("text", { x: box.x + ROOM, y: box.y + LINE * (at + 1) - 2, class: place === undefined ? "other" : null },
         line.map((word, of) => svg("tspan", { class: at === 0 && of === 0 && number !== "" ? "place" : null, dx: of === 0 ? null : LETTER }, word))));
+}
+
+/** Words that fit into a width; where none does, the beginning of the first. */
+function fitting(words, room) {
+    const fit = words.filter(word => long(word) <= room);
+    if (fit.length > 0 || words.length === 0) return fit;
+    const letters = [...words[0]];
+    while (letters.length > 0 && long(`${letters.join("")}…`) > room) letters.pop();
+    return letters.length < 4 ? [] : [`${letters.join("")}…`];
 }
 
 function long(text) {

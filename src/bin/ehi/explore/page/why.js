@@ -147,12 +147,13 @@ function sentence(app, found, leaves, lost) {
 function went(app, { leaves, likely, stats, ranked_by }, all) {
     const { unit, documents } = app.about;
     if (leaves.length > 0) {
-        return `${plural(leaves.length, "leaf", "leaves")} of ${count(all)} visited, with ${percent(stats.visited_fraction)} of the ${unit}. The most probable one has ${chance(leaves[0].probability)}.`;
+        const bare = leaves.filter(own => own.documents === 0).length;
+        return `${plural(leaves.length, "leaf", "leaves")} of ${count(all)} visited, with ${percent(stats.visited_fraction)} of the ${unit}${bare === 0 ? "" : `; ${count(bare)} of them ${bare === 1 ? "has" : "have"} no documents, and so no place on the map`}. The most probable one has ${chance(leaves[0].probability)}.`;
     }
-    const would = likely.length === 0 ? "" : ` The map shows the ${plural(likely.length, "leaf", "leaves")} that the tree holds most probable; the first has ${chance(likely[0].probability)}.`;
+    const would = likely.length === 0 ? "" : ` The map shows where the tree would lead: to ${plural(likely.length, "leaf", "leaves")}, the most probable of which has ${chance(likely[0].probability)}.`;
     if (ranked_by.mode === "lexical") return `Ranked by words alone, without the tree.${would}`;
-    const reason = app.ask.reach === "exact" || documents > COMPARED ? "" : `, as in every index of up to ${count(COMPARED)} documents unless a number of leaves is chosen`;
-    return `All ${unit} that may be hits were compared, without the tree${reason}.${would}`;
+    const reason = app.ask.reach === "exact" || documents > COMPARED ? "" : `, as usual with up to ${count(COMPARED)} documents`;
+    return `All ${unit}${app.ask.filters.length > 0 ? " that pass the filters" : ""} were compared, without the tree${reason}.${would}`;
 }
 
 function compared({ leaves, exact, exact_ms }, lost) {
@@ -205,7 +206,7 @@ function hitTable(app, { hits, leaves }, tree) {
 }
 
 function lostTable(app, lost) {
-    return table([["Document", "title"], ["Rank", "number"], ["Leaf", "short"], ["Its probability", "number"], ["Visited", "short"]],
+    return table([["Document", "title"], ["Rank", "number"], ["Leaf", "short"], ["Probability", "number"], ["Visited", "short"]],
         lost.map(own => [titled(app, own), String(own.rank), leafLink(app, own.leaf), chance(own.probability), own.visited ? "yes" : "no"]),
         "What exact search finds elsewhere");
 }
