@@ -75,7 +75,7 @@ export async function teach(browser) {
     await page.getByText(`${known + 2} judgments`).waitFor();
     assert.deepEqual(own(), [[ids[0], 1], [ids[3], 2]].sort());
     assert.match(await focused(page), /^Undo: /, "the keys go on where one was");
-    await page.getByText(/^Learning takes about 100 judged questions with a right document\. There are \d+/).waitFor();
+    await page.getByText(/^Learning needs about 100 judged questions with a right document\. There are \d+/).waitFor();
     // What another page judges is shown, although it makes no other generation.
     const second = await open(browser, await program.another());
     await ask(second, question);

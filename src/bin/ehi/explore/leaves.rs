@@ -20,7 +20,7 @@ use crate::failure::Failure;
 /// Questions that are routed, the newest ones.
 const MOST_QUESTIONS: usize = 1_000;
 /// Bytes of a text of which the beginning is shown.
-const BEGINNING: usize = 300;
+const BEGINNING: usize = 160;
 /// Leaves before the last change of the tree that are named for each.
 const ORIGINS: usize = 3;
 
@@ -161,6 +161,7 @@ pub fn beginning(text: &str, most: usize) -> String {
     let end = cut.rfind(char::is_whitespace).filter(|&end| inside && end > most / 2).unwrap_or(cut.len());
     let mut line = cut[..end].split_whitespace().collect::<Vec<_>>().join(" ");
     if is_cut {
+        line.truncate(line.trim_end_matches([',', ';', ':', '.']).len());
         line.push('…');
     }
     line
@@ -226,7 +227,7 @@ mod tests {
     fn a_beginning_ends_with_a_word_and_says_that_it_was_cut() {
         assert_eq!(beginning("A whole  text.\n", 300), "A whole text.");
         assert_eq!(beginning("one two three", 11), "one two…");
-        assert_eq!(beginning("one two three", 7), "one two…");
+        assert_eq!(beginning("one two, three", 8), "one two…");
         assert_eq!(beginning(&"é".repeat(20), 11), format!("{}…", "é".repeat(5)));
         assert_eq!(beginning("", 11), "");
     }

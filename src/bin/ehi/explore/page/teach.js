@@ -171,7 +171,7 @@ function judgments(app, may) {
 
     function draw(known) {
         const enough = known.questions >= NEEDED;
-        needed.textContent = `Learning takes about ${NEEDED} judged questions with a right document. There ${known.questions === 1 ? "is" : "are"} ${count(known.questions)}${enough ? "" : " so far"}.`;
+        needed.textContent = `Learning needs about ${NEEDED} judged questions with a right document. There ${known.questions === 1 ? "is" : "are"} ${count(known.questions)}${enough ? "" : " so far"}.`;
         const rows = known.judgments.map(own => [
             foreign("span", {}, own.question),
             own.title === null
