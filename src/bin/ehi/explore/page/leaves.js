@@ -26,6 +26,7 @@ export function leaves(app, main) {
     let shown = SHOWN;
     let reading = null;
     let timer;
+    let left = false;
 
     async function begin() {
         clearTimeout(timer);
@@ -39,6 +40,7 @@ export function leaves(app, main) {
 
     /** Shows how far the reading is, and looks again until it is done. */
     function follow(now) {
+        if (left) return;
         again.disabled = now?.phase === "under_way";
         switch (now?.phase) {
             case undefined:
@@ -90,7 +92,11 @@ export function leaves(app, main) {
     }
 
     look();
-    return { leave: () => clearTimeout(timer), changed: look };
+    const leave = () => {
+        left = true;
+        clearTimeout(timer);
+    };
+    return { leave, changed: look };
 }
 
 function summary(app, { leaves, tree, even, questions, before, stale }) {

@@ -37,6 +37,7 @@ export function teach(app, main) {
     main.append(judged.place);
     let timer;
     let looking;
+    let left = false;
     let drawn = null;
     let phase = null;
 
@@ -47,6 +48,7 @@ export function teach(app, main) {
 
     function show(now) {
         clearTimeout(timer);
+        if (left) return;
         const under = now.phase === "running" || now.phase === "deciding";
         const held = [learn, back].includes(document.activeElement) || job.contains(document.activeElement);
         learn.disabled = back.disabled = under;
@@ -67,7 +69,7 @@ export function teach(app, main) {
     async function look() {
         const now = await app.try(() => get("/api/job"));
         if (now) show(now);
-        else timer = setTimeout(look, 4 * POLL);
+        else if (!left) timer = setTimeout(look, 4 * POLL);
     }
 
     function progress({ stage, done, total }) {
@@ -112,7 +114,7 @@ export function teach(app, main) {
     /** Another page's judgments do not make another generation. */
     async function follow() {
         if (!document.hidden) await judged.look().catch(() => {});
-        if (looking !== null) looking = setTimeout(follow, LOOK);
+        if (!left) looking = setTimeout(follow, LOOK);
     }
 
     refresh();
@@ -121,7 +123,7 @@ export function teach(app, main) {
     const leave = () => {
         clearTimeout(timer);
         clearTimeout(looking);
-        looking = null;
+        left = true;
     };
     return { leave, changed: refresh };
 }
