@@ -11,8 +11,8 @@ use super::routes::{Call, Site};
 use super::search::MOST_TITLE;
 use crate::query::Mode;
 
-/// Leaves that are shown where the search itself did without the tree, and among how many they are chosen: one
-/// without documents has no place on the map.
+/// Leaves that are shown where the search itself did without the tree, and among how many they are chosen:
+/// one without documents has no place on the map.
 const LIKELY: usize = 10;
 const ROUTED: usize = 64;
 /// Bytes of the text that stands for a title.
