@@ -171,33 +171,64 @@ async function why(page) {
     await view(page, "Why");
     await page.getByText("Ask a question to see where it leads.").waitFor();
     await page.getByLabel("Question").fill(QUESTION);
-    await page.getByLabel("Search in").selectOption("leaves:4");
     await page.getByLabel("Question").press("Enter");
-    await page.getByText(/^4 leaves of 518 visited/).waitFor();
+    // Whatever the search did, the leaves to which the question leads are shown, and named.
+    await page.locator("svg.map rect.lit").first().waitFor();
+    await page.locator("svg.map tspan.place").first().waitFor();
+    await page.waitForFunction(() => [...document.querySelectorAll("svg.map title")].some(own => /^Leaf \d+, \d+ documents?, probability [^:]*: \w/.test(own.textContent)));
+    await page.getByLabel("Search in").selectOption("exact");
+    await page.getByText(/^All documents were compared, without the tree\. The map shows where the tree would lead: to 10 leaves/).waitFor();
+    await page.getByRole("region", { name: "The most probable leaves" }).locator("tbody tr").first().waitFor();
+    assert.ok(await page.locator("svg.map rect.lit").count() > 0, "exact search has its likely leaves");
+    // A choice by the keys leaves the keys where they are.
+    await page.getByLabel("Search in").focus();
+    await page.getByLabel("Search in").selectOption("leaves:4");
+    await page.getByText(/^4 leaves of \d+ visited/).waitFor();
+    assert.ok(await page.getByLabel("Search in").evaluate(own => own === document.activeElement), "the select keeps the focus");
     const expected = JSON.parse(ehi("explain", "--index", INDEX, "--json", "--k", "10", "--beam", "4", "--exact", "--mode", "dense", QUESTION));
     // One without documents has no area.
     const visited = expected.leaves.filter(own => own.documents > 0);
     const lit = await page.locator("svg.map rect.lit").evaluateAll(all => all.map(own => Number(own.dataset.leaf)).sort((a, b) => a - b));
     assert.deepEqual(lit, visited.map(own => own.leaf).sort((a, b) => a - b));
-    const brightness = new Map(await page.locator("svg.map rect.lit").evaluateAll(all => all.map(own => [Number(own.dataset.leaf), Number(getComputedStyle(own).fillOpacity)])));
-    const falling = visited.map(own => brightness.get(own.leaf));
-    assert.ok(falling.every((own, at) => at === 0 || own <= falling[at - 1]), `lit in the order of probability: ${falling}`);
+    const strength = new Map(await page.locator("svg.map rect.lit").evaluateAll(all => all.map(own => [Number(own.dataset.leaf), Number(getComputedStyle(own).fillOpacity)])));
+    const falling = visited.map(own => strength.get(own.leaf));
+    assert.ok(falling.every((own, at) => at === 0 || own <= falling[at - 1]), `coloured in the order of probability: ${falling}`);
     assert.equal(await page.locator("svg.map circle").count(), expected.hits.length, "a dot for each hit");
     // Areas are as documents.
     const sizes = new Map(JSON.parse(ehi("stats", "--index", INDEX, "--json")).leaf_sizes.map(own => [own.leaf, own.documents]));
-    const areas = await page.locator("svg.map rect").evaluateAll(all => all.map(own => [Number(own.dataset.leaf), own.width.baseVal.value * own.height.baseVal.value]));
+    const areas = await page.locator("svg.map rect[data-leaf]").evaluateAll(all => all.map(own => [Number(own.dataset.leaf), own.width.baseVal.value * own.height.baseVal.value]));
     assert.equal(areas.length, sizes.size);
+    const whole = await page.locator("svg.map").evaluate(own => own.viewBox.baseVal.width * own.viewBox.baseVal.height);
     const total = [...sizes.values()].reduce((sum, own) => sum + own, 0);
-    for (const [leaf, area] of areas) assert.ok(Math.abs(area / (900 * 520) - sizes.get(leaf) / total) < 1e-3, `leaf ${leaf}`);
+    for (const [leaf, area] of areas) assert.ok(Math.abs(area / whole - sizes.get(leaf) / total) < 1e-3, `leaf ${leaf}`);
     const hits = new Set(expected.hits.map(own => own.id));
     const missed = expected.exact.filter(own => !hits.has(own.id));
     const rows = page.getByRole("region", { name: "What exact search finds elsewhere" }).locator("tbody tr");
     assert.equal(await rows.count(), missed.length);
     await accessible(page, "why");
+    await late(page);
     // From a leaf to what it holds.
     const first = String(expected.leaves[0].leaf);
     await page.getByRole("region", { name: "Visited leaves" }).getByRole("button", { name: first, exact: true }).click();
     await page.getByRole("heading", { name: `Leaf ${first}`, exact: true }).waitFor();
+}
+
+/** An answer that comes after that of a later question is not shown. */
+async function late(page) {
+    const before = await page.locator("#said").textContent();
+    let first = true;
+    await page.route("**/api/why", async route => {
+        const slow = first;
+        first = false;
+        if (slow) await new Promise(resolve => setTimeout(resolve, 1500));
+        await route.continue().catch(() => {});
+    });
+    await page.getByLabel("Search in").selectOption("leaves:1");
+    await page.getByLabel("Search in").selectOption("leaves:4");
+    await page.getByText(/^4 leaves of \d+ visited/).waitFor();
+    await page.waitForTimeout(2000);
+    assert.equal((await page.locator("#said").textContent()).split(".")[0], before.split(".")[0]);
+    await page.unroute("**/api/why");
 }
 
 async function leaves(page) {
@@ -214,12 +245,24 @@ async function leaves(page) {
     await page.getByRole("dialog").waitFor();
     await page.keyboard.press("Escape");
     await accessible(page, "leaves");
-    // Now the map has words, too.
-    await view(page, "Why");
-    await page.waitForFunction(() => [...document.querySelectorAll("svg.map title")].some(own => /^Leaf \d+, \d+ documents: \w/.test(own.textContent)));
+    // Without an answer one can try again, and it is tried again.
+    await page.route("**/api/leaves", route => route.abort());
+    await page.getByRole("button", { name: "Read again" }).click();
+    await page.getByRole("alert").getByText("does not answer").waitFor();
+    assert.ok(await page.getByRole("button", { name: "Read again" }).isEnabled());
+    await page.unroute("**/api/leaves");
+    await page.waitForFunction(() => document.getElementById("alert").textContent === "");
+    await page.getByText(/leaves have documents/).waitFor();
 }
 
 async function state(page) {
+    // What fails is said, also where another part was read.
+    await page.route("**/api/health", route => route.abort());
+    await view(page, "State");
+    await page.getByText("The health could not be read.").waitFor();
+    await page.getByRole("alert").getByText("does not answer").waitFor();
+    await page.unroute("**/api/health");
+    await view(page, "Why");
     await view(page, "State");
     await page.getByText("Nothing stands out.").or(page.getByText(/^`?ehi|uneven|unsure|no tree|other leaves|score all/).first()).waitFor();
     await page.getByRole("heading", { name: "Training report" }).waitFor();

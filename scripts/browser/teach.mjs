@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { readFileSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { gunzipSync } from "node:zlib";
-import { accessible, ask, close, ehi, explore, fits, folder, open, view } from "./harness.mjs";
+import { accessible, ask, close, ehi, explore, fits, folder, open, PICTURES, view } from "./harness.mjs";
 
 const DATA = process.env.EHI_DATA;
 const MODEL = process.env.EHI_MODEL;
@@ -23,6 +23,11 @@ function part() {
     const documents = all.filter(own => ids.has(own._id)).map(own => JSON.stringify({ ...own, text: own.text.slice(0, BEGINNING) }));
     const judgments = chosen.map(([query], at) => ({ question: texts.get(query), id: chosen.at(at - 1)[1], grade: 1 }));
     return { documents, judgments };
+}
+
+/** What has the focus. */
+function focused(page) {
+    return page.evaluate(() => document.activeElement.getAttribute("aria-label") ?? document.activeElement.textContent);
 }
 
 export async function teach(browser) {
@@ -69,14 +74,26 @@ export async function teach(browser) {
     await page.getByRole("button", { name: `Undo: ${question}, ${ids[1]}` }).click();
     await page.getByText(`${known + 2} judgments`).waitFor();
     assert.deepEqual(own(), [[ids[0], 1], [ids[3], 2]].sort());
+    assert.match(await focused(page), /^Undo: /, "the keys go on where one was");
+    await page.getByText(/^Learning needs about 100 judged questions with a right document\. There are \d+/).waitFor();
+    // What another page judges is shown, although it makes no other generation.
+    const second = await open(browser, await program.another());
+    await ask(second, question);
+    await second.locator(".hit").nth(1).getByRole("button", { name: "wrong" }).click();
+    await page.getByText(`${known + 3} judgments`).waitFor({ timeout: 10_000 });
+    await second.locator(".hit").nth(1).getByRole("button", { name: "wrong" }).click();
+    await page.getByText(`${known + 2} judgments`).waitFor({ timeout: 10_000 });
+    await close(second);
     await fits(page, "teach");
     await accessible(page, "teach");
 
     const model = () => JSON.parse(ehi("stats", "--index", index, "--json")).model;
     const before = model();
     // Cancelled, nothing is changed.
-    await page.getByRole("button", { name: "Learn", exact: true }).click();
+    await page.getByRole("button", { name: "Learn", exact: true }).focus();
+    await page.keyboard.press("Enter");
     await page.getByRole("progressbar").waitFor();
+    assert.equal(await focused(page), "Learning");
     await accessible(page, "learning");
     await page.getByRole("button", { name: "Cancel" }).click();
     await page.getByText("Cancelled: the index is as before.").waitFor();
@@ -93,9 +110,19 @@ export async function teach(browser) {
     await ask(page, "cells");
     await view(page, "Teach");
     await accessible(page, "verdict");
-    await page.getByRole("button", { name: "Use it" }).click();
+    await page.screenshot({ path: path.join(PICTURES, "verdict.png") });
+    // Worked by the keys: nothing is drawn anew while it waits.
+    await page.getByRole("button", { name: "Use it" }).focus();
+    await page.waitForTimeout(1800);
+    assert.equal(await focused(page), "Use it");
+    await page.keyboard.press("Enter");
     await page.getByRole("heading", { name: "Learned" }).waitFor();
+    assert.equal(await focused(page), "Learned");
     assert.notEqual(model(), before);
+    // Leaves of the tree that is in service, and then of the one before.
+    await view(page, "Leaves");
+    const [tree] = (await page.getByText(/leaves have documents/).textContent()).match(/of [\d,]+ leaves/);
+    await view(page, "Teach");
     await page.getByRole("button", { name: "Return to the model before" }).click();
     await page.getByText("The model before serves again.").waitFor();
     assert.equal(model(), before);
@@ -105,6 +132,12 @@ export async function teach(browser) {
     await view(page, "Leaves");
     await page.getByText(/judged or logged lead to them/).waitFor();
     await page.getByText(/^Before: /).first().waitFor();
+    const [returned] = (await page.getByText(/leaves have documents/).textContent()).match(/of [\d,]+ leaves/);
+    assert.notEqual(returned, tree, "the leaves are those of the tree in service");
+    await view(page, "Why");
+    await page.locator("svg.map rect.lit").first().waitFor();
+    const numbers = await page.locator("svg.map").getAttribute("aria-label");
+    assert.ok(numbers.includes(`${returned.slice(3)}`), numbers);
     await close(page);
     await program.end();
 }

@@ -17,6 +17,7 @@ use crate::program::{Flow, command, text};
 mod refusals;
 mod slow;
 mod uses;
+mod views;
 
 /// Longer than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(120);

@@ -1,6 +1,7 @@
 //! What the leaves hold, read once in the background, since that takes every document.
 
 use std::collections::HashMap;
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
@@ -19,7 +20,7 @@ use crate::failure::Failure;
 /// Questions that are routed, the newest ones.
 const MOST_QUESTIONS: usize = 1_000;
 /// Bytes of a text of which the beginning is shown.
-const BEGINNING: usize = 300;
+const BEGINNING: usize = 160;
 /// Leaves before the last change of the tree that are named for each.
 const ORIGINS: usize = 3;
 
@@ -41,6 +42,8 @@ enum Reading {
 struct Read {
     generation: Generation,
     model: ModelHash,
+    /// Leaves of the tree.
+    tree: u64,
     /// Documents of a leaf at an even load.
     even: f64,
     /// Questions that were asked or judged, as far as they were routed.
@@ -110,12 +113,11 @@ pub fn read(site: &Site, _: &Call) -> Result<Reply, Refusal> {
     let index = site.held.index()?;
     let reading = site.shelf.lock().clone();
     Ok(Reply::json(&match &reading {
-        Reading::No => Shown::No,
         Reading::UnderWay => Shown::UnderWay,
-        Reading::Done(read) => {
-            let now = (index.stats()?.generation, index.bundle().hash());
-            Shown::Done { stale: now != (read.generation, read.model), read }
-        }
+        // Leaves of another tree, whose numbers mean something else.
+        Reading::Done(read) if read.model != index.bundle().hash() => Shown::No,
+        Reading::Done(read) => Shown::Done { stale: index.stats()?.generation != read.generation, read },
+        Reading::No => Shown::No,
         Reading::Failed(message) => Shown::Failed { message },
     }))
 }
@@ -131,14 +133,38 @@ pub fn begin(site: &Site, _: &Call) -> Result<Reply, Refusal> {
         *reading = Reading::UnderWay;
     }
     let (shelf, held) = (Arc::clone(&site.shelf), Arc::clone(&site.held));
-    thread::spawn(move || {
-        let read = read_all(&held);
-        *shelf.lock() = match read {
-            Ok(read) => Reading::Done(Arc::new(read)),
-            Err(error) => Reading::Failed(Failure::from(error).line()),
-        };
+    let thread = thread::Builder::new().spawn(move || {
+        let ended = ended(|| read_all(&held));
+        *shelf.lock() = ended;
     });
+    if let Err(error) = thread {
+        *site.shelf.lock() = Reading::Failed(format!("no thread could be started: {error}"));
+    }
     Ok(Reply::json(&Shown::UnderWay))
+}
+
+/// How a reading ended: by a panic too, so that another one can begin.
+fn ended(read: impl FnOnce() -> Result<Read, ehi::Error>) -> Reading {
+    match panic::catch_unwind(AssertUnwindSafe(read)) {
+        Ok(Ok(read)) => Reading::Done(Arc::new(read)),
+        Ok(Err(error)) => Reading::Failed(Failure::from(error).line()),
+        Err(_) => Reading::Failed("reading the leaves failed; the program's output says why".to_owned()),
+    }
+}
+
+/// The beginning of a text, in one line: up to the end of a word, with an ellipsis where it was cut.
+pub fn beginning(text: &str, most: usize) -> String {
+    let cut = &text[..floor(text, most)];
+    let is_cut = cut.len() < text.len();
+    let inside = is_cut && !text[cut.len()..].starts_with(char::is_whitespace);
+    // Scripts without spaces have no such end.
+    let end = cut.rfind(char::is_whitespace).filter(|&end| inside && end > most / 2).unwrap_or(cut.len());
+    let mut line = cut[..end].split_whitespace().collect::<Vec<_>>().join(" ");
+    if is_cut {
+        line.truncate(line.trim_end_matches([',', ';', ':', '.']).len());
+        line.push('…');
+    }
+    line
 }
 
 impl Shelf {
@@ -162,18 +188,26 @@ fn read_all(held: &Held) -> Result<Read, ehi::Error> {
     let mut origins = changes.map(by_leaf).unwrap_or_default();
     let leaves = summaries.into_iter().map(|mut summary| {
         for document in &mut summary.nearest {
-            document.text.truncate(floor(&document.text, BEGINNING));
-            document.title.truncate(floor(&document.title, MOST_TITLE));
+            document.text = beginning(&document.text, BEGINNING);
+            document.title = beginning(&document.title, MOST_TITLE);
         }
         for query in &mut summary.queries {
-            query.text.truncate(floor(&query.text, BEGINNING));
+            query.text = beginning(&query.text, BEGINNING);
         }
         let (from, new) = origins.remove(&summary.leaf).unwrap_or_default();
         Leaf { summary, from, new }
     });
     let leaves: Vec<Leaf> = leaves.collect();
     let even = stats.leaf_sizes.iter().map(|size| size.documents).sum::<usize>() as f64 / stats.leaves as f64;
-    Ok(Read { generation: stats.generation, model: stats.model, even, questions, before, leaves })
+    Ok(Read {
+        generation: stats.generation,
+        model: stats.model,
+        tree: stats.leaves,
+        even,
+        questions,
+        before,
+        leaves,
+    })
 }
 
 fn by_leaf(changes: LeafChanges) -> HashMap<LeafId, (Vec<Origin>, usize)> {
@@ -183,4 +217,24 @@ fn by_leaf(changes: LeafChanges) -> HashMap<LeafId, (Vec<Origin>, usize)> {
         (own.leaf, (from, own.new))
     });
     leaves.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_beginning_ends_with_a_word_and_says_that_it_was_cut() {
+        assert_eq!(beginning("A whole  text.\n", 300), "A whole text.");
+        assert_eq!(beginning("one two three", 11), "one two…");
+        assert_eq!(beginning("one two, three", 8), "one two…");
+        assert_eq!(beginning(&"é".repeat(20), 11), format!("{}…", "é".repeat(5)));
+        assert_eq!(beginning("", 11), "");
+    }
+
+    #[test]
+    fn a_reading_that_fails_in_any_way_is_no_longer_under_way() {
+        assert!(matches!(ended(|| panic!("a reading")), Reading::Failed(_)));
+        assert!(matches!(ended(|| Err(ehi::Error::Cancelled)), Reading::Failed(_)));
+    }
 }

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use ehi::LearnedFusion;
@@ -9,6 +10,7 @@ use ehi::health::Health;
 use ehi::model::{DistilReport, ModelHash};
 use ehi::store::StoreStats;
 use ehi::train::{Learning, REPORT_FILE};
+use rustix::fs::OFlags;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -78,10 +80,35 @@ pub fn health(site: &Site, _: &Call) -> Result<Reply, Refusal> {
 
 /// What of a training's report is shown; nothing where there is none that can be read.
 fn report(path: &Path) -> Option<Value> {
-    let file = File::open(path).ok().filter(|file| file.metadata().is_ok_and(|about| about.is_file()))?;
+    // Through no link, and without waiting for the other end of a FIFO.
+    let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
+    let file = File::options().read(true).custom_flags(flags).open(path).ok()?;
+    let file = file.metadata().is_ok_and(|about| about.is_file()).then_some(file)?;
     let mut text = String::new();
     file.take(MOST_REPORT).read_to_string(&mut text).ok()?;
     let mut report: Map<String, Value> = serde_json::from_str(&text).ok()?;
     report.retain(|name, _| REPORTED.contains(&name.as_str()));
     Some(Value::Object(report))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use std::os::unix::fs::symlink;
+
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+    #[test]
+    fn a_report_is_read_from_a_file_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name| folder.path().join(name);
+        std::fs::write(at("file"), r#"{ "version": "1", "other": 1 }"#).unwrap();
+        assert_eq!(report(&at("file")), Some(serde_json::json!({ "version": "1" })));
+        symlink(at("file"), at("link")).unwrap();
+        mknodat(CWD, at("fifo"), FileType::Fifo, Mode::RUSR, 0).unwrap();
+        for name in ["link", "fifo", "absent", "."] {
+            assert_eq!(report(&at(name)), None, "{name}");
+        }
+    }
 }

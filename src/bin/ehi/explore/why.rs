@@ -1,21 +1,30 @@
 //! Why a question found what it found, without the texts of the hits.
 
 use ehi::explain::{ExactHit, ExplainedHit, ReachedLeaf};
-use ehi::{Hit, RankedBy, SearchStats};
+use ehi::{Hit, Index, RankedBy, SearchStats};
 use serde::Serialize;
 
+use super::leaves::beginning;
 use super::question::Ask;
 use super::reply::{Refusal, Reply};
 use super::routes::{Call, Site};
 use super::search::MOST_TITLE;
-use crate::cut::floor;
 use crate::query::Mode;
+
+/// Leaves that are shown where the search itself did without the tree, and among how many they are chosen:
+/// one without documents has no place on the map.
+const LIKELY: usize = 10;
+const ROUTED: usize = 64;
+/// Bytes of the text that stands for a title.
+const MOST_BEGINNING: usize = 120;
 
 #[derive(Serialize)]
 struct Why<'a> {
     ranked_by: RankedBy,
     /// Visited, the most probable one first.
     leaves: &'a [ReachedLeaf],
+    /// Where the search visited none: the most probable ones with documents.
+    likely: Vec<ReachedLeaf>,
     entropy: Option<f32>,
     hits: Vec<Found<'a>>,
     /// The best of exact search; none where words alone rank.
@@ -28,7 +37,8 @@ struct Why<'a> {
 #[derive(Serialize)]
 struct Found<'a> {
     id: &'a str,
-    title: &'a str,
+    /// Of the document, or the beginning of its text.
+    title: String,
     score: f32,
     from: u32,
     exact_rank: Option<usize>,
@@ -44,7 +54,8 @@ struct Term<'a> {
 #[derive(Serialize)]
 struct Elsewhere<'a> {
     id: &'a str,
-    title: &'a str,
+    /// Of the document, or the beginning of its text.
+    title: String,
     score: f32,
     leaf: u32,
     visited: bool,
@@ -60,9 +71,11 @@ pub fn why(site: &Site, call: &Call) -> Result<Reply, Refusal> {
         Mode::Lexical => query.explain()?,
         _ => query.explain_against_exact()?,
     };
+    let likely = if explained.leaves.is_empty() { likely(index, &ask.question)? } else { Vec::new() };
     Ok(Reply::json(&Why {
         ranked_by: explained.ranked_by,
         leaves: &explained.leaves,
+        likely,
         entropy: explained.entropy,
         hits: explained.hits.iter().map(found).collect(),
         exact: explained.exact.as_ref().map(|exact| exact.iter().map(elsewhere).collect()),
@@ -70,6 +83,17 @@ pub fn why(site: &Site, call: &Call) -> Result<Reply, Refusal> {
         embeddings: index.embeddings(),
         exact_ms: explained.exact_time.as_secs_f64() * 1e3,
     }))
+}
+
+/// The most probable leaves of a question; none without a tree, or without documents.
+fn likely(index: &Index, question: &str) -> Result<Vec<ReachedLeaf>, Refusal> {
+    if index.is_empty() || index.bundle().model().indexer().shape().leaves() == 1 {
+        return Ok(Vec::new());
+    }
+    let mut leaves = index.query(question).k(1).beam(ROUTED).unlogged().explain()?.leaves;
+    leaves.retain(|leaf| leaf.documents > 0);
+    leaves.truncate(LIKELY);
+    Ok(leaves)
 }
 
 fn found(found: &ExplainedHit) -> Found<'_> {
@@ -84,6 +108,9 @@ fn elsewhere(exact: &ExactHit) -> Elsewhere<'_> {
     Elsewhere { id: &hit.id, title: title(hit), score: hit.score, leaf, visited, probability }
 }
 
-fn title(hit: &Hit) -> &str {
-    &hit.document.title[..floor(&hit.document.title, MOST_TITLE)]
+fn title(hit: &Hit) -> String {
+    match hit.document.title.trim() {
+        "" => beginning(&hit.document.text, MOST_BEGINNING),
+        title => beginning(title, MOST_TITLE),
+    }
 }

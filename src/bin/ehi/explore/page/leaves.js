@@ -2,56 +2,76 @@
 
 import { get, post } from "./ask.js";
 import { el, foreign } from "./dom.js";
-import { count, percent, plural } from "./numbers.js";
+import { chance, count, percent, plural } from "./numbers.js";
 import { read as open } from "./reader.js";
 
 const SHOWN = 30;
 const POLL = 400;
+/** How long until it is asked again where there was no answer. */
+const AGAIN = 2000;
 
 export function leaves(app, main) {
     const said = el("p", { role: "status", class: "small" });
     const again = el("button", { type: "button", onclick: begin }, "Read again");
-    const input = el("input", { type: "search", id: "leaf-words", autocomplete: "off", value: app.leaf === undefined ? "" : String(app.leaf), oninput: () => { shown = SHOWN; draw(); } });
-    const order = el("select", { id: "leaf-order", onchange: draw },
-        el("option", { value: "documents" }, "most documents"), el("option", { value: "leaf" }, "number"), el("option", { value: "queries" }, "most questions"), el("option", { value: "moved" }, "most moved"));
+    const input = el("input", { type: "search", autocomplete: "off", value: app.leaf === undefined ? "" : String(app.leaf), oninput: () => { shown = SHOWN; draw(); } });
+    const order = el("select", { onchange: draw },
+        el("option", { value: "documents" }, "most documents first"), el("option", { value: "leaf" }, "by number"), el("option", { value: "queries" }, "most questions first"), el("option", { value: "moved" }, "most moved first"));
     const list = el("ul", { class: "cards" });
     const more = el("button", { type: "button", hidden: true, onclick: () => { shown += SHOWN; draw(); } }, "More leaves");
     main.append(
         el("h2", {}, "Leaves"),
-        el("div", { class: "ask" },
-            el("label", { for: "leaf-words" }, "Number or word"), input,
-            el("label", { for: "leaf-order" }, "First"), order, again),
+        el("div", { class: "ask fields" }, el("label", {}, "Number or word", input), el("label", {}, "Order", order), again),
         said, list, more);
     app.leaf = undefined;
     let shown = SHOWN;
     let reading = null;
     let timer;
+    let left = false;
 
     async function begin() {
-        again.disabled = true;
-        said.textContent = "Reading every document …";
-        if (await app.try(() => post("/api/leaves"))) await look();
+        clearTimeout(timer);
+        follow(await app.try(() => post("/api/leaves")));
     }
 
     async function look() {
-        const now = await app.try(() => get("/api/leaves"));
-        if (!now) return;
-        if (now.phase === "no") return begin();
-        if (now.phase === "under_way") {
-            again.disabled = true;
-            said.textContent = "Reading every document …";
-            timer = setTimeout(look, POLL);
-            return;
+        clearTimeout(timer);
+        follow(await app.try(() => get("/api/leaves")));
+    }
+
+    /** Shows how far the reading is, and looks again until it is done. */
+    function follow(now) {
+        if (left) return;
+        again.disabled = now?.phase === "under_way";
+        switch (now?.phase) {
+            case undefined:
+                if (reading === null) said.textContent = "";
+                timer = setTimeout(look, AGAIN);
+                break;
+            case "no":
+                // Nobody has read them, or the tree is another one since.
+                reading = null;
+                list.replaceChildren();
+                more.hidden = true;
+                begin();
+                break;
+            case "under_way":
+                said.textContent = "Reading every document …";
+                timer = setTimeout(look, POLL);
+                break;
+            case "failed":
+                said.textContent = now.message;
+                break;
+            default:
+                done(now);
         }
-        again.disabled = false;
-        if (now.phase === "failed") {
-            said.textContent = now.message;
-            return;
-        }
-        reading = now;
-        app.words = now.leaves;
+    }
+
+    function done(now) {
+        const same = reading !== null && reading.generation === now.generation && reading.model === now.model;
         said.textContent = summary(app, now);
-        draw();
+        reading = now;
+        // Who reads a card goes on with it.
+        if (!same) draw();
     }
 
     function draw() {
@@ -68,30 +88,38 @@ export function leaves(app, main) {
         const chosen = reading.leaves.filter(has).sort(by);
         list.replaceChildren(...chosen.slice(0, shown).map(leaf => card(app, leaf, reading)));
         more.hidden = chosen.length <= shown;
-        if (chosen.length === 0) list.append(el("li", {}, "No leaf has that word among its own."));
+        if (chosen.length === 0 && wanted !== "") list.append(el("li", {}, "No leaf with documents has this number, or such a word."));
     }
 
     look();
-    return { leave: () => clearTimeout(timer), changed: look };
+    const leave = () => {
+        left = true;
+        clearTimeout(timer);
+    };
+    return { leave, changed: look };
 }
 
-function summary(app, { leaves, even, questions, before, stale }) {
-    const used = `${count(leaves.filter(leaf => leaf.documents > 0).length)} of ${count(app.about.leaves)} leaves have documents, ${even.toFixed(1)} each at an even load.`;
+function summary(app, { leaves, tree, even, questions, before, stale }) {
+    const since = stale ? " The index has changed since this was read." : "";
+    if (leaves.length === 0) return `The index has no documents. “ehi insert” adds some.${since}`;
+    if (tree === 1) return `This index has no tree, so that all its documents are in one leaf. “ehi tune” makes a tree.${since}`;
+    const used = `${count(leaves.filter(leaf => leaf.documents > 0).length)} of ${count(tree)} leaves have documents; if all had as many, it would be ${even.toFixed(1)} each.`;
     const asked = questions === 0 ? " No question was judged or logged." : ` ${plural(questions, "question")} judged or logged lead to them.`;
-    const changed = before === null ? " No tree is kept from before." : ` Before the last change there were ${count(before.leaves)}; ${percent(before.together)} of the ${plural(before.compared, "document")} of both went with most of their leaf.`;
-    return used + asked + changed + (stale ? " The index has changed since this was read." : "");
+    const changed = before === null ? " No tree is kept from before." : ` The tree before had ${plural(before.leaves, "leaf with documents", "leaves with documents")}; of the ${plural(before.compared, "document")} that both hold, ${percent(before.together)} are in the leaf to which most of their former leaf went.`;
+    return used + asked + changed + since;
 }
 
 function card(app, leaf, reading) {
     const load = reading.even === 0 ? 0 : leaf.documents / reading.even;
     const documents = leaf.nearest.map(own => el("li", {},
-        foreign("button", { type: "button", class: "link", onclick: () => open(app, own.id, "") }, own.title.trim() || own.text.trim() || own.id)));
-    const questions = leaf.queries.map(own => el("li", {}, foreign("span", {}, own.text), el("span", { class: "faint" }, ` ${own.probability.toFixed(2)}`)));
-    const path = leaf.path.length > 1 ? `, path ${leaf.path.join(".")}` : "";
+        foreign("button", { type: "button", class: "link", onclick: () => open(app, own.id, "") }, own.title || own.text || own.id)));
+    const questions = leaf.queries.map(own => el("li", {}, foreign("span", {}, own.text), el("span", { class: "faint", title: "Probability of the leaf for this question" }, ` ${chance(own.probability)}`)));
+    const tree = reading.tree > 1;
+    const about = [plural(leaf.documents, "document"), tree && `${load.toFixed(1)} times the average`, leaf.path.length > 1 && `path ${leaf.path.join(".")}`];
     return el("li", { class: "card" },
-        el("h3", {}, `Leaf ${leaf.leaf}`),
-        el("p", { class: "small faint" }, `${plural(leaf.documents, "document")}, ${load.toFixed(1)} times even${path}`),
-        leaf.terms.length === 0 ? null : foreign("p", {}, leaf.terms.map(({ term }) => term).join(", ")),
+        el("h3", {}, tree ? `Leaf ${leaf.leaf}` : "All documents"),
+        el("p", { class: "small faint" }, about.filter(Boolean).join(", ")),
+        leaf.terms.length === 0 ? null : el("p", {}, leaf.terms.flatMap(({ term }, at) => [at > 0 ? ", " : null, foreign("span", {}, term)]).filter(Boolean)),
         documents.length === 0 ? null : [el("p", { class: "small faint" }, "Typical documents"), el("ul", {}, documents)],
         leaf.queries_routed === 0 ? null : [el("p", { class: "small faint" }, `Questions (${count(leaf.queries_routed)})`), el("ul", {}, questions)],
         reading.before === null ? null : el("p", { class: "small faint" }, origin(leaf)));
@@ -99,7 +127,7 @@ function card(app, leaf, reading) {
 
 function origin({ from, new: added, documents }) {
     if (documents === 0) return "Empty.";
-    const parts = from.map(({ leaf, documents }) => `${count(documents)} from ${leaf}`);
+    const parts = from.map(({ leaf, documents }) => `${count(documents)} from leaf ${leaf}`);
     if (added > 0) parts.push(`${count(added)} new`);
     return `Before: ${parts.join(", ")}.`;
 }

@@ -19,3 +19,9 @@ export function when(seconds) {
     const at = new Date(seconds * 1000);
     return Number.isNaN(at.getTime()) ? String(seconds) : at.toLocaleString("en", { dateStyle: "medium", timeStyle: "short" });
 }
+
+/** A probability; one that is not nothing never reads as nothing. */
+export function chance(p) {
+    if (p > 0 && p < 0.001) return "<0.1%";
+    return p < 1 && p >= 0.995 ? ">99%" : percent(p);
+}

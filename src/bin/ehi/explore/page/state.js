@@ -4,71 +4,124 @@ import { get } from "./ask.js";
 import { el, foreign, table, terms } from "./dom.js";
 import { bytes, count, percent, plural, when } from "./numbers.js";
 
+/** Verdicts in words. */
+const VERDICTS = {
+    changed: "better, used", chosen: "used, as chosen", left: "better, left as chosen", no_gain: "no better, left", worse: "worse, left",
+    too_few: "too few judgments", nothing_new: "nothing new",
+};
+
 export function state(app, main) {
     const health = el("div", {}, el("p", { class: "faint" }, "Looking …"));
     const [first, last] = [el("div", {}), el("div", {})];
     main.append(first, el("h2", {}, "Health"), health, last);
+    let newest = 0;
 
     async function look() {
-        const now = await app.try(() => get("/api/state"));
-        if (now) {
-            first.replaceChildren(...sizes(now));
-            last.replaceChildren(...history(now), ...training(now));
-        }
-        const found = await app.try(() => get("/api/health"));
-        if (found) health.replaceChildren(...healthy(found));
+        const own = ++newest;
+        const show = fill => answer => own === newest && fill(answer);
+        // Both in one call: the success of one does not take away what is said of the other.
+        await app.try(() => Promise.all([
+            get("/api/state").then(show(now => {
+                first.replaceChildren(...sizes(now));
+                last.replaceChildren(...history(now), ...training(now));
+            })),
+            get("/api/health").then(show(found => health.replaceChildren(...healthy(found))))
+                .catch(error => {
+                    show(() => health.replaceChildren(el("p", { class: "bad" }, "The health could not be read.")))();
+                    throw error;
+                }),
+        ]));
     }
     look();
     return { changed: look };
 }
 
+/** A sentence with what stands between backticks as code. */
+function prose(properties, text) {
+    const parts = text.split("`").map((part, at) => (at % 2 === 1 ? el("code", {}, part) : part));
+    return el("p", properties, parts);
+}
+
+function sentence(text) {
+    const whole = text.charAt(0).toUpperCase() + text.slice(1);
+    return /[.!?]$/.test(whole) ? whole : `${whole}.`;
+}
+
+function byWords({ lexical, fusion }) {
+    if (!lexical) return "not kept";
+    if (fusion === null) return "kept; whether they help beside the meaning was not measured";
+    return fusion.words_help ? `help beside the meaning, with a weight of ${(1 - fusion.alpha).toFixed(2)} of 1` : "kept; they do not help beside the meaning";
+}
+
+/** Whether the fast encoder is used, and what it costs in quality. */
+function fast({ query_encoder: own }) {
+    if (own === null) return "none";
+    const used = own.is_default ? "used, with the full one where it is unsure" : "used where it is asked for; otherwise the full one";
+    if (own.difference === null) return used;
+    const points = own.difference.value * 100;
+    return `${used}. On ${plural(own.held_out_questions, "judged question")} its nDCG@10 was ${points < 0 ? "lower" : "higher"} by ${Math.abs(points).toFixed(1)} points of 100`;
+}
+
 function sizes(now) {
     const { bytes: own } = now;
-    const words = now.fusion === null ? now.lexical ? "can be searched; how much they count was not learned" : "not kept" : now.fusion.words_help ? `help, weight ${(1 - now.fusion.alpha).toFixed(2)}` : "do not help";
+    const rows = [
+        ["embeddings", own.vectors], ["documents", own.documents], ["words", own.terms], ["deleted documents", own.dead_rows], ["log of changes", own.log],
+        ["model", own.model], ["other models", own.other_models], ["judgments", own.judgments],
+    ];
     return [
         el("h2", {}, "Index"),
+        now.documents === 0 ? el("p", {}, "The index has no documents. “ehi insert” adds some.") : null,
         terms([
             ["Directory", foreign("span", {}, now.path)],
             ["Documents", count(now.documents)],
-            ["Rows", `${count(now.rows)}, ${count(now.dead_rows)} of deleted documents`],
+            ["Stored embeddings", now.dead_rows === 0 ? count(now.rows) : `${count(now.rows)}, of which ${count(now.dead_rows)} belong to deleted documents`],
             ["On disk", `${bytes(own.total)} in ${plural(now.segments, "segment")}`],
-            ["Generation", count(now.generation)],
-            ["Not flushed", count(now.memtable_documents)],
-            ["Tree", now.leaves === 1 ? "none" : `${count(now.leaves)} leaves, ${count(now.leaves_used)} used, ${plural(now.height, "level")}`],
-            ["A visited leaf has", `${now.expected_documents_per_leaf.toFixed(1)} documents on average`],
-            ["Embeddings", `${now.dim} dimensions, ${now.similarity}`],
-            ["Words", words],
-            ["Fast encoder of questions", now.query_encoder === null ? "none" : now.query_encoder.sentence],
+            ["Generation", `${count(now.generation)} (it grows with each change)`],
+            ["Not yet in a segment", plural(now.memtable_documents, "document")],
+            ["Tree", now.leaves === 1 ? "none" : `${count(now.leaves)} leaves, ${count(now.leaves_used)} of them with documents; ${plural(now.height, "level")}`],
+            now.leaves === 1 ? null : ["A visited leaf has", `${now.expected_documents_per_leaf.toFixed(1)} documents on average`],
+            ["Embeddings", `${now.dim} dimensions, compared by ${now.similarity}`],
+            ["Words", byWords(now)],
+            ["Fast encoder of questions", fast(now)],
             ["Judgments", count(now.judgments)],
             ["Model", el("code", { class: "small" }, now.model)],
             ["Model before", now.previous_model === null ? "none is kept" : el("code", { class: "small" }, now.previous_model)],
         ]),
-        table([["Of"], ["Bytes", "number"]], [
-            ["embeddings", bytes(own.vectors)], ["documents", bytes(own.documents)], ["words", bytes(own.terms)],
-            ["deleted documents", bytes(own.dead_rows)], ["log", bytes(own.log)], ["model", bytes(own.model)],
-            ["other models", bytes(own.other_models)], ["judgments", bytes(own.judgments)],
-        ], "Bytes on disk"),
-        ...now.notices.map(notice => el("p", { class: "warn" }, notice)),
-    ];
+        table([["On disk"], ["Size", "number"]], rows.filter(([, size]) => size > 0).map(([name, size]) => [name, bytes(size)]), "Bytes on disk"),
+        ...now.notices.map(notice => prose({ class: "warn" }, sentence(notice))),
+    ].filter(Boolean);
+}
+
+/** Advice without the terms of the trade. */
+function advice({ kind }, words) {
+    if (kind === "uncertain_documents") return "The tree is less sure where new documents belong than it was in training: they are unlike those that it was made from.";
+    if (kind === "uncertain_queries") return "The tree is less sure where recent questions lead than it was in training.";
+    return sentence(words);
 }
 
 function healthy({ health, words, remedies }) {
-    const routing = health.documents_routing.recent;
+    const recent = health.documents_routing.recent;
+    const said = health.advice.map((own, at) => prose({ class: "warn" }, advice(own, words[at])));
+    const load = `${health.skew.toFixed(1)} times as many as with an even load${health.trained_skew === null ? "" : `; ${health.trained_skew.toFixed(1)} times in training`}`;
     return [
-        ...(words.length === 0 ? [el("p", { class: "good" }, "Nothing stands out.")] : words.map(text => el("p", { class: "warn" }, text))),
-        ...remedies.map(text => el("p", {}, text)),
-        terms([
-            ["Empty leaves", count(health.empty_leaves)],
-            ["Largest leaf", health.largest_leaf === null ? "–" : `${health.largest_leaf.leaf}, ${plural(health.largest_leaf.documents, "document")}`],
-            ["Load", `${health.skew.toFixed(2)} times even${health.trained_skew === null ? "" : `, ${health.trained_skew.toFixed(2)} in training`}`],
-            routing === null ? null : ["New documents", `entropy ${routing.mean_entropy.toFixed(2)} nats over the newest ${count(routing.rows)}`],
+        ...(said.length === 0 ? [el("p", { class: "good" }, "Nothing stands out.")] : said),
+        ...remedies.map(text => prose({}, sentence(text))),
+        health.leaves === 1 ? null : terms([
+            ["Leaves without a document", count(health.empty_leaves)],
+            ["Largest leaf", health.largest_leaf === null ? "–" : `${health.largest_leaf.leaf}, with ${plural(health.largest_leaf.documents, "document")}`],
+            ["Documents in a visited leaf", load],
+            recent === null ? null : ["The most probable leaf of a new document", `has ${percent(recent.mean_top_probability)} on average, over the newest ${count(recent.rows)}`],
         ]),
-    ];
+    ].filter(Boolean);
 }
 
 function history({ learnings }) {
-    const rows = learnings.map(own => [when(own.time), own.decision.replace("_", " "), own.sentence]);
-    return [el("h2", {}, "Learned so far"), rows.length === 0 ? el("p", {}, "Nothing yet.") : table([["When"], ["Verdict"], ["Why"]], rows, "Verdicts so far")];
+    const rows = learnings.map(own => [when(own.time), VERDICTS[own.decision] ?? own.decision.replaceAll("_", " "), own.sentence]);
+    return [
+        el("h2", {}, "Learned so far"),
+        rows.length === 0 ? el("p", {}, "Nothing yet.") : table([["When", "short"], ["Verdict", "short"], ["Why", "title"]], rows, "Verdicts so far"),
+        rows.length === 0 ? null : el("p", { class: "small faint" }, "Each line is of its time: a model that was used then is in service no more after a return to the model before, or after another change of model."),
+    ].filter(Boolean);
 }
 
 function training({ report }) {
@@ -82,8 +135,9 @@ function training({ report }) {
     return [
         el("h2", {}, "Training report"),
         verdict ? el("p", {}, verdict.sentence) : null,
+        verdict ? el("p", { class: "small faint" }, "Points are hundredths. p is how probable a difference as large would be by chance; the interval is where the true one lies, with 95%.") : null,
         el("p", { class: "faint" }, `${plural(report.documents, "document")}; ${plural(report.train_queries, "training question")} with ${plural(report.train_pairs, "answer")}; ${plural(report.dev_queries, "question")} set aside; ${Math.round(report.seconds)} s; ehi ${report.version}.`),
         methods.length === 0 ? null : table(heads, methods.map(own => [own.method.replaceAll("_", " "), ...own.at.map(({ figures }) => cell(figures))]), "Recall at ten by share of documents visited"),
-        losses.length === 0 ? null : el("p", { class: "faint" }, `Loss ${losses[0].loss.toFixed(3)} in the first of ${plural(losses.length, "pass", "passes")}, ${losses.at(-1).loss.toFixed(3)} in the last.`),
+        losses.length === 0 ? null : el("p", { class: "faint" }, `The error in training (loss) was ${losses[0].loss.toFixed(3)} in the first of ${plural(losses.length, "pass", "passes")}, ${losses.at(-1).loss.toFixed(3)} in the last.`),
     ].filter(Boolean);
 }

@@ -6,21 +6,39 @@ import { count, plural, when } from "./numbers.js";
 import { read } from "./reader.js";
 
 const POLL = 500;
+/** How often it is looked whether another page has judged. */
+const LOOK = 3000;
+/** Judged questions that learning takes, about: a fifth is set aside, and 20 of those are needed. */
+const NEEDED = 100;
+const GRADES = ["wrong", "right", "good", "best"];
+const STAGES = {
+    "begin": "Preparing", "encode": "Encoding the documents", "encode again": "Encoding the documents again", "cluster": "Grouping the documents",
+    "start tree": "Starting the tree", "train": "Training", "train tree": "Training the tree", "distil": "Training the fast encoder", "evaluate": "Measuring",
+    "questions": "Reading the questions", "calibrate": "Measuring how many leaves a search needs", "compact": "Compacting", "change over": "Changing over", "end": "Finishing",
+};
+const HEADINGS = {
+    changed: "Learned", chosen: "Learned", left: "Not used", no_gain: "Not used", worse: "Not used", too_few: "Too few judgments", nothing_new: "Nothing new",
+};
 
 export function teach(app, main) {
-    if (!app.about.judge) {
-        main.append(el("h2", {}, "Teach"), el("p", {}, "The index is open for reading. Start “ehi explore” with “--judge” to judge hits and to let it learn from that."));
-        list(app, main, false);
-        return undefined;
-    }
+    const { judge } = app.about;
     const learn = el("button", { type: "button", class: "main", onclick: () => start("/api/learn") }, "Learn");
-    const back = el("button", { type: "button", onclick: () => start("/api/rollback") }, "Return to the model before");
+    const back = el("button", { type: "button", hidden: true, onclick: () => start("/api/rollback") }, "Return to the model before");
     const job = el("div", { "aria-live": "polite" });
-    const judged = el("div", {});
-    main.append(el("h2", {}, "Teach"),
-        el("p", {}, "Judge hits in the view Search: n wrong, y right, 2 good, 3 best, u takes it back. Then let the index learn: it trains on four fifths of the judged questions and measures on the rest."),
-        el("div", { class: "row" }, learn, back), job, judged);
+    const judged = judgments(app, judge);
+    main.append(el("h2", {}, "Teach"));
+    if (judge) {
+        main.append(
+            el("p", { class: "prose" }, "Judge hits in the view Search; on a hit the keys are n wrong, y right, 2 good, 3 best, and u takes it back. Then let the index learn: it trains on four fifths of the judged questions and measures on the rest. Nothing changes before you have seen the result and chosen."),
+            judged.needed, el("div", { class: "row" }, learn, back), job);
+    } else {
+        main.append(el("p", { class: "prose" }, "The index is open for reading. Start “ehi explore” with “--judge” to judge hits and to let it learn from that."));
+    }
+    main.append(judged.place);
     let timer;
+    let looking;
+    let left = false;
+    let drawn = null;
     let phase = null;
 
     async function start(path) {
@@ -30,12 +48,20 @@ export function teach(app, main) {
 
     function show(now) {
         clearTimeout(timer);
+        if (left) return;
         const under = now.phase === "running" || now.phase === "deciding";
+        const held = [learn, back].includes(document.activeElement) || job.contains(document.activeElement);
         learn.disabled = back.disabled = under;
-        // A region that is read out: only what changed is put into it.
-        if (now.phase !== phase || now.phase !== "running") job.replaceChildren(...drawn(now));
+        // A region that is read out, with buttons in it: it is drawn anew only where it says something else.
+        const key = now.phase === "running" ? `running ${now.what}` : JSON.stringify(now);
+        if (key !== drawn) {
+            job.replaceChildren(...parts(now));
+            // To the heading: a key that was pressed twice is to decide nothing.
+            if (held) job.querySelector("h2")?.focus();
+        }
+        drawn = key;
         if (now.phase === "running") progress(now);
-        if (phase === "running" && !under || phase === "deciding" && !under) refresh();
+        if ((phase === "running" || phase === "deciding") && !under) refresh();
         phase = now.phase;
         if (under) timer = setTimeout(look, POLL);
     }
@@ -43,76 +69,123 @@ export function teach(app, main) {
     async function look() {
         const now = await app.try(() => get("/api/job"));
         if (now) show(now);
-        else timer = setTimeout(look, 4 * POLL);
+        else if (!left) timer = setTimeout(look, 4 * POLL);
     }
 
     function progress({ stage, done, total }) {
         const bar = job.querySelector("progress");
         if (total === null) bar.removeAttribute("value");
         else [bar.max, bar.value] = [Math.max(total, 1), done];
-        job.querySelector("[data-stage]").textContent = `${stage} ${total === null ? "" : `${count(done)} of ${count(total)}`}`;
+        job.querySelector("[data-stage]").textContent = `${STAGES[stage] ?? stage}${total === null ? " …" : `: ${count(done)} of ${count(total)}`}`;
     }
 
-    function drawn(now) {
-        const cancel = el("button", { type: "button", onclick: () => start("/api/cancel") }, "Cancel");
+    function parts(now) {
+        const head = text => el("h2", { tabindex: "-1" }, text);
         const decide = use => () => app.try(() => post("/api/decide", { use })).then(answer => answer && look());
+        const choice = (text, use, first) => el("button", { type: "button", class: first ? "main" : null, onclick: decide(use) }, text);
         switch (now.phase) {
             case "running":
-                return [el("h2", {}, now.what === "learn" ? "Learning" : "Returning"), el("progress", { "aria-label": "Progress" }),
-                    el("p", { class: "row", "aria-live": "off" }, el("span", { "data-stage": true }), cancel)];
-            case "deciding":
-                return [el("h2", {}, "Verdict"), ...verdict(now.learned),
-                    el("div", { class: "row" }, el("button", { type: "button", class: now.learned.decision === "changed" ? "main" : "", onclick: decide(true) }, "Use it"),
-                        el("button", { type: "button", class: now.learned.decision === "changed" ? "" : "main", onclick: decide(false) }, "Leave it"))];
+                return [head(now.what === "learn" ? "Learning" : "Returning"), el("progress", { "aria-label": "Progress" }),
+                    el("p", { class: "row", "aria-live": "off" }, el("span", { "data-stage": true }), el("button", { type: "button", onclick: () => start("/api/cancel") }, "Cancel"))];
+            case "deciding": {
+                const better = now.learned.decision === "changed";
+                return [head("Verdict"), ...verdict(now.learned, result(now.learned)), el("p", {}, "The index is still as before. Use what was learned?"),
+                    el("div", { class: "row choice" }, choice("Use it", true, better), choice("Leave it", false, !better))];
+            }
             case "learned":
-                return [el("h2", {}, "Learned"), ...verdict(now.learned)];
+                return [head(HEADINGS[now.learned.decision] ?? "Learning has ended"), ...verdict(now.learned, now.learned.sentence)];
             case "rolled_back":
-                return [el("h2", {}, "Returned"), el("p", {}, `The model before serves again. ${plural(now.change.encoded, "document")} were encoded with it.`)];
+                return [head("Returned"), el("p", {}, `The model before serves again.${now.change.encoded === 0 ? "" : ` ${plural(now.change.encoded, "document")} were encoded with it.`}`)];
             case "cancelled":
-                return [el("p", {}, "Cancelled: the index is as before.")];
+                return [head("Cancelled"), el("p", {}, "Cancelled: the index is as before.")];
             case "failed":
-                return [el("p", { class: "bad" }, now.message)];
+                return [head("It failed"), el("p", { class: "bad" }, now.message)];
             default:
                 return [];
         }
     }
 
+    /** Judgments, and whether there is a model to return to: in one call, so that the failure of one stays. */
     async function refresh() {
-        await list(app, judged, true);
-        const now = await app.try(() => get("/api/state"));
-        if (now) back.hidden = now.previous_model === null;
+        const state = judge ? get("/api/state").then(now => (back.hidden = now.previous_model === null)) : null;
+        await app.try(() => Promise.all([judged.look(), state]));
+    }
+
+    /** Another page's judgments do not make another generation. */
+    async function follow() {
+        if (!document.hidden) await judged.look().catch(() => {});
+        if (!left) looking = setTimeout(follow, LOOK);
     }
 
     refresh();
-    look();
-    return { leave: () => clearTimeout(timer), changed: refresh };
-}
-
-function verdict(learned) {
-    const change = own => [foreign("span", {}, own.question), own.before.toFixed(3), own.after.toFixed(3)];
-    const of = (title, changes) => (changes.length === 0 ? [] : [el("h3", {}, title), table([["Question"], ["nDCG@10 before", "number"], ["after", "number"]], changes.map(change), title)]);
-    return [
-        el("p", { class: { changed: "good", worse: "bad" }[learned.decision] ?? "" }, learned.sentence),
-        ...of("Better", learned.better), ...of("Worse", learned.worse),
-    ];
-}
-
-/** The judgments, each with a way to take it back. */
-async function list(app, place, may) {
-    const known = await app.try(() => get("/api/judgments"));
-    if (!known) return;
-    const undo = ({ question, id }) => async () => {
-        if (await app.try(() => post("/api/forget", { question, id }))) await list(app, place, may);
+    if (judge) look();
+    looking = setTimeout(follow, LOOK);
+    const leave = () => {
+        clearTimeout(timer);
+        clearTimeout(looking);
+        left = true;
     };
-    const rows = known.judgments.map(own => [
-        foreign("span", {}, own.question),
-        own.title === null ? foreign("span", { class: "faint" }, `${own.id} (no such document)`) : foreign("button", { type: "button", class: "link", onclick: () => read(app, own.id, own.question) }, own.title.trim() || own.id),
-        String(own.grade), when(own.time),
-        ...(may ? [el("button", { type: "button", "aria-label": `Undo: ${own.question}, ${own.id}`, onclick: undo(own) }, "Undo")] : []),
-    ]);
-    const head = el("h2", {}, "Judgments");
-    const text = `${plural(known.all, "judgment")}; ${plural(known.questions, "question")} with an answer.${known.all > known.judgments.length ? ` The newest ${count(known.judgments.length)} are shown.` : ""}`;
-    const body = known.all === 0 ? [] : [table([["Question"], ["Document"], ["Grade", "number"], ["When"], ...(may ? [["Take back"]] : [])], rows, "Judgments")];
-    if (may) place.replaceChildren(head, el("p", {}, text), ...body);
-    else place.append(head, el("p", {}, text), ...body);
+    return { leave, changed: refresh };
+}
+
+/** What a learning measured, before it is chosen whether that is used. */
+function result({ decision, held_out, ndcg_at_10 }) {
+    const first = { changed: "What was learned is better", worse: "What was learned is worse in something" }[decision] ?? "What was learned is not shown to be better: the difference may be chance";
+    if (ndcg_at_10 === null) return `${first}.`;
+    const { value, against, difference } = ndcg_at_10;
+    const points = difference * 100;
+    return `${first}. On ${count(held_out)} judged questions that it did not learn from, nDCG@10 is ${value.toFixed(3)} after ${against.toFixed(3)} (${points < 0 ? "" : "+"}${points.toFixed(1)} points).`;
+}
+
+function verdict(learned, sentence) {
+    const change = own => [foreign("span", {}, own.question), own.before.toFixed(3), own.after.toFixed(3)];
+    const of = (title, changes) => (changes.length === 0 ? [] : [el("h3", {}, title), table([["Question", "title"], ["nDCG@10 before", "number"], ["after", "number"]], changes.map(change), title)]);
+    return [
+        el("p", { class: `prose ${{ changed: "good", worse: "bad" }[learned.decision] ?? ""}` }, sentence),
+        learned.ndcg_at_10 === null ? null : el("p", { class: "small faint" }, "nDCG@10 tells how near to the top the right documents stand: 1 where they are first. A point is a hundredth."),
+        ...of("Better", learned.better), ...of("Worse", learned.worse),
+    ].filter(Boolean);
+}
+
+/** The judgments, each with a way to take it back, and how many are needed. */
+function judgments(app, may) {
+    const place = el("div", {});
+    const needed = el("p", {});
+    let drawn = null;
+
+    async function look() {
+        const known = await get("/api/judgments");
+        const key = JSON.stringify(known);
+        if (key === drawn) return;
+        const focused = place.contains(document.activeElement) ? [...place.querySelectorAll("button")].indexOf(document.activeElement) : null;
+        drawn = key;
+        draw(known);
+        // On the judgment that has come to the place of the one before.
+        if (focused === null) return;
+        const buttons = [...place.querySelectorAll("button")];
+        (buttons[Math.min(focused, buttons.length - 1)] ?? place.querySelector("h2")).focus();
+    }
+
+    const undo = ({ question, id }) => () => app.try(async () => {
+        await post("/api/forget", { question, id });
+        await look();
+    });
+
+    function draw(known) {
+        const enough = known.questions >= NEEDED;
+        needed.textContent = `Learning needs about ${NEEDED} judged questions with a right document. There ${known.questions === 1 ? "is" : "are"} ${count(known.questions)}${enough ? "" : " so far"}.`;
+        const rows = known.judgments.map(own => [
+            foreign("span", {}, own.question),
+            own.title === null
+                ? el("span", { class: "faint" }, foreign("span", {}, own.id), " (no such document)")
+                : foreign("button", { type: "button", class: "link", onclick: () => read(app, own.id, own.question) }, own.title.trim() || own.id),
+            GRADES[own.grade] ?? String(own.grade), when(own.time),
+            ...(may ? [el("button", { type: "button", "aria-label": `Undo: ${own.question}, ${own.id}`, onclick: undo(own) }, "Undo")] : []),
+        ]);
+        const text = `${plural(known.all, "judgment")}; ${plural(known.questions, "question")} with a right document.${known.all > known.judgments.length ? ` The newest ${count(known.judgments.length)} are shown.` : ""}`;
+        place.replaceChildren(el("h2", { tabindex: "-1" }, "Judgments"), el("p", {}, text),
+            ...(known.all === 0 ? [] : [table([["Question", "title"], ["Document", "title"], ["Grade", "short"], ["When", "short"], ...(may ? [["Take back", "short"]] : [])], rows, "Judgments")]));
+    }
+
+    return { place, needed, look };
 }

@@ -1,73 +1,136 @@
-// Why a question finds what it finds: the leaves as a map, those visited lit by their probability, the hits in
+// Why a question finds what it finds: the leaves as a map, those that the question reached in colour, the hits in
 // them, and what exact search finds elsewhere.
 
 import { get, post } from "./ask.js";
 import { controls, filters } from "./controls.js";
-import { el, foreign, svg, table } from "./dom.js";
+import { el, foreign, table } from "./dom.js";
 import { leafOf } from "./hit.js";
-import { count, ms, percent, plural, score } from "./numbers.js";
+import { chance, count, ms, percent, plural, score } from "./numbers.js";
 import { read } from "./reader.js";
-import { treemap } from "./treemap.js";
+import { map } from "./treemap.js";
 
-const BOX = { x: 0, y: 0, width: 900, height: 520 };
 const K = 10;
-/** Width of a letter in the map, about, and height of a leaf that is named. */
-const LETTER = 6;
-const NAMED = 24;
+const POLL = 400;
+/** Words of a leaf in a table. */
+const WORDS = 4;
+/** Documents up to which the library compares all of them, unless a number of leaves is chosen. */
+const COMPARED = 10_000;
 
 export function why(app, main) {
     const { ask } = app;
-    const input = el("input", { type: "search", id: "question", value: ask.question, autocomplete: "off", spellcheck: "false" });
+    const input = el("input", { type: "search", id: "question", value: ask.question, autocomplete: "off", spellcheck: "false", dir: "auto" });
     const options = el("div", { class: "row" });
     const chips = el("ul", { class: "chips", "aria-label": "Filters" });
+    const said = el("p", { role: "status", class: "small", id: "said" });
     const body = el("div", {});
-    const run = el("button", { class: "main" }, "Why?");
     main.append(
-        el("form", { class: "ask", onsubmit: asked }, el("div", { class: "question" }, el("label", { for: "question" }, "Question"), input), options, run),
-        chips, el("p", { role: "status", class: "small", id: "said" }), body);
-    const said = main.querySelector("#said");
+        el("form", { class: "ask", onsubmit: asked }, el("div", { class: "question" }, el("label", { for: "question" }, "Question"), input), options, el("button", { class: "main" }, "Why?")),
+        chips, said, body);
+    /** What is shown: the answer, the sizes of the leaves, and where the map is. */
+    let shown = null;
+    let words = new Map();
+    let sent = new AbortController();
+    const resized = new ResizeObserver(() => shown && shown.place.clientWidth !== shown.width && draw());
+    const told = own => {
+        words = own;
+        draw();
+    };
+    let stopWords = app.about.leaves > 1 ? readWords(told) : () => {};
 
     function asked(event) {
-        event?.preventDefault();
+        event.preventDefault();
         ask.question = input.value;
         app.keep();
         explain();
     }
 
-    function changed() {
-        options.replaceChildren(...controls(app, changed));
+    function choices() {
+        keepingFocus(options, () => options.replaceChildren(...controls(app, changed)));
         chips.replaceChildren(...filters(app, changed));
+    }
+
+    function changed() {
+        choices();
         explain();
     }
 
-    async function explain() {
-        if (ask.question.trim() === "") {
-            body.replaceChildren();
-            said.textContent = "Ask a question to see where it leads.";
-            return;
-        }
-        run.disabled = true;
-        const words = new Map((app.words ?? []).map(leaf => [leaf.leaf, leaf.terms.map(({ term }) => term)]));
-        const answer = await app.try(() => Promise.all([post("/api/why", app.asked(K)), get("/api/map")]));
-        run.disabled = false;
-        if (!answer) return;
-        const [found, sizes] = answer;
-        said.textContent = sentence(app, found);
-        body.replaceChildren(drawn(app, found, sizes, words));
+    function nothing(text) {
+        shown = null;
+        said.textContent = text;
+        body.replaceChildren();
     }
 
-    options.append(...controls(app, changed));
-    chips.append(...filters(app, changed));
+    async function explain() {
+        // An answer to what was asked before comes too late.
+        sent.abort();
+        sent = new AbortController();
+        const { signal } = sent;
+        if (app.about.documents === 0) return nothing("The index has no documents. “ehi insert” adds some.");
+        if (ask.question.trim() === "") return nothing("Ask a question to see where it leads.");
+        const answer = await app.try(() => Promise.all([post("/api/why", app.asked(K), signal), get("/api/map")]));
+        if (signal.aborted) return undefined;
+        if (!answer) return nothing("");
+        const [found, sizes] = answer;
+        const lost = missed(found);
+        shown = { found, sizes, lost, place: el("div", {}), width: 0 };
+        said.textContent = sentence(app, found, sizes.leaves, lost);
+        body.replaceChildren(drawn(app, shown));
+        resized.disconnect();
+        resized.observe(shown.place);
+        draw();
+        return undefined;
+    }
+
+    /** The map, as wide as its place, and the words: they come later than the answer. */
+    function draw() {
+        if (shown === null) return;
+        shown.width = shown.place.clientWidth;
+        if (shown.sizes.leaves > 1) shown.place.replaceChildren(map(shown, words, shown.width, leaf => leafOf(app, leaf)));
+        for (const cell of body.querySelectorAll("[data-words]")) cell.textContent = (words.get(Number(cell.dataset.words)) ?? []).slice(0, WORDS).join(", ");
+    }
+
+    choices();
     input.focus();
     explain();
-    // Words of the leaves, if they were read.
-    get("/api/leaves").then(read => {
-        if (read.phase === "done" && app.words !== read.leaves) {
-            app.words = read.leaves;
-            if (ask.question.trim() !== "") explain();
-        }
-    }).catch(() => {});
-    return { changed: explain };
+    return {
+        changed: () => {
+            stopWords();
+            words = new Map();
+            if (app.about.leaves > 1) stopWords = readWords(told);
+            explain();
+        },
+        leave: () => {
+            stopWords();
+            sent.abort();
+            resized.disconnect();
+        },
+    };
+}
+
+/** Calls with the words of each leaf when they were read; returns what ends that. */
+function readWords(told) {
+    let timer;
+    let ended = false;
+    async function look() {
+        const now = await get("/api/leaves").then(read => (read.phase === "no" ? post("/api/leaves") : read)).catch(() => ({ phase: "away" }));
+        if (ended || now.phase === "failed") return;
+        if (now.phase === "done") told(new Map(now.leaves.map(({ leaf, terms }) => [leaf, terms.map(({ term }) => term)])));
+        else timer = setTimeout(look, now.phase === "away" ? 5 * POLL : POLL);
+    }
+    look();
+    return () => {
+        ended = true;
+        clearTimeout(timer);
+    };
+}
+
+/** Puts other controls into a place, with the focus on the one of the same label. */
+function keepingFocus(place, change) {
+    const label = () => document.activeElement?.closest("label")?.firstChild?.textContent;
+    const focused = place.contains(document.activeElement) ? label() : undefined;
+    change();
+    if (focused === undefined) return;
+    for (const own of place.querySelectorAll("label")) if (own.firstChild.textContent === focused) own.querySelector("select, input")?.focus();
 }
 
 function missed({ exact, hits }) {
@@ -75,77 +138,84 @@ function missed({ exact, hits }) {
     return (exact ?? []).map((own, at) => ({ ...own, rank: at + 1 })).filter(({ id }) => !ids.has(id));
 }
 
-function sentence(app, found) {
-    const { leaves, stats, entropy, exact } = found;
-    const lost = missed(found).length;
-    const went = leaves.length === 0
-        ? found.ranked_by.mode === "lexical" ? "Ranked by words alone, without the tree." : "Every document that may be a hit was scored, without the tree; choose a number of leaves to see where the tree leads."
-        : `${plural(leaves.length, "leaf", "leaves")} of ${count(app.about.leaves)} visited, with ${percent(stats.visited_fraction)} of the ${app.about.unit}; entropy of the choice ${entropy === null ? "–" : entropy.toFixed(2)} nats.`;
-    const compared = exact === null ? "" : lost === 0 ? ` Exact search finds the same ${plural(exact.length, "document")}.` : ` Exact search, in ${ms(found.exact_ms)}, finds ${plural(lost, "other document")} among its best ${exact.length}.`;
-    return went + compared;
+function sentence(app, found, leaves, lost) {
+    if (leaves === 1) return `This index has no tree: each search compares all ${app.about.unit}. “ehi tune” makes a tree.`;
+    return `${went(app, found, leaves)} ${compared(found, lost)}`.trim();
 }
 
-function drawn(app, found, sizes, words) {
-    const lost = missed(found);
-    const title = own => own.title.trim() || own.id;
-    const open = own => foreign("button", { type: "button", class: "link", onclick: () => read(app, own.id, app.ask.question) }, title(own));
-    const leafLink = leaf => el("button", { type: "button", class: "link", onclick: () => leafOf(app, leaf) }, String(leaf));
-    const inLeaf = leaf => found.hits.filter(own => own.from === leaf).length;
-    const visited = table([["Leaf", "short"], ["Probability", "number"], ["Documents", "number"], ["Hits", "number"], ["Words"]],
-        found.leaves.map(own => [leafLink(own.leaf), own.probability.toFixed(4), count(own.documents), String(inLeaf(own.leaf)), (words.get(own.leaf) ?? []).slice(0, 4).join(", ")]),
-        "Visited leaves");
-    const byWords = found.hits.some(own => own.terms.length > 0);
-    const said = own => own.terms.map(({ term, weight }) => `${term} ${weight.toFixed(1)}`).join(", ");
-    const hits = table([["Hit"], ["Score", "number"], ["Leaf", "short"], ["Exact rank", "number"], ...(byWords ? [["By words"]] : [])],
-        found.hits.map(own => [open(own), score(own.score), leafLink(own.from), own.exact_rank === null ? "–" : String(own.exact_rank), ...(byWords ? [said(own)] : [])]),
-        "Hits");
-    const elsewhere = table([["Document"], ["Rank", "number"], ["Score", "number"], ["Leaf", "short"], ["Its probability", "number"], ["Visited"]],
-        lost.map(own => [open(own), String(own.rank), score(own.score), leafLink(own.leaf), own.probability.toFixed(4), own.visited ? "yes" : "no"]),
-        "What exact search finds elsewhere");
-    return el("div", { class: "split" },
-        el("div", {}, el("h2", {}, "The leaves"),
-            app.about.leaves === 1 ? el("p", {}, "This index has no tree. “ehi tune” makes one.") : [map(app, found, lost, sizes, words), legend()],
-            found.leaves.length === 0 ? null : [el("h2", {}, "Visited, the most probable first"), visited]),
-        el("div", {}, el("h2", {}, "Hits"), hits,
-            found.exact === null ? null : [el("h2", {}, "What exact search finds elsewhere"),
-                lost.length === 0 ? el("p", {}, "Nothing.") : elsewhere]));
-}
-
-function legend() {
-    const key = (kind, text) => el("span", {}, el("span", { class: `key ${kind}` }), text);
-    return el("p", { class: "row small faint" }, key("cell", "a leaf, its area by documents"), key("lit", "visited, brighter the more probable"), key("hit-dot", "hits, one dot each"), key("missed", "holds what was missed"));
-}
-
-function map(app, found, lost, sizes, words) {
-    const probability = new Map(found.leaves.map(own => [own.leaf, own.probability]));
-    const most = Math.max(...probability.values(), 1e-9);
-    const gone = new Set(lost.filter(own => !own.visited).map(own => own.leaf));
-    const shapes = treemap(sizes.documents, sizes.branching_factor, sizes.height, BOX).map(({ item, ...own }) => {
-        const { leaf, size } = item;
-        const p = probability.get(leaf);
-        const name = (words.get(leaf) ?? []).slice(0, 3).join(", ");
-        const about = `Leaf ${leaf}, ${plural(size, "document")}${p === undefined ? "" : `, probability ${p.toFixed(4)}`}${name === "" ? "" : `: ${name}`}`;
-        const kind = [p === undefined ? "" : "lit", gone.has(leaf) ? "missed" : ""].join(" ").trim();
-        const rect = svg("rect", { ...own, class: kind || null, "data-leaf": leaf, onclick: () => leafOf(app, leaf) }, svg("title", {}, about));
-        // Brightness by the logarithm: probabilities fall fast.
-        if (p !== undefined) rect.style.fillOpacity = String(Math.max(0.15, 1 + Math.log10(Math.max(p / most, 1e-4)) / 4));
-        const dots = Array.from({ length: found.hits.filter(hit => hit.from === leaf).length }, (_, at) => svg("circle", {
-            cx: own.x + Math.min(8 + 10 * at, Math.max(own.width - 4, 2)), cy: own.y + Math.min(own.height / 2, 10), r: 4,
-        }));
-        const named = own.height > NAMED && p === undefined ? fitting(words.get(leaf) ?? [], own.width - 4) : "";
-        return [rect, named === "" ? null : svg("text", { x: own.x + 3, y: own.y + 13 }, named), dots];
-    });
-    const label = `A map of ${count(app.about.leaves)} leaves, of which ${found.leaves.length} were visited. The tables say the same.`;
-    return svg("svg", { class: "map", viewBox: `0 0 ${BOX.width} ${BOX.height}`, role: "img", "aria-label": label }, shapes);
-}
-
-/** As many words as fit into a width. */
-function fitting(words, width) {
-    let named = "";
-    for (const word of words.slice(0, 3)) {
-        const longer = named === "" ? word : `${named}, ${word}`;
-        if (longer.length * LETTER > width) break;
-        named = longer;
+/** Where the search went. */
+function went(app, { leaves, likely, stats, ranked_by }, all) {
+    const { unit, documents } = app.about;
+    if (leaves.length > 0) {
+        const bare = leaves.filter(own => own.documents === 0).length;
+        return `${plural(leaves.length, "leaf", "leaves")} of ${count(all)} visited, with ${percent(stats.visited_fraction)} of the ${unit}${bare === 0 ? "" : `; ${count(bare)} of them ${bare === 1 ? "has" : "have"} no documents, and so no place on the map`}. The most probable one has ${chance(leaves[0].probability)}.`;
     }
-    return named;
+    const would = likely.length === 0 ? "" : ` The map shows where the tree would lead: to ${plural(likely.length, "leaf", "leaves")}, the most probable of which has ${chance(likely[0].probability)}.`;
+    if (ranked_by.mode === "lexical") return `Ranked by words alone, without the tree.${would}`;
+    const reason = app.ask.reach === "exact" || documents > COMPARED ? "" : `, as usual with up to ${count(COMPARED)} documents`;
+    return `All ${unit}${app.ask.filters.length > 0 ? " that pass the filters" : ""} were compared, without the tree${reason}.${would}`;
+}
+
+function compared({ leaves, exact, exact_ms }, lost) {
+    // A search that compared all of them finds what exact search finds.
+    if (exact === null || leaves.length === 0 && lost.length === 0) return "";
+    if (lost.length === 0) return `Exact search finds the same ${plural(exact.length, "document")}.`;
+    return `Exact search, in ${ms(exact_ms)}, finds ${plural(lost.length, "other document")} among its best ${exact.length}.`;
+}
+
+function drawn(app, { found, sizes, lost, place }) {
+    const tree = sizes.leaves > 1;
+    const { hits, leaves, likely, exact } = found;
+    const right = el("div", {}, el("h2", {}, "Hits"), hits.length === 0 ? el("p", {}, "None.") : hitTable(app, found, tree),
+        exact === null || leaves.length === 0 && lost.length === 0 ? null : [el("h2", {}, "What exact search finds elsewhere"),
+            lost.length === 0 ? el("p", {}, "Nothing.") : lostTable(app, lost)]);
+    if (!tree) return right;
+    const reached = leaves.length > 0 ? leaves : likely;
+    return el("div", { class: "split" },
+        el("div", {}, el("h2", {}, "The leaves"), place, legend(found, lost),
+            reached.length === 0 ? null : [el("h2", {}, leaves.length > 0 ? "Visited, the most probable first" : "The most probable"), leafTable(app, found, reached)]),
+        right);
+}
+
+function titled(app, own) {
+    return foreign("button", { type: "button", class: "link", onclick: () => read(app, own.id, app.ask.question) }, own.title || own.id);
+}
+
+function leafLink(app, leaf) {
+    return el("button", { type: "button", class: "link", onclick: () => leafOf(app, leaf) }, String(leaf));
+}
+
+function leafTable(app, { leaves, hits }, reached) {
+    const inLeaf = leaf => hits.filter(own => own.from === leaf).length;
+    const rows = reached.map((own, at) => [String(at + 1), leafLink(app, own.leaf), chance(own.probability), count(own.documents), String(inLeaf(own.leaf)), foreign("span", { "data-words": own.leaf }, "")]);
+    return table([["No.", "number"], ["Leaf", "short"], ["Probability", "number"], ["Documents", "number"], ["Hits", "number"], ["Words"]], rows,
+        leaves.length > 0 ? "Visited leaves" : "The most probable leaves");
+}
+
+function hitTable(app, { hits, leaves }, tree) {
+    const byWords = hits.some(own => own.terms.length > 0);
+    const columns = [
+        [["Hit", "title"], own => titled(app, own)],
+        [["Score", "number"], own => score(own.score)],
+        tree && [["Leaf", "short"], own => leafLink(app, own.from)],
+        leaves.length > 0 && [["Exact rank", "number"], own => (own.exact_rank === null ? "–" : String(own.exact_rank))],
+        byWords && [["By words"], own => own.terms.map(({ term, weight }, at) => [at > 0 ? ", " : null, foreign("span", {}, term), ` ${weight.toFixed(1)}`]).flat().filter(Boolean)],
+    ].filter(Boolean);
+    const cell = value => (Array.isArray(value) ? el("span", {}, value) : value);
+    return table(columns.map(([head]) => head), hits.map(own => columns.map(([, of]) => cell(of(own)))), "Hits");
+}
+
+function lostTable(app, lost) {
+    return table([["Document", "title"], ["Rank", "number"], ["Leaf", "short"], ["Probability", "number"], ["Visited", "short"]],
+        lost.map(own => [titled(app, own), String(own.rank), leafLink(app, own.leaf), chance(own.probability), own.visited ? "yes" : "no"]),
+        "What exact search finds elsewhere");
+}
+
+function legend({ leaves, hits }, lost) {
+    const key = (kind, text) => el("span", {}, el("span", { class: `key ${kind}` }), text);
+    return el("p", { class: "row small faint legend" },
+        key("cell", "a leaf, as large as its documents"),
+        key("lit", `${leaves.length > 0 ? "visited" : "among the most probable"}: numbered, and in a stronger colour the more probable`),
+        hits.length === 0 ? null : key("hit-dot", "a hit"),
+        lost.some(own => !own.visited) ? key("missed", "not visited, and holds what exact search finds") : null);
 }
