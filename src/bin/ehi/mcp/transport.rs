@@ -1,5 +1,5 @@
-//! The protocol on standard input and output. Each has a thread of its own, so that no call waits for a client
-//! that does not read, and a request is bounded before it is parsed.
+//! The protocol on standard input and output. Each has a thread of its own, so that no call waits for a
+//! client that does not read, and a request is bounded before it is parsed.
 
 use std::collections::HashSet;
 use std::fs::File;
