@@ -13,7 +13,7 @@ from typing import Any
 
 import ehi
 
-from . import changes, models, publishing
+from . import changes, models, publishing, shard
 from . import manifest as manifests
 from .errors import ManifestError, PublishConflict
 from .names import Json, Options, Uri
@@ -57,7 +57,9 @@ def build(
     otherwise.
 
     A build that was cut off goes on where it was when it is called again with the same `name`; without one
-    the name follows from model, options and the files' names, sizes and times. Returns a dictionary with
+    the name follows from model, options and the files' names, sizes and times. A name that was used for other
+    files or columns is an error; of a `ray.data.Dataset` it cannot be told, so that there the name stands for
+    the data, and a new dataset needs a new one. Returns a dictionary with
     `shards`, `refused` documents, `documents` and, where it was published, `version`.
     """
     options = check_options(shards, leaves, beam, alpha, words, precision)
@@ -100,7 +102,9 @@ def append(
 ) -> Json:
     """Adds documents to a published set as new shards; the number of the new manifest, in a dictionary.
 
-    A document whose id is there takes its place. Other publishers may be at work meanwhile.
+    A document whose id is there takes its place; one that is refused takes no place. Other publishers may be
+    at work meanwhile. A call that was cut off is published once when it is made again, with the same `name`
+    or of the same files. One whose documents have been deleted or replaced since is published anew.
     """
     storage = connect(uri, storage_options)
     newest = manifests.read(storage)
@@ -120,22 +124,37 @@ def append(
         pool = {"actors": actors, "num_cpus": num_cpus, "num_gpus": num_gpus, "scratch": scratch}
         finished = _run_shards(storage, plan, pool, progress)
     built = _result(plan, finished)
-    ids = sorted(ids_of(storage, plan))
+    entries = [entry for entry in finished if entry["rows"]]
+    if not entries:
+        built["version"] = manifests.latest_version(storage)
+        return built
+    ids = set(ids_of(storage, plan)).difference(*(shard.not_stored(entry) for entry in finished))
     tombstones = changes.write(storage, ids)
 
     def with_shards(current: Json) -> Json | None:
         if current["model"]["hash"] != plan["model"]["hash"]:
             raise ManifestError("the set was changed over to another model meanwhile; append to that")
-        known = {entry["key"] for entry in current["shards"]}
-        if known.issuperset(entry["key"] for entry in finished):
+        if _is_there(storage, current, plan["name"], ids):
             return None
         version = current["version"] + 1
-        added = [{**entry, "added": version} for entry in finished if entry["rows"]]
+        added = [{**entry, "added": version} for entry in entries]
+        # One that is made of the same documents is the same shard, and is there once, as the newest.
+        keys = {entry["key"] for entry in entries}
+        others = [entry for entry in current["shards"] if entry["key"] not in keys]
         older = [*current["tombstones"], {**tombstones, "before": version}]
-        return publishing.assemble(storage, current, [*current["shards"], *added], older)
+        earlier = [own for own in current.get("appends", []) if own["name"] != plan["name"]]
+        base = {**current, "appends": [*earlier, {"name": plan["name"], "version": version}]}
+        return publishing.assemble(storage, base, [*others, *added], older)
 
     built["version"] = publishing.change(storage, with_shards)
     return built
+
+
+def _is_there(storage: Storage, current: Json, name: str, ids: set[str]) -> bool:
+    """Whether an append was published, and none of its documents was deleted or replaced since."""
+    published = [own["version"] for own in current.get("appends", []) if own["name"] == name]
+    later = [file for file in current["tombstones"] if published and published[-1] < file["before"]]
+    return bool(published) and not any(ids.intersection(changes.read(storage, file)) for file in later)
 
 
 def check_options(

@@ -25,6 +25,7 @@ from .cleaning import BUILDS
 from .errors import DatasetError, ShardsError
 from .merging import MOST_EXACT
 from .names import Json, Uri
+from .options import job_name
 from .pool import unwrapped
 from .scratch import Scratch
 from .storage import Storage
@@ -46,9 +47,8 @@ def planned(
     work: Json,
 ) -> Json:
     """What is to be built: that of an earlier call with this name, or of this one."""
-    name = name or _name_of(dataset, model, options, columns)
-    if not name.replace("-", "").replace("_", "").isalnum():
-        raise ValueError(f"`name` is `{name}`; it is of letters, digits, - and _")
+    source = _source_of(dataset, columns)
+    name = job_name(name or _name_of(dataset, model, options, source))
     place = f"{BUILDS}/{name}/{_PLAN}"
     try:
         plan = json.loads(storage.get(place))
@@ -57,7 +57,7 @@ def planned(
     else:
         if plan["base"] != model.hash or plan["options"] != options:
             raise ShardsError(f"the build `{name}` was begun with another model or other options")
-        return plan
+        return _checked(plan, source)
     data = read_dataset(dataset)
     schema = data.schema()
     if schema is None or not schema.names:
@@ -76,21 +76,39 @@ def planned(
     # Shards without documents have the same inputs, none.
     shards = [own for own in shards if own["inputs"]]
     plan = {"name": name, "base": base, "model": entry, "options": options, "shards": shards, "rows": rows}
+    plan["source"] = source
     if storage.create(place, json.dumps(plan).encode()):
         return plan
     # Another driver was first: both go on with its plan.
-    return json.loads(storage.get(place))
+    return _checked(json.loads(storage.get(place)), source)
 
 
-def _name_of(dataset: Any, model: ehi.Model, options: Json, columns: Json) -> str:
+def _checked(plan: Json, source: str) -> Json:
+    """A plan of an earlier call, if that was for the same files and columns."""
+    if plan.get("source") != source:
+        raise DatasetError(
+            f"the build `{plan['name']}` was begun with other files, with files that have changed since, or "
+            "with other columns; give another name"
+        )
+    return plan
+
+
+def _source_of(dataset: Any, columns: Json) -> str:
+    """Stands for columns and files, with their sizes and times. For a dataset of Ray's its name has to."""
+    files = None
+    if not isinstance(dataset, ray.data.Dataset):
+        files = []
+        for path in paths_of(dataset):
+            stat = os.stat(path)
+            files.append([path, stat.st_size, stat.st_mtime_ns])
+    return hashlib.sha256(json.dumps([columns, files], sort_keys=True).encode()).hexdigest()
+
+
+def _name_of(dataset: Any, model: ehi.Model, options: Json, source: str) -> str:
     """A name for a build of files; of another dataset it cannot be told whether it is the same."""
     if isinstance(dataset, ray.data.Dataset):
         return uuid.uuid4().hex
-    files = []
-    for path in paths_of(dataset):
-        stat = os.stat(path)
-        files.append([path, stat.st_size, stat.st_mtime_ns])
-    made_from = [model.hash, options, columns, files]
+    made_from = [model.hash, options, source]
     return hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()[:24]
 
 
