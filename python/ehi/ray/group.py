@@ -158,9 +158,10 @@ class Group:
         return {"offers": offers, "missing": missing, "asked": len(asked)}
 
     def _may_answer(self, place: int, mode: str, leaves: Sequence[int] | None) -> bool:
-        if mode != "dense" or leaves is None:
+        rows = self._leaf_rows[place]
+        if mode != "dense" or leaves is None or max(leaves, default=0) >= len(rows):
             return True
-        return bool(self._leaf_rows[place][list(leaves)].any())
+        return bool(rows[list(leaves)].any())
 
     def _ask(self, place: int, request: Json) -> Any:
         index = self._index(place)

@@ -143,8 +143,7 @@ def restore(uri: Uri, version: int, *, storage_options: Options = None) -> int:
 def versions(uri: Uri, *, storage_options: Options = None) -> list[int]:
     """Numbers of the manifests that are kept, ascending."""
     storage = connect(uri, storage_options)
-    names = (manifests._NAME.fullmatch(name) for name, _ in storage.list(manifests.FOLDER))
-    return [int(match[1]) for match in names if match]
+    return manifests.versions(storage)
 
 
 def fetch_model(storage: Storage, manifest: Json, cache: Uri) -> ehi.Model:
