@@ -19,7 +19,7 @@ from .errors import ManifestError, PublishConflict
 from .names import Json, Options, Uri
 from .options import whole_number
 from .plans import ids_of, planned
-from .pool import ACTOR_CPUS, run, running
+from .pool import ACTOR_CPUS, check, run, running
 from .scratch import Scratch
 from .storage import Storage, connect
 
@@ -65,7 +65,9 @@ def build(
     options = check_options(shards, leaves, beam, alpha, words, precision)
     storage = connect(uri, storage_options)
     model = model if isinstance(model, ehi.Model) else ehi.Model(model)
+    pool = {"actors": actors, "num_cpus": num_cpus, "num_gpus": num_gpus, "scratch": scratch}
     with running():
+        check(pool)
         plan = planned(
             storage,
             dataset,
@@ -75,7 +77,6 @@ def build(
             name,
             {"num_cpus": num_cpus, "scratch": scratch},
         )
-        pool = {"actors": actors, "num_cpus": num_cpus, "num_gpus": num_gpus, "scratch": scratch}
         finished = _run_shards(storage, plan, pool, progress)
     built = _result(plan, finished)
     if publish:
@@ -110,7 +111,9 @@ def append(
     newest = manifests.read(storage)
     options = {name: newest[name] for name in ("words", "precision", "beam", "alpha")}
     options |= {"shards": whole_number("shards", shards), "leaves": None, "own_tree": True}
+    pool = {"actors": actors, "num_cpus": num_cpus, "num_gpus": num_gpus, "scratch": scratch}
     with Scratch("model", scratch) as folder, running():
+        check(pool)
         model = models.fetch(storage, newest["model"], folder)
         plan = planned(
             storage,
@@ -121,7 +124,6 @@ def append(
             name,
             {"num_cpus": num_cpus, "scratch": scratch},
         )
-        pool = {"actors": actors, "num_cpus": num_cpus, "num_gpus": num_gpus, "scratch": scratch}
         finished = _run_shards(storage, plan, pool, progress)
     built = _result(plan, finished)
     entries = [entry for entry in finished if entry["rows"]]

@@ -13,6 +13,7 @@ import numpy as np
 import ehi
 from ehi import shards as parts
 
+from .manifest import unpack_counts
 from .names import Json
 
 # Candidates of a hybrid search by either score, at least; as a single index has them.
@@ -80,6 +81,7 @@ class Entry:
         self.manifest = manifest
         self.model = model
         self.encoder = encoder or ehi.Encoder(model.path, precision=manifest["precision"])
+        self._leaves = max([1, *(len(unpack_counts(entry["leaf_rows"])) for entry in manifest["shards"][:1])])
         # The encoder runs one question as fast as several at a time.
         self._encoding = threading.Lock()
 
@@ -121,14 +123,18 @@ class Entry:
             raise ValueError("`exact` and `beam` exclude each other")
         if beam is not None and (isinstance(beam, bool) or not isinstance(beam, int) or beam < 1):
             raise ValueError(f"`beam` is {beam!r}; it is at least 1")
-        if seconds is not None and not seconds > 0:
-            raise ValueError(f"`seconds` is {seconds!r}; it is above 0")
+        if seconds is not None and not 0 < seconds <= threading.TIMEOUT_MAX:
+            raise ValueError(f"`seconds` is {seconds!r}; it is above 0, and no infinity")
         if mode == "hybrid" and alpha is None and rrf is None:
             alpha = manifest["alpha"]
         if exact or mode == "lexical" or not self.model.has_tree:
             beam = None
         elif beam is None and manifest["documents"] > MOST_EXACT:
             beam = manifest["beam"]
+        # There are no more hits than documents, and no more leaves than counts.
+        k = min(k, max(manifest["documents"], 1))
+        if beam is not None:
+            beam = min(beam, self._leaves)
         return Plan(k, mode, beam, alpha, rrf, filter, bm25, codes, seconds)
 
     def requests(self, query: Any, plan: Plan) -> Json:

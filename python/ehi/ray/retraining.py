@@ -23,7 +23,7 @@ from .errors import ManifestError, PublishConflict, ShardsError
 from .names import Json, Options, Uri
 from .options import job_name, whole_number
 from .plans import leaves_for
-from .pool import ACTOR_CPUS, run, running, unwrapped
+from .pool import ACTOR_CPUS, check, run, running, unwrapped
 from .reshaping import applied, identity, pruned
 from .scratch import Scratch
 from .searcher import Searcher
@@ -90,7 +90,9 @@ def retrain(
             name = last["name"]
     learned, held_out = divided(pairs)
     work = {"scratch": scratch, "documents": documents, "config": dict(config or {})}
+    pool = {"actors": actors, "num_cpus": num_cpus, "num_gpus": num_gpus, "scratch": scratch}
     with running():
+        check(pool)
         trained = _known(storage, name, _TRAINED)
         if trained is None:
             task = ray.remote(num_cpus=num_cpus, num_gpus=num_gpus)(_train)
@@ -106,7 +108,6 @@ def retrain(
             return _told(name, trained, _known(storage, name, _VERDICT), newest["version"])
         if trained["of"] != newest["model"]["hash"]:
             raise ShardsError(f"the candidate `{name}` was trained for another model of the set")
-        pool = {"actors": actors, "num_cpus": num_cpus, "num_gpus": num_gpus, "scratch": scratch}
         verdict = _known(storage, name, _VERDICT)
         if verdict is None:
             made = _known(storage, name, _SHADOW) or []

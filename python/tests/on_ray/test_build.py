@@ -270,3 +270,20 @@ def test_a_tree_is_made_of_a_sample(cluster, corpus, tmp_path):
         exact = shards.search(corpus[3]["title"], 5, exact=True, mode="dense")
         assert [hit.id for hit in answer.hits] == [hit.id for hit in exact.hits]
     assert plans.LEAVES_PER_ROOT > 0
+
+
+@pytest.mark.parametrize(
+    "options,error,why",
+    [
+        ({"actors": -1}, ValueError, "`actors` is -1"),
+        ({"actors": 0}, ValueError, "`actors` is 0"),
+        ({"num_gpus": 1}, ehi.ray.ShardsError, "`num_gpus` is 1, and Ray's cluster has 0 GPUs"),
+        ({"num_cpus": 3}, ehi.ray.ShardsError, "`num_cpus` is 3, and Ray's cluster has 2 CPUs"),
+        ({"num_cpus": -1}, ValueError, "`num_cpus` is -1"),
+    ],
+)
+def test_pools_that_cannot_be(cluster, tmp_path, options, error, why):
+    data = ray.data.from_items([{"id": "a", "text": "b"}])
+    with pytest.raises(error, match=why):
+        ehi.ray.build(data, MODEL, tmp_path / "set", **options)
+    assert not (tmp_path / "set").exists()

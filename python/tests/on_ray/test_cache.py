@@ -15,7 +15,7 @@ from local import document, made
 import ehi
 import ehi.ray
 from ehi.ray import manifest as manifests
-from ehi.ray import models, scratch
+from ehi.ray import models, scratch, serving
 from ehi.ray.cache import Cache
 from ehi.ray.storage import FolderStorage, connect
 
@@ -234,3 +234,18 @@ def test_a_place_for_work_that_is_not_ours(tmp_path):
         os.chown(home, 12345, 12345)
         with pytest.raises(ehi.ray.StorageError, match="no folder of this user"):
             scratch.Scratch("test", tmp_path)
+
+
+def test_a_group_opens_a_state_once(uri, tmp_path, monkeypatch):
+    opened, real = [], serving.Group
+
+    def slow(*arguments, **options):
+        opened.append(1)
+        time.sleep(0.3)
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(serving, "Group", slow)
+    replica = serving.GroupReplica(str(uri), 0, 1, str(tmp_path / "cache"), None, None)
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        assert [own.result() for own in [pool.submit(replica.prepare, 1) for _ in range(4)]] == [{}] * 4
+    assert len(opened) == 1
