@@ -174,7 +174,7 @@ def main():
         given.work / "set",
         shards=given.shards,
         actors=given.actors,
-        progress=lambda done, of: print(f"shard {done} of {of}", flush=True),
+        progress=lambda stage, done, total: print(f"{stage} {done} of {total}", flush=True),
         **options,
     )
     seconds = time.perf_counter() - started

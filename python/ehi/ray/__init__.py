@@ -4,11 +4,11 @@
 
     ehi.ray.build("abstracts/*.parquet", model="models/scifact-minilm", uri="s3://bucket/abstracts", shards=8)
     with ehi.ray.open("s3://bucket/abstracts") as shards:
-        for hit in shards.search("does vitamin d protect against infection?", k=10).hits:
+        for hit in shards.search("does vitamin d protect against infection?", k=10):
             print(hit.score, hit.id)
 
 `build`, `append`, `compact`, `rebalance`, `retrain`, `adopt`, `serve` and `search_batch` run on Ray
-(`pip install 'ehi[ray]'`); `open`, `publish`, `delete`, `versions`, `restore` and `clean` need none.
+(`pip install './python[ray]'`); `open`, `publish`, `delete`, `versions`, `restore` and `clean` need none.
 `docs/distributed.md` has the guarantees.
 """
 
@@ -44,7 +44,13 @@ def __getattr__(name: str) -> Any:
     import importlib
 
     if name in _HOMES:
-        return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+        try:
+            return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+        except ImportError as error:
+            if (error.name or "").split(".")[0] not in ("ray", "pyarrow"):
+                raise
+            # Not an `ImportError`: it may only be asked whether there is one.
+            raise AttributeError(f"ehi.ray.{name} needs Ray: pip install './python[ray]'") from error
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

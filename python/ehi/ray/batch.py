@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import ray
 
 from . import manifest as manifests
 from .errors import DatasetError
+from .merging import plan_of
 from .names import Json, Options, Uri
-from .pool import ACTOR_CPUS, running
+from .pool import ACTOR_CPUS, as_raised, running
 from .searcher import default_cache
 from .storage import connect
 
@@ -45,6 +47,15 @@ class _Asker:
         return {**{name: list(values) for name, values in batch.items()}, **found}
 
 
+def _texts(questions: Any) -> list[str]:
+    if isinstance(questions, (list, tuple)) and all(isinstance(own, str) for own in questions):
+        return list(questions)
+    raise DatasetError(
+        f"questions are a `ray.data.Dataset`, or a list of texts, not a {type(questions).__name__}"
+        + (" of others" if isinstance(questions, (list, tuple)) else "")
+    )
+
+
 def search_batch(
     uri: Uri,
     questions: Any,
@@ -65,10 +76,15 @@ def search_batch(
     newest when this is called. `options` are those of `Searcher.search`. A dataset is run when it is read; of
     a list the answers are returned, as dictionaries.
     """
+    texts = None if isinstance(questions, ray.data.Dataset) else _texts(questions)
     storage = connect(uri, storage_options)
-    version = manifests.read(storage)["version"]
-    cache = str(default_cache() if cache is None else cache)
-    asker = (str(uri), version, cache, budget, column, k, options, storage_options)
+    manifest = manifests.read(storage)
+    # Before a set is opened anywhere.
+    plan_of(manifest, k, **options)
+    version = manifest["version"]
+    # Actors may be in another folder than this program.
+    cache = os.path.abspath(default_cache() if cache is None else cache)
+    asker = (storage.place, version, cache, budget, column, k, options, storage_options)
 
     def asked(data: Any) -> Any:
         schema = data.schema()
@@ -87,12 +103,11 @@ def search_batch(
             num_cpus=num_cpus,
         )
 
-    if isinstance(questions, ray.data.Dataset):
+    if texts is None:
         return asked(questions)
-    texts = list(questions)
     if not texts:
         return []
-    with running():
+    with running(), as_raised():
         context = ray.data.DataContext.get_current()
         context.execution_options.preserve_order = True
         context.enable_progress_bars = False

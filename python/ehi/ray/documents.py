@@ -1,4 +1,6 @@
-"""Rows of a dataset as documents, and the files in which they wait for the worker of their shard."""
+"""Records of a dataset as documents, by the rules of `ehi insert`, and the files in which they wait for the
+worker of their shard.
+"""
 
 from __future__ import annotations
 
@@ -7,73 +9,200 @@ import hashlib
 import io
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 from .errors import DatasetError
 from .names import Json
+from .values import plain
 
-IDS = ("id", "_id")
-TITLE = "title"
-_MISSING = object()
+IDS = ("_id", "id")
+TITLE, TEXT, METADATA = "title", "text", "metadata"
+# Changes with what records become, so that a build that was begun by another rule is not gone on with.
+RULES = 2
+_BETWEEN = "\n\n"
 
 
-def choose(
-    names: Iterable[str],
+def given(
     id: str | None = None,
-    text: str = "text",
+    text: str | Sequence[str] | None = None,
     title: str | None = None,
     metadata: str | Sequence[str] | None = None,
 ) -> Json:
-    """The columns that are read, checked against those that a dataset has.
+    """The columns that a caller names, checked; `None` for those that are found by themselves.
 
-    Without `id` the column is `id` or `_id`; without `title` a column `title` is taken if there is one.
-    `metadata` is the name of a column of dictionaries, or a list of columns, each of which becomes a field.
+    `metadata` as a text is a column of objects, which are the metadata; as a list, columns, each a field.
     """
-    names = list(names)
-    if id is None:
-        id = next((name for name in IDS if name in names), None)
-        if id is None:
-            raise DatasetError(f"the dataset has no column `id` or `_id`; it has {_listed(names)}")
-    if title is None and TITLE in names:
-        title = TITLE
-    fields = [metadata] if isinstance(metadata, str) else list(metadata or [])
-    for name in [id, text, *([title] if title else []), *fields]:
-        if name not in names:
-            raise DatasetError(f"the dataset has no column `{name}`; it has {_listed(names)}")
-    return {"id": id, "text": text, "title": title, "metadata": metadata}
+    texts = [text] if isinstance(text, str) else text
+    fields = metadata if metadata is None or isinstance(metadata, str) else list(metadata)
+    chosen: Json = {"id": id, "text": None if texts is None else list(texts), "title": title}
+    chosen["metadata"] = fields
+    if chosen["text"] == []:
+        raise ValueError("`text` is empty; it names a column, or several")
+    names = named(chosen)
+    for place, name in enumerate(names):
+        if not isinstance(name, str):
+            raise TypeError(f"{name!r} is no name of a column")
+        if name in names[:place]:
+            raise ValueError(f"the column `{name}` is named twice")
+    return chosen
 
 
-def _listed(names: Iterable[str]) -> str:
+def named(columns: Json) -> list[str]:
+    """All names that were given."""
+    return [*_one(columns["id"]), *(columns["text"] or []), *_one(columns["title"]), *_fields(columns)]
+
+
+def optional(columns: Json) -> list[str]:
+    """The names that were given for what no record need have: if none at all has it, the name is wrong."""
+    several = columns["text"] if len(columns["text"] or []) > 1 else []
+    return [*several, *_one(columns["title"]), *_fields(columns)]
+
+
+def _one(name: str | None) -> list[str]:
+    return [] if name is None else [name]
+
+
+def _fields(columns: Json) -> list[str]:
+    fields = columns["metadata"]
+    return [fields] if isinstance(fields, str) else fields or []
+
+
+def resolve(columns: Json, names: Sequence[str]) -> Json:
+    """The same with names for what was not named, where all records have the same columns.
+
+    Names that are not given are looked for in upper and lower case.
+    """
+
+    def like(wanted: str) -> str | None:
+        return next((name for name in names if name.lower() == wanted), None)
+
+    def needed(wanted: str, found: str | None, role: str) -> str:
+        if found is None or found not in names:
+            raise DatasetError(
+                f"there is no column {wanted} for the {role}; there are {listed(names)}: "
+                f"`{role}=` names another one"
+            )
+        return found
+
+    chosen = dict(columns)
+    if chosen["id"] is None:
+        found = next((name for name in map(like, IDS) if name is not None), None)
+        chosen["id"] = needed("`_id` or `id`", found, "id")
+    else:
+        needed(f"`{chosen['id']}`", chosen["id"], "id")
+    if chosen["title"] is None:
+        chosen["title"] = like(TITLE)
+    if chosen["text"] is None:
+        chosen["text"] = [needed(f"`{TEXT}`", like(TEXT), "text")]
+    elif not any(name in names for name in chosen["text"]):
+        needed(f"`{'`, `'.join(chosen['text'])}`", None, "text")
+    if chosen["metadata"] is None:
+        taken = {chosen["id"], chosen["title"], *chosen["text"]}
+        chosen["metadata"] = [name for name in names if name not in taken]
+    return chosen
+
+
+def listed(names: Iterable[str]) -> str:
     return ", ".join(f"`{name}`" for name in names) or "none"
+
+
+def document_of(columns: Json, record: Json, at: str = "") -> Json:
+    """The document of a record, of whose values none is NaN. `at` says where it is from, as `file:line: `."""
+    record = {name: value for name, value in record.items() if value is not None}
+    names = list(record)
+    of_beir = IDS[0] in record and not any(columns[name] for name in ("id", "text", "title"))
+    of_beir = of_beir and columns["metadata"] is None
+    record = _flattened(columns, record, at)
+    name = columns["id"] or (IDS[0] if IDS[0] in record or IDS[1] not in record else IDS[1])
+    id = _id(name, record.pop(name, None), names, at)
+    at = f"{at}the document `{id}`: "
+    title = record.pop(columns["title"] or TITLE, None)
+    fields = columns["text"] or [TEXT]
+    texts = [_text(field, record.pop(field), at) for field in fields if field in record]
+    if not texts:
+        raise DatasetError(f"{at}there is no text in {listed(fields)}; there are {listed(names)}")
+    document: Json = {"id": id, "text": _BETWEEN.join(text for text in texts if text)}
+    if title is not None:
+        document["title"] = _text(columns["title"] or TITLE, title, at)
+    if isinstance(columns["metadata"], str):
+        metadata = _whole(columns["metadata"], record.get(columns["metadata"]), at)
+    elif of_beir and list(record) == [METADATA]:
+        metadata = _whole(METADATA, record[METADATA], at)
+    else:
+        chosen = columns["metadata"]
+        rest = record if chosen is None else {name: record[name] for name in chosen if name in record}
+        metadata = _beside(rest, at)
+    if metadata:
+        document["metadata"] = metadata
+    return document
+
+
+def _flattened(columns: Json, record: Json, at: str) -> Json:
+    """With the members of an object `metadata` beside the other fields, where some are named that may be
+    among them.
+    """
+    names = named(columns)
+    if not names or METADATA in names or not isinstance(record.get(METADATA), dict):
+        return record
+    return _beside(record, at)
+
+
+def _beside(record: Json, at: str) -> Json:
+    inner = record.get(METADATA)
+    if not isinstance(inner, dict):
+        return record
+    outer = {name: value for name, value in record.items() if name != METADATA}
+    for name in inner:
+        if name in outer:
+            raise DatasetError(f"{at}`{name}` is a field, and one of `{METADATA}` too")
+    return outer | inner
+
+
+def _whole(name: str, value: Any, at: str) -> Json | None:
+    """Metadata that is one column: an object, or its JSON as text."""
+    if isinstance(value, str):
+        try:
+            value = plain(json.loads(value))
+        except ValueError:
+            pass
+    if value is not None and not isinstance(value, dict):
+        raise DatasetError(
+            f"{at}the metadata in `{name}` is {_kind(value)}, no object; "
+            f"`metadata=[{name!r}]` makes a field of that column"
+        )
+    return value
+
+
+def _id(name: str, value: Any, names: Sequence[str], at: str) -> str:
+    if value is None:
+        raise DatasetError(f"{at}there is no id in `{name}`; there are {listed(names)}")
+    if isinstance(value, bool) or not isinstance(value, (str, int)):
+        raise DatasetError(f"{at}the id in `{name}` is {_kind(value)}; ids are texts or whole numbers")
+    return _unicode(name, str(value), at)
+
+
+def _text(name: str, value: Any, at: str) -> str:
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+        raise DatasetError(f"{at}`{name}` is {_kind(value)}; it is a text or a number")
+    return _unicode(name, value if isinstance(value, str) else json.dumps(value), at)
+
+
+def _unicode(name: str, text: str, at: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise DatasetError(f"{at}`{name}` has half of a pair of surrogates, which is no text") from None
+    return text
+
+
+def _kind(value: Any) -> str:
+    kinds = {dict: "an object", list: "a list", bool: "a boolean", str: "a text", type(None): "null"}
+    return kinds.get(type(value), f"the number {value}")
 
 
 def partition_of(id: str, shards: int) -> int:
     """The shard that an id belongs to: equal ids meet in one shard, whatever the order of the input."""
     return int.from_bytes(hashlib.blake2b(id.encode(), digest_size=8).digest(), "big") % shards
-
-
-def rows_of(columns: Json, table: Json) -> Iterator[Json]:
-    """Documents from columns, as lists, of one length."""
-    count = len(table[columns["id"]])
-    metadata = columns["metadata"]
-    for place in range(count):
-        id, text = table[columns["id"]][place], table[columns["text"]][place]
-        if id is None or isinstance(id, (bytes, float, bool)):
-            raise DatasetError(f"an id is {id!r}; ids are texts or whole numbers")
-        if not isinstance(text, str):
-            raise DatasetError(f"the text of `{id}` is {text!r}")
-        document: Json = {"id": str(id), "text": text}
-        title = table[columns["title"]][place] if columns["title"] else None
-        if title is not None:
-            document["title"] = str(title)
-        if isinstance(metadata, str):
-            own = table[metadata][place]
-            if isinstance(own, str):
-                own = json.loads(own)
-            if own is not None:
-                document["metadata"] = own
-        elif metadata:
-            document["metadata"] = {name: table[name][place] for name in metadata}
-        yield document
 
 
 def packed(documents: Iterable[Json]) -> bytes:
@@ -82,17 +211,14 @@ def packed(documents: Iterable[Json]) -> bytes:
     # Without a time, so that equal documents are equal bytes.
     with gzip.GzipFile(fileobj=out, mode="wb", compresslevel=1, mtime=0) as file:
         for document in documents:
-            try:
-                line = json.dumps(document, ensure_ascii=False, sort_keys=True)
-            except (TypeError, ValueError) as error:
-                raise DatasetError(f"the metadata of `{document['id']}` is no JSON: {error}") from None
-            file.write(line.encode("utf-8", "surrogatepass") + b"\n")
+            line = json.dumps(document, ensure_ascii=False, sort_keys=True)
+            file.write(_unicode("metadata", line, f"the document `{document['id']}`: ").encode() + b"\n")
     return out.getvalue()
 
 
 def unpacked(data: bytes) -> Iterator[Json]:
     """The documents of a spool file, one at a time."""
-    with gzip.open(io.BytesIO(data), "rt", encoding="utf-8", errors="surrogatepass") as file:
+    with gzip.open(io.BytesIO(data), "rt", encoding="utf-8") as file:
         for line in file:
             yield json.loads(line)
 

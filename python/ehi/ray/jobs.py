@@ -1,25 +1,27 @@
 """Building and growing a set of shards on Ray.
 
 Two phases that do not overlap, so that reads and encoders never wait for each other's CPUs: Ray Data reads
-the dataset and divides its documents among files, one for each block and shard (`plans.py`); then a pool of
+the dataset and divides its documents among files, one for each block and shard (`spool.py`); then a pool of
 actors, each with the model in memory, makes a shard of the files of each (`pool.py`). Between tasks go names
 of files, not documents.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Sequence
 from typing import Any
 
 import ehi
 
-from . import changes, models, publishing, shard
+from . import changes, documents, models, publishing, shard
 from . import manifest as manifests
-from .errors import ManifestError, PublishConflict
+from .errors import ManifestError, PublishConflict, ShardsError
 from .names import Json, Options, Uri
 from .options import whole_number
-from .plans import ids_of, planned
+from .plans import ids_of, name_of, planned, source_of
 from .pool import ACTOR_CPUS, check, run, running
+from .progress import Progress, Tell, told
 from .scratch import Scratch
 from .storage import Storage, connect
 
@@ -36,51 +38,57 @@ def build(
     words: str | None = None,
     precision: str = "f32",
     id: str | None = None,
-    text: str = "text",
+    text: str | Sequence[str] | None = None,
     title: str | None = None,
     metadata: str | Sequence[str] | None = None,
     name: str | None = None,
     publish: bool = True,
+    replace: bool = False,
     actors: int | None = None,
     num_cpus: float = ACTOR_CPUS,
     num_gpus: float = 0,
     scratch: Uri | None = None,
     storage_options: Options = None,
-    progress: Callable[[int, int], object] | None = None,
+    progress: Progress = None,
 ) -> Json:
     """Builds shards of a dataset and publishes them as the newest state of the set at `uri`.
 
-    `dataset` is a `ray.data.Dataset`, or paths or globs of Parquet or JSON lines. Of several documents with
-    one id the last of the input's order stays. `leaves` asks for a tree of so many, made from a sample of the
-    documents; without it the model's own is used, and a model without a tree gets one where there are more
-    than 10,000 documents. `beam`, and `alpha` of hybrid searches, are what searches take unless asked
-    otherwise.
+    `dataset` is a `ray.data.Dataset`, or paths, globs or folders of Parquet or of JSON lines. Of several
+    documents with one id the last of the input's order stays. The columns are those of `ehi insert`: the id
+    is in `_id` or `id`, `title` is taken if it is there, `text` may be several columns, and all others are
+    the metadata, the members of an object `metadata` beside them. `metadata` as a list names the columns
+    that become fields, `[]` none; as a text, one column of objects, or of their JSON, that are the
+    metadata.
 
-    A build that was cut off goes on where it was when it is called again with the same `name`; without one
-    the name follows from model, options and the files' names, sizes and times. A name that was used for other
-    files or columns is an error; of a `ray.data.Dataset` it cannot be told, so that there the name stands for
-    the data, and a new dataset needs a new one. Returns a dictionary with
-    `shards`, `refused` documents, `documents` and, where it was published, `version`.
+    `leaves` asks for a tree of so many, made from a sample of the documents; without it the model's own is
+    used, and a model without a tree gets one where there are more than 10,000 documents. `beam`, and
+    `alpha` of hybrid searches, are what searches take unless asked otherwise.
+
+    A set that is there is an error unless `replace=True` is given. A build that was cut off goes on where
+    it was when it is called again with the same `name`, and one that is published already returns what is
+    there; without a name it follows from model, options, columns and the files' names, sizes and times. A
+    name that was used for other files or columns is an error; of a `ray.data.Dataset` it cannot be told, so
+    that the name stands for the data, and a new dataset needs a new one. `progress` is a function of stage
+    (Read, Tree, Shards), done and total, or `True` for bars. Returns a dictionary with `shards`, `refused`
+    documents, `documents` and, where it was published, `version`.
     """
     options = check_options(shards, leaves, beam, alpha, words, precision)
+    columns = documents.given(id, text, title, metadata)
     storage = connect(uri, storage_options)
     model = model if isinstance(model, ehi.Model) else ehi.Model(model)
+    name, dataset = name_of(dataset, model.hash, options, columns, name)
+    known = (name, source_of(dataset))
+    if publish and (done := _published(uri, storage, manifests.latest_version(storage), known, replace)):
+        return done
+    work = {"num_cpus": num_cpus, "scratch": scratch, "required": documents.optional(columns)}
     pool = {"actors": actors, "num_cpus": num_cpus, "num_gpus": num_gpus, "scratch": scratch}
-    with running():
+    with told(progress) as tell, running():
         check(pool)
-        plan = planned(
-            storage,
-            dataset,
-            model,
-            options,
-            {"id": id, "text": text, "title": title, "metadata": metadata},
-            name,
-            {"num_cpus": num_cpus, "scratch": scratch},
-        )
-        finished = _run_shards(storage, plan, pool, progress)
+        plan = planned(storage, dataset, model, options, columns, name, work, tell)
+        finished = _run_shards(storage, plan, pool, tell)
     built = _result(plan, finished)
     if publish:
-        built["version"] = _publish(uri, built, storage_options)
+        built["version"] = _publish(uri, storage, built, replace)
     return built
 
 
@@ -90,7 +98,7 @@ def append(
     *,
     shards: int = 1,
     id: str | None = None,
-    text: str = "text",
+    text: str | Sequence[str] | None = None,
     title: str | None = None,
     metadata: str | Sequence[str] | None = None,
     name: str | None = None,
@@ -99,32 +107,31 @@ def append(
     num_gpus: float = 0,
     scratch: Uri | None = None,
     storage_options: Options = None,
-    progress: Callable[[int, int], object] | None = None,
+    progress: Progress = None,
 ) -> Json:
     """Adds documents to a published set as new shards; the number of the new manifest, in a dictionary.
 
     A document whose id is there takes its place; one that is refused takes no place. Other publishers may be
     at work meanwhile. A call that was cut off is published once when it is made again, with the same `name`
-    or of the same files. One whose documents have been deleted or replaced since is published anew.
+    or of the same files. One whose documents have been deleted or replaced since is published anew. The
+    columns, and `progress`, are as in `build`; those that are not named are those that the build was given.
     """
+    own = documents.given(id, text, title, metadata)
     storage = connect(uri, storage_options)
     newest = manifests.read(storage)
+    asked = {column: names for column, names in own.items() if names is not None}
+    # Together, since a column may be named once.
+    columns = documents.given(**{**(newest.get("columns") or {}), **asked})
     options = {name: newest[name] for name in ("words", "precision", "beam", "alpha")}
     options |= {"shards": whole_number("shards", shards), "leaves": None, "own_tree": True}
+    work = {"num_cpus": num_cpus, "scratch": scratch, "required": documents.optional(own)}
     pool = {"actors": actors, "num_cpus": num_cpus, "num_gpus": num_gpus, "scratch": scratch}
-    with Scratch("model", scratch) as folder, running():
+    name, dataset = name_of(dataset, newest["model"]["hash"], options, columns, name)
+    with told(progress) as tell, Scratch("model", scratch) as folder, running():
         check(pool)
         model = models.fetch(storage, newest["model"], folder)
-        plan = planned(
-            storage,
-            dataset,
-            model,
-            options,
-            {"id": id, "text": text, "title": title, "metadata": metadata},
-            name,
-            {"num_cpus": num_cpus, "scratch": scratch},
-        )
-        finished = _run_shards(storage, plan, pool, progress)
+        plan = planned(storage, dataset, model, options, columns, name, work, tell)
+        finished = _run_shards(storage, plan, pool, tell)
     built = _result(plan, finished)
     entries = [entry for entry in finished if entry["rows"]]
     if not entries:
@@ -169,6 +176,7 @@ def check_options(
             raise ValueError("`leaves` is 1; a tree has 2 at least")
     if alpha is not None and not 0 <= alpha <= 1:
         raise ValueError(f"`alpha` is {alpha}; it is from 0 to 1")
+    check_words(words)
     if words == "none" and alpha is not None:
         raise ValueError("`alpha` is for hybrid searches, which need words")
     if precision not in ("f32", "int8"):
@@ -183,30 +191,71 @@ def check_options(
     }
 
 
-def _publish(uri: Uri, built: Json, storage_options: Options) -> int:
+def check_words(words: str | None) -> None:
+    """A `ValueError` where it names no way to find words."""
+    try:
+        # It says that before it finds that there can be no such folder.
+        ehi.Index.create(f"{os.devnull}/index", f"{os.devnull}/model", words=words)
+    except ehi.Error:
+        pass
+
+
+def _published(
+    uri: Uri, storage: Storage, version: int, build: tuple[str, str | None], replace: bool
+) -> Json | None:
+    """What a build, by its name and files, has returned if it is the newest state, `version`. `ShardsError` where that is another
+    one's, unless it may be replaced.
+    """
+    if version == 0:
+        return None
+    newest = manifests.read(storage, version)
+    name = build[0]
+    if (newest.get("build"), newest.get("source")) == build:
+        shards = [
+            {own: value for own, value in entry.items() if own != "added"} for entry in newest["shards"]
+        ]
+        return _told({**newest, "name": name}, shards, version)
+    if replace:
+        return None
+    raise ShardsError(
+        f"there is a set at {os.fspath(uri)}, version {version}: `append` adds documents to it, "
+        "`replace=True` puts what is built in its place"
+    )
+
+
+def _publish(uri: Uri, storage: Storage, built: Json, replace: bool) -> int:
     while True:
+        newest = manifests.latest_version(storage)
+        if done := _published(uri, storage, newest, (built["name"], built.get("source")), replace):
+            # Another driver of this build was first.
+            return done["version"]
         try:
-            return publishing.publish(uri, built, storage_options=storage_options)
+            return publishing.publish_at(storage, built, newest)
         except PublishConflict:
-            # Another state came first; this one replaces it as a whole, as it would have a second before.
             continue
 
 
 def _result(plan: Json, finished: Sequence[Json]) -> Json:
-    refused = [own for entry in finished for own in entry["refused"]]
-    return {
-        "name": plan["name"],
-        "model": plan["model"],
-        **{name: plan["options"][name] for name in ("words", "precision", "beam", "alpha")},
-        "shards": [entry for entry in finished if entry["rows"]] or finished[:1],
-        "documents": sum(entry["rows"] for entry in finished),
-        "refused": refused,
+    kept = [entry for entry in finished if entry["rows"]] or list(finished[:1])
+    # Those of shards without a document would be forgotten.
+    refused = [own for entry in finished if entry not in kept for own in entry["refused"]]
+    kept[0] = {**kept[0], "refused": [*kept[0]["refused"], *refused]}
+    return _told({**plan, **plan["options"]}, kept, None)
+
+
+def _told(of: Json, shards: Sequence[Json], version: int | None) -> Json:
+    shared = ("name", "model", "columns", "words", "precision", "beam", "alpha")
+    built = {
+        **{name: of[name] for name in shared},
+        "source": of.get("source"),
+        "shards": shards,
+        "documents": sum(entry["rows"] for entry in shards),
+        "refused": [own for entry in shards for own in entry["refused"]],
     }
+    return built if version is None else {**built, "version": version}
 
 
-def _run_shards(
-    storage: Storage, plan: Json, pool: Json, progress: Callable[[int, int], object] | None
-) -> list[Json]:
+def _run_shards(storage: Storage, plan: Json, pool: Json, tell: Tell) -> list[Json]:
     """Entries of a plan's shards, built where they are not finished."""
     tasks = [{"kind": "built", "options": plan["options"], **own} for own in plan["shards"]]
-    return run(storage, plan["model"], tasks, pool, progress)
+    return run(storage, plan["model"], tasks, pool, tell)

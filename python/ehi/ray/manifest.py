@@ -27,6 +27,8 @@ MOST_LEAVES = 1 << 26
 _LOOKS = 20
 _HEX32, _HEX64 = re.compile("[0-9a-f]{32}"), re.compile("[0-9a-f]{64}")
 _TOMBSTONES = re.compile(r"tombstones/[0-9a-f]{32}\.json\.gz")
+# Numbers that an error lists.
+_LISTED = 20
 
 
 def name_of(version: int) -> str:
@@ -61,18 +63,23 @@ def read(storage: Storage, version: int | None = None) -> Json:
     """A manifest, the newest unless asked otherwise."""
     for _ in range(_LOOKS):
         number = latest_version(storage) if version is None else version
-        if number == 0:
-            raise ManifestError("there is no manifest: nothing was published here")
-        try:
-            data = storage.get(name_of(number))
-        except FileNotFoundError:
-            data = b""
+        data = b""
+        if number != 0:
+            try:
+                data = storage.get(name_of(number))
+            except FileNotFoundError:
+                pass
         if data:
             return decode(data, number)
-        if version is not None:
+        if version is not None or number == 0:
             break
         # A newer one was published and this one cleaned away, after the list.
-    raise ManifestError(f"there is no manifest {number}")
+    there = versions(storage)
+    if not there:
+        raise ManifestError(f"there is no set at {storage.place}: nothing was published there")
+    kept = ", ".join(map(str, there[-_LISTED:]))
+    more = f" and {len(there) - _LISTED} older ones" if len(there) > _LISTED else ""
+    raise ManifestError(f"there is no manifest {number} at {storage.place}; there are {kept}{more}")
 
 
 def decode(data: bytes, number: int) -> Json:
@@ -118,6 +125,7 @@ def flaw(manifest: Json) -> str | None:
             _expect(_hex(manifest["statistics"]["sha256"]), "the statistics of words")
         for own in _list(manifest.get("appends", []), "appends"):
             _expect(_is(str, own["name"]) and _int(own["version"]), "an append")
+        _expect(_is(dict, manifest.get("columns"), True), "what is said of columns")
         if "candidate" in manifest:
             _expect(all(_is(str, manifest["candidate"][name]) for name in ("name", "of")), "the candidate")
     except KeyError as error:
@@ -129,6 +137,7 @@ def flaw(manifest: Json) -> str | None:
 
 def _check_model(model: Json) -> None:
     _expect(_hex(model["hash"]) and _hex(model["attempt"], _HEX32), "the name of the model")
+    _expect(_is(bool, model["has_tree"]), "what is said of a tree")
     _check_files(model["files"], "the model")
     _expect(not any("same" in file for file in model["files"]), "a file of the model")
 

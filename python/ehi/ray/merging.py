@@ -5,16 +5,18 @@ from __future__ import annotations
 import dataclasses
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, overload
 
 import numpy as np
+import numpy.typing as npt
 
 import ehi
 from ehi import shards as parts
 
 from .manifest import unpack_counts
 from .names import Json
+from .options import known
 
 # Candidates of a hybrid search by either score, at least; as a single index has them.
 CANDIDATES = 48
@@ -45,7 +47,7 @@ class Answer:
 
     `partial` says that shards had no answer; `missing` has their keys, each with the reason. `version` is the
     number of the manifest, `leaves` how many leaves of the tree were visited, 0 where every document was
-    scored.
+    scored. It is a sequence of its hits.
     """
 
     hits: list[Hit]
@@ -54,6 +56,29 @@ class Answer:
     version: int
     leaves: int
     milliseconds: float
+
+    @property
+    def ids(self) -> list[str]:
+        """Ids of the hits."""
+        return [hit.id for hit in self.hits]
+
+    @property
+    def scores(self) -> npt.NDArray[np.float32]:
+        """Scores of the hits."""
+        return np.array([hit.score for hit in self.hits], dtype=np.float32)
+
+    def __len__(self) -> int:
+        return len(self.hits)
+
+    def __iter__(self) -> Iterator[Hit]:
+        return iter(self.hits)
+
+    @overload
+    def __getitem__(self, at: int, /) -> Hit: ...
+    @overload
+    def __getitem__(self, at: slice, /) -> list[Hit]: ...
+    def __getitem__(self, at: int | slice, /) -> Hit | list[Hit]:
+        return self.hits[at]
 
     def as_dict(self) -> Json:
         return dataclasses.asdict(self)
@@ -74,6 +99,70 @@ class Plan:
     seconds: float | None
 
 
+def plan_of(
+    manifest: Json,
+    k: int = 10,
+    *,
+    beam: int | None = None,
+    exact: bool = False,
+    mode: str | None = None,
+    alpha: float | None = None,
+    rrf: float | None = None,
+    filter: Any = None,
+    bm25: tuple[float, float] | None = None,
+    codes: bool | None = None,
+    seconds: float | None = None,
+    **unknown: Any,
+) -> Plan:
+    """A search of a set, its options checked. Without a mode it is hybrid where the set has an `alpha`, else
+    dense.
+    """
+    known(unknown)
+    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
+        raise ValueError(f"`k` is {k!r}; it is at least 1")
+    if mode is None:
+        joined = (alpha, rrf, manifest["alpha"])
+        mode = "dense" if all(each is None for each in joined) else "hybrid"
+    if mode not in MODES:
+        raise ValueError(f"`mode` is `{mode}`; known are {', '.join(MODES)}")
+    if mode != "dense" and manifest["statistics"] is None:
+        raise ValueError(f"the set was built without words; it cannot be searched in the mode {mode}")
+    if mode != "hybrid" and (alpha is not None or rrf is not None):
+        raise ValueError("`alpha` and `rrf` are options of the mode hybrid")
+    if mode == "dense" and bm25 is not None:
+        raise ValueError("`bm25` is an option of the modes lexical and hybrid")
+    if mode == "lexical" and (beam is not None or exact or codes is not None):
+        raise ValueError("`beam`, `exact` and `codes` are about embeddings, which the mode lexical has not")
+    if exact and beam is not None:
+        raise ValueError("`exact` and `beam` exclude each other")
+    if beam is not None and (isinstance(beam, bool) or not isinstance(beam, int) or beam < 1):
+        raise ValueError(f"`beam` is {beam!r}; it is at least 1")
+    if seconds is not None and not 0 < seconds <= threading.TIMEOUT_MAX:
+        raise ValueError(f"`seconds` is {seconds!r}; it is above 0, and no infinity")
+    if mode == "hybrid" and alpha is None and rrf is None:
+        alpha = manifest["alpha"]
+    if exact or mode == "lexical" or not manifest["model"]["has_tree"]:
+        beam = None
+    elif beam is None and manifest["documents"] > MOST_EXACT:
+        beam = manifest["beam"]
+    # There are no more hits than documents.
+    k = min(k, max(manifest["documents"], 1))
+    return Plan(k, mode, beam, alpha, rrf, filter, bm25, codes, seconds)
+
+
+def _embedding(query: Any) -> Any:
+    several = "one question at a time; several: `ehi.ray.search_batch`"
+    try:
+        vector = np.ascontiguousarray(query, dtype=np.float32)
+    except (TypeError, ValueError):
+        raise ehi.InputError(
+            f"a question is a text or an embedding, not a {type(query).__name__}; {several}"
+        ) from None
+    if np.ndim(query) != 1:
+        raise ehi.InputError(f"an embedding is [dim], not of shape {np.shape(query)}; {several}")
+    return vector
+
+
 class Entry:
     """Encodes, routes and merges for one manifest. `ask` and `fetch` reach the groups of shards."""
 
@@ -85,57 +174,9 @@ class Entry:
         # The encoder runs one question as fast as several at a time.
         self._encoding = threading.Lock()
 
-    def plan(
-        self,
-        k: int = 10,
-        *,
-        beam: int | None = None,
-        exact: bool = False,
-        mode: str | None = None,
-        alpha: float | None = None,
-        rrf: float | None = None,
-        filter: Any = None,
-        bm25: tuple[float, float] | None = None,
-        codes: bool | None = None,
-        seconds: float | None = None,
-    ) -> Plan:
-        """Checks options. Without a mode a search is hybrid where the set has an `alpha`, else dense."""
-        manifest = self.manifest
-        if isinstance(k, bool) or not isinstance(k, int) or k < 1:
-            raise ValueError(f"`k` is {k!r}; it is at least 1")
-        if mode is None:
-            mode = (
-                "hybrid" if alpha is not None or rrf is not None or manifest["alpha"] is not None else "dense"
-            )
-        if mode not in MODES:
-            raise ValueError(f"`mode` is `{mode}`; known are {', '.join(MODES)}")
-        if mode != "dense" and manifest["statistics"] is None:
-            raise ValueError(f"the set was built without words; it cannot be searched in the mode {mode}")
-        if mode != "hybrid" and (alpha is not None or rrf is not None):
-            raise ValueError("`alpha` and `rrf` are options of the mode hybrid")
-        if mode == "dense" and bm25 is not None:
-            raise ValueError("`bm25` is an option of the modes lexical and hybrid")
-        if mode == "lexical" and (beam is not None or exact or codes is not None):
-            raise ValueError(
-                "`beam`, `exact` and `codes` are about embeddings, which the mode lexical has not"
-            )
-        if exact and beam is not None:
-            raise ValueError("`exact` and `beam` exclude each other")
-        if beam is not None and (isinstance(beam, bool) or not isinstance(beam, int) or beam < 1):
-            raise ValueError(f"`beam` is {beam!r}; it is at least 1")
-        if seconds is not None and not 0 < seconds <= threading.TIMEOUT_MAX:
-            raise ValueError(f"`seconds` is {seconds!r}; it is above 0, and no infinity")
-        if mode == "hybrid" and alpha is None and rrf is None:
-            alpha = manifest["alpha"]
-        if exact or mode == "lexical" or not self.model.has_tree:
-            beam = None
-        elif beam is None and manifest["documents"] > MOST_EXACT:
-            beam = manifest["beam"]
-        # There are no more hits than documents, and no more leaves than counts.
-        k = min(k, max(manifest["documents"], 1))
-        if beam is not None:
-            beam = min(beam, self._leaves)
-        return Plan(k, mode, beam, alpha, rrf, filter, bm25, codes, seconds)
+    def plan(self, k: int = 10, **options: Any) -> Plan:
+        """Checks options."""
+        return plan_of(self.manifest, k, **options)
 
     def requests(self, query: Any, plan: Plan) -> Json:
         """Of a text or an embedding what the groups are asked, once it is encoded and routed."""
@@ -145,7 +186,7 @@ class Entry:
             if not text.strip():
                 raise ehi.InputError("the query is empty")
         else:
-            vector = np.ascontiguousarray(query, dtype=np.float32)
+            vector = _embedding(query)
             if plan.mode != "dense":
                 raise ehi.InputError(
                     "a query that is an embedding has no words; ask in text, or in the mode dense"
@@ -174,7 +215,8 @@ class Entry:
         }
 
     def route(self, vector: Any, beam: int) -> list[int]:
-        return parts.route(self.model, vector, beam)[0].tolist()
+        # There are no more leaves than counts.
+        return parts.route(self.model, vector, min(beam, self._leaves))[0].tolist()
 
     def wider(self, request: Json, plan: Plan, found: int, offers: Sequence[Any]) -> Json | None:
         """The request to ask next where there were too few hits and more may be found; `None` else."""

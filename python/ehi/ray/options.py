@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
+
+
+# Those of a search, beside `k`.
+OF_SEARCH = ("beam", "exact", "mode", "alpha", "rrf", "filter", "bm25", "codes", "seconds")
+
+
+def known(options: Iterable[str]) -> None:
+    """A `TypeError` of what is no option of a search."""
+    unknown = sorted(set(options) - set(OF_SEARCH))
+    if unknown:
+        raise TypeError(f"`{unknown[0]}` is not an option; known are k, {', '.join(OF_SEARCH)}")
 
 
 def job_name(name: Any) -> str:

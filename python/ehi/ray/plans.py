@@ -10,7 +10,6 @@ import hashlib
 import json
 import math
 import os
-import pathlib
 import uuid
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -23,11 +22,14 @@ from ehi import shards as parts
 from . import documents, models, shard
 from .cleaning import BUILDS
 from .errors import DatasetError, ShardsError
+from .files import paths_of
 from .merging import MOST_EXACT
 from .names import Json, Uri
 from .options import job_name
 from .pool import unwrapped
+from .progress import Tell
 from .scratch import Scratch
+from .spool import spool
 from .storage import Storage
 
 # Documents that a tree is made from, for each leaf.
@@ -37,157 +39,106 @@ LEAVES_PER_ROOT = 4
 _PLAN = "plan.json"
 
 
+def name_of(
+    dataset: Any, of_model: str, options: Json, columns: Json, name: str | None
+) -> tuple[str, Any]:
+    """The name of a build, and the dataset, its paths found: files say whether a build is the same."""
+    if not isinstance(dataset, ray.data.Dataset):
+        dataset = paths_of(dataset)
+    source = source_of(dataset)
+    if name is not None:
+        job_name(name)
+    elif source is None:
+        # It cannot be told whether another dataset is the same.
+        name = uuid.uuid4().hex
+    else:
+        made_from = [documents.RULES, of_model, options, columns, source]
+        name = hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()[:24]
+    return name, dataset
+
+
+def source_of(dataset: Any) -> str | None:
+    """Stands for files with their sizes and times; `None` of a dataset of Ray's, for which its name has to."""
+    if isinstance(dataset, ray.data.Dataset):
+        return None
+    files = [[path, (stat := os.stat(path)).st_size, stat.st_mtime_ns] for path in dataset]
+    return hashlib.sha256(json.dumps(files).encode()).hexdigest()
+
+
 def planned(
     storage: Storage,
     dataset: Any,
     model: ehi.Model,
     options: Json,
     columns: Json,
-    name: str | None,
+    name: str,
     work: Json,
+    tell: Tell,
 ) -> Json:
     """What is to be built: that of an earlier call with this name, or of this one."""
-    source = _source_of(dataset, columns)
-    name = job_name(name or _name_of(dataset, model, options, source))
-    place = f"{BUILDS}/{name}/{_PLAN}"
+    place, source = f"{BUILDS}/{name}/{_PLAN}", source_of(dataset)
     try:
         plan = json.loads(storage.get(place))
     except FileNotFoundError:
         pass
     else:
-        if plan["base"] != model.hash or plan["options"] != options:
-            raise ShardsError(f"the build `{name}` was begun with another model or other options")
-        return _checked(plan, source)
-    data = read_dataset(dataset)
-    schema = data.schema()
-    if schema is None or not schema.names:
-        raise DatasetError("the dataset is empty")
-    columns = documents.choose(schema.names, **columns)
-    files = _spool(storage, data, columns, options["shards"], f"{BUILDS}/{name}", work)
+        same = {
+            "base": (model.hash, "another model"),
+            "options": (options, "other options"),
+            "rules": (documents.RULES, "another version of ehi"),
+        }
+        for what, (own, other) in same.items():
+            if plan.get(what) != own:
+                raise ShardsError(f"the build `{name}` was begun with {other}; give another `name`")
+        return _of_same(plan, name, columns, source)
+    files = spool(storage, dataset, columns, options["shards"], f"{BUILDS}/{name}", work, tell)
     rows = sum(file["rows"] for own in files for file in own)
     if rows == 0:
         raise DatasetError("the dataset is empty")
-    base, entry = model.hash, _with_tree(storage, model, options, files, rows, work)
+    base, entry = model.hash, _with_tree(storage, model, options, files, rows, work, tell)
     of_shard = {"words": options["words"], "precision": options["precision"]}
     shards = []
     for inputs in files:
         sums = [file["sha256"] for file in inputs]
         shards.append({"key": shard.key_of(entry["hash"], of_shard, sums), "inputs": inputs})
-    # Shards without documents have the same inputs, none.
-    shards = [own for own in shards if own["inputs"]]
-    plan = {"name": name, "base": base, "model": entry, "options": options, "shards": shards, "rows": rows}
-    plan["source"] = source
+    plan = {
+        "name": name,
+        "base": base,
+        "model": entry,
+        "options": options,
+        "columns": columns,
+        "source": source,
+        "rules": documents.RULES,
+        # Shards without documents have the same inputs, none.
+        "shards": [own for own in shards if own["inputs"]],
+        "rows": rows,
+    }
     if storage.create(place, json.dumps(plan).encode()):
         return plan
     # Another driver was first: both go on with its plan.
-    return _checked(json.loads(storage.get(place)), source)
+    return _of_same(json.loads(storage.get(place)), name, columns, source)
 
 
-def _checked(plan: Json, source: str) -> Json:
+def _of_same(plan: Json, name: str, columns: Json, source: str | None) -> Json:
     """A plan of an earlier call, if that was for the same files and columns."""
+    if plan.get("columns") != columns:
+        raise ShardsError(f"the build `{name}` was begun with other columns; give another `name`")
     if plan.get("source") != source:
         raise DatasetError(
-            f"the build `{plan['name']}` was begun with other files, with files that have changed since, or "
-            "with other columns; give another name"
+            f"the build `{name}` was begun with other files, or with files that have changed since; "
+            "give another `name`"
         )
     return plan
 
 
-def _source_of(dataset: Any, columns: Json) -> str:
-    """Stands for columns and files, with their sizes and times. For a dataset of Ray's its name has to."""
-    files = None
-    if not isinstance(dataset, ray.data.Dataset):
-        files = []
-        for path in paths_of(dataset):
-            stat = os.stat(path)
-            files.append([path, stat.st_size, stat.st_mtime_ns])
-    return hashlib.sha256(json.dumps([columns, files], sort_keys=True).encode()).hexdigest()
-
-
-def _name_of(dataset: Any, model: ehi.Model, options: Json, source: str) -> str:
-    """A name for a build of files; of another dataset it cannot be told whether it is the same."""
-    if isinstance(dataset, ray.data.Dataset):
-        return uuid.uuid4().hex
-    made_from = [model.hash, options, source]
-    return hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()[:24]
-
-
-def paths_of(dataset: Any) -> list[str]:
-    """Files by their paths, globs and folders, in the order given; those of a glob or folder by name."""
-    given = [dataset] if isinstance(dataset, (str, os.PathLike)) else list(dataset)
-    found: list[str] = []
-    for one in given:
-        path = pathlib.Path(one)
-        if any(sign in str(one) for sign in "*?["):
-            own = sorted(pathlib.Path(path.anchor or ".").glob(str(path.relative_to(path.anchor))))
-        elif path.is_dir():
-            own = sorted(
-                own for own in path.rglob("*") if own.is_file() and not own.name.startswith((".", "_"))
-            )
-        else:
-            own = [path] if path.exists() else []
-        if not own:
-            raise DatasetError(f"there is no file {one}")
-        found.extend(str(own.absolute()) for own in own)
-    return found
-
-
-def read_dataset(dataset: Any) -> Any:
-    """A dataset of Ray's, in the order of its input."""
-    context = ray.data.DataContext.get_current()
-    context.execution_options.preserve_order = True
-    context.enable_progress_bars = False
-    if isinstance(dataset, ray.data.Dataset):
-        dataset.context.execution_options.preserve_order = True
-        return dataset
-    paths = paths_of(dataset)
-    endings = {pathlib.Path(path).name.removesuffix(".gz").rsplit(".", 1)[-1] for path in paths}
-    if endings == {"parquet"}:
-        return ray.data.read_parquet(paths)
-    if endings <= {"jsonl", "json", "ndjson"}:
-        return ray.data.read_json(paths, file_extensions=None)
-    raise DatasetError(f"files of {', '.join(sorted(endings))}: Parquet and JSON lines are read")
-
-
-def _spool(
-    storage: Storage, data: Any, columns: Json, shards: int, folder: str, work: Json
-) -> list[list[Json]]:
-    """Divides the documents among files; those of each shard, in the order of the input."""
-
-    def divide(table: Any) -> Iterator[Json]:
-        own: list[list[Json]] = [[] for _ in range(shards)]
-        try:
-            lists = {name: table.column(name).to_pylist() for name in table.column_names}
-            for document in documents.rows_of(columns, lists):
-                own[documents.partition_of(document["id"], shards)].append(document)
-            files: list[Json | None] = []
-            for documents_of_shard in own:
-                if not documents_of_shard:
-                    files.append(None)
-                    continue
-                packed = documents.packed(documents_of_shard)
-                digest = hashlib.sha256(packed).hexdigest()
-                name = f"{folder}/spool/{digest}.jsonl.gz"
-                # Named by what is in it: a task that runs again writes nothing new.
-                storage.create(name, packed)
-                files.append({"name": name, "sha256": digest, "rows": len(documents_of_shard)})
-            yield {"files": [json.dumps(files)], "error": [None]}
-        except DatasetError as error:
-            yield {"files": [None], "error": [str(error)]}
-
-    found: list[list[Json]] = [[] for _ in range(shards)]
-    divided = data.map_batches(divide, batch_size=None, batch_format="pyarrow", num_cpus=work["num_cpus"])
-    for row in divided.iter_rows():
-        if row["error"] is not None:
-            raise DatasetError(row["error"])
-        for own, file in zip(found, json.loads(row["files"])):
-            if file is not None:
-                own.append(file)
-    return found
-
-
 def _with_tree(
-    storage: Storage, model: ehi.Model, options: Json, files: Sequence[Sequence[Json]], rows: int, work: Json
+    storage: Storage,
+    model: ehi.Model,
+    options: Json,
+    files: Sequence[Sequence[Json]],
+    rows: int,
+    work: Json,
+    tell: Tell,
 ) -> Json:
     """The model in the storage, with a tree of its own where one is asked for or needed."""
     leaves = options["leaves"]
@@ -202,9 +153,12 @@ def _with_tree(
     # Without a tree; wherever the task runs, it is there.
     plain = models.store(storage, model)
     task = ray.remote(num_cpus=work["num_cpus"])(_make_tree)
-    return unwrapped(
+    tell("Tree", 0, 1)
+    made = unwrapped(
         task.remote(storage, plain, options["precision"], leaves, sample, rows, files, work["scratch"])
     )
+    tell("Tree", 1, 1)
+    return made
 
 
 def leaves_for(documents: int) -> int:

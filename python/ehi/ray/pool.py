@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import ray
+
+import ehi
 
 from . import models, remaking, shard
 from .errors import ShardsError
 from .names import Json
 from .options import whole_number
+from .progress import Tell
 from .scratch import Scratch
 from .storage import Storage
 
@@ -74,16 +77,19 @@ def run(
     model: Json,
     tasks: Sequence[Json],
     pool: Json,
-    progress: Callable[[int, int], object] | None = None,
+    tell: Tell,
+    stage: str = "Shards",
 ) -> list[Any]:
     """Entries of shards, one for each task, on a pool of actors of a fixed size: each start loads a model.
 
-    A task has `kind` and `key`; those whose shard is finished are not run.
+    A task has `kind` and `key`; those whose shard is finished are not run. `tell` hears of the shards that
+    are.
     """
     check(pool)
     keys = [task["key"] for task in tasks]
     finished = {key: entry for key in keys if (entry := shard.finished(storage, key))}
     waiting = [task for task in tasks if task["key"] not in finished]
+    tell(stage, len(finished), len(tasks))
     if waiting:
         count = pool["actors"] or max(1, min(len(waiting), int(ray.cluster_resources().get("CPU", 1))))
         remote = ray.remote(Worker).options(
@@ -108,8 +114,7 @@ def run(
                 done, _ = ray.wait(list(at_work), num_returns=1)
                 actor, key = at_work.pop(done[0])
                 finished[key] = unwrapped(done[0])
-                if progress is not None:
-                    progress(len(finished), len(tasks))
+                tell(stage, len(finished), len(tasks))
                 give(actor)
             closed = [actor.close.remote() for actor in actors]
             ray.wait(closed, num_returns=len(closed), timeout=CLOSING_SECONDS)
@@ -121,8 +126,19 @@ def run(
 
 def unwrapped(reference: Any) -> Any:
     """The value of a task; what it raised as it was raised."""
-    try:
+    with as_raised():
         return ray.get(reference)
+
+
+@contextlib.contextmanager
+def as_raised() -> Iterator[None]:
+    """What a task of Ray raised, as it was raised; of our errors also those that Ray Data wraps."""
+    try:
+        yield
     except ray.exceptions.RayTaskError as error:
-        cause = error.cause if getattr(error, "cause", None) is not None else error
-        raise cause from None
+        inner: Any = error
+        while inner is not None:
+            inner = getattr(inner, "cause", None) or inner.__cause__
+            if isinstance(inner, ehi.Error):
+                raise inner from None
+        raise (error.cause or error) from None

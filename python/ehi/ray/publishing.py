@@ -29,8 +29,6 @@ def publish(uri: Uri, built: Json, *, parent: int | None = None, storage_options
     `parent` is the number that is newest now, looked up unless given. `PublishConflict` where another
     publisher was first; `ShardsError` where no document was stored.
     """
-    if not any(entry["rows"] for entry in built["shards"]):
-        raise ShardsError(f"nothing is published: no document could be stored{_reasons(built)}")
     storage = connect(uri, storage_options)
     newest = manifests.latest_version(storage)
     if parent is None:
@@ -39,9 +37,18 @@ def publish(uri: Uri, built: Json, *, parent: int | None = None, storage_options
         raise PublishConflict(newest)
     elif parent > newest:
         raise ManifestError(f"there is no manifest {parent}, the newest is {newest}")
+    return publish_at(storage, built, parent)
+
+
+def publish_at(storage: Storage, built: Json, parent: int) -> int:
+    """The same, after the manifest `parent`."""
+    if not any(entry["rows"] for entry in built["shards"]):
+        raise ShardsError(f"nothing is published: no document could be stored{_reasons(built)}")
     shards = [{**entry, "added": parent + 1} for entry in built["shards"]]
     manifest = assemble(storage, built, shards, [])
-    return manifests.publish(storage, manifest, parent)
+    # A build that is called again finds that it is done.
+    of_build = {"build": built.get("name"), "source": built.get("source")}
+    return manifests.publish(storage, {**manifest, **of_build}, parent)
 
 
 def _reasons(built: Json) -> str:
@@ -65,6 +72,8 @@ def assemble(storage: Storage, base: Json, shards: Sequence[Json], tombstones: S
     shared = {name: base[name] for name in ("model", "words", "precision", "beam", "alpha")}
     return {
         **shared,
+        # As a caller has named them: `append` reads them the same way.
+        "columns": base.get("columns"),
         # What was asked of `retrain` to make the model, where it was made by that.
         **({"candidate": base["candidate"]} if "candidate" in base else {}),
         **({"appends": _appends(base, tombstones)} if base.get("appends") else {}),
@@ -142,8 +151,7 @@ def restore(uri: Uri, version: int, *, storage_options: Options = None) -> int:
 
 def versions(uri: Uri, *, storage_options: Options = None) -> list[int]:
     """Numbers of the manifests that are kept, ascending."""
-    storage = connect(uri, storage_options)
-    return manifests.versions(storage)
+    return manifests.versions(connect(uri, storage_options))
 
 
 def fetch_model(storage: Storage, manifest: Json, cache: Uri) -> ehi.Model:

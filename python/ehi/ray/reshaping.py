@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from . import manifest as manifests
@@ -10,6 +10,7 @@ from . import publishing, remaking
 from .names import Json, Options, Uri
 from .options import whole_number
 from .pool import ACTOR_CPUS, run, running
+from .progress import Progress, Tell, told
 from .storage import Storage, connect
 
 
@@ -21,14 +22,14 @@ def compact(
     num_cpus: float = ACTOR_CPUS,
     scratch: str | None = None,
     storage_options: Options = None,
-    progress: Callable[[int, int], object] | None = None,
+    progress: Progress = None,
 ) -> int:
     """Drops what is deleted, and merges small shards: those of at most half of `rows` documents, into ones of
     at most `rows`, the documents of the largest shard unless given. The number of the new manifest.
 
     Embeddings are copied, not computed again, so that searches find what they found before. Documents that
     are deleted meanwhile stay deleted; a shard that another publisher has replaced meanwhile stays as that one
-    left it. Old shards are there until `clean`.
+    left it. Old shards are there until `clean`. `progress` is a function of stage, done and total, or `True`.
     """
     storage = connect(uri, storage_options)
     base = manifests.read(storage)
@@ -39,7 +40,8 @@ def compact(
     most = whole_number("rows", rows)
     groups = _merges(entries, most // 2 + 1, most)
     pool = {"actors": actors, "num_cpus": num_cpus, "num_gpus": 0, "scratch": scratch}
-    return _reshape(storage, base, [(own, 1) for own in groups], pool, progress)
+    with told(progress) as tell:
+        return _reshape(storage, base, [(own, 1) for own in groups], pool, tell)
 
 
 def rebalance(
@@ -51,7 +53,7 @@ def rebalance(
     num_cpus: float = ACTOR_CPUS,
     scratch: str | None = None,
     storage_options: Options = None,
-    progress: Callable[[int, int], object] | None = None,
+    progress: Progress = None,
 ) -> int:
     """Splits shards of more than `most` documents into equal parts, and merges those of fewer than `least`, a
     quarter of `most` unless given, into ones of at most `most`. The number of the new manifest.
@@ -70,7 +72,8 @@ def rebalance(
         for own in _merges(base["shards"], least, most)
     ]
     pool = {"actors": actors, "num_cpus": num_cpus, "num_gpus": 0, "scratch": scratch}
-    return _reshape(storage, base, groups, pool, progress)
+    with told(progress) as tell:
+        return _reshape(storage, base, groups, pool, tell)
 
 
 def _merges(entries: Sequence[Json], least: int, most: int) -> list[list[Json]]:
@@ -98,7 +101,7 @@ def _reshape(
     base: Json,
     groups: Sequence[tuple[list[Json], int]],
     pool: Json,
-    progress: Callable[[int, int], object] | None,
+    tell: Tell,
 ) -> int:
     """Makes shards of each group, so many equal parts, and publishes them in place of the group's."""
     tombstones = base["tombstones"]
@@ -118,7 +121,7 @@ def _reshape(
         for sources, count in chosen
     ]
     with running():
-        made = iter(run(storage, base["model"], [task for own in tasks for task in own], pool, progress))
+        made = iter(run(storage, base["model"], [task for own in tasks for task in own], pool, tell))
     remade = [(sources, [next(made) for _ in own]) for (sources, _), own in zip(chosen, tasks)]
 
     def with_remade(current: Json) -> dict[str, Any] | None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import hashlib
 import json
 import pathlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import ray
@@ -23,7 +23,9 @@ from .errors import ManifestError, PublishConflict, ShardsError
 from .names import Json, Options, Uri
 from .options import job_name, whole_number
 from .plans import leaves_for
-from .pool import ACTOR_CPUS, check, run, running, unwrapped
+from .pool import ACTOR_CPUS, run, running, unwrapped
+from .pool import check as check_pool
+from .progress import Progress, Tell, check, told
 from .reshaping import applied, identity, pruned
 from .scratch import Scratch
 from .searcher import Searcher
@@ -55,7 +57,7 @@ def retrain(
     cache: Uri | None = None,
     scratch: str | None = None,
     storage_options: Options = None,
-    progress: Callable[[int, int], object] | None = None,
+    progress: Progress = None,
 ) -> dict[str, Any]:
     """Trains on pairs of a question and the id of its answer, and changes the set over if that is better.
 
@@ -68,11 +70,13 @@ def retrain(
     Returns a dictionary: `name` of the candidate, by which `adopt` publishes it later; `model`, its hash;
     `verdict` with `decision` and `sentence`; `report` of the training; `without_document`, pairs whose
     document the set does not have; and `version`, the number of the new manifest, or `None`. With too few
-    questions nothing is trained. A call that was cut off goes on where it was when it is made again, and one that
-    was not returns what it did; another `name` trains once more, and a `name` whose pairs or settings were others
-    is an error.
+    questions nothing is trained. A call that was cut off goes on where it was when it is made again, and
+    one that was not returns what it did; another `name` trains once more, and a `name` whose pairs or
+    settings were others is an error. `progress` is a function of stage (Train, Shards, Evaluate), done and
+    total, or `True` for bars.
     """
     pairs = _checked(pairs)
+    check(progress)
     whole_number("documents", documents, least=0)
     storage = connect(uri, storage_options)
     newest = manifests.read(storage)
@@ -91,12 +95,14 @@ def retrain(
     learned, held_out = divided(pairs)
     work = {"scratch": scratch, "documents": documents, "config": dict(config or {})}
     pool = {"actors": actors, "num_cpus": num_cpus, "num_gpus": num_gpus, "scratch": scratch}
-    with running():
-        check(pool)
+    with told(progress) as tell, running():
+        check_pool(pool)
         trained = _known(storage, name, _TRAINED)
         if trained is None:
             task = ray.remote(num_cpus=num_cpus, num_gpus=num_gpus)(_train)
+            tell("Train", 0, 1)
             trained = unwrapped(task.remote(storage, newest, given, learned, held_out, work))
+            tell("Train", 1, 1)
             trained |= {"of": newest["model"]["hash"], "asked": asked}
             if trained["model"] is None:
                 return _told(name, trained, trained["verdict"], None)
@@ -111,15 +117,17 @@ def retrain(
         verdict = _known(storage, name, _VERDICT)
         if verdict is None:
             made = _known(storage, name, _SHADOW) or []
-            shadow = _shadow(storage, newest, trained["model"], made, pool, progress)
+            shadow = _shadow(storage, newest, trained["model"], made, pool, tell)
             storage.create(_place(name, _SHADOW), json.dumps(made).encode())
+            tell("Evaluate", 0, 1)
             with Scratch("judged", scratch) as folder:
                 own = Cache(folder if cache is None else cache)
                 verdict = _judged(storage, newest, shadow, trained["held_out"], own)
+            tell("Evaluate", 1, 1)
             storage.create(_place(name, _VERDICT), json.dumps(verdict).encode())
         version = None
         if force or verdict["decision"] == BETTER:
-            version = _publish(storage, name, trained, pool, progress)
+            version = _publish(storage, name, trained, pool, tell)
     return _told(name, trained, verdict, version)
 
 
@@ -132,7 +140,7 @@ def adopt(
     num_gpus: float = 0,
     scratch: str | None = None,
     storage_options: Options = None,
-    progress: Callable[[int, int], object] | None = None,
+    progress: Progress = None,
 ) -> int:
     """Publishes a candidate of `retrain` by its name, whatever the verdict says; the number of the manifest."""
     storage = connect(uri, storage_options)
@@ -140,8 +148,8 @@ def adopt(
     if trained is None:
         raise ShardsError(f"there is no candidate `{name}`")
     pool = {"actors": actors, "num_cpus": num_cpus, "num_gpus": num_gpus, "scratch": scratch}
-    with running():
-        return _publish(storage, name, trained, pool, progress)
+    with told(progress) as tell, running():
+        return _publish(storage, name, trained, pool, tell)
 
 
 def divided(
@@ -281,7 +289,7 @@ def _shadow(
     model: Json,
     made: list[Any],
     pool: Json,
-    progress: Callable[[int, int], object] | None,
+    tell: Tell,
 ) -> dict[str, Any]:
     """A manifest like `current` under another model. `made` has of each shard its identity and the tombstones
     that were applied to it, and what it became, `added` in the manifest whose tombstones that has seen; what
@@ -304,7 +312,7 @@ def _shadow(
         for entry in missing
     ]
     seen = current["version"]
-    for entry, own in zip(missing, run(storage, model, tasks, pool, progress)):
+    for entry, own in zip(missing, run(storage, model, tasks, pool, tell)):
         source = [*identity(entry), applied(entry, current, seen)]
         made.append([source, {**own, "added": seen}])
     entries = [own for entry in current["shards"] if (own := known(entry)) is not None]
@@ -342,7 +350,7 @@ def _publish(
     name: str,
     trained: Json,
     pool: Json,
-    progress: Callable[[int, int], object] | None,
+    tell: Tell,
 ) -> int:
     """Publishes the shadow of what is newest, again where another publisher was first."""
     made = _known(storage, name, _SHADOW) or []
@@ -355,7 +363,7 @@ def _publish(
         if current["model"]["hash"] != trained["of"]:
             raise ManifestError("the set was changed over to another model meanwhile; train for that")
         # What was appended or reshaped since is made now.
-        shadow = _shadow(storage, current, trained["model"], made, pool, progress)
+        shadow = _shadow(storage, current, trained["model"], made, pool, tell)
         try:
             return manifests.publish(storage, {**shadow, "candidate": candidate}, current["version"])
         except PublishConflict:

@@ -6,6 +6,7 @@ import os
 import pathlib
 import threading
 import time
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -14,9 +15,11 @@ import ehi
 from . import manifest as manifests
 from . import models
 from .cache import Cache
+from .errors import ShardsError
 from .group import Group
 from .merging import Answer, Entry, Hit, Plan
 from .names import Json, Options, Uri
+from .options import whole_number
 from .scratch import Scratch
 from .storage import Storage, connect
 
@@ -46,8 +49,11 @@ def open(
 
     Shards are fetched to the folder `cache` when they are first searched, checked, and mapped read-only;
     `budget` bytes of them are kept there, the least used are evicted, and `most_open` shards are open at a
-    time. `ManifestError` where nothing was published.
+    time. The folder is that of `EHI_SHARD_CACHE`, or `~/.cache/ehi/shards`; without a budget all that was
+    fetched stays. `ManifestError` where nothing was published.
     """
+    if version is not None:
+        whole_number("version", version)
     return Searcher(
         connect(uri, storage_options),
         version=version,
@@ -80,11 +86,19 @@ class Searcher:
         self._changing = threading.Lock()
         # A manifest that is not published is searched as one that is.
         self._state = self._load(manifests.read(storage, version) if manifest is None else manifest)
+        self._is_closed = False
+        # Keys of shards that there was a warning of.
+        self._warned: set[str] = set()
 
     def _load(self, manifest: Json, encoder: ehi.Encoder | None = None) -> tuple[Entry, Group]:
         model = models.fetch(self._storage, manifest["model"], self._cache.root)
         entry = Entry(manifest, model, encoder)
         return entry, Group(self._storage, manifest, self._cache, **self._options)
+
+    def _open_state(self) -> tuple[Entry, Group]:
+        if self._is_closed:
+            raise ShardsError(f"the set {self._storage.place} is closed")
+        return self._state
 
     @property
     def manifest(self) -> Json:
@@ -103,9 +117,9 @@ class Searcher:
     def refresh(self) -> bool:
         """Changes over to the newest manifest; whether there was one. Searches go on meanwhile."""
         with self._changing:
+            entry, group = self._open_state()
             if manifests.latest_version(self._storage) == self.version:
                 return False
-            entry, group = self._state
             newest = manifests.read(self._storage)
             same = newest["model"]["hash"] == entry.manifest["model"]["hash"]
             same = same and newest["precision"] == entry.manifest["precision"]
@@ -116,11 +130,12 @@ class Searcher:
 
     def prepare(self) -> dict[str, str]:
         """Fetches all shards; keys of those that are refused, with the reason."""
-        return self._state[1].prepare()
+        return self._open_state()[1].prepare()
 
     def retry(self) -> None:
         """Lets refused shards be fetched again."""
-        self._state[1].retry()
+        self._open_state()[1].retry()
+        self._warned.clear()
 
     def search(self, query: Any, k: int = 10, **options: Any) -> Answer:
         """The `k` best documents for a text or an embedding, `[dim]`, as an `Answer`.
@@ -128,14 +143,22 @@ class Searcher:
         `mode` is dense, lexical or hybrid (with `alpha` or `rrf`); `beam` says how many leaves of the tree
         are visited, `exact=True` scores every document. `filter` is a dictionary in the form of MongoDB's.
         After `seconds` the shards that have not answered are left out. A shard that cannot be used is left
-        out too, and named in `missing`.
+        out too, and named in `missing`, with a warning the first time. What is published later is seen after
+        `refresh`.
         """
-        entry, group = self._state
+        entry, group = self._open_state()
         plan = entry.plan(k, **options)
-        return run(entry, plan, query, group.search, group.documents)
+        answer = run(entry, plan, query, group.search, group.documents)
+        if answer.partial:
+            for key, why in group.refused().items():
+                if key not in self._warned:
+                    self._warned.add(key)
+                    warnings.warn(f"shard {key} is left out: {why}", RuntimeWarning, stacklevel=2)
+        return answer
 
     def close(self) -> None:
         """Gives the shards up. Safe to call twice."""
+        self._is_closed = True
         self._state[1].close()
         if self._temporary is not None:
             self._temporary.close()

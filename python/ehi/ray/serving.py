@@ -7,8 +7,12 @@ and goes over to a new one when all groups have it open, so that no request meet
 from __future__ import annotations
 
 import asyncio
+import errno
+import http.client
 import json
 import math
+import os
+import socket
 import threading
 import time
 import urllib.request
@@ -28,6 +32,7 @@ from .errors import ShardsError
 from .group import Group
 from .merging import Entry
 from .names import Json, Options, Uri
+from .options import OF_SEARCH, known
 from .searcher import default_cache
 from .storage import connect
 
@@ -41,7 +46,6 @@ ROUTE_SECONDS = 10
 GRACE = 0.25
 # Above all numbers of a request.
 MOST = 1e18
-OPTIONS = ("beam", "exact", "mode", "alpha", "rrf", "filter", "bm25", "codes", "seconds")
 
 
 class GroupReplica:
@@ -263,12 +267,10 @@ def _body(data: bytes) -> Json:
         raise ValueError(f"the body is no JSON: {error}") from None
     if not isinstance(body, dict) or "query" not in body:
         raise ValueError("the body is an object with `query`, and `k` and other options if they are wanted")
-    unknown = sorted(set(body) - {"query", "k", *OPTIONS})
-    if unknown:
-        raise ValueError(f"`{unknown[0]}` is not an option; known are k, {', '.join(OPTIONS)}")
+    known(set(body) - {"query", "k"})
     for name, value in body.items():
         holds, what = _FIELDS[name]
-        if not holds(value) and not (value is None and name in OPTIONS):
+        if not holds(value) and not (value is None and name in OF_SEARCH):
             raise ValueError(f"`{name}` is no {what}")
     if body.get("bm25") is not None:
         body["bm25"] = tuple(body["bm25"])
@@ -323,22 +325,32 @@ def serve(
     route_prefix: str = "/",
     host: str = "127.0.0.1",
     port: int = 8000,
+    block: bool = False,
     storage_options: Options = None,
 ) -> Any:
     """Serves the newest state of a set with Ray Serve, and goes over to newer ones; a handle to its entry.
 
     The shards are divided among `groups` deployments of `replicas` each, before which `entries` replicas
     encode the questions. `seconds` is the deadline of a request that names none. Every `refresh` seconds it
-    is looked whether there is a newer manifest. `await handle.search.remote(query, k)` and `POST /search`
-    with `{"query": …, "k": …}` give an answer as a dictionary. Where Serve runs already, `host` and `port` are
-    its own, or `ShardsError` is raised.
+    is looked whether there is a newer manifest. `handle.search.remote(query, k).result()`, or `await` of it
+    without `.result()`, and `POST /search` with `{"query": …, "k": …}` give an answer as a dictionary.
+
+    It returns when requests are answered; where this program has started Ray, serving ends with it. With
+    `block=True` it serves until Ctrl-C, then takes down what it has started. Where Serve runs already,
+    `host` and `port` are its own, and `route_prefix` is none of another `name`, or `ShardsError` is raised;
+    what has the same `name` is replaced.
     """
     if groups < 1 or replicas < 1 or entries < 1:
         raise ValueError("`groups`, `replicas` and `entries` are at least 1")
     # Where nothing was published there is nothing to start.
-    manifests.read(connect(uri, storage_options))
-    uri, cache = str(uri), str(default_cache() if cache is None else cache)
-    if not ray.is_initialized():
+    storage = connect(uri, storage_options)
+    manifests.read(storage)
+    at = "127.0.0.1" if host in ("0.0.0.0", "::") else host
+    _check_free(at, port, name, route_prefix)
+    # Replicas may be in another folder than this program.
+    uri, cache = storage.place, os.path.abspath(default_cache() if cache is None else cache)
+    started = not ray.is_initialized()
+    if started:
         ray.init(include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     ray_serve.start(http_options={"host": host, "port": port})
     resources = {"num_cpus": num_cpus}
@@ -358,22 +370,60 @@ def serve(
     )
     app = entry.bind(uri, groups_of_shards, cache, seconds, refresh, storage_options)
     handle = ray_serve.run(app, name=name, route_prefix=route_prefix)
-    if not _answers(host, port, route_prefix):
+    if not _answers(at, port, route_prefix):
         ray_serve.delete(name)
         raise ShardsError(f"Ray Serve runs already, and not at {host}:{port}; give its host and port")
+    if block:
+        _wait(name, started)
     return handle
+
+
+def _wait(name: str, started: bool) -> None:
+    """Until Ctrl-C."""
+    try:
+        while True:
+            time.sleep(1)
+    except KeyboardInterrupt:
+        ray_serve.delete(name)
+        if started:
+            ray.shutdown()
+
+
+def _check_free(host: str, port: int, name: str, route_prefix: str) -> None:
+    """`ShardsError` where another program has the port, or another set the route."""
+    routes = _routes(host, port)
+    if routes is None:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((host, port))
+            except OSError as error:
+                # A name of another machine is for Serve to judge.
+                if error.errno == errno.EADDRINUSE:
+                    raise ShardsError(f"another program has the port {port}; give another `port`") from None
+        return
+    other = routes.get(route_prefix)
+    if other is not None and other != name:
+        raise ShardsError(
+            f"`{other}` is served at `{route_prefix}`; give a `route_prefix` of its own, as `/{name}`"
+        )
 
 
 def _answers(host: str, port: int, route_prefix: str) -> bool:
     """Whether there is a proxy at a port that knows a route."""
-    at = "127.0.0.1" if host in ("0.0.0.0", "::") else host
     over = time.monotonic() + ROUTE_SECONDS
     while time.monotonic() < over:
-        try:
-            with urllib.request.urlopen(f"http://{at}:{port}/-/routes", timeout=5) as response:
-                if route_prefix in json.load(response):
-                    return True
-        except (OSError, ValueError):
-            pass
+        if route_prefix in (_routes(host, port) or ()):
+            return True
         time.sleep(0.2)
     return False
+
+
+def _routes(host: str, port: int) -> dict[str, str] | None:
+    """Names of what Serve has at a port, by their routes; `None` where it is not there."""
+    try:
+        with urllib.request.urlopen(f"http://{host}:{port}/-/routes", timeout=5) as response:
+            routes = json.load(response)
+    except (OSError, ValueError, http.client.HTTPException):
+        return None
+    return routes if isinstance(routes, dict) else None

@@ -6,6 +6,7 @@ is renamed, so that an object store needs no more than a conditional put.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import os
@@ -13,7 +14,7 @@ import pathlib
 import shutil
 import urllib.parse
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, List, TypeAlias
 
 from .errors import StorageError
@@ -59,6 +60,8 @@ class FolderStorage:
 
     def __init__(self, root: Uri) -> None:
         self.root = pathlib.Path(root).absolute()
+        # As errors name it.
+        self.place = str(self.root)
 
     def _path(self, key: str) -> pathlib.Path:
         return self.root / check_key(key)
@@ -171,38 +174,64 @@ class ObjectStorage:
             from obstore.store import from_url
         except ImportError as error:
             raise StorageError(
-                "an object store needs the package `obstore`: pip install 'ehi[ray]'"
+                "an object store needs the package `obstore`: pip install './python[ray]'"
             ) from error
-        self.uri = uri
+        self.uri = self.place = uri
         self.options = options
         self._obstore = obstore
-        self._store = from_url(uri, **(options or {}))
+        with self._told():
+            self._store = from_url(uri, **(options or {}))
+
+    @contextlib.contextmanager
+    def _told(self, reads: bool = False) -> Iterator[None]:
+        """What the store says as a `StorageError`, but that an object is there or, where it `reads`, is not."""
+        try:
+            yield
+        except (self._obstore.exceptions.AlreadyExistsError, StorageError):
+            raise
+        except BaseException as error:
+            if reads and isinstance(error, FileNotFoundError) and "NoSuchBucket" not in str(error):
+                raise
+            # Some options make it panic, which is no `Exception`.
+            if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+                raise
+            # Without what it adds for those who mend it.
+            said = str(error).partition("\n\nDebug source")[0].strip()
+            raise StorageError(f"{self.uri}: {said or type(error).__name__}") from error
 
     def get(self, key: str) -> bytes:
-        return bytes(self._obstore.get(self._store, check_key(key)).bytes())
+        with self._told(reads=True):
+            return bytes(self._obstore.get(self._store, check_key(key)).bytes())
 
     def create(self, key: str, data: bytes) -> bool:
         try:
-            self._obstore.put(self._store, check_key(key), data, mode="create", use_multipart=False)
+            with self._told():
+                self._obstore.put(self._store, check_key(key), data, mode="create", use_multipart=False)
         except self._obstore.exceptions.AlreadyExistsError:
             return False
         return True
 
     def upload(self, key: str, path: Uri) -> None:
-        self._obstore.put(self._store, check_key(key), pathlib.Path(path))
+        with self._told():
+            self._obstore.put(self._store, check_key(key), pathlib.Path(path))
 
     def download(self, key: str, path: Uri) -> str:
         digest = hashlib.sha256()
         with open(path, "wb") as file:
-            for chunk in self._obstore.get(self._store, check_key(key)).stream(min_chunk_size=CHUNK):
+            for chunk in self._chunks(key):
                 digest.update(chunk)
                 file.write(chunk)
         return digest.hexdigest()
 
+    def _chunks(self, key: str) -> Iterator[Any]:
+        with self._told(reads=True):
+            yield from self._obstore.get(self._store, check_key(key)).stream(min_chunk_size=CHUNK)
+
     def list(self, prefix: str) -> List[tuple[str, int]]:
         found: List[tuple[str, int]] = []
-        for batch in self._obstore.list(self._store, prefix=prefix.rstrip("/")):
-            found.extend((meta["path"], meta["size"]) for meta in batch)
+        with self._told():
+            for batch in self._obstore.list(self._store, prefix=prefix.rstrip("/")):
+                found.extend((meta["path"], meta["size"]) for meta in batch)
         return sorted(found)
 
     def sweep(self) -> List[str]:
@@ -214,7 +243,8 @@ class ObjectStorage:
     def delete(self, keys: Iterable[str]) -> None:
         for key in keys:
             try:
-                self._obstore.delete(self._store, check_key(key))
+                with self._told(reads=True):
+                    self._obstore.delete(self._store, check_key(key))
             except FileNotFoundError:
                 continue
 

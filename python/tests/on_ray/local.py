@@ -31,7 +31,8 @@ def planned(storage, documents, model, options, name, shards=1):
         of_shard = {"words": options["words"], "precision": options["precision"]}
         entries.append({"key": shard.key_of(model.hash, of_shard, [digest]), "inputs": [file]})
     entry = models.store(storage, model)
-    return {"name": name, "model": entry, "options": options, "shards": entries}
+    shared = {"columns": None, "source": name}
+    return {"name": name, "model": entry, "options": options, "shards": entries, **shared}
 
 
 def made(uri, documents, shards=2, name="first", publish=True):
@@ -48,17 +49,20 @@ def made(uri, documents, shards=2, name="first", publish=True):
 def local(monkeypatch, between=lambda: None):
     """Has jobs work in this process; `between` is called when their shards are made, and not published yet."""
 
-    def run(storage, model, tasks, pool, progress=None):
+    def run(storage, model, tasks, pool, tell=None, stage=None):
         worker = Worker(storage, model, None)
         found = [shard.finished(storage, task["key"]) or worker.run(task) for task in tasks]
         worker.close()
         between()
         return found
 
-    def plan(storage, documents, model, options, columns, name, work):
+    def plan(storage, documents, model, options, columns, name, work, tell):
         return planned(storage, documents, model, options, name, options["shards"])
 
     for module in (jobs, reshaping, retraining):
         monkeypatch.setattr(module, "run", run)
         monkeypatch.setattr(module, "running", contextlib.nullcontext)
     monkeypatch.setattr(jobs, "planned", plan)
+    monkeypatch.setattr(jobs, "check", lambda pool: None)
+    monkeypatch.setattr(jobs, "name_of", lambda dataset, model, options, columns, name: (name, dataset))
+    monkeypatch.setattr(retraining, "check_pool", lambda pool: None)

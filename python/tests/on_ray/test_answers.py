@@ -1,5 +1,8 @@
 """A set of shards answers as one index does."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -86,8 +89,51 @@ def test_options_that_cannot_be(shards, questions):
     ):
         with pytest.raises(ehi.InputError):
             shards.search(query, **options)
+    with pytest.raises(TypeError, match="`top_k` is not an option; known are k, beam, exact"):
+        shards.search(question, top_k=2)
+    for several in (["a", "b"], np.ones((2, 384)), {"a": 1}):
+        with pytest.raises(ehi.InputError, match="one question at a time; several: `ehi.ray.search_batch`"):
+            shards.search(several)
     with pytest.raises(ehi.FilterError):
         shards.search(question, filter={"place": {"$no": 1}})
+
+
+def test_an_answer_is_a_sequence_of_hits(shards, questions):
+    answer = shards.search(questions[0], 3)
+    assert len(answer) == 3 and list(answer) == answer.hits == answer[:] and answer[-1] is answer.hits[2]
+    assert answer.ids == [hit.id for hit in answer.hits]
+    assert answer.scores.dtype == np.float32 and answer.scores.tolist() == [hit.score for hit in answer]
+
+
+def test_places_without_a_set_and_sets_that_are_closed_say_so(published, tmp_path):
+    for call in (ehi.ray.open, lambda uri: ehi.ray.delete(uri, "a")):
+        with pytest.raises(ehi.ray.ManifestError, match=f"no set at {tmp_path / 'none'}: nothing was"):
+            call(tmp_path / "none")
+    with pytest.raises(ehi.ray.ManifestError, match=f"no manifest 99 at {published}; there are 1"):
+        ehi.ray.open(published, version=99)
+    with pytest.raises(ValueError, match="`version`"):
+        ehi.ray.open(published, version="1")
+    shards = ehi.ray.open(published, cache=tmp_path)
+    shards.close()
+    for call in (lambda: shards.search("a"), shards.refresh, shards.prepare, shards.retry):
+        with pytest.raises(ehi.ray.ShardsError, match=f"the set {published} is closed"):
+            call()
+    shards.close()
+
+
+def test_without_ray_a_call_says_what_it_needs():
+    code = """
+import sys
+sys.modules["ray"] = None
+import ehi.ray
+assert not hasattr(ehi.ray, "build") and hasattr(ehi.ray, "open")
+try:
+    ehi.ray.build
+except AttributeError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout == "ehi.ray.build needs Ray: pip install './python[ray]'\n", done.stderr
 
 
 def test_shards_that_are_late_are_left_out(published, questions, tmp_path):

@@ -76,12 +76,15 @@ def test_the_last_of_the_input_wins_whatever_the_shards(cluster, corpus, tmp_pat
 @pytest.mark.parametrize(
     "documents,options,why",
     [
-        ([{"name": "a", "text": "b"}], {}, "no column `id` or `_id`; it has `name`, `text`"),
+        ([{"name": "a", "text": "b"}], {}, "no column `_id` or `id` for the id; there are `name`, `text`"),
         ([{"id": "a", "body": "b"}], {}, "no column `text`"),
         ([{"id": "a", "text": "b"}], {"title": "headline"}, "no column `headline`"),
-        ([{"id": "a", "text": "b"}], {"metadata": ["year"]}, "no column `year`"),
-        ([{"id": "a", "text": "b"}, {"id": None, "text": "c"}], {}, "an id is None"),
-        ([{"id": "a", "text": "b"}, {"id": "c", "text": None}], {}, "the text of `c` is None"),
+        ([{"id": "a", "text": "b"}], {"metadata": ["year"]}, "no column `year`; there are `id`, `text`"),
+        ([{"id": "a", "text": "b"}, {"id": None, "text": "c"}], {}, "no id in `id`; there are `text`"),
+        ([{"id": "a", "text": "b"}, {"id": "c", "text": None}], {}, "`c`: there is no text in `text`"),
+        ([{"id": "a", "text": "b"}, {"id": 1.5, "text": "c"}], {}, "the id in `id` is the number 1.5"),
+        ([{"id": "a", "text": "b", "lang": "en"}], {"metadata": "lang"}, "`a`: the metadata in `lang` is a"),
+        ([{"id": "a", "text": "b", "raw": b"\0"}], {}, "the column `raw` is of the type binary, which is"),
     ],
 )
 def test_datasets_that_cannot_be_built(cluster, tmp_path, documents, options, why):

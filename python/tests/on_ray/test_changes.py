@@ -131,6 +131,12 @@ def test_a_damaged_shard_is_refused_by_name(uri, corpus, tmp_path, kind):
     else:
         path.unlink()
     with ehi.ray.open(uri, cache=tmp_path / "cache") as shards:
+        why = f"shard {entry['key']} is left out: .*{largest['name']}"
+        with pytest.warns(RuntimeWarning, match=why) as told:
+            shards.search("protein of the cell", 200)
+            shards.search("protein of the cell", 200)
+        # Once.
+        assert len(told) == 1
         for mode in ("dense", "lexical", "hybrid"):
             answer = shards.search("protein of the cell", 200, mode=mode)
             assert answer.partial and list(answer.missing) == [entry["key"]], mode

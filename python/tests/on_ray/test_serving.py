@@ -7,10 +7,13 @@ import random
 import shutil
 import signal
 import socket
+import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
 
+import numpy as np
 import pytest
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install './python[ray]'")
@@ -163,6 +166,23 @@ def test_a_port_that_is_not_that_of_serve_is_an_error(served, published, tmp_pat
     assert "other" not in ray_serve.status().applications
 
 
+def test_a_route_or_a_port_that_is_taken_is_an_error(served, published):
+    port = int(served[1].rsplit(":", 1)[1])
+    with pytest.raises(ehi.ray.ShardsError, match="`test` is served at `/`; .*`route_prefix`.* `/two`"):
+        ehi.ray.serve(published, port=port, name="two", num_cpus=0.1)
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        with pytest.raises(ehi.ray.ShardsError, match="another program has the port"):
+            ehi.ray.serve(published, port=other.getsockname()[1], name="two", route_prefix="/two")
+    assert list(ray_serve.status().applications) == ["test"]
+
+
+def test_options_of_a_handle_are_known(served):
+    with pytest.raises(TypeError, match="`top_k` is not an option; known are k, beam"):
+        served[2].search.remote("a", top_k=2).result()
+
+
 def test_questions_in_a_batch(published, questions, tmp_path):
     cache = tmp_path / "cache"
     answers = ehi.ray.search_batch(published, questions[:6], 7, mode="dense", cache=cache)
@@ -179,6 +199,41 @@ def test_questions_in_a_batch(published, questions, tmp_path):
     with pytest.raises(ehi.ray.DatasetError, match="no column `text`"):
         ehi.ray.search_batch(published, data, 3, cache=cache)
     assert ehi.ray.search_batch(published, [], 3) == []
+    for wrong in (np.ones((2, 384)), "a", ["a", 1]):
+        with pytest.raises(ehi.ray.DatasetError, match="or a list of texts"):
+            ehi.ray.search_batch(published, wrong)
+    with pytest.raises(TypeError, match="`top_k` is not an option"):
+        ehi.ray.search_batch(published, data, column="q", top_k=3)
+    with pytest.raises(ValueError, match="`mode` is `best`"):
+        ehi.ray.search_batch(published, ["a"], mode="best")
+
+
+BLOCKING = """
+import sys
+import ehi.ray
+uri, cache, port = sys.argv[1:]
+print(ehi.ray.serve(uri, num_cpus=0.1, cache=cache, port=int(port), block=True) is not None)
+"""
+
+
+def test_a_program_that_blocks_serves_until_it_is_interrupted(published, tmp_path):
+    port = free_port()
+    command = [sys.executable, "-c", BLOCKING, str(published), str(tmp_path / "cache"), str(port)]
+    program = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        over, version = time.monotonic() + 120, None
+        while version is None and time.monotonic() < over and program.poll() is None:
+            try:
+                version = served_version(f"http://127.0.0.1:{port}")
+            except OSError:
+                time.sleep(0.5)
+        assert version == 1
+        time.sleep(2)
+        program.send_signal(signal.SIGINT)
+        output, errors = program.communicate(timeout=60)
+    finally:
+        program.kill()
+    assert (program.returncode, output) == (0, "True\n"), errors[-2000:]
 
 
 @pytest.mark.parametrize("kills", [2, pytest.param(10, marks=pytest.mark.slow)])

@@ -11,7 +11,7 @@ from places import SMALL
 
 import ehi.ray
 from ehi.ray import manifest as manifests
-from ehi.ray import models, plans, retraining
+from ehi.ray import documents, jobs, models, plans, retraining
 from ehi.ray.storage import connect
 
 SIX = [document(f"d{number}", f"word {number}") for number in range(6)]
@@ -121,16 +121,23 @@ def test_a_name_stands_for_the_same_files_and_columns(tmp_path):
     storage, model = connect(tmp_path / "set"), ehi.Model(SMALL)
     path = tmp_path / "a.jsonl"
     path.write_text('{"id": "a", "text": "a word"}\n')
-    columns = {"id": None, "text": "text", "title": None, "metadata": None}
-    plan = {"name": "nightly", "base": model.hash, "options": {}, "source": plans._source_of(path, columns)}
+    columns = documents.given(None, None, None, None)
+    plan = {"name": "nightly", "base": model.hash, "options": {}, "source": plans.source_of([str(path)])}
+    plan |= {"columns": columns, "rules": documents.RULES}
     storage.create("builds/nightly/plan.json", json.dumps(plan).encode())
-    arguments = (model, {}, columns, "nightly", {})
-    assert plans.planned(storage, path, *arguments) == plan
-    with pytest.raises(ehi.ray.DatasetError, match="`nightly` was begun with other files"):
-        plans.planned(storage, path, model, {}, {**columns, "text": "body"}, "nightly", {})
+    arguments = (model, {}, columns, "nightly", {}, None)
+    assert plans.planned(storage, [str(path)], *arguments) == plan
+    with pytest.raises(ehi.ray.ShardsError, match="`nightly` was begun with other columns"):
+        plans.planned(storage, [str(path)], model, {}, {**columns, "text": ["body"]}, "nightly", {}, None)
     path.write_text('{"id": "a", "text": "one word"}\n')
     with pytest.raises(ehi.ray.DatasetError, match="`nightly` was begun with other files"):
-        plans.planned(storage, path, *arguments)
+        plans.planned(storage, [str(path)], *arguments)
+    # What is published is known by its files too.
+    uri = tmp_path / "other"
+    built = made(uri, SIX, name="nightly")
+    published = ("nightly", built["source"])
+    assert jobs._published(uri, connect(uri), 1, published, False)["documents"] == len(SIX)
+    assert jobs._published(uri, connect(uri), 1, ("nightly", "other files"), True) is None
 
 
 def test_the_name_of_a_candidate_stands_for_the_same_pairs(tmp_path, monkeypatch):

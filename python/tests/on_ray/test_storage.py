@@ -36,12 +36,36 @@ def test_objects_are_created_once_and_whole(storage, tmp_path):
             storage.create(key, b"")
 
 
+@pytest.mark.parametrize(
+    "options,why",
+    [
+        # `obstore` panics.
+        ({"region": "us-east-1", "allow_http": "true"}, "s3://sets/none: "),
+        ({"bogus": 1}, "s3://sets/none: .*bogus"),
+        ({"endpoint": "http://127.0.0.1:1"}, "s3://sets/none: .*127.0.0.1:1"),
+        ({"secret_access_key": 3}, "s3://sets/none: "),
+    ],
+)
+def test_what_an_object_store_says_is_an_error_of_storage(s3, options, why):
+    given = {**s3, "retry_config": {"max_retries": 0}, **options}
+    if "region" in options:
+        given = options
+    with pytest.raises(ehi.ray.StorageError, match=why) as raised:
+        ehi.ray.versions("s3://sets/none", storage_options=given)
+    assert "Debug source" not in str(raised.value)
+    # No bucket, so that nothing can be written either.
+    missing = connect("s3://no-such-bucket/none", {**s3, "retry_config": {"max_retries": 0}})
+    for call in (lambda: missing.create("a/b", b""), lambda: missing.get("a/b"), lambda: missing.list("a")):
+        with pytest.raises(ehi.ray.StorageError, match="s3://no-such-bucket/none: "):
+            call()
+
+
 @pytest.mark.parametrize("rounds", [ROUNDS])
 def test_of_two_publishers_one_wins_each_time(storage, rounds):
     if not isinstance(storage, FolderStorage):
         rounds //= 10
     manifest = {
-        "model": {"hash": "a" * 64, "attempt": "b" * 32, "files": []},
+        "model": {"hash": "a" * 64, "attempt": "b" * 32, "files": [], "has_tree": False},
         **{name: None for name in ("words", "alpha", "statistics")},
         **{"shards": [], "tombstones": [], "beam": 1, "precision": "f32"},
     }

@@ -158,6 +158,6 @@ def test_manifests_that_mislead_are_refused(uri, tmp_path, path, value):
         ehi.ray.open(uri, cache=tmp_path / "cache")
     for field in manifests.read(storage, 1):
         lacking = {own: each for own, each in manifests.read(storage, 1).items() if own != field}
-        if field != "published":
+        if field not in ("published", "build", "source", "columns"):
             with pytest.raises(ehi.ray.ManifestError, match="manifest 1 is damaged"):
                 manifests.decode(manifests.encode(lacking), 1)
