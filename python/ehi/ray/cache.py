@@ -93,8 +93,8 @@ class Cache:
                 with ehi.Index.open(folder, lazy_encoder=True) as copy:
                     copy.delete(present)
 
-            # What room it takes is known when it is made: little, where it can share files.
-            path, held = self._made(f"{name}-{digest}", 0, without)
+            # As much room at most, beside files that it shares; how much is known when it is made.
+            path, held = self._made(f"{name}-{digest}", entry["bytes"], without)
             stack.callback(os.close, held)
             yield path
 
