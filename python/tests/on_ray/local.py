@@ -46,7 +46,7 @@ def made(uri, documents, shards=2, name="first", publish=True):
 
 
 def local(monkeypatch, between=lambda: None):
-    """Has jobs work in this process; `between` is called when their shards are made, and not published yet."""
+    """Has jobs work in this process; `between` is called when shards are made, and not published yet."""
 
     def run(storage, model, tasks, pool, progress=None):
         worker = Worker(storage, model, None)
@@ -61,4 +61,6 @@ def local(monkeypatch, between=lambda: None):
     for module in (jobs, reshaping, retraining):
         monkeypatch.setattr(module, "run", run)
         monkeypatch.setattr(module, "running", contextlib.nullcontext)
+    for module in (jobs, retraining):
+        monkeypatch.setattr(module, "check", lambda pool: None)
     monkeypatch.setattr(jobs, "planned", plan)
