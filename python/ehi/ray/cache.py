@@ -240,7 +240,7 @@ def _bytes_of(folder: pathlib.Path) -> int:
 
 
 def _share_model(entry: Json, base: pathlib.Path, copy: pathlib.Path) -> None:
-    """Has a copy of an index share the files of the model, which `Index.snapshot` copies; none ever changes."""
+    """Has a copy of an index share the model's files, which `Index.snapshot` copies. None ever changes."""
     for file in entry["files"]:
         source, target = base / file["name"], copy / file["name"]
         if "same" not in file or not target.exists():

@@ -20,8 +20,8 @@ FOLDER = "tombstones"
 def delete(uri: Uri, ids: str | Iterable[str], *, storage_options: Options = None) -> int:
     """Deletes documents from a published set; the number of the new manifest.
 
-    Ids that are not there are no error, an id that is no Unicode text is a `ValueError`. Other publishers may be at work: the deletion is published after
-    theirs, and holds for the shards that are there then.
+    Ids that are not there are no error, an id that is no Unicode text is a `ValueError`. Other publishers may
+    be at work: the deletion is published after theirs, and holds for the shards that are there then.
     """
     if isinstance(ids, str):
         ids = [ids]

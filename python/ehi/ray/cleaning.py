@@ -41,8 +41,8 @@ def clean(
     Older manifests are removed too. Nothing may be building or searching an older state meanwhile: a build
     under way loses what it has finished. With `builds=False` unfinished builds, candidates of `retrain` and
     their shards stay. `ManifestError` where there is neither a manifest nor an unfinished build, so that a
-    wrong path costs nothing; objects with other names than are given here stay. What killed processes have left on this machine, in `scratch` or the system's place for
-    temporary files, goes too.
+    wrong path costs nothing; objects with other names than are given here stay. What killed processes have
+    left on this machine, in `scratch` or the system's place for temporary files, goes too.
     """
     if keep < 1:
         raise ValueError("`keep` is at least 1")

@@ -38,8 +38,8 @@ def name_of(version: int) -> str:
 def versions(storage: Storage) -> list[int]:
     """Numbers of the manifests that are there, ascending.
 
-    A number that `clean` has removed stays taken by an empty object. So a publisher that has read an old state
-    cannot create a number that is below the newest, in which nobody would see what it has published: of
+    A number that `clean` has removed stays taken by an empty object. So a publisher that has read an old
+    state cannot create a number that is below the newest, in which nobody would see what it has published:
     whatever calls come in between, creating a number succeeds once and never again.
     """
     found = ((_NAME.fullmatch(name), size) for name, size in storage.list(FOLDER))

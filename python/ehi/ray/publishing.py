@@ -85,8 +85,8 @@ def assemble(storage: Storage, base: Json, shards: Sequence[Json], tombstones: S
 
 
 def _appends(base: Json, tombstones: Sequence[Json]) -> list[Json]:
-    """Of the appends that a manifest knows those of which can be told whether their documents are there still:
-    without the tombstones that are dropped, it cannot of the older ones.
+    """Of the appends that a manifest knows those of which it can be told whether their documents are there
+    still: without the tombstones that are dropped, it cannot of the older ones.
     """
     left = {entry["name"] for entry in tombstones}
     dropped = [entry["before"] for entry in base.get("tombstones", []) if entry["name"] not in left]

@@ -293,8 +293,8 @@ def _are_numbers(value: Any) -> bool:
     return isinstance(value, list) and all(map(_is_number, value))
 
 
-# Of each field of a request whether a value may be one, and what it is. Limits of a value are checked where it
-# is used, for handles too.
+# Of each field of a request whether a value may be one, and what it is. Limits of a value are checked where
+# it is used, for handles too.
 _FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "query": (lambda value: isinstance(value, str) or _are_numbers(value), "text, nor a list of numbers"),
     "k": (_is_whole, "whole number"),

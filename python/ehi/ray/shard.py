@@ -207,7 +207,7 @@ def read_terms(storage: Storage, entry: Json) -> parts.TermStatistics | None:
 
 
 def not_stored(entry: Json) -> set[str]:
-    """Ids that were given and are not in a shard. A refused one is `kept` where another document has its id."""
+    """Ids that were given and are not in a shard. One is refused and `kept` where another document has it."""
     return {own["id"] for own in entry["refused"] if not own.get("kept")}
 
 

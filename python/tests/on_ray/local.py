@@ -47,7 +47,7 @@ def made(uri, documents, shards=2, name="first", publish=True):
 
 
 def local(monkeypatch, between=lambda: None):
-    """Has jobs work in this process; `between` is called when their shards are made, and not published yet."""
+    """Has jobs work in this process; `between` is called when shards are made, and not published yet."""
 
     def run(storage, model, tasks, pool, tell=None, stage=None):
         worker = Worker(storage, model, None)
@@ -62,6 +62,8 @@ def local(monkeypatch, between=lambda: None):
     for module in (jobs, reshaping, retraining):
         monkeypatch.setattr(module, "run", run)
         monkeypatch.setattr(module, "running", contextlib.nullcontext)
+    for module in (jobs, retraining):
+        monkeypatch.setattr(module, "check", lambda pool: None)
     monkeypatch.setattr(jobs, "planned", plan)
     monkeypatch.setattr(jobs, "check", lambda pool: None)
     monkeypatch.setattr(jobs, "name_of", lambda dataset, model, options, columns, name: (name, dataset))

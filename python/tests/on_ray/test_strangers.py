@@ -99,9 +99,8 @@ def test_ids_that_are_no_text(uri, tmp_path):
     data = gzip.compress(json.dumps(["d1", "\ud800", 7]).encode())
     entry = {"name": f"tombstones/{'a' * 32}.json.gz", "sha256": hashlib.sha256(data).hexdigest(), "ids": 2}
     connect(uri).create(entry["name"], data)
-    publishing.change(
-        connect(uri), lambda own: publishing.assemble(connect(uri), own, own["shards"], [{**entry, "before": 2}])
-    )
+    storage, entry = connect(uri), {**entry, "before": 2}
+    publishing.change(storage, lambda own: publishing.assemble(storage, own, own["shards"], [entry]))
     with ehi.ray.open(uri, cache=tmp_path / "cache") as shards:
         answer = shards.search("word", mode="dense")
         assert not answer.partial and len(answer.hits) == 3
