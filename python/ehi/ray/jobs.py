@@ -203,8 +203,8 @@ def check_words(words: str | None) -> None:
 def _published(
     uri: Uri, storage: Storage, version: int, build: tuple[str, str | None], replace: bool
 ) -> Json | None:
-    """What a build, by its name and files, has returned if it is the newest state, `version`. `ShardsError` where that is another
-    one's, unless it may be replaced.
+    """What a build, by its name and files, has returned if it is the newest state, `version`. `ShardsError`
+    where that is another one's, unless it may be replaced.
     """
     if version == 0:
         return None

@@ -58,7 +58,7 @@ def name_of(
 
 
 def source_of(dataset: Any) -> str | None:
-    """Stands for files with their sizes and times; `None` of a dataset of Ray's, for which its name has to."""
+    """Stands for files, their sizes and times. `None` of a dataset of Ray's, for which the name stands."""
     if isinstance(dataset, ray.data.Dataset):
         return None
     files = [[path, (stat := os.stat(path)).st_size, stat.st_mtime_ns] for path in dataset]

@@ -62,8 +62,6 @@ def local(monkeypatch, between=lambda: None):
     for module in (jobs, reshaping, retraining):
         monkeypatch.setattr(module, "run", run)
         monkeypatch.setattr(module, "running", contextlib.nullcontext)
-    for module in (jobs, retraining):
-        monkeypatch.setattr(module, "check", lambda pool: None)
     monkeypatch.setattr(jobs, "planned", plan)
     monkeypatch.setattr(jobs, "check", lambda pool: None)
     monkeypatch.setattr(jobs, "name_of", lambda dataset, model, options, columns, name: (name, dataset))

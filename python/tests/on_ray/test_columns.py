@@ -103,7 +103,8 @@ def test_parquet_with_dates_and_columns_of_other_names(cluster, tmp_path):
 
 def test_a_set_that_appears_meanwhile_is_not_replaced(tmp_path):
     storage = connect(tmp_path / "set")
-    entry = {"key": "a" * 32, "attempt": "b" * 32, "model": "c" * 64, "content": "d" * 64, "rows": 1, "bytes": 1}
+    entry = {"key": "a" * 32, "attempt": "b" * 32, "model": "c" * 64, "content": "d" * 64}
+    entry |= {"rows": 1, "bytes": 1}
     entry |= {"leaf_rows": manifests.pack_counts([1]), "terms": None, "refused": [], "files": []}
     model = {"hash": "c" * 64, "attempt": "b" * 32, "files": [], "has_tree": False}
     shared = {"model": model, "columns": None, "words": None, "precision": "f32", "beam": 1}
