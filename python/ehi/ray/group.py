@@ -8,8 +8,8 @@ import os
 import pathlib
 import threading
 import time
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 import ehi
 from ehi import shards as parts
@@ -20,6 +20,11 @@ from .errors import ManifestError, ShardError, ShardsError
 from .manifest import unpack_counts
 from .names import Json
 from .storage import Storage
+
+T = TypeVar("T")
+
+# What an index that was fetched whole is only where its files have changed on this disk.
+_DAMAGES = ("Corrupt", "NotFound", "NotAnIndex", "InterruptedCreate")
 
 
 class Group:
@@ -43,6 +48,9 @@ class Group:
         self._open: dict[int, ehi.Index] = {}
         self._most_open = most_open
         self._refused: dict[int, str] = {}
+        # Those that were found damaged in the cache, and are fetched once more.
+        self._dropped: set[int] = set()
+        self._closed = False
         self._locks = {place: threading.Lock() for place in self.places}
         self._guard = threading.Lock()
         self._leaf_rows = {place: unpack_counts(entries[place]["leaf_rows"]) for place in self.places}
@@ -64,14 +72,22 @@ class Group:
         return parts.TermStatistics.from_bytes(data)
 
     def close(self) -> None:
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        """Ends what is under way, with `ShardsError`. Safe to call twice."""
+        self._closed = True
+        # Not with `cancel_futures`: those who wait for a future would not be told.
+        self._pool.shutdown(wait=True)
         with self._guard:
             self._open.clear()
 
+    def _check_open(self) -> None:
+        if self._closed:
+            raise ShardsError("the set is closed")
+
     def prepare(self) -> dict[str, str]:
         """Fetches and opens all shards; why those that are refused are, by key."""
-        list(self._pool.map(lambda place: self._try_index(place), self.places))
-        return self.refused()
+        tried = [self._submit(self._try_index, place) for place in self.places]
+        reasons = {place: own.result() for place, own in zip(self.places, tried)}
+        return {self.manifest["shards"][place]["key"]: why for place, why in reasons.items() if why}
 
     def refused(self) -> dict[str, str]:
         with self._guard:
@@ -81,14 +97,25 @@ class Group:
         """Forgets what was refused, so that it is fetched again."""
         with self._guard:
             self._refused.clear()
+            self._dropped.clear()
 
-    def _try_index(self, place: int) -> ehi.Index | None:
+    def _submit(self, call: Callable[..., T], *arguments: Any) -> concurrent.futures.Future[T]:
         try:
-            return self._index(place)
-        except ShardError:
-            return None
+            return self._pool.submit(call, *arguments)
+        except RuntimeError:
+            self._check_open()
+            raise
+
+    def _try_index(self, place: int) -> str | None:
+        """Why a shard cannot be used, if so."""
+        try:
+            self._index(place)
+        except ShardError as error:
+            return error.reason
+        return None
 
     def _index(self, place: int) -> ehi.Index:
+        self._check_open()
         with self._guard:
             if place in self._open:
                 # The last used at the end.
@@ -103,10 +130,15 @@ class Group:
                     raise ShardError(entry["key"], self._refused[place])
             try:
                 index = self._opened(entry)
+            except ShardError as error:
+                # By the checksums of the manifest: it is no better the next time.
+                self._refuse(place, error.reason)
+                raise
+            except ehi.StoreError as error:
+                raise self._damaged(place, error) from error
             except (ShardsError, ehi.Error, OSError) as error:
-                reason = error.reason if isinstance(error, ShardError) else str(error)
-                self._refuse(place, reason)
-                raise ShardError(entry["key"], reason) from error
+                # A store that does not answer, or a full disk: the next search tries again.
+                raise ShardError(entry["key"], str(error)) from error
             with self._guard:
                 self._open[place] = index
                 while self._most_open and len(self._open) > self._most_open:
@@ -116,7 +148,8 @@ class Group:
 
     def _opened(self, entry: Json) -> ehi.Index:
         def open(path: pathlib.Path) -> ehi.Index:
-            return ehi.Index.open_read_only(path, precision=self.manifest["precision"])
+            # The entry encodes, once for all shards.
+            return ehi.Index.open_read_only(path, precision=self.manifest["precision"], lazy_encoder=True)
 
         index = self.cache.opened(self.storage, entry, self.manifest["tombstones"], open)
         found = index.model.hash
@@ -131,6 +164,21 @@ class Group:
             self._refused[place] = reason
             self._open.pop(place, None)
 
+    def _damaged(self, place: int, error: ehi.StoreError) -> ShardError:
+        """The error of a shard. Where its copy on this disk is damaged that is dropped, and the next search
+        fetches it again; one that is no better then is refused.
+        """
+        entry = self.manifest["shards"][place]
+        if getattr(error, "kind", None) not in _DAMAGES:
+            return ShardError(entry["key"], str(error))
+        self.cache.drop(entry)
+        with self._guard:
+            self._open.pop(place, None)
+            if place in self._dropped:
+                self._refused[place] = str(error)
+            self._dropped.add(place)
+        return ShardError(entry["key"], str(error))
+
     def search(self, request: Json) -> Json:
         """What each shard has to offer for a request, and which shards have no answer, with the reason.
 
@@ -141,7 +189,8 @@ class Group:
         started = time.monotonic()
         leaves = request["leaves"]
         asked = [place for place in self.places if self._may_answer(place, request["mode"], leaves)]
-        futures = {self._pool.submit(self._ask, place, request): place for place in asked}
+        self._check_open()
+        futures = {self._submit(self._ask, place, request): place for place in asked}
         seconds = request.get("seconds")
         left = None if seconds is None else max(seconds - (time.monotonic() - started), 0)
         done, late = concurrent.futures.wait(futures, timeout=left)
@@ -158,9 +207,10 @@ class Group:
         return {"offers": offers, "missing": missing, "asked": len(asked)}
 
     def _may_answer(self, place: int, mode: str, leaves: Sequence[int] | None) -> bool:
-        if mode != "dense" or leaves is None:
+        rows = self._leaf_rows[place]
+        if mode != "dense" or leaves is None or max(leaves, default=0) >= len(rows):
             return True
-        return bool(self._leaf_rows[place][list(leaves)].any())
+        return bool(rows[list(leaves)].any())
 
     def _ask(self, place: int, request: Json) -> Any:
         index = self._index(place)
@@ -193,8 +243,7 @@ class Group:
             if getattr(error, "kind", None) == "NotLexical":
                 raise
             # Damage that is met while reading.
-            self._refuse(place, str(error))
-            raise ShardError(self.manifest["shards"][place]["key"], str(error)) from error
+            raise self._damaged(place, error) from error
         return list(zip(found.ids, found.scores.tolist()))
 
     def documents(
@@ -212,8 +261,8 @@ class Group:
                 missing[error.shard] = error.reason
                 continue
             except ehi.StoreError as error:
-                self._refuse(place, str(error))
-                missing[self.manifest["shards"][place]["key"]] = str(error)
+                damaged = self._damaged(place, error)
+                missing[damaged.shard] = damaged.reason
                 continue
             found.update({(place, id): document for id, document in zip(ids, documents)})
         return found, missing

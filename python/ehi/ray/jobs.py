@@ -14,13 +14,13 @@ from typing import Any
 
 import ehi
 
-from . import changes, documents, models, publishing
+from . import changes, documents, models, publishing, shard
 from . import manifest as manifests
 from .errors import ManifestError, PublishConflict, ShardsError
 from .names import Json, Options, Uri
 from .options import whole_number
-from .plans import ids_of, name_of, planned
-from .pool import ACTOR_CPUS, run, running
+from .plans import ids_of, name_of, planned, source_of
+from .pool import ACTOR_CPUS, check, run, running
 from .progress import Progress, Tell, told
 from .scratch import Scratch
 from .storage import Storage, connect
@@ -66,20 +66,24 @@ def build(
 
     A set that is there is an error unless `replace=True` is given. A build that was cut off goes on where
     it was when it is called again with the same `name`, and one that is published already returns what is
-    there; without a name it follows from model, options, columns and the files' names, sizes and times.
-    `progress` is a function of stage (Read, Tree, Shards), done and total, or `True` for bars. Returns a
-    dictionary with `shards`, `refused` documents, `documents` and, where it was published, `version`.
+    there; without a name it follows from model, options, columns and the files' names, sizes and times. A
+    name that was used for other files or columns is an error; of a `ray.data.Dataset` it cannot be told, so
+    that the name stands for the data, and a new dataset needs a new one. `progress` is a function of stage
+    (Read, Tree, Shards), done and total, or `True` for bars. Returns a dictionary with `shards`, `refused`
+    documents, `documents` and, where it was published, `version`.
     """
     options = check_options(shards, leaves, beam, alpha, words, precision)
     columns = documents.given(id, text, title, metadata)
     storage = connect(uri, storage_options)
     model = model if isinstance(model, ehi.Model) else ehi.Model(model)
     name, dataset = name_of(dataset, model.hash, options, columns, name)
-    if publish and (done := _published(uri, storage, manifests.latest_version(storage), name, replace)):
+    known = (name, source_of(dataset))
+    if publish and (done := _published(uri, storage, manifests.latest_version(storage), known, replace)):
         return done
     work = {"num_cpus": num_cpus, "scratch": scratch, "required": documents.optional(columns)}
     pool = {"actors": actors, "num_cpus": num_cpus, "num_gpus": num_gpus, "scratch": scratch}
     with told(progress) as tell, running():
+        check(pool)
         plan = planned(storage, dataset, model, options, columns, name, work, tell)
         finished = _run_shards(storage, plan, pool, tell)
     built = _result(plan, finished)
@@ -107,8 +111,10 @@ def append(
 ) -> Json:
     """Adds documents to a published set as new shards; the number of the new manifest, in a dictionary.
 
-    A document whose id is there takes its place. Other publishers may be at work meanwhile. The columns, and
-    `progress`, are as in `build`; those that are not named are those that the build was given.
+    A document whose id is there takes its place; one that is refused takes no place. Other publishers may be
+    at work meanwhile. A call that was cut off is published once when it is made again, with the same `name`
+    or of the same files. One whose documents have been deleted or replaced since is published anew. The
+    columns, and `progress`, are as in `build`; those that are not named are those that the build was given.
     """
     own = documents.given(id, text, title, metadata)
     storage = connect(uri, storage_options)
@@ -122,26 +128,42 @@ def append(
     pool = {"actors": actors, "num_cpus": num_cpus, "num_gpus": num_gpus, "scratch": scratch}
     name, dataset = name_of(dataset, newest["model"]["hash"], options, columns, name)
     with told(progress) as tell, Scratch("model", scratch) as folder, running():
+        check(pool)
         model = models.fetch(storage, newest["model"], folder)
         plan = planned(storage, dataset, model, options, columns, name, work, tell)
         finished = _run_shards(storage, plan, pool, tell)
     built = _result(plan, finished)
-    ids = sorted(ids_of(storage, plan))
+    entries = [entry for entry in finished if entry["rows"]]
+    if not entries:
+        built["version"] = manifests.latest_version(storage)
+        return built
+    ids = set(ids_of(storage, plan)).difference(*(shard.not_stored(entry) for entry in finished))
     tombstones = changes.write(storage, ids)
 
     def with_shards(current: Json) -> Json | None:
         if current["model"]["hash"] != plan["model"]["hash"]:
             raise ManifestError("the set was changed over to another model meanwhile; append to that")
-        known = {entry["key"] for entry in current["shards"]}
-        if known.issuperset(entry["key"] for entry in finished):
+        if _is_there(storage, current, plan["name"], ids):
             return None
         version = current["version"] + 1
-        added = [{**entry, "added": version} for entry in finished if entry["rows"]]
+        added = [{**entry, "added": version} for entry in entries]
+        # One that is made of the same documents is the same shard, and is there once, as the newest.
+        keys = {entry["key"] for entry in entries}
+        others = [entry for entry in current["shards"] if entry["key"] not in keys]
         older = [*current["tombstones"], {**tombstones, "before": version}]
-        return publishing.assemble(storage, current, [*current["shards"], *added], older)
+        earlier = [own for own in current.get("appends", []) if own["name"] != plan["name"]]
+        base = {**current, "appends": [*earlier, {"name": plan["name"], "version": version}]}
+        return publishing.assemble(storage, base, [*others, *added], older)
 
     built["version"] = publishing.change(storage, with_shards)
     return built
+
+
+def _is_there(storage: Storage, current: Json, name: str, ids: set[str]) -> bool:
+    """Whether an append was published, and none of its documents was deleted or replaced since."""
+    published = [own["version"] for own in current.get("appends", []) if own["name"] == name]
+    later = [file for file in current["tombstones"] if published and published[-1] < file["before"]]
+    return bool(published) and not any(ids.intersection(changes.read(storage, file)) for file in later)
 
 
 def check_options(
@@ -178,14 +200,17 @@ def check_words(words: str | None) -> None:
         pass
 
 
-def _published(uri: Uri, storage: Storage, version: int, name: str, replace: bool) -> Json | None:
-    """What a build has returned if it is the newest state, `version`. `ShardsError` where that is another
-    one's, unless it may be replaced.
+def _published(
+    uri: Uri, storage: Storage, version: int, build: tuple[str, str | None], replace: bool
+) -> Json | None:
+    """What a build, by its name and files, has returned if it is the newest state, `version`. `ShardsError`
+    where that is another one's, unless it may be replaced.
     """
     if version == 0:
         return None
     newest = manifests.read(storage, version)
-    if newest.get("build") == name:
+    name = build[0]
+    if (newest.get("build"), newest.get("source")) == build:
         shards = [
             {own: value for own, value in entry.items() if own != "added"} for entry in newest["shards"]
         ]
@@ -201,7 +226,7 @@ def _published(uri: Uri, storage: Storage, version: int, name: str, replace: boo
 def _publish(uri: Uri, storage: Storage, built: Json, replace: bool) -> int:
     while True:
         newest = manifests.latest_version(storage)
-        if done := _published(uri, storage, newest, built["name"], replace):
+        if done := _published(uri, storage, newest, (built["name"], built.get("source")), replace):
             # Another driver of this build was first.
             return done["version"]
         try:
@@ -222,6 +247,7 @@ def _told(of: Json, shards: Sequence[Json], version: int | None) -> Json:
     shared = ("name", "model", "columns", "words", "precision", "beam", "alpha")
     built = {
         **{name: of[name] for name in shared},
+        "source": of.get("source"),
         "shards": shards,
         "documents": sum(entry["rows"] for entry in shards),
         "refused": [own for entry in shards for own in entry["refused"]],

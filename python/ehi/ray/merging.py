@@ -14,6 +14,7 @@ import numpy.typing as npt
 import ehi
 from ehi import shards as parts
 
+from .manifest import unpack_counts
 from .names import Json
 from .options import known
 
@@ -136,14 +137,16 @@ def plan_of(
         raise ValueError("`exact` and `beam` exclude each other")
     if beam is not None and (isinstance(beam, bool) or not isinstance(beam, int) or beam < 1):
         raise ValueError(f"`beam` is {beam!r}; it is at least 1")
-    if seconds is not None and not seconds > 0:
-        raise ValueError(f"`seconds` is {seconds!r}; it is above 0")
+    if seconds is not None and not 0 < seconds <= threading.TIMEOUT_MAX:
+        raise ValueError(f"`seconds` is {seconds!r}; it is above 0, and no infinity")
     if mode == "hybrid" and alpha is None and rrf is None:
         alpha = manifest["alpha"]
     if exact or mode == "lexical" or not manifest["model"]["has_tree"]:
         beam = None
     elif beam is None and manifest["documents"] > MOST_EXACT:
         beam = manifest["beam"]
+    # There are no more hits than documents.
+    k = min(k, max(manifest["documents"], 1))
     return Plan(k, mode, beam, alpha, rrf, filter, bm25, codes, seconds)
 
 
@@ -167,6 +170,7 @@ class Entry:
         self.manifest = manifest
         self.model = model
         self.encoder = encoder or ehi.Encoder(model.path, precision=manifest["precision"])
+        self._leaves = max([1, *(len(unpack_counts(entry["leaf_rows"])) for entry in manifest["shards"][:1])])
         # The encoder runs one question as fast as several at a time.
         self._encoding = threading.Lock()
 
@@ -211,7 +215,8 @@ class Entry:
         }
 
     def route(self, vector: Any, beam: int) -> list[int]:
-        return parts.route(self.model, vector, beam)[0].tolist()
+        # There are no more leaves than counts.
+        return parts.route(self.model, vector, min(beam, self._leaves))[0].tolist()
 
     def wider(self, request: Json, plan: Plan, found: int, offers: Sequence[Any]) -> Json | None:
         """The request to ask next where there were too few hits and more may be found; `None` else."""

@@ -25,6 +25,7 @@ from .errors import DatasetError, ShardsError
 from .files import paths_of
 from .merging import MOST_EXACT
 from .names import Json, Uri
+from .options import job_name
 from .pool import unwrapped
 from .progress import Tell
 from .scratch import Scratch
@@ -42,20 +43,26 @@ def name_of(
     dataset: Any, of_model: str, options: Json, columns: Json, name: str | None
 ) -> tuple[str, Any]:
     """The name of a build, and the dataset, its paths found: files say whether a build is the same."""
-    files = None
     if not isinstance(dataset, ray.data.Dataset):
         dataset = paths_of(dataset)
-        files = [[path, (stat := os.stat(path)).st_size, stat.st_mtime_ns] for path in dataset]
+    source = source_of(dataset)
     if name is not None:
-        if not isinstance(name, str) or not name.replace("-", "").replace("_", "").isalnum():
-            raise ValueError(f"`name` is {name!r}; it is of letters, digits, - and _")
-    elif files is None:
+        job_name(name)
+    elif source is None:
         # It cannot be told whether another dataset is the same.
         name = uuid.uuid4().hex
     else:
-        made_from = [documents.RULES, of_model, options, columns, files]
+        made_from = [documents.RULES, of_model, options, columns, source]
         name = hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()[:24]
     return name, dataset
+
+
+def source_of(dataset: Any) -> str | None:
+    """Stands for files, their sizes and times. `None` of a dataset of Ray's, for which the name stands."""
+    if isinstance(dataset, ray.data.Dataset):
+        return None
+    files = [[path, (stat := os.stat(path)).st_size, stat.st_mtime_ns] for path in dataset]
+    return hashlib.sha256(json.dumps(files).encode()).hexdigest()
 
 
 def planned(
@@ -69,7 +76,7 @@ def planned(
     tell: Tell,
 ) -> Json:
     """What is to be built: that of an earlier call with this name, or of this one."""
-    place = f"{BUILDS}/{name}/{_PLAN}"
+    place, source = f"{BUILDS}/{name}/{_PLAN}", source_of(dataset)
     try:
         plan = json.loads(storage.get(place))
     except FileNotFoundError:
@@ -78,13 +85,12 @@ def planned(
         same = {
             "base": (model.hash, "another model"),
             "options": (options, "other options"),
-            "columns": (columns, "other columns"),
             "rules": (documents.RULES, "another version of ehi"),
         }
         for what, (own, other) in same.items():
             if plan.get(what) != own:
                 raise ShardsError(f"the build `{name}` was begun with {other}; give another `name`")
-        return plan
+        return _of_same(plan, name, columns, source)
     files = spool(storage, dataset, columns, options["shards"], f"{BUILDS}/{name}", work, tell)
     rows = sum(file["rows"] for own in files for file in own)
     if rows == 0:
@@ -101,6 +107,7 @@ def planned(
         "model": entry,
         "options": options,
         "columns": columns,
+        "source": source,
         "rules": documents.RULES,
         # Shards without documents have the same inputs, none.
         "shards": [own for own in shards if own["inputs"]],
@@ -109,7 +116,19 @@ def planned(
     if storage.create(place, json.dumps(plan).encode()):
         return plan
     # Another driver was first: both go on with its plan.
-    return json.loads(storage.get(place))
+    return _of_same(json.loads(storage.get(place)), name, columns, source)
+
+
+def _of_same(plan: Json, name: str, columns: Json, source: str | None) -> Json:
+    """A plan of an earlier call, if that was for the same files and columns."""
+    if plan.get("columns") != columns:
+        raise ShardsError(f"the build `{name}` was begun with other columns; give another `name`")
+    if plan.get("source") != source:
+        raise DatasetError(
+            f"the build `{name}` was begun with other files, or with files that have changed since; "
+            "give another `name`"
+        )
+    return plan
 
 
 def _with_tree(

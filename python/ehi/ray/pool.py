@@ -12,7 +12,9 @@ import ray
 import ehi
 
 from . import models, remaking, shard
+from .errors import ShardsError
 from .names import Json
+from .options import whole_number
 from .progress import Tell
 from .scratch import Scratch
 from .storage import Storage
@@ -57,6 +59,19 @@ class Worker:
         return remaking.remake(self.storage, self.model, task, self.folder.path)
 
 
+def check(pool: Json) -> None:
+    """Refuses a pool that the cluster cannot have: Ray would wait for it for ever."""
+    if pool["actors"] is not None:
+        whole_number("actors", pool["actors"])
+    there = ray.cluster_resources()
+    for name, kind in (("num_cpus", "CPU"), ("num_gpus", "GPU")):
+        asked = pool[name]
+        if isinstance(asked, bool) or not isinstance(asked, (int, float)) or not asked >= 0:
+            raise ValueError(f"`{name}` is {asked!r}; it is a number from 0")
+        if asked > there.get(kind, 0):
+            raise ShardsError(f"`{name}` is {asked}, and Ray's cluster has {there.get(kind, 0):g} {kind}s")
+
+
 def run(
     storage: Storage,
     model: Json,
@@ -70,6 +85,7 @@ def run(
     A task has `kind` and `key`; those whose shard is finished are not run. `tell` hears of the shards that
     are.
     """
+    check(pool)
     keys = [task["key"] for task in tasks]
     finished = {key: entry for key in keys if (entry := shard.finished(storage, key))}
     waiting = [task for task in tasks if task["key"] not in finished]

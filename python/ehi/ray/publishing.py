@@ -9,12 +9,16 @@ import ehi
 
 from . import manifest as manifests
 from . import models, shard
-from .errors import ManifestError, PublishConflict
+from .errors import ManifestError, PublishConflict, ShardsError
 from .names import Json, Options, Uri
 from .options import whole_number
 from .storage import Storage, connect
 
 STATISTICS = "statistics"
+# Appends that a manifest knows, so that one that is made again is published once.
+APPENDS = 100
+# Documents that an error names.
+_NAMED = 5
 # Leaves that a search visits unless it is asked otherwise.
 DEFAULT_BEAM = 16
 
@@ -23,20 +27,35 @@ def publish(uri: Uri, built: Json, *, parent: int | None = None, storage_options
     """Makes what `build` returned the newest state of the set, in place of what there was; its number.
 
     `parent` is the number that is newest now, looked up unless given. `PublishConflict` where another
-    publisher was first.
+    publisher was first; `ShardsError` where no document was stored.
     """
     storage = connect(uri, storage_options)
+    newest = manifests.latest_version(storage)
     if parent is None:
-        parent = manifests.latest_version(storage)
+        parent = newest
+    elif whole_number("parent", parent, least=0) < newest:
+        raise PublishConflict(newest)
+    elif parent > newest:
+        raise ManifestError(f"there is no manifest {parent}, the newest is {newest}")
     return publish_at(storage, built, parent)
 
 
 def publish_at(storage: Storage, built: Json, parent: int) -> int:
     """The same, after the manifest `parent`."""
+    if not any(entry["rows"] for entry in built["shards"]):
+        raise ShardsError(f"nothing is published: no document could be stored{_reasons(built)}")
     shards = [{**entry, "added": parent + 1} for entry in built["shards"]]
     manifest = assemble(storage, built, shards, [])
     # A build that is called again finds that it is done.
-    return manifests.publish(storage, {**manifest, "build": built.get("name")}, parent)
+    of_build = {"build": built.get("name"), "source": built.get("source")}
+    return manifests.publish(storage, {**manifest, **of_build}, parent)
+
+
+def _reasons(built: Json) -> str:
+    refused = built.get("refused") or []
+    told = [f"; `{own['id'][:50]}`: {own['reason'][:200]}" for own in refused[:_NAMED]]
+    more = len(refused) - len(told)
+    return "".join(told) + (f"; and {more} more" if more else "")
 
 
 def assemble(storage: Storage, base: Json, shards: Sequence[Json], tombstones: Sequence[Json]) -> Json:
@@ -57,11 +76,23 @@ def assemble(storage: Storage, base: Json, shards: Sequence[Json], tombstones: S
         "columns": base.get("columns"),
         # What was asked of `retrain` to make the model, where it was made by that.
         **({"candidate": base["candidate"]} if "candidate" in base else {}),
+        **({"appends": _appends(base, tombstones)} if base.get("appends") else {}),
         "documents": sum(entry["rows"] for entry in shards),
         "shards": shards,
         "tombstones": tombstones,
         "statistics": _statistics(storage, base, shards),
     }
+
+
+def _appends(base: Json, tombstones: Sequence[Json]) -> list[Json]:
+    """Of the appends that a manifest knows those of which it can be told whether their documents are there
+    still: without the tombstones that are dropped, it cannot of the older ones.
+    """
+    left = {entry["name"] for entry in tombstones}
+    dropped = [entry["before"] for entry in base.get("tombstones", []) if entry["name"] not in left]
+    oldest = max(dropped, default=0)
+    known = [own for own in base["appends"] if own["version"] >= oldest]
+    return known[-APPENDS:]
 
 
 def _statistics(storage: Storage, base: Json, shards: Sequence[Json]) -> Json | None:

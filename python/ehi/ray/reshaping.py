@@ -35,7 +35,8 @@ def compact(
     base = manifests.read(storage)
     entries = base["shards"]
     if rows is None:
-        rows = max(entry["rows"] for entry in entries)
+        # Of a set of which everything was deleted 0.
+        rows = max([1, *(entry["rows"] for entry in entries)])
     most = whole_number("rows", rows)
     groups = _merges(entries, most // 2 + 1, most)
     pool = {"actors": actors, "num_cpus": num_cpus, "num_gpus": 0, "scratch": scratch}
@@ -124,7 +125,7 @@ def _reshape(
     remade = [(sources, [next(made) for _ in own]) for (sources, _), own in zip(chosen, tasks)]
 
     def with_remade(current: Json) -> dict[str, Any] | None:
-        entries = replaced(current["shards"], remade, base["version"])
+        entries = replaced(current, remade, base)
         if entries == current["shards"]:
             return None
         return publishing.assemble(storage, current, entries, pruned(entries, current["tombstones"]))
@@ -133,17 +134,23 @@ def _reshape(
 
 
 def replaced(
-    entries: Sequence[Json], remade: Sequence[tuple[Sequence[Json], Sequence[Json]]], seen: int
+    current: Json, remade: Sequence[tuple[Sequence[Json], Sequence[Json]]], base: Json
 ) -> list[Json]:
-    """The shards with those that were made in place of their sources, where all of these are there still.
+    """The shards of a manifest with those that were made in place of their sources, where all of these are
+    there still.
 
-    The new ones have seen the tombstones of manifest `seen`, and none that came later.
+    The new ones have seen the tombstones of the manifest `base`, and none that came later. Where an earlier
+    state was restored meanwhile, other tombstones may hold for a source than those that were applied to it:
+    that one stays.
     """
+    entries, seen = current["shards"], base["version"]
     place_of = {identity(entry): place for place, entry in enumerate(entries)}
     result: list[list[Json]] = [[entry] for entry in entries]
     for sources, news in remade:
         places = [place_of.get(identity(entry)) for entry in sources]
         if any(place is None for place in places):
+            continue
+        if any(applied(entry, current, seen) != applied(entry, base, seen) for entry in sources):
             continue
         for place in places:
             result[place] = []  # type: ignore[index]
@@ -153,6 +160,12 @@ def replaced(
     found = [entry for own in result for entry in own]
     # One that is empty says what words there would be.
     return found or [{**remade[0][1][0], "added": seen}]
+
+
+def applied(entry: Json, manifest: Json, seen: int) -> list[str]:
+    """Tombstones of a manifest that hold for a shard, of those that were there when manifest `seen` was."""
+    names = (own["name"] for own in manifest["tombstones"] if entry["added"] < own["before"] <= seen)
+    return sorted(names)
 
 
 def pruned(entries: Sequence[Json], tombstones: Sequence[Json]) -> list[Json]:

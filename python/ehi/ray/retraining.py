@@ -21,11 +21,12 @@ from .cache import Cache
 from .cleaning import CANDIDATES
 from .errors import ManifestError, PublishConflict, ShardsError
 from .names import Json, Options, Uri
-from .options import whole_number
+from .options import job_name, whole_number
 from .plans import leaves_for
 from .pool import ACTOR_CPUS, run, running, unwrapped
+from .pool import check as check_pool
 from .progress import Progress, Tell, check, told
-from .reshaping import identity, pruned
+from .reshaping import applied, identity, pruned
 from .scratch import Scratch
 from .searcher import Searcher
 from .storage import Storage, connect
@@ -70,8 +71,9 @@ def retrain(
     `verdict` with `decision` and `sentence`; `report` of the training; `without_document`, pairs whose
     document the set does not have; and `version`, the number of the new manifest, or `None`. With too few
     questions nothing is trained. A call that was cut off goes on where it was when it is made again, and
-    one that was not returns what it did; another `name` trains once more. `progress` is a function of stage
-    (Train, Shards, Evaluate), done and total, or `True` for bars.
+    one that was not returns what it did; another `name` trains once more, and a `name` whose pairs or
+    settings were others is an error. `progress` is a function of stage (Train, Shards, Evaluate), done and
+    total, or `True` for bars.
     """
     pairs = _checked(pairs)
     check(progress)
@@ -79,8 +81,12 @@ def retrain(
     storage = connect(uri, storage_options)
     newest = manifests.read(storage)
     given = models.store(storage, ehi.Model(base)) if base is not None else newest["model"]
-    if name is None:
-        made_from = (None if base is None else given["hash"], pairs, config, documents)
+    made_from = (None if base is None else given["hash"], pairs, config, documents)
+    # Whatever model the set has when the call is made again.
+    asked = _name_of("", *made_from)
+    if name is not None:
+        job_name(name)
+    else:
         name = _name_of(newest["model"]["hash"], *made_from)
         last = newest.get("candidate")
         if last is not None and last["name"] == _name_of(last["of"], *made_from):
@@ -88,23 +94,26 @@ def retrain(
             name = last["name"]
     learned, held_out = divided(pairs)
     work = {"scratch": scratch, "documents": documents, "config": dict(config or {})}
+    pool = {"actors": actors, "num_cpus": num_cpus, "num_gpus": num_gpus, "scratch": scratch}
     with told(progress) as tell, running():
+        check_pool(pool)
         trained = _known(storage, name, _TRAINED)
         if trained is None:
             task = ray.remote(num_cpus=num_cpus, num_gpus=num_gpus)(_train)
             tell("Train", 0, 1)
             trained = unwrapped(task.remote(storage, newest, given, learned, held_out, work))
             tell("Train", 1, 1)
-            trained["of"] = newest["model"]["hash"]
+            trained |= {"of": newest["model"]["hash"], "asked": asked}
             if trained["model"] is None:
                 return _told(name, trained, trained["verdict"], None)
             storage.create(_place(name, _TRAINED), json.dumps(trained).encode())
+        if trained.get("asked") != asked:
+            raise ShardsError(f"the candidate `{name}` was trained with other pairs or settings")
         if trained["model"]["hash"] == newest["model"]["hash"]:
             # An earlier call did it all.
             return _told(name, trained, _known(storage, name, _VERDICT), newest["version"])
         if trained["of"] != newest["model"]["hash"]:
             raise ShardsError(f"the candidate `{name}` was trained for another model of the set")
-        pool = {"actors": actors, "num_cpus": num_cpus, "num_gpus": num_gpus, "scratch": scratch}
         verdict = _known(storage, name, _VERDICT)
         if verdict is None:
             made = _known(storage, name, _SHADOW) or []
@@ -135,7 +144,7 @@ def adopt(
 ) -> int:
     """Publishes a candidate of `retrain` by its name, whatever the verdict says; the number of the manifest."""
     storage = connect(uri, storage_options)
-    trained = _known(storage, name, _TRAINED)
+    trained = _known(storage, job_name(name), _TRAINED)
     if trained is None:
         raise ShardsError(f"there is no candidate `{name}`")
     pool = {"actors": actors, "num_cpus": num_cpus, "num_gpus": num_gpus, "scratch": scratch}
@@ -282,19 +291,31 @@ def _shadow(
     pool: Json,
     tell: Tell,
 ) -> dict[str, Any]:
-    """A manifest like `current` under another model. `made` has what each shard became, and the number of the
-    manifest whose tombstones that has seen; what is missing is made and added.
+    """A manifest like `current` under another model. `made` has of each shard its identity and the tombstones
+    that were applied to it, and what it became, `added` in the manifest whose tombstones that has seen; what
+    is missing is made and added. A shard that was made is of use as long as the tombstones of that manifest
+    are those that hold: where an earlier state was restored they may not be.
     """
-    known = {tuple(source): entry for source, entry in made}
-    missing = [entry for entry in current["shards"] if identity(entry) not in known]
+
+    def known(entry: Json) -> Json | None:
+        for source, own in made:
+            if source[:3] != [*identity(entry)]:
+                continue
+            if source[3] == applied(entry, current, own["added"]):
+                found: Json = own
+                return found
+        return None
+
+    missing = [entry for entry in current["shards"] if known(entry) is None]
     tasks = [
         remaking.task(model, current, [entry], current["tombstones"], of_model=current["model"])
         for entry in missing
     ]
-    for source, entry in zip(missing, run(storage, model, tasks, pool, tell)):
-        known[identity(source)] = {**entry, "added": current["version"]}
-        made.append([identity(source), known[identity(source)]])
-    entries = [known[identity(entry)] for entry in current["shards"]]
+    seen = current["version"]
+    for entry, own in zip(missing, run(storage, model, tasks, pool, tell)):
+        source = [*identity(entry), applied(entry, current, seen)]
+        made.append([source, {**own, "added": seen}])
+    entries = [own for entry in current["shards"] if (own := known(entry)) is not None]
     entries = [entry for entry in entries if entry["rows"]] or entries[:1]
     # What was deleted later than a shard was made.
     later = pruned(entries, current["tombstones"])

@@ -9,18 +9,35 @@ import contextlib
 import fcntl
 import os
 import pathlib
+import re
 import shutil
+import stat
 import tempfile
 import uuid
 import weakref
 from typing import Any
 
+from .errors import StorageError
+
 _LOCK = ".lock"
+# Names that are given here; nothing else is removed.
+_OWN = re.compile(rf"[a-z]+-[0-9a-f]{{32}}{re.escape(_LOCK)}")
 
 
 def home_of(parent: str | os.PathLike[str] | None = None) -> pathlib.Path:
     """Where the folders of this user are, below `parent` or in the system's place for temporary files."""
-    return pathlib.Path(parent or tempfile.gettempdir()) / f"ehi-scratch-{os.getuid()}"
+    return pathlib.Path(parent or tempfile.gettempdir()).absolute() / f"ehi-scratch-{os.getuid()}"
+
+
+def _check_own(home: pathlib.Path) -> None:
+    """Refuses a folder that somebody else has made, and a link: what is in it would be removed, or be read by
+    others.
+    """
+    found = home.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
+        raise StorageError(f"{home} is no folder of this user; remove it, or give another place for work")
+    if stat.S_IMODE(found.st_mode) != 0o700:
+        home.chmod(0o700)
 
 
 class Scratch:
@@ -28,7 +45,9 @@ class Scratch:
 
     def __init__(self, kind: str, parent: str | os.PathLike[str] | None = None) -> None:
         home = home_of(parent)
-        home.mkdir(parents=True, exist_ok=True)
+        home.parent.mkdir(parents=True, exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            home.mkdir(mode=0o700)
         sweep(parent)
         while True:
             self.path = home / f"{kind}-{uuid.uuid4().hex}"
@@ -56,10 +75,18 @@ class Scratch:
 def sweep(parent: str | os.PathLike[str] | None = None) -> list[str]:
     """Removes the folders that killed processes have left; their names."""
     removed = []
-    for lock in home_of(parent).glob(f"*{_LOCK}"):
+    home = home_of(parent)
+    try:
+        _check_own(home)
+    except FileNotFoundError:
+        return []
+    for lock in home.glob(f"*{_LOCK}"):
+        if not _OWN.fullmatch(lock.name):
+            continue
         try:
-            handle = os.open(lock, os.O_RDWR | os.O_CLOEXEC)
-        except FileNotFoundError:
+            handle = os.open(lock, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except OSError:
+            # Gone, or no file of ours.
             continue
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

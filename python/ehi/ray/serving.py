@@ -10,11 +10,13 @@ import asyncio
 import errno
 import http.client
 import json
+import math
 import os
 import socket
+import threading
 import time
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import ray
@@ -30,7 +32,7 @@ from .errors import ShardsError
 from .group import Group
 from .merging import Entry
 from .names import Json, Options, Uri
-from .options import known
+from .options import OF_SEARCH, known
 from .searcher import default_cache
 from .storage import connect
 
@@ -42,6 +44,8 @@ ATTEMPTS = 3
 ROUTE_SECONDS = 10
 # Further seconds for the answer of a group to arrive.
 GRACE = 0.25
+# Above all numbers of a request.
+MOST = 1e18
 
 
 class GroupReplica:
@@ -54,8 +58,17 @@ class GroupReplica:
         self.number, self.groups = number, groups
         self.cache = Cache(cache, budget)
         self.states: dict[int, Group] = {}
+        # Requests come in threads.
+        self.opening = threading.Lock()
 
     def _state(self, version: int) -> Group:
+        state = self.states.get(version)
+        if state is not None:
+            return state
+        with self.opening:
+            return self._opened(version)
+
+    def _opened(self, version: int) -> Group:
         state = self.states.get(version)
         if state is None:
             manifest = manifests.read(self.storage, version)
@@ -225,7 +238,7 @@ class EntryReplica:
                 return JSONResponse(self.entry.manifest)
             if path == "search" and request.method == "POST":
                 return JSONResponse(await self.search(**_body(await request.body())))
-        except (ValueError, TypeError, ehi.InputError) as error:
+        except (ValueError, TypeError, OverflowError, RecursionError, ehi.InputError) as error:
             return JSONResponse({"error": str(error)}, status_code=400)
         return JSONResponse({"error": "ask POST /search, GET /health or GET /manifest"}, status_code=404)
 
@@ -240,7 +253,7 @@ async def _reply(method: Any, *arguments: Any) -> Any:
                 continue
         return await method.remote(*arguments)
     except ray.exceptions.RayTaskError as error:
-        if isinstance(error.cause, (ehi.Error, ValueError)):
+        if isinstance(error.cause, (ehi.Error, ValueError, TypeError, OverflowError, RecursionError)):
             raise error.cause from None
         raise
 
@@ -248,14 +261,53 @@ async def _reply(method: Any, *arguments: Any) -> Any:
 def _body(data: bytes) -> Json:
     try:
         body = json.loads(data)
+    except RecursionError:
+        raise ValueError("the body is nested too deeply") from None
     except ValueError as error:
         raise ValueError(f"the body is no JSON: {error}") from None
     if not isinstance(body, dict) or "query" not in body:
         raise ValueError("the body is an object with `query`, and `k` and other options if they are wanted")
     known(set(body) - {"query", "k"})
+    for name, value in body.items():
+        holds, what = _FIELDS[name]
+        if not holds(value) and not (value is None and name in OF_SEARCH):
+            raise ValueError(f"`{name}` is no {what}")
     if body.get("bm25") is not None:
         body["bm25"] = tuple(body["bm25"])
-    return body
+    # What is null is not asked for.
+    return {name: value for name, value in body.items() if value is not None}
+
+
+def _is_number(value: Any) -> bool:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    # A whole number may be too large to be any other.
+    return abs(value) < MOST and math.isfinite(value)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and _is_number(value)
+
+
+def _are_numbers(value: Any) -> bool:
+    return isinstance(value, list) and all(map(_is_number, value))
+
+
+# Of each field of a request whether a value may be one, and what it is. Limits of a value are checked where
+# it is used, for handles too.
+_FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "query": (lambda value: isinstance(value, str) or _are_numbers(value), "text, nor a list of numbers"),
+    "k": (_is_whole, "whole number"),
+    "beam": (_is_whole, "whole number"),
+    "exact": (lambda value: isinstance(value, bool), "true or false"),
+    "mode": (lambda value: isinstance(value, str), "text"),
+    "alpha": (_is_number, "number"),
+    "rrf": (_is_number, "number"),
+    "filter": (lambda value: isinstance(value, dict), "object"),
+    "bm25": (lambda value: _are_numbers(value) and len(value) == 2, "list of two numbers"),
+    "codes": (lambda value: isinstance(value, bool), "true or false"),
+    "seconds": (_is_number, "number of seconds"),
+}
 
 
 def serve(

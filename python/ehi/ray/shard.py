@@ -6,7 +6,7 @@ import hashlib
 import json
 import pathlib
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 import ehi
@@ -24,7 +24,10 @@ FOLDER = "shards"
 # Documents that are handed to the encoder together.
 BATCH = 256
 # Changes with what a shard's bytes consist of.
-LAYOUT = 1
+LAYOUT = 2
+# What an index takes for white space: `str.strip` takes four control characters more.
+_WHITE = "\t\n\x0b\x0c\r \x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
+_WHITE += "\u2028\u2029\u202f\u205f\u3000"
 
 
 def key_of(model_hash: str, options: Json, inputs: Sequence[Any]) -> str:
@@ -79,7 +82,22 @@ def build(storage: Storage, model: ehi.Model, shard: Json, options: Json, scratc
                 raise ShardError(key, f"its input {file['name']} is damaged")
             yield from rows.unpacked(data)
 
-    return write(storage, model, key, rows.last_of_each(read), options, scratch)
+    without_text: set[str] = set()
+
+    def with_text() -> Iterator[Json]:
+        # As in one index, a document that cannot be stored takes no other one's place.
+        for document in read():
+            if _is_blank(document):
+                without_text.add(document["id"])
+            else:
+                yield document
+
+    return write(storage, model, key, rows.last_of_each(with_text), options, scratch, without_text)
+
+
+def _is_blank(document: Json) -> bool:
+    """Whether there is nothing to encode; known without the encoder, unlike other reasons to refuse."""
+    return not document["text"].strip(_WHITE) and not (document.get("title") or "").strip(_WHITE)
 
 
 def write(
@@ -89,8 +107,12 @@ def write(
     documents: Iterable[Json],
     options: Json,
     scratch: Uri | None = None,
+    without_text: Collection[str] = (),
 ) -> Json:
-    """Writes documents, each id once, as the shard of a key."""
+    """Writes documents, each id once, as the shard of a key.
+
+    `without_text` has ids of documents that were left out; reading `documents` may fill it.
+    """
     with Scratch("shard", scratch) as folder:
         path = folder / "index"
         digest = hashlib.sha256()
@@ -113,6 +135,10 @@ def write(
                     add()
             if batch:
                 add()
+            stored = set(parts.ids(index)) if without_text else set()
+            for id in sorted(without_text):
+                own: Json = {"id": id, "reason": f"document `{id}` has neither title nor text"}
+                refused.append({**own, "kept": True} if id in stored else own)
             index.compact()
         return finish(storage, path, model, key, digest.hexdigest(), refused)
 
@@ -178,6 +204,11 @@ def read_terms(storage: Storage, entry: Json) -> parts.TermStatistics | None:
     if hashlib.sha256(data).hexdigest() != entry["terms"]["sha256"]:
         raise ShardError(entry["key"], "the statistics of its words are damaged")
     return parts.TermStatistics.from_bytes(data)
+
+
+def not_stored(entry: Json) -> set[str]:
+    """Ids that were given and are not in a shard. One is refused and `kept` where another document has it."""
+    return {own["id"] for own in entry["refused"] if not own.get("kept")}
 
 
 def refused_of(summary: Json) -> list[Json]:

@@ -23,6 +23,8 @@ from .names import Json, Options, Uri
 # Bytes that are read or written at a time.
 CHUNK = 8 << 20
 _STAGED = ".staged-"
+# Checksums of files by what they are: a model has some ten, a process some models.
+_SUMS: dict[tuple[int, int, int, int], str] = {}
 
 
 def connect(uri: Uri, options: Options = None) -> Storage:
@@ -35,6 +37,8 @@ def connect(uri: Uri, options: Options = None) -> Storage:
     if len(parsed.scheme) <= 1:
         path = uri
     elif parsed.scheme == "file":
+        if parsed.netloc not in ("", "localhost"):
+            raise StorageError(f"`{uri}` names a machine, `{parsed.netloc}`; a path begins with file:///")
         path = urllib.parse.unquote(parsed.path)
     else:
         return ObjectStorage(uri, options)
@@ -268,6 +272,15 @@ def sha256_of(path: Uri) -> str:
     return digest.hexdigest()
 
 
+def _known_sha256(path: pathlib.Path) -> str:
+    """SHA-256 of a file that never changes, read once for all its names."""
+    stat = path.stat()
+    of = (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns)
+    if of not in _SUMS:
+        _SUMS[of] = sha256_of(path)
+    return _SUMS[of]
+
+
 def _link(source: pathlib.Path, target: pathlib.Path) -> None:
     try:
         os.link(source, target)
@@ -310,6 +323,8 @@ def download_folder(
         if "same" in file:
             assert elsewhere is not None
             _link(pathlib.Path(elsewhere) / check_key(file["same"]), path)
+            if _known_sha256(path) != file["sha256"]:
+                return f"the file {file['name']} is not that of the model: its checksum is another"
             continue
         try:
             found = storage.download(f"{prefix}/{file['name']}", path)

@@ -156,7 +156,8 @@ def test_shards_of_another_model_are_refused(published, cluster, corpus, tmp_pat
         answer = shards.search("protein", 10, mode="dense")
         assert answer.partial and len(answer.hits) == 10
         assert list(answer.missing) == [forged["key"]]
-        assert all(own["model"]["hash"] in answer.missing[forged["key"]] for own in (built, manifest))
+        # Its tree is that of the other model.
+        assert "is not that of the model" in answer.missing[forged["key"]]
 
 
 def test_workers_that_are_killed_change_nothing(cluster, lines, single, questions, tmp_path):
@@ -273,3 +274,20 @@ def test_a_tree_is_made_of_a_sample(cluster, corpus, tmp_path):
         exact = shards.search(corpus[3]["title"], 5, exact=True, mode="dense")
         assert [hit.id for hit in answer.hits] == [hit.id for hit in exact.hits]
     assert plans.LEAVES_PER_ROOT > 0
+
+
+@pytest.mark.parametrize(
+    "options,error,why",
+    [
+        ({"actors": -1}, ValueError, "`actors` is -1"),
+        ({"actors": 0}, ValueError, "`actors` is 0"),
+        ({"num_gpus": 1}, ehi.ray.ShardsError, "`num_gpus` is 1, and Ray's cluster has 0 GPUs"),
+        ({"num_cpus": 3}, ehi.ray.ShardsError, "`num_cpus` is 3, and Ray's cluster has 2 CPUs"),
+        ({"num_cpus": -1}, ValueError, "`num_cpus` is -1"),
+    ],
+)
+def test_pools_that_cannot_be(cluster, tmp_path, options, error, why):
+    data = ray.data.from_items([{"id": "a", "text": "b"}])
+    with pytest.raises(error, match=why):
+        ehi.ray.build(data, MODEL, tmp_path / "set", **options)
+    assert not (tmp_path / "set").exists()

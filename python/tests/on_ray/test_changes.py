@@ -13,8 +13,7 @@ from sets import MODEL
 import ehi
 import ehi.ray
 from ehi.ray import manifest as manifests
-from ehi.ray import models, shard
-from ehi.ray.cache import Cache
+from ehi.ray import shard
 from ehi.ray.storage import connect
 
 FEW = 60
@@ -162,21 +161,6 @@ def _known(original, uri):
 
 def path_of_original(path, uri):
     return _ORIGINAL[uri] / path.relative_to(uri)
-
-
-def test_a_shard_that_is_evicted_before_it_is_opened_is_fetched_again(uri, tmp_path):
-    storage, paths = connect(uri), []
-    manifest = manifests.read(storage)
-    models.fetch(storage, manifest["model"], tmp_path / "cache")
-
-    def open(path):
-        paths.append(path)
-        if len(paths) < 3:
-            shutil.rmtree(path.parent)
-        return ehi.Index.open_read_only(path, lazy_encoder=True)
-
-    index = Cache(tmp_path / "cache").opened(storage, manifest["shards"][0], [], open)
-    assert len(paths) == 3 and len(index) == manifest["shards"][0]["rows"]
 
 
 def test_shards_beyond_the_budget_are_evicted(uri, tmp_path):

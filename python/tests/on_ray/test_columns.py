@@ -103,8 +103,11 @@ def test_parquet_with_dates_and_columns_of_other_names(cluster, tmp_path):
 
 def test_a_set_that_appears_meanwhile_is_not_replaced(tmp_path):
     storage = connect(tmp_path / "set")
-    entry = {"key": "k", "attempt": "t", "model": "m", "rows": 1, "terms": None, "refused": []}
-    shared = {"model": {"hash": "m"}, "columns": None, "words": None, "precision": "f32", "beam": 1}
+    entry = {"key": "a" * 32, "attempt": "b" * 32, "model": "c" * 64, "content": "d" * 64}
+    entry |= {"rows": 1, "bytes": 1}
+    entry |= {"leaf_rows": manifests.pack_counts([1]), "terms": None, "refused": [], "files": []}
+    model = {"hash": "c" * 64, "attempt": "b" * 32, "files": [], "has_tree": False}
+    shared = {"model": model, "columns": None, "words": None, "precision": "f32", "beam": 1}
     one, other = ({**shared, "alpha": None, "name": name, "shards": [entry]} for name in ("one", "other"))
     # The second driver of a build finds what the first one has published.
     assert [jobs._publish("set", storage, one, False) for _ in range(2)] == [1, 1]
@@ -118,6 +121,7 @@ def test_a_build_is_not_gone_on_with_by_other_columns(tmp_path):
     storage, model = connect(tmp_path), ehi.Model(MODEL)
     columns = plans.documents.given()
     plan = {"base": model.hash, "options": {}, "columns": columns, "rules": plans.documents.RULES}
+    plan["source"] = plans.source_of([])
     storage.create("builds/one/plan.json", json.dumps(plan).encode())
     call = (storage, [], model, {})
     assert plans.planned(*call, columns, "one", {}, None) == plan

@@ -132,7 +132,7 @@ def check_clean(uri, scratch):
     named |= {shard.terms_name(entry) for entry in manifest["shards"]}
     named |= {shard.done_name(entry["key"]) for entry in manifest["shards"]}
     assert {name for name, _ in storage.list("shards")} == named
-    assert storage.list("builds") == [] and len(storage.list("manifests")) == 1
+    assert storage.list("builds") == [] and len(manifests.versions(storage)) == 1
     assert not list(uri.rglob(".staged-*"))
 
 

@@ -80,10 +80,42 @@ def test_requests_that_cannot_be_answered(served):
         ({"question": "a"}, "`query`"),
         ({"query": "a", "beem": 3}, "`beem` is not an option"),
         ({"query": "a", "filter": {"a": {"$no": 1}}}, "no"),
+        ({"query": "a", "k": 10**30}, "`k` is no whole number"),
+        ({"query": "a", "k": 2.5}, "`k` is no whole number"),
+        ({"query": "a", "k": None}, "`k` is no whole number"),
+        ({"query": "a", "beam": 10**30}, "`beam` is no whole number"),
+        ({"query": "a", "exact": "no"}, "`exact` is no true or false"),
+        ({"query": "a", "codes": "x"}, "`codes` is no true or false"),
+        ({"query": "a", "mode": 1}, "`mode` is no text"),
+        ({"query": "a", "filter": 5}, "`filter` is no object"),
+        ({"query": "a", "filter": {"a": 10**40}, "mode": "dense"}, ""),
+        ({"query": "a", "bm25": "ab", "mode": "lexical"}, "`bm25` is no list of two numbers"),
+        ({"query": "a", "bm25": [1], "mode": "lexical"}, "`bm25` is no list of two numbers"),
+        ({"query": "a", "bm25": [-1, 5], "mode": "lexical"}, ""),
+        ({"query": "a", "alpha": True}, "`alpha` is no number"),
+        ({"query": "a", "alpha": 1e17}, ""),
+        ({"query": "a", "rrf": -1e17}, ""),
+        ({"query": "a", "seconds": 1e17}, "`seconds`"),
+        ({"query": "a", "seconds": float("inf")}, "`seconds` is no number"),
+        ({"query": "a", "seconds": float("nan")}, "`seconds` is no number"),
+        ({"query": 5}, "`query` is no text, nor a list"),
+        ({"query": [1, "a"]}, "`query` is no text, nor a list"),
+        ({"query": [[1.0]]}, "`query` is no text, nor a list"),
+        ({"query": [1.0], "mode": "dense"}, ""),
     ):
         status, answer = post(url, body)
-        assert status == 400 and why in answer["error"], answer
+        assert status == 400 and why in answer["error"] and "Traceback" not in answer["error"], answer
     assert post(url, None, raw=b"{")[0] == 400
+    cut_off = b'{"query": "a", "filter": ' + b'{"a":' * 900
+    for raw in (b"[" * 100_000, b'{"query": "a", "seconds": 1e999}', cut_off):
+        status, answer = post(url, None, raw=raw)
+        assert status == 400 and "Traceback" not in answer["error"], answer
+    deep = '{"$and": [' * 300 + '{"a": 1}' + "]}" * 300
+    status, answer = post(url, None, raw=f'{{"query": "a", "mode": "dense", "filter": {deep}}}'.encode())
+    assert status in (200, 400) and "Traceback" not in str(answer)
+    # As many as there are.
+    status, answer = post(url, {"query": "a", "k": 10**15, "beam": 10**15, "mode": "dense"})
+    assert status == 200 and len(answer["hits"]) > 100
     with pytest.raises(urllib.error.HTTPError) as refused:
         urllib.request.urlopen(f"{url}/none")
     assert refused.value.code == 404

@@ -1,0 +1,68 @@
+"""Sets of a small model, made and changed in this process: what Ray's tasks do, without Ray."""
+
+import contextlib
+import hashlib
+
+from places import SMALL
+
+import ehi
+from ehi.ray import documents as rows
+from ehi.ray import jobs, models, publishing, reshaping, retraining, shard
+from ehi.ray.pool import Worker
+from ehi.ray.storage import connect
+
+__all__ = ["document", "local", "made", "planned"]
+OPTIONS = {"words": None, "precision": "f32", "beam": 16, "alpha": None}
+
+
+def document(id, text="word"):
+    return {"id": id, "text": text}
+
+
+def planned(storage, documents, model, options, name, shards=1):
+    """A plan for a list of documents."""
+    own = [[each for each in documents if rows.partition_of(each["id"], shards) == n] for n in range(shards)]
+    entries = []
+    for number, part in enumerate(own):
+        data = rows.packed(part)
+        digest = hashlib.sha256(data).hexdigest()
+        file = {"name": f"builds/{name}/spool/{digest}.jsonl.gz", "sha256": digest, "rows": len(part)}
+        storage.create(file["name"], data)
+        of_shard = {"words": options["words"], "precision": options["precision"]}
+        entries.append({"key": shard.key_of(model.hash, of_shard, [digest]), "inputs": [file]})
+    entry = models.store(storage, model)
+    shared = {"columns": None, "source": name}
+    return {"name": name, "model": entry, "options": options, "shards": entries, **shared}
+
+
+def made(uri, documents, shards=2, name="first", publish=True):
+    """A set of documents; what `build` returns."""
+    storage, model = connect(uri), ehi.Model(SMALL)
+    plan = planned(storage, documents, model, OPTIONS, name, shards)
+    finished = [shard.build(storage, model, own, OPTIONS) for own in plan["shards"]]
+    built = jobs._result(plan, finished)
+    if publish:
+        built["version"] = publishing.publish(uri, built)
+    return built
+
+
+def local(monkeypatch, between=lambda: None):
+    """Has jobs work in this process; `between` is called when shards are made, and not published yet."""
+
+    def run(storage, model, tasks, pool, tell=None, stage=None):
+        worker = Worker(storage, model, None)
+        found = [shard.finished(storage, task["key"]) or worker.run(task) for task in tasks]
+        worker.close()
+        between()
+        return found
+
+    def plan(storage, documents, model, options, columns, name, work, tell):
+        return planned(storage, documents, model, options, name, options["shards"])
+
+    for module in (jobs, reshaping, retraining):
+        monkeypatch.setattr(module, "run", run)
+        monkeypatch.setattr(module, "running", contextlib.nullcontext)
+    monkeypatch.setattr(jobs, "planned", plan)
+    monkeypatch.setattr(jobs, "check", lambda pool: None)
+    monkeypatch.setattr(jobs, "name_of", lambda dataset, model, options, columns, name: (name, dataset))
+    monkeypatch.setattr(retraining, "check_pool", lambda pool: None)

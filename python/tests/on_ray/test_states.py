@@ -1,0 +1,155 @@
+"""States of a set that follow each other in whatever order: what is there is what was asked for last."""
+
+import json
+
+import pytest
+
+pytest.importorskip("ray", reason="Ray is not installed: pip install './python[ray]'")
+
+from local import document, local, made
+from places import SMALL
+
+import ehi.ray
+from ehi.ray import manifest as manifests
+from ehi.ray import documents, jobs, models, plans, retraining
+from ehi.ray.storage import connect
+
+SIX = [document(f"d{number}", f"word {number}") for number in range(6)]
+
+
+def found(uri, cache):
+    with ehi.ray.open(uri, cache=cache) as shards:
+        answer = shards.search("word", 100, exact=True, mode="dense")
+        assert not answer.partial, answer.missing
+        assert len({hit.id for hit in answer.hits}) == len(answer.hits)
+        return {hit.id: hit.text for hit in answer.hits}
+
+
+def texts(documents):
+    return {own["id"]: own["text"] for own in documents}
+
+
+def test_a_state_that_is_restored_beside_a_compaction_stays(tmp_path, monkeypatch):
+    uri, cache = tmp_path / "set", tmp_path / "cache"
+    made(uri, SIX)
+    ehi.ray.delete(uri, ["d0", "d1", "d2"])
+    steps = [lambda: ehi.ray.restore(uri, 1)]
+    local(monkeypatch, lambda: steps and steps.pop()())
+    # What was compacted is without documents that are back.
+    assert ehi.ray.compact(uri) == 3 and found(uri, cache) == texts(SIX)
+    # The other way about: an older deletion is back, which those that are merged have not seen.
+    steps.append(lambda: ehi.ray.restore(uri, 2))
+    assert ehi.ray.compact(uri, rows=10) == 4 and found(uri, cache) == texts(SIX[3:])
+    assert ehi.ray.compact(uri, rows=10) == 5 and found(uri, cache) == texts(SIX[3:])
+    assert len(manifests.read(connect(uri))["shards"]) == 1
+
+
+def test_a_shadow_is_made_anew_for_a_state_that_is_restored(tmp_path, monkeypatch):
+    uri = tmp_path / "set"
+    made(uri, SIX, shards=1)
+    ehi.ray.delete(uri, ["d0"])
+    local(monkeypatch)
+    storage, shadows = connect(uri), []
+    model = models.store(storage, ehi.Model(SMALL))
+    for version in (2, 1, 2):
+        current = {**manifests.read(storage, version), "version": 3}
+        shadow = retraining._shadow(storage, current, model, shadows, {}, None)
+        assert shadow["documents"] == (6 if version == 1 else 5)
+    assert len(shadows) == 2
+
+
+def test_documents_that_were_deleted_or_replaced_are_appended_again(tmp_path, monkeypatch):
+    uri, cache = tmp_path / "set", tmp_path / "cache"
+    made(uri, SIX)
+    local(monkeypatch)
+    new = [document("x1"), document("x2")]
+    for _ in range(2):
+        assert ehi.ray.append(uri, new, name="x")["version"] == 2
+    # Of others it changes nothing.
+    assert ehi.ray.delete(uri, "d0") == 3 and ehi.ray.append(uri, new, name="x")["version"] == 3
+    assert ehi.ray.delete(uri, "x1") == 4
+    assert ehi.ray.append(uri, new, name="x")["version"] == 5
+    assert found(uri, cache) == texts([*SIX[1:], *new])
+    # A shard of the same documents under another name is there once.
+    assert ehi.ray.append(uri, new, name="y")["version"] == 6
+    assert found(uri, cache) == texts([*SIX[1:], *new])
+    first, second = [document("d1", "one word")], [document("d1", "two words")]
+    for version, own in enumerate((first, second, first), start=7):
+        assert ehi.ray.append(uri, own, name=f"n{own is second}")["version"] == version
+        assert found(uri, cache)["d1"] == own[0]["text"]
+    # The tombstones that say what became of them may be compacted away.
+    assert ehi.ray.delete(uri, "x2") == 10 and ehi.ray.compact(uri) == 11
+    assert ehi.ray.append(uri, new, name="y")["version"] == 12
+    assert found(uri, cache).keys() == {"d1", "d2", "d3", "d4", "d5", "x1", "x2"}
+    assert ehi.ray.append(uri, new, name="y")["version"] == 12
+
+
+def test_a_document_that_is_refused_takes_no_place(tmp_path, monkeypatch):
+    uri, cache = tmp_path / "set", tmp_path / "cache"
+    made(uri, SIX)
+    local(monkeypatch)
+    refused = ehi.ray.append(uri, [document("d1", "  ")], name="a")
+    assert (refused["version"], refused["documents"]) == (1, 0)
+    assert [own["id"] for own in refused["refused"]] == ["d1"]
+    own = [document("d1", "\u3000"), document("d2", "a new word"), document("e" * 5000), document("d2", "")]
+    appended = ehi.ray.append(uri, own, name="b")
+    assert (appended["version"], appended["documents"]) == (2, 1)
+    assert sorted(own["id"] for own in appended["refused"]) == ["d1", "d2", "e" * 5000]
+    assert found(uri, cache) == {**texts(SIX), "d2": "a new word"}
+    # Of a build the last that can be stored, as of one index.
+    made(uri, [document("a", "a word"), document("a", "one word"), document("a", "\t")], name="again")
+    assert found(uri, cache) == {"a": "one word"}
+
+
+def test_a_set_is_not_replaced_by_nothing(tmp_path):
+    uri, cache = tmp_path / "set", tmp_path / "cache"
+    made(uri, SIX)
+    with pytest.raises(ehi.ray.ShardsError, match="no document could be stored; `a`: .*neither title nor"):
+        made(uri, [document("a", ""), document("b", " "), document("c", "")], name="again")
+    assert ehi.ray.versions(uri) == [1] and found(uri, cache) == texts(SIX)
+
+
+def test_a_set_of_which_all_is_deleted_is_compacted_again(tmp_path, monkeypatch):
+    uri = tmp_path / "set"
+    made(uri, SIX)
+    local(monkeypatch)
+    assert ehi.ray.delete(uri, texts(SIX)) == 2 and ehi.ray.compact(uri) == 3
+    assert manifests.read(connect(uri))["documents"] == 0 and ehi.ray.compact(uri) == 3
+
+
+def test_a_name_stands_for_the_same_files_and_columns(tmp_path):
+    storage, model = connect(tmp_path / "set"), ehi.Model(SMALL)
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"id": "a", "text": "a word"}\n')
+    columns = documents.given(None, None, None, None)
+    plan = {"name": "nightly", "base": model.hash, "options": {}, "source": plans.source_of([str(path)])}
+    plan |= {"columns": columns, "rules": documents.RULES}
+    storage.create("builds/nightly/plan.json", json.dumps(plan).encode())
+    arguments = (model, {}, columns, "nightly", {}, None)
+    assert plans.planned(storage, [str(path)], *arguments) == plan
+    with pytest.raises(ehi.ray.ShardsError, match="`nightly` was begun with other columns"):
+        plans.planned(storage, [str(path)], model, {}, {**columns, "text": ["body"]}, "nightly", {}, None)
+    path.write_text('{"id": "a", "text": "one word"}\n')
+    with pytest.raises(ehi.ray.DatasetError, match="`nightly` was begun with other files"):
+        plans.planned(storage, [str(path)], *arguments)
+    # What is published is known by its files too.
+    uri = tmp_path / "other"
+    built = made(uri, SIX, name="nightly")
+    published = ("nightly", built["source"])
+    assert jobs._published(uri, connect(uri), 1, published, False)["documents"] == len(SIX)
+    assert jobs._published(uri, connect(uri), 1, ("nightly", "other files"), True) is None
+
+
+def test_the_name_of_a_candidate_stands_for_the_same_pairs(tmp_path, monkeypatch):
+    uri = tmp_path / "set"
+    made(uri, SIX)
+    local(monkeypatch)
+    trained = {"asked": retraining._name_of("", None, [("q", "d1")], None, 9), "model": {"hash": "0"}}
+    connect(uri).create("candidates/one/trained.json", json.dumps({**trained, "of": "1"}).encode())
+    with pytest.raises(ehi.ray.ShardsError, match="was trained for another model"):
+        ehi.ray.retrain(uri, [("q", "d1")], name="one", documents=9)
+    with pytest.raises(ehi.ray.ShardsError, match="with other pairs or settings"):
+        ehi.ray.retrain(uri, [("q", "d2")], name="one", documents=9)
+    for call in (lambda: ehi.ray.retrain(uri, [("q", "d1")], name="../x"), lambda: ehi.ray.adopt(uri, "a/b")):
+        with pytest.raises(ValueError, match="`name`"):
+            call()
