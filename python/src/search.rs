@@ -288,7 +288,7 @@ impl SearchResults {
     }
 
     fn column<'py>(&self, py: Python<'py>, of: impl Fn(&Hit) -> f32) -> PyResult<Bound<'py, PyArray2<f32>>> {
-        let cells = self.results.len().checked_mul(self.k).unwrap_or(usize::MAX);
+        let cells = self.results.len().saturating_mul(self.k);
         let mut values = Vec::new();
         values.try_reserve_exact(cells).map_err(|_| {
             let message =
