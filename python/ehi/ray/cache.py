@@ -7,6 +7,7 @@ held is evicted. It is locked before it has its name, so that there is no moment
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import json
@@ -133,11 +134,12 @@ class Cache:
                         staged.rename(folder)
                         if held is not None:
                             return folder / _INDEX, held
-                    except OSError:
+                    except OSError as error:
                         # Another thread or process was first, unless something else is wrong.
                         if held is not None:
                             os.close(held)
-                        if not folder.exists():
+                        # What was there may be evicted again by now.
+                        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST) and not folder.exists():
                             raise
                         if _size_of(folder) is None and not self._remove(folder) and folder.exists():
                             # What is there is no shard, and cannot be replaced.
