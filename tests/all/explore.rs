@@ -187,6 +187,13 @@ fn filled(count: usize) -> Flow {
     flow
 }
 
+/// Inserts documents in the format of the program's input.
+fn store(flow: &Flow, documents: &[Value]) {
+    let file = flow.path("own.jsonl");
+    fs::write(&file, documents.iter().map(|document| format!("{document}\n")).collect::<String>()).unwrap();
+    flow.run("insert", &[text(&file)]).ok();
+}
+
 /// Every file of a folder with its content.
 fn content(dir: &Path) -> Vec<(String, Vec<u8>)> {
     let mut files = Vec::new();

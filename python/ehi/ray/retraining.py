@@ -156,8 +156,11 @@ def divided(
     pairs: Sequence[tuple[str, str]],
 ) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
     """Pairs to learn from, and those of the questions that `Index.learn` would set aside."""
-    held_out = [pair for pair in pairs if parts.is_held_out(pair[0])]
-    return [pair for pair in pairs if not parts.is_held_out(pair[0])], held_out
+    learned: list[tuple[str, str]] = []
+    held_out: list[tuple[str, str]] = []
+    for pair in pairs:
+        (held_out if parts.is_held_out(pair[0]) else learned).append(pair)
+    return learned, held_out
 
 
 def _checked(pairs: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:

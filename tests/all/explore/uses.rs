@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use super::{Explorer, GETS, content, filled};
+use super::{Explorer, GETS, content, filled, store};
 use crate::program::{Flow, text};
 use crate::support::id;
 
@@ -47,9 +47,7 @@ fn hits_have_what_the_page_shows_and_options_are_heeded() {
         json!({ "_id": "word", "text": "tree", "metadata": { "lang": "de", "tags": ["a", "b"] } }),
         json!({ "_id": "hostile", "title": hostile, "text": hostile }),
     ];
-    let file = flow.path("own.jsonl");
-    fs::write(&file, documents.iter().map(|document| format!("{document}\n")).collect::<String>()).unwrap();
-    flow.run("insert", &[text(&file)]).ok();
+    store(&flow, &documents);
     let explorer = Explorer::new(&flow.index(), &[]);
     let session = explorer.begin();
     let answer = session.search("tree leaf");
@@ -123,9 +121,7 @@ fn metadata_is_bounded_and_large_numbers_are_filtered_by_as_they_are() {
         json!({ "_id": "large", "text": "tree", "metadata": metadata }),
         json!({ "_id": "near", "text": "tree", "metadata": { "account": 9_007_199_254_740_992_u64 } }),
     ];
-    let file = flow.path("own.jsonl");
-    fs::write(&file, documents.iter().map(|document| format!("{document}\n")).collect::<String>()).unwrap();
-    flow.run("insert", &[text(&file)]).ok();
+    store(&flow, &documents);
     let explorer = Explorer::new(&flow.index(), &[]);
     let session = explorer.begin();
     let answer = session.search("tree");
@@ -168,10 +164,8 @@ fn a_question_has_a_bound() {
 #[test]
 fn pieces_of_a_text_that_was_replaced_are_not_joined() {
     let flow = Flow::new();
-    let file = flow.path("own.jsonl");
     let insert = |word: &str| {
-        fs::write(&file, format!("{}\n", json!({ "_id": "long", "text": word.repeat(20_000) }))).unwrap();
-        flow.run("insert", &[text(&file)]).ok();
+        store(&flow, &[json!({ "_id": "long", "text": word.repeat(20_000) })]);
     };
     insert("old text ");
     let explorer = Explorer::new(&flow.index(), &[]);

@@ -5,7 +5,7 @@ use std::fs;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::{Value, json};
 
-use super::{Explorer, filled, walkdir};
+use super::{Explorer, filled, store, walkdir};
 use crate::program::{Flow, text};
 use crate::support::{Shape, bundle};
 
@@ -44,11 +44,9 @@ fn a_hit_without_a_title_has_the_beginning_of_its_text_and_an_empty_index_no_lea
         let found = explorer.begin().post("/api/why", &ask).ok();
         assert_eq!((&found["likely"], &found["hits"]), (&json!([]), &json!([])));
     }
-    let file = flow.path("own.jsonl");
     let document =
         json!({ "_id": "untitled", "text": format!("A tree\nstands {}", "here ".repeat(100_000)) });
-    fs::write(&file, format!("{document}\n")).unwrap();
-    flow.run("insert", &[text(&file)]).ok();
+    store(&flow, &[document]);
     let explorer = Explorer::new(&flow.index(), &[]);
     let session = explorer.begin();
     let found = session.post("/api/why", &ask).ok();
