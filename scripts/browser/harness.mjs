@@ -38,7 +38,7 @@ export async function explore(index, ...options) {
         address,
         /** The address for another page, which is printed when one was opened. */
         another: async () => {
-            for (let tries = 0; tries < 100; tries++) {
+            for (let tries = 0; tries < 400; tries++) {
                 const found = said.match(/http:\S+/g);
                 if (found) return found.at(-1);
                 await new Promise(resolve => setTimeout(resolve, 50));
@@ -93,9 +93,11 @@ export async function close(page) {
     await page.context().close();
 }
 
-/** Goes to a view by its link. */
+/** Goes to a view by its link. The page hears of the new address a moment after the click. */
 export async function view(page, name) {
-    await page.getByRole("navigation").getByRole("link", { name }).click();
+    const link = page.getByRole("navigation").getByRole("link", { name });
+    await link.click();
+    await link.and(page.locator("[aria-current=page]")).waitFor();
 }
 
 /** Types a question as a person does. */

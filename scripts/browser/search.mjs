@@ -65,7 +65,7 @@ export async function search(browser) {
 
     // Where the hits end, that is said.
     const end = page.getByText("These are the first 200 hits");
-    for (let step = 0; step < 100 && !await end.isVisible(); step++) {
+    for (let step = 0; step < 600 && !await end.isVisible(); step++) {
         await page.evaluate(() => scrollTo(0, document.body.scrollHeight));
         await page.waitForTimeout(100);
     }
@@ -101,10 +101,11 @@ export async function search(browser) {
     await program.end();
 }
 
-/** What fails is said until it succeeds, whatever else succeeds. */
+/** What fails is said until it succeeds, whatever else succeeds, or until its view is left. */
 async function alerts(page) {
+    const failed = { status: 500, json: { error: "failed", message: "no state today" } };
     await view(page, "Search");
-    await page.route("**/api/state", route => route.fulfill({ status: 500, json: { error: "failed", message: "no state today" } }));
+    await page.route("**/api/state", route => route.fulfill(failed));
     const healthy = page.waitForResponse("**/api/health");
     await view(page, "State");
     await healthy;
@@ -113,6 +114,18 @@ async function alerts(page) {
     await page.unroute("**/api/state");
     await view(page, "Search");
     assert.equal(await page.getByRole("alert").textContent(), "");
+
+    await page.route("**/api/state", async route => {
+        await page.waitForTimeout(500);
+        await route.fulfill(failed);
+    });
+    const late = page.waitForResponse("**/api/state");
+    await view(page, "State");
+    await view(page, "Search");
+    await late;
+    await page.waitForTimeout(200);
+    assert.equal(await page.getByRole("alert").textContent(), "");
+    await page.unroute("**/api/state");
 }
 
 /** The page before anything is asked. */

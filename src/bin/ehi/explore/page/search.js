@@ -80,6 +80,10 @@ export function search(app, main) {
             const next = waiting;
             waiting = null;
             run(next);
+        } else if (how.rests) {
+            // The end of the list may have come into sight while the request was under way.
+            sees.unobserve(more);
+            sees.observe(more);
         }
     }
 
@@ -198,7 +202,7 @@ export function search(app, main) {
     list.addEventListener("keydown", event => {
         if (event.key === "Escape") input.focus();
     });
-    const sees = new IntersectionObserver(seen => seen.some(own => own.isIntersecting) && further(), { rootMargin: "200px" });
+    const sees = new IntersectionObserver(seen => seen.at(-1).isIntersecting && further(), { rootMargin: "200px" });
     sees.observe(more);
     input.addEventListener("input", typed);
 

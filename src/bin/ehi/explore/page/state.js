@@ -19,6 +19,10 @@ export function state(app, main) {
     async function look() {
         const own = ++newest;
         const show = fill => answer => own === newest && fill(answer);
+        // A view that was left says nothing of what failed in it.
+        const late = error => {
+            if (own === newest) throw error;
+        };
         // Both in one call: the success of one does not take away what is said of the other.
         await app.try(() => Promise.all([
             get("/api/state").then(show(now => {
@@ -30,10 +34,10 @@ export function state(app, main) {
                     show(() => health.replaceChildren(el("p", { class: "bad" }, "The health could not be read.")))();
                     throw error;
                 }),
-        ]));
+        ]).catch(late));
     }
     look();
-    return { changed: look };
+    return { changed: look, leave: () => newest++ };
 }
 
 /** A sentence with what stands between backticks as code. */
