@@ -295,6 +295,11 @@ fn check_copies(
     Ok(())
 }
 
+/// An image of an index takes as long as many of a store: of those that `EHI_POWER_IMAGES` asks for, a third.
+fn wanted() -> Option<usize> {
+    asked().map(|images| images / 3)
+}
+
 fn run_all(bundles: &Bundles, forget: Forget) -> Vec<Ran> {
     workloads().into_iter().map(|(name, acts)| run(bundles, name, acts, forget)).collect()
 }
@@ -306,15 +311,15 @@ fn survey(bundles: &Bundles, ran: &[Ran], mut survey: Survey) -> Survey {
     survey
 }
 
-/// `EHI_POWER_IMAGES` asks for about so many images, and for every place.
+/// Every place where [`wanted`] says how many images.
 #[test]
 fn a_power_failure_anywhere_leaves_one_model_with_all_that_was_promised() {
     let bundles = Bundles::new();
     let ran = run_all(&bundles, Forget::Nothing);
     let places: usize = ran.iter().map(|ran| ran.steps.len() + 1).sum();
-    let survey = survey(&bundles, &ran, Survey::new(CHOICES).of_size_asked(places));
+    let survey = survey(&bundles, &ran, Survey::new(CHOICES).of_size(wanted(), places));
     survey.assert_none();
-    let fewest = asked().map_or(places / 2, |asked| asked.min(4 * places));
+    let fewest = wanted().map_or(places / 2, |wanted| wanted.min(4 * places));
     assert!(places > 500 && survey.images >= fewest, "only {} images of {places}", survey.images);
 }
 

@@ -290,7 +290,7 @@ fn survey(ran: &[Ran], mut survey: Survey) -> Survey {
 fn a_power_failure_anywhere_loses_nothing_promised() {
     let ran = run_all(Forget::Nothing);
     let places: usize = ran.iter().map(|(_, _, steps, _)| steps.len() + 1).sum();
-    let survey = survey(&ran, Survey::new(CHOICES).of_size_asked(places));
+    let survey = survey(&ran, Survey::new(CHOICES).of_size(asked(), places));
     survey.assert_none();
     let fewest = asked().unwrap_or(places / 2);
     assert!(survey.images >= fewest, "only {} images of {places}", survey.images);
