@@ -103,7 +103,7 @@ class Model:
 class Encoder:
     def __new__(
         cls,
-        path: _Path,
+        model: Model | _Path,
         *,
         precision: _Precision = "f32",
         dim: int | None = None,

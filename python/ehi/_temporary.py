@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import shutil
 import tempfile
@@ -24,7 +25,7 @@ class TemporaryIndex:
 
     def __init__(self, parent: str | PathLike[str] | None = None) -> None:
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="ehi-", dir=parent))
-        self._remove = weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
+        self._remove = weakref.finalize(self, _remove, self.folder, os.getpid())
         self.index: Index | None = None
 
     def create(self, model: Model | str | PathLike[str], **options: Any) -> Index:
@@ -78,6 +79,12 @@ class TemporaryIndex:
             self.index.close()
         self.index = None
         self._remove()
+
+
+def _remove(folder: pathlib.Path, owner: int) -> None:
+    # Not at the end of a forked child, whose parent still needs it.
+    if os.getpid() == owner:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def check(summary: Mapping[str, Any]) -> None:

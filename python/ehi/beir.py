@@ -98,7 +98,7 @@ class EhiSearch(BaseSearch):
         _none(kwargs)
         folder = pathlib.Path(encode_output_path)
         folder.mkdir(parents=True, exist_ok=True)
-        encoder = Encoder(self.model.path)
+        encoder = Encoder(self.model)
         target = folder / query_filename
         if overwrite or not target.exists():
             _write(target, encoder.encode_query(list(queries.values())), list(queries))

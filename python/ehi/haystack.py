@@ -6,12 +6,15 @@ from ehi.haystack import EhiDocumentStore, EhiRetriever
 store = EhiDocumentStore("notes", model="models/scifact-minilm")
 store.write_documents([Document(id="tea", content="Green tea has caffeine.", meta={"year": 2021})])
 EhiRetriever(store, top_k=3).run("is there caffeine in tea?")["documents"]
+# A pipeline that was written to a file: Pipeline.loads(text, allowed_modules=["ehi.haystack"])
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
+import weakref
 from collections.abc import Iterator
 from dataclasses import replace
 from os import PathLike, fspath
@@ -32,6 +35,8 @@ from ._haystack_filters import translate
 
 # A key of the metadata, for what a document of Haystack has and one of an index has not.
 _MORE = "_haystack"
+# Stores that are open, by what `to_dict` gives and the process: an index has one that writes.
+_OPEN: weakref.WeakValueDictionary[str, EhiDocumentStore] = weakref.WeakValueDictionary()
 
 
 class EhiDocumentStore:
@@ -54,16 +59,25 @@ class EhiDocumentStore:
             self.index = Index.open(path, **options)
         else:
             self.index = Index.create(path, model, exist_ok=True, **options)
+        self.is_open = True
+        _OPEN[_key(self.to_dict())] = self
 
     def to_dict(self) -> dict[str, Any]:
         return default_to_dict(self, path=self.path, model=self.model, **self.options)
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> EhiDocumentStore:
+        """The store that is open already under the same path and options, if any: the components of a
+        pipeline share it.
+        """
+        found = _OPEN.get(_key(data))
+        if found is not None and found.is_open and type(found) is cls:
+            return found
         return default_from_dict(cls, data)
 
     def close(self) -> None:
         """Closes the index. Safe to call twice."""
+        self.is_open = False
         self.index.close()
 
     def count_documents(self) -> int:
@@ -294,6 +308,12 @@ def _document(own: str, title: str, text: str, metadata: Any, score: float | Non
 
 def _of_hit(hit: Hit) -> Document:
     return _document(hit.id, hit.title, hit.text, hit.metadata, hit.score)
+
+
+def _key(store: dict[str, Any]) -> str:
+    own = dict(store["init_parameters"])
+    own["path"] = os.path.realpath(own["path"])
+    return json.dumps([os.getpid(), own], sort_keys=True, default=str)
 
 
 def _field(name: str) -> str:

@@ -31,11 +31,11 @@ except ImportError as error:
 
 
 class EhiEmbeddings(Embeddings):
-    """The encoder of a model, given by its path."""
+    """The encoder of a `Model`, or of the path of one, with options of `Encoder`."""
 
     def __init__(self, model: Model | str | PathLike[str], **options: Any) -> None:
         self.model = model if isinstance(model, Model) else Model(model)
-        self.encoder = Encoder(self.model.path, **options)
+        self.encoder = Encoder(self.model, **options)
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
         return self.encoder.encode_document(texts).tolist() if texts else []
@@ -110,8 +110,8 @@ class EhiVectorStore(VectorStore):
     def add_documents(
         self, documents: list[Document], ids: Sequence[str | None] | None = None, **kwargs: Any
     ) -> list[str]:
-        """Stores documents under `ids`, else their own ids, else new ones. Keywords are those of
-        `Index.add`.
+        """Stores documents under `ids`, else their own ids, else new ones: all of them or none. Keywords are
+        those of `Index.add`.
         """
         if ids is not None and len(ids) != len(documents):
             raise ValueError(f"{len(documents)} documents with {len(ids)} ids")
@@ -119,13 +119,15 @@ class EhiVectorStore(VectorStore):
         own = [each or str(uuid.uuid4()) for each in given]
         pairs = zip(own, documents, strict=True)
         rows = [{"id": each, "text": one.page_content, "metadata": one.metadata} for each, one in pairs]
-        check(self.index.add(rows, **kwargs))
+        check(self.index.add(rows, **{"all_or_none": True, **kwargs}))
         return own
 
     def delete(self, ids: list[str] | None = None, **kwargs: Any) -> bool | None:
         """Deletes documents; all of them where no ids are given."""
         if kwargs:
             raise TypeError(f"unknown options: {', '.join(kwargs)}")
+        if isinstance(ids, str):
+            raise TypeError("`ids` is a list of strings, not one string")
         self.index.delete([each["id"] for each in self.index.iter()] if ids is None else list(ids))
         return True
 

@@ -99,7 +99,10 @@ class EhiRetriever(BaseRetriever):
 def _node(hit: Any) -> BaseNode:
     metadata = hit.metadata
     if isinstance(metadata, dict) and "_node_content" in metadata:
-        return metadata_dict_to_node(metadata)
+        try:
+            return metadata_dict_to_node(metadata)
+        except Exception as error:
+            raise ValueError(f"the metadata of document {hit.id} are of no node: {error}") from error
     # A document that others have stored.
     fields = metadata if isinstance(metadata, dict) else {} if metadata is None else {"metadata": metadata}
     return TextNode(
@@ -150,4 +153,4 @@ def _condition(one: Any) -> dict[str, Any]:
         case _ if operator in _OPERATORS:
             return {key: {_OPERATORS[operator]: value}}
         case _:
-            raise ValueError(f"an index has no filter '{operator.value}'; search in mode 'words' for words")
+            raise ValueError(f"an index has no filter '{operator.value}'; mode='lexical' searches for words")

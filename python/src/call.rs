@@ -44,6 +44,11 @@ pub fn run<T: Send>(py: Python<'_>, work: impl FnOnce() -> ehi::Result<T> + Send
     py.detach(work).map_err(|error| exception(py, error))
 }
 
+/// Threads of the library.
+pub fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
 /// Who hears of progress.
 enum Listener {
     Nobody,

@@ -1,6 +1,6 @@
 //! Models: an encoder with, after training, a tree.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use ehi::Bundle;
 use ehi::model::{EncoderPrecision, EncoderSettings, LoadOptions, Role};
@@ -10,8 +10,9 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
-use crate::call::{run, watched};
+use crate::call::{run, threads, watched};
 use crate::columns::strings;
+use crate::errors::ModelError;
 use crate::options::{SIMILARITIES, distillation, one_of, parse};
 use crate::training::Given;
 use crate::value::plain;
@@ -31,6 +32,9 @@ pub struct Model {
 
 /// Opens a bundle, or an encoder in the layout of sentence-transformers, whose index searches every document.
 fn open(py: Python<'_>, path: PathBuf, settings: EncoderSettings) -> PyResult<Bundle> {
+    if !path.exists() {
+        return Err(missing(py, &path)?);
+    }
     // What tells a bundle from an encoder's folder.
     let is_bundle = path.join("ehi.json").exists();
     if is_bundle && !settings.is_empty() {
@@ -42,6 +46,16 @@ fn open(py: Python<'_>, path: PathBuf, settings: EncoderSettings) -> PyResult<Bu
     run(py, move || {
         Ok(if is_bundle { Bundle::open(&path)? } else { Bundle::from_encoder_with(&path, &settings)? })
     })
+}
+
+/// Names of a hub are what people give who know other packages.
+fn missing(py: Python<'_>, path: &Path) -> PyResult<PyErr> {
+    let error = ModelError::new_err(format!(
+        "there is no folder {}: a model is a folder of files, and nothing is fetched by its name",
+        path.display()
+    ));
+    error.value(py).setattr("kind", "NotAModel")?;
+    Ok(error)
 }
 
 fn settings(
@@ -206,10 +220,10 @@ impl Reranker {
     }
 }
 
-/// The encoder of a model's folder; `precision` is f32 or int8.
+/// The encoder of a `Model`, or of a model's folder; `precision` is f32 or int8.
 ///
 /// `dim` keeps the first dimensions of its embeddings, and the prompts stand before each text in place of the
-/// folder's own.
+/// folder's own. A `Model` has both already.
 ///
 /// >>> encoder = ehi.Encoder("models/scifact-minilm", precision="int8")
 /// >>> encoder.dim, encoder.max_tokens, encoder.similarity
@@ -222,17 +236,28 @@ pub struct Encoder {
 #[pymethods]
 impl Encoder {
     #[new]
-    #[pyo3(signature = (path, *, precision = "f32", dim = None, query_prompt = None, document_prompt = None))]
+    #[pyo3(signature = (model, *, precision = "f32", dim = None, query_prompt = None, document_prompt = None))]
     fn new(
         py: Python<'_>,
-        path: PathBuf,
+        model: &Bound<'_, PyAny>,
         precision: &str,
         dim: Option<usize>,
         query_prompt: Option<String>,
         document_prompt: Option<String>,
     ) -> PyResult<Self> {
         let precision: EncoderPrecision = parse("precision", precision)?;
-        let settings = settings(dim, query_prompt, document_prompt);
+        let given = settings(dim, query_prompt, document_prompt);
+        let (path, settings) = match model.cast::<Model>() {
+            Ok(_) if !given.is_empty() => {
+                let what = "a Model has its dimensions and prompts; give them to it, or give a path here";
+                return Err(PyTypeError::new_err(what));
+            }
+            Ok(model) => {
+                let bundle = &model.get().bundle;
+                (bundle.path().to_owned(), bundle.model().encoder().settings().clone())
+            }
+            Err(_) => (model.extract()?, given),
+        };
         let encoder = run(py, move || {
             Ok(LoadOptions::new().encoder_precision(precision).encoder_with(path, &settings)?)
         })?;
@@ -307,6 +332,9 @@ impl Encoder {
     }
 }
 
+/// Texts that each thread encodes between two looks for Ctrl-C.
+const TEXTS: usize = 16;
+
 impl Encoder {
     fn encode<'py>(
         &self,
@@ -319,10 +347,14 @@ impl Encoder {
             Err(_) => (strings("texts", texts)?, false),
         };
         let dim = self.encoder.dim();
-        let rows = run(py, || {
-            let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-            Ok(self.encoder.embed(&texts, role)?)
-        })?;
+        let mut rows = Vec::new();
+        for part in texts.chunks(TEXTS * threads()) {
+            py.check_signals()?;
+            rows.extend(run(py, || {
+                let texts: Vec<&str> = part.iter().map(String::as_str).collect();
+                Ok(self.encoder.embed(&texts, role)?)
+            })?);
+        }
         let shape = if is_one { vec![dim] } else { vec![texts.len(), dim] };
         PyArray1::from_vec(py, rows).reshape(IxDyn(&shape))
     }

@@ -100,7 +100,11 @@ fn nested(value: &Bound<'_, PyAny>, depth: usize) -> PyResult<Value> {
     {
         return nested(&item, depth);
     }
-    Err(PyTypeError::new_err(format!("JSON has no value for {}", type_name(value))))
+    let what = match value.hasattr("isoformat")? {
+        true => "; value.isoformat() is its text",
+        false => "",
+    };
+    Err(PyTypeError::new_err(format!("JSON has no value for {}{what}", type_name(value))))
 }
 
 pub fn type_name(value: &Bound<'_, PyAny>) -> String {
@@ -110,7 +114,7 @@ pub fn type_name(value: &Bound<'_, PyAny>) -> String {
 /// Metadata: a dictionary, of which filters know the fields.
 pub fn metadata(value: &Bound<'_, PyAny>, place: usize) -> PyResult<Value> {
     match value.is_instance_of::<PyDict>() {
-        true => from_python(value),
+        true => from_python(value).map_err(|error| of_document(value.py(), place, &error)),
         false => Err(PyTypeError::new_err(format!(
             "the metadata of document {place} are no dictionary but {}",
             type_name(value)
@@ -118,7 +122,16 @@ pub fn metadata(value: &Bound<'_, PyAny>, place: usize) -> PyResult<Value> {
     }
 }
 
-/// A document from a dictionary with `id`, `text`, `title` and `metadata`.
+/// The same error with the place of the document.
+fn of_document(py: Python<'_>, place: usize, error: &PyErr) -> PyErr {
+    let text = format!("the metadata of document {place}: {}", error.value(py));
+    match error.is_instance_of::<PyTypeError>(py) {
+        true => PyTypeError::new_err(text),
+        false => PyValueError::new_err(text),
+    }
+}
+
+/// A document from a dictionary with `id`, or `_id` as datasets have it, `text`, `title` and `metadata`.
 pub fn document(value: &Bound<'_, PyAny>, place: usize) -> PyResult<Document> {
     let fields = value.cast::<PyDict>().map_err(|_| {
         PyTypeError::new_err(format!("document {place} is no dictionary but {}", type_name(value)))
@@ -136,10 +149,14 @@ pub fn document(value: &Bound<'_, PyAny>, place: usize) -> PyResult<Document> {
             })
         };
         match name.as_str() {
-            "id" => {
+            "id" | "_id" if has_id => {
+                return Err(PyValueError::new_err(format!("document {place} has both `id` and `_id`")));
+            }
+            "id" | "_id" => {
                 document.id = text()?.to_cow()?.into_owned();
                 has_id = true;
             }
+            "title" if value.is_none() => {}
             "title" => document.title = text()?.to_cow()?.into_owned(),
             "text" => document.text = text()?.to_cow()?.into_owned(),
             "metadata" if value.is_none() => {}

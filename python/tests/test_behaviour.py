@@ -2,6 +2,7 @@
 leaks.
 """
 
+import datetime
 import gc
 import multiprocessing
 import os
@@ -15,6 +16,7 @@ import numpy as np
 import pytest
 
 import ehi
+from ehi._temporary import TemporaryIndex
 from places import MODEL, ROOT
 
 
@@ -63,6 +65,33 @@ def test_ctrl_c_ends_a_training(tmp_path, documents):
     assert not (output / "ehi.json").exists()
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        "encoder.encode_document(texts)",
+        "index.search(texts, k=1, encoder='full')",
+        "index.add(ids, texts)",
+        "index.add(ids, texts, all_or_none=True)",
+    ],
+)
+def test_ctrl_c_ends_what_takes_long(tmp_path, documents, call):
+    # On a fast machine, too, it is far from done when the signal comes.
+    program = f"""
+        import sys, threading, time, ehi
+        texts = {[each["text"] for each in documents[:20]]!r} * 5000
+        ids = [str(place) for place in range(len(texts))]
+        encoder = ehi.Encoder({str(MODEL)!r}, precision="int8")
+        index = ehi.Index.create({str(tmp_path / "index")!r}, {str(MODEL)!r}, precision="int8")
+        index.add(["a"], ["a text"])
+        threading.Timer(0.5, lambda: print("go", flush=True)).start()
+        try:
+            {call}
+        except KeyboardInterrupt:
+            sys.exit(7)
+    """
+    assert interrupted(program) == []
+
+
 def in_child(work):
     """What a forked child's call raises, or gives."""
 
@@ -100,7 +129,23 @@ def test_every_call_in_a_forked_child_is_refused(tmp_path, documents):
     # What a `with` block does at its end is no failure, and takes nothing from the parent.
     assert in_child(index.close) == "None"
     assert index.add(["a"], ["text"])["inserted"] == 1 and index.verify()["sound"]
+    # There is no thread to wait for in the child.
+    tuning = index.auto_tune(interval=3600)
+    assert in_child(tuning.close) == "None"
+    tuning.close()
     index.close()
+
+
+def test_a_forked_child_leaves_the_folders_of_its_parent(tmp_path):
+    store = TemporaryIndex(tmp_path)
+    store.create(MODEL, precision="int8")
+    if not (child := os.fork()):
+        # As at the end of a program.
+        store._remove()
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0 and (store.folder / "index").exists()
+    store.close()
+    assert not store.folder.exists()
 
 
 def test_a_process_may_fork_before_its_first_call(tmp_path, documents):
@@ -137,6 +182,17 @@ def test_errors_tell_what_they_are(empty, documents):
     assert caught.value.kind == "EmptyDocument" and len(empty) == 0
     summary = empty.add([{"id": "a", "text": "x"}, {"id": "b", "text": " "}])
     assert summary["inserted"] == 1 and summary["refused"][0]["id"] == "b"
+    with pytest.raises(ehi.ModelError, match="no folder all-MiniLM-L6-v2: .* nothing is fetched by its name"):
+        ehi.Model("all-MiniLM-L6-v2")
+    day = [{"day": datetime.date(2025, 1, 1)}]
+    with pytest.raises(TypeError, match="metadata of document 0: .* date; value.isoformat"):
+        empty.add(["c"], ["x"], metadata=day)
+    with pytest.raises(ValueError, match="metadata of document 1: nan is not finite"):
+        empty.add(["c", "d"], ["x", "y"], metadata=[None, {"n": float("nan")}])
+    with pytest.raises(TypeError, match="`ids` 0 is no string"):
+        empty.delete([1])
+    with pytest.raises(ValueError, match="both `id` and `_id`"):
+        empty.add([{"_id": "c", "id": "c", "text": "x"}])
     with pytest.raises(TypeError, match="ids"):
         empty.add(documents[:1], ids=["a"])
     with pytest.raises(TypeError, match="ids"):

@@ -6,6 +6,7 @@ import pytest
 
 pytest.importorskip("haystack", reason="needs haystack-ai")
 from haystack import Document, Pipeline
+from haystack.components.writers import DocumentWriter
 from haystack.document_stores.errors import DuplicateDocumentError
 from haystack.document_stores.types import DuplicatePolicy
 from haystack.errors import FilterError
@@ -178,6 +179,25 @@ def test_a_pipeline_with_the_retriever_survives_a_file(document_store):
     result = again.run({"retriever": {"query": "is there caffeine in tea?", "filters": only, "top_k": 5}})
     assert [each.id for each in result["retriever"]["documents"]] == ["tyre"]
     again.get_component("retriever").document_store.close()
+
+
+def test_components_of_a_pipeline_that_was_read_share_their_store(document_store):
+    pipeline = Pipeline()
+    pipeline.add_component("writer", DocumentWriter(document_store))
+    pipeline.add_component("retriever", EhiRetriever(document_store))
+    written = pipeline.dumps()
+    # Beside the one that is open, and after it.
+    for _ in range(2):
+        again = Pipeline.loads(written, allowed_modules=["ehi.haystack"])
+        stores = [again.get_component(name).document_store for name in ("writer", "retriever")]
+        assert stores[0] is stores[1]
+        document_store.close()
+    documents = [Document(id="tea", content="Green tea has caffeine.")]
+    done = again.run({"writer": {"documents": documents}, "retriever": {"query": "caffeine"}})
+    assert done["writer"]["documents_written"] == 1
+    found = again.run({"writer": {"documents": []}, "retriever": {"query": "caffeine"}})["retriever"]["documents"]
+    assert [each.id for each in found] == ["tea"]
+    stores[0].close()
 
 
 def test_what_cannot_be_stored_is_refused_and_nothing_written(document_store):

@@ -25,6 +25,11 @@ def test_documents_come_back_as_they_were(filled, documents):
     assert [d["id"] for d in filled.page(limit=2)] == sorted(d["id"] for d in documents)[:2]
 
 
+def test_lines_of_datasets_are_documents(empty):
+    assert empty.add([{"_id": "a", "title": None, "text": "A text.", "metadata": None}])["inserted"] == 1
+    assert empty.get("a") == {"id": "a", "title": "", "text": "A text.", "metadata": None}
+
+
 def test_a_title_finds_its_document(filled, documents):
     result = filled.search(documents[7]["title"], k=3)
     assert result[0].id == documents[7]["id"] and result[-1].id == result.ids[2] and len(result[:2]) == 2

@@ -1,5 +1,8 @@
 """LangChain's own tests of a vector store, and what they leave out."""
 
+import gzip
+import shutil
+
 import pytest
 
 pytest.importorskip("langchain_core", reason="needs langchain-core")
@@ -9,7 +12,7 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_tests.integration_tests import EmbeddingsIntegrationTests, VectorStoreIntegrationTests
 
 import ehi.langchain
-from places import MODEL
+from places import MODEL, ROOT
 from ehi.langchain import EhiEmbeddings, EhiVectorStore
 
 
@@ -91,8 +94,24 @@ def test_what_would_be_ignored_is_refused(store, tmp_path):
         store.similarity_search("tea", namespace="x")
     with pytest.raises(ValueError, match="ids"):
         store.add_documents([Document("x")], ids=["1", "2"])
-    with pytest.raises(ValueError, match="refused"):
-        store.add_documents([Document(" ")], ids=["1"])
+    with pytest.raises(ehi.InputError):
+        store.add_documents([Document("x"), Document(" ")], ids=["1", "2"])
+    assert store.get_by_ids(["1"]) == []
+    with pytest.raises(TypeError, match="list of strings"):
+        store.delete("ab")
+
+
+def test_embeddings_have_the_settings_of_their_model(tmp_path):
+    plain = tmp_path / "encoder"
+    shutil.copytree(ROOT / "tests" / "fixtures" / "distilbert-768", plain)
+    tensors = plain / "model.safetensors"
+    tensors.write_bytes(gzip.decompress(tensors.with_suffix(".safetensors.gz").read_bytes()))
+    model = ehi.Model(plain, dim=4, query_prompt="question: ")
+    embeddings = EhiEmbeddings(model, precision="f32")
+    row = ehi.Encoder(plain, dim=4, query_prompt="question: ").encode_query("tea")
+    assert embeddings.embed_query("tea") == row.tolist() and len(row) == 4
+    with pytest.raises(TypeError, match="has its dimensions"):
+        EhiEmbeddings(model, dim=4)
 
 
 def test_an_index_of_other_people_is_read(store):

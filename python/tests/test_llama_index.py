@@ -111,6 +111,12 @@ def filtered(tmp_path_factory):
     retriever.close()
 
 
+def test_a_document_that_only_looks_like_a_node_is_named(retriever):
+    retriever.index.add([{"id": "odd", "text": "An odd one.", "metadata": {"_node_content": "{"}}])
+    with pytest.raises(ValueError, match="document odd are of no node"):
+        EhiRetriever(retriever.index, k=4).retrieve("odd")
+
+
 def test_options_are_looked_at_at_once(retriever):
     index = retriever.index
     with pytest.raises(TypeError, match="no option modus"):

@@ -17,6 +17,15 @@ pub struct LockHolder {
 impl fmt::Display for LockHolder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let held = self.since.elapsed().unwrap_or_default().as_secs();
-        write!(f, "process {} on host {} for {held} s", self.process, self.host)
+        // As in a notebook that runs a cell again.
+        let this = if self.is_here() && self.process == std::process::id() { " (this one)" } else { "" };
+        write!(f, "process {}{this} on host {} for {held} s", self.process, self.host)
+    }
+}
+
+impl LockHolder {
+    /// Whether it ran on this host.
+    pub(super) fn is_here(&self) -> bool {
+        self.host.as_bytes() == rustix::system::uname().nodename().to_bytes()
     }
 }

@@ -116,7 +116,7 @@ pub(super) fn live_holder(dir: &Path) -> Option<LockHolder> {
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
     let file = File::options().read(true).custom_flags(flags).open(dir.join(names::LOCK)).ok()?;
     let holder = read_holder(file)?;
-    let here = holder.host.as_bytes() == rustix::system::uname().nodename().to_bytes();
+    let here = holder.is_here();
     let process = rustix::process::Pid::from_raw(i32::try_from(holder.process).ok()?)?;
     // Without the right to send a signal it is there all the same.
     let gone = rustix::process::test_kill_process(process) == Err(rustix::io::Errno::SRCH);

@@ -21,6 +21,8 @@ from .storage import Storage
 
 # Share of a CPU that an actor asks for: two of them leave room for reads on two CPUs.
 ACTOR_CPUS = 0.4
+# Actors that may die one after another without a shard that is made.
+DEATHS = 8
 # Seconds that actors have to remove their folders; one that is killed leaves it to the next.
 CLOSING_SECONDS = 10
 
@@ -95,26 +97,40 @@ def run(
         remote = ray.remote(Worker).options(
             num_cpus=pool["num_cpus"],
             num_gpus=pool["num_gpus"],
-            # One that is killed comes back, and its shard begins again.
-            max_restarts=-1,
-            max_task_retries=-1,
         )
-        actors = [remote.remote(storage, model, pool["scratch"]) for _ in range(min(count, len(waiting)))]
+        actors: list[Any] = []
+        at_work: dict[Any, tuple[Any, Json]] = {}
+        deaths = 0
+
+        def start() -> Any:
+            actors.append(remote.remote(storage, model, pool["scratch"]))
+            return actors[-1]
+
+        def give(actor: Any) -> None:
+            if waiting:
+                task = waiting.pop(0)
+                at_work[actor.run.remote(task)] = (actor, task)
+
         try:
-            at_work: dict[Any, tuple[Any, str]] = {}
-
-            def give(actor: Any) -> None:
-                if waiting:
-                    task = waiting.pop(0)
-                    at_work[actor.run.remote(task)] = (actor, task["key"])
-
-            for actor in actors:
-                give(actor)
+            for _ in range(min(count, len(waiting))):
+                give(start())
             while at_work:
                 done, _ = ray.wait(list(at_work), num_returns=1)
-                actor, key = at_work.pop(done[0])
-                finished[key] = unwrapped(done[0])
-                tell(stage, len(finished), len(tasks))
+                actor, task = at_work.pop(done[0])
+                try:
+                    finished[task["key"]] = unwrapped(done[0])
+                except (ray.exceptions.RayActorError, ray.exceptions.OutOfMemoryError) as error:
+                    # Another one begins its shard again. Ray's own restarts would go on for ever.
+                    deaths += 1
+                    if deaths > DEATHS:
+                        raise _dies(task, error) from error
+                    waiting.insert(0, task)
+                    actors.remove(actor)
+                    ray.kill(actor)
+                    actor = start()
+                else:
+                    deaths = 0
+                    tell(stage, len(finished), len(tasks))
                 give(actor)
             closed = [actor.close.remote() for actor in actors]
             ray.wait(closed, num_returns=len(closed), timeout=CLOSING_SECONDS)
@@ -122,6 +138,13 @@ def run(
             for actor in actors:
                 ray.kill(actor)
     return [finished[key] for key in keys]
+
+
+def _dies(task: Json, error: Exception) -> ShardsError:
+    return ShardsError(
+        f"shard {task['key']} was not made: {DEATHS + 1} workers died one after another, as where the memory is "
+        f"too small for a shard's documents; more `shards` make each smaller. The last one: {error}"
+    )
 
 
 def unwrapped(reference: Any) -> Any:

@@ -59,7 +59,7 @@ class Scratch:
             # Another process took it for one that was left, before it was locked.
             os.close(handle)
         self.path.mkdir()
-        self._close = weakref.finalize(self, _remove, self.path, handle)
+        self._close = weakref.finalize(self, _end, self.path, handle, os.getpid())
 
     def close(self) -> None:
         """Safe to call twice."""
@@ -96,6 +96,12 @@ def sweep(parent: str | os.PathLike[str] | None = None) -> list[str]:
         _remove(lock.with_suffix(""), handle)
         removed.append(lock.stem)
     return removed
+
+
+def _end(folder: pathlib.Path, handle: int, owner: int) -> None:
+    # Not at the end of a forked child, whose parent still needs it.
+    if os.getpid() == owner:
+        _remove(folder, handle)
 
 
 def _remove(folder: pathlib.Path, handle: int) -> None:

@@ -41,7 +41,8 @@ impl Index {
 #[pymethods]
 impl Index {
     /// Stores documents: `add(ids, texts, titles=…, metadata=…)`, or `add(documents)` with dictionaries of
-    /// `id`, `text`, `title` and `metadata`. One whose id is there takes its place.
+    /// `id` (or `_id`), `text`, `title` and `metadata`. One whose id is there takes its place. Metadata are
+    /// what JSON has: no dates, no NaN.
     ///
     /// Returns what was done with each, as a dictionary. With `all_or_none` one that cannot be stored is an
     /// error with nothing stored.
@@ -131,7 +132,7 @@ impl Index {
             let found = run(py, move || index.get(&id))?;
             return found.map_or_else(|| Ok(py.None()), |document| document_to_python(py, &document));
         }
-        let ids: Vec<String> = ids.extract()?;
+        let ids = strings("ids", ids)?;
         let found = run(py, move || index.get_many(ids))?;
         let found = found.iter().map(|document| match document {
             Some(document) => document_to_python(py, document),
@@ -147,7 +148,7 @@ impl Index {
     fn delete(&self, py: Python<'_>, ids: &Bound<'_, PyAny>) -> PyResult<usize> {
         let ids: Vec<String> = match ids.cast::<PyString>() {
             Ok(id) => vec![id.to_cow()?.into_owned()],
-            Err(_) => ids.extract()?,
+            Err(_) => strings("ids", ids)?,
         };
         let index = self.inner()?;
         run(py, move || index.delete_batch(ids))

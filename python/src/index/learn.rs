@@ -6,7 +6,7 @@ use ehi::train::{LearnOptions, Trainer};
 use pyo3::prelude::*;
 
 use super::Index;
-use crate::call::{run, watched};
+use crate::call::{is_forked, run, watched};
 use crate::model;
 use crate::options::{distillation, judgments, seconds};
 use crate::training::{config, retrained};
@@ -257,6 +257,20 @@ impl Index {
     }
 }
 
+/// Waits for the thread, but in a forked child, which has none to wait for.
+fn end(tune: Option<ehi::train::AutoTune>) {
+    match is_forked() {
+        true => std::mem::forget(tune),
+        false => drop(tune),
+    }
+}
+
+impl Drop for AutoTune {
+    fn drop(&mut self) {
+        end(self.tune.get_mut().unwrap_or_else(PoisonError::into_inner).take());
+    }
+}
+
 /// A thread that tunes; made by `Index.auto_tune`.
 #[pyclass(frozen, module = "ehi")]
 pub struct AutoTune {
@@ -275,7 +289,7 @@ impl AutoTune {
     /// Ends it; a tuning under way is given up, with the index as it was.
     fn close(&self, py: Python<'_>) {
         let taken = self.tune.write().unwrap_or_else(PoisonError::into_inner).take();
-        py.detach(move || drop(taken));
+        py.detach(move || end(taken));
     }
 
     fn __enter__(slf: Py<Self>) -> Py<Self> {

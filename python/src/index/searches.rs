@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyString;
 
 use super::Index;
-use crate::call::run;
+use crate::call::{run, threads};
 use crate::model::Reranker;
 use crate::options::{self, parse, stops};
 use crate::search::{Mode, Options, SearchResult, SearchResults};
@@ -19,7 +19,8 @@ impl Index {
     ///
     /// Of one question a `SearchResult`, of several a list of them. How far the tree is searched say `beam`
     /// (leaves), `recall` (share of exact search's hits, 0.95 by default), `stop` (rules as `mass=0.9`) or
-    /// `exact`. `mode` is best, dense, lexical or hybrid; `alpha` and `rrf` join both scores of hybrid.
+    /// `exact`. `mode` is best (the default: words count as far as judged questions have shown that they
+    /// help), dense, lexical or hybrid; `alpha` and `rrf` join both scores of hybrid.
     /// `filter` is a dictionary in the form of MongoDB's. A `reranker` reads the best `rerank_depth` hits
     /// again. `unlogged` does not keep the question where questions are kept.
     ///
@@ -99,19 +100,12 @@ impl Index {
             }
             Input::Texts(texts) => {
                 not_of_one(refine, parallel)?;
-                many(py, k, run(py, || options.apply(index.query_batch(&texts)).run())?)
+                many(py, k, in_parts(py, &texts, |part| options.apply(index.query_batch(part)).run())?)
             }
             Input::Vectors(matrix) => {
                 not_of_one(refine, parallel)?;
-                let rows = matrix.rows()?;
-                many(
-                    py,
-                    k,
-                    run(py, || {
-                        let rows: Vec<_> = rows.iter().collect();
-                        options.apply(index.query_vector_batch(&rows)).run()
-                    })?,
-                )
+                let rows: Vec<_> = matrix.rows()?.iter().collect();
+                many(py, k, in_parts(py, &rows, |part| options.apply(index.query_vector_batch(part)).run())?)
             }
         }
     }
@@ -193,6 +187,22 @@ fn not_of_one(refine: bool, parallel: bool) -> PyResult<()> {
         (_, true) => Err(PyValueError::new_err("`parallel` is for one question; several have a thread each")),
         (false, false) => Ok(()),
     }
+}
+
+/// Questions that each thread searches for between two looks for Ctrl-C.
+const QUESTIONS: usize = 64;
+
+fn in_parts<T: Sync>(
+    py: Python<'_>,
+    questions: &[T],
+    search: impl Fn(&[T]) -> ehi::Result<Vec<ehi::SearchResult>> + Sync,
+) -> PyResult<Vec<ehi::SearchResult>> {
+    let mut results = Vec::with_capacity(questions.len());
+    for part in questions.chunks(QUESTIONS * threads()) {
+        py.check_signals()?;
+        results.extend(run(py, || search(part))?);
+    }
+    Ok(results)
 }
 
 fn many(py: Python<'_>, k: usize, results: Vec<ehi::SearchResult>) -> PyResult<Py<PyAny>> {

@@ -1,5 +1,6 @@
 """Builds: what goes in, what comes out, and workers that die."""
 
+import contextlib
 import json
 import os
 import random
@@ -153,7 +154,8 @@ def test_shards_of_another_model_are_refused(published, cluster, corpus, tmp_pat
     changed = publishing.assemble(mixed, manifest, [*manifest["shards"], forged], [])
     manifests.publish(mixed, changed, 1)
     with ehi.ray.open(tmp_path / "mixed", cache=tmp_path / "cache") as shards:
-        answer = shards.search("protein", 10, mode="dense")
+        with pytest.warns(RuntimeWarning, match="is left out"):
+            answer = shards.search("protein", 10, mode="dense")
         assert answer.partial and len(answer.hits) == 10
         assert list(answer.missing) == [forged["key"]]
         # Its tree is that of the other model.
@@ -198,6 +200,28 @@ def test_workers_that_are_killed_change_nothing(cluster, lines, single, question
             one = single.search(question, 20, exact=True, mode="dense", encoder="full")
             answer = shards.search(question, 20, exact=True, mode="dense")
             assert [(hit.id, hit.score) for hit in answer.hits] == [(hit.id, hit.score) for hit in one]
+
+
+def test_a_worker_that_always_dies_ends_the_build(cluster, lines, tmp_path):
+    over = threading.Event()
+
+    def killer():
+        while not over.wait(0.2):
+            for pid in workers():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+    thread = threading.Thread(target=killer)
+    thread.start()
+    try:
+        with pytest.raises(ehi.ray.ShardsError, match="workers died one after another"):
+            ehi.ray.build(lines, MODEL, tmp_path / "set", shards=1, precision="int8", metadata="metadata")
+    finally:
+        over.set()
+        thread.join()
+    # What is left of it is no set, and the next build makes one.
+    built = ehi.ray.build(lines, MODEL, tmp_path / "set", shards=1, precision="int8", metadata="metadata")
+    assert built["version"] == 1
 
 
 DRIVER = """

@@ -70,8 +70,8 @@ impl Survey {
         Self { choices, rounds: 1, stride: 1, enough: usize::MAX, images: 0, violations: Vec::new() }
     }
 
-    /// Of `places`, as many rounds as give about as many images, one of each choice at least, or a part of the
-    /// places where none are [`asked`] for.
+    /// Of `places`, as many rounds as give about as many images, one of each choice at least, or a part of
+    /// the places where none are [`asked`] for.
     pub(crate) fn of_size(self, images: Option<usize>, places: usize) -> Self {
         let Some(images) = images else { return Self { stride: QUICK, ..self } };
         let random = self.choices.iter().filter(|kept| kept.is_random()).count();

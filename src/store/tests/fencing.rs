@@ -112,7 +112,10 @@ fn a_lock_says_who_holds_it_and_can_be_waited_for() {
     let (dir, model) = sample();
     let store = open(dir.path()).unwrap();
     let refused = open(dir.path()).unwrap_err();
-    assert!(refused.to_string().contains(&format!("by process {}", std::process::id())), "{refused}");
+    assert!(
+        refused.to_string().contains(&format!("by process {} (this one)", std::process::id())),
+        "{refused}"
+    );
     let path = dir.path();
     std::thread::scope(|scope| {
         let options = StoreOptions { lock_wait: Duration::from_secs(60), ..StoreOptions::default() };
