@@ -1,9 +1,8 @@
 //! Hits, each with the part of its text that is shown.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 
-use ehi::{Hit, Index, RankedBy, SearchStats};
+use ehi::{Hit, RankedBy, SearchStats};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -71,19 +70,18 @@ pub fn search(site: &Site, call: &Call) -> Result<Reply, Refusal> {
     }
     let result = query.run()?;
     let words = Words::of(&ask.question);
-    let grades = if ask.grades { grades(index, &ask.question)? } else { HashMap::new() };
+    let grades = match ask.grades {
+        // As the page stores the question.
+        true => index.judgments_of(ask.question.trim(), result.iter().map(|hit| &hit.id))?,
+        false => vec![None; result.len()],
+    };
+    let grades = grades.into_iter().map(|judgment| judgment.map(|own| own.grade));
     Ok(Reply::json(&Found {
         ranked_by: result.ranked_by,
         stats: result.stats,
         embeddings: index.embeddings(),
-        hits: result.iter().map(|hit| shown(hit, &words, grades.get(&hit.id).copied())).collect(),
+        hits: result.iter().zip(grades).map(|(hit, grade)| shown(hit, &words, grade)).collect(),
     }))
-}
-
-/// The judgments of one question: grades by the ids of their documents.
-fn grades(index: &Index, question: &str) -> Result<HashMap<String, i32>, Refusal> {
-    let judgments = index.judgments()?.into_iter().filter(|own| own.question == question.trim());
-    Ok(judgments.map(|own| (own.id, own.grade)).collect())
 }
 
 fn shown<'a>(hit: &'a Hit, words: &Words, grade: Option<i32>) -> Shown<'a> {
