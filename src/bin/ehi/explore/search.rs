@@ -10,6 +10,7 @@ use super::excerpt::{Excerpt, excerpt};
 use super::question::Ask;
 use super::reply::{Refusal, Reply};
 use super::routes::{Call, Site};
+use crate::beginning::beginning;
 use crate::cut::floor;
 use crate::passage::Words;
 
@@ -139,15 +140,7 @@ fn field(value: &Value, path: &[&str]) -> Field {
         filter.insert(name.clone(), json!({ "$eq": value }));
         Value::Object(filter).to_string()
     });
-    Field { name: cut(&name, MOST_NAME), value: cut(&text, MOST_VALUE), filter }
-}
-
-/// The beginning of a text, with an ellipsis where there is more of it.
-fn cut(text: &str, most: usize) -> String {
-    if text.len() <= most {
-        return text.to_owned();
-    }
-    format!("{}…", &text[..floor(text, most)])
+    Field { name: beginning(&name, MOST_NAME), value: beginning(&text, MOST_VALUE), filter }
 }
 
 #[cfg(test)]
