@@ -111,6 +111,27 @@ impl Index {
         Ok(judgments)
     }
 
+    /// The judgments of a question, one place for each of these ids of documents; no other one is read.
+    ///
+    /// A read-only handle shows those that were flushed.
+    ///
+    /// # Errors
+    /// Failures of reading.
+    pub fn judgments_of(
+        &self,
+        question: &str,
+        ids: impl IntoIterator<Item: AsRef<str>>,
+    ) -> Result<Vec<Option<Judgment>>> {
+        let ids = ids.into_iter();
+        let Some(store) = self.judgments_for_reading()? else { return Ok(ids.map(|_| None).collect()) };
+        let view = store.read();
+        let judged = |id: &str| match within(view.row_of(&key(question, id)))? {
+            Some(row) => judgment(within(view.document(row))?).map(Some),
+            None => Ok(None),
+        };
+        ids.map(|id| judged(id.as_ref())).collect()
+    }
+
     /// Removes judgments, each named by its question and the id of its document; says how many there were.
     /// Their bytes stay in the files until [`Self::compact`].
     ///

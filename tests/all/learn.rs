@@ -36,6 +36,7 @@ fn judgments_outlive_whatever_happens_to_the_model() {
     let (dir, index) = filled(SHAPE, 12);
     let path = dir.path().join("index");
     assert!(index.judgments().unwrap().is_empty() && !path.join("judgments").exists());
+    assert_eq!(index.judgments_of("what is a tree?", ["a", "b"]).unwrap(), [None, None]);
     assert_eq!(index.forget([("a", "b")]).unwrap(), 0);
     assert!(!path.join("judgments").exists(), "nothing is written without need");
 
@@ -61,6 +62,13 @@ fn judgments_outlive_whatever_happens_to_the_model() {
     assert!(reader.judgments().unwrap().is_empty(), "not flushed");
     index.flush().unwrap();
     assert_eq!(known(&reader), expected);
+    for handle in [&index, &reader] {
+        let all = handle.judgments().unwrap();
+        let ids = ["not yet there", "absent", &id(1), &id(0)];
+        let own = handle.judgments_of("what is a tree?", ids).unwrap();
+        assert_eq!(own, [Some(all[2].clone()), None, None, Some(all[1].clone())]);
+        assert_eq!(handle.judgments_of("how far", ids).unwrap(), [const { None }; 4]);
+    }
     assert!(matches!(reader.record("a", "b", 1), Err(Error::Store(_))));
     drop(reader);
 

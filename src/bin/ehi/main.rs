@@ -1,6 +1,8 @@
 //! The `ehi` command line: arguments in, calls of the public API, text or JSON out.
 
 mod bars;
+#[cfg(any(feature = "explore", feature = "mcp"))]
+mod beginning;
 mod calibrate;
 #[cfg(any(feature = "explore", feature = "mcp"))]
 mod cut;

@@ -232,6 +232,29 @@ fn what_another_process_writes_is_shown_and_an_index_that_is_gone_is_missed() {
 }
 
 #[test]
+fn that_another_index_is_in_its_place_is_said_until_the_index_is_back() {
+    for options in [&[][..], &["--judge"]] {
+        let (flow, other) = (filled(12), filled(6));
+        let explorer = Explorer::new(&flow.index(), options);
+        let session = explorer.begin();
+        fs::rename(flow.path("index"), flow.path("elsewhere")).unwrap();
+        session.wait("/api/about", |about| about["error"] == "gone");
+        fs::rename(other.path("index"), flow.path("index")).unwrap();
+        let said = session.wait("/api/about", |about| {
+            about["message"].as_str().is_some_and(|message| message.contains("another index is at"))
+        });
+        assert_eq!(said["error"], "gone");
+        assert!(said["message"].as_str().unwrap().contains("start `ehi explore` again"), "{said}");
+        assert_eq!(session.search("tree").refused(503), "gone", "{options:?}");
+        let judged = json!({ "question": "tree", "id": id(0), "grade": 1 });
+        assert_ne!(session.post("/api/judge", &judged).status, 200);
+        fs::rename(flow.path("index"), other.path("index")).unwrap();
+        fs::rename(flow.path("elsewhere"), flow.path("index")).unwrap();
+        session.wait("/api/about", |about| about["documents"] == 12);
+    }
+}
+
+#[test]
 fn judgments_are_kept_listed_and_undone_and_questions_logged_when_asked() {
     let flow = filled(12);
     flow.run("questions", &["--log", "on"]).ok();

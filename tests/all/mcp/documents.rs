@@ -211,10 +211,25 @@ fn a_list_of_resources_ends_early_in_a_large_index() {
     let all = runtime.block_on(service.list_all_resources()).unwrap();
     let names: Vec<_> = all.iter().map(|resource| resource.name.clone()).collect();
     assert_eq!(names, (0..1_000).map(|number| format!("d{number:04}")).collect::<Vec<_>>());
-    for cursor in ["x", "1", ":", "x:d0001"] {
-        let request = PaginatedRequestParams::default().with_cursor(Some(cursor.to_owned()));
-        let error = error_of(runtime.block_on(service.list_resources(Some(request))));
+    let own = runtime.block_on(service.list_resources(None)).unwrap().next_cursor.unwrap();
+    let page = |cursor: &str| Some(PaginatedRequestParams::default().with_cursor(Some(cursor.to_owned())));
+    let second = runtime.block_on(service.list_resources(page(&own))).unwrap();
+    assert_eq!(second.resources[0].name, "d0100");
+    let later = own.replace("d0099", "d0500");
+    for cursor in ["", "x", "1", ":", "x:d0001", "0:", "100:d0099", "0000000000000000:100:d0099", &later] {
+        let error = error_of(runtime.block_on(service.list_resources(page(cursor))));
         assert_eq!(error.code.0, -32602, "{cursor}");
     }
+    for error in [
+        error_of(runtime.block_on(service.list_tools(page(&own)))),
+        error_of(runtime.block_on(service.list_resource_templates(page(&own)))),
+    ] {
+        assert_eq!(error.code.0, -32602, "{error:?}");
+    }
+    // Nor is one of another session.
+    let other = Session::open(&flow, &[]);
+    let error = error_of(other.runtime.block_on(other.service.list_resources(page(&own))));
+    assert_eq!(error.code.0, -32602, "{error:?}");
+    other.done();
     session.done();
 }

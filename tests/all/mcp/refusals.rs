@@ -43,11 +43,19 @@ fn parameters_of_a_wrong_form_are_told_from_an_unknown_method() {
         ("resources/read", json!({ "uri": 5 }), -32602, "`uri` of `resources/read`"),
         ("resources/read", json!({}), -32602, "`uri` of `resources/read`"),
         ("tools/calls", json!({}), -32601, "no method `tools/calls`"),
+        ("resources/list", json!({ "cursor": 5 }), -32602, "`cursor` is a string"),
+        ("resources/list", json!({ "cursor": ["x"] }), -32602, "`cursor` is a string"),
+        ("resources/templates/list", json!({ "cursor": false }), -32602, "`cursor` is a string"),
+        ("tools/list", json!({ "cursor": {} }), -32602, "`cursor` is a string"),
     ] {
         wire.send(&json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }));
         let answer = wire.answer();
         assert_eq!(answer["error"]["code"], json!(code), "{method} {params}: {answer}");
         assert!(answer["error"]["message"].as_str().unwrap().contains(says), "{method} {params}: {answer}");
+    }
+    for params in [json!({}), json!({ "cursor": null })] {
+        wire.send(&json!({ "jsonrpc": "2.0", "id": 1, "method": "resources/list", "params": params }));
+        assert_eq!(wire.answer()["result"]["resources"], json!([]), "{params}");
     }
     for id in [json!(1.5), json!([1]), json!(true)] {
         wire.send(&json!({ "jsonrpc": "2.0", "id": id, "method": "ping" }));

@@ -1,6 +1,6 @@
 //! What the page must know before anything is asked: which index, and what it can do.
 
-use std::sync::OnceLock;
+use std::sync::{Mutex, PoisonError};
 
 use ehi::model::ModelHash;
 use ehi::search::MOST_EXACT_DOCUMENTS;
@@ -12,7 +12,7 @@ use super::routes::{Call, Site};
 use crate::hits::unit;
 
 #[derive(Serialize)]
-struct About<'a> {
+struct About {
     /// Name of the directory.
     name: String,
     version: &'static str,
@@ -35,7 +35,7 @@ struct About<'a> {
     /// Whether a search that is told nothing compares all documents, because there are few.
     few: bool,
     /// Questions to begin with.
-    examples: &'a [String],
+    examples: Vec<String>,
 }
 
 /// How many examples there are, of how many bytes at most, and how many documents are looked at for them.
@@ -43,13 +43,37 @@ const EXAMPLES: usize = 3;
 const MOST_EXAMPLE: usize = 120;
 const LOOKED_AT: usize = 20;
 
-/// Questions that were judged, else titles of documents. They are looked for until there are some, and then
-/// kept: this is asked for every few seconds.
-fn examples(index: &Index) -> Result<&'static [String], Refusal> {
-    static FOUND: OnceLock<Vec<String>> = OnceLock::new();
-    if let Some(found) = FOUND.get() {
-        return Ok(found);
+/// Questions to begin with. The first that are found are kept. Where there are none they are looked for again
+/// when the index has changed, and not before: the page asks for them every few seconds.
+#[derive(Default)]
+pub struct Examples(Mutex<Option<Sought>>);
+
+struct Sought {
+    of: State,
+    found: Vec<String>,
+}
+
+/// Changes with the documents.
+type State = (ModelHash, Generation);
+
+impl Examples {
+    fn get(
+        &self,
+        of: State,
+        seek: impl FnOnce() -> Result<Vec<String>, Refusal>,
+    ) -> Result<Vec<String>, Refusal> {
+        let mut sought = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(last) = sought.as_ref().filter(|last| last.of == of || !last.found.is_empty()) {
+            return Ok(last.found.clone());
+        }
+        let found = seek()?;
+        *sought = Some(Sought { of, found: found.clone() });
+        Ok(found)
     }
+}
+
+/// Questions that were judged, else titles of documents.
+fn examples(index: &Index) -> Result<Vec<String>, Refusal> {
     let fits = |text: &str| text.len() <= MOST_EXAMPLE && text.chars().any(char::is_alphanumeric);
     // Judgments that cannot be read are no reason to be without a page; the view that lists them says so.
     let judged = index.judgments().unwrap_or_default().into_iter();
@@ -61,17 +85,18 @@ fn examples(index: &Index) -> Result<&'static [String], Refusal> {
     }
     found.dedup();
     found.truncate(EXAMPLES);
-    Ok(if found.is_empty() { &[] } else { FOUND.get_or_init(|| found) })
+    Ok(found)
 }
 
 pub fn about(site: &Site, _: &Call) -> Result<Reply, Refusal> {
     let index = site.held.index()?;
     let bundle = index.bundle();
+    let (model, generation) = (bundle.hash(), index.stats()?.generation);
     Ok(Reply::json(&About {
         name: index.path().file_name().unwrap_or_default().to_string_lossy().into_owned(),
         version: env!("CARGO_PKG_VERSION"),
-        model: bundle.hash(),
-        generation: index.stats()?.generation,
+        model,
+        generation,
         documents: index.len(),
         embeddings: index.embeddings(),
         unit: unit(index),
@@ -81,6 +106,33 @@ pub fn about(site: &Site, _: &Call) -> Result<Reply, Refusal> {
         judge: site.held.may_judge(),
         logged: site.held.may_judge() && index.logs_questions(),
         few: index.embeddings() <= MOST_EXACT_DOCUMENTS,
-        examples: examples(index)?,
+        examples: site.examples.get((model, generation), || examples(index))?,
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn examples_are_looked_for_once_in_each_state_of_an_index_until_there_are_some() {
+        let examples = Examples::default();
+        let state = |model, generation| (ModelHash([model; 32]), Generation(generation));
+        let mut looked = 0;
+        let mut get = |of, found: &[&str]| {
+            let seek = || {
+                looked += 1;
+                Ok(found.iter().map(|own| (*own).to_owned()).collect())
+            };
+            (examples.get(of, seek).unwrap(), looked)
+        };
+        assert_eq!(get(state(0, 1), &[]), (vec![], 1));
+        assert_eq!(get(state(0, 1), &["not looked for"]), (vec![], 1));
+        assert_eq!(get(state(0, 2), &[]), (vec![], 2));
+        assert_eq!(get(state(1, 2), &["tree"]), (vec!["tree".to_owned()], 3));
+        assert_eq!(get(state(1, 3), &["not looked for"]), (vec!["tree".to_owned()], 3));
+        let failing = Examples::default();
+        assert!(failing.get(state(0, 1), || Err(Refusal::bad("damaged"))).is_err());
+        assert_eq!(failing.get(state(0, 1), || Ok(vec!["leaf".to_owned()])).unwrap(), ["leaf"]);
+    }
 }

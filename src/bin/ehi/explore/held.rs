@@ -1,27 +1,35 @@
 //! The index that the page shows: kept at the newest state that its writer flushed, and missed when it is
 //! gone.
 
-use std::fs;
+use std::fs::{self, File, Metadata};
+use std::os::unix::fs::MetadataExt;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use ehi::Index;
+use ehi::store::StoreError;
+use ehi::{Error, Index};
 use hyper::StatusCode;
 
 use super::reply::Refusal;
 use crate::failure::Failure;
+use crate::printing;
 
 /// How often it is looked whether the index has changed.
 const FRESH: Duration = Duration::from_millis(250);
 
 pub struct Held {
     index: Index,
+    /// Its directory: no other one has the same number while this is open.
+    directory: File,
     looked: Mutex<Option<Instant>>,
 }
 
 impl Held {
-    pub fn new(index: Index) -> Self {
-        Self { index, looked: Mutex::new(None) }
+    /// # Errors
+    /// The directory of the index cannot be opened.
+    pub fn new(index: Index) -> Result<Self, Failure> {
+        let directory = File::open(index.path()).map_err(Failure::file("open", index.path()))?;
+        Ok(Self { index, directory, looked: Mutex::new(None) })
     }
 
     /// The index, at its newest.
@@ -31,18 +39,35 @@ impl Held {
     pub fn index(&self) -> Result<&Index, Refusal> {
         let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
         if looked.is_none_or(|at| at.elapsed() >= FRESH) {
-            // A handle that writes is at its newest, but does not see that its directory is gone.
-            let read = match self.may_judge() {
-                true => fs::metadata(self.index.path()).map(drop).map_err(|error| error.to_string()),
-                false => self.index.refresh().map(drop).map_err(|error| Failure::from(error).line()),
-            };
-            read.map_err(|error| {
-                let message = format!("the index cannot be read any more: {error}");
-                Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "gone", message)
-            })?;
+            self.look().map_err(|message| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "gone", message))?;
             *looked = Some(Instant::now());
         }
         Ok(&self.index)
+    }
+
+    /// Moves on to what was written.
+    ///
+    /// # Errors
+    /// What has become of the index, for its user.
+    fn look(&self) -> Result<(), String> {
+        let replaced = || {
+            let path = printing::path(self.index.path());
+            format!("another index is at {path} now: start `ehi explore` again to see it")
+        };
+        let gone = |error: String| format!("the index cannot be read any more: {error}");
+        if !self.may_judge() {
+            return match self.index.refresh() {
+                Ok(_) => Ok(()),
+                Err(Error::Store(StoreError::Replaced { .. })) => Err(replaced()),
+                Err(error) => Err(gone(Failure::from(error).line())),
+            };
+        }
+        // A handle that writes is at its newest, but sees neither that its directory is gone nor that another
+        // one is in its place.
+        let number = |of: Metadata| (of.dev(), of.ino());
+        let there = fs::metadata(self.index.path()).map_err(|error| gone(error.to_string()))?;
+        let own = self.directory.metadata().map_err(|error| gone(error.to_string()))?;
+        if number(there) == number(own) { Ok(()) } else { Err(replaced()) }
     }
 
     /// The same, to write to.

@@ -14,7 +14,7 @@ use super::held::Held;
 use super::reply::{Refusal, Reply};
 use super::routes::{Call, Site};
 use super::search::MOST_TITLE;
-use crate::cut::floor;
+use crate::beginning::beginning;
 use crate::failure::Failure;
 
 /// Questions that are routed, the newest ones.
@@ -152,21 +152,6 @@ fn ended(read: impl FnOnce() -> Result<Read, ehi::Error>) -> Reading {
     }
 }
 
-/// The beginning of a text, in one line: up to the end of a word, with an ellipsis where it was cut.
-pub fn beginning(text: &str, most: usize) -> String {
-    let cut = &text[..floor(text, most)];
-    let is_cut = cut.len() < text.len();
-    let inside = is_cut && !text[cut.len()..].starts_with(char::is_whitespace);
-    // Scripts without spaces have no such end.
-    let end = cut.rfind(char::is_whitespace).filter(|&end| inside && end > most / 2).unwrap_or(cut.len());
-    let mut line = cut[..end].split_whitespace().collect::<Vec<_>>().join(" ");
-    if is_cut {
-        line.truncate(line.trim_end_matches([',', ';', ':', '.']).len());
-        line.push('…');
-    }
-    line
-}
-
 impl Shelf {
     fn lock(&self) -> std::sync::MutexGuard<'_, Reading> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -222,15 +207,6 @@ fn by_leaf(changes: LeafChanges) -> HashMap<LeafId, (Vec<Origin>, usize)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_beginning_ends_with_a_word_and_says_that_it_was_cut() {
-        assert_eq!(beginning("A whole  text.\n", 300), "A whole text.");
-        assert_eq!(beginning("one two three", 11), "one two…");
-        assert_eq!(beginning("one two, three", 8), "one two…");
-        assert_eq!(beginning(&"é".repeat(20), 11), format!("{}…", "é".repeat(5)));
-        assert_eq!(beginning("", 11), "");
-    }
 
     #[test]
     fn a_reading_that_fails_in_any_way_is_no_longer_under_way() {

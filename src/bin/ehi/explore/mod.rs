@@ -79,7 +79,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let interrupts = Interrupts::watch();
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, args.port)).map_err(Failure::Listen)?;
     let port = listener.local_addr().map_err(Failure::Listen)?.port();
-    let (site, token) = Site::new(Held::new(index), config, port)?;
+    let (site, token) = Site::new(Held::new(index)?, config, port)?;
     let site = Arc::new(site);
     // In the fragment, which no browser sends to a server or to another page.
     let address = format!("http://127.0.0.1:{port}/#{token}");

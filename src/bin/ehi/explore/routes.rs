@@ -10,6 +10,7 @@ use hyper::{Method, StatusCode};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::about::Examples;
 use super::guard::{Access, Guard};
 use super::held::Held;
 use super::job::Job;
@@ -25,6 +26,7 @@ pub struct Site {
     pub held: Arc<Held>,
     pub shelf: Arc<Shelf>,
     pub job: Arc<Job>,
+    pub examples: Examples,
     keys: Keys,
     guard: Guard,
     port: u16,
@@ -98,7 +100,8 @@ impl Site {
         let token = keys.issue().map_err(Failure::Listen)?;
         let held = Arc::new(held);
         let job = Arc::new(Job::new(config));
-        let site = Self { held, shelf: Arc::default(), job, keys, guard: Guard::new(port), port };
+        let (shelf, examples) = (Arc::default(), Examples::default());
+        let site = Self { held, shelf, job, examples, keys, guard: Guard::new(port), port };
         Ok((site, token))
     }
 

@@ -1,9 +1,8 @@
 //! Hits, each with the part of its text that is shown.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 
-use ehi::{Hit, Index, RankedBy, SearchStats};
+use ehi::{Hit, RankedBy, SearchStats};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -11,6 +10,7 @@ use super::excerpt::{Excerpt, excerpt};
 use super::question::Ask;
 use super::reply::{Refusal, Reply};
 use super::routes::{Call, Site};
+use crate::beginning::beginning;
 use crate::cut::floor;
 use crate::passage::Words;
 
@@ -71,19 +71,18 @@ pub fn search(site: &Site, call: &Call) -> Result<Reply, Refusal> {
     }
     let result = query.run()?;
     let words = Words::of(&ask.question);
-    let grades = if ask.grades { grades(index, &ask.question)? } else { HashMap::new() };
+    let grades = match ask.grades {
+        // As the page stores the question.
+        true => index.judgments_of(ask.question.trim(), result.iter().map(|hit| &hit.id))?,
+        false => vec![None; result.len()],
+    };
+    let grades = grades.into_iter().map(|judgment| judgment.map(|own| own.grade));
     Ok(Reply::json(&Found {
         ranked_by: result.ranked_by,
         stats: result.stats,
         embeddings: index.embeddings(),
-        hits: result.iter().map(|hit| shown(hit, &words, grades.get(&hit.id).copied())).collect(),
+        hits: result.iter().zip(grades).map(|(hit, grade)| shown(hit, &words, grade)).collect(),
     }))
-}
-
-/// The judgments of one question: grades by the ids of their documents.
-fn grades(index: &Index, question: &str) -> Result<HashMap<String, i32>, Refusal> {
-    let judgments = index.judgments()?.into_iter().filter(|own| own.question == question.trim());
-    Ok(judgments.map(|own| (own.id, own.grade)).collect())
 }
 
 fn shown<'a>(hit: &'a Hit, words: &Words, grade: Option<i32>) -> Shown<'a> {
@@ -141,15 +140,7 @@ fn field(value: &Value, path: &[&str]) -> Field {
         filter.insert(name.clone(), json!({ "$eq": value }));
         Value::Object(filter).to_string()
     });
-    Field { name: cut(&name, MOST_NAME), value: cut(&text, MOST_VALUE), filter }
-}
-
-/// The beginning of a text, with an ellipsis where there is more of it.
-fn cut(text: &str, most: usize) -> String {
-    if text.len() <= most {
-        return text.to_owned();
-    }
-    format!("{}…", &text[..floor(text, most)])
+    Field { name: beginning(&name, MOST_NAME), value: beginning(&text, MOST_VALUE), filter }
 }
 
 #[cfg(test)]

@@ -4,11 +4,11 @@ use ehi::explain::{ExactHit, ExplainedHit, ReachedLeaf};
 use ehi::{Hit, Index, RankedBy, SearchStats};
 use serde::Serialize;
 
-use super::leaves::beginning;
 use super::question::Ask;
 use super::reply::{Refusal, Reply};
 use super::routes::{Call, Site};
 use super::search::MOST_TITLE;
+use crate::beginning::beginning;
 use crate::query::Mode;
 
 /// Leaves that are shown where the search itself did without the tree, and among how many they are chosen:

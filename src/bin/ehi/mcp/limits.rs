@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use ehi::search::DEFAULT_K;
 use serde::Serialize;
 
+use crate::beginning::beginning;
 use crate::cut::floor;
 use crate::failure::Failure;
 
@@ -126,7 +127,7 @@ pub fn fit<T: Serialize>(mut items: Vec<T>, most: usize) -> (Vec<T>, usize) {
 /// The notes of an answer, bounded.
 pub fn notes(given: Vec<String>) -> Vec<String> {
     let left = given.len().saturating_sub(NOTES);
-    let mut notes: Vec<String> = given.iter().take(NOTES).map(|note| shortened(note, NOTE)).collect();
+    let mut notes: Vec<String> = given.iter().take(NOTES).map(|note| beginning_json(note, NOTE)).collect();
     if left > 0 {
         notes.push(format!("there are {left} more notes"));
     }
@@ -135,14 +136,11 @@ pub fn notes(given: Vec<String>) -> Vec<String> {
 
 /// What the model reads of a failure: what it wrote itself may be in it, of any length.
 pub fn failure(line: &str) -> String {
-    shortened(line, FAILURE)
+    beginning_json(line, FAILURE)
 }
 
-fn shortened(text: &str, most: usize) -> String {
-    match start_json(text, most) {
-        (text, false) => text.to_owned(),
-        (text, true) => format!("{text}…"),
-    }
+fn beginning_json(text: &str, most: usize) -> String {
+    beginning(text, start_json(text, most).0.len())
 }
 
 #[cfg(test)]
@@ -176,7 +174,7 @@ mod tests {
     #[test]
     fn notes_are_bounded() {
         assert_eq!(notes(vec!["a".to_owned()]), ["a"]);
-        let many = notes(vec!["\n".repeat(10_000); 1_000]);
+        let many = notes(vec!["\u{1}".repeat(10_000); 1_000]);
         assert!(many.len() == NOTES + 1 && json_bytes(&many) < REST, "{many:?}");
         assert!(many[NOTES].contains("990 more"));
         assert!(failure(&"x".repeat(1 << 20)).len() < 2 * FAILURE);

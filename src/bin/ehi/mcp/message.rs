@@ -3,7 +3,7 @@
 use std::fmt;
 
 use rmcp::RoleServer;
-use rmcp::model::{ErrorCode, JsonRpcMessage, NumberOrString};
+use rmcp::model::{ClientRequest, ErrorCode, JsonRpcMessage, NumberOrString};
 use rmcp::service::RxJsonRpcMessage;
 use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -78,6 +78,11 @@ pub fn read(line: &[u8]) -> Result<Option<Message>, Refusal> {
             NumberOrString::String(id) if id.len() > ID => {
                 Err(Refusal::of(None, format!("the id has more than {ID} bytes")))
             }
+            id if is_list(&request.request) && !has_cursor_of_text(line) => Err(Refusal {
+                id: Some(id.clone().into_json_value()),
+                code: ErrorCode::INVALID_PARAMS,
+                message: "`cursor` is a string, or absent".to_owned(),
+            }),
             _ => Ok(Some(JsonRpcMessage::Request(request))),
         },
         // Whose id is neither, so that it was read as a notification.
@@ -102,6 +107,24 @@ struct Head {
     id: Option<IgnoredAny>,
     #[serde(default)]
     method: Option<IgnoredAny>,
+}
+
+fn is_list(request: &ClientRequest) -> bool {
+    use ClientRequest as Own;
+    matches!(
+        request,
+        Own::ListToolsRequest(_) | Own::ListResourcesRequest(_) | Own::ListResourceTemplatesRequest(_)
+    )
+}
+
+/// Whether the cursor of a list is a string, or there is none: the protocol's crate drops any other.
+fn has_cursor_of_text(line: &[u8]) -> bool {
+    #[derive(Deserialize)]
+    struct Paged {
+        params: Option<Value>,
+    }
+    let paged = serde_json::from_slice::<Paged>(line).ok().and_then(|own| own.params);
+    paged.as_ref().and_then(|params| params.get("cursor")).is_none_or(|own| own.is_string() || own.is_null())
 }
 
 fn head(line: &[u8]) -> Head {

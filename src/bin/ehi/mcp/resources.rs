@@ -1,6 +1,8 @@
 //! Documents as resources: `ehi://document/ID`, with the id percent-encoded. An id is looked up in the index
 //! and nowhere else.
 
+use std::hash::{BuildHasher, RandomState};
+
 use ehi::{Document, Index};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use rmcp::ErrorData;
@@ -22,6 +24,25 @@ const PAGE: usize = 100;
 /// Documents read at once for it, and their bytes after which it ends early.
 const READ: usize = 10;
 const READ_BYTES: usize = 4 << 20;
+
+/// Cursors of a session: those that it gave are told from all other texts by a hash with a key of its own.
+#[derive(Clone, Default)]
+pub struct Cursors(RandomState);
+
+impl Cursors {
+    /// The cursor behind so many documents, the last of which has this id.
+    fn give(&self, listed: usize, id: &str) -> String {
+        format!("{:016x}:{listed}:{id}", self.0.hash_one((listed, id)))
+    }
+
+    /// What a cursor was given for; nothing where it is not one of this session.
+    fn read<'a>(&self, given: &'a str) -> Option<(usize, &'a str)> {
+        let (_, rest) = given.split_once(':')?;
+        let (listed, id) = rest.split_once(':')?;
+        let listed = listed.parse().ok()?;
+        (self.give(listed, id) == given).then_some((listed, id))
+    }
+}
 
 /// Why a resource cannot be given.
 pub enum Refused {
@@ -68,14 +89,13 @@ pub fn templates() -> Vec<ResourceTemplate> {
 /// such lists to their ends, and what a large index holds is found by `search`.
 ///
 /// # Errors
-/// A cursor that is none, and failures of reading.
-pub fn list(index: &Index, cursor: Option<&str>) -> Result<ListResourcesResult, Refused> {
+/// A cursor that this session did not give, and failures of reading.
+pub fn list(index: &Index, cursors: &Cursors, cursor: Option<&str>) -> Result<ListResourcesResult, Refused> {
     let (mut listed, mut last) = match cursor {
         None => (0, None),
         Some(cursor) => {
-            let parts = cursor.split_once(':').and_then(|(listed, id)| Some((listed.parse().ok()?, id)));
-            let (listed, id): (usize, _) =
-                parts.ok_or_else(|| invalid("the cursor is not one of `resources/list`".to_owned()))?;
+            let (listed, id) =
+                cursors.read(cursor).ok_or_else(|| Refused::Request(foreign_cursor("resources/list")))?;
             (listed, Some(id.to_owned()))
         }
     };
@@ -98,7 +118,7 @@ pub fn list(index: &Index, cursor: Option<&str>) -> Result<ListResourcesResult, 
         }
     }
     let mut result = ListResourcesResult::with_all_items(resources);
-    result.next_cursor = last.filter(|_| more && listed < LISTED).map(|id| format!("{listed}:{id}"));
+    result.next_cursor = last.filter(|_| more && listed < LISTED).map(|id| cursors.give(listed, &id));
     Ok(result)
 }
 
@@ -176,6 +196,11 @@ pub fn parse(given: &str) -> Result<(String, usize), Refused> {
     }
 }
 
+/// The error of a cursor that this session did not give.
+pub fn foreign_cursor(method: &str) -> ErrorData {
+    ErrorData::invalid_params(format!("the cursor is not one that `{method}` gave in this session"), None)
+}
+
 fn invalid(message: String) -> Refused {
     Refused::Request(ErrorData::invalid_params(message, None))
 }
@@ -209,7 +234,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_id_comes_back(id in ".*") {
+        fn any_id_comes_back(id in ".*", listed: usize) {
+            let cursors = Cursors::default();
+            let given = cursors.give(listed, &id);
+            prop_assert_eq!(cursors.read(&given), Some((listed, id.as_str())));
+            prop_assert_eq!(Cursors::default().read(&given), None);
             prop_assert_eq!(parse(&uri(&id)).ok(), Some((id, 0)));
         }
     }

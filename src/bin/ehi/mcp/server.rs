@@ -20,7 +20,7 @@ use super::held::Held;
 use super::insert::Insert;
 use super::judge::Judge;
 use super::limits::{ARGUMENTS, CALLS, failure};
-use super::resources::{self, Refused};
+use super::resources::{self, Cursors, Refused, foreign_cursor};
 use super::search::Search;
 use super::stats::Stats;
 use super::tool::{Call, Entry, entry};
@@ -36,6 +36,7 @@ pub struct Server {
     work: Arc<Work>,
     tools: Vec<Entry>,
     config: ServerConfig,
+    cursors: Cursors,
 }
 
 impl Server {
@@ -61,7 +62,7 @@ impl Server {
         let config = ServerConfig::new(capabilities)
             .with_server_info(server.with_title(format!("ehi: {}", held.name())))
             .with_instructions(instructions);
-        Self { held, work: Arc::new(Work::new()), tools, config }
+        Self { held, work: Arc::new(Work::new()), tools, config, cursors: Cursors::default() }
     }
 
     /// What its calls do, which outlives it.
@@ -92,9 +93,10 @@ impl ServerHandler for Server {
 
     async fn list_tools(
         &self,
-        _: Option<PaginatedRequestParams>,
+        request: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
+        check_one_page(request, "tools/list")?;
         let offered = self.tools.iter().filter(|entry| self.held.writes() || !entry.writes);
         Ok(ListToolsResult::with_all_items(offered.map(|entry| entry.tool.clone()).collect()))
     }
@@ -135,15 +137,16 @@ impl ServerHandler for Server {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        let cursor = request.and_then(|request| request.cursor);
-        self.resource(&context, move |index| resources::list(index, cursor.as_deref())).await
+        let (cursors, cursor) = (self.cursors.clone(), request.and_then(|request| request.cursor));
+        self.resource(&context, move |index| resources::list(index, &cursors, cursor.as_deref())).await
     }
 
     async fn list_resource_templates(
         &self,
-        _: Option<PaginatedRequestParams>,
+        request: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        check_one_page(request, "resources/templates/list")?;
         Ok(ListResourceTemplatesResult::with_all_items(resources::templates()))
     }
 
@@ -171,6 +174,17 @@ impl ServerHandler for Server {
     }
 }
 
+/// A list of one page gives no cursor.
+///
+/// # Errors
+/// There is one all the same.
+fn check_one_page(request: Option<PaginatedRequestParams>, method: &str) -> Result<(), ErrorData> {
+    match request.and_then(|request| request.cursor) {
+        None => Ok(()),
+        Some(_) => Err(foreign_cursor(method)),
+    }
+}
+
 /// What is to be changed in the parameters of a method that there is.
 fn parameters(request: &CustomRequest) -> Option<String> {
     let method = request.method.as_str();
@@ -187,11 +201,6 @@ fn parameters(request: &CustomRequest) -> Option<String> {
             is("arguments", "an object, with a field for each argument")
         }
         "resources/read" if !field("uri").is_some_and(Value::is_string) => is("uri", "a string"),
-        "tools/list" | "resources/list" | "resources/templates/list"
-            if field("cursor").is_some_and(|own| !own.is_string()) =>
-        {
-            is("cursor", "a string, or absent")
-        }
         "initialize"
         | "ping"
         | "tools/call"

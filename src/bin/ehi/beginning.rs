@@ -1,0 +1,32 @@
+//! What is shown of a text that may be long.
+
+use crate::cut::floor;
+
+/// The beginning of a text, in one line: up to the end of a word, with an ellipsis where it was cut.
+pub fn beginning(text: &str, most: usize) -> String {
+    let cut = &text[..floor(text, most)];
+    let is_cut = cut.len() < text.len();
+    let inside = is_cut && !text[cut.len()..].starts_with(char::is_whitespace);
+    // Scripts without spaces have no such end.
+    let end = cut.rfind(char::is_whitespace).filter(|&end| inside && end > most / 2).unwrap_or(cut.len());
+    let mut line = cut[..end].split_whitespace().collect::<Vec<_>>().join(" ");
+    if is_cut {
+        line.truncate(line.trim_end_matches([',', ';', ':', '.']).len());
+        line.push('…');
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_beginning_ends_with_a_word_and_says_that_it_was_cut() {
+        assert_eq!(beginning("A whole  text.\n", 300), "A whole text.");
+        assert_eq!(beginning("one two three", 11), "one two…");
+        assert_eq!(beginning("one two, three", 8), "one two…");
+        assert_eq!(beginning(&"é".repeat(20), 11), format!("{}…", "é".repeat(5)));
+        assert_eq!(beginning("", 11), "");
+    }
+}
