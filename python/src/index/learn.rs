@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 
 use super::Index;
 use crate::call::{is_forked, run, watched};
+use crate::columns::strings;
 use crate::model;
 use crate::options::{distillation, judgments, seconds};
 use crate::training::{config, retrained};
@@ -33,6 +34,18 @@ impl Index {
     fn judgments(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         let index = self.inner()?;
         plain(py, &run(py, move || index.judgments())?)
+    }
+
+    /// The judgments of a question, a dictionary or `None` for each id; no other one is read.
+    ///
+    /// >>> index.judge([("is there caffeine in tea?", "tea")])["added"]
+    /// 1
+    /// >>> [own and own["grade"] for own in index.judgments_of("is there caffeine in tea?", ["tea", "tyre"])]
+    /// [1, None]
+    fn judgments_of(&self, py: Python<'_>, question: &str, ids: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        let ids = strings("ids", ids)?;
+        let index = self.inner()?;
+        plain(py, &run(py, move || index.judgments_of(question, ids))?)
     }
 
     /// Drops judgments, given as pairs of question and id; how many there were.
