@@ -4,7 +4,6 @@ mod bars;
 #[cfg(any(feature = "explore", feature = "mcp"))]
 mod beginning;
 mod calibrate;
-#[cfg(any(feature = "explore", feature = "mcp"))]
 mod cut;
 mod describe;
 mod distil;
