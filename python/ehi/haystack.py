@@ -14,13 +14,14 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import threading
 import weakref
 from collections.abc import Iterator
 from dataclasses import replace
 from os import PathLike, fspath
 from typing import Any
 
-from . import Hit, Index
+from . import Hit, Index, InputError
 from ._options import known_options
 from ._temporary import check
 
@@ -37,6 +38,7 @@ from ._haystack_filters import translate
 _MORE = "_haystack"
 # Stores that are open, by what `to_dict` gives and the process: an index has one that writes.
 _OPEN: weakref.WeakValueDictionary[str, EhiDocumentStore] = weakref.WeakValueDictionary()
+_OPENING = threading.RLock()
 
 
 class EhiDocumentStore:
@@ -59,25 +61,32 @@ class EhiDocumentStore:
             self.index = Index.open(path, **options)
         else:
             self.index = Index.create(path, model, exist_ok=True, **options)
-        self.is_open = True
-        _OPEN[_key(self.to_dict())] = self
+        with _OPENING:
+            _OPEN[_key(self.to_dict())] = self
 
     def to_dict(self) -> dict[str, Any]:
         return default_to_dict(self, path=self.path, model=self.model, **self.options)
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> EhiDocumentStore:
-        """The store that is open already under the same path and options, if any: the components of a
-        pipeline share it.
+        """The store that this process has open under the same path and options, if any, or a new one. So the
+        components of a pipeline share it, and pipelines do; closed for one it is closed for all.
         """
-        found = _OPEN.get(_key(data))
-        if found is not None and found.is_open and type(found) is cls:
-            return found
-        return default_from_dict(cls, data)
+        with _OPENING:
+            found = _OPEN.get(_key(data))
+            if found is not None and type(found) is cls and found._is_open():
+                return found
+            return default_from_dict(cls, data)
+
+    def _is_open(self) -> bool:
+        try:
+            len(self.index)
+        except InputError:
+            return False
+        return True
 
     def close(self) -> None:
         """Closes the index. Safe to call twice."""
-        self.is_open = False
         self.index.close()
 
     def count_documents(self) -> int:
@@ -311,8 +320,8 @@ def _of_hit(hit: Hit) -> Document:
 
 
 def _key(store: dict[str, Any]) -> str:
-    own = dict(store["init_parameters"])
-    own["path"] = os.path.realpath(own["path"])
+    own = dict(store.get("init_parameters", {}))
+    own["path"] = os.path.realpath(own.get("path", ""))
     return json.dumps([os.getpid(), own], sort_keys=True, default=str)
 
 

@@ -75,8 +75,10 @@ class EhiVectorStore(VectorStore):
     @property
     def embeddings(self) -> EhiEmbeddings:
         """The encoder of the index's model."""
-        if self._embeddings is None:
-            self._embeddings = EhiEmbeddings(self.index.model)
+        model = self.index.model
+        # Another one since the index has learned, or was rolled back.
+        if self._embeddings is None or self._embeddings.model.hash != model.hash:
+            self._embeddings = EhiEmbeddings(model)
         return self._embeddings
 
     @classmethod
@@ -110,8 +112,8 @@ class EhiVectorStore(VectorStore):
     def add_documents(
         self, documents: list[Document], ids: Sequence[str | None] | None = None, **kwargs: Any
     ) -> list[str]:
-        """Stores documents under `ids`, else their own ids, else new ones: all of them or none. Keywords are
-        those of `Index.add`.
+        """Stores documents under `ids`, else their own ids, else new ones; where one is refused, none of them.
+        Keywords are those of `Index.add`.
         """
         if ids is not None and len(ids) != len(documents):
             raise ValueError(f"{len(documents)} documents with {len(ids)} ids")

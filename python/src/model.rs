@@ -32,9 +32,7 @@ pub struct Model {
 
 /// Opens a bundle, or an encoder in the layout of sentence-transformers, whose index searches every document.
 fn open(py: Python<'_>, path: PathBuf, settings: EncoderSettings) -> PyResult<Bundle> {
-    if !path.exists() {
-        return Err(missing(py, &path)?);
-    }
+    exists(py, &path)?;
     // What tells a bundle from an encoder's folder.
     let is_bundle = path.join("ehi.json").exists();
     if is_bundle && !settings.is_empty() {
@@ -49,13 +47,17 @@ fn open(py: Python<'_>, path: PathBuf, settings: EncoderSettings) -> PyResult<Bu
 }
 
 /// Names of a hub are what people give who know other packages.
-fn missing(py: Python<'_>, path: &Path) -> PyResult<PyErr> {
+fn exists(py: Python<'_>, path: &Path) -> PyResult<()> {
+    if path.exists() {
+        return Ok(());
+    }
     let error = ModelError::new_err(format!(
-        "there is no folder {}: a model is a folder of files, and nothing is fetched by its name",
+        "there is no folder {}: a model is a folder of files, and nothing is fetched by its name; \
+         SentenceTransformer(name).save(folder) makes one",
         path.display()
     ));
     error.value(py).setattr("kind", "NotAModel")?;
-    Ok(error)
+    Err(error)
 }
 
 fn settings(
@@ -190,6 +192,7 @@ impl Reranker {
     #[pyo3(signature = (path, *, precision = "f32"))]
     fn new(py: Python<'_>, path: PathBuf, precision: &str) -> PyResult<Self> {
         let precision: EncoderPrecision = parse("precision", precision)?;
+        exists(py, &path)?;
         let reranker =
             run(py, move || Ok(LoadOptions::new().encoder_precision(precision).reranker(path)?))?;
         Ok(Self { reranker })
@@ -208,10 +211,14 @@ impl Reranker {
         question: &str,
         documents: Vec<String>,
     ) -> PyResult<Bound<'py, PyArray1<f32>>> {
-        let scores = run(py, || {
-            let documents: Vec<&str> = documents.iter().map(String::as_str).collect();
-            Ok(self.reranker.score(question, &documents)?)
-        })?;
+        let mut scores = Vec::with_capacity(documents.len());
+        for part in documents.chunks(TEXTS * threads()) {
+            py.check_signals()?;
+            scores.extend(run(py, || {
+                let documents: Vec<&str> = part.iter().map(String::as_str).collect();
+                Ok(self.reranker.score(question, &documents)?)
+            })?);
+        }
         Ok(PyArray1::from_vec(py, scores))
     }
 
@@ -258,6 +265,7 @@ impl Encoder {
             }
             Err(_) => (model.extract()?, given),
         };
+        exists(py, &path)?;
         let encoder = run(py, move || {
             Ok(LoadOptions::new().encoder_precision(precision).encoder_with(path, &settings)?)
         })?;
@@ -332,6 +340,16 @@ impl Encoder {
     }
 }
 
+/// An error about a text of a part as one about a text of all.
+fn of_all(error: ehi::model::ModelError, before: usize) -> ehi::model::ModelError {
+    use ehi::model::ModelError::{BadEmbedding, NoTokens};
+    match error {
+        NoTokens { index } => NoTokens { index: before + index },
+        BadEmbedding { index } => BadEmbedding { index: before + index },
+        error => error,
+    }
+}
+
 /// Texts that each thread encodes between two looks for Ctrl-C.
 const TEXTS: usize = 16;
 
@@ -348,11 +366,12 @@ impl Encoder {
         };
         let dim = self.encoder.dim();
         let mut rows = Vec::new();
-        for part in texts.chunks(TEXTS * threads()) {
+        for (number, part) in texts.chunks(TEXTS * threads()).enumerate() {
             py.check_signals()?;
             rows.extend(run(py, || {
                 let texts: Vec<&str> = part.iter().map(String::as_str).collect();
-                Ok(self.encoder.embed(&texts, role)?)
+                let before = number * TEXTS * threads();
+                Ok(self.encoder.embed(&texts, role).map_err(|error| of_all(error, before))?)
             })?);
         }
         let shape = if is_one { vec![dim] } else { vec![texts.len(), dim] };

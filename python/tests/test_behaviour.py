@@ -17,7 +17,7 @@ import pytest
 
 import ehi
 from ehi._temporary import TemporaryIndex
-from places import MODEL, ROOT
+from places import MODEL, ROOT, SMALL
 
 
 def test_progress_true_shows_bars(empty, documents, capsys, monkeypatch):
@@ -184,6 +184,15 @@ def test_errors_tell_what_they_are(empty, documents):
     assert summary["inserted"] == 1 and summary["refused"][0]["id"] == "b"
     with pytest.raises(ehi.ModelError, match="no folder all-MiniLM-L6-v2: .* nothing is fetched by its name"):
         ehi.Model("all-MiniLM-L6-v2")
+    with pytest.raises(ehi.ModelError, match="nothing is fetched by its name"):
+        ehi.Encoder("all-MiniLM-L6-v2")
+    texts = ["tea"] * 100 + [""] + ["tea"] * 20
+    with pytest.raises(ehi.ModelError, match="text number 100 "):
+        ehi.Encoder(SMALL).encode_document(texts)
+    with pytest.raises(ehi.InputError):
+        empty.search([], k=0)
+    with pytest.raises(TypeError, match="`query` 1 is no string"):
+        empty.search(["tea", None])
     day = [{"day": datetime.date(2025, 1, 1)}]
     with pytest.raises(TypeError, match="metadata of document 0: .* date; value.isoformat"):
         empty.add(["c"], ["x"], metadata=day)

@@ -51,6 +51,7 @@ class Group:
         # Those that were found damaged in the cache, and are fetched once more.
         self._dropped: set[int] = set()
         self._closed = False
+        self._owner = os.getpid()
         self._locks = {place: threading.Lock() for place in self.places}
         self._guard = threading.Lock()
         self._leaf_rows = {place: unpack_counts(entries[place]["leaf_rows"]) for place in self.places}
@@ -82,9 +83,13 @@ class Group:
     def _check_open(self) -> None:
         if self._closed:
             raise ShardsError("the set is closed")
+        if os.getpid() != self._owner:
+            # The threads that search did not come along.
+            raise ShardsError("this process was forked from one that has the set open; open it here anew")
 
     def prepare(self) -> dict[str, str]:
         """Fetches and opens all shards; why those that are refused are, by key."""
+        self._check_open()
         tried = [self._submit(self._try_index, place) for place in self.places]
         reasons = {place: own.result() for place, own in zip(self.places, tried)}
         return {self.manifest["shards"][place]["key"]: why for place, why in reasons.items() if why}

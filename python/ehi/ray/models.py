@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import pathlib
 import uuid
@@ -59,15 +60,24 @@ def checksums(model: ehi.Model) -> dict[str, str]:
 def fetch(storage: Storage, entry: Json, cache: Uri) -> ehi.Model:
     """The model, from a folder of the cache."""
     folder = folder_of(cache, entry["hash"])
-    if not folder.exists():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        prefix = f"{FOLDER}/{entry['hash']}/{entry['attempt']}"
-        # Below the cache, so that it can be renamed.
-        with Scratch("model", cache) as staged:
-            wrong = download_folder(storage, prefix, entry["files"], staged / "model")
-            if wrong:
-                raise ManifestError(f"the model {entry['hash']} cannot be used: {wrong}")
-            _rename(staged / "model", folder)
+    if folder.exists():
+        with contextlib.suppress(ehi.ModelError, ManifestError):
+            return _opened(folder, entry)
+        # Damaged since it was fetched: once more. Those who have it open keep their files.
+        with Scratch("model", cache) as dropped, contextlib.suppress(FileNotFoundError):
+            folder.rename(dropped / "model")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    prefix = f"{FOLDER}/{entry['hash']}/{entry['attempt']}"
+    # Below the cache, so that it can be renamed.
+    with Scratch("model", cache) as staged:
+        wrong = download_folder(storage, prefix, entry["files"], staged / "model")
+        if wrong:
+            raise ManifestError(f"the model {entry['hash']} cannot be used: {wrong}")
+        _rename(staged / "model", folder)
+    return _opened(folder, entry)
+
+
+def _opened(folder: pathlib.Path, entry: Json) -> ehi.Model:
     model = ehi.Model(folder)
     if model.hash != entry["hash"]:
         raise ManifestError(f"the model in {folder} is {model.hash}, the manifest names {entry['hash']}")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
+import math
 import os
+import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -21,8 +24,11 @@ from .storage import Storage
 
 # Share of a CPU that an actor asks for: two of them leave room for reads on two CPUs.
 ACTOR_CPUS = 0.4
-# Actors that may die one after another without a shard that is made.
-DEATHS = 8
+# Workers that may die of one shard, or as they start, for each that there is to be.
+DEATHS = 5
+# Seconds without a worker that starts, after which there is a warning.
+PATIENCE = 60
+_RESOURCES = (("num_cpus", "CPU"), ("num_gpus", "GPU"))
 # Seconds that actors have to remove their folders; one that is killed leaves it to the next.
 CLOSING_SECONDS = 10
 
@@ -46,9 +52,11 @@ class Worker:
     def __init__(self, storage: Storage, model: Json, scratch: str | None) -> None:
         self.storage = storage
         self.folder = Scratch("worker", scratch)
-        self.model = models.fetch(storage, model, self.folder.path)
+        self._named = model
 
     def ready(self) -> int:
+        """Loads the model: here, since what a constructor raises reaches nobody as it was raised."""
+        self.model = models.fetch(self.storage, self._named, self.folder.path)
         return os.getpid()
 
     def close(self) -> None:
@@ -66,12 +74,24 @@ def check(pool: Json) -> None:
     if pool["actors"] is not None:
         whole_number("actors", pool["actors"])
     there = ray.cluster_resources()
-    for name, kind in (("num_cpus", "CPU"), ("num_gpus", "GPU")):
+    for name, kind in _RESOURCES:
         asked = pool[name]
         if isinstance(asked, bool) or not isinstance(asked, (int, float)) or not asked >= 0:
             raise ValueError(f"`{name}` is {asked!r}; it is a number from 0")
         if asked > there.get(kind, 0):
             raise ShardsError(f"`{name}` is {asked}, and Ray's cluster has {there.get(kind, 0):g} {kind}s")
+    if _fitting(pool) < 1:
+        raise ShardsError("no machine of Ray's cluster has the CPUs and GPUs that one worker asks for")
+
+
+def _fitting(pool: Json) -> float:
+    """Actors that the machines of the cluster hold at a time."""
+    asked = {kind: pool[name] for name, kind in _RESOURCES if pool[name]}
+    if not asked:
+        return math.inf
+    machines = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    # The quotient of 2 and 0.4 may be a little below 5.
+    return sum(min(int(own.get(kind, 0) / each + 1e-9) for kind, each in asked.items()) for own in machines)
 
 
 def run(
@@ -93,58 +113,100 @@ def run(
     waiting = [task for task in tasks if task["key"] not in finished]
     tell(stage, len(finished), len(tasks))
     if waiting:
-        count = pool["actors"] or max(1, min(len(waiting), int(ray.cluster_resources().get("CPU", 1))))
-        remote = ray.remote(Worker).options(
-            num_cpus=pool["num_cpus"],
-            num_gpus=pool["num_gpus"],
-        )
-        actors: list[Any] = []
-        at_work: dict[Any, tuple[Any, Json]] = {}
-        deaths = 0
-
-        def start() -> Any:
-            actors.append(remote.remote(storage, model, pool["scratch"]))
-            return actors[-1]
-
-        def give(actor: Any) -> None:
-            if waiting:
-                task = waiting.pop(0)
-                at_work[actor.run.remote(task)] = (actor, task)
-
+        cpus = max(1, int(ray.cluster_resources().get("CPU", 1)))
+        count = pool["actors"] or min(cpus, _fitting(pool))
+        workers = _Workers(storage, model, pool, waiting)
         try:
-            for _ in range(min(count, len(waiting))):
-                give(start())
-            while at_work:
-                done, _ = ray.wait(list(at_work), num_returns=1)
-                actor, task = at_work.pop(done[0])
-                try:
-                    finished[task["key"]] = unwrapped(done[0])
-                except (ray.exceptions.RayActorError, ray.exceptions.OutOfMemoryError) as error:
-                    # Another one begins its shard again. Ray's own restarts would go on for ever.
-                    deaths += 1
-                    if deaths > DEATHS:
-                        raise _dies(task, error) from error
-                    waiting.insert(0, task)
-                    actors.remove(actor)
-                    ray.kill(actor)
-                    actor = start()
-                else:
-                    deaths = 0
-                    tell(stage, len(finished), len(tasks))
-                give(actor)
-            closed = [actor.close.remote() for actor in actors]
-            ray.wait(closed, num_returns=len(closed), timeout=CLOSING_SECONDS)
+            workers.start(int(min(count, len(waiting))))
+            for key, entry in workers.results():
+                finished[key] = entry
+                tell(stage, len(finished), len(tasks))
         finally:
-            for actor in actors:
-                ray.kill(actor)
+            workers.close()
     return [finished[key] for key in keys]
 
 
-def _dies(task: Json, error: Exception) -> ShardsError:
-    return ShardsError(
-        f"shard {task['key']} was not made: {DEATHS + 1} workers died one after another, as where the memory is "
-        f"too small for a shard's documents; more `shards` make each smaller. The last one: {error}"
-    )
+class _Workers:
+    """Actors at work on tasks. One that dies is replaced, and its task begins again."""
+
+    def __init__(self, storage: Storage, model: Json, pool: Json, waiting: list[Json]) -> None:
+        self._waiting = waiting
+        # Ray's own restarts would go on for ever.
+        self._remote = ray.remote(Worker).options(num_cpus=pool["num_cpus"], num_gpus=pool["num_gpus"])
+        self._arguments = (storage, model, pool["scratch"])
+        self._actors: list[Any] = []
+        # What is awaited of which actor: of a task, or that it is ready.
+        self._awaited: dict[Any, tuple[Any, Json | None]] = {}
+        # By the key of a task; of those that died as they started, in a row, by the empty one.
+        self._deaths: collections.Counter[str] = collections.Counter()
+
+    def start(self, count: int = 1) -> None:
+        for _ in range(count):
+            actor = self._remote.remote(*self._arguments)
+            self._actors.append(actor)
+            # It gets no task before: one that finds no room would keep it for ever.
+            self._awaited[actor.ready.remote()] = (actor, None)
+
+    def results(self) -> Iterator[tuple[str, Any]]:
+        """Keys and entries of the shards, as they are made."""
+        told = False
+        while self._waiting or self._is_at_work():
+            done, _ = ray.wait(list(self._awaited), num_returns=1, timeout=PATIENCE)
+            if not done:
+                if not told and not self._is_at_work():
+                    warnings.warn(f"no worker has started within {PATIENCE} s: Ray has no room", stacklevel=4)
+                    told = True
+                continue
+            actor, task = self._awaited.pop(done[0])
+            try:
+                result = unwrapped(done[0])
+            except (ray.exceptions.RayActorError, ray.exceptions.OutOfMemoryError) as error:
+                self._died(actor, task, error)
+                continue
+            if task is None:
+                self._deaths[""] = 0
+            else:
+                yield task["key"], result
+            if self._waiting:
+                given = self._waiting.pop(0)
+                self._awaited[actor.run.remote(given)] = (actor, given)
+            else:
+                # Its room may be what another one waits for.
+                self._end(actor)
+
+    def _is_at_work(self) -> bool:
+        return any(task is not None for _, task in self._awaited.values())
+
+    def _died(self, actor: Any, task: Json | None, error: Exception) -> None:
+        self._actors.remove(actor)
+        ray.kill(actor)
+        key = task["key"] if task else ""
+        self._deaths[key] += 1
+        deaths = self._deaths[key]
+        if task and deaths >= DEATHS:
+            raise ShardsError(
+                f"shard {key} was not made: {deaths} workers died of it, as where the memory is too small for its "
+                f"documents; more `shards` make each smaller. The last one: {error}"
+            ) from error
+        # As many as a machine holds may be lost at once.
+        if deaths >= DEATHS * (len(self._actors) + 1):
+            raise ShardsError(f"{deaths} workers died as they started. The last one: {error}") from error
+        if task:
+            self._waiting.insert(0, task)
+        if self._waiting:
+            self.start()
+
+    def _end(self, actor: Any) -> None:
+        """Lets an actor remove its folder; the process itself is killed."""
+        self._actors.remove(actor)
+        with contextlib.suppress(ray.exceptions.RayError):
+            ray.get(actor.close.remote(), timeout=CLOSING_SECONDS)
+        ray.kill(actor)
+
+    def close(self) -> None:
+        """Ends those that are left, also those at work."""
+        for actor in self._actors:
+            ray.kill(actor)
 
 
 def unwrapped(reference: Any) -> Any:

@@ -200,7 +200,10 @@ def read_terms(storage: Storage, entry: Json) -> parts.TermStatistics | None:
     """Statistics of a shard's words; `None` where it has none."""
     if entry["terms"] is None:
         return None
-    data = storage.get(terms_name(entry))
+    try:
+        data = storage.get(terms_name(entry))
+    except FileNotFoundError:
+        raise ShardError(entry["key"], "the statistics of its words are missing") from None
     if hashlib.sha256(data).hexdigest() != entry["terms"]["sha256"]:
         raise ShardError(entry["key"], "the statistics of its words are damaged")
     return parts.TermStatistics.from_bytes(data)

@@ -44,8 +44,10 @@ impl Index {
     /// `id` (or `_id`), `text`, `title` and `metadata`. One whose id is there takes its place. Metadata are
     /// what JSON has: no dates, no NaN.
     ///
-    /// Returns what was done with each, as a dictionary. With `all_or_none` one that cannot be stored is an
-    /// error with nothing stored.
+    /// Returns what was done with each, as a dictionary: those that cannot be stored, as one without text,
+    /// are left out and stand under `refused`. With `all_or_none` one of these is an error with nothing
+    /// stored. What `progress` raises ends the call with the groups before it stored, and after the last one
+    /// with all.
     ///
     /// >>> index.add(["cup"], ["A cup holds tea."], metadata=[{"year": 2025}])["inserted"]
     /// 1

@@ -1,13 +1,16 @@
 //! Searches.
 
+use std::borrow::Cow;
+
 use ehi::QueryEncoder;
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyString;
+use pyo3::types::{PyList, PyString, PyTuple};
 
 use super::Index;
 use crate::call::{run, threads};
+use crate::columns::strings;
 use crate::model::Reranker;
 use crate::options::{self, parse, stops};
 use crate::search::{Mode, Options, SearchResult, SearchResults};
@@ -82,6 +85,8 @@ impl Index {
             unlogged,
         };
         let index = self.inner()?;
+        // A reranker reads a hundred documents for each question.
+        let size = threads() * if reranker.is_some() { 1 } else { QUESTIONS };
         let one = |result| Ok(SearchResult::new(py, result)?.into_pyobject(py)?.into_any().unbind());
         match asked {
             Input::Text(text) => one(run(py, || {
@@ -100,12 +105,14 @@ impl Index {
             }
             Input::Texts(texts) => {
                 not_of_one(refine, parallel)?;
-                many(py, k, in_parts(py, &texts, |part| options.apply(index.query_batch(part)).run())?)
+                let search = |part: &[String]| options.apply(index.query_batch(part)).run();
+                many(py, k, in_parts(py, &texts, size, search)?)
             }
             Input::Vectors(matrix) => {
                 not_of_one(refine, parallel)?;
                 let rows: Vec<_> = matrix.rows()?.iter().collect();
-                many(py, k, in_parts(py, &rows, |part| options.apply(index.query_vector_batch(part)).run())?)
+                let search = |part: &[Cow<'_, [f32]>]| options.apply(index.query_vector_batch(part)).run();
+                many(py, k, in_parts(py, &rows, size, search)?)
             }
         }
     }
@@ -165,12 +172,13 @@ impl<'py> Input<'py> {
             let matrix = Matrix::new(array)?;
             return Ok(if array.ndim() == 1 { Self::Vector(matrix) } else { Self::Vectors(matrix) });
         }
-        query.extract().map(Self::Texts).map_err(|_| {
-            PyTypeError::new_err(format!(
-                "a query is a string, a list of strings or an array of numpy, not {}",
-                type_name(query)
-            ))
-        })
+        if query.is_instance_of::<PyList>() || query.is_instance_of::<PyTuple>() {
+            return strings("query", query).map(Self::Texts);
+        }
+        Err(PyTypeError::new_err(format!(
+            "a query is a string, a list of strings or an array of numpy, not {}",
+            type_name(query)
+        )))
     }
 }
 
@@ -195,10 +203,14 @@ const QUESTIONS: usize = 64;
 fn in_parts<T: Sync>(
     py: Python<'_>,
     questions: &[T],
+    size: usize,
     search: impl Fn(&[T]) -> ehi::Result<Vec<ehi::SearchResult>> + Sync,
 ) -> PyResult<Vec<ehi::SearchResult>> {
     let mut results = Vec::with_capacity(questions.len());
-    for part in questions.chunks(QUESTIONS * threads()) {
+    // Options are looked at where there is no question, too.
+    let parts: Vec<&[T]> =
+        if questions.is_empty() { vec![questions] } else { questions.chunks(size).collect() };
+    for part in parts {
         py.check_signals()?;
         results.extend(run(py, || search(part))?);
     }

@@ -51,6 +51,7 @@ def local(monkeypatch, between=lambda: None):
 
     def run(storage, model, tasks, pool, tell=None, stage=None):
         worker = Worker(storage, model, None)
+        worker.ready()
         found = [shard.finished(storage, task["key"]) or worker.run(task) for task in tasks]
         worker.close()
         between()

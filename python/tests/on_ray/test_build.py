@@ -214,7 +214,7 @@ def test_a_worker_that_always_dies_ends_the_build(cluster, lines, tmp_path):
     thread = threading.Thread(target=killer)
     thread.start()
     try:
-        with pytest.raises(ehi.ray.ShardsError, match="workers died one after another"):
+        with pytest.raises(ehi.ray.ShardsError, match="workers died"):
             ehi.ray.build(lines, MODEL, tmp_path / "set", shards=1, precision="int8", metadata="metadata")
     finally:
         over.set()
@@ -222,6 +222,20 @@ def test_a_worker_that_always_dies_ends_the_build(cluster, lines, tmp_path):
     # What is left of it is no set, and the next build makes one.
     built = ehi.ray.build(lines, MODEL, tmp_path / "set", shards=1, precision="int8", metadata="metadata")
     assert built["version"] == 1
+
+
+@pytest.mark.parametrize("options", [{"num_cpus": 1.5}, {"num_cpus": 1, "actors": 3}])
+def test_workers_of_which_not_all_find_room(cluster, lines, tmp_path, options):
+    built = ehi.ray.build(lines, MODEL, tmp_path / "set", shards=4, precision="int8", metadata="metadata", **options)
+    assert built["version"] == 1 and len(built["shards"]) == 4
+
+
+def test_a_model_that_is_damaged_is_named(cluster, lines, published, tmp_path):
+    shutil.copytree(published, tmp_path / "set")
+    (tensors,) = (tmp_path / "set" / "models").glob("*/*/model.safetensors")
+    tensors.write_bytes(tensors.read_bytes()[:-1] + b"x")
+    with pytest.raises(ehi.ray.ManifestError, match="model.safetensors is damaged"):
+        ehi.ray.append(tmp_path / "set", lines, metadata="metadata")
 
 
 DRIVER = """

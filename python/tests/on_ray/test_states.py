@@ -1,6 +1,7 @@
 """States of a set that follow each other in whatever order: what is there is what was asked for last."""
 
 import json
+import os
 
 import pytest
 
@@ -12,7 +13,7 @@ from places import SMALL
 import ehi.ray
 from ehi.ray import manifest as manifests
 from ehi.ray import documents, jobs, models, plans, retraining
-from ehi.ray.storage import connect
+from ehi.ray.storage import FolderStorage, connect
 
 SIX = [document(f"d{number}", f"word {number}") for number in range(6)]
 
@@ -153,3 +154,67 @@ def test_the_name_of_a_candidate_stands_for_the_same_pairs(tmp_path, monkeypatch
     for call in (lambda: ehi.ray.retrain(uri, [("q", "d1")], name="../x"), lambda: ehi.ray.adopt(uri, "a/b")):
         with pytest.raises(ValueError, match="`name`"):
             call()
+
+
+def test_a_clean_that_is_cut_off_leaves_no_mark_of_files_that_are_gone(tmp_path, monkeypatch):
+    local(monkeypatch)
+    new = [document("x1"), document("x2")]
+    delete = FolderStorage.delete
+
+    def cut(most):
+        left = [most]
+
+        def some(storage, names):
+            for name in names:
+                if not left[0]:
+                    raise OSError("cut off")
+                left[0] -= 1
+                delete(storage, [name])
+
+        monkeypatch.setattr(FolderStorage, "delete", some)
+
+    for most in (1, 2, 3, 5, 8):
+        uri = tmp_path / str(most)
+        made(uri, SIX)
+        assert ehi.ray.append(uri, new, name="x")["version"] == 2
+        assert ehi.ray.delete(uri, ["x1", "x2"]) == 3 and ehi.ray.compact(uri) == 4
+        cut(most)
+        with pytest.raises(OSError, match="cut off"):
+            ehi.ray.clean(uri)
+        monkeypatch.setattr(FolderStorage, "delete", delete)
+        # The same shard as before, by its key.
+        ehi.ray.append(uri, new, name="x")
+        assert found(uri, tmp_path / f"cache-{most}") == texts([*SIX, *new])
+
+
+def test_a_model_that_is_damaged_in_the_cache_is_fetched_again(tmp_path):
+    uri, cache = tmp_path / "set", tmp_path / "cache"
+    made(uri, SIX)
+    assert found(uri, cache) == texts(SIX)
+    (folder,) = (cache / "models").iterdir()
+    for damage in (lambda path: path.unlink(), lambda path: path.write_bytes(path.read_bytes()[:-1] + b"x")):
+        damage(folder / "tokenizer.json")
+        assert found(uri, cache) == texts(SIX)
+
+
+def test_a_forked_child_is_refused(tmp_path):
+    uri = tmp_path / "set"
+    made(uri, SIX)
+    with ehi.ray.open(uri, cache=tmp_path / "cache") as shards:
+        vector = shards.search("word").hits and ehi.Encoder(SMALL).encode_query("word")
+        if not (child := os.fork()):
+            refused = 0
+            calls = (
+                lambda: shards.search("word", mode="lexical"),
+                lambda: shards.search(vector),
+                lambda: shards.search(vector, seconds=2),
+                lambda: shards.prepare(),
+            )
+            for call in calls:
+                try:
+                    call()
+                except ehi.ray.ShardsError as error:
+                    refused += "forked" in str(error)
+            os._exit(refused)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 4
+        assert len(shards.search("word").hits) == 6

@@ -120,7 +120,8 @@ impl Index {
             summary.cut.join(cut);
             summary.passages += passages;
             summary.add(&own, &committed);
-            if on_progress(Progress::new(Stage::Insert, done, total)) == ControlFlow::Break(()) {
+            // With the last group there is nothing left to cancel.
+            if on_progress(Progress::new(Stage::Insert, done, total)).is_break() && rest.peek().is_some() {
                 return Err(Error::Cancelled);
             }
         }
