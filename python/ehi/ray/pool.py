@@ -25,7 +25,7 @@ from .storage import Storage
 # Share of a CPU that an actor asks for: two of them leave room for reads on two CPUs.
 ACTOR_CPUS = 0.4
 # Workers that may die of one shard, or as they start, for each that there is to be.
-DEATHS = 5
+DEATHS = 10
 # Seconds without a worker that starts, after which there is a warning.
 PATIENCE = 60
 _RESOURCES = (("num_cpus", "CPU"), ("num_gpus", "GPU"))
