@@ -40,9 +40,9 @@ impl Call<'_> {
     /// The index as of now.
     ///
     /// # Errors
-    /// Those of reading its manifest, where it is gone as well.
+    /// Those of [`Held::index`].
     pub fn index(&self) -> Result<Arc<Index>, Failure> {
-        Ok(self.held.index()?)
+        self.held.index()
     }
 }
 
