@@ -34,6 +34,8 @@ mod model;
 mod models;
 mod opening;
 mod passage;
+#[cfg(any(feature = "explore", feature = "mcp"))]
+mod place;
 mod precision;
 mod printing;
 mod query;

@@ -216,7 +216,7 @@ fn a_list_of_resources_ends_early_in_a_large_index() {
     let second = runtime.block_on(service.list_resources(page(&own))).unwrap();
     assert_eq!(second.resources[0].name, "d0100");
     let later = own.replace("d0099", "d0500");
-    for cursor in ["", "x", "1", ":", "x:d0001", "0:", "100:d0099", "0000000000000000:100:d0099", &later] {
+    for cursor in ["x", "1", ":", "x:d0001", "0:", "100:d0099", "0000000000000000:100:d0099", &later] {
         let error = error_of(runtime.block_on(service.list_resources(page(cursor))));
         assert_eq!(error.code.0, -32602, "{cursor}");
     }

@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use super::wire::Wire;
-use super::{Session, ids};
+use super::{Session, error_of, ids};
 use crate::program::{Flow, Ran, SHAPE, command, ehi, text};
 use crate::support::{bundle, documents};
 
@@ -191,16 +191,43 @@ fn an_index_that_vanishes_is_an_error_until_one_is_there_again() {
 }
 
 #[test]
-fn a_writer_whose_index_vanishes_says_so() {
+fn a_writer_whose_index_vanishes_or_is_replaced_says_so_until_it_is_back() {
     let flow = Flow::new();
     let writer = Session::open(&flow, &["--write"]);
     writer.call("insert", json!({ "documents": given(0..10) }));
+    let calls = [
+        ("search", json!({ "question": "gene" })),
+        ("stats", json!({})),
+        ("insert", json!({ "documents": given(10..20) })),
+        ("delete", json!({ "ids": ["absent"] })),
+        ("judge", json!({ "question": "gene", "id": "absent" })),
+    ];
+    let all_say = |says: &str| {
+        for (tool, arguments) in calls.clone() {
+            let said = writer.failure(tool, arguments);
+            assert!(said.contains(says) && said.contains("start the server again"), "{tool}: {said}");
+            assert!(said.contains(&flow.index()), "{tool}: {said}");
+        }
+        let listed = writer.runtime.block_on(writer.service.list_resources(None));
+        assert!(error_of(listed).message.contains(says));
+    };
+    fs::rename(flow.path("index"), flow.path("away")).unwrap();
+    all_say("is gone");
+    ehi(["create", "--index", &flow.index(), "--model", text(bundle(SHAPE).path())]).ok();
+    all_say("was replaced by another");
+    // Nothing was written to the other one, and nothing has spoiled the session.
+    assert_eq!(count(&flow), 0);
+    fs::rename(flow.path("index"), flow.path("other")).unwrap();
+    fs::rename(flow.path("away"), flow.path("index")).unwrap();
+    let answer = writer.call("insert", json!({ "documents": given(10..20) }));
+    assert_eq!(answer["documents"], json!(20));
+    assert_eq!(ids(&writer.call("search", json!({ "question": "gene" }))).len(), 10);
     fs::remove_dir_all(flow.path("index")).unwrap();
-    let said = writer.failure("insert", json!({ "documents": given(10..20) }));
-    assert!(said.contains("0 of the 10 documents are stored") || said.contains("index"), "{said}");
+    all_say("is gone");
+    // Nothing waits: the end says what has become of the index, and nothing of a flush.
     let (code, said) = writer.end();
-    assert_eq!(code, Some(1), "{said}");
-    assert!(said.contains("the flush failed"), "{said}");
+    assert_eq!((code, said.lines().count()), (Some(1), 1), "{said}");
+    assert!(said.contains("is gone") && !said.contains("flush"), "{said}");
 }
 
 #[test]

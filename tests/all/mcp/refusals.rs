@@ -53,9 +53,13 @@ fn parameters_of_a_wrong_form_are_told_from_an_unknown_method() {
         assert_eq!(answer["error"]["code"], json!(code), "{method} {params}: {answer}");
         assert!(answer["error"]["message"].as_str().unwrap().contains(says), "{method} {params}: {answer}");
     }
-    for params in [json!({}), json!({ "cursor": null })] {
+    for params in [json!({}), json!({ "cursor": null }), json!({ "cursor": "" })] {
         wire.send(&json!({ "jsonrpc": "2.0", "id": 1, "method": "resources/list", "params": params }));
         assert_eq!(wire.answer()["result"]["resources"], json!([]), "{params}");
+        for (method, field) in [("tools/list", "tools"), ("resources/templates/list", "resourceTemplates")] {
+            wire.send(&json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }));
+            assert!(wire.answer()["result"][field].is_array(), "{method} {params}");
+        }
     }
     for id in [json!(1.5), json!([1]), json!(true)] {
         wire.send(&json!({ "jsonrpc": "2.0", "id": id, "method": "ping" }));

@@ -188,6 +188,41 @@ fn a_number_may_have_a_point_and_a_document_be_named_by_its_uri() {
 }
 
 #[test]
+fn null_is_an_argument_that_is_left_out() {
+    let flow = filled();
+    let session = Session::open(&flow, &["--write"]);
+    let nulls = json!({ "k": null, "offset": null, "mode": null, "filter": null, "passage_bytes": null });
+    let with = |mut given: Value, more: &Value| {
+        given.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        given
+    };
+    let question = json!({ "question": QUESTION });
+    let plain = session.call("search", question.clone());
+    assert_eq!(session.call("search", with(question.clone(), &nulls)), plain);
+    let nulls = json!({ "k": null, "mode": null, "filter": null, "exact": null, "beam": null });
+    assert_eq!(ids(&session.call("explain", with(question, &nulls))), ids(&plain));
+    let nulls = json!({ "part": null, "offset": null, "limit": null });
+    let get = json!({ "id": id(3) });
+    assert_eq!(session.call("get", with(get.clone(), &nulls)), session.call("get", get));
+    let document = json!({ "id": "new", "text": "gene", "title": null, "metadata": null });
+    assert_eq!(session.call("insert", json!({ "documents": [document] }))["inserted"], json!(1));
+    let nulls = json!({ "grade": null, "weight": null, "forget": null });
+    let judged = session.call("judge", with(json!({ "question": "q", "id": "new" }), &nulls));
+    assert_eq!(judged["added"], json!(true));
+    for (tool, arguments, says) in [
+        ("search", json!({ "question": null }), "invalid type: null, expected a string"),
+        ("search", json!({ "question": "q", "limit": null }), "unknown field `limit`"),
+        ("stats", json!({ "k": null }), "unknown field `k`"),
+        ("delete", json!({ "ids": null }), "invalid type: null, expected a sequence"),
+        ("insert", json!({ "documents": [{ "id": "a", "text": null }] }), "expected a string"),
+    ] {
+        let said = session.failure(tool, arguments);
+        assert!(said.contains(says), "{tool}: {said}");
+    }
+    session.done();
+}
+
+#[test]
 fn questions_are_logged_by_a_session_that_writes_alone() {
     let flow = filled();
     flow.run("questions", &["--log", "on"]).ok();

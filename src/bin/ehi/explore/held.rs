@@ -1,8 +1,6 @@
 //! The index that the page shows: kept at the newest state that its writer flushed, and missed when it is
 //! gone.
 
-use std::fs::{self, File, Metadata};
-use std::os::unix::fs::MetadataExt;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -12,6 +10,7 @@ use hyper::StatusCode;
 
 use super::reply::Refusal;
 use crate::failure::Failure;
+use crate::place::{Lost, Place};
 use crate::printing;
 
 /// How often it is looked whether the index has changed.
@@ -19,8 +18,7 @@ const FRESH: Duration = Duration::from_millis(250);
 
 pub struct Held {
     index: Index,
-    /// Its directory: no other one has the same number while this is open.
-    directory: File,
+    place: Place,
     looked: Mutex<Option<Instant>>,
 }
 
@@ -28,8 +26,8 @@ impl Held {
     /// # Errors
     /// The directory of the index cannot be opened.
     pub fn new(index: Index) -> Result<Self, Failure> {
-        let directory = File::open(index.path()).map_err(Failure::file("open", index.path()))?;
-        Ok(Self { index, directory, looked: Mutex::new(None) })
+        let place = Place::of(&index)?;
+        Ok(Self { index, place, looked: Mutex::new(None) })
     }
 
     /// The index, at its newest.
@@ -62,12 +60,10 @@ impl Held {
                 Err(error) => Err(gone(Failure::from(error).line())),
             };
         }
-        // A handle that writes is at its newest, but sees neither that its directory is gone nor that another
-        // one is in its place.
-        let number = |of: Metadata| (of.dev(), of.ino());
-        let there = fs::metadata(self.index.path()).map_err(|error| gone(error.to_string()))?;
-        let own = self.directory.metadata().map_err(|error| gone(error.to_string()))?;
-        if number(there) == number(own) { Ok(()) } else { Err(replaced()) }
+        self.place.check().map_err(|lost| match lost {
+            Lost::Gone(error) => gone(error.to_string()),
+            Lost::Replaced => replaced(),
+        })
     }
 
     /// The same, to write to.

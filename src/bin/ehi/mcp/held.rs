@@ -7,32 +7,39 @@ use ehi::{Error, Index};
 
 use super::Args;
 use crate::failure::Failure;
+use crate::place::{Lost, Place};
 use crate::precision::PrecisionArgs;
+use crate::printing;
 
 pub struct Held {
     /// As it was given: what is there may be replaced.
     path: PathBuf,
     precision: PrecisionArgs,
     index: RwLock<Arc<Index>>,
+    /// Of an index that is written to.
+    place: Option<Place>,
 }
 
 impl Held {
     /// # Errors
     /// Those of opening the index.
-    pub fn open(args: &Args) -> Result<Self, Error> {
+    pub fn open(args: &Args) -> Result<Self, Failure> {
         let index = match args.write {
             true => args.precision.of(args.wait.builder()).open(&args.index)?,
             false => read(&args.index, &args.precision)?,
         };
+        let place = args.write.then(|| Place::of(&index)).transpose()?;
         let (path, precision) = (args.index.clone(), args.precision.clone());
-        Ok(Self { path, precision, index: RwLock::new(Arc::new(index)) })
+        Ok(Self { path, precision, index: RwLock::new(Arc::new(index)), place })
     }
 
     /// The index as of now, which a call keeps to its end.
     ///
     /// # Errors
-    /// Those of refreshing it, where it cannot be opened again either.
-    pub fn index(&self) -> Result<Arc<Index>, Error> {
+    /// Those of refreshing it, where it cannot be opened again either. Of an index that is written to, that
+    /// it is not in its place: the lock of another one would have to be taken, which a new session does.
+    pub fn index(&self) -> Result<Arc<Index>, Failure> {
+        self.check_place()?;
         let index = self.current();
         match index.refresh() {
             Ok(_) => Ok(index),
@@ -44,7 +51,7 @@ impl Held {
                     *self.index.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&other);
                     Ok(other)
                 }
-                Err(_) => Err(error),
+                Err(_) => Err(error.into()),
             },
         }
     }
@@ -63,15 +70,32 @@ impl Held {
     /// Makes what was written last.
     ///
     /// # Errors
-    /// [`Failure::Unflushed`].
+    /// [`Failure::Unflushed`]; where the index is not in its place, that.
     pub fn finish(&self) -> Result<(), Failure> {
         let index = self.current();
         if index.is_read_only() {
             return Ok(());
         }
-        index.flush().map_err(|source| {
-            let waiting = index.stats().map_or(0, |stats| stats.memtable_documents);
-            Failure::Unflushed { waiting, source: Box::new(source), before: None }
+        let Err(source) = index.flush() else { return Ok(()) };
+        // It cannot be counted then what waits, and every call has said what it stored.
+        self.check_place()?;
+        let waiting = index.stats().map_or(0, |stats| stats.memtable_documents);
+        Err(Failure::Unflushed { waiting, source: Box::new(source), before: None })
+    }
+
+    fn check_place(&self) -> Result<(), Failure> {
+        let Some(place) = &self.place else { return Ok(()) };
+        let path = printing::path(&self.path);
+        place.check().map_err(|lost| {
+            Failure::Usage(match lost {
+                Lost::Gone(error) => format!(
+                    "the index in {path} is gone or cannot be read ({error}): put it back, or start the server \
+                     again once there is one"
+                ),
+                Lost::Replaced => format!(
+                    "the index in {path} was replaced by another: start the server again to use that one"
+                ),
+            })
         })
     }
 

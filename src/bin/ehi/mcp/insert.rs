@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::limits::{ANSWER, BATCH, REST, failure, fit, start, within};
-use super::tool::{Call, Tool};
+use super::tool::{Call, Tool, or_default};
 use crate::failure::Failure;
 
 /// Documents stored together: so often is progress told, and a cancellation heard.
@@ -34,7 +34,7 @@ pub struct New {
     /// Your own id, unique in the index, of 512 bytes at most.
     id: String,
     /// Searched together with the text.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     title: String,
     /// The body.
     text: String,

@@ -121,7 +121,7 @@ impl ServerHandler for Server {
             return Err(ErrorData::invalid_params(message, None));
         }
         let (held, call) = (Arc::clone(&self.held), entry.call);
-        let arguments = request.arguments.unwrap_or_default();
+        let arguments = entry.given(request.arguments.unwrap_or_default());
         let bytes = arguments.values().map(held_bytes).sum();
         let done =
             self.work.run(&context, bytes, move |watch| call(arguments, &Call { held: &held, watch })).await;
@@ -137,7 +137,7 @@ impl ServerHandler for Server {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        let (cursors, cursor) = (self.cursors.clone(), request.and_then(|request| request.cursor));
+        let (cursors, cursor) = (self.cursors.clone(), cursor(request));
         self.resource(&context, move |index| resources::list(index, &cursors, cursor.as_deref())).await
     }
 
@@ -174,12 +174,17 @@ impl ServerHandler for Server {
     }
 }
 
+/// The cursor of a request for a list; some clients write an empty one for none.
+fn cursor(request: Option<PaginatedRequestParams>) -> Option<String> {
+    request?.cursor.filter(|cursor| !cursor.is_empty())
+}
+
 /// A list of one page gives no cursor.
 ///
 /// # Errors
 /// There is one all the same.
 fn check_one_page(request: Option<PaginatedRequestParams>, method: &str) -> Result<(), ErrorData> {
-    match request.and_then(|request| request.cursor) {
+    match cursor(request) {
         None => Ok(()),
         Some(_) => Err(foreign_cursor(method)),
     }

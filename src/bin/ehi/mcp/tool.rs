@@ -6,8 +6,8 @@ use ehi::{Filter, Index};
 use rmcp::handler::server::tool::{schema_for_input, schema_for_output};
 use rmcp::model::{JsonObject, ToolAnnotations};
 use rmcp::schemars::JsonSchema;
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use super::held::Held;
@@ -40,9 +40,9 @@ impl Call<'_> {
     /// The index as of now.
     ///
     /// # Errors
-    /// Those of reading its manifest, where it is gone as well.
+    /// Those of [`Held::index`].
     pub fn index(&self) -> Result<Arc<Index>, Failure> {
-        Ok(self.held.index()?)
+        self.held.index()
     }
 }
 
@@ -52,6 +52,27 @@ pub struct Entry {
     pub tool: rmcp::model::Tool,
     pub writes: bool,
     pub call: fn(JsonObject, &Call<'_>) -> Result<Value, Failure>,
+}
+
+impl Entry {
+    /// The arguments without nulls for those that may be left out: models write both.
+    pub fn given(&self, mut arguments: JsonObject) -> JsonObject {
+        let schema = &self.tool.input_schema;
+        let known = |name: &str| schema.get("properties").is_some_and(|own| own.get(name).is_some());
+        let required = schema.get("required").and_then(Value::as_array);
+        let is_required = |name: &str| required.is_some_and(|all| all.iter().any(|own| own == name));
+        // An unknown one is refused, null or not.
+        arguments.retain(|name, value| !value.is_null() || !known(name) || is_required(name));
+        arguments
+    }
+}
+
+/// A field that may be left out or null.
+///
+/// # Errors
+/// Those of its type.
+pub fn or_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(from: D) -> Result<T, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or_default())
 }
 
 /// What the protocol knows of a tool.
