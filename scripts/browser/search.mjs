@@ -1,7 +1,8 @@
 // Search, the reader, Why and Leaves on the index of SciFact, as a person uses them.
 
 import assert from "node:assert/strict";
-import { accessible, ask, close, ehi, explore, fits, INDEX, open, view } from "./harness.mjs";
+import path from "node:path";
+import { accessible, ask, close, ehi, explore, fits, folder, INDEX, open, view } from "./harness.mjs";
 
 const QUESTION = "Does vitamin D protect against infection?";
 
@@ -56,6 +57,7 @@ export async function search(browser) {
 
     await keepsStill(page);
     await ask(page, QUESTION);
+    await drawnAnew(page);
 
     // What was asked is there after a reload, which needs no other token.
     await page.reload();
@@ -94,11 +96,59 @@ export async function search(browser) {
         await second.waitForFunction(() => document.title.startsWith("Search"));
     }
     await close(second);
+    // A link on another page leads here, too, and so does a reload after it.
     const third = await (await browser.newContext()).newPage();
-    await third.goto(program.address);
+    await third.setContent(`<a href="${program.address}">the address</a>`);
+    await third.getByRole("link").click();
     await third.getByRole("alert").getByText("was used before").waitFor();
+    await third.reload();
+    await third.getByRole("alert").getByText("the key of a session").waitFor();
     await third.context().close();
     await program.end();
+    await tips(browser);
+}
+
+/** Another process changes the index and its tree while a document is open: the keys go on where one was. */
+async function drawnAnew(page) {
+    const hit = page.locator(".hit").nth(2);
+    const id = await hit.getAttribute("data-id");
+    const old = await hit.elementHandle();
+    await hit.locator("h2 button").focus();
+    await page.keyboard.press("Enter");
+    await page.getByRole("dialog").waitFor();
+    await page.route("**/api/about", async route => {
+        const response = await route.fetch();
+        const about = await response.json();
+        await route.fulfill({ response, json: { ...about, generation: about.generation + 1, leaves: 33 } });
+    });
+    await page.waitForFunction(hit => !hit.isConnected, old);
+    await page.keyboard.press("Escape");
+    await page.getByRole("dialog").waitFor({ state: "hidden" });
+    await page.waitForFunction(id => document.activeElement.closest(".hit")?.dataset.id === id, id);
+    const leaves = () => page.getByLabel("Search in").locator("option").evaluateAll(all => all.map(own => own.value).filter(value => value.startsWith("leaves:")));
+    assert.deepEqual(await leaves(), [1, 2, 4, 8, 16, 32].map(count => `leaves:${count}`));
+    await page.getByLabel("Search in").focus();
+    await page.unroute("**/api/about");
+    await page.waitForFunction(() => document.querySelector("option[value='leaves:64']") !== null);
+    assert.ok(await page.getByLabel("Search in").evaluate(own => own === document.activeElement), "the select keeps the focus");
+}
+
+/** Commands are named as they can be typed, and what is in their way. */
+async function tips(browser) {
+    const index = path.join(folder, "it's empty");
+    ehi("create", "--index", index, "--model", process.env.EHI_MODEL);
+    for (const options of [[], ["--judge"]]) {
+        const program = await explore(index, ...options);
+        const page = await open(browser, program.address);
+        assert.equal(await page.locator("pre").textContent(), `ehi insert --index '${index.replace("'", "'\\''")}' documents.jsonl`);
+        for (const name of ["Search", "Why", "Leaves", "State"]) {
+            await view(page, name);
+            await page.locator("main").getByText("ehi insert").first().waitFor();
+            assert.equal(await page.locator("main").getByText("End this program first").count(), options.length, name);
+        }
+        await close(page);
+        await program.end();
+    }
 }
 
 /** What fails is said until it succeeds, whatever else succeeds, or until its view is left. */

@@ -96,6 +96,8 @@ export async function teach(browser) {
     assert.equal(await focused(page), "Learning");
     await accessible(page, "learning");
     await page.getByRole("button", { name: "Cancel" }).click();
+    await page.getByText("Ending …").waitFor();
+    assert.ok(await page.getByRole("button", { name: "Cancel" }).isDisabled());
     await page.getByText("Cancelled: the index is as before.").waitFor();
     assert.equal(model(), before);
 

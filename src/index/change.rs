@@ -89,6 +89,20 @@ impl Index {
         self.change_model_alone(bundle, on_progress)
     }
 
+    /// As [`Self::change_model_alone`], with a bundle that nobody has once this has returned. A call that is
+    /// cancelled could not be continued, so what it began is removed.
+    pub(crate) fn change_to_passing(
+        &self,
+        bundle: &Bundle,
+        on_progress: &mut OnProgress<'_>,
+    ) -> Result<ModelChange> {
+        let changed = self.change_model_alone(bundle, on_progress);
+        if matches!(changed, Err(Error::Cancelled)) {
+            self.discard_unfinished();
+        }
+        changed
+    }
+
     /// As [`Self::reencode`], for a caller that holds the right to ([`Self::alone`]).
     pub(crate) fn change_model_alone(
         &self,

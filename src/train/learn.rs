@@ -168,10 +168,15 @@ impl Index {
         }
         learned = learned.decided();
         let is_chosen = learned.chosen(choose);
-        // Who is asked may cancel, which is no choice: it can be learned again.
-        Progress::new(Stage::Evaluate, questions, questions).tell(on_progress, Error::Cancelled)?;
+        // Who is asked may cancel, which is no choice: it can be learned again. Where the index changes over,
+        // that has begun: its first group of documents may take long.
+        let told = match is_chosen {
+            true => Progress::new(Stage::Reencode, 0, self.len()),
+            false => Progress::new(Stage::Evaluate, questions, questions),
+        };
+        told.tell(on_progress, Error::Cancelled)?;
         if is_chosen {
-            learned.change = Some(self.change_model_alone(&fitted.bundle, on_progress)?);
+            learned.change = Some(self.change_to_passing(&fitted.bundle, on_progress)?);
             learned.fusion = self.fuse_after(&set, on_progress);
         }
         // From the encoder before too: after a rollback the same judgments must not undo it.

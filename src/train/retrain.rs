@@ -49,7 +49,10 @@ impl Index {
         let trainer = if given { trainer } else { trainer.output(&output) };
         let retrained =
             trainer.base_if_none(bundle.path()).on_progress(&mut *on_progress).fit(&set).and_then(|fitted| {
-                let change = self.change_model_alone(&fitted.bundle, &mut *on_progress)?;
+                let change = match given {
+                    true => self.change_model_alone(&fitted.bundle, &mut *on_progress)?,
+                    false => self.change_to_passing(&fitted.bundle, &mut *on_progress)?,
+                };
                 let fusion = self.fuse_after(&set, &mut *on_progress);
                 Ok(Retrained { fitted, change, fusion })
             });

@@ -283,7 +283,7 @@ impl Index {
         };
         let is_new = fitted.bundle.hash() != serving.bundle().hash();
         if changes && is_new && (options.always || is_better) {
-            tuned.change = Some(self.change_model_alone(&fitted.bundle, on_progress)?);
+            tuned.change = Some(self.change_to_passing(&fitted.bundle, on_progress)?);
         }
         Ok(tuned)
     }

@@ -1,6 +1,6 @@
 //! Judgments, the log of questions, and learning from both.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 use std::fs;
 use std::ops::ControlFlow;
@@ -12,7 +12,7 @@ use crate::support::{Shape, base_model, bundle, copy_directory, documents, fille
 use ehi::calibrate::{CalibrateOptions, FEWEST_QUESTIONS, QuestionSource};
 use ehi::store::StoreError;
 use ehi::train::{Decision, LearnOptions, TrainConfig, TrainError, TuneOptions, is_held_out};
-use ehi::{Bundle, Error, Index, InputError, Judgment};
+use ehi::{Bundle, Error, Index, InputError, Judgment, Progress, Stage};
 use tempfile::TempDir;
 
 const SHAPE: Shape = Shape { height: 2, leaves_per_document: 1 };
@@ -335,7 +335,7 @@ fn an_index_in_the_place_of_another_is_left_alone() {
 
 #[test]
 fn somebody_may_decide_otherwise() {
-    let (_dir, index) = untrained(STORED);
+    let (dir, index) = untrained(STORED);
     index.record_all(judged(of_next_subject)).unwrap();
     let before = index.bundle().hash();
     assert!(index.learnings().unwrap().is_empty());
@@ -348,6 +348,27 @@ fn somebody_may_decide_otherwise() {
     });
     assert!(asked.get() && matches!(cancelled, Err(Error::Cancelled)), "{cancelled:?}");
     assert!(index.learnings().unwrap().is_empty());
+    // Nor is anything left of a change over that is cancelled after the choice, which is told of at once.
+    let (chosen, told) = (Cell::new(false), RefCell::new(Vec::new()));
+    let tell = |progress: Progress| {
+        if chosen.get() {
+            told.borrow_mut().push((progress.stage, progress.done));
+        }
+        let stored = chosen.get() && progress.done > 0;
+        if stored { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    let cancelled = index.with_progress(tell).learn_if(&options(), |_| {
+        chosen.set(true);
+        true
+    });
+    assert!(matches!(cancelled, Err(Error::Cancelled)), "{cancelled:?}");
+    let told = told.into_inner();
+    assert!(told[0] == (Stage::Reencode, 0) && told[1].0 == Stage::Reencode, "{told:?}");
+    assert_eq!(
+        (index.bundle().hash(), fs::read_dir(dir.path().join("index/models")).unwrap().count()),
+        (before, 1)
+    );
+    assert!(index.verify().unwrap().warnings.is_empty() && index.learnings().unwrap().is_empty());
     let mut measured = None;
     let left = index
         .with_progress(|_| ControlFlow::Continue(()))

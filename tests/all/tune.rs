@@ -1,5 +1,6 @@
 //! A tree of the index's own, without labels.
 
+use std::fs;
 use std::ops::ControlFlow;
 
 use crate::program::{ehi, text};
@@ -182,6 +183,8 @@ fn what_cannot_be_tuned_is_refused_and_left_as_it_was() {
         assert!(matches!(cancelled, Err(Error::Cancelled)), "{stage:?}: {cancelled:?}");
         assert_eq!(index.bundle().hash(), hash);
         assert!(!dir.path().join("index/model.trained").exists(), "{stage:?}");
+        // Nothing could go on with the model that was begun.
+        assert_eq!(fs::read_dir(dir.path().join("index/models")).unwrap().count(), 1, "{stage:?}");
     }
     assert!(index.tune(&options()).unwrap().change.is_some());
     let mut nested = None;

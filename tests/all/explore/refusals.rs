@@ -79,6 +79,8 @@ fn foreign_hosts_and_foreign_origins_are_refused() {
                 "{foreign}: {}",
                 answer.head
             );
+            let named = format!("127.0.0.1:{port} and localhost:{port}");
+            assert!(answer.status == 400 || answer.json()["message"].as_str().unwrap().contains(&named));
         }
     }
     let own = format!("Host: localhost:{port}");
@@ -110,6 +112,51 @@ fn foreign_hosts_and_foreign_origins_are_refused() {
     );
     // Nothing listens at another address of the machine.
     assert!(TcpStream::connect(("127.0.0.2", port)).is_err());
+}
+
+#[test]
+fn a_link_on_another_page_leads_to_the_page_and_to_nothing_else() {
+    let flow = filled(12);
+    let explorer = Explorer::new(&flow.index(), &[]);
+    let session = explorer.begin();
+    let visit = |site, mode, dest| {
+        [("Site", site), ("Mode", mode), ("Dest", dest)]
+            .map(|(name, value)| format!("Sec-Fetch-{name}: {value}"))
+    };
+    let send = |method: &str, path: &str, lines: &[String]| {
+        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+        session.with(method, path, &lines, "")
+    };
+    let origin = |origin: String| {
+        let mut lines = visit("cross-site", "navigate", "document").to_vec();
+        lines.push(format!("Origin: {origin}"));
+        lines
+    };
+    for site in ["cross-site", "same-site"] {
+        let link = visit(site, "navigate", "document");
+        assert_eq!(send("GET", "/", &link).status, 200, "{site}");
+        for path in ["/main.js", "/style.css", "/api/about", "/nothing"] {
+            assert_eq!(send("GET", path, &link).refused(403), "foreign_origin", "{site} {path}");
+        }
+        assert_eq!(send("POST", "/", &link).refused(403), "foreign_origin", "{site}");
+        for (mode, dest) in [
+            ("navigate", "iframe"),
+            ("navigate", "frame"),
+            ("navigate", "embed"),
+            ("no-cors", "document"),
+            ("no-cors", "script"),
+            ("cors", "empty"),
+        ] {
+            let other = visit(site, mode, dest);
+            assert_eq!(send("GET", "/", &other).refused(403), "foreign_origin", "{site} {mode} {dest}");
+        }
+    }
+    for foreign in ["http://attacker.example".to_owned(), "null".to_owned()] {
+        assert_eq!(send("GET", "/", &origin(foreign)).refused(403), "foreign_origin");
+    }
+    let mut twice = visit("cross-site", "navigate", "document").to_vec();
+    twice.push("Sec-Fetch-Dest: iframe".to_owned());
+    assert_eq!(send("GET", "/", &twice).refused(403), "foreign_origin");
 }
 
 #[test]

@@ -15,6 +15,7 @@ use crate::hits::unit;
 struct About {
     /// Name of the directory.
     name: String,
+    path: String,
     version: &'static str,
     model: ModelHash,
     generation: Generation,
@@ -94,6 +95,7 @@ pub fn about(site: &Site, _: &Call) -> Result<Reply, Refusal> {
     let (model, generation) = (bundle.hash(), index.stats()?.generation);
     Ok(Reply::json(&About {
         name: index.path().file_name().unwrap_or_default().to_string_lossy().into_owned(),
+        path: index.path().display().to_string(),
         version: env!("CARGO_PKG_VERSION"),
         model,
         generation,

@@ -15,6 +15,8 @@ use super::rate::Rate;
 use super::reply::Refusal;
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
+const SEC_FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
 
 /// Requests with a key: more than a person types, and fewer than keep the machine busy.
 const ASKED: (Duration, u32) = (Duration::from_millis(10), 400);
@@ -27,6 +29,8 @@ const STRANGERS: (Duration, u32) = (Duration::from_millis(100), 100);
 /// What a request must have to be heard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
+    /// The page, to which a link on another page may lead.
+    Page,
     /// The page's own files, which are the same for everybody.
     Open,
     /// A token: the request that begins a session.
@@ -36,6 +40,7 @@ pub enum Access {
 }
 
 pub struct Guard {
+    port: u16,
     hosts: Vec<String>,
     asked: Rate,
     opened: Rate,
@@ -51,6 +56,7 @@ impl Guard {
             hosts.extend(names.map(str::to_owned));
         }
         Self {
+            port,
             hosts,
             asked: Rate::new(ASKED.0, ASKED.1),
             opened: Rate::new(OPENED.0, OPENED.1),
@@ -68,12 +74,14 @@ impl Guard {
         keys: &Keys,
     ) -> Result<(), Refusal> {
         let host = self.host(headers)?;
-        check_origin(headers, host)?;
+        if !(access == Access::Page && is_visit(method, headers)) {
+            check_origin(headers, host)?;
+        }
         if access == Access::Session && session(headers).is_some_and(|key| keys.knows(key)) {
             self.asked.take().map_err(too_often)?;
             return check_content(method, headers);
         }
-        if access == Access::Open {
+        if matches!(access, Access::Page | Access::Open) {
             self.opened.take().map_err(too_often)?;
         }
         if access == Access::Session {
@@ -105,10 +113,23 @@ impl Guard {
             _ => Err(Refusal::new(
                 StatusCode::FORBIDDEN,
                 "foreign_host",
-                "requests are answered for 127.0.0.1 and localhost alone",
+                format!("requests are answered for 127.0.0.1:{0} and localhost:{0} alone", self.port),
             )),
         }
     }
+}
+
+/// Whether a browser asks for a document to show in a tab of its own: the user follows a link. What sent it
+/// learns nothing from that, and the request carries nothing.
+fn is_visit(method: &Method, headers: &HeaderMap) -> bool {
+    let only = |name: &HeaderName, value: &str| {
+        let mut values = headers.get_all(name).iter();
+        values.next().is_some_and(|own| own.as_bytes() == value.as_bytes()) && values.next().is_none()
+    };
+    method == Method::GET
+        && !headers.contains_key(ORIGIN)
+        && only(&SEC_FETCH_MODE, "navigate")
+        && only(&SEC_FETCH_DEST, "document")
 }
 
 /// Where a browser says what sent the request, it must be this page.

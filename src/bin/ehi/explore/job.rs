@@ -52,6 +52,8 @@ enum Phase {
         stage: &'static str,
         done: u64,
         total: Option<u64>,
+        /// Cancelled; it ends at the next progress.
+        ending: bool,
     },
     /// It is trained and measured; the user says whether it is used.
     Deciding {
@@ -113,7 +115,7 @@ pub fn decide(site: &Site, call: &Call) -> Result<Reply, Refusal> {
 
 pub fn cancel(site: &Site, _: &Call) -> Result<Reply, Refusal> {
     let mut state = site.job.lock();
-    state.cancelled = true;
+    state.cancel();
     site.job.told.notify_all();
     Ok(Reply::json(&state.phase))
 }
@@ -127,8 +129,9 @@ fn begin(site: &Site, what: What) -> Result<Reply, Refusal> {
         return Err(Refusal::new(StatusCode::CONFLICT, "under_way", message));
     }
     job.begun.take().map_err(too_often)?;
-    let phase = Phase::Running { what, stage: "begin", done: 0, total: None };
-    *state = State { phase: phase.clone(), ..State::default() };
+    *state = State::default();
+    state.runs(what, "begin", 0, None);
+    let phase = state.phase.clone();
     drop(state);
     let (own, held) = (Arc::clone(job), Arc::clone(&site.held));
     let thread = thread::spawn(move || {
@@ -145,6 +148,19 @@ impl Phase {
     }
 }
 
+impl State {
+    fn runs(&mut self, what: What, stage: &'static str, done: u64, total: Option<u64>) {
+        self.phase = Phase::Running { what, stage, done, total, ending: self.cancelled };
+    }
+
+    fn cancel(&mut self) {
+        self.cancelled = true;
+        if let Phase::Running { ending, .. } = &mut self.phase {
+            *ending = true;
+        }
+    }
+}
+
 impl Job {
     pub fn new(config: TrainConfig) -> Self {
         Self {
@@ -158,7 +174,7 @@ impl Job {
 
     /// Ends what is under way, and waits for that.
     pub fn end(&self) {
-        self.lock().cancelled = true;
+        self.lock().cancel();
         self.told.notify_all();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
@@ -191,7 +207,7 @@ impl Job {
     fn tell(&self, what: What, progress: Progress) -> ControlFlow<()> {
         let mut state = self.lock();
         let Progress { stage, done, total, .. } = progress;
-        state.phase = Phase::Running { what, stage: bars::name(stage), done, total };
+        state.runs(what, bars::name(stage), done, total);
         if state.cancelled { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
@@ -209,7 +225,25 @@ impl Job {
             }
             state = self.told.wait(state).unwrap_or_else(PoisonError::into_inner);
         };
-        state.phase = Phase::Running { what, stage: "end", done: 0, total: None };
+        state.runs(what, "end", 0, None);
         chosen
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_cancelled_says_so_until_it_has_ended() {
+        let mut state = State::default();
+        let ending = |state: &State| serde_json::to_value(&state.phase).unwrap()["ending"].clone();
+        state.runs(What::Learn, "train", 1, Some(2));
+        assert_eq!(ending(&state), false);
+        state.cancel();
+        assert_eq!(ending(&state), true);
+        // A stage that takes long may tell of itself once more.
+        state.runs(What::Learn, "change over", 0, Some(2));
+        assert_eq!(ending(&state), true);
     }
 }

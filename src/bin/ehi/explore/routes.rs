@@ -113,6 +113,7 @@ impl Site {
         let path = head.uri.path();
         let file = page::file(path);
         let access = match (file, path) {
+            (Some(_), "/") => Access::Page,
             (Some(_), _) => Access::Open,
             (None, "/api/session") => Access::Token,
             // What is not there, too: a stranger learns nothing of what is.

@@ -56,3 +56,19 @@ export function filters(app, changed) {
         return el("li", {}, foreign("button", { type: "button", class: "chip", "aria-label": `Without the filter ${name}: ${value}`, onclick: off(at) }, text));
     });
 }
+
+/** What the selects can offer: as long as it is the same, they need not be drawn anew. */
+export function offered({ about: { leaves, few, words } }) {
+    return JSON.stringify([leaves, few, words]);
+}
+
+/** Puts other controls into a place, with the focus on the same one, or on the one of the same label. */
+export function keepingFocus(place, change) {
+    const had = document.activeElement;
+    const held = place.contains(had);
+    const focused = held ? had.closest("label")?.firstChild?.textContent : undefined;
+    change();
+    if (held && had.isConnected) had.focus();
+    if (focused === undefined) return;
+    for (const own of place.querySelectorAll("label")) if (own.firstChild.textContent === focused) own.querySelector("select, input")?.focus();
+}

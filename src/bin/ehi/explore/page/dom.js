@@ -38,6 +38,17 @@ export function marked(stretches) {
     return stretches.map(({ text, marked }) => (marked ? el("mark", {}, text) : text));
 }
 
+/** Sentences that tell of a command which writes: before it, the program must end where it has the index for writing. */
+export function tip({ judge }, text) {
+    return judge ? `${text} End this program first: while it runs with “--judge”, no other can write to the index.` : text;
+}
+
+/** A command on this index, as it is typed. */
+export function command({ path }, name, rest) {
+    const quoted = /^[\w@%+=:,./-]+$/.test(path) ? path : `'${path.replaceAll("'", "'\\''")}'`;
+    return ["ehi", name, "--index", quoted, rest].filter(Boolean).join(" ");
+}
+
 export function by(id) {
     return document.getElementById(id);
 }

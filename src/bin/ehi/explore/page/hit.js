@@ -23,10 +23,10 @@ function moved(hit, place, before) {
 
 /**
  * `before`: places of the hits by the fast encoder, where this is the answer of the full one. `judging` makes what a
- * hit is judged by, where it can be.
+ * hit is judged by, where it can be. `closed` hears when its document is not shown any more.
  */
-export function hit(app, found, place, { before, judging, filter }) {
-    const open = () => read(app, found.id, app.ask.question, judging?.(found));
+export function hit(app, found, place, { before, judging, filter, closed }) {
+    const open = () => read(app, found.id, app.ask.question, judging?.(found), () => closed(found.id));
     const name = named(found.title, found.id);
     const own = judging?.(found);
     const element = el("li", { class: "hit", "data-id": found.id },

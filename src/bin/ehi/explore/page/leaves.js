@@ -1,7 +1,7 @@
 // What each leaf is about, how loaded it is, and where its documents were before the last change of the tree.
 
 import { get, post } from "./ask.js";
-import { el, foreign } from "./dom.js";
+import { el, foreign, tip } from "./dom.js";
 import { chance, count, percent, plural } from "./numbers.js";
 import { read as open } from "./reader.js";
 
@@ -101,8 +101,8 @@ export function leaves(app, main) {
 
 function summary(app, { leaves, tree, even, questions, before, stale }) {
     const since = stale ? " The index has changed since this was read." : "";
-    if (leaves.length === 0) return `The index has no documents. “ehi insert” adds some.${since}`;
-    if (tree === 1) return `This index has no tree, so that all its documents are in one leaf. “ehi tune” makes a tree.${since}`;
+    if (leaves.length === 0) return tip(app.about, `The index has no documents. “ehi insert” adds some.${since}`);
+    if (tree === 1) return tip(app.about, `This index has no tree, so that all its documents are in one leaf. “ehi tune” makes a tree.${since}`);
     const used = `${count(leaves.filter(leaf => leaf.documents > 0).length)} of ${count(tree)} leaves have documents; if all had as many, it would be ${even.toFixed(1)} each.`;
     const asked = questions === 0 ? " No question was judged or logged." : ` ${plural(questions, "question")} judged or logged lead to them.`;
     const changed = before === null ? " No tree is kept from before." : ` The tree before had ${plural(before.leaves, "leaf with documents", "leaves with documents")}; of the ${plural(before.compared, "document")} that both hold, ${percent(before.together)} are in the leaf to which most of their former leaf went.`;

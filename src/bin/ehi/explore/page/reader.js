@@ -7,8 +7,11 @@ import { bytes } from "./numbers.js";
 /** The document that was asked for last: the answers for others come too late. */
 let asked = new AbortController();
 
-/** Shows a document, with the words of a question marked; `judging` is what it is judged by, if at all. */
-export async function read(app, id, question, judging = null) {
+/**
+ * Shows a document, with the words of a question marked; `judging` is what it is judged by, if at all; `closed` is
+ * called when it is not shown any more.
+ */
+export async function read(app, id, question, judging = null, closed = null) {
     asked.abort();
     asked = new AbortController();
     const { signal } = asked;
@@ -40,7 +43,10 @@ export async function read(app, id, question, judging = null) {
         el("div", { class: "row" }, more, failed),
         first.metadata === null ? "" : foreign("pre", { "aria-label": "Metadata" }, first.metadata));
     dialog.onkeydown = judging?.byKey ?? null;
-    dialog.onclose = () => asked.abort();
+    dialog.onclose = () => {
+        asked.abort();
+        closed?.();
+    };
     if (!dialog.open) dialog.showModal();
     dialog.scrollTop = 0;
     close.focus();

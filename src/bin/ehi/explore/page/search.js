@@ -1,8 +1,8 @@
 // Hits while one types: by the fast encoder at once, by the full one a moment later.
 
 import { post } from "./ask.js";
-import { controls, filters } from "./controls.js";
-import { by, el } from "./dom.js";
+import { controls, filters, keepingFocus, offered } from "./controls.js";
+import { by, command, el, tip } from "./dom.js";
 import { GRADES, hit, judging } from "./hit.js";
 import { count, ms, percent, plural } from "./numbers.js";
 
@@ -15,6 +15,7 @@ const MOST = 200;
 export function search(app, main) {
     const { ask } = app;
     const options = el("div", { class: "row" });
+    const help = el("button", { type: "button", class: "link small", onclick: () => keys(app) }, "Keys");
     const chips = el("ul", { class: "chips", "aria-label": "Filters" });
     const cost = el("p", { class: "small faint cost" });
     const said = el("p", { role: "status", class: "small said" });
@@ -38,6 +39,7 @@ export function search(app, main) {
     // One request at a time; of the questions that come meanwhile the last one counts.
     let busy = false;
     let waiting = null;
+    let offers = null;
 
     function two() {
         return app.about.fast && ask.mode !== "lexical";
@@ -126,7 +128,7 @@ export function search(app, main) {
         start.hidden = true;
         cost.hidden = said.hidden = false;
         draw();
-        if (had !== undefined) [...list.children].find(own => own.dataset.id === had)?.querySelector("button")?.focus();
+        if (had !== undefined) focus(had);
         cost.textContent = costs(app, found);
         const all = found.hits.length < k || found.hits.length >= app.about.documents;
         more.hidden = all || k >= MOST;
@@ -144,7 +146,20 @@ export function search(app, main) {
             return panel;
         };
         list.classList.remove("stale");
-        list.replaceChildren(...found.hits.map((own, place) => hit(app, own, place, { before, judging: app.about.judge ? of : null, filter })));
+        list.replaceChildren(...found.hits.map((own, place) => hit(app, own, place, { before, judging: app.about.judge ? of : null, filter, closed })));
+    }
+
+    function focus(id) {
+        const found = [...list.children].find(own => own.dataset.id === id)?.querySelector("button");
+        found?.focus();
+        return found !== undefined;
+    }
+
+    /** Back to the hit that was open, where the list was drawn anew meanwhile; to the question where it has gone. */
+    function closed(id) {
+        const at = document.activeElement;
+        // The browser takes the focus out of the closed dialog a moment later.
+        if ((at === document.body || by("reader").contains(at)) && !focus(id)) input.focus();
     }
 
     function filter(added) {
@@ -165,6 +180,17 @@ export function search(app, main) {
     function changed() {
         k = FIRST;
         clearTimeout(timer);
+        settle(false);
+    }
+
+    function choices() {
+        offers = offered(app);
+        keepingFocus(options, () => options.replaceChildren(...controls(app, changed), help));
+    }
+
+    /** The index has changed, and perhaps its tree. */
+    function elsewhere() {
+        if (offers !== offered(app)) choices();
         settle(false);
     }
 
@@ -206,10 +232,10 @@ export function search(app, main) {
     sees.observe(more);
     input.addEventListener("input", typed);
 
-    options.append(...controls(app, changed), el("button", { type: "button", class: "link small", onclick: () => keys(app) }, "Keys"));
+    choices();
     refilter();
     input.focus();
-    return { leave: () => { clearTimeout(timer); sees.disconnect(); }, changed: () => settle(false) };
+    return { leave: () => { clearTimeout(timer); sees.disconnect(); }, changed: elsewhere };
 }
 
 const UNSURE = " The fast encoder was unsure, so the full encoder read the question at once.";
@@ -218,8 +244,8 @@ const UNSURE = " The fast encoder was unsure, so the full encoder read the quest
 function beginning({ about }, ask) {
     if (about.documents === 0) {
         return [
-            el("p", {}, "The index has no documents yet. This command puts the documents of a file into it, and this page shows them as they come:"),
-            el("pre", {}, `ehi insert --index ${about.name} documents.jsonl`),
+            el("p", {}, tip(about, `The index has no documents yet. This command puts the documents of a file into it${about.judge ? "." : ", and this page shows them as they come."}`)),
+            el("pre", {}, command(about, "insert", "documents.jsonl")),
         ];
     }
     const examples = about.examples.map(text => el("li", {}, el("button", { type: "button", class: "link", dir: "auto", onclick: () => ask(text) }, text)));
@@ -273,8 +299,8 @@ function summary({ ask, about }, { hits, ranked_by: ranked }, before, places) {
     return `${plural(hits.length, "hit")}, ranked ${rankedBy(ranked)}.${change}`;
 }
 
-function none({ filters: { length } }, { documents, name }, mode) {
-    if (documents === 0) return `No hits. The index has no documents yet: put some in with ehi insert --index ${name} FILE`;
+function none({ filters: { length } }, about, mode) {
+    if (about.documents === 0) return tip(about, `No hits. The index has no documents yet. “${command(about, "insert", "FILE")}” adds some.`);
     if (length > 0) return "No hits. No document with the filters fits: take one off, or ask in other words.";
     return mode === "lexical" ? "No hits. No document has these words: use others, or rank by meaning." : "No hits. Ask in other words.";
 }

@@ -1,7 +1,7 @@
 // Documents, size, health, generations, what was learned so far, the training's report.
 
 import { get } from "./ask.js";
-import { el, foreign, table, terms } from "./dom.js";
+import { el, foreign, table, terms, tip } from "./dom.js";
 import { bytes, count, percent, plural, when } from "./numbers.js";
 
 /** Verdicts in words. */
@@ -26,10 +26,10 @@ export function state(app, main) {
         // Both in one call: the success of one does not take away what is said of the other.
         await app.try(() => Promise.all([
             get("/api/state").then(show(now => {
-                first.replaceChildren(...sizes(now));
+                first.replaceChildren(...sizes(app, now));
                 last.replaceChildren(...history(now), ...training(now));
             })),
-            get("/api/health").then(show(found => health.replaceChildren(...healthy(found))))
+            get("/api/health").then(show(found => health.replaceChildren(...healthy(app, found))))
                 .catch(error => {
                     show(() => health.replaceChildren(el("p", { class: "bad" }, "The health could not be read.")))();
                     throw error;
@@ -66,7 +66,7 @@ function fast({ query_encoder: own }) {
     return `${used}. On ${plural(own.held_out_questions, "judged question")} its nDCG@10 was ${points < 0 ? "lower" : "higher"} by ${Math.abs(points).toFixed(1)} points of 100`;
 }
 
-function sizes(now) {
+function sizes({ about }, now) {
     const { bytes: own } = now;
     const rows = [
         ["embeddings", own.vectors], ["documents", own.documents], ["words", own.terms], ["deleted documents", own.dead_rows], ["log of changes", own.log],
@@ -74,7 +74,7 @@ function sizes(now) {
     ];
     return [
         el("h2", {}, "Index"),
-        now.documents === 0 ? el("p", {}, "The index has no documents. “ehi insert” adds some.") : null,
+        now.documents === 0 ? el("p", {}, tip(about, "The index has no documents. “ehi insert” adds some.")) : null,
         terms([
             ["Directory", foreign("span", {}, now.path)],
             ["Documents", count(now.documents)],
@@ -103,13 +103,14 @@ function advice({ kind }, words) {
     return sentence(words);
 }
 
-function healthy({ health, words, remedies }) {
+function healthy({ about }, { health, words, remedies }) {
     const recent = health.documents_routing.recent;
     const said = health.advice.map((own, at) => prose({ class: "warn" }, advice(own, words[at])));
     const load = `${health.skew.toFixed(1)} times as many as with an even load${health.trained_skew === null ? "" : `; ${health.trained_skew.toFixed(1)} times in training`}`;
     return [
         ...(said.length === 0 ? [el("p", { class: "good" }, "Nothing stands out.")] : said),
-        ...remedies.map(text => prose({}, sentence(text))),
+        // One sentence on how to begin is enough, with the last of them.
+        ...remedies.map((text, at) => prose({}, at === remedies.length - 1 ? tip(about, sentence(text)) : sentence(text))),
         health.leaves === 1 ? null : terms([
             ["Leaves without a document", count(health.empty_leaves)],
             ["Largest leaf", health.largest_leaf === null ? "–" : `${health.largest_leaf.leaf}, with ${plural(health.largest_leaf.documents, "document")}`],

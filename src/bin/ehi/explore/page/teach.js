@@ -72,11 +72,14 @@ export function teach(app, main) {
         else if (!left) timer = setTimeout(look, 4 * POLL);
     }
 
-    function progress({ stage, done, total }) {
+    function progress({ stage, done, total, ending }) {
         const bar = job.querySelector("progress");
+        const cancel = job.querySelector("button");
+        if (ending && cancel === document.activeElement) job.querySelector("h2").focus();
+        cancel.disabled = ending;
         if (total === null) bar.removeAttribute("value");
         else [bar.max, bar.value] = [Math.max(total, 1), done];
-        job.querySelector("[data-stage]").textContent = `${STAGES[stage] ?? stage}${total === null ? " …" : `: ${count(done)} of ${count(total)}`}`;
+        job.querySelector("[data-stage]").textContent = ending ? "Ending …" : `${STAGES[stage] ?? stage}${total === null ? " …" : `: ${count(done)} of ${count(total)}`}`;
     }
 
     function parts(now) {

@@ -2,8 +2,8 @@
 // them, and what exact search finds elsewhere.
 
 import { get, post } from "./ask.js";
-import { controls, filters } from "./controls.js";
-import { el, foreign, table } from "./dom.js";
+import { controls, filters, keepingFocus, offered } from "./controls.js";
+import { el, foreign, table, tip } from "./dom.js";
 import { leafOf } from "./hit.js";
 import { chance, count, ms, percent, plural, score } from "./numbers.js";
 import { read } from "./reader.js";
@@ -29,6 +29,7 @@ export function why(app, main) {
     /** What is shown: the answer, the sizes of the leaves, and where the map is. */
     let shown = null;
     let words = new Map();
+    let offers = null;
     let sent = new AbortController();
     const resized = new ResizeObserver(() => shown && shown.place.clientWidth !== shown.width && draw());
     const told = own => {
@@ -45,6 +46,7 @@ export function why(app, main) {
     }
 
     function choices() {
+        offers = offered(app);
         keepingFocus(options, () => options.replaceChildren(...controls(app, changed)));
         chips.replaceChildren(...filters(app, changed));
     }
@@ -65,7 +67,7 @@ export function why(app, main) {
         sent.abort();
         sent = new AbortController();
         const { signal } = sent;
-        if (app.about.documents === 0) return nothing("The index has no documents. “ehi insert” adds some.");
+        if (app.about.documents === 0) return nothing(tip(app.about, "The index has no documents. “ehi insert” adds some."));
         if (ask.question.trim() === "") return nothing("Ask a question to see where it leads.");
         const answer = await app.try(() => Promise.all([post("/api/why", app.asked(K), signal), get("/api/map")]));
         if (signal.aborted) return undefined;
@@ -97,6 +99,7 @@ export function why(app, main) {
             stopWords();
             words = new Map();
             if (app.about.leaves > 1) stopWords = readWords(told);
+            if (offers !== offered(app)) choices();
             explain();
         },
         leave: () => {
@@ -124,22 +127,13 @@ function readWords(told) {
     };
 }
 
-/** Puts other controls into a place, with the focus on the one of the same label. */
-function keepingFocus(place, change) {
-    const label = () => document.activeElement?.closest("label")?.firstChild?.textContent;
-    const focused = place.contains(document.activeElement) ? label() : undefined;
-    change();
-    if (focused === undefined) return;
-    for (const own of place.querySelectorAll("label")) if (own.firstChild.textContent === focused) own.querySelector("select, input")?.focus();
-}
-
 function missed({ exact, hits }) {
     const ids = new Set(hits.map(({ id }) => id));
     return (exact ?? []).map((own, at) => ({ ...own, rank: at + 1 })).filter(({ id }) => !ids.has(id));
 }
 
 function sentence(app, found, leaves, lost) {
-    if (leaves === 1) return `This index has no tree: each search compares all ${app.about.unit}. “ehi tune” makes a tree.`;
+    if (leaves === 1) return tip(app.about, `This index has no tree: each search compares all ${app.about.unit}. “ehi tune” makes a tree.`);
     return `${went(app, found, leaves)} ${compared(found, lost)}`.trim();
 }
 
