@@ -91,6 +91,7 @@ impl Index {
 
     /// As [`Self::change_model_alone`], with a bundle that nobody has once this has returned. A call that is
     /// cancelled could not be continued, so what it began is removed.
+    #[cfg(feature = "train")]
     pub(crate) fn change_to_passing(
         &self,
         bundle: &Bundle,
