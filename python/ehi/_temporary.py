@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import pathlib
 import shutil
 import tempfile
-import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
 from typing import Any
 
 from . import Index, Model, SearchResult
+from ._forks import finalize
 
 # What a search that says nothing else does: what a benchmark of encoders means by retrieval.
 EXACT: Mapping[str, Any] = {"exact": True, "mode": "dense"}
@@ -25,7 +24,7 @@ class TemporaryIndex:
 
     def __init__(self, parent: str | PathLike[str] | None = None) -> None:
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="ehi-", dir=parent))
-        self._remove = weakref.finalize(self, _remove, self.folder, os.getpid())
+        self._remove = finalize(self, shutil.rmtree, self.folder, True)
         self.index: Index | None = None
 
     def create(self, model: Model | str | PathLike[str], **options: Any) -> Index:
@@ -79,12 +78,6 @@ class TemporaryIndex:
             self.index.close()
         self.index = None
         self._remove()
-
-
-def _remove(folder: pathlib.Path, owner: int) -> None:
-    # Not at the end of a forked child, whose parent still needs it.
-    if os.getpid() == owner:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def check(summary: Mapping[str, Any]) -> None:

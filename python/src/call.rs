@@ -44,9 +44,26 @@ pub fn run<T: Send>(py: Python<'_>, work: impl FnOnce() -> ehi::Result<T> + Send
     py.detach(work).map_err(|error| exception(py, error))
 }
 
-/// Threads of the library.
-pub fn threads() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
+/// Runs a call on parts of what it is given, `each` for a thread, and looks for Ctrl-C between them. `work`
+/// gets the place where its part begins; where nothing is given it is called once, with nothing.
+pub fn in_parts<I: Sync, T: Send>(
+    py: Python<'_>,
+    given: &[I],
+    each: usize,
+    work: impl Fn(usize, &[I]) -> ehi::Result<Vec<T>> + Sync,
+) -> PyResult<Vec<T>> {
+    let size = each * std::thread::available_parallelism().map_or(1, usize::from);
+    let mut results = Vec::new();
+    let mut begin = 0;
+    loop {
+        let end = given.len().min(begin + size);
+        py.check_signals()?;
+        results.extend(run(py, || work(begin, &given[begin..end]))?);
+        if end == given.len() {
+            return Ok(results);
+        }
+        begin = end;
+    }
 }
 
 /// Who hears of progress.

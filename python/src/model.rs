@@ -10,7 +10,7 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
-use crate::call::{run, threads, watched};
+use crate::call::{in_parts, run, watched};
 use crate::columns::strings;
 use crate::errors::ModelError;
 use crate::options::{SIMILARITIES, distillation, one_of, parse};
@@ -211,14 +211,10 @@ impl Reranker {
         question: &str,
         documents: Vec<String>,
     ) -> PyResult<Bound<'py, PyArray1<f32>>> {
-        let mut scores = Vec::with_capacity(documents.len());
-        for part in documents.chunks(TEXTS * threads()) {
-            py.check_signals()?;
-            scores.extend(run(py, || {
-                let documents: Vec<&str> = part.iter().map(String::as_str).collect();
-                Ok(self.reranker.score(question, &documents)?)
-            })?);
-        }
+        let scores = in_parts(py, &documents, TEXTS, |_, part| {
+            let documents: Vec<&str> = part.iter().map(String::as_str).collect();
+            Ok(self.reranker.score(question, &documents)?)
+        })?;
         Ok(PyArray1::from_vec(py, scores))
     }
 
@@ -365,15 +361,10 @@ impl Encoder {
             Err(_) => (strings("texts", texts)?, false),
         };
         let dim = self.encoder.dim();
-        let mut rows = Vec::new();
-        for (number, part) in texts.chunks(TEXTS * threads()).enumerate() {
-            py.check_signals()?;
-            rows.extend(run(py, || {
-                let texts: Vec<&str> = part.iter().map(String::as_str).collect();
-                let before = number * TEXTS * threads();
-                Ok(self.encoder.embed(&texts, role).map_err(|error| of_all(error, before))?)
-            })?);
-        }
+        let rows = in_parts(py, &texts, TEXTS, |begin, part| {
+            let texts: Vec<&str> = part.iter().map(String::as_str).collect();
+            Ok(self.encoder.embed(&texts, role).map_err(|error| of_all(error, begin))?)
+        })?;
         let shape = if is_one { vec![dim] } else { vec![texts.len(), dim] };
         PyArray1::from_vec(py, rows).reshape(IxDyn(&shape))
     }

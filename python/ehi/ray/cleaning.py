@@ -80,7 +80,5 @@ def clean(
     # Manifests first: none may name what is gone.
     manifests.remove(storage, versions[:-keep])
     # Marks before what they say is there: a `clean` that is cut off must not leave one whose files are gone.
-    marks = [name for name in removed if name.endswith("/DONE.json")]
-    storage.delete(marks)
-    storage.delete([name for name in removed if not name.endswith("/DONE.json")])
+    storage.delete(sorted(removed, key=lambda name: not name.endswith("/DONE.json")))
     return [manifests.name_of(version) for version in versions[:-keep]] + removed + storage.sweep()

@@ -14,9 +14,9 @@ import shutil
 import stat
 import tempfile
 import uuid
-import weakref
 from typing import Any
 
+from .._forks import finalize
 from .errors import StorageError
 
 _LOCK = ".lock"
@@ -59,7 +59,7 @@ class Scratch:
             # Another process took it for one that was left, before it was locked.
             os.close(handle)
         self.path.mkdir()
-        self._close = weakref.finalize(self, _end, self.path, handle, os.getpid())
+        self._close = finalize(self, _remove, self.path, handle)
 
     def close(self) -> None:
         """Safe to call twice."""
@@ -96,12 +96,6 @@ def sweep(parent: str | os.PathLike[str] | None = None) -> list[str]:
         _remove(lock.with_suffix(""), handle)
         removed.append(lock.stem)
     return removed
-
-
-def _end(folder: pathlib.Path, handle: int, owner: int) -> None:
-    # Not at the end of a forked child, whose parent still needs it.
-    if os.getpid() == owner:
-        _remove(folder, handle)
 
 
 def _remove(folder: pathlib.Path, handle: int) -> None:

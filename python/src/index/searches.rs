@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString, PyTuple};
 
 use super::Index;
-use crate::call::{run, threads};
+use crate::call::{in_parts, run};
 use crate::columns::strings;
 use crate::model::Reranker;
 use crate::options::{self, parse, stops};
@@ -86,7 +86,7 @@ impl Index {
         };
         let index = self.inner()?;
         // A reranker reads a hundred documents for each question.
-        let size = threads() * if reranker.is_some() { 1 } else { QUESTIONS };
+        let each = if reranker.is_some() { 1 } else { QUESTIONS };
         let one = |result| Ok(SearchResult::new(py, result)?.into_pyobject(py)?.into_any().unbind());
         match asked {
             Input::Text(text) => one(run(py, || {
@@ -105,14 +105,14 @@ impl Index {
             }
             Input::Texts(texts) => {
                 not_of_one(refine, parallel)?;
-                let search = |part: &[String]| options.apply(index.query_batch(part)).run();
-                many(py, k, in_parts(py, &texts, size, search)?)
+                let search = |_, part: &[String]| options.apply(index.query_batch(part)).run();
+                many(py, k, in_parts(py, &texts, each, search)?)
             }
             Input::Vectors(matrix) => {
                 not_of_one(refine, parallel)?;
                 let rows: Vec<_> = matrix.rows()?.iter().collect();
-                let search = |part: &[Cow<'_, [f32]>]| options.apply(index.query_vector_batch(part)).run();
-                many(py, k, in_parts(py, &rows, size, search)?)
+                let search = |_, part: &[Cow<'_, [f32]>]| options.apply(index.query_vector_batch(part)).run();
+                many(py, k, in_parts(py, &rows, each, search)?)
             }
         }
     }
@@ -199,23 +199,6 @@ fn not_of_one(refine: bool, parallel: bool) -> PyResult<()> {
 
 /// Questions that each thread searches for between two looks for Ctrl-C.
 const QUESTIONS: usize = 64;
-
-fn in_parts<T: Sync>(
-    py: Python<'_>,
-    questions: &[T],
-    size: usize,
-    search: impl Fn(&[T]) -> ehi::Result<Vec<ehi::SearchResult>> + Sync,
-) -> PyResult<Vec<ehi::SearchResult>> {
-    let mut results = Vec::with_capacity(questions.len());
-    // Options are looked at where there is no question, too.
-    let parts: Vec<&[T]> =
-        if questions.is_empty() { vec![questions] } else { questions.chunks(size).collect() };
-    for part in parts {
-        py.check_signals()?;
-        results.extend(run(py, || search(part))?);
-    }
-    Ok(results)
-}
 
 fn many(py: Python<'_>, k: usize, results: Vec<ehi::SearchResult>) -> PyResult<Py<PyAny>> {
     let results = results.into_iter().map(|result| Py::new(py, SearchResult::new(py, result)?));
