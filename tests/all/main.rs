@@ -42,6 +42,7 @@ mod parity;
 mod passages;
 mod processes;
 mod query_encoder;
+mod reported;
 mod rerankers;
 mod search;
 mod shards;

@@ -1,0 +1,2 @@
+//! Tests after public bug reports, of other tools too: one file a kind, and each test names its thread.
+
