@@ -476,5 +476,6 @@ def evaluate(
     split: str = "test",
     beams: Sequence[int] | None = None,
     encoder: _Encoder | None = None,
+    ignore_identical_ids: bool | None = None,
     progress: _Progress = None,
 ) -> _Json: ...

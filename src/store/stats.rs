@@ -162,7 +162,8 @@ impl Store {
             file: names::MANIFEST.into(),
             detail: Damage::Field { field: "similarity", found: u64::from(config.similarity) },
         })?;
-        let squares: f64 = sizes.values().map(|&size| (size * size) as f64).sum();
+        // The sum of no floats is -0.0.
+        let squares = 0.0 + sizes.values().map(|&size| (size * size) as f64).sum::<f64>();
         Ok(StoreStats {
             generation: state.generation,
             documents: state.live().into(),

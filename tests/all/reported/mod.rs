@@ -2,3 +2,4 @@
 
 #[cfg(feature = "mcp")]
 mod agents;
+mod evaluation;
