@@ -5,6 +5,7 @@ use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use half::f16;
+use half::vec::HalfFloatVecExt;
 use rayon::prelude::*;
 
 use super::analysis::Analysis;
@@ -16,7 +17,7 @@ use crate::ids::LeafId;
 use crate::lexical::Analyzer;
 use crate::model::{Bundle, Encoder, Model, ModelError, Role};
 use crate::passages::{self, Passages, Span};
-use crate::scan::Similarity;
+use crate::scan::{Similarity, unit_to_store};
 use crate::store::{Lexer, LexerError, Put, PutRow, Terms};
 
 /// A model, and how embeddings are stored.
@@ -123,12 +124,11 @@ impl Ingest<'_> {
         let dim = self.model().encoder.dim();
         let units: Vec<f32> = rows.chunks_exact(dim).flat_map(unit).collect();
         let leaves = self.route(&units);
-        let stored = match self.similarity {
-            Similarity::Cosine => &units,
-            _ => rows,
+        let (rows, stored): (_, fn(&[f32]) -> Vec<f16>) = match self.similarity {
+            Similarity::Cosine => (&units[..], unit_to_store),
+            _ => (rows, <Vec<f16>>::from_f32_slice),
         };
-        let stored = stored.chunks_exact(dim).map(|row| row.iter().map(|&x| f16::from_f32(x)).collect());
-        puts(documents, terms, spans, stored.zip(leaves))
+        puts(documents, terms, spans, rows.chunks_exact(dim).map(stored).zip(leaves))
     }
 
     /// The terms of documents, where they are to have any.
