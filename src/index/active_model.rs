@@ -1,7 +1,8 @@
 //! A model with the store of its embeddings: what searches and writes run on.
 
+use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use super::analysis::{Analysis, lexers};
 use super::calibrate::RecallCurve;
@@ -19,7 +20,7 @@ use crate::lexical::Analyzer;
 use crate::model::{Bundle, LoadOptions, Model, remove_bundle};
 use crate::passages::Passages;
 use crate::scan::Similarity;
-use crate::store::{Damage, Operation, Store, StoreConfig, StoreError, StoreOptions, View};
+use crate::store::{Damage, EncodedBy, Operation, Store, StoreConfig, StoreError, StoreOptions, View};
 
 /// What holds for a handle, whatever store it has open.
 #[derive(Clone, Copy, Debug, Default)]
@@ -51,6 +52,8 @@ pub(crate) struct ActiveModel {
     rotation: OnceLock<Rotation>,
     recall: RwLock<Option<Arc<RecallCurve>>>,
     pub(super) fusion: RwLock<Option<LearnedFusion>>,
+    /// What is known to be noted of what made embeddings.
+    pub(super) encoded: Mutex<BTreeSet<EncodedBy>>,
 }
 
 impl ActiveModel {
@@ -87,8 +90,8 @@ impl ActiveModel {
     pub(super) fn new(number: u32, store: Arc<Store>, bundle: Arc<Bundle>, similarity: Similarity) -> Self {
         let (served, filters, recall) = (RoutingLog::default(), FilterCache::default(), RwLock::default());
         store.set_lexers(lexers(Arc::clone(&bundle)));
-        let (rotation, fusion) = (OnceLock::new(), RwLock::default());
-        Self { number, store, bundle, similarity, served, filters, rotation, recall, fusion }
+        let (rotation, fusion, encoded) = (OnceLock::new(), RwLock::default(), Mutex::default());
+        Self { number, store, bundle, similarity, served, filters, rotation, recall, fusion, encoded }
     }
 
     /// Opens the store and the model in `dir`, for writing.

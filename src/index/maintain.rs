@@ -133,6 +133,10 @@ impl Index {
             if let Some(fusion) = serving.fusion() {
                 measured::FUSION.write(&*backend, dir, &fusion)?;
             }
+            let encoded_by = serving.encoded_by(&*backend);
+            if !encoded_by.is_empty() {
+                measured::ENCODED.write(&*backend, dir, &encoded_by)?;
+            }
             Ok(serving.store.snapshot(dir)?)
         })?;
         Ok(())
@@ -145,6 +149,7 @@ impl Index {
     pub fn stats(&self) -> Result<StoreStats> {
         let serving = self.serving();
         let mut stats = serving.store.stats()?;
+        stats.encoded_by = serving.encoded_by(&*self.root.backend()).into_iter().collect();
         let all = |_: &str| true;
         stats.bytes.model = bytes_below(&serving.store.path().join(names::BUNDLE), &all);
         let current = self.root.read()?;

@@ -31,8 +31,11 @@ pub(super) const RECALL: Measured =
 /// How scores by embeddings and by words are joined.
 pub(super) const FUSION: Measured =
     Measured { name: names::FUSION, new: names::FUSION_NEW, again: "`ehi fuse` learns it anew" };
+/// What made the embeddings.
+pub(super) const ENCODED: Measured =
+    Measured { name: names::ENCODED, new: names::ENCODED_NEW, again: "`ehi stats` says so" };
 /// All of them.
-pub(super) const ALL: [Measured; 2] = [RECALL, FUSION];
+pub(super) const ALL: [Measured; 3] = [RECALL, FUSION, ENCODED];
 
 impl Measured {
     /// The names that it may have.

@@ -1,5 +1,6 @@
 //! Repair of an index that does not open, or that is damaged inside.
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
@@ -8,6 +9,7 @@ use std::time::Duration;
 use super::Index;
 use super::active_model::{check_analyzer, check_model, copy_model};
 use super::analysis::Analysis;
+use super::encoded;
 use super::ingest::Ingest;
 use super::judgments::{is_begun, placed, within};
 use super::leftovers::set_aside;
@@ -19,7 +21,7 @@ use crate::lexical::Analyzer;
 use crate::model::{Bundle, ModelError};
 use crate::progress::{OnProgress, Progress, Stage, no_progress};
 use crate::scan::Similarity;
-use crate::store::{Anew, Operation, Repair, RepairReport, StoreError, StoreOptions, Undecided};
+use crate::store::{Anew, EncodedBy, Operation, Repair, RepairReport, StoreError, StoreOptions, Undecided};
 
 /// Options of [`Index::repair`].
 #[derive(Default)]
@@ -198,8 +200,12 @@ fn finish(mut repair: Repair, root: &Root, dir: &Path, options: RepairOptions<'_
         done += 1;
         Progress { stage: Stage::Repair, done, total: None }.tell(&mut *on_progress, StoreError::Cancelled)
     };
+    let f32 = BTreeSet::from([EncodedBy::F32]);
     let anew = Anew {
-        compute: &mut |documents| Ok(ingest.prepare(documents)?.puts),
+        compute: &mut |documents| {
+            encoded::note(&*root.backend(), dir, true, &f32)?;
+            Ok(ingest.prepare(documents)?.puts)
+        },
         lexer: analysis.as_ref().map(|own| own as _),
     };
     repair.run(undecided, anew, &mut tick)

@@ -130,6 +130,11 @@ impl Encoder {
         Ok(Self { parts, pooler, folder, reading, settings, prompt_tokens })
     }
 
+    /// How texts are encoded.
+    pub(crate) fn precision(&self) -> EncoderPrecision {
+        self.parts.precision()
+    }
+
     /// Width m of the embeddings.
     pub fn dim(&self) -> usize {
         self.pooler.dim()

@@ -74,6 +74,32 @@ impl LeafSize {
     }
 }
 
+/// What made an embedding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum EncodedBy {
+    /// The index's own encoder in 32-bit floating point.
+    F32,
+    /// The index's own encoder in 8 bits.
+    Int8,
+    /// A program that gave it ([`Index::insert_vectors`](crate::Index::insert_vectors)).
+    Given,
+    /// One or more of these: it was stored before this was recorded, or the record is damaged.
+    Unknown,
+}
+
+impl std::fmt::Display for EncodedBy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(match self {
+            Self::F32 => "f32",
+            Self::Int8 => "int8",
+            Self::Given => "given",
+            Self::Unknown => "unknown",
+        })
+    }
+}
+
 /// What an index is, its sizes and its counts.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 #[non_exhaustive]
@@ -98,6 +124,8 @@ pub struct StoreStats {
     pub expected_documents_per_leaf: f64,
     /// Width of an embedding.
     pub dim: u32,
+    /// What made the embeddings, of documents deleted since too; ascending, empty where there never was one.
+    pub encoded_by: Vec<EncodedBy>,
     /// How documents are ranked.
     pub similarity: Similarity,
     /// Whether they can be found by their words, too.
@@ -174,6 +202,7 @@ impl Store {
             bytes,
             expected_documents_per_leaf: squares / entries.max(1) as f64,
             dim: config.dim,
+            encoded_by: Vec::new(),
             similarity,
             lexical: self.is_lexical(),
             analyzer: Analyzer::from_code(self.terms()),

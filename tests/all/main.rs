@@ -17,6 +17,7 @@ mod columns;
 mod dataset;
 mod docs;
 mod durability;
+mod encoded;
 mod encoder_folders;
 mod evaluation;
 #[cfg(feature = "explore")]
