@@ -292,8 +292,8 @@ impl TextTokenizer {
     fn needs_spaces(&self) -> bool {
         let words = |text: &str| {
             let piece = self.piece(text, OffsetType::None).ok()?;
-            let words = piece.get_ids().iter().copied().filter(|&id| !self.is_punctuation(id));
-            Some(words.collect())
+            let is_word = |id: &u32| !self.special.contains(id) && !self.is_punctuation(*id);
+            Some(piece.get_ids().iter().copied().filter(is_word).collect())
         };
         *self.spaces.get_or_init(|| spaced::is_needed(words))
     }
