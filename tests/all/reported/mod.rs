@@ -1,2 +1,4 @@
 //! Tests after public bug reports, of other tools too: one file a kind, and each test names its thread.
 
+#[cfg(feature = "mcp")]
+mod agents;
