@@ -1,2 +1,4 @@
 //! Tests after public bug reports, of other tools too: one file a kind, and each test names its thread.
 
+mod nulls;
+mod tables;
