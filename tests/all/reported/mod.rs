@@ -2,3 +2,5 @@
 
 #[cfg(feature = "mcp")]
 mod agents;
+mod nulls;
+mod tables;
