@@ -4,6 +4,7 @@ use ehi::search::DEFAULT_K;
 use ehi::{Filter, Fusion, Index, Query, QueryEncoder, Stop};
 
 use crate::failure::Failure;
+use crate::filtering::filter;
 
 /// What a search ranks by.
 #[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
@@ -67,8 +68,9 @@ pub struct QueryArgs {
     /// where it was shown to lose little
     #[arg(long, value_name = "ENCODER")]
     encoder: Option<QueryEncoder>,
-    /// Search among the documents whose metadata pass, for instance {"year": {"$gte": 2010}, "lang": "en"}
-    #[arg(long, value_name = "JSON")]
+    /// Search among the documents whose metadata pass, for instance {"year": {"$gte": 2010}, "lang": "en"}; @FILE
+    /// reads it from a file, - from standard input
+    #[arg(long, value_name = "JSON", value_parser = filter)]
     filter: Option<Filter>,
     /// Whether codes may rule documents out, so that fewer embeddings are read. By default they may, but for
     /// searches that score every document
