@@ -9,8 +9,8 @@ const CURRENT: u8 = 32;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Kind {
     pub analyzer: Analyzer,
-    /// As versions before found them: in texts as they are stored, without what the encoder does not know. Such
-    /// lists miss words of scripts without spaces and other forms of the same letters.
+    /// As versions before found them: in texts as they are stored, without what the encoder does not know.
+    /// Such lists miss words of scripts without spaces and other forms of the same letters.
     pub is_earlier: bool,
 }
 

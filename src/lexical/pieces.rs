@@ -1,10 +1,10 @@
 //! Which parts of a text an analyzer reads, and which are looked for character by character.
 //!
 //! Chinese, Japanese, Korean, Thai and some other languages put no spaces between words, or none between a
-//! word and its endings. Where one of their words ends cannot be told without a dictionary, and tokenizers cut
-//! the same word differently beside different neighbours. So every character of these scripts is a term, and
-//! so is every two neighbours; a word is found inside a longer run, whatever the analyzer. Symbols, as emoji,
-//! are treated alike: few tokenizers know them.
+//! word and its endings. Where one of their words ends cannot be told without a dictionary, and tokenizers
+//! cut the same word differently beside different neighbours. So every character of these scripts is a term,
+//! and so is every two neighbours; a word is found inside a longer run, whatever the analyzer. Symbols, as
+//! emoji, are treated alike: few tokenizers know them.
 
 use std::borrow::Cow;
 
@@ -51,8 +51,8 @@ pub(crate) fn pieces(text: &str) -> impl Iterator<Item = Piece<'_>> {
 /// Numbers of terms from here on are of this module; token ids are below.
 const FIRST: u32 = 1 << 31;
 
-/// The term of one or two characters, or of a word that the analyzer does not know. Of thirty thousand of them
-/// one pair, on average, shares a number.
+/// The term of one or two characters, or of a word that the analyzer does not know. Of thirty thousand of
+/// them one pair, on average, shares a number.
 pub(crate) fn own_term(text: &str) -> u32 {
     // The last number means no term.
     (FIRST | crc32fast::hash(text.as_bytes()) >> 1).min(u32::MAX - 1)
@@ -69,7 +69,8 @@ pub(crate) fn pairs(run: &str) -> impl Iterator<Item = &str> {
     run.char_indices().zip(ends).map(|((at, _), end)| &run[at..end])
 }
 
-/// What of a text that the analyzer knows nothing of is looked for: its words, in lower case, and each symbol.
+/// What of a text that the analyzer knows nothing of is looked for: its words, in lower case, and each
+/// symbol.
 pub(crate) fn unknown(text: &str, mut tell: impl FnMut(Piece<'_>)) {
     let is_of_word = |c: char| c.is_alphanumeric() || is_mark(c);
     let mut rest = text;

@@ -19,8 +19,8 @@ pub struct Signs {
     pub excluded: Vec<String>,
     /// Phrases that no hit has: `-"some words"`.
     pub excluded_phrases: Vec<String>,
-    /// Words with `-` that were read as they are, as negative numbers (`-20`) or as options of a program (`-u`):
-    /// nothing is excluded by them. `-"20"` excludes a number.
+    /// Words with `-` that were read as they are, as negative numbers (`-20`) or as options of a program
+    /// (`-u`): nothing is excluded by them. `-"20"` excludes a number.
     pub as_text: Vec<String>,
     /// Whether signs were read as plain text: in a search by embeddings alone.
     pub ignored: bool,

@@ -1,7 +1,7 @@
 //! Words whose tokens do not depend on what is in front of them.
 //!
-//! Byte-level and SentencePiece tokenizers have other tokens for a word behind a space than for the same word at
-//! the start of a text, of a line, or behind a bracket. To find words they are all read behind a space.
+//! Byte-level and SentencePiece tokenizers have other tokens for a word behind a space than for the same word
+//! at the start of a text, of a line, or behind a bracket. To find words they are all read behind a space.
 
 use unicode_general_category::{GeneralCategory, get_general_category};
 

@@ -115,8 +115,8 @@ fn a_word_within_a_run_is_found_plain_required_and_as_a_phrase() {
     );
 }
 
-/// After transformers#2666 and sentencepiece#877: some tokenizers have other tokens for a word behind a space than
-/// for the same word at the start of a text or a line, or behind a bracket.
+/// After transformers#2666 and sentencepiece#877: some tokenizers have other tokens for a word behind a space
+/// than for the same word at the start of a text or a line, or behind a bracket.
 #[test]
 fn a_word_is_found_whatever_is_in_front_of_it() {
     let texts = [
@@ -357,8 +357,8 @@ fn negative_numbers_and_options_do_not_exclude_their_own_answer() {
     }
 }
 
-/// After loupe-php/matcher#30: a number is excluded where that is asked for without doubt, and the answer says
-/// what a question meant.
+/// After loupe-php/matcher#30: a number is excluded where that is asked for without doubt, and the answer
+/// says what a question meant.
 #[test]
 fn a_number_in_quotes_is_excluded() {
     let (_dir, index) = index(Analyzer::Tokens, &SIGNED);
