@@ -17,6 +17,7 @@ mod explain;
 mod explore;
 mod failure;
 mod fields;
+mod filtering;
 mod fuse;
 mod generate;
 mod health;
