@@ -36,6 +36,7 @@ mod learn;
 mod lexical;
 #[cfg(feature = "mcp")]
 mod mcp;
+mod measured;
 mod metrics;
 mod options;
 mod pages;
@@ -51,7 +52,9 @@ mod spans;
 mod static_encoders;
 mod strangers;
 mod terminal;
+mod textless;
 mod train;
 mod train_rerankers;
 mod tune;
+mod unfinished;
 mod untrained;

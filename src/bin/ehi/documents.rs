@@ -100,7 +100,19 @@ pub fn count(args: &ListArgs, out: &mut dyn Write) -> Result<(), Failure> {
 }
 
 pub fn export(args: &ListArgs, out: &mut dyn Write) -> Result<(), Failure> {
-    args.each(&mut |document| print(out, &document))
+    let mut without_text = 0u64;
+    args.each(&mut |document| {
+        without_text += u64::from(document.is_empty());
+        print(out, &document)
+    })?;
+    if without_text > 0 {
+        tracing::warn!(
+            documents = without_text,
+            "some documents have an embedding and no text: embeddings are not exported, so `ehi insert` refuses \
+             these; `ehi snapshot` copies them"
+        );
+    }
+    Ok(())
 }
 
 pub fn delete(args: &DeleteArgs, out: &mut dyn Write) -> Result<(), Failure> {
