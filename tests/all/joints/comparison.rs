@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ehi::model::Role;
 use ehi::store::Notice;
-use ehi::{Document, Fusion, Hit, Index, Query, QueryEncoder};
+use ehi::{Document, Fusion, Hit, Index, LearnedFusion, Query, QueryEncoder};
 
 use super::model::{Model, Slot};
 use super::names;
@@ -40,8 +40,8 @@ pub fn compare(index: &Index, model: &Model, number: u16) -> Checked {
     let found: Vec<Document> = said(index.iter().collect())?;
     let expected: Vec<&Document> = serving.rows.values().map(|row| &row.document).collect();
     ensure!(found.iter().eq(expected.iter().copied()), "documents are {}", differing(&found, &expected));
-    let found = index.fusion();
-    ensure!(found == serving.fusion, "words weigh {found:?}, not {:?}", serving.fusion);
+    let (found, expected) = (index.fusion(), serving.fusion());
+    ensure!(found == expected, "words weigh {}, not {}", weights(&found), weights(&expected));
     let found = index.recall_curve();
     let expected = serving.curve_in_use();
     ensure!(found == expected, "the recall curve is {found:?}, not {expected:?}");
@@ -58,6 +58,13 @@ pub fn compare(index: &Index, model: &Model, number: u16) -> Checked {
         joined(index, serving, &asked).map_err(|error| format!("{asked:?} by both: {error}"))?;
     }
     whole(index)
+}
+
+/// In short.
+fn weights(fusion: &Option<LearnedFusion>) -> String {
+    let of = |fusion: &LearnedFusion| format!("{} of {} questions", fusion.alpha, fusion.questions);
+    let fast = fusion.as_ref().and_then(|fusion| fusion.fast.as_deref());
+    format!("{:?}, fast {:?}", fusion.as_ref().map(of), fast.map(of))
 }
 
 fn said<T>(answer: ehi::Result<T>) -> Result<T, String> {
@@ -194,11 +201,12 @@ fn whole(index: &Index) -> Checked {
     let mut named = Vec::new();
     for warning in &report.warnings {
         match warning {
-            Notice::Unused { file } => named.push(file.clone()),
+            Notice::Unused { file } | Notice::Begun { file } => named.push(file.clone()),
             Notice::Unfinished { .. }
             | Notice::TakenOver { .. }
             | Notice::TakenOverJudgments { .. }
             | Notice::Waiting { .. }
+            | Notice::WaitingJudgments { .. }
             | Notice::TornLog { .. } => {}
             other => return Err(format!("{other}")),
         }

@@ -1,12 +1,14 @@
 //! What an index must hold and answer after a sequence of calls.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::sync::Arc;
 
 use ehi::calibrate::RecallCurve;
 use ehi::model::{DistilReport, Role};
 use ehi::search::DEFAULT_ALPHA;
 use ehi::{Bundle, Document, LearnedFusion, QueryEncoder};
+use serde_json::Value;
 
 use super::acting::Outcome;
 use super::operations::{Op, Origin};
@@ -37,9 +39,12 @@ pub struct Slot {
     pub bundle: Arc<Bundle>,
     pub coder: Arc<Coder>,
     pub rows: BTreeMap<String, Row>,
-    pub fusion: Option<LearnedFusion>,
     pub curve: Option<RecallCurve>,
     pub fast: Option<DistilReport>,
+    /// The file of the query encoder.
+    file: Option<String>,
+    /// What was learned of words, and the file of the query encoder for which its part for that was.
+    learned: Option<(LearnedFusion, Option<String>)>,
 }
 
 /// How many times a collection may grow or shrink before a curve counts no more.
@@ -54,12 +59,25 @@ impl Slot {
         }
     }
 
+    /// What is known of words: of the query encoder only while it is the one that it was learned for.
+    pub fn fusion(&self) -> Option<LearnedFusion> {
+        let (mut fusion, file) = self.learned.clone()?;
+        if file != self.file {
+            fusion.fast = None;
+        }
+        Some(fusion)
+    }
+
+    fn learn(&mut self, fusion: LearnedFusion) {
+        self.learned = Some((fusion, self.file.clone()));
+    }
+
     /// The weight of embeddings in a hybrid search, and whether words help.
     pub fn weight(&self, encoder: QueryEncoder) -> (f64, bool) {
-        let Some(full) = &self.fusion else { return (DEFAULT_ALPHA, false) };
+        let Some(full) = self.fusion() else { return (DEFAULT_ALPHA, false) };
         let own = match encoder {
-            QueryEncoder::Fast => full.fast.as_deref().unwrap_or(full),
-            _ => full,
+            QueryEncoder::Fast => full.fast.as_deref().unwrap_or(&full),
+            _ => &full,
         };
         (own.alpha, own.words_help)
     }
@@ -100,7 +118,8 @@ impl Model {
     pub fn new(origin: Origin, bundle: Arc<Bundle>, documents: impl Iterator<Item = Document>) -> Self {
         let coder = Arc::new(Coder::new(Arc::clone(&bundle)));
         let rows = BTreeMap::new();
-        let mut serving = Slot { bundle, coder, rows, fusion: None, curve: None, fast: None };
+        let (curve, fast, file, learned) = (None, None, None, None);
+        let mut serving = Slot { bundle, coder, rows, curve, fast, file, learned };
         documents.for_each(|document| serving.put(document, None));
         Self { origin, serving, kept: None, judgments: BTreeMap::new() }
     }
@@ -186,15 +205,14 @@ impl Model {
                 }
             }
             Op::Distil(seed) => {
-                // What was learned for the one before does not hold for this one.
-                if let Some(fusion) = &mut self.serving.fusion {
-                    fusion.fast = None;
-                }
                 self.serving.fast = outcome.fast.filter(|_| seed > 0);
+                self.serving.file = query_file(now).filter(|_| seed > 0);
             }
             Op::Fuse { .. } => {
-                if let Some(fusion) = outcome.fusion {
-                    self.serving.fusion = Some(fusion);
+                // Nothing else tells of another process whether it had questions enough.
+                if let Some(fusion) = outcome.fusion.filter(|own| Some(own) != self.serving.fusion().as_ref())
+                {
+                    self.serving.learn(fusion);
                 }
             }
             Op::Calibrate => self.serving.curve = outcome.curve,
@@ -203,9 +221,9 @@ impl Model {
                     return Err("a tree of its own came with another encoder".to_owned());
                 }
                 let mut target = self.successor(now);
-                // All that was measured without the tree holds with it.
+                // Of the encoder, and no part of the tree.
                 target.fast = self.serving.fast.clone().map(untreed);
-                target.fusion = self.serving.fusion.clone();
+                target.file.clone_from(&self.serving.file);
                 self.change_to(target);
             }
             Op::Learn { query_encoder, .. } if outcome.changed => {
@@ -220,7 +238,9 @@ impl Model {
                 if target.fast.is_some() && !query_encoder {
                     return Err("a query encoder that nobody asked for".to_owned());
                 }
-                target.fusion = outcome.fusion;
+                if let Some(fusion) = outcome.fusion {
+                    target.learn(fusion);
+                }
                 self.change_to(target);
             }
             Op::Reencode(which) if !self.is_kept(now) => {
@@ -257,24 +277,16 @@ impl Model {
         self.kept.as_ref().is_some_and(|kept| kept.bundle.hash() == bundle.hash())
     }
 
-    /// A new model with nothing in it. What was learned of words holds for every model of the encoder; what
-    /// was learned for a query encoder, for that one.
+    /// A new model with nothing in it. What was learned of words holds for every model of the encoder.
     fn successor(&self, bundle: &Arc<Bundle>) -> Slot {
-        let serving = &self.serving;
-        let same = bundle.has_encoder_of(&serving.bundle);
+        let same = bundle.has_encoder_of(&self.serving.bundle);
         let coder = match same {
-            true => Arc::clone(&serving.coder),
+            true => Arc::clone(&self.serving.coder),
             false => Arc::new(Coder::new(Arc::clone(bundle))),
         };
-        let fast = bundle.query_encoder();
-        let mut fusion = serving.fusion.clone().filter(|_| same);
-        if let Some(fusion) = &mut fusion
-            && fast.clone().map(untreed) != serving.fast.clone().map(untreed)
-        {
-            fusion.fast = None;
-        }
-        let rows = BTreeMap::new();
-        Slot { bundle: Arc::clone(bundle), coder, rows, fusion, curve: None, fast }
+        let learned = self.serving.learned.clone().filter(|_| same);
+        let (rows, fast, file) = (BTreeMap::new(), bundle.query_encoder(), query_file(bundle));
+        Slot { bundle: Arc::clone(bundle), coder, rows, curve: None, fast, file, learned }
     }
 
     /// With the same encoder embeddings go with their documents. With another one what is stored of a document
@@ -294,8 +306,14 @@ impl Model {
     }
 }
 
+/// The name of the file of a bundle's query encoder, which has its checksum.
+fn query_file(bundle: &Bundle) -> Option<String> {
+    let manifest: Value = serde_json::from_slice(&fs::read(bundle.path().join("ehi.json")).ok()?).unwrap();
+    manifest["query_encoder"]["file"].as_str().map(str::to_owned)
+}
+
 /// The same query encoder beside whatever tree.
-pub fn untreed(mut report: DistilReport) -> DistilReport {
+fn untreed(mut report: DistilReport) -> DistilReport {
     report.tree = None;
     report
 }

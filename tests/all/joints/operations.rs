@@ -15,7 +15,7 @@ pub const QUESTIONS: u16 = 280;
 /// Whether these are in sequences: embeddings that a change of model loses or encodes from nothing, weights of
 /// words that a rollback overwrites, what a killed training leaves, and the copy of `CURRENT` that a handle
 /// which was refreshed takes for a stale one.
-const MENDED: bool = false;
+const MENDED: bool = true;
 
 /// Whether a step is none of those.
 fn is_sound(step: &Step) -> bool {

@@ -319,15 +319,6 @@ impl<'w> Run<'w> {
         }
         let mut done = self.model.clone();
         done.apply(op, self.found_after(op, found, now), now, self.world)?;
-        let mut allowed = vec![done];
-        if let (Op::Distil(_), Some(fusion)) = (op, &self.model.serving.fusion) {
-            // First what no longer holds is forgotten.
-            let mut fusion = fusion.clone();
-            fusion.fast = None;
-            let mut forgotten = self.model.clone();
-            forgotten.serving.fusion = Some(fusion);
-            allowed.push(forgotten);
-        }
-        Ok(allowed)
+        Ok(vec![done])
     }
 }
