@@ -243,6 +243,7 @@ class Index:
         *,
         model: Model | _Path | None = None,
         undecided: Literal["refuse", "keep", "drop"] = "refuse",
+        forget: bool = False,
         progress: _Progress = None,
     ) -> _Json: ...
     @property

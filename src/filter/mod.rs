@@ -5,6 +5,7 @@ mod matches;
 mod nodes;
 mod number;
 mod parse;
+mod time;
 mod values;
 mod write;
 
@@ -63,7 +64,9 @@ use values::ValueSet;
 /// Numbers compare by their exact value: 1 equals 1.0, and 9007199254740993 does not equal
 /// 9007199254740992.0. Arrays and objects are equal where all that they hold is. Greater and
 /// less hold only between two numbers, two strings (by their bytes in UTF-8) or two booleans (false
-/// is less), never across types. Null equals only null; a missing field does not equal it.
+/// is less), never across types. Times such as `2024-01-05T10:00:00Z` compare by the clock whether or
+/// not they have fractions of a second: `10:00:00Z` equals `10:00:00.000Z` and is less than
+/// `10:00:00.5Z`. Null equals only null; a missing field does not equal it.
 ///
 /// Where the field is an array, a comparison holds if it does for the array as a whole or for any
 /// of its elements; two comparisons may hold for different elements. `$ne` and `$nin` are the exact

@@ -106,6 +106,24 @@ impl Ingest<'_> {
         Ok(documents.into_iter().zip(rows).zip(terms).map(put).collect())
     }
 
+    /// Routes documents whose embeddings are given, and encodes and routes the others; in their order.
+    pub fn again(self, documents: Vec<Document>, embeddings: Vec<Option<Vec<f16>>>) -> Result<Vec<Put>> {
+        let is_known: Vec<bool> = embeddings.iter().map(Option::is_some).collect();
+        let (mut known, mut unknown) = (Vec::new(), Vec::new());
+        for (document, is_known) in documents.into_iter().zip(&is_known) {
+            if *is_known { known.push(document) } else { unknown.push(document) }
+        }
+        let rows: Vec<f16> = embeddings.into_iter().flatten().flatten().collect();
+        let spans = whole(known.len());
+        let mut known = self.place_stored(known, spans, &rows)?.into_iter();
+        let mut unknown = match unknown.is_empty() {
+            true => Vec::new().into_iter(),
+            false => self.prepare(unknown)?.puts.into_iter(),
+        };
+        let put = |is_known: bool| if is_known { known.next() } else { unknown.next() };
+        Ok(is_known.into_iter().filter_map(put).collect())
+    }
+
     /// Routes documents of one row each with their embeddings, `[documents, dim]` f32.
     pub fn place(self, documents: Vec<Document>, rows: &[f32]) -> Result<Vec<Put>> {
         let terms = self.terms(&documents)?;

@@ -19,7 +19,7 @@ use super::settings::EncoderSettings;
 use super::tokenize::TextRules;
 #[cfg(feature = "train")]
 use super::transformer::Transformer;
-use crate::scan::Similarity;
+use crate::scan::{Similarity, has_direction};
 
 /// What a text is: some models are trained with a different prompt for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -339,8 +339,9 @@ impl Encoder {
     /// Output `[texts, dim]` f32.
     ///
     /// # Errors
-    /// [`ModelError::BadEmbedding`] names the first text whose embedding is not finite, and
-    /// [`ModelError::NoTokens`] the first of which a static encoder knows no token: an empty one, at least.
+    /// [`ModelError::BadEmbedding`] names the first text whose embedding is not finite or has no direction,
+    /// and [`ModelError::NoTokens`] the first of which a static encoder knows no token: an empty one, at
+    /// least.
     pub fn embed(&self, texts: &[&str], role: Role) -> Result<Vec<f32>, ModelError> {
         match self.embed_with(texts, role, |_| ControlFlow::Continue(()))? {
             ControlFlow::Continue(rows) => Ok(rows),
@@ -367,7 +368,7 @@ impl Encoder {
                 return Err(ModelError::NoTokens { index: round * TEXTS_PER_ROUND + index });
             }
             let embedded = self.embed_tokens(&tokens, skip)?;
-            if let Some(index) = embedded.chunks(self.dim()).position(|row| !is_usable(row)) {
+            if let Some(index) = embedded.chunks(self.dim()).position(|row| !has_direction(row)) {
                 return Err(ModelError::BadEmbedding { index: round * TEXTS_PER_ROUND + index });
             }
             rows.extend_from_slice(&embedded);
@@ -384,11 +385,6 @@ impl Encoder {
             Ok(self.pooler.packed(&hidden, skip))
         })
     }
-}
-
-fn is_usable(row: &[f32]) -> bool {
-    let norm: f32 = row.iter().map(|x| x * x).sum();
-    norm.is_finite() && norm > 0.0
 }
 
 /// Runs texts through a model on the current rayon pool, in micro-batches. `run` takes the numbers of some

@@ -13,6 +13,8 @@ mod encoder;
 mod error;
 mod files;
 mod folder;
+#[cfg(feature = "cuda")]
+mod gpu;
 #[cfg(feature = "hub")]
 mod hub;
 mod indexer;
@@ -59,7 +61,7 @@ pub use settings::EncoderSettings;
 pub use crate::ids::ModelHash;
 pub use crate::tree::{MAX_HEIGHT, MAX_LEAVES, TreeShape, TreeShapeError};
 
-pub(crate) use bundle::remove_bundle;
+pub(crate) use bundle::{remove_bundle, unused_files};
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub use query_encoder::fuzz_query_encoder;

@@ -31,20 +31,22 @@ pub struct StoreBytes {
     pub other_models: u64,
     /// Judgments.
     pub judgments: u64,
+    /// What was begun and left, by a training that was cut off say: the next command that writes removes it.
+    pub begun: u64,
 }
 
 impl StoreBytes {
     /// All of these: manifests and what was set aside are not among them.
     pub fn total(&self) -> u64 {
-        let Self { vectors, documents, terms, dead_rows, log, model, other_models, judgments } = *self;
-        vectors + documents + terms + dead_rows + log + model + other_models + judgments
+        let Self { vectors, documents, terms, dead_rows, log, model, other_models, judgments, begun } = *self;
+        vectors + documents + terms + dead_rows + log + model + other_models + judgments + begun
     }
 }
 
 impl Serialize for StoreBytes {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self { vectors, documents, terms, dead_rows, log, model, other_models, judgments } = self;
-        let mut fields = serializer.serialize_struct("StoreBytes", 9)?;
+        let Self { vectors, documents, terms, dead_rows, log, model, other_models, judgments, begun } = self;
+        let mut fields = serializer.serialize_struct("StoreBytes", 10)?;
         fields.serialize_field("vectors", vectors)?;
         fields.serialize_field("documents", documents)?;
         fields.serialize_field("terms", terms)?;
@@ -53,6 +55,7 @@ impl Serialize for StoreBytes {
         fields.serialize_field("model", model)?;
         fields.serialize_field("other_models", other_models)?;
         fields.serialize_field("judgments", judgments)?;
+        fields.serialize_field("begun", begun)?;
         fields.serialize_field("total", &self.total())?;
         fields.end()
     }

@@ -14,6 +14,7 @@ mod cli;
 mod cli_insert;
 #[cfg(feature = "parquet")]
 mod columns;
+mod conservation;
 mod dataset;
 mod docs;
 mod durability;
@@ -36,6 +37,7 @@ mod learn;
 mod lexical;
 #[cfg(feature = "mcp")]
 mod mcp;
+mod measured;
 mod metrics;
 mod options;
 mod pages;
@@ -51,7 +53,9 @@ mod spans;
 mod static_encoders;
 mod strangers;
 mod terminal;
+mod textless;
 mod train;
 mod train_rerankers;
 mod tune;
+mod unfinished;
 mod untrained;

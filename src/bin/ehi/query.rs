@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::escape::escaped;
 use crate::failure::Failure;
+use crate::filtering::filter;
 
 /// Documents among which a field of a filter is looked for, where nothing was found.
 const MOST_LOOKED_AT: usize = 100_000;
@@ -73,8 +74,9 @@ pub struct QueryArgs {
     /// where it was shown to lose little
     #[arg(long, value_name = "ENCODER")]
     encoder: Option<QueryEncoder>,
-    /// Search among the documents whose metadata pass, for instance {"year": {"$gte": 2010}, "lang": "en"}
-    #[arg(long, value_name = "JSON")]
+    /// Search among the documents whose metadata pass, for instance {"year": {"$gte": 2010}, "lang": "en"}; @FILE
+    /// reads it from a file, - from standard input
+    #[arg(long, value_name = "JSON", value_parser = filter)]
     filter: Option<Filter>,
     /// Whether codes may rule documents out, so that fewer embeddings are read. By default they may, but for
     /// searches that score every document

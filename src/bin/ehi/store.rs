@@ -257,7 +257,7 @@ fn write_stats(out: &mut dyn Write, stats: &Stats) -> std::io::Result<()> {
     writeln!(
         out,
         "bytes          {}: embeddings {}, documents {} and words {} in {} segments, log {}, model {}, \
-         other models {}, judgments {}",
+         other models {}, judgments {}, begun and left {}",
         bytes.total(),
         bytes.vectors,
         bytes.documents,
@@ -266,7 +266,8 @@ fn write_stats(out: &mut dyn Write, stats: &Stats) -> std::io::Result<()> {
         bytes.log,
         bytes.model,
         bytes.other_models,
-        bytes.judgments
+        bytes.judgments,
+        bytes.begun
     )?;
     writeln!(out, "generation     {}", stats.generation.0)?;
     writeln!(out, "model          {}", stats.model)?;

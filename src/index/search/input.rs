@@ -10,6 +10,7 @@ use super::words::Words;
 use crate::error::{InputError, Result};
 use crate::index::Index;
 use crate::index::active_model::ActiveModel;
+use crate::scan::has_direction;
 use crate::store::View;
 
 /// What a query is given as.
@@ -112,8 +113,7 @@ impl ActiveModel {
         if vector.len() != expected {
             return Err(InputError::Dimension { found: vector.len(), expected }.into());
         }
-        let norm: f64 = vector.iter().map(|x| f64::from(*x) * f64::from(*x)).sum();
-        if norm.is_finite() && norm > 0.0 { Ok(()) } else { Err(InputError::BadVector.into()) }
+        if has_direction(vector) { Ok(()) } else { Err(InputError::BadVector.into()) }
     }
 }
 

@@ -466,7 +466,7 @@ impl Index {
     /// As [`Self::search`], with a query that is already an embedding.
     ///
     /// # Shapes
-    /// `vector` `[dim]` f32, finite and not all zeros; it need not have unit norm.
+    /// `vector` `[dim]` f32, finite, of norm 2^-14 or more; it need not have unit norm.
     ///
     /// # Errors
     /// [`InputError::Dimension`], [`InputError::BadVector`], and those of [`Self::search`].
