@@ -6,6 +6,8 @@ mod filters;
 mod folders;
 mod html;
 mod markdown;
+#[cfg(feature = "parquet")]
+mod columns;
 mod nulls;
 mod tables;
 mod words;
