@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use candle_core::{DType, Device, Tensor};
+use candle_core::{DType, Tensor};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use sha2::{Digest, Sha256};
@@ -14,6 +14,7 @@ use super::checkpoint::Identity;
 use super::config::{TrainConfig, flat_json};
 use super::dataset::TrainingSet;
 use super::dev;
+use super::device::{self, TrainDevice};
 use super::error::TrainError;
 use super::frozen::{CachePlace, Frozen, FrozenCache, Read};
 use super::head::{Head, Scope};
@@ -42,17 +43,6 @@ pub const PAGE_FILE: &str = crate::model::PAGE_FILE;
 
 /// Bytes of hidden states that a run keeps on disk unless told otherwise: 32 GiB.
 pub const DEFAULT_CACHE_BYTES: u64 = 32 << 30;
-
-/// Where the tensors of a run live.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum TrainDevice {
-    /// The CPU.
-    #[default]
-    Cpu,
-    /// The first NVIDIA GPU; needs the `cuda` feature.
-    Cuda,
-}
 
 /// What a run reads in place of texts, where embeddings are there already.
 pub(super) struct Given {
@@ -223,6 +213,10 @@ impl<'a> Trainer<'a> {
         self.config.dev_fraction
     }
 
+    pub(super) fn trains_encoder(&self) -> bool {
+        self.config.trains_encoder()
+    }
+
     pub(super) fn has_output(&self) -> bool {
         self.output.is_some()
     }
@@ -263,7 +257,7 @@ impl<'a> Trainer<'a> {
         let config = &self.config;
         config.check()?;
         check_output(&output)?;
-        let device = open_device(self.device)?;
+        let device = device::open(self.device)?;
         let shape = config.shape(set.documents.len())?;
         if set.documents.len() < shape.leaves() as usize {
             let (documents, leaves) = (set.documents.len(), shape.leaves());
@@ -369,11 +363,18 @@ impl<'a> Trainer<'a> {
         let base_encoder = encoder;
         let encoder = if is_given { None } else { Some(head.named().map_err(ModelError::from)?) };
         let staged = stage(&output, (&base, base_encoder), config, encoder, &outcome, &report, page)?;
-        if !is_given && config.query_encoder == QueryEncoderChoice::Static {
-            let rows = &outcome.last.embedded.documents;
-            give_query_encoder(&Bundle::open(&staged)?, set, rows, config.seed, on_progress)?;
+        let mut finish = || -> Result<()> {
+            if !is_given && config.query_encoder == QueryEncoderChoice::Static {
+                let rows = &outcome.last.embedded.documents;
+                give_query_encoder(&Bundle::open(&staged)?, set, rows, config.seed, on_progress)?;
+            }
+            Ok(publish(&staged, &output)?)
+        };
+        if let Err(error) = finish() {
+            // As in `BundleParts::stage`: what was begun goes, and the error is told.
+            let _ = std::fs::remove_dir_all(&staged);
+            return Err(error);
         }
-        publish(&staged, &output)?;
         on_event(&TrainEvent::Finished { seconds: report.seconds });
         Ok(Fitted { bundle: Bundle::open(&output)?, report })
     }
@@ -548,17 +549,5 @@ pub(super) fn parent(path: &Path) -> PathBuf {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
         _ => PathBuf::from("."),
-    }
-}
-
-fn open_device(device: TrainDevice) -> Result<Device> {
-    match device {
-        TrainDevice::Cpu => Ok(Device::Cpu),
-        TrainDevice::Cuda if !cfg!(feature = "cuda") => {
-            Err(TrainError::NoCuda { reason: "this build lacks the `cuda` feature".to_owned() }.into())
-        }
-        TrainDevice::Cuda => {
-            Device::new_cuda(0).map_err(|e| TrainError::NoCuda { reason: e.to_string() }.into())
-        }
     }
 }

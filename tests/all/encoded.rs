@@ -88,8 +88,8 @@ fn what_was_not_recorded_is_unknown() {
     assert_eq!(encoded_by(&index), [EncodedBy::F32, EncodedBy::Unknown]);
 }
 
-/// Scores of the same text differed by up to 0.0095 between documents that were inserted in f32 and in int8, and
-/// nothing said so.
+/// Scores of the same text differed by up to 0.0095 between documents that were inserted in f32 and in int8,
+/// and nothing said so.
 #[test]
 fn the_program_shows_precisions_and_says_when_they_are_mixed() {
     let flow = Flow::new();

@@ -22,8 +22,8 @@ fn request(id: u64, method: &str) -> Value {
     json!({ "jsonrpc": "2.0", "id": id, "method": method })
 }
 
-/// A client of any version is answered with one that both may know, and never with an error: pull request 428 of
-/// lossless-claude/lcm, issue 1003 of sickn33/agentic-awesome-skills, issue 329 of
+/// A client of any version is answered with one that both may know, and never with an error: pull request 428
+/// of lossless-claude/lcm, issue 1003 of sickn33/agentic-awesome-skills, issue 329 of
 /// coddingtonbear/obsidian-local-rest-api.
 #[test]
 fn a_client_of_any_version_is_answered() {
@@ -101,8 +101,8 @@ fn a_server_outlives_its_standard_error_and_not_its_standard_input() {
     assert_eq!(child.wait().unwrap().code(), Some(0));
 }
 
-/// Lists, objects and numbers that come as texts of JSON: issue 59227 of anthropics/claude-code, issue 6067 of
-/// webstudio-is/webstudio, issue 1093 of netclaw-dev/netclaw.
+/// Lists, objects and numbers that come as texts of JSON: issue 59227 of anthropics/claude-code, issue 6067
+/// of webstudio-is/webstudio, issue 1093 of netclaw-dev/netclaw.
 #[test]
 fn arguments_may_come_as_texts_of_json() {
     let flow = Flow::new();

@@ -37,8 +37,8 @@ fn evaluated(flow: &Flow, data: &str, more: &[&str]) -> (String, Value, String) 
     (table, report, fs::read_to_string(&run).unwrap())
 }
 
-/// A question that finds itself first has a reciprocal rank of a half at best. Issue 198 of lightonai/pylate, on
-/// ArguAna; BEIR leaves such hits out (`ignore_identical_ids`).
+/// A question that finds itself first has a reciprocal rank of a half at best. Issue 198 of lightonai/pylate,
+/// on ArguAna; BEIR leaves such hits out (`ignore_identical_ids`).
 #[test]
 fn a_question_that_is_a_document_does_not_find_itself() {
     let flow = Flow::new();
@@ -87,8 +87,8 @@ fn datasets_that_ask_with_their_own_documents_are_known_by_name() {
     }
 }
 
-/// The ids of a dataset may be integers in its JSON, while its judgments are text in any case. A question and a
-/// document that have one id by chance are two things: issue 187 of beir-cellar/beir.
+/// The ids of a dataset may be integers in its JSON, while its judgments are text in any case. A question and
+/// a document that have one id by chance are two things: issue 187 of beir-cellar/beir.
 #[test]
 fn ids_of_a_dataset_may_be_integers() {
     let flow = Flow::new();
@@ -110,8 +110,8 @@ fn ids_of_a_dataset_may_be_integers() {
     }
 }
 
-/// A question that finds nothing counts 0, and an empty sum is written as 0.0. Issue 70 of beir-cellar/beir, issue
-/// 66 of opensearch-project/search-relevance.
+/// A question that finds nothing counts 0, and an empty sum is written as 0.0. Issue 70 of beir-cellar/beir,
+/// issue 66 of opensearch-project/search-relevance.
 #[test]
 fn no_figure_is_a_negative_zero() {
     let flow = Flow::new();
@@ -133,9 +133,9 @@ fn no_figure_is_a_negative_zero() {
     }
 }
 
-/// Judgments of questions without a text, of documents that are in no corpus, and of grade 0 alone: counted, said,
-/// and without effect on the other questions. Issue 5170 of embeddings-benchmark/mteb, issues 101 and 202 of
-/// beir-cellar/beir, issue 49 of cvangysel/pytrec_eval.
+/// Judgments of questions without a text, of documents that are in no corpus, and of grade 0 alone: counted,
+/// said, and without effect on the other questions. Issue 5170 of embeddings-benchmark/mteb, issues 101 and
+/// 202 of beir-cellar/beir, issue 49 of cvangysel/pytrec_eval.
 #[test]
 fn judgments_of_what_is_not_there_are_counted() {
     let flow = Flow::new();
