@@ -45,6 +45,11 @@ impl Document {
         }
     }
 
+    /// Whether it has neither title nor text, so that no encoder can read anything of it.
+    pub fn is_empty(&self) -> bool {
+        self.title.trim().is_empty() && self.text.trim().is_empty()
+    }
+
     /// Bytes of its id, title, text and metadata in memory, about: what groups of documents are bounded by.
     pub fn heap_bytes(&self) -> usize {
         let metadata = self.metadata.as_ref().map_or(0, bytes_of_value);

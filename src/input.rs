@@ -197,8 +197,8 @@ pub enum InputError {
         /// Width of the index.
         expected: usize,
     },
-    /// A vector with NaN, an infinity, or nothing but zeros.
-    #[error("the vector holds a NaN or an infinity, or is all zeros")]
+    /// A vector with NaN or an infinity, or one without a direction: its L2 norm is below 2^-14.
+    #[error("the vector holds a NaN or an infinity, or has no direction: its norm must be 0.000062 or more")]
     BadVector,
     /// A share of exact search's hits that is not above 0 and at most 1.
     #[error("a recall of {found} cannot be aimed at: it is a share above 0, 1 at most")]
@@ -267,6 +267,18 @@ pub enum InputError {
         /// Hash of the model.
         model: ModelHash,
     },
+    /// A change to another encoder of an index with documents that have an embedding and no text.
+    #[error(
+        "{documents} documents have an embedding and neither title nor text ({}), so another encoder has nothing to \
+         encode; give them texts, or delete them and insert embeddings of the new encoder after the change",
+        named(ids, *documents)
+    )]
+    WithoutText {
+        /// How many there are.
+        documents: usize,
+        /// The ids of the first of them, 5 at most.
+        ids: Vec<String>,
+    },
     /// A return to an earlier model where none is kept.
     #[error("no earlier model is kept; there was no change of model, or its old one was dropped")]
     NoPreviousModel,
@@ -278,6 +290,12 @@ pub enum InputError {
         /// Hash of the model given.
         given: ModelHash,
     },
+}
+
+/// Some ids of so many.
+fn named(ids: &[String], all: usize) -> String {
+    let named = ids.iter().map(|id| format!("{id:?}")).collect::<Vec<_>>().join(", ");
+    if all > ids.len() { format!("{named} ...") } else { named }
 }
 
 fn described(passages: Option<Passages>) -> String {

@@ -248,8 +248,9 @@ pub enum DataError {
     },
     /// A table lacks a column.
     #[error(
-        "{name}: no column `{wanted}` for the {role}; columns found: {found}; `--{role}` names another one{}",
-        if *role == "id" { ", `--hash-ids` makes ids" } else { "" }
+        "{name}: no column `{wanted}` for the {role}; columns found: {found}; `--{role}` names another one{}{}",
+        if *role == "id" { ", `--hash-ids` makes ids" } else { "" },
+        if found.contains(", ") { "" } else { ", `--delimiter` says what separates columns" }
     )]
     NoColumn {
         /// The file.
@@ -364,6 +365,14 @@ pub enum DataError {
         /// The field.
         field: String,
     },
+    /// A sign that cannot separate the cells of a table.
+    #[error(
+        "{delimiter:?} cannot separate cells; a delimiter is a character of ASCII, no quote and no end of a line"
+    )]
+    Delimiter {
+        /// The sign.
+        delimiter: char,
+    },
     /// An array of objects is broken.
     #[error("{name}:{line}: {found} in place of {expected}, in an array of objects")]
     JsonArray {
@@ -408,8 +417,8 @@ pub enum DataError {
     },
     /// The content says nothing about the kind of file.
     #[error(
-        "{name}: it begins with `{first}`, which is neither JSON nor a row of names between commas, semicolons or \
-         tabs; `--format` says what it is"
+        "{name}: it begins with `{first}`, which is neither JSON nor a row of names between commas, semicolons, tabs \
+         or bars; `--delimiter` names another sign between cells, and `--format` the kind of file"
     )]
     UnknownFormat {
         /// The file.

@@ -2,8 +2,8 @@
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 
+use super::input::Strict;
 use super::{DataError, Lines, Query};
 use crate::document::Document;
 
@@ -14,7 +14,7 @@ pub(super) fn document(lines: &mut Lines) -> Option<Result<Document, DataError>>
             id: at.id(record._id, "_id")?,
             title: record.title.unwrap_or_default(),
             text: at.required(record.text, "text")?,
-            metadata: record.metadata.filter(|value| !is_empty_object(value)),
+            metadata: record.metadata.map(|Strict(metadata)| metadata),
         })
     })
 }
@@ -32,7 +32,7 @@ struct DocumentRecord {
     _id: Option<String>,
     title: Option<String>,
     text: Option<String>,
-    metadata: Option<Value>,
+    metadata: Option<Strict>,
 }
 
 #[derive(Deserialize)]
@@ -71,8 +71,4 @@ pub(super) fn next_record<T: DeserializeOwned>(lines: &mut Lines) -> Option<Resu
         Ok(record) => Ok((at, record)),
         Err(source) => Err(DataError::Json { name: at.name, line: at.line, source }),
     })
-}
-
-fn is_empty_object(value: &Value) -> bool {
-    value.as_object().is_some_and(serde_json::Map::is_empty)
 }

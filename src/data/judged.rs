@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 
 use serde::{Deserialize, Serialize};
 
-use super::input::told;
+use super::input::{separated, told};
 use super::rows::Rows;
 use super::unpack::unpack;
 use super::{DataError, Format, Lines};
@@ -82,8 +82,8 @@ struct Row<'a> {
 /// these names, in upper or lower case, may give another order; other names are an error. JSON lines have
 /// them as fields. Any of them may be compressed with gzip or zstd. `name` is what errors call the stream.
 /// Whether a judgment can be stored is for [`Index::record_all`](crate::Index::record_all) to say. Without a
-/// `format` it is told by the content: JSON lines begin with a brace, TSV has a tab in its first row, CSV has
-/// commas, or semicolons and no comma.
+/// `format` it is told by the content: JSON lines begin with a brace, TSV has a tab in its first row, and what
+/// separates the cells of CSV is told by its first rows.
 ///
 /// # Errors
 /// [`DataError::Foreign`] and [`DataError::UnknownFormat`] where the content tells no format,
@@ -98,27 +98,31 @@ pub fn read_judgments(
     let name = name.into();
     let failed = |source| DataError::Read { name: name.clone(), line: 1, source };
     let (packing, stream) = unpack(reader).map_err(failed)?;
-    let (format, stream) = match format.into() {
-        Some(format) => (Some(format), stream),
+    let fits = |columns: &[String]| (2..=COLUMNS.len()).contains(&columns.len());
+    let (format, delimiter, stream) = match format.into() {
+        Some(format) => (format, None, stream),
         None => {
-            let (format, stream) = told(packing, stream, &name)?;
-            let format = format.map(|(format, first)| match format {
-                Format::JsonLines => Ok(JudgmentFormat::JsonLines),
-                Format::Tsv => Ok(JudgmentFormat::Tsv),
+            let (told, stream) = told(packing, stream, &name, &fits)?;
+            let Some(told) = told else { return Ok(Vec::new()) };
+            let format = match told.format {
+                Format::JsonLines => JudgmentFormat::JsonLines,
+                Format::Tsv => JudgmentFormat::Tsv,
                 // A question may have more commas than its row has tabs.
-                Format::Csv if first.contains('\t') => Ok(JudgmentFormat::Tsv),
-                Format::Csv => Ok(JudgmentFormat::Csv),
-                _ => Err(DataError::UnknownFormat { name: name.clone(), first }),
-            });
-            (format.transpose()?, stream)
+                Format::Csv if told.first.contains('\t') => JudgmentFormat::Tsv,
+                Format::Csv => JudgmentFormat::Csv,
+                _ => return Err(DataError::UnknownFormat { name, first: told.first }),
+            };
+            (format, told.delimiter, stream)
         }
     };
     match format {
-        None => Ok(Vec::new()),
-        Some(JudgmentFormat::JsonLines) => read_json(Lines::unpacked(packing, stream, name)),
-        Some(JudgmentFormat::Tsv) => read_table(Rows::begin(name, packing, stream, |_| b'\t', false)?),
-        Some(JudgmentFormat::Csv) => {
-            let delimiter = |row: &[u8]| if row.contains(&b',') { b',' } else { b';' };
+        JudgmentFormat::JsonLines => read_json(Lines::unpacked(packing, stream, name)),
+        JudgmentFormat::Tsv => read_table(Rows::begin(name, packing, stream, b'\t', false)?),
+        JudgmentFormat::Csv => {
+            let (delimiter, stream) = match delimiter {
+                Some(delimiter) => (delimiter, stream),
+                None => separated(stream, &fits).map_err(failed)?,
+            };
             read_table(Rows::begin(name, packing, stream, delimiter, true)?)
         }
     }

@@ -6,8 +6,10 @@
 //! [`read_documents`] and its like read one stream; [`carve_dev`] sets some training queries
 //! aside.
 
+mod again;
 mod beir;
 mod dataset;
+mod delimiter;
 mod error;
 mod extreme;
 mod files;
@@ -18,7 +20,9 @@ mod jsonl;
 mod judged;
 mod lines;
 mod msmarco;
+mod note;
 mod qrels;
+mod quotes;
 mod rows;
 mod split;
 mod streams;
@@ -39,6 +43,7 @@ pub use judged::{JudgmentFormat, read_judgments, write_judgments};
 pub use lines::MAX_LINE_BYTES;
 pub(crate) use lines::{Line, Lines};
 pub use msmarco::MsMarcoDataset;
+pub use note::Note;
 pub use qrels::{Judgments, Qrels};
 pub use split::{DevFraction, TrainDev, carve_dev, is_dev};
 pub use streams::{

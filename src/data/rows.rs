@@ -4,6 +4,7 @@ use std::io::{BufRead, Cursor, Read};
 
 use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
 
+use super::delimiter::declared;
 use super::lines::BYTE_ORDER_MARK;
 use super::unpack::{ByteStream, Packing};
 use super::{DataError, MAX_LINE_BYTES};
@@ -35,8 +36,7 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    /// `delimiter` is chosen by the first row that is not blank. Without `quoting` a quote is a character
-    /// like any other.
+    /// Without `quoting` a quote is a character like any other. A first line such as `sep=;` is no row.
     ///
     /// # Errors
     /// Those of reading the first row.
@@ -44,10 +44,10 @@ impl Rows {
         name: String,
         packing: Packing,
         mut stream: ByteStream,
-        delimiter: impl FnOnce(&[u8]) -> u8,
+        delimiter: u8,
         quoting: bool,
     ) -> Result<Self, DataError> {
-        let mut line = 1;
+        let (mut line, mut has_declared) = (1, false);
         let mut first = Vec::new();
         loop {
             first.clear();
@@ -57,12 +57,15 @@ impl Rows {
                 first.drain(..BYTE_ORDER_MARK.len());
             }
             // A row of tabs is one of empty cells.
-            if !matches!(first[..], [b'\n'] | [b'\r', b'\n']) {
+            let is_blank = matches!(first[..], [b'\n'] | [b'\r', b'\n']);
+            let declares = !has_declared && declared(&first).is_some();
+            if !is_blank && !declares {
                 break;
             }
+            has_declared |= declares;
             line += 1;
         }
-        let core = ReaderBuilder::new().delimiter(delimiter(&first)).quoting(quoting).build();
+        let core = ReaderBuilder::new().delimiter(delimiter).quoting(quoting).build();
         let stream = Box::new(Cursor::new(first).chain(stream).chain(LAST_ROW));
         let (cells, ends) = (vec![0; BYTES], vec![0; CELLS]);
         let (count, is_finished) = (0, false);
@@ -185,7 +188,7 @@ mod tests {
     /// The first cell of each row with its line, and how it ended.
     fn read(text: &str) -> (Vec<(u64, String)>, Result<(), DataError>) {
         let stream = Box::new(std::io::Cursor::new(text.to_owned()));
-        let mut rows = Rows::begin("in".to_owned(), Packing::None, stream, |_| b',', true).unwrap();
+        let mut rows = Rows::begin("in".to_owned(), Packing::None, stream, b',', true).unwrap();
         let mut found = Vec::new();
         loop {
             match rows.advance() {

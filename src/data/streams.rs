@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::files::open_either;
-use super::{DataError, Lines, extreme, jsonl, tsv};
+use super::{DataError, Lines, Note, extreme, jsonl, tsv};
 use crate::document::Document;
 
 /// Streams documents from JSON lines, plain or gzip-compressed: a file or standard input.
 ///
 /// Each line is an object with the strings `_id` and `text` and, if there is one, `title`;
-/// `metadata` is kept unless it is null or an empty object; other keys are ignored. Memory
+/// `metadata` is kept unless it is null; other keys are ignored. Memory
 /// stays at one line, at most [`MAX_LINE_BYTES`](super::MAX_LINE_BYTES). Ids are not
 /// compared with one another.
 ///
@@ -113,6 +113,11 @@ pub(super) trait Source: Send {
         &[]
     }
 
+    /// What was decided about what was read so far, and what was left out of it.
+    fn notes(&self) -> Vec<Note> {
+        Vec::new()
+    }
+
     /// What a folder holds.
     #[cfg(feature = "folders")]
     fn folder(&self) -> Option<&super::FolderReport> {
@@ -205,6 +210,12 @@ impl Documents {
     /// that no record had so far: at the end, names that are wrong. Of a table they are an error at once.
     pub fn unseen(&self) -> &[String] {
         self.source.unseen()
+    }
+
+    /// What an [`Input`](super::Input) decided about the documents read so far, and what it left out of them; of all
+    /// of them at the end.
+    pub fn notes(&self) -> Vec<Note> {
+        self.source.notes()
     }
 
     /// What was found so far, of documents that come from a [`Folder`](super::Folder).

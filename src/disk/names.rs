@@ -14,6 +14,8 @@ pub(crate) const BUNDLE: &str = "model";
 pub(crate) const BUNDLE_NEW: &str = "model.new";
 /// In the directory of an index: a bundle that is being trained on what the index holds.
 pub(crate) const TRAINED: &str = "model.trained";
+/// Behind the name of a bundle while it is written; another one has `-` and a number behind it.
+pub(crate) const PARTIAL: &str = ".partial";
 
 /// In the directory of an index: the store of what it was told.
 pub(crate) const JUDGMENTS: &str = "judgments";

@@ -4,14 +4,14 @@ use std::cmp::Ordering;
 
 use serde_json::Value;
 
-use super::number;
+use super::{number, time};
 
-/// The order of two numbers, two strings (by bytes), two booleans (false first) or two nulls;
-/// `None` across types, and for arrays and objects.
+/// The order of two numbers, two strings (by bytes, but for fractions of a second), two booleans (false
+/// first) or two nulls; `None` across types, and for arrays and objects.
 pub(super) fn compare(a: &Value, b: &Value) -> Option<Ordering> {
     match (a, b) {
         (Value::Number(a), Value::Number(b)) => number::compare(a, b),
-        (Value::String(a), Value::String(b)) => Some(a.cmp(b)),
+        (Value::String(a), Value::String(b)) => Some(time::compare(a, b)),
         (Value::Bool(a), Value::Bool(b)) => Some(a.cmp(b)),
         (Value::Null, Value::Null) => Some(Ordering::Equal),
         _ => None,

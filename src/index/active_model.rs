@@ -5,21 +5,23 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use super::analysis::{Analysis, lexers};
 use super::calibrate::RecallCurve;
-use super::fusion::LearnedFusion;
+use super::fusion::KeptFusion;
 use super::health::RoutingLog;
 use super::ingest::Ingest;
-use super::measured;
+use super::measured::{FUSION, Measured, Origin, RECALL, Unusable};
 use super::root::{check_directory, kind, sync};
 use super::search::FilterCache;
 use crate::codes::Rotation;
 use crate::disk::{Backend, names};
-use crate::error::{InputError, Result};
+use crate::error::{Error, InputError};
 use crate::ids::ModelHash;
-use crate::lexical::Analyzer;
+use crate::lexical::{Analyzer, Kind};
 use crate::model::{Bundle, LoadOptions, Model, remove_bundle};
 use crate::passages::Passages;
 use crate::scan::Similarity;
 use crate::store::{Damage, Operation, Store, StoreConfig, StoreError, StoreOptions, View};
+
+type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// What holds for a handle, whatever store it has open.
 #[derive(Clone, Copy, Debug, Default)]
@@ -50,7 +52,7 @@ pub(crate) struct ActiveModel {
     pub(super) filters: FilterCache,
     rotation: OnceLock<Rotation>,
     recall: RwLock<Option<Arc<RecallCurve>>>,
-    pub(super) fusion: RwLock<Option<LearnedFusion>>,
+    pub(super) fusion: RwLock<Option<KeptFusion>>,
 }
 
 impl ActiveModel {
@@ -77,7 +79,7 @@ impl ActiveModel {
             leaves_per_document: own.leaves_per_document(),
             similarity: similarity.code(),
             model_hash: own.hash(),
-            terms: analyzer.map_or(0, Analyzer::code),
+            terms: analyzer.map_or(0, |analyzer| Kind::new(analyzer).code()),
             passages,
         };
         let store = Arc::new(Store::create_on(backend, dir, &config, options.store)?);
@@ -126,9 +128,13 @@ impl ActiveModel {
         })?;
         check_analyzer(config)?;
         let opened = Self::new(number, store, Arc::new(bundle), similarity);
-        opened.read_recall_curve(backend);
-        opened.read_fusion(backend);
+        opened.read_measured(backend);
         Ok(opened)
+    }
+
+    /// What is measured of it is measured on.
+    pub(super) fn origin(&self) -> Origin {
+        Origin::new(self.bundle.hash(), &self.store)
     }
 
     /// The last curve that was measured, for whatever collection there was then.
@@ -140,13 +146,35 @@ impl ActiveModel {
         *self.recall.write().unwrap_or_else(PoisonError::into_inner) = curve.map(Arc::new);
     }
 
-    /// Takes the curve that lies beside the store.
-    pub(super) fn read_recall_curve(&self, backend: &dyn Backend) {
-        if self.bundle.has_tree() {
-            let leaves = self.model().indexer.shape().leaves() as usize;
-            let is_sane = |curve: &RecallCurve| curve.is_sane(leaves);
-            self.set_recall_curve(measured::RECALL.read(backend, self.store.path(), is_sane));
+    /// Takes what was measured of it from beside the store. What cannot be used is as if it was not there.
+    pub(super) fn read_measured(&self, backend: &dyn Backend) {
+        let warn = |measured: Measured, why: &Unusable| {
+            let path = self.store.path().join(measured.name);
+            tracing::warn!(path = %path.display(), "{why}, so {}", measured.without);
+        };
+        let curve = self.stored_curve(backend).inspect_err(|why| warn(RECALL, why));
+        self.set_recall_curve(curve.unwrap_or_default());
+        self.put_fusion(self.stored_fusion(backend).inspect_err(|why| warn(FUSION, why)).unwrap_or_default());
+    }
+
+    /// Of each file of something measured whether there is one that can be used.
+    pub(super) fn measured_files(&self, backend: &dyn Backend) -> [(Measured, Result<bool, Unusable>); 2] {
+        let curve = self.stored_curve(backend).map(|found| found.is_some());
+        let fusion = self.stored_fusion(backend).map(|found| found.is_some());
+        [(RECALL, curve), (FUSION, fusion)]
+    }
+
+    fn stored_curve(&self, backend: &dyn Backend) -> Result<Option<RecallCurve>, Unusable> {
+        if !self.bundle.has_tree() {
+            return Ok(None);
         }
+        let leaves = self.model().indexer.shape().leaves() as usize;
+        RECALL.read(backend, self.store.path(), &self.origin(), |curve: &RecallCurve| curve.is_sane(leaves))
+    }
+
+    fn stored_fusion(&self, backend: &dyn Backend) -> Result<Option<KeptFusion>, Unusable> {
+        let is_sane = |kept: &KeptFusion| kept.fusion.is_sane();
+        FUSION.read(backend, self.store.path(), &self.origin(), is_sane)
     }
 
     /// The rotation of codes; `None` for a similarity that is not a dot product.
@@ -164,9 +192,14 @@ impl ActiveModel {
         self.bundle.model()
     }
 
+    /// What the index's posting lists are of, if it has any.
+    pub(super) fn words(&self) -> Option<Kind> {
+        Kind::from_code(self.store.terms())
+    }
+
     /// What the index's words are, if it has any.
     pub(super) fn analyzer(&self) -> Option<Analyzer> {
-        Analyzer::from_code(self.store.terms())
+        self.words().map(|kind| kind.analyzer)
     }
 
     /// How long the passages of documents are, if documents have any.
@@ -176,12 +209,12 @@ impl ActiveModel {
 
     /// How texts are taken apart into terms.
     pub(crate) fn analysis(&self) -> Analysis<'_> {
-        Analysis { analyzer: self.analyzer().unwrap_or_default(), encoder: self.model().encoder() }
+        Analysis { kind: self.words().unwrap_or_default(), encoder: self.model().encoder() }
     }
 
     pub(super) fn ingest(&self) -> Ingest<'_> {
-        let (similarity, analyzer, passages) = (self.similarity, self.analyzer(), self.passages());
-        Ingest { bundle: &self.bundle, similarity, analyzer, passages }
+        let (similarity, words, passages) = (self.similarity, self.words(), self.passages());
+        Ingest { bundle: &self.bundle, similarity, words, passages }
     }
 
     pub(crate) fn view(&self) -> View {
@@ -224,15 +257,15 @@ pub(super) fn check_passages(bundle: &Bundle, passages: Option<Passages>) -> Res
 }
 
 /// Refuses words that this version does not know.
-pub(super) fn check_analyzer(config: &StoreConfig) -> std::result::Result<(), StoreError> {
-    match config.is_lexical() && Analyzer::from_code(config.terms).is_none() {
+pub(super) fn check_analyzer(config: &StoreConfig) -> Result<(), StoreError> {
+    match config.is_lexical() && Kind::from_code(config.terms).is_none() {
         true => Err(StoreError::UnknownAnalyzer { code: config.terms }),
         false => Ok(()),
     }
 }
 
 /// The store routes and stores by its own numbers, searches by those of the model.
-fn check_shape(config: &StoreConfig, bundle: &Bundle) -> std::result::Result<(), StoreError> {
+fn check_shape(config: &StoreConfig, bundle: &Bundle) -> Result<(), StoreError> {
     let shape = bundle.model().indexer.shape();
     for (what, expected, found) in [
         ("the width of the model's embeddings", config.dim, bundle.model().encoder.dim() as u32),
@@ -249,7 +282,7 @@ fn check_shape(config: &StoreConfig, bundle: &Bundle) -> std::result::Result<(),
 }
 
 /// Refuses links in the place of a model's directories.
-fn check_directories(backend: &dyn Backend, dir: &Path) -> std::result::Result<(), StoreError> {
+fn check_directories(backend: &dyn Backend, dir: &Path) -> Result<(), StoreError> {
     [dir.to_owned(), dir.join(names::SEGMENTS), dir.join(names::BUNDLE)]
         .iter()
         .try_for_each(|path| check_directory(backend, path))

@@ -18,9 +18,9 @@ use serde::Serialize;
 
 use super::Index;
 use super::active_model::{ActiveModel, HandleOptions, Ranking, check_passages};
+use super::begun::{self, remove_model};
 use super::insert::{BYTES_PER_COMMIT, DOCUMENTS_PER_COMMIT};
-use super::leftovers::{remove_model, remove_trained};
-use super::measured;
+use super::measured::{self, Files};
 use super::private_pool::PrivatePool;
 use super::root::{Current, kind, sync};
 use super::with_progress::WithProgress;
@@ -38,6 +38,8 @@ use crate::store::{
 const FEW: usize = 64;
 /// Passes before the last one, however many documents are written meanwhile.
 const MOST_PASSES: usize = 8;
+/// Documents that an error names.
+const NAMED: usize = 5;
 /// How long searches that still read the store to go back to are waited for.
 const READERS_WAIT: Duration = Duration::from_secs(60);
 
@@ -69,16 +71,17 @@ impl Index {
     ///
     /// Every document is encoded from its text, also one whose embedding was given
     /// ([`Self::insert_vectors`]); but where the bundle has the same encoder ([`Bundle::has_encoder_of`]),
-    /// none is, and all are routed with the embeddings that they have. The disk needs room for a second set
-    /// of documents and embeddings.
+    /// none is, and all are routed with the embeddings that they have. So a change to another encoder is
+    /// refused where a document has neither title nor text: its embedding would be lost. The disk needs room
+    /// for a second set of documents and embeddings.
     ///
     /// # Durability
     /// A call that is cut off, by a crash too, leaves the index as it was; calling again with the same
     /// bundle goes on from there, with another one starts over. Once it has returned, the change lasts.
     ///
     /// # Errors
-    /// [`InputError::SameModel`]; [`InputError::ChangeUnderWay`]; failures of the encoder and of the disk,
-    /// with nothing changed, and what was begun removed.
+    /// [`InputError::SameModel`]; [`InputError::WithoutText`]; [`InputError::ChangeUnderWay`]; failures of
+    /// the encoder and of the disk, with nothing changed, and what was begun removed.
     pub fn reencode(&self, bundle: &Bundle) -> Result<ModelChange> {
         self.change_model(bundle, &mut no_progress)
     }
@@ -121,10 +124,10 @@ impl Index {
                 Err(Error::Model(error)) => {
                     tracing::warn!(index = %self.path().display(), %error, "the kept model is damaged");
                 }
-                kept => return self.change_to(kept?, on_progress),
+                kept => return self.change_to(kept?, Target::Kept, on_progress),
             }
         }
-        let changed = self.shadow(bundle).and_then(|target| self.change_to(target, on_progress));
+        let changed = self.shadow(bundle).and_then(|target| self.change_to(target, Target::New, on_progress));
         match &changed {
             // To be continued.
             Ok(_) | Err(Error::Cancelled) => {}
@@ -135,9 +138,11 @@ impl Index {
 
     /// Returns to the model before the last change.
     ///
-    /// Documents written since the change are encoded with it first, from their texts, so none is lost; an
-    /// embedding that was given anew for the same text is not taken back. Otherwise as [`Self::reencode`].
-    /// Another call returns again.
+    /// Documents written since the change are encoded with it first, from their texts, so none is lost; where
+    /// both models have one encoder, their embeddings are taken over. Where the encoders differ, an embedding
+    /// that was given again for the same text does not go with it. What was measured of the earlier model
+    /// ([`Self::fuse`](Self#method.fuse), [`Self::calibrate`]) and its query encoder are back as they were.
+    /// Otherwise as [`Self::reencode`]. Another call returns again.
     ///
     /// # Errors
     /// [`InputError::NoPreviousModel`], and those of [`Self::reencode`].
@@ -149,7 +154,7 @@ impl Index {
         self.check_writable()?;
         let _only = self.alone()?;
         let kept = self.root.current().kept.ok_or(InputError::NoPreviousModel)?;
-        self.change_to(self.open_for_filling(kept)?, on_progress)
+        self.change_to(self.open_for_filling(kept)?, Target::Kept, on_progress)
     }
 
     /// The model that [`Self::rollback`] would return to.
@@ -177,9 +182,8 @@ impl Index {
         )
     }
 
-    /// Gives back the space of the model before the last change, and of a change or a training that was cut
-    /// off; says
-    /// whether there was one to return to. After it, [`Self::rollback`] is an error.
+    /// Gives back the space of the model before the last change, and of whatever was begun and cut off; says
+    /// whether there was a model to return to. After it, [`Self::rollback`] is an error.
     ///
     /// # Errors
     /// [`InputError::ChangeUnderWay`]; a damaged bundle of the model that serves, with nothing dropped;
@@ -188,13 +192,12 @@ impl Index {
         self.check_writable()?;
         let _only = self.alone()?;
         self.remove_unfinished()?;
-        // Of a training that was cut off.
-        remove_trained(self.path())?;
+        self.clear_begun()?;
         let current = self.root.current();
         if current.kept.is_some() {
             // What is left must be of use.
             Bundle::open(self.root.model_dir(current.serving).join(names::BUNDLE))?;
-            self.root.publish(Current { kept: None, unfinished: current.kept, ..current })?;
+            self.root.publish(Current { unfinished: current.kept, ..current.without_kept() })?;
             self.remove_unfinished()?;
         }
         Ok(current.kept.is_some())
@@ -249,8 +252,30 @@ impl Index {
         }
     }
 
+    /// Removes whatever was begun and cut off, but for a change of model, which can be continued. For a
+    /// caller that holds the right to ([`Self::alone`]).
+    ///
+    /// # Errors
+    /// Failures of the disk.
+    pub(crate) fn clear_begun(&self) -> Result<()> {
+        Ok(begun::clear(&*self.root.backend(), self.path(), &self.root.current())?)
+    }
+
+    /// As [`Self::clear_begun`], where nothing rests on it.
+    pub(crate) fn discard_begun(&self) {
+        if let Err(error) = self.clear_begun() {
+            let index = self.path().display();
+            tracing::warn!(%index, %error, "could not remove what was begun; the next writer tries again");
+        }
+    }
+
     /// Fills the target and puts it into service.
-    fn change_to(&self, target: ActiveModel, on_progress: &mut OnProgress<'_>) -> Result<ModelChange> {
+    fn change_to(
+        &self,
+        target: ActiveModel,
+        kind: Target,
+        on_progress: &mut OnProgress<'_>,
+    ) -> Result<ModelChange> {
         let before = self.serving();
         let keeps_embeddings = before.bundle.has_encoder_of(&target.bundle);
         let filling = Filling { target: &target, keeps_embeddings };
@@ -261,7 +286,7 @@ impl Index {
         };
         for _ in 0..MOST_PASSES {
             let view = before.view();
-            let difference = view.difference(&target.view())?;
+            let difference = filling.difference(&view)?;
             let few = difference.len() <= FEW;
             let puts: Puts<'_> = &|rows, documents| filling.puts(&view, rows, documents);
             filling.fill(&view, difference, puts, &mut tick)?;
@@ -273,14 +298,17 @@ impl Index {
         let apart = PrivatePool::new();
         let no_writes = self.writing.write().unwrap_or_else(PoisonError::into_inner);
         let view = before.view();
-        let difference = view.difference(&target.view())?;
+        let difference = filling.difference(&view)?;
         filled += difference.missing.len();
         let puts = &|rows: &[Row], documents| apart.run(|| filling.puts(&view, rows, documents));
         filling.fill(&view, difference, puts, &mut |_, _| Ok(()))?;
         target.store.flush()?;
-        // Words may have been added to the index since the target was begun or kept.
-        if before.store.is_lexical() && !target.store.is_lexical() {
-            target.store.make_lexical(before.store.terms(), &mut || Ok(()))?;
+        // Words may have been added to the index, or made anew, since the target was begun or kept.
+        if let Some(kind) = before.words()
+            && !kind.is_earlier
+            && target.store.terms() != kind.code()
+        {
+            target.store.make_lexical(kind.code(), &mut || Ok(()))?;
         }
         let number = target.number;
         // Opened again, with the durability of the handle.
@@ -298,26 +326,39 @@ impl Index {
             routed: if keeps_embeddings { filled } else { 0 },
         };
         before.store.flush()?;
-        if keeps_embeddings
-            && next.store.is_lexical()
-            && let Some(fusion) = before.fusion()
-        {
-            // Scores are what they were. Before the switch, so that it lasts where that does; nothing rests
-            // on the file.
-            if let Err(error) = measured::FUSION.write(&*self.root.backend(), &dir, &fusion) {
-                tracing::warn!(index = %self.path().display(), %error, "the weight of words is not kept");
-            }
-            next.put_fusion(Some(fusion));
-        }
         let old = self.root.current();
+        let measured = match kind {
+            // What was measured of it, and nothing else.
+            Target::Kept => old.kept_measured,
+            Target::New => self.take_fusion_over(&before, &next, keeps_embeddings),
+        };
         // What was kept so far has served its time, unless it is what serves now.
         let unfinished = old.others().find(|&other| other != number);
-        self.root.publish(Current { serving: number, kept: Some(old.serving), unfinished, ..old })?;
+        let (kept, kept_measured) = (Some(old.serving), old.measured);
+        self.root.publish(Current { serving: number, measured, kept, kept_measured, unfinished, ..old })?;
         *self.serving.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(next);
         self.discard_unfinished();
         drop(no_writes);
         self.calibrate_if_needed(on_progress);
         Ok(change)
+    }
+
+    /// Gives a new model with the encoder of the one before what that one learned of words: scores are what
+    /// they were. Before the switch, so that it lasts where that does; nothing rests on the file.
+    fn take_fusion_over(&self, before: &ActiveModel, next: &ActiveModel, same_encoder: bool) -> Files {
+        let (backend, dir) = (self.root.backend(), self.root.model_dir(next.number));
+        let fusion = before.kept_fusion().filter(|_| same_encoder && next.store.is_lexical());
+        let written = match &fusion {
+            Some(fusion) => measured::FUSION.write(&*backend, &dir, &next.origin(), fusion),
+            // A change that was cut off may have left one that does not hold any more.
+            None => measured::FUSION.remove(&*backend, &dir),
+        };
+        if let Err(error) = written {
+            tracing::warn!(index = %self.path().display(), %error, "the weight of words is not kept");
+        }
+        let is_there = fusion.is_some();
+        next.put_fusion(fusion);
+        Files::default().with(measured::FUSION, is_there)
     }
 
     /// How a store is open while it is filled: each group lasts, so that a call that is cut off can be
@@ -347,6 +388,15 @@ impl<F: FnMut(Progress) -> ControlFlow<()>> WithProgress<'_, F> {
     }
 }
 
+/// What a change of model leads to.
+#[derive(Clone, Copy)]
+enum Target {
+    /// A model that never served.
+    New,
+    /// The one that served before.
+    Kept,
+}
+
 /// What fills a store from another one.
 struct Filling<'a> {
     target: &'a ActiveModel,
@@ -358,6 +408,23 @@ struct Filling<'a> {
 type Puts<'a> = &'a dyn Fn(&[Row], Vec<Document>) -> Result<Vec<Put>>;
 
 impl Filling<'_> {
+    /// What the target lacks of a view.
+    ///
+    /// # Errors
+    /// [`InputError::WithoutText`] where a document would be encoded that has no text; failures of reading.
+    fn difference(&self, view: &View) -> Result<Difference> {
+        let difference = view.difference(&self.target.view(), self.keeps_embeddings)?;
+        if !self.keeps_embeddings {
+            let mut without = WithoutText::default();
+            difference
+                .missing
+                .iter()
+                .try_for_each(|&row| view.document(row).map(|own| without.note(&own)))?;
+            without.refuse()?;
+        }
+        Ok(difference)
+    }
+
     fn puts(&self, view: &View, rows: &[Row], documents: Vec<Document>) -> Result<Vec<Put>> {
         let ingest = self.target.ingest();
         if !self.keeps_embeddings {
@@ -401,6 +468,44 @@ impl Filling<'_> {
             tick(group.len(), rest.len())?;
         }
         Ok(())
+    }
+}
+
+/// Documents that an encoder has nothing to read of: they have an embedding alone.
+#[derive(Debug, Default)]
+pub(crate) struct WithoutText {
+    documents: usize,
+    /// Of the first of them.
+    ids: Vec<String>,
+}
+
+impl WithoutText {
+    #[cfg(feature = "train")]
+    pub fn of(documents: &[Document]) -> Self {
+        let mut without = Self::default();
+        documents.iter().for_each(|document| without.note(document));
+        without
+    }
+
+    fn note(&mut self, document: &Document) {
+        if document.is_empty() {
+            self.documents += 1;
+            if self.ids.len() < NAMED {
+                self.ids.push(document.id.clone());
+            }
+        }
+    }
+
+    /// Refuses a change to another encoder, which would lose their embeddings.
+    ///
+    /// # Errors
+    /// [`InputError::WithoutText`].
+    pub fn refuse(self) -> Result<()> {
+        let Self { documents, ids } = self;
+        match documents {
+            0 => Ok(()),
+            _ => Err(InputError::WithoutText { documents, ids }.into()),
+        }
     }
 }
 

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::Index;
 use super::active_model::ActiveModel;
+#[cfg(feature = "train")]
 use super::measured;
-use crate::disk::Backend;
 #[cfg(feature = "train")]
 use crate::error::Result;
 use crate::search::{DEFAULT_ALPHA, QueryEncoder};
@@ -43,6 +43,14 @@ pub struct LearnedFusion {
     pub fast: Option<Box<LearnedFusion>>,
 }
 
+/// As it is kept: with the query encoder that `fast` was learned for, by the checksum of its file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct KeptFusion {
+    pub fusion: LearnedFusion,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub query_encoder: Option<String>,
+}
+
 /// More weights than were ever tried.
 const MOST_WEIGHTS: usize = 1_000;
 
@@ -67,10 +75,12 @@ impl Index {
     /// Keeps what was learned of the model in service; it lasts once this has returned.
     #[cfg(feature = "train")]
     pub(crate) fn set_fusion(&self, serving: &ActiveModel, fusion: LearnedFusion) -> Result<()> {
-        let backend = self.root.backend();
-        measured::FUSION.write(&*backend, &self.root.model_dir(serving.number), &fusion)?;
-        serving.put_fusion(Some(fusion));
-        Ok(())
+        let query_encoder = serving.bundle().fast().map(|fast| fast.entry().sha256.clone());
+        let kept = KeptFusion { fusion, query_encoder };
+        let dir = self.root.model_dir(serving.number);
+        measured::FUSION.write(&*self.root.backend(), &dir, &serving.origin(), &kept)?;
+        serving.put_fusion(Some(kept));
+        Ok(self.root.note_measured(measured::FUSION, true)?)
     }
 
     /// Refuses what cannot be replaced by what is learned.
@@ -81,17 +91,26 @@ impl Index {
 }
 
 impl ActiveModel {
+    /// What was learned; of the fast encoder what was learned for the one that there is now.
     pub(super) fn fusion(&self) -> Option<LearnedFusion> {
+        let mut kept = self.kept_fusion()?;
+        if !self.has_query_encoder(kept.query_encoder.as_deref()) {
+            kept.fusion.fast = None;
+        }
+        Some(kept.fusion)
+    }
+
+    pub(super) fn kept_fusion(&self) -> Option<KeptFusion> {
         self.fusion.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub(super) fn put_fusion(&self, fusion: Option<LearnedFusion>) {
+    pub(super) fn put_fusion(&self, fusion: Option<KeptFusion>) {
         *self.fusion.write().unwrap_or_else(PoisonError::into_inner) = fusion;
     }
 
-    /// Takes what lies beside the store.
-    pub(super) fn read_fusion(&self, backend: &dyn Backend) {
-        self.put_fusion(measured::FUSION.read(backend, self.store.path(), LearnedFusion::is_sane));
+    /// Whether the query encoder is the one with this checksum.
+    fn has_query_encoder(&self, sum: Option<&str>) -> bool {
+        self.bundle.fast().is_some_and(|fast| sum == Some(&fast.entry().sha256))
     }
 
     /// Weight of the dense score in a hybrid search, where an encoder gave the embedding; `None`: the default
@@ -107,10 +126,11 @@ impl ActiveModel {
 
     /// Of what was learned for an encoder; for the fast one, where nothing was, of that for the full one.
     fn learned<T>(&self, encoder: Option<QueryEncoder>, of: impl Fn(&LearnedFusion) -> T) -> Option<T> {
-        let fusion = self.fusion.read().unwrap_or_else(PoisonError::into_inner);
-        let full = fusion.as_ref()?;
+        let kept = self.fusion.read().unwrap_or_else(PoisonError::into_inner);
+        let KeptFusion { fusion: full, query_encoder } = kept.as_ref()?;
+        let for_fast = || full.fast.as_deref().filter(|_| self.has_query_encoder(query_encoder.as_deref()));
         Some(match encoder.unwrap_or_else(|| self.default_encoder()) {
-            QueryEncoder::Fast => of(full.fast.as_deref().unwrap_or(full)),
+            QueryEncoder::Fast => of(for_fast().unwrap_or(full)),
             QueryEncoder::Full => of(full),
         })
     }

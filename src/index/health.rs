@@ -212,7 +212,8 @@ impl Index {
     /// Whether the tree still fits: the load of its leaves, and how sure it is of the newest
     /// documents and queries, against those of its training.
     ///
-    /// Costs routing [`RECENT`] rows. Queries are those that this handle has answered by the tree.
+    /// Costs routing [`RECENT`] rows. Queries are those that this handle has answered by the tree. It does
+    /// not look for damage: [`Self::verify`] does.
     ///
     /// # Errors
     /// Failures of the file system; [`ModelError`](crate::model::ModelError) for a damaged training report.

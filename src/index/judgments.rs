@@ -194,12 +194,8 @@ impl Index {
     /// What was found when the judgments were opened.
     pub(super) fn notices_of_judgments(&self) -> Vec<Notice> {
         let held = self.judgments.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let of_judgments = |notice: &Notice| match notice.clone() {
-            Notice::TakenOver { commits, documents } => {
-                Notice::TakenOverJudgments { commits, judgments: documents }
-            }
-            other => other.below(&format!("{}/", names::JUDGMENTS)),
-        };
+        let of_judgments =
+            |notice: &Notice| notice.clone().of_judgments().below(&format!("{}/", names::JUDGMENTS));
         held.map_or(Vec::new(), |store| store.notices().iter().map(of_judgments).collect())
     }
 

@@ -9,13 +9,14 @@ use half::f16;
 
 use super::active_model::copy_model;
 use super::judgments::within;
+use super::measured::{FUSION, Files, RECALL};
 use super::private_pool::PrivatePool;
 use super::watched::watched;
 use super::with_progress::WithProgress;
-use super::{Index, measured, root};
+use super::{Index, begun, root};
 use crate::disk::names;
 use crate::error::{InputError, Result};
-use crate::lexical::Analyzer;
+use crate::lexical::{Analyzer, Kind};
 use crate::progress::{OnProgress, Progress, Stage, no_progress};
 use crate::store::{StoreStats, bytes_below};
 
@@ -51,8 +52,9 @@ impl Index {
     }
 
     /// Makes posting lists of words for every document, for an index that was made without
-    /// ([`IndexBuilder::lexical`](crate::IndexBuilder::lexical)) or by an earlier version, and writes all
-    /// anew as [`Self::compact`] does.
+    /// ([`IndexBuilder::lexical`](crate::IndexBuilder::lexical)), or with the words of an earlier version
+    /// ([`SearchResult::notes`](crate::SearchResult::notes) says so), and writes all anew as
+    /// [`Self::compact`] does.
     ///
     /// Texts are taken apart at some thousand a second on each core; nothing is encoded. Searches go on
     /// meanwhile, writes wait. A call that is cut off leaves the index as it was. An index that has the lists
@@ -89,7 +91,7 @@ impl Index {
                     Some(index) if index != given => {
                         Err(InputError::AnalyzerMismatch { index, given }.into())
                     }
-                    _ => Ok(serving.store.make_lexical(given.code(), tick)?),
+                    _ => Ok(serving.store.make_lexical(Kind::new(given).code(), tick)?),
                 },
                 Rewrite::Postings => {
                     let (ingest, apart) = (serving.ingest(), PrivatePool::new());
@@ -122,16 +124,19 @@ impl Index {
         let serving = self.serving();
         let backend = self.root.backend();
         let judgments = self.judgments_for_reading()?;
-        root::make(Arc::clone(&backend), target.as_ref(), Duration::ZERO, |index, dir| {
+        let (curve, fusion) = (serving.recall_curve(), serving.kept_fusion());
+        let measured = Files::default().with(RECALL, curve.is_some()).with(FUSION, fusion.is_some());
+        root::make(Arc::clone(&backend), target.as_ref(), Duration::ZERO, measured, |index, dir| {
             if let Some(judgments) = &judgments {
                 within(judgments.snapshot(&index.join(names::JUDGMENTS)))?;
             }
             copy_model(&*backend, &serving.bundle, dir)?;
-            if let Some(curve) = serving.recall_curve() {
-                measured::RECALL.write(&*backend, dir, &*curve)?;
+            // The store of the copy has the identity of this one.
+            if let Some(curve) = curve {
+                RECALL.write(&*backend, dir, &serving.origin(), &*curve)?;
             }
-            if let Some(fusion) = serving.fusion() {
-                measured::FUSION.write(&*backend, dir, &fusion)?;
+            if let Some(fusion) = fusion {
+                FUSION.write(&*backend, dir, &serving.origin(), &fusion)?;
             }
             Ok(serving.store.snapshot(dir)?)
         })?;
@@ -154,6 +159,19 @@ impl Index {
         stats.bytes.judgments = bytes_below(&self.judgments_dir(), &is_of_a_model);
         stats.bytes.other_models =
             others.map(|number| bytes_below(&self.root.model_dir(number), &is_of_a_model)).sum();
+        let [serving, models] = [format!("{}/{}/", names::MODELS, serving.number), names::MODELS.to_owned()];
+        for begun in begun::all(&*self.root.backend(), self.path(), &current)? {
+            let (own, bytes) = (begun.bytes(self.path()), &mut stats.bytes);
+            bytes.begun += own;
+            // Not twice.
+            match begun.name.strip_prefix(&serving) {
+                Some(name) if name.starts_with("model/") => bytes.model = bytes.model.saturating_sub(own),
+                None if begun.name.starts_with(&models) => {
+                    bytes.other_models = bytes.other_models.saturating_sub(own);
+                }
+                _ => {}
+            }
+        }
         Ok(stats)
     }
 }

@@ -1,66 +1,136 @@
 //! What was measured of an index, in files beside its store: eight hexadecimal digits, the CRC-32 of what
-//! follows the line, then JSON.
+//! follows the line, then JSON. The JSON names the model and the store that it was measured on.
 //!
-//! Nothing rests on one of them. One that is damaged, or of another version, is as none.
+//! No document rests on one of them. One that is damaged, or was measured on something else, is not used.
+//! `CURRENT` notes that a file was written, so that a missing one is noticed.
 
 use std::path::Path;
 
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 use crate::disk::{Backend, Kind, OpenMode, names};
-use crate::store::{Operation, StoreError};
+use crate::ids::ModelHash;
+use crate::store::{Operation, Store, StoreError};
 
 /// More than any of them takes.
 const MOST_BYTES: u64 = 1 << 20;
 
 /// A file of something measured.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Measured {
+pub(crate) struct Measured {
     /// Its name.
     pub name: &'static str,
     /// Its name before it is put into its place.
-    new: &'static str,
-    /// What to do where it is damaged.
-    again: &'static str,
+    pub new: &'static str,
+    /// What searches do without it, and what to do about that.
+    pub without: &'static str,
+    bit: u8,
 }
 
 /// How many leaves searches need.
-pub(super) const RECALL: Measured =
-    Measured { name: names::RECALL, new: names::RECALL_NEW, again: "`ehi calibrate` measures it anew" };
+pub(super) const RECALL: Measured = Measured {
+    name: names::RECALL,
+    new: names::RECALL_NEW,
+    without: "searches without a beam score every document; `ehi calibrate` measures it again",
+    bit: 1,
+};
 /// How scores by embeddings and by words are joined.
-pub(super) const FUSION: Measured =
-    Measured { name: names::FUSION, new: names::FUSION_NEW, again: "`ehi fuse` learns it anew" };
+pub(super) const FUSION: Measured = Measured {
+    name: names::FUSION,
+    new: names::FUSION_NEW,
+    without: "searches go by embeddings alone, hybrid ones by the default weight; `ehi fuse` learns it again",
+    bit: 2,
+};
 /// All of them.
 pub(super) const ALL: [Measured; 2] = [RECALL, FUSION];
 
-impl Measured {
-    /// The names that it may have.
-    pub fn names(self) -> [&'static str; 2] {
-        [self.name, self.new]
+/// Which of them a model has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Files(u8);
+
+impl Files {
+    pub(super) fn bits(self) -> u8 {
+        self.0
     }
 
-    /// What was measured of the model in `dir`; `None` without a file that can be used.
+    /// `None` for bits that stand for no file.
+    pub(super) fn from_bits(bits: u8) -> Option<Self> {
+        (bits < 1 << ALL.len()).then_some(Self(bits))
+    }
+
+    pub(super) fn has(self, measured: Measured) -> bool {
+        self.0 & measured.bit != 0
+    }
+
+    #[must_use]
+    pub(super) fn with(self, measured: Measured, is_there: bool) -> Self {
+        Self(self.0 & !measured.bit | if is_there { measured.bit } else { 0 })
+    }
+}
+
+/// What something was measured on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Origin {
+    model: String,
+    store: String,
+}
+
+impl Origin {
+    pub fn new(model: ModelHash, store: &Store) -> Self {
+        Self { model: model.to_string(), store: store.id() }
+    }
+}
+
+/// Why a file of something measured is not used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unusable {
+    Damaged,
+    /// Measured on another model, on other documents, or by a version that did not say on what.
+    Foreign,
+}
+
+impl std::fmt::Display for Unusable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Damaged => "is damaged",
+            Self::Foreign => "was not measured on this model and these documents",
+        })
+    }
+}
+
+/// What a file holds.
+#[derive(Serialize, Deserialize)]
+struct Content<T> {
+    of: Origin,
+    found: T,
+}
+
+impl Measured {
+    /// What was measured of the model in `dir`; `None` without a file.
     pub fn read<T: DeserializeOwned>(
         self,
         backend: &dyn Backend,
         dir: &Path,
+        origin: &Origin,
         is_sane: impl Fn(&T) -> bool,
-    ) -> Option<T> {
+    ) -> Result<Option<T>, Unusable> {
         let path = dir.join(self.name);
         let content = match contents(backend, &path) {
             Ok(content) => content,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return None,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(error) => {
                 tracing::warn!(path = %path.display(), %error, "cannot be read");
-                return None;
+                return Err(Unusable::Damaged);
             }
         };
-        let found = decode(&content).filter(is_sane);
-        if found.is_none() {
-            tracing::warn!(path = %path.display(), "damaged; {}", self.again);
+        let json = checked(&content).ok_or(Unusable::Damaged)?;
+        // As it was written, but in the form of another version.
+        let Content { of, found } = serde_json::from_slice(json).map_err(|_| Unusable::Foreign)?;
+        if of != *origin {
+            return Err(Unusable::Foreign);
         }
-        found
+        if is_sane(&found) { Ok(Some(found)) } else { Err(Unusable::Damaged) }
     }
 
     /// Refuses anything but a file in its place.
@@ -73,13 +143,30 @@ impl Measured {
     }
 
     /// Replaces that of the model in `dir`; it lasts when this has returned.
-    pub fn write(self, backend: &dyn Backend, dir: &Path, what: &impl Serialize) -> Result<(), StoreError> {
-        let written = self.replace(backend, dir, what);
+    pub fn write(
+        self,
+        backend: &dyn Backend,
+        dir: &Path,
+        origin: &Origin,
+        found: &impl Serialize,
+    ) -> Result<(), StoreError> {
+        let written = self.replace(backend, dir, &Content { of: origin.clone(), found });
         if written.is_err() {
-            // What was begun; where it cannot be removed the next call replaces it.
+            // What was begun; where it cannot be removed the next writer removes it.
             let _ = backend.remove(&dir.join(self.new));
         }
         written
+    }
+
+    /// Removes that of the model in `dir`; it may come back after a power failure.
+    pub fn remove(self, backend: &dyn Backend, dir: &Path) -> Result<(), StoreError> {
+        let path = dir.join(self.name);
+        match backend.remove(&path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                Err(StoreError::io(path, Operation::Remove)(error))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn replace(self, backend: &dyn Backend, dir: &Path, what: &impl Serialize) -> Result<(), StoreError> {
@@ -111,10 +198,11 @@ fn encode(what: &impl Serialize) -> serde_json::Result<Vec<u8>> {
     Ok(content)
 }
 
-fn decode<T: DeserializeOwned>(content: &[u8]) -> Option<T> {
+/// The JSON of a file, if its checksum is right.
+fn checked(content: &[u8]) -> Option<&[u8]> {
     let (sum, json) = content.split_at_checked(9)?;
     let expected = format!("{:08x}\n", crc32fast::hash(json));
-    (sum == expected.as_bytes()).then(|| serde_json::from_slice(json).ok()).flatten()
+    (sum == expected.as_bytes()).then_some(json)
 }
 
 #[cfg(test)]
@@ -122,31 +210,50 @@ mod tests {
     use super::*;
     use crate::disk::FileSystem;
 
+    fn origin(model: u8) -> Origin {
+        Origin { model: ModelHash([model; 32]).to_string(), store: "ab".to_owned() }
+    }
+
     #[test]
     fn it_is_read_back_and_no_flipped_bit_is_believed() {
         let dir = tempfile::tempdir().unwrap();
         let what = vec![(3u32, 0.97f64), (8, 1.0)];
         for measured in ALL {
-            let read = |most| {
+            let read_as = |origin: &Origin, most| {
                 let is_sane = |found: &Vec<(u32, f64)>| found.iter().all(|entry| entry.0 <= most);
-                measured.read(&FileSystem, dir.path(), is_sane)
+                measured.read(&FileSystem, dir.path(), origin, is_sane)
             };
-            assert_eq!(read(8), None);
-            measured.write(&FileSystem, dir.path(), &what).unwrap();
-            assert_eq!(read(8), Some(what.clone()));
-            assert_eq!(read(2), None, "of something else");
+            let read = |most| read_as(&origin(1), most);
+            assert_eq!(read(8), Ok(None));
+            measured.write(&FileSystem, dir.path(), &origin(1), &what).unwrap();
+            assert_eq!(read(8), Ok(Some(what.clone())));
+            assert_eq!(read(2), Err(Unusable::Damaged));
+            assert_eq!(read_as(&origin(2), 8), Err(Unusable::Foreign));
             let path = dir.path().join(measured.name);
             let sound = std::fs::read(&path).unwrap();
             for at in 0..sound.len() * 8 {
                 let mut bytes = sound.clone();
                 bytes[at / 8] ^= 1 << (at % 8);
                 std::fs::write(&path, bytes).unwrap();
-                assert_eq!(read(8), None, "bit {at}");
+                assert_eq!(read(8), Err(Unusable::Damaged), "bit {at}");
             }
             for end in 0..sound.len() {
                 std::fs::write(&path, &sound[..end]).unwrap();
-                assert_eq!(read(8), None, "{end} bytes");
+                assert_eq!(read(8), Err(Unusable::Damaged), "{end} bytes");
             }
+            // As it was before it said what it was measured on.
+            std::fs::write(&path, encode(&what).unwrap()).unwrap();
+            assert_eq!(read(8), Err(Unusable::Foreign));
         }
+    }
+
+    #[test]
+    fn files_are_bits() {
+        let both = ALL.iter().fold(Files::default(), |files, measured| files.with(*measured, true));
+        assert_eq!(Files::from_bits(3), Some(both));
+        assert!(
+            both.has(RECALL) && !both.with(RECALL, false).has(RECALL) && both.with(RECALL, false).has(FUSION)
+        );
+        assert_eq!(Files::from_bits(4), None);
     }
 }

@@ -2,6 +2,8 @@
 
 mod active_model;
 mod analysis;
+mod aside;
+mod begun;
 pub mod calibrate;
 mod change;
 mod documents;
@@ -13,7 +15,6 @@ mod insert;
 mod judgments;
 mod leaf_changes;
 pub mod leaves;
-mod leftovers;
 mod maintain;
 mod measured;
 mod options;
@@ -55,7 +56,7 @@ pub(crate) use vectors::unit;
 
 pub(crate) use active_model::ActiveModel;
 #[cfg(feature = "train")]
-pub(crate) use leftovers::remove_trained;
+pub(crate) use change::WithoutText;
 
 use crate::disk::{Backend, FileSystem};
 use crate::document::Document;
@@ -65,6 +66,7 @@ use crate::passages::Passages;
 use crate::scan::Similarity;
 use crate::store::{Committed, Notice, Store, StoreError, WriteBatch};
 use active_model::HandleOptions;
+use measured::Files;
 use root::Root;
 
 /// How often a read-only handle looks again for the store in service, when the writer has just removed
@@ -155,7 +157,8 @@ impl Index {
         let build = |_: &Path, dir: &Path| {
             ActiveModel::create(Arc::clone(&backend), dir, root::FIRST_MODEL, bundle, ranking, handle)
         };
-        let (root, serving) = root::make(Arc::clone(&backend), path, handle.store.lock_wait, build)?;
+        let (root, serving) =
+            root::make(Arc::clone(&backend), path, handle.store.lock_wait, Files::default(), build)?;
         Ok(Self::new(root, serving, handle))
     }
 
@@ -212,6 +215,7 @@ impl Index {
         let serving = ActiveModel::open(root.backend(), &root.model_dir(number), number, handle)?;
         options.check(&serving)?;
         let index = Self::new(root, serving, handle);
+        index.discard_begun();
         index.recover_judgments();
         Ok(index)
     }
@@ -236,8 +240,7 @@ impl Index {
             // While it was refreshed, the writer may have changed the model and begun to change it back.
             && before.number == current()?
         {
-            before.read_recall_curve(&*self.root.backend());
-            before.read_fusion(&*self.root.backend());
+            before.read_measured(&*self.root.backend());
             if let Err(error) = before.bundle.refresh_query_encoder() {
                 tracing::warn!(path = %before.bundle.path().display(), %error, "query encoder kept as it was");
             }

@@ -16,18 +16,13 @@ impl Index {
     }
 
     /// Gives the model in service a query encoder, or takes it away; that lasts once this has returned. What
-    /// [`Index::fuse`] learned for the one before is forgotten.
+    /// [`Index::fuse`] learned for the one before is not used for another one.
     #[cfg(feature = "train")]
     pub(crate) fn set_query_encoder(
         &self,
         serving: &ActiveModel,
         new: Option<(QueryEncoderEntry, &[u8])>,
     ) -> Result<()> {
-        // First, since it must not hold for another one, whatever happens.
-        if let Some(mut fusion) = serving.fusion().filter(|fusion| fusion.fast.is_some()) {
-            fusion.fast = None;
-            self.set_fusion(serving, fusion)?;
-        }
         Ok(serving.bundle().set_query_encoder(&*self.root.backend(), new)?)
     }
 }

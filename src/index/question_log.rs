@@ -191,6 +191,26 @@ fn turn_over(dir: &Path, full: &File) -> io::Result<()> {
     fs::rename(&new, &now)
 }
 
+/// Removes a file that was begun in [`turn_over`], unless a process is at it.
+pub(super) fn clear_begun_log(dir: &Path) -> std::result::Result<(), StoreError> {
+    let _held = match open(OpenOptions::new().append(true), &dir.join(names::QUESTIONS)) {
+        // Who begins one holds the lock.
+        Ok(log) => match log.try_lock() {
+            Ok(()) => Some(log),
+            Err(_) => return Ok(()),
+        },
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(_) => return Ok(()),
+    };
+    let new = dir.join(names::QUESTIONS_NEW);
+    match fs::remove_file(&new) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(StoreError::io(new, Operation::Remove)(error))
+        }
+        _ => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,17 +6,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Index;
-use super::active_model::{check_analyzer, check_model, copy_model};
+use super::active_model::{ActiveModel, check_analyzer, check_model, copy_model};
 use super::analysis::Analysis;
+use super::aside::{forget, set_aside};
 use super::ingest::Ingest;
 use super::judgments::{is_begun, placed, within};
-use super::leftovers::set_aside;
-use super::root::{Current, Restored, Root, kind, restore};
+use super::root::{Restored, Root, kind, restore};
+use super::verify::unmeasured;
 use crate::disk::{Backend, names};
 use crate::document::Document;
 use crate::error::{Error, Result};
-use crate::lexical::Analyzer;
-use crate::model::{Bundle, ModelError};
+use crate::lexical::Kind;
+use crate::model::{Bundle, LoadOptions, ModelError};
 use crate::progress::{OnProgress, Progress, Stage, no_progress};
 use crate::scan::Similarity;
 use crate::store::{Anew, Operation, Repair, RepairReport, StoreError, StoreOptions, Undecided};
@@ -27,6 +28,7 @@ use crate::store::{Anew, Operation, Repair, RepairReport, StoreError, StoreOptio
 pub struct RepairOptions<'a> {
     bundle: Option<Bundle>,
     undecided: Undecided,
+    forget: bool,
     on_progress: Option<Box<OnProgress<'a>>>,
 }
 
@@ -35,6 +37,7 @@ impl std::fmt::Debug for RepairOptions<'_> {
         f.debug_struct("RepairOptions")
             .field("bundle", &self.bundle)
             .field("undecided", &self.undecided)
+            .field("forget", &self.forget)
             .finish_non_exhaustive()
     }
 }
@@ -49,6 +52,13 @@ impl<'a> RepairOptions<'a> {
     /// What to do with documents that may have been deleted; [`Undecided::Refuse`] by default.
     pub fn undecided(mut self, undecided: Undecided) -> Self {
         self.undecided = undecided;
+        self
+    }
+
+    /// Removes what earlier repairs set aside, where this one finds nothing to do: the index is whole without
+    /// it, and a copy made now is a better backup.
+    pub fn forget(mut self, forget: bool) -> Self {
+        self.forget = forget;
         self
     }
 
@@ -67,9 +77,11 @@ impl Index {
     /// options, which must be the very one. Where `CURRENT` and its copy are both damaged, the model serves
     /// of which there is a store, if there is only one. An earlier model that is kept to go back to and
     /// that is damaged is set aside. Of damaged segments every document is kept whose text matches its
-    /// checksum; its embedding and leaves are computed anew where they do not, from the text, also those
-    /// that were given. Damaged files are never removed: they go to the folder `damaged` of the index. A
-    /// sound index is left as it is, except that what is not sealed stays in the log.
+    /// checksum; its embedding is computed anew from the text where that is damaged, also one that was given,
+    /// and so are its leaves. One that has neither text nor embedding any more is lost. Damaged files are
+    /// never removed: they go to the folder `damaged` of the index, until [`RepairOptions::forget`]. What was
+    /// measured of the model and cannot be used is set aside too. A sound index is left as it is, except that
+    /// what is not sealed stays in the log.
     ///
     /// No handle may have the index open for writing.
     ///
@@ -88,6 +100,7 @@ impl Index {
         path: &Path,
         options: RepairOptions<'_>,
     ) -> Result<RepairReport> {
+        let forgets = options.forget;
         let Restored { root, was_damaged, set_aside } = restore(Arc::clone(&backend), path, Duration::ZERO)?;
         let dir = root.model_dir(root.current().serving);
         let serving = Repair::begin_on(backend, &dir, StoreOptions::default())?;
@@ -99,8 +112,39 @@ impl Index {
         report.current_restored = was_damaged;
         report.set_aside.extend(set_aside);
         forsake_if_damaged(&root, &mut report)?;
+        settle_measured(&root, &mut report)?;
+        if forgets && report.was_sound() {
+            report.forgotten = forget(&*root.backend(), root.dir(), &root.current())?;
+        }
         Ok(report)
     }
+}
+
+/// Sets aside what was measured of the serving model and cannot be used, and notes what there is of it.
+fn settle_measured(root: &Root, report: &mut RepairReport) -> Result<()> {
+    let (backend, current) = (root.backend(), root.current());
+    let (number, dir) = (current.serving, root.model_dir(current.serving));
+    let load = LoadOptions::new().lazy_encoder(true);
+    let model = match ActiveModel::open_read_only(&*backend, &dir, number, load) {
+        Ok(model) => model,
+        Err(error) => {
+            tracing::warn!(index = %root.dir().display(), %error, "what was measured is not looked at");
+            return Ok(());
+        }
+    };
+    for (measured, found) in model.measured_files(&*backend) {
+        let is_expected = current.measured.has(measured);
+        report
+            .unmeasured
+            .extend(unmeasured(number, measured, is_expected, found).map(|said| said.to_string()));
+        if found.is_err() {
+            root.check()?;
+            let name = format!("{number}-{}", measured.name);
+            report.set_aside.push(set_aside(&*backend, root.dir(), &dir.join(measured.name), &name)?);
+        }
+        root.note_measured(measured, found == Ok(true))?;
+    }
+    Ok(())
 }
 
 /// Sets the kept model aside where anything of it is damaged, so that it is in nobody's way: it has nothing
@@ -116,7 +160,7 @@ fn forsake_if_damaged(root: &Root, report: &mut RepairReport) -> Result<()> {
     if kind(&*backend, &dir)?.is_some() {
         report.set_aside.push(set_aside(&*backend, root.dir(), &dir, &kept.to_string())?);
     }
-    root.publish(Current { kept: None, ..current })?;
+    root.publish(current.without_kept())?;
     report.previous_model_set_aside = true;
     Ok(())
 }
@@ -142,7 +186,7 @@ fn repair_judgments(root: &Root, undecided: Undecided, report: &mut RepairReport
         }
         Err(other) => return Err(other.into()),
     };
-    let again = &mut |documents: Vec<Document>| Ok(documents.into_iter().map(placed).collect());
+    let again = &mut |documents: Vec<Document>, _| Ok(documents.into_iter().map(placed).collect());
     let undecided = if undecided == Undecided::Refuse { Undecided::Keep } else { undecided };
     let anew = Anew { compute: again, lexer: None };
     let own = within(repair.run::<StoreError>(undecided, anew, &mut || Ok(())))?;
@@ -184,22 +228,22 @@ fn is_sound(backend: Arc<dyn Backend>, dir: &Path) -> Result<bool> {
 }
 
 fn finish(mut repair: Repair, root: &Root, dir: &Path, options: RepairOptions<'_>) -> Result<RepairReport> {
-    let RepairOptions { bundle, undecided, on_progress } = options;
+    let RepairOptions { bundle, undecided, on_progress, .. } = options;
     let mut on_progress = on_progress.unwrap_or_else(|| Box::new(no_progress));
     check_analyzer(repair.config())?;
     let bundle = restore_model(&mut repair, root, dir, bundle.as_ref())?;
     let similarity = Similarity::from_code(repair.config().similarity).unwrap_or(Similarity::Cosine);
     // A damaged segment gets its terms from the texts that are left of it.
-    let ingest = Ingest { bundle: &bundle, similarity, analyzer: None, passages: repair.config().passages };
-    let analyzer = Analyzer::from_code(repair.config().terms);
-    let analysis = analyzer.map(|analyzer| Analysis { analyzer, encoder: bundle.model().encoder() });
+    let ingest = Ingest { bundle: &bundle, similarity, words: None, passages: repair.config().passages };
+    let kind = Kind::from_code(repair.config().terms);
+    let analysis = kind.map(|kind| Analysis { kind, encoder: bundle.model().encoder() });
     let mut done = 0;
     let mut tick = || {
         done += 1;
         Progress { stage: Stage::Repair, done, total: None }.tell(&mut *on_progress, StoreError::Cancelled)
     };
     let anew = Anew {
-        compute: &mut |documents| Ok(ingest.prepare(documents)?.puts),
+        compute: &mut |documents, embeddings| ingest.again(documents, embeddings),
         lexer: analysis.as_ref().map(|own| own as _),
     };
     repair.run(undecided, anew, &mut tick)

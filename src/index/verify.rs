@@ -2,23 +2,26 @@
 
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::time::Duration;
 
 use super::Index;
 use super::active_model::ActiveModel;
-use super::measured;
-use super::root::Current;
+use super::begun;
+use super::measured::{Files, Measured, Unusable};
+use super::root::{Current, kind, list};
 use super::search::{Plan, SearchMode};
 use super::with_progress::WithProgress;
-use crate::disk::{Backend, Kind, names};
+use crate::disk::{Kind, names};
 use crate::error::{Error, Result};
 use crate::ids::Row;
-use crate::model::ModelError;
+use crate::model::{Bundle, ModelError};
 use crate::progress::{OnProgress, Progress, Stage, no_progress};
-use crate::store::{Damage, Notice, Operation, Store, StoreError, VerifyReport, View};
+use crate::store::{Damage, Notice, Store, StoreError, VerifyReport, View};
 
 /// Stored embeddings that [`Index::verify`] searches with.
 const PROBES: usize = 16;
+/// How long a writer that is at work has to finish what a reader would take for something left.
+const SETTLE: Duration = Duration::from_millis(50);
 /// Hits of such a search.
 const PROBE_HITS: NonZeroUsize = NonZeroUsize::new(10).unwrap();
 
@@ -44,6 +47,9 @@ impl Index {
         }
         self.verify_bundle(serving.number, &mut report)?;
         let Some(current) = report.note(self.root.read())? else { return Ok(report) };
+        if current.serving == serving.number {
+            self.verify_measured(&serving, current.measured, &mut report);
+        }
         for number in current.kept.into_iter().filter(|number| *number != serving.number) {
             let dir = self.root.model_dir(number);
             let load = self.options.load.lazy_encoder(false);
@@ -51,6 +57,8 @@ impl Index {
             match opened {
                 Ok(other) => {
                     report.absorb_findings(&prefix(number), verify_store(&other.store, on_progress)?);
+                    verify_query_encoder(number, &other.bundle, &mut report)?;
+                    self.verify_measured(&other, current.kept_measured, &mut report);
                 }
                 Err(Error::Store(StoreError::Corrupt { file, detail })) => {
                     report.problem(format!("{}{file}", prefix(number)), detail);
@@ -77,7 +85,8 @@ impl Index {
             }
             Err(error) => return Err(error),
         };
-        let found = verify_store(&store, on_progress)?;
+        let mut found = verify_store(&store, on_progress)?;
+        found.warnings = found.warnings.into_iter().map(Notice::of_judgments).collect();
         report.absorb_findings(&format!("{}/", names::JUDGMENTS), found);
         Ok(())
     }
@@ -87,15 +96,9 @@ impl Index {
         let dir = self.root.model_dir(number).join(names::BUNDLE);
         let unusable = |report: String| Damage::Unusable { what: "the bundle", report };
         let file = format!("{}{}", prefix(number), names::BUNDLE);
-        match crate::model::Bundle::open(dir) {
+        match Bundle::open(dir) {
             Ok(bundle) if bundle.hash() == self.serving().bundle.hash() => {
-                if let Err(error) = bundle.check_query_encoder().map_err(Error::from) {
-                    if may_pass(&error) {
-                        return Err(error);
-                    }
-                    let (what, said) = ("the query encoder", error.to_string());
-                    report.problem(file, Damage::Unusable { what, report: said });
-                }
+                verify_query_encoder(number, &bundle, report)?;
             }
             Ok(_) => {
                 report.problem(file, unusable("it is another one than the index was made with".to_owned()))
@@ -111,39 +114,36 @@ impl Index {
         Ok(())
     }
 
+    /// What was measured of a model is there, and was measured on it.
+    fn verify_measured(&self, model: &ActiveModel, expected: Files, report: &mut VerifyReport) {
+        let found = model.measured_files(&*self.root.backend()).into_iter();
+        let notices = found.filter_map(|(measured, found)| {
+            unmeasured(model.number, measured, expected.has(measured), found)
+        });
+        report.warnings.extend(notices);
+    }
+
     /// Files and directories of the index itself.
     fn verify_names(&self, current: &Current, report: &mut VerifyReport) -> Result<()> {
         let (backend, dir) = (self.root.backend(), self.path());
-        if !self.root.has_copy() {
+        let mut has_copy = self.root.has_copy();
+        if !has_copy && self.is_read_only() {
+            // A writer that is at work writes the copy first.
+            std::thread::sleep(SETTLE);
+            has_copy = self.root.has_copy();
+        }
+        if !has_copy {
             report.warnings.push(Notice::StaleCopy { file: names::CURRENT_COPY.to_owned() });
         }
-        let serving = self.serving();
-        let recall = self.root.model_dir(serving.number).join(names::RECALL);
-        if serving.bundle.has_tree()
-            && serving.recall_curve().is_none()
-            && kind(&*backend, &recall)?.is_some()
-        {
-            let file = format!("{}{}", prefix(serving.number), names::RECALL);
-            report.warnings.push(Notice::UnusableRecall { file });
+        let mut begun = begun::all(&*backend, dir, current)?;
+        if self.is_read_only() && !begun.is_empty() {
+            // A writer that is at work has its files for a moment.
+            std::thread::sleep(SETTLE);
+            let again = begun::all(&*backend, dir, &self.root.read()?)?;
+            begun.retain(|begun| again.contains(begun));
         }
-        let fusion = self.root.model_dir(serving.number).join(names::FUSION);
-        if serving.fusion().is_none() && kind(&*backend, &fusion)?.is_some() {
-            let file = format!("{}{}", prefix(serving.number), names::FUSION);
-            report.warnings.push(Notice::UnusableFusion { file });
-        }
+        report.warnings.extend(begun.into_iter().map(|begun| Notice::Begun { file: begun.name }));
         let unused = |name: String| Notice::Unused { file: name };
-        for measured in measured::ALL {
-            let [_, new] = measured.names();
-            if kind(&*backend, &self.root.model_dir(serving.number).join(new))?.is_some() {
-                report.warnings.push(unused(format!("{}{new}", prefix(serving.number))));
-            }
-        }
-        if kind(&*backend, &dir.join(names::TRAINED))?.is_some() {
-            report.warnings.push(unused(names::TRAINED.to_owned()));
-        }
-        if kind(&*backend, &dir.join(names::CURRENT_NEW))?.is_some() && self.is_read_only() {
-            report.warnings.push(unused(names::CURRENT_NEW.to_owned()));
-        }
         let lock = kind(&*backend, &dir.join(names::LOCK))?;
         if lock.is_some_and(|kind| kind != Kind::File) {
             report.problem(names::LOCK, Damage::NotAFile);
@@ -197,19 +197,32 @@ fn prefix(number: u32) -> String {
     format!("{}/{number}/", names::MODELS)
 }
 
-fn kind(backend: &dyn Backend, path: &Path) -> Result<Option<Kind>> {
-    Ok(backend.kind(path).map_err(StoreError::io(path, Operation::Read))?)
+/// What there is to say of a file of something measured; `expected`: it was written once.
+pub(super) fn unmeasured(
+    number: u32,
+    measured: Measured,
+    expected: bool,
+    found: std::result::Result<bool, Unusable>,
+) -> Option<Notice> {
+    let why = match found {
+        Ok(false) if expected => "is missing".to_owned(),
+        Ok(_) => return None,
+        Err(why) => why.to_string(),
+    };
+    let (file, without) = (format!("{}{}", prefix(number), measured.name), measured.without);
+    Some(Notice::Unmeasured { file, why, without })
 }
 
-/// Names in a directory, sorted; none where it is missing.
-fn list(backend: &dyn Backend, dir: &Path) -> Result<Vec<String>> {
-    if kind(backend, dir)?.is_none() {
-        return Ok(Vec::new());
+/// The query encoder of a model can be used.
+fn verify_query_encoder(number: u32, bundle: &Bundle, report: &mut VerifyReport) -> Result<()> {
+    let Err(error) = bundle.check_query_encoder().map_err(Error::from) else { return Ok(()) };
+    if may_pass(&error) {
+        return Err(error);
     }
-    let listed = backend.list(dir).map_err(StoreError::io(dir, Operation::Read))?;
-    let mut listed: Vec<String> = listed.iter().map(|name| name.to_string_lossy().into_owned()).collect();
-    listed.sort();
-    Ok(listed)
+    let (what, said) = ("the query encoder", error.to_string());
+    let file = format!("{}{}", prefix(number), names::BUNDLE);
+    report.problem(file, Damage::Unusable { what, report: said });
+    Ok(())
 }
 
 impl ActiveModel {

@@ -26,6 +26,7 @@ use crate::ids::{MOST_LEAVES_PER_DOCUMENT, ModelHash};
 use crate::tree::TreeShape;
 
 pub(crate) use copy::remove_bundle;
+pub(crate) use query::unused_files;
 #[cfg(feature = "train")]
 pub(crate) use write::{BundleParts, check_output, publish};
 #[cfg(feature = "train")]
@@ -169,7 +170,8 @@ impl Bundle {
         let warn = |error: &ModelError| {
             tracing::warn!(path = %dir.display(), %error, "the query encoder cannot be used");
         };
-        let opened = entry.clone().map(|entry| query::open(&dir, entry, &encoder)).transpose();
+        let digest = manifest.encoder_digest();
+        let opened = entry.clone().map(|entry| query::open(&dir, entry, &digest, &encoder)).transpose();
         let unreadable = entry.filter(|_| opened.is_err());
         let query = opened.inspect_err(warn).unwrap_or_default();
         if let Some(fast) = query.as_ref().filter(|_| !options.lazy) {
@@ -202,12 +204,12 @@ impl Bundle {
 
     /// The files of the encoder with their checksums.
     pub(crate) fn encoder_files(&self) -> BTreeMap<String, String> {
-        let mut files = self.manifest.files.clone();
-        files.remove(INDEXER_FILE);
-        if let Some(sum) = files.remove(FORMER_ENCODER_FILE) {
-            files.insert(ENCODER_FILE.to_owned(), sum);
-        }
-        files
+        self.manifest.encoder_files()
+    }
+
+    /// Stands for the encoder, whatever the tree: 64 hexadecimal digits.
+    pub(crate) fn encoder_digest(&self) -> String {
+        self.manifest.encoder_digest()
     }
 
     /// Whether it has a tree. Without one, every search is exact: all documents lie in one leaf.
@@ -257,6 +259,27 @@ impl BundleManifest {
         let mut json = json.map_err(|source| ModelError::Json { path: path.to_owned(), source })?;
         json.push(b'\n');
         Ok(json)
+    }
+
+    fn encoder_files(&self) -> BTreeMap<String, String> {
+        let mut files = self.files.clone();
+        files.remove(INDEXER_FILE);
+        if let Some(sum) = files.remove(FORMER_ENCODER_FILE) {
+            files.insert(ENCODER_FILE.to_owned(), sum);
+        }
+        files
+    }
+
+    fn encoder_digest(&self) -> String {
+        let mut digest = Sha256::new();
+        for (name, sum) in self.encoder_files() {
+            digest.update(name);
+            digest.update(sum);
+        }
+        if let Some(EncoderSettings { dim, query_prompt, document_prompt }) = &self.encoder {
+            digest.update(format!("encoder {dim:?} {query_prompt:?} {document_prompt:?}"));
+        }
+        files::hex(&digest.finalize())
     }
 
     fn hash(&self) -> ModelHash {

@@ -16,10 +16,10 @@ use super::packed::TOKENS_PER_BATCH;
 use super::parts::{LazyParts, Source, Unchecked};
 use super::pooling::Pooler;
 use super::settings::EncoderSettings;
-use super::tokenize::TextRules;
+use super::tokenize::{TextRules, Token};
 #[cfg(feature = "train")]
 use super::transformer::Transformer;
-use crate::scan::Similarity;
+use crate::scan::{Similarity, has_direction};
 
 /// What a text is: some models are trained with a different prompt for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +67,7 @@ const FIRST_BYTES: usize = 64;
 pub(crate) struct QuestionTokens {
     /// Those that the encoder reads, special ones included.
     pub all: Vec<u32>,
-    /// Those of its [words](Encoder::words) that are known.
+    /// Those of them that are no punctuation.
     pub words: Vec<u32>,
 }
 
@@ -267,24 +267,38 @@ impl Encoder {
         Ok(ReadText { ids, tokens, pooled_from: self.skipped(role)? })
     }
 
-    /// Adds the token ids of all of a text, without prompt, special and unknown tokens: its terms for a
-    /// lexical search. Returns how many tokens there are with unknown ones.
+    /// Tells of the tokens of all of a text in their order, without prompt and special ones. Returns how many
+    /// there are.
     ///
     /// # Errors
     /// [`ModelError::Tokenizer`] if the tokenizer refuses the text.
-    pub(crate) fn terms(&self, text: &str, out: &mut Vec<u32>) -> Result<usize, ModelError> {
-        self.parts.tokenizer()?.terms(text, out)
+    pub(crate) fn tokens(&self, text: &str, tell: &mut dyn FnMut(Token<'_>)) -> Result<usize, ModelError> {
+        self.parts.tokenizer()?.tokens(text, tell)
     }
 
-    /// How a question is read; `None` where its tokens are not those of all of it and nothing else.
+    /// As [`Self::tokens`], with the same tokens for a word wherever it is. How many there are is told where
+    /// they are those of the text itself.
+    ///
+    /// # Errors
+    /// [`ModelError::Tokenizer`] if the tokenizer refuses the text.
+    pub(crate) fn words(
+        &self,
+        text: &str,
+        tell: &mut dyn FnMut(Token<'_>),
+    ) -> Result<Option<usize>, ModelError> {
+        self.parts.tokenizer()?.words(text, tell)
+    }
+
+    /// How a question is read; `None` where its tokens are not those of all of it and nothing else, or do not
+    /// know all of it.
     pub(crate) fn question(&self, text: &str) -> Result<Option<QuestionTokens>, ModelError> {
         if !self.folder.query_prompt.text.is_empty() {
             return Ok(None);
         }
         let tokenizer = self.parts.tokenizer()?;
         let all = tokenizer.encode(text)?;
-        let whole = all.len() < self.max_tokens();
-        Ok(whole.then(|| QuestionTokens { words: tokenizer.known_words(&all).collect(), all }))
+        let words = tokenizer.known_words(&all).filter(|_| all.len() < self.max_tokens());
+        Ok(words.map(|words| QuestionTokens { words, all }))
     }
 
     /// Adds the bytes at which the tokens of all of a text begin, ascending.
@@ -304,19 +318,10 @@ impl Encoder {
         Ok(self.tokenize("a", Role::Document)?.len().saturating_sub(1))
     }
 
-    /// The token ids of all of a text in their order, as a question is read: without punctuation (few texts
-    /// have a question mark, so it would count for much and mean nothing), and with a gap, which equals no
-    /// token, for each unknown or special one.
-    ///
-    /// # Errors
-    /// [`ModelError::Tokenizer`] if the tokenizer refuses the text.
-    pub(crate) fn words(&self, text: &str) -> Result<Vec<u32>, ModelError> {
-        self.parts.tokenizer()?.sequence(text)
-    }
-
-    /// Whether a token of [`Self::words`] stands for a part of a text.
-    pub(crate) fn is_known(token: u32) -> bool {
-        token != super::tokenize::GAP
+    /// Whether a token is punctuation alone. Few texts have a question mark, so in a question it would count
+    /// for much and mean nothing.
+    pub(crate) fn is_punctuation(&self, token: u32) -> bool {
+        self.parts.tokenizer().is_ok_and(|tokenizer| tokenizer.is_punctuation(token))
     }
 
     /// Whether a token goes on with the word of the one before it.
@@ -339,8 +344,9 @@ impl Encoder {
     /// Output `[texts, dim]` f32.
     ///
     /// # Errors
-    /// [`ModelError::BadEmbedding`] names the first text whose embedding is not finite, and
-    /// [`ModelError::NoTokens`] the first of which a static encoder knows no token: an empty one, at least.
+    /// [`ModelError::BadEmbedding`] names the first text whose embedding is not finite or has no direction,
+    /// and [`ModelError::NoTokens`] the first of which a static encoder knows no token: an empty one, at
+    /// least.
     pub fn embed(&self, texts: &[&str], role: Role) -> Result<Vec<f32>, ModelError> {
         match self.embed_with(texts, role, |_| ControlFlow::Continue(()))? {
             ControlFlow::Continue(rows) => Ok(rows),
@@ -367,7 +373,7 @@ impl Encoder {
                 return Err(ModelError::NoTokens { index: round * TEXTS_PER_ROUND + index });
             }
             let embedded = self.embed_tokens(&tokens, skip)?;
-            if let Some(index) = embedded.chunks(self.dim()).position(|row| !is_usable(row)) {
+            if let Some(index) = embedded.chunks(self.dim()).position(|row| !has_direction(row)) {
                 return Err(ModelError::BadEmbedding { index: round * TEXTS_PER_ROUND + index });
             }
             rows.extend_from_slice(&embedded);
@@ -384,11 +390,6 @@ impl Encoder {
             Ok(self.pooler.packed(&hidden, skip))
         })
     }
-}
-
-fn is_usable(row: &[f32]) -> bool {
-    let norm: f32 = row.iter().map(|x| x * x).sum();
-    norm.is_finite() && norm > 0.0
 }
 
 /// Runs texts through a model on the current rayon pool, in micro-batches. `run` takes the numbers of some

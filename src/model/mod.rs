@@ -61,7 +61,7 @@ pub use settings::EncoderSettings;
 pub use crate::ids::ModelHash;
 pub use crate::tree::{MAX_HEIGHT, MAX_LEAVES, TreeShape, TreeShapeError};
 
-pub(crate) use bundle::remove_bundle;
+pub(crate) use bundle::{remove_bundle, unused_files};
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub use query_encoder::fuzz_query_encoder;
@@ -100,7 +100,7 @@ pub(crate) use packed::{PackedHidden, PackedLayers, PackedTransformer, TOKENS_PE
 pub(crate) use pooling::Step;
 #[cfg(feature = "train")]
 pub(crate) use pooling::{Pooler, unit_rows};
-pub(crate) use tokenize::is_punctuation;
+pub(crate) use tokenize::Token;
 #[cfg(feature = "train")]
 pub(crate) use transformer::{Embeddings, Stack, Transformer};
 

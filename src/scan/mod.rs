@@ -23,6 +23,16 @@ use half::f16;
 use lanes::{AbsoluteDifference, Product, Term};
 use serde::{Deserialize, Serialize};
 
+/// The smallest L2 norm of a vector that has a direction: an f16 of its size has all its digits, and rounded
+/// to f16 a vector of up to 65,536 elements is not all zeros.
+const LEAST_NORM: f64 = f16::MIN_POSITIVE.to_f64_const();
+
+/// Whether a vector is finite and points somewhere. One that does not can be neither ranked nor routed.
+pub(crate) fn has_direction(vector: &[f32]) -> bool {
+    let norm = vector.iter().map(|x| f64::from(*x) * f64::from(*x)).sum::<f64>().sqrt();
+    norm.is_finite() && norm >= LEAST_NORM
+}
+
 /// How alike two embeddings are; a higher score is always better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

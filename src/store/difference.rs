@@ -24,13 +24,13 @@ impl Difference {
 impl View {
     /// What `copy`, which may be of another store, lacks of this generation.
     ///
-    /// Compares ids, titles, texts and metadata, not embeddings or leaves. Costs a walk over all ids
-    /// and a comparison of all texts.
+    /// Compares ids, titles, texts and metadata, not leaves, and `with_embeddings` these too, with the
+    /// passages that they are of. Costs a walk over all ids and a comparison of all that is compared.
     ///
     /// # Errors
     ///
     /// Damage of the pages that documents are on.
-    pub fn difference(&self, copy: &Self) -> Result<Difference> {
+    pub fn difference(&self, copy: &Self, with_embeddings: bool) -> Result<Difference> {
         let (mut own, mut others) = (self.walk(None)?, copy.walk(None)?);
         let (mut mine, mut theirs) = (own.next()?, others.next()?);
         let (mut missing, mut surplus) = (Vec::new(), Vec::new());
@@ -45,7 +45,8 @@ impl View {
                 (Ordering::Less, Some((_, row)), _) => missing.push((self.created_at(*row)?, *row)),
                 (Ordering::Greater, _, Some((id, _))) => surplus.push(std::mem::take(id)),
                 (Ordering::Equal, Some((_, row)), Some((_, other)))
-                    if self.stored(*row)? != copy.stored(*other)? =>
+                    if self.stored(*row)? != copy.stored(*other)?
+                        || with_embeddings && !self.has_embeddings_of(*row, copy, *other)? =>
                 {
                     missing.push((self.created_at(*row)?, *row));
                 }
@@ -60,5 +61,17 @@ impl View {
         }
         missing.sort_unstable();
         Ok(Difference { missing: missing.into_iter().map(|(_, row)| row).collect(), surplus })
+    }
+
+    /// Whether a document has the embeddings of a document of another view.
+    fn has_embeddings_of(&self, row: Row, copy: &Self, other: Row) -> Result<bool> {
+        let (own, others) = (self.rows_of(row)?, copy.rows_of(other)?);
+        let mut is_same = own.len() == others.len();
+        for (row, other) in own.into_iter().zip(others) {
+            is_same = is_same
+                && self.span(row)? == copy.span(other)?
+                && self.embedding(row)? == copy.embedding(other)?;
+        }
+        Ok(is_same)
     }
 }

@@ -25,9 +25,11 @@ pub enum StoreError {
         /// The directory asked for.
         path: PathBuf,
     },
-    /// An index was being created here and never became one; create it again.
+    /// A create or a snapshot that was cut off left the beginning of an index here; the same call starts
+    /// over.
     #[error(
-        "the creation of an index in {} was interrupted; create it again (nothing was stored yet)",
+        "{} has the beginning of an index, which a `create` or a `snapshot` left that was cut off; run that \
+         command again, it starts over",
         path.display()
     )]
     InterruptedCreate {

@@ -193,6 +193,11 @@ impl Store {
         &self.dir
     }
 
+    /// Tells this store and its snapshots from all others: 32 hexadecimal digits.
+    pub fn id(&self) -> String {
+        self.store_id.0.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
     /// Whether the handle cannot write.
     pub fn is_read_only(&self) -> bool {
         self.lock.is_none()

@@ -25,14 +25,29 @@ pub enum Notice {
         /// What is wrong with it.
         damage: Damage,
     },
-    /// How many leaves searches need cannot be read, so they are exact.
-    UnusableRecall {
-        /// The file.
-        file: String,
+    /// The same of judgments.
+    WaitingJudgments {
+        /// Commits.
+        commits: u64,
+        /// Judgments that they store.
+        judgments: u64,
+        /// The writer that is at work, as far as the lock file says.
+        writer: Option<LockHolder>,
     },
-    /// How scores by embeddings and by words are joined cannot be read, so it is as if it was never learned.
-    UnusableFusion {
-        /// The file.
+    /// What was measured of a model is missing, damaged, or was measured on something else, so it is not
+    /// used.
+    Unmeasured {
+        /// The file, relative to the index.
+        file: String,
+        /// Which of these it is.
+        why: String,
+        /// What searches do without it, and what to do about that.
+        without: &'static str,
+    },
+    /// Something that was begun and not finished, by a training that was cut off say. The next handle that
+    /// opens the index for writing removes it.
+    Begun {
+        /// The file or directory, relative to the index.
         file: String,
     },
     /// A change of model was cut off. [`Index::reencode`](crate::Index::reencode) with the same bundle goes
@@ -105,15 +120,31 @@ impl Notice {
             | Self::LostInPowerFailure { file, .. }
             | Self::Unused { file }
             | Self::StaleCopy { file }
-            | Self::UnusableRecall { file }
-            | Self::UnusableFusion { file }
+            | Self::Unmeasured { file, .. }
+            | Self::Begun { file }
             | Self::DamagedLog { file, .. }
             | Self::DamagedHeader { file }
             | Self::Unfinished { directory: file }
             | Self::SetAside { path: file } => file.insert_str(0, prefix),
-            Self::Waiting { .. } | Self::TakenOver { .. } | Self::TakenOverJudgments { .. } => {}
+            Self::Waiting { .. }
+            | Self::WaitingJudgments { .. }
+            | Self::TakenOver { .. }
+            | Self::TakenOverJudgments { .. } => {}
         }
         self
+    }
+
+    /// The same of the store of the judgments, whose documents these are.
+    pub(crate) fn of_judgments(self) -> Self {
+        match self {
+            Self::Waiting { commits, documents: judgments, writer } => {
+                Self::WaitingJudgments { commits, judgments, writer }
+            }
+            Self::TakenOver { commits, documents: judgments } => {
+                Self::TakenOverJudgments { commits, judgments }
+            }
+            other => other,
+        }
     }
 }
 
@@ -126,33 +157,21 @@ impl serde::Serialize for Notice {
 impl fmt::Display for Notice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Waiting { commits, documents, writer: Some(writer) } => write!(
-                f,
-                "{documents} documents in {commits} commits are not flushed yet; the index is open for \
-                 writing by \
-                 {writer}"
-            ),
-            Self::Waiting { commits, documents, writer: None } => write!(
-                f,
-                "{documents} documents in {commits} commits wait in the log; the next write or `ehi \
-                 recover` brings \
-                 them back"
-            ),
+            Self::Waiting { commits, documents, writer } => {
+                waiting(f, "documents", *commits, *documents, writer)
+            }
+            Self::WaitingJudgments { commits, judgments, writer } => {
+                waiting(f, "judgments", *commits, *judgments, writer)
+            }
             Self::DamagedLog { file, damage } => write!(
                 f,
                 "{file} is damaged ({damage}), so what waits in it is not shown; `ehi repair` brings back \
                  what can be \
                  read of it"
             ),
-            Self::UnusableRecall { file } => {
-                write!(f, "{file} cannot be used, so searches are exact; `ehi calibrate` measures it anew")
-            }
-            Self::UnusableFusion { file } => {
-                write!(
-                    f,
-                    "{file} cannot be used, so searches go by embeddings alone, hybrid ones by the default weight; \
-                     `ehi fuse` learns it anew"
-                )
+            Self::Unmeasured { file, why, without } => write!(f, "{file} {why}, so {without}"),
+            Self::Begun { file } => {
+                write!(f, "{file} was begun and not finished; the next command that writes removes it")
             }
             Self::Unfinished { directory } => write!(
                 f,
@@ -188,9 +207,30 @@ impl fmt::Display for Notice {
             ),
             Self::Unused { file } => write!(f, "{file} is not used by the index"),
             Self::SetAside { path } => {
-                write!(f, "{path} was set aside by a repair; remove it when nobody needs it")
+                write!(f, "{path} was set aside by a repair; `ehi repair --forget` removes it")
             }
             Self::StaleCopy { file } => write!(f, "{file} is no copy of what it is to copy"),
         }
+    }
+}
+
+/// Commits that wait in the log.
+fn waiting(
+    f: &mut fmt::Formatter<'_>,
+    what: &str,
+    commits: u64,
+    count: u64,
+    writer: &Option<LockHolder>,
+) -> fmt::Result {
+    match writer {
+        Some(writer) => write!(
+            f,
+            "{count} {what} in {commits} commits are not flushed yet; the index is open for writing by {writer}"
+        ),
+        None => write!(
+            f,
+            "{count} {what} in {commits} commits wait in the log; the next write or `ehi recover` brings them \
+             back"
+        ),
     }
 }

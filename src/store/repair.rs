@@ -12,6 +12,8 @@ use std::{
     sync::Arc,
 };
 
+use half::f16;
+
 use super::{
     Result, StoreConfig, StoreError, StoreOptions,
     batch::{Put, check_leaves},
@@ -49,8 +51,11 @@ pub enum Undecided {
     Drop,
 }
 
-/// Encodes and routes documents anew.
-pub(crate) type Compute<'a, E> = &'a mut dyn FnMut(Vec<Document>) -> Result<Vec<Put>, E>;
+/// The embedding of a document, `[dim]` f16, where it could be read and the document has no passages.
+type Readable = Option<Vec<f16>>;
+
+/// Encodes and routes documents anew; those whose embedding could be read need the second alone.
+pub(crate) type Compute<'a, E> = &'a mut dyn FnMut(Vec<Document>, Vec<Readable>) -> Result<Vec<Put>, E>;
 
 /// What follows from texts and model.
 pub(crate) struct Anew<'a, E> {
@@ -243,7 +248,7 @@ impl Repair {
                 false => None,
             };
             let passages = self.manifest.config.passages.is_some();
-            let segment = NewSegment { store_id, number, codes, lexer, passages };
+            let segment = NewSegment { store_id, number, codes, lexer, from_texts: false, passages };
             let files = segment::build(&*self.backend, &self.dir, segment, &sources, members, tick)?;
             manifest.segments.push(SegmentEntry { files, tombstones: None });
         }
@@ -291,12 +296,7 @@ impl Repair {
                 continue;
             }
             let Some(document) = undamaged(segment.document(row))? else {
-                self.report.lost += 1;
-                if self.report.lost_ids.len() < MOST_IDS
-                    && let Some(id) = undamaged(segment.id(row))?
-                {
-                    self.report.lost_ids.push(id.to_owned());
-                }
+                self.lose(undamaged(segment.id(row))?);
                 continue;
             };
             let rows = rows_of(&segment, row, &document, &config)?;
@@ -307,15 +307,34 @@ impl Repair {
             self.decide(&entry, sound, undecided, &mut found)?;
         }
         let mut salvaged = Salvaged::new(segment, found);
-        let anew = salvaged.incomplete().to_vec();
-        for rows in anew.chunks(GROUP) {
-            let documents = rows.iter().map(|&row| salvaged.document(row)).collect::<Result<_>>()?;
-            for (&row, put) in rows.iter().zip(compute(documents)?) {
+        for rows in salvaged.incomplete().to_vec().chunks(GROUP) {
+            let (mut known, mut documents, mut embeddings) = (Vec::new(), Vec::new(), Vec::new());
+            for &row in rows {
+                let document = salvaged.document(row)?;
+                let own = if has_passages { None } else { undamaged(salvaged.embedding_of(row))? };
+                let own = own.filter(|own| own.iter().all(|x| x.is_finite()));
+                if own.is_none() && document.is_empty() {
+                    // Its embedding was all that there was of it.
+                    self.lose(Some(&document.id));
+                    continue;
+                }
+                known.push(row);
+                documents.push(document);
+                embeddings.push(own);
+            }
+            self.report.recomputed += known.len() as u64;
+            for (row, put) in known.into_iter().zip(compute(documents, embeddings)?) {
                 salvaged.complete(row, put);
             }
         }
-        self.report.recomputed += anew.len() as u64;
         Ok(Some(salvaged))
+    }
+
+    fn lose(&mut self, id: Option<&str>) {
+        self.report.lost += 1;
+        if self.report.lost_ids.len() < MOST_IDS {
+            self.report.lost_ids.extend(id.map(str::to_owned));
+        }
     }
 
     /// Sorts out the documents of a segment of which it is not known which are dead.

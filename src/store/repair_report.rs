@@ -56,8 +56,12 @@ pub struct RepairReport {
     pub waiting_judgments: u64,
     /// Judgments that were kept or left out without knowing whether they had been forgotten.
     pub undecided_judgments: u64,
+    /// What was measured of the model and cannot be used, in words: it is missing, or is set aside.
+    pub unmeasured: Vec<String>,
     /// Where the damaged files are now.
     pub set_aside: Vec<PathBuf>,
+    /// What earlier repairs had set aside and is removed now.
+    pub forgotten: Vec<PathBuf>,
 }
 
 impl Serialize for RepairReport {
@@ -85,9 +89,11 @@ impl Serialize for RepairReport {
             lost_judgment_commits,
             waiting_judgments,
             undecided_judgments,
+            unmeasured,
             set_aside,
+            forgotten,
         } = self;
-        let mut fields = serializer.serialize_struct("RepairReport", 24)?;
+        let mut fields = serializer.serialize_struct("RepairReport", 26)?;
         fields.serialize_field("was_sound", &self.was_sound())?;
         fields.serialize_field("current_restored", current_restored)?;
         fields.serialize_field("previous_model_set_aside", previous_model_set_aside)?;
@@ -111,7 +117,9 @@ impl Serialize for RepairReport {
         fields.serialize_field("lost_judgment_commits", lost_judgment_commits)?;
         fields.serialize_field("waiting_judgments", waiting_judgments)?;
         fields.serialize_field("undecided_judgments", undecided_judgments)?;
+        fields.serialize_field("unmeasured", unmeasured)?;
         fields.serialize_field("set_aside", &LossyPaths(set_aside))?;
+        fields.serialize_field("forgotten", &LossyPaths(forgotten))?;
         fields.end()
     }
 }
@@ -128,6 +136,7 @@ impl RepairReport {
             && !self.judgments_damaged
             && !self.judgments_set_aside
             && self.damaged_segments == 0
+            && self.unmeasured.is_empty()
     }
 
     /// Takes over what another report says of judgments.

@@ -114,6 +114,11 @@ impl Salvaged {
         self.segment.document(old_head)
     }
 
+    /// The embedding of a row of the segment.
+    pub(super) fn embedding_of(&self, row: u32) -> Result<Vec<f16>> {
+        Ok(self.segment.matrix(row..row + 1)?.to_vec())
+    }
+
     fn row(&self, row: u32) -> &SalvagedRow {
         &self.rows[row as usize]
     }

@@ -6,7 +6,7 @@ use serde::ser::{Serialize, SerializeStruct, Serializer};
 
 use super::{Damage, Result, Store, StoreError, layout::names, part::Place, recovery};
 use crate::ids::{Generation, LeafId, ModelHash};
-use crate::lexical::Analyzer;
+use crate::lexical::{Analyzer, Kind};
 use crate::passages::Passages;
 use crate::scan::Similarity;
 
@@ -31,20 +31,22 @@ pub struct StoreBytes {
     pub other_models: u64,
     /// Judgments.
     pub judgments: u64,
+    /// What was begun and left, by a training that was cut off say: the next command that writes removes it.
+    pub begun: u64,
 }
 
 impl StoreBytes {
     /// All of these: manifests and what was set aside are not among them.
     pub fn total(&self) -> u64 {
-        let Self { vectors, documents, terms, dead_rows, log, model, other_models, judgments } = *self;
-        vectors + documents + terms + dead_rows + log + model + other_models + judgments
+        let Self { vectors, documents, terms, dead_rows, log, model, other_models, judgments, begun } = *self;
+        vectors + documents + terms + dead_rows + log + model + other_models + judgments + begun
     }
 }
 
 impl Serialize for StoreBytes {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self { vectors, documents, terms, dead_rows, log, model, other_models, judgments } = self;
-        let mut fields = serializer.serialize_struct("StoreBytes", 9)?;
+        let Self { vectors, documents, terms, dead_rows, log, model, other_models, judgments, begun } = self;
+        let mut fields = serializer.serialize_struct("StoreBytes", 10)?;
         fields.serialize_field("vectors", vectors)?;
         fields.serialize_field("documents", documents)?;
         fields.serialize_field("terms", terms)?;
@@ -53,6 +55,7 @@ impl Serialize for StoreBytes {
         fields.serialize_field("model", model)?;
         fields.serialize_field("other_models", other_models)?;
         fields.serialize_field("judgments", judgments)?;
+        fields.serialize_field("begun", begun)?;
         fields.serialize_field("total", &self.total())?;
         fields.end()
     }
@@ -104,6 +107,10 @@ pub struct StoreStats {
     pub lexical: bool,
     /// By which words.
     pub analyzer: Option<Analyzer>,
+    /// Whether the lists of words were made by an earlier version, which misses words of languages without
+    /// spaces and other forms of the same letters; [`Index::make_lexical`](crate::Index::make_lexical) makes
+    /// them anew.
+    pub earlier_words: bool,
     /// Children of each inner node of the tree.
     pub branching_factor: u32,
     /// Levels of the tree.
@@ -162,6 +169,7 @@ impl Store {
             file: names::MANIFEST.into(),
             detail: Damage::Field { field: "similarity", found: u64::from(config.similarity) },
         })?;
+        let words = Kind::from_code(self.terms());
         let squares: f64 = sizes.values().map(|&size| (size * size) as f64).sum();
         Ok(StoreStats {
             generation: state.generation,
@@ -175,7 +183,8 @@ impl Store {
             dim: config.dim,
             similarity,
             lexical: self.is_lexical(),
-            analyzer: Analyzer::from_code(self.terms()),
+            analyzer: words.map(|kind| kind.analyzer),
+            earlier_words: words.is_some_and(|kind| kind.is_earlier),
             branching_factor: config.branching_factor,
             height: config.height,
             leaves: config.leaves(),

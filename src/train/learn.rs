@@ -18,7 +18,7 @@ use crate::data::{DevFraction, is_dev};
 use crate::disk::names;
 use crate::document::Document;
 use crate::error::{Error, Result};
-use crate::index::{Index, WithProgress, check_judgment, remove_trained};
+use crate::index::{Index, WithProgress, WithoutText, check_judgment};
 use crate::judgment::{Judgment, now};
 use crate::model::{Bundle, ModelError, hex};
 use crate::progress::{OnProgress, Progress, Stage, no_progress};
@@ -75,6 +75,7 @@ impl Index {
     ///
     /// # Errors
     /// Those of [`Self::record`] for the pairs given; [`TrainError`] for settings out of range;
+    /// [`InputError::WithoutText`](crate::InputError::WithoutText) where documents have no text;
     /// [`InputError::ChangeUnderWay`](crate::InputError::ChangeUnderWay); those of [`Trainer::fit`] and
     /// [`Self::reencode`]. The index is then as before.
     pub fn learn(&self, options: &LearnOptions) -> Result<Learned> {
@@ -92,7 +93,7 @@ impl Index {
         options.pairs.iter().try_for_each(check_judgment)?;
         // Until the change is done: it is made from what serves now.
         let _only = self.alone()?;
-        remove_trained(self.path())?;
+        self.clear_begun()?;
         let output = self.path().join(names::TRAINED);
         let mut replaced = None;
         // A training takes its time, and writes into the directory at its end.
@@ -107,10 +108,8 @@ impl Index {
         if let Some(error) = replaced {
             return Err(error);
         }
-        if let Err(error) = remove_trained(self.path()) {
-            // What was learned serves, or the index is as before: both are true without it.
-            tracing::warn!(index = %self.path().display(), %error, "could not remove a trained bundle");
-        }
+        // What was learned serves, or the index is as before: both are true without the bundle.
+        self.discard_begun();
         learned
     }
 
@@ -123,6 +122,9 @@ impl Index {
         on_progress: &mut OnProgress<'_>,
     ) -> Result<Learned> {
         let documents = self.iter().collect::<Result<Vec<Document>>>()?;
+        if config.trains_encoder() {
+            WithoutText::of(&documents).refuse()?;
+        }
         let judged = Judged::of(self.judgments()?, options, &documents);
         let mut learned = Learned {
             decision: Decision::TooFew,
@@ -327,12 +329,7 @@ pub(super) fn plain(question: &str) -> String {
 
 /// A fingerprint of judgments together with the encoder that was trained on them.
 fn with_encoder(print: &str, bundle: &Bundle) -> String {
-    let mut digest = Sha256::new();
-    for (name, sum) in bundle.encoder_files() {
-        digest.update(name);
-        digest.update(sum);
-    }
-    format!("{print} {}", hex(&digest.finalize()))
+    format!("{print} {}", bundle.encoder_digest())
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use super::dataset::TrainingSet;
 use super::trainer::{Fitted, Trainer};
 use crate::disk::names;
 use crate::error::Result;
-use crate::index::{Index, LearnedFusion, ModelChange, remove_trained};
+use crate::index::{Index, LearnedFusion, ModelChange, WithoutText};
 use crate::model::Bundle;
 
 /// What [`Index::retrain`] did.
@@ -41,11 +41,14 @@ impl Index {
         // Until the change is done: it is made from what serves now.
         let _only = self.alone()?;
         let set = TrainingSet::from_index(self, pairs, trainer.dev_fraction())?;
+        if trainer.trains_encoder() {
+            WithoutText::of(&set.documents).refuse()?;
+        }
         let (trainer, mut on_progress) = trainer.take_progress();
         let bundle = self.bundle();
         let given = trainer.has_output();
         let output = self.path().join(names::TRAINED);
-        remove_trained(self.path())?;
+        self.clear_begun()?;
         let trainer = if given { trainer } else { trainer.output(&output) };
         let retrained =
             trainer.base_if_none(bundle.path()).on_progress(&mut *on_progress).fit(&set).and_then(|fitted| {
@@ -60,7 +63,7 @@ impl Index {
             return retrained;
         }
         // The index has its own copy by now, or is as before.
-        remove_trained(self.path())?;
+        self.clear_begun()?;
         let mut retrained = retrained?;
         retrained.fitted.bundle = Bundle::clone(&self.bundle());
         Ok(retrained)

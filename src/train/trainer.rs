@@ -213,6 +213,10 @@ impl<'a> Trainer<'a> {
         self.config.dev_fraction
     }
 
+    pub(super) fn trains_encoder(&self) -> bool {
+        self.config.trains_encoder()
+    }
+
     pub(super) fn has_output(&self) -> bool {
         self.output.is_some()
     }
@@ -359,11 +363,18 @@ impl<'a> Trainer<'a> {
         let base_encoder = encoder;
         let encoder = if is_given { None } else { Some(head.named().map_err(ModelError::from)?) };
         let staged = stage(&output, (&base, base_encoder), config, encoder, &outcome, &report, page)?;
-        if !is_given && config.query_encoder == QueryEncoderChoice::Static {
-            let rows = &outcome.last.embedded.documents;
-            give_query_encoder(&Bundle::open(&staged)?, set, rows, config.seed, on_progress)?;
+        let mut finish = || -> Result<()> {
+            if !is_given && config.query_encoder == QueryEncoderChoice::Static {
+                let rows = &outcome.last.embedded.documents;
+                give_query_encoder(&Bundle::open(&staged)?, set, rows, config.seed, on_progress)?;
+            }
+            Ok(publish(&staged, &output)?)
+        };
+        if let Err(error) = finish() {
+            // As in `BundleParts::stage`: what was begun goes, and the error is told.
+            let _ = std::fs::remove_dir_all(&staged);
+            return Err(error);
         }
-        publish(&staged, &output)?;
         on_event(&TrainEvent::Finished { seconds: report.seconds });
         Ok(Fitted { bundle: Bundle::open(&output)?, report })
     }

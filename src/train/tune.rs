@@ -24,7 +24,7 @@ use crate::disk::names;
 use crate::document::Document;
 use crate::error::{Error, InputError, Result};
 use crate::ids::Row;
-use crate::index::{ActiveModel, Index, ModelChange, WithProgress, remove_trained};
+use crate::index::{ActiveModel, Index, ModelChange, WithProgress};
 use crate::measure::{Bench, Cost, Engine, Judge, Metric, Outcomes, Partition};
 use crate::model::{Indexer, Role};
 use crate::progress::{OnProgress, Progress, Stage, no_progress};
@@ -199,12 +199,10 @@ impl Index {
         // Until the change is done: it is made from what serves now.
         let _only = self.alone()?;
         let output = self.path().join(names::TRAINED);
-        remove_trained(self.path())?;
+        self.clear_begun()?;
         let tuned = self.tune_into(&output, true, options, on_progress);
-        if let Err(error) = remove_trained(self.path()) {
-            // The tree serves, or the index is as before: both are true without it.
-            tracing::warn!(index = %self.path().display(), %error, "could not remove a tuned bundle");
-        }
+        // The tree serves, or the index is as before: both are true without the bundle.
+        self.discard_begun();
         tuned
     }
 

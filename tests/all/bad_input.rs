@@ -393,9 +393,12 @@ fn bad_queries_are_refused() {
         values[dim / 2] = bad;
         assert_eq!(vector(&values), InputError::BadVector);
     }
-    assert_eq!(vector(&vec![0.0; dim]), InputError::BadVector);
-    // Extreme but finite values are a direction as any other.
-    for extreme in [f32::MIN_POSITIVE, f32::MAX] {
+    // Too short for a direction.
+    for short in [0.0, f32::MIN_POSITIVE, 1e-9] {
+        assert_eq!(vector(&vec![short; dim]), InputError::BadVector);
+    }
+    // Other extremes are a direction as any other.
+    for extreme in [1e-4, f32::MAX] {
         assert_eq!(index.search_vector(&vec![extreme; dim], 3, 4).unwrap().len(), 3);
     }
     // Neither unknown characters nor a very long question are an error.

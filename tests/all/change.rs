@@ -144,6 +144,7 @@ fn no_store_gets_the_name_of_another() {
     assert_eq!(reader.search("tree leaf", 3, 4).unwrap().len(), 3);
     assert!(reader.refresh().unwrap());
     assert_serves(&reader, NEW, &documents(10));
+    assert_eq!(reader.verify().unwrap().warnings, []);
 }
 
 /// Nobody needs the documents of the model before, so their damage must not be in the way.

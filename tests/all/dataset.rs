@@ -24,7 +24,7 @@ fn counts_are_those_of_the_dataset() {
     let dataset = scifact();
     let (documents, queries) = read(&dataset);
     assert_eq!((documents.len(), queries.len()), (5_183, 1_109));
-    assert!(documents.iter().all(|document| document.metadata.is_none()));
+    assert!(documents.iter().all(|document| document.metadata == Some(serde_json::json!({}))));
     let bytes: usize = documents.iter().map(|d| d.title.len() + d.text.len()).sum();
     assert!(bytes > 7_500_000, "{bytes}");
 

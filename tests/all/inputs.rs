@@ -51,14 +51,14 @@ fn well_formed() -> Vec<Good> {
             vec![
                 ("a", "T", "x", json!({"y": [1], "other": 1})),
                 ("b", "", "", json!("m")),
-                ("c", "", "z", Value::Null),
+                ("c", "", "z", json!({})),
             ],
         ),
         // Without `_id`: all other fields are metadata.
         (
             plain(),
             "{\"id\":7,\"text\":\"x\",\"year\":2020,\"none\":null}\n{\"id\":-7,\"text\":\"y\"}\n",
-            vec![("7", "", "x", json!({"year": 2020})), ("-7", "", "y", Value::Null)],
+            vec![("7", "", "x", json!({"year": 2020, "none": null})), ("-7", "", "y", Value::Null)],
         ),
         (
             plain(),
@@ -105,7 +105,7 @@ fn well_formed() -> Vec<Good> {
             plain(),
             "id,title,text,year,zip,ratio,ok,empty\na,\"T, \"\"q\"\"\",\"x\ny\",2020,01234,1.50,true,\nb,,y,-7,+1,0.5,TRUE,\n",
             vec![
-                ("a", "T, \"q\"", "x\ny", json!({"year": 2020, "zip": "01234", "ratio": 1.5, "ok": true})),
+                ("a", "T, \"q\"", "x\ny", json!({"year": 2020, "zip": "01234", "ratio": 1.5, "ok": "true"})),
                 ("b", "", "y", json!({"year": -7, "zip": "+1", "ratio": 0.5, "ok": "TRUE"})),
             ],
         ),
@@ -130,7 +130,7 @@ fn well_formed() -> Vec<Good> {
         (plain(), "", vec![]),
         (plain(), "\n \n", vec![]),
         (plain().format(Format::Csv), "", vec![]),
-        // TSV has no quotes.
+        // TSV without quotes around its cells.
         (
             plain(),
             "id\ttext\tn\na\t\"x\t1\nb\ty, z; \"q\"\t\n",
@@ -257,8 +257,8 @@ fn malformed() -> Vec<Bad> {
         (plain(), tar, "in: this is a tar archive, which is not read; unpack it and give the files in it"),
         json(
             "Some notes\nof mine\n",
-            "in: it begins with `Some notes`, which is neither JSON nor a row of names between commas, semicolons \
-             or tabs; `--format` says what it is",
+            "in: it begins with `Some notes`, which is neither JSON nor a row of names between commas, semicolons, \
+             tabs or bars; `--delimiter` names another sign between cells, and `--format` the kind of file",
         ),
         json("\"quoted\"\n", "in: it begins with `\"quoted\"`, which is neither"),
         json("null\n", "in: it begins with `null`, which is neither"),
@@ -275,6 +275,10 @@ fn malformed() -> Vec<Bad> {
             "{}",
             "in: text cells mean nothing to the format jsonl; leave them out",
         ),
+        of(plain().delimiter('|'), "{}", "in: delimiters mean nothing to the format jsonl; leave them out"),
+        of(plain().delimiter(';').format(Format::Tsv), "", "in: delimiters mean nothing to the format tsv"),
+        of(plain().delimiter('"'), "", "'\"' cannot separate cells; a delimiter is a character of ASCII"),
+        of(plain().delimiter('→'), "", "'→' cannot separate cells"),
         of(
             plain().format(Format::Json).cells_as_text(true),
             "",
@@ -338,6 +342,10 @@ fn malformed() -> Vec<Bad> {
             "in:1: `a` is a field and a member of the field `metadata`; rename one",
         ),
         json("{\"id\":1,\"id\":2,\"text\":\"x\"}", "in:1: not a JSON object of the expected form"),
+        json(
+            "[{\"id\":1,\"text\":\"x\",\"a\":{\"b\":[{\"c\":1,\"c\":1}]}}]",
+            "in:1: not a JSON object of the",
+        ),
         json("{\"id\":1,\n\"text\":\"x\"}", "in:1: not a JSON object of the expected form"),
         json("{\"id\":1,\"text\":\"x\"} x", "in:1: not a JSON object of the expected form"),
         json("{\"id\":1,\"text\":\"x\"}\n[1]", "in:2: not a JSON object of the expected form"),

@@ -473,17 +473,24 @@ fn a_default_search_is_none_of_words_where_there_are_none() {
     let index = Index::builder().lexical(false).create(&path, &bundle(SHAPE)).unwrap();
     index.insert_batch(documents(80)).unwrap();
     assert_eq!(index.query("tree -leaf").learned().run().unwrap().len(), 10);
-    // The same encoder under another tree: what it has learned goes over, and back.
+    // Words that were added since go back to the first model; what was learned stays with the other one.
     index.reencode(&bundle(Shape::of_height(1))).unwrap();
     index.make_lexical(Analyzer::Tokens).unwrap();
     index.fuse(&by_words(80)).unwrap();
-    for _ in 0..2 {
+    for learned in [false, true] {
         index.rollback().unwrap();
-        assert!(index.is_lexical() && index.fusion().is_some());
+        assert_eq!((index.is_lexical(), index.fusion().is_some()), (true, learned));
     }
-    // In a default search no sign means anything.
-    for question in ["-tree", "-- \"-5\"", "+nothing"] {
-        assert_eq!(index.query(question).learned().run().unwrap().len(), 10, "{question}");
+    // Signs mean in a default search what they mean in the others, whether words help or not.
+    let learned = |question: &str| index.query(question).learned().run();
+    let hybrid = index.query("+tree -leaf").hybrid(Fusion::Learned).run().unwrap();
+    assert_eq!(ids(&learned("+tree -leaf").unwrap()), ids(&hybrid));
+    assert!(learned("+nothing").unwrap().is_empty());
+    // What cannot be meant by signs is text, and said.
+    let many: String = (0..40).map(|n| format!("+w{n} ")).collect();
+    for text in ["-tree", &many] {
+        let found = learned(text).unwrap();
+        assert!(found.len() == 10 && found.signs.ignored, "{text}");
     }
     // Before the first flush, and without documents, it has no words either.
     let empty = Index::builder().lexical(false).create(dir.path().join("empty"), &bundle(SHAPE)).unwrap();
@@ -533,7 +540,9 @@ fn the_weight_is_learned_and_kept() {
     let index = Index::open(&path).unwrap();
     assert_eq!(index.fusion(), Some(fusion.clone()));
     index.reencode(&bundle(Shape::of_height(1))).unwrap();
-    assert_eq!(index.fusion(), Some(fusion), "the tree alone is another one");
+    // The tree is another one, and so is the query encoder that the bundle brings.
+    assert_eq!(index.fusion().map(|own| (own.alpha, own.weights)), Some((fusion.alpha, fusion.weights)));
+    assert_eq!(index.fusion().unwrap().fast, None);
     drop(index);
     // One that is damaged is as none, and said.
     let file = fs::read_dir(path.join("models")).unwrap().flatten().find_map(|model| {
@@ -544,7 +553,7 @@ fn the_weight_is_learned_and_kept() {
     let index = Index::open(&path).unwrap();
     assert_eq!(index.fusion(), None);
     let report = index.verify().unwrap();
-    assert!(report.is_sound() && format!("{:?}", report.warnings).contains("UnusableFusion"));
+    assert!(report.is_sound() && report.warnings[0].to_string().contains("FUSION is damaged"));
 }
 
 /// Bytes of a file with one checksum.

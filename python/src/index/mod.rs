@@ -136,18 +136,20 @@ impl Index {
     }
 
     /// Brings a damaged index back to what can be read of it. `undecided` says what to do with documents that
-    /// may have been deleted: refuse, keep or drop.
+    /// may have been deleted: refuse, keep or drop. `forget` removes what earlier repairs set aside, where
+    /// there is nothing to repair now.
     ///
     /// >>> index.close()
     /// >>> ehi.Index.repair("notes")["lost"]
     /// 0
     #[staticmethod]
-    #[pyo3(signature = (path, *, model = None, undecided = "refuse", progress = None))]
+    #[pyo3(signature = (path, *, model = None, undecided = "refuse", forget = false, progress = None))]
     fn repair(
         py: Python<'_>,
         path: PathBuf,
         model: Option<&Bound<'_, PyAny>>,
         undecided: &str,
+        forget: bool,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Py<PyAny>> {
         use ehi::store::Undecided;
@@ -159,7 +161,8 @@ impl Index {
         };
         let bundle = model.map(|model| model::model(py, model)).transpose()?;
         let report = watched(py, progress, move |on_progress| {
-            let mut options = RepairOptions::default().undecided(undecided).on_progress(on_progress);
+            let mut options = RepairOptions::default().undecided(undecided).forget(forget);
+            options = options.on_progress(on_progress);
             if let Some(bundle) = &bundle {
                 options = options.bundle(bundle);
             }

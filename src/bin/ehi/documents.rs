@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::escape::escaped;
 use crate::failure::Failure;
+use crate::filtering::filter;
 use crate::opening::{WaitArgs, open_read_only};
 use crate::printing;
 
@@ -30,8 +31,9 @@ pub struct ListArgs {
     /// Directory of the index
     #[arg(long, env = "EHI_INDEX", value_name = "DIR")]
     index: PathBuf,
-    /// Only the documents whose metadata pass, for instance {"year": {"$gte": 2010}}
-    #[arg(long, value_name = "JSON")]
+    /// Only the documents whose metadata pass, for instance {"year": {"$gte": 2010}}; @FILE reads it from a file, -
+    /// from standard input
+    #[arg(long, value_name = "JSON", value_parser = filter)]
     filter: Option<Filter>,
 }
 
@@ -52,8 +54,9 @@ pub struct DeleteArgs {
     index: PathBuf,
     /// The document's id
     id: Option<String>,
-    /// Delete the documents whose metadata pass, for instance {"lang": "en"}
-    #[arg(long, value_name = "JSON")]
+    /// Delete the documents whose metadata pass, for instance {"lang": "en"}; @FILE reads it from a file, - from
+    /// standard input
+    #[arg(long, value_name = "JSON", value_parser = filter)]
     filter: Option<Filter>,
     /// Delete the documents whose ids are in a file, one a line; `-` reads standard input
     #[arg(long, value_name = "FILE")]
@@ -97,7 +100,19 @@ pub fn count(args: &ListArgs, out: &mut dyn Write) -> Result<(), Failure> {
 }
 
 pub fn export(args: &ListArgs, out: &mut dyn Write) -> Result<(), Failure> {
-    args.each(&mut |document| print(out, &document))
+    let mut without_text = 0u64;
+    args.each(&mut |document| {
+        without_text += u64::from(document.is_empty());
+        print(out, &document)
+    })?;
+    if without_text > 0 {
+        tracing::warn!(
+            documents = without_text,
+            "some documents have an embedding and no text: embeddings are not exported, so `ehi insert` refuses \
+             these; `ehi snapshot` copies them"
+        );
+    }
+    Ok(())
 }
 
 pub fn delete(args: &DeleteArgs, out: &mut dyn Write) -> Result<(), Failure> {

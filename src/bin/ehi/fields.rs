@@ -24,9 +24,12 @@ pub struct FieldArgs {
     /// Fields or columns of the metadata, likewise, '' for none; all others if absent
     #[arg(long, value_name = "NAMES", help_heading = HEADING)]
     metadata: Option<Names>,
-    /// Keep the cells of CSV and TSV as text in the metadata, also those that are numbers
+    /// Keep the cells of CSV and TSV as text in the metadata; without it a column is numbers where all its cells are
     #[arg(long, help_heading = HEADING)]
     cells_as_text: bool,
+    /// What separates the cells of CSV: a character, or `tab`; by the first rows if absent
+    #[arg(long, value_name = "CHARACTER", value_parser = delimiter, help_heading = HEADING)]
+    delimiter: Option<char>,
     /// Kind of the file; by its content if absent
     #[arg(long, value_name = "KIND", help_heading = HEADING)]
     format: Option<FormatName>,
@@ -63,14 +66,24 @@ enum FormatName {
     Jsonl,
     /// An array of JSON objects
     Json,
-    /// Cells between commas, semicolons or tabs, with quotes; the first row has the names
+    /// Cells between commas, semicolons, tabs or bars, with quotes; the first row has the names
     Csv,
-    /// Cells between tabs, without quotes; the first row has the names
+    /// Cells between tabs, in which quotes are characters like any other; the first row has the names
     Tsv,
     /// Parquet (this build must have the feature)
     Parquet,
     /// Arrow's IPC format, as a file or a stream (this build must have the feature `parquet`)
     Arrow,
+}
+
+/// A character, or the name of one that is hard to type.
+fn delimiter(text: &str) -> Result<char, String> {
+    let mut characters = text.chars();
+    match (text, characters.next(), characters.next()) {
+        ("tab" | "\\t", ..) => Ok('\t'),
+        (_, Some(character), None) => Ok(character),
+        _ => Err("one character is needed, or `tab`".to_owned()),
+    }
 }
 
 impl FieldArgs {
@@ -85,6 +98,9 @@ impl FieldArgs {
                 FormatName::Parquet => Format::Parquet,
                 FormatName::Arrow => Format::Arrow,
             });
+        }
+        if let Some(delimiter) = self.delimiter {
+            input = input.delimiter(delimiter);
         }
         if let Some(id) = &self.id {
             input = input.id(id);

@@ -2,37 +2,64 @@
 
 use std::io::{self, Write};
 
-use ehi::health::{Health, RoutingHealth};
+use ehi::health::{Advice, Health, RoutingHealth};
+use ehi::store::VerifyReport;
 use serde::Serialize;
 
+use crate::bars::Bars;
 use crate::escape::escaped;
 use crate::failure::Failure;
 use crate::opening::open_read_only;
 use crate::printing;
 use crate::store::ReportArgs;
 
-/// The figures, and the advice as sentences.
+/// The figures, the advice as sentences, and what a check of the whole index found.
 #[derive(Serialize)]
-struct Report<'a> {
-    health: &'a Health,
+struct Report {
+    /// `None` where damage keeps it from being measured.
+    health: Option<Health>,
     words: Vec<String>,
+    sound: bool,
+    problem_count: u64,
+    warning_count: usize,
 }
 
 pub fn run(args: &ReportArgs, out: &mut dyn Write) -> Result<(), Failure> {
-    let health = open_read_only(&args.index)?.health()?;
+    let index = open_read_only(&args.index)?;
+    let mut bars = Bars::new();
+    let checked = index.with_progress(|progress| bars.show(progress)).verify();
+    bars.clear();
+    let checked = checked?;
+    let health = match index.health() {
+        Ok(health) => Some(health),
+        Err(_) if !checked.is_sound() => None,
+        Err(error) => return Err(error.into()),
+    };
     if args.json {
-        let words: Vec<String> = health.advice.iter().map(ToString::to_string).collect();
-        printing::json(out, &Report { health: &health, words })
+        let advice = health.iter().flat_map(|health| &health.advice);
+        let words: Vec<String> = advice.map(ToString::to_string).collect();
+        let (sound, problem_count) = (checked.is_sound(), checked.problem_count);
+        let warning_count = checked.warnings.len();
+        printing::json(out, &Report { health, words, sound, problem_count, warning_count })?;
     } else {
-        write_health(out, &health).map_err(Failure::Output)
+        let written = match &health {
+            Some(health) => {
+                write_health(out, health).and_then(|()| write_verdict(out, &health.advice, &checked))
+            }
+            None => write_verdict(out, &[], &checked),
+        };
+        written.map_err(Failure::Output)?;
+    }
+    match checked.is_sound() {
+        true => Ok(()),
+        false => Err(Failure::Damaged { index: args.index.clone(), problems: checked.problem_count }),
     }
 }
 
 fn write_health(out: &mut dyn Write, health: &Health) -> io::Result<()> {
     writeln!(out, "documents      {}", health.documents)?;
     if health.leaves == 1 {
-        writeln!(out, "tree           none: searches score every document")?;
-        return write_advice(out, health);
+        return writeln!(out, "tree           none: searches score every document");
     }
     write!(out, "leaves         {}, {} empty", health.leaves, health.empty_leaves)?;
     match health.largest_leaf {
@@ -56,20 +83,22 @@ fn write_health(out: &mut dyn Write, health: &Health) -> io::Result<()> {
     if documents.reference.is_none() && queries.reference.is_none() {
         writeln!(out, "no reference is known: the model was trained before routing was recorded")?;
     }
-    write_advice(out, health)
-}
-
-fn write_advice(out: &mut dyn Write, health: &Health) -> io::Result<()> {
     for advice in &health.advice {
         writeln!(out, "advice: {}", escaped(&advice.to_string()))?;
     }
     for remedy in &health.remedies {
         writeln!(out, "remedy: {remedy}")?;
     }
-    if health.advice.is_empty() {
-        writeln!(out, "nothing stands out")?;
-    }
     Ok(())
+}
+
+fn write_verdict(out: &mut dyn Write, advice: &[Advice], checked: &VerifyReport) -> io::Result<()> {
+    match (checked.is_sound(), checked.warnings.len()) {
+        (false, _) => writeln!(out, "damaged: {} problems; `ehi verify` lists them", checked.problem_count),
+        (true, 0) if advice.is_empty() => writeln!(out, "nothing stands out"),
+        (true, 0) => Ok(()),
+        (true, warnings) => writeln!(out, "sound, with {warnings} warnings; `ehi verify` lists them"),
+    }
 }
 
 fn write_routing(out: &mut dyn Write, name: &str, routing: &RoutingHealth) -> io::Result<()> {

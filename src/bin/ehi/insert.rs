@@ -120,6 +120,7 @@ impl Inserter<'_> {
                     continue;
                 }
                 Err(error) => {
+                    self.say_notes(&shown, &mut reading);
                     self.group(group, &reading)?;
                     if read.line > 0 {
                         self.tally.bad_line(&error);
@@ -147,6 +148,7 @@ impl Inserter<'_> {
         self.check_interrupts()?;
         self.group(group, &reading)?;
         self.before += bytes_of(&[path.to_owned()]).unwrap_or_default();
+        self.say_notes(&shown, &mut reading);
         for field in reading.unseen() {
             self.note(&format!("no record of {shown} has the field `{field}`"));
         }
@@ -158,6 +160,13 @@ impl Inserter<'_> {
             self.finish_sync(path, &sync, &reading)?;
         }
         Ok(())
+    }
+
+    /// Says what was decided about an input of which no more is read.
+    fn say_notes(&mut self, name: &str, reading: &mut Reading) {
+        for note in reading.notes() {
+            self.bar.say(&escaped(&format!("note: {name}: {note}")));
+        }
     }
 
     /// Removes what is gone, when all else is stored.

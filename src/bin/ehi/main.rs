@@ -17,6 +17,7 @@ mod explain;
 mod explore;
 mod failure;
 mod fields;
+mod filtering;
 mod fuse;
 mod generate;
 mod health;
@@ -102,7 +103,7 @@ enum Command {
     /// What each leaf is about: distinctive words, typical documents, questions
     #[command(after_help = examples::LEAVES)]
     Leaves(leaves::Args),
-    /// Whether the tree still fits what is stored
+    /// Whether the index is whole, and its tree still fits what is stored
     #[command(after_help = examples::HEALTH)]
     Health(store::ReportArgs),
     /// Print a document as a JSON line

@@ -26,6 +26,9 @@ pub struct Args {
     /// What to do with documents of which it is not known whether they had been deleted; refuse if absent
     #[arg(long)]
     undecided: Option<Choice>,
+    /// Remove what earlier repairs set aside, unless there is something to repair now
+    #[arg(long)]
+    forget: bool,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -44,7 +47,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let mut bars = Bars::new();
     let WriteArgs { report: ReportArgs { index, json }, wait } = &args.write;
     let repaired = wait.retry(|| {
-        let options = RepairOptions::default().undecided(undecided);
+        let options = RepairOptions::default().undecided(undecided).forget(args.forget);
         let options = options.on_progress(|progress| bars.show(progress));
         Index::repair(
             index,
@@ -65,6 +68,9 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         printing::json(out, &report)?;
     } else {
         write_text(out, index, &report).map_err(Failure::Output)?;
+        if args.forget {
+            write_forgotten(out, &report).map_err(Failure::Output)?;
+        }
     }
     let lost = report.lost + report.lost_commits + report.lost_judgments + report.lost_judgment_commits;
     match lost {
@@ -133,6 +139,7 @@ fn write_text(out: &mut dyn Write, index: &Path, report: &RepairReport) -> std::
     if report.undecided > 0 {
         writeln!(out, "{} documents were decided by --undecided", report.undecided)?;
     }
+    report.unmeasured.iter().try_for_each(|said| writeln!(out, "{}", escaped(said)))?;
     report.set_aside.iter().try_for_each(|path| writeln!(out, "set aside: {}", printing::path(path)))?;
     let sound = if report.was_sound() { "sound: " } else { "" };
     let nothing = if report.was_sound() { ", nothing to repair" } else { "" };
@@ -146,4 +153,17 @@ fn write_text(out: &mut dyn Write, index: &Path, report: &RepairReport) -> std::
         )?;
     }
     Ok(())
+}
+
+fn write_forgotten(out: &mut dyn Write, report: &RepairReport) -> std::io::Result<()> {
+    report.forgotten.iter().try_for_each(|path| writeln!(out, "removed: {}", printing::path(path)))?;
+    match (report.was_sound(), report.forgotten.is_empty()) {
+        (true, true) => writeln!(out, "nothing was set aside by a repair"),
+        (true, false) => Ok(()),
+        (false, _) => writeln!(
+            out,
+            "nothing that was set aside is removed, since there was something to repair: look whether anything \
+             is missing, then run `ehi repair --forget` again"
+        ),
+    }
 }

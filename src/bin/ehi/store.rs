@@ -230,6 +230,12 @@ fn write_stats(out: &mut dyn Write, stats: &Stats) -> std::io::Result<()> {
         _ => write_leaves(out, stats)?,
     }
     writeln!(out, "dimensions     {}", stats.dim)?;
+    if stats.earlier_words {
+        writeln!(
+            out,
+            "words          of an earlier version; `ehi compact --lexical` makes them for every script"
+        )?;
+    }
     match (stats.analyzer, fusion) {
         (None, _) => writeln!(out, "words          no posting lists; `ehi compact --lexical` makes them")?,
         (Some(analyzer), None) => {
@@ -257,7 +263,7 @@ fn write_stats(out: &mut dyn Write, stats: &Stats) -> std::io::Result<()> {
     writeln!(
         out,
         "bytes          {}: embeddings {}, documents {} and words {} in {} segments, log {}, model {}, \
-         other models {}, judgments {}",
+         other models {}, judgments {}, begun and left {}",
         bytes.total(),
         bytes.vectors,
         bytes.documents,
@@ -266,7 +272,8 @@ fn write_stats(out: &mut dyn Write, stats: &Stats) -> std::io::Result<()> {
         bytes.log,
         bytes.model,
         bytes.other_models,
-        bytes.judgments
+        bytes.judgments,
+        bytes.begun
     )?;
     writeln!(out, "generation     {}", stats.generation.0)?;
     writeln!(out, "model          {}", stats.model)?;

@@ -158,17 +158,18 @@ impl Fields {
         let id = match self.hashed_ids {
             true => None,
             false => {
-                let value = record.take(id).ok_or_else(|| at.missing(id, "id", &record))?;
+                let value = record.take_set(id).ok_or_else(|| at.missing(id, "id", &record))?;
                 Some(at.id(id, value)?)
             }
         };
         let title = self.title.as_deref().unwrap_or(TITLE);
-        let title = record.take(title).map(|value| at.text(title, value)).transpose()?.unwrap_or_default();
+        let title =
+            record.take_set(title).map(|value| at.text(title, value)).transpose()?.unwrap_or_default();
         let default = [TEXT.to_owned()];
         let fields = if self.text.is_empty() { &default[..] } else { &self.text[..] };
         let mut text: Option<String> = None;
         for field in fields {
-            let Some(part) = record.take(field) else { continue };
+            let Some(part) = record.take_set(field) else { continue };
             let part = at.text(field, part)?;
             match &mut text {
                 Some(text) if !part.is_empty() => {
@@ -183,8 +184,8 @@ impl Fields {
         }
         let text = text.ok_or_else(|| at.missing(&fields.join("`, `"), "text", &record))?;
         let metadata = match &self.metadata {
-            // As BEIR's lines and an export have it, of any kind.
-            None if is_beir && record.has_only(METADATA) => record.take(METADATA),
+            // As BEIR's lines and an export have it, of any kind; null where there is none.
+            None if is_beir && record.has_only(METADATA) => record.take_set(METADATA),
             None => at.metadata(record.rest())?,
             Some(chosen) => {
                 let chosen = chosen.iter().filter_map(|name| Some((name.clone(), record.take(name)?)));
@@ -192,7 +193,6 @@ impl Fields {
             }
         };
         let id = id.unwrap_or_else(|| hashed(&title, &text));
-        let metadata = metadata.filter(|value| !value.as_object().is_some_and(Map::is_empty));
         Ok(Document { id, title, text, metadata })
     }
 }
@@ -253,13 +253,17 @@ impl At<'_> {
         }
     }
 
-    /// Fields as an object. The members of a field `metadata` that is an object stand beside the others.
-    fn metadata(&self, fields: Vec<(String, Value)>) -> Result<Option<Value>, DataError> {
+    /// Fields as an object, nulls too; `None` without a field. The members of a field `metadata` that is an
+    /// object stand beside the others, and where that field is null there are none.
+    fn metadata(&self, mut fields: Vec<(String, Value)>) -> Result<Option<Value>, DataError> {
+        fields.retain(|(name, value)| !(name == METADATA && value.is_null()));
+        if fields.is_empty() {
+            return Ok(None);
+        }
         let mut all = Map::new();
         let mut inner = None;
         for (name, value) in fields {
             match value {
-                Value::Null => {}
                 Value::Object(members) if name == METADATA => inner = Some(members),
                 value => {
                     all.insert(name, value);

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io::{self, Cursor, Read};
 
+use crate::data::delimiter::delimiter;
 use crate::data::lines::BYTE_ORDER_MARK;
 use crate::data::unpack::ByteStream;
 
@@ -14,10 +15,10 @@ pub enum Format {
     JsonLines,
     /// An array of JSON objects.
     Json,
-    /// Cells between commas, semicolons or tabs, as the first row has them, with quotes where they are needed
-    /// (RFC 4180). The first row names the columns.
+    /// Cells between commas, semicolons, tabs or bars, which is told by the first rows, with quotes where they are
+    /// needed (RFC 4180). The first row names the columns; a line `sep=;` may stand before it.
     Csv,
-    /// Cells between tabs, without quotes. The first row names the columns.
+    /// Cells between tabs, in which quotes are characters like any other. The first row names the columns.
     Tsv,
     /// Parquet, with the feature `parquet`.
     Parquet,
@@ -64,6 +65,8 @@ impl fmt::Display for Format {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Known(Format),
+    /// Rows of cells, with what separates them.
+    Table(u8),
     /// Nothing but white space.
     Empty,
     /// Something else, in words, and what may be done about it.
@@ -73,7 +76,7 @@ pub(super) enum Kind {
 }
 
 /// The most bytes that are looked at.
-const MOST_BYTES: usize = 64 << 10;
+const MOST_BYTES: usize = 256 << 10;
 
 const UNPACK: &str = "unpack it and give the files in it";
 const CONVERT_TEXT: &str = "convert it to UTF-8";
@@ -107,26 +110,48 @@ pub(in crate::data) fn foreign(head: &[u8]) -> Option<(&'static str, &'static st
 /// Where a tar archive has its magic bytes.
 const TAR: std::ops::Range<usize> = 257..262;
 
-/// Tells the kind of a stream, and gives the stream back with the bytes that were read for it. No more is
+/// The names in the first row of a table that are wanted.
+pub(in crate::data) type Fits<'a> = &'a dyn Fn(&[String]) -> bool;
+
+/// Tells the kind of a stream, and gives the stream back with the bytes that were read for it. Of JSON no more is
 /// read than it takes: a pipe may be slow.
-pub(super) fn sniff(stream: ByteStream) -> io::Result<(Kind, ByteStream)> {
-    let mut stream = stream;
+pub(super) fn sniff(stream: ByteStream, fits: Fits<'_>) -> io::Result<(Kind, ByteStream)> {
+    read_until(stream, |head, is_whole| kind(head, is_whole, fits))
+}
+
+/// What separates the cells of a table, and the stream with the bytes that were read for it; a comma where its first
+/// row has one cell.
+pub(in crate::data) fn separated(stream: ByteStream, fits: Fits<'_>) -> io::Result<(u8, ByteStream)> {
+    const ONE_COLUMN: u8 = b',';
+    read_until(stream, |head, is_whole| match is_whole || head.len() >= MOST_BYTES {
+        true => Some(delimiter(head, is_whole, fits).unwrap_or(ONE_COLUMN)),
+        false => None,
+    })
+}
+
+/// Reads the head of a stream until `told` says something of it; it does when it is given all, or so many bytes that
+/// it will not be given more.
+fn read_until<T>(
+    mut stream: ByteStream,
+    told: impl Fn(&[u8], bool) -> Option<T>,
+) -> io::Result<(T, ByteStream)> {
     let mut head = Vec::new();
-    let mut at_end = false;
+    let mut is_whole = false;
     loop {
-        if let Some(kind) = kind(&head, at_end || head.len() >= MOST_BYTES) {
-            return Ok((kind, Box::new(Cursor::new(head).chain(stream))));
+        if let Some(told) = told(&head, is_whole) {
+            return Ok((told, Box::new(Cursor::new(head).chain(stream))));
         }
         let waiting = stream.fill_buf()?;
         let read = waiting.len();
         head.extend_from_slice(waiting);
         stream.consume(read);
-        at_end = read == 0;
+        is_whole = read == 0;
     }
 }
 
 /// The kind of a stream that begins so; `None` where that takes more bytes.
-fn kind(head: &[u8], is_all: bool) -> Option<Kind> {
+fn kind(head: &[u8], is_whole: bool, fits: Fits<'_>) -> Option<Kind> {
+    let is_all = is_whole || head.len() >= MOST_BYTES;
     if !is_all && head.len() < BYTE_ORDER_MARK.len() && BYTE_ORDER_MARK.as_bytes().starts_with(head) {
         return None;
     }
@@ -156,37 +181,12 @@ fn kind(head: &[u8], is_all: bool) -> Option<Kind> {
     match text[start] {
         b'{' => return Some(Kind::Known(Format::JsonLines)),
         b'[' => return Some(Kind::Known(Format::Json)),
+        _ if !is_all => return None,
         _ => {}
     }
     // A tab at the start of a row is an unnamed first column.
     let line_start = text[..start].iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
-    let rest = &text[line_start..];
-    let line = match rest.iter().position(|byte| *byte == b'\n') {
-        Some(end) => &rest[..end],
-        None if is_all => rest,
-        None => return None,
-    };
-    Some(match delimiter(line) {
-        Some(b'\t') => Kind::Known(Format::Tsv),
-        Some(_) => Kind::Known(Format::Csv),
-        None => Kind::Unknown,
-    })
-}
-
-/// What separates the cells of a row: the one of tab, comma and semicolon that is there most often outside of
-/// quotes.
-pub(super) fn delimiter(row: &[u8]) -> Option<u8> {
-    let mut counts = [(b'\t', 0), (b',', 0), (b';', 0)];
-    let mut is_quoted = false;
-    for byte in row {
-        is_quoted ^= *byte == b'"';
-        if let Some((_, count)) = counts.iter_mut().find(|(of, _)| of == byte && !is_quoted) {
-            *count += 1;
-        }
-    }
-    // Of equal ones the first.
-    let most = counts.iter().rev().max_by_key(|(_, count)| *count);
-    most.filter(|(_, count)| *count > 0).map(|(byte, _)| *byte)
+    Some(delimiter(&text[line_start..], is_whole, fits).map_or(Kind::Unknown, Kind::Table))
 }
 
 #[cfg(test)]
@@ -195,23 +195,27 @@ mod tests {
 
     #[test]
     fn kinds_are_told_by_content() {
+        let kind = |head: &[u8], is_whole| kind(head, is_whole, &|_| false);
         for (head, expected) in [
             ("{\"a\": 1", Kind::Known(Format::JsonLines)),
             ("\u{feff}\n {", Kind::Known(Format::JsonLines)),
             ("\n [", Kind::Known(Format::Json)),
-            ("id,text\n", Kind::Known(Format::Csv)),
-            ("id;text, or more\tof it; here\n", Kind::Known(Format::Csv)),
-            ("\n\tid\ttext\n", Kind::Known(Format::Tsv)),
-            ("\"a\tb\",c\n", Kind::Known(Format::Csv)),
-            ("text\n", Kind::Unknown),
             ("PK\u{3}\u{4}", Kind::Foreign("a ZIP archive or an office document", FOREIGN[0].2)),
         ] {
             assert_eq!(kind(head.as_bytes(), false), Some(expected), "{head:?}");
         }
+        for (head, expected) in [
+            ("id,text\n", Kind::Table(b',')),
+            ("\n\tid\ttext\n", Kind::Table(b'\t')),
+            ("text\n", Kind::Unknown),
+            (" \n", Kind::Empty),
+            ("a|b", Kind::Table(b'|')),
+        ] {
+            assert_eq!(kind(head.as_bytes(), true), Some(expected), "{head:?}");
+            assert_eq!(kind(head.as_bytes(), false), None, "{head:?}");
+        }
         for undecided in ["", "\u{feff}", "\n ", "id,te", "P", "SQLite"] {
             assert_eq!(kind(undecided.as_bytes(), false), None, "{undecided:?}");
         }
-        assert_eq!(kind(b" \n", true), Some(Kind::Empty));
-        assert_eq!(kind(b"a,b", true), Some(Kind::Known(Format::Csv)));
     }
 }

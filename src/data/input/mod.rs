@@ -1,33 +1,38 @@
 //! Documents from the files that people have: JSON, CSV and others, with fields of any names.
 
 mod array;
+mod cells;
 #[cfg(feature = "parquet")]
 mod columns;
 mod fields;
 mod format;
 mod lines;
 mod record;
+mod strict;
 mod table;
 
 use std::fs::File;
 use std::io::{BufRead, Read};
 use std::path::Path;
-#[cfg(feature = "parquet")]
 use std::sync::{Arc, atomic::AtomicU64};
 
 pub use format::Format;
 #[cfg(feature = "folders")]
 pub(super) use format::foreign;
+pub(super) use strict::Strict;
 
+pub(super) use format::{Fits, separated};
+
+use super::again::{Again, Pass};
 use super::lines::BYTE_ORDER_MARK;
-use super::streams::{Counting, Documents, Source};
-use super::unpack::{ByteStream, Packing, unpack};
+use super::streams::{Documents, Source};
+use super::unpack::{ByteStream, Packing};
 use super::{DataError, Lines};
 use array::JsonArray;
 use fields::Fields;
 use format::{Kind, sniff};
 use lines::JsonLines;
-use table::Table;
+use table::{Layout, Quoting, Table};
 
 /// Bytes of a listing of names in an error.
 const MOST_LISTED: usize = 300;
@@ -39,13 +44,18 @@ const MOST_SHOWN: usize = 60;
 /// The kind of file is told by its first bytes unless [`Self::format`] says it. Any of them may be compressed
 /// with gzip or zstd. Files are streamed: memory stays at one record, of
 /// [`MAX_LINE_BYTES`](super::MAX_LINE_BYTES) at most; of Parquet at a page of each column that is used and
-/// 256 rows, of Arrow at a batch as it was written. A stream of these two is put into a temporary file first.
+/// 64 MiB of rows, of Arrow at a batch as it was written.
+///
+/// A column of CSV or TSV is numbers, or booleans, in the metadata where all its cells are, and else text. So a table
+/// with metadata is read twice. Of a stream what was read is kept for that, beyond 4 MiB in a temporary file; a
+/// stream of Parquet or Arrow is put into one whole.
 ///
 /// Where nothing is named, the id is `_id` or `id`, title and text are `title` (may be absent) and `text`,
 /// and all other fields are the metadata. Columns of a table are found whatever the case of their names.
 ///
 /// An id is a string or an integer, a text a string or a number. The members of a field `metadata` that is an
-/// object are metadata beside the other fields.
+/// object are metadata beside the other fields. A null is kept in the metadata, and is no id, title or text; an empty
+/// cell of CSV or TSV is no value.
 ///
 /// # Examples
 ///
@@ -62,6 +72,7 @@ const MOST_SHOWN: usize = 60;
 #[derive(Clone, Debug, Default)]
 pub struct Input {
     format: Option<Format>,
+    delimiter: Option<char>,
     fields: Fields,
     cells_as_text: bool,
 }
@@ -76,6 +87,14 @@ impl Input {
     #[must_use]
     pub fn format(mut self, format: Format) -> Self {
         self.format = Some(format);
+        self
+    }
+
+    /// What separates the cells of a table, a character of ASCII other than a quote and the ends of lines; by the first
+    /// rows where this is not called.
+    #[must_use]
+    pub fn delimiter(mut self, delimiter: char) -> Self {
+        self.delimiter = Some(delimiter);
         self
     }
 
@@ -118,8 +137,8 @@ impl Input {
         self
     }
 
-    /// Whether all cells of CSV and TSV stay text in the metadata. Otherwise one that reads as JSON writes a
-    /// number or a boolean is one: `7` and `12.50`, but not `007` or `1e5`.
+    /// Whether all cells of CSV and TSV stay text in the metadata. Otherwise those of a column become numbers or
+    /// booleans where all of them read as JSON writes these: `7` and `12.50`, but not `007` or `1e5`.
     #[must_use]
     pub fn cells_as_text(mut self, yes: bool) -> Self {
         self.cells_as_text = yes;
@@ -128,7 +147,7 @@ impl Input {
 
     /// Whether anything was said about fields, so that it would be ignored by what has none.
     pub fn names_fields(&self) -> bool {
-        !self.fields.are_default() || self.cells_as_text
+        !self.fields.are_default() || self.cells_as_text || self.delimiter.is_some()
     }
 
     /// The documents of a file.
@@ -149,7 +168,8 @@ impl Input {
             let columns = columns::Columns::open(file, name, format, &self.fields, own)?;
             return Ok(Documents::new(Box::new(columns), position));
         }
-        self.read(file, name)
+        let is_regular = file.metadata().map_err(failed)?.is_file();
+        self.begin(if is_regular { Again::of_file(file) } else { Again::of_stream(file) }, name)
     }
 
     /// The format of a file of columns, which is read from many places.
@@ -170,6 +190,11 @@ impl Input {
     }
 
     fn check(&self) -> Result<(), DataError> {
+        if let Some(delimiter) = self.delimiter
+            && (!delimiter.is_ascii() || matches!(delimiter, '"' | '\r' | '\n' | '\0'))
+        {
+            return Err(DataError::Delimiter { delimiter });
+        }
         match self.fields.named_twice() {
             Some(field) => Err(DataError::FieldTwice { field: field.to_owned() }),
             None => Ok(()),
@@ -177,22 +202,28 @@ impl Input {
     }
 
     fn check_format(&self, format: Format, name: &str) -> Result<(), DataError> {
-        if self.cells_as_text && !format.has_cells() {
-            let name = name.to_owned();
-            return Err(DataError::NotForFormat { name, option: "text cells", format });
-        }
-        Ok(())
+        let is_separated = self.delimiter.is_some_and(|sign| !(format == Format::Tsv && sign == '\t'));
+        let option = match format {
+            Format::Csv => return Ok(()),
+            Format::Tsv if is_separated => "delimiters",
+            Format::Tsv => return Ok(()),
+            _ if self.cells_as_text => "text cells",
+            _ if is_separated => "delimiters",
+            _ => return Ok(()),
+        };
+        Err(DataError::NotForFormat { name: name.to_owned(), option, format })
     }
 
     /// The documents of a stream; `name` is what errors call it, say its path or `<stdin>`.
     ///
-    /// Reads as far as it takes to tell the kind of file, and the row of names of a table.
+    /// Reads as far as it takes to tell the kind of file, and of a table as far as it takes to tell what its columns
+    /// are, perhaps to the end.
     ///
     /// # Errors
-    /// [`DataError::FieldTwice`] for a field in two roles, [`DataError::Foreign`] and
-    /// [`DataError::UnknownFormat`] for what is no such file, [`DataError::Columnar`] for a Parquet or Arrow
-    /// file that cannot be read, [`DataError::NoFeature`] without their feature, [`DataError::NotForFormat`]
-    /// for an option that the kind of file has no use for; [`DataError::NoColumn`],
+    /// [`DataError::FieldTwice`] for a field in two roles, [`DataError::Delimiter`] for a sign that separates nothing,
+    /// [`DataError::Foreign`] and [`DataError::UnknownFormat`] for what is no such file, [`DataError::Columnar`] for a
+    /// Parquet or Arrow file that cannot be read, [`DataError::NoFeature`] without their feature,
+    /// [`DataError::NotForFormat`] for an option that the kind of file has no use for; [`DataError::NoColumn`],
     /// [`DataError::ColumnTwice`], [`DataError::CellUtf8`] and [`DataError::OpenQuote`] for a row of names;
     /// and the errors of reading.
     ///
@@ -205,46 +236,57 @@ impl Input {
         reader: impl Read + Send + 'static,
         name: impl Into<String>,
     ) -> Result<Documents, DataError> {
-        let name = name.into();
-        self.check()?;
-        let (reader, position) = Counting::new(reader);
-        let failed = |source| Packing::None.error(&name, 1, source);
-        let (packing, stream) = unpack(reader).map_err(failed)?;
-        let (format, stream) = match self.format {
-            Some(format) => (Some(format), stream),
-            None => {
-                let (format, stream) = told(packing, stream, &name)?;
-                (format.map(|(format, _)| format), stream)
-            }
-        };
-        let source: Box<dyn Source> = match format {
-            Some(format) => self.source(format, packing, stream, name)?,
-            None => Box::new(Nothing),
-        };
-        Ok(Documents::new(source, position))
+        self.begin(Again::of_stream(reader), name.into())
     }
 
-    fn source(
-        &self,
-        format: Format,
-        packing: Packing,
-        stream: ByteStream,
-        name: String,
-    ) -> Result<Box<dyn Source>, DataError> {
-        self.check_format(format, &name)?;
+    fn begin(&self, again: Again, name: String) -> Result<Documents, DataError> {
+        self.check()?;
+        let mut pass = again.pass(&name)?;
+        let kind = match self.format {
+            Some(format) => Kind::Known(format),
+            None => {
+                let fits = |names: &[String]| self.fields.for_columns(names, &name).is_ok();
+                let told = sniff(pass.stream, &fits);
+                let (kind, stream) = told.map_err(|source| pass.packing.error(&name, 1, source))?;
+                pass.stream = stream;
+                kind
+            }
+        };
+        let delimiter = self.delimiter.and_then(|sign| u8::try_from(sign).ok());
+        let (format, layout) = match kind {
+            Kind::Known(format) => {
+                self.check_format(format, &name)?;
+                let tabs = (Some(b'\t'), Quoting::No);
+                let (delimiter, quoting) =
+                    if format == Format::Tsv { tabs } else { (delimiter, Quoting::Yes) };
+                (format, Layout { delimiter, quoting })
+            }
+            Kind::Empty => return Ok(Documents::new(Box::new(Nothing), pass.position)),
+            Kind::Table(sign) => (Format::Csv, Layout::told(delimiter.unwrap_or(sign))),
+            Kind::Unknown if delimiter.is_some() => {
+                (Format::Csv, Layout { delimiter, quoting: Quoting::Yes })
+            }
+            Kind::Unknown | Kind::Foreign(..) => return Err(refused(kind, pass.packing, pass.stream, &name)),
+        };
+        if !format.has_cells() {
+            again.is_last();
+            let position = Arc::clone(&pass.position);
+            return Ok(Documents::new(self.source(format, pass, name)?, position));
+        }
+        let position = Arc::clone(&pass.position);
+        let table = Table::open(name, &again, pass, layout, &self.fields, self.cells_as_text)?;
+        Ok(match table {
+            Some((table, position)) => Documents::new(Box::new(table), position),
+            None => Documents::new(Box::new(Nothing), position),
+        })
+    }
+
+    /// What a stream other than a table holds.
+    fn source(&self, format: Format, pass: Pass, name: String) -> Result<Box<dyn Source>, DataError> {
+        let Pass { packing, stream, .. } = pass;
         let fields = self.fields.clone();
         Ok(match format {
-            Format::JsonLines => {
-                let (lines, unseen) = (Lines::unpacked(packing, stream, name), fields.optional());
-                Box::new(JsonLines { lines, fields, unseen })
-            }
             Format::Json => Box::new(JsonArray::new(name, packing, stream, fields)),
-            Format::Csv | Format::Tsv => {
-                match Table::open(name, packing, stream, format, &fields, self.cells_as_text)? {
-                    Some(table) => Box::new(table),
-                    None => Box::new(Nothing),
-                }
-            }
             #[cfg(feature = "parquet")]
             Format::Parquet | Format::Arrow => {
                 // They are read from many places, so a stream is put into a file first.
@@ -259,38 +301,60 @@ impl Input {
             Format::Parquet | Format::Arrow => {
                 return Err(DataError::NoFeature { name, format, feature: "parquet" });
             }
+            Format::JsonLines | Format::Csv | Format::Tsv => {
+                let (lines, unseen) = (Lines::unpacked(packing, stream, name), fields.optional());
+                Box::new(JsonLines { lines, fields, unseen })
+            }
         })
     }
 }
 
-/// The format of a stream by its content, and how its first line begins; none where it is empty.
-#[allow(clippy::type_complexity, reason = "a pair that may be missing, and the stream")]
+/// The format of a stream by its content, what separates its cells, and how its first line begins.
+pub(super) struct Told {
+    pub format: Format,
+    pub delimiter: Option<u8>,
+    pub first: String,
+}
+
+/// What the content of a stream says, and the stream; none where it is empty.
 pub(super) fn told(
     packing: Packing,
     stream: ByteStream,
     name: &str,
-) -> Result<(Option<(Format, String)>, ByteStream), DataError> {
+    fits: Fits<'_>,
+) -> Result<(Option<Told>, ByteStream), DataError> {
     let failed = |source| packing.error(name, 1, source);
-    let (kind, mut stream) = sniff(stream).map_err(failed)?;
-    let format = match kind {
-        Kind::Known(format) => Some(format),
+    let (kind, mut stream) = sniff(stream, fits).map_err(failed)?;
+    let (format, delimiter) = match kind {
+        Kind::Known(format) => (format, None),
+        Kind::Table(b'\t') => (Format::Tsv, Some(b'\t')),
+        Kind::Table(sign) => (Format::Csv, Some(sign)),
         Kind::Empty => return Ok((None, stream)),
-        Kind::Foreign(what, remedy) => {
-            return Err(DataError::Foreign { name: name.to_owned(), what, remedy });
-        }
-        Kind::Unknown => None,
+        Kind::Unknown | Kind::Foreign(..) => return Err(refused(kind, packing, stream, name)),
     };
-    // What was looked at is still there.
-    let head = stream.fill_buf().map_err(failed)?;
+    let first = first_line(&mut stream, usize::MAX).map_err(failed)?;
+    Ok((Some(Told { format, delimiter, first }), stream))
+}
+
+/// Why a stream of this kind is not read.
+fn refused(kind: Kind, packing: Packing, mut stream: ByteStream, name: &str) -> DataError {
+    let name = name.to_owned();
+    match kind {
+        Kind::Foreign(what, remedy) => DataError::Foreign { name, what, remedy },
+        _ => match first_line(&mut stream, MOST_SHOWN) {
+            Ok(first) => DataError::UnknownFormat { name, first },
+            Err(source) => packing.error(&name, 1, source),
+        },
+    }
+}
+
+/// How the first line begins of what was looked at, which is still there.
+fn first_line(stream: &mut ByteStream, most: usize) -> std::io::Result<String> {
+    let head = stream.fill_buf()?;
     let head = head.strip_prefix(BYTE_ORDER_MARK.as_bytes()).unwrap_or(head).trim_ascii_start();
     let line = head.split(|byte| *byte == b'\n').next().unwrap_or_default();
-    let Some(format) = format else {
-        let shown = String::from_utf8_lossy(&line[..line.len().min(MOST_SHOWN)]);
-        let first = shown.trim_end_matches(char::REPLACEMENT_CHARACTER).to_owned();
-        return Err(DataError::UnknownFormat { name: name.to_owned(), first });
-    };
-    let first = String::from_utf8_lossy(line).into_owned();
-    Ok((Some((format, first)), stream))
+    let shown = String::from_utf8_lossy(&line[..line.len().min(most)]);
+    Ok(shown.trim_end_matches(char::REPLACEMENT_CHARACTER).to_owned())
 }
 
 /// A stream without a document.

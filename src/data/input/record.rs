@@ -6,6 +6,8 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 use serde_json::Value;
 
+use super::strict::{Strict, twice};
+
 /// Fields above which they are looked up by a map.
 const FEW: usize = 16;
 
@@ -48,10 +50,15 @@ impl Record {
         self.fields[self.place(name)?].1.as_ref()
     }
 
-    /// Takes a value out; a null is none.
+    /// Takes a value out.
     pub fn take(&mut self, name: &str) -> Option<Value> {
         let place = self.place(name)?;
-        self.fields[place].1.take().filter(|value| !value.is_null())
+        self.fields[place].1.take()
+    }
+
+    /// Takes a value out that makes an id, a title or a text: a null makes none.
+    pub fn take_set(&mut self, name: &str) -> Option<Value> {
+        self.take(name).filter(|value| !value.is_null())
     }
 
     /// Whether a field of that name is all that was not taken.
@@ -109,9 +116,9 @@ impl<'de> Deserialize<'de> for Record {
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Record, A::Error> {
                 let mut record = Record::default();
-                while let Some((name, value)) = map.next_entry::<String, Value>()? {
+                while let Some((name, Strict(value))) = map.next_entry::<String, Strict>()? {
                     if record.place(&name).is_some() {
-                        return Err(A::Error::custom(format_args!("duplicate field `{name}`")));
+                        return Err(twice(&name));
                     }
                     record.push(name, value);
                 }

@@ -1,73 +1,173 @@
 //! Documents from CSV and TSV with a row of names.
 
 use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
-use serde_json::{Number, Value};
+use serde_json::Value;
 
+use super::cells::{self, Kind, Tally, typed};
 use super::fields::{At, Fields};
-use super::format::{Format, delimiter};
+use super::format::separated;
 use super::listing;
 use super::record::Record;
-use crate::data::DataError;
+use crate::data::again::{Again, Pass};
+use crate::data::quotes::{self, Quotes};
 use crate::data::rows::Rows;
 use crate::data::streams::Source;
-use crate::data::unpack::{ByteStream, Packing};
+use crate::data::{DataError, Note};
 use crate::document::Document;
+
+/// How the cells of a table are told apart.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Layout {
+    /// What separates them; told by the first rows if `None`.
+    pub delimiter: Option<u8>,
+    pub quoting: Quoting,
+}
+
+impl Layout {
+    /// That of a table by whose content this sign separates the cells.
+    pub fn told(delimiter: u8) -> Self {
+        let quoting = if delimiter == b'\t' { Quoting::Told } else { Quoting::Yes };
+        Self { delimiter: Some(delimiter), quoting }
+    }
+}
+
+/// Whether cells may be in quotes.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) enum Quoting {
+    #[default]
+    Yes,
+    No,
+    /// As the content says.
+    Told,
+}
 
 pub(super) struct Table {
     rows: Rows,
     columns: Vec<String>,
-    /// Of each column whether it is metadata; `None` of those that are not used.
-    uses: Vec<Option<bool>>,
+    uses: Vec<Use>,
     fields: Fields,
-    /// Whether a cell of the metadata that is a number stays text.
-    cells_as_text: bool,
+    /// Cells in quotes, of a table with tabs.
+    quotes: Quotes,
+    /// Cells that begin and end with a quote that is a character like any other.
+    kept: u64,
+}
+
+/// What a column is used for.
+enum Use {
+    Nothing,
+    /// Id, title or text.
+    Own,
+    /// Metadata as it stands.
+    Text,
+    /// Metadata of numbers or booleans.
+    Typed,
+    /// Metadata that is text by some of its cells.
+    Counted(Box<Tally>),
 }
 
 impl Table {
-    /// Reads the row of names; `None` for a stream without one.
+    /// Reads the row of names, and before it all rows once where that takes to know what their cells are; `None` for
+    /// a stream without a row of names. With the count of the bytes that are read.
     pub fn open(
         name: String,
-        packing: Packing,
-        stream: ByteStream,
-        format: Format,
+        again: &Again,
+        pass: Pass,
+        layout: Layout,
         fields: &Fields,
         cells_as_text: bool,
-    ) -> Result<Option<Self>, DataError> {
-        let mut rows = match format {
-            Format::Tsv => Rows::begin(name, packing, stream, |_| b'\t', false)?,
-            _ => Rows::begin(name, packing, stream, |row| delimiter(row).unwrap_or(b','), true)?,
+    ) -> Result<Option<(Self, Arc<AtomicU64>)>, DataError> {
+        let mut pass = pass;
+        let delimiter = match layout.delimiter {
+            Some(delimiter) => delimiter,
+            None => {
+                let fits = |names: &[String]| fields.for_columns(names, &name).is_ok();
+                let told = separated(pass.stream, &fits);
+                let (delimiter, stream) = told.map_err(|source| pass.packing.error(&name, 1, source))?;
+                pass.stream = stream;
+                delimiter
+            }
         };
+        let quotes = match layout.quoting {
+            Quoting::Yes => Quotes::Around(0),
+            Quoting::No => Quotes::Literal,
+            Quoting::Told => {
+                let told = quotes::told(&mut pass.stream);
+                drop(pass);
+                pass = again.pass(&name)?;
+                told
+            }
+        };
+        let begin = |pass: Pass| {
+            let is_quoted = quotes != Quotes::Literal;
+            Rows::begin(name.clone(), pass.packing, pass.stream, delimiter, is_quoted)
+        };
+        let mut position = Arc::clone(&pass.position);
+        let mut rows = begin(pass)?;
         if !rows.advance()? {
             return Ok(None);
         }
         let columns = columns(&rows)?;
-        let fields = fields.for_columns(&columns, rows.name())?;
-        let uses = fields.uses(&columns);
-        Ok(Some(Self { rows, columns, uses, fields, cells_as_text }))
+        let fields = fields.for_columns(&columns, &name)?;
+        let of_columns = fields.uses(&columns);
+        let of_use = |used: &Option<bool>| match used {
+            None => Use::Nothing,
+            Some(false) => Use::Own,
+            Some(true) => Use::Text,
+        };
+        let mut uses: Vec<Use> = of_columns.iter().map(of_use).collect();
+        if !cells_as_text && of_columns.contains(&Some(true)) {
+            for (used, kind) in uses.iter_mut().zip(cells::kinds(&mut rows, &of_columns)) {
+                match kind {
+                    Some(Kind::Text) => *used = Use::Counted(Box::default()),
+                    Some(Kind::Number | Kind::Boolean) => *used = Use::Typed,
+                    None => {}
+                }
+            }
+            drop(rows);
+            let pass = again.pass(&name)?;
+            position = Arc::clone(&pass.position);
+            rows = begin(pass)?;
+            rows.advance()?;
+        }
+        again.is_last();
+        Ok(Some((Self { rows, columns, uses, fields, quotes, kept: 0 }, position)))
     }
 
-    fn document(&self) -> Result<Document, DataError> {
-        let at = At { name: self.rows.name(), line: self.rows.line() };
-        if self.rows.len() != self.columns.len() {
-            let (name, line, got) = (at.name.to_owned(), at.line, self.rows.len());
-            let (expected, found) = (self.columns.len(), listing(&self.columns));
+    fn document(&mut self) -> Result<Document, DataError> {
+        let Self { rows, columns, uses, fields, quotes, kept } = self;
+        let at = At { name: rows.name(), line: rows.line() };
+        if rows.len() != columns.len() {
+            let (name, line, got) = (at.name.to_owned(), at.line, rows.len());
+            let (expected, found) = (columns.len(), listing(columns));
             return Err(DataError::Cells { name, line, got, expected, found });
         }
         let mut record = Record::default();
-        for (place, (column, is_metadata)) in self.columns.iter().zip(&self.uses).enumerate() {
-            if let &Some(is_metadata) = is_metadata {
-                let cell = self.rows.text(place, || column.clone())?;
-                let value = match is_metadata {
-                    // An empty cell is no value.
-                    true if cell.is_empty() => continue,
-                    true if !self.cells_as_text => typed(cell),
-                    _ => Value::String(cell.to_owned()),
-                };
-                record.push(column.clone(), value);
+        for (place, (column, used)) in columns.iter().zip(uses).enumerate() {
+            if matches!(used, Use::Nothing) {
+                continue;
             }
+            let cell = rows.text(place, || column.clone())?;
+            if *quotes == Quotes::Literal && cell.len() > 1 && cell.starts_with('"') && cell.ends_with('"') {
+                *kept += 1;
+            }
+            // An empty cell of the metadata is no value.
+            if cell.is_empty() && !matches!(used, Use::Own) {
+                continue;
+            }
+            let value = match used {
+                Use::Typed => typed(cell),
+                Use::Counted(tally) => {
+                    tally.count(cell, at.line);
+                    Value::String(cell.to_owned())
+                }
+                Use::Own | Use::Text | Use::Nothing => Value::String(cell.to_owned()),
+            };
+            record.push(column.clone(), value);
         }
-        self.fields.document(record, at)
+        fields.document(record, at)
     }
 }
 
@@ -82,6 +182,19 @@ impl Source for Table {
 
     fn line(&self) -> u64 {
         self.rows.line()
+    }
+
+    fn notes(&self) -> Vec<Note> {
+        let (cells, are_kept) = match self.quotes {
+            Quotes::Around(cells) => (cells, false),
+            Quotes::Literal => (self.kept, true),
+        };
+        let quotes = (cells > 0).then_some(Note::Quotes { cells, are_kept });
+        let text = self.columns.iter().zip(&self.uses).filter_map(|(column, used)| match used {
+            Use::Counted(tally) => tally.note(column),
+            _ => None,
+        });
+        quotes.into_iter().chain(text).collect()
     }
 }
 
@@ -108,71 +221,4 @@ fn columns(rows: &Rows) -> Result<Vec<String>, DataError> {
         columns.push(name);
     }
     Ok(columns)
-}
-
-/// A cell that reads as JSON writes a number or a boolean is one: `7`, `-0.5`, `12.50`, `true`, but not
-/// `007`, `+7`, `1e5` or `TRUE`, which may be something else, and no number that would lose digits.
-fn typed(cell: &str) -> Value {
-    let number = || -> Option<Number> {
-        let number: Number = match cell.parse::<i64>() {
-            Ok(whole) => whole.into(),
-            Err(_) => Number::from_f64(cell.parse().ok()?)?,
-        };
-        (number.to_string() == cell || same_fraction(&number.to_string(), cell)).then_some(number)
-    };
-    match cell {
-        "true" => Value::Bool(true),
-        "false" => Value::Bool(false),
-        _ if cell.starts_with(|first: char| first.is_ascii_digit() || first == '-') => {
-            number().map_or_else(|| Value::String(cell.to_owned()), Value::Number)
-        }
-        _ => Value::String(cell.to_owned()),
-    }
-}
-
-/// Whether two numbers with a fraction differ only by zeros at their ends, as prices have them.
-fn same_fraction(a: &str, b: &str) -> bool {
-    let parts = |text: &str| {
-        let (whole, part) = text.split_once('.').filter(|(_, part)| !part.is_empty())?;
-        Some((whole.to_owned(), part.trim_end_matches('0').to_owned()))
-    };
-    b.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'-' | b'.'))
-        && parts(a).is_some_and(|a| Some(a) == parts(b))
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn cells_become_numbers_where_no_digit_is_lost() {
-        for (cell, number) in [
-            ("7", json!(7)),
-            ("-7", json!(-7)),
-            ("12.50", json!(12.5)),
-            ("18.00", json!(18.0)),
-            ("-0.10", json!(-0.1)),
-            ("0.5", json!(0.5)),
-        ] {
-            assert_eq!(typed(cell), number, "{cell}");
-        }
-        for text in [
-            "007",
-            "+7",
-            "1e5",
-            "1.",
-            ".5",
-            "1.2.3",
-            "12345678901234567890123",
-            "0.12345678901234567890",
-            "00.50",
-            "7-",
-            "-",
-            "",
-        ] {
-            assert_eq!(typed(text), json!(text));
-        }
-    }
 }

@@ -120,8 +120,10 @@ impl Index {
             given => (QuestionSource::Given, given),
         };
         let curve = serving.measure_recall(source, questions, on_progress)?;
-        measured::RECALL.write(&*self.root.backend(), &self.root.model_dir(serving.number), &curve)?;
+        let dir = self.root.model_dir(serving.number);
+        measured::RECALL.write(&*self.root.backend(), &dir, &serving.origin(), &curve)?;
         serving.set_recall_curve(Some(curve.clone()));
+        self.root.note_measured(measured::RECALL, true)?;
         Ok(curve)
     }
 

@@ -163,8 +163,9 @@ impl Index {
     /// without text.
     ///
     /// The embeddings should be of the index's own encoder, or of one whose space it shares. They are
-    /// routed by the tree like any other. A later change of model encodes from the texts. Of several
-    /// documents with one id the last one counts. Those that cannot be stored are left out and reported in
+    /// routed by the tree like any other. A later change to a model with another encoder encodes from the
+    /// texts, and is refused where a document has none ([`InputError::WithoutText`]). Of several documents
+    /// with one id the last one counts. Those that cannot be stored are left out and reported in
     /// [`InsertSummary::refused`], also for their embedding ([`InputError::BadVector`], and
     /// [`InputError::NotFinite`] for a value that f16 cannot hold).
     ///
@@ -173,8 +174,8 @@ impl Index {
     /// together, each such group visible whole or not at all. So a corpus of any size can be given at once.
     ///
     /// # Shapes
-    /// each vector `[dim]` f32, finite and not all zeros; at unit norm or not. Stored as f16, at unit norm
-    /// for cosine.
+    /// each vector `[dim]` f32, finite, of norm 2^-14 or more; at unit norm or not. Stored as f16, at unit
+    /// norm for cosine.
     ///
     /// # Durability
     /// As [`Self::insert`].
@@ -317,7 +318,7 @@ fn partial(source: Error, stored: usize, refused: usize) -> Error {
 
 fn check(document: &Document) -> std::result::Result<(), InputError> {
     check_document(document)?;
-    if document.title.trim().is_empty() && document.text.trim().is_empty() {
+    if document.is_empty() {
         return Err(InputError::EmptyDocument { id: document.id.clone() });
     }
     Ok(())

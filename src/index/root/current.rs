@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use crate::disk::names;
+use crate::index::measured::Files;
 use crate::store::{Damage, FORMAT_VERSION, StoreError, check_version, unique_id};
 
 /// What makes a file a `CURRENT`.
@@ -15,7 +16,8 @@ const AT_UNFINISHED: Range<usize> = 20..24;
 const AT_LAST: Range<usize> = 24..28;
 const AT_ZEROS: Range<usize> = 28..32;
 const AT_ID: Range<usize> = 32..48;
-const AT_RESERVED: Range<usize> = 48..60;
+const AT_MEASURED: Range<usize> = 48..50;
+const AT_RESERVED: Range<usize> = 50..60;
 const AT_CRC: Range<usize> = 60..64;
 /// Size of the file. Every later version keeps it, the magic and the places of version and checksum, so that
 /// "newer" and "damaged" stay distinguishable.
@@ -38,15 +40,30 @@ pub(crate) struct Current {
     pub(crate) kept: Option<u32>,
     /// One that promises nothing: it is being filled, or being removed.
     pub(crate) unfinished: Option<u32>,
+    /// What was measured of the serving model, so that a file that is gone is missed.
+    pub(crate) measured: Files,
+    /// The same of the kept one.
+    pub(crate) kept_measured: Files,
     /// The highest number that was ever named: none is given out twice, so that a reader never takes one
     /// model's store for another's.
     pub(crate) last: u32,
 }
 
 impl Current {
-    /// That of a new index.
-    pub(super) fn first() -> Self {
-        Self { id: unique_id(), serving: FIRST_MODEL, kept: None, unfinished: None, last: FIRST_MODEL }
+    /// That of a new index with one model, of which this was measured.
+    pub(super) fn first(measured: Files) -> Self {
+        Self::of_one(FIRST_MODEL, FIRST_MODEL, measured)
+    }
+
+    /// That of an index with one model; `last` is the highest number that a model of it ever had.
+    pub(super) fn of_one(serving: u32, last: u32, measured: Files) -> Self {
+        let kept_measured = Files::default();
+        Self { id: unique_id(), serving, kept: None, unfinished: None, measured, kept_measured, last }
+    }
+
+    /// Without the kept model.
+    pub(crate) fn without_kept(self) -> Self {
+        Self { kept: None, kept_measured: Files::default(), ..self }
     }
 
     /// The models besides the one that serves.
@@ -64,6 +81,7 @@ impl Current {
         bytes[AT_UNFINISHED].copy_from_slice(&self.unfinished.unwrap_or(0).to_le_bytes());
         bytes[AT_LAST].copy_from_slice(&self.last.to_le_bytes());
         bytes[AT_ID].copy_from_slice(&self.id);
+        bytes[AT_MEASURED].copy_from_slice(&[self.measured.bits(), self.kept_measured.bits()]);
         let crc = crc32fast::hash(&bytes[..AT_CRC.start]);
         bytes[AT_CRC].copy_from_slice(&crc.to_le_bytes());
         bytes
@@ -98,11 +116,17 @@ impl Current {
         let other = |at| Some(number(head, at)).filter(|&number| number != 0);
         let mut id = [0; 16];
         id.copy_from_slice(&head[AT_ID]);
+        let files = |at: usize| {
+            let bits = head[at];
+            Files::from_bits(bits).ok_or_else(|| field("the files of what was measured", bits.into()))
+        };
         let own = Self {
             id,
             serving: number(head, AT_SERVING),
             kept: other(AT_KEPT),
             unfinished: other(AT_UNFINISHED),
+            measured: files(AT_MEASURED.start)?,
+            kept_measured: files(AT_MEASURED.start + 1)?,
             last: number(head, AT_LAST),
         };
         if own.last > MOST_MODEL {
@@ -113,6 +137,9 @@ impl Current {
         }
         if let Some(kept) = own.kept.filter(|&kept| kept == own.serving || kept > own.last) {
             return Err(field("the number of the kept model", kept));
+        }
+        if own.kept.is_none() && own.kept_measured != Files::default() {
+            return Err(field("the files of what was measured", own.kept_measured.bits().into()));
         }
         let taken = |number| number == own.serving || Some(number) == own.kept || number > own.last;
         if let Some(unfinished) = own.unfinished.filter(|&number| taken(number)) {
@@ -176,14 +203,22 @@ mod tests {
     use super::*;
 
     fn current() -> Current {
-        Current { id: [0xab; 16], serving: 7, kept: Some(5), unfinished: Some(9), last: 9 }
+        Current {
+            id: [0xab; 16],
+            serving: 7,
+            kept: Some(5),
+            unfinished: Some(9),
+            measured: Files::from_bits(3).unwrap(),
+            kept_measured: Files::from_bits(2).unwrap(),
+            last: 9,
+        }
     }
 
     /// The bytes of `docs/format.md`, written out once.
     const GOLDEN: [u8; 64] = [
         0x8a, b'e', b'h', b'c', b'\r', b'\n', 0x1a, b'\n', 5, 0, 0, 0, 7, 0, 0, 0, 5, 0, 0, 0, 9, 0, 0, 0, 9,
         0, 0, 0, 0, 0, 0, 0, 0xab, 0xab, 0xab, 0xab, 0xab, 0xab, 0xab, 0xab, 0xab, 0xab, 0xab, 0xab, 0xab,
-        0xab, 0xab, 0xab, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+        0xab, 0xab, 0xab, 3, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
     ];
 
     fn sealed(mut bytes: Vec<u8>) -> Vec<u8> {
@@ -197,9 +232,10 @@ mod tests {
         let golden = sealed(GOLDEN.to_vec());
         assert_eq!(current().encode().as_slice(), golden);
         assert_eq!(Current::decode(&golden).unwrap(), current());
-        let first = Current::first();
-        assert_eq!(Current::decode(&first.encode()).unwrap(), first);
-        assert_ne!(first.id, Current::first().id);
+        let first = || Current::first(Files::default());
+        let one = first();
+        assert_eq!(Current::decode(&one.encode()).unwrap(), one);
+        assert_ne!(one.id, first().id);
     }
 
     #[test]
@@ -240,7 +276,9 @@ mod tests {
             (AT_LAST, 8),
             (AT_LAST, u32::MAX - 1),
             (AT_ZEROS, 1),
-            (48..52, 1),
+            (48..52, 4),
+            (48..52, 1 << 10),
+            (52..56, 1),
         ] {
             let refused = matches!(with(at.clone(), value), Err(StoreError::Corrupt { .. }));
             assert!(refused, "{value} at {at:?}");
@@ -251,7 +289,8 @@ mod tests {
                 other => panic!("{other:?}"),
             }
         }
-        assert!(with(AT_KEPT, 0).unwrap().kept.is_none());
+        assert!(with(AT_KEPT, 0).is_err(), "what was measured of no model");
+        assert_eq!(with(48..52, 3).unwrap().kept_measured, Files::default());
     }
 
     #[test]

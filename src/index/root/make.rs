@@ -13,11 +13,13 @@ use super::{
 };
 use crate::disk::{Backend, Kind, names};
 use crate::error::{Error, Result};
-use crate::index::leftovers::{remove_if_empty, remove_model};
+use crate::index::begun::{remove_if_empty, remove_model};
+use crate::index::measured::Files;
 use crate::store::{DirectoryLock, Operation, StoreError, clear_store};
 
 /// Makes an index in a directory that is missing or empty, or where this was cut off; `build` makes the
-/// rest: it is given the directory of the index and that of its one model. What failed is removed again.
+/// rest: it is given the directory of the index and that of its one model. `measured` is what `build` writes
+/// of what was measured. What failed is removed again.
 ///
 /// # Errors
 /// [`StoreError::AlreadyExists`], [`StoreError::Locked`], failures of the file system, and those of `build`.
@@ -25,6 +27,7 @@ pub(in crate::index) fn make<T>(
     backend: Arc<dyn Backend>,
     path: &Path,
     wait: Duration,
+    measured: Files,
     build: impl FnOnce(&Path, &Path) -> Result<T>,
 ) -> Result<(Root, T)> {
     let is_new = !path.exists();
@@ -32,7 +35,7 @@ pub(in crate::index) fn make<T>(
     backend.create_directory(&path).map_err(StoreError::io(&path, Operation::CreateDirectory))?;
     let dir = super::canonical(&path)?;
     let made = lock(&*backend, &dir, wait).map_err(Error::from).and_then(|(lock, is_first)| {
-        let filled = fill(&*backend, &dir, build).inspect_err(|_| {
+        let filled = fill(&*backend, &dir, measured, build).inspect_err(|_| {
             if let Err(left) = undo(&*backend, &dir, is_first) {
                 tracing::warn!(index = %dir.display(), error = %left, "could not remove what was begun");
             }
@@ -78,9 +81,10 @@ fn lock(
 fn fill<T>(
     backend: &dyn Backend,
     dir: &Path,
+    measured: Files,
     build: impl FnOnce(&Path, &Path) -> Result<T>,
 ) -> Result<(Published, T)> {
-    let current = Current::first();
+    let current = Current::first(measured);
     let bytes = current.encode().to_vec();
     let new = dir.join(names::CURRENT_NEW);
     if kind(backend, &new)?.is_some() {

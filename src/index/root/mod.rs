@@ -16,6 +16,7 @@ pub use current::fuzz_current;
 pub(super) use make::make;
 pub(super) use restore::{Restored, restore};
 
+use super::measured::Measured;
 use crate::disk::{Backend, Identity, Kind, OpenMode, names};
 use crate::store::{Damage, DirectoryLock, Operation, StoreError, is_pre_release};
 
@@ -117,10 +118,10 @@ impl Root {
         }
     }
 
-    /// Whether the copy that a repair falls back on is one of what this handle read or wrote last.
+    /// Whether the copy that a repair falls back on is one of what is there now.
     pub(super) fn has_copy(&self) -> bool {
-        let copy = read_bytes(&*self.backend, &self.dir, names::CURRENT_COPY);
-        copy.is_ok_and(|copy| copy == self.published().bytes)
+        let read = |name| read_bytes(&*self.backend, &self.dir, name);
+        matches!((read(names::CURRENT), read(names::CURRENT_COPY)), (Ok(own), Ok(copy)) if own == copy)
     }
 
     /// An error in a forked child of the process that opened the directory for writing.
@@ -189,7 +190,7 @@ impl Root {
             if matches!(error, StoreError::Io { operation: Operation::Sync, .. }) {
                 self.refuse_writes();
             }
-            // What is left of it is removed by the next open.
+            // What is left of it is removed by the next writer.
             let _ = self.backend.remove(&new);
         })?;
         self.backend
@@ -199,6 +200,19 @@ impl Root {
             .inspect_err(|_| self.refuse_writes())?;
         *published = Published { current: next, bytes, identity };
         Ok(())
+    }
+
+    /// Notes whether there is a file of something that was measured of the serving model. To be called when
+    /// the file is written.
+    ///
+    /// # Errors
+    /// Those of [`Self::publish`].
+    pub(super) fn note_measured(&self, measured: Measured, is_there: bool) -> Result<()> {
+        let current = self.current();
+        match current.measured.has(measured) == is_there {
+            true => Ok(()),
+            false => self.publish(Current { measured: current.measured.with(measured, is_there), ..current }),
+        }
     }
 
     fn refuse_writes(&self) {
@@ -218,12 +232,10 @@ impl Published {
         Ok(Self { current: Current::decode(&bytes)?, bytes, identity })
     }
 
-    /// For a handle that is going to write: makes it last, and sees to it that its copy is one and that
-    /// nothing is left of one that was never published, which a crash may leave.
+    /// For a handle that is going to write: makes it last, and sees to it that its copy is one.
     fn settle(&self, backend: &dyn Backend, dir: &Path) -> Result<()> {
         // The rename that made it may have been the last thing before the crash.
         sync(backend, dir)?;
-        remove_file(backend, &dir.join(names::CURRENT_NEW))?;
         match read_bytes(backend, dir, names::CURRENT_COPY) {
             Ok(copy) if copy == self.bytes => Ok(()),
             _ => write_copy(backend, dir, &self.bytes),
@@ -284,6 +296,17 @@ pub(super) fn check_directory(backend: &dyn Backend, path: &Path) -> Result<()> 
 
 pub(super) fn kind(backend: &dyn Backend, path: &Path) -> Result<Option<Kind>> {
     backend.kind(path).map_err(StoreError::io(path, Operation::Read))
+}
+
+/// Names in a directory, sorted; none where it is missing.
+pub(super) fn list(backend: &dyn Backend, dir: &Path) -> Result<Vec<String>> {
+    if kind(backend, dir)?.is_none() {
+        return Ok(Vec::new());
+    }
+    let listed = backend.list(dir).map_err(StoreError::io(dir, Operation::Read))?;
+    let mut listed: Vec<String> = listed.iter().map(|name| name.to_string_lossy().into_owned()).collect();
+    listed.sort();
+    Ok(listed)
 }
 
 pub(super) fn sync(backend: &dyn Backend, dir: &Path) -> Result<()> {

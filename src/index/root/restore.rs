@@ -9,7 +9,8 @@ use super::{
     read_bytes, sync, write,
 };
 use crate::disk::{Backend, Kind, names};
-use crate::store::{DirectoryLock, Operation, StoreError, unique_id};
+use crate::index::measured::Files;
+use crate::store::{DirectoryLock, Operation, StoreError};
 
 /// The directory of an index under repair, open for writing, and where its damaged `CURRENT` is now.
 pub(in crate::index) struct Restored {
@@ -89,7 +90,8 @@ fn sole_model(backend: &dyn Backend, dir: &Path) -> Result<Option<Current>> {
         }
     }
     let [serving] = found[..] else { return Ok(None) };
-    let made = Current { id: unique_id(), serving, kept: None, unfinished: None, last };
+    // What was measured of it is found by its files.
+    let made = Current::of_one(serving, last, Files::default());
     // One that could not be read back is none.
     Ok(Current::decode(&made.encode()).ok())
 }

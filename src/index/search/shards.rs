@@ -19,6 +19,7 @@ use crate::index::active_model::ActiveModel;
 use crate::index::vectors::unit;
 use crate::lexical::{Analyzer, TermStatistics, syntax};
 use crate::model::{Bundle, Role};
+use crate::scan::has_direction;
 
 /// What the tokens of an index are is said by this file of its model.
 const TOKENIZER: &str = "tokenizer.json";
@@ -132,7 +133,7 @@ impl Bundle {
     /// visits.
     ///
     /// # Shapes
-    /// `vector` `[dim]` f32, finite and not all zeros; it need not have unit norm.
+    /// `vector` `[dim]` f32, finite, of norm 2^-14 or more; it need not have unit norm.
     ///
     /// # Errors
     /// [`InputError::Dimension`], [`InputError::BadVector`], [`InputError::ZeroBeam`].
@@ -143,11 +144,10 @@ impl Bundle {
         if vector.len() != indexer.dim() {
             return Err(InputError::Dimension { found: vector.len(), expected: indexer.dim() }.into());
         }
-        let unit = unit(vector);
-        if unit.iter().any(|value| !value.is_finite()) {
+        if !has_direction(vector) {
             return Err(InputError::BadVector.into());
         }
-        let leaves = indexer.route(&unit, beam, Role::Query).search.leaves;
+        let leaves = indexer.route(&unit(vector), beam, Role::Query).search.leaves;
         let routed = leaves
             .into_iter()
             .map(|scored| Routed { leaf: scored.leaf, probability: scored.log_probability.exp() });
@@ -196,13 +196,16 @@ impl Index {
 impl ActiveModel {
     /// What the terms of the index are.
     pub(super) fn term_kind(&self) -> String {
-        match self.analyzer().unwrap_or_default() {
+        let kind = self.words().unwrap_or_default();
+        let name = match kind.analyzer {
             Analyzer::Tokens => {
                 let files = self.bundle.encoder_files();
                 format!("tokens {}", files.get(TOKENIZER).map_or("", String::as_str))
             }
             stems => stems.to_string(),
-        }
+        };
+        // Earlier versions wrote down the name alone.
+        if kind.is_earlier { name } else { format!("{} {name}", kind.code()) }
     }
 }
 

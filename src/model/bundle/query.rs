@@ -20,16 +20,22 @@ pub(super) const QUERY_ENCODER_NEW: &str = "query.safetensors.new";
 ///
 /// # Errors
 /// What is wrong with the entry: the model can do without it.
-pub(super) fn open(dir: &Path, entry: Value, encoder: &Encoder) -> Result<FastEncoder, ModelError> {
-    let entry = parse(dir, entry)?;
+pub(super) fn open(
+    dir: &Path,
+    entry: Value,
+    digest: &str,
+    encoder: &Encoder,
+) -> Result<FastEncoder, ModelError> {
+    let entry = parse(dir, entry, digest)?;
     Ok(FastEncoder::open(dir, entry, encoder.config().vocab_size, encoder.dim()))
 }
 
-fn parse(dir: &Path, entry: Value) -> Result<QueryEncoderEntry, ModelError> {
+/// `digest`: that of the encoder of documents.
+fn parse(dir: &Path, entry: Value, digest: &str) -> Result<QueryEncoderEntry, ModelError> {
     let path = dir.join(MANIFEST_FILE);
     let entry: QueryEncoderEntry =
         serde_json::from_value(entry).map_err(|source| ModelError::Json { path: path.clone(), source })?;
-    entry.check(&path)?;
+    entry.check(&path, digest)?;
     Ok(entry)
 }
 
@@ -41,7 +47,10 @@ impl Bundle {
     /// Those of reading; the bundle then keeps the one it had.
     pub(crate) fn refresh_query_encoder(&self) -> Result<(), ModelError> {
         let manifest = read_manifest(&self.dir.join(MANIFEST_FILE))?;
-        let entry = manifest.query_encoder.map(|entry| parse(&self.dir, entry)).transpose()?;
+        let entry = manifest
+            .query_encoder
+            .map(|entry| parse(&self.dir, entry, &self.encoder_digest()))
+            .transpose()?;
         let known = self.fast();
         if entry.as_ref() == known.as_ref().map(|fast| fast.entry()) {
             return Ok(());
@@ -71,16 +80,8 @@ impl Bundle {
         let lock = File::open(&self.dir).and_then(|dir| dir.lock().map(|()| dir));
         let _lock = lock.map_err(|e| io_error("lock", &self.dir, e))?;
         let written = self.write_query_encoder(backend, new);
-        // What was begun and what is out of use; where it cannot be removed the next call does it.
-        let in_use = match &written {
-            Ok(fast) => fast.as_ref().map(|fast| fast.entry().file.clone()),
-            Err(_) => {
-                let manifest = read_manifest(&self.dir.join(MANIFEST_FILE))?;
-                let entry = manifest.query_encoder.map(|entry| parse(&self.dir, entry)).transpose()?;
-                entry.map(|entry| entry.file)
-            }
-        };
-        self.clear(backend, in_use.as_deref());
+        // What was begun and what is out of use.
+        self.clear(backend);
         let fast = written?;
         *self.query.write().unwrap_or_else(PoisonError::into_inner) = fast.map(Arc::new);
         Ok(())
@@ -94,6 +95,7 @@ impl Bundle {
         let (path, staged) = (self.dir.join(MANIFEST_FILE), self.dir.join(MANIFEST_NEW));
         let fast = match new {
             Some((entry, bytes)) => {
+                let entry = QueryEncoderEntry { encoder: Some(self.encoder_digest()), ..entry };
                 let encoder = self.model.encoder();
                 let of =
                     |entry| FastEncoder::open(&self.dir, entry, encoder.config().vocab_size, encoder.dim());
@@ -117,12 +119,10 @@ impl Bundle {
         Ok(fast)
     }
 
-    /// Removes files of query encoders but the one in use.
-    fn clear(&self, backend: &dyn Backend, in_use: Option<&str>) {
-        let mut names = query_encoder_files(backend, &self.dir).unwrap_or_default();
-        names.retain(|name| Some(name.as_str()) != in_use);
-        names.extend([MANIFEST_NEW, QUERY_ENCODER_NEW].map(str::to_owned));
-        for path in names.into_iter().map(|name| self.dir.join(name)) {
+    /// Removes what is not used; where that fails the next writer does it.
+    fn clear(&self, backend: &dyn Backend) {
+        let unused = unused_files(backend, &self.dir).unwrap_or_default();
+        for path in unused.into_iter().map(|name| self.dir.join(name)) {
             if matches!(backend.kind(&path), Ok(Some(Kind::File)))
                 && let Err(error) = backend.remove(&path)
             {
@@ -145,10 +145,30 @@ impl Bundle {
     /// What is wrong with its entry as it was opened, or with its file.
     pub(crate) fn check_query_encoder(&self) -> Result<(), ModelError> {
         if let Some(entry) = &self.unreadable {
-            parse(&self.dir, entry.clone())?;
+            parse(&self.dir, entry.clone(), &self.encoder_digest())?;
         }
         self.fast().map_or(Ok(()), |fast| fast.load())
     }
+}
+
+/// Names of the files of a bundle that nothing uses: those that were begun, and query encoders that its
+/// manifest does not name. None where it is no bundle.
+///
+/// # Errors
+/// [`ModelError::Io`].
+pub(crate) fn unused_files(backend: &dyn Backend, dir: &Path) -> Result<Vec<String>, ModelError> {
+    let Ok(manifest) = read_manifest(&dir.join(MANIFEST_FILE)) else { return Ok(Vec::new()) };
+    let entry = manifest.query_encoder.as_ref();
+    let in_use = entry.and_then(|entry| entry.get("file")).and_then(Value::as_str);
+    let mut names = query_encoder_files(backend, dir)?;
+    names.retain(|name| Some(name.as_str()) != in_use);
+    for name in [MANIFEST_NEW, QUERY_ENCODER_NEW] {
+        let path = dir.join(name);
+        if backend.kind(&path).map_err(|e| io_error("read", &path, e))?.is_some() {
+            names.push(name.to_owned());
+        }
+    }
+    Ok(names)
 }
 
 /// The query encoder of the bundle in `dir`, with the content of its file, if it has one that can be used.
@@ -158,10 +178,10 @@ pub(super) fn carried(dir: &Path) -> Result<Option<(QueryEncoderEntry, Vec<u8>)>
     if !path.exists() {
         return Ok(None);
     }
-    let super::BundleManifest { dim, query_encoder, .. } = read_manifest(&path)?;
-    let Some(entry) = query_encoder else { return Ok(None) };
-    let carried = parse(dir, entry).and_then(|entry| {
-        let bytes = FastEncoder::open(dir, entry.clone(), 0, dim).bytes()?;
+    let mut manifest = read_manifest(&path)?;
+    let Some(entry) = manifest.query_encoder.take() else { return Ok(None) };
+    let carried = parse(dir, entry, &manifest.encoder_digest()).and_then(|entry| {
+        let bytes = FastEncoder::open(dir, entry.clone(), 0, manifest.dim).bytes()?;
         Ok((entry, bytes))
     });
     match carried {

@@ -14,6 +14,7 @@ use super::{
     BundleManifest, CARRIED_FILES, ENCODER_FILE, FORMER_ENCODER_FILE, INDEXER_FILE, MANIFEST_FILE, format_of,
     io_error, most_bytes,
 };
+use crate::disk::names;
 use crate::model::files::{LENGTH_FILE, PROMPTS_FILE};
 use crate::model::folder::StaticForm;
 use crate::model::{Encoder, Indexer, ModelError, files, hex};
@@ -262,7 +263,7 @@ pub(crate) fn check_output(out: &Path) -> Result<(), ModelError> {
 
 fn partial_path(out: &Path, number: u32) -> PathBuf {
     let mut name = out.file_name().unwrap_or_default().to_owned();
-    name.push(".partial");
+    name.push(names::PARTIAL);
     if number > 0 {
         name.push(format!("-{number}"));
     }

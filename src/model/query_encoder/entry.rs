@@ -126,6 +126,10 @@ pub(crate) struct QueryEncoderEntry {
     /// Name of its file in the bundle: [`Self::file_name`].
     pub file: String,
     pub sha256: String,
+    /// The encoder that it was made for, as [`Bundle::encoder_digest`](crate::model::Bundle::encoder_digest)
+    /// has it; earlier versions did not say it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub encoder: Option<String>,
     /// Confidence below which the full encoder is asked.
     pub unsure_below: f32,
     /// Whether the judged questions that it learned from are those of the index.
@@ -152,8 +156,17 @@ impl QueryEncoderEntry {
         digits.is_some_and(|digits| digits.len() == DIGITS && digits.bytes().all(|b| b.is_ascii_hexdigit()))
     }
 
-    /// Refuses a name that is not that of its checksum: it is joined to a path.
-    pub fn check(&self, path: &std::path::Path) -> Result<(), ModelError> {
+    /// Refuses one that was made for another encoder than this, and a name that is not that of its checksum:
+    /// it is joined to a path.
+    pub fn check(&self, path: &std::path::Path, encoder: &str) -> Result<(), ModelError> {
+        if let Some(found) = self.encoder.as_ref().filter(|own| *own != encoder) {
+            return Err(ModelError::Unsupported {
+                path: path.to_owned(),
+                what: "query encoder of the encoder",
+                found: found.clone(),
+                supported: "one that was made for the encoder of this model",
+            });
+        }
         if Self::is_file_name(&self.file)
             && self.file == Self::file_name(&self.sha256)
             && self.unsure_below.is_finite()

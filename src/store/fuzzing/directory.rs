@@ -136,7 +136,7 @@ fn work(store: Store, is_sound: bool) {
 }
 
 fn repair(dir: &Path, options: StoreOptions) -> Result<()> {
-    let mut compute = |documents: Vec<Document>| -> Result<Vec<Put>> {
+    let mut compute = |documents: Vec<Document>, _: Vec<Option<Vec<half::f16>>>| -> Result<Vec<Put>> {
         Ok(documents.into_iter().map(|document| Put { document, ..put(1) }).collect())
     };
     Repair::begin_on(options.backend(), dir, options)?

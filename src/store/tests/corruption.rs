@@ -159,7 +159,9 @@ fn a_manifest_that_was_put_back_removes_nothing() {
             assert!(!reader.verify().unwrap().is_sound());
         }
         let options = StoreOptions::default();
-        let mut compute = |_: Vec<Document>| -> Result<Vec<Put>> { panic!("nothing is damaged") };
+        let mut compute = |_: Vec<Document>, _: Vec<Option<Vec<half::f16>>>| -> Result<Vec<Put>> {
+            panic!("nothing is damaged")
+        };
         let repaired = Repair::begin_on(options.backend(), dir.path(), options).and_then(|repair| {
             repair.run(
                 Undecided::Refuse,

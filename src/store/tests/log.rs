@@ -30,7 +30,9 @@ fn log_file(dir: &Path) -> PathBuf {
 }
 
 fn repaired(dir: &Path) -> RepairReport {
-    let mut compute = |_: Vec<Document>| -> Result<Vec<Put>> { panic!("no embedding is damaged") };
+    let mut compute = |_: Vec<Document>, _: Vec<Option<Vec<half::f16>>>| -> Result<Vec<Put>> {
+        panic!("no embedding is damaged")
+    };
     Repair::begin_on(StoreOptions::default().backend(), dir, StoreOptions::default())
         .unwrap()
         .run(

@@ -11,7 +11,7 @@ fn create_with_passages(dir: &Path) -> Store {
 }
 
 /// What [`put_passages`] makes of a document, again.
-fn compute(documents: Vec<Document>) -> Result<Vec<Put>> {
+fn compute(documents: Vec<Document>, _: Vec<Option<Vec<half::f16>>>) -> Result<Vec<Put>> {
     let put = |document: Document| {
         let seed = document.title.trim_start_matches("title ").parse().unwrap();
         put_passages(&document.id, seed, document.text.matches('.').count() as u32)

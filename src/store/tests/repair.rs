@@ -35,7 +35,7 @@ fn index() -> (tempfile::TempDir, Model) {
     (dir, model)
 }
 
-pub(super) fn compute(documents: Vec<Document>) -> Result<Vec<Put>> {
+pub(super) fn compute(documents: Vec<Document>, _: Vec<Option<Vec<half::f16>>>) -> Result<Vec<Put>> {
     let put = |document: Document| {
         let seed = document.title.trim_start_matches("title ").parse().unwrap();
         Put::whole(document, embedding(seed), vec![LeafId(seed % LEAVES)])

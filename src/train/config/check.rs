@@ -9,6 +9,11 @@ fn bad(field: &'static str, found: impl ToString, expected: impl Into<String>) -
 }
 
 impl TrainConfig {
+    /// Whether a run changes weights of the encoder.
+    pub(in crate::train) fn trains_encoder(&self) -> bool {
+        self.encoder.trainable_layers > 0 || self.encoder.train_embeddings
+    }
+
     /// Checks every range.
     ///
     /// # Errors

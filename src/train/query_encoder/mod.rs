@@ -146,7 +146,9 @@ pub(crate) fn make(
     };
     let sha256 = hex(&Sha256::digest(&bytes));
     let file = QueryEncoderEntry::file_name(&sha256);
-    Ok((QueryEncoderEntry { file, sha256, unsure_below, of_index: false, report }, bytes))
+    // The bundle that it is given to says of which encoder it is.
+    let entry = QueryEncoderEntry { file, sha256, encoder: None, unsure_below, of_index: false, report };
+    Ok((entry, bytes))
 }
 
 /// Texts that nobody asks: random tokens and random letters. Beside texts as they are, they show what the

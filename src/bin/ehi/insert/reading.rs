@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use ehi::Document;
-use ehi::data::{DataError, FolderReport};
+use ehi::data::{DataError, Documents, FolderReport, Note};
 
 use super::origin::Opener;
 use crate::failure::Failure;
@@ -25,11 +25,25 @@ pub struct Read {
     pub position: u64,
 }
 
-/// What is known of an input when all of it was read.
+/// What is known of an input when no more of it is read.
 #[derive(Default)]
 struct Whole {
     folder: Option<FolderReport>,
     unseen: Vec<String>,
+    notes: Vec<Note>,
+}
+
+impl Whole {
+    /// Of an input that was read to its end.
+    fn of(documents: &Documents) -> Self {
+        let (folder, unseen) = (documents.folder().cloned(), documents.unseen().to_vec());
+        Self { folder, unseen, notes: documents.notes() }
+    }
+
+    /// Of one that was not.
+    fn of_part(documents: &Documents) -> Self {
+        Self { notes: documents.notes(), ..Self::default() }
+    }
 }
 
 /// The documents of one input.
@@ -68,10 +82,10 @@ impl Reading {
                 let read = Read { document, line, position };
                 // The other end goes away at an error or an interrupt.
                 if send.send(read).is_err() || failed {
-                    return Whole::default();
+                    return Whole::of_part(&documents);
                 }
             }
-            Whole { folder: documents.folder().cloned(), unseen: documents.unseen().to_vec() }
+            Whole::of(&documents)
         };
         let thread = thread::Builder::new().name("read".to_owned()).spawn(run);
         let thread = Some(thread.map_err(Failure::file("read", path))?);
@@ -86,6 +100,12 @@ impl Reading {
     /// Fields that were named and that no record had, when all of it was read.
     pub fn unseen(&self) -> &[String] {
         &self.whole.unseen
+    }
+
+    /// What was decided about what was read, when nothing more comes.
+    pub fn notes(&mut self) -> &[Note] {
+        self.finish();
+        &self.whole.notes
     }
 
     /// What errors call the place of a document.
@@ -105,17 +125,22 @@ impl Reading {
                 Ok(read) => return Some(read),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => {
-                    // A panic there must not pass for the end of the input.
-                    match self.thread.take().map(JoinHandle::join) {
-                        Some(Err(panicked)) => panic::resume_unwind(panicked),
-                        Some(Ok(whole)) => self.whole = whole,
-                        None => {}
-                    }
+                    self.finish();
                     return None;
                 }
             }
         }
         None
+    }
+
+    /// Takes what the thread knows, which has ended.
+    fn finish(&mut self) {
+        // A panic there must not pass for the end of the input.
+        match self.thread.take().map(JoinHandle::join) {
+            Some(Err(panicked)) => panic::resume_unwind(panicked),
+            Some(Ok(whole)) => self.whole = whole,
+            None => {}
+        }
     }
 }
 

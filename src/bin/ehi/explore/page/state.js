@@ -71,6 +71,7 @@ function sizes({ about }, now) {
     const rows = [
         ["embeddings", own.vectors], ["documents", own.documents], ["words", own.terms], ["deleted documents", own.dead_rows], ["log of changes", own.log],
         ["model", own.model], ["other models", own.other_models], ["judgments", own.judgments],
+        ["begun and left", own.begun],
     ];
     return [
         el("h2", {}, "Index"),
@@ -108,7 +109,7 @@ function healthy({ about }, { health, words, remedies }) {
     const said = health.advice.map((own, at) => prose({ class: "warn" }, advice(own, words[at])));
     const load = `${health.skew.toFixed(1)} times as many as with an even load${health.trained_skew === null ? "" : `; ${health.trained_skew.toFixed(1)} times in training`}`;
     return [
-        ...(said.length === 0 ? [el("p", { class: "good" }, "Nothing stands out.")] : said),
+        ...(said.length === 0 ? [el("p", { class: "good" }, "The tree fits what is stored. “ehi verify” looks for damage.")] : said),
         // One sentence on how to begin is enough, with the last of them.
         ...remedies.map((text, at) => prose({}, at === remedies.length - 1 ? tip(about, sentence(text)) : sentence(text))),
         health.leaves === 1 ? null : terms([

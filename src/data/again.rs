@@ -1,0 +1,190 @@
+//! A stream that can be read from its start more than once.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, Write};
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tempfile::SpooledTempFile;
+
+use super::DataError;
+use super::streams::Counting;
+use super::unpack::{ByteStream, Packing, unpack};
+
+/// Bytes of a stream that stay in memory; more of them go into a temporary file.
+const IN_MEMORY: usize = 4 << 20;
+
+/// A file, or a stream of which the bytes are kept that were read.
+#[derive(Clone)]
+pub(super) struct Again(Arc<Mutex<Origin>>);
+
+/// One reading from the start, with the count of the packed bytes that were read.
+pub(super) struct Pass {
+    pub packing: Packing,
+    pub stream: ByteStream,
+    pub position: Arc<AtomicU64>,
+}
+
+enum Origin {
+    File(File),
+    Stream(Box<Kept>),
+}
+
+struct Kept {
+    reader: Box<dyn Read + Send>,
+    /// What was read so far; `None` when the last reading has gone beyond it.
+    kept: Option<SpooledTempFile>,
+    is_keeping: bool,
+    end: Option<End>,
+}
+
+/// A reader that has ended once is not asked again.
+enum End {
+    Whole,
+    Failed(io::ErrorKind, String),
+}
+
+impl Again {
+    /// A regular file.
+    pub fn of_file(file: File) -> Self {
+        Self(Arc::new(Mutex::new(Origin::File(file))))
+    }
+
+    pub fn of_stream(reader: impl Read + Send + 'static) -> Self {
+        let kept = Some(SpooledTempFile::new(IN_MEMORY));
+        let stream = Kept { reader: Box::new(reader), kept, is_keeping: true, end: None };
+        Self(Arc::new(Mutex::new(Origin::Stream(Box::new(stream)))))
+    }
+
+    /// Begins at the start. An earlier reading must not go on.
+    pub fn pass(&self, name: &str) -> Result<Pass, DataError> {
+        let failed = |source| Packing::None.error(name, 1, source);
+        match &mut *self.lock() {
+            Origin::File(file) => file.rewind().map_err(failed)?,
+            Origin::Stream(stream) => stream.rewind().map_err(failed)?,
+        }
+        let (reader, position) = Counting::new(self.clone());
+        let (packing, stream) = unpack(reader).map_err(failed)?;
+        Ok(Pass { packing, stream, position })
+    }
+
+    /// Says that this reading is the last one: what follows is not kept.
+    pub fn is_last(&self) {
+        if let Origin::Stream(stream) = &mut *self.lock() {
+            stream.is_keeping = false;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Origin> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Read for Again {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        match &mut *self.lock() {
+            Origin::File(file) => file.read(into),
+            Origin::Stream(stream) => stream.read(into),
+        }
+    }
+}
+
+impl Kept {
+    fn rewind(&mut self) -> io::Result<()> {
+        self.kept.as_mut().map_or(Ok(()), Seek::rewind)
+    }
+
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        if into.is_empty() {
+            return Ok(0);
+        }
+        if let Some(kept) = &mut self.kept {
+            let read = kept.read(into)?;
+            if read > 0 {
+                return Ok(read);
+            }
+            if !self.is_keeping {
+                self.kept = None;
+            }
+        }
+        match &self.end {
+            Some(End::Whole) => return Ok(0),
+            Some(End::Failed(kind, what)) => return Err(io::Error::new(*kind, what.clone())),
+            None => {}
+        }
+        match self.reader.read(into) {
+            Ok(0) => {
+                self.end = Some(End::Whole);
+                Ok(0)
+            }
+            Ok(read) => {
+                if let Some(kept) = &mut self.kept {
+                    kept.write_all(&into[..read]).map_err(no_room)?;
+                }
+                Ok(read)
+            }
+            Err(error) => {
+                if error.kind() != io::ErrorKind::Interrupted {
+                    self.end = Some(End::Failed(error.kind(), error.to_string()));
+                }
+                Err(error)
+            }
+        }
+    }
+}
+
+fn no_room(error: io::Error) -> io::Error {
+    let place = std::env::temp_dir();
+    let what = format!(
+        "a table from a stream is read twice, and {} cannot hold it ({error}); set TMPDIR, or give a file",
+        place.display()
+    );
+    io::Error::other(what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Gives its bytes, then an error once, then the end, as a socket may.
+    struct Once(io::Cursor<Vec<u8>>, bool);
+
+    impl Read for Once {
+        fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+            match self.0.read(into)? {
+                0 if !std::mem::replace(&mut self.1, true) => Err(io::Error::other("unplugged")),
+                read => Ok(read),
+            }
+        }
+    }
+
+    fn whole(again: &Again) -> io::Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        let mut pass = again.pass("in").map_err(|error| io::Error::other(error.to_string()))?;
+        pass.stream.read_to_end(&mut bytes).map(|_| bytes)
+    }
+
+    #[test]
+    fn every_reading_has_the_same_bytes() {
+        // Beyond what stays in memory.
+        let bytes: Vec<u8> = (0..IN_MEMORY as u32 / 2).flat_map(u32::to_le_bytes).collect();
+        let again = Again::of_stream(io::Cursor::new(bytes.clone()));
+        // The first reading stops early.
+        let mut first = [0; 1000];
+        again.pass("in").unwrap().stream.read_exact(&mut first).unwrap();
+        assert!(whole(&again).unwrap() == bytes);
+        let pass = again.pass("in").unwrap();
+        again.is_last();
+        let (mut stream, mut last) = (pass.stream, Vec::new());
+        stream.read_to_end(&mut last).unwrap();
+        assert!(last == bytes);
+    }
+
+    #[test]
+    fn a_failure_is_met_by_every_reading() {
+        let again = Again::of_stream(Once(io::Cursor::new(b"id,text\n".to_vec()), false));
+        for _ in 0..3 {
+            assert_eq!(whole(&again).unwrap_err().to_string(), "unplugged");
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! What separates the cells of a table, told by its first rows.
+
+use csv_core::{ReadRecordResult, ReaderBuilder};
+
+use super::lines::BYTE_ORDER_MARK;
+
+/// Signs that may separate cells, the likeliest first.
+const SIGNS: [u8; 4] = [b'\t', b',', b';', b'|'];
+/// Rows that are looked at.
+const ROWS: usize = 100;
+/// How a first line begins that names the sign.
+const DECLARED: &[u8] = b"sep=";
+
+/// The sign that a first line such as `sep=;` names, as Excel writes and reads it.
+pub(super) fn declared(line: &[u8]) -> Option<u8> {
+    let line = line.strip_suffix(b"\n").unwrap_or(line);
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    let line = line.strip_prefix(b"\"").and_then(|line| line.strip_suffix(b"\"")).unwrap_or(line);
+    let (start, rest) = line.split_at_checked(DECLARED.len())?;
+    match rest {
+        [sign]
+            if start.eq_ignore_ascii_case(DECLARED) && sign.is_ascii() && !sign.is_ascii_alphanumeric() =>
+        {
+            Some(*sign)
+        }
+        _ => None,
+    }
+}
+
+/// The sign between the cells of a table that begins so; `None` where its first row has one cell by all of them.
+///
+/// A first line that names the sign is believed. Otherwise it is the one by which all rows have as many cells as the
+/// first, or most of them; of several the one by which `fits` knows the names in the first row, and then the one with
+/// the most cells.
+pub(super) fn delimiter(head: &[u8], is_whole: bool, fits: &dyn Fn(&[String]) -> bool) -> Option<u8> {
+    let head = without_blank_lines(head);
+    let first = head.split_inclusive(|byte| *byte == b'\n').next().unwrap_or_default();
+    if let Some(sign) = declared(first) {
+        return Some(sign);
+    }
+    let mut best = None;
+    for sign in SIGNS {
+        let Some(rank) = Rank::of(head, is_whole, sign, fits) else { continue };
+        if best.as_ref().is_none_or(|(of_best, _)| rank > *of_best) {
+            best = Some((rank, sign));
+        }
+    }
+    best.map(|(_, sign)| sign)
+}
+
+/// How well a sign separates the cells of a table; a better one is greater.
+#[derive(PartialEq, PartialOrd)]
+struct Rank {
+    /// Whether all rows have as many cells.
+    is_even: bool,
+    fits: bool,
+    /// The share of the rows that have as many cells as the first.
+    share: f64,
+    cells: usize,
+}
+
+impl Rank {
+    fn of(head: &[u8], is_whole: bool, sign: u8, fits: &dyn Fn(&[String]) -> bool) -> Option<Self> {
+        let mut names = None;
+        let (mut rows, mut even) = (0, 0);
+        each_row(head, is_whole, sign, |cells| {
+            let names = names.get_or_insert_with(|| {
+                let text = |cell: &[u8]| String::from_utf8_lossy(cell).trim().to_owned();
+                cells.iter().map(|cell| text(cell)).collect::<Vec<String>>()
+            });
+            rows += 1;
+            even += usize::from(cells.len() == names.len());
+        });
+        let names = names.filter(|names| names.len() > 1)?;
+        let share = even as f64 / rows as f64;
+        Some(Self { is_even: even == rows, fits: fits(&names), share, cells: names.len() })
+    }
+}
+
+/// Shows the cells of the first rows, but for a last one that may go on behind the head.
+fn each_row(head: &[u8], is_whole: bool, sign: u8, mut show: impl FnMut(&[&[u8]])) {
+    let mut reader = ReaderBuilder::new().delimiter(sign).build();
+    let (mut cells, mut ends) = (vec![0; head.len() + 1], vec![0; head.len() + 1]);
+    let mut rest = head;
+    for _ in 0..ROWS {
+        let (mut bytes, mut count) = (0, 0);
+        loop {
+            let (result, read, written, ended) =
+                reader.read_record(rest, &mut cells[bytes..], &mut ends[count..]);
+            rest = &rest[read..];
+            bytes += written;
+            count += ended;
+            match result {
+                ReadRecordResult::InputEmpty if is_whole => {}
+                ReadRecordResult::Record => break,
+                _ => return,
+            }
+        }
+        let starts = std::iter::once(0).chain(ends.iter().copied());
+        let row: Vec<&[u8]> = starts.zip(&ends[..count]).map(|(start, end)| &cells[start..*end]).collect();
+        show(&row);
+    }
+}
+
+fn without_blank_lines(head: &[u8]) -> &[u8] {
+    let mut head = head.strip_prefix(BYTE_ORDER_MARK.as_bytes()).unwrap_or(head);
+    // A line of tabs is a row of empty cells.
+    while let Some(rest) = head.strip_prefix(b"\n").or_else(|| head.strip_prefix(b"\r\n")) {
+        head = rest;
+    }
+    head
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(head: &str) -> Option<char> {
+        let fits = |names: &[String]| names.iter().any(|name| name == "id");
+        delimiter(head.as_bytes(), true, &fits).map(char::from)
+    }
+
+    #[test]
+    fn signs_are_told_by_the_rows_and_not_by_the_names_alone() {
+        for (head, sign) in [
+            ("id,text\n", ','),
+            ("\u{feff}\r\nid;text\n1;a, b\n2;c, d\n", ';'),
+            ("sku;name (short, required);text (long, with lines, required)\n1;Pump;A pump\n", ';'),
+            ("id|text\n1|A, pump\n", '|'),
+            ("\tid\ttext\n0\t1\tx, y\n", '\t'),
+            ("id,\"text; in parts; of three\",x\n1,A pump,2\n", ','),
+            // Both separate evenly: the names decide, and then the number of cells.
+            ("id;name, first\n1;Smith, John\n", ';'),
+            ("one, two;three\nSmith, John;x\n", ','),
+            ("id;text, or more\tof it; here\n", ';'),
+            // A row that is short changes nothing.
+            ("id;name, given;text\n1;a, b;c\n2;d\n3;e, f;g\n", ';'),
+            ("\"a\tb\",c\n", ','),
+            ("sep=|\nid|text\n", '|'),
+            ("\"SEP=;\"\r\nid,x;text\r\n", ';'),
+            ("sep=\t\nid\ttext\n", '\t'),
+        ] {
+            assert_eq!(told(head), Some(sign), "{head:?}");
+        }
+        for head in ["", "text\n", "some words\nof mine\n", "\"quoted, text\"\n", "sep=xy\n1\n"] {
+            assert_eq!(told(head), None, "{head:?}");
+        }
+    }
+
+    #[test]
+    fn a_row_that_goes_on_behind_the_head_does_not_count() {
+        let head = b"id;text\n1;a\n2;\"b, c, d";
+        assert_eq!(delimiter(head, false, &|_| true), Some(b';'));
+        assert_eq!(delimiter(b"id;te", false, &|_| true), None);
+    }
+}

@@ -1,0 +1,177 @@
+//! What the cells of a column are in the metadata: numbers or booleans where all of them are, else text.
+
+use serde_json::{Number, Value};
+
+use crate::data::Note;
+use crate::data::rows::Rows;
+
+/// Characters of a cell that a note shows.
+const MOST_SHOWN: usize = 40;
+/// Digits that any integer of 64 bits can have.
+const SAFE_DIGITS: usize = 18;
+
+/// What a cell is by itself, and a column by all its cells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Number,
+    Boolean,
+    Text,
+}
+
+/// The kind of each column of the metadata, by all rows that follow; `None` for one of empty cells alone, and for a
+/// column that is not metadata. An error ends the look: whoever reads the rows meets it again.
+pub(super) fn kinds(rows: &mut Rows, uses: &[Option<bool>]) -> Vec<Option<Kind>> {
+    let mut kinds = vec![None; uses.len()];
+    let mut open: Vec<usize> = (0..uses.len()).filter(|place| uses[*place] == Some(true)).collect();
+    while !open.is_empty() && matches!(rows.advance(), Ok(true)) {
+        if rows.len() != uses.len() {
+            continue;
+        }
+        open.retain(|&place| {
+            let Some(cell) = std::str::from_utf8(rows.cell(place)).ok().filter(|cell| !cell.is_empty())
+            else {
+                return true;
+            };
+            let of_cell = kind(cell);
+            let of_column = *kinds[place].get_or_insert(of_cell);
+            if of_column != of_cell {
+                kinds[place] = Some(Kind::Text);
+            }
+            kinds[place] != Some(Kind::Text)
+        });
+    }
+    kinds
+}
+
+/// The kind of a cell that is not empty.
+pub(super) fn kind(cell: &str) -> Kind {
+    match cell.as_bytes() {
+        b"true" | b"false" => Kind::Boolean,
+        [b'-' | b'0'..=b'9', ..] if is_plain_integer(cell) || number(cell).is_some() => Kind::Number,
+        _ => Kind::Text,
+    }
+}
+
+/// A cell that reads as JSON writes a number or a boolean is one: `7`, `-0.5`, `12.50`, `true`, but not
+/// `007`, `+7`, `1e5` or `TRUE`, which may be something else, and no number that would lose digits.
+pub(super) fn typed(cell: &str) -> Value {
+    match cell {
+        "true" => Value::Bool(true),
+        "false" => Value::Bool(false),
+        _ if cell.starts_with(|first: char| first.is_ascii_digit() || first == '-') => {
+            number(cell).map_or_else(|| Value::String(cell.to_owned()), Value::Number)
+        }
+        _ => Value::String(cell.to_owned()),
+    }
+}
+
+fn number(cell: &str) -> Option<Number> {
+    if is_plain_integer(cell) {
+        return cell.parse::<i64>().ok().map(Number::from);
+    }
+    let number: Number = match cell.parse::<i64>() {
+        Ok(whole) => whole.into(),
+        Err(_) => Number::from_f64(cell.parse().ok()?)?,
+    };
+    let written = number.to_string();
+    (written == cell || same_fraction(&written, cell)).then_some(number)
+}
+
+/// Whether a cell is an integer as it is written, of few enough digits; the usual case.
+fn is_plain_integer(cell: &str) -> bool {
+    let digits = cell.strip_prefix('-').unwrap_or(cell).as_bytes();
+    let leads = match digits {
+        [b'0'] => digits.len() == cell.len(),
+        [b'1'..=b'9', ..] => true,
+        _ => false,
+    };
+    leads && digits.len() <= SAFE_DIGITS && digits.iter().all(u8::is_ascii_digit)
+}
+
+/// Whether two numbers with a fraction differ only by zeros at their ends, as prices have them.
+fn same_fraction(a: &str, b: &str) -> bool {
+    let parts = |text: &str| {
+        let (whole, part) = text.split_once('.').filter(|(_, part)| !part.is_empty())?;
+        Some((whole.to_owned(), part.trim_end_matches('0').to_owned()))
+    };
+    b.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'-' | b'.'))
+        && parts(a).is_some_and(|a| Some(a) == parts(b))
+}
+
+/// What the cells of a text column would have been one by one.
+#[derive(Clone, Default)]
+pub(super) struct Tally {
+    numbers: u64,
+    booleans: u64,
+    others: u64,
+    /// The first of the others, with its line.
+    other: Option<(String, u64)>,
+}
+
+impl Tally {
+    /// Counts a cell that is not empty.
+    pub fn count(&mut self, cell: &str, line: u64) {
+        match kind(cell) {
+            Kind::Number => self.numbers += 1,
+            Kind::Boolean => self.booleans += 1,
+            Kind::Text => {
+                self.others += 1;
+                if self.other.is_none() {
+                    let end = if cell.chars().nth(MOST_SHOWN).is_some() { "…" } else { "" };
+                    self.other = Some((cell.chars().take(MOST_SHOWN).chain(end.chars()).collect(), line));
+                }
+            }
+        }
+    }
+
+    /// What is to be said where not all of them are of one kind.
+    pub fn note(&self, column: &str) -> Option<Note> {
+        let Self { numbers, booleans, others, other } = self.clone();
+        let kinds = [numbers, booleans, others].iter().filter(|count| **count > 0).count();
+        let (column, cells) = (column.to_owned(), numbers + booleans + others);
+        (kinds > 1).then_some(Note::TextColumn { column, cells, numbers, booleans, other })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn cells_become_numbers_where_no_digit_is_lost() {
+        for (cell, number) in [
+            ("7", json!(7)),
+            ("0", json!(0)),
+            ("-7", json!(-7)),
+            ("12.50", json!(12.5)),
+            ("18.00", json!(18.0)),
+            ("-0.10", json!(-0.1)),
+            ("0.5", json!(0.5)),
+            ("999999999999999999", json!(999_999_999_999_999_999_i64)),
+            ("-9223372036854775808", json!(i64::MIN)),
+        ] {
+            assert_eq!((typed(cell), kind(cell)), (number, Kind::Number), "{cell}");
+        }
+        for text in [
+            "007",
+            "+7",
+            "-0",
+            "1e5",
+            "1.",
+            ".5",
+            "1.2.3",
+            "12345678901234567890123",
+            "0.12345678901234567890",
+            "00.50",
+            "7-",
+            "-",
+            "",
+            "TRUE",
+        ] {
+            assert_eq!((typed(text), kind(text)), (json!(text), Kind::Text), "{text}");
+        }
+        assert_eq!((typed("true"), kind("false")), (json!(true), Kind::Boolean));
+    }
+}

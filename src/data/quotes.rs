@@ -1,0 +1,166 @@
+//! Whether the cells of TSV are in quotes where they need it, as Excel and pandas write them, or hold quotes like any
+//! other character.
+
+use std::io::{BufRead, Read};
+
+use super::MAX_LINE_BYTES;
+use super::delimiter::declared;
+use super::lines::BYTE_ORDER_MARK;
+use super::unpack::ByteStream;
+
+/// What a file says of its quotes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Quotes {
+    /// So many cells are in quotes, and no quote is elsewhere. None perhaps.
+    Around(u64),
+    /// Characters like any other.
+    Literal,
+}
+
+/// Reads a table with tabs to its end, or as far as a quote says that it is a character like any other: inside of a
+/// cell that is not in quotes, in front of more text, or where the rows would have another number of cells without
+/// it. What cannot be read ends it too.
+pub(super) fn told(stream: &mut ByteStream) -> Quotes {
+    let mut scan = Scan::default();
+    let mut line = Vec::new();
+    let mut is_first = true;
+    loop {
+        line.clear();
+        match stream.take(MAX_LINE_BYTES as u64).read_until(b'\n', &mut line) {
+            Ok(0) | Err(_) => return scan.end(),
+            Ok(_) => {
+                let is_first = std::mem::take(&mut is_first);
+                let line =
+                    line.strip_prefix(BYTE_ORDER_MARK.as_bytes()).filter(|_| is_first).unwrap_or(&line);
+                if !(is_first && declared(line).is_some()) && scan.line(line).is_none() {
+                    return Quotes::Literal;
+                }
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+enum Place {
+    #[default]
+    Start,
+    Bare,
+    Quoted,
+    /// Behind a quote that ends the cell, or stands for one where another follows.
+    Ending,
+}
+
+#[derive(Default)]
+struct Scan {
+    /// Cells of the first row.
+    columns: Option<u64>,
+    place: Place,
+    /// Cells that ended in this row.
+    cells: u64,
+    /// Lines of this row, and whether each of them has as many cells as the first row.
+    lines: u64,
+    lines_fit: bool,
+    quoted: u64,
+}
+
+impl Scan {
+    /// Takes a line with its end; `None` where it shows that quotes are literal.
+    fn line(&mut self, line: &[u8]) -> Option<()> {
+        if self.place != Place::Quoted {
+            if self.columns.is_some() && !line.contains(&b'"') {
+                return Some(());
+            }
+            if line.trim_ascii_end().is_empty() && !line.contains(&b'\t') {
+                return Some(());
+            }
+            (self.place, self.cells, self.lines, self.lines_fit) = (Place::Start, 0, 0, true);
+        }
+        self.lines += 1;
+        let tabs = line.iter().filter(|byte| **byte == b'\t').count() as u64;
+        self.lines_fit &= self.columns.is_none_or(|columns| columns == tabs + 1);
+        for byte in line {
+            self.place = match (self.place, *byte) {
+                (Place::Quoted, b'"') => Place::Ending,
+                (Place::Quoted, _) => Place::Quoted,
+                (Place::Ending, b'"') => Place::Quoted,
+                // Of a line that ends with it.
+                (Place::Ending, b'\r') => Place::Ending,
+                (place, b'\t' | b'\n') => {
+                    self.cell(place);
+                    Place::Start
+                }
+                (Place::Start, b'"') => Place::Quoted,
+                (Place::Ending, _) | (Place::Bare, b'"') => return None,
+                (Place::Start | Place::Bare, _) => Place::Bare,
+            };
+        }
+        if self.place == Place::Start { self.row() } else { Some(()) }
+    }
+
+    fn cell(&mut self, place: Place) {
+        self.cells += 1;
+        self.quoted += u64::from(place == Place::Ending);
+    }
+
+    /// At the end of a row.
+    fn row(&mut self) -> Option<()> {
+        let Some(columns) = self.columns else {
+            self.columns = Some(self.cells);
+            return Some(());
+        };
+        let fits_without = self.lines_fit && (self.lines > 1 || self.cells != columns);
+        (!fits_without).then_some(())
+    }
+
+    fn end(mut self) -> Quotes {
+        // The last line may have no line feed.
+        let place = self.place;
+        let fits = match place {
+            Place::Start => Some(()),
+            // A quote is open to the end.
+            Place::Quoted => (!self.lines_fit).then_some(()),
+            Place::Bare | Place::Ending => {
+                self.cell(place);
+                self.row()
+            }
+        };
+        fits.map_or(Quotes::Literal, |()| Quotes::Around(self.quoted))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(text: &str) -> Quotes {
+        told(&mut (Box::new(std::io::Cursor::new(text.to_owned())) as ByteStream))
+    }
+
+    #[test]
+    fn quotes_are_told_by_where_they_stand() {
+        for (text, cells) in [
+            ("id\ttext\n1\tx\n", 0),
+            ("id\ttext\n1\t\"a, \"\"b\"\"\"\n2\tc", 1),
+            ("\"id\"\t\"text\"\r\n\"1\"\t\"x\"\r\n", 4),
+            ("id\ttext\n1\t\"two\nlines\"\n2\t\"a\tb\"\n3\t\"\"\n", 3),
+            ("id\ttext\n\n1\t\"x\"", 1),
+            ("\u{feff}\"id\"\ttext\n1\tx\n", 1),
+            ("sep=\t\nid\ttext\tmore\n1\t\"x\ty\"\tz\n", 1),
+            // Short rows, also without quotes.
+            ("id\ttext\n1\n2\t\"x\"\n\"3\"\n", 2),
+            // Not closed, in rows that are no rows of this table otherwise.
+            ("id\ttext\n1\t\"x\n2\n3\n", 0),
+        ] {
+            assert_eq!(of(text), Quotes::Around(cells), "{text:?}");
+        }
+        for text in [
+            "id\ttext\n1\t5'9\" tall\n",
+            "id\ttext\n1\t\"quoted\" at the start only\n",
+            "id\ttext\n1\t\"x\n2\ty\n",
+            "id\ttext\n1\t\"x\n2\ty\"\n",
+            "id\ttext\n1\t\"x\"\n2\ty\"z\"\n",
+        ] {
+            assert_eq!(of(text), Quotes::Literal, "{text:?}");
+        }
+    }
+}

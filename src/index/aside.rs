@@ -1,0 +1,71 @@
+//! What repairs set aside: in `damaged/` of the index, of each model and of the judgments.
+
+use std::path::{Path, PathBuf};
+
+use super::root::{Current, kind, list, sync};
+use crate::disk::{Backend, Kind, names};
+use crate::store::{Operation, StoreError};
+
+type Result<T> = std::result::Result<T, StoreError>;
+
+/// The folders of an index that may have something set aside, relative to it.
+fn folders(current: &Current) -> Vec<String> {
+    let models = [current.serving].into_iter().chain(current.others());
+    let models = models.map(|number| format!("{}/{number}/", names::MODELS));
+    let all = models.chain([format!("{}/", names::JUDGMENTS), String::new()]);
+    all.map(|folder| format!("{folder}{}", names::DAMAGED)).collect()
+}
+
+/// Removes what repairs set aside; returns what that was.
+pub(super) fn forget(backend: &dyn Backend, index: &Path, current: &Current) -> Result<Vec<PathBuf>> {
+    let mut forgotten = Vec::new();
+    for folder in folders(current).into_iter().map(|folder| index.join(folder)) {
+        if kind(backend, &folder)? == Some(Kind::Directory) {
+            forgotten.extend(list(backend, &folder)?.into_iter().map(|name| folder.join(name)));
+            remove_all(backend, &folder)?;
+            folder.parent().map_or(Ok(()), |above| sync(backend, above))?;
+        }
+    }
+    Ok(forgotten)
+}
+
+/// Removes a directory with all in it; a link in it, and not what it leads to.
+fn remove_all(backend: &dyn Backend, dir: &Path) -> Result<()> {
+    for path in list(backend, dir)?.into_iter().map(|name| dir.join(name)) {
+        match kind(backend, &path)? {
+            Some(Kind::Directory) => remove_all(backend, &path)?,
+            _ => backend.remove(&path).map_err(StoreError::io(&path, Operation::Remove))?,
+        }
+    }
+    backend.remove_directory(dir).map_err(StoreError::io(dir, Operation::Remove))
+}
+
+/// Moves what a repair set aside in a model's directory to where it outlives the model.
+pub(super) fn keep_damaged(backend: &dyn Backend, index: &Path, dir: &Path, number: u32) -> Result<()> {
+    let damaged = dir.join(names::DAMAGED);
+    if kind(backend, &damaged)?.is_some() {
+        set_aside(backend, index, &damaged, &format!("{number}-{}", names::DAMAGED))?;
+    }
+    Ok(())
+}
+
+/// Moves a file or directory to the index's `damaged/`, under a name that is free there; returns where it is
+/// now.
+pub(super) fn set_aside(backend: &dyn Backend, index: &Path, from: &Path, name: &str) -> Result<PathBuf> {
+    let aside = index.join(names::DAMAGED);
+    backend.create_directory(&aside).map_err(StoreError::io(&aside, Operation::CreateDirectory))?;
+    let mut to = aside.join(name);
+    let mut number = 0u32;
+    while kind(backend, &to)?.is_some() {
+        number += 1;
+        to = aside.join(format!("{name}.{number}"));
+    }
+    backend.rename(from, &to).map_err(StoreError::io(&to, Operation::Rename))?;
+    // The new name before the old one is gone for certain.
+    sync(backend, &aside)?;
+    sync(backend, index)?;
+    if let Some(parent) = from.parent() {
+        sync(backend, parent)?;
+    }
+    Ok(to)
+}

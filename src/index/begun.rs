@@ -1,0 +1,169 @@
+//! Whatever is begun in the directory of an index and may be left there: all its names, and what removes it.
+//!
+//! Nothing was ever promised of what has one of these names. [`Index::verify`](crate::Index::verify) names
+//! it, [`Index::stats`](crate::Index::stats) counts it, and the next handle that opens the index for writing
+//! removes it. A model that `CURRENT` names as unfinished is begun too, but can be continued, so only the
+//! next change of model or `drop-previous` removes it. What a store begins is for that store to know.
+
+use std::io::ErrorKind;
+use std::path::Path;
+
+use super::aside::keep_damaged;
+use super::measured;
+use super::question_log::clear_begun_log;
+use super::root::{Current, kind, list, model_dir, sync};
+use crate::disk::{Backend, Kind, names};
+use crate::model::{CARD_FILE, ModelError, PAGE_FILE, remove_bundle, unused_files};
+use crate::store::{Operation, StoreError, bytes_below, clear_store};
+
+type Result<T> = std::result::Result<T, StoreError>;
+
+/// Something that was begun.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Begun {
+    /// Its name, relative to the index.
+    pub name: String,
+    what: What,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    File,
+    /// The folder of a bundle.
+    Bundle,
+    /// The next file of the log of questions, which any process may be at.
+    Log,
+}
+
+impl Begun {
+    /// Its bytes, as far as they can be read.
+    pub fn bytes(&self, index: &Path) -> u64 {
+        let path = index.join(&self.name);
+        match self.what {
+            What::Bundle => bytes_below(&path, &|_| true),
+            What::File | What::Log => path.symlink_metadata().map_or(0, |metadata| metadata.len()),
+        }
+    }
+
+    /// Removes the files of it that this crate wrote; what somebody else put into a folder stays.
+    fn remove(&self, backend: &dyn Backend, index: &Path) -> Result<()> {
+        let path = index.join(&self.name);
+        match self.what {
+            What::File => backend.remove(&path).map_err(StoreError::io(&path, Operation::Remove)),
+            What::Log => clear_begun_log(index),
+            What::Bundle => {
+                // With these alone there, the folder would stay.
+                for name in [PAGE_FILE, CARD_FILE].map(|name| path.join(name)) {
+                    if kind(backend, &name)? == Some(Kind::File) {
+                        backend.remove(&name).map_err(StoreError::io(&name, Operation::Remove))?;
+                    }
+                }
+                remove_bundle(backend, &path).map_err(as_store_error)
+            }
+        }
+    }
+}
+
+/// All that was begun, by what `current` names.
+pub(super) fn all(backend: &dyn Backend, index: &Path, current: &Current) -> Result<Vec<Begun>> {
+    let mut found = Vec::new();
+    let mut note = |dir: &str, names: &[&str], what: What| -> Result<()> {
+        let expected = if what == What::Bundle { Kind::Directory } else { Kind::File };
+        for name in names {
+            let name = format!("{dir}{name}");
+            if kind(backend, &index.join(&name))? == Some(expected) {
+                found.push(Begun { name, what });
+            }
+        }
+        Ok(())
+    };
+    note("", &[names::CURRENT_NEW], What::File)?;
+    note("", &[names::QUESTIONS_NEW], What::Log)?;
+    let mut trained = list(backend, index)?;
+    trained.retain(|name| is_trained(name));
+    note("", &trained.iter().map(String::as_str).collect::<Vec<_>>(), What::Bundle)?;
+    for number in [current.serving].into_iter().chain(current.kept) {
+        let dir = format!("{}/{number}/", names::MODELS);
+        note(&dir, &measured::ALL.map(|measured| measured.new), What::File)?;
+        note(&dir, &[names::BUNDLE_NEW], What::Bundle)?;
+        let bundle = format!("{dir}{}/", names::BUNDLE);
+        let unused = unused_files(backend, &index.join(&bundle)).map_err(as_store_error)?;
+        note(&bundle, &unused.iter().map(String::as_str).collect::<Vec<_>>(), What::File)?;
+    }
+    Ok(found)
+}
+
+/// Removes all that was begun, but for an unfinished model.
+pub(super) fn clear(backend: &dyn Backend, index: &Path, current: &Current) -> Result<()> {
+    let begun = all(backend, index, current)?;
+    begun.iter().try_for_each(|begun| begun.remove(backend, index))
+}
+
+/// Whether a name in the directory of an index is that of a bundle that a training makes there.
+fn is_trained(name: &str) -> bool {
+    let Some(rest) = name.strip_prefix(names::TRAINED) else { return false };
+    let number = rest.strip_prefix(names::PARTIAL).map(|rest| rest.strip_prefix('-').unwrap_or(rest));
+    rest.is_empty() || number.is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// Removes the directory of a model, which must be one that `CURRENT` names, or the only one of an
+/// interrupted create. Files of other names stay where they are; what a repair set aside moves to the
+/// index's own `damaged/`.
+pub(super) fn remove_model(backend: &dyn Backend, index: &Path, number: u32) -> Result<()> {
+    let dir = model_dir(index, number);
+    match kind(backend, &dir)? {
+        None => return Ok(()),
+        Some(Kind::Directory) => {}
+        Some(_) => {
+            tracing::warn!(path = %dir.display(), "it is not a directory, so it is left where it is");
+            return Ok(());
+        }
+    }
+    keep_damaged(backend, index, &dir, number)?;
+    clear_store(backend, &dir)?;
+    let measured = measured::ALL.into_iter().flat_map(|measured| [measured.name, measured.new]);
+    for path in measured.map(|name| dir.join(name)) {
+        if kind(backend, &path)? == Some(Kind::File) {
+            backend.remove(&path).map_err(StoreError::io(&path, Operation::Remove))?;
+        }
+    }
+    for name in [names::BUNDLE, names::BUNDLE_NEW] {
+        remove_bundle(backend, &dir.join(name)).map_err(as_store_error)?;
+    }
+    if !remove_if_empty(backend, &dir)? {
+        tracing::warn!(path = %dir.display(), "files that are not the index's own are left there");
+    }
+    sync(backend, &index.join(names::MODELS))
+}
+
+/// Removes an empty directory, if it is there; says whether it is gone.
+pub(super) fn remove_if_empty(backend: &dyn Backend, dir: &Path) -> Result<bool> {
+    match backend.remove_directory(dir) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(true),
+        Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => Ok(false),
+        Err(error) => Err(StoreError::io(dir, Operation::Remove)(error)),
+    }
+}
+
+fn as_store_error(error: ModelError) -> StoreError {
+    match error {
+        ModelError::Io { path, source, .. } => StoreError::io(path, Operation::Remove)(source),
+        other => StoreError::io("", Operation::Remove)(std::io::Error::other(other)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bundles_of_trainings_are_known_by_their_names() {
+        for name in ["model.trained", "model.trained.partial", "model.trained.partial-7"] {
+            assert!(is_trained(name), "{name}");
+        }
+        for name in ["model", "model.trained2", "model.trained.partial-x", "model.trained.old", "a.partial"] {
+            assert!(!is_trained(name), "{name}");
+        }
+    }
+}
