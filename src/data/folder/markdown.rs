@@ -54,7 +54,11 @@ fn tags(fields: &mut Map<String, Value>) {
     {
         *tags = text.split(',').map(str::trim).filter(|tag| !tag.is_empty()).collect();
     }
-    let bare = |tag: &mut Value| if let Some(text) = tag.as_str().and_then(|text| text.strip_prefix('#')) { *tag = Value::String(text.to_owned()) };
+    let bare = |tag: &mut Value| {
+        if let Some(text) = tag.as_str().and_then(|text| text.strip_prefix('#')) {
+            *tag = Value::String(text.to_owned())
+        }
+    };
     match tags {
         Value::Array(tags) => tags.iter_mut().for_each(bare),
         tag => bare(tag),
