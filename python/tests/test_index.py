@@ -81,6 +81,15 @@ def test_filters_and_modes(filled, documents):
     }
     with pytest.raises(ehi.FilterError):
         filled.search("cells", filter={"place": {"$less": 1}})
+    none = filled.search("cells", filter={"place": "4"})
+    assert len(none) == 0 and "holds numbers" in none.notes[0]
+    assert few.notes == [] and few.signs["required"] == [] and not few.signs["ignored"]
+    for mode in ("best", "lexical", "hybrid"):
+        signed = filled.search("mice +cells -nothing", mode=mode)
+        assert signed.signs["required"] == ["cells"] and signed.signs["excluded"] == ["nothing"]
+        assert signed.ids and all("cell" in (hit.title + hit.text).lower() for hit in signed)
+    assert filled.search("+cells", mode="dense").signs["ignored"]
+    assert filled.search("cells at -20 degrees").signs["as_text"] == ["-20"]
     with pytest.raises(ValueError, match="known are best"):
         filled.search("cells", mode="both")
     with pytest.raises(ValueError, match="exclude each other"):

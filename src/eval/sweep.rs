@@ -285,7 +285,8 @@ impl Sweep<'_> {
             // As it is: no sign of a dataset's question is meant as one.
             let words = Words::plain(&self.queries.texts[query], analysis)?;
             let encoder = self.queries.encoders.get(query).copied();
-            let asked = Asked { vector: self.query(query).into(), words: Some(words), encoder };
+            let asked =
+                Asked { vector: self.query(query).into(), words: Some(words), encoder, ..Asked::default() };
             let ranked = self.serving.rank_asked(self.view, &asked, &plan)?;
             let visited = ranked.stats.documents_visited;
             let mut ranking = ranked.rows;

@@ -6,7 +6,7 @@ use serde::ser::{Serialize, SerializeStruct, Serializer};
 
 use super::{Damage, Result, Store, StoreError, layout::names, part::Place, recovery};
 use crate::ids::{Generation, LeafId, ModelHash};
-use crate::lexical::Analyzer;
+use crate::lexical::{Analyzer, Kind};
 use crate::passages::Passages;
 use crate::scan::Similarity;
 
@@ -107,6 +107,10 @@ pub struct StoreStats {
     pub lexical: bool,
     /// By which words.
     pub analyzer: Option<Analyzer>,
+    /// Whether the lists of words were made by an earlier version, which misses words of languages without
+    /// spaces and other forms of the same letters; [`Index::make_lexical`](crate::Index::make_lexical) makes
+    /// them anew.
+    pub earlier_words: bool,
     /// Children of each inner node of the tree.
     pub branching_factor: u32,
     /// Levels of the tree.
@@ -165,6 +169,7 @@ impl Store {
             file: names::MANIFEST.into(),
             detail: Damage::Field { field: "similarity", found: u64::from(config.similarity) },
         })?;
+        let words = Kind::from_code(self.terms());
         let squares: f64 = sizes.values().map(|&size| (size * size) as f64).sum();
         Ok(StoreStats {
             generation: state.generation,
@@ -178,7 +183,8 @@ impl Store {
             dim: config.dim,
             similarity,
             lexical: self.is_lexical(),
-            analyzer: Analyzer::from_code(self.terms()),
+            analyzer: words.map(|kind| kind.analyzer),
+            earlier_words: words.is_some_and(|kind| kind.is_earlier),
             branching_factor: config.branching_factor,
             height: config.height,
             leaves: config.leaves(),

@@ -30,6 +30,7 @@ mod hub;
 mod index;
 mod inputs;
 mod inspect;
+mod joints;
 mod json;
 mod layouts;
 mod learn;

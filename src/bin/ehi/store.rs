@@ -230,6 +230,12 @@ fn write_stats(out: &mut dyn Write, stats: &Stats) -> std::io::Result<()> {
         _ => write_leaves(out, stats)?,
     }
     writeln!(out, "dimensions     {}", stats.dim)?;
+    if stats.earlier_words {
+        writeln!(
+            out,
+            "words          of an earlier version; `ehi compact --lexical` makes them for every script"
+        )?;
+    }
     match (stats.analyzer, fusion) {
         (None, _) => writeln!(out, "words          no posting lists; `ehi compact --lexical` makes them")?,
         (Some(analyzer), None) => {

@@ -2,11 +2,15 @@
 
 #[cfg(feature = "mcp")]
 mod agents;
-mod nulls;
-mod tables;
+mod filters;
 mod folders;
 mod html;
 mod markdown;
+#[cfg(feature = "parquet")]
+mod columns;
+mod nulls;
+mod tables;
+mod words;
 
 use std::fs;
 

@@ -245,7 +245,7 @@ pub fn copy_directory(from: &Path, to: &Path) {
 }
 
 /// Folder of this run of this test binary. Statics are never dropped, so a later run removes it.
-fn scratch() -> &'static Path {
+pub fn scratch() -> &'static Path {
     static SCRATCH: OnceLock<PathBuf> = OnceLock::new();
     const KEPT: Duration = Duration::from_secs(3600);
     SCRATCH.get_or_init(|| {

@@ -1,0 +1,100 @@
+//! The calls of an index that operations stand for.
+
+use std::ops::ControlFlow;
+
+use ehi::calibrate::{CalibrateOptions, RecallCurve};
+use ehi::model::DistilReport;
+use ehi::train::{DistilOptions, LearnOptions, QueryEncoderChoice, TrainConfig, TuneOptions};
+use ehi::{Index, LearnedFusion, ModelChange, Progress};
+
+use super::operations::{Op, QUESTIONS};
+use super::world::{World, distil, document, id, judgments, silent, vector};
+
+/// What a call answered.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    pub change: Option<ModelChange>,
+    /// Whether another model serves.
+    pub changed: bool,
+    pub fusion: Option<LearnedFusion>,
+    pub fast: Option<DistilReport>,
+    pub curve: Option<RecallCurve>,
+}
+
+impl Outcome {
+    /// What the call that a killed process was in came to, as far as the index says.
+    pub fn found(index: &Index) -> Self {
+        let (fusion, fast, curve) = (index.fusion(), index.query_encoder(), index.recall_curve());
+        Self { change: None, changed: false, fusion, fast, curve }
+    }
+}
+
+/// Does what an operation says.
+pub fn act(
+    index: &Index,
+    op: &Op,
+    world: &World,
+    on_progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+) -> ehi::Result<Outcome> {
+    let mut outcome = Outcome::default();
+    let told = index.with_progress(on_progress);
+    match *op {
+        Op::Insert { ref places, version } => {
+            told.insert_batch(places.iter().map(|&place| document(place, version)))?;
+        }
+        Op::Vectors { ref places, seed, text } => {
+            let dim = index.bundle().model().encoder().dim();
+            let document = |place| if text { document(place, seed % 3) } else { silent(place) };
+            told.insert_vectors(places.iter().map(|&place| (document(place), vector(place, seed, dim))))?;
+        }
+        Op::Delete(ref places) => drop(index.delete_batch(places.iter().map(|&place| id(place)))?),
+        Op::Judge { from, count, grade } => drop(index.record_all(judgments(from, count, grade))?),
+        Op::Forget { from, count } => {
+            let known = judgments(from, count, 0);
+            index.forget(known.iter().map(|judgment| (judgment.question.as_str(), judgment.id.as_str())))?;
+        }
+        Op::Distil(0) => {
+            let none = DistilOptions { query_encoder: QueryEncoderChoice::None, ..DistilOptions::default() };
+            told.distil(&none)?;
+        }
+        Op::Distil(seed) => outcome.fast = told.distil(&distil(seed))?,
+        Op::Fuse { from, count } => outcome.fusion = told.fuse(&judgments(from, count, 1))?.fusion,
+        Op::Tune { seed, always } => {
+            let options =
+                TuneOptions { leaves: Some(4), passes: Some(1), always, seed, ..TuneOptions::default() };
+            outcome.change = told.tune(&options)?.change;
+        }
+        Op::Learn { seed, taken, query_encoder } => {
+            let learned = told.learn_if(&learn(seed, query_encoder), |_| taken)?;
+            (outcome.change, outcome.fusion) = (learned.change, learned.fusion);
+        }
+        Op::Reencode(which) => outcome.change = Some(told.reencode(&world.bundle(which))?),
+        Op::Rollback => outcome.change = Some(told.rollback()?),
+        Op::DropPrevious => drop(index.drop_previous_model()?),
+        Op::Calibrate => outcome.curve = Some(told.calibrate(&CalibrateOptions::default())?),
+        Op::Compact => told.compact()?,
+        Op::Rebuild => told.rebuild_postings()?,
+        Op::Flush => index.flush()?,
+    }
+    outcome.changed = outcome.change.is_some();
+    Ok(outcome)
+}
+
+/// A learning of a few steps.
+fn learn(seed: u64, query_encoder: bool) -> LearnOptions {
+    let mut config = TrainConfig::default();
+    config.seed = seed;
+    if !query_encoder {
+        config.query_encoder = QueryEncoderChoice::None;
+    }
+    config.tree.branching_factor = Some(4);
+    config.encoder.learning_rate = 1e-3;
+    config.encoder.max_document_tokens = 24;
+    config.encoder.max_query_tokens = 12;
+    config.schedule.epochs = 1;
+    config.schedule.pairs_per_epoch = 32;
+    config.schedule.batch_size = 32;
+    config.schedule.indexer_epochs = 1;
+    config.distillation.sentences = 0;
+    LearnOptions { pairs: judgments(0, QUESTIONS, 1), config, ..LearnOptions::default() }
+}

@@ -1,0 +1,223 @@
+//! Whether an index is as the model says.
+
+use std::collections::BTreeMap;
+
+use ehi::model::Role;
+use ehi::store::Notice;
+use ehi::{Document, Fusion, Hit, Index, LearnedFusion, Query, QueryEncoder};
+
+use super::model::{Model, Slot};
+use super::names;
+use super::operations::{Origin, QUESTIONS};
+use super::world::question;
+
+/// What rounding to f16 may do to a cosine.
+const ROUNDING: f64 = 2e-3;
+/// More passages than a document has.
+const PASSAGES: usize = 9;
+/// Hits of a search whose order counts.
+const K: usize = 10;
+
+pub type Checked = Result<(), String>;
+
+macro_rules! ensure {
+    ($holds:expr, $($said:tt)*) => {
+        if !$holds {
+            return Err(format!($($said)*));
+        }
+    };
+}
+pub(super) use ensure;
+
+/// Compares all that an index answers. `number` chooses the questions.
+pub fn compare(index: &Index, model: &Model, number: u16) -> Checked {
+    let serving = &model.serving;
+    let (found, expected) = (index.bundle().hash(), serving.bundle.hash());
+    ensure!(found == expected, "{found} serves, not {expected}");
+    let (found, expected) =
+        (said(index.previous_model())?, model.kept.as_ref().map(|kept| kept.bundle.hash()));
+    ensure!(found == expected, "{found:?} is kept, not {expected:?}");
+    let found: Vec<Document> = said(index.iter().collect())?;
+    let expected: Vec<&Document> = serving.rows.values().map(|row| &row.document).collect();
+    ensure!(found.iter().eq(expected.iter().copied()), "documents are {}", differing(&found, &expected));
+    let (found, expected) = (index.fusion(), serving.fusion());
+    ensure!(found == expected, "words weigh {}, not {}", weights(&found), weights(&expected));
+    let found = index.recall_curve();
+    let expected = serving.curve_in_use();
+    ensure!(found == expected, "the recall curve is {found:?}, not {expected:?}");
+    let found = index.query_encoder();
+    ensure!(found == serving.fast, "the query encoder is {found:?}, not {:?}", serving.fast);
+    let judged = said(index.judgments())?;
+    let judged: BTreeMap<_, _> =
+        judged.into_iter().map(|own| ((own.question, own.id), (own.grade, own.weight))).collect();
+    ensure!(judged == model.judgments, "{} judgments, not {}", judged.len(), model.judgments.len());
+    for more in 0..2 {
+        let asked = question((number * 7 + more * 31) % QUESTIONS);
+        dense(index, model, &asked).map_err(|error| format!("{asked:?}: {error}"))?;
+        lexical(index, model, &asked).map_err(|error| format!("{asked:?} by words: {error}"))?;
+        joined(index, serving, &asked).map_err(|error| format!("{asked:?} by both: {error}"))?;
+    }
+    whole(index)
+}
+
+/// In short.
+fn weights(fusion: &Option<LearnedFusion>) -> String {
+    let of = |fusion: &LearnedFusion| format!("{} of {} questions", fusion.alpha, fusion.questions);
+    let fast = fusion.as_ref().and_then(|fusion| fusion.fast.as_deref());
+    format!("{:?}, fast {:?}", fusion.as_ref().map(of), fast.map(of))
+}
+
+fn said<T>(answer: ehi::Result<T>) -> Result<T, String> {
+    answer.map_err(|error| error.to_string())
+}
+
+fn differing(found: &[Document], expected: &[&Document]) -> String {
+    let ids = |documents: &mut dyn Iterator<Item = &Document>| -> Vec<String> {
+        documents.map(|document| document.id.clone()).collect()
+    };
+    let more = ids(&mut found.iter().filter(|document| !expected.contains(document)));
+    let fewer = ids(&mut expected.iter().copied().filter(|document| !found.contains(document)));
+    format!("{} and not {}: {more:?} are not expected, {fewer:?} are missing", found.len(), expected.len())
+}
+
+/// Every document is found, by the cosine of its embedding, or the best of its passages'.
+fn dense(index: &Index, model: &Model, asked: &str) -> Checked {
+    let serving = &model.serving;
+    let all = serving.rows.len();
+    let query = || index.query(asked).encoder(QueryEncoder::Full).k(all + 3);
+    let exact = match model.origin {
+        Origin::Passages => said(query().passages(PASSAGES).exact().run())?,
+        _ => said(query().exact().run())?,
+    };
+    ensure!(exact.len() == all, "{} hits of {all} documents", exact.len());
+    let asked = serving.coder.embed(asked, Role::Query);
+    let cosine = |stored: &[f32]| -> f64 {
+        asked.iter().zip(stored).map(|(&a, &b)| f64::from(a) * f64::from(b)).sum()
+    };
+    for hit in &exact {
+        let row = serving.rows.get(&hit.id).ok_or_else(|| format!("{} is found", hit.id))?;
+        if row.unsure {
+            continue;
+        }
+        let expected = match model.origin {
+            Origin::Passages => of_passages(serving, hit, &cosine)?,
+            _ => cosine(&serving.embedding(row)),
+        };
+        let difference = (expected - f64::from(hit.score)).abs();
+        ensure!(difference < ROUNDING, "{} scores {}, not {expected} ({row:?})", hit.id, hit.score);
+    }
+    ensure!(hits(query().beam(usize::MAX))? == hits(query().exact())?, "a full beam is not exact search");
+    Ok(())
+}
+
+/// The best of a hit's passages, which are all of its text.
+fn of_passages(serving: &Slot, hit: &Hit, cosine: &dyn Fn(&[f32]) -> f64) -> Result<f64, String> {
+    let Document { title, text, .. } = &hit.document;
+    let (mut best, mut covered) = (f64::NEG_INFINITY, vec![false; text.len()]);
+    for passage in &hit.passages {
+        let part = format!("{title} {}", &text[passage.start..passage.end]);
+        let expected = cosine(&serving.coder.embed(&part, Role::Document));
+        let difference = (expected - f64::from(passage.score)).abs();
+        ensure!(difference < ROUNDING, "{part:?} of {} scores {}, not {expected}", hit.id, passage.score);
+        best = best.max(expected);
+        covered[passage.start..passage.end].fill(true);
+    }
+    let left = covered.iter().zip(text.chars()).any(|(covered, own)| !covered && own.is_alphanumeric());
+    ensure!(!left, "{:?} are not all of {text:?}", hit.passages);
+    Ok(best)
+}
+
+/// Those and only those are found that share a term with the question.
+fn lexical(index: &Index, model: &Model, asked: &str) -> Checked {
+    let serving = &model.serving;
+    let terms = |text: &str| terms(model, text);
+    let asked_for = terms(asked);
+    let matches = |document: &Document| {
+        let own = [&document.title, &document.text].map(|text| terms(text)).concat();
+        own.iter().any(|term| asked_for.contains(term))
+    };
+    let rows = serving.rows.values().filter(|row| matches(&row.document));
+    let expected: Vec<&str> = rows.map(|row| row.document.id.as_str()).collect();
+    let found = said(index.query(asked).lexical().k(serving.rows.len() + 3).run())?;
+    let mut found: Vec<&str> = found.iter().map(|hit| hit.id.as_str()).collect();
+    found.sort_unstable();
+    ensure!(found == expected, "{found:?}, not {expected:?}");
+    Ok(())
+}
+
+/// The words of a text: of the vocabulary no two have one stem.
+fn terms(model: &Model, text: &str) -> Vec<String> {
+    if model.origin == Origin::Stems {
+        let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+        return words.map(str::to_lowercase).collect();
+    }
+    let encoder = model.serving.coder.bundle.model().encoder();
+    let tokens = |text: &str| encoder.tokenize(text, Role::Document).unwrap();
+    if text.is_empty() {
+        return Vec::new();
+    }
+    // Those around a word of the vocabulary.
+    let around = tokens("tree").len() / 2;
+    let all = tokens(text);
+    all[around..all.len() - around].iter().map(u32::to_string).collect()
+}
+
+/// Both scores are joined by the weight that belongs to the model, for either encoder.
+fn joined(index: &Index, serving: &Slot, asked: &str) -> Checked {
+    for encoder in [QueryEncoder::Full, QueryEncoder::Fast] {
+        let query = || index.query(asked).encoder(encoder).k(K);
+        if encoder == QueryEncoder::Fast && serving.fast.is_none() {
+            ensure!(query().run().is_err(), "there is a fast encoder");
+            continue;
+        }
+        // The fast one hands questions that it is unsure of to the other.
+        let read_by = said(query().run())?.stats.encoder;
+        let (alpha, words_help) = serving.weight(read_by.unwrap_or(encoder));
+        let expected = hits(query().hybrid(Fusion::Convex(alpha)))?;
+        let found = hits(query().hybrid(Fusion::Learned))?;
+        ensure!(found == expected, "{encoder:?}: {found:?}, not {expected:?} with the weight {alpha}");
+        let expected = if words_help { expected } else { hits(query())? };
+        let found = hits(query().learned())?;
+        ensure!(alike(&found, &expected, 1e-5), "{encoder:?}: at best {found:?}, not {expected:?}");
+    }
+    Ok(())
+}
+
+/// Ids and scores.
+pub fn hits(query: Query<'_>) -> Result<Vec<(String, f32)>, String> {
+    Ok(said(query.ids_only().run())?.into_iter().map(|hit| (hit.id, hit.score)).collect())
+}
+
+/// Whether scores are the same but for rounding, which may put documents in another order.
+pub fn alike(found: &[(String, f32)], expected: &[(String, f32)], rounding: f32) -> bool {
+    let near = |(found, expected): (&(String, f32), &(String, f32))| (found.1 - expected.1).abs() < rounding;
+    found.len() == expected.len() && found.iter().zip(expected).all(near)
+}
+
+/// It is sound, and nothing lies there that no one knows of.
+fn whole(index: &Index) -> Checked {
+    let report = said(index.verify())?;
+    ensure!(report.is_sound(), "{:?}", report.problems);
+    let mut named = Vec::new();
+    for warning in &report.warnings {
+        match warning {
+            Notice::Unused { file } | Notice::Begun { file } => named.push(file.clone()),
+            Notice::Unfinished { .. }
+            | Notice::TakenOver { .. }
+            | Notice::TakenOverJudgments { .. }
+            | Notice::Waiting { .. }
+            | Notice::WaitingJudgments { .. }
+            | Notice::TornLog { .. } => {}
+            other => return Err(format!("{other}")),
+        }
+    }
+    let strange = names::strange(index.path()).map_err(|error| error.to_string())?;
+    let silent: Vec<&String> =
+        strange.iter().filter(|path| !named.iter().any(|named| path.starts_with(named))).collect();
+    ensure!(silent.is_empty(), "{silent:?} is nobody's, and `verify` does not say so");
+    let current = names::Current::read(index.path()).map_err(|error| error.to_string())?;
+    let others = said(index.stats())?.bytes.other_models;
+    let has_others = current.kept != 0 || current.unfinished != 0;
+    ensure!((others > 0) == has_others, "{others} bytes of other models with {current:?}");
+    Ok(())
+}

@@ -1,0 +1,324 @@
+//! Runs a sequence on an index and on the model, and compares them after each step.
+
+use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ehi::{Fusion, Index, RepairOptions};
+use tempfile::TempDir;
+
+use super::acting::{Outcome, act};
+use super::comparison::{Checked, alike, compare, ensure, hits};
+use super::killing::{Killed, killed};
+use super::model::{Expected, Model, Row};
+use super::names;
+use super::operations::{FILLED, Op, Origin, Point, QUESTIONS, Sequence, Step};
+use super::world::{World, builder, document, question};
+use crate::support::copy_directory;
+
+/// Bytes that an index may have beside those of a fresh one: what was measured, and notes of learnings.
+const BESIDE: u64 = 16 << 10;
+
+/// Where a sequence failed, and how.
+#[derive(Debug)]
+pub struct Failure {
+    pub step: usize,
+    pub said: String,
+}
+
+/// Runs a sequence.
+pub fn run(world: &World, sequence: &Sequence) -> Result<(), Failure> {
+    let mut step = 0;
+    let ran = catch_unwind(AssertUnwindSafe(|| {
+        let mut run = Run::new(world, sequence.origin);
+        run.check(0)?;
+        for own in &sequence.steps {
+            run.step(own)?;
+            step += 1;
+            run.check(step)?;
+        }
+        run.end()
+    }));
+    let said = match ran {
+        Ok(Ok(())) => return Ok(()),
+        Ok(Err(said)) => said,
+        Err(panic) => {
+            let said = panic.downcast_ref::<String>().cloned();
+            let said = said.or_else(|| panic.downcast_ref::<&str>().map(|said| (*said).to_owned()));
+            format!("panicked: {}", said.unwrap_or_default())
+        }
+    };
+    Err(Failure { step, said })
+}
+
+struct Run<'w> {
+    world: &'w World,
+    home: TempDir,
+    path: PathBuf,
+    /// `None` while another process has it.
+    index: Option<Index>,
+    model: Model,
+    /// That of [`Step::Refresh`].
+    reader: Option<Index>,
+    snapshot: Option<(PathBuf, Model)>,
+    snapshots: usize,
+}
+
+impl<'w> Run<'w> {
+    fn new(world: &'w World, origin: Origin) -> Self {
+        let shared_memory = Path::new("/dev/shm");
+        let home = match shared_memory.is_dir() {
+            true => tempfile::tempdir_in(shared_memory),
+            false => tempfile::tempdir(),
+        };
+        let home = home.unwrap();
+        let path = home.path().join("index");
+        copy_directory(&world.origin(origin), &path);
+        let index = Index::open(&path).unwrap();
+        let model = Model::new(origin, index.bundle(), (0..FILLED).map(|place| document(place, 0)));
+        let (reader, snapshot) = (None, None);
+        Self { world, home, path, index: Some(index), model, reader, snapshot, snapshots: 0 }
+    }
+
+    fn index(&self) -> &Index {
+        self.index.as_ref().unwrap()
+    }
+
+    fn open(&mut self) -> Checked {
+        self.index = Some(Index::open(&self.path).map_err(|error| format!("open: {error}"))?);
+        Ok(())
+    }
+
+    fn check(&self, step: usize) -> Checked {
+        compare(self.index(), &self.model, step as u16)
+    }
+
+    fn step(&mut self, step: &Step) -> Checked {
+        match step {
+            Step::Do(op) => self.call(op),
+            Step::Reopen => {
+                self.index = None;
+                self.open()
+            }
+            Step::Cancel { op, at } => self.cancel(op, *at),
+            Step::Repair => {
+                self.index = None;
+                let repaired = Index::repair(&self.path, RepairOptions::default());
+                let report = repaired.map_err(|error| format!("repair: {error}"))?;
+                ensure!(report.was_sound(), "{report:?}");
+                self.open()
+            }
+            Step::Refresh => self.follow(),
+            Step::Snapshot => {
+                self.snapshots += 1;
+                let path = self.home.path().join(format!("snapshot-{}", self.snapshots));
+                self.index().snapshot(&path).map_err(|error| format!("snapshot: {error}"))?;
+                self.snapshot = Some((path, self.model.snapshot()));
+                self.look_at_snapshot()
+            }
+            Step::Restore => {
+                if let Some((path, model)) = self.snapshot.take() {
+                    (self.path, self.model, self.index, self.reader) = (path, model, None, None);
+                    self.open()?;
+                }
+                Ok(())
+            }
+            Step::Shrink => self.shrink(),
+            Step::Kill { before, last, point } => self.kill(before, last, *point),
+        }
+    }
+
+    fn call(&mut self, op: &Op) -> Checked {
+        let expected = self.model.expected(op, self.world);
+        let called = act(self.index(), op, self.world, &mut |_| ControlFlow::Continue(()));
+        let outcome = match (called, expected) {
+            (Ok(_), Expected::Refused) => return Err(format!("{op:?} was done, which cannot be")),
+            (Ok(outcome), _) => outcome,
+            (Err(error), Expected::Done) => return Err(format!("{op:?}: {error}")),
+            (Err(_), _) => return Ok(()),
+        };
+        let now = self.index().bundle();
+        self.model.apply(op, outcome, &now, self.world)?;
+        if matches!(op, Op::DropPrevious) {
+            self.is_clean()?;
+        }
+        Ok(())
+    }
+
+    /// Nothing lies there but what serves.
+    fn is_clean(&self) -> Checked {
+        let strange = names::strange(&self.path).map_err(|error| error.to_string())?;
+        ensure!(strange.is_empty(), "{strange:?} is left by `drop-previous`");
+        let models = names::names(&self.path.join("models")).map_err(|error| error.to_string())?;
+        ensure!(models.len() == 1, "models {models:?} are left by `drop-previous`");
+        Ok(())
+    }
+
+    fn cancel(&mut self, op: &Op, at: u32) -> Checked {
+        let mut left = at;
+        let mut on_progress = |_| {
+            left = left.saturating_sub(1);
+            if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        let expected = self.model.expected(op, self.world);
+        match act(self.index(), op, self.world, &mut on_progress) {
+            Ok(_) if expected == Expected::Refused => Err(format!("{op:?} was done, which cannot be")),
+            Ok(outcome) => {
+                let now = self.index().bundle();
+                self.model.apply(op, outcome, &now, self.world)
+            }
+            Err(ehi::Error::Cancelled) => {
+                self.cut_off(op);
+                Ok(())
+            }
+            Err(error) if expected == Expected::Done => Err(format!("{op:?}: {error}")),
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// A call was left in its midst.
+    fn cut_off(&mut self, op: &Op) {
+        if matches!(op, Op::Rollback | Op::Reencode(_)) {
+            self.model.return_cut_off();
+        }
+    }
+
+    /// What is flushed is what a read-only handle shows, one that was open before too.
+    fn follow(&mut self) -> Checked {
+        let reader = match self.reader.take() {
+            Some(reader) => reader,
+            None => Index::open_read_only(&self.path).map_err(|error| format!("read: {error}"))?,
+        };
+        let asked = question(1);
+        hits(reader.query(&asked)).map_err(|error| format!("a read-only handle: {error}"))?;
+        self.index().flush().map_err(|error| format!("flush: {error}"))?;
+        reader.refresh().map_err(|error| format!("refresh: {error}"))?;
+        compare(&reader, &self.model, 3).map_err(|error| format!("a read-only handle: {error}"))?;
+        self.reader = Some(reader);
+        Ok(())
+    }
+
+    fn look_at_snapshot(&self) -> Checked {
+        let Some((path, model)) = &self.snapshot else { return Ok(()) };
+        let copy = Index::open_read_only(path).map_err(|error| format!("open a snapshot: {error}"))?;
+        compare(&copy, model, 5).map_err(|error| format!("a snapshot: {error}"))
+    }
+
+    /// After all: the index opens as it is, and so does the snapshot, whatever was done to the index since.
+    fn end(mut self) -> Checked {
+        self.index = None;
+        self.open()?;
+        self.check(7)?;
+        self.look_at_snapshot()
+    }
+
+    fn shrink(&mut self) -> Checked {
+        for op in [Op::DropPrevious, Op::Compact] {
+            self.call(&op)?;
+        }
+        let said = |error: ehi::Error| format!("a fresh index: {error}");
+        let path = self.home.path().join("fresh");
+        let origin = self.model.origin;
+        let fresh = builder(origin).create(&path, &self.index().bundle()).map_err(said)?;
+        let serving = &self.model.serving;
+        let rows = serving.rows.values();
+        match origin {
+            Origin::Passages => fresh.insert_batch(rows.map(|row| row.document.clone())),
+            _ => {
+                let with_row = |row: &Row| (row.document.clone(), serving.embedding(row).to_vec());
+                fresh.insert_vectors(rows.map(with_row))
+            }
+        }
+        .map_err(said)?;
+        fresh.record_all(self.index().judgments().map_err(said)?).map_err(said)?;
+        fresh.compact().map_err(said)?;
+        let asked = question((self.model.judgments.len() * 13) as u16 % QUESTIONS);
+        for fusion in [None, Some(Fusion::Convex(0.4)), Some(Fusion::Rrf { k: 60.0 })] {
+            let found = [self.index(), &fresh].map(|index| {
+                let query = index.query(&asked).k(10);
+                hits(match fusion {
+                    Some(fusion) => query.hybrid(fusion).encoder(ehi::QueryEncoder::Full),
+                    None => query.lexical(),
+                })
+            });
+            let [found, expected] = found;
+            let (found, expected) = (found?, expected?);
+            ensure!(
+                alike(&found, &expected, 2e-3),
+                "{asked:?} by {fusion:?}: {found:?}, and {expected:?} of a fresh index"
+            );
+        }
+        let [found, expected] = [&self.path, &path].map(|path| names::bytes(path).unwrap());
+        let most = expected + expected / 20 + BESIDE;
+        ensure!(found <= most, "{found} bytes, and a fresh index has {expected}");
+        drop(fresh);
+        std::fs::remove_dir_all(&path).map_err(|error| error.to_string())
+    }
+
+    fn kill(&mut self, before: &[Op], last: &Op, point: Point) -> Checked {
+        self.index = None;
+        let calls: Vec<Op> = before.iter().chain([last]).cloned().collect();
+        let Killed { returned } = killed(self.world, &self.path, calls.clone(), point)?;
+        // Another reader may be first.
+        let reader = Index::open_read_only(&self.path).map_err(|error| format!("read: {error}"))?;
+        let report = reader.verify().map_err(|error| format!("verify: {error}"))?;
+        ensure!(report.is_sound(), "after a kill: {:?}", report.problems);
+        drop(reader);
+        self.open()?;
+        let now = self.index().bundle();
+        let found = Outcome::found(self.index());
+        for (op, &done) in calls.iter().zip(&returned) {
+            let expected = self.model.expected(op, self.world);
+            let full = matches!(point, Point::Full(_));
+            ensure!(done || full || expected != Expected::Done, "{op:?} was refused in another process");
+            ensure!(!done || expected != Expected::Refused, "{op:?} was done, which cannot be");
+            if done {
+                self.model.apply(op, self.found_after(op, &found, &now), &now, self.world)?;
+            }
+        }
+        let mut allowed = vec![self.model.clone()];
+        // What an error stopped may have taken effect.
+        let is_done = returned.len() == calls.len() && returned.last() == Some(&true);
+        let in_midst = calls.get(returned.len()).or(calls.last()).filter(|_| !is_done);
+        if let Some(op) = in_midst {
+            self.cut_off(op);
+            allowed[0] = self.model.clone();
+            allowed.extend(self.after(op, &found, &now)?);
+        }
+        let mut failures = Vec::new();
+        for model in allowed {
+            match compare(self.index(), &model, 11) {
+                Ok(()) => {
+                    self.model = model;
+                    return Ok(());
+                }
+                Err(failure) => failures.push(failure),
+            }
+        }
+        Err(format!("killed in {in_midst:?}: {}", failures.join("; or ")))
+    }
+
+    /// The answer of a call that another process had, as far as the index tells it.
+    fn found_after(&self, op: &Op, found: &Outcome, now: &Arc<ehi::Bundle>) -> Outcome {
+        let changed = now.hash() != self.model.serving.bundle.hash();
+        let mut outcome = found.clone();
+        if changed && matches!(op, Op::Tune { .. } | Op::Learn { .. }) {
+            outcome.changed = true;
+        }
+        outcome
+    }
+
+    /// What an index may be that was left in the midst of a call.
+    fn after(&self, op: &Op, found: &Outcome, now: &Arc<ehi::Bundle>) -> Result<Vec<Model>, String> {
+        let changes = matches!(op, Op::Tune { .. } | Op::Learn { .. } | Op::Reencode(_) | Op::Rollback);
+        if self.model.expected(op, self.world) == Expected::Refused
+            || changes && now.hash() == self.model.serving.bundle.hash()
+        {
+            return Ok(Vec::new());
+        }
+        let mut done = self.model.clone();
+        done.apply(op, self.found_after(op, found, now), now, self.world)?;
+        Ok(vec![done])
+    }
+}
