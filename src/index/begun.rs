@@ -11,7 +11,7 @@ use std::path::Path;
 use super::aside::keep_damaged;
 use super::measured;
 use super::question_log::clear_begun_log;
-use super::root::{Current, kind, list, model_dir, sync};
+use super::root::{Current, kind, list, model_dir, remove_file, sync};
 use crate::disk::{Backend, Kind, names};
 use crate::model::{CARD_FILE, ModelError, PAGE_FILE, remove_bundle, unused_files};
 use crate::store::{Operation, StoreError, bytes_below, clear_store};
@@ -49,13 +49,13 @@ impl Begun {
     fn remove(&self, backend: &dyn Backend, index: &Path) -> Result<()> {
         let path = index.join(&self.name);
         match self.what {
-            What::File => backend.remove(&path).map_err(StoreError::io(&path, Operation::Remove)),
+            What::File => remove_file(backend, &path),
             What::Log => clear_begun_log(index),
             What::Bundle => {
                 // With these alone there, the folder would stay.
                 for name in [PAGE_FILE, CARD_FILE].map(|name| path.join(name)) {
                     if kind(backend, &name)? == Some(Kind::File) {
-                        backend.remove(&name).map_err(StoreError::io(&name, Operation::Remove))?;
+                        remove_file(backend, &name)?;
                     }
                 }
                 remove_bundle(backend, &path).map_err(as_store_error)
