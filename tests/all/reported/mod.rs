@@ -10,6 +10,7 @@ mod markdown;
 mod columns;
 mod nulls;
 mod tables;
+mod upkeep;
 mod words;
 
 use std::fs;
