@@ -47,6 +47,7 @@ fn named(index: &Index) -> Vec<String> {
     names
 }
 
+/// qdrant/qdrant#2317: after a kill, folders of what was under way stayed for ever.
 #[test]
 fn it_is_named_counted_and_removed_by_the_next_writer() {
     let (dir, index) = filled(SHAPE, DOCUMENTS);
@@ -94,6 +95,7 @@ fn a_training_that_is_cut_off_leaves_nothing_beside_its_output() {
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 
+/// qdrant/qdrant#5983 and #2497: what a snapshot that failed had left was taken for an index, or stayed.
 #[test]
 fn a_snapshot_that_was_killed_says_what_finishes_it() {
     let (dir, index) = filled(SHAPE, 20);
@@ -170,6 +172,8 @@ fn damage_stands_out_and_what_a_repair_set_aside_can_be_forgotten() {
     assert!(!path.join("damaged").exists());
 }
 
+/// qdrant/qdrant#1195 and vlasky/sqlite-vec#8: vectors of norm 0 were stored, and NaN spoiled the order of
+/// hits.
 #[test]
 fn a_vector_needs_a_direction() {
     for similarity in [Similarity::Cosine, Similarity::DotProduct, Similarity::Manhattan] {

@@ -12,4 +12,5 @@ mod html;
 mod markdown;
 mod nulls;
 mod tables;
+mod upkeep;
 mod words;
