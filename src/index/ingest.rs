@@ -142,9 +142,11 @@ impl Ingest<'_> {
         let dim = self.model().encoder.dim();
         let units: Vec<f32> = rows.chunks_exact(dim).flat_map(unit).collect();
         let leaves = self.route(&units);
-        let (rows, stored): (_, fn(&[f32]) -> Vec<f16>) = match self.similarity {
-            Similarity::Cosine => (&units[..], unit_to_store),
-            _ => (rows, <Vec<f16>>::from_f32_slice),
+        let is_cosine = self.similarity == Similarity::Cosine;
+        let rows = if is_cosine { &units[..] } else { rows };
+        let stored = |row: &[f32]| match is_cosine {
+            true => unit_to_store(row),
+            false => <Vec<f16>>::from_f32_slice(row),
         };
         puts(documents, terms, spans, rows.chunks_exact(dim).map(stored).zip(leaves))
     }
