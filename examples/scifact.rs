@@ -18,6 +18,7 @@ mod escape;
 #[path = "../src/bin/ehi/evaluation.rs"]
 mod evaluation;
 #[path = "../src/bin/ehi/hits.rs"]
+#[allow(dead_code, reason = "shared with the binary, which uses more of it")]
 mod hits;
 #[path = "../src/bin/ehi/passage.rs"]
 mod passage;

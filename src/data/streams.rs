@@ -12,7 +12,8 @@ use crate::document::Document;
 
 /// Streams documents from JSON lines, plain or gzip-compressed: a file or standard input.
 ///
-/// Each line is an object with the strings `_id` and `text` and, if there is one, `title`;
+/// Each line is an object with `_id`, a string or an integer, and the strings `text` and, if there is one,
+/// `title`;
 /// `metadata` is kept unless it is null; other keys are ignored. Memory
 /// stays at one line, at most [`MAX_LINE_BYTES`](super::MAX_LINE_BYTES). Ids are not
 /// compared with one another.

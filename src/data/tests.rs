@@ -118,7 +118,7 @@ fn records_of_the_wrong_form_are_typed_errors() {
     let error = document_error(r#"{"_id":"","text":"t"}"#);
     assert!(matches!(error, DataError::EmptyId { line: 1, field: "_id", .. }), "{error}");
     for raw in [
-        r#"{"_id":7,"text":"t"}"#,
+        r#"{"_id":7.5,"text":"t"}"#,
         r#"{"_id":"1","text":["t"]}"#,
         r#"{"_id":"1","_id":"2","text":"t"}"#,
         r#"{"_id":"1","text":"t"} x"#,

@@ -22,8 +22,9 @@ pub type Checked = Result<(), String>;
 
 macro_rules! ensure {
     ($holds:expr, $($said:tt)*) => {
-        if !$holds {
-            return Err(format!($($said)*));
+        match $holds {
+            true => {}
+            false => return Err(format!($($said)*)),
         }
     };
 }

@@ -23,10 +23,13 @@ const WORDS: [&str; 24] = [
 ];
 const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures");
 
+/// Embeddings by text, and whether it is a question.
+type Known = HashMap<(String, bool), Arc<Vec<f32>>>;
+
 /// A bundle whose encoder says what an embedding must be.
 pub struct Coder {
     pub bundle: Arc<Bundle>,
-    known: Mutex<HashMap<(String, bool), Arc<Vec<f32>>>>,
+    known: Mutex<Known>,
 }
 
 impl Coder {
