@@ -68,8 +68,6 @@ def _comparison(condition: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _equal(field: str, value: Any) -> dict[str, Any]:
-    if value is None:
-        return {"$or": [{field: {"$exists": False}}, {field: {"$eq": None}}]}
     return {field: {"$eq": value}}
 
 

@@ -54,6 +54,9 @@ class TemporaryIndex:
     ) -> dict[str, dict[str, float]]:
         """Scores of the best `k` documents of each query; of those of `among` where that is given."""
         index = self.opened()
+        if options.keys().isdisjoint(("mode", "alpha", "rrf")):
+            # Quotes in a dataset's question are text.
+            options = {"mode": "dense", **options}
         found: Iterable[SearchResult]
         if among is None:
             found = index.search(list(queries.values()), k, ids_only=True, **options)

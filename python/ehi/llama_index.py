@@ -146,7 +146,7 @@ def _condition(one: Any) -> dict[str, Any]:
         case FilterOperator.ALL:
             return {"$and": [{key: {"$eq": each}} for each in value]}
         case FilterOperator.IS_EMPTY:
-            empty: list[dict[str, Any]] = [{"$exists": False}, {"$eq": None}, {"$eq": ""}, {"$eq": []}]
+            empty: list[dict[str, Any]] = [{"$eq": None}, {"$eq": ""}, {"$eq": []}]
             return {"$or": [{key: each} for each in empty]}
         case FilterOperator.NIN:
             return {"$not": {key: {"$in": value}}}

@@ -258,6 +258,19 @@ impl SearchResult {
         plain(py, &self.rest.ranked_by)
     }
 
+    /// What the signs of the question meant, as a dictionary of lists: `required`, `phrases`, `excluded`,
+    /// `excluded_phrases`, `as_text`; and `ignored`, whether they were read as text.
+    #[getter]
+    fn signs(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        plain(py, &self.rest.signs)
+    }
+
+    /// What should be known of the result, in sentences: why a filter found nothing, say.
+    #[getter]
+    fn notes(&self) -> Vec<String> {
+        self.rest.notes.clone()
+    }
+
     fn __len__(&self) -> usize {
         self.hits.len()
     }

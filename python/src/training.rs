@@ -144,12 +144,18 @@ pub fn train_reranker(
 
 /// Evaluates an index on a dataset whose corpus it holds; the report, as a dictionary. `data` is its folder.
 ///
+/// `ignore_identical_ids`: whether a document with the id of the query is no hit for it, the rule of ArguAna
+/// and Quora; by default on for a folder of one of these names. The report says it as
+/// `ignores_identical_ids`.
+///
 /// >>> ehi.evaluate(index, "no-such-folder")
 /// Traceback (most recent call last):
 /// ...
 /// ehi.DataError: ...
 #[pyfunction]
-#[pyo3(signature = (index, data, *, split = "test", beams = None, encoder = None, progress = None))]
+#[pyo3(signature = (index, data, *, split = "test", beams = None, encoder = None, ignore_identical_ids = None,
+    progress = None))]
+#[allow(clippy::too_many_arguments, reason = "they are keywords")]
 pub fn evaluate(
     py: Python<'_>,
     index: &Index,
@@ -157,10 +163,12 @@ pub fn evaluate(
     split: &str,
     beams: Option<Vec<usize>>,
     encoder: Option<&str>,
+    ignore_identical_ids: Option<bool>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Py<PyAny>> {
     let encoder = encoder.map(|text| parse::<QueryEncoder>("encoder", text)).transpose()?;
-    let options = EvalOptions { beams: beams.unwrap_or_default(), encoder, ..EvalOptions::default() };
+    let beams = beams.unwrap_or_default();
+    let options = EvalOptions { beams, encoder, ignore_identical_ids, ..EvalOptions::default() };
     let index = index.inner()?;
     let (report, _) = watched(py, progress, |mut told| {
         evaluate_index(&index, &Dataset::open(data)?, split, &options, &mut told)

@@ -1,5 +1,6 @@
 """The store: what goes in comes out, and mistakes are told."""
 
+import json
 import multiprocessing
 import pathlib
 import pickle
@@ -81,6 +82,15 @@ def test_filters_and_modes(filled, documents):
     }
     with pytest.raises(ehi.FilterError):
         filled.search("cells", filter={"place": {"$less": 1}})
+    none = filled.search("cells", filter={"place": "4"})
+    assert len(none) == 0 and "holds numbers" in none.notes[0]
+    assert few.notes == [] and few.signs["required"] == [] and not few.signs["ignored"]
+    for mode in ("best", "lexical", "hybrid"):
+        signed = filled.search("mice +cells -nothing", mode=mode)
+        assert signed.signs["required"] == ["cells"] and signed.signs["excluded"] == ["nothing"]
+        assert signed.ids and all("cell" in (hit.title + hit.text).lower() for hit in signed)
+    assert filled.search("+cells", mode="dense").signs["ignored"]
+    assert filled.search("cells at -20 degrees").signs["as_text"] == ["-20"]
     with pytest.raises(ValueError, match="known are best"):
         filled.search("cells", mode="both")
     with pytest.raises(ValueError, match="exclude each other"):
@@ -241,6 +251,36 @@ def test_judgments_and_what_is_told(empty, documents):
     assert explained["hits"][0]["id"] == documents[0]["id"]
     fused = empty.fuse()
     assert fused["fusion"] is None and "40" in fused["sentence"]
+
+
+def test_what_made_the_embeddings_is_told(empty, tmp_path):
+    assert empty.stats()["encoded_by"] == []
+    empty.add([{"id": "a", "text": "Tea steeps for three minutes."}])
+    assert empty.stats()["encoded_by"] == ["int8"]
+    empty.close()
+    with ehi.Index.open(tmp_path / "index") as index:
+        index.add([{"id": "b", "text": "Tea steeps for three minutes."}])
+        assert index.stats()["encoded_by"] == ["f32", "int8"]
+        hits = index.search("Tea steeps for three minutes.", k=2)
+        assert all(-1 <= score <= 1 for score in hits.scores) and max(hits.scores) > 0.98
+
+
+def test_a_question_that_is_a_document_does_not_find_itself(empty, tmp_path):
+    texts = {"a1": "We should ban cars in cities.", "a2": "Cars in cities bring jobs, do not ban them."}
+    empty.add([{"id": id, "text": text} for id, text in texts.items()])
+    empty.flush()
+    for name, known in [("arguments", False), ("ArguAna", True)]:
+        data = tmp_path / name
+        (data / "qrels").mkdir(parents=True)
+        lines = [json.dumps({"_id": id, "text": text}) for id, text in texts.items()]
+        (data / "corpus.jsonl").write_text("\n".join(lines))
+        (data / "queries.jsonl").write_text(lines[0])
+        (data / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\na1\ta2\t1\n")
+        report = ehi.evaluate(empty, data)
+        assert report["ignores_identical_ids"] is known
+        assert report["exact"]["mrr@10"] == (1.0 if known else 0.5)
+        other = ehi.evaluate(empty, data, ignore_identical_ids=not known)
+        assert other["exact"]["mrr@10"] == (0.5 if known else 1.0)
 
 
 def test_long_documents_have_passages(tmp_path):

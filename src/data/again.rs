@@ -139,7 +139,7 @@ fn no_room(error: io::Error) -> io::Error {
         "a table from a stream is read twice, and {} cannot hold it ({error}); set TMPDIR, or give a file",
         place.display()
     );
-    io::Error::new(io::ErrorKind::Other, what)
+    io::Error::other(what)
 }
 
 #[cfg(test)]

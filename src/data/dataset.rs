@@ -51,6 +51,18 @@ impl Dataset {
         names.iter().any(|name| either_exists(&dir.as_ref().join(name)))
     }
 
+    /// Whether a document with the id of a query is no answer to it, by the rule of this dataset: ArguAna and
+    /// Quora, which ask with documents of their own corpus and judge other ones. They are known by the name
+    /// of the directory, in upper or lower case, as BEIR and MTEB call them: `arguana`, `quora`,
+    /// `QuoraRetrieval`, and with `Nano` in front.
+    pub fn ignores_identical_ids(&self) -> bool {
+        let dir = self.dir().canonicalize().unwrap_or_else(|_| self.dir().to_owned());
+        let name = dir.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+        let name = name.strip_prefix("nano").unwrap_or(&name);
+        let name = name.strip_suffix("retrieval").unwrap_or(name);
+        matches!(name, "arguana" | "quora")
+    }
+
     /// The directory.
     pub fn dir(&self) -> &Path {
         match self {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use super::files::{check_split, directory, either_exists, open_either};
-use super::jsonl::{Place, next_record};
+use super::jsonl::{Place, id, next_record};
 use super::{DataError, Documents, Lines, Qrels, Queries, Query, read_labels};
 use crate::document::Document;
 
@@ -159,6 +159,7 @@ pub(super) fn point(lines: &mut Lines) -> Option<Result<Query, DataError>> {
 
 #[derive(Deserialize)]
 struct LabelRecord {
+    #[serde(default, deserialize_with = "id")]
     uid: Option<String>,
     title: Option<String>,
     content: Option<String>,
@@ -166,6 +167,7 @@ struct LabelRecord {
 
 #[derive(Deserialize)]
 struct PointRecord {
+    #[serde(default, deserialize_with = "id")]
     uid: Option<String>,
     target_ind: Option<Vec<u64>>,
     target_rel: Option<Vec<f64>>,

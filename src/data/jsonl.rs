@@ -1,7 +1,8 @@
 //! Documents and queries in the BEIR form, one JSON object a line.
 
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, Error};
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
 
 use super::input::Strict;
 use super::{DataError, Lines, Query};
@@ -29,6 +30,7 @@ pub(super) fn query(lines: &mut Lines) -> Option<Result<Query, DataError>> {
 // Absent and null fields are told from wrong types by hand, so that the error can name them.
 #[derive(Deserialize)]
 struct DocumentRecord {
+    #[serde(default, deserialize_with = "id")]
     _id: Option<String>,
     title: Option<String>,
     text: Option<String>,
@@ -37,8 +39,19 @@ struct DocumentRecord {
 
 #[derive(Deserialize)]
 struct QueryRecord {
+    #[serde(default, deserialize_with = "id")]
     _id: Option<String>,
     text: Option<String>,
+}
+
+/// An id: a string, or an integer as it is written.
+pub(super) fn id<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    match Option::<Value>::deserialize(from)? {
+        None => Ok(None),
+        Some(Value::String(id)) => Ok(Some(id)),
+        Some(Value::Number(id)) if id.is_i64() || id.is_u64() => Ok(Some(id.to_string())),
+        Some(_) => Err(D::Error::custom("the id is neither a string nor an integer")),
+    }
 }
 
 /// Where a record stood, for errors found after parsing.

@@ -50,5 +50,9 @@ pub(crate) const RECALL_NEW: &str = "RECALL.new";
 pub(crate) const FUSION: &str = "FUSION";
 /// [`FUSION`] before it is put into its place.
 pub(crate) const FUSION_NEW: &str = "FUSION.new";
+/// In the directory of a model: what made the embeddings.
+pub(crate) const ENCODED: &str = "ENCODED";
+/// [`ENCODED`] before it is put into its place.
+pub(crate) const ENCODED_NEW: &str = "ENCODED.new";
 /// Space kept for a flush on a full disk.
 pub(crate) const RESERVE: &str = "RESERVE";

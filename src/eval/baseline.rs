@@ -146,7 +146,8 @@ fn search(
         scanner.scan(rows, top).map_err(|_| wrong_width())?;
         Ok(())
     };
-    let found = partition.search(&unit, probes, best_of(sweep.view, sweep.depth), score)?;
+    let best = best_of(sweep.view, sweep.searched(query, sweep.depth));
+    let found = partition.search(&unit, probes, best, score)?;
     found.into_iter().map(|mut found| sweep.outcome(query, &mut found)).collect()
 }
 

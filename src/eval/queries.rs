@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use crate::data::{Dataset, Qrels};
 use crate::error::Result;
+use crate::ids::Row;
 use crate::index::ActiveModel;
 use crate::measure::{Judged, Ranking};
 use crate::search::QueryEncoder;
@@ -66,6 +67,12 @@ pub(super) fn judged(view: &View, queries: &EvalQueries, qrels: &Qrels) -> Resul
         judged.push(Judged::new(grades));
     }
     Ok((judged, missing.len()))
+}
+
+/// Of each asked query the document that has its id, which is then no hit; none where such a document is one.
+pub(super) fn identical(view: &View, queries: &EvalQueries, is_ignored: bool) -> Result<Vec<Option<Row>>> {
+    let row = |id: &String| Ok(if is_ignored { view.row_of(id)? } else { None });
+    queries.ids[..queries.asked].iter().map(row).collect()
 }
 
 /// Puts equal scores in the order of `trec_eval`: by id, largest first.

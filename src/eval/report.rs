@@ -107,6 +107,8 @@ pub struct EvalReport {
     pub missing_documents: usize,
     /// The lowest grade that counted as relevant.
     pub relevance_level: i32,
+    /// Whether a document with the id of a query was no hit for it.
+    pub ignores_identical_ids: bool,
     /// Which encoder read the queries.
     pub encoder: QueryEncoder,
     /// Queries of which the fast encoder was unsure, so that the full one read them.

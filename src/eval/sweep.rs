@@ -6,11 +6,12 @@ use std::sync::Arc;
 use super::baseline::{self, IvfOptions};
 use super::modes::{EvalMode, ModeDifference, ModePoint};
 use super::per_query::PerQuery;
-use super::queries::{EvalQueries, judged, order_ties};
+use super::queries::{EvalQueries, identical, judged, order_ties};
 use super::report::{EvalReport, Means, larger_p_value};
 use super::{Cost, Curve, Metric, QueryFigures, RelevanceLevel, Run, Setting};
 use crate::data::Dataset;
 use crate::error::{Error, InputError, Result};
+use crate::ids::Row;
 use crate::index::{ActiveModel, Asked, Index, Limits, Plan, SearchMode, Words};
 use crate::measure::{Found, Judge, Judged, Outcome, ProgressCounter, Ranking, doubling};
 use crate::model::Reranker;
@@ -64,6 +65,9 @@ pub struct EvalOptions {
     pub metrics: Vec<Metric>,
     /// The lowest grade that counts as relevant; nDCG goes by the grades themselves.
     pub relevance_level: RelevanceLevel,
+    /// Whether a document with the id of the query is no hit for it. By default as
+    /// [`Dataset::ignores_identical_ids`].
+    pub ignore_identical_ids: Option<bool>,
     /// Visited fractions at which tree, baseline and exact search are compared.
     pub at: Vec<f64>,
     /// Work fractions at which they are compared.
@@ -122,7 +126,10 @@ pub fn evaluate(
     }
     let judge = Judge::new(&metrics, options.relevance_level, judged);
     let depth = judge.depth().max(DEPTH);
-    let sweep = Sweep { serving, view: &view, queries: &queries, judge, depth };
+    let ignores_identical_ids =
+        options.ignore_identical_ids.unwrap_or_else(|| dataset.ignores_identical_ids());
+    let identical = identical(&view, &queries, ignores_identical_ids)?;
+    let sweep = Sweep { serving, view: &view, queries: &queries, judge, depth, identical };
     let baseline = match &options.baseline {
         Baseline::None => None,
         Baseline::Ivf(ivf) => {
@@ -179,6 +186,7 @@ pub fn evaluate(
         missing_queries,
         missing_documents,
         relevance_level: options.relevance_level.0,
+        ignores_identical_ids,
         encoder,
         unsure_queries: encoders.iter().filter(|own| **own != encoder).count(),
         leaves,
@@ -247,6 +255,8 @@ pub(super) struct Sweep<'a> {
     pub judge: Judge<'a>,
     /// Documents ranked per query.
     pub depth: usize,
+    /// Of each query the document that is no hit for it.
+    pub identical: Vec<Option<Row>>,
 }
 
 impl Sweep<'_> {
@@ -259,8 +269,28 @@ impl Sweep<'_> {
         &self.queries.rows[query * self.dim()..][..self.dim()]
     }
 
+    /// Documents to search for: one more where one of them is no hit.
+    pub fn searched(&self, query: usize, depth: usize) -> usize {
+        depth + usize::from(self.identical[query].is_some())
+    }
+
+    /// Takes the document that is no hit for a query out of its ranking.
+    pub fn drop_identical(&self, query: usize, ranking: &mut Ranking, depth: usize) -> Result<()> {
+        let Some(identical) = self.identical[query] else { return Ok(()) };
+        for place in 0..ranking.len() {
+            // A row may be of one of its passages.
+            if self.view.head(ranking[place].1)? == identical {
+                ranking.remove(place);
+                break;
+            }
+        }
+        ranking.truncate(depth);
+        Ok(())
+    }
+
     /// Judges what a query found, and puts its ranking in the order of `trec_eval`.
     pub fn outcome(&self, query: usize, found: &mut Found) -> Result<Outcome> {
+        self.drop_identical(query, &mut found.ranking, self.depth)?;
         // Judged are documents.
         for (_, row) in &mut found.ranking {
             *row = self.view.head(*row)?;
@@ -277,18 +307,21 @@ impl Sweep<'_> {
         meter: &mut ProgressCounter<'_, '_>,
     ) -> Result<QueryFigures> {
         let depth = rerank.map_or(self.depth, |rerank| rerank.depth.max(self.depth));
-        let plan = mode.plan(NonZeroUsize::new(depth).unwrap_or(NonZeroUsize::MIN));
         let by = if rerank.is_some() { EvalMode::Reranked.name() } else { mode.name() };
         let mut figures = QueryFigures::new(Setting::Ranked { by }, self.view.live_rows());
         let analysis = self.serving.analysis();
         let search = |query: usize| -> Result<(Outcome, Ranking)> {
+            let searched = NonZeroUsize::new(self.searched(query, depth));
+            let plan = mode.plan(searched.unwrap_or(NonZeroUsize::MIN));
             // As it is: no sign of a dataset's question is meant as one.
             let words = Words::plain(&self.queries.texts[query], analysis)?;
             let encoder = self.queries.encoders.get(query).copied();
-            let asked = Asked { vector: self.query(query).into(), words: Some(words), encoder };
+            let asked =
+                Asked { vector: self.query(query).into(), words: Some(words), encoder, ..Asked::default() };
             let ranked = self.serving.rank_asked(self.view, &asked, &plan)?;
             let visited = ranked.stats.documents_visited;
             let mut ranking = ranked.rows;
+            self.drop_identical(query, &mut ranking, depth)?;
             if let Some(rerank) = rerank {
                 ranking = self.reranked(&self.queries.texts[query], ranking, rerank)?;
                 ranking.truncate(self.depth);
@@ -329,9 +362,9 @@ impl Sweep<'_> {
         mut run: Option<&mut Run>,
         meter: &mut ProgressCounter<'_, '_>,
     ) -> Result<QueryFigures> {
-        let depth = NonZeroUsize::new(self.depth).unwrap_or(NonZeroUsize::MIN);
         let mut figures = QueryFigures::new(setting, self.view.live_rows());
         let search = |query| -> Result<(Outcome, Ranking)> {
+            let depth = NonZeroUsize::new(self.searched(query, self.depth)).unwrap_or(NonZeroUsize::MIN);
             let ranked = self.serving.rank(self.view, self.query(query), &Plan::new(depth, mode))?;
             let routing = ranked.multiply_adds as f64 / self.dim() as f64;
             let visited = ranked.stats.documents_visited;

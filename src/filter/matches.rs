@@ -37,13 +37,17 @@ pub(super) enum Relation {
 
 impl Test {
     pub(super) fn holds(&self, id: &str, metadata: Option<&Value>) -> bool {
+        // A missing field is as null, but for `Exists`.
+        const NULL: &Value = &Value::Null;
         match self {
             Self::Ids(ids) => contains(ids, id),
-            Self::Exists { field } => any_at(metadata, field, |_| true),
+            Self::Exists { field } => each_at(metadata, field, |found| found.is_some()),
             Self::Compare { field, relation, value } => {
-                any_at(metadata, field, |found| relation.holds(found, value))
+                each_at(metadata, field, |found| relation.holds(found.unwrap_or(NULL), value))
             }
-            Self::OneOf { field, values } => any_at(metadata, field, |found| values.contains(found)),
+            Self::OneOf { field, values } => {
+                each_at(metadata, field, |found| values.contains(found.unwrap_or(NULL)))
+            }
         }
     }
 
@@ -92,17 +96,28 @@ fn contains(sorted: &[String], id: &str) -> bool {
     sorted.binary_search_by(|other| other.as_str().cmp(id)).is_ok()
 }
 
-/// Whether `holds` for a value that `field` leads to, or for an element of one.
+/// Whether `holds` for a value that `field` leads to, for an element of one, or for `None` where the path
+/// leads to nothing.
 ///
-/// More than one value only where the path leads through arrays. Without recursion, because an
-/// application's metadata may be nested to any depth.
-fn any_at(metadata: Option<&Value>, field: &str, holds: impl Fn(&Value) -> bool) -> bool {
+/// More than one value only where the path leads through arrays, of which elements that are no objects and
+/// places that the array does not have lead nowhere: not to a value, and not to nothing. Without recursion,
+/// because an application's metadata may be nested to any depth.
+pub(super) fn each_at(
+    metadata: Option<&Value>,
+    field: &str,
+    mut holds: impl FnMut(Option<&Value>) -> bool,
+) -> bool {
     // Each with what is left of the path; `None` at its end.
     let mut todo = vec![];
-    todo.extend(metadata.map(|metadata| (metadata, Some(field))));
+    match metadata {
+        Some(metadata) => todo.push((metadata, Some(field))),
+        None => return holds(None),
+    }
     while let Some((value, path)) = todo.pop() {
         let Some(path) = path else {
-            if holds(value) || value.as_array().is_some_and(|items| items.iter().any(&holds)) {
+            if holds(Some(value))
+                || value.as_array().is_some_and(|items| items.iter().any(|item| holds(Some(item))))
+            {
                 return true;
             }
             continue;
@@ -111,21 +126,28 @@ fn any_at(metadata: Option<&Value>, field: &str, holds: impl Fn(&Value) -> bool)
             Some((key, rest)) => (key, Some(rest)),
             None => (path, None),
         };
-        match value {
+        let next = match value {
             Value::Object(fields) => match fields.get(path) {
-                Some(found) => todo.push((found, None)),
-                None => todo.extend(fields.get(key).map(|found| (found, rest))),
+                Some(found) => Some((found, None)),
+                None => fields.get(key).map(|found| (found, rest)),
             },
             Value::Array(items) if is_index(key) => {
                 // A number too large for `usize` is beyond the end of any array.
                 todo.extend(
                     key.parse().ok().and_then(|index: usize| items.get(index)).map(|item| (item, rest)),
                 );
+                continue;
             }
             Value::Array(items) => {
                 todo.extend(items.iter().filter(|item| item.is_object()).map(|item| (item, Some(path))));
+                continue;
             }
-            _ => {}
+            _ => None,
+        };
+        match next {
+            Some(next) => todo.push(next),
+            None if holds(None) => return true,
+            None => {}
         }
     }
     false

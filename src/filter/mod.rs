@@ -1,6 +1,7 @@
 //! Which documents a search may return: conditions on their ids and metadata.
 
 mod error;
+mod kinds;
 mod matches;
 mod nodes;
 mod number;
@@ -15,6 +16,7 @@ mod tests;
 use serde_json::Value;
 
 pub use error::FilterError;
+pub(crate) use kinds::Observed;
 use matches::{Relation, Test};
 use nodes::{Join, Node};
 use values::ValueSet;
@@ -42,9 +44,9 @@ use values::ValueSet;
 /// | entry | holds where |
 /// |---|---|
 /// | `"field": value` | as `$eq`; an object must be written with `$eq` |
-/// | `"field": {"$eq": value}`, `$ne` | the field equals the value; it does not, or is missing |
+/// | `"field": {"$eq": value}`, `$ne` | the field equals the value; it does not |
 /// | `"field": {"$gt": value}`, `$gte`, `$lt`, `$lte` | the field is greater, ... |
-/// | `"field": {"$in": [value, ...]}`, `$nin` | the field equals one of the values; none, or is missing |
+/// | `"field": {"$in": [value, ...]}`, `$nin` | the field equals one of the values; none of them |
 /// | `"field": {"$exists": true}` | the field is there, even as null; with `false`, is missing |
 /// | `"field": {"$not": {...}}` | the operators in the object do not all hold |
 /// | `"$and": [filter, ...]`, `$or`, `$nor` | all, at least one, none of the filters hold |
@@ -66,7 +68,8 @@ use values::ValueSet;
 /// less hold only between two numbers, two strings (by their bytes in UTF-8) or two booleans (false
 /// is less), never across types. Times such as `2024-01-05T10:00:00Z` compare by the clock whether or
 /// not they have fractions of a second: `10:00:00Z` equals `10:00:00.000Z` and is less than
-/// `10:00:00.5Z`. Null equals only null; a missing field does not equal it.
+/// `10:00:00.5Z`. A field that is null, or missing, equals null and nothing else, so `$ne` with null holds
+/// where the field is there with a value; `$exists` alone tells missing from null.
 ///
 /// Where the field is an array, a comparison holds if it does for the array as a whole or for any
 /// of its elements; two comparisons may hold for different elements. `$ne` and `$nin` are the exact
@@ -83,12 +86,12 @@ impl Filter {
     /// The functions make deeper filters too, and these match as any other.
     pub const MAX_DEPTH: usize = 64;
 
-    /// The field equals the value. (A NaN or an infinity becomes null in JSON.)
+    /// The field equals the value; a missing one equals null. (A NaN or an infinity becomes null in JSON.)
     pub fn eq(field: impl Into<String>, value: impl Into<Value>) -> Self {
         Self::compare(field, Relation::Equal, value)
     }
 
-    /// The field does not equal the value, or is missing.
+    /// The field does not equal the value: also where it is missing, unless the value is null.
     pub fn ne(field: impl Into<String>, value: impl Into<Value>) -> Self {
         !Self::eq(field, value)
     }

@@ -1,7 +1,8 @@
 //! A model with the store of its embeddings: what searches and writes run on.
 
+use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use super::analysis::{Analysis, lexers};
 use super::calibrate::RecallCurve;
@@ -15,11 +16,11 @@ use crate::codes::Rotation;
 use crate::disk::{Backend, names};
 use crate::error::{Error, InputError};
 use crate::ids::ModelHash;
-use crate::lexical::Analyzer;
+use crate::lexical::{Analyzer, Kind};
 use crate::model::{Bundle, LoadOptions, Model, remove_bundle};
 use crate::passages::Passages;
 use crate::scan::Similarity;
-use crate::store::{Damage, Operation, Store, StoreConfig, StoreError, StoreOptions, View};
+use crate::store::{Damage, EncodedBy, Operation, Store, StoreConfig, StoreError, StoreOptions, View};
 
 type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -53,6 +54,8 @@ pub(crate) struct ActiveModel {
     rotation: OnceLock<Rotation>,
     recall: RwLock<Option<Arc<RecallCurve>>>,
     pub(super) fusion: RwLock<Option<KeptFusion>>,
+    /// What is known to be noted of what made embeddings.
+    pub(super) encoded: Mutex<BTreeSet<EncodedBy>>,
 }
 
 impl ActiveModel {
@@ -79,7 +82,7 @@ impl ActiveModel {
             leaves_per_document: own.leaves_per_document(),
             similarity: similarity.code(),
             model_hash: own.hash(),
-            terms: analyzer.map_or(0, Analyzer::code),
+            terms: analyzer.map_or(0, |analyzer| Kind::new(analyzer).code()),
             passages,
         };
         let store = Arc::new(Store::create_on(backend, dir, &config, options.store)?);
@@ -89,8 +92,8 @@ impl ActiveModel {
     pub(super) fn new(number: u32, store: Arc<Store>, bundle: Arc<Bundle>, similarity: Similarity) -> Self {
         let (served, filters, recall) = (RoutingLog::default(), FilterCache::default(), RwLock::default());
         store.set_lexers(lexers(Arc::clone(&bundle)));
-        let (rotation, fusion) = (OnceLock::new(), RwLock::default());
-        Self { number, store, bundle, similarity, served, filters, rotation, recall, fusion }
+        let (rotation, fusion, encoded) = (OnceLock::new(), RwLock::default(), Mutex::default());
+        Self { number, store, bundle, similarity, served, filters, rotation, recall, fusion, encoded }
     }
 
     /// Opens the store and the model in `dir`, for writing.
@@ -192,9 +195,14 @@ impl ActiveModel {
         self.bundle.model()
     }
 
+    /// What the index's posting lists are of, if it has any.
+    pub(super) fn words(&self) -> Option<Kind> {
+        Kind::from_code(self.store.terms())
+    }
+
     /// What the index's words are, if it has any.
     pub(super) fn analyzer(&self) -> Option<Analyzer> {
-        Analyzer::from_code(self.store.terms())
+        self.words().map(|kind| kind.analyzer)
     }
 
     /// How long the passages of documents are, if documents have any.
@@ -204,12 +212,12 @@ impl ActiveModel {
 
     /// How texts are taken apart into terms.
     pub(crate) fn analysis(&self) -> Analysis<'_> {
-        Analysis { analyzer: self.analyzer().unwrap_or_default(), encoder: self.model().encoder() }
+        Analysis { kind: self.words().unwrap_or_default(), encoder: self.model().encoder() }
     }
 
     pub(super) fn ingest(&self) -> Ingest<'_> {
-        let (similarity, analyzer, passages) = (self.similarity, self.analyzer(), self.passages());
-        Ingest { bundle: &self.bundle, similarity, analyzer, passages }
+        let (similarity, words, passages) = (self.similarity, self.words(), self.passages());
+        Ingest { bundle: &self.bundle, similarity, words, passages }
     }
 
     pub(crate) fn view(&self) -> View {
@@ -253,7 +261,7 @@ pub(super) fn check_passages(bundle: &Bundle, passages: Option<Passages>) -> Res
 
 /// Refuses words that this version does not know.
 pub(super) fn check_analyzer(config: &StoreConfig) -> Result<(), StoreError> {
-    match config.is_lexical() && Analyzer::from_code(config.terms).is_none() {
+    match config.is_lexical() && Kind::from_code(config.terms).is_none() {
         true => Err(StoreError::UnknownAnalyzer { code: config.terms }),
         false => Ok(()),
     }

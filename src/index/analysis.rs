@@ -1,91 +1,197 @@
-//! How texts become terms: by the index's encoder, or by stems.
+//! How texts become terms: by the index's encoder, or by stems, and by characters where words have no spaces
+//! between them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::error::Result;
-use crate::lexical::{Analyzer, stems};
-use crate::model::{Bundle, Encoder};
+use crate::lexical::{Analyzer, Kind, Piece, normalised, own_term, pairs, pieces, singles, stems, unknown};
+use crate::model::{Bundle, Encoder, ModelError, Token};
 use crate::store::{Lexer, LexerError, Lexers, SharedLexer};
 
-/// An analyzer with the encoder that it may need.
+/// What an index's posting lists are of, with the model that it may take to find that in a text.
 #[derive(Clone, Copy)]
 pub(crate) struct Analysis<'a> {
-    pub analyzer: Analyzer,
+    pub kind: Kind,
     pub encoder: &'a Encoder,
 }
 
+/// A part of a text that is looked for.
+enum Found<'a> {
+    /// A token of the encoder.
+    Token(u32),
+    /// A word with its term: that of its stem, or one of its own where the encoder does not know it.
+    Word(&'a str, u32),
+    /// Neighbours of a script without spaces, or symbols.
+    Run(&'a str),
+}
+
+/// The terms that a question or a text is looked through for, and its tokens.
+pub(crate) struct QuestionTerms {
+    pub terms: Vec<u32>,
+    /// For the encoder, where it reads no others.
+    pub tokens: Option<Vec<u32>>,
+}
+
 impl Analysis<'_> {
-    /// The terms of a question or of a text in their order, to be looked for or compared: without
-    /// punctuation, and with a gap, which equals no term, for what the encoder does not know.
-    pub fn words(&self, text: &str) -> Result<Vec<u32>> {
-        match self.analyzer {
-            Analyzer::Tokens => Ok(self.encoder.words(text)?),
-            Analyzer::Stems(language) => {
-                let mut found = Vec::new();
-                stems(language, text, |_, term| found.push(term));
-                Ok(found)
-            }
-        }
+    /// The terms of a text in their order, to be compared with those of another: without punctuation, each
+    /// character of a run by itself.
+    pub fn sequence(&self, text: &str) -> Result<Vec<u32>> {
+        let mut out = Vec::new();
+        self.walk(text, &mut |found| match found {
+            Found::Token(token) if self.encoder.is_punctuation(token) => {}
+            Found::Token(term) | Found::Word(_, term) => out.push(term),
+            Found::Run(run) => out.extend(singles(run).map(own_term)),
+        })?;
+        Ok(out)
     }
 
-    /// The [terms](Self::words) of a question that are known, and its tokens where the encoder reads no
-    /// others.
-    pub fn question(&self, text: &str) -> Result<(Vec<u32>, Option<Vec<u32>>)> {
-        if self.analyzer == Analyzer::Tokens
+    /// The terms of a question that are looked for in the lists: without punctuation, of a run each two
+    /// neighbours.
+    pub fn question(&self, text: &str) -> Result<QuestionTerms> {
+        // Such a text is read alike by the encoder and here.
+        if self.kind.analyzer == Analyzer::Tokens
+            && text.is_ascii()
             && let Some(question) = self.encoder.question(text)?
         {
-            return Ok((question.words, Some(question.all)));
+            return Ok(QuestionTerms { terms: question.words, tokens: Some(question.all) });
         }
-        let mut words = self.words(text)?;
-        words.retain(|&token| Encoder::is_known(token));
-        Ok((words, None))
+        let mut terms = Vec::new();
+        let tell = &mut |found: Found<'_>| match found {
+            Found::Token(token) if self.encoder.is_punctuation(token) => {}
+            Found::Token(term) | Found::Word(_, term) => terms.push(term),
+            Found::Run(run) => {
+                let before = terms.len();
+                terms.extend(pairs(run).map(own_term));
+                if terms.len() == before {
+                    terms.push(own_term(run));
+                }
+            }
+        };
+        self.walk_lists(text, tell)?;
+        Ok(QuestionTerms { terms, tokens: None })
+    }
+
+    /// Adds the terms that the lists have of a text. Returns how many tokens the encoder has for it, where it
+    /// was asked for those of the text as it is.
+    pub fn list_terms(
+        &self,
+        text: &str,
+        out: &mut Vec<u32>,
+    ) -> std::result::Result<Option<usize>, ModelError> {
+        self.walk_lists(text, &mut |found| match found {
+            Found::Token(term) | Found::Word(_, term) => out.push(term),
+            Found::Run(run) => out.extend(singles(run).chain(pairs(run)).map(own_term)),
+        })
     }
 
     /// Whether a term goes on with the word of the one before it.
     pub fn continues(&self, term: u32) -> bool {
-        self.analyzer == Analyzer::Tokens && self.encoder.continues(term)
+        self.kind.analyzer == Analyzer::Tokens && self.encoder.continues(term)
     }
 
     /// How the terms of a question are written.
-    pub fn names(&self, question: &str) -> impl Fn(u32) -> String + use<'_> {
+    ///
+    /// # Errors
+    /// Failures of the tokenizer.
+    pub fn names(&self, question: &str) -> Result<impl Fn(u32) -> String + use<'_>> {
         let mut written: HashMap<u32, String> = HashMap::new();
-        if let Analyzer::Stems(language) = self.analyzer {
-            stems(language, question, |word, term| {
-                written.entry(term).or_insert_with(|| word.to_owned());
-            });
-        }
+        let mut note = |word: &str, term: u32| {
+            written.entry(term).or_insert_with(|| word.to_owned());
+        };
+        self.walk_lists(question, &mut |found| match found {
+            Found::Token(_) => {}
+            Found::Word(word, term) => note(word, term),
+            Found::Run(run) => singles(run).chain(pairs(run)).for_each(|own| note(own, own_term(own))),
+        })?;
         let encoder = self.encoder;
-        move |term| written.get(&term).cloned().unwrap_or_else(|| encoder.token(term))
+        Ok(move |term| written.get(&term).cloned().unwrap_or_else(|| encoder.token(term)))
+    }
+
+    /// As [`Self::walk`], as the lists of the index have it.
+    fn walk_lists(
+        &self,
+        text: &str,
+        tell: &mut dyn FnMut(Found<'_>),
+    ) -> std::result::Result<Option<usize>, ModelError> {
+        match (self.kind.is_earlier, self.kind.analyzer) {
+            (false, _) => self.walk(text, tell),
+            (true, Analyzer::Tokens) => {
+                let tell_known = &mut |token: Token<'_>| {
+                    if let Token::Known(id) = token {
+                        tell(Found::Token(id));
+                    }
+                };
+                self.encoder.tokens(text, tell_known).map(Some)
+            }
+            (true, Analyzer::Stems(language)) => {
+                stems(language, text, |word, term| tell(Found::Word(word, term)));
+                Ok(None)
+            }
+        }
+    }
+
+    /// Tells of the parts of a text in their order. Returns how many tokens it has where all of it, as it is,
+    /// was tokenised.
+    fn walk(
+        &self,
+        text: &str,
+        tell: &mut dyn FnMut(Found<'_>),
+    ) -> std::result::Result<Option<usize>, ModelError> {
+        let normal = normalised(text);
+        let mut tokens = None;
+        for piece in pieces(&normal) {
+            match (piece, self.kind.analyzer) {
+                (Piece::Characters(run), _) => tell(Found::Run(run)),
+                (Piece::Text(part), Analyzer::Stems(language)) => {
+                    stems(language, part, |word, term| tell(Found::Word(word, term)));
+                }
+                (Piece::Text(part), Analyzer::Tokens) => {
+                    let tell_token = &mut |token: Token<'_>| match token {
+                        Token::Known(id) => tell(Found::Token(id)),
+                        Token::Unknown(part) => unknown(part, |piece| match piece {
+                            Piece::Text(word) => tell(Found::Word(word, own_term(word))),
+                            Piece::Characters(run) => tell(Found::Run(run)),
+                        }),
+                    };
+                    tokens = self.encoder.words(part, tell_token)?.filter(|_| part == text);
+                }
+            }
+        }
+        Ok(tokens)
     }
 }
 
 impl Lexer for Analysis<'_> {
+    fn kind(&self) -> u8 {
+        self.kind.code()
+    }
+
     fn terms(&self, text: &str, out: &mut Vec<u32>) -> std::result::Result<(), LexerError> {
-        match self.analyzer {
-            Analyzer::Tokens => {
-                self.encoder.terms(text, out)?;
-            }
-            Analyzer::Stems(language) => stems(language, text, |_, term| out.push(term)),
-        }
+        self.list_terms(text, out)?;
         Ok(())
     }
 }
 
-/// An analyzer with the model that it may need.
-struct ModelLexer(Analyzer, Arc<Bundle>);
+/// Lists of a kind with the model that they may need.
+struct ModelLexer(Kind, Arc<Bundle>);
 
 impl Lexer for ModelLexer {
+    fn kind(&self) -> u8 {
+        self.0.code()
+    }
+
     fn terms(&self, text: &str, out: &mut Vec<u32>) -> std::result::Result<(), LexerError> {
-        Analysis { analyzer: self.0, encoder: self.1.model().encoder() }.terms(text, out)
+        Analysis { kind: self.0, encoder: self.1.model().encoder() }.terms(text, out)
     }
 }
 
-/// The lexers of an index with this model, by the code of the analyzer.
+/// The lexers of an index with this model, by the code of the kind.
 pub(super) fn lexers(bundle: Arc<Bundle>) -> Lexers {
-    let tokens: SharedLexer = Arc::new(ModelLexer(Analyzer::Tokens, Arc::clone(&bundle)));
-    Arc::new(move |code| match Analyzer::from_code(code)? {
-        Analyzer::Tokens => Some(Arc::clone(&tokens)),
-        analyzer => Some(Arc::new(ModelLexer(analyzer, Arc::clone(&bundle)))),
+    let tokens = Kind::default();
+    let common: SharedLexer = Arc::new(ModelLexer(tokens, Arc::clone(&bundle)));
+    Arc::new(move |code| match Kind::from_code(code)? {
+        kind if kind == tokens => Some(Arc::clone(&common)),
+        kind => Some(Arc::new(ModelLexer(kind, Arc::clone(&bundle)))),
     })
 }

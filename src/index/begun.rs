@@ -11,7 +11,7 @@ use std::path::Path;
 use super::aside::keep_damaged;
 use super::measured;
 use super::question_log::clear_begun_log;
-use super::root::{Current, kind, list, model_dir, sync};
+use super::root::{Current, kind, list, model_dir, remove_file, sync};
 use crate::disk::{Backend, Kind, names};
 use crate::model::{CARD_FILE, ModelError, PAGE_FILE, remove_bundle, unused_files};
 use crate::store::{Operation, StoreError, bytes_below, clear_store};
@@ -49,13 +49,13 @@ impl Begun {
     fn remove(&self, backend: &dyn Backend, index: &Path) -> Result<()> {
         let path = index.join(&self.name);
         match self.what {
-            What::File => backend.remove(&path).map_err(StoreError::io(&path, Operation::Remove)),
+            What::File => remove_file(backend, &path),
             What::Log => clear_begun_log(index),
             What::Bundle => {
                 // With these alone there, the folder would stay.
                 for name in [PAGE_FILE, CARD_FILE].map(|name| path.join(name)) {
                     if kind(backend, &name)? == Some(Kind::File) {
-                        backend.remove(&name).map_err(StoreError::io(&name, Operation::Remove))?;
+                        remove_file(backend, &name)?;
                     }
                 }
                 remove_bundle(backend, &path).map_err(as_store_error)
@@ -84,7 +84,7 @@ pub(super) fn all(backend: &dyn Backend, index: &Path, current: &Current) -> Res
     note("", &trained.iter().map(String::as_str).collect::<Vec<_>>(), What::Bundle)?;
     for number in [current.serving].into_iter().chain(current.kept) {
         let dir = format!("{}/{number}/", names::MODELS);
-        note(&dir, &measured::ALL.map(|measured| measured.new), What::File)?;
+        note(&dir, &measured::FILES.map(|measured| measured.new), What::File)?;
         note(&dir, &[names::BUNDLE_NEW], What::Bundle)?;
         let bundle = format!("{dir}{}/", names::BUNDLE);
         let unused = unused_files(backend, &index.join(&bundle)).map_err(as_store_error)?;
@@ -121,7 +121,7 @@ pub(super) fn remove_model(backend: &dyn Backend, index: &Path, number: u32) -> 
     }
     keep_damaged(backend, index, &dir, number)?;
     clear_store(backend, &dir)?;
-    let measured = measured::ALL.into_iter().flat_map(|measured| [measured.name, measured.new]);
+    let measured = measured::FILES.into_iter().flat_map(|measured| [measured.name, measured.new]);
     for path in measured.map(|name| dir.join(name)) {
         if kind(backend, &path)? == Some(Kind::File) {
             backend.remove(&path).map_err(StoreError::io(&path, Operation::Remove))?;

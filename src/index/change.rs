@@ -9,6 +9,7 @@
 //! `CURRENT` names a model before its directory is made, and until it is gone: as the unfinished one. So no
 //! directory that somebody else put into `models/` is ever taken for one of the index's own.
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
@@ -31,7 +32,7 @@ use crate::ids::{ModelHash, Row};
 use crate::model::Bundle;
 use crate::progress::{OnProgress, Progress, Stage, no_progress};
 use crate::store::{
-    Difference, Durability, Operation, Put, Store, StoreError, StoreOptions, View, WriteBatch,
+    Difference, Durability, EncodedBy, Operation, Put, Store, StoreError, StoreOptions, View, WriteBatch,
 };
 
 /// Documents of a pass after which the next one is the last.
@@ -278,7 +279,9 @@ impl Index {
     ) -> Result<ModelChange> {
         let before = self.serving();
         let keeps_embeddings = before.bundle.has_encoder_of(&target.bundle);
-        let filling = Filling { target: &target, keeps_embeddings };
+        let backend = self.root.backend();
+        let encoded_by = if keeps_embeddings { before.encoded_by(&*backend) } else { target.encodes() };
+        let filling = Filling { target: &target, keeps_embeddings, encoded_by, backend: &*backend };
         let mut filled = 0;
         let mut tick = |more: usize, left: usize| {
             filled += more;
@@ -303,9 +306,12 @@ impl Index {
         let puts = &|rows: &[Row], documents| apart.run(|| filling.puts(&view, rows, documents));
         filling.fill(&view, difference, puts, &mut |_, _| Ok(()))?;
         target.store.flush()?;
-        // Words may have been added to the index since the target was begun or kept.
-        if before.store.is_lexical() && !target.store.is_lexical() {
-            target.store.make_lexical(before.store.terms(), &mut || Ok(()))?;
+        // Words may have been added to the index, or made anew, since the target was begun or kept.
+        if let Some(kind) = before.words()
+            && !kind.is_earlier
+            && target.store.terms() != kind.code()
+        {
+            target.store.make_lexical(kind.code(), &mut || Ok(()))?;
         }
         let number = target.number;
         // Opened again, with the durability of the handle.
@@ -399,6 +405,9 @@ struct Filling<'a> {
     target: &'a ActiveModel,
     /// Whether the embeddings are those of the target's encoder.
     keeps_embeddings: bool,
+    /// What made the embeddings that the target gets.
+    encoded_by: BTreeSet<EncodedBy>,
+    backend: &'a dyn Backend,
 }
 
 /// What is stored for some rows of a view, with their documents.
@@ -450,6 +459,9 @@ impl Filling<'_> {
     ) -> Result<()> {
         let Difference { missing, surplus } = difference;
         self.target.store.commit(WriteBatch { puts: Vec::new(), deletes: surplus })?;
+        if !missing.is_empty() {
+            self.target.note_encoded(self.backend, &self.encoded_by)?;
+        }
         let mut rest = missing.as_slice();
         while !rest.is_empty() {
             // Bounded by bytes as inserts are.

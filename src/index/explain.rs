@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::leaves::check_stored;
 use super::search::{
-    Hit, MatchedTerm, Plan, Query, RankBy, Ranked, RankedBy, SearchMode, SearchResult, SearchStats,
+    Hit, MatchedTerm, Plan, Query, RankBy, Ranked, RankedBy, SearchMode, SearchResult, SearchStats, Signs,
 };
 use super::unit;
 use crate::error::{InputError, Result};
@@ -65,6 +65,10 @@ pub struct ExactHit {
 pub struct Explanation {
     /// What the hits are ranked by.
     pub ranked_by: RankedBy,
+    /// What the signs of the question meant.
+    pub signs: Signs,
+    /// What should be known of the result; as [`SearchResult::notes`](crate::SearchResult::notes).
+    pub notes: Vec<String>,
     /// The leaves visited, most probable first.
     pub leaves: Vec<ReachedLeaf>,
     /// Entropy of the tree's choice in nats: see [`RoutingProfile`](crate::model::RoutingProfile). None where
@@ -120,7 +124,7 @@ impl Query<'_> {
         let (asked, encoding) = serving.read_input(&self.input.0, &plan, &view)?;
         let vector = &asked.vector;
         let ranked = serving.rank_asked(&view, &asked, &plan)?;
-        let SearchResult { hits: found, stats, ranked_by } =
+        let SearchResult { hits: found, stats, ranked_by, signs, notes } =
             serving.answer(&view, &asked, &plan, &ranked, encoding)?;
         let Ranked { rows, leaves, sample, multiply_adds, .. } = ranked;
 
@@ -193,6 +197,8 @@ impl Query<'_> {
         let exact_time = if exact.is_some() { started.elapsed() } else { Duration::ZERO };
         Ok(Explanation {
             ranked_by,
+            signs,
+            notes,
             leaves: reached_leaves,
             entropy: sample.map(|sample| sample.entropy),
             hits,

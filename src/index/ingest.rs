@@ -2,9 +2,10 @@
 
 use std::borrow::Cow;
 use std::num::NonZeroUsize;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use half::f16;
+use half::vec::HalfFloatVecExt;
 use rayon::prelude::*;
 
 use super::analysis::Analysis;
@@ -13,10 +14,10 @@ use super::vectors::{unit, unit_of_stored};
 use crate::document::Document;
 use crate::error::{Error, InputError, Result};
 use crate::ids::LeafId;
-use crate::lexical::Analyzer;
+use crate::lexical::Kind;
 use crate::model::{Bundle, Encoder, Model, ModelError, Role};
 use crate::passages::{self, Passages, Span};
-use crate::scan::Similarity;
+use crate::scan::{Similarity, unit_to_store};
 use crate::store::{Lexer, LexerError, Put, PutRow, Terms};
 
 /// A model, and how embeddings are stored.
@@ -26,7 +27,7 @@ pub(super) struct Ingest<'a> {
     pub similarity: Similarity,
     /// What terms documents get, if any. Here, on all threads, and not in the store, which would find them
     /// one after another.
-    pub analyzer: Option<Analyzer>,
+    pub words: Option<Kind>,
     /// Where a document is to have a row for each passage.
     pub passages: Option<Passages>,
 }
@@ -141,20 +142,19 @@ impl Ingest<'_> {
         let dim = self.model().encoder.dim();
         let units: Vec<f32> = rows.chunks_exact(dim).flat_map(unit).collect();
         let leaves = self.route(&units);
-        let stored = match self.similarity {
-            Similarity::Cosine => &units,
-            _ => rows,
+        let (rows, stored): (_, fn(&[f32]) -> Vec<f16>) = match self.similarity {
+            Similarity::Cosine => (&units[..], unit_to_store),
+            _ => (rows, <Vec<f16>>::from_f32_slice),
         };
-        let stored = stored.chunks_exact(dim).map(|row| row.iter().map(|&x| f16::from_f32(x)).collect());
-        puts(documents, terms, spans, stored.zip(leaves))
+        puts(documents, terms, spans, rows.chunks_exact(dim).map(stored).zip(leaves))
     }
 
     /// The terms of documents, where they are to have any.
     fn terms(self, documents: &[Document]) -> Result<Vec<Option<Terms>>> {
-        let Some(analyzer) = self.analyzer else { return Ok(vec![None; documents.len()]) };
-        let analysis = Analysis { analyzer, encoder: self.model().encoder() };
+        let Some(kind) = self.words else { return Ok(vec![None; documents.len()]) };
+        let analysis = Analysis { kind, encoder: self.model().encoder() };
         // Before there are several threads, each of which would load the tokenizer.
-        analysis.words("")?;
+        analysis.sequence("a")?;
         let terms = |document: &Document| Ok(Some(Terms::of(&document.title, &document.text, &analysis)?));
         documents.par_iter().map(terms).collect()
     }
@@ -173,20 +173,19 @@ impl Ingest<'_> {
             if self.passages.is_some() || title.len() + text.len() <= room {
                 return Ok(0);
             }
-            let mut out = Vec::new();
-            Ok(encoder.terms(title, &mut out)? + encoder.terms(text, &mut out)?)
+            Ok(encoder.tokens(title, &mut |_| {})? + encoder.tokens(text, &mut |_| {})?)
         };
-        let (terms, tokens) = match self.analyzer {
+        let (terms, tokens) = match self.words {
             None => (None, count()?),
-            Some(analyzer) => {
-                let analysis = Analysis { analyzer, encoder };
-                let counting = Counting { analysis, tokens: AtomicUsize::new(0) };
-                let terms = Terms::of(title, text, &counting)?;
-                let tokens = match analyzer {
-                    Analyzer::Tokens => counting.tokens.into_inner(),
-                    Analyzer::Stems(_) => count()?,
+            Some(kind) => {
+                let counting = Counting {
+                    analysis: Analysis { kind, encoder },
+                    tokens: AtomicUsize::new(0),
+                    all: AtomicBool::new(true),
                 };
-                (Some(terms), tokens)
+                let terms = Terms::of(title, text, &counting)?;
+                let Counting { tokens, all, .. } = counting;
+                (Some(terms), if all.into_inner() { tokens.into_inner() } else { count()? })
             }
         };
         let (spans, texts) = match self.passages {
@@ -295,22 +294,28 @@ pub(super) fn cut_document(
 /// Tokens by which those of a title and a passage may differ from those of both together.
 const TITLE_SLACK: usize = 2;
 
-/// Counts the tokens that it finds, where terms are tokens.
+/// Counts the tokens that it finds, where terms are those of the text as the encoder reads it.
 struct Counting<'a> {
     analysis: Analysis<'a>,
     tokens: AtomicUsize,
+    /// Whether those of every text are counted.
+    all: AtomicBool,
 }
 
 impl Lexer for Counting<'_> {
+    fn kind(&self) -> u8 {
+        self.analysis.kind.code()
+    }
+
     fn terms(&self, text: &str, out: &mut Vec<u32>) -> std::result::Result<(), LexerError> {
-        match self.analysis.analyzer {
-            Analyzer::Tokens => {
-                let tokens = self.analysis.encoder.terms(text, out)?;
+        match self.analysis.list_terms(text, out)? {
+            Some(tokens) => {
                 self.tokens.fetch_add(tokens, Ordering::Relaxed);
-                Ok(())
             }
-            Analyzer::Stems(_) => self.analysis.terms(text, out),
+            None if text.is_empty() => {}
+            None => self.all.store(false, Ordering::Relaxed),
         }
+        Ok(())
     }
 }
 

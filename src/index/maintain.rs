@@ -9,14 +9,14 @@ use half::f16;
 
 use super::active_model::copy_model;
 use super::judgments::within;
-use super::measured::{FUSION, Files, RECALL};
+use super::measured::{ENCODED, FUSION, Files, RECALL};
 use super::private_pool::PrivatePool;
 use super::watched::watched;
 use super::with_progress::WithProgress;
 use super::{Index, begun, root};
 use crate::disk::names;
 use crate::error::{InputError, Result};
-use crate::lexical::Analyzer;
+use crate::lexical::{Analyzer, Kind};
 use crate::progress::{OnProgress, Progress, Stage, no_progress};
 use crate::store::{StoreStats, bytes_below};
 
@@ -52,8 +52,9 @@ impl Index {
     }
 
     /// Makes posting lists of words for every document, for an index that was made without
-    /// ([`IndexBuilder::lexical`](crate::IndexBuilder::lexical)) or by an earlier version, and writes all
-    /// anew as [`Self::compact`] does.
+    /// ([`IndexBuilder::lexical`](crate::IndexBuilder::lexical)), or with the words of an earlier version
+    /// ([`SearchResult::notes`](crate::SearchResult::notes) says so), and writes all anew as
+    /// [`Self::compact`] does.
     ///
     /// Texts are taken apart at some thousand a second on each core; nothing is encoded. Searches go on
     /// meanwhile, writes wait. A call that is cut off leaves the index as it was. An index that has the lists
@@ -90,7 +91,7 @@ impl Index {
                     Some(index) if index != given => {
                         Err(InputError::AnalyzerMismatch { index, given }.into())
                     }
-                    _ => Ok(serving.store.make_lexical(given.code(), tick)?),
+                    _ => Ok(serving.store.make_lexical(Kind::new(given).code(), tick)?),
                 },
                 Rewrite::Postings => {
                     let (ingest, apart) = (serving.ingest(), PrivatePool::new());
@@ -137,6 +138,10 @@ impl Index {
             if let Some(fusion) = fusion {
                 FUSION.write(&*backend, dir, &serving.origin(), &fusion)?;
             }
+            let encoded_by = serving.encoded_by(&*backend);
+            if !encoded_by.is_empty() {
+                ENCODED.write(&*backend, dir, &serving.origin(), &encoded_by)?;
+            }
             Ok(serving.store.snapshot(dir)?)
         })?;
         Ok(())
@@ -149,6 +154,7 @@ impl Index {
     pub fn stats(&self) -> Result<StoreStats> {
         let serving = self.serving();
         let mut stats = serving.store.stats()?;
+        stats.encoded_by = serving.encoded_by(&*self.root.backend()).into_iter().collect();
         let all = |_: &str| true;
         stats.bytes.model = bytes_below(&serving.store.path().join(names::BUNDLE), &all);
         let current = self.root.read()?;

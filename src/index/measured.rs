@@ -42,8 +42,13 @@ pub(super) const FUSION: Measured = Measured {
     without: "searches go by embeddings alone, hybrid ones by the default weight; `ehi fuse` learns it again",
     bit: 2,
 };
-/// All of them.
+/// All that is measured.
 pub(super) const ALL: [Measured; 2] = [RECALL, FUSION];
+/// What made the embeddings. It is noted and not measured, so `CURRENT` does not say that there is one.
+pub(super) const ENCODED: Measured =
+    Measured { name: names::ENCODED, new: names::ENCODED_NEW, without: "`ehi stats` says `unknown`", bit: 0 };
+/// All that have such a file.
+pub(super) const FILES: [Measured; 3] = [RECALL, FUSION, ENCODED];
 
 /// Which of them a model has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

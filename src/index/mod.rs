@@ -7,6 +7,7 @@ mod begun;
 pub mod calibrate;
 mod change;
 mod documents;
+mod encoded;
 pub mod explain;
 mod fusion;
 pub mod health;
@@ -32,6 +33,7 @@ mod verify;
 mod watched;
 mod with_progress;
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 
@@ -64,7 +66,7 @@ use crate::error::{InputError, Result};
 use crate::model::{Bundle, LoadOptions};
 use crate::passages::Passages;
 use crate::scan::Similarity;
-use crate::store::{Committed, Notice, Store, StoreError, WriteBatch};
+use crate::store::{Committed, EncodedBy, Notice, Store, StoreError, WriteBatch};
 use active_model::HandleOptions;
 use measured::Files;
 use root::Root;
@@ -401,9 +403,11 @@ impl Index {
         &self,
         serving: &Arc<ActiveModel>,
         batch: WriteBatch,
+        encoded_by: &BTreeSet<EncodedBy>,
     ) -> Result<std::result::Result<Committed, WriteBatch>> {
         self.write(|_| {
             if Arc::ptr_eq(serving, &self.serving()) {
+                serving.note_encoded(&*self.root.backend(), encoded_by)?;
                 Ok(Ok(serving.store.commit(batch)?))
             } else {
                 Ok(Err(batch))

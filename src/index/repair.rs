@@ -1,5 +1,6 @@
 //! Repair of an index that does not open, or that is damaged inside.
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::path::Path;
 use std::sync::Arc;
@@ -16,11 +17,11 @@ use super::verify::unmeasured;
 use crate::disk::{Backend, names};
 use crate::document::Document;
 use crate::error::{Error, Result};
-use crate::lexical::Analyzer;
+use crate::lexical::Kind;
 use crate::model::{Bundle, LoadOptions, ModelError};
 use crate::progress::{OnProgress, Progress, Stage, no_progress};
 use crate::scan::Similarity;
-use crate::store::{Anew, Operation, Repair, RepairReport, StoreError, StoreOptions, Undecided};
+use crate::store::{Anew, EncodedBy, Operation, Repair, RepairReport, StoreError, StoreOptions, Undecided};
 
 /// Options of [`Index::repair`].
 #[derive(Default)]
@@ -132,6 +133,9 @@ fn settle_measured(root: &Root, report: &mut RepairReport) -> Result<()> {
             return Ok(());
         }
     };
+    if report.recomputed > 0 {
+        model.note_encoded(&*backend, &BTreeSet::from([EncodedBy::F32]))?;
+    }
     for (measured, found) in model.measured_files(&*backend) {
         let is_expected = current.measured.has(measured);
         report
@@ -234,9 +238,9 @@ fn finish(mut repair: Repair, root: &Root, dir: &Path, options: RepairOptions<'_
     let bundle = restore_model(&mut repair, root, dir, bundle.as_ref())?;
     let similarity = Similarity::from_code(repair.config().similarity).unwrap_or(Similarity::Cosine);
     // A damaged segment gets its terms from the texts that are left of it.
-    let ingest = Ingest { bundle: &bundle, similarity, analyzer: None, passages: repair.config().passages };
-    let analyzer = Analyzer::from_code(repair.config().terms);
-    let analysis = analyzer.map(|analyzer| Analysis { analyzer, encoder: bundle.model().encoder() });
+    let ingest = Ingest { bundle: &bundle, similarity, words: None, passages: repair.config().passages };
+    let kind = Kind::from_code(repair.config().terms);
+    let analysis = kind.map(|kind| Analysis { kind, encoder: bundle.model().encoder() });
     let mut done = 0;
     let mut tick = || {
         done += 1;

@@ -13,7 +13,9 @@ mod cursor;
 #[cfg(any(test, feature = "fuzzing"))]
 mod fuzzing;
 mod given;
+mod kind;
 mod list;
+mod pieces;
 mod search;
 mod statistics;
 pub mod syntax;
@@ -28,7 +30,9 @@ pub use cursor::List;
 #[cfg(feature = "fuzzing")]
 pub use fuzzing::fuzz_postings;
 pub use given::score_rows;
+pub(crate) use kind::Kind;
 pub use list::{EncodedList, encode};
+pub(crate) use pieces::{Piece, normalised, own_term, pairs, pieces, singles, unknown};
 pub use search::{SearchError, search};
 pub use statistics::{StatisticsError, TermStatistics};
 

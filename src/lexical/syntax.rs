@@ -9,15 +9,20 @@
 //! | `-"some words"` | no row that does |
 //!
 //! A sign counts at the start or after white space, directly before a letter, a digit, one of `$€£¥#@` and
-//! then one of these, or a quote that is closed; quotes may be typographic. Everything else is plain text, so
-//! `COVID-19`, `C++`, `a - b` and `5" pipe` are what they look like, and no text is an error.
+//! then one of these, a symbol as an emoji, or a quote that is closed; quotes may be typographic. `-` does
+//! not count where it makes a negative number (`-20`, `-$5`) or an option of one letter (`-u`); `-"20"`
+//! excludes the number. Everything else is plain text, so `COVID-19`, `C++`, `a - b` and `5" pipe` are what
+//! they look like, and no text is an error.
 
 use super::Role;
+use super::pieces::is_symbol;
 
 /// Quotes around a phrase, either end.
 const QUOTES: [char; 4] = ['"', '\u{201c}', '\u{201d}', '\u{201e}'];
 /// What a word may begin with beside a letter or a digit.
 const BEFORE_WORDS: &str = "$\u{20ac}\u{a3}\u{a5}#@";
+/// Those of them that may stand between a sign and its number.
+const CURRENCIES: &str = "$\u{20ac}\u{a3}\u{a5}";
 
 /// A part of a query that is treated alike.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,11 +33,6 @@ pub struct Clause {
     pub text: String,
     /// Whether its words must lie side by side.
     pub phrase: bool,
-}
-
-/// Whether a sign or a quote of a query counts.
-pub fn has_signs(query: &str) -> bool {
-    parse(query).iter().any(|clause| clause.role != Role::Optional)
 }
 
 /// The clauses of a query: all its plain text in one [`Role::Optional`] clause where the first of it was, and
@@ -72,6 +72,12 @@ pub fn plain_text(clauses: &[Clause]) -> String {
     wanted.map(|clause| clause.text.as_str()).collect::<Vec<_>>().join(" ")
 }
 
+/// The words of a plain clause that look as if a sign were meant: negative numbers and options of one letter.
+pub fn doubtful(plain: &str) -> impl Iterator<Item = &str> {
+    let is = |word: &str| word.strip_prefix('-').is_some_and(is_number_or_option);
+    plain.split_whitespace().filter(move |word| is(word))
+}
+
 /// The clause that a text begins with, if it begins with a sign or a quote that counts, and what follows it.
 fn operator(text: &str) -> Option<(Clause, &str)> {
     let (role, operand) = match text.as_bytes().first()? {
@@ -87,9 +93,21 @@ fn operator(text: &str) -> Option<(Clause, &str)> {
         return (!inside.is_empty()).then_some((clause, after));
     }
     let word = operand.strip_prefix(|c| BEFORE_WORDS.contains(c)).unwrap_or(operand);
-    word.chars().next().filter(|first| first.is_alphanumeric())?;
+    word.chars().next().filter(|first| first.is_alphanumeric() || is_symbol(*first))?;
     let (word, after) = operand.split_at(operand.find(char::is_whitespace).unwrap_or(operand.len()));
+    if role == Role::Excluded && is_number_or_option(word) {
+        return None;
+    }
     Some((Clause { role, text: word.to_owned(), phrase: false }, after))
+}
+
+/// Whether a word with `-` before it is more likely a negative number, or an option of a program, than one to
+/// exclude.
+fn is_number_or_option(word: &str) -> bool {
+    let number = word.strip_prefix(|c| CURRENCIES.contains(c)).unwrap_or(word);
+    let mut letters = word.trim_end_matches(['.', ',', ';', ':', '?', '!', ')', '"', '\'']).chars();
+    number.starts_with(char::is_numeric)
+        || letters.next().is_some_and(|first| first.is_ascii_alphabetic()) && letters.next().is_none()
 }
 
 #[cfg(test)]
@@ -141,6 +159,14 @@ mod tests {
             "-# x",
             "\u{201c}open",
             "a -",
+            "-5",
+            "storage at -20 degrees",
+            "-0.5% -\u{bd}",
+            "-\u{20ac}5 -$100",
+            "git stash -u",
+            "-u.",
+            "-X, -y",
+            "+\u{221e}",
         ] {
             assert_eq!(written(plain), [format!("o:{plain}")], "{plain}");
             assert_eq!(plain_text(&parse(plain)), plain);
@@ -156,8 +182,10 @@ mod tests {
         assert_eq!(written("+mouse"), ["+:mouse"]);
         assert_eq!(written("-mouse"), ["-:mouse"]);
         assert_eq!(written("a +mouse b -cat c"), ["o:a b c", "+:mouse", "-:cat"]);
-        assert_eq!(written("+COVID-19 -5 +été -猫"), ["+:COVID-19", "-:5", "+:été", "-:猫"]);
-        assert_eq!(written("+$100 -#1 -€5 +@me"), ["+:$100", "-:#1", "-:€5", "+:@me"]);
+        assert_eq!(written("+COVID-19 -mRNA +été -猫"), ["+:COVID-19", "-:mRNA", "+:été", "-:猫"]);
+        assert_eq!(written("+$100 -#1 -€uro +@me +5"), ["+:$100", "-:#1", "-:€uro", "+:@me", "+:5"]);
+        assert_eq!(written("+🎉 -☃ -C++ -é"), ["+:🎉", "-:☃", "-:C++", "-:é"]);
+        assert_eq!(written("-\"20\" -\"u\""), ["-:\"20\"", "-:\"u\""]);
         assert_eq!(
             written("\u{201c}lung cancer\u{201d} -\u{201e}a b\u{201c}"),
             ["+:\"lung cancer\"", "-:\"a b\""]
@@ -171,7 +199,7 @@ mod tests {
         assert_eq!(written("\"a - b\""), ["+:\"a - b\""]);
         // What follows a quote at once is after it.
         assert_eq!(written("\"a b\"c"), ["+:\"a b\"", "o:c"]);
-        assert_eq!(written("\"a b\"-c -d"), ["+:\"a b\"", "o:-c", "-:d"]);
+        assert_eq!(written("\"a b\"-cc -dd"), ["+:\"a b\"", "o:-cc", "-:dd"]);
         // The first quote closes, and the last is one too many.
         assert_eq!(written("\"a b\" c\""), ["+:\"a b\"", "o:c\""]);
         assert_eq!(written("+a\"b"), ["+:a\"b"]);
@@ -179,14 +207,14 @@ mod tests {
 
     #[test]
     fn excluded_words_are_not_encoded() {
-        assert_eq!(plain_text(&parse("a +b -c \"d e\" -\"f g\" h")), "a h b d e");
-        assert_eq!(plain_text(&parse("-a")), "");
+        assert_eq!(plain_text(&parse("a +b -cc \"d e\" -\"f g\" h")), "a h b d e");
+        assert_eq!(plain_text(&parse("-aa")), "");
     }
 
     /// Each quote is tried once, so that a long query takes no quadratic time.
     #[test]
     fn hostile_queries_are_quick() {
-        for pattern in ["\" ", "-\" ", "\"\" ", "+ ", "-x\" "] {
+        for pattern in ["\" ", "-\" ", "\"\" ", "+ ", "-x\" ", "-xx\" "] {
             assert!(parse(&pattern.repeat(200_000)).len() < 200_001);
         }
     }

@@ -77,7 +77,9 @@ pub fn ndcg_at_k(ranked: &[impl AsRef<str>], judged: &Judgments, k: NonZeroUsize
 }
 
 fn discounted_gain(grades: impl Iterator<Item = i32>) -> f64 {
-    grades.enumerate().map(|(position, grade)| f64::from(grade) / ((position + 2) as f64).log2()).sum()
+    let gain = |(position, grade)| f64::from(grade) / ((position + 2) as f64).log2();
+    // The sum of no floats is -0.0.
+    0.0 + grades.enumerate().map(gain).sum::<f64>()
 }
 
 /// A metric with its cut-off, to choose one by value.

@@ -256,7 +256,8 @@ impl<'a> Outcomes<'a> {
 
     fn point(self, figures: &QueryFigures, cost: Cost, place: usize) -> CurvePoint {
         let sum: f64 = figures.values.iter().skip(place).step_by(self.metrics.len()).sum();
-        CurvePoint { fraction: figures.fraction(cost), value: sum / self.queries.max(1) as f64 }
+        // The sum of no floats is -0.0.
+        CurvePoint { fraction: figures.fraction(cost), value: (0.0 + sum) / self.queries.max(1) as f64 }
     }
 }
 

@@ -16,7 +16,7 @@ use super::packed::TOKENS_PER_BATCH;
 use super::parts::{LazyParts, Source, Unchecked};
 use super::pooling::Pooler;
 use super::settings::EncoderSettings;
-use super::tokenize::TextRules;
+use super::tokenize::{TextRules, Token};
 #[cfg(feature = "train")]
 use super::transformer::Transformer;
 use crate::scan::{Similarity, has_direction};
@@ -67,7 +67,7 @@ const FIRST_BYTES: usize = 64;
 pub(crate) struct QuestionTokens {
     /// Those that the encoder reads, special ones included.
     pub all: Vec<u32>,
-    /// Those of its [words](Encoder::words) that are known.
+    /// Those of them that are no punctuation.
     pub words: Vec<u32>,
 }
 
@@ -128,6 +128,11 @@ impl Encoder {
         let source = Source { dir: dir.to_owned(), weights, tokenizer, config, text, precision, unchecked };
         let (parts, prompt_tokens) = (LazyParts::new(source), Default::default());
         Ok(Self { parts, pooler, folder, reading, settings, prompt_tokens })
+    }
+
+    /// How texts are encoded.
+    pub(crate) fn precision(&self) -> EncoderPrecision {
+        self.parts.precision()
     }
 
     /// Width m of the embeddings.
@@ -267,24 +272,38 @@ impl Encoder {
         Ok(ReadText { ids, tokens, pooled_from: self.skipped(role)? })
     }
 
-    /// Adds the token ids of all of a text, without prompt, special and unknown tokens: its terms for a
-    /// lexical search. Returns how many tokens there are with unknown ones.
+    /// Tells of the tokens of all of a text in their order, without prompt and special ones. Returns how many
+    /// there are.
     ///
     /// # Errors
     /// [`ModelError::Tokenizer`] if the tokenizer refuses the text.
-    pub(crate) fn terms(&self, text: &str, out: &mut Vec<u32>) -> Result<usize, ModelError> {
-        self.parts.tokenizer()?.terms(text, out)
+    pub(crate) fn tokens(&self, text: &str, tell: &mut dyn FnMut(Token<'_>)) -> Result<usize, ModelError> {
+        self.parts.tokenizer()?.tokens(text, tell)
     }
 
-    /// How a question is read; `None` where its tokens are not those of all of it and nothing else.
+    /// As [`Self::tokens`], with the same tokens for a word wherever it is. How many there are is told where
+    /// they are those of the text itself.
+    ///
+    /// # Errors
+    /// [`ModelError::Tokenizer`] if the tokenizer refuses the text.
+    pub(crate) fn words(
+        &self,
+        text: &str,
+        tell: &mut dyn FnMut(Token<'_>),
+    ) -> Result<Option<usize>, ModelError> {
+        self.parts.tokenizer()?.words(text, tell)
+    }
+
+    /// How a question is read; `None` where its tokens are not those of all of it and nothing else, or do not
+    /// know all of it.
     pub(crate) fn question(&self, text: &str) -> Result<Option<QuestionTokens>, ModelError> {
         if !self.folder.query_prompt.text.is_empty() {
             return Ok(None);
         }
         let tokenizer = self.parts.tokenizer()?;
         let all = tokenizer.encode(text)?;
-        let whole = all.len() < self.max_tokens();
-        Ok(whole.then(|| QuestionTokens { words: tokenizer.known_words(&all).collect(), all }))
+        let words = tokenizer.known_words(&all).filter(|_| all.len() < self.max_tokens());
+        Ok(words.map(|words| QuestionTokens { words, all }))
     }
 
     /// Adds the bytes at which the tokens of all of a text begin, ascending.
@@ -304,19 +323,10 @@ impl Encoder {
         Ok(self.tokenize("a", Role::Document)?.len().saturating_sub(1))
     }
 
-    /// The token ids of all of a text in their order, as a question is read: without punctuation (few texts
-    /// have a question mark, so it would count for much and mean nothing), and with a gap, which equals no
-    /// token, for each unknown or special one.
-    ///
-    /// # Errors
-    /// [`ModelError::Tokenizer`] if the tokenizer refuses the text.
-    pub(crate) fn words(&self, text: &str) -> Result<Vec<u32>, ModelError> {
-        self.parts.tokenizer()?.sequence(text)
-    }
-
-    /// Whether a token of [`Self::words`] stands for a part of a text.
-    pub(crate) fn is_known(token: u32) -> bool {
-        token != super::tokenize::GAP
+    /// Whether a token is punctuation alone. Few texts have a question mark, so in a question it would count
+    /// for much and mean nothing.
+    pub(crate) fn is_punctuation(&self, token: u32) -> bool {
+        self.parts.tokenizer().is_ok_and(|tokenizer| tokenizer.is_punctuation(token))
     }
 
     /// Whether a token goes on with the word of the one before it.

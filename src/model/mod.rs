@@ -100,7 +100,7 @@ pub(crate) use packed::{PackedHidden, PackedLayers, PackedTransformer, TOKENS_PE
 pub(crate) use pooling::Step;
 #[cfg(feature = "train")]
 pub(crate) use pooling::{Pooler, unit_rows};
-pub(crate) use tokenize::is_punctuation;
+pub(crate) use tokenize::Token;
 #[cfg(feature = "train")]
 pub(crate) use transformer::{Embeddings, Stack, Transformer};
 

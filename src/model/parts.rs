@@ -71,6 +71,10 @@ impl LazyParts {
         &self.source.dir
     }
 
+    pub(super) fn precision(&self) -> EncoderPrecision {
+        self.source.precision
+    }
+
     pub(super) fn max_tokens(&self) -> usize {
         self.source.text.max_tokens
     }

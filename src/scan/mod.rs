@@ -9,12 +9,14 @@ mod lanes;
 #[cfg(target_arch = "aarch64")]
 #[expect(unsafe_code, reason = "intrinsics")]
 mod neon;
+mod rounded;
 mod scalar;
 mod topk;
 #[cfg(target_arch = "x86_64")]
 #[expect(unsafe_code, reason = "intrinsics")]
 mod x86;
 
+pub(crate) use rounded::unit_to_store;
 pub(crate) use topk::{Tied, TopK};
 
 use crate::codes::{self, CodedQuery};
@@ -40,7 +42,9 @@ pub(crate) fn has_direction(vector: &[f32]) -> bool {
 pub enum Similarity {
     /// The cosine of the angle between them, from -1 to 1.
     ///
-    /// Query and rows must have unit norm: it is computed as their dot product.
+    /// It is computed as a dot product of the query at unit norm with a row that is stored with a norm of at
+    /// most 1, and less than that by no more than f16 is inexact. So none is beyond -1 and 1 but for the
+    /// rounding of the sum, which is cut there.
     Cosine,
     /// The dot product, of any norm.
     DotProduct,
@@ -131,15 +135,18 @@ impl Kernel {
         Self::available().next().unwrap_or(Self::Scalar)
     }
 
-    /// Scores each row against `query`.
+    /// Scores each row against `query`. A cosine is from -1 to 1, also of rows longer than 1, as they were
+    /// stored before 0.1.0.
     ///
     /// # Shapes
     /// `query` `[dim]` f32; `rows` n slices `[dim]` f16; `scores` `[n]` f32.
     pub fn score(self, similarity: Similarity, query: &[f32], rows: &[&[f16]], scores: &mut [f32]) {
         match similarity {
-            Similarity::Cosine | Similarity::DotProduct => {
+            Similarity::Cosine => {
                 self.sums::<Product>(query, rows, scores);
+                scores.iter_mut().for_each(|score| *score = score.clamp(-1.0, 1.0));
             }
+            Similarity::DotProduct => self.sums::<Product>(query, rows, scores),
             Similarity::Manhattan => {
                 self.sums::<AbsoluteDifference>(query, rows, scores);
                 scores.iter_mut().for_each(|score| *score = -*score);

@@ -17,7 +17,8 @@ fn exact(similarity: Similarity, query: &[f32], row: &[f16]) -> (f64, f64) {
     let magnitude: f64 = terms.iter().map(|term| term.abs()).sum();
     let n = terms.len() as f64;
     let bound = n * (f64::from(f32::EPSILON) * magnitude + f64::from(f32::MIN_POSITIVE));
-    (terms.iter().sum(), bound)
+    let sum: f64 = terms.iter().sum();
+    (if similarity == Similarity::Cosine { sum.clamp(-1.0, 1.0) } else { sum }, bound)
 }
 
 fn score(kernel: Kernel, similarity: Similarity, query: &[f32], row: &[f16]) -> f32 {
@@ -153,7 +154,87 @@ fn levels_of_supplements_add_up_alike() {
     }
 }
 
+fn unit(values: &[f32]) -> Vec<f32> {
+    let norm = values.iter().map(|x| f64::from(*x).powi(2)).sum::<f64>().sqrt();
+    values.iter().map(|x| (f64::from(*x) / norm) as f32).collect()
+}
+
+fn norm(row: &[f16]) -> f64 {
+    row.iter().map(|x| x.to_f64().powi(2)).sum::<f64>().sqrt()
+}
+
+/// Holds a row as it is stored for cosine to what is promised of it.
+fn assert_at_most_one(values: &[f32]) {
+    let exact = unit(values);
+    let row = unit_to_store(&exact);
+    assert!((1.0 - 5e-4..=1.0).contains(&norm(&row)), "norm {} of {exact:?}", norm(&row));
+    for (stored, x) in row.iter().zip(&exact) {
+        let nearest = f16::from_f32(*x);
+        let toward_zero = f16::from_bits(nearest.to_bits().saturating_sub(1));
+        assert!(*stored == nearest || *stored == toward_zero, "{stored} for {x}");
+    }
+    let widened: Vec<f32> = row.iter().map(|x| x.to_f32()).collect();
+    let opposite = |query: &[f32]| query.iter().map(|x| -x).collect::<Vec<f32>>();
+    // The second is the direction that the row has: no query has a greater product with it.
+    for query in [exact, unit(&widened)] {
+        for query in [opposite(&query), query] {
+            for kernel in Kernel::available() {
+                let product = score(kernel, Similarity::DotProduct, &query, &row);
+                let cosine = score(kernel, Similarity::Cosine, &query, &row);
+                assert!((-1.0..=1.0).contains(&cosine), "{kernel:?}: {cosine}");
+                // What is cut is the rounding of the sum alone, which is most in eight partial sums.
+                let rounding = (row.len() / 8 + 8) as f32 * f32::EPSILON / 2.0;
+                assert!((cosine - product).abs() <= rounding, "{kernel:?}: {product}");
+                assert!(cosine.abs() > 1.0 - 5e-4, "{kernel:?}: {cosine}");
+            }
+        }
+    }
+}
+
+#[test]
+fn no_cosine_of_equal_or_sparse_values_is_beyond_one() {
+    for dim in (1..=if cfg!(miri) { 20 } else { 100 }).chain([384, 768, 1024, 4096]) {
+        assert_at_most_one(&vec![0.3; dim]);
+        assert_at_most_one(&vec![-1e-30; dim]);
+        let mut one = vec![0.0; dim];
+        one[dim / 2] = -7.0;
+        assert_at_most_one(&one);
+        // Below the smallest f16, beside a large one.
+        one[0] = 1e-9;
+        one[dim - 1] = 3.0;
+        assert_at_most_one(&one);
+    }
+}
+
+/// Rows that are longer than 1, as rounding alone makes them: from indexes made before rows were kept from
+/// it.
+#[test]
+fn the_cosine_of_a_long_row_is_cut() {
+    let (row, query) = (vec![f16::from_f32(0.05105); 384], unit(&[1.0; 384]));
+    assert!(norm(&row) > 1.0001);
+    for kernel in Kernel::available() {
+        assert!(score(kernel, Similarity::DotProduct, &query, &row) > 1.0001);
+        assert_eq!(score(kernel, Similarity::Cosine, &query, &row), 1.0);
+        let opposite: Vec<f32> = query.iter().map(|x| -x).collect();
+        assert_eq!(score(kernel, Similarity::Cosine, &opposite, &row), -1.0);
+    }
+}
+
 proptest! {
+    #[test]
+    fn no_cosine_is_beyond_one(values in prop::collection::vec(-1.0f32..1.0, 1..800)) {
+        prop_assume!(values.iter().any(|x| x.abs() > 1e-3));
+        assert_at_most_one(&values);
+    }
+
+    /// Rows that are read at unit norm, and stored again, as an export and a copy do.
+    #[test]
+    fn a_stored_row_is_stored_again_as_it_is(values in prop::collection::vec(-1.0f32..1.0, 64..800)) {
+        let row = unit_to_store(&unit(&values));
+        let widened: Vec<f32> = row.iter().map(|x| x.to_f32()).collect();
+        prop_assert_eq!(unit_to_store(&unit(&widened)), row);
+    }
+
     #[test]
     fn kernels_stay_within_the_error_bound(
         pairs in prop::collection::vec((any::<u16>(), -1e3f32..1e3, -40i32..10), 1..300),

@@ -104,8 +104,7 @@ impl CheckedPut {
             2 * size_of_val(row.embedding.as_slice()) + 4 * size_of_val(row.leaves.as_slice()) + 96
         };
         let rows: usize = self.rows.iter().map(row).sum();
-        // Posting lists take less than half of the text, in a segment too.
-        let terms = self.terms.get().map_or(self.payload.len() / 2, Terms::bytes);
+        let terms = self.terms.get().map_or_else(|| Terms::bytes_of_text(&self.payload), Terms::bytes);
         self.id.len() + self.payload.len() + self.metadata.len() + rows + terms + 128
     }
 
@@ -152,6 +151,19 @@ impl WriteBatch {
             }
         }
         Ok(CheckedBatch { puts, deletes })
+    }
+}
+
+impl CheckedBatch {
+    /// Forgets terms that are of another kind than those of the index, so that they are found again: its
+    /// lists may have been made anew since the batch was.
+    pub(super) fn keep_terms(&mut self, kind: u8) {
+        for put in &mut self.puts {
+            let Some(put) = Arc::get_mut(put) else { continue };
+            if put.terms.get().is_some_and(|terms| terms.kind() != kind) {
+                put.terms = OnceLock::new();
+            }
+        }
     }
 }
 

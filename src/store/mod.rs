@@ -98,7 +98,7 @@ pub(crate) use repair::{Anew, Repair};
 pub use repair_report::RepairReport;
 pub(crate) use seal::Tick;
 pub(crate) use stats::bytes_below;
-pub use stats::{LeafSize, StoreBytes, StoreStats};
+pub use stats::{EncodedBy, LeafSize, StoreBytes, StoreStats};
 pub(crate) use terms::{Lexer, LexerError, Lexers, SharedLexer, Terms};
 pub use verify::{Problem, VerifyReport};
 pub(crate) use view::{Run, TermPart, View};

@@ -171,7 +171,10 @@ impl fmt::Display for Notice {
             ),
             Self::Unmeasured { file, why, without } => write!(f, "{file} {why}, so {without}"),
             Self::Begun { file } => {
-                write!(f, "{file} was begun and not finished; the next command that writes removes it")
+                write!(
+                    f,
+                    "{file} is not finished: a command is at work on it, or one was cut off, and the next that writes removes it"
+                )
             }
             Self::Unfinished { directory } => write!(
                 f,

@@ -128,7 +128,7 @@ impl Store {
     }
 
     /// As [`Store::compact`], with posting lists of terms of this kind, which all rows have from then on.
-    /// Rows that have some must have these.
+    /// Lists of another kind are made anew from the texts.
     ///
     /// # Errors
     ///
@@ -140,7 +140,6 @@ impl Store {
         if self.lexer_of(terms).is_none() {
             return Err(StoreError::no_lexer());
         }
-        debug_assert!(!self.is_lexical() || self.terms() == terms);
         let all = vec![true; state.parts().len()];
         self.replace(&mut writer, &state, &all, Rewrite { terms, ..Rewrite::default() }, tick)?;
         self.terms.store(terms, Ordering::Release);
@@ -209,7 +208,7 @@ impl Store {
         if rewrite.terms != 0 {
             manifest.config.terms = rewrite.terms;
         }
-        let built = self.build(state, merged, &manifest, rewrite.route, tick)?;
+        let built = self.build(state, merged, &manifest, rewrite, tick)?;
         let mut parts = Vec::new();
         for (part, _) in state.parts().iter().zip(merged).filter(|(_, merged)| !**merged) {
             let Place::Sealed(segment) = &part.place else { continue };
@@ -236,12 +235,12 @@ impl Store {
         state: &Version,
         merged: &[bool],
         manifest: &Manifest,
-        route: Option<Route<'_>>,
+        rewrite: Rewrite<'_>,
         tick: Tick<'_>,
     ) -> Result<Option<Segment>> {
         let chosen: Vec<&Part> =
             state.parts().iter().zip(merged).filter(|(_, merged)| **merged).map(|(part, _)| part).collect();
-        let rerouted: Option<Vec<Rerouted<'_>>> = match route {
+        let rerouted: Option<Vec<Rerouted<'_>>> = match rewrite.route {
             None => None,
             Some(route) => {
                 let parts = chosen.iter().map(|part| Rerouted::new(part, &self.config, route));
@@ -267,7 +266,8 @@ impl Store {
         let lexer = lexer.as_deref();
         let number = manifest.next_segment - 1;
         let passages = self.config.passages.is_some();
-        let segment = NewSegment { store_id: self.store_id, number, codes, lexer, passages };
+        let from_texts = rewrite.terms != 0 && rewrite.terms != self.terms();
+        let segment = NewSegment { store_id: self.store_id, number, codes, lexer, from_texts, passages };
         let built = segment::build(&*self.backend, &self.dir, segment, &sources, members, tick);
         let built = self.poison_if_sync(built)?;
         let dim = self.config().dim;

@@ -6,7 +6,7 @@ use serde::ser::{Serialize, SerializeStruct, Serializer};
 
 use super::{Damage, Result, Store, StoreError, layout::names, part::Place, recovery};
 use crate::ids::{Generation, LeafId, ModelHash};
-use crate::lexical::Analyzer;
+use crate::lexical::{Analyzer, Kind};
 use crate::passages::Passages;
 use crate::scan::Similarity;
 
@@ -77,6 +77,32 @@ impl LeafSize {
     }
 }
 
+/// What made an embedding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+#[non_exhaustive]
+pub enum EncodedBy {
+    /// The index's own encoder in 32-bit floating point.
+    F32,
+    /// The index's own encoder in 8 bits.
+    Int8,
+    /// A program that gave it ([`Index::insert_vectors`](crate::Index::insert_vectors)).
+    Given,
+    /// One or more of these: it was stored before this was recorded, or the record is damaged.
+    Unknown,
+}
+
+impl std::fmt::Display for EncodedBy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(match self {
+            Self::F32 => "f32",
+            Self::Int8 => "int8",
+            Self::Given => "given",
+            Self::Unknown => "unknown",
+        })
+    }
+}
+
 /// What an index is, its sizes and its counts.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 #[non_exhaustive]
@@ -101,12 +127,18 @@ pub struct StoreStats {
     pub expected_documents_per_leaf: f64,
     /// Width of an embedding.
     pub dim: u32,
+    /// What made the embeddings, of documents deleted since too; ascending, empty where there never was one.
+    pub encoded_by: Vec<EncodedBy>,
     /// How documents are ranked.
     pub similarity: Similarity,
     /// Whether they can be found by their words, too.
     pub lexical: bool,
     /// By which words.
     pub analyzer: Option<Analyzer>,
+    /// Whether the lists of words were made by an earlier version, which misses words of languages without
+    /// spaces and other forms of the same letters; [`Index::make_lexical`](crate::Index::make_lexical) makes
+    /// them anew.
+    pub earlier_words: bool,
     /// Children of each inner node of the tree.
     pub branching_factor: u32,
     /// Levels of the tree.
@@ -165,7 +197,9 @@ impl Store {
             file: names::MANIFEST.into(),
             detail: Damage::Field { field: "similarity", found: u64::from(config.similarity) },
         })?;
-        let squares: f64 = sizes.values().map(|&size| (size * size) as f64).sum();
+        let words = Kind::from_code(self.terms());
+        // The sum of no floats is -0.0.
+        let squares = 0.0 + sizes.values().map(|&size| (size * size) as f64).sum::<f64>();
         Ok(StoreStats {
             generation: state.generation,
             documents: state.live().into(),
@@ -176,9 +210,11 @@ impl Store {
             bytes,
             expected_documents_per_leaf: squares / entries.max(1) as f64,
             dim: config.dim,
+            encoded_by: Vec::new(),
             similarity,
             lexical: self.is_lexical(),
-            analyzer: Analyzer::from_code(self.terms()),
+            analyzer: words.map(|kind| kind.analyzer),
+            earlier_words: words.is_some_and(|kind| kind.is_earlier),
             branching_factor: config.branching_factor,
             height: config.height,
             leaves: config.leaves(),

@@ -15,6 +15,8 @@ use crate::lexical::{self, EncodedList, Posting};
 
 /// Takes texts apart into terms.
 pub(crate) trait Lexer: Send + Sync {
+    /// The code of what the terms are ([`StoreConfig::terms`](super::StoreConfig::terms)).
+    fn kind(&self) -> u8;
     /// Adds the terms of a text, in their order.
     fn terms(&self, text: &str, out: &mut Vec<u32>) -> Result<(), LexerError>;
 }
@@ -45,6 +47,10 @@ pub(super) struct WordLexer;
 
 #[cfg(any(test, feature = "fuzzing"))]
 impl Lexer for WordLexer {
+    fn kind(&self) -> u8 {
+        1
+    }
+
     fn terms(&self, text: &str, out: &mut Vec<u32>) -> Result<(), LexerError> {
         out.extend(text.split_whitespace().map(|word| crc32fast::hash(word.as_bytes()) % 997));
         Ok(())
@@ -58,7 +64,14 @@ pub(crate) struct Terms {
     counts: Box<[(u32, u32)]>,
     /// All occurrences.
     tokens: u32,
+    /// What they are.
+    kind: u8,
 }
+
+/// Terms from here on are of characters, few of which are in many texts: in a segment each takes an entry.
+const FIRST_OF_CHARACTERS: u32 = 1 << 31;
+/// Bytes of such an entry, and of a term in memory.
+const ENTRY: usize = 20;
 
 impl Terms {
     /// Those of a title and a text.
@@ -70,7 +83,7 @@ impl Terms {
         let tokens = u32::try_from(all.len()).unwrap_or(u32::MAX);
         all.sort_unstable();
         let counts = all.chunk_by(|a, b| a == b).map(|same| (same[0], same.len() as u32)).collect();
-        Ok(Self { counts, tokens })
+        Ok(Self { counts, tokens, kind: lexer.kind() })
     }
 
     /// Those of a stored document.
@@ -84,9 +97,22 @@ impl Terms {
         &self.counts
     }
 
-    /// Memory that they take.
+    /// What they are.
+    pub(super) fn kind(&self) -> u8 {
+        self.kind
+    }
+
+    /// Memory that they take, about, and no less than they take in a segment.
     pub(super) fn bytes(&self) -> usize {
-        size_of_val(&*self.counts)
+        let of_characters =
+            self.counts.len() - self.counts.partition_point(|own| own.0 < FIRST_OF_CHARACTERS);
+        size_of_val(&*self.counts) + ENTRY * of_characters
+    }
+
+    /// As [`Self::bytes`], of the terms of a text that was not taken apart: less than half of it, and of a
+    /// character of three bytes or more an entry with its neighbour and one without.
+    pub(super) fn bytes_of_text(text: &[u8]) -> usize {
+        text.len() / 2 + 2 * ENTRY * text.iter().filter(|byte| **byte >= 0xe0).count()
     }
 }
 
@@ -288,11 +314,12 @@ pub(super) struct Joined<'a> {
 }
 
 impl<'a> Joined<'a> {
-    /// `members`: new rows with source and row of each.
+    /// `members`: new rows with source and row of each. `from_texts`: whatever lists the sources have.
     pub(super) fn new(
         sources: &[&'a dyn Source],
         members: impl Iterator<Item = (u32, usize, u32)>,
         lexer: &dyn Lexer,
+        from_texts: bool,
     ) -> Result<Self> {
         let mut places: Vec<Vec<u32>> = vec![Vec::new(); sources.len()];
         for (new, source, row) in members {
@@ -303,7 +330,11 @@ impl<'a> Joined<'a> {
         let mut lists = Vec::new();
         for (number, (source, places)) in sources.iter().zip(&places).enumerate() {
             let rows = (0..).zip(places).filter(|(_, new)| **new != LEFT_OUT).map(|(row, _)| row);
-            let own = source.term_lists(&rows.collect::<Vec<u32>>(), lexer)?;
+            let rows: Vec<u32> = rows.collect();
+            let own = match from_texts {
+                true => made_from_texts(*source, &rows, lexer)?,
+                false => source.term_lists(&rows, lexer)?,
+            };
             lists.extend(own.into_iter().map(|own| (number, own, 0)));
         }
         Ok(Self { lists, places, own: Vec::new() })

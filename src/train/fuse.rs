@@ -235,7 +235,12 @@ impl Questions {
             let rows = serving.encode_questions(&questions, Some(by_encoder))?;
             for (words, (row, encoder)) in words.into_iter().zip(rows) {
                 let query = measured.lexical.len();
-                let asked = Asked { vector: row.into(), words: Some(words), encoder: Some(encoder) };
+                let asked = Asked {
+                    vector: row.into(),
+                    words: Some(words),
+                    encoder: Some(encoder),
+                    ..Asked::default()
+                };
                 let value = |ranking: Ranking| {
                     judge.outcome(query, &Found { visited: 0, routing: 0.0, ranking }).values[0]
                 };

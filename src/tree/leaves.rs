@@ -33,7 +33,8 @@ impl Load {
     /// The load of leaves with these numbers of documents.
     pub(crate) fn of(sizes: &[usize]) -> Self {
         let stored: usize = sizes.iter().sum();
-        let squares: f64 = sizes.iter().map(|&c| (c * c) as f64).sum();
+        // The sum of no floats is -0.0.
+        let squares = 0.0 + sizes.iter().map(|&c| (c * c) as f64).sum::<f64>();
         Self {
             expected: squares / stored.max(1) as f64,
             ideal: stored as f64 / sizes.len().max(1) as f64,

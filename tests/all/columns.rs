@@ -48,13 +48,15 @@ fn row(number: usize, whole: bool) -> Document {
             "small": number as f64 / 10.0,
             "ok": number.is_multiple_of(2),
             "day": day(number),
-            "at": format!("2020-01-01T12:00:{:02}Z", number % 60),
-            "cost": format!("{}.{:02}", number / 100, number % 100),
+            // In milliseconds.
+            "at": format!("2020-01-01T12:00:{:02}.000Z", number % 60),
             "tags": tags,
             "place": { "x": number, "y": null },
             "kind": format!("k{}", number % 3),
         });
         metadata.as_object_mut().unwrap().extend(own.as_object().unwrap().clone());
+        let is_whole = number.is_multiple_of(100);
+        metadata["cost"] = if is_whole { json!(number / 100) } else { json!(number as f64 / 100.0) };
         // NaN is null, as pandas means it.
         metadata["price"] = if number % 2 == 1 { json!(number as f64 / 4.0) } else { Value::Null };
     }

@@ -485,7 +485,7 @@ fn the_summary_is_json_too() {
     assert!(ran.err.starts_with(&format!("note: {expected}")), "{}", ran.err);
     let summary = ran.json();
     crate::json::check("insert", std::slice::from_ref(&summary));
-    let left_out = json!({ "hidden": 2, "ignored": 2, "links": 1, "others": 1, "empty": 1 });
+    let left_out = json!({ "hidden": 2, "ignored": 2, "links": 1, "others": 1, "empty": 1, "values": 0 });
     assert_eq!(summary["not_read"], left_out);
     assert_eq!(
         (&summary["inserted"], &summary["documents"], &summary["waiting"]),

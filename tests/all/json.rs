@@ -94,13 +94,17 @@ fn searches_and_what_looks_inside_print_what_is_documented() {
     let apart = Flow::with(&["--passages", "20/5"]);
     apart.insert(20);
     searched.push(printed(&apart, "search", &["--json", "--passages", "2", QUESTION]));
+    // What signs meant, and why nothing is found.
+    let signed = ["--json", "--filter", r#"{"none": 1}"#, r#"+tree "the leaf" -quagga -"a zebra" -20"#];
+    searched.push(printed(&flow, "search", &signed));
     check("search", &searched);
     let of_passages = printed(&apart, "explain", &["--json", "--beam", "8", "--exact", QUESTION]);
     let few = ["--json", "--filter", r#"{"place": 33}"#, QUESTION];
     let exact = printed(&flow, "explain", &["--json", "--beam", "8", "--exact", QUESTION]);
     let hybrid = printed(&flow, "explain", &["--json", "--mode", "hybrid", QUESTION]);
     let lexical = printed(&flow, "explain", &["--json", "--mode", "lexical", QUESTION]);
-    check("explain", &[exact, printed(&flow, "explain", &few), hybrid, lexical, of_passages]);
+    let signed = printed(&flow, "explain", &signed);
+    check("explain", &[exact, printed(&flow, "explain", &few), hybrid, lexical, of_passages, signed]);
     let judgments = flow.path("pairs.jsonl");
     let judged = |n: usize| json!({ "question": format!("{QUESTION} {n}"), "id": id(n) }).to_string() + "\n";
     fs::write(&judgments, (0..60).map(judged).collect::<String>()).unwrap();

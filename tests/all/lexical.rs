@@ -481,9 +481,16 @@ fn a_default_search_is_none_of_words_where_there_are_none() {
         index.rollback().unwrap();
         assert_eq!((index.is_lexical(), index.fusion().is_some()), (true, learned));
     }
-    // In a default search no sign means anything.
-    for question in ["-tree", "-- \"-5\"", "+nothing"] {
-        assert_eq!(index.query(question).learned().run().unwrap().len(), 10, "{question}");
+    // Signs mean in a default search what they mean in the others, whether words help or not.
+    let learned = |question: &str| index.query(question).learned().run();
+    let hybrid = index.query("+tree -leaf").hybrid(Fusion::Learned).run().unwrap();
+    assert_eq!(ids(&learned("+tree -leaf").unwrap()), ids(&hybrid));
+    assert!(learned("+nothing").unwrap().is_empty());
+    // What cannot be meant by signs is text, and said.
+    let many: String = (0..40).map(|n| format!("+w{n} ")).collect();
+    for text in ["-tree", &many] {
+        let found = learned(text).unwrap();
+        assert!(found.len() == 10 && found.signs.ignored, "{text}");
     }
     // Before the first flush, and without documents, it has no words either.
     let empty = Index::builder().lexical(false).create(dir.path().join("empty"), &bundle(SHAPE)).unwrap();

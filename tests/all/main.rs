@@ -18,6 +18,7 @@ mod conservation;
 mod dataset;
 mod docs;
 mod durability;
+mod encoded;
 mod encoder_folders;
 mod evaluation;
 #[cfg(feature = "explore")]

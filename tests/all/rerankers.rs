@@ -210,6 +210,14 @@ fn a_search_is_reranked() {
     assert_eq!(ids(&both[0].hits), ids(&whole.hits));
     let words = index.query(question).lexical().rerank(&reranker, 10).run().unwrap();
     assert!(words.hits.iter().all(|hit| hit.rerank_score.is_some()));
+    // It reads no signs, and nothing that is excluded.
+    let signed = index.query("what is a tree? -quagga").lexical().rerank(&reranker, 10).run().unwrap();
+    assert_eq!(
+        (&signed.signs.excluded[..], ids(&signed.hits)),
+        (&["quagga".to_owned()][..], ids(&words.hits))
+    );
+    let scores = |hits: &[ehi::Hit]| hits.iter().map(|hit| hit.rerank_score).collect::<Vec<_>>();
+    assert_eq!(scores(&signed.hits), scores(&words.hits));
 
     let vector = vec![1.0; index.bundle().model().encoder().dim()];
     let error = index.query_vector(&vector).rerank(&reranker, 5).run().unwrap_err();

@@ -23,9 +23,11 @@ impl Index {
     /// Of one question a `SearchResult`, of several a list of them. How far the tree is searched say `beam`
     /// (leaves), `recall` (share of exact search's hits, 0.95 by default), `stop` (rules as `mass=0.9`) or
     /// `exact`. `mode` is best (the default: words count as far as judged questions have shown that they
-    /// help), dense, lexical or hybrid; `alpha` and `rrf` join both scores of hybrid.
-    /// `filter` is a dictionary in the form of MongoDB's. A `reranker` reads the best `rerank_depth` hits
-    /// again. `unlogged` does not keep the question where questions are kept.
+    /// help, and for a question with signs), dense, lexical or hybrid; `alpha` and `rrf` join both scores of
+    /// hybrid. In all modes but dense a hit must have `+word` and `"a phrase"`, and must not have `-word`:
+    /// the result's `signs` say what a question meant. `filter` is a dictionary in the form of MongoDB's. A
+    /// `reranker` reads the best `rerank_depth` hits again. `unlogged` does not keep the question where
+    /// questions are kept.
     ///
     /// >>> hit = index.search("is there caffeine in tea?", k=1)[0]
     /// >>> hit.id, hit.text, hit.metadata

@@ -26,6 +26,12 @@ pub fn write_evaluation(out: &mut dyn Write, report: &EvalReport, metrics: &[Met
     if report.missing_documents > 0 {
         writeln!(out, "{} judged documents are not in the index", report.missing_documents)?;
     }
+    if report.ignores_identical_ids {
+        writeln!(
+            out,
+            "a document with the id of the query is no hit (--ignore-identical-ids=false counts it)"
+        )?;
+    }
     match report.encoder {
         QueryEncoder::Full => {}
         QueryEncoder::Fast => {

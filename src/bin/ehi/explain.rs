@@ -9,7 +9,7 @@ use ehi::{Index, RankedBy};
 
 use crate::escape::escaped;
 use crate::failure::Failure;
-use crate::hits::{start_of, unit};
+use crate::hits::{say_notes, start_of, unit, write_signs};
 use crate::printing;
 use crate::query::QueryArgs;
 
@@ -33,13 +33,14 @@ pub struct Args {
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     // With its encoder, so that loading it is not counted as encoding.
     let index = Index::open_read_only(&args.index)?;
-    args.options.say_signs(&args.query);
     let query = args.options.apply(index.query(&args.query))?;
     let explanation = if args.exact { query.explain_against_exact()? } else { query.explain()? };
     if args.json {
         printing::json(out, &explanation)
     } else {
-        write_explanation(out, &index, &explanation).map_err(Failure::Output)
+        write_explanation(out, &index, &explanation).map_err(Failure::Output)?;
+        say_notes(&explanation.signs, &explanation.notes);
+        Ok(())
     }
 }
 
@@ -49,6 +50,7 @@ fn ms(time: Duration) -> f64 {
 
 fn write_explanation(out: &mut dyn Write, index: &Index, explanation: &Explanation) -> io::Result<()> {
     let all = index.bundle().model().indexer().shape().leaves();
+    write_signs(out, &explanation.signs)?;
     match explanation.entropy {
         Some(entropy) => writeln!(
             out,

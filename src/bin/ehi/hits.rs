@@ -2,6 +2,7 @@
 
 use std::io::{self, Write};
 
+use ehi::search::Signs;
 use ehi::{Index, QueryEncoder, RankedBy, SearchResult, SearchStats};
 
 use crate::escape::escaped;
@@ -26,6 +27,7 @@ pub fn write_hits(
     if result.is_empty() {
         writeln!(out, "no hits")?;
     }
+    write_signs(out, &result.signs)?;
     for (place, hit) in result.iter().enumerate() {
         let leaf = if has_tree { format!("  leaf {}", hit.leaf.0) } else { String::new() };
         let title = start_of(&hit.document.title);
@@ -61,6 +63,26 @@ pub fn write_hits(
     }
     write_cost(out, index, &result.stats)
 }
+
+/// What hits must have and must not, on a line, where the question says so.
+pub fn write_signs(out: &mut dyn Write, signs: &Signs) -> io::Result<()> {
+    match signs.to_string() {
+        meant if meant.is_empty() || signs.ignored => Ok(()),
+        meant => writeln!(out, "{}", escaped(&meant)),
+    }
+}
+
+/// Says on standard error what should be known of a result.
+pub fn say_notes(signs: &Signs, notes: &[String]) {
+    if signs.ignored {
+        eprintln!("note: {IGNORED}");
+    }
+    notes.iter().for_each(|note| eprintln!("note: {}", escaped(note)));
+}
+
+/// What is said where the signs of a question are text.
+pub const IGNORED: &str = "`+`, `-` and quotes were read as text: they count in an index with words, in every \
+                           mode but `dense`, and not where a question only excludes";
 
 /// What has an embedding.
 pub fn unit(index: &Index) -> &'static str {

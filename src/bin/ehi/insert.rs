@@ -165,7 +165,8 @@ impl Inserter<'_> {
     /// Says what was decided about an input of which no more is read.
     fn say_notes(&mut self, name: &str, reading: &mut Reading) {
         for note in reading.notes() {
-            self.bar.say(&escaped(&format!("note: {name}: {note}")));
+            self.tally.values_left_out(note.left_out());
+            self.note(&format!("{name}: {note}"));
         }
     }
 

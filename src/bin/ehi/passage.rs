@@ -79,9 +79,21 @@ impl Words {
     }
 }
 
-/// Whether a script that has no spaces between words is used, by one of its letters.
+/// Whether a script is used that has no spaces between words, or between words and their endings, by one of
+/// its letters.
 fn is_unspaced(word: &str) -> bool {
-    word.chars().any(|c| matches!(u32::from(c), 0x0e00..=0x0eff | 0x1780..=0x17ff | 0x3040..=0x30ff | 0x3400..=0x9fff | 0x2_0000..=0x3_ffff))
+    word.chars().any(|c| {
+        matches!(
+            u32::from(c),
+            0x0e00..=0x0fff
+                | 0x1000..=0x109f
+                | 0x1780..=0x17ff
+                | 0x3040..=0x31ff
+                | 0x3400..=0x9fff
+                | 0xac00..=0xd7af
+                | 0x2_0000..=0x3_ffff
+        )
+    })
 }
 
 /// Whether two words in lower case are the same but for their endings: by seven letters in ten of the longer.
@@ -148,6 +160,8 @@ mod tests {
         assert_eq!(begin("A zebra.", "zebra", 0), "zebra.");
         let unbroken = format!("{}zebra", "é".repeat(100));
         assert_eq!(begin(&unbroken, "zebra", 160), unbroken);
+        let endings = format!("{}한국어 검색이 됩니다", "nothing of it. ".repeat(20));
+        assert!(begin(&endings, "검색", 160).starts_with("it. 한국어 검색이"));
     }
 
     #[test]

@@ -40,8 +40,8 @@ pub struct Args {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
-    /// The question. With `--mode lexical` and `--mode hybrid` `+word` must be in a hit, `-word` must not,
-    /// and `"a phrase"` must; elsewhere these signs mean nothing. One that begins with `-` comes after `--`
+    /// The question. `+word` must be in a hit, `-word` must not, and `"a phrase"` must; with `--mode dense`
+    /// these signs mean nothing. One that begins with `-` comes after `--`
     query: String,
 }
 
@@ -51,7 +51,6 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     if args.exact {
         query = query.exact();
     }
-    args.options.say_signs(&args.query);
     if args.ids_only {
         query = query.ids_only();
     }
@@ -64,8 +63,9 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         printing::json(out, &result)
     } else {
         hits::write_hits(out, &index, &args.query, &result).map_err(Failure::Output)?;
-        if result.is_empty() {
-            args.options.say_why_none(&index)?;
+        hits::say_notes(&result.signs, &result.notes);
+        if let Some(note) = args.options.note_on_none(&index).filter(|_| result.is_empty()) {
+            eprintln!("note: {note}");
         }
         Ok(())
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use ehi::calibrate::RecallCurve;
 use ehi::model::DistilReport;
-use ehi::store::StoreStats;
+use ehi::store::{EncodedBy, StoreStats};
 use ehi::{Analyzer, Index, Language, LearnedFusion, Passages};
 use serde::Serialize;
 
@@ -230,6 +230,18 @@ fn write_stats(out: &mut dyn Write, stats: &Stats) -> std::io::Result<()> {
         _ => write_leaves(out, stats)?,
     }
     writeln!(out, "dimensions     {}", stats.dim)?;
+    if !stats.encoded_by.is_empty() {
+        let by: Vec<String> = stats.encoded_by.iter().map(ToString::to_string).collect();
+        let mixed = stats.encoded_by.contains(&EncodedBy::F32) && stats.encoded_by.contains(&EncodedBy::Int8);
+        let note = if mixed { "; scores of the same text differ by up to about 0.01" } else { "" };
+        writeln!(out, "encoded by     {}{note}", by.join(", "))?;
+    }
+    if stats.earlier_words {
+        writeln!(
+            out,
+            "words          of an earlier version; `ehi compact --lexical` makes them for every script"
+        )?;
+    }
     match (stats.analyzer, fusion) {
         (None, _) => writeln!(out, "words          no posting lists; `ehi compact --lexical` makes them")?,
         (Some(analyzer), None) => {

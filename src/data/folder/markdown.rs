@@ -54,9 +54,10 @@ fn tags(fields: &mut Map<String, Value>) {
     {
         *tags = text.split(',').map(str::trim).filter(|tag| !tag.is_empty()).collect();
     }
-    let bare = |tag: &mut Value| match tag.as_str().and_then(|text| text.strip_prefix('#')) {
-        Some(text) => *tag = Value::String(text.to_owned()),
-        None => {}
+    let bare = |tag: &mut Value| {
+        if let Some(text) = tag.as_str().and_then(|text| text.strip_prefix('#')) {
+            *tag = Value::String(text.to_owned())
+        }
     };
     match tags {
         Value::Array(tags) => tags.iter_mut().for_each(bare),
@@ -149,12 +150,11 @@ impl Reader<'_> {
                 self.callout(place);
             }
             Tag::Paragraph | Tag::Table(_) | Tag::FootnoteDefinition(_) => self.page.stop(Break::Paragraph),
-            Tag::Link { link_type: LinkType::WikiLink { has_pothole: true }, dest_url, .. } => {
+            Tag::Link { link_type: LinkType::WikiLink { has_pothole: true }, dest_url, .. }
                 // Brackets of a shell or a program, of which nothing is hidden.
-                if dest_url.trim() != &**dest_url {
+                if dest_url.trim() != &**dest_url => {
                     self.take(place);
                 }
-            }
             Tag::Image { link_type, dest_url, .. } => {
                 self.page.stop(Break::Space);
                 if let LinkType::WikiLink { has_pothole: true } = link_type {

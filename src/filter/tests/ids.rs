@@ -9,7 +9,10 @@ fn without_metadata_every_field_is_missing() {
         (Filter::any([]), false),
         (Filter::exists(""), false),
         (Filter::ne("a", 1), true),
-        (Filter::eq("a", Value::Null), false),
+        (Filter::eq("a", Value::Null), true),
+        (Filter::ne("a", Value::Null), false),
+        (Filter::one_of("a", [Value::Null]), true),
+        (Filter::eq("a", 1), false),
         (Filter::ids(["id"]), true),
     ] {
         assert_eq!(filter.matches("id", None), expected, "{filter}");

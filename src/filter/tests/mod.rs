@@ -1,6 +1,7 @@
 mod deep;
 mod errors;
 mod ids;
+mod mongodb;
 mod naive;
 mod properties;
 
@@ -89,20 +90,6 @@ fn nothing_is_greater_or_less_than_null_an_array_or_an_object() {
             assert_eq!(read(&filter.to_json()), filter);
         }
     }
-}
-
-#[test]
-fn null_is_a_value_and_not_a_missing_field() {
-    let metadata = [json!({"v": null}), json!({}), json!({"v": 0}), json!({"v": [null]}), json!({"v": []})];
-    check(
-        &metadata,
-        &[
-            (json!({"v": null}), &[0, 3]),
-            (json!({"v": {"$ne": null}}), &[1, 2, 4]),
-            (json!({"v": {"$in": [null, 0]}}), &[0, 2, 3]),
-            (json!({"v": {"$exists": true}}), &[0, 2, 3, 4]),
-        ],
-    );
 }
 
 #[test]

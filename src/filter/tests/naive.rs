@@ -12,20 +12,21 @@ pub(super) fn matches(filter: &Value, id: &str, metadata: Option<&Value>) -> boo
         "$ids" => value.as_array().unwrap().contains(&json!(id)),
         field => {
             let path: Vec<&str> = field.split('.').collect();
-            let mut found = metadata.map_or(vec![], |metadata| at(metadata, &path));
-            for value in found.clone() {
-                found.extend(value.as_array().cloned().unwrap_or_default());
+            let mut found = metadata.map_or(vec![None], |metadata| at(metadata, &path));
+            for value in found.clone().into_iter().flatten() {
+                found.extend(value.as_array().cloned().unwrap_or_default().into_iter().map(Some));
             }
             condition(value, &found)
         }
     })
 }
 
-fn at(value: &Value, path: &[&str]) -> Vec<Value> {
-    let Some((first, rest)) = path.split_first() else { return vec![value.clone()] };
+/// What a path leads to, and `None` for nothing.
+fn at(value: &Value, path: &[&str]) -> Vec<Option<Value>> {
+    let Some((first, rest)) = path.split_first() else { return vec![Some(value.clone())] };
     match value {
         Value::Object(fields) if fields.contains_key(&path.join(".")) => {
-            vec![fields[&path.join(".")].clone()]
+            vec![Some(fields[&path.join(".")].clone())]
         }
         Value::Object(fields) if fields.contains_key(*first) => at(&fields[*first], rest),
         Value::Array(items) => match first.parse::<usize>() {
@@ -33,24 +34,26 @@ fn at(value: &Value, path: &[&str]) -> Vec<Value> {
             Ok(_) => vec![],
             Err(_) => items.iter().filter(|item| item.is_object()).flat_map(|item| at(item, path)).collect(),
         },
-        _ => vec![],
+        _ => vec![None],
     }
 }
 
-fn condition(condition: &Value, found: &[Value]) -> bool {
-    let Some(operators) = condition.as_object() else { return found.iter().any(|x| same(x, condition)) };
+fn condition(condition: &Value, found: &[Option<Value>]) -> bool {
+    let values: Vec<Value> = found.iter().map(|found| found.clone().unwrap_or(Value::Null)).collect();
+    let any = |holds: &dyn Fn(&Value) -> bool| values.iter().any(holds);
+    let Some(operators) = condition.as_object() else { return any(&|x| same(x, condition)) };
     operators.iter().all(|(operator, value)| {
-        let values = || value.as_array().unwrap();
+        let one_of = |x: &Value| value.as_array().unwrap().iter().any(|value| same(x, value));
         match operator.as_str() {
-            "$eq" => found.iter().any(|x| same(x, value)),
-            "$ne" => !found.iter().any(|x| same(x, value)),
-            "$gt" => found.iter().any(|x| less(value, x)),
-            "$gte" => found.iter().any(|x| less(value, x) || same(value, x)),
-            "$lt" => found.iter().any(|x| less(x, value)),
-            "$lte" => found.iter().any(|x| less(x, value) || same(x, value)),
-            "$in" => found.iter().any(|x| values().iter().any(|value| same(x, value))),
-            "$nin" => found.iter().all(|x| values().iter().all(|value| !same(x, value))),
-            "$exists" => found.is_empty() != value.as_bool().unwrap(),
+            "$eq" => any(&|x| same(x, value)),
+            "$ne" => !any(&|x| same(x, value)),
+            "$gt" => any(&|x| less(value, x)),
+            "$gte" => any(&|x| less(value, x) || same(value, x)),
+            "$lt" => any(&|x| less(x, value)),
+            "$lte" => any(&|x| less(x, value) || same(x, value)),
+            "$in" => any(&one_of),
+            "$nin" => !any(&one_of),
+            "$exists" => found.iter().any(Option::is_some) == value.as_bool().unwrap(),
             "$not" => !self::condition(value, found),
             _ => unreachable!("{operator}"),
         }

@@ -4,6 +4,7 @@ mod group;
 mod stored;
 mod summary;
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -22,7 +23,7 @@ use crate::document::Document;
 use crate::error::{Error, InputError, Result};
 use crate::progress::{OnProgress, Progress, Stage, no_progress};
 use crate::scan::Similarity;
-use crate::store::{Committed, Put, WriteBatch, check_document};
+use crate::store::{Committed, EncodedBy, Put, WriteBatch, check_document};
 use group::{Fate, fates, next_group};
 
 /// What became of a group.
@@ -151,7 +152,8 @@ impl Index {
                 Some(_) => puts.iter().map(|put| put.rows.len()).sum(),
                 None => 0,
             };
-            match self.commit_as_made(&serving, WriteBatch { puts, deletes: Vec::new() })? {
+            let batch = WriteBatch { puts, deletes: Vec::new() };
+            match self.commit_as_made(&serving, batch, &serving.encodes())? {
                 Ok(committed) => return Ok(Stored { committed, cut, passages }),
                 // The model was changed meanwhile.
                 Err(batch) => group = batch.puts.into_iter().map(|put| put.document).collect(),
@@ -252,8 +254,9 @@ impl Index {
     /// Commits embeddings of the encoder of `serving`. Where another tree serves by now, as after a tuning,
     /// they are routed anew, and `serving` is what they were committed to.
     fn commit_vectors(&self, serving: &mut Arc<ActiveModel>, mut batch: WriteBatch) -> Result<Committed> {
+        let given = BTreeSet::from([EncodedBy::Given]);
         loop {
-            batch = match self.commit_as_made(serving, batch)? {
+            batch = match self.commit_as_made(serving, batch, &given)? {
                 Ok(committed) => return Ok(committed),
                 Err(batch) => batch,
             };

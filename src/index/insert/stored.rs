@@ -1,11 +1,13 @@
 //! Documents of another index, with the embeddings that they have there.
 
+use std::collections::BTreeSet;
+
 use super::super::active_model::{ActiveModel, check_model};
 use super::{BYTES_PER_COMMIT, DOCUMENTS_PER_COMMIT, Index, partial};
 use crate::document::Document;
 use crate::error::{InputError, Result};
 use crate::ids::Row;
-use crate::store::{Put, PutRow, View, WriteBatch};
+use crate::store::{EncodedBy, Put, PutRow, View, WriteBatch};
 
 impl Index {
     /// Stores documents of another index with the embeddings that they have there; says how many. Nothing is
@@ -31,6 +33,7 @@ impl Index {
         let from = source.serving();
         check(&from, &self.serving())?;
         let view = from.view();
+        let encoded_by = from.encoded_by(&*source.root.backend());
         let mut ids = ids.into_iter();
         let mut stored = 0;
         loop {
@@ -40,17 +43,24 @@ impl Index {
                 return Ok(stored);
             }
             let size = group.len();
-            self.take(&from, &view, group).map_err(|e| partial(e, stored, size))?;
+            self.take(&from, &view, group, &encoded_by).map_err(|e| partial(e, stored, size))?;
             stored += size;
         }
     }
 
-    fn take(&self, from: &ActiveModel, view: &View, group: Vec<(Row, Document)>) -> Result<()> {
+    fn take(
+        &self,
+        from: &ActiveModel,
+        view: &View,
+        group: Vec<(Row, Document)>,
+        encoded_by: &BTreeSet<EncodedBy>,
+    ) -> Result<()> {
         loop {
             let serving = self.serving();
             let puts = puts(from, view, &serving, &group)?;
             // Else the model was changed meanwhile.
-            if self.commit_as_made(&serving, WriteBatch { puts, deletes: Vec::new() })?.is_ok() {
+            let batch = WriteBatch { puts, deletes: Vec::new() };
+            if self.commit_as_made(&serving, batch, encoded_by)?.is_ok() {
                 return Ok(());
             }
         }

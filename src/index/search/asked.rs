@@ -13,6 +13,7 @@ use super::fusion::{Candidate, Fusion, HitScores, fuse};
 use super::plan::{Plan, RankBy};
 use super::rank::Ranked;
 use super::result::{RankedBy, SearchStats};
+use super::signs::Signs;
 use super::ties::ById;
 use super::words::{WordSearch, Words};
 use crate::error::{InputError, Result};
@@ -33,7 +34,8 @@ const WIDER: NonZeroUsize = NonZeroUsize::new(4).unwrap();
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct MatchedTerm {
-    /// The token, as the tokenizer's vocabulary writes it, or the word, as the question does.
+    /// The token, as the tokenizer's vocabulary writes it, or the word or the characters, as the question
+    /// does.
     pub term: String,
     /// Its part of the lexical score.
     pub weight: f32,
@@ -45,6 +47,8 @@ pub(crate) struct Asked<'a> {
     /// `[dim]`; empty where embeddings are not looked at.
     pub vector: Cow<'a, [f32]>,
     pub words: Option<Words>,
+    /// What its signs meant, or would.
+    pub signs: Signs,
     /// Which encoder gave the vector.
     pub encoder: Option<QueryEncoder>,
 }
@@ -227,7 +231,7 @@ impl ActiveModel {
         };
         let analysis = self.analysis();
         let search = WordSearch::new(view, words, analysis, plan)?;
-        let name = analysis.names(&words.text);
+        let name = analysis.names(&words.text)?;
         let named = |(term, weight)| MatchedTerm { term: name(term), weight };
         let matched = |&(_, row): &(f32, Row)| {
             let mut terms: Vec<MatchedTerm> = search.matches(row)?.into_iter().map(named).collect();

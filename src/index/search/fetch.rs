@@ -38,9 +38,10 @@ impl ActiveModel {
             false => self.fetch(view, &ranked.rows, &ranked.scores, passages)?,
         };
         let Encoding { time: encode, by: encoder } = encoding;
-        let ranked_by = ranked.ranked_by;
         Ok(SearchResult {
-            ranked_by,
+            ranked_by: ranked.ranked_by,
+            signs: asked.signs.clone(),
+            notes: self.notes(view, asked, plan, hits.is_empty())?,
             hits,
             stats: SearchStats { encode, encoder, fetch: started.elapsed(), ..ranked.stats },
         })

@@ -33,6 +33,8 @@ struct Known {
     segments: HashMap<u64, Bits>,
     /// Whether few rows of a generation pass.
     rare: Option<(Generation, bool)>,
+    /// Why none of a generation does, where that was asked.
+    notes: Option<(Generation, Arc<[String]>)>,
 }
 
 impl FilterCache {
@@ -43,6 +45,25 @@ impl FilterCache {
         let known = entry.1.clone();
         cached.push_back(entry);
         known
+    }
+
+    /// Why no row of a generation passes, in sentences; found by `find` where it is not known.
+    pub fn notes(
+        &self,
+        filter: &Filter,
+        generation: Generation,
+        find: impl FnOnce() -> Result<Vec<String>>,
+    ) -> Result<Vec<String>> {
+        let mut known = self.get(filter);
+        if let Some((of, notes)) = &known.notes
+            && *of == generation
+        {
+            return Ok(notes.to_vec());
+        }
+        let notes = find()?;
+        known.notes = Some((generation, notes.as_slice().into()));
+        self.put(filter, known);
+        Ok(notes)
     }
 
     fn put(&self, filter: &Filter, known: Known) {

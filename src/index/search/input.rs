@@ -6,8 +6,9 @@ use std::time::Instant;
 use super::asked::Asked;
 use super::encode::{Encoding, Question};
 use super::plan::{Plan, RankBy};
+use super::signs::Signs;
 use super::words::Words;
-use crate::error::{InputError, Result};
+use crate::error::{Error, InputError, Result};
 use crate::index::Index;
 use crate::index::active_model::ActiveModel;
 use crate::scan::has_direction;
@@ -53,14 +54,18 @@ impl ActiveModel {
         plan: &Plan<'_>,
         view: &View,
     ) -> Result<Vec<Asked<'a>>> {
-        let by = match plan.by {
-            RankBy::Best if self.words_help(plan.encoder) && view.is_lexical() => RankBy::Best,
-            RankBy::Best => RankBy::Dense,
-            by => by,
-        };
+        let words_help = self.words_help(plan.encoder);
         let analysis = self.analysis();
         let mut all = Vec::with_capacity(inputs.len());
         for input in inputs {
+            let mut signs = match *input {
+                Input::Vector(_) => Signs::default(),
+                Input::Text(text) | Input::Encoded(text, _) => Signs::of(text),
+            };
+            let by = match plan.by {
+                RankBy::Best if !view.is_lexical() || !words_help && signs.is_empty() => RankBy::Dense,
+                by => by,
+            };
             let words = match *input {
                 Input::Vector(_) if !matches!(by, RankBy::Dense | RankBy::Best) => {
                     return Err(InputError::NoWords.into());
@@ -79,9 +84,18 @@ impl ActiveModel {
                     }
                     match by {
                         _ if text.trim().is_empty() => return Err(InputError::EmptyQuery.into()),
-                        RankBy::Best => Some(Words::plain(text, analysis)?),
                         RankBy::Dense => None,
                         RankBy::Lexical | RankBy::Hybrid(_) => Some(Words::parse(text, analysis)?),
+                        RankBy::Best => match Words::parse(text, analysis) {
+                            // No text is an error: such signs are text.
+                            Err(Error::Input(
+                                InputError::OnlyExclusions | InputError::TooManySigned { .. },
+                            )) => {
+                                signs.ignored = true;
+                                words_help.then(|| Words::plain(text, analysis)).transpose()?
+                            }
+                            words => Some(words?),
+                        },
                     }
                 }
             };
@@ -89,9 +103,10 @@ impl ActiveModel {
                 Input::Vector(vector) | Input::Encoded(_, vector) => Cow::Borrowed(vector),
                 Input::Text(_) => Cow::default(),
             };
-            all.push(Asked { vector, words, encoder: None });
+            signs.ignored |= words.is_none() && !signs.is_empty();
+            all.push(Asked { vector, words, signs, encoder: None });
         }
-        if by == RankBy::Lexical {
+        if plan.by == RankBy::Lexical {
             return Ok(all);
         }
         let texts = inputs.iter().zip(&all).filter(|(input, _)| matches!(input, Input::Text(_)));

@@ -15,6 +15,7 @@ mod fetch;
 mod filter;
 mod fusion;
 mod input;
+mod notes;
 mod passages;
 mod plan;
 mod query;
@@ -24,6 +25,7 @@ mod rerank;
 mod result;
 mod scorer;
 mod shards;
+mod signs;
 mod ties;
 mod words;
 
@@ -48,6 +50,7 @@ pub use result::{Hit, HitPassage, RankedBy, SearchResult, SearchStats};
 pub use shards::{
     FusedCandidate, Routed, SearchCandidate, SearchCandidates, fuse_candidates, plain_question,
 };
+pub use signs::Signs;
 #[cfg(feature = "train")]
 pub(crate) use words::Words;
-pub use words::{MOST_SIGNED, MOST_TERMS, has_signs};
+pub use words::{MOST_SIGNED, MOST_TERMS};

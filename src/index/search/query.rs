@@ -170,11 +170,11 @@ impl<'a, Input> Query<'a, Input> {
 
     /// Ranks by the words of the question alone, by BM25; nothing is encoded.
     ///
-    /// Words are the tokens of the index's encoder, of whole texts. `+word` must be in every hit, `-word`
-    /// must not be in any, and so for `"a phrase"` and `-"a phrase"`,
-    /// [`MOST_SIGNED`](crate::search::MOST_SIGNED) of them at most; of the other words a hit has one at
-    /// least, so there may be fewer than `k` hits. Of more than [`MOST_TERMS`](crate::search::MOST_TERMS)
-    /// different tokens the rarest count.
+    /// Words are the tokens of the index's encoder, of whole texts, and in scripts without spaces characters
+    /// and pairs of them. `+word` must be in every hit, `-word` must not be in any, and so for `"a phrase"`
+    /// and `-"a phrase"`, [`MOST_SIGNED`](crate::search::MOST_SIGNED) of them at most; of the other words a
+    /// hit has one at least, so there may be fewer than `k` hits. [`SearchResult::signs`] says what the signs
+    /// meant. Of more than [`MOST_TERMS`](crate::search::MOST_TERMS) different terms the rarest count.
     ///
     /// For questions in text: a vector is [`InputError::NoWords`]. Excludes [`Self::beam`], [`Self::recall`],
     /// [`Self::stop`], [`Self::exact`], [`Self::codes`] and [`Query::parallel`], which are about embeddings.
@@ -201,10 +201,9 @@ impl<'a, Input> Query<'a, Input> {
         self
     }
 
-    /// As [`Self::hybrid`] with [`Fusion::Learned`] where [`Index::fuse`] found that words help and the index
-    /// has words; by embeddings alone otherwise. The mode `best` of the program.
-    ///
-    /// `+`, `-` and quotes mean nothing: the question is read as [`Index::fuse`] reads questions.
+    /// As [`Self::hybrid`] with [`Fusion::Learned`] where [`Index::fuse`] found that words help, and for a
+    /// question with signs, if the index has words; by embeddings alone otherwise, where signs are text. The
+    /// mode `best` of the program.
     pub fn learned(mut self) -> Self {
         self.by = RankBy::Best;
         self

@@ -1,10 +1,12 @@
 //! Reading the best hits of a search again, by a cross-encoder.
 
+use std::borrow::Cow;
 use std::time::Instant;
 
 use super::input::Input;
 use super::query::Query;
 use super::result::{Hit, SearchResult};
+use super::shards::plain_question;
 use crate::document::Document;
 use crate::error::{InputError, Result};
 use crate::model::Reranker;
@@ -18,7 +20,12 @@ impl<I> Query<'_, I> {
             return Err(InputError::InapplicableOption { option: "rerank", call }.into());
         };
         let started = Instant::now();
-        result.stats.reranked = reorder(reranker, question, &mut result.hits, depth)?;
+        // As an encoder reads it.
+        let question = match result.signs.ignored {
+            true => Cow::Borrowed(*question),
+            false => Cow::Owned(plain_question(question)),
+        };
+        result.stats.reranked = reorder(reranker, &question, &mut result.hits, depth)?;
         result.hits.truncate(self.k);
         if self.ids_only {
             for hit in &mut result.hits {

@@ -6,6 +6,7 @@ use serde::ser::{Serialize, SerializeStruct, Serializer};
 
 use super::encode::QueryEncoder;
 use super::fusion::HitScores;
+use super::signs::Signs;
 use crate::document::Document;
 use crate::ids::LeafId;
 use crate::serialize::milliseconds;
@@ -156,6 +157,11 @@ pub enum RankedBy {
 pub struct SearchResult {
     /// What they are ranked by. Serialised as `ranked_by.mode`, and `ranked_by.alpha` of a hybrid search.
     pub ranked_by: RankedBy,
+    /// What the signs of the question meant.
+    pub signs: Signs,
+    /// What should be known of the result, in sentences: why a filter let nothing through, or that the words
+    /// of the index were made by an earlier version. Most results have none.
+    pub notes: Vec<String>,
     /// Best first, by the reranker where one has read them; equal scores in the byte order of
     /// their ids.
     pub hits: Vec<Hit>,

@@ -1,10 +1,10 @@
 //! A question's words: which terms they are, which rows match them, and by what score.
 //!
-//! Terms are token ids, so a word of several tokens is a sequence. Words that are required or excluded, and
-//! phrases, are looked for in the texts of the few rows that would be among the best: posting lists say which
-//! rows have the tokens, and not where.
+//! A word of several tokens is a sequence of terms, and so is one of several characters of a script without
+//! spaces. Words that are required or excluded, and phrases, are looked for in the texts of the few rows that
+//! would be among the best: posting lists say which rows have the terms, and not where.
 
-use std::cell::{OnceCell, RefCell};
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
@@ -14,10 +14,10 @@ use super::plan::Plan;
 use super::ties;
 use crate::error::{Error, InputError, Result};
 use crate::ids::Row;
-use crate::index::analysis::Analysis;
-use crate::lexical::{self, Best, Bm25, LexicalStats, Norms, QueryTerm, Role, SearchError, syntax};
-use crate::model::{Encoder, is_punctuation};
-use crate::store::{Lexer, StoreError, TermPart, View};
+use crate::index::analysis::{Analysis, QuestionTerms};
+use crate::lexical::syntax::{self, Clause};
+use crate::lexical::{self, Best, Bm25, LexicalStats, Norms, QueryTerm, Role, SearchError};
+use crate::store::{TermPart, View};
 
 /// Different terms of a question that are looked for: of more, the rarest.
 pub const MOST_TERMS: usize = 1024;
@@ -25,53 +25,17 @@ pub const MOST_TERMS: usize = 1024;
 /// Different words and phrases of a question that are required or excluded.
 pub const MOST_SIGNED: usize = 32;
 
-/// Whether a question has a sign or quotes that mean something to [`Query::lexical`] and [`Query::hybrid`],
-/// and nothing to other searches.
-///
-/// [`Query::lexical`]: crate::Query::lexical
-/// [`Query::hybrid`]: crate::Query::hybrid
-pub fn has_signs(question: &str) -> bool {
-    syntax::has_signs(question)
-}
-
-/// A word or a phrase that is looked for in texts.
-#[derive(Clone, Debug, PartialEq)]
-enum Sequence {
-    /// Tokens in this order, the last of them the end of a word.
-    Tokens(Vec<u32>),
-    /// Words that the tokenizer does not know, in lower case.
-    Words(Vec<String>),
-    /// Signs that are no words.
-    Signs(String),
-}
-
-impl Sequence {
-    /// `tokens` are those of `text`, `unknown` whether it has others.
-    fn of(text: &str, tokens: &[u32], unknown: bool) -> Self {
-        let words = words_of(text);
-        match (unknown || tokens.is_empty(), words.is_empty()) {
-            (false, _) => Self::Tokens(tokens.to_vec()),
-            (true, false) => Self::Words(words),
-            (true, true) => Self::Signs(text.trim().to_owned()),
-        }
-    }
-}
-
-/// The letters and digits between other signs, in lower case.
-fn words_of(text: &str) -> Vec<String> {
-    let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
-    words.map(str::to_lowercase).collect()
-}
-
 /// A question as terms.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Words {
     /// Each once, in the order of the question: how often it is asked for, and whether every hit has it.
     terms: Vec<(u32, u32, bool)>,
-    /// What every hit has.
-    required: Vec<Sequence>,
+    /// Where each of them is.
+    places: HashMap<u32, usize>,
+    /// What every hit has: terms in this order, the last of them the end of a word.
+    required: Vec<Vec<u32>>,
     /// What no hit has.
-    excluded: Vec<Sequence>,
+    excluded: Vec<Vec<u32>>,
     /// What an encoder reads: all that is not excluded, without signs.
     pub text: String,
     /// Its tokens for the encoder, if they were found with the words.
@@ -85,57 +49,22 @@ impl Words {
     /// [`InputError::OnlyExclusions`], [`InputError::TooManySigned`]; failures of the tokenizer.
     pub fn parse(question: &str, analysis: Analysis<'_>) -> Result<Self> {
         let clauses = syntax::parse(question);
-        let mut words = Self {
-            terms: Vec::new(),
-            required: Vec::new(),
-            excluded: Vec::new(),
-            text: syntax::plain_text(&clauses),
-            tokens: None,
-        };
-        if words.text.trim().is_empty() && !question.trim().is_empty() {
+        let text = syntax::plain_text(&clauses);
+        if text.trim().is_empty() && !question.trim().is_empty() {
             return Err(InputError::OnlyExclusions.into());
         }
-        let mut plain = None;
-        if let [clause] = clauses.as_slice()
-            && clause.role == Role::Optional
-        {
-            let (terms, tokens) = analysis.question(&clause.text)?;
-            (plain, words.tokens) = (Some(terms), tokens);
+        if let [Clause { role: Role::Optional, .. }] = clauses.as_slice() {
+            return Self::plain(&text, analysis);
         }
-        let mut places: HashMap<u32, usize> = HashMap::new();
+        let mut words = Self { text, ..Self::default() };
         for clause in &clauses {
-            let mut tokens = plain.take().map_or_else(|| analysis.words(&clause.text), Ok)?;
-            let all = tokens.len();
-            tokens.retain(|&token| Encoder::is_known(token));
-            let unknown = tokens.len() < all;
-            let signed = match clause.role {
-                Role::Optional => None,
-                Role::Required => Some(&mut words.required),
-                Role::Excluded => Some(&mut words.excluded),
-            };
-            // Punctuation alone means nothing.
-            let signed = signed.filter(|_| !is_punctuation(&clause.text));
-            if let Some(signed) = signed {
-                let sequence = Sequence::of(&clause.text, &tokens, unknown);
-                if !signed.contains(&sequence) {
-                    signed.push(sequence);
-                }
-                let found = words.required.len() + words.excluded.len();
-                if found > MOST_SIGNED {
-                    return Err(InputError::TooManySigned { most: MOST_SIGNED }.into());
-                }
+            match clause.role {
+                Role::Optional => words.look_for(&analysis.question(&clause.text)?.terms, 1, false),
+                Role::Required => words.require(&clause.text, analysis)?,
+                Role::Excluded => add(&mut words.excluded, analysis.sequence(&clause.text)?),
             }
-            if clause.role == Role::Excluded {
-                continue;
-            }
-            let is_required = clause.role == Role::Required;
-            for &token in &tokens {
-                let place = *places.entry(token).or_insert_with(|| {
-                    words.terms.push((token, 0, false));
-                    words.terms.len() - 1
-                });
-                let term = &mut words.terms[place];
-                (term.1, term.2) = (term.1 + 1, term.2 || is_required);
+            if words.required.len() + words.excluded.len() > MOST_SIGNED {
+                return Err(InputError::TooManySigned { most: MOST_SIGNED }.into());
             }
         }
         Ok(words)
@@ -143,15 +72,34 @@ impl Words {
 
     /// Reads a question in which no sign means anything.
     pub fn plain(question: &str, analysis: Analysis<'_>) -> Result<Self> {
-        let (mut terms, tokens) = analysis.question(question)?;
-        terms.sort_unstable();
-        Ok(Self {
-            terms: terms.chunk_by(|a, b| a == b).map(|same| (same[0], same.len() as u32, false)).collect(),
-            required: Vec::new(),
-            excluded: Vec::new(),
-            text: question.to_owned(),
-            tokens,
-        })
+        let QuestionTerms { terms, tokens } = analysis.question(question)?;
+        let mut words = Self { text: question.to_owned(), tokens, ..Self::default() };
+        words.look_for(&terms, 1, false);
+        Ok(words)
+    }
+
+    fn require(&mut self, text: &str, analysis: Analysis<'_>) -> Result<()> {
+        let (terms, sequence) = (analysis.question(text)?.terms, analysis.sequence(text)?);
+        // Those of the sequence, that is: a pair of neighbours may lie in two lines of a text.
+        self.look_for(&terms, 1, false);
+        if !analysis.kind.is_earlier {
+            self.look_for(&sequence, 0, true);
+        } else if text.is_ascii() {
+            self.look_for(&terms, 0, true);
+        }
+        add(&mut self.required, sequence);
+        Ok(())
+    }
+
+    fn look_for(&mut self, terms: &[u32], times: u32, required: bool) {
+        for &term in terms {
+            let place = *self.places.entry(term).or_insert_with(|| {
+                self.terms.push((term, 0, false));
+                self.terms.len() - 1
+            });
+            let own = &mut self.terms[place];
+            (own.1, own.2) = (own.1 + times, own.2 || required);
+        }
     }
 
     /// Whether texts have to be looked at.
@@ -307,7 +255,8 @@ impl<'a> WordSearch<'a> {
             let own = [QueryTerm { role: Role::Required, ..*own }];
             lexical::score_rows(&own, part.lengths, &self.norms, &[row.0 - part.base()], &mut score)
                 .map_err(|_| undecodable())?;
-            found.extend(score.first().copied().flatten().map(|score| (term, score)));
+            let score = score.first().copied().flatten();
+            found.extend(score.filter(|score| *score > 0.0).map(|score| (term, score)));
         }
         Ok(found)
     }
@@ -322,8 +271,7 @@ impl<'a> WordSearch<'a> {
             let span = self.view.span(passage)?.unwrap_or_default();
             let mut found = Vec::new();
             let text = span.part(&document.text).unwrap_or_default();
-            let failed = |source| StoreError::Terms { source };
-            self.analysis.terms(text, &mut found).map_err(failed)?;
+            self.analysis.list_terms(text, &mut found)?;
             let weight = |(term, own): (&u32, &QueryTerm<'_>)| {
                 let count = found.iter().filter(|other| *other == term).count() as f32;
                 own.weight * count * (self.k1 + 1.0) / (count + self.k1)
@@ -343,33 +291,29 @@ impl<'a> WordSearch<'a> {
             return Ok(known);
         }
         let document = self.view.document(row)?;
-        let mut texts = Vec::new();
-        for text in [&document.title, &document.text] {
-            let tokens = self.analysis.words(text)?;
-            texts.push((text, tokens, OnceCell::new()));
-        }
-        let continues = |id: &u32| self.analysis.continues(*id);
-        let has = |sequence: &Sequence| {
-            texts.iter().any(|(text, tokens, words)| match sequence {
-                Sequence::Tokens(sequence) => holds(tokens, sequence, continues),
-                Sequence::Words(sequence) => {
-                    holds(words.get_or_init(|| words_of(text)), sequence, |_: &String| false)
-                }
-                Sequence::Signs(signs) => text.contains(signs),
-            })
-        };
+        let texts = [self.analysis.sequence(&document.title)?, self.analysis.sequence(&document.text)?];
+        let continues = |term: u32| self.analysis.continues(term);
+        let has = |own: &Vec<u32>| texts.iter().any(|terms| holds(terms, own, continues));
         let found = self.words.required.iter().all(has) && !self.words.excluded.iter().any(has);
         self.looked_at.borrow_mut().insert(row, found);
         Ok(found)
     }
 }
 
-/// Whether tokens hold a sequence that ends where a word does.
-fn holds<T: PartialEq>(tokens: &[T], sequence: &[T], continues: impl Fn(&T) -> bool) -> bool {
+/// Adds a sequence that says anything and is not there.
+fn add(known: &mut Vec<Vec<u32>>, sequence: Vec<u32>) {
+    // Punctuation alone means nothing.
+    if !sequence.is_empty() && !known.contains(&sequence) {
+        known.push(sequence);
+    }
+}
+
+/// Whether terms hold a sequence that ends where a word does.
+fn holds(terms: &[u32], sequence: &[u32], continues: impl Fn(u32) -> bool) -> bool {
     !sequence.is_empty()
-        && tokens.windows(sequence.len()).enumerate().any(|(start, window)| {
-            let next = tokens.get(start + sequence.len());
-            window == sequence && !next.is_some_and(&continues)
+        && terms.windows(sequence.len()).enumerate().any(|(start, window)| {
+            let next = terms.get(start + sequence.len());
+            window == sequence && !next.is_some_and(|&next| continues(next))
         })
 }
 
@@ -384,7 +328,7 @@ mod tests {
     #[test]
     fn sequences_are_whole_words() {
         // 1000 and above go on with the word before.
-        let continues = |id: &u32| *id >= 1000;
+        let continues = |term: u32| term >= 1000;
         let tokens = [1, 2, 1000, 3, 2];
         for (sequence, found) in [
             (&[1][..], true),

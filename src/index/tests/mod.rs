@@ -1,6 +1,7 @@
 //! Tests of the index as a whole that need its inside: failing disks, power failures, forged files.
 
 mod bundle;
+mod earlier_words;
 mod faults;
 mod forged;
 mod power;

@@ -16,6 +16,7 @@ use crate::model::bundle::{
 use crate::model::dense::DenseActivation;
 use crate::model::error::ModelError;
 use crate::model::files::{self, ENCODER_FILE, FORMER_ENCODER_FILE, MANIFEST_FILE, TOKENIZER_FILE};
+use crate::model::tokenize::Token;
 use crate::model::weights::Weights;
 use crate::model::{Bundle, LoadOptions, folder};
 
@@ -369,6 +370,11 @@ impl Reranker {
     /// # Errors
     /// [`ModelError::Tokenizer`].
     pub(crate) fn terms(&self, text: &str, out: &mut Vec<u32>) -> Result<(), ModelError> {
-        self.parts.tokenizer()?.terms(text, out).map(|_| ())
+        let mut tell = |token: Token<'_>| {
+            if let Token::Known(id) = token {
+                out.push(id);
+            }
+        };
+        self.parts.tokenizer()?.tokens(text, &mut tell).map(|_| ())
     }
 }

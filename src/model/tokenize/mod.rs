@@ -28,6 +28,7 @@ mod file;
 mod part;
 mod pipeline;
 mod punctuation;
+mod spaced;
 #[cfg(test)]
 mod tests;
 mod vocabulary;
@@ -61,6 +62,15 @@ pub(crate) struct Pair {
     pub types: Vec<u32>,
 }
 
+/// A token of a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Token<'a> {
+    /// With its id.
+    Known(u32),
+    /// A part that the vocabulary does not have, or that is written as a special token is.
+    Unknown(&'a str),
+}
+
 /// A tokenizer that truncates and never pads.
 pub(crate) struct TextTokenizer {
     tokenizer: Tokenizer,
@@ -77,8 +87,12 @@ pub(crate) struct TextTokenizer {
     most: usize,
     /// Ids that stand for no part of a text, or for an unknown one.
     special: HashSet<u32>,
+    /// Those of unknown parts.
+    unknowns: HashSet<u32>,
     /// Whether each token is punctuation alone; found when it is first asked for.
     punctuation: OnceLock<Vec<bool>>,
+    /// Whether words are looked for in [spaced] texts; likewise.
+    spaces: OnceLock<bool>,
     /// Held while more than `first` bytes are tokenised, so that one text at a time takes the memory for it.
     long: Mutex<()>,
 }
@@ -91,8 +105,6 @@ const MOST_BYTES_PER_TOKEN: usize = 512;
 const NORMALISED_BYTES_PER_TOKEN: usize = 4096;
 /// Bytes of a text whose terms are found at a time.
 const BYTES_OF_TERMS: usize = 16 << 10;
-/// In place of a token that stands for no part of a text, or for an unknown one; no id of any vocabulary.
-pub(crate) const GAP: u32 = u32::MAX;
 /// What tokenizers write for what they do not know.
 const UNKNOWN: [&str; 2] = ["[UNK]", "<unk>"];
 /// More than the bytes of the longest word that WordPiece takes apart.
@@ -140,11 +152,14 @@ impl TextTokenizer {
         let within =
             |bytes: usize| max_tokens * bytes.min((NORMALISED_BYTES_PER_TOKEN as f64 / growth) as usize);
         let marked = tokenizer.get_added_tokens_decoder().into_iter().filter(|(_, token)| token.special);
-        let unknowns = UNKNOWN.iter().filter_map(|token| tokenizer.token_to_id(token));
-        let special = marked.map(|(id, _)| id).chain(unknowns).collect();
+        let unknowns = UNKNOWN.iter().filter_map(|token| tokenizer.token_to_id(token)).chain(unknown);
+        let unknowns: HashSet<u32> = unknowns.collect();
+        let special = marked.map(|(id, _)| id).chain(unknowns.iter().copied()).collect();
         Ok(Self {
             special,
+            unknowns,
             punctuation: OnceLock::new(),
+            spaces: OnceLock::new(),
             tokenizer,
             path: path.to_owned(),
             max_tokens,
@@ -234,45 +249,64 @@ impl TextTokenizer {
         self.ids(self.encoding(text, false)?)
     }
 
-    /// Adds the token ids of all of a text, whatever its length, without special and unknown tokens. Returns
-    /// how many tokens there are with unknown ones, and special ones that a text has written out.
+    /// Tells of the tokens of all of a text, whatever its length, in their order. Returns how many there are.
     ///
     /// A long text is taken apart in pieces, which end at white space where there is some.
-    pub(crate) fn terms(&self, text: &str, out: &mut Vec<u32>) -> Result<usize, ModelError> {
-        let mut all = 0;
-        self.all_ids(text, |ids| {
-            out.extend(ids.iter().filter(|id| !self.special.contains(id)));
-            all += ids.len();
-        })?;
-        Ok(all)
-    }
-
-    /// The token ids of all of a text, one after another, without punctuation, and [`GAP`] for each special
-    /// or unknown one.
-    pub(crate) fn sequence(&self, text: &str) -> Result<Vec<u32>, ModelError> {
-        let mut out = Vec::new();
-        self.all_ids(text, |ids| {
-            let known = |&id: &u32| if self.special.contains(&id) { GAP } else { id };
-            out.extend(ids.iter().map(known).filter(|&id| !self.is_punctuation(id)));
-        })?;
-        Ok(out)
-    }
-
-    /// Of these ids those of words.
-    pub(crate) fn known_words(&self, ids: &[u32]) -> impl Iterator<Item = u32> {
-        ids.iter().copied().filter(|id| !self.special.contains(id) && !self.is_punctuation(*id))
-    }
-
-    /// Tells of the ids of all of a text, piece after piece.
-    fn all_ids(&self, text: &str, mut tell: impl FnMut(&[u32])) -> Result<(), ModelError> {
-        let mut rest = text;
+    pub(crate) fn tokens(&self, text: &str, tell: &mut dyn FnMut(Token<'_>)) -> Result<usize, ModelError> {
+        let (mut rest, mut all) = (text, 0);
         while !rest.is_empty() {
             let (Start::Whole(piece) | Start::Words(piece) | Start::Chars(piece)) =
                 start(rest, BYTES_OF_TERMS);
             rest = &rest[piece.len()..];
-            tell(self.piece(piece, OffsetType::None)?.get_ids());
+            let encoding = self.piece(piece, OffsetType::None)?;
+            all += encoding.len();
+            if !encoding.get_ids().iter().any(|id| self.special.contains(id)) {
+                encoding.get_ids().iter().for_each(|&id| tell(Token::Known(id)));
+                continue;
+            }
+            // Where tokens are takes time to find.
+            let encoding = self.piece(piece, OffsetType::Byte)?;
+            for (&id, &(start, end)) in encoding.get_ids().iter().zip(encoding.get_offsets()) {
+                tell(match self.special.contains(&id) {
+                    true => Token::Unknown(piece.get(start..end).unwrap_or_default()),
+                    false => Token::Known(id),
+                });
+            }
         }
-        Ok(())
+        Ok(all)
+    }
+
+    /// As [`Self::tokens`], with the same tokens for a word wherever it is. How many there are is told where
+    /// they are those of the text itself.
+    pub(crate) fn words(
+        &self,
+        text: &str,
+        tell: &mut dyn FnMut(Token<'_>),
+    ) -> Result<Option<usize>, ModelError> {
+        match self.needs_spaces() {
+            true => self.tokens(&spaced::spaced(text), tell).map(|_| None),
+            false => self.tokens(text, tell).map(Some),
+        }
+    }
+
+    fn needs_spaces(&self) -> bool {
+        let words = |text: &str| {
+            let piece = self.piece(text, OffsetType::None).ok()?;
+            let is_word = |id: &u32| !self.special.contains(id) && !self.is_punctuation(*id);
+            Some(piece.get_ids().iter().copied().filter(is_word).collect())
+        };
+        *self.spaces.get_or_init(|| spaced::is_needed(words))
+    }
+
+    /// Of the ids of a text those of its [words](Self::words); `None` where they have others, or a part of
+    /// the text is unknown.
+    pub(crate) fn known_words(&self, ids: &[u32]) -> Option<Vec<u32>> {
+        // A static encoder leaves unknown parts out.
+        if self.needs_spaces() || self.unknown.is_some() || ids.iter().any(|id| self.unknowns.contains(id)) {
+            return None;
+        }
+        let is_word = |id: &u32| !self.special.contains(id) && !self.is_punctuation(*id);
+        Some(ids.iter().copied().filter(is_word).collect())
     }
 
     /// Adds the bytes at which the tokens of all of a text begin, ascending.
@@ -376,11 +410,6 @@ fn guard<T>(path: &Path, run: impl FnOnce() -> Result<T, String>) -> Result<T, M
     let result = catch_unwind(AssertUnwindSafe(run));
     let result = result.unwrap_or_else(|_| Err("the tokenizers library panicked over this file".to_owned()));
     result.map_err(|message| ModelError::Tokenizer { path: path.to_owned(), message })
-}
-
-/// Whether a text has punctuation and white space and nothing else.
-pub(crate) fn is_punctuation(text: &str) -> bool {
-    text.split_whitespace().all(punctuation::is_all)
 }
 
 /// The start of a text, of about `limit` bytes where the text is longer.

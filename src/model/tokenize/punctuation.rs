@@ -4,11 +4,17 @@ use unicode_general_category::{GeneralCategory, get_general_category};
 
 /// How tokenizers mark a token that goes on with a word, or one that begins one.
 const MARKS: [&str; 3] = ["##", "\u{2581}", "\u{120}"];
+/// How they write a space that belongs to no word.
+const SPACES: [&str; 2] = ["\u{2581}", "\u{120}"];
 /// Punctuation by Unicode that stands for words.
 const SIGNS: &str = "#%&@*\u{a7}\u{2030}";
 
-/// Whether a token of a vocabulary has punctuation and nothing else. Symbols (`+`, `$`, `=`) are none.
+/// Whether a token of a vocabulary has punctuation and nothing else, or is a space. Symbols (`+`, `$`, `=`)
+/// are none.
 pub(super) fn is_all(token: &str) -> bool {
+    if SPACES.contains(&token) {
+        return true;
+    }
     let own = MARKS.iter().find_map(|mark| token.strip_prefix(mark)).unwrap_or(token);
     let own = if own.is_empty() { token } else { own };
     !own.is_empty() && own.chars().all(is)
@@ -48,26 +54,12 @@ mod tests {
             "\u{3002}",
             "\u{ff1f}",
             "-",
+            "\u{2581}",
+            "\u{120}",
         ] {
             assert!(is_all(token), "{token}");
         }
-        for token in [
-            "a",
-            "##s",
-            "5",
-            "+",
-            "$",
-            "%",
-            "#",
-            "&",
-            "@",
-            "\u{732b}",
-            "\u{1f600}",
-            "a.",
-            "\u{2581}",
-            "",
-            "\u{120}",
-        ] {
+        for token in ["a", "##s", "5", "+", "$", "%", "#", "&", "@", "\u{732b}", "\u{1f600}", "a.", ""] {
             assert!(!is_all(token), "{token}");
         }
     }

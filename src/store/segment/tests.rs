@@ -83,7 +83,14 @@ fn write(dir: &TempDir, sources: &[Vec<Given>]) -> SegmentFiles {
     build(
         &FileSystem,
         dir.path(),
-        NewSegment { store_id: STORE, number: 9, codes: None, lexer: None, passages: false },
+        NewSegment {
+            store_id: STORE,
+            number: 9,
+            codes: None,
+            lexer: None,
+            from_texts: false,
+            passages: false,
+        },
         &sources,
         members,
         &mut || Ok(()),
@@ -179,7 +186,14 @@ fn an_answer_to_cancel_ends_the_build() {
     let built = build(
         &FileSystem,
         dir.path(),
-        NewSegment { store_id: STORE, number: 9, codes: None, lexer: None, passages: false },
+        NewSegment {
+            store_id: STORE,
+            number: 9,
+            codes: None,
+            lexer: None,
+            from_texts: false,
+            passages: false,
+        },
         &[&source],
         members,
         &mut tick,

@@ -68,10 +68,7 @@ fn readable(path: &Path, text: &str) -> Option<String> {
         {
             text = without(&text, start, end);
         }
-        // The content of the last is no markup.
-        for (start, end) in
-            [("<desc", "</desc>"), ("<annotation", "</annotation>"), ("<textarea", "</textarea>")]
-        {
+        for (start, end) in [("<desc", "</desc>"), ("<annotation", "</annotation>")] {
             text = without(&text, start, end);
         }
         return Some(entities(&tags(&text)));
@@ -79,8 +76,9 @@ fn readable(path: &Path, text: &str) -> Option<String> {
     if !path.extension().is_some_and(|ending| ending == "md" || ending == "markdown") {
         return None;
     }
-    let (mut lines, mut is_target) = (String::new(), false);
-    for line in text.lines() {
+    let (mut lines, mut is_target, mut is_front) = (String::new(), false, false);
+    for (number, line) in text.lines().enumerate() {
+        is_front = if number == 0 { line == "---" } else { is_front && line != "---" };
         let bare = line.trim_start_matches([' ', '>', '\t']);
         // The target of a definition may be on a line of its own.
         if std::mem::take(&mut is_target) {
@@ -89,17 +87,30 @@ fn readable(path: &Path, text: &str) -> Option<String> {
         // Definitions of links, and what is behind a fence of code.
         let is_definition = bare.starts_with('[') && bare.contains("]:") && !bare.starts_with("[^");
         is_target = is_definition && bare.trim_end().ends_with("]:");
-        // A title of front matter that is empty.
+        // Comments of front matter, and a title of it that is empty.
+        let line = if is_front { line.split(" #").next().unwrap_or_default() } else { line };
         let is_definition = is_definition || bare.starts_with("title:");
         if !is_definition && !bare.starts_with("```") && !bare.starts_with("~~~") {
             lines += line;
             lines.push('\n');
         }
     }
-    for (start, end) in [("](", ")"), ("][", "]"), ("[^", "]"), ("[!", "]")] {
+    // Targets of links, footnotes, kinds of callouts, and tasks that are done.
+    for (start, end) in [("](", ")"), ("][", "]"), ("[^", "]"), ("[!", "]"), ("[x", "]")] {
         lines = without(&lines, start, end);
     }
-    Some(entities(&tags(&lines)))
+    Some(entities(&tags(&wikilinks(&lines))))
+}
+
+/// A text without the targets of wikilinks that have words.
+fn wikilinks(text: &str) -> String {
+    let mut parts = text.split("[[");
+    let mut kept = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let words = part.split_once("]]").and_then(|(link, after)| Some((link.split_once('|')?.1, after)));
+        kept += &words.map_or_else(|| part.to_owned(), |(words, after)| format!(" {words} {after}"));
+    }
+    kept
 }
 
 /// A text without what is between two marks, in upper or lower case.
@@ -129,27 +140,20 @@ fn closing(inside: &str) -> Option<usize> {
     inside.char_indices().find(closes).map(|(at, _)| at)
 }
 
-/// A text without tags. Those within a line of text are no bound of words.
+/// A text without tags; a word that one stands in is two.
 fn tags(text: &str) -> String {
-    const WITHIN: [&str; 18] = [
-        "a", "b", "i", "em", "strong", "code", "span", "wbr", "sup", "sub", "u", "small", "font", "kbd",
-        "var", "tt", "mark", "abbr",
-    ];
     let (mut kept, mut at) = (String::new(), 0);
     while let Some(begin) = text[at..].find('<').map(|begin| at + begin) {
         let inside = &text[begin + 1..];
-        let name: String =
-            inside.trim_start_matches('/').chars().take_while(char::is_ascii_alphanumeric).collect();
-        let Some(length) = tag_end(inside).filter(|_| !name.is_empty() || inside.starts_with(['!', '?']))
-        else {
+        let name = inside.trim_start_matches('/');
+        let is_tag = name.starts_with(|c: char| c.is_ascii_alphabetic() || matches!(c, '!' | '?'));
+        let Some(length) = tag_end(inside).filter(|_| is_tag) else {
             kept += &text[at..=begin];
             at = begin + 1;
             continue;
         };
         kept += &text[at..begin];
-        if !WITHIN.contains(&name.to_ascii_lowercase().as_str()) {
-            kept.push(' ');
-        }
+        kept.push(' ');
         at = begin + 1 + length + 1;
     }
     kept + &text[at..]

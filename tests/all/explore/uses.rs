@@ -107,6 +107,13 @@ fn hits_have_what_the_page_shows_and_options_are_heeded() {
     for exact in why["exact"].as_array().unwrap() {
         assert_eq!(exact["visited"], exact["leaf"] == visited, "{exact}");
     }
+    // What the signs of a question meant is on both pages.
+    for path in ["/api/search", "/api/why"] {
+        let signed = session.post(path, &json!({ "question": "+tree -leaf", "k": 5 })).ok();
+        let signs = &signed["signs"];
+        assert_eq!((&signs["required"], &signs["excluded"]), (&json!(["tree"]), &json!(["leaf"])), "{path}");
+        assert!(signed["ranked_by"]["mode"] == "hybrid" && signed["notes"] == json!([]), "{path}");
+    }
 }
 
 #[test]

@@ -108,6 +108,27 @@ fn a_hit_shows_where_the_words_of_the_question_are_in_every_mode() {
 }
 
 #[test]
+fn what_signs_meant_and_why_a_filter_finds_nothing_is_in_the_answer() {
+    let documents = [("a", json!("02134")), ("b", json!(90210))];
+    let document = |(id, zip)| Document::new(id, "", "tree 機器推論").with_metadata(json!({ "zip": zip }));
+    let flow = with(&[], documents.map(document).to_vec());
+    let session = Session::open(&flow, &[]);
+    for mode in ["best", "lexical", "hybrid"] {
+        let asked = json!({ "question": "tree +推論 -leaf at -20", "mode": mode });
+        let answer = session.call("search", asked);
+        assert_eq!(answer["hits"].as_array().unwrap().len(), 2, "{mode}: {answer}");
+        let signs = &answer["signs"];
+        assert_eq!((&signs["required"], &signs["excluded"]), (&json!(["推論"]), &json!(["leaf"])), "{mode}");
+        assert_eq!(signs["as_text"], json!(["-20"]), "{mode}");
+    }
+    let dense = session.call("search", json!({ "question": "+tree", "mode": "dense" }));
+    assert!(dense.get("signs").is_none() && dense["notes"].to_string().contains("read as text"), "{dense}");
+    let none = session.call("search", json!({ "question": "tree", "filter": { "zip": "90210" } }));
+    assert!(none["notes"].to_string().contains("holds numbers and strings"), "{none}");
+    session.done();
+}
+
+#[test]
 fn a_hit_of_an_index_with_passages_shows_the_best_one() {
     let text =
         format!("{} virus cancer virus cancer. {}", "tree leaf ".repeat(300), "space over ".repeat(300));

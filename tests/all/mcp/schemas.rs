@@ -1,9 +1,10 @@
 //! The schemas of all tools, held to the forms that every client takes.
 //!
-//! What clients refuse is from public reports: a schema that is a boolean (issue 92900 of anthropics/claude-code,
-//! 49464 of anomalyco/opencode, 1 of agent-sh/computer-use-linux), references (13326 of google-gemini/gemini-cli),
-//! lists of types (61 of aoci-spec/aoci-code), arguments without a type (6009 of webstudio-is/webstudio), and names
-//! of more than 64 characters with the prefix that a client puts in front of them (243602 of microsoft/vscode).
+//! What clients refuse is from public reports: a schema that is a boolean (issue 92900 of
+//! anthropics/claude-code, 49464 of anomalyco/opencode, 1 of agent-sh/computer-use-linux), references (13326
+//! of google-gemini/gemini-cli), lists of types (61 of aoci-spec/aoci-code), arguments without a type (6009
+//! of webstudio-is/webstudio), and names of more than 64 characters with the prefix that a client puts in
+//! front of them (243602 of microsoft/vscode).
 
 use serde_json::{Value, json};
 
@@ -31,7 +32,8 @@ fn is_name(name: &str) -> bool {
     !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
 }
 
-/// Lists what a client may refuse in a schema and in all schemas inside it: any keyword that is not named here, too.
+/// Lists what a client may refuse in a schema and in all schemas inside it: any keyword that is not named
+/// here, too.
 fn refused(schema: &Value, place: &str, found: &mut Vec<String>) {
     let Some(fields) = schema.as_object() else {
         return found.push(format!("{place}: {schema} is not an object"));

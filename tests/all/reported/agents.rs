@@ -1,10 +1,13 @@
 //! `ehi mcp` with what agents and editors were seen to do. The forms of schemas that clients refuse are in
 //! `mcp/schemas.rs`.
 
+use std::io::{BufRead, BufReader, Write};
+use std::process::Stdio;
+
 use serde_json::{Value, json};
 
 use crate::mcp::wire::Wire;
-use crate::program::Flow;
+use crate::program::{Flow, command};
 
 fn initialize(version: &str, capabilities: Value) -> Value {
     let params = json!({
@@ -19,8 +22,8 @@ fn request(id: u64, method: &str) -> Value {
     json!({ "jsonrpc": "2.0", "id": id, "method": method })
 }
 
-/// A client of any version is answered with one that both may know, and never with an error: pull request 428 of
-/// lossless-claude/lcm, issue 1003 of sickn33/agentic-awesome-skills, issue 329 of
+/// A client of any version is answered with one that both may know, and never with an error: pull request 428
+/// of lossless-claude/lcm, issue 1003 of sickn33/agentic-awesome-skills, issue 329 of
 /// coddingtonbear/obsidian-local-rest-api.
 #[test]
 fn a_client_of_any_version_is_answered() {
@@ -77,8 +80,29 @@ fn a_client_need_not_say_that_it_is_ready() {
     assert_eq!(wire.end().1, Some(0));
 }
 
-/// Lists, objects and numbers that come as texts of JSON: issue 59227 of anthropics/claude-code, issue 6067 of
-/// webstudio-is/webstudio, issue 1093 of netclaw-dev/netclaw.
+/// A client that ends takes all pipes with it, and what is then to be said cannot be: pull request 153 of
+/// a-bonus/google-docs-mcp, issue 60 of codefuturist/email-mcp.
+#[test]
+fn a_server_outlives_its_standard_error_and_not_its_standard_input() {
+    let flow = Flow::new();
+    flow.insert(3);
+    let mut command = command();
+    command.args(["mcp", "--index", &flow.index()]).env("RUST_LOG", "trace");
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    drop(child.stderr.take());
+    let (mut input, mut output) = (child.stdin.take().unwrap(), BufReader::new(child.stdout.take().unwrap()));
+    writeln!(input, "no JSON, which is warned of").unwrap();
+    writeln!(input, "{}", initialize("2025-06-18", json!({}))).unwrap();
+    let mut line = String::new();
+    output.read_line(&mut line).unwrap();
+    assert!(line.contains("\"result\""), "{line}");
+    drop(input);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+}
+
+/// Lists, objects and numbers that come as texts of JSON: issue 59227 of anthropics/claude-code, issue 6067
+/// of webstudio-is/webstudio, issue 1093 of netclaw-dev/netclaw.
 #[test]
 fn arguments_may_come_as_texts_of_json() {
     let flow = Flow::new();

@@ -1,6 +1,6 @@
 //! HTML: what a reader sees of a page is in its document.
 
-use super::document;
+use super::files::document;
 
 /// kepubify#28: XHTML, as e-books have it, has elements that are empty by a slash.
 #[test]

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{document, documents};
+use super::files::{document, documents};
 
 /// pulldown-cmark#1000: a block between two rules is front matter at the very start of a file alone.
 #[test]

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use ehi::search::Signs;
 use ehi::{Hit, RankedBy, SearchStats};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -26,6 +27,8 @@ pub const MOST_TITLE: usize = 1_000;
 #[derive(Serialize)]
 struct Found<'a> {
     ranked_by: RankedBy,
+    signs: &'a Signs,
+    notes: &'a [String],
     stats: SearchStats,
     embeddings: usize,
     hits: Vec<Shown<'a>>,
@@ -79,6 +82,8 @@ pub fn search(site: &Site, call: &Call) -> Result<Reply, Refusal> {
     let grades = grades.into_iter().map(|judgment| judgment.map(|own| own.grade));
     Ok(Reply::json(&Found {
         ranked_by: result.ranked_by,
+        signs: &result.signs,
+        notes: &result.notes,
         stats: result.stats,
         embeddings: index.embeddings(),
         hits: result.iter().zip(grades).map(|(hit, grade)| shown(hit, &words, grade)).collect(),

@@ -1,6 +1,7 @@
 //! Why a question found what it found, without the texts of the hits.
 
 use ehi::explain::{ExactHit, ExplainedHit, ReachedLeaf};
+use ehi::search::Signs;
 use ehi::{Hit, Index, RankedBy, SearchStats};
 use serde::Serialize;
 
@@ -21,6 +22,8 @@ const MOST_BEGINNING: usize = 120;
 #[derive(Serialize)]
 struct Why<'a> {
     ranked_by: RankedBy,
+    signs: &'a Signs,
+    notes: &'a [String],
     /// Visited, the most probable one first.
     leaves: &'a [ReachedLeaf],
     /// Where the search visited none: the most probable ones with documents.
@@ -74,6 +77,8 @@ pub fn why(site: &Site, call: &Call) -> Result<Reply, Refusal> {
     let likely = if explained.leaves.is_empty() { likely(index, &ask.question)? } else { Vec::new() };
     Ok(Reply::json(&Why {
         ranked_by: explained.ranked_by,
+        signs: &explained.signs,
+        notes: &explained.notes,
         leaves: &explained.leaves,
         likely,
         entropy: explained.entropy,

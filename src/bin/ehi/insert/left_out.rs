@@ -1,4 +1,4 @@
-//! Entries of folders that are not read, by why.
+//! Entries of folders, and values of documents, that are not read, by why.
 
 use ehi::data::FolderReport;
 use serde::Serialize;
@@ -10,6 +10,8 @@ pub struct LeftOut {
     links: u64,
     others: u64,
     empty: u64,
+    /// Numbers without an end.
+    pub values: u64,
 }
 
 impl LeftOut {
@@ -23,13 +25,14 @@ impl LeftOut {
 
     /// As the summary has it; nothing where all was read.
     pub fn line(&self) -> String {
-        let Self { hidden, ignored, links, others, empty } = *self;
+        let Self { hidden, ignored, links, others, empty, values } = *self;
         let all = [
             (hidden, "hidden"),
             (ignored, "ignored"),
             (links, "links"),
             (others, "of other kinds"),
             (empty, "without text"),
+            (values, "infinite values"),
         ];
         let named = all.iter().filter(|(count, _)| *count > 0);
         let named: Vec<String> = named.map(|(count, what)| format!("{count} {what}")).collect();

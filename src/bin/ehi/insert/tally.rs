@@ -40,6 +40,11 @@ impl Tally {
         self.left_out.add(report);
     }
 
+    /// Values of documents that became null.
+    pub fn values_left_out(&mut self, count: u64) {
+        self.left_out.values += count;
+    }
+
     pub fn add(&mut self, summary: &InsertSummary) {
         self.inserted += summary.inserted as u64;
         self.replaced += summary.replaced as u64;

@@ -1,8 +1,8 @@
 //! Schemas of arguments and answers, in the few forms that every client takes.
 //!
-//! JSON Schema allows more than clients do. The protocol's TypeScript package refuses all tools where the schema of one
-//! property is `true`; validators of its older versions do not know the draft that `$schema` names; and several
-//! providers of models take neither references nor lists of types.
+//! JSON Schema allows more than clients do. The protocol's TypeScript package refuses all tools where the
+//! schema of one property is `true`; validators of its older versions do not know the draft that `$schema`
+//! names; and several providers of models take neither references nor lists of types.
 
 use std::sync::Arc;
 
@@ -39,8 +39,8 @@ fn of<T: JsonSchema>(settings: SchemaSettings) -> Arc<JsonObject> {
     Arc::new(std::mem::take(fields))
 }
 
-/// Takes a text of JSON for what it holds, where the schema asks for that and not for a text: clients are known
-/// that send lists, objects, numbers and booleans in this way.
+/// Takes a text of JSON for what it holds, where the schema asks for that and not for a text: clients are
+/// known that send lists, objects, numbers and booleans in this way.
 pub fn unquote(schema: &Value, value: &mut Value) {
     if let Value::String(text) = value
         && let Some(held) = message::parse(text.as_bytes())

@@ -1,5 +1,6 @@
 //! The tool `search`.
 
+use ehi::search::MOST_SIGNED;
 use ehi::{Hit, Index, RankedBy};
 use rmcp::schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -14,8 +15,13 @@ use super::resources::uri;
 use super::tool::{Call, Tool, filter, rounded};
 use crate::escape::escaped;
 use crate::failure::Failure;
+use crate::hits::IGNORED;
 use crate::passage::{self, Words};
 use crate::query::{Mode, QueryArgs};
+
+/// Bytes of a word or phrase of the question, as JSON, and how many are told that exclude nothing.
+const SIGNED: usize = 100;
+const AS_TEXT: usize = 8;
 
 pub struct Search;
 
@@ -23,8 +29,8 @@ pub struct Search;
 #[schemars(crate = "rmcp::schemars")]
 #[serde(deny_unknown_fields)]
 pub struct Arguments {
-    /// What to look for: a question or a statement in natural language. With the modes `lexical` and
-    /// `hybrid`, `+word` must be in a hit, `-word` must not, and `"a phrase"` must.
+    /// What to look for: a question or a statement in natural language. `+word` must be in a hit, `-word`
+    /// must not, and `"a phrase"` must; in mode `dense` these signs are text.
     question: String,
     /// Hits at most.
     #[serde(default = "default_hits", deserialize_with = "whole")]
@@ -65,11 +71,47 @@ pub struct Answer {
     /// The `offset` that gives further hits; absent where there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     next_offset: Option<usize>,
+    /// What hits must have and must not, by the signs of the question; absent where it has none that count.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    signs: Option<Signs>,
     /// Documents of the index.
     documents: usize,
     /// What should be known of the answer.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     notes: Vec<String>,
+}
+
+/// What the signs of a question meant.
+#[derive(Serialize, JsonSchema)]
+#[schemars(crate = "rmcp::schemars")]
+pub struct Signs {
+    /// Words that every hit has.
+    required: Vec<String>,
+    /// Phrases that every hit has.
+    phrases: Vec<String>,
+    /// Words that no hit has.
+    excluded: Vec<String>,
+    /// Phrases that no hit has.
+    excluded_phrases: Vec<String>,
+    /// Words with `-` that exclude nothing, as they may be negative numbers or options: `-"20"` does.
+    as_text: Vec<String>,
+}
+
+impl Signs {
+    fn of(signs: &ehi::search::Signs) -> Option<Self> {
+        let bounded = |all: &[String]| {
+            let all = all.iter().take(MOST_SIGNED).map(|own| start_json(own, SIGNED).0.to_owned());
+            all.collect::<Vec<String>>()
+        };
+        let counts = !signs.is_empty() || !signs.as_text.is_empty();
+        (counts && !signs.ignored).then(|| Self {
+            required: bounded(&signs.required),
+            phrases: bounded(&signs.phrases),
+            excluded: bounded(&signs.excluded),
+            excluded_phrases: bounded(&signs.excluded_phrases),
+            as_text: bounded(&signs.as_text).into_iter().take(AS_TEXT).collect(),
+        })
+    }
 }
 
 #[derive(Serialize, JsonSchema)]
@@ -130,12 +172,10 @@ impl Tool for Search {
         }
         let result = query.run()?;
         let mut said = Vec::new();
-        if options.note_on_signs(asked).is_some() {
-            said.push("`+`, `-` and quotes count in the modes `lexical` and `hybrid` alone".to_owned());
+        if result.signs.ignored {
+            said.push(IGNORED.to_owned());
         }
-        if result.is_empty() {
-            said.extend(options.notes_on_none(&index)?);
-        }
+        said.extend(result.notes.iter().map(|note| escaped(note)));
         let words = Words::of(asked);
         let more = result.len() > until;
         let mut next = (more && until < ALL_HITS).then_some(until);
@@ -160,6 +200,7 @@ impl Tool for Search {
         Ok(Answer {
             hits,
             ranked_by: named(&result.ranked_by),
+            signs: Signs::of(&result.signs),
             next_offset: next,
             documents: index.len(),
             notes: notes(said),

@@ -1,26 +1,25 @@
 //! Documents from Parquet and Arrow files.
 
+mod arrow;
 mod pages;
 mod parquet;
 mod value;
 
-use std::collections::HashSet;
 use std::fs::File;
-use std::io::{BufReader, Read, Seek, SeekFrom};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow_array::RecordBatch;
-use arrow_ipc::reader::{FileReader, StreamReader};
 use arrow_schema::Schema;
 
 use super::fields::{At, Fields};
 use super::format::Format;
 use super::record::Record;
-use crate::data::DataError;
 use crate::data::streams::Source;
+use crate::data::{DataError, Note};
 use crate::document::Document;
+use value::{Seen, Values, has_wide_decimals};
 
 type Batches = Box<dyn Iterator<Item = Result<RecordBatch, String>> + Send>;
 
@@ -28,8 +27,7 @@ type Batches = Box<dyn Iterator<Item = Result<RecordBatch, String>> + Send>;
 pub(super) struct Columns {
     name: String,
     fields: Fields,
-    /// Names of the columns that are used.
-    used: HashSet<String>,
+    columns: Vec<Column>,
     batches: Batches,
     batch: Option<RecordBatch>,
     /// The next row of the batch.
@@ -40,6 +38,20 @@ pub(super) struct Columns {
     whole: Option<(u64, u64)>,
     position: Arc<AtomicU64>,
     is_finished: bool,
+}
+
+/// A column that is used, in the order of the file.
+struct Column {
+    name: String,
+    values: Values,
+    /// Decimals for which all of its decimals are text.
+    inexact: Seen,
+}
+
+/// A file with what it says of its columns.
+enum Opened {
+    Parquet(parquet::Opened),
+    Arrow(arrow::Opened),
 }
 
 impl Columns {
@@ -58,7 +70,7 @@ impl Columns {
     }
 
     fn begin(
-        mut file: File,
+        file: File,
         name: String,
         format: Format,
         fields: &Fields,
@@ -66,55 +78,89 @@ impl Columns {
     ) -> Result<Self, DataError> {
         let failed = |detail: String| DataError::Columnar { name: name.clone(), line: 0, detail };
         let bytes = file.metadata().map(|file| file.len()).map_err(|error| failed(error.to_string()))?;
-        let (batches, fields, rows): (Batches, _, _) = match format {
-            Format::Parquet => {
-                let opened = parquet::open(file, |schema| resolved(fields, schema, &name));
-                opened.map_err(|error| error.of(&name))?
-            }
-            _ => {
-                let mut magic = [0; 6];
-                let is_file = file.read(&mut magic).is_ok() && magic == *b"ARROW1";
-                let rewound = file.seek(SeekFrom::Start(0));
-                rewound.map_err(|error| failed(error.to_string()))?;
-                let text = |error: arrow_schema::ArrowError| plain(&error.to_string());
-                let again = file.try_clone().map_err(|error| failed(error.to_string()))?;
-                let file = BufReader::new(file);
-                if is_file {
-                    let whole = FileReader::try_new(file, None).map_err(|error| failed(text(error)))?;
-                    let (fields, used) = resolved(fields, &whole.schema(), &name)?;
-                    // It seeks by itself.
-                    let again = BufReader::new(again);
-                    let own = FileReader::try_new(again, Some(used)).map_err(|error| failed(text(error)))?;
-                    (Box::new(own.map(move |batch| batch.map_err(text))), fields, None)
-                } else {
-                    let whole = StreamReader::try_new(file, None).map_err(|error| failed(text(error)))?;
-                    let (fields, _) = resolved(fields, &whole.schema(), &name)?;
-                    (Box::new(whole.map(move |batch| batch.map_err(text))), fields, None)
-                }
-            }
+        let opened = match format {
+            Format::Parquet => parquet::Opened::new(file).map(Opened::Parquet),
+            _ => arrow::Opened::new(file).map(Opened::Arrow),
         };
-        let whole = rows.map(|rows| (rows, bytes));
+        let opened = opened.map_err(failed)?;
+        let (fields, uses) = resolved(fields, opened.schema(), &name)?;
+        let used: Vec<usize> = (0..uses.len()).filter(|place| uses[*place].is_some()).collect();
+        let mut columns: Vec<Column> = Vec::new();
+        for &place in &used {
+            let field = opened.schema().field(place);
+            // What makes an id, a title or a text keeps all digits.
+            let decimals_as_text = uses[place] == Some(false);
+            let values = Values::new(decimals_as_text);
+            let mut column = Column { name: field.name().clone(), values, inexact: Seen::default() };
+            if !decimals_as_text && has_wide_decimals(field.data_type()) {
+                column.inexact = inexact(opened.batches(&[place]).map_err(failed)?);
+                column.values.decimals_as_text = column.inexact.count > 0;
+            }
+            columns.push(column);
+        }
+        let batches = opened.batches(&used).map_err(failed)?;
+        let whole = opened.rows().map(|rows| (rows, bytes));
         let (batch, next, row, is_finished) = (None, 0, 0, false);
-        let used = fields.names().cloned().collect();
-        Ok(Self { name, fields, used, batches, batch, next, row, whole, position, is_finished })
+        Ok(Self { name, fields, columns, batches, batch, next, row, whole, position, is_finished })
     }
 
-    fn document(&self, batch: &RecordBatch, row: usize) -> Result<Document, DataError> {
+    fn document(&mut self, batch: &RecordBatch, row: usize) -> Result<Document, DataError> {
         let at = At { name: &self.name, line: self.row };
         let mut record = Record::default();
-        for (field, column) in batch.schema_ref().fields().iter().zip(batch.columns()) {
-            if self.used.contains(field.name()) {
-                let value = guarded(|| value::of(column.as_ref(), row)).flatten();
-                let value = value.map_err(|detail| DataError::Columnar {
-                    name: self.name.clone(),
-                    line: self.row,
-                    detail: format!("the column `{}` is {detail}", field.name()),
-                })?;
-                record.push(field.name().clone(), value);
-            }
+        for (column, array) in self.columns.iter_mut().zip(batch.columns()) {
+            let value = guarded(|| column.values.of(array.as_ref(), row, at.line)).flatten();
+            let value = value.map_err(|detail| DataError::Columnar {
+                name: self.name.clone(),
+                line: self.row,
+                detail: format!("the column `{}` is {detail}", column.name),
+            })?;
+            record.push(column.name.clone(), value);
         }
         self.fields.document(record, at)
     }
+}
+
+impl Opened {
+    fn schema(&self) -> &Schema {
+        match self {
+            Self::Parquet(file) => file.schema(),
+            Self::Arrow(file) => file.schema(),
+        }
+    }
+
+    fn rows(&self) -> Option<u64> {
+        match self {
+            Self::Parquet(file) => file.rows(),
+            Self::Arrow(_) => None,
+        }
+    }
+
+    fn batches(&self, used: &[usize]) -> Result<Batches, String> {
+        match self {
+            Self::Parquet(file) => file.batches(used),
+            Self::Arrow(file) => file.batches(used),
+        }
+    }
+}
+
+/// The decimals of the only column that numbers cannot hold. What cannot be read ends the look: the reading of the
+/// rows meets it again.
+fn inexact(batches: Batches) -> Seen {
+    let mut values = Values::default();
+    let mut row = 0;
+    let look = || {
+        for batch in batches {
+            let Ok(batch) = batch else { break };
+            let Some(column) = batch.columns().first() else { break };
+            for place in 0..batch.num_rows() {
+                row += 1;
+                // Another kind of failure is met again too.
+                let _ = values.of(column.as_ref(), place, row);
+            }
+        }
+        values.inexact
+    };
+    guarded(look).unwrap_or_default()
 }
 
 impl Source for Columns {
@@ -154,6 +200,20 @@ impl Source for Columns {
     fn line(&self) -> u64 {
         self.row
     }
+
+    fn notes(&self) -> Vec<Note> {
+        let mut notes = Vec::new();
+        for Column { name, values, inexact } in &self.columns {
+            let column = name.clone();
+            if let Seen { count: values @ 1.., row } = *inexact {
+                notes.push(Note::TextDecimals { column: column.clone(), values, row });
+            }
+            if let Seen { count: values @ 1.., row } = values.infinite {
+                notes.push(Note::Infinite { column, values, row });
+            }
+        }
+        notes
+    }
 }
 
 /// Calls a library that panics at some damaged files.
@@ -166,10 +226,10 @@ fn guarded<T>(call: impl FnOnce() -> T) -> Result<T, String> {
     })
 }
 
-/// The fields of a document among the columns, and the places of the columns that are used.
-fn resolved(fields: &Fields, schema: &Schema, name: &str) -> Result<(Fields, Vec<usize>), DataError> {
+/// The fields of a document among the columns, and of each column whether it is metadata, or is not used.
+fn resolved(fields: &Fields, schema: &Schema, name: &str) -> Result<(Fields, Vec<Option<bool>>), DataError> {
     let names: Vec<String> = schema.fields().iter().map(|field| field.name().clone()).collect();
-    let mut known = HashSet::with_capacity(names.len());
+    let mut known = std::collections::HashSet::with_capacity(names.len());
     for (place, column) in names.iter().enumerate() {
         if !known.insert(column) {
             let (name, column, found) = (name.to_owned(), column.clone(), super::listing(&names[..place]));
@@ -178,8 +238,7 @@ fn resolved(fields: &Fields, schema: &Schema, name: &str) -> Result<(Fields, Vec
     }
     let fields = fields.for_columns(&names, name)?;
     let uses = fields.uses(&names);
-    let used = (0..names.len()).filter(|place| uses[*place].is_some()).collect();
-    Ok((fields, used))
+    Ok((fields, uses))
 }
 
 /// What a library says, without the name of its kind of error.

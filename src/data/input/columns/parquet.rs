@@ -1,86 +1,159 @@
-//! The columns of a Parquet file, as batches of rows.
+//! The columns of a Parquet file, as batches of rows within a budget of bytes.
 
 use std::fs::File;
 use std::sync::Arc;
 
-use arrow_schema::Schema;
+use arrow_array::RecordBatch;
+use arrow_schema::{DataType, Field, FieldRef, Schema};
 use parquet::arrow::arrow_reader::{
-    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, RowGroups,
+    ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, RowGroups, RowSelection, RowSelector,
 };
-use parquet::arrow::{ProjectionMask, parquet_to_arrow_field_levels};
+use parquet::arrow::{FieldLevels, ProjectionMask, parquet_to_arrow_field_levels};
 use parquet::basic::Compression;
 use parquet::column::page::{PageIterator, PageReader};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{ParquetMetaData, RowGroupMetaData};
 use parquet::file::serialized_reader::SerializedPageReader;
 
-use super::pages::ZstdPages;
-use super::{Batches, Fields, plain};
-use crate::data::DataError;
+use super::pages::{Budget, Pages, unpacks};
+use super::{Batches, plain};
 
-/// Rows that are in memory together.
+/// Rows that are in memory together, if they fit.
 const BATCH: usize = 256;
+/// By how much a batch shrinks that does not.
+const SHRINK: usize = 4;
 
-pub(super) enum OpenError {
-    Data(DataError),
-    Parquet(ParquetError),
+/// A file with what it says of its columns.
+pub(super) struct Opened {
+    file: Arc<File>,
+    metadata: ArrowReaderMetadata,
 }
 
-impl OpenError {
-    pub fn of(self, name: &str) -> DataError {
-        match self {
-            Self::Data(error) => error,
-            Self::Parquet(error) => {
-                let detail = plain(&error.to_string());
-                DataError::Columnar { name: name.to_owned(), line: 0, detail }
+impl Opened {
+    pub fn new(file: File) -> Result<Self, String> {
+        let metadata = ArrowReaderMetadata::load(&file, ArrowReaderOptions::new()).map_err(|e| text(&e))?;
+        Ok(Self { file: Arc::new(file), metadata })
+    }
+
+    pub fn schema(&self) -> &Schema {
+        self.metadata.schema()
+    }
+
+    pub fn rows(&self) -> Option<u64> {
+        u64::try_from(self.metadata.metadata().file_metadata().num_rows()).ok()
+    }
+
+    /// The batches of the columns at these places.
+    pub fn batches(&self, used: &[usize]) -> Result<Batches, String> {
+        let mask = ProjectionMask::roots(self.metadata.parquet_schema(), used.iter().copied());
+        // A view of a text leads into its page, so that many rows of one text take no more than one.
+        let fields = self.schema().fields().iter().map(with_views).collect();
+        let levels = parquet_to_arrow_field_levels(self.metadata.parquet_schema(), mask, Some(&fields));
+        let levels = levels.map_err(|error| text(&error))?;
+        let (file, metadata) = (Arc::clone(&self.file), Arc::clone(self.metadata.metadata()));
+        let budget = Arc::default();
+        Ok(Box::new(Reading { file, metadata, levels, budget, group: 0, done: 0, size: BATCH, reader: None }))
+    }
+}
+
+fn text(error: &ParquetError) -> String {
+    plain(&error.to_string())
+}
+
+/// A field in which texts are read as views.
+fn with_views(field: &FieldRef) -> FieldRef {
+    let of = |field: &FieldRef| with_views(field);
+    let kind = match field.data_type() {
+        DataType::Utf8 | DataType::LargeUtf8 => DataType::Utf8View,
+        DataType::Dictionary(_, values) if matches!(**values, DataType::Utf8 | DataType::LargeUtf8) => {
+            DataType::Utf8View
+        }
+        DataType::List(item) => DataType::List(of(item)),
+        DataType::LargeList(item) => DataType::LargeList(of(item)),
+        DataType::FixedSizeList(item, size) => DataType::FixedSizeList(of(item), *size),
+        DataType::Struct(fields) => DataType::Struct(fields.iter().map(with_views).collect()),
+        _ => return Arc::clone(field),
+    };
+    Arc::new(Field::clone(field).with_data_type(kind))
+}
+
+/// Rows of one group after the other.
+struct Reading {
+    file: Arc<File>,
+    metadata: Arc<ParquetMetaData>,
+    levels: FieldLevels,
+    budget: Arc<Budget>,
+    group: usize,
+    /// Rows of the group that were returned.
+    done: usize,
+    /// Rows of a batch: fewer where so many took too many bytes, until the group ends.
+    size: usize,
+    reader: Option<ParquetRecordBatchReader>,
+}
+
+impl Reading {
+    /// A reader of the rest of the group.
+    fn begin(&self, rows: usize) -> Result<ParquetRecordBatchReader, ParquetError> {
+        let (file, metadata) = (Arc::clone(&self.file), Arc::clone(&self.metadata));
+        let group = Group { file, metadata, group: self.group, budget: Arc::clone(&self.budget) };
+        let rest = (self.done > 0).then(|| {
+            let rest = rows.saturating_sub(self.done);
+            RowSelection::from(vec![RowSelector::skip(self.done), RowSelector::select(rest)])
+        });
+        ParquetRecordBatchReader::try_new_with_row_groups(&self.levels, &group, self.size, rest)
+    }
+}
+
+impl Iterator for Reading {
+    type Item = Result<RecordBatch, String>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let group = self.metadata.row_groups().get(self.group)?;
+            let rows = usize::try_from(group.num_rows()).unwrap_or(0);
+            self.budget.begin(self.size);
+            let mut reader = match self.reader.take() {
+                Some(reader) => reader,
+                None => match self.begin(rows) {
+                    Ok(reader) => reader,
+                    Err(error) => return Some(Err(text(&error))),
+                },
+            };
+            match reader.next() {
+                Some(Ok(batch)) => {
+                    self.done += batch.num_rows();
+                    self.reader = Some(reader);
+                    return Some(Ok(batch));
+                }
+                Some(Err(_)) if self.budget.is_exceeded() && self.size > 1 => {
+                    self.size = (self.size / SHRINK).max(1);
+                }
+                Some(Err(error)) => return Some(Err(plain(&error.to_string()))),
+                None => (self.group, self.done, self.size) = (self.group + 1, 0, BATCH),
             }
         }
     }
 }
 
-impl From<ParquetError> for OpenError {
-    fn from(error: ParquetError) -> Self {
-        Self::Parquet(error)
-    }
-}
-
-/// The batches of a file with those columns that `choose` picks, what it made of them, and the number of
-/// rows.
-pub(super) fn open(
-    file: File,
-    choose: impl FnOnce(&Schema) -> Result<(Fields, Vec<usize>), DataError>,
-) -> Result<(Batches, Fields, Option<u64>), OpenError> {
-    let opened = ArrowReaderMetadata::load(&file, ArrowReaderOptions::new())?;
-    let (fields, used) = choose(opened.schema()).map_err(OpenError::Data)?;
-    let metadata = Arc::clone(opened.metadata());
-    let schema = opened.parquet_schema();
-    let mask = ProjectionMask::roots(schema, used);
-    let levels = parquet_to_arrow_field_levels(schema, mask, Some(opened.schema().fields()))?;
-    let rows = u64::try_from(metadata.file_metadata().num_rows()).ok();
-    let groups = Groups { file: Arc::new(file), metadata };
-    let reader = ParquetRecordBatchReader::try_new_with_row_groups(&levels, &groups, BATCH, None)?;
-    let batches = reader.map(|batch| batch.map_err(|error| plain(&error.to_string())));
-    Ok((Box::new(batches), fields, rows))
-}
-
-/// All row groups of a file.
-struct Groups {
+/// A row group of a file.
+struct Group {
     file: Arc<File>,
     metadata: Arc<ParquetMetaData>,
+    group: usize,
+    budget: Arc<Budget>,
 }
 
-impl RowGroups for Groups {
+impl RowGroups for Group {
     fn num_rows(&self) -> usize {
-        self.metadata.row_groups().iter().map(|group| usize::try_from(group.num_rows()).unwrap_or(0)).sum()
+        usize::try_from(self.metadata.row_group(self.group).num_rows()).unwrap_or(0)
     }
 
     fn column_chunks(&self, column: usize) -> Result<Box<dyn PageIterator>, ParquetError> {
-        let (file, metadata) = (Arc::clone(&self.file), Arc::clone(&self.metadata));
-        Ok(Box::new(Chunks { file, metadata, column, group: 0 }))
+        Ok(Box::new(Chunk(Some(self.pages(column)))))
     }
 
     fn row_groups(&self) -> Box<dyn Iterator<Item = &RowGroupMetaData> + '_> {
-        Box::new(self.metadata.row_groups().iter())
+        Box::new(std::iter::once(self.metadata.row_group(self.group)))
     }
 
     fn metadata(&self) -> &ParquetMetaData {
@@ -88,38 +161,29 @@ impl RowGroups for Groups {
     }
 }
 
-/// The chunks of a column, group by group.
-struct Chunks {
-    file: Arc<File>,
-    metadata: Arc<ParquetMetaData>,
-    column: usize,
-    group: usize,
+impl Group {
+    fn pages(&self, column: usize) -> Result<Box<dyn PageReader>, ParquetError> {
+        let chunk = self.metadata.row_group(self.group).column(column);
+        let codec = chunk.compression();
+        let bare = match unpacks(codec) {
+            true => chunk.clone().into_builder().set_compression(Compression::UNCOMPRESSED).build()?,
+            false => chunk.clone(),
+        };
+        let pages = SerializedPageReader::new(Arc::clone(&self.file), &bare, self.num_rows(), None)?;
+        let (is_list, budget) = (chunk.column_descr().max_rep_level() > 0, Arc::clone(&self.budget));
+        Ok(Box::new(Pages { pages: Box::new(pages), codec, is_list, budget }))
+    }
 }
 
-impl Iterator for Chunks {
+/// The pages of a column in a group.
+struct Chunk(Option<Result<Box<dyn PageReader>, ParquetError>>);
+
+impl Iterator for Chunk {
     type Item = Result<Box<dyn PageReader>, ParquetError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let group = self.metadata.row_groups().get(self.group)?;
-        self.group += 1;
-        Some(self.pages(group))
+        self.0.take()
     }
 }
 
-impl Chunks {
-    fn pages(&self, group: &RowGroupMetaData) -> Result<Box<dyn PageReader>, ParquetError> {
-        let chunk = group.column(self.column);
-        let rows = usize::try_from(group.num_rows()).unwrap_or(0);
-        let pages = |chunk| SerializedPageReader::new(Arc::clone(&self.file), chunk, rows, None);
-        match chunk.compression() {
-            // The library's own codec is in C: it reads them as they are, and they are unpacked here.
-            Compression::ZSTD(_) => {
-                let bare = chunk.clone().into_builder().set_compression(Compression::UNCOMPRESSED).build()?;
-                Ok(Box::new(ZstdPages(Box::new(pages(&bare)?))))
-            }
-            _ => Ok(Box::new(pages(chunk)?)),
-        }
-    }
-}
-
-impl PageIterator for Chunks {}
+impl PageIterator for Chunk {}

@@ -1,4 +1,4 @@
-//! A value of a column as JSON.
+//! The values of a column as JSON.
 
 use arrow_array::cast::AsArray;
 use arrow_array::temporal_conversions::as_datetime;
@@ -12,92 +12,208 @@ use arrow_cast::display::{ArrayFormatter, FormatOptions};
 use arrow_schema::{DataType, TimeUnit};
 use serde_json::{Map, Number, Value};
 
+use crate::data::MAX_LINE_BYTES;
+
 /// The most levels of lists and structs within one another, beyond what metadata may have.
 const MOST_LEVELS: usize = 100;
+/// The most values of a row in a column, as a record of JSON may have.
+const MOST_VALUES: usize = 1 << 20;
 
-/// The value in a row; dates, times and decimals as text, what is no number (NaN) as null.
-pub(super) fn of(column: &dyn Array, row: usize) -> Result<Value, String> {
-    value(column, row, 0)
+/// How the values of a column are read, and what was noticed.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Values {
+    /// Whether decimals are text, with all digits that they have.
+    pub decimals_as_text: bool,
+    /// Decimals that a number cannot hold, where they are not text.
+    pub inexact: Seen,
+    /// Numbers without an end, which became null.
+    pub infinite: Seen,
+    /// Values and bytes of text in this row so far.
+    values: usize,
+    bytes: usize,
+    row: u64,
 }
 
-fn value(column: &dyn Array, row: usize, level: usize) -> Result<Value, String> {
-    if level > MOST_LEVELS {
-        return Err("nested too deeply".to_owned());
+/// How many there were, and the row of the first.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Seen {
+    pub count: u64,
+    pub row: u64,
+}
+
+impl Seen {
+    fn see(&mut self, row: u64) {
+        if self.count == 0 {
+            self.row = row;
+        }
+        self.count += 1;
     }
-    if column.is_null(row) {
-        return Ok(Value::Null);
+}
+
+impl Values {
+    pub fn new(decimals_as_text: bool) -> Self {
+        Self { decimals_as_text, ..Self::default() }
     }
-    let float = |number: f64| Number::from_f64(number).map_or(Value::Null, Value::Number);
-    Ok(match column.data_type() {
-        DataType::Null => Value::Null,
-        DataType::Boolean => Value::Bool(column.as_boolean().value(row)),
-        DataType::Int8 => column.as_primitive::<Int8Type>().value(row).into(),
-        DataType::Int16 => column.as_primitive::<Int16Type>().value(row).into(),
-        DataType::Int32 => column.as_primitive::<Int32Type>().value(row).into(),
-        DataType::Int64 => column.as_primitive::<Int64Type>().value(row).into(),
-        DataType::UInt8 => column.as_primitive::<UInt8Type>().value(row).into(),
-        DataType::UInt16 => column.as_primitive::<UInt16Type>().value(row).into(),
-        DataType::UInt32 => column.as_primitive::<UInt32Type>().value(row).into(),
-        DataType::UInt64 => column.as_primitive::<UInt64Type>().value(row).into(),
-        DataType::Float16 => float(column.as_primitive::<Float16Type>().value(row).into()),
-        DataType::Float32 => {
-            // As it is written, not as its next double is.
-            let number = column.as_primitive::<Float32Type>().value(row);
-            float(number.to_string().parse().unwrap_or(f64::NAN))
+
+    /// The value at a place of an array, in the row of that number: dates and times as text, decimals as numbers
+    /// where these hold them, what is no number (NaN or infinite) as null.
+    pub fn of(&mut self, column: &dyn Array, place: usize, row: u64) -> Result<Value, String> {
+        (self.values, self.bytes, self.row) = (0, 0, row);
+        self.value(column, place, 0)
+    }
+
+    fn value(&mut self, column: &dyn Array, row: usize, level: usize) -> Result<Value, String> {
+        if level > MOST_LEVELS {
+            return Err("nested too deeply".to_owned());
         }
-        DataType::Float64 => float(column.as_primitive::<Float64Type>().value(row)),
-        DataType::Utf8 => column.as_string::<i32>().value(row).into(),
-        DataType::LargeUtf8 => column.as_string::<i64>().value(row).into(),
-        DataType::Utf8View => column.as_string_view().value(row).into(),
-        DataType::List(_) => list(&column.as_list::<i32>().value(row), level)?,
-        DataType::LargeList(_) => list(&column.as_list::<i64>().value(row), level)?,
-        DataType::FixedSizeList(..) => list(&column.as_fixed_size_list().value(row), level)?,
-        DataType::Struct(fields) => {
-            let mut object = Map::new();
-            for (field, column) in fields.iter().zip(column.as_struct().columns()) {
-                object.insert(field.name().clone(), value(column.as_ref(), row, level + 1)?);
+        self.values += 1;
+        if self.values > MOST_VALUES {
+            return Err(format!("too large: more than {MOST_VALUES} values in a row"));
+        }
+        if column.is_null(row) {
+            return Ok(Value::Null);
+        }
+        Ok(match column.data_type() {
+            DataType::Null => Value::Null,
+            DataType::Boolean => Value::Bool(column.as_boolean().value(row)),
+            DataType::Int8 => column.as_primitive::<Int8Type>().value(row).into(),
+            DataType::Int16 => column.as_primitive::<Int16Type>().value(row).into(),
+            DataType::Int32 => column.as_primitive::<Int32Type>().value(row).into(),
+            DataType::Int64 => column.as_primitive::<Int64Type>().value(row).into(),
+            DataType::UInt8 => column.as_primitive::<UInt8Type>().value(row).into(),
+            DataType::UInt16 => column.as_primitive::<UInt16Type>().value(row).into(),
+            DataType::UInt32 => column.as_primitive::<UInt32Type>().value(row).into(),
+            DataType::UInt64 => column.as_primitive::<UInt64Type>().value(row).into(),
+            DataType::Float16 => self.float(column.as_primitive::<Float16Type>().value(row).into()),
+            DataType::Float32 => {
+                // As it is written, not as its next double is.
+                let number = column.as_primitive::<Float32Type>().value(row);
+                self.float(number.to_string().parse().unwrap_or(f64::NAN))
             }
-            Value::Object(object)
-        }
-        DataType::Dictionary(..) => {
-            let dictionary = column.as_any_dictionary();
-            let key = value(dictionary.keys(), row, level + 1)?;
-            let key = key.as_u64().and_then(|key| usize::try_from(key).ok());
-            let values = dictionary.values();
-            match key.filter(|key| *key < values.len()) {
-                Some(key) => value(values.as_ref(), key, level + 1)?,
-                None => return Err("a dictionary with a key that is not in it".to_owned()),
+            DataType::Float64 => self.float(column.as_primitive::<Float64Type>().value(row)),
+            DataType::Utf8 => self.text(column.as_string::<i32>().value(row))?,
+            DataType::LargeUtf8 => self.text(column.as_string::<i64>().value(row))?,
+            DataType::Utf8View => self.text(column.as_string_view().value(row))?,
+            DataType::List(_) => self.list(&column.as_list::<i32>().value(row), level)?,
+            DataType::LargeList(_) => self.list(&column.as_list::<i64>().value(row), level)?,
+            DataType::FixedSizeList(..) => self.list(&column.as_fixed_size_list().value(row), level)?,
+            DataType::Struct(fields) => {
+                let mut object = Map::new();
+                for (field, column) in fields.iter().zip(column.as_struct().columns()) {
+                    let value = self.value(column.as_ref(), row, level + 1)?;
+                    if object.insert(field.name().clone(), value).is_some() {
+                        return Err(format!("a struct with two fields called `{}`", field.name()));
+                    }
+                }
+                Value::Object(object)
             }
+            DataType::Dictionary(..) => {
+                let dictionary = column.as_any_dictionary();
+                let key = self.value(dictionary.keys(), row, level + 1)?;
+                let key = key.as_u64().and_then(|key| usize::try_from(key).ok());
+                let values = dictionary.values();
+                match key.filter(|key| *key < values.len()) {
+                    Some(key) => self.value(values.as_ref(), key, level + 1)?,
+                    None => return Err("a dictionary with a key that is not in it".to_owned()),
+                }
+            }
+            DataType::Timestamp(unit, zone) => {
+                let time = match unit {
+                    TimeUnit::Second => time::<TimestampSecondType>(column, row),
+                    TimeUnit::Millisecond => time::<TimestampMillisecondType>(column, row),
+                    TimeUnit::Microsecond => time::<TimestampMicrosecondType>(column, row),
+                    TimeUnit::Nanosecond => time::<TimestampNanosecondType>(column, row),
+                };
+                // Those of a zone are stored in UTC.
+                let zone = if zone.is_some() { "Z" } else { "" };
+                Value::String(with_digits(time.ok_or("a time beyond the calendar")?, *unit) + zone)
+            }
+            DataType::Time32(unit) | DataType::Time64(unit) => {
+                Value::String(with_digits(written(column, row)?, *unit))
+            }
+            DataType::Date32 | DataType::Date64 | DataType::Duration(_) => {
+                Value::String(written(column, row)?)
+            }
+            kind if kind.is_decimal() => {
+                let decimal = written(column, row)?;
+                if self.decimals_as_text {
+                    return Ok(Value::String(decimal));
+                }
+                match number(&decimal) {
+                    Some(number) => Value::Number(number),
+                    None => {
+                        self.inexact.see(self.row);
+                        Value::String(decimal)
+                    }
+                }
+            }
+            other => {
+                return Err(format!(
+                    "of the type {other}, which is not read; name the columns of the metadata"
+                ));
+            }
+        })
+    }
+
+    fn float(&mut self, number: f64) -> Value {
+        if number.is_infinite() {
+            self.infinite.see(self.row);
         }
-        DataType::Timestamp(unit, zone) => {
-            let time = match unit {
-                TimeUnit::Second => time::<TimestampSecondType>(column, row),
-                TimeUnit::Millisecond => time::<TimestampMillisecondType>(column, row),
-                TimeUnit::Microsecond => time::<TimestampMicrosecondType>(column, row),
-                TimeUnit::Nanosecond => time::<TimestampNanosecondType>(column, row),
-            };
-            // Those of a zone are stored in UTC.
-            let zone = if zone.is_some() { "Z" } else { "" };
-            Value::String(time.ok_or("a time beyond the calendar")? + zone)
+        Number::from_f64(number).map_or(Value::Null, Value::Number)
+    }
+
+    fn text(&mut self, text: &str) -> Result<Value, String> {
+        self.bytes += text.len();
+        match self.bytes <= MAX_LINE_BYTES {
+            true => Ok(text.into()),
+            false => Err(format!("too large: more than {MAX_LINE_BYTES} bytes in a row")),
         }
-        DataType::Date32
-        | DataType::Date64
-        | DataType::Time32(_)
-        | DataType::Time64(_)
-        | DataType::Duration(_)
-        | DataType::Decimal32(..)
-        | DataType::Decimal64(..)
-        | DataType::Decimal128(..)
-        | DataType::Decimal256(..) => {
-            let options = FormatOptions::new().with_display_error(false);
-            let formatter = ArrayFormatter::try_new(column, &options).map_err(|error| error.to_string())?;
-            let text = formatter.value(row).try_to_string();
-            Value::String(text.map_err(|error| format!("no text: {error}"))?)
+    }
+
+    fn list(&mut self, items: &ArrayRef, level: usize) -> Result<Value, String> {
+        (0..items.len()).map(|item| self.value(items.as_ref(), item, level + 1)).collect()
+    }
+}
+
+/// Whether a column has decimals with more digits than every number of 64 bits holds.
+pub(super) fn has_wide_decimals(kind: &DataType) -> bool {
+    const SAFE_DIGITS: u8 = 15;
+    match kind {
+        DataType::Decimal32(digits, _)
+        | DataType::Decimal64(digits, _)
+        | DataType::Decimal128(digits, _)
+        | DataType::Decimal256(digits, _) => *digits > SAFE_DIGITS,
+        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
+            has_wide_decimals(item.data_type())
         }
-        other => {
-            return Err(format!("of the type {other}, which is not read; name the columns of the metadata"));
-        }
-    })
+        DataType::Struct(fields) => fields.iter().any(|field| has_wide_decimals(field.data_type())),
+        DataType::Dictionary(_, values) => has_wide_decimals(values),
+        _ => false,
+    }
+}
+
+/// A decimal as a number, if that is the same one when it is written.
+fn number(decimal: &str) -> Option<Number> {
+    let shortest = match decimal.contains('.') {
+        true => decimal.trim_end_matches('0').trim_end_matches('.'),
+        false => decimal,
+    };
+    if let Ok(whole) = shortest.parse::<i64>() {
+        return Some(whole.into());
+    }
+    if let Ok(whole) = shortest.parse::<u64>() {
+        return Some(whole.into());
+    }
+    let number: f64 = shortest.parse().ok()?;
+    // Without an exponent, whatever its size.
+    (number.to_string() == shortest).then(|| Number::from_f64(number)).flatten()
+}
+
+/// A value as the library writes it.
+fn written(column: &dyn Array, row: usize) -> Result<String, String> {
+    let options = FormatOptions::new().with_display_error(false);
+    let formatter = ArrayFormatter::try_new(column, &options).map_err(|error| error.to_string())?;
+    formatter.value(row).try_to_string().map_err(|error| format!("no text: {error}"))
 }
 
 fn time<T: ArrowTemporalType>(column: &dyn Array, row: usize) -> Option<String>
@@ -109,6 +225,45 @@ where
     Some(format!("{time:?}"))
 }
 
-fn list(items: &ArrayRef, level: usize) -> Result<Value, String> {
-    (0..items.len()).map(|item| value(items.as_ref(), item, level + 1)).collect()
+/// A time with as many digits of a second as its unit has, so that all texts of a column are in the order of the clock.
+fn with_digits(time: String, unit: TimeUnit) -> String {
+    let digits = match unit {
+        TimeUnit::Second => return time,
+        TimeUnit::Millisecond => 3,
+        TimeUnit::Microsecond => 6,
+        TimeUnit::Nanosecond => 9,
+    };
+    let (whole, fraction) = time.split_once('.').unwrap_or((&time, ""));
+    format!("{whole}.{fraction:0<digits$}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decimals_are_numbers_where_no_digit_is_lost() {
+        for (decimal, written) in [
+            ("9.99", "9.99"),
+            ("10.00", "10"),
+            ("-0.50", "-0.5"),
+            ("0.000001234", "1.234e-6"),
+            ("18446744073709551615", "18446744073709551615"),
+            ("-9223372036854775808.00", "-9223372036854775808"),
+        ] {
+            assert_eq!(number(decimal).map(|number| number.to_string()).as_deref(), Some(written));
+        }
+        for decimal in ["0.12345678901234567890", "12345678901234567.89", "18446744073709551617"] {
+            assert_eq!(number(decimal), None, "{decimal}");
+        }
+    }
+
+    #[test]
+    fn times_have_the_digits_of_their_unit() {
+        let text = |time: &str, unit| with_digits(time.to_owned(), unit);
+        assert_eq!(text("2024-01-05T10:00:00", TimeUnit::Second), "2024-01-05T10:00:00");
+        assert_eq!(text("2024-01-05T10:00:00", TimeUnit::Millisecond), "2024-01-05T10:00:00.000");
+        assert_eq!(text("10:00:00.500", TimeUnit::Microsecond), "10:00:00.500000");
+        assert_eq!(text("10:00:00.000000001", TimeUnit::Nanosecond), "10:00:00.000000001");
+    }
 }

@@ -87,3 +87,11 @@ export function leafOf(app, leaf) {
     app.leaf = leaf;
     app.show("leaves");
 }
+
+/** What hits must have and must not, by the signs of the question, and what else should be known of a result. */
+export function remarks({ signs, notes }) {
+    const all = (words, phrases) => [...words, ...phrases.map(own => `“${own}”`)].join(", ");
+    const [must, never] = [all(signs.required, signs.phrases), all(signs.excluded, signs.excluded_phrases)];
+    const heeded = signs.ignored ? " “+”, “-” and quotes are read as text here." : `${must && ` Every hit has ${must}.`}${never && ` No hit has ${never}.`}${signs.as_text.length > 0 ? ` Read as text: ${signs.as_text.join(", ")}.` : ""}`;
+    return heeded + notes.map(note => ` Note: ${note}.`).join("");
+}

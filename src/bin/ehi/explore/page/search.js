@@ -3,7 +3,7 @@
 import { post } from "./ask.js";
 import { controls, filters, keepingFocus, offered } from "./controls.js";
 import { by, command, el, tip } from "./dom.js";
-import { GRADES, hit, judging } from "./hit.js";
+import { GRADES, hit, judging, remarks } from "./hit.js";
 import { count, ms, percent, plural } from "./numbers.js";
 
 /** Rest after a key after which the question counts as asked. */
@@ -292,11 +292,12 @@ function exact(about, { reach, filters: { length } }, { leaves_visited: leaves, 
     return about.few ? "exact, as up to 10,000 always are" : "exact, as no number of leaves is known to be enough";
 }
 
-function summary({ ask, about }, { hits, ranked_by: ranked }, before, places) {
-    if (hits.length === 0) return none(ask, about, ranked.mode);
+function summary({ ask, about }, found, before, places) {
+    const { hits, ranked_by: ranked } = found;
+    if (hits.length === 0) return none(ask, about, ranked.mode) + remarks(found);
     const moved = before === null ? 0 : [...places].filter(([id, place]) => before.get(id) !== place).length;
     const change = before === null ? "" : moved === 0 ? " The full encoder agrees with the fast one." : ` The full encoder moved ${plural(moved, "hit")}.`;
-    return `${plural(hits.length, "hit")}, ranked ${rankedBy(ranked)}.${change}`;
+    return `${plural(hits.length, "hit")}, ranked ${rankedBy(ranked)}.${change}${remarks(found)}`;
 }
 
 function none({ filters: { length } }, about, mode) {

@@ -4,7 +4,7 @@
 import { get, post } from "./ask.js";
 import { controls, filters, keepingFocus, offered } from "./controls.js";
 import { el, foreign, table, tip } from "./dom.js";
-import { leafOf } from "./hit.js";
+import { leafOf, remarks } from "./hit.js";
 import { chance, count, ms, percent, plural, score } from "./numbers.js";
 import { read } from "./reader.js";
 import { map } from "./treemap.js";
@@ -75,7 +75,7 @@ export function why(app, main) {
         const [found, sizes] = answer;
         const lost = missed(found);
         shown = { found, sizes, lost, place: el("div", {}), width: 0 };
-        said.textContent = sentence(app, found, sizes.leaves, lost);
+        said.textContent = sentence(app, found, sizes.leaves, lost) + remarks(found);
         body.replaceChildren(drawn(app, shown));
         resized.disconnect();
         resized.observe(shown.place);

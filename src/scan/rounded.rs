@@ -1,0 +1,28 @@
+//! Rows as they are stored for cosine.
+
+use half::f16;
+use half::vec::HalfFloatVecExt;
+
+/// A row at unit L2 norm as it is stored for cosine: of a norm of at most 1, so that no cosine with it is
+/// beyond
+/// -1 or 1.
+///
+/// Each value is rounded to the nearest f16, which makes a row longer or shorter by some 3e-5. Of one that it
+/// makes too long, as many values as it takes are rounded toward zero instead, a few as a rule.
+pub(crate) fn unit_to_store(unit: &[f32]) -> Vec<f16> {
+    let mut row = Vec::from_f32_slice(unit);
+    let square = |x: f16| x.to_f64() * x.to_f64();
+    // Exact: a square is a multiple of 2^-48, and there is no sum of 2^5.
+    let mut norm: f64 = row.iter().map(|&x| square(x)).sum();
+    for (stored, x) in row.iter_mut().zip(unit).filter(|(_, x)| **x != 0.0) {
+        if norm <= 1.0 {
+            break;
+        }
+        if stored.to_f32().abs() >= x.abs() {
+            let shorter = f16::from_bits(stored.to_bits() - 1);
+            norm -= square(*stored) - square(shorter);
+            *stored = shorter;
+        }
+    }
+    row
+}
