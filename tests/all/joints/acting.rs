@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use ehi::calibrate::{CalibrateOptions, RecallCurve};
 use ehi::model::DistilReport;
 use ehi::train::{DistilOptions, LearnOptions, QueryEncoderChoice, TrainConfig, TuneOptions};
-use ehi::{Index, LearnedFusion, ModelChange, Progress};
+use ehi::{Analyzer, Index, LearnedFusion, ModelChange, Progress};
 
 use super::operations::{Op, QUESTIONS};
 use super::world::{World, distil, document, id, judgments, silent, vector};
@@ -73,6 +73,7 @@ pub fn act(
         Op::DropPrevious => drop(index.drop_previous_model()?),
         Op::Calibrate => outcome.curve = Some(told.calibrate(&CalibrateOptions::default())?),
         Op::Compact => told.compact()?,
+        Op::Lexical => told.make_lexical(Analyzer::Tokens)?,
         Op::Rebuild => told.rebuild_postings()?,
         Op::Flush => index.flush()?,
     }

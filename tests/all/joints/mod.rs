@@ -9,10 +9,12 @@
 //! | `model.rs` | what an index must be after them |
 //! | `comparison.rs`, `names.rs` | whether it is, and whether every file has an owner |
 //! | `running.rs`, `killing.rs` | runs a sequence, and processes that are killed in the midst of a call |
+//! | `found.rs` | sequences that failed once, and what the comparison must see |
 //! | `shrinking.rs` | a shorter sequence that fails as well |
 
 mod acting;
 mod comparison;
+mod found;
 mod killing;
 mod model;
 mod names;

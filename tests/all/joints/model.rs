@@ -107,6 +107,8 @@ pub enum Expected {
 #[derive(Clone)]
 pub struct Model {
     pub origin: Origin,
+    /// Whether it has words.
+    pub lexical: bool,
     pub serving: Slot,
     pub kept: Option<Slot>,
     /// Grade and weight by question and document.
@@ -121,7 +123,7 @@ impl Model {
         let (curve, fast, file, learned) = (None, None, None, None);
         let mut serving = Slot { bundle, coder, rows, curve, fast, file, learned };
         documents.for_each(|document| serving.put(document, None));
-        Self { origin, serving, kept: None, judgments: BTreeMap::new() }
+        Self { origin, lexical: origin != Origin::Bare, serving, kept: None, judgments: BTreeMap::new() }
     }
 
     /// A copy of it.
@@ -163,6 +165,9 @@ impl Model {
                 }
                 if self.lacks_texts(&bundle, None) { Expected::Refused } else { Expected::Done }
             }
+            Op::Fuse { .. } if !self.lexical => Expected::Refused,
+            // It has others.
+            Op::Lexical if self.origin == Origin::Stems => Expected::Refused,
             Op::Calibrate if self.serving.bundle.has_tree() && self.serving.rows.len() > 1 => Expected::Done,
             Op::Calibrate => Expected::Refused,
             Op::Distil(0) => Expected::Done,
@@ -254,6 +259,7 @@ impl Model {
                 self.change_to(kept);
             }
             Op::DropPrevious => self.kept = None,
+            Op::Lexical => self.lexical = true,
             Op::Tune { .. } | Op::Learn { .. } | Op::Compact | Op::Rebuild | Op::Flush => {}
         }
         if let Some(change) = outcome.change

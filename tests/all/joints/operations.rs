@@ -12,23 +12,6 @@ pub const FILLED: u8 = 48;
 /// Questions of the pool.
 pub const QUESTIONS: u16 = 280;
 
-/// Whether these are in sequences: embeddings that a change of model loses or encodes from nothing, weights of
-/// words that a rollback overwrites, what a killed training leaves, and the copy of `CURRENT` that a handle
-/// which was refreshed takes for a stale one.
-const MENDED: bool = true;
-
-/// Whether a step is none of those.
-fn is_sound(step: &Step) -> bool {
-    let is_sound = |op: &Op| !matches!(op, Op::Vectors { .. } | Op::Fuse { .. } | Op::Learn { .. });
-    match step {
-        Step::Do(op) | Step::Cancel { op, .. } => is_sound(op),
-        Step::Kill { before, last, .. } => {
-            before.iter().chain([last]).all(is_sound) && !matches!(last, Op::Tune { .. } | Op::Distil(_))
-        }
-        _ => true,
-    }
-}
-
 /// What an index is made as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Origin {
@@ -36,6 +19,8 @@ pub enum Origin {
     Tokens,
     /// Words are stems.
     Stems,
+    /// It has no words, unless it gets them later.
+    Bare,
     /// A document has several rows.
     Passages,
 }
@@ -98,6 +83,8 @@ pub enum Op {
     DropPrevious,
     Calibrate,
     Compact,
+    /// Gives the index words, those of the encoder.
+    Lexical,
     Rebuild,
     Flush,
 }
@@ -123,6 +110,12 @@ pub enum Step {
     Cancel {
         op: Op,
         at: u32,
+    },
+    /// While the call goes on another one writes.
+    Meanwhile {
+        op: Op,
+        at: u32,
+        write: Op,
     },
     Reopen,
     /// Of an index that needs none.
@@ -155,15 +148,7 @@ impl Sequence {
         let origin =
             *[Origin::Tokens, Origin::Tokens, Origin::Stems, Origin::Passages].choose(&mut random).unwrap();
         let length = random.random_range(8..=20);
-        let mut steps: Vec<Step> = (0..length).map(|_| step(&mut random)).collect();
-        if !MENDED {
-            let mut followed = 0;
-            steps.retain(|step| {
-                followed += usize::from(*step == Step::Refresh);
-                is_sound(step) && followed < 2
-            });
-        }
-        Self { origin, steps }
+        Self { origin, steps: (0..length).map(|_| step(&mut random)).collect() }
     }
 
     /// The same up to a step.
@@ -175,7 +160,15 @@ impl Sequence {
 
 fn step(random: &mut ChaCha8Rng) -> Step {
     match random.random_range(0..100) {
-        0..68 => Step::Do(op(random)),
+        0..64 => Step::Do(op(random)),
+        64..68 => Step::Meanwhile {
+            op: change(random),
+            at: random.random_range(0..20),
+            write: match write(random) {
+                write @ (Op::Insert { .. } | Op::Delete(_) | Op::Judge { .. } | Op::Forget { .. }) => write,
+                _ => Op::Insert { places: vec![FILLED, FILLED + 1], version: 1 },
+            },
+        },
         68..72 => Step::Cancel { op: change(random), at: random.random_range(0..40) },
         72..75 => Step::Reopen,
         75..76 => Step::Repair,
@@ -212,7 +205,7 @@ fn write(random: &mut ChaCha8Rng) -> Op {
     let (some, few) = (places(5), places(3));
     let from = random.random_range(0..QUESTIONS);
     let count = random.random_range(1..30);
-    match random.random_range(0..21) {
+    match random.random_range(0..22) {
         0..6 => Op::Insert { places: some, version: random.random_range(0..3) },
         6..10 => {
             Op::Vectors { places: few, seed: random.random_range(0..200), text: random.random_bool(0.6) }
@@ -222,6 +215,7 @@ fn write(random: &mut ChaCha8Rng) -> Op {
         17..18 => Op::Forget { from, count },
         18..19 => Op::Compact,
         19..20 => Op::Rebuild,
+        20..21 => Op::Lexical,
         _ => Op::Flush,
     }
 }

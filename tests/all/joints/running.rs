@@ -29,6 +29,11 @@ pub struct Failure {
 
 /// Runs a sequence.
 pub fn run(world: &World, sequence: &Sequence) -> Result<(), Failure> {
+    run_and(world, sequence, |_| {})
+}
+
+/// As [`run`], and then does something behind the model's back to the index, which is closed.
+pub fn run_and(world: &World, sequence: &Sequence, then: impl FnOnce(&Path)) -> Result<(), Failure> {
     let mut step = 0;
     let ran = catch_unwind(AssertUnwindSafe(|| {
         let mut run = Run::new(world, sequence.origin);
@@ -38,7 +43,7 @@ pub fn run(world: &World, sequence: &Sequence) -> Result<(), Failure> {
             step += 1;
             run.check(step)?;
         }
-        run.end()
+        run.end(then)
     }));
     let said = match ran {
         Ok(Ok(())) => return Ok(()),
@@ -102,6 +107,7 @@ impl<'w> Run<'w> {
                 self.open()
             }
             Step::Cancel { op, at } => self.cancel(op, *at),
+            Step::Meanwhile { op, at, write } => self.meanwhile(op, *at, write),
             Step::Repair => {
                 self.index = None;
                 let repaired = Index::repair(&self.path, RepairOptions::default());
@@ -132,18 +138,24 @@ impl<'w> Run<'w> {
     fn call(&mut self, op: &Op) -> Checked {
         let expected = self.model.expected(op, self.world);
         let called = act(self.index(), op, self.world, &mut |_| ControlFlow::Continue(()));
-        let outcome = match (called, expected) {
-            (Ok(_), Expected::Refused) => return Err(format!("{op:?} was done, which cannot be")),
-            (Ok(outcome), _) => outcome,
-            (Err(error), Expected::Done) => return Err(format!("{op:?}: {error}")),
-            (Err(_), _) => return Ok(()),
-        };
-        let now = self.index().bundle();
-        self.model.apply(op, outcome, &now, self.world)?;
+        self.answered(op, expected, called)?;
         if matches!(op, Op::DropPrevious) {
             self.is_clean()?;
         }
         Ok(())
+    }
+
+    /// Whether a call may answer so; the model then follows.
+    fn answered(&mut self, op: &Op, expected: Expected, called: ehi::Result<Outcome>) -> Checked {
+        match called {
+            Ok(_) if expected == Expected::Refused => Err(format!("{op:?} was done, which cannot be")),
+            Ok(outcome) => {
+                let now = self.index().bundle();
+                self.model.apply(op, outcome, &now, self.world)
+            }
+            Err(error) if expected == Expected::Done => Err(format!("{op:?}: {error}")),
+            Err(_) => Ok(()),
+        }
     }
 
     /// Nothing lies there but what serves.
@@ -163,18 +175,39 @@ impl<'w> Run<'w> {
         };
         let expected = self.model.expected(op, self.world);
         match act(self.index(), op, self.world, &mut on_progress) {
-            Ok(_) if expected == Expected::Refused => Err(format!("{op:?} was done, which cannot be")),
-            Ok(outcome) => {
-                let now = self.index().bundle();
-                self.model.apply(op, outcome, &now, self.world)
-            }
             Err(ehi::Error::Cancelled) => {
                 self.cut_off(op);
                 Ok(())
             }
-            Err(error) if expected == Expected::Done => Err(format!("{op:?}: {error}")),
-            Err(_) => Ok(()),
+            called => self.answered(op, expected, called),
         }
+    }
+
+    /// Has `write` done in the midst of `op`.
+    fn meanwhile(&mut self, op: &Op, at: u32, write: &Op) -> Checked {
+        let (index, world) = (self.index(), self.world);
+        let expected = self.model.expected(op, world);
+        let before = index.bundle().hash();
+        let (mut left, mut wrote) = (at, None);
+        let mut on_progress = |_| {
+            if left == 0 && wrote.is_none() {
+                let is_before = index.bundle().hash() == before;
+                let written = act(index, write, world, &mut |_| ControlFlow::Continue(()));
+                wrote = Some((is_before, written.map_err(|error| format!("{write:?}: {error}"))));
+            }
+            left = left.saturating_sub(1);
+            ControlFlow::Continue(())
+        };
+        let called = act(index, op, world, &mut on_progress);
+        let now = index.bundle();
+        let Some((is_before, written)) = wrote else { return self.answered(op, expected, called) };
+        let written = written?;
+        if is_before {
+            self.model.apply(write, written, &now, world)?;
+            return self.answered(op, expected, called);
+        }
+        self.answered(op, expected, called)?;
+        self.model.apply(write, written, &now, world)
     }
 
     /// A call was left in its midst.
@@ -206,8 +239,9 @@ impl<'w> Run<'w> {
     }
 
     /// After all: the index opens as it is, and so does the snapshot, whatever was done to the index since.
-    fn end(mut self) -> Checked {
+    fn end(mut self, then: impl FnOnce(&Path)) -> Checked {
         self.index = None;
+        then(&self.path);
         self.open()?;
         self.check(7)?;
         self.look_at_snapshot()
@@ -220,7 +254,11 @@ impl<'w> Run<'w> {
         let said = |error: ehi::Error| format!("a fresh index: {error}");
         let path = self.home.path().join("fresh");
         let origin = self.model.origin;
-        let fresh = builder(origin).create(&path, &self.index().bundle()).map_err(said)?;
+        let mut fresh = builder(origin);
+        if origin == Origin::Bare {
+            fresh = fresh.lexical(self.model.lexical);
+        }
+        let fresh = fresh.create(&path, &self.index().bundle()).map_err(said)?;
         let serving = &self.model.serving;
         let rows = serving.rows.values();
         match origin {
@@ -234,7 +272,8 @@ impl<'w> Run<'w> {
         fresh.record_all(self.index().judgments().map_err(said)?).map_err(said)?;
         fresh.compact().map_err(said)?;
         let asked = question((self.model.judgments.len() * 13) as u16 % QUESTIONS);
-        for fusion in [None, Some(Fusion::Convex(0.4)), Some(Fusion::Rrf { k: 60.0 })] {
+        let all = [None, Some(Fusion::Convex(0.4)), Some(Fusion::Rrf { k: 60.0 })];
+        for fusion in all.into_iter().filter(|_| self.model.lexical) {
             let found = [self.index(), &fresh].map(|index| {
                 let query = index.query(&asked).k(10);
                 hits(match fusion {

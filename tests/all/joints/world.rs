@@ -102,7 +102,7 @@ impl World {
             index.flush().unwrap();
             index
         };
-        for origin in [Origin::Stems, Origin::Passages] {
+        for origin in [Origin::Stems, Origin::Bare, Origin::Passages] {
             drop(filled(&world.origin(origin), origin, &world.bundle(Which::Plain)));
         }
         let index = filled(&world.origin(Origin::Tokens), Origin::Tokens, &world.bundle(Which::Plain));
@@ -125,6 +125,7 @@ pub fn builder(origin: Origin) -> IndexBuilder {
     match origin {
         Origin::Tokens => Index::builder(),
         Origin::Stems => Index::builder().analyzer(Analyzer::Stems(Language::English)),
+        Origin::Bare => Index::builder().lexical(false),
         // Two passages of most documents.
         Origin::Passages => Index::builder().passages(10, 2),
     }
