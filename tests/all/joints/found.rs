@@ -30,6 +30,8 @@ fn a_rollback_brings_back_what_was_measured_for_its_model() {
     let rollback = || Do(Op::Rollback);
     assert_holds(&[TUNE, FUSE, rollback(), rollback()]);
     assert_holds(&[distil(1), FUSE, TUNE, distil(0), FUSE, rollback(), distil(2), FUSE, rollback()]);
+    // The same tree again is the one that is kept.
+    assert_holds(&[TUNE, rollback(), FUSE, TUNE, rollback()]);
     assert_holds(&[Do(Op::Reencode(Which::Tree)), Do(Op::Calibrate), FUSE, rollback(), FUSE, rollback()]);
 }
 

@@ -229,6 +229,7 @@ impl Model {
                 // Of the encoder, and no part of the tree.
                 target.fast = self.serving.fast.clone().map(untreed);
                 target.file.clone_from(&self.serving.file);
+                let target = self.kept_or(now, target);
                 self.change_to(target);
             }
             Op::Learn { query_encoder, .. } if outcome.changed => {
@@ -243,6 +244,7 @@ impl Model {
                 if target.fast.is_some() && !query_encoder {
                     return Err("a query encoder that nobody asked for".to_owned());
                 }
+                let mut target = self.kept_or(now, target);
                 if let Some(fusion) = outcome.fusion {
                     target.learn(fusion);
                 }
@@ -277,6 +279,12 @@ impl Model {
             let is_same = self.serving.rows.get(id).is_some_and(|own| own.document == row.document);
             row.unsure |= !is_same && row.given.is_some();
         }
+    }
+
+    /// What came of a training is the very model that is kept, where it is done again: that is returned to.
+    fn kept_or(&mut self, now: &Bundle, new: Slot) -> Slot {
+        let is_kept = self.is_kept(now);
+        self.kept.take().filter(|_| is_kept).unwrap_or(new)
     }
 
     fn is_kept(&self, bundle: &Bundle) -> bool {
