@@ -161,7 +161,7 @@ mod tests {
         let unbroken = format!("{}zebra", "é".repeat(100));
         assert_eq!(begin(&unbroken, "zebra", 160), unbroken);
         let endings = format!("{}한국어 검색이 됩니다", "nothing of it. ".repeat(20));
-        assert!(begin(&endings, "검색", 160).starts_with("it. 한국어 검색이"));
+        assert!(begin(&endings, "검색", 160).starts_with("nothing of it. 한국어 검색이"));
     }
 
     #[test]

@@ -234,7 +234,7 @@ mod tests {
             ("<title/><script src=x /><h1>Chapter</h1>The osprey.", "Chapter", "The osprey."),
             ("<title>T</title><style/><textarea/><b>a</b><iframe/> c", "T", "a c"),
             ("a<script>b", "", "ab"),
-            ("a<object>b", "", "ab"),
+            ("a<object>b", "", "a b"),
             ("<textarea><b>a</b></textarea>", "", "<b>a</b>"),
             ("<my-part>a</my-part><username> b", "", "a b"),
             ("", "", ""),

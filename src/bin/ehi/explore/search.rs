@@ -142,7 +142,12 @@ fn field(value: &Value, path: &[&str]) -> Field {
     let has_name = path.iter().all(|name| !name.is_empty() && !name.contains('.') && !name.starts_with('$'));
     let filter = (is_short && has_name).then(|| {
         let mut filter = Map::new();
-        filter.insert(name.clone(), json!({ "$eq": value }));
+        let test = match value {
+            // `$eq` with null finds documents without the field, too.
+            Value::Null => json!({ "$eq": value, "$exists": true }),
+            _ => json!({ "$eq": value }),
+        };
+        filter.insert(name.clone(), test);
         Value::Object(filter).to_string()
     });
     Field { name: beginning(&name, MOST_NAME), value: beginning(&text, MOST_VALUE), filter }
