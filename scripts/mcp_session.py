@@ -6,10 +6,13 @@ Usage: mcp_session.py PROGRAM MODEL
 import asyncio
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 import tempfile
 import time
+import tomllib
 from pathlib import Path
 
 from mcp import Client, MCPError, StdioServerParameters
@@ -177,13 +180,41 @@ async def a_reader_beside_a_writer(index: str) -> None:
     insert(index, range(3_000, 3_010))
 
 
+def configurations() -> list[dict]:
+    """Those on the page for users, as they stand there."""
+    page = Path(__file__).with_name("..").joinpath("docs/agents.md").read_text()
+    found = []
+    for kind, block in re.findall(r"^```(json|toml)\n(.*?)^```$", page, re.DOTALL | re.MULTILINE):
+        given = json.loads(block) if kind == "json" else tomllib.loads(block)
+        (servers,) = given.values()
+        (server,) = servers.values()
+        found.append(server)
+    (line,) = re.findall(r"^    claude mcp add (.*)$", page, re.MULTILINE)
+    command, *arguments = shlex.split(line.split(" -- ")[1])
+    return [*found, {"command": command, "args": arguments}]
+
+
+async def the_configurations_of_the_page(index: str) -> None:
+    given = configurations()
+    assert len(given) == 5, given
+    for server in given:
+        assert server["command"] == "/usr/local/bin/ehi" and set(server) <= {"type", "command", "args", "env"}
+        place = server["args"].index("--index") + 1
+        assert server["args"][place].endswith("/my-index"), server
+        server["args"][place] = index
+        parameters = StdioServerParameters(command=PROGRAM, args=server["args"], env=server.get("env"), cwd="/")
+        async with Client(parameters, mode="auto") as client:
+            assert [tool.name for tool in (await client.list_tools()).tools] == READS
+            assert (await call(client, "search", question=QUESTION, k=1))["hits"], server
+
+
 async def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         index = os.path.join(folder, "index")
         run("create", "--index", index, "--model", MODEL)
         insert(index, range(40))
-        steps = [initialise_and_list, each_reading_tool, wrong_arguments, resources, writes, cancellation]
-        steps += [a_thousand_searches, a_reader_beside_a_writer]
+        steps = [initialise_and_list, the_configurations_of_the_page, each_reading_tool, wrong_arguments, resources]
+        steps += [writes, cancellation, a_thousand_searches, a_reader_beside_a_writer]
         for step in steps:
             print(step.__name__, flush=True)
             await step(index)

@@ -94,13 +94,19 @@ impl Linear {
                 None => autograd::product(x, &self.weight),
             };
         };
-        let (batch, tokens, width) = x.dims3()?;
-        let y = precision.matmul(&x.reshape((batch * tokens, width))?, &self.weight.t()?)?;
-        let y = y.reshape((batch, tokens, ()))?;
+        let y = self.composed_product(x, precision)?;
         match &self.bias {
+            #[cfg(feature = "cuda")]
+            Some(bias) if y.device().is_cuda() => super::gpu::bias(&y, bias, false),
             Some(bias) => y.broadcast_add(bias),
             None => Ok(y),
         }
+    }
+
+    fn composed_product(&self, x: &Tensor, precision: Precision) -> candle_core::Result<Tensor> {
+        let (batch, tokens, width) = x.dims3()?;
+        let y = precision.matmul(&x.reshape((batch * tokens, width))?, &self.weight.t()?)?;
+        y.reshape((batch, tokens, ()))
     }
 
     /// The layer followed by an activation.
@@ -113,6 +119,12 @@ impl Linear {
         match (program, &self.bias) {
             (Program::Fused, Some(bias)) => {
                 autograd::bias_activation(&autograd::product(x, &self.weight)?, bias, activation)
+            }
+            #[cfg(feature = "cuda")]
+            (Program::Composed(precision), Some(bias))
+                if x.device().is_cuda() && activation == Activation::GeluErf =>
+            {
+                super::gpu::bias(&self.composed_product(x, precision)?, bias, true)
             }
             _ => activate(&self.forward(x, program)?, activation),
         }
@@ -144,6 +156,10 @@ impl LayerNorm {
         };
         if program == Program::Fused {
             return autograd::layer_norm(x, &self.weight, &bias, self.eps as f32);
+        }
+        #[cfg(feature = "cuda")]
+        if x.device().is_cuda() {
+            return super::gpu::layer_norm(x, &self.weight, &bias, self.eps as f32);
         }
         candle_nn::ops::layer_norm_slow(x, &self.weight, &bias, self.eps as f32)
     }
@@ -256,7 +272,13 @@ impl Embeddings {
     ) -> candle_core::Result<Tensor> {
         let (batch, tokens) = ids.dims2()?;
         let flat = ids.flatten_all()?;
-        let rows = |table: &Tensor, of: &Tensor| table.index_select(of, 0)?.reshape((batch, tokens, ()));
+        let rows = |table: &Tensor, of: &Tensor| match table.device() {
+            #[cfg(feature = "cuda")]
+            candle_core::Device::Cuda(_) if table.dtype() == DType::F32 => {
+                super::gpu::rows(table, of)?.reshape((batch, tokens, ()))
+            }
+            _ => table.index_select(of, 0)?.reshape((batch, tokens, ())),
+        };
         let words = rows(&self.word.tensor()?, &flat)?.to_dtype(DType::F32)?;
         let normed = |x: Tensor| self.norm.as_ref().map_or(Ok(x.clone()), |norm| norm.forward(&x, program));
         let Some(position) = &self.position else { return normed(words) };

@@ -13,6 +13,8 @@ mod encoder;
 mod error;
 mod files;
 mod folder;
+#[cfg(feature = "cuda")]
+mod gpu;
 #[cfg(feature = "hub")]
 mod hub;
 mod indexer;

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use candle_core::{DType, Device, Tensor, Var};
 use rayon::prelude::*;
 
+use super::device::PassBudget;
 use super::frozen::FrozenCache;
 use super::optimizer::{Gradients, Parameter};
 use crate::error::Result;
@@ -26,6 +27,7 @@ pub(crate) struct Head<'a> {
     precision: Precision,
     parameters: Vec<Parameter>,
     device: Device,
+    budget: PassBudget,
 }
 
 /// What a head trains.
@@ -69,11 +71,6 @@ struct Part {
     graph: bool,
 }
 
-/// Padded tokens in one part of a batch; each part has a graph of its own.
-const TOKENS_PER_PART: usize = 1024;
-/// Padded tokens times trainable layers whose graphs a batch keeps, some 40 values of the
-/// encoder's width each; a larger batch recomputes the rest. About 3 GiB at width 384.
-const GRAPH_TOKENS: usize = 48 * 1024;
 /// Parts whose gradients are held at a time.
 const PARTS_PER_ROUND: usize = 16;
 /// Tokens per micro-batch without gradient.
@@ -110,8 +107,9 @@ impl<'a> Head<'a> {
         // What all layers share stays as it is where some of them do.
         let shared = scope.layers == base.config.layers;
         let stack = base.map_last(scope.layers, shared, &mut variable)?;
+        let budget = PassBudget::of(device, base.config.hidden_size)?;
         let (precision, device) = (scope.precision, device.clone());
-        Ok(Self { pooler, base, embeddings, stack, precision, parameters, device })
+        Ok(Self { pooler, base, embeddings, stack, precision, parameters, device, budget })
     }
 
     /// Width of the embeddings.
@@ -148,19 +146,8 @@ impl<'a> Head<'a> {
 
     /// Cuts some texts into parts and reads the states of those whose graphs may be kept.
     pub(crate) fn gather(&self, cache: &FrozenCache<'_>, texts: &[usize]) -> candle_core::Result<Gathered> {
-        let mut order: Vec<usize> = (0..texts.len()).collect();
-        order.sort_by_key(|&position| std::cmp::Reverse(cache.length(texts[position])));
-        let mut parts: Vec<Vec<usize>> = Vec::new();
-        for position in order {
-            match parts.last_mut() {
-                // Longest first, so the part's padded length is that of its first text.
-                Some(part) if (part.len() + 1) * cache.length(texts[part[0]]) <= TOKENS_PER_PART => {
-                    part.push(position);
-                }
-                _ => parts.push(vec![position]),
-            }
-        }
-        let mut room = GRAPH_TOKENS / self.stack.layers.len().max(1);
+        let parts = self.parts(cache, texts);
+        let mut room = self.budget.graph_tokens / self.stack.layers.len().max(1);
         let group = |positions: Vec<usize>| {
             let tokens = positions.len() * cache.length(texts[positions[0]]);
             let graph = tokens <= room;
@@ -173,6 +160,23 @@ impl<'a> Head<'a> {
         Ok(Gathered { texts: texts.to_vec(), groups })
     }
 
+    /// Positions of texts in parts of about equal lengths, each within the budget when padded.
+    fn parts(&self, cache: &FrozenCache<'_>, texts: &[usize]) -> Vec<Vec<usize>> {
+        let mut order: Vec<usize> = (0..texts.len()).collect();
+        order.sort_by_key(|&position| std::cmp::Reverse(cache.length(texts[position])));
+        let mut parts: Vec<Vec<usize>> = Vec::new();
+        for position in order {
+            match parts.last_mut() {
+                // Longest first, so the part's padded length is that of its first text.
+                Some(part) if (part.len() + 1) * cache.length(texts[part[0]]) <= self.budget.part_tokens => {
+                    part.push(position);
+                }
+                _ => parts.push(vec![position]),
+            }
+        }
+        parts
+    }
+
     /// Embeddings of some texts with the graph kept, or so much of it as a large batch may keep.
     ///
     /// # Shapes
@@ -181,11 +185,11 @@ impl<'a> Head<'a> {
         let Gathered { texts, groups } = gathered;
         let part = |group: Group| {
             let Group { positions, graph, states } = group;
-            let embeddings = self.embed_padded(cache, &own(&texts, &positions), states)?;
+            let embeddings = self.embed_padded(cache, &own(&texts, &positions), states, self.precision)?;
             let embeddings = if graph { embeddings } else { embeddings.detach() };
             Ok(Part { positions, embeddings, graph })
         };
-        let parts = map_parts(groups, part).map_err(ModelError::from)?;
+        let parts = map_parts(&self.device, groups, part).map_err(ModelError::from)?;
         let forward = Forward { texts, parts };
         let joined = forward.join().map_err(ModelError::from)?;
         Ok((joined, forward))
@@ -197,13 +201,14 @@ impl<'a> Head<'a> {
         cache: &FrozenCache<'_>,
         own: &[usize],
         states: Option<(Tensor, Vec<usize>)>,
+        precision: Precision,
     ) -> candle_core::Result<Tensor> {
         let config = &self.base.config;
         let (x, lengths, mask) = match &self.embeddings {
             None => {
                 let (x, lengths) = states.map_or_else(|| cache.padded(own), Ok)?;
                 let x = x.to_device(&self.device)?;
-                let mask = AttentionMask::new(&lengths, x.dim(1)?, &self.device, self.precision)?;
+                let mask = AttentionMask::new(&lengths, x.dim(1)?, &self.device, precision)?;
                 (x, lengths, mask)
             }
             Some(embeddings) => {
@@ -214,7 +219,7 @@ impl<'a> Head<'a> {
                     row[..cache.length(text)].copy_from_slice(cache.tokens(text));
                 }
                 let ids = Tensor::from_vec(ids, (own.len(), longest), &self.device)?;
-                let mask = AttentionMask::new(&lengths, longest, &self.device, self.precision)?;
+                let mask = AttentionMask::new(&lengths, longest, &self.device, precision)?;
                 (embeddings.forward(&ids, mask.program(), config)?, lengths, mask)
             }
         };
@@ -240,7 +245,7 @@ impl<'a> Head<'a> {
     ) -> candle_core::Result<()> {
         // In the order of the parts, whichever is done first: sums must not depend on timing.
         for round in forward.parts.chunks(PARTS_PER_ROUND) {
-            let stores = map_parts(round.iter().collect(), |part: &Part| {
+            let stores = map_parts(&self.device, round.iter().collect(), |part: &Part| {
                 let positions: Vec<u32> = part.positions.iter().map(|&p| p as u32).collect();
                 let positions = Tensor::new(positions.as_slice(), gradient.device())?;
                 let rows = gradient.index_select(&positions, 0)?;
@@ -248,7 +253,7 @@ impl<'a> Head<'a> {
                     true => None,
                     false => {
                         let own = own(&forward.texts, &part.positions);
-                        Some(self.embed_padded(cache, &own, None)?)
+                        Some(self.embed_padded(cache, &own, None, self.precision)?)
                     }
                 };
                 let embeddings = again.as_ref().unwrap_or(&part.embeddings);
@@ -259,7 +264,8 @@ impl<'a> Head<'a> {
         Ok(())
     }
 
-    /// Embeddings without gradient, by the fast path.
+    /// Embeddings without gradient, in f32: by the packed layers on a CPU, and on a GPU by the layers that it
+    /// trains.
     ///
     /// # Shapes
     /// Output `[texts, dim]` row-major, in the order of `texts`; `done` is told how many are finished.
@@ -269,6 +275,9 @@ impl<'a> Head<'a> {
         texts: &[usize],
         mut done: impl FnMut(usize) -> Result<()>,
     ) -> Result<Vec<f32>> {
+        if !self.device.is_cpu() && !self.reads_embeddings() {
+            return self.embed_on_device(cache, texts, &mut done);
+        }
         let config = &self.base.config;
         let m = self.dim();
         let packed = match &self.embeddings {
@@ -317,6 +326,27 @@ impl<'a> Head<'a> {
         }
         Ok(out.into_inner().unwrap_or_else(|p| p.into_inner()))
     }
+
+    fn embed_on_device(
+        &self,
+        cache: &FrozenCache<'_>,
+        texts: &[usize],
+        done: &mut dyn FnMut(usize) -> Result<()>,
+    ) -> Result<Vec<f32>> {
+        let m = self.dim();
+        let mut out = vec![0f32; texts.len() * m];
+        let mut finished = 0;
+        for positions in self.parts(cache, texts) {
+            let rows = self.embed_padded(cache, &own(texts, &positions), None, Precision::F32);
+            let rows: Vec<f32> = rows.and_then(|x| x.flatten_all()?.to_vec1()).map_err(ModelError::from)?;
+            for (&position, row) in positions.iter().zip(rows.chunks_exact(m)) {
+                out[position * m..][..m].copy_from_slice(row);
+            }
+            finished += positions.len();
+            done(finished)?;
+        }
+        Ok(out)
+    }
 }
 
 /// The texts at some positions of a batch.
@@ -346,12 +376,13 @@ impl Inference {
 ///
 /// candle's element-wise operations share one pool behind a spinning barrier: callers on
 /// several threads wait for each other, at several times the cost of taking turns. With
-/// `CANDLE_NUM_THREADS=1` there is no pool, and the parts run side by side.
+/// `CANDLE_NUM_THREADS=1` there is no pool, and the parts run side by side. A GPU has one queue.
 fn map_parts<T: Send, R: Send>(
+    device: &Device,
     items: Vec<T>,
     map: impl Fn(T) -> candle_core::Result<R> + Send + Sync,
 ) -> candle_core::Result<Vec<R>> {
-    if candle_core::utils::barrier_pool().n_workers() == 0 {
+    if device.is_cpu() && candle_core::utils::barrier_pool().n_workers() == 0 {
         items.into_par_iter().map(map).collect()
     } else {
         items.into_iter().map(map).collect()

@@ -9,6 +9,7 @@ mod checkpoint;
 mod config;
 mod dataset;
 mod dev;
+mod device;
 mod distil;
 mod error;
 mod finish;
@@ -53,6 +54,7 @@ pub use config::{
     Negatives, Preset, ScheduleSettings, SettingsError, Siamese, TrainConfig, TreeSettings,
 };
 pub use dataset::TrainingSet;
+pub use device::TrainDevice;
 pub use error::TrainError;
 pub use fuse::{FEWEST_FUSION_QUESTIONS, Fused};
 pub use learn::{LEARN_HELD_OUT, LearnOptions, is_held_out};
@@ -68,7 +70,7 @@ pub use reranker::{
     RerankerReport, RerankerTrainer, RerankerVerdict,
 };
 pub use retrain::Retrained;
-pub use trainer::{DEFAULT_CACHE_BYTES, Fitted, PAGE_FILE, REPORT_FILE, TrainDevice, Trainer};
+pub use trainer::{DEFAULT_CACHE_BYTES, Fitted, PAGE_FILE, REPORT_FILE, Trainer};
 pub use tune::{
     COMPARED_RECALL, DEFAULT_MEMORY_BYTES, NEEDED_SAVING, NEEDED_SAVING_OF_NONE, Needed, TuneOptions, Tuned,
 };

@@ -120,11 +120,13 @@ impl Gradients {
 
     /// L2 norm over all tensors.
     pub(crate) fn norm(&self) -> candle_core::Result<f64> {
-        let mut sum = 0.0;
-        for gradient in self.by_name.values() {
-            sum += f64::from(gradient.sqr()?.sum_all()?.to_scalar::<f32>()?);
+        if self.by_name.is_empty() {
+            return Ok(0.0);
         }
-        Ok(sum.sqrt())
+        let squares = self.by_name.values().map(|gradient| gradient.sqr()?.sum_all());
+        // Read in one transfer: each read waits until the device has caught up.
+        let squares = Tensor::stack(&squares.collect::<candle_core::Result<Vec<_>>>()?, 0)?;
+        Ok(squares.to_vec1::<f32>()?.into_iter().map(f64::from).sum::<f64>().sqrt())
     }
 
     pub(crate) fn get(&self, parameter: &Parameter) -> Option<&Tensor> {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use candle_core::{DType, Device, Tensor};
+use candle_core::{DType, Tensor};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use sha2::{Digest, Sha256};
@@ -14,6 +14,7 @@ use super::checkpoint::Identity;
 use super::config::{TrainConfig, flat_json};
 use super::dataset::TrainingSet;
 use super::dev;
+use super::device::{self, TrainDevice};
 use super::error::TrainError;
 use super::frozen::{CachePlace, Frozen, FrozenCache, Read};
 use super::head::{Head, Scope};
@@ -42,17 +43,6 @@ pub const PAGE_FILE: &str = crate::model::PAGE_FILE;
 
 /// Bytes of hidden states that a run keeps on disk unless told otherwise: 32 GiB.
 pub const DEFAULT_CACHE_BYTES: u64 = 32 << 30;
-
-/// Where the tensors of a run live.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum TrainDevice {
-    /// The CPU.
-    #[default]
-    Cpu,
-    /// The first NVIDIA GPU; needs the `cuda` feature.
-    Cuda,
-}
 
 /// What a run reads in place of texts, where embeddings are there already.
 pub(super) struct Given {
@@ -263,7 +253,7 @@ impl<'a> Trainer<'a> {
         let config = &self.config;
         config.check()?;
         check_output(&output)?;
-        let device = open_device(self.device)?;
+        let device = device::open(self.device)?;
         let shape = config.shape(set.documents.len())?;
         if set.documents.len() < shape.leaves() as usize {
             let (documents, leaves) = (set.documents.len(), shape.leaves());
@@ -548,17 +538,5 @@ pub(super) fn parent(path: &Path) -> PathBuf {
     match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
         _ => PathBuf::from("."),
-    }
-}
-
-fn open_device(device: TrainDevice) -> Result<Device> {
-    match device {
-        TrainDevice::Cpu => Ok(Device::Cpu),
-        TrainDevice::Cuda if !cfg!(feature = "cuda") => {
-            Err(TrainError::NoCuda { reason: "this build lacks the `cuda` feature".to_owned() }.into())
-        }
-        TrainDevice::Cuda => {
-            Device::new_cuda(0).map_err(|e| TrainError::NoCuda { reason: e.to_string() }.into())
-        }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::{self, File, FileTimes};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, SystemTime};
@@ -70,18 +70,21 @@ fn files_of_a_folder_are_documents() {
     assert_eq!(
         texts,
         [
-            ("sub/deeper/UPPER.Markdown", "", "no heading"),
+            ("sub/deeper/UPPER.Markdown", "UPPER", "no heading"),
             ("sub/page.HTML", "Trees", "have & leaves"),
-            ("sub/plain.txt", "", "plain text"),
+            ("sub/plain.txt", "plain", "plain text"),
             ("tea.md", "Tea", "Steep it."),
         ]
     );
-    let modified = fs::metadata(folder.join("tea.md")).unwrap().modified().unwrap();
-    let modified = modified.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs_f64();
+    let file = fs::metadata(folder.join("tea.md")).unwrap();
+    let modified = file.modified().unwrap().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs_f64();
+    let changed = file.ctime() as f64 + file.ctime_nsec() as f64 / 1e9;
     let source = fs::canonicalize(&folder).unwrap();
     assert_eq!(
         found[3].metadata,
-        Some(json!({ "source": text(&source), "modified": modified, "bytes": 19 }))
+        Some(json!({
+            "source": text(&source), "modified": modified, "bytes": 19, "changed": changed, "inode": file.ino()
+        }))
     );
     // The folder may be a link, and files are given one by one.
     symlink(&folder, flow.path("link")).unwrap();
@@ -374,4 +377,169 @@ fn files_of_other_content_are_named() {
     assert!(ran.err.contains("is read as a dataset"), "{}", ran.err);
     let ran = flow.run("insert", &["--sync", text(&folder)]);
     assert!(ran.line().contains("this one holds a dataset"), "{}", ran.err);
+}
+
+/// The size and the time of a file may stay, and its content not; and the other way round.
+#[test]
+fn a_change_is_seen_by_inode_and_change_time_or_by_content() {
+    let flow = Flow::new();
+    let folder = notes(&flow);
+    let sync = |by: &str| flow.run("insert", &[by, text(&folder)]).ok();
+    sync("--sync");
+    // Written in place, and its time put back.
+    let keep_time = |name: &str, content: &str| {
+        let modified = fs::metadata(folder.join(name)).unwrap().modified().unwrap();
+        write(&folder, name, content);
+        let file = File::options().write(true).open(folder.join(name)).unwrap();
+        file.set_times(FileTimes::new().set_modified(modified)).unwrap();
+    };
+    keep_time("tea.md", "# Tea\n\nStore *it*.\n");
+    assert!(sync("--sync").starts_with("0 inserted, 1 replaced, 2 unchanged; "));
+    // Two files of one size and time that change places.
+    write(&folder, "a.txt", "heron");
+    write(&folder, "b.txt", "stork");
+    let now = SystemTime::now();
+    for name in ["a.txt", "b.txt"] {
+        let file = File::options().write(true).open(folder.join(name)).unwrap();
+        file.set_times(FileTimes::new().set_modified(now)).unwrap();
+    }
+    sync("--sync");
+    for (from, to) in [("a.txt", "c"), ("b.txt", "a.txt"), ("c", "b.txt")] {
+        fs::rename(folder.join(from), folder.join(to)).unwrap();
+    }
+    assert!(sync("--sync").starts_with("0 inserted, 2 replaced, 3 unchanged; "));
+    let texts: Vec<String> = stored(&flow).into_iter().map(|document| document.text).collect();
+    assert_eq!(texts[..2], ["stork", "heron"]);
+    // A file that was copied, or touched, is read, and not stored again.
+    fs::copy(folder.join("a.txt"), folder.join("copy")).unwrap();
+    fs::rename(folder.join("copy"), folder.join("a.txt")).unwrap();
+    let said = sync("--sync");
+    assert!(said.starts_with("0 inserted, 0 replaced, 5 unchanged; "), "{said}");
+    assert!(sync("--sync=hash").starts_with("0 inserted, 0 replaced, 5 unchanged; "));
+    keep_time("b.txt", "crane");
+    assert!(sync("--sync=hash").starts_with("0 inserted, 1 replaced, 4 unchanged; "));
+    let line = flow.run("insert", &["--sync=time", text(&folder)]);
+    assert_eq!(line.code, Some(2), "{}", line.err);
+}
+
+/// What an earlier release stored of a file has neither inode nor change time: it is read again.
+#[test]
+fn documents_of_an_earlier_release_are_read_again_and_stored_where_they_differ() {
+    let flow = Flow::new();
+    let folder = flow.path("notes");
+    write(&folder, "a.md", "# A\n\nheron\n");
+    write(&folder, "b.md", "---\ntags: [bird]\n---\n# B\n\nstork\n");
+    let source = fs::canonicalize(&folder).unwrap();
+    let line = |name: &str, title: &str, body: &str| {
+        let file = fs::metadata(folder.join(name)).unwrap();
+        let modified = file.modified().unwrap().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs_f64();
+        let metadata = json!({ "source": text(&source), "modified": modified, "bytes": file.len() });
+        json!({ "_id": name, "title": title, "text": body, "metadata": metadata }).to_string() + "\n"
+    };
+    let before = flow.path("before.jsonl");
+    fs::write(&before, line("a.md", "A", "heron") + &line("b.md", "B", "stork")).unwrap();
+    flow.run("insert", &[text(&before)]).ok();
+    let said = flow.run("insert", &["--sync", text(&folder)]).ok();
+    assert!(said.starts_with("0 inserted, 1 replaced, 1 unchanged; "), "{said}");
+    assert_eq!(stored(&flow)[1].metadata.as_ref().unwrap()["tags"], json!(["bird"]));
+}
+
+/// Front matter is searched by a filter, and a name of ours in it loses neither.
+#[test]
+fn front_matter_is_metadata_beside_ours() {
+    let flow = Flow::new();
+    let folder = flow.path("vault");
+    write(&folder, "soup.md", "---\ntags: [recipe, soup]\ndate: 2024-01-05\nrating: 4\n---\nBoil it.\n");
+    write(&folder, "web.md", "---\nsource: https://example.org\nmodified: today\nbytes: 1\n---\nA page.\n");
+    write(&folder, "page.html", "<title>Site</title><h1>Tea</h1><p>Steep it.");
+    flow.run("insert", &["--prefix", "v/", text(&folder)]).ok();
+    let found = |filter: &str| flow.run("ids", &["--filter", filter]).ok();
+    assert_eq!(found("{\"tags\": \"recipe\"}"), "v/soup.md\n");
+    assert_eq!(found("{\"date\": {\"$gte\": \"2024-01-01\"}, \"rating\": {\"$gt\": 3}}"), "v/soup.md\n");
+    assert_eq!(found("{\"page_source\": \"https://example.org\"}"), "v/web.md\n");
+    assert_eq!(found("{\"page_modified\": \"today\", \"page_bytes\": 1}"), "v/web.md\n");
+    assert_eq!(found("{\"title\": \"Site\"}"), "v/page.html\n");
+    assert!(flow.run("insert", &["--sync", "--prefix", "v/", text(&folder)]).ok().contains("3 unchanged"));
+}
+
+/// The summary as JSON has all that its line has.
+#[test]
+fn the_summary_is_json_too() {
+    let flow = Flow::new();
+    let folder = notes(&flow);
+    for (name, content) in [
+        (".hidden.md", "x"),
+        (".ignore", "skipped.md\nbuild/\n"),
+        ("skipped.md", "x"),
+        ("build/one.md", "x"),
+        ("build/two.md", "x"),
+        ("other.pdf", "x"),
+        ("empty.md", ""),
+        ("broken.md", "---\na: b: c\n---\ntext"),
+    ] {
+        write(&folder, name, content);
+    }
+    symlink(folder.join("tea.md"), folder.join("link.md")).unwrap();
+    let ran = flow.run("insert", &["--json", text(&folder)]);
+    let expected = format!("{}: the block at its start is no front matter", text(&folder.join("broken.md")));
+    assert!(ran.err.starts_with(&format!("note: {expected}")), "{}", ran.err);
+    let summary = ran.json();
+    let table = flow.path("table.csv");
+    fs::write(&table, "id,text,code\n1,x,7\n2,y,A7\n").unwrap();
+    let of_table = Flow::new().run("insert", &["--json", text(&table)]).json();
+    assert_eq!(of_table["text_columns"], json!(["code"]));
+    crate::json::check("insert", &[summary.clone(), of_table]);
+    let left_out = json!({ "hidden": 2, "ignored": 2, "links": 1, "others": 1, "empty": 1, "values": 0 });
+    assert_eq!(summary["not_read"], left_out);
+    assert_eq!(
+        (&summary["inserted"], &summary["documents"], &summary["waiting"]),
+        (&4.into(), &4.into(), &0.into())
+    );
+    assert!(summary["notes"][0].as_str().unwrap().starts_with(&expected));
+    let said = flow.run("insert", &[text(&folder)]).ok();
+    let not_read = "not read: 2 hidden, 2 ignored, 1 links, 1 of other kinds, 1 without text";
+    assert!(said.contains(not_read), "{said}");
+    let said = flow.run("insert", &["--no-ignore", text(&folder)]).ok();
+    assert!(said.starts_with("3 inserted, 4 replaced; not read: 2 hidden, 1 links"), "{said}");
+}
+
+/// A file that an ignore file names now is removed with a word, and comes back.
+#[test]
+fn a_sync_says_what_it_removes_as_ignored() {
+    let flow = Flow::new();
+    let folder = notes(&flow);
+    write(&folder, "drafts/one.md", "one");
+    let sync = |options: &[&str]| flow.run("insert", &[&["--sync"], options, &[text(&folder)]].concat());
+    assert!(sync(&[]).ok().starts_with("4 inserted"));
+    write(&folder, ".ignore", "drafts\n");
+    let ran = sync(&[]);
+    let said = "note: 1 of the documents removed are of files that are there, and that .gitignore or .ignore names, such \
+                as drafts/one.md; `--no-ignore` reads them\n";
+    assert_eq!((&*ran.err, ran.code), (said, Some(0)));
+    assert!(
+        ran.out.starts_with("0 inserted, 0 replaced, 3 unchanged, 1 removed; not read: 1 hidden, 1 ignored;"),
+        "{}",
+        ran.out
+    );
+    assert!(
+        sync(&["--no-ignore"]).ok().starts_with("1 inserted, 0 replaced, 3 unchanged; not read: 1 hidden;")
+    );
+    // A file that is gone is no news.
+    fs::remove_file(folder.join("tea.md")).unwrap();
+    let ran = sync(&["--no-ignore"]);
+    assert_eq!((&*ran.err, ran.code), ("", Some(0)));
+    // All of it at once is a mistake.
+    write(&folder, ".ignore", "*\n");
+    let line = sync(&[]).failure();
+    assert!(line.contains("2 that .gitignore or .ignore names, which `--no-ignore` reads"), "{line}");
+    // Git's lists count in a repository alone.
+    let other = flow.path("other");
+    write(&other, "node_modules/x/README.md", "x");
+    write(&other, "own.md", "own");
+    write(&other, ".gitignore", "node_modules/\n");
+    assert!(flow.run("insert", &[text(&other)]).ok().starts_with("2 inserted"));
+    fs::create_dir(other.join(".git")).unwrap();
+    assert!(flow.run("insert", &[text(&other)]).ok().contains("1 replaced; not read: 2 hidden, 1 ignored;"));
+    let line = flow.run("insert", &["--no-ignore", text(&other.join("own.md"))]).failure();
+    assert!(line.contains("`--no-ignore` is for folders"), "{line}");
 }

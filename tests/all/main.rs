@@ -14,6 +14,7 @@ mod cli;
 mod cli_insert;
 #[cfg(feature = "parquet")]
 mod columns;
+mod conservation;
 mod dataset;
 mod docs;
 mod durability;

@@ -4,8 +4,9 @@ mod documents;
 mod lifetime;
 mod limits;
 mod refusals;
+mod schemas;
 mod tools;
-mod wire;
+pub mod wire;
 mod writes;
 
 use std::process::Stdio;

@@ -2,6 +2,7 @@
 
 mod bar;
 mod group;
+mod left_out;
 pub mod origin;
 mod reading;
 mod sync;
@@ -41,6 +42,9 @@ pub struct Args {
     fields: FieldArgs,
     #[command(flatten)]
     folders: FolderArgs,
+    /// Print the summary as JSON
+    #[arg(long)]
+    json: bool,
     /// JSON lines (as BEIR's corpus), an array of JSON objects, CSV or TSV with a row of names, plain, gzip
     /// or zstd; - for standard input; the folder of a dataset in the layout of BEIR, MS MARCO (TSV) or
     /// extreme classification; or a folder of Markdown, HTML and text
@@ -66,7 +70,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     };
     let result = args.files.iter().try_for_each(|path| inserter.file(path));
     inserter.bar.end();
-    inserter.tally.finish(&index, result, out)?;
+    inserter.tally.finish(&index, result, args.json, out)?;
     calibrate::after_insert(&index, &interrupts);
     Ok(())
 }
@@ -88,18 +92,18 @@ impl Inserter<'_> {
         let origin = Origin::of(path, folders, fields)?;
         let is_folder = matches!(origin, Origin::Folder(_));
         let mut texts = None;
-        let (opener, sync): (Opener, _) = match origin {
-            Origin::Folder(folder) if folders.sync => {
-                let sync = Sync::with(self.index, &folder)?;
+        let (opener, sync): (Opener, _) = match (origin, folders.sync) {
+            (Origin::Folder(folder), Some(by)) => {
+                let sync = Sync::with(self.index, &folder, by)?;
                 let documents = sync.changed(folder.documents());
                 (Box::new(move || Ok(documents.into())), Some(sync))
             }
-            origin => {
+            (origin, _) => {
                 if let Origin::Folder(folder) = &origin {
                     texts = Some(folder.clone());
                 }
                 if matches!(origin, Origin::Dataset) {
-                    self.bar.say(&format!("note: {name} is read as a dataset, and no other file in it"));
+                    self.note(&format!("{name} is read as a dataset, and no other file in it"));
                 }
                 (origin.opener(path, name.clone(), fields.input())?, None)
             }
@@ -146,10 +150,11 @@ impl Inserter<'_> {
         self.before += bytes_of(&[path.to_owned()]).unwrap_or_default();
         self.say_notes(&shown, &mut reading);
         for field in reading.unseen() {
-            self.bar.say(&escaped(&format!("note: no record of {shown} has the field `{field}`")));
+            self.note(&format!("no record of {shown} has the field `{field}`"));
         }
         if let Some(report) = reading.folder() {
             self.tally.folder(report);
+            report.notes.iter().for_each(|note| self.note(note));
         }
         if let Some(sync) = sync {
             self.finish_sync(path, &sync, &reading)?;
@@ -160,7 +165,8 @@ impl Inserter<'_> {
     /// Says what was decided about an input of which no more is read.
     fn say_notes(&mut self, name: &str, reading: &mut Reading) {
         for note in reading.notes() {
-            self.bar.say(&escaped(&format!("note: {name}: {note}")));
+            self.note(&format!("{name}: {note}"));
+            self.tally.noted(note);
         }
     }
 
@@ -173,9 +179,17 @@ impl Inserter<'_> {
             self.refuse(&line);
         }
         if let Some(report) = reading.folder() {
-            self.tally.removed += sync.remove(self.index, path, report)?;
+            let (removed, left_out) = sync.remove(self.index, path, report)?;
+            self.tally.removed += removed;
+            left_out.iter().for_each(|line| self.note(line));
         }
         Ok(())
+    }
+
+    /// Says what a user should know of an input that is read.
+    fn note(&mut self, what: &str) {
+        self.bar.say(&escaped(&format!("note: {what}")));
+        self.tally.notes.push(what.to_owned());
     }
 
     /// Says that a file is not stored.

@@ -12,6 +12,7 @@ mod message;
 mod numbers;
 mod oversized;
 mod resources;
+mod schema;
 mod search;
 mod server;
 mod stats;
@@ -34,6 +35,7 @@ use crate::interrupt::Interrupts;
 use crate::opening::WaitArgs;
 use crate::precision::PrecisionArgs;
 use held::Held;
+use limits::ABOUT;
 use server::Server;
 use transport::Wire;
 
@@ -46,7 +48,8 @@ pub struct Args {
     /// meanwhile
     #[arg(long)]
     write: bool,
-    /// What the documents are about, in a sentence: the model is told, and so knows what to search here for
+    /// What the documents are about, in at most 500 characters: the model is told, and so knows what to
+    /// search here for
     #[arg(long, value_name = "TEXT")]
     about: Option<String>,
     #[command(flatten)]
@@ -58,6 +61,12 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<(), Failure> {
     if args.wait.is_asked() && !args.write {
         return Err(Failure::Usage("--wait is for `--write`: reading waits for nobody".to_owned()));
+    }
+    let about = args.about.as_deref().map_or(0, |about| about.chars().count());
+    if about > ABOUT {
+        return Err(Failure::Usage(format!(
+            "--about has {about} characters: give {ABOUT} at most, since some clients refuse longer descriptions"
+        )));
     }
     let stop = CancellationToken::new();
     let stopping = stop.clone();

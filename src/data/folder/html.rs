@@ -1,108 +1,202 @@
-//! The text of an HTML page.
+//! The text of an HTML page, and of the HTML in Markdown.
 
-use html5gum::{DefaultEmitter, Token, Tokenizer};
+use std::collections::HashMap;
 
+use html5gum::{DefaultEmitter, EndTag, StartTag, State, Token, Tokenizer, naive_next_state};
+
+use super::elements::{self, heading, is_element, is_foreign};
 use super::text::{Break, Page, PageText};
-
-/// Elements whose content nobody reads.
-const UNREAD: [&[u8]; 9] =
-    [b"script", b"style", b"template", b"noscript", b"iframe", b"svg", b"object", b"noembed", b"noframes"];
 
 /// The title and text of a page; of broken markup what a browser might show.
 pub(super) fn page(html: &str) -> Page {
     let mut page = PageText::new();
-    let mut title = None;
-    read(html, &mut page, &mut title);
+    let mut reader = Reader::new(html, &mut page);
+    reader.is_page = true;
+    reader.read();
+    let title = reader.title.take();
     page.finish(title)
 }
 
-/// Adds the text of a piece of HTML to a page. `title` becomes the content of the first element of that name.
-pub(super) fn read(html: &str, page: &mut PageText, title: &mut Option<String>) {
-    let mut emitter = DefaultEmitter::default();
-    // So that what is within a script is no markup.
-    emitter.naively_switch_states(true);
-    // The element that is not read, and how often it is within itself.
-    let mut unread: Option<(Vec<u8>, usize)> = None;
-    let (mut in_title, mut verbatim) = (false, 0usize);
-    for token in Tokenizer::new_with_emitter(html, emitter) {
-        let Ok(token) = token;
-        match (token, &mut unread) {
-            (Token::StartTag(tag), Some((name, depth))) => {
-                *depth += usize::from(tag.name.0 == *name && !tag.self_closing);
+/// Adds the text of a piece of HTML in Markdown to a page. What looks like a tag and is no element of HTML
+/// stays text.
+pub(super) fn read(html: &str, page: &mut PageText) {
+    Reader::new(html, page).read();
+}
+
+struct Reader<'a> {
+    html: &'a str,
+    page: &'a mut PageText,
+    is_page: bool,
+    /// The page's own title, the first element of that name.
+    title: Option<String>,
+    in_title: bool,
+    /// The element that is not read, and how often it is within itself.
+    unread: Option<(Vec<u8>, usize)>,
+    /// How many elements with white space that counts, and how many pictures and formulas, are open.
+    verbatim: usize,
+    foreign: usize,
+    /// Where the last end tag of an element begins.
+    ends: HashMap<Vec<u8>, Option<usize>>,
+}
+
+impl<'a> Reader<'a> {
+    fn new(html: &'a str, page: &'a mut PageText) -> Self {
+        Self {
+            html,
+            page,
+            is_page: false,
+            title: None,
+            in_title: false,
+            unread: None,
+            verbatim: 0,
+            foreign: 0,
+            ends: HashMap::new(),
+        }
+    }
+
+    fn read(&mut self) {
+        let mut tokens = Tokenizer::new_with_emitter(self.html, DefaultEmitter::<usize>::new_with_span());
+        while let Some(Ok(token)) = tokens.next() {
+            match token {
+                Token::StartTag(tag) => {
+                    if let Some(state) = self.start(&tag) {
+                        tokens.set_state(state);
+                    }
+                }
+                Token::EndTag(tag) => self.end(&tag),
+                Token::String(text) if self.unread.is_none() => self.text(&String::from_utf8_lossy(&text)),
+                // So says HTML, and a reader of Markdown sees a name.
+                Token::Comment(comment) if !self.is_page && self.unread.is_none() => {
+                    let tag = self.html.get(comment.span.start..).unwrap_or_default();
+                    if tag.starts_with("</") {
+                        self.page.push(&format!("</{}>", String::from_utf8_lossy(&comment)));
+                    }
+                }
+                Token::String(_) | Token::Comment(_) | Token::Doctype(_) | Token::Error(_) => {}
             }
-            (Token::EndTag(tag), Some((name, depth))) if tag.name.0 == *name => {
+        }
+    }
+
+    /// Takes a start tag. Of an element whose content is no markup the state that reads it is returned.
+    fn start(&mut self, tag: &StartTag<usize>) -> Option<State> {
+        let name = &tag.name.0[..];
+        if let Some((unread, depth)) = &mut self.unread {
+            *depth += usize::from(*unread == name && !tag.self_closing);
+            return None;
+        }
+        if self.is_text(name) {
+            self.verbatim_tag(tag.span.start, tag.span.end, name);
+            return None;
+        }
+        // In XHTML an element may be empty; and one that never ends hides nothing.
+        let has_content = !tag.self_closing && self.ends_behind(name, tag.span.end);
+        let is_title = name == b"title" && self.is_page && self.foreign == 0;
+        if is_title && self.title.is_none() && has_content {
+            self.in_title = true;
+            self.title = Some(String::new());
+        } else if self.is_unread(name) || is_title {
+            self.stop(name);
+            self.unread = has_content.then(|| (name.to_vec(), 1));
+        } else {
+            self.read_start(tag);
+        }
+        let state = if has_content && self.foreign == 0 { naive_next_state(name) } else { None };
+        // It has no end.
+        state.filter(|_| name != b"plaintext")
+    }
+
+    fn read_start(&mut self, tag: &StartTag<usize>) {
+        let name = &tag.name.0[..];
+        if let Some(level) = heading(name) {
+            self.page.begin_heading(level);
+        }
+        self.stop(name);
+        if !tag.self_closing {
+            self.verbatim += usize::from(name == b"pre");
+            self.foreign += usize::from(is_foreign(name));
+        }
+        let attribute = |name: &[u8]| tag.attributes.get(name).map(|value| String::from_utf8_lossy(value));
+        if let Some(shown) = elements::shown(name, attribute) {
+            self.page.push(&shown);
+            self.page.stop(Break::Space);
+        }
+    }
+
+    fn end(&mut self, tag: &EndTag<usize>) {
+        let name = &tag.name.0[..];
+        if let Some((unread, depth)) = &mut self.unread {
+            if *unread == name {
                 *depth -= 1;
-                if *depth == 0 {
-                    unread = None;
-                }
+                self.unread = self.unread.take().filter(|(_, depth)| *depth > 0);
             }
-            (_, Some(_)) => {}
-            (Token::StartTag(tag), None) => match &tag.name.0[..] {
-                b"title" if title.is_none() => {
-                    in_title = true;
-                    *title = Some(String::new());
-                }
-                name if UNREAD.contains(&name) || name == b"title" => {
-                    if !tag.self_closing || name != b"svg" {
-                        unread = Some((name.to_vec(), 1));
-                    }
-                }
-                name => {
-                    if let Some(level) = heading(name) {
-                        page.begin_heading(level);
-                    }
-                    page.stop(around(name));
-                    verbatim += usize::from(name == b"pre");
-                    if name == b"img"
-                        && let Some(alt) = tag.attributes.get(&b"alt"[..])
-                    {
-                        page.push(&String::from_utf8_lossy(alt));
-                    }
-                }
-            },
-            (Token::EndTag(tag), None) => match &tag.name.0[..] {
-                b"title" => in_title = false,
-                name => {
-                    if heading(name).is_some() {
-                        page.end_heading();
-                    }
-                    page.stop(around(name));
-                    verbatim = verbatim.saturating_sub(usize::from(name == b"pre"));
-                }
-            },
-            (Token::String(text), None) => {
-                let text = String::from_utf8_lossy(&text);
-                match title {
-                    Some(title) if in_title => title.push_str(&text),
-                    _ if verbatim > 0 => page.push_verbatim(&text),
-                    _ => page.push(&text),
-                }
-            }
-            (Token::Comment(_) | Token::Doctype(_) | Token::Error(_), None) => {}
+            return;
         }
+        if self.is_text(name) {
+            return self.verbatim_tag(tag.span.start, tag.span.end, name);
+        }
+        if name == b"title" && self.in_title {
+            self.in_title = false;
+            return;
+        }
+        if heading(name).is_some() {
+            self.page.end_heading();
+        }
+        self.stop(name);
+        self.verbatim = self.verbatim.saturating_sub(usize::from(name == b"pre"));
+        self.foreign = self.foreign.saturating_sub(usize::from(is_foreign(name)));
+    }
+
+    /// What comes next stands apart by what an element does.
+    fn stop(&mut self, name: &[u8]) {
+        // The parts of a picture or a formula do.
+        self.page.stop(if self.foreign > 0 { Break::Space } else { elements::around(name) });
+    }
+
+    fn text(&mut self, text: &str) {
+        match &mut self.title {
+            Some(title) if self.in_title => title.push_str(text),
+            _ if self.verbatim > 0 => self.page.push_verbatim(text),
+            _ => self.page.push(text),
+        }
+    }
+
+    /// Whether a name in angle brackets is text and no tag.
+    fn is_text(&self, name: &[u8]) -> bool {
+        !self.is_page && self.foreign == 0 && !is_element(name)
+    }
+
+    /// Takes a tag as the text that it is.
+    fn verbatim_tag(&mut self, start: usize, end: usize, name: &[u8]) {
+        match self.html.get(start..end).filter(|tag| tag.starts_with('<') && tag.ends_with('>')) {
+            Some(tag) => self.page.push(tag),
+            None => self.page.push(&format!("<{}>", String::from_utf8_lossy(name))),
+        }
+    }
+
+    fn is_unread(&self, name: &[u8]) -> bool {
+        elements::is_unread(name, self.foreign > 0)
+    }
+
+    /// Whether an end tag of that name comes behind a place.
+    fn ends_behind(&mut self, name: &[u8], place: usize) -> bool {
+        if !self.is_unread(name) && naive_next_state(name).is_none() {
+            return true;
+        }
+        let html = self.html.as_bytes();
+        let last = self.ends.entry(name.to_vec()).or_insert_with(|| last_end(html, name));
+        last.is_some_and(|last| last >= place)
     }
 }
 
-fn heading(name: &[u8]) -> Option<u8> {
-    match name {
-        [b'h', level @ b'1'..=b'6'] => Some(level - b'0'),
-        _ => None,
-    }
-}
-
-/// What an element stands apart by.
-fn around(name: &[u8]) -> Break {
-    match name {
-        b"p" | b"div" | b"section" | b"article" | b"aside" | b"main" | b"header" | b"footer" | b"nav"
-        | b"blockquote" | b"pre" | b"table" | b"ul" | b"ol" | b"dl" | b"figure" | b"form" | b"fieldset"
-        | b"hr" | b"details" | b"address" | b"body" | b"h1" | b"h2" | b"h3" | b"h4" | b"h5" | b"h6" => {
-            Break::Paragraph
-        }
-        b"br" | b"li" | b"tr" | b"dt" | b"dd" | b"caption" | b"figcaption" | b"summary" | b"legend"
-        | b"option" | b"thead" | b"tbody" | b"tfoot" => Break::Line,
-        b"td" | b"th" => Break::Space,
-        _ => Break::None,
-    }
+/// Where the last end tag of a name begins.
+fn last_end(html: &[u8], name: &[u8]) -> Option<usize> {
+    let is_end = |tag: &[u8]| {
+        let own = tag.strip_prefix(b"</").and_then(|tag| tag.split_at_checked(name.len()));
+        own.is_some_and(|(own, after)| {
+            own.eq_ignore_ascii_case(name) && after.first().is_none_or(|next| !next.is_ascii_alphanumeric())
+        })
+    };
+    (0..html.len()).rev().filter(|&at| html[at] == b'<').find(|&at| is_end(&html[at..]))
 }
 
 #[cfg(test)]
@@ -123,15 +217,49 @@ mod tests {
             ("<title> </title><h2></h2><h3>Tea</h3>b", "Tea", "b"),
             ("<ul><li>a<li>b</ul><table><tr><td>1<td>2<tr><th>3</table>", "", "a\nb\n\n1 2\n3"),
             ("a<pre>x\n  y</pre>b", "", "a\n\nx\n  y\n\nb"),
-            ("a<svg><title>no</title><text>no</text></svg>b<svg/>c", "", "abc"),
+            (
+                "a<svg><title>no</title><path/><text>one</text><text>two</text></svg>b<svg/>c",
+                "",
+                "a one two b c",
+            ),
             ("a<template><template>no</template>no</template>b<!-- no -->c", "", "abc"),
-            ("<img alt=\"a cup\" src=x> of tea", "", "a cup of tea"),
+            ("<img alt=\"a cup\" src=x>of tea", "", "a cup of tea"),
+            (
+                "<input type=hidden value=no><input type=submit value=Send><input placeholder=Name>",
+                "",
+                "Send Name",
+            ),
             ("1 < 2 &lt; 3 &unknown; <", "", "1 < 2 < 3 &unknown; <"),
             ("<h1>Unclosed <p>heading", "Unclosed \n\nheading", ""),
+            ("<title/><script src=x /><h1>Chapter</h1>The osprey.", "Chapter", "The osprey."),
+            ("<title>T</title><style/><textarea/><b>a</b><iframe/> c", "T", "a c"),
+            ("a<script>b", "", "ab"),
+            ("a<object>b", "", "ab"),
+            ("<textarea><b>a</b></textarea>", "", "<b>a</b>"),
+            ("<my-part>a</my-part><username> b", "", "a b"),
             ("", "", ""),
         ] {
             let title = title.replace(" \n\n", "\n\n");
-            assert_eq!(page(html), Page { title, text: text.to_owned() }, "{html}");
+            let page = page(html);
+            assert_eq!((page.title, page.text), (title, text.to_owned()), "{html}");
+        }
+        let both = page("<title>Site</title><h1>Tea</h1>a");
+        assert_eq!((&*both.title, &both.metadata["title"]), ("Tea", &"Site".into()));
+        assert!(page("<title>Tea</title><h1>Tea</h1>a").metadata.is_empty());
+    }
+
+    #[test]
+    fn tags_of_other_names_are_text_in_markdown() {
+        for (html, text) in [
+            ("<username> is <b>you</b></username>", "<username> is you</username>"),
+            ("ä<Widget a=\"1\">\r\nb</Widget>", "ä<Widget a=\"1\"> b</Widget>"),
+            ("<svg><path d=x></path><g>a</g></svg>", "a"),
+            ("<title>a</title>", "a"),
+            ("<object> is text", "is text"),
+        ] {
+            let mut page = PageText::new();
+            read(html, &mut page);
+            assert_eq!(page.finish(None).text, text, "{html}");
         }
     }
 }

@@ -1,109 +1,248 @@
 //! The text of a Markdown file.
 
-use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
+use std::mem;
+use std::ops::Range;
 
+use pulldown_cmark::{CowStr, Event, LinkType, Options, Parser, Tag, TagEnd};
+use serde_json::{Map, Value};
+
+use super::front::Front;
 use super::html;
-use super::text::{Break, Page, PageText};
+use super::text::{Break, Page, PageText, one_line};
 
-/// The title and text of a file. Front matter is not read, but for its title.
-pub(super) fn page(markdown: &str) -> Page {
+/// The title, text and front matter of a file.
+pub(super) fn page(file: &str) -> Page {
+    match Front::of(file) {
+        Front::Absent => body(file, PageText::new()).finish(None),
+        Front::Read { mut fields, is_untitled, rest } => {
+            let title = title(&mut fields);
+            tags(&mut fields);
+            let body = body(rest, PageText::new());
+            let page = match title {
+                Some(title) => body.titled(title),
+                None => body.finish(None),
+            };
+            Page { metadata: fields, is_untitled, ..page }
+        }
+        Front::Malformed { block, rest, why } => {
+            let mut start = PageText::new();
+            start.push_verbatim(block.trim_end());
+            start.stop(Break::Paragraph);
+            let note = format!("the block at its start is no front matter, so it is read as text: {why}");
+            Page { note: Some(note), ..body(rest, start).finish(None) }
+        }
+    }
+}
+
+/// Takes the title out of front matter, on one line.
+fn title(fields: &mut Map<String, Value>) -> Option<String> {
+    let title = match fields.get("title")? {
+        Value::String(text) => one_line(text),
+        number @ Value::Number(_) => number.to_string(),
+        _ => return None,
+    };
+    fields.remove("title");
+    Some(title).filter(|title| !title.is_empty())
+}
+
+/// Makes a list of tags that stand in one text with commas between, as older notes have them, each without
+/// its `#`.
+fn tags(fields: &mut Map<String, Value>) {
+    let Some(tags) = fields.get_mut("tags") else { return };
+    if let Value::String(text) = tags
+        && text.contains(',')
+    {
+        *tags = text.split(',').map(str::trim).filter(|tag| !tag.is_empty()).collect();
+    }
+    let bare = |tag: &mut Value| match tag.as_str().and_then(|text| text.strip_prefix('#')) {
+        Some(text) => *tag = Value::String(text.to_owned()),
+        None => {}
+    };
+    match tags {
+        Value::Array(tags) => tags.iter_mut().for_each(bare),
+        tag => bare(tag),
+    }
+}
+
+/// Adds Markdown without front matter to a page.
+fn body(markdown: &str, page: PageText) -> PageText {
     let options = Options::ENABLE_TABLES
         | Options::ENABLE_FOOTNOTES
         | Options::ENABLE_STRIKETHROUGH
         | Options::ENABLE_TASKLISTS
-        | Options::ENABLE_YAML_STYLE_METADATA_BLOCKS
-        | Options::ENABLE_PLUSES_DELIMITED_METADATA_BLOCKS;
-    let mut page = PageText::new();
-    let (mut front, mut markup) = (String::new(), String::new());
-    let (mut in_front, mut in_code) = (false, false);
-    for event in Parser::new_ext(markdown, options) {
+        | Options::ENABLE_WIKILINKS;
+    let mut reader = Reader {
+        markdown,
+        page,
+        html: String::new(),
+        in_code: false,
+        numbers: Vec::new(),
+        cell_end: 0,
+        taken: 0,
+        callout_end: 0,
+    };
+    for (event, place) in Parser::new_ext(markdown, options).into_offset_iter() {
+        reader.event(event, place);
+    }
+    reader.page
+}
+
+struct Reader<'a> {
+    markdown: &'a str,
+    page: PageText,
+    /// A block of HTML that is not whole.
+    html: String,
+    in_code: bool,
+    /// The number of the next item of each list that is open, if it has one.
+    numbers: Vec<Option<u64>>,
+    /// Where the last cell of a table ends.
+    cell_end: usize,
+    /// Up to where the text was taken already.
+    taken: usize,
+    /// Where the first line of a callout ends.
+    callout_end: usize,
+}
+
+impl Reader<'_> {
+    fn event(&mut self, event: Event<'_>, place: Range<usize>) {
         match event {
-            Event::Start(tag) => match tag {
-                Tag::MetadataBlock(_) => in_front = true,
-                Tag::Heading { level, .. } => page.begin_heading(level as u8),
-                Tag::CodeBlock(_) => {
-                    page.stop(Break::Paragraph);
-                    in_code = true;
-                }
-                Tag::Item | Tag::TableRow | Tag::TableHead => page.stop(Break::Line),
-                Tag::TableCell => page.stop(Break::Space),
-                Tag::Paragraph | Tag::BlockQuote(_) | Tag::List(_) | Tag::Table(_) => {
-                    page.stop(Break::Paragraph);
-                }
-                Tag::FootnoteDefinition(_) => page.stop(Break::Paragraph),
-                _ => {}
-            },
-            Event::End(tag) => match tag {
-                TagEnd::MetadataBlock(_) => in_front = false,
-                TagEnd::Heading(_) => page.end_heading(),
-                TagEnd::CodeBlock => {
-                    page.stop(Break::Paragraph);
-                    in_code = false;
-                }
-                TagEnd::HtmlBlock => {
-                    page.stop(Break::Paragraph);
-                    html::read(&std::mem::take(&mut markup), &mut page, &mut None);
-                    page.stop(Break::Paragraph);
-                }
-                TagEnd::Item | TagEnd::TableRow => page.stop(Break::Line),
-                TagEnd::Paragraph | TagEnd::BlockQuote(_) | TagEnd::List(_) | TagEnd::Table => {
-                    page.stop(Break::Paragraph);
-                }
-                _ => {}
-            },
-            Event::Text(text) if in_front => front.push_str(&text),
-            Event::Text(text) if in_code => page.push_verbatim(&text),
-            Event::Text(text) | Event::Code(text) => page.push(&text),
-            Event::Html(text) => markup.push_str(&text),
-            Event::InlineHtml(tag) => html::read(&tag, &mut page, &mut None),
-            Event::SoftBreak => page.stop(Break::Space),
-            Event::HardBreak => page.stop(Break::Line),
-            Event::Rule => page.stop(Break::Paragraph),
+            Event::Start(tag) => self.start(&tag, place),
+            Event::End(tag) => self.end(tag, place),
+            Event::Text(_) | Event::Code(_) if place.end <= self.taken => {}
+            Event::Text(_) if place.start < self.taken => {
+                self.page.push(&self.markdown[self.taken..place.end])
+            }
+            Event::Text(text) if self.in_code => self.page.push_verbatim(&text),
+            Event::Text(text) | Event::Code(text) => self.page.push(&text),
+            Event::Html(text) => self.html.push_str(&text),
+            Event::InlineHtml(tag) => html::read(&tag, &mut self.page),
+            Event::SoftBreak if place.start == self.callout_end => self.page.stop(Break::Paragraph),
+            Event::SoftBreak => self.page.stop(Break::Space),
+            Event::HardBreak => self.page.stop(Break::Line),
+            Event::Rule => self.page.stop(Break::Paragraph),
             _ => {}
         }
     }
-    page.finish(title_of(&front))
-}
 
-/// The title that front matter gives, in YAML or TOML, on one line.
-fn title_of(front: &str) -> Option<String> {
-    let value = |line: &str| {
-        let rest = line.strip_prefix("title")?.trim_start().strip_prefix([':', '='])?.trim();
-        let quote = rest.chars().next().filter(|first| matches!(first, '"' | '\''));
-        let bare = quote.and_then(|quote| rest.strip_prefix(quote)?.strip_suffix(quote));
-        Some(bare.unwrap_or(rest).to_owned())
-    };
-    front.lines().find_map(value)
-}
+    fn start(&mut self, tag: &Tag<'_>, place: Range<usize>) {
+        match tag {
+            Tag::Heading { level, .. } => self.page.begin_heading(*level as u8),
+            Tag::CodeBlock(_) => {
+                self.page.stop(Break::Paragraph);
+                self.in_code = true;
+            }
+            Tag::Item => match self.numbers.last_mut() {
+                Some(Some(number)) => {
+                    self.page.mark(&format!("{number}."));
+                    *number = number.saturating_add(1);
+                }
+                _ => self.page.stop(Break::Line),
+            },
+            Tag::List(number) => {
+                self.page.stop(Break::Paragraph);
+                self.numbers.push(*number);
+            }
+            Tag::TableRow | Tag::TableHead => self.page.stop(Break::Line),
+            Tag::TableCell => self.page.stop(Break::Space),
+            Tag::BlockQuote(_) => {
+                self.page.stop(Break::Paragraph);
+                self.callout(place);
+            }
+            Tag::Paragraph | Tag::Table(_) | Tag::FootnoteDefinition(_) => self.page.stop(Break::Paragraph),
+            Tag::Link { link_type: LinkType::WikiLink { has_pothole: true }, dest_url, .. } => {
+                // Brackets of a shell or a program, of which nothing is hidden.
+                if dest_url.trim() != &**dest_url {
+                    self.take(place);
+                }
+            }
+            Tag::Image { link_type, dest_url, .. } => {
+                self.page.stop(Break::Space);
+                if let LinkType::WikiLink { has_pothole: true } = link_type {
+                    self.embed(dest_url, place);
+                }
+            }
+            _ => {}
+        }
+    }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+    fn end(&mut self, tag: TagEnd, place: Range<usize>) {
+        match tag {
+            TagEnd::Heading(_) => self.page.end_heading(),
+            TagEnd::CodeBlock => {
+                self.page.stop(Break::Paragraph);
+                self.in_code = false;
+            }
+            TagEnd::HtmlBlock => {
+                self.page.stop(Break::Paragraph);
+                html::read(&mem::take(&mut self.html), &mut self.page);
+                self.page.stop(Break::Paragraph);
+            }
+            TagEnd::TableCell => self.cell_end = place.end,
+            TagEnd::Item | TagEnd::TableRow | TagEnd::TableHead => {
+                if !matches!(tag, TagEnd::Item) {
+                    self.further_cells(place);
+                }
+                self.page.stop(Break::Line);
+            }
+            TagEnd::List(_) => {
+                self.numbers.pop();
+                self.page.stop(Break::Paragraph);
+            }
+            TagEnd::Paragraph | TagEnd::BlockQuote(_) | TagEnd::Table => self.page.stop(Break::Paragraph),
+            TagEnd::Image => self.page.stop(Break::Space),
+            _ => {}
+        }
+    }
 
-    #[test]
-    fn a_file_is_its_title_and_text() {
-        for (markdown, title, text) in [
-            ("# Tea\n\nSteep *it* for\n`three` [minutes](x.md).\n", "Tea", "Steep it for three minutes."),
-            ("Intro\n\n## Part\n\na\n\nTea\n===\n\nb", "Tea", "Intro\n\nPart\n\na\n\nb"),
-            ("---\ntitle: \"Front\"\ntags: [a]\n---\n\n## Part\n\na", "Front", "Part\n\na"),
-            ("+++\ntitle = 'Front'\n+++\na", "Front", "a"),
-            ("---\nlayout: x\n---\n\n## Part\n\na", "Part", "a"),
-            ("- a\n- b\n  - c\n\n1. d\n2. e", "", "a\nb\n\nc\n\nd\ne"),
-            ("a\n\n```rust\nfn x() {\n    y\n}\n```\n\nb", "", "a\n\nfn x() {\n    y\n}\n\n\nb"),
-            ("| a | b |\n|---|---|\n| 1 | 2 |\n", "", "a b\n1 2"),
-            (
-                "<div>\n<p>a &amp; b</p>\n<script>no</script>\n</div>\n\nc <b>d</b><br>e",
-                "",
-                "a & b\n\nc d\ne",
-            ),
-            ("<!-- no -->\n\na ![a cup](x.png)", "", "a a cup"),
-            ("a  \nb\\\nc\n\n---\n\nd", "", "a\nb\nc\n\nd"),
-            ("a[^1]\n\n[^1]: note", "", "a\n\nnote"),
-            ("#", "", ""),
-            ("", "", ""),
-        ] {
-            let expected = Page { title: title.to_owned(), text: text.to_owned() };
-            assert_eq!(page(markdown), expected, "{markdown}");
+    /// Takes a piece of Markdown as it stands.
+    fn take(&mut self, place: Range<usize>) {
+        self.taken = place.end;
+        self.page.push(&self.markdown[place]);
+    }
+
+    /// What is embedded, by its name; the words behind the `|` are its size, or what is shown in its place.
+    fn embed(&mut self, name: &CowStr<'_>, place: Range<usize>) {
+        let label = self.markdown[place.clone()].rsplit_once('|').map_or("", |(_, label)| label);
+        let label = label.trim_end_matches(']');
+        self.page.push(name);
+        self.page.stop(Break::Space);
+        if label.chars().all(|c| c.is_ascii_digit() || c == 'x') {
+            self.taken = place.end;
+        }
+    }
+
+    /// Cells behind those that the table's head has, which are in no event.
+    fn further_cells(&mut self, row: Range<usize>) {
+        let rest = self.markdown.get(self.cell_end..row.end).unwrap_or_default();
+        for cell in rest.split('|').map(str::trim).filter(|cell| !cell.is_empty()) {
+            self.page.stop(Break::Space);
+            self.page.push(cell);
+        }
+    }
+
+    /// The first line of a callout (`> [!tip]- Words`) is its words, or else the name of its kind.
+    fn callout(&mut self, quote: Range<usize>) {
+        let line = self.markdown[quote.clone()].lines().next().unwrap_or_default();
+        let Some(inside) = line.trim_start().strip_prefix('>') else { return };
+        let Some((kind, rest)) = inside.trim_start().strip_prefix("[!").and_then(|rest| rest.split_once(']'))
+        else {
+            return;
+        };
+        let rest = rest.strip_prefix(['+', '-']).unwrap_or(rest);
+        let kind = kind.split('|').next().unwrap_or_default().trim();
+        if kind.is_empty() || !kind.chars().all(|c| c.is_alphanumeric() || matches!(c, '-' | '_' | ' ')) {
+            return;
+        }
+        self.callout_end = quote.start + line.len();
+        self.taken = self.callout_end - rest.len();
+        if rest.trim().is_empty() {
+            let mut letters = kind.chars();
+            let first = letters.next().into_iter().flat_map(char::to_uppercase);
+            self.page.push(&first.chain(letters.flat_map(char::to_lowercase)).collect::<String>());
+            self.page.stop(Break::Paragraph);
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

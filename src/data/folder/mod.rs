@@ -1,23 +1,31 @@
 //! Documents from a folder of Markdown, HTML and plain text.
 
+mod elements;
+mod front;
 mod html;
+mod ignored;
 mod markdown;
+mod report;
 mod text;
+mod version;
 mod walk;
+mod yaml;
 
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value};
 
-pub use walk::{FolderDocuments, FolderReport};
+pub use report::FolderReport;
+pub use version::FileVersion;
+pub use walk::FolderDocuments;
 
 use super::DataError;
 use super::input::foreign;
 use super::lines::BYTE_ORDER_MARK;
 use crate::document::Document;
+use ignored::Rules;
 use text::Page;
 
 /// The most bytes of a file of a folder: as many as a document may have.
@@ -25,8 +33,8 @@ pub const MAX_FILE_BYTES: u64 = 64 << 20;
 
 const SOURCE: &str = "source";
 const PREFIX: &str = "prefix";
-const MODIFIED: &str = "modified";
-const BYTES: &str = "bytes";
+/// What stands before a name of a page's own that is one of ours.
+const OWN: &str = "page_";
 
 /// Reads a text as each kind of file.
 #[cfg(feature = "fuzzing")]
@@ -34,7 +42,7 @@ const BYTES: &str = "bytes";
 pub fn fuzz_markup(text: &str) {
     for markup in [Markup::Markdown, Markup::Html, Markup::Plain] {
         let page = markup.page(text);
-        assert!(page.text.len() <= 4 * text.len() + 16);
+        assert!(page.text.len() <= 6 * text.len() + 16);
     }
 }
 
@@ -42,15 +50,18 @@ pub fn fuzz_markup(text: &str) {
 /// `.text`, in upper or lower case, and those of the folders in it.
 ///
 /// A file's id is its path from the folder on, with `/` between its parts ([`Self::prefixed`] puts a text
-/// before it). The title is the first heading of level 1, or else the one that the page gives itself
-/// (`<title>`, or `title` in the front matter of Markdown), or else the first heading; plain text has none.
-/// The text is what is read, without markup and without the heading that is the title. The metadata has
-/// `source` (the name of the folder), `prefix` (the text before its path in the id, if there is one),
-/// `modified` (when the file was, in seconds since 1970, with a fraction) and `bytes` (its size).
+/// before it). The title is that of the front matter of Markdown, or else the first heading of level 1, or
+/// else the `<title>` of HTML, or else the first heading, or else the file's name without its ending; a front
+/// matter whose title is `null` has none. The text is what is read, without markup and without the heading
+/// that is the title. The metadata has `source` (the name of the folder), `prefix` (the text before its path
+/// in the id, if there is one), the fields of [`FileVersion`], the other fields of the front matter, and a
+/// `title` that is not that of the document; one of them that has a name of ours gets `page_` before it.
 ///
-/// Hidden files and folders, whose names begin with a dot, and symbolic links are left out, but for the
-/// folder itself, which may be a link. So are files without text. A file that is not UTF-8, larger than
-/// [`MAX_FILE_BYTES`] or not readable, or whose path is not UTF-8, is an error; the others are read.
+/// Hidden files and folders, whose names begin with a dot, those that `.gitignore`, `.ignore` and other lists
+/// of git name (as ripgrep reads them by default; [`Self::with_ignored`] reads them too), and symbolic links
+/// are left out, but for the folder itself, which may be a link. So are files without text. A file that is
+/// not UTF-8, larger than [`MAX_FILE_BYTES`] or not readable, or whose path is not UTF-8, is an error; the
+/// others are read.
 ///
 /// # Examples
 ///
@@ -66,15 +77,7 @@ pub struct Folder {
     root: PathBuf,
     source: String,
     prefix: String,
-}
-
-/// Which state of a file a document was read from.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct FileVersion {
-    /// When the file was changed, in seconds since 1970.
-    pub modified: f64,
-    /// Its size.
-    pub bytes: u64,
+    with_ignored: bool,
 }
 
 /// A file of a folder.
@@ -110,7 +113,7 @@ impl Markup {
         match self {
             Self::Markdown => markdown::page(text),
             Self::Html => html::page(text),
-            Self::Plain => Page { title: String::new(), text: text.trim().to_owned() },
+            Self::Plain => Page { text: text.trim().to_owned(), ..Page::default() },
         }
     }
 }
@@ -124,7 +127,7 @@ impl Folder {
     pub fn open(dir: impl Into<PathBuf>) -> Result<Self, DataError> {
         let root = super::files::directory(dir)?;
         let source = absolute(&root)?;
-        Ok(Self { root, source, prefix: String::new() })
+        Ok(Self { root, source, prefix: String::new(), with_ignored: false })
     }
 
     /// One file, as it would be read in its folder.
@@ -137,7 +140,7 @@ impl Folder {
         // Before its folder, so that the error names the file.
         fs::metadata(&root).map_err(|source| DataError::Open { path: root.clone(), source })?;
         let source = absolute(folder.unwrap_or(Path::new(".")))?;
-        Ok(Self { root, source, prefix: String::new() })
+        Ok(Self { root, source, prefix: String::new(), with_ignored: false })
     }
 
     /// Whether files of such a name are read, by its ending.
@@ -149,6 +152,13 @@ impl Folder {
     #[must_use]
     pub fn prefixed(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();
+        self
+    }
+
+    /// Reads the files too that `.gitignore`, `.ignore` and other lists of git name.
+    #[must_use]
+    pub fn with_ignored(mut self) -> Self {
+        self.with_ignored = true;
         self
     }
 
@@ -177,29 +187,44 @@ impl Folder {
         if metadata.get(SOURCE)?.as_str()? != self.source || prefix != self.prefix {
             return None;
         }
-        Some(FileVersion {
-            modified: metadata.get(MODIFIED)?.as_f64()?,
-            bytes: metadata.get(BYTES)?.as_u64()?,
-        })
+        FileVersion::read(metadata)
     }
 
-    fn metadata(&self, version: FileVersion) -> Value {
-        let mut metadata = json!({ SOURCE: self.source, MODIFIED: version.modified, BYTES: version.bytes });
-        if !self.prefix.is_empty() {
-            metadata[PREFIX] = json!(self.prefix);
-        }
-        metadata
+    /// A hash of what was read of a file: of all that its document has but its id and the state of the file.
+    pub fn content_hash(document: &Document) -> [u8; 16] {
+        version::content_hash(document)
     }
-}
 
-impl FileVersion {
-    fn of(metadata: &fs::Metadata) -> std::io::Result<Self> {
-        let modified = metadata.modified()?;
-        let seconds = match modified.duration_since(SystemTime::UNIX_EPOCH) {
-            Ok(after) => after.as_secs_f64(),
-            Err(before) => -before.duration().as_secs_f64(),
+    /// Those of some ids whose files are there and left out by their names.
+    pub fn left_out<'a>(&self, ids: impl IntoIterator<Item = &'a String>) -> Vec<&'a String> {
+        let mut rules = self.rules();
+        let is_left_out = |id: &&String| {
+            let Some(path) = id.strip_prefix(&self.prefix) else { return false };
+            self.root.join(path).is_file() && rules.leave_out(Path::new(path), false).0
         };
-        Ok(Self { modified: seconds, bytes: metadata.len() })
+        ids.into_iter().filter(is_left_out).collect()
+    }
+
+    fn rules(&self) -> Rules {
+        Rules::of(&self.root, !self.with_ignored)
+    }
+
+    /// A page's own fields beside ours.
+    fn metadata(&self, own: Map<String, Value>, version: FileVersion) -> Value {
+        let mut metadata = Map::new();
+        metadata.insert(SOURCE.to_owned(), self.source.clone().into());
+        if !self.prefix.is_empty() {
+            metadata.insert(PREFIX.to_owned(), self.prefix.clone().into());
+        }
+        version.write(&mut metadata);
+        for (mut name, value) in own {
+            let is_ours = [SOURCE, PREFIX].contains(&&*name) || version::NAMES.contains(&&*name);
+            while is_ours && !name.starts_with(OWN) || metadata.contains_key(&name) {
+                name.insert_str(0, OWN);
+            }
+            metadata.insert(name, value);
+        }
+        Value::Object(metadata)
     }
 }
 

@@ -1,5 +1,7 @@
 //! Text put together from the pieces of a marked-up page.
 
+use serde_json::{Map, Value};
+
 /// What stands before the next piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Break {
@@ -21,10 +23,16 @@ impl Break {
 }
 
 /// A page without its markup.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq)]
 pub(super) struct Page {
     pub title: String,
     pub text: String,
+    /// What the page says of itself beside the two.
+    pub metadata: Map<String, Value>,
+    /// Whether it says that it has no title.
+    pub is_untitled: bool,
+    /// What was not understood of it, and what was done.
+    pub note: Option<String>,
 }
 
 /// A heading that is in the text.
@@ -38,6 +46,8 @@ struct Heading {
 pub(super) struct PageText {
     text: String,
     before: Break,
+    /// Whether the next piece stands behind a mark.
+    is_marked: bool,
     /// A heading that has begun: its level, and where its text does.
     open: Option<(u8, Option<usize>)>,
     headings: Vec<Heading>,
@@ -45,12 +55,23 @@ pub(super) struct PageText {
 
 impl PageText {
     pub fn new() -> Self {
-        Self { text: String::new(), before: Break::None, open: None, headings: Vec::new() }
+        Self { text: String::new(), before: Break::None, is_marked: false, open: None, headings: Vec::new() }
     }
 
     /// The next piece stands apart from the last one.
     pub fn stop(&mut self, by: Break) {
-        self.before = self.before.max(by);
+        if !self.is_marked {
+            self.before = self.before.max(by);
+        }
+    }
+
+    /// Begins a line with a mark, such as the number of an item; the next piece stands behind it.
+    pub fn mark(&mut self, mark: &str) {
+        self.is_marked = false;
+        self.stop(Break::Line);
+        self.word(mark);
+        self.before = Break::Space;
+        self.is_marked = true;
     }
 
     pub fn push(&mut self, piece: &str) {
@@ -78,6 +99,7 @@ impl PageText {
             self.text.push_str(self.before.text());
         }
         self.before = Break::None;
+        self.is_marked = false;
         if let Some((_, start @ None)) = &mut self.open {
             *start = Some(self.text.len());
         }
@@ -101,19 +123,30 @@ impl PageText {
     }
 
     /// The page. Its title is its first heading of level 1, or `title`, or its first heading; a heading that
-    /// is the title is not in the text.
+    /// is the title is not in the text, and a `title` that is not the title is in the metadata.
     pub fn finish(mut self, title: Option<String>) -> Page {
         self.end_heading();
-        let title = title.map(|title| title.split_whitespace().collect::<Vec<_>>().join(" "));
-        let title = title.filter(|title| !title.is_empty());
+        let title = title.map(|title| one_line(&title)).filter(|title| !title.is_empty());
         let first = self.headings.iter().find(|heading| heading.level == 1);
         let heading = first.or_else(|| self.headings.first().filter(|_| title.is_none()));
-        let Some(Heading { start, end, .. }) = heading else {
-            return Page { title: title.unwrap_or_default(), text: self.text.trim().to_owned() };
-        };
+        let Some(Heading { start, end, .. }) = heading else { return self.titled(title.unwrap_or_default()) };
         let found = self.text[*start..*end].trim().to_owned();
         let (before, after) = (self.text[..*start].trim(), self.text[*end..].trim());
         let between = if before.is_empty() || after.is_empty() { "" } else { Break::Paragraph.text() };
-        Page { title: found, text: format!("{before}{between}{after}") }
+        let text = format!("{before}{between}{after}");
+        let unused = title.filter(|title| *title != one_line(&found));
+        let metadata = unused.map(|title| ("title".to_owned(), Value::String(title))).into_iter().collect();
+        Page { title: found, text, metadata, ..Page::default() }
     }
+
+    /// The page with a title of its own; all headings are in the text.
+    pub fn titled(mut self, title: String) -> Page {
+        self.end_heading();
+        Page { title, text: self.text.trim().to_owned(), ..Page::default() }
+    }
+}
+
+/// A text with one space for each run of white space.
+pub(super) fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -1,6 +1,6 @@
 //! The files of a folder, one after the other.
 
-use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fmt;
 use std::path::{Component, Path};
 use std::sync::Arc;
@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use walkdir::{DirEntry, IntoIter, WalkDir};
 
+use super::ignored::Rules;
+use super::report::FolderReport;
 use super::{FileVersion, Folder, FolderFile, Markup, text_of};
 use crate::data::DataError;
 use crate::data::streams::{Documents, Source};
@@ -17,40 +19,22 @@ use crate::document::Document;
 const MOST_NAMED: usize = 5;
 
 type Unchanged = Box<dyn FnMut(&FolderFile) -> bool + Send>;
+type Stored = Box<dyn FnMut(&Document) -> bool + Send>;
 
 /// The documents of a folder; see [`Folder`].
 #[must_use = "nothing is read until the iterator is advanced"]
 pub struct FolderDocuments {
     folder: Folder,
     walk: IntoIter,
+    rules: Rules,
     is_unchanged: Option<Unchanged>,
+    is_stored: Option<Stored>,
     report: FolderReport,
     /// Names of files that are not read, for an error.
     others: Vec<String>,
     position: Arc<AtomicU64>,
     count: u64,
     is_finished: bool,
-}
-
-/// What a folder holds, as far as it was read.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct FolderReport {
-    /// Ids of the files that are there and have text, those that were skipped and those that cannot be read
-    /// included.
-    pub present: BTreeSet<String>,
-    /// Files that were skipped as unchanged.
-    pub unchanged: u64,
-    /// Hidden files and folders.
-    pub hidden: u64,
-    /// Symbolic links.
-    pub links: u64,
-    /// Files of other kinds.
-    pub others: u64,
-    /// Files without text.
-    pub empty: u64,
-    /// Whether all of it was listed, so that a file that is not in `present` is not there.
-    pub is_whole: bool,
 }
 
 impl fmt::Debug for FolderDocuments {
@@ -62,14 +46,29 @@ impl fmt::Debug for FolderDocuments {
 impl FolderDocuments {
     pub(super) fn new(folder: Folder) -> Self {
         let walk = WalkDir::new(&folder.root).sort_by_file_name().into_iter();
-        let report = FolderReport { is_whole: true, ..FolderReport::default() };
-        let (others, position) = (Vec::new(), Arc::new(AtomicU64::new(0)));
-        Self { folder, walk, is_unchanged: None, report, others, position, count: 0, is_finished: false }
+        Self {
+            walk,
+            rules: folder.rules(),
+            folder,
+            is_unchanged: None,
+            is_stored: None,
+            report: FolderReport { is_whole: true, ..FolderReport::default() },
+            others: Vec::new(),
+            position: Arc::new(AtomicU64::new(0)),
+            count: 0,
+            is_finished: false,
+        }
     }
 
     /// Skips files that the caller says are unchanged: they are listed and not read.
     pub fn skipping(mut self, is_unchanged: impl FnMut(&FolderFile) -> bool + Send + 'static) -> Self {
         self.is_unchanged = Some(Box::new(is_unchanged));
+        self
+    }
+
+    /// Leaves out documents that the caller says it has: their files are read, and count as unchanged.
+    pub fn without(mut self, is_stored: impl FnMut(&Document) -> bool + Send + 'static) -> Self {
+        self.is_stored = Some(Box::new(is_stored));
         self
     }
 
@@ -96,8 +95,7 @@ impl FolderDocuments {
             if is_root && kind.is_dir() {
                 continue;
             }
-            if !is_root && entry.file_name().as_encoded_bytes().starts_with(b".") {
-                self.report.hidden += 1;
+            if !is_root && self.leaves_out(&entry) {
                 if kind.is_dir() {
                     self.walk.skip_current_dir();
                 }
@@ -119,6 +117,20 @@ impl FolderDocuments {
         }
     }
 
+    /// Whether an entry is left out by its name; counts it then.
+    fn leaves_out(&mut self, entry: &DirEntry) -> bool {
+        let path = entry.path().strip_prefix(&self.folder.root).unwrap_or(entry.path());
+        let (is_left_out, wrong) = self.rules.leave_out(path, entry.file_type().is_dir());
+        self.report.notes.extend(wrong);
+        if is_left_out {
+            match entry.file_name().as_encoded_bytes().starts_with(b".") {
+                true => self.report.hidden += 1,
+                false => self.report.ignored += 1,
+            }
+        }
+        is_left_out
+    }
+
     /// A file's document; `None` where it is unchanged or without text.
     fn document(&mut self, entry: &DirEntry, markup: Markup) -> Result<Option<Document>, DataError> {
         let path = entry.path();
@@ -138,28 +150,40 @@ impl FolderDocuments {
             self.report.unchanged += 1;
             return Ok(None);
         }
-        let page = markup.page(&text_of(path, version.bytes)?);
+        let mut page = markup.page(&text_of(path, version.bytes)?);
         let FolderFile { id, .. } = file;
-        if page.title.is_empty() && page.text.is_empty() {
+        if page.title.is_empty() && page.text.is_empty() && page.metadata.is_empty() {
             self.report.empty += 1;
             self.report.present.remove(&id);
             return Ok(None);
         }
+        if page.title.is_empty() && !page.is_untitled {
+            page.title = path.file_stem().and_then(OsStr::to_str).unwrap_or_default().to_owned();
+        }
         let document = Document::new(id, page.title, page.text);
-        Ok(Some(document.with_metadata(self.folder.metadata(version))))
+        let document = document.with_metadata(self.folder.metadata(page.metadata, version));
+        if self.is_stored.as_mut().is_some_and(|is_stored| is_stored(&document)) {
+            self.report.unchanged += 1;
+            return Ok(None);
+        }
+        self.report.notes.extend(page.note.map(|note| format!("{}: {note}", path.display())));
+        Ok(Some(document))
     }
 
     /// The error of a folder without a file to read, or whose files hold no text: more likely a mistake than
     /// a wish, and a sync would remove all documents.
     fn nothing(&self) -> Option<DataError> {
-        let FolderReport { present, empty, is_whole, .. } = &self.report;
+        let FolderReport { present, empty, ignored, is_whole, .. } = &self.report;
         if !present.is_empty() || self.count > 0 || !is_whole {
             return None;
         }
-        let found = match (*empty, self.others.is_empty()) {
-            (0, true) => "none".to_owned(),
-            (0, false) => self.others.join(", "),
-            (empty, _) => format!("{empty} without text"),
+        let found = match (*empty, *ignored, self.others.is_empty()) {
+            (0, 0, true) => "none".to_owned(),
+            (0, 0, false) => self.others.join(", "),
+            (0, ignored, _) => {
+                format!("{ignored} that .gitignore or .ignore names, which `--no-ignore` reads")
+            }
+            (empty, ..) => format!("{empty} without text"),
         };
         Some(DataError::NoTexts { dir: self.folder.root.clone(), found })
     }

@@ -77,6 +77,15 @@ impl AttentionMask {
             return autograd::attention(query, key, value, bias, &self.lengths, heads, window);
         };
         let (batch, tokens, m) = query.dims3()?;
+        #[cfg(feature = "cuda")]
+        if query.device().is_cuda() && bias.is_none() && window.is_none() {
+            use crate::model::gpu::{permute, softmax};
+            let split = |t: &Tensor, axes| permute(&t.reshape((batch, tokens, heads, width))?, axes);
+            let scores = precision.matmul(&split(query, [0, 2, 1, 3])?, &split(key, [0, 2, 3, 1])?)?;
+            let weights = softmax(&scores, mask, 1.0 / (width as f32).sqrt())?;
+            let context = precision.matmul(&weights, &split(value, [0, 2, 1, 3])?)?;
+            return permute(&context, [0, 2, 1, 3])?.reshape((batch, tokens, m));
+        }
         let split = |t: &Tensor| t.reshape((batch, tokens, heads, width))?.transpose(1, 2)?.contiguous();
         let scores = precision.matmul(&split(query)?, &split(key)?.transpose(2, 3)?)?;
         let mut scores = (scores / (width as f64).sqrt())?.broadcast_add(mask)?;

@@ -19,7 +19,8 @@ pub struct Wire {
 }
 
 impl Wire {
-    pub fn open(flow: &Flow, options: &[&str], log: &str) -> Self {
+    /// A session that nothing was sent to.
+    pub fn begin(flow: &Flow, options: &[&str], log: &str) -> Self {
         let mut command = command();
         command.args(["mcp", "--index", &flow.index()]).args(options).env("RUST_LOG", log);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -31,7 +32,11 @@ impl Wire {
             errors.read_to_string(&mut said).unwrap();
             said
         });
-        let mut wire = Self { child, input, output, said };
+        Self { child, input, output, said }
+    }
+
+    pub fn open(flow: &Flow, options: &[&str], log: &str) -> Self {
+        let mut wire = Self::begin(flow, options, log);
         let client = json!({ "name": "test", "version": "1" });
         let params = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client });
         wire.send(&json!({ "jsonrpc": "2.0", "id": "begin", "method": "initialize", "params": params }));

@@ -20,9 +20,13 @@ pub type Opener = Box<dyn FnOnce() -> Result<Documents, DataError> + Send>;
 #[derive(clap::Args, Default)]
 pub struct FolderArgs {
     /// Read only the files that have changed since the last time, and delete the documents of those that are
-    /// gone
+    /// gone; a file has changed if its size, its times or its inode have, or with `hash` if its content has
+    #[arg(long, value_name = "BY", num_args = 0..=1, require_equals = true, default_missing_value = "stat",
+        help_heading = HEADING)]
+    pub sync: Option<SyncBy>,
+    /// Read the files too that .gitignore, .ignore and other lists of git name
     #[arg(long, help_heading = HEADING)]
-    pub sync: bool,
+    no_ignore: bool,
     /// What the folder is called in its documents' metadata, by which --sync knows them; its absolute path if
     /// absent
     #[arg(long, value_name = "NAME", help_heading = HEADING)]
@@ -30,6 +34,15 @@ pub struct FolderArgs {
     /// What comes before the path of a file in its id; --sync knows the documents with this prefix alone
     #[arg(long, value_name = "TEXT", help_heading = HEADING)]
     prefix: Option<String>,
+}
+
+/// How a file that has changed is known.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum SyncBy {
+    /// By its size, its times and its inode
+    Stat,
+    /// By its content: all files are read
+    Hash,
 }
 
 /// What a path names.
@@ -60,14 +73,18 @@ impl Origin {
         let is_folder = path.is_dir();
         let name = printing::path(path);
         let wrong = |what: &str| Err(Failure::Usage(format!("{name}: {what}")));
-        if folders.sync && matches!(self, Self::Dataset) {
+        let is_sync = folders.sync.is_some();
+        if is_sync && matches!(self, Self::Dataset) {
             return wrong("`--sync` is for folders of Markdown, HTML and text; this one holds a dataset");
         }
-        if folders.sync && !(is_text && is_folder) {
+        if is_sync && !(is_text && is_folder) {
             return wrong("`--sync` is for folders of Markdown, HTML and text");
         }
         if (folders.source.is_some() || folders.prefix.is_some()) && !is_text {
             return wrong("`--source` and `--prefix` are for Markdown, HTML and text");
+        }
+        if folders.no_ignore && !(is_text && is_folder) {
+            return wrong("`--no-ignore` is for folders of Markdown, HTML and text");
         }
         if fields.are_given() && is_folder {
             return wrong("a folder has no use for `--format` and the names of fields");
@@ -102,7 +119,7 @@ pub fn documents(path: &Path, fields: &FieldArgs) -> Result<Documents, Failure> 
 impl FolderArgs {
     /// Refuses one name for several folders, of which each sync would remove the documents of the others.
     pub fn check(&self, paths: &[PathBuf]) -> Result<(), Failure> {
-        if self.sync && self.source.is_some() && paths.len() > 1 {
+        if self.sync.is_some() && self.source.is_some() && paths.len() > 1 {
             let what = "`--sync --source` takes one folder: the documents of another one would be removed";
             return Err(Failure::Usage(what.to_owned()));
         }
@@ -115,6 +132,7 @@ impl FolderArgs {
     }
 
     fn of(&self, folder: Folder) -> Origin {
+        let folder = if self.no_ignore { folder.with_ignored() } else { folder };
         let folder = self.prefix.iter().fold(folder, |folder, prefix| folder.prefixed(prefix));
         Origin::Folder(self.source.iter().fold(folder, |folder, source| folder.named(source)))
     }

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ehi::data::{FileVersion, Folder, FolderDocuments, FolderReport};
 use ehi::{Document, Error, Index};
 
+use super::origin::SyncBy;
 use crate::escape::escaped;
 use crate::failure::Failure;
 
@@ -15,6 +16,8 @@ const GROUP: usize = 1_000;
 
 /// What the index holds beside a folder.
 pub struct Sync {
+    folder: Folder,
+    by: SyncBy,
     /// The documents that came from the folder, and those that did not, by their ids.
     known: Arc<HashMap<String, Known>>,
     /// Files whose ids belong to documents that did not.
@@ -22,35 +25,46 @@ pub struct Sync {
 }
 
 enum Known {
-    Own(FileVersion),
+    Own {
+        version: FileVersion,
+        content: [u8; 16],
+    },
     /// With the name of its source, if it has one.
     Other(Option<Arc<str>>),
 }
 
 impl Sync {
     /// Reads all documents of the index once.
-    pub fn with(index: &Index, folder: &Folder) -> Result<Self, Error> {
+    pub fn with(index: &Index, folder: &Folder, by: SyncBy) -> Result<Self, Error> {
         let mut known = HashMap::new();
         let mut sources: Vec<Arc<str>> = Vec::new();
         for document in index.iter() {
             let document = document?;
-            let version = folder.version_of(&document);
-            let is = version.map_or_else(|| Known::Other(source(&document, &mut sources)), Known::Own);
+            let is = match folder.version_of(&document) {
+                Some(version) => Known::Own { version, content: Folder::content_hash(&document) },
+                None => Known::Other(source(&document, &mut sources)),
+            };
             known.insert(document.id, is);
         }
-        Ok(Self { known: Arc::new(known), taken: Arc::default() })
+        Ok(Self { folder: folder.clone(), by, known: Arc::new(known), taken: Arc::default() })
     }
 
     /// The documents of those files that the index does not hold as they are.
     pub fn changed(&self, documents: FolderDocuments) -> FolderDocuments {
-        let (known, taken) = (Arc::clone(&self.known), Arc::clone(&self.taken));
-        documents.skipping(move |file| match known.get(&file.id) {
-            Some(Known::Own(version)) => *version == file.version,
+        let (known, taken, by) = (Arc::clone(&self.known), Arc::clone(&self.taken), self.by);
+        let documents = documents.skipping(move |file| match known.get(&file.id) {
+            Some(Known::Own { version, .. }) => by == SyncBy::Stat && *version == file.version,
             Some(Known::Other(_)) => {
                 taken.lock().unwrap_or_else(PoisonError::into_inner).push(file.id.clone());
                 true
             }
             None => false,
+        });
+        // One that was touched, or copied with its folder, is not encoded again.
+        let known = Arc::clone(&self.known);
+        documents.without(move |document| match known.get(&document.id) {
+            Some(Known::Own { content: stored, .. }) => *stored == Folder::content_hash(document),
+            _ => false,
         })
     }
 
@@ -65,12 +79,18 @@ impl Sync {
         taken.iter().map(|id| of_another(&file(id), id, source(id))).collect()
     }
 
-    /// Deletes the documents of files that are there no more; how many there were.
+    /// Deletes the documents of files that are there no more, or are left out; how many there were, and a
+    /// line where some are left out.
     ///
     /// # Errors
     /// [`Failure::Unlisted`] where it is not known what is there, and those of the index.
-    pub fn remove(&self, index: &Index, folder: &Path, report: &FolderReport) -> Result<u64, Failure> {
-        let own = self.known.iter().filter(|(_, known)| matches!(known, Known::Own(_)));
+    pub fn remove(
+        &self,
+        index: &Index,
+        folder: &Path,
+        report: &FolderReport,
+    ) -> Result<(u64, Option<String>), Failure> {
+        let own = self.known.iter().filter(|(_, known)| matches!(known, Known::Own { .. }));
         let gone: Vec<&String> = own.map(|(id, _)| id).filter(|id| !report.present.contains(*id)).collect();
         if !gone.is_empty() && !report.is_whole {
             return Err(Failure::Unlisted { folder: folder.to_owned() });
@@ -79,7 +99,15 @@ impl Sync {
         for group in gone.chunks(GROUP) {
             removed += index.delete_batch(group.iter().copied())? as u64;
         }
-        Ok(removed)
+        let left_out = self.folder.left_out(gone);
+        let line = left_out.first().map(|first| {
+            format!(
+                "{} of the documents removed are of files that are there, and that .gitignore or .ignore names, such \
+                 as {first}; `--no-ignore` reads them",
+                left_out.len()
+            )
+        });
+        Ok((removed, line))
     }
 }
 

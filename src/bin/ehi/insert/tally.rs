@@ -2,10 +2,14 @@
 
 use std::io::Write;
 
-use ehi::data::{DataError, FolderReport};
+use ehi::data::{DataError, FolderReport, Note};
 use ehi::{CutTexts, Index, InsertSummary};
+use serde_json::json;
 
+use super::left_out::LeftOut;
+use crate::escape::escaped;
 use crate::failure::Failure;
+use crate::printing;
 
 #[derive(Default)]
 pub struct Tally {
@@ -20,7 +24,11 @@ pub struct Tally {
     pub unchanged: u64,
     /// Documents removed, whose files are gone.
     pub removed: u64,
-    /// Entries of folders that are not read.
+    /// What was said beside it, a sentence each.
+    pub notes: Vec<String>,
+    /// Columns of tables that are text because of some of their cells.
+    text_columns: Vec<String>,
+    /// Entries of folders, and values of files, that are not read.
     left_out: LeftOut,
     /// Lines that are no document.
     bad_lines: u64,
@@ -29,23 +37,21 @@ pub struct Tally {
     passages: u64,
 }
 
-/// Entries of folders that are not read, by why.
-#[derive(Default)]
-struct LeftOut {
-    hidden: u64,
-    links: u64,
-    others: u64,
-    empty: u64,
-}
-
 impl Tally {
     pub fn folder(&mut self, report: &FolderReport) {
         self.unchanged += report.unchanged;
-        let all = &mut self.left_out;
-        all.hidden += report.hidden;
-        all.links += report.links;
-        all.others += report.others;
-        all.empty += report.empty;
+        self.left_out.add(report);
+    }
+
+    /// Counts what a note is about.
+    pub fn noted(&mut self, note: Note) {
+        self.left_out.values += note.left_out();
+        match note {
+            Note::TextColumn { column, .. } | Note::TextDecimals { column, .. } => {
+                self.text_columns.push(column)
+            }
+            _ => {}
+        }
     }
 
     pub fn add(&mut self, summary: &InsertSummary) {
@@ -85,6 +91,7 @@ impl Tally {
         &self,
         index: &Index,
         result: Result<(), Failure>,
+        as_json: bool,
         out: &mut dyn Write,
     ) -> Result<(), Failure> {
         let result = match (result, self.refused) {
@@ -98,7 +105,10 @@ impl Tally {
             Err(_) => index.stats().map_or_else(|_| self.stored(), |stats| stats.memtable_documents),
         };
         let complete = matches!(result, Ok(()) | Err(Failure::Refused { .. })) && flushed.is_ok();
-        let written = self.write(out, index, (!complete).then_some(waiting)).map_err(Failure::Output);
+        let written = match as_json {
+            true => self.write_json(out, index, waiting),
+            false => self.write(out, index, (!complete).then_some(waiting)).map_err(Failure::Output),
+        };
         let result = match flushed {
             Ok(()) => result,
             Err(source) => Err(Failure::Unflushed {
@@ -141,16 +151,36 @@ impl Tally {
                 write!(out, ", {waiting} documents are in memory and the log only")?;
             }
         }
-        let LeftOut { hidden, links, others, empty } = self.left_out;
-        let left_out =
-            [(hidden, "hidden"), (links, "links"), (others, "of other kinds"), (empty, "without text")];
-        let named = left_out.iter().filter(|(count, _)| *count > 0);
-        let named: Vec<String> = named.map(|(count, what)| format!("{count} {what}")).collect();
-        if !named.is_empty() {
-            write!(out, "; not read: {}", named.join(", "))?;
+        write!(out, "{}", self.left_out.line())?;
+        if !self.text_columns.is_empty() {
+            let columns =
+                self.text_columns.iter().map(|column| escaped(column)).collect::<Vec<_>>().join(", ");
+            write!(out, "; text because of some cells: {columns}")?;
         }
         writeln!(out, "; the index has {documents} documents")?;
         self.write_cut(out, max_tokens)
+    }
+
+    fn write_json(&self, out: &mut dyn Write, index: &Index, waiting: u64) -> Result<(), Failure> {
+        let Self { inserted, replaced, superseded, passages, unchanged, removed, refused, .. } = self;
+        let CutTexts { documents, tokens, tokens_cut, longest, .. } = self.cut;
+        let summary = json!({
+            "inserted": inserted,
+            "replaced": replaced,
+            "superseded": superseded,
+            "passages": passages,
+            "unchanged": unchanged,
+            "removed": removed,
+            "refused": refused,
+            "not_stored": self.not_stored(),
+            "waiting": waiting,
+            "not_read": self.left_out,
+            "text_columns": self.text_columns,
+            "notes": self.notes,
+            "cut": { "documents": documents, "tokens": tokens, "tokens_cut": tokens_cut, "longest": longest },
+            "documents": index.len(),
+        });
+        printing::json(out, &summary)
     }
 
     /// Says so where the end of a text counts for words alone.

@@ -9,6 +9,8 @@ use crate::beginning::beginning;
 use crate::cut::floor;
 use crate::failure::Failure;
 
+/// Characters of `--about`. Some clients refuse all tools where the description of one has more than 1,024.
+pub const ABOUT: usize = 500;
 /// A request, in bytes.
 pub const REQUEST: usize = 8 << 20;
 /// Values in it: numbers, strings and what else there is, names of fields too. Parsed, some take more memory

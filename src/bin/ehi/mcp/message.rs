@@ -132,6 +132,12 @@ fn head(line: &[u8]) -> Head {
     serde_json::from_slice(line).unwrap_or_default()
 }
 
+/// A JSON text as a value; nothing of one that holds more than a request may.
+pub fn parse(text: &[u8]) -> Option<Value> {
+    count(text, &mut 0).ok()?;
+    serde_json::from_slice(text).ok()
+}
+
 /// Counts the values of a JSON text, and reads all its strings, without keeping any of it.
 fn count(line: &[u8], values: &mut usize) -> serde_json::Result<()> {
     let mut read = serde_json::Deserializer::from_slice(line);

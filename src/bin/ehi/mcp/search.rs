@@ -218,7 +218,6 @@ mod tests {
     use std::collections::BTreeSet;
 
     use ehi::Filter;
-    use rmcp::handler::server::tool::schema_for_input;
     use serde_json::json;
 
     use super::*;
@@ -231,7 +230,7 @@ mod tests {
 
     #[test]
     fn the_schema_names_the_operators_that_there_are() {
-        let schema = schema_for_input::<Arguments>().unwrap();
+        let schema = crate::mcp::schema::input::<Arguments>();
         let description = schema["properties"]["filter"]["description"].as_str().unwrap().replace("\n", " ");
         let list = description.split_once("Under a field: ").unwrap().1;
         let (on_fields, on_filters) = list.split_once("Beside fields: ").unwrap();

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use ehi::{Filter, Index};
-use rmcp::handler::server::tool::{schema_for_input, schema_for_output};
 use rmcp::model::{JsonObject, ToolAnnotations};
 use rmcp::schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -12,6 +11,7 @@ use serde_json::Value;
 
 use super::held::Held;
 use super::limits::FILTER;
+use super::schema;
 use super::work::Watch;
 use crate::failure::Failure;
 
@@ -55,7 +55,8 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// The arguments without nulls for those that may be left out: models write both.
+    /// The arguments without nulls for those that may be left out, since models write both, and with what
+    /// some clients send as a text of JSON in its place.
     pub fn given(&self, mut arguments: JsonObject) -> JsonObject {
         let schema = &self.tool.input_schema;
         let known = |name: &str| schema.get("properties").is_some_and(|own| own.get(name).is_some());
@@ -63,6 +64,11 @@ impl Entry {
         let is_required = |name: &str| required.is_some_and(|all| all.iter().any(|own| own == name));
         // An unknown one is refused, null or not.
         arguments.retain(|name, value| !value.is_null() || !known(name) || is_required(name));
+        for (name, value) in &mut arguments {
+            if let Some(own) = schema.get("properties").and_then(|all| all.get(name)) {
+                schema::unquote(own, value);
+            }
+        }
         arguments
     }
 }
@@ -77,18 +83,16 @@ pub fn or_default<'de, D: Deserializer<'de>, T: Default + Deserialize<'de>>(from
 
 /// What the protocol knows of a tool.
 pub fn entry<T: Tool>() -> Entry {
-    // It fails for a type that is no object, which none of them is.
-    let input = schema_for_input::<T::Arguments>().unwrap_or_default();
-    let mut tool =
-        rmcp::model::Tool::new(T::NAME, T::DESCRIPTION, plain(input)).with_title(T::TITLE).with_annotations(
-            ToolAnnotations::with_title(T::TITLE)
-                .read_only(!T::WRITES)
-                // An insert and a judgment replace.
-                .destructive(T::WRITES)
-                .idempotent(true)
-                .open_world(false),
-        );
-    tool.output_schema = Some(plain(schema_for_output::<T::Answer>()));
+    let annotations = ToolAnnotations::with_title(T::TITLE)
+        .read_only(!T::WRITES)
+        // An insert and a judgment replace.
+        .destructive(T::WRITES)
+        .idempotent(true)
+        .open_world(false);
+    let mut tool = rmcp::model::Tool::new(T::NAME, T::DESCRIPTION, schema::input::<T::Arguments>())
+        .with_title(T::TITLE)
+        .with_annotations(annotations);
+    tool.output_schema = Some(schema::output::<T::Answer>());
     Entry { tool, writes: T::WRITES, call: call::<T> }
 }
 
@@ -98,31 +102,6 @@ fn call<T: Tool>(arguments: JsonObject, call: &Call<'_>) -> Result<Value, Failur
     let answer = T::call(arguments, call)?;
     serde_json::to_value(answer)
         .map_err(|error| Failure::Usage(format!("the answer cannot be written as JSON: {error}")))
-}
-
-/// The schema without what only Rust knows (`uint`), and without defaults that are none.
-fn plain(schema: Arc<JsonObject>) -> Arc<JsonObject> {
-    fn clean(value: &mut Value) {
-        match value {
-            Value::Object(fields) => {
-                if fields.get("format").is_some_and(Value::is_string) {
-                    fields.remove("format");
-                }
-                if fields.get("default").is_some_and(Value::is_null) {
-                    fields.remove("default");
-                }
-                fields.values_mut().for_each(clean);
-            }
-            Value::Array(values) => values.iter_mut().for_each(clean),
-            _ => {}
-        }
-    }
-    let mut schema = Value::Object(Arc::unwrap_or_clone(schema));
-    clean(&mut schema);
-    match schema {
-        Value::Object(schema) => Arc::new(schema),
-        _ => Arc::default(),
-    }
 }
 
 /// The filter of a call; models write it as an object, or as a string that holds one.

@@ -1,0 +1,137 @@
+//! Schemas of arguments and answers, in the few forms that every client takes.
+//!
+//! JSON Schema allows more than clients do. The protocol's TypeScript package refuses all tools where the schema of one
+//! property is `true`; validators of its older versions do not know the draft that `$schema` names; and several
+//! providers of models take neither references nor lists of types.
+
+use std::sync::Arc;
+
+use rmcp::model::JsonObject;
+use rmcp::schemars::generate::SchemaSettings;
+use rmcp::schemars::transform::{Transform, transform_subschemas};
+use rmcp::schemars::{JsonSchema, Schema};
+use serde_json::Value;
+
+use super::message;
+
+/// The schema of what a tool reads.
+pub fn input<T: JsonSchema>() -> Arc<JsonObject> {
+    of::<T>(SchemaSettings::draft2020_12())
+}
+
+/// The schema of what a tool answers.
+pub fn output<T: JsonSchema>() -> Arc<JsonObject> {
+    of::<T>(SchemaSettings::draft2020_12().for_serialize())
+}
+
+fn of<T: JsonSchema>(settings: SchemaSettings) -> Arc<JsonObject> {
+    let settings = settings.with(|own| {
+        own.meta_schema = None;
+        own.inline_subschemas = true;
+    });
+    let mut schema = settings.with_transform(Plain).into_generator().into_root_schema_for::<T>();
+    let fields = schema.ensure_object();
+    // The name and the comment of a type in Rust.
+    fields.remove("title");
+    fields.remove("description");
+    // An object without any is refused by some.
+    fields.entry("properties").or_insert_with(|| Value::Object(JsonObject::default()));
+    Arc::new(std::mem::take(fields))
+}
+
+/// Takes a text of JSON for what it holds, where the schema asks for that and not for a text: clients are known
+/// that send lists, objects, numbers and booleans in this way.
+pub fn unquote(schema: &Value, value: &mut Value) {
+    if let Value::String(text) = value
+        && let Some(held) = message::parse(text.as_bytes())
+        && schema["type"].as_str().is_some_and(|wanted| is_of(wanted, &held))
+    {
+        *value = held;
+    }
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(|item| unquote(&schema["items"], item)),
+        Value::Object(fields) => {
+            fields.iter_mut().for_each(|(name, field)| unquote(&schema["properties"][name], field));
+        }
+        _ => {}
+    }
+}
+
+fn is_of(wanted: &str, value: &Value) -> bool {
+    match wanted {
+        "array" => value.is_array(),
+        "object" => value.is_object(),
+        "integer" | "number" => value.is_number(),
+        "boolean" => value.is_boolean(),
+        _ => false,
+    }
+}
+
+#[derive(Clone)]
+struct Plain;
+
+impl Transform for Plain {
+    fn transform(&mut self, schema: &mut Schema) {
+        // `true` becomes `{}`.
+        let fields = schema.ensure_object();
+        // A number's type in Rust (`uint`).
+        fields.remove("format");
+        if fields.get("default").is_some_and(Value::is_null) {
+            fields.remove("default");
+        }
+        // Null stands for an absent argument, and no answer has a null.
+        if let Some(Value::Array(types)) = fields.get_mut("type") {
+            types.retain(|own| own != "null");
+            if let [only] = types.as_mut_slice() {
+                fields["type"] = only.take();
+            }
+        }
+        // The one keyword whose value is a boolean for all clients; `true` is what its absence means.
+        let more = fields.remove("additionalProperties");
+        transform_subschemas(self, schema);
+        if let Some(more) = more.filter(|more| *more != Value::Bool(true)) {
+            schema.insert("additionalProperties".to_owned(), more);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn texts_of_json_are_taken_for_what_they_hold_where_that_is_asked_for() {
+        let text = json!({ "type": "string" });
+        let document =
+            json!({ "type": "object", "properties": { "id": text, "metadata": { "type": "object" } } });
+        let list = json!({ "type": "array", "items": document });
+        for (schema, given, expected) in [
+            (&list, json!(r#"[{"id": "7"}]"#), json!([{ "id": "7" }])),
+            (
+                &list,
+                json!([{ "id": "7", "metadata": r#"{"a": 1}"# }]),
+                json!([{ "id": "7", "metadata": { "a": 1 } }]),
+            ),
+            (&document, json!(r#"{"id": "[1]"}"#), json!({ "id": "[1]" })),
+            (&json!({ "type": "integer" }), json!("3"), json!(3)),
+            (&json!({ "type": "boolean" }), json!("true"), json!(true)),
+            (&text, json!("3"), json!("3")),
+            (&text, json!("[1]"), json!("[1]")),
+            // Not what is asked for, so that it is refused as it was given.
+            (&list, json!("{}"), json!("{}")),
+            (&list, json!("[1"), json!("[1")),
+            (&json!({ "type": "integer" }), json!("ten"), json!("ten")),
+            (&json!({}), json!("[1]"), json!("[1]")),
+        ] {
+            let mut value = given.clone();
+            unquote(schema, &mut value);
+            assert_eq!(value, expected, "{given}");
+        }
+        // As many values as a request may not hold either.
+        let mut many = json!(format!("[{}0]", "0,".repeat(300_000)));
+        unquote(&json!({ "type": "array", "items": {} }), &mut many);
+        assert!(many.is_string());
+    }
+}

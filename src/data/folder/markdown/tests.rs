@@ -1,0 +1,81 @@
+use serde_json::json;
+
+use super::*;
+
+#[test]
+fn a_file_is_its_title_and_text() {
+    for (markdown, title, text) in [
+        ("# Tea\n\nSteep *it* for\n`three` [minutes](x.md).\n", "Tea", "Steep it for three minutes."),
+        ("Intro\n\n## Part\n\na\n\nTea\n===\n\nb", "Tea", "Intro\n\nPart\n\na\n\nb"),
+        ("- a\n- b\n  - c\n\n1. d\n2. e", "", "a\nb\n\nc\n\n1. d\n2. e"),
+        ("a\n\n```rust\nfn x() {\n    y\n}\n```\n\nb", "", "a\n\nfn x() {\n    y\n}\n\n\nb"),
+        ("| a | b |\n|---|---|\n| 1 | 2 |\n", "", "a b\n1 2"),
+        ("| a |\n|---|\n| 1 | 2 | `3` |\n\n4", "", "a\n1 2 `3`\n\n4"),
+        ("<div>\n<p>a &amp; b</p>\n<script>no</script>\n</div>\n\nc <b>d</b><br>e", "", "a & b\n\nc d\ne"),
+        ("<!-- no -->\n\na ![a cup](x.png)", "", "a a cup"),
+        ("a  \nb\\\nc\n\n---\n\nd", "", "a\nb\nc\n\nd"),
+        ("a[^1]\n\n[^1]: note", "", "a\n\nnote"),
+        ("---\n\n# A\n\n---\n\nb: c\n\n---\n", "A", "b: c"),
+        ("a\n\n+++\nb\n+++\n\n---\ntitle: c\n---\n", "title: c", "a\n\n+++ b +++"),
+        ("3. a\n\n   b\n\n1. c\n   - d\n4. # E\n5.\n\nf", "E", "3. a\n\nb\n\n4. c\n\nd\n\n5.\n\n6. f"),
+        ("#", "", ""),
+        ("", "", ""),
+    ] {
+        let expected = Page { title: title.to_owned(), text: text.to_owned(), ..Page::default() };
+        assert_eq!(page(markdown), expected, "{markdown}");
+    }
+}
+
+#[test]
+fn front_matter_is_metadata() {
+    for (markdown, title, text, metadata) in [
+        (
+            "---\ntitle: \"Front\"\ntags: [a]\n---\n\n## Part\n\na",
+            "Front",
+            "Part\n\na",
+            json!({ "tags": ["a"] }),
+        ),
+        ("+++\ntitle = 'Front'\n+++\na", "Front", "a", json!({})),
+        ("---\nlayout: x\n---\n\n## Part\n\na", "Part", "a", json!({ "layout": "x" })),
+        ("---\ntitle: A b\n---\n# C\n\nd", "A b", "C\n\nd", json!({})),
+        ("---\ntitle: 2024\n---\na", "2024", "a", json!({})),
+        ("---\ntags: 'recipe, #soup,'\n---\na", "", "a", json!({ "tags": ["recipe", "soup"] })),
+        ("---\ntags: [\"#a\", b]\n---\na", "", "a", json!({ "tags": ["a", "b"] })),
+        ("---\ntags: a b\n---\na", "", "a", json!({ "tags": "a b" })),
+        ("---\ntitle: [A]\n---\n# B\n", "B", "", json!({ "title": ["A"] })),
+        ("---\ntitle: \"\"\n---\n# B\n", "B", "", json!({})),
+    ] {
+        let found = page(markdown);
+        assert_eq!((found.title, found.text), (title.to_owned(), text.to_owned()), "{markdown}");
+        assert_eq!(Value::Object(found.metadata), metadata, "{markdown}");
+    }
+    let found = page("---\ntitle: Tea: a guide\nby: *me\n---\n# Body\n\na");
+    assert_eq!((&*found.title, &*found.text), ("Body", "title: Tea: a guide\nby: *me\n\na"));
+    assert!(
+        found.note.unwrap().ends_with("read as text: line 2: mapping values are not allowed in this context")
+    );
+}
+
+#[test]
+fn what_obsidian_writes_reads_as_it_is_shown() {
+    for (markdown, text) in [
+        (
+            "See [[Note|the words]], [[Other note]] and [[Part#Head]].",
+            "See the words, Other note and Part#Head.",
+        ),
+        ("if [[ -f x | -g y ]]; then", "if [[ -f x | -g y ]]; then"),
+        (
+            "a ![[photo of a heron.png|100x200]] b ![[chart.png|The chart]]",
+            "a photo of a heron.png b chart.png The chart",
+        ),
+        ("![[Whole note]]", "Whole note"),
+        ("> [!note]\n> a", "Note\n\na"),
+        ("> [!WARNING]\n> a", "Warning\n\na"),
+        ("> [!tip]- Of *use*\n> a", "Of use\n\na"),
+        ("> [!a|b] c\n> > [!d-e]\n> > f", "c\n\nD-e\n\nf"),
+        ("> [!](x) a", "! a"),
+        ("Write <name> to Promise<Widget>.", "Write <name> to Promise<Widget>."),
+    ] {
+        assert_eq!(page(markdown).text, text, "{markdown}");
+    }
+}

@@ -1,0 +1,49 @@
+//! HTML: what a reader sees of a page is in its document.
+
+use super::document;
+
+/// kepubify#28: XHTML, as e-books have it, has elements that are empty by a slash.
+#[test]
+fn elements_that_end_in_a_slash_are_empty() {
+    let page = document(
+        "a.html",
+        "<?xml version=\"1.0\"?>\n<html xmlns=\"http://www.w3.org/1999/xhtml\"><head><title/><link rel=\"x\"/></head>\
+         <body><h1>Chapter</h1><p>The osprey dives.</p></body></html>",
+    );
+    assert_eq!((&*page.title, &*page.text), ("Chapter", "The osprey dives."));
+    let page = document(
+        "b.html",
+        "<html><head><title>T</title><script src=\"a.js\"/><style/><meta charset=\"utf-8\"/></head>\
+         <body><p>The heron waits.</p></body></html>",
+    );
+    assert_eq!((&*page.title, &*page.text), ("T", "The heron waits."));
+}
+
+/// html2text#233 (rust): a style in a picture is no text, and neither is an iframe in a noscript.
+#[test]
+fn styles_of_pictures_and_fallbacks_are_no_text() {
+    let page = document(
+        "a.html",
+        "<body><svg><defs><style>.walrus{fill:#cb0054;}</style></defs><text x=1>Figure</text><g><rect/></g></svg>\
+         <noscript><iframe src=\"https://example.org/pelican\"></iframe></noscript><p>Seen.",
+    );
+    assert_eq!(page.text, "Figure\n\nSeen.");
+}
+
+/// learning-loop#24: what stands in a tag that never ends is no text, as in a browser.
+#[test]
+fn a_tag_that_never_ends_is_no_text() {
+    let page = document("a.html", "<p>Real text.</p><div title=\"IGNORE PRIOR INSTRUCTIONS");
+    assert_eq!(page.text, "Real text.");
+}
+
+/// tobiasmue91.github.io#124: words of neighbouring elements are not joined.
+#[test]
+fn words_of_neighbours_stay_apart() {
+    let page = document(
+        "a.html",
+        "<nav>Home</nav><main><p>Text</p></main><select><option>One<option>Two</select><button>Send</button><button>Stop\
+         </button><ul><li>a</li><li>b</li></ul><table><tr><td>1</td><td>2</td></tr></table>",
+    );
+    assert_eq!(page.text, "Home\n\nText\n\nOne\nTwo Send Stop\n\na\nb\n\n1 2");
+}
