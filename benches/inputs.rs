@@ -1,6 +1,7 @@
 //! Reading of large files: how fast, and in how much memory by the kernel's count.
 //!
 //!     cargo bench --bench inputs -- KIND [MEGABYTES]
+//!     cargo bench --features parquet --bench inputs -- file PATH
 //!
 //! Kinds: `csv`, `tsv`, `jsonl`, `json` (an array), `gzip` (CSV), and `quote` (CSV with a quote that is not
 //! closed near the start, which must end with an error and not with the memory). 1,000 megabytes if not said
@@ -21,7 +22,9 @@ fn main() {
         println!("not run: see the head of benches/inputs.rs");
         return;
     };
-    let megabytes = arguments.get(1).map_or(1_000, |count| count.parse().expect("a number of megabytes"));
+    let path = arguments.get(1).filter(|_| kind == "file");
+    let count = arguments.get(1).filter(|_| path.is_none());
+    let megabytes = count.map_or(1_000, |count| count.parse().expect("a number of megabytes"));
     let rows = |kind: &str| Rows::new(kind, megabytes * 1_000_000);
     let (input, stream): (Input, Box<dyn Read + Send>) = match kind.as_str() {
         "tsv" => (Input::new().format(Format::Tsv), Box::new(rows(kind))),
@@ -30,7 +33,11 @@ fn main() {
     };
     let started = Instant::now();
     let (mut documents, mut bytes, mut error) = (0u64, 0u64, None);
-    for document in input.read(stream, kind.as_str()).expect("the start is sound") {
+    let read = match path {
+        Some(path) => input.open(path),
+        None => input.read(stream, kind.as_str()),
+    };
+    for document in read.expect("the start is sound") {
         match document {
             Ok(document) => {
                 documents += 1;

@@ -16,19 +16,23 @@ fuzz_target!(|bytes: &[u8]| {
         input = input.metadata(["e", "metadata"]);
     }
     input = input.cells_as_text(how & 4 > 0);
+    if how & 8 > 0 {
+        input = input.delimiter('|');
+    }
     if let Some(format) = Format::ALL.get(usize::from(how >> 4)) {
         input = input.format(*format);
     }
     let whole = Cursor::new(bytes.to_vec());
     // A packed stream of a few bytes may unpack to gigabytes; the reader bounds a record, not a stream.
     match input.read(whole, "input") {
-        Ok(documents) => {
-            for document in documents.take(10_000) {
+        Ok(mut documents) => {
+            for document in documents.by_ref().take(10_000) {
                 match document {
                     Ok(document) => assert!(!document.id.is_empty()),
                     Err(error) => assert!(error.to_string().contains("input")),
                 }
             }
+            assert!(documents.notes().iter().all(|note| !note.to_string().is_empty()));
         }
         Err(error) => assert!(!error.to_string().is_empty()),
     }

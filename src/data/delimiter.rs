@@ -27,11 +27,12 @@ pub(super) fn declared(line: &[u8]) -> Option<u8> {
     }
 }
 
-/// The sign between the cells of a table that begins so; `None` where its first row has one cell by all of them.
+/// The sign between the cells of a table that begins so; `None` where its first row has one cell by all of
+/// them.
 ///
-/// A first line that names the sign is believed. Otherwise it is the one by which all rows have as many cells as the
-/// first, or most of them; of several the one by which `fits` knows the names in the first row, and then the one with
-/// the most cells.
+/// A first line that names the sign is believed. Otherwise it is the one by which all rows have as many cells
+/// as the first, or most of them; of several the one by which `fits` knows the names in the first row, and
+/// then the one with the most cells.
 pub(super) fn delimiter(head: &[u8], is_whole: bool, fits: &dyn Fn(&[String]) -> bool) -> Option<u8> {
     let head = without_blank_lines(head);
     let first = head.split_inclusive(|byte| *byte == b'\n').next().unwrap_or_default();

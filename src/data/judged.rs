@@ -82,8 +82,8 @@ struct Row<'a> {
 /// these names, in upper or lower case, may give another order; other names are an error. JSON lines have
 /// them as fields. Any of them may be compressed with gzip or zstd. `name` is what errors call the stream.
 /// Whether a judgment can be stored is for [`Index::record_all`](crate::Index::record_all) to say. Without a
-/// `format` it is told by the content: JSON lines begin with a brace, TSV has a tab in its first row, and what
-/// separates the cells of CSV is told by its first rows.
+/// `format` it is told by the content: JSON lines begin with a brace, TSV has a tab in its first row, and
+/// what separates the cells of CSV is told by its first rows.
 ///
 /// # Errors
 /// [`DataError::Foreign`] and [`DataError::UnknownFormat`] where the content tells no format,

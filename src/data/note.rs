@@ -24,6 +24,11 @@ pub enum Note {
         /// The first of the others, shortened, with the line on which its row begins.
         other: Option<(String, u64)>,
     },
+    /// Columns of a table without a value in any row, so that their names are in no document.
+    EmptyColumns {
+        /// The columns.
+        columns: Vec<String>,
+    },
     /// Cells of TSV stand in quotes.
     Quotes {
         /// How many.
@@ -40,7 +45,8 @@ pub enum Note {
         /// The first row with one, from 1.
         row: u64,
     },
-    /// The decimals of a column are text in the metadata, because a number of 64 bits cannot hold some of them.
+    /// The decimals of a column are text in the metadata, because a number of 64 bits cannot hold some of
+    /// them.
     TextDecimals {
         /// The column.
         column: String,
@@ -82,6 +88,10 @@ impl fmt::Display for Note {
                     Some((cell, line)) => write!(f, ", but not `{cell}` in line {line}"),
                     None => Ok(()),
                 }
+            }
+            Self::EmptyColumns { columns } => {
+                let what = if columns.len() == 1 { "the column" } else { "the columns" };
+                write!(f, "no row has a value in {what} `{}`", columns.join("`, `"))
             }
             Self::Quotes { cells, are_kept: false } => {
                 let cells = counted(*cells, "cell is", "cells are");

@@ -1,5 +1,5 @@
-//! Whether the cells of TSV are in quotes where they need it, as Excel and pandas write them, or hold quotes like any
-//! other character.
+//! Whether the cells of TSV are in quotes where they need it, as Excel and pandas write them, or hold quotes
+//! like any other character.
 
 use std::io::{BufRead, Read};
 
@@ -17,9 +17,9 @@ pub(super) enum Quotes {
     Literal,
 }
 
-/// Reads a table with tabs to its end, or as far as a quote says that it is a character like any other: inside of a
-/// cell that is not in quotes, in front of more text, or where the rows would have another number of cells without
-/// it. What cannot be read ends it too.
+/// Reads a table with tabs to its end, or as far as a quote says that it is a character like any other:
+/// inside of a cell that is not in quotes, in front of more text, or where the rows would have another number
+/// of cells without it. What cannot be read ends it too.
 pub(super) fn told(stream: &mut ByteStream) -> Quotes {
     let mut scan = Scan::default();
     let mut line = Vec::new();
@@ -32,7 +32,8 @@ pub(super) fn told(stream: &mut ByteStream) -> Quotes {
                 let is_first = std::mem::take(&mut is_first);
                 let line =
                     line.strip_prefix(BYTE_ORDER_MARK.as_bytes()).filter(|_| is_first).unwrap_or(&line);
-                if !(is_first && declared(line).is_some()) && scan.line(line).is_none() {
+                let declares = scan.columns.is_none() && declared(line).is_some();
+                if !declares && scan.line(line).is_none() {
                     return Quotes::Literal;
                 }
             }

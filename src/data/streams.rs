@@ -213,8 +213,8 @@ impl Documents {
         self.source.unseen()
     }
 
-    /// What an [`Input`](super::Input) decided about the documents read so far, and what it left out of them; of all
-    /// of them at the end.
+    /// What an [`Input`](super::Input) decided about the documents read so far, and what it left out of them;
+    /// of all of them at the end.
     pub fn notes(&self) -> Vec<Note> {
         self.source.notes()
     }

@@ -484,7 +484,11 @@ fn the_summary_is_json_too() {
     let expected = format!("{}: the block at its start is no front matter", text(&folder.join("broken.md")));
     assert!(ran.err.starts_with(&format!("note: {expected}")), "{}", ran.err);
     let summary = ran.json();
-    crate::json::check("insert", std::slice::from_ref(&summary));
+    let table = flow.path("table.csv");
+    fs::write(&table, "id,text,code\n1,x,7\n2,y,A7\n").unwrap();
+    let of_table = Flow::new().run("insert", &["--json", text(&table)]).json();
+    assert_eq!(of_table["text_columns"], json!(["code"]));
+    crate::json::check("insert", &[summary.clone(), of_table]);
     let left_out = json!({ "hidden": 2, "ignored": 2, "links": 1, "others": 1, "empty": 1, "values": 0 });
     assert_eq!(summary["not_read"], left_out);
     assert_eq!(

@@ -31,8 +31,8 @@ pub struct ListArgs {
     /// Directory of the index
     #[arg(long, env = "EHI_INDEX", value_name = "DIR")]
     index: PathBuf,
-    /// Only the documents whose metadata pass, for instance {"year": {"$gte": 2010}}; @FILE reads it from a file, -
-    /// from standard input
+    /// Only the documents whose metadata pass, for instance {"year": {"$gte": 2010}}; @FILE reads it from a
+    /// file, - from standard input
     #[arg(long, value_name = "JSON", value_parser = filter)]
     filter: Option<Filter>,
 }
@@ -54,8 +54,8 @@ pub struct DeleteArgs {
     index: PathBuf,
     /// The document's id
     id: Option<String>,
-    /// Delete the documents whose metadata pass, for instance {"lang": "en"}; @FILE reads it from a file, - from
-    /// standard input
+    /// Delete the documents whose metadata pass, for instance {"lang": "en"}; @FILE reads it from a file, -
+    /// from standard input
     #[arg(long, value_name = "JSON", value_parser = filter)]
     filter: Option<Filter>,
     /// Delete the documents whose ids are in a file, one a line; `-` reads standard input

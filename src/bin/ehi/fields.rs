@@ -24,7 +24,8 @@ pub struct FieldArgs {
     /// Fields or columns of the metadata, likewise, '' for none; all others if absent
     #[arg(long, value_name = "NAMES", help_heading = HEADING)]
     metadata: Option<Names>,
-    /// Keep the cells of CSV and TSV as text in the metadata; without it a column is numbers where all its cells are
+    /// Keep the cells of CSV and TSV as text in the metadata; without it a column is numbers where all its
+    /// cells are
     #[arg(long, help_heading = HEADING)]
     cells_as_text: bool,
     /// What separates the cells of CSV: a character, or `tab`; by the first rows if absent

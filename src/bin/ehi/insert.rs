@@ -165,8 +165,8 @@ impl Inserter<'_> {
     /// Says what was decided about an input of which no more is read.
     fn say_notes(&mut self, name: &str, reading: &mut Reading) {
         for note in reading.notes() {
-            self.tally.values_left_out(note.left_out());
             self.note(&format!("{name}: {note}"));
+            self.tally.noted(note);
         }
     }
 

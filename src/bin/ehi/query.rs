@@ -68,8 +68,8 @@ pub struct QueryArgs {
     /// where it was shown to lose little
     #[arg(long, value_name = "ENCODER")]
     encoder: Option<QueryEncoder>,
-    /// Search among the documents whose metadata pass, for instance {"year": {"$gte": 2010}, "lang": "en"}; @FILE
-    /// reads it from a file, - from standard input
+    /// Search among the documents whose metadata pass, for instance {"year": {"$gte": 2010}, "lang": "en"};
+    /// @FILE reads it from a file, - from standard input
     #[arg(long, value_name = "JSON", value_parser = filter)]
     filter: Option<Filter>,
     /// Whether codes may rule documents out, so that fewer embeddings are read. By default they may, but for

@@ -18,8 +18,8 @@ pub(super) enum Kind {
     Text,
 }
 
-/// The kind of each column of the metadata, by all rows that follow; `None` for one of empty cells alone, and for a
-/// column that is not metadata. An error ends the look: whoever reads the rows meets it again.
+/// The kind of each column of the metadata, by all rows that follow; `None` for one of empty cells alone, and
+/// for a column that is not metadata. An error ends the look: whoever reads the rows meets it again.
 pub(super) fn kinds(rows: &mut Rows, uses: &[Option<bool>]) -> Vec<Option<Kind>> {
     let mut kinds = vec![None; uses.len()];
     let mut open: Vec<usize> = (0..uses.len()).filter(|place| uses[*place] == Some(true)).collect();

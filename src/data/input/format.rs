@@ -15,8 +15,8 @@ pub enum Format {
     JsonLines,
     /// An array of JSON objects.
     Json,
-    /// Cells between commas, semicolons, tabs or bars, which is told by the first rows, with quotes where they are
-    /// needed (RFC 4180). The first row names the columns; a line `sep=;` may stand before it.
+    /// Cells between commas, semicolons, tabs or bars, which is told by the first rows, with quotes where
+    /// they are needed (RFC 4180). The first row names the columns; a line `sep=;` may stand before it.
     Csv,
     /// Cells between tabs, in which quotes are characters like any other. The first row names the columns.
     Tsv,
@@ -113,14 +113,14 @@ const TAR: std::ops::Range<usize> = 257..262;
 /// The names in the first row of a table that are wanted.
 pub(in crate::data) type Fits<'a> = &'a dyn Fn(&[String]) -> bool;
 
-/// Tells the kind of a stream, and gives the stream back with the bytes that were read for it. Of JSON no more is
-/// read than it takes: a pipe may be slow.
+/// Tells the kind of a stream, and gives the stream back with the bytes that were read for it. Of JSON no
+/// more is read than it takes: a pipe may be slow.
 pub(super) fn sniff(stream: ByteStream, fits: Fits<'_>) -> io::Result<(Kind, ByteStream)> {
     read_until(stream, |head, is_whole| kind(head, is_whole, fits))
 }
 
-/// What separates the cells of a table, and the stream with the bytes that were read for it; a comma where its first
-/// row has one cell.
+/// What separates the cells of a table, and the stream with the bytes that were read for it; a comma where
+/// its first row has one cell.
 pub(in crate::data) fn separated(stream: ByteStream, fits: Fits<'_>) -> io::Result<(u8, ByteStream)> {
     const ONE_COLUMN: u8 = b',';
     read_until(stream, |head, is_whole| match is_whole || head.len() >= MOST_BYTES {
@@ -129,8 +129,8 @@ pub(in crate::data) fn separated(stream: ByteStream, fits: Fits<'_>) -> io::Resu
     })
 }
 
-/// Reads the head of a stream until `told` says something of it; it does when it is given all, or so many bytes that
-/// it will not be given more.
+/// Reads the head of a stream until `told` says something of it; it does when it is given all, or so many
+/// bytes that it will not be given more.
 fn read_until<T>(
     mut stream: ByteStream,
     told: impl Fn(&[u8], bool) -> Option<T>,

@@ -10,9 +10,10 @@ mod lines;
 mod record;
 mod strict;
 mod table;
+mod told;
 
 use std::fs::File;
-use std::io::{BufRead, Read};
+use std::io::Read;
 use std::path::Path;
 use std::sync::{Arc, atomic::AtomicU64};
 
@@ -20,24 +21,22 @@ pub use format::Format;
 #[cfg(feature = "folders")]
 pub(super) use format::foreign;
 pub(super) use strict::Strict;
+pub(super) use told::told;
 
-pub(super) use format::{Fits, separated};
+pub(super) use format::separated;
 
 use super::again::{Again, Pass};
-use super::lines::BYTE_ORDER_MARK;
 use super::streams::{Documents, Source};
-use super::unpack::{ByteStream, Packing};
 use super::{DataError, Lines};
 use array::JsonArray;
 use fields::Fields;
 use format::{Kind, sniff};
 use lines::JsonLines;
 use table::{Layout, Quoting, Table};
+use told::refused;
 
 /// Bytes of a listing of names in an error.
 const MOST_LISTED: usize = 300;
-/// Bytes of a stream that an error shows.
-const MOST_SHOWN: usize = 60;
 
 /// How documents are read from a file or a stream, and which of its fields they are made of.
 ///
@@ -46,16 +45,16 @@ const MOST_SHOWN: usize = 60;
 /// [`MAX_LINE_BYTES`](super::MAX_LINE_BYTES) at most; of Parquet at a page of each column that is used and
 /// 64 MiB of rows, of Arrow at a batch as it was written.
 ///
-/// A column of CSV or TSV is numbers, or booleans, in the metadata where all its cells are, and else text. So a table
-/// with metadata is read twice. Of a stream what was read is kept for that, beyond 4 MiB in a temporary file; a
-/// stream of Parquet or Arrow is put into one whole.
+/// A column of CSV or TSV is numbers, or booleans, in the metadata where all its cells are, and else text. So
+/// a table with metadata is read twice. Of a stream what was read is kept for that, beyond 4 MiB in a
+/// temporary file; a stream of Parquet or Arrow is put into one whole.
 ///
 /// Where nothing is named, the id is `_id` or `id`, title and text are `title` (may be absent) and `text`,
 /// and all other fields are the metadata. Columns of a table are found whatever the case of their names.
 ///
 /// An id is a string or an integer, a text a string or a number. The members of a field `metadata` that is an
-/// object are metadata beside the other fields. A null is kept in the metadata, and is no id, title or text; an empty
-/// cell of CSV or TSV is no value.
+/// object are metadata beside the other fields. A null is kept in the metadata, and is no id, title or text;
+/// an empty cell of CSV or TSV is no value.
 ///
 /// # Examples
 ///
@@ -90,8 +89,8 @@ impl Input {
         self
     }
 
-    /// What separates the cells of a table, a character of ASCII other than a quote and the ends of lines; by the first
-    /// rows where this is not called.
+    /// What separates the cells of a table, a character of ASCII other than a quote and the ends of lines; by
+    /// the first rows where this is not called.
     #[must_use]
     pub fn delimiter(mut self, delimiter: char) -> Self {
         self.delimiter = Some(delimiter);
@@ -137,8 +136,8 @@ impl Input {
         self
     }
 
-    /// Whether all cells of CSV and TSV stay text in the metadata. Otherwise those of a column become numbers or
-    /// booleans where all of them read as JSON writes these: `7` and `12.50`, but not `007` or `1e5`.
+    /// Whether all cells of CSV and TSV stay text in the metadata. Otherwise those of a column become numbers
+    /// or booleans where all of them read as JSON writes these: `7` and `12.50`, but not `007` or `1e5`.
     #[must_use]
     pub fn cells_as_text(mut self, yes: bool) -> Self {
         self.cells_as_text = yes;
@@ -216,16 +215,16 @@ impl Input {
 
     /// The documents of a stream; `name` is what errors call it, say its path or `<stdin>`.
     ///
-    /// Reads as far as it takes to tell the kind of file, and of a table as far as it takes to tell what its columns
-    /// are, perhaps to the end.
+    /// Reads as far as it takes to tell the kind of file, and of a table as far as it takes to tell what its
+    /// columns are, perhaps to the end.
     ///
     /// # Errors
-    /// [`DataError::FieldTwice`] for a field in two roles, [`DataError::Delimiter`] for a sign that separates nothing,
-    /// [`DataError::Foreign`] and [`DataError::UnknownFormat`] for what is no such file, [`DataError::Columnar`] for a
-    /// Parquet or Arrow file that cannot be read, [`DataError::NoFeature`] without their feature,
-    /// [`DataError::NotForFormat`] for an option that the kind of file has no use for; [`DataError::NoColumn`],
-    /// [`DataError::ColumnTwice`], [`DataError::CellUtf8`] and [`DataError::OpenQuote`] for a row of names;
-    /// and the errors of reading.
+    /// [`DataError::FieldTwice`] for a field in two roles, [`DataError::Delimiter`] for a sign that separates
+    /// nothing, [`DataError::Foreign`] and [`DataError::UnknownFormat`] for what is no such file,
+    /// [`DataError::Columnar`] for a Parquet or Arrow file that cannot be read, [`DataError::NoFeature`]
+    /// without their feature, [`DataError::NotForFormat`] for an option that the kind of file has no use for;
+    /// [`DataError::NoColumn`], [`DataError::ColumnTwice`], [`DataError::CellUtf8`] and
+    /// [`DataError::OpenQuote`] for a row of names; and the errors of reading.
     ///
     /// An item is an error where its record is none ([`DataError::Json`], [`DataError::InvalidUtf8`],
     /// [`DataError::Cells`], [`DataError::CellUtf8`], [`DataError::Columnar`]) or makes no document
@@ -307,54 +306,6 @@ impl Input {
             }
         })
     }
-}
-
-/// The format of a stream by its content, what separates its cells, and how its first line begins.
-pub(super) struct Told {
-    pub format: Format,
-    pub delimiter: Option<u8>,
-    pub first: String,
-}
-
-/// What the content of a stream says, and the stream; none where it is empty.
-pub(super) fn told(
-    packing: Packing,
-    stream: ByteStream,
-    name: &str,
-    fits: Fits<'_>,
-) -> Result<(Option<Told>, ByteStream), DataError> {
-    let failed = |source| packing.error(name, 1, source);
-    let (kind, mut stream) = sniff(stream, fits).map_err(failed)?;
-    let (format, delimiter) = match kind {
-        Kind::Known(format) => (format, None),
-        Kind::Table(b'\t') => (Format::Tsv, Some(b'\t')),
-        Kind::Table(sign) => (Format::Csv, Some(sign)),
-        Kind::Empty => return Ok((None, stream)),
-        Kind::Unknown | Kind::Foreign(..) => return Err(refused(kind, packing, stream, name)),
-    };
-    let first = first_line(&mut stream, usize::MAX).map_err(failed)?;
-    Ok((Some(Told { format, delimiter, first }), stream))
-}
-
-/// Why a stream of this kind is not read.
-fn refused(kind: Kind, packing: Packing, mut stream: ByteStream, name: &str) -> DataError {
-    let name = name.to_owned();
-    match kind {
-        Kind::Foreign(what, remedy) => DataError::Foreign { name, what, remedy },
-        _ => match first_line(&mut stream, MOST_SHOWN) {
-            Ok(first) => DataError::UnknownFormat { name, first },
-            Err(source) => packing.error(&name, 1, source),
-        },
-    }
-}
-
-/// How the first line begins of what was looked at, which is still there.
-fn first_line(stream: &mut ByteStream, most: usize) -> std::io::Result<String> {
-    let head = stream.fill_buf()?;
-    let head = head.strip_prefix(BYTE_ORDER_MARK.as_bytes()).unwrap_or(head).trim_ascii_start();
-    let line = head.split(|byte| *byte == b'\n').next().unwrap_or_default();
-    let shown = String::from_utf8_lossy(&line[..line.len().min(most)]);
-    Ok(shown.trim_end_matches(char::REPLACEMENT_CHARACTER).to_owned())
 }
 
 /// A stream without a document.

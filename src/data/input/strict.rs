@@ -5,8 +5,8 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-/// A value as [`Value`] reads it, but for an object with a key that comes twice: that is an error, and not an object
-/// with the last of the two.
+/// A value as [`Value`] reads it, but for an object with a key that comes twice: that is an error, and not an
+/// object with the last of the two.
 #[derive(Debug)]
 pub(in crate::data) struct Strict(pub Value);
 

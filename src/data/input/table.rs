@@ -48,6 +48,8 @@ pub(super) struct Table {
     rows: Rows,
     columns: Vec<String>,
     uses: Vec<Use>,
+    /// Of each column whether a row had a value in it.
+    has_value: Vec<bool>,
     fields: Fields,
     /// Cells in quotes, of a table with tabs.
     quotes: Quotes,
@@ -69,8 +71,8 @@ enum Use {
 }
 
 impl Table {
-    /// Reads the row of names, and before it all rows once where that takes to know what their cells are; `None` for
-    /// a stream without a row of names. With the count of the bytes that are read.
+    /// Reads the row of names, and before it all rows once where that takes to know what their cells are;
+    /// `None` for a stream without a row of names. With the count of the bytes that are read.
     pub fn open(
         name: String,
         again: &Again,
@@ -133,11 +135,12 @@ impl Table {
             rows.advance()?;
         }
         again.is_last();
-        Ok(Some((Self { rows, columns, uses, fields, quotes, kept: 0 }, position)))
+        let has_value = vec![false; columns.len()];
+        Ok(Some((Self { rows, columns, uses, has_value, fields, quotes, kept: 0 }, position)))
     }
 
     fn document(&mut self) -> Result<Document, DataError> {
-        let Self { rows, columns, uses, fields, quotes, kept } = self;
+        let Self { rows, columns, uses, has_value, fields, quotes, kept } = self;
         let at = At { name: rows.name(), line: rows.line() };
         if rows.len() != columns.len() {
             let (name, line, got) = (at.name.to_owned(), at.line, rows.len());
@@ -157,6 +160,7 @@ impl Table {
             if cell.is_empty() && !matches!(used, Use::Own) {
                 continue;
             }
+            has_value[place] = true;
             let value = match used {
                 Use::Typed => typed(cell),
                 Use::Counted(tally) => {
@@ -194,7 +198,15 @@ impl Source for Table {
             Use::Counted(tally) => tally.note(column),
             _ => None,
         });
-        quotes.into_iter().chain(text).collect()
+        let empty = self
+            .columns
+            .iter()
+            .zip(&self.uses)
+            .zip(&self.has_value)
+            .filter(|((_, used), has_value)| !**has_value && !matches!(used, Use::Nothing | Use::Own));
+        let columns: Vec<String> = empty.map(|((column, _), _)| column.clone()).collect();
+        let empty = (!columns.is_empty()).then_some(Note::EmptyColumns { columns });
+        quotes.into_iter().chain(text).chain(empty).collect()
     }
 }
 

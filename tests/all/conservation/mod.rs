@@ -6,9 +6,12 @@
 
 #![allow(dead_code, reason = "each kind of source uses a part of it")]
 
+#[cfg(feature = "parquet")]
+mod columns;
 mod html;
 mod markdown;
 mod real;
+mod records;
 
 use std::collections::BTreeSet;
 use std::fs;

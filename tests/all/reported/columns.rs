@@ -98,8 +98,8 @@ fn times_are_in_the_order_of_the_clock() {
     });
 }
 
-/// chroma-core/chroma#7751, apache/orc#1866: decimals compare as numbers where a number holds all of their digits, and
-/// a column of which it does not is text as a whole, which is said.
+/// chroma-core/chroma#7751, apache/orc#1866: decimals compare as numbers where a number holds all of their
+/// digits, and a column of which it does not is text as a whole, which is said.
 #[test]
 fn decimals_are_numbers_or_all_of_them_text() {
     let decimals = |values: Vec<Option<i128>>, digits, scale| -> ArrayRef {
@@ -142,7 +142,8 @@ fn decimals_are_numbers_or_all_of_them_text() {
     assert_eq!(ids, ["1.00", "2.50"]);
 }
 
-/// apache/arrow#37110's sibling for numbers: JSON has no infinity, so that it is left out, counted, and named.
+/// apache/arrow#37110's sibling for numbers: JSON has no infinity, so that it is left out, counted, and
+/// named.
 #[test]
 fn infinity_is_named_where_it_is_left_out() {
     let numbers = vec![Some(1.5), Some(f64::NAN), Some(f64::INFINITY), Some(f64::NEG_INFINITY)];
@@ -156,6 +157,8 @@ fn infinity_is_named_where_it_is_left_out() {
         assert_eq!(notes[0].left_out(), 2);
         let ran = flow.run("insert", &[text(file)]);
         assert!(ran.err.contains("2 infinite values are left out of the column `score`"), "{}", ran.err);
+        assert!(ran.out.contains("; not read: 2 values; "), "{}", ran.out);
+        assert_eq!(flow.run("insert", &["--json", text(file)]).json()["not_read"]["values"], 2);
     });
 }
 
@@ -184,7 +187,8 @@ fn many_rows_of_one_long_text_are_read() {
     assert_eq!(read.map(|document| document.unwrap().text.len()).sum::<usize>(), rows * (bytes / 6 * 6));
 }
 
-/// apache/arrow-rs#7973: rows that are large each, in every codec, and written as differences to the row before.
+/// apache/arrow-rs#7973: rows that are large each, in every codec, and written as differences to the row
+/// before.
 #[test]
 fn large_rows_are_read_a_few_at_a_time() {
     let rows = 24;

@@ -1,4 +1,4 @@
-//! Entries of folders, and values of documents, that are not read, by why.
+//! Entries of folders and values of files that are not read, by why.
 
 use ehi::data::FolderReport;
 use serde::Serialize;
@@ -10,7 +10,7 @@ pub struct LeftOut {
     links: u64,
     others: u64,
     empty: u64,
-    /// Numbers without an end.
+    /// Values of a file that are in no document.
     pub values: u64,
 }
 
@@ -32,7 +32,7 @@ impl LeftOut {
             (links, "links"),
             (others, "of other kinds"),
             (empty, "without text"),
-            (values, "infinite values"),
+            (values, if values == 1 { "value" } else { "values" }),
         ];
         let named = all.iter().filter(|(count, _)| *count > 0);
         let named: Vec<String> = named.map(|(count, what)| format!("{count} {what}")).collect();

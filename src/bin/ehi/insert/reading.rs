@@ -103,9 +103,9 @@ impl Reading {
     }
 
     /// What was decided about what was read, when nothing more comes.
-    pub fn notes(&mut self) -> &[Note] {
+    pub fn notes(&mut self) -> Vec<Note> {
         self.finish();
-        &self.whole.notes
+        std::mem::take(&mut self.whole.notes)
     }
 
     /// What errors call the place of a document.

@@ -2,11 +2,12 @@
 
 use std::io::Write;
 
-use ehi::data::{DataError, FolderReport};
+use ehi::data::{DataError, FolderReport, Note};
 use ehi::{CutTexts, Index, InsertSummary};
 use serde_json::json;
 
 use super::left_out::LeftOut;
+use crate::escape::escaped;
 use crate::failure::Failure;
 use crate::printing;
 
@@ -25,7 +26,9 @@ pub struct Tally {
     pub removed: u64,
     /// What was said beside it, a sentence each.
     pub notes: Vec<String>,
-    /// Entries of folders that are not read.
+    /// Columns of tables that are text because of some of their cells.
+    text_columns: Vec<String>,
+    /// Entries of folders, and values of files, that are not read.
     left_out: LeftOut,
     /// Lines that are no document.
     bad_lines: u64,
@@ -40,9 +43,15 @@ impl Tally {
         self.left_out.add(report);
     }
 
-    /// Values of documents that became null.
-    pub fn values_left_out(&mut self, count: u64) {
-        self.left_out.values += count;
+    /// Counts what a note is about.
+    pub fn noted(&mut self, note: Note) {
+        self.left_out.values += note.left_out();
+        match note {
+            Note::TextColumn { column, .. } | Note::TextDecimals { column, .. } => {
+                self.text_columns.push(column)
+            }
+            _ => {}
+        }
     }
 
     pub fn add(&mut self, summary: &InsertSummary) {
@@ -143,6 +152,11 @@ impl Tally {
             }
         }
         write!(out, "{}", self.left_out.line())?;
+        if !self.text_columns.is_empty() {
+            let columns =
+                self.text_columns.iter().map(|column| escaped(column)).collect::<Vec<_>>().join(", ");
+            write!(out, "; text because of some cells: {columns}")?;
+        }
         writeln!(out, "; the index has {documents} documents")?;
         self.write_cut(out, max_tokens)
     }
@@ -161,6 +175,7 @@ impl Tally {
             "not_stored": self.not_stored(),
             "waiting": waiting,
             "not_read": self.left_out,
+            "text_columns": self.text_columns,
             "notes": self.notes,
             "cut": { "documents": documents, "tokens": tokens, "tokens_cut": tokens_cut, "longest": longest },
             "documents": index.len(),

@@ -143,8 +143,8 @@ impl Opened {
     }
 }
 
-/// The decimals of the only column that numbers cannot hold. What cannot be read ends the look: the reading of the
-/// rows meets it again.
+/// The decimals of the only column that numbers cannot hold. What cannot be read ends the look: the reading
+/// of the rows meets it again.
 fn inexact(batches: Batches) -> Seen {
     let mut values = Values::default();
     let mut row = 0;

@@ -55,8 +55,8 @@ impl Values {
         Self { decimals_as_text, ..Self::default() }
     }
 
-    /// The value at a place of an array, in the row of that number: dates and times as text, decimals as numbers
-    /// where these hold them, what is no number (NaN or infinite) as null.
+    /// The value at a place of an array, in the row of that number: dates and times as text, decimals as
+    /// numbers where these hold them, what is no number (NaN or infinite) as null.
     pub fn of(&mut self, column: &dyn Array, place: usize, row: u64) -> Result<Value, String> {
         (self.values, self.bytes, self.row) = (0, 0, row);
         self.value(column, place, 0)
@@ -225,7 +225,8 @@ where
     Some(format!("{time:?}"))
 }
 
-/// A time with as many digits of a second as its unit has, so that all texts of a column are in the order of the clock.
+/// A time with as many digits of a second as its unit has, so that all texts of a column are in the order of
+/// the clock.
 fn with_digits(time: String, unit: TimeUnit) -> String {
     let digits = match unit {
         TimeUnit::Second => return time,
