@@ -3,8 +3,8 @@
 use half::f16;
 use half::vec::HalfFloatVecExt;
 
-/// A row at unit L2 norm as it is stored for cosine: its norm is at most 1, so that every cosine with it is in
-/// [-1, 1].
+/// A row at unit L2 norm as it is stored for cosine: its norm is at most 1, so that every cosine with it is
+/// in [-1, 1].
 ///
 /// Each value is rounded to the nearest f16, which makes a row longer or shorter by some 3e-5. Of one that it
 /// makes too long, as many values as it takes are rounded toward zero instead, a few as a rule.

@@ -303,8 +303,8 @@ impl Model {
         Slot { bundle: Arc::clone(bundle), coder, rows, curve: None, fast, file, learned }
     }
 
-    /// With the same encoder embeddings go with their documents. With another one what is stored of a document
-    /// stays, and what the target lacks is encoded.
+    /// With the same encoder embeddings go with their documents. With another one what is stored of a
+    /// document stays, and what the target lacks is encoded.
     fn change_to(&mut self, mut target: Slot) {
         if target.bundle.has_encoder_of(&self.serving.bundle) {
             target.rows.clone_from(&self.serving.rows);
