@@ -61,6 +61,8 @@ struct Scan {
     /// Lines of this row, and whether each of them has as many cells as the first row.
     lines: u64,
     lines_fit: bool,
+    /// Whether the last line has no line feed.
+    is_open: bool,
     quoted: u64,
 }
 
@@ -95,7 +97,8 @@ impl Scan {
                 (Place::Start | Place::Bare, _) => Place::Bare,
             };
         }
-        if self.place == Place::Start { self.row() } else { Some(()) }
+        self.is_open = !line.ends_with(b"\n");
+        if self.place == Place::Start && !self.is_open { self.row() } else { Some(()) }
     }
 
     fn cell(&mut self, place: Place) {
@@ -114,13 +117,12 @@ impl Scan {
     }
 
     fn end(mut self) -> Quotes {
-        // The last line may have no line feed.
         let place = self.place;
         let fits = match place {
-            Place::Start => Some(()),
+            Place::Start if !self.is_open => Some(()),
             // A quote is open to the end.
             Place::Quoted => (!self.lines_fit).then_some(()),
-            Place::Bare | Place::Ending => {
+            Place::Start | Place::Bare | Place::Ending => {
                 self.cell(place);
                 self.row()
             }
@@ -135,6 +137,11 @@ mod tests {
 
     fn of(text: &str) -> Quotes {
         told(&mut (Box::new(std::io::Cursor::new(text.to_owned())) as ByteStream))
+    }
+
+    #[test]
+    fn the_last_row_may_end_with_an_empty_cell_and_without_a_line_feed() {
+        assert_eq!(of("id\ttext\tnote\n1\t\"a \"\"b\"\"\"\t"), Quotes::Around(1));
     }
 
     #[test]

@@ -115,7 +115,7 @@ fn number<R: Rng>(source: &mut Source<R>) -> usize {
 /// A cell of a column; `kind` is what most of its cells are.
 fn cell<R: Rng>(source: &mut Source<R>, name: &str, kind: usize, sign: char) -> String {
     if name == "id" {
-        return source.word();
+        return source.unseen();
     }
     if name == "text" {
         return format!(
@@ -174,7 +174,7 @@ fn every_word_of_json_is_in_its_documents() {
 fn record<R: Rng>(source: &mut Source<R>) -> String {
     let mut object = Map::new();
     let id = source.one_of(&["id", "_id"]);
-    object.insert(id.to_owned(), source.word().into());
+    object.insert(id.to_owned(), source.unseen().into());
     let text = match source.random.random_range(0..5) {
         0 => {
             let number = number(source);
