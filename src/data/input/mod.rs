@@ -15,6 +15,7 @@ mod told;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
+#[cfg(feature = "parquet")]
 use std::sync::{Arc, atomic::AtomicU64};
 
 pub use format::Format;
