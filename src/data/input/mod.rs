@@ -15,8 +15,9 @@ mod told;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
+use std::sync::Arc;
 #[cfg(feature = "parquet")]
-use std::sync::{Arc, atomic::AtomicU64};
+use std::sync::atomic::AtomicU64;
 
 pub use format::Format;
 #[cfg(feature = "folders")]
