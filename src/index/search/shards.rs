@@ -205,7 +205,7 @@ impl ActiveModel {
             stems => stems.to_string(),
         };
         // Earlier versions wrote down the name alone.
-        if kind.is_earlier { name } else { format!("{} {name}", kind.code()) }
+        if kind.is_earlier { name } else { format!("{name} {}", kind.code()) }
     }
 }
 
