@@ -17,7 +17,8 @@ from pathlib import Path
 
 from mcp import Client, MCPError, StdioServerParameters
 
-PROGRAM, MODEL = sys.argv[1:]
+# Absolute, since some servers are started in another folder.
+PROGRAM, MODEL = map(os.path.abspath, sys.argv[1:])
 READS = ["search", "get", "explain", "stats"]
 WRITES = ["insert", "delete", "judge"]
 QUESTION = "Does vitamin D protect against infection?"
