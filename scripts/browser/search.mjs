@@ -327,7 +327,7 @@ async function state(page) {
     await page.unroute("**/api/health");
     await view(page, "Why");
     await view(page, "State");
-    await page.getByText("Nothing stands out.").or(page.getByText(/^`?ehi|uneven|unsure|no tree|other leaves|score all/).first()).waitFor();
+    await page.getByText("The tree fits what is stored. “ehi verify” looks for damage.").or(page.getByText(/^`?ehi|uneven|unsure|no tree|other leaves|score all/).first()).waitFor();
     await page.getByRole("heading", { name: "Training report" }).waitFor();
     await page.getByText(/^Deploy: at 10% of the documents/).waitFor();
     const stats = JSON.parse(ehi("stats", "--index", INDEX, "--json"));
