@@ -122,6 +122,8 @@ export async function hostile(browser) {
     await page.getByText("No hits.").waitFor();
     await accessible(page, "no hits");
     await page.getByLabel("Ranked by").selectOption("best");
+    // Signs count in this mode too, so that the question before has no hits to explain.
+    await ask(page, "zebra");
 
     await view(page, "Leaves");
     await page.getByText(/leaves have documents/).waitFor();
