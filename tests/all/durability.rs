@@ -68,8 +68,8 @@ fn norm(row: impl IntoIterator<Item = f64>) -> f64 {
     row.into_iter().map(|x| x * x).sum::<f64>().sqrt()
 }
 
-/// The unit row as it is stored: each value as the nearest f16; of a row whose norm is then above 1, the first
-/// values that grew are the next f16 toward zero, until it is at most 1.
+/// The unit row as it is stored: each value as the nearest f16; of a row whose norm is then above 1, the
+/// first values that grew are the next f16 toward zero, until it is at most 1.
 fn stored_row(row: &[f32]) -> Vec<f64> {
     let length = norm(row.iter().copied().map(f64::from));
     let unit: Vec<f64> = row.iter().map(|&x| f64::from(x) / length).collect();

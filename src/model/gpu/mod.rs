@@ -6,15 +6,14 @@
 //! rows of an embedding table are atomic, so two runs may differ in the last bits.
 #![allow(unsafe_code)]
 
-use std::sync::OnceLock;
-
 use candle_core::backend::BackendStorage;
-use candle_core::cuda_backend::cudarc::driver::{CudaView, LaunchConfig, PushKernelArg};
-use candle_core::cuda_backend::cudarc::nvrtc;
-use candle_core::{CpuStorage, CudaStorage, CustomOp2, CustomOp3, D, Error, Layout, Result, Shape, Tensor};
+use candle_core::cuda_backend::cudarc::driver::{LaunchConfig, PushKernelArg};
+use candle_core::{CudaStorage, D, Error, Result, Shape, Tensor};
 
+mod operation;
 mod reshape;
 
+use operation::{OnGpu, Operand, Operation, ptx, rows_of, view};
 use reshape::column_sums;
 pub(super) use reshape::permute;
 
@@ -23,7 +22,7 @@ pub(super) use reshape::permute;
 /// # Shapes
 /// `x` `[.., m]` and the output; `weight` and `bias` `[m]`; all f32.
 pub(super) fn layer_norm(x: &Tensor, weight: &Tensor, bias: &Tensor, epsilon: f32) -> Result<Tensor> {
-    x.contiguous()?.apply_op3(weight, bias, LayerNorm(epsilon))
+    x.contiguous()?.apply_op3(weight, bias, OnGpu(LayerNorm(epsilon)))
 }
 
 /// `softmax(scale * scores + mask)` over the last dimension.
@@ -33,12 +32,13 @@ pub(super) fn layer_norm(x: &Tensor, weight: &Tensor, bias: &Tensor, epsilon: f3
 /// f32.
 pub(super) fn softmax(scores: &Tensor, mask: &Tensor, scale: f32) -> Result<Tensor> {
     let (_, heads, tokens, _) = scores.dims4()?;
-    scores.contiguous()?.apply_op2(&mask.contiguous()?, Softmax { group: (heads * tokens) as u32, scale })
+    let softmax = Softmax { group: (heads * tokens) as u32, scale };
+    scores.contiguous()?.apply_op2(&mask.contiguous()?, OnGpu(softmax))
 }
 
 /// `x + bias` over the last dimension, followed by GELU where `gelu`.
 pub(super) fn bias(x: &Tensor, bias: &Tensor, gelu: bool) -> Result<Tensor> {
-    x.contiguous()?.apply_op2(bias, Bias { gelu })
+    x.contiguous()?.apply_op2(bias, OnGpu(Bias { gelu }))
 }
 
 /// Rows of a table.
@@ -46,10 +46,10 @@ pub(super) fn bias(x: &Tensor, bias: &Tensor, gelu: bool) -> Result<Tensor> {
 /// # Shapes
 /// `table` `[n, m]` f32; `ids` `[k]` u32, each below n; output `[k, m]`.
 pub(super) fn rows(table: &Tensor, ids: &Tensor) -> Result<Tensor> {
-    table.apply_op2(ids, Rows)
+    table.apply_op2(ids, OnGpu(Rows))
 }
 
-/// One launch over the rows of the first operand.
+/// A kernel that takes a row a warp.
 #[derive(Clone, Copy)]
 struct Kernel {
     name: &'static str,
@@ -65,8 +65,14 @@ impl Kernel {
     fn scaled(name: &'static str, scale: f32) -> Self {
         Self { scale, ..Self::new(name) }
     }
+}
 
-    fn launch(self, [a, b, c]: [(&CudaStorage, &Layout); 3]) -> Result<(CudaStorage, Shape)> {
+impl Operation<3> for Kernel {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn launch(&self, [a, b, c]: [Operand<'_>; 3]) -> Result<(CudaStorage, Shape)> {
         let shape = a.1.shape().clone();
         let (rows, width) = rows_of(&shape)?;
         let device = a.0.device();
@@ -82,80 +88,26 @@ impl Kernel {
     }
 }
 
-/// A kernel of a backward pass.
-impl CustomOp3 for Kernel {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn cpu_fwd(
-        &self,
-        _: &CpuStorage,
-        _: &Layout,
-        _: &CpuStorage,
-        _: &Layout,
-        _: &CpuStorage,
-        _: &Layout,
-    ) -> Result<(CpuStorage, Shape)> {
-        on_cpu(self.name)
-    }
-
-    fn cuda_fwd(
-        &self,
-        s1: &CudaStorage,
-        l1: &Layout,
-        s2: &CudaStorage,
-        l2: &Layout,
-        s3: &CudaStorage,
-        l3: &Layout,
-    ) -> Result<(CudaStorage, Shape)> {
-        self.launch([(s1, l1), (s2, l2), (s3, l3)])
-    }
-}
-
 struct LayerNorm(f32);
 
-impl CustomOp3 for LayerNorm {
+impl Operation<3> for LayerNorm {
     fn name(&self) -> &'static str {
         "layer_norm"
     }
 
-    fn cpu_fwd(
-        &self,
-        _: &CpuStorage,
-        _: &Layout,
-        _: &CpuStorage,
-        _: &Layout,
-        _: &CpuStorage,
-        _: &Layout,
-    ) -> Result<(CpuStorage, Shape)> {
-        on_cpu(self.name())
+    fn launch(&self, operands: [Operand<'_>; 3]) -> Result<(CudaStorage, Shape)> {
+        Kernel::scaled(self.name(), self.0).launch(operands)
     }
 
-    fn cuda_fwd(
+    fn backward(
         &self,
-        s1: &CudaStorage,
-        l1: &Layout,
-        s2: &CudaStorage,
-        l2: &Layout,
-        s3: &CudaStorage,
-        l3: &Layout,
-    ) -> Result<(CudaStorage, Shape)> {
-        Kernel::scaled("layer_norm", self.0).launch([(s1, l1), (s2, l2), (s3, l3)])
-    }
-
-    fn bwd(
-        &self,
-        x: &Tensor,
-        weight: &Tensor,
-        _bias: &Tensor,
+        [x, weight, _]: [&Tensor; 3],
         _y: &Tensor,
         gradient: &Tensor,
-    ) -> Result<(Option<Tensor>, Option<Tensor>, Option<Tensor>)> {
-        let gradient = gradient.contiguous()?;
-        let of = |name| x.apply_op3_no_bwd(weight, &gradient, &Kernel::scaled(name, self.0));
+    ) -> Result<[Option<Tensor>; 3]> {
+        let of = |name| x.apply_op3_no_bwd(weight, gradient, &OnGpu(Kernel::scaled(name, self.0)));
         let (dx, dw) = (of("layer_norm_gradient")?, of("layer_norm_weight_gradient")?);
-        Ok((Some(dx), Some(column_sums(&dw)?), Some(column_sums(&gradient)?)))
+        Ok([Some(dx), Some(column_sums(&dw)?), Some(column_sums(gradient)?)])
     }
 }
 
@@ -164,35 +116,19 @@ struct Softmax {
     scale: f32,
 }
 
-impl CustomOp2 for Softmax {
+impl Operation<2> for Softmax {
     fn name(&self) -> &'static str {
         "softmax"
     }
 
-    fn cpu_fwd(&self, _: &CpuStorage, _: &Layout, _: &CpuStorage, _: &Layout) -> Result<(CpuStorage, Shape)> {
-        on_cpu(self.name())
+    fn launch(&self, [scores, mask]: [Operand<'_>; 2]) -> Result<(CudaStorage, Shape)> {
+        let kernel = Kernel { group: self.group, ..Kernel::scaled(self.name(), self.scale) };
+        kernel.launch([scores, mask, mask])
     }
 
-    fn cuda_fwd(
-        &self,
-        s1: &CudaStorage,
-        l1: &Layout,
-        s2: &CudaStorage,
-        l2: &Layout,
-    ) -> Result<(CudaStorage, Shape)> {
-        let kernel = Kernel { group: self.group, ..Kernel::scaled("softmax", self.scale) };
-        kernel.launch([(s1, l1), (s2, l2), (s2, l2)])
-    }
-
-    fn bwd(
-        &self,
-        _scores: &Tensor,
-        _mask: &Tensor,
-        y: &Tensor,
-        gradient: &Tensor,
-    ) -> Result<(Option<Tensor>, Option<Tensor>)> {
-        let kernel = Kernel::scaled("softmax_gradient", self.scale);
-        Ok((Some(y.apply_op3_no_bwd(y, &gradient.contiguous()?, &kernel)?), None))
+    fn backward(&self, _: [&Tensor; 2], y: &Tensor, gradient: &Tensor) -> Result<[Option<Tensor>; 2]> {
+        let kernel = OnGpu(Kernel::scaled("softmax_gradient", self.scale));
+        Ok([Some(y.apply_op3_no_bwd(y, gradient, &kernel)?), None])
     }
 }
 
@@ -200,73 +136,50 @@ struct Bias {
     gelu: bool,
 }
 
-impl CustomOp2 for Bias {
+impl Operation<2> for Bias {
     fn name(&self) -> &'static str {
         if self.gelu { "bias_gelu" } else { "bias" }
     }
 
-    fn cpu_fwd(&self, _: &CpuStorage, _: &Layout, _: &CpuStorage, _: &Layout) -> Result<(CpuStorage, Shape)> {
-        on_cpu(self.name())
+    fn launch(&self, [x, bias]: [Operand<'_>; 2]) -> Result<(CudaStorage, Shape)> {
+        Kernel::new(self.name()).launch([x, bias, bias])
     }
 
-    fn cuda_fwd(
+    fn backward(
         &self,
-        s1: &CudaStorage,
-        l1: &Layout,
-        s2: &CudaStorage,
-        l2: &Layout,
-    ) -> Result<(CudaStorage, Shape)> {
-        Kernel::new(self.name()).launch([(s1, l1), (s2, l2), (s2, l2)])
-    }
-
-    fn bwd(
-        &self,
-        x: &Tensor,
-        bias: &Tensor,
+        [x, bias]: [&Tensor; 2],
         _y: &Tensor,
         gradient: &Tensor,
-    ) -> Result<(Option<Tensor>, Option<Tensor>)> {
-        let gradient = gradient.contiguous()?;
+    ) -> Result<[Option<Tensor>; 2]> {
         let dx = match self.gelu {
-            true => x.apply_op3_no_bwd(bias, &gradient, &Kernel::new("bias_gelu_gradient"))?,
-            false => gradient,
+            true => x.apply_op3_no_bwd(bias, gradient, &OnGpu(Kernel::new("bias_gelu_gradient")))?,
+            false => gradient.clone(),
         };
         let db = column_sums(&dx)?;
-        Ok((Some(dx), Some(db)))
+        Ok([Some(dx), Some(db)])
     }
 }
 
 struct Rows;
 
-impl CustomOp2 for Rows {
+impl Operation<2> for Rows {
     fn name(&self) -> &'static str {
-        "rows"
+        "gather"
     }
 
-    fn cpu_fwd(&self, _: &CpuStorage, _: &Layout, _: &CpuStorage, _: &Layout) -> Result<(CpuStorage, Shape)> {
-        on_cpu(self.name())
+    fn launch(&self, [table, ids]: [Operand<'_>; 2]) -> Result<(CudaStorage, Shape)> {
+        let shape = Shape::from((ids.1.shape().elem_count(), table.1.shape().dim(D::Minus1)?));
+        by_ids(self.name(), table, ids, shape)
     }
 
-    fn cuda_fwd(
+    fn backward(
         &self,
-        s1: &CudaStorage,
-        l1: &Layout,
-        s2: &CudaStorage,
-        l2: &Layout,
-    ) -> Result<(CudaStorage, Shape)> {
-        let shape = Shape::from((l2.shape().elem_count(), l1.shape().dim(D::Minus1)?));
-        by_ids("gather", (s1, l1), (s2, l2), shape)
-    }
-
-    fn bwd(
-        &self,
-        table: &Tensor,
-        ids: &Tensor,
+        [table, ids]: [&Tensor; 2],
         _y: &Tensor,
         gradient: &Tensor,
-    ) -> Result<(Option<Tensor>, Option<Tensor>)> {
-        let op = Scatter { table: table.shape().clone() };
-        Ok((Some(gradient.contiguous()?.apply_op2_no_bwd(ids, &op)?), None))
+    ) -> Result<[Option<Tensor>; 2]> {
+        let scatter = OnGpu(Scatter { table: table.shape().clone() });
+        Ok([Some(gradient.apply_op2_no_bwd(ids, &scatter)?), None])
     }
 }
 
@@ -274,33 +187,18 @@ struct Scatter {
     table: Shape,
 }
 
-impl CustomOp2 for Scatter {
+impl Operation<2> for Scatter {
     fn name(&self) -> &'static str {
         "scatter"
     }
 
-    fn cpu_fwd(&self, _: &CpuStorage, _: &Layout, _: &CpuStorage, _: &Layout) -> Result<(CpuStorage, Shape)> {
-        on_cpu(self.name())
-    }
-
-    fn cuda_fwd(
-        &self,
-        s1: &CudaStorage,
-        l1: &Layout,
-        s2: &CudaStorage,
-        l2: &Layout,
-    ) -> Result<(CudaStorage, Shape)> {
-        by_ids("scatter", (s1, l1), (s2, l2), self.table.clone())
+    fn launch(&self, [x, ids]: [Operand<'_>; 2]) -> Result<(CudaStorage, Shape)> {
+        by_ids(self.name(), x, ids, self.table.clone())
     }
 }
 
 /// Launches a kernel over the rows that `ids` name, with an output of zeros.
-fn by_ids(
-    name: &'static str,
-    x: (&CudaStorage, &Layout),
-    ids: (&CudaStorage, &Layout),
-    shape: Shape,
-) -> Result<(CudaStorage, Shape)> {
+fn by_ids(name: &str, x: Operand<'_>, ids: Operand<'_>, shape: Shape) -> Result<(CudaStorage, Shape)> {
     let device = x.0.device();
     let function = device.get_or_load_custom_func(name, "ehi", ptx()?)?;
     let mut out = device.alloc_zeros::<f32>(shape.elem_count())?;
@@ -313,37 +211,6 @@ fn by_ids(
     Ok((CudaStorage::wrap_cuda_slice(out, device.clone()), shape))
 }
 
-fn rows_of(shape: &Shape) -> Result<(u32, u32)> {
-    let width = shape.dim(D::Minus1)?;
-    let rows = shape.elem_count() / width.max(1);
-    match (u32::try_from(rows), u32::try_from(width)) {
-        (Ok(rows), Ok(width)) if rows < u32::MAX - 8 => Ok((rows, width)),
-        _ => candle_core::bail!("a tensor of {rows} rows is too large for one launch"),
-    }
-}
-
 fn a_warp_each(rows: u32) -> LaunchConfig {
     LaunchConfig { grid_dim: (rows.div_ceil(8), 1, 1), block_dim: (256, 1, 1), shared_mem_bytes: 0 }
-}
-
-fn view<'a, T: candle_core::cuda_backend::CudaDType>(
-    (storage, layout): (&'a CudaStorage, &Layout),
-) -> Result<CudaView<'a, T>> {
-    match layout.contiguous_offsets() {
-        Some((start, end)) => Ok(storage.as_cuda_slice::<T>()?.slice(start..end)),
-        None => candle_core::bail!("a GPU kernel needs contiguous operands"),
-    }
-}
-
-fn on_cpu<T>(name: &str) -> Result<T> {
-    candle_core::bail!("{name} runs on a GPU")
-}
-
-/// The kernels, compiled once in the process.
-fn ptx() -> Result<&'static str> {
-    static PTX: OnceLock<std::result::Result<String, String>> = OnceLock::new();
-    let compiled = PTX.get_or_init(|| {
-        nvrtc::compile_ptx(include_str!("kernels.cu")).map(|ptx| ptx.to_src()).map_err(|e| e.to_string())
-    });
-    compiled.as_deref().map_err(|e| Error::msg(format!("the GPU kernels do not compile: {e}")))
 }

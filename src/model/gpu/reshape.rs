@@ -2,9 +2,9 @@
 
 use candle_core::backend::BackendStorage;
 use candle_core::cuda_backend::cudarc::driver::{LaunchConfig, PushKernelArg};
-use candle_core::{CpuStorage, CudaStorage, CustomOp1, D, Error, Layout, Result, Shape, Tensor};
+use candle_core::{CudaStorage, D, Error, Result, Shape, Tensor};
 
-use super::{on_cpu, ptx, rows_of, view};
+use super::operation::{OnGpu, Operand, Operation, ptx, rows_of, view};
 
 /// Rows that one thread block sums.
 const ROWS_PER_BLOCK: u32 = 512;
@@ -13,30 +13,26 @@ const ROWS_PER_BLOCK: u32 = 512;
 pub(super) fn column_sums(x: &Tensor) -> Result<Tensor> {
     let mut x = x.reshape(((), x.dim(D::Minus1)?))?;
     while x.dim(0)? > 1 {
-        x = x.apply_op1_no_bwd(&ColumnSums)?;
+        x = x.apply_op1_no_bwd(&OnGpu(ColumnSums))?;
     }
     x.squeeze(0)
 }
 
 struct ColumnSums;
 
-impl CustomOp1 for ColumnSums {
+impl Operation<1> for ColumnSums {
     fn name(&self) -> &'static str {
         "column_sums"
     }
 
-    fn cpu_fwd(&self, _: &CpuStorage, _: &Layout) -> Result<(CpuStorage, Shape)> {
-        on_cpu(self.name())
-    }
-
-    fn cuda_fwd(&self, storage: &CudaStorage, layout: &Layout) -> Result<(CudaStorage, Shape)> {
-        let device = storage.device();
+    fn launch(&self, [x]: [Operand<'_>; 1]) -> Result<(CudaStorage, Shape)> {
+        let device = x.0.device();
         let function = device.get_or_load_custom_func(self.name(), "ehi", ptx()?)?;
-        let (rows, width) = rows_of(layout.shape())?;
+        let (rows, width) = rows_of(x.1.shape())?;
         let blocks = rows.div_ceil(ROWS_PER_BLOCK);
         // SAFETY: the kernel writes every element: each column of each block of rows.
         let mut out = unsafe { device.alloc::<f32>(blocks as usize * width as usize)? };
-        let x = view::<f32>((storage, layout))?;
+        let x = view::<f32>(x)?;
         let mut launch = function.builder();
         launch.arg(&x).arg(&mut out).arg(&rows).arg(&width).arg(&ROWS_PER_BLOCK);
         let grid_dim = (width.div_ceil(32), blocks, 1);
@@ -50,24 +46,20 @@ impl CustomOp1 for ColumnSums {
 
 /// A contiguous copy of `x` whose axis i is axis `axes[i]` of `x`, which has four.
 pub(in crate::model) fn permute(x: &Tensor, axes: [usize; 4]) -> Result<Tensor> {
-    x.contiguous()?.apply_op1(Permute { axes })
+    x.contiguous()?.apply_op1(OnGpu(Permute { axes }))
 }
 
 struct Permute {
     axes: [usize; 4],
 }
 
-impl CustomOp1 for Permute {
+impl Operation<1> for Permute {
     fn name(&self) -> &'static str {
         "permute"
     }
 
-    fn cpu_fwd(&self, _: &CpuStorage, _: &Layout) -> Result<(CpuStorage, Shape)> {
-        on_cpu(self.name())
-    }
-
-    fn cuda_fwd(&self, storage: &CudaStorage, layout: &Layout) -> Result<(CudaStorage, Shape)> {
-        let shape = layout.shape();
+    fn launch(&self, [x]: [Operand<'_>; 1]) -> Result<(CudaStorage, Shape)> {
+        let shape = x.1.shape();
         let n = shape.elem_count();
         let Ok(elements) = u32::try_from(n) else {
             candle_core::bail!("a tensor of {n} elements is too large for one launch");
@@ -77,11 +69,11 @@ impl CustomOp1 for Permute {
         let dims = self.axes.map(|axis| from[axis]);
         let [_, d1, d2, d3] = dims.map(|dim| dim as u32);
         let [s0, s1, s2, s3] = self.axes.map(|axis| strides[axis] as u32);
-        let device = storage.device();
+        let device = x.0.device();
         let function = device.get_or_load_custom_func(self.name(), "ehi", ptx()?)?;
         // SAFETY: the kernel writes every element, one a thread.
         let mut out = unsafe { device.alloc::<f32>(n)? };
-        let x = view::<f32>((storage, layout))?;
+        let x = view::<f32>(x)?;
         let mut launch = function.builder();
         launch.arg(&x).arg(&mut out).arg(&elements).arg(&d1).arg(&d2).arg(&d3);
         launch.arg(&s0).arg(&s1).arg(&s2).arg(&s3);
@@ -92,12 +84,11 @@ impl CustomOp1 for Permute {
         Ok((CudaStorage::wrap_cuda_slice(out, device.clone()), Shape::from(dims.to_vec())))
     }
 
-    fn bwd(&self, _x: &Tensor, _y: &Tensor, gradient: &Tensor) -> Result<Option<Tensor>> {
+    fn backward(&self, _: [&Tensor; 1], _y: &Tensor, gradient: &Tensor) -> Result<[Option<Tensor>; 1]> {
         let mut axes = [0; 4];
         for (to, from) in self.axes.into_iter().enumerate() {
             axes[from] = to;
         }
-        let gradient = gradient.contiguous()?;
-        Ok(Some(gradient.apply_op1_no_bwd(&Permute { axes })?))
+        Ok([Some(gradient.apply_op1_no_bwd(&OnGpu(Permute { axes }))?)])
     }
 }
