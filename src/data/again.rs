@@ -68,8 +68,8 @@ impl Again {
         Ok(Pass { packing, stream, position })
     }
 
-    /// Says that this reading is the last one: what follows is not kept.
-    pub fn is_last(&self) {
+    /// Says that this reading is the last one, so that nothing more is kept.
+    pub fn keep_no_more(&self) {
         if let Origin::Stream(stream) = &mut *self.lock() {
             stream.is_keeping = false;
         }
@@ -174,7 +174,7 @@ mod tests {
         again.pass("in").unwrap().stream.read_exact(&mut first).unwrap();
         assert!(whole(&again).unwrap() == bytes);
         let pass = again.pass("in").unwrap();
-        again.is_last();
+        again.keep_no_more();
         let (mut stream, mut last) = (pass.stream, Vec::new());
         stream.read_to_end(&mut last).unwrap();
         assert!(last == bytes);

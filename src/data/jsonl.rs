@@ -44,14 +44,20 @@ struct QueryRecord {
     text: Option<String>,
 }
 
-/// An id: a string, or an integer as it is written.
-pub(super) fn id<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
-    match Option::<Value>::deserialize(from)? {
-        None => Ok(None),
-        Some(Value::String(id)) => Ok(Some(id)),
-        Some(Value::Number(id)) if id.is_i64() || id.is_u64() => Ok(Some(id.to_string())),
-        Some(_) => Err(D::Error::custom("the id is neither a string nor an integer")),
+/// An id: a string, or an integer as it is written. Another value comes back.
+pub(super) fn id_text(value: Value) -> Result<String, Value> {
+    match value {
+        Value::String(id) => Ok(id),
+        Value::Number(id) if id.is_i64() || id.is_u64() => Ok(id.to_string()),
+        other => Err(other),
     }
+}
+
+/// The id of a record, if it has one.
+pub(super) fn id<'de, D: Deserializer<'de>>(from: D) -> Result<Option<String>, D::Error> {
+    let value = Option::<Value>::deserialize(from)?;
+    let id = value.map(id_text).transpose();
+    id.map_err(|_| D::Error::custom("the id is neither a string nor an integer"))
 }
 
 /// Where a record stood, for errors found after parsing.

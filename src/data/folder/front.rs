@@ -12,8 +12,8 @@ const MOST_BYTES: usize = 1 << 20;
 pub(super) enum Front<'a> {
     /// With Markdown.
     Absent,
-    /// With names and values, and Markdown after them. `is_untitled` is whether they say that there is no
-    /// title; one that nobody has filled in says nothing.
+    /// With fields, and Markdown after them. `is_untitled`: the title is null, so that the document has none.
+    /// A blank title does not count.
     Read { fields: Map<String, Value>, is_untitled: bool, rest: &'a str },
     /// With a block of YAML or TOML that has a mistake.
     Malformed { block: &'a str, rest: &'a str, why: String },

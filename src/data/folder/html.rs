@@ -17,8 +17,7 @@ pub(super) fn page(html: &str) -> Page {
     page.finish(title)
 }
 
-/// Adds the text of a piece of HTML in Markdown to a page. What looks like a tag and is no element of HTML
-/// stays text.
+/// Adds the text of a piece of HTML in Markdown to a page. Tags with names unknown to HTML stay text.
 pub(super) fn read(html: &str, page: &mut PageText) {
     Reader::new(html, page).read();
 }

@@ -218,8 +218,8 @@ impl Folder {
         }
         version.write(&mut metadata);
         for (mut name, value) in own {
-            let is_ours = [SOURCE, PREFIX].contains(&&*name) || version::NAMES.contains(&&*name);
-            while is_ours && !name.starts_with(OWN) || metadata.contains_key(&name) {
+            let is_ours = |name: &str| [SOURCE, PREFIX].contains(&name) || version::NAMES.contains(&name);
+            while is_ours(&name) || metadata.contains_key(&name) {
                 name.insert_str(0, OWN);
             }
             metadata.insert(name, value);

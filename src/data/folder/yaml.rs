@@ -34,7 +34,7 @@ pub(super) fn parse(text: &str) -> Result<Value, String> {
                     ScalarStyle::Plain if !is_text => plain(&value),
                     _ => Value::String(value.clone().into_owned()),
                 };
-                builder.value(node, Some(&value), anchor).map_err(at)?;
+                builder.value(node, Some(&value), anchor, 1).map_err(at)?;
             }
             Event::SequenceStart(_, anchor, _) => builder.open.push(Open::list(anchor)),
             Event::MappingStart(_, anchor, _) => builder.open.push(Open::object(anchor)),
@@ -91,9 +91,10 @@ impl Open {
 }
 
 impl Builder {
-    /// Takes a value, of which `text` is known where it is a scalar.
-    fn value(&mut self, value: Value, text: Option<&str>, anchor: usize) -> Result<(), String> {
-        self.values += count(&value);
+    /// Takes a value, of which `text` is known where it is a scalar, and which is `more` values that are not
+    /// counted yet.
+    fn value(&mut self, value: Value, text: Option<&str>, anchor: usize, more: usize) -> Result<(), String> {
+        self.values += more;
         if self.values > MOST_VALUES {
             return Err(format!("more than {MOST_VALUES} values"));
         }
@@ -124,19 +125,19 @@ impl Builder {
     fn close(&mut self) -> Result<(), String> {
         let Some(Open { value, anchor, .. }) = self.open.pop() else { return Ok(()) };
         // Its members are counted already.
-        self.values -= count(&value) - 1;
-        self.value(value, None, anchor)
+        self.value(value, None, anchor, 1)
     }
 
     fn alias(&mut self, anchor: usize) -> Result<(), String> {
         let value = self.anchors.get(&anchor).ok_or("an alias inside of what it stands for")?;
+        let more = count(value);
         // Before the copy is made.
-        if self.values + count(value) > MOST_VALUES || self.open.len() + depth(value) > MOST_DEPTH {
+        if self.values + more > MOST_VALUES || self.open.len() + depth(value) > MOST_DEPTH {
             return Err("aliases that stand for too much".to_owned());
         }
         let value = value.clone();
         let text = value.as_str().map(str::to_owned);
-        self.value(value, text.as_deref(), 0)
+        self.value(value, text.as_deref(), 0, more)
     }
 }
 

@@ -47,7 +47,7 @@ pub(super) fn kinds(rows: &mut Rows, uses: &[Option<bool>]) -> Vec<Option<Kind>>
 pub(super) fn kind(cell: &str) -> Kind {
     match cell.as_bytes() {
         b"true" | b"false" => Kind::Boolean,
-        [b'-' | b'0'..=b'9', ..] if is_plain_integer(cell) || number(cell).is_some() => Kind::Number,
+        _ if number(cell).is_some() => Kind::Number,
         _ => Kind::Text,
     }
 }
@@ -58,14 +58,14 @@ pub(super) fn typed(cell: &str) -> Value {
     match cell {
         "true" => Value::Bool(true),
         "false" => Value::Bool(false),
-        _ if cell.starts_with(|first: char| first.is_ascii_digit() || first == '-') => {
-            number(cell).map_or_else(|| Value::String(cell.to_owned()), Value::Number)
-        }
-        _ => Value::String(cell.to_owned()),
+        _ => number(cell).map_or_else(|| Value::String(cell.to_owned()), Value::Number),
     }
 }
 
 fn number(cell: &str) -> Option<Number> {
+    if !cell.starts_with(|first: char| first.is_ascii_digit() || first == '-') {
+        return None;
+    }
     if is_plain_integer(cell) {
         return cell.parse::<i64>().ok().map(Number::from);
     }
@@ -90,10 +90,10 @@ fn is_plain_integer(cell: &str) -> bool {
 
 /// Whether two numbers with a fraction differ only by zeros at their ends, as prices have them.
 fn same_fraction(a: &str, b: &str) -> bool {
-    let parts = |text: &str| {
+    fn parts(text: &str) -> Option<(&str, &str)> {
         let (whole, part) = text.split_once('.').filter(|(_, part)| !part.is_empty())?;
-        Some((whole.to_owned(), part.trim_end_matches('0').to_owned()))
-    };
+        Some((whole, part.trim_end_matches('0')))
+    }
     b.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'-' | b'.'))
         && parts(a).is_some_and(|a| Some(a) == parts(b))
 }

@@ -8,6 +8,7 @@ use sha2::{Digest, Sha256};
 use super::listing;
 use super::record::Record;
 use crate::data::DataError;
+use crate::data::jsonl::id_text;
 use crate::document::Document;
 
 /// What is between the parts of a text that is in several fields: a paragraph ends.
@@ -232,11 +233,7 @@ impl At<'_> {
 
     /// An id is a string or an integer.
     fn id(&self, field: &str, value: Value) -> Result<String, DataError> {
-        let id = match value {
-            Value::String(id) => id,
-            Value::Number(number) if number.is_i64() || number.is_u64() => number.to_string(),
-            value => return Err(self.kind(field, &value, "a string or an integer")),
-        };
+        let id = id_text(value).map_err(|value| self.kind(field, &value, "a string or an integer"))?;
         if id.is_empty() {
             let (name, line, field) = (self.name.to_owned(), self.line, field.to_owned());
             return Err(DataError::NoId { name, line, field });

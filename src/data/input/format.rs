@@ -48,11 +48,6 @@ impl Format {
     pub(super) fn is_columnar(self) -> bool {
         matches!(self, Self::Parquet | Self::Arrow)
     }
-
-    /// Whether its cells are text that may stand for a number.
-    pub(super) fn has_cells(self) -> bool {
-        matches!(self, Self::Csv | Self::Tsv)
-    }
 }
 
 impl fmt::Display for Format {

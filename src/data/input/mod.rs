@@ -27,7 +27,7 @@ pub(super) use told::told;
 
 pub(super) use format::separated;
 
-use super::again::{Again, Pass};
+use super::again::Again;
 use super::streams::{Documents, Source};
 use super::{DataError, Lines};
 use array::JsonArray;
@@ -203,14 +203,12 @@ impl Input {
     }
 
     fn check_format(&self, format: Format, name: &str) -> Result<(), DataError> {
-        let is_separated = self.delimiter.is_some_and(|sign| !(format == Format::Tsv && sign == '\t'));
-        let option = match format {
-            Format::Csv => return Ok(()),
-            Format::Tsv if is_separated => "delimiters",
-            Format::Tsv => return Ok(()),
+        let option = match (format, self.delimiter) {
+            (Format::Csv, _) | (Format::Tsv, None | Some('\t')) => return Ok(()),
+            (Format::Tsv, Some(_)) => "delimiters",
             _ if self.cells_as_text => "text cells",
-            _ if is_separated => "delimiters",
-            _ => return Ok(()),
+            (_, Some(_)) => "delimiters",
+            (_, None) => return Ok(()),
         };
         Err(DataError::NotForFormat { name: name.to_owned(), option, format })
     }
@@ -221,12 +219,12 @@ impl Input {
     /// columns are, perhaps to the end.
     ///
     /// # Errors
-    /// [`DataError::FieldTwice`] for a field in two roles, [`DataError::Delimiter`] for a sign that separates
-    /// nothing, [`DataError::Foreign`] and [`DataError::UnknownFormat`] for what is no such file,
-    /// [`DataError::Columnar`] for a Parquet or Arrow file that cannot be read, [`DataError::NoFeature`]
-    /// without their feature, [`DataError::NotForFormat`] for an option that the kind of file has no use for;
-    /// [`DataError::NoColumn`], [`DataError::ColumnTwice`], [`DataError::CellUtf8`] and
-    /// [`DataError::OpenQuote`] for a row of names; and the errors of reading.
+    /// [`DataError::FieldTwice`] for a field in two roles, [`DataError::Delimiter`] for a character that
+    /// cannot separate cells, [`DataError::Foreign`] and [`DataError::UnknownFormat`] for another kind of
+    /// file, [`DataError::Columnar`] for a Parquet or Arrow file that cannot be read,
+    /// [`DataError::NoFeature`] without their feature, [`DataError::NotForFormat`] for an option that the
+    /// kind of file has no use for; [`DataError::NoColumn`], [`DataError::ColumnTwice`],
+    /// [`DataError::CellUtf8`] and [`DataError::OpenQuote`] for a row of names; and the errors of reading.
     ///
     /// An item is an error where its record is none ([`DataError::Json`], [`DataError::InvalidUtf8`],
     /// [`DataError::Cells`], [`DataError::CellUtf8`], [`DataError::Columnar`]) or makes no document
@@ -269,32 +267,32 @@ impl Input {
             }
             Kind::Unknown | Kind::Foreign(..) => return Err(refused(kind, pass.packing, pass.stream, &name)),
         };
-        if !format.has_cells() {
-            again.is_last();
-            let position = Arc::clone(&pass.position);
-            return Ok(Documents::new(self.source(format, pass, name)?, position));
-        }
         let position = Arc::clone(&pass.position);
-        let table = Table::open(name, &again, pass, layout, &self.fields, self.cells_as_text)?;
-        Ok(match table {
-            Some((table, position)) => Documents::new(Box::new(table), position),
-            None => Documents::new(Box::new(Nothing), position),
-        })
-    }
-
-    /// What a stream other than a table holds.
-    fn source(&self, format: Format, pass: Pass, name: String) -> Result<Box<dyn Source>, DataError> {
-        let Pass { packing, stream, .. } = pass;
         let fields = self.fields.clone();
-        Ok(match format {
-            Format::Json => Box::new(JsonArray::new(name, packing, stream, fields)),
+        let source: Box<dyn Source> = match format {
+            Format::Csv | Format::Tsv => {
+                let table = Table::open(name, &again, pass, layout, &fields, self.cells_as_text)?;
+                return Ok(match table {
+                    Some((table, position)) => Documents::new(Box::new(table), position),
+                    None => Documents::new(Box::new(Nothing), position),
+                });
+            }
+            Format::Json => {
+                again.keep_no_more();
+                Box::new(JsonArray::new(name, pass.packing, pass.stream, fields))
+            }
+            Format::JsonLines => {
+                again.keep_no_more();
+                let (lines, unseen) = (Lines::unpacked(pass.packing, pass.stream, name), fields.optional());
+                Box::new(JsonLines { lines, fields, unseen })
+            }
             #[cfg(feature = "parquet")]
             Format::Parquet | Format::Arrow => {
+                again.keep_no_more();
                 // They are read from many places, so a stream is put into a file first.
-                let failed = |source| packing.error(&name, 1, source);
+                let failed = |source| pass.packing.error(&name, 1, source);
                 let mut file = tempfile::tempfile().map_err(failed)?;
-                let mut stream = stream;
-                std::io::copy(&mut stream, &mut file).map_err(failed)?;
+                std::io::copy(&mut pass.stream, &mut file).map_err(failed)?;
                 std::io::Seek::rewind(&mut file).map_err(failed)?;
                 Box::new(columns::Columns::open(file, name, format, &fields, Arc::default())?)
             }
@@ -302,11 +300,8 @@ impl Input {
             Format::Parquet | Format::Arrow => {
                 return Err(DataError::NoFeature { name, format, feature: "parquet" });
             }
-            Format::JsonLines | Format::Csv | Format::Tsv => {
-                let (lines, unseen) = (Lines::unpacked(packing, stream, name), fields.optional());
-                Box::new(JsonLines { lines, fields, unseen })
-            }
-        })
+        };
+        Ok(Documents::new(source, position))
     }
 }
 

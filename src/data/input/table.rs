@@ -19,7 +19,7 @@ use crate::data::{DataError, Note};
 use crate::document::Document;
 
 /// How the cells of a table are told apart.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Layout {
     /// What separates them; told by the first rows if `None`.
     pub delimiter: Option<u8>,
@@ -35,9 +35,8 @@ impl Layout {
 }
 
 /// Whether cells may be in quotes.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Quoting {
-    #[default]
     Yes,
     No,
     /// As the content says.
@@ -76,12 +75,11 @@ impl Table {
     pub fn open(
         name: String,
         again: &Again,
-        pass: Pass,
+        mut pass: Pass,
         layout: Layout,
         fields: &Fields,
         cells_as_text: bool,
     ) -> Result<Option<(Self, Arc<AtomicU64>)>, DataError> {
-        let mut pass = pass;
         let delimiter = match layout.delimiter {
             Some(delimiter) => delimiter,
             None => {
@@ -134,7 +132,7 @@ impl Table {
             rows = begin(pass)?;
             rows.advance()?;
         }
-        again.is_last();
+        again.keep_no_more();
         let has_value = vec![false; columns.len()];
         Ok(Some((Self { rows, columns, uses, has_value, fields, quotes, kept: 0 }, position)))
     }

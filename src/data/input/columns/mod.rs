@@ -85,18 +85,24 @@ impl Columns {
         let opened = opened.map_err(failed)?;
         let (fields, uses) = resolved(fields, opened.schema(), &name)?;
         let used: Vec<usize> = (0..uses.len()).filter(|place| uses[*place].is_some()).collect();
-        let mut columns: Vec<Column> = Vec::new();
-        for &place in &used {
-            let field = opened.schema().field(place);
-            // What makes an id, a title or a text keeps all digits.
-            let decimals_as_text = uses[place] == Some(false);
-            let values = Values::new(decimals_as_text);
-            let mut column = Column { name: field.name().clone(), values, inexact: Seen::default() };
-            if !decimals_as_text && has_wide_decimals(field.data_type()) {
-                column.inexact = inexact(opened.batches(&[place]).map_err(failed)?);
-                column.values.decimals_as_text = column.inexact.count > 0;
+        let field = |place: usize| opened.schema().field(place);
+        // What makes an id, a title or a text keeps all digits.
+        let is_own = |place: usize| uses[place] == Some(false);
+        let column = |&place: &usize| Column {
+            name: field(place).name().clone(),
+            values: Values::new(is_own(place)),
+            inexact: Seen::default(),
+        };
+        let mut columns: Vec<Column> = used.iter().map(column).collect();
+        let is_wide = |place: &usize| !is_own(*place) && has_wide_decimals(field(*place).data_type());
+        let wide: Vec<usize> = used.iter().copied().filter(is_wide).collect();
+        if !wide.is_empty() {
+            let looked_at = columns.iter_mut().zip(&used).filter(|(_, place)| wide.contains(place));
+            let found = inexact(opened.batches(&wide).map_err(failed)?, wide.len());
+            for ((column, _), found) in looked_at.zip(found) {
+                column.values.decimals_as_text = found.count > 0;
+                column.inexact = found;
             }
-            columns.push(column);
         }
         let batches = opened.batches(&used).map_err(failed)?;
         let whole = opened.rows().map(|rows| (rows, bytes));
@@ -143,24 +149,25 @@ impl Opened {
     }
 }
 
-/// The decimals of the only column that numbers cannot hold. What cannot be read ends the look: the reading
-/// of the rows meets it again.
-fn inexact(batches: Batches) -> Seen {
-    let mut values = Values::default();
-    let mut row = 0;
+/// Of each of so many columns the decimals that numbers cannot hold. An error ends the look, since the
+/// reading of the rows reports it.
+fn inexact(batches: Batches, columns: usize) -> Vec<Seen> {
     let look = || {
+        let mut values = vec![Values::default(); columns];
+        let mut row = 0;
         for batch in batches {
             let Ok(batch) = batch else { break };
-            let Some(column) = batch.columns().first() else { break };
             for place in 0..batch.num_rows() {
                 row += 1;
-                // Another kind of failure is met again too.
-                let _ = values.of(column.as_ref(), place, row);
+                for (values, column) in values.iter_mut().zip(batch.columns()) {
+                    // Another kind of failure is reported then too.
+                    let _ = values.of(column.as_ref(), place, row);
+                }
             }
         }
-        values.inexact
+        values.into_iter().map(|values| values.inexact).collect()
     };
-    guarded(look).unwrap_or_default()
+    guarded(look).unwrap_or_else(|_| vec![Seen::default(); columns])
 }
 
 impl Source for Columns {

@@ -30,7 +30,7 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    /// A batch of so many rows begins.
+    /// Starts a batch of `rows` rows.
     pub fn begin(&self, rows: usize) {
         self.rows.store(rows, Relaxed);
         self.used.store(0, Relaxed);

@@ -55,8 +55,8 @@ impl Values {
         Self { decimals_as_text, ..Self::default() }
     }
 
-    /// The value at a place of an array, in the row of that number: dates and times as text, decimals as
-    /// numbers where these hold them, what is no number (NaN or infinite) as null.
+    /// The value at a place of an array, in row number `row`: dates and times as text, decimals as numbers
+    /// where f64 or 64-bit integers hold them, NaN and infinities as null.
     pub fn of(&mut self, column: &dyn Array, place: usize, row: u64) -> Result<Value, String> {
         (self.values, self.bytes, self.row) = (0, 0, row);
         self.value(column, place, 0)
