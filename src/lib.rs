@@ -40,6 +40,7 @@
     deny(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, clippy::print_stderr)
 )]
 
+mod characters;
 #[cfg(feature = "train")]
 mod cluster;
 mod codes;

@@ -2,24 +2,22 @@
 
 use std::path::{Path, PathBuf};
 
-use super::root::{Current, kind, list, sync};
+use super::root::{Current, kind, list, model_dir, sync};
 use crate::disk::{Backend, Kind, names};
 use crate::store::{Operation, StoreError};
 
 type Result<T> = std::result::Result<T, StoreError>;
 
-/// The folders of an index that may have something set aside, relative to it.
-fn folders(current: &Current) -> Vec<String> {
-    let models = [current.serving].into_iter().chain(current.others());
-    let models = models.map(|number| format!("{}/{number}/", names::MODELS));
-    let all = models.chain([format!("{}/", names::JUDGMENTS), String::new()]);
-    all.map(|folder| format!("{folder}{}", names::DAMAGED)).collect()
+/// The folders of an index that may have something set aside.
+fn folders(index: &Path, current: &Current) -> impl Iterator<Item = PathBuf> {
+    let models = current.all().map(|number| model_dir(index, number));
+    models.chain([index.join(names::JUDGMENTS), index.to_owned()]).map(|dir| dir.join(names::DAMAGED))
 }
 
 /// Removes what repairs set aside; returns what that was.
 pub(super) fn forget(backend: &dyn Backend, index: &Path, current: &Current) -> Result<Vec<PathBuf>> {
     let mut forgotten = Vec::new();
-    for folder in folders(current).into_iter().map(|folder| index.join(folder)) {
+    for folder in folders(index, current) {
         if kind(backend, &folder)? == Some(Kind::Directory) {
             forgotten.extend(list(backend, &folder)?.into_iter().map(|name| folder.join(name)));
             remove_all(backend, &folder)?;

@@ -11,7 +11,7 @@ use std::path::Path;
 use super::aside::keep_damaged;
 use super::measured;
 use super::question_log::clear_begun_log;
-use super::root::{Current, kind, list, model_dir, remove_file, sync};
+use super::root::{Current, kind, list, model_dir, model_prefix, remove_file, sync};
 use crate::disk::{Backend, Kind, names};
 use crate::model::{CARD_FILE, ModelError, PAGE_FILE, remove_bundle, unused_files};
 use crate::store::{Operation, StoreError, bytes_below, clear_store};
@@ -53,10 +53,8 @@ impl Begun {
             What::Log => clear_begun_log(index),
             What::Bundle => {
                 // With these alone there, the folder would stay.
-                for name in [PAGE_FILE, CARD_FILE].map(|name| path.join(name)) {
-                    if kind(backend, &name)? == Some(Kind::File) {
-                        remove_file(backend, &name)?;
-                    }
+                for name in [PAGE_FILE, CARD_FILE] {
+                    remove_if_file(backend, &path.join(name))?;
                 }
                 remove_bundle(backend, &path).map_err(as_store_error)
             }
@@ -83,7 +81,7 @@ pub(super) fn all(backend: &dyn Backend, index: &Path, current: &Current) -> Res
     trained.retain(|name| is_trained(name));
     note("", &trained.iter().map(String::as_str).collect::<Vec<_>>(), What::Bundle)?;
     for number in [current.serving].into_iter().chain(current.kept) {
-        let dir = format!("{}/{number}/", names::MODELS);
+        let dir = model_prefix(number);
         note(&dir, &measured::FILES.map(|measured| measured.new), What::File)?;
         note(&dir, &[names::BUNDLE_NEW], What::Bundle)?;
         let bundle = format!("{dir}{}/", names::BUNDLE);
@@ -122,10 +120,8 @@ pub(super) fn remove_model(backend: &dyn Backend, index: &Path, number: u32) -> 
     keep_damaged(backend, index, &dir, number)?;
     clear_store(backend, &dir)?;
     let measured = measured::FILES.into_iter().flat_map(|measured| [measured.name, measured.new]);
-    for path in measured.map(|name| dir.join(name)) {
-        if kind(backend, &path)? == Some(Kind::File) {
-            backend.remove(&path).map_err(StoreError::io(&path, Operation::Remove))?;
-        }
+    for name in measured {
+        remove_if_file(backend, &dir.join(name))?;
     }
     for name in [names::BUNDLE, names::BUNDLE_NEW] {
         remove_bundle(backend, &dir.join(name)).map_err(as_store_error)?;
@@ -134,6 +130,13 @@ pub(super) fn remove_model(backend: &dyn Backend, index: &Path, number: u32) -> 
         tracing::warn!(path = %dir.display(), "files that are not the index's own are left there");
     }
     sync(backend, &index.join(names::MODELS))
+}
+
+fn remove_if_file(backend: &dyn Backend, path: &Path) -> Result<()> {
+    match kind(backend, path)? {
+        Some(Kind::File) => remove_file(backend, path),
+        _ => Ok(()),
+    }
 }
 
 /// Removes an empty directory, if it is there; says whether it is gone.

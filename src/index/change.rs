@@ -125,10 +125,10 @@ impl Index {
                 Err(Error::Model(error)) => {
                     tracing::warn!(index = %self.path().display(), %error, "the kept model is damaged");
                 }
-                kept => return self.change_to(kept?, Target::Kept, on_progress),
+                kept => return self.change_to(kept?, on_progress),
             }
         }
-        let changed = self.shadow(bundle).and_then(|target| self.change_to(target, Target::New, on_progress));
+        let changed = self.shadow(bundle).and_then(|target| self.change_to(target, on_progress));
         match &changed {
             // To be continued.
             Ok(_) | Err(Error::Cancelled) => {}
@@ -155,7 +155,7 @@ impl Index {
         self.check_writable()?;
         let _only = self.alone()?;
         let kept = self.root.current().kept.ok_or(InputError::NoPreviousModel)?;
-        self.change_to(self.open_for_filling(kept)?, Target::Kept, on_progress)
+        self.change_to(self.open_for_filling(kept)?, on_progress)
     }
 
     /// The model that [`Self::rollback`] would return to.
@@ -271,12 +271,7 @@ impl Index {
     }
 
     /// Fills the target and puts it into service.
-    fn change_to(
-        &self,
-        target: ActiveModel,
-        kind: Target,
-        on_progress: &mut OnProgress<'_>,
-    ) -> Result<ModelChange> {
+    fn change_to(&self, target: ActiveModel, on_progress: &mut OnProgress<'_>) -> Result<ModelChange> {
         let before = self.serving();
         let keeps_embeddings = before.bundle.has_encoder_of(&target.bundle);
         let backend = self.root.backend();
@@ -330,10 +325,10 @@ impl Index {
         };
         before.store.flush()?;
         let old = self.root.current();
-        let measured = match kind {
+        let measured = match old.kept == Some(number) {
             // What was measured of it, and nothing else.
-            Target::Kept => old.kept_measured,
-            Target::New => self.take_fusion_over(&before, &next, keeps_embeddings),
+            true => old.kept_measured,
+            false => self.take_fusion_over(&before, &next, keeps_embeddings),
         };
         // What was kept so far has served its time, unless it is what serves now.
         let unfinished = old.others().find(|&other| other != number);
@@ -389,15 +384,6 @@ impl<F: FnMut(Progress) -> ControlFlow<()>> WithProgress<'_, F> {
     pub fn rollback(mut self) -> Result<ModelChange> {
         self.index.return_to_kept(&mut self.on_progress)
     }
-}
-
-/// What a change of model leads to.
-#[derive(Clone, Copy)]
-enum Target {
-    /// A model that never served.
-    New,
-    /// The one that served before.
-    Kept,
 }
 
 /// What fills a store from another one.

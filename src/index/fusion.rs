@@ -91,7 +91,7 @@ impl Index {
 }
 
 impl ActiveModel {
-    /// What was learned; of the fast encoder what was learned for the one that there is now.
+    /// What was learned, with the weights of the fast encoder if they were learned for the current one.
     pub(super) fn fusion(&self) -> Option<LearnedFusion> {
         let mut kept = self.kept_fusion()?;
         if !self.has_query_encoder(kept.query_encoder.as_deref()) {

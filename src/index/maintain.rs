@@ -158,23 +158,21 @@ impl Index {
         let all = |_: &str| true;
         stats.bytes.model = bytes_below(&serving.store.path().join(names::BUNDLE), &all);
         let current = self.root.read()?;
-        let others = [current.serving].into_iter().chain(current.others());
         // Of a handle that has another model open than the one that serves by now, that one.
-        let others = others.filter(|&number| number != serving.number);
+        let others = current.all().filter(|&number| number != serving.number);
         stats.bytes.judgments = bytes_below(&self.judgments_dir(), &is_of_a_model);
         stats.bytes.other_models =
             others.map(|number| bytes_below(&self.root.model_dir(number), &is_of_a_model)).sum();
-        let [serving, models] = [format!("{}/{}/", names::MODELS, serving.number), names::MODELS.to_owned()];
+        let prefix = root::model_prefix(serving.number);
+        let (bundle, models) = (format!("{prefix}{}/", names::BUNDLE), names::MODELS);
         for begun in begun::all(&*self.root.backend(), self.path(), &current)? {
             let (own, bytes) = (begun.bytes(self.path()), &mut stats.bytes);
             bytes.begun += own;
             // Not twice.
-            match begun.name.strip_prefix(&serving) {
-                Some(name) if name.starts_with("model/") => bytes.model = bytes.model.saturating_sub(own),
-                None if begun.name.starts_with(&models) => {
-                    bytes.other_models = bytes.other_models.saturating_sub(own);
-                }
-                _ => {}
+            if begun.name.starts_with(&bundle) {
+                bytes.model = bytes.model.saturating_sub(own);
+            } else if begun.name.starts_with(models) && !begun.name.starts_with(&prefix) {
+                bytes.other_models = bytes.other_models.saturating_sub(own);
             }
         }
         Ok(stats)

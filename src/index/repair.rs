@@ -81,8 +81,8 @@ impl Index {
     /// checksum; its embedding is computed anew from the text where that is damaged, also one that was given,
     /// and so are its leaves. One that has neither text nor embedding any more is lost. Damaged files are
     /// never removed: they go to the folder `damaged` of the index, until [`RepairOptions::forget`]. What was
-    /// measured of the model and cannot be used is set aside too. A sound index is left as it is, except that
-    /// what is not sealed stays in the log.
+    /// measured of the model and cannot be used is set aside too. A sound index is left as it is; unsealed
+    /// changes stay in the log.
     ///
     /// No handle may have the index open for writing.
     ///

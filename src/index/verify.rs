@@ -8,7 +8,7 @@ use super::Index;
 use super::active_model::ActiveModel;
 use super::begun;
 use super::measured::{Files, Measured, Unusable};
-use super::root::{Current, kind, list};
+use super::root::{Current, kind, list, model_prefix};
 use super::search::{Plan, SearchMode};
 use super::with_progress::WithProgress;
 use crate::disk::{Kind, names};
@@ -41,7 +41,7 @@ impl Index {
         let mut report = VerifyReport::default();
         let own = verify_store(&serving.store, on_progress)?;
         let is_sound = own.is_sound();
-        report.absorb(&prefix(serving.number), own);
+        report.absorb(&model_prefix(serving.number), own);
         if is_sound {
             serving.verify_searches(&mut report)?;
         }
@@ -56,16 +56,16 @@ impl Index {
             let opened = ActiveModel::open_read_only(&*self.root.backend(), &dir, number, load);
             match opened {
                 Ok(other) => {
-                    report.absorb_findings(&prefix(number), verify_store(&other.store, on_progress)?);
+                    report.absorb_findings(&model_prefix(number), verify_store(&other.store, on_progress)?);
                     verify_query_encoder(number, &other.bundle, &mut report)?;
                     self.verify_measured(&other, current.kept_measured, &mut report);
                 }
                 Err(Error::Store(StoreError::Corrupt { file, detail })) => {
-                    report.problem(format!("{}{file}", prefix(number)), detail);
+                    report.problem(format!("{}{file}", model_prefix(number)), detail);
                 }
                 Err(error) if may_pass(&error) => return Err(error),
                 Err(error) => report.problem(
-                    prefix(number),
+                    model_prefix(number),
                     Damage::Unusable { what: "the model", report: error.to_string() },
                 ),
             }
@@ -95,7 +95,7 @@ impl Index {
     fn verify_bundle(&self, number: u32, report: &mut VerifyReport) -> Result<()> {
         let dir = self.root.model_dir(number).join(names::BUNDLE);
         let unusable = |report: String| Damage::Unusable { what: "the bundle", report };
-        let file = format!("{}{}", prefix(number), names::BUNDLE);
+        let file = format!("{}{}", model_prefix(number), names::BUNDLE);
         match Bundle::open(dir) {
             Ok(bundle) if bundle.hash() == self.serving().bundle.hash() => {
                 verify_query_encoder(number, &bundle, report)?;
@@ -149,8 +149,7 @@ impl Index {
             report.problem(names::LOCK, Damage::NotAFile);
         }
         let mut models = list(&*backend, &dir.join(names::MODELS))?;
-        let named: Vec<String> =
-            current.others().chain([current.serving]).map(|number| number.to_string()).collect();
+        let named: Vec<String> = current.all().map(|number| number.to_string()).collect();
         models.retain(|name| !named.contains(name));
         report.warnings.extend(models.into_iter().map(|name| unused(format!("{}/{name}", names::MODELS))));
         if let Some(number) = current.unfinished {
@@ -192,11 +191,6 @@ fn verify_store(store: &Store, on_progress: &mut OnProgress<'_>) -> Result<Verif
     })?)
 }
 
-/// The directory of a model as the names of its files begin.
-fn prefix(number: u32) -> String {
-    format!("{}/{number}/", names::MODELS)
-}
-
 /// What there is to say of a file of something measured; `expected`: it was written once.
 pub(super) fn unmeasured(
     number: u32,
@@ -209,7 +203,7 @@ pub(super) fn unmeasured(
         Ok(_) => return None,
         Err(why) => why.to_string(),
     };
-    let (file, without) = (format!("{}{}", prefix(number), measured.name), measured.without);
+    let (file, without) = (format!("{}{}", model_prefix(number), measured.name), measured.without);
     Some(Notice::Unmeasured { file, why, without })
 }
 
@@ -220,7 +214,7 @@ fn verify_query_encoder(number: u32, bundle: &Bundle, report: &mut VerifyReport)
         return Err(error);
     }
     let (what, said) = ("the query encoder", error.to_string());
-    let file = format!("{}{}", prefix(number), names::BUNDLE);
+    let file = format!("{}{}", model_prefix(number), names::BUNDLE);
     report.problem(file, Damage::Unusable { what, report: said });
     Ok(())
 }
@@ -243,7 +237,7 @@ impl ActiveModel {
             if beam != exact {
                 let what = "hits of exact search found in all leaves";
                 let damage = Damage::Disagreement { what, expected, found: found as u64 };
-                report.problem(format!("{}{}", prefix(self.number), names::SEGMENTS), damage);
+                report.problem(format!("{}{}", model_prefix(self.number), names::SEGMENTS), damage);
             }
         }
         Ok(())

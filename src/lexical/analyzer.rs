@@ -8,6 +8,8 @@ use frostem::{Algorithm, Stemmer};
 use unicode_general_category::{GeneralCategory, get_general_category};
 use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfc_quick};
 
+use crate::characters::is_mark;
+
 /// What searches by words look for. Chosen for the life of an index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -172,10 +174,7 @@ fn words(text: &str, mut tell: impl FnMut(&str)) {
 }
 
 fn is_of_word(c: char) -> bool {
-    use GeneralCategory::{EnclosingMark, NonspacingMark, SpacingMark};
-    let is_mark = || matches!(get_general_category(c), EnclosingMark | NonspacingMark | SpacingMark);
-    // Most characters are ASCII.
-    c.is_alphanumeric() || (!c.is_ascii() && (is_mark() || is_unseen(c)))
+    c.is_alphanumeric() || is_mark(c) || is_unseen(c)
 }
 
 fn is_unseen(c: char) -> bool {

@@ -11,6 +11,8 @@ use std::borrow::Cow;
 use unicode_general_category::{GeneralCategory, get_general_category};
 use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfkc_quick};
 
+use crate::characters::is_mark;
+
 /// A part of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Piece<'a> {
@@ -48,14 +50,14 @@ pub(crate) fn pieces(text: &str) -> impl Iterator<Item = Piece<'_>> {
     })
 }
 
-/// Numbers of terms from here on are of this module; token ids are below.
-const FIRST: u32 = 1 << 31;
+/// Terms from this number on are those of [`own_term`]; token ids are below.
+pub(crate) const FIRST_OWN_TERM: u32 = 1 << 31;
 
-/// The term of one or two characters, or of a word that the analyzer does not know. Of thirty thousand of
-/// them one pair, on average, shares a number.
+/// The term of one or two characters, or of a word that the analyzer does not know. Among thirty thousand
+/// terms, about one pair shares a number.
 pub(crate) fn own_term(text: &str) -> u32 {
     // The last number means no term.
-    (FIRST | crc32fast::hash(text.as_bytes()) >> 1).min(u32::MAX - 1)
+    (FIRST_OWN_TERM | crc32fast::hash(text.as_bytes()) >> 1).min(u32::MAX - 1)
 }
 
 /// Each character of a run.
@@ -106,11 +108,6 @@ pub(super) fn is_symbol(c: char) -> bool {
 fn is_any_symbol(c: char) -> bool {
     use GeneralCategory::{CurrencySymbol, MathSymbol, ModifierSymbol, OtherSymbol};
     matches!(get_general_category(c), CurrencySymbol | MathSymbol | ModifierSymbol | OtherSymbol)
-}
-
-fn is_mark(c: char) -> bool {
-    use GeneralCategory::{EnclosingMark, NonspacingMark, SpacingMark};
-    !c.is_ascii() && matches!(get_general_category(c), EnclosingMark | NonspacingMark | SpacingMark)
 }
 
 /// Whether a character belongs to a script without spaces between words, or without spaces around them; with
@@ -209,7 +206,7 @@ mod tests {
             for term in parts.iter().map(|piece| match piece {
                 Piece::Text(text) | Piece::Characters(text) => own_term(text),
             }) {
-                prop_assert!((FIRST..u32::MAX).contains(&term));
+                prop_assert!((FIRST_OWN_TERM..u32::MAX).contains(&term));
             }
         }
     }

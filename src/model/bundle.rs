@@ -170,8 +170,8 @@ impl Bundle {
         let warn = |error: &ModelError| {
             tracing::warn!(path = %dir.display(), %error, "the query encoder cannot be used");
         };
-        let digest = manifest.encoder_digest();
-        let opened = entry.clone().map(|entry| query::open(&dir, entry, &digest, &encoder)).transpose();
+        let open = |entry| query::open(&dir, entry, &manifest.encoder_digest(), &encoder);
+        let opened = entry.clone().map(open).transpose();
         let unreadable = entry.filter(|_| opened.is_err());
         let query = opened.inspect_err(warn).unwrap_or_default();
         if let Some(fast) = query.as_ref().filter(|_| !options.lazy) {

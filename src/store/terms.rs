@@ -11,7 +11,7 @@ use super::{
     payload,
     segment::{Segment, Source},
 };
-use crate::lexical::{self, EncodedList, Posting};
+use crate::lexical::{self, EncodedList, FIRST_OWN_TERM, Posting};
 
 /// Takes texts apart into terms.
 pub(crate) trait Lexer: Send + Sync {
@@ -68,9 +68,8 @@ pub(crate) struct Terms {
     kind: u8,
 }
 
-/// Terms from here on are of characters, few of which are in many texts: in a segment each takes an entry.
-const FIRST_OF_CHARACTERS: u32 = 1 << 31;
-/// Bytes of such an entry, and of a term in memory.
+/// Bytes of an entry of a segment, and of a term in memory. Each term from [`FIRST_OWN_TERM`] on takes an
+/// entry, since few of them are in many texts.
 const ENTRY: usize = 20;
 
 impl Terms {
@@ -104,8 +103,7 @@ impl Terms {
 
     /// Memory that they take, about, and no less than they take in a segment.
     pub(super) fn bytes(&self) -> usize {
-        let of_characters =
-            self.counts.len() - self.counts.partition_point(|own| own.0 < FIRST_OF_CHARACTERS);
+        let of_characters = self.counts.len() - self.counts.partition_point(|own| own.0 < FIRST_OWN_TERM);
         size_of_val(&*self.counts) + ENTRY * of_characters
     }
 

@@ -66,6 +66,11 @@ impl Current {
         Self { kept: None, kept_measured: Files::default(), ..self }
     }
 
+    /// The model that serves, and the others.
+    pub(crate) fn all(&self) -> impl Iterator<Item = u32> + use<> {
+        [self.serving].into_iter().chain(self.others())
+    }
+
     /// The models besides the one that serves.
     pub(crate) fn others(&self) -> impl Iterator<Item = u32> + use<> {
         [self.kept, self.unfinished].into_iter().flatten()

@@ -248,6 +248,11 @@ pub(super) fn model_dir(index: &Path, number: u32) -> PathBuf {
     index.join(names::MODELS).join(number.to_string())
 }
 
+/// How the names of that directory's files begin, relative to the index.
+pub(super) fn model_prefix(number: u32) -> String {
+    format!("{}/{number}/", names::MODELS)
+}
+
 /// The absolute path of a directory that must be there.
 fn canonical(path: &Path) -> Result<PathBuf> {
     path.canonicalize().map_err(|source| match source.kind() {

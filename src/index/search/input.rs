@@ -11,6 +11,7 @@ use super::words::Words;
 use crate::error::{Error, InputError, Result};
 use crate::index::Index;
 use crate::index::active_model::ActiveModel;
+use crate::lexical::syntax;
 use crate::scan::has_direction;
 use crate::store::View;
 
@@ -58,10 +59,11 @@ impl ActiveModel {
         let analysis = self.analysis();
         let mut all = Vec::with_capacity(inputs.len());
         for input in inputs {
-            let mut signs = match *input {
-                Input::Vector(_) => Signs::default(),
-                Input::Text(text) | Input::Encoded(text, _) => Signs::of(text),
+            let clauses = match *input {
+                Input::Vector(_) => Vec::new(),
+                Input::Text(text) | Input::Encoded(text, _) => syntax::parse(text),
             };
+            let mut signs = Signs::of_clauses(&clauses);
             let by = match plan.by {
                 RankBy::Best if !view.is_lexical() || !words_help && signs.is_empty() => RankBy::Dense,
                 by => by,
@@ -85,9 +87,9 @@ impl ActiveModel {
                     match by {
                         _ if text.trim().is_empty() => return Err(InputError::EmptyQuery.into()),
                         RankBy::Dense => None,
-                        RankBy::Lexical | RankBy::Hybrid(_) => Some(Words::parse(text, analysis)?),
-                        RankBy::Best => match Words::parse(text, analysis) {
-                            // No text is an error: such signs are text.
+                        RankBy::Lexical | RankBy::Hybrid(_) => Some(Words::parse(text, &clauses, analysis)?),
+                        RankBy::Best => match Words::parse(text, &clauses, analysis) {
+                            // In this mode signs that cannot be heeded are read as text.
                             Err(Error::Input(
                                 InputError::OnlyExclusions | InputError::TooManySigned { .. },
                             )) => {

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::lexical::Role;
-use crate::lexical::syntax;
+use crate::lexical::syntax::{self, Clause};
 
 /// What a question says with `+`, `-` and quotes that hits must have, and must not.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -29,9 +29,13 @@ pub struct Signs {
 impl Signs {
     /// Those of a question. Punctuation alone means nothing behind a sign, and is left out.
     pub fn of(question: &str) -> Self {
+        Self::of_clauses(&syntax::parse(question))
+    }
+
+    pub(super) fn of_clauses(clauses: &[Clause]) -> Self {
         let mut signs = Self::default();
         let says = |text: &str| text.contains(|c: char| !c.is_ascii_punctuation() && !c.is_whitespace());
-        for clause in syntax::parse(question).into_iter().filter(|clause| says(&clause.text)) {
+        for clause in clauses.iter().filter(|clause| says(&clause.text)) {
             match (clause.role, clause.phrase) {
                 (Role::Optional, _) => {
                     signs.as_text.extend(syntax::doubtful(&clause.text).map(str::to_owned));
@@ -42,7 +46,7 @@ impl Signs {
                 (Role::Excluded, false) => &mut signs.excluded,
                 (Role::Excluded, true) => &mut signs.excluded_phrases,
             }
-            .push(clause.text);
+            .push(clause.text.clone());
         }
         signs
     }

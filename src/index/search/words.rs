@@ -25,13 +25,14 @@ pub const MOST_TERMS: usize = 1024;
 /// Different words and phrases of a question that are required or excluded.
 pub const MOST_SIGNED: usize = 32;
 
+/// Where each term is in the terms of a question that is being read.
+type Places = HashMap<u32, usize>;
+
 /// A question as terms.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Words {
     /// Each once, in the order of the question: how often it is asked for, and whether every hit has it.
     terms: Vec<(u32, u32, bool)>,
-    /// Where each of them is.
-    places: HashMap<u32, usize>,
     /// What every hit has: terms in this order, the last of them the end of a word.
     required: Vec<Vec<u32>>,
     /// What no hit has.
@@ -43,24 +44,26 @@ pub(crate) struct Words {
 }
 
 impl Words {
-    /// Reads a question: `+word`, `-word`, `"a phrase"` and `-"a phrase"` as in any search box.
+    /// Reads a question by its clauses: `+word`, `-word`, `"a phrase"` and `-"a phrase"` as in any search
+    /// box.
     ///
     /// # Errors
     /// [`InputError::OnlyExclusions`], [`InputError::TooManySigned`]; failures of the tokenizer.
-    pub fn parse(question: &str, analysis: Analysis<'_>) -> Result<Self> {
-        let clauses = syntax::parse(question);
-        let text = syntax::plain_text(&clauses);
+    pub fn parse(question: &str, clauses: &[Clause], analysis: Analysis<'_>) -> Result<Self> {
+        let text = syntax::plain_text(clauses);
         if text.trim().is_empty() && !question.trim().is_empty() {
             return Err(InputError::OnlyExclusions.into());
         }
-        if let [Clause { role: Role::Optional, .. }] = clauses.as_slice() {
+        if let [Clause { role: Role::Optional, .. }] = clauses {
             return Self::plain(&text, analysis);
         }
-        let mut words = Self { text, ..Self::default() };
-        for clause in &clauses {
+        let (mut words, mut places) = (Self { text, ..Self::default() }, Places::new());
+        for clause in clauses {
             match clause.role {
-                Role::Optional => words.look_for(&analysis.question(&clause.text)?.terms, 1, false),
-                Role::Required => words.require(&clause.text, analysis)?,
+                Role::Optional => {
+                    words.look_for(&mut places, &analysis.question(&clause.text)?.terms, 1, false)
+                }
+                Role::Required => words.require(&mut places, &clause.text, analysis)?,
                 Role::Excluded => add(&mut words.excluded, analysis.sequence(&clause.text)?),
             }
             if words.required.len() + words.excluded.len() > MOST_SIGNED {
@@ -74,26 +77,26 @@ impl Words {
     pub fn plain(question: &str, analysis: Analysis<'_>) -> Result<Self> {
         let QuestionTerms { terms, tokens } = analysis.question(question)?;
         let mut words = Self { text: question.to_owned(), tokens, ..Self::default() };
-        words.look_for(&terms, 1, false);
+        words.look_for(&mut Places::new(), &terms, 1, false);
         Ok(words)
     }
 
-    fn require(&mut self, text: &str, analysis: Analysis<'_>) -> Result<()> {
+    fn require(&mut self, places: &mut Places, text: &str, analysis: Analysis<'_>) -> Result<()> {
         let (terms, sequence) = (analysis.question(text)?.terms, analysis.sequence(text)?);
-        // Those of the sequence, that is: a pair of neighbours may lie in two lines of a text.
-        self.look_for(&terms, 1, false);
+        self.look_for(places, &terms, 1, false);
+        // The single terms are required: the two characters of a pair may be on different lines.
         if !analysis.kind.is_earlier {
-            self.look_for(&sequence, 0, true);
+            self.look_for(places, &sequence, 0, true);
         } else if text.is_ascii() {
-            self.look_for(&terms, 0, true);
+            self.look_for(places, &terms, 0, true);
         }
         add(&mut self.required, sequence);
         Ok(())
     }
 
-    fn look_for(&mut self, terms: &[u32], times: u32, required: bool) {
+    fn look_for(&mut self, places: &mut Places, terms: &[u32], times: u32, required: bool) {
         for &term in terms {
-            let place = *self.places.entry(term).or_insert_with(|| {
+            let place = *places.entry(term).or_insert_with(|| {
                 self.terms.push((term, 0, false));
                 self.terms.len() - 1
             });

@@ -292,8 +292,7 @@ impl TextTokenizer {
     fn needs_spaces(&self) -> bool {
         let words = |text: &str| {
             let piece = self.piece(text, OffsetType::None).ok()?;
-            let is_word = |id: &u32| !self.special.contains(id) && !self.is_punctuation(*id);
-            Some(piece.get_ids().iter().copied().filter(is_word).collect())
+            Some(self.words_among(piece.get_ids()))
         };
         *self.spaces.get_or_init(|| spaced::is_needed(words))
     }
@@ -305,8 +304,12 @@ impl TextTokenizer {
         if self.needs_spaces() || self.unknown.is_some() || ids.iter().any(|id| self.unknowns.contains(id)) {
             return None;
         }
+        Some(self.words_among(ids))
+    }
+
+    fn words_among(&self, ids: &[u32]) -> Vec<u32> {
         let is_word = |id: &u32| !self.special.contains(id) && !self.is_punctuation(*id);
-        Some(ids.iter().copied().filter(is_word).collect())
+        ids.iter().copied().filter(is_word).collect()
     }
 
     /// Adds the bytes at which the tokens of all of a text begin, ascending.

@@ -3,7 +3,7 @@
 //! Byte-level and SentencePiece tokenizers have other tokens for a word behind a space than for the same word
 //! at the start of a text, of a line, or behind a bracket. To find words they are all read behind a space.
 
-use unicode_general_category::{GeneralCategory, get_general_category};
+use crate::characters::is_mark;
 
 /// A word behind a space, a bracket and a line's end, and at the start.
 const PROBE: &str = "test test (test\ntest";
@@ -34,11 +34,6 @@ pub(super) fn spaced(text: &str) -> String {
         in_word = is_of_word;
     }
     out
-}
-
-fn is_mark(c: char) -> bool {
-    use GeneralCategory::{EnclosingMark, NonspacingMark, SpacingMark};
-    !c.is_ascii() && matches!(get_general_category(c), EnclosingMark | NonspacingMark | SpacingMark)
 }
 
 #[cfg(test)]

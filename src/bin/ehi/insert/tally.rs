@@ -163,7 +163,6 @@ impl Tally {
 
     fn write_json(&self, out: &mut dyn Write, index: &Index, waiting: u64) -> Result<(), Failure> {
         let Self { inserted, replaced, superseded, passages, unchanged, removed, refused, .. } = self;
-        let CutTexts { documents, tokens, tokens_cut, longest, .. } = self.cut;
         let summary = json!({
             "inserted": inserted,
             "replaced": replaced,
@@ -177,7 +176,7 @@ impl Tally {
             "not_read": self.left_out,
             "text_columns": self.text_columns,
             "notes": self.notes,
-            "cut": { "documents": documents, "tokens": tokens, "tokens_cut": tokens_cut, "longest": longest },
+            "cut": self.cut,
             "documents": index.len(),
         });
         printing::json(out, &summary)
