@@ -292,7 +292,7 @@ pub enum InputError {
     },
 }
 
-/// Some ids of so many.
+/// Quotes the ids, with an ellipsis if `all` is more than these.
 fn named(ids: &[String], all: usize) -> String {
     let named = ids.iter().map(|id| format!("{id:?}")).collect::<Vec<_>>().join(", ");
     if all > ids.len() { format!("{named} ...") } else { named }

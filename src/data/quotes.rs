@@ -11,13 +11,13 @@ use super::unpack::ByteStream;
 /// What a file says of its quotes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Quotes {
-    /// So many cells are in quotes, and no quote is elsewhere. None perhaps.
+    /// This many cells are quoted (possibly 0), and quotes appear nowhere else.
     Around(u64),
     /// Characters like any other.
     Literal,
 }
 
-/// Reads a table with tabs to its end, or as far as a quote says that it is a character like any other:
+/// Reads a table with tabs to its end, or up to the first quote that can only be a literal character:
 /// inside of a cell that is not in quotes, in front of more text, or where the rows would have another number
 /// of cells without it. What cannot be read ends it too.
 pub(super) fn told(stream: &mut ByteStream) -> Quotes {

@@ -54,7 +54,7 @@ pub(crate) struct ActiveModel {
     rotation: OnceLock<Rotation>,
     recall: RwLock<Option<Arc<RecallCurve>>>,
     pub(super) fusion: RwLock<Option<KeptFusion>>,
-    /// What is known to be noted of what made embeddings.
+    /// The kinds of embeddings already recorded in `ENCODED`.
     pub(super) encoded: Mutex<BTreeSet<EncodedBy>>,
 }
 
@@ -135,7 +135,7 @@ impl ActiveModel {
         Ok(opened)
     }
 
-    /// What is measured of it is measured on.
+    /// The model and store that measurements of it belong to.
     pub(super) fn origin(&self) -> Origin {
         Origin::new(self.bundle.hash(), &self.store)
     }
@@ -149,7 +149,7 @@ impl ActiveModel {
         *self.recall.write().unwrap_or_else(PoisonError::into_inner) = curve.map(Arc::new);
     }
 
-    /// Takes what was measured of it from beside the store. What cannot be used is as if it was not there.
+    /// Takes what was measured of it from beside the store. A file that cannot be used is treated as missing.
     pub(super) fn read_measured(&self, backend: &dyn Backend) {
         let warn = |measured: Measured, why: &Unusable| {
             let path = self.store.path().join(measured.name);
@@ -160,7 +160,7 @@ impl ActiveModel {
         self.put_fusion(self.stored_fusion(backend).inspect_err(|why| warn(FUSION, why)).unwrap_or_default());
     }
 
-    /// Of each file of something measured whether there is one that can be used.
+    /// For each measured file, whether a usable one exists.
     pub(super) fn measured_files(&self, backend: &dyn Backend) -> [(Measured, Result<bool, Unusable>); 2] {
         let curve = self.stored_curve(backend).map(|found| found.is_some());
         let fusion = self.stored_fusion(backend).map(|found| found.is_some());

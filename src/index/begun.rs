@@ -1,9 +1,9 @@
 //! Whatever is begun in the directory of an index and may be left there: all its names, and what removes it.
 //!
-//! Nothing was ever promised of what has one of these names. [`Index::verify`](crate::Index::verify) names
+//! Files with these names carry no promise. [`Index::verify`](crate::Index::verify) names
 //! it, [`Index::stats`](crate::Index::stats) counts it, and the next handle that opens the index for writing
 //! removes it. A model that `CURRENT` names as unfinished is begun too, but can be continued, so only the
-//! next change of model or `drop-previous` removes it. What a store begins is for that store to know.
+//! next change of model or `drop-previous` removes it. Each store tracks its own unfinished files.
 
 use std::io::ErrorKind;
 use std::path::Path;

@@ -341,8 +341,8 @@ impl Index {
         Ok(change)
     }
 
-    /// Gives a new model with the encoder of the one before what that one learned of words: scores are what
-    /// they were. Before the switch, so that it lasts where that does; nothing rests on the file.
+    /// Gives a new model the learned weight of words if it has the same encoder, since its scores are the
+    /// same. Before the switch, so that it lasts where that does; nothing rests on the file.
     fn take_fusion_over(&self, before: &ActiveModel, next: &ActiveModel, same_encoder: bool) -> Files {
         let (backend, dir) = (self.root.backend(), self.root.model_dir(next.number));
         let fusion = before.kept_fusion().filter(|_| same_encoder && next.store.is_lexical());

@@ -194,7 +194,7 @@ fn turn_over(dir: &Path, full: &File) -> io::Result<()> {
 /// Removes a file that was begun in [`turn_over`], unless a process is at it.
 pub(super) fn clear_begun_log(dir: &Path) -> std::result::Result<(), StoreError> {
     let _held = match open(OpenOptions::new().append(true), &dir.join(names::QUESTIONS)) {
-        // Who begins one holds the lock.
+        // The process that begins a file holds the lock.
         Ok(log) => match log.try_lock() {
             Ok(()) => Some(log),
             Err(_) => return Ok(()),

@@ -1,8 +1,8 @@
-//! Which terms the posting lists of an index are of, and as which version finds them.
+//! Which terms the posting lists of an index are of, and which version's rules found them.
 
 use super::Analyzer;
 
-/// Codes of the lists that this version makes are those of their analyzers and this (docs/format.md).
+/// Added to an analyzer's code for lists made by this version (docs/format.md).
 const CURRENT: u8 = 32;
 
 /// What the posting lists of an index are of.

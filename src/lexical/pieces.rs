@@ -71,8 +71,7 @@ pub(crate) fn pairs(run: &str) -> impl Iterator<Item = &str> {
     run.char_indices().zip(ends).map(|((at, _), end)| &run[at..end])
 }
 
-/// What of a text that the analyzer knows nothing of is looked for: its words, in lower case, and each
-/// symbol.
+/// The searchable parts of a text unknown to the analyzer: its words, in lower case, and each symbol.
 pub(crate) fn unknown(text: &str, mut tell: impl FnMut(Piece<'_>)) {
     let is_of_word = |c: char| c.is_alphanumeric() || is_mark(c);
     let mut rest = text;

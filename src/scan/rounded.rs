@@ -6,8 +6,8 @@ use half::vec::HalfFloatVecExt;
 /// A row at unit L2 norm as it is stored for cosine: its norm is at most 1, so that every cosine with it is
 /// in [-1, 1].
 ///
-/// Each value is rounded to the nearest f16, which makes a row longer or shorter by some 3e-5. Of one that it
-/// makes too long, as many values as it takes are rounded toward zero instead, a few as a rule.
+/// Each value is rounded to the nearest f16, which makes a row longer or shorter by some 3e-5. If the row
+/// gets too long, values (usually a few) are rounded toward zero until it fits.
 pub(crate) fn unit_to_store(unit: &[f32]) -> Vec<f16> {
     let mut row = Vec::from_f32_slice(unit);
     let square = |x: f16| x.to_f64() * x.to_f64();

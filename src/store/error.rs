@@ -28,8 +28,8 @@ pub enum StoreError {
     /// A create or a snapshot that was cut off left the beginning of an index here; the same call starts
     /// over.
     #[error(
-        "{} has the beginning of an index, which a `create` or a `snapshot` left that was cut off; run that \
-         command again, it starts over",
+        "{} has the beginning of an index, left by a `create` or a `snapshot` that was interrupted; run that \
+         command again to start over",
         path.display()
     )]
     InterruptedCreate {

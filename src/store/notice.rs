@@ -173,7 +173,8 @@ impl fmt::Display for Notice {
             Self::Begun { file } => {
                 write!(
                     f,
-                    "{file} is not finished: a command is at work on it, or one was cut off, and the next that writes removes it"
+                    "{file} is not finished: a command is still writing it, or was interrupted; the next command that \
+                     writes removes it"
                 )
             }
             Self::Unfinished { directory } => write!(

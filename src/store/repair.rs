@@ -54,7 +54,7 @@ pub enum Undecided {
 /// The embedding of a document, `[dim]` f16, where it could be read and the document has no passages.
 type Readable = Option<Vec<f16>>;
 
-/// Encodes and routes documents anew; those whose embedding could be read need the second alone.
+/// Encodes and routes documents anew; documents with a readable embedding are only routed.
 pub(crate) type Compute<'a, E> = &'a mut dyn FnMut(Vec<Document>, Vec<Readable>) -> Result<Vec<Put>, E>;
 
 /// What follows from texts and model.

@@ -70,8 +70,8 @@ pub struct Args {
     /// The lowest grade that counts as relevant; nDCG goes by the grades themselves
     #[arg(long, value_name = "GRADE", default_value_t = RelevanceLevel::default().0)]
     relevance_level: i32,
-    /// A document with the id of the query is no hit for it: the rule of ArguAna and Quora, which ask with
-    /// documents of their corpus. On for a dataset whose folder has one of these names
+    /// Leave the document that has a query's own id out of its hits: the rule of ArguAna and Quora, which ask
+    /// with documents of their corpus. On for a dataset whose folder has one of these names
     #[arg(long, value_name = "true|false", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     ignore_identical_ids: Option<bool>,
     /// Which encoder reads the queries: full, or fast, the one of `ehi distil`; as in a search if absent

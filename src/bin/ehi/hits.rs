@@ -81,8 +81,8 @@ pub fn say_notes(signs: &Signs, notes: &[String]) {
 }
 
 /// What is said where the signs of a question are text.
-pub const IGNORED: &str = "`+`, `-` and quotes were read as text: they count in an index with words, in every \
-                           mode but `dense`, and not where a question only excludes";
+pub const IGNORED: &str = "`+`, `-` and quotes were read as text: they take effect in an index with words, in \
+                           every mode but `dense`, where the question does more than exclude";
 
 /// What has an embedding.
 pub fn unit(index: &Index) -> &'static str {

@@ -162,7 +162,7 @@ impl Inserter<'_> {
         Ok(())
     }
 
-    /// Says what was decided about an input of which no more is read.
+    /// Reports decisions about an input once reading it has ended.
     fn say_notes(&mut self, name: &str, reading: &mut Reading) {
         for note in reading.notes() {
             self.note(&format!("{name}: {note}"));

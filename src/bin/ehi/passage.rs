@@ -79,8 +79,7 @@ impl Words {
     }
 }
 
-/// Whether a script is used that has no spaces between words, or between words and their endings, by one of
-/// its letters.
+/// Whether any letter belongs to a script without spaces between words, or between words and endings.
 fn is_unspaced(word: &str) -> bool {
     word.chars().any(|c| {
         matches!(

@@ -44,7 +44,7 @@ pub(super) fn heading(name: &[u8]) -> Option<u8> {
     }
 }
 
-/// What an element stands apart by.
+/// The break around an element.
 pub(super) fn around(name: &[u8]) -> Break {
     match name {
         b"p" | b"div" | b"section" | b"article" | b"aside" | b"main" | b"header" | b"footer" | b"nav"

@@ -37,7 +37,7 @@ impl<'a> Front<'a> {
                 let is_untitled = fields.get("title") == Some(&Value::Null) && block.lines().any(none);
                 Self::Read { fields, is_untitled, rest }
             }
-            // Without a word; comments alone may be headings of Markdown.
+            // An empty block. One with comments only may be Markdown headings.
             Ok(Value::Null) if block.trim().is_empty() => {
                 Self::Read { fields: Map::new(), is_untitled: false, rest }
             }

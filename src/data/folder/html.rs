@@ -64,7 +64,7 @@ impl<'a> Reader<'a> {
                 }
                 Token::EndTag(tag) => self.end(&tag),
                 Token::String(text) if self.unread.is_none() => self.text(&String::from_utf8_lossy(&text)),
-                // So says HTML, and a reader of Markdown sees a name.
+                // HTML reads this as a comment; in Markdown it is text.
                 Token::Comment(comment) if !self.is_page && self.unread.is_none() => {
                     let tag = self.html.get(comment.span.start..).unwrap_or_default();
                     if tag.starts_with("</") {

@@ -98,7 +98,7 @@ struct Reader<'a> {
     numbers: Vec<Option<u64>>,
     /// Where the last cell of a table ends.
     cell_end: usize,
-    /// Up to where the text was taken already.
+    /// The end of the source that is already in the page.
     taken: usize,
     /// Where the first line of a callout ends.
     callout_end: usize,

@@ -33,7 +33,7 @@ pub const MAX_FILE_BYTES: u64 = 64 << 20;
 
 const SOURCE: &str = "source";
 const PREFIX: &str = "prefix";
-/// What stands before a name of a page's own that is one of ours.
+/// Prefix for a page's own field whose name clashes with one of ours.
 const OWN: &str = "page_";
 
 /// Reads a text as each kind of file.
@@ -195,7 +195,7 @@ impl Folder {
         version::content_hash(document)
     }
 
-    /// Those of some ids whose files are there and left out by their names.
+    /// The ids whose files exist but are ignored.
     pub fn left_out<'a>(&self, ids: impl IntoIterator<Item = &'a String>) -> Vec<&'a String> {
         let mut rules = self.rules();
         let is_left_out = |id: &&String| {

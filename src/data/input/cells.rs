@@ -19,7 +19,7 @@ pub(super) enum Kind {
 }
 
 /// The kind of each column of the metadata, by all rows that follow; `None` for one of empty cells alone, and
-/// for a column that is not metadata. An error ends the look: whoever reads the rows meets it again.
+/// for a column that is not metadata. Stops at an error, which the reading of the rows reports.
 pub(super) fn kinds(rows: &mut Rows, uses: &[Option<bool>]) -> Vec<Option<Kind>> {
     let mut kinds = vec![None; uses.len()];
     let mut open: Vec<usize> = (0..uses.len()).filter(|place| uses[*place] == Some(true)).collect();

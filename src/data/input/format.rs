@@ -105,7 +105,7 @@ pub(in crate::data) fn foreign(head: &[u8]) -> Option<(&'static str, &'static st
 /// Where a tar archive has its magic bytes.
 const TAR: std::ops::Range<usize> = 257..262;
 
-/// The names in the first row of a table that are wanted.
+/// Whether the names in a table's first row are the expected ones.
 pub(in crate::data) type Fits<'a> = &'a dyn Fn(&[String]) -> bool;
 
 /// Tells the kind of a stream, and gives the stream back with the bytes that were read for it. Of JSON no

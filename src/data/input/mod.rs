@@ -226,7 +226,7 @@ impl Input {
     /// kind of file has no use for; [`DataError::NoColumn`], [`DataError::ColumnTwice`],
     /// [`DataError::CellUtf8`] and [`DataError::OpenQuote`] for a row of names; and the errors of reading.
     ///
-    /// An item is an error where its record is none ([`DataError::Json`], [`DataError::InvalidUtf8`],
+    /// An item is an error where its record is malformed ([`DataError::Json`], [`DataError::InvalidUtf8`],
     /// [`DataError::Cells`], [`DataError::CellUtf8`], [`DataError::Columnar`]) or makes no document
     /// ([`DataError::NoField`], [`DataError::FieldKind`], [`DataError::NoId`], [`DataError::MetadataTwice`]);
     /// the next item is then the next record. Any other error is the last item.

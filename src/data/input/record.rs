@@ -56,7 +56,7 @@ impl Record {
         self.fields[place].1.take()
     }
 
-    /// Takes a value out that makes an id, a title or a text: a null makes none.
+    /// Takes a value for an id, a title or a text out; a null counts as missing.
     pub fn take_set(&mut self, name: &str) -> Option<Value> {
         self.take(name).filter(|value| !value.is_null())
     }

@@ -1,4 +1,4 @@
-//! A value of JSON, of which no object has a key twice.
+//! A JSON value in which no object repeats a key.
 
 use std::fmt;
 

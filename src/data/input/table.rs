@@ -27,7 +27,7 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// That of a table by whose content this sign separates the cells.
+    /// The layout of a table whose delimiter was detected from its content.
     pub fn told(delimiter: u8) -> Self {
         let quoting = if delimiter == b'\t' { Quoting::Told } else { Quoting::Yes };
         Self { delimiter: Some(delimiter), quoting }

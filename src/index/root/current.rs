@@ -50,7 +50,7 @@ pub(crate) struct Current {
 }
 
 impl Current {
-    /// That of a new index with one model, of which this was measured.
+    /// For a new index with one model and these measured files.
     pub(super) fn first(measured: Files) -> Self {
         Self::of_one(FIRST_MODEL, FIRST_MODEL, measured)
     }

@@ -118,7 +118,7 @@ impl Root {
         }
     }
 
-    /// Whether the copy that a repair falls back on is one of what is there now.
+    /// Whether the copy that a repair falls back on matches the current file.
     pub(super) fn has_copy(&self) -> bool {
         let read = |name| read_bytes(&*self.backend, &self.dir, name);
         matches!((read(names::CURRENT), read(names::CURRENT_COPY)), (Ok(own), Ok(copy)) if own == copy)

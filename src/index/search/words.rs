@@ -303,7 +303,7 @@ impl<'a> WordSearch<'a> {
     }
 }
 
-/// Adds a sequence that says anything and is not there.
+/// Adds a sequence unless it is empty or already present.
 fn add(known: &mut Vec<Vec<u32>>, sequence: Vec<u32>) {
     // Punctuation alone means nothing.
     if !sequence.is_empty() && !known.contains(&sequence) {

@@ -24,7 +24,7 @@ pub struct FolderArgs {
     #[arg(long, value_name = "BY", num_args = 0..=1, require_equals = true, default_missing_value = "stat",
         help_heading = HEADING)]
     pub sync: Option<SyncBy>,
-    /// Read the files too that .gitignore, .ignore and other lists of git name
+    /// Also read files that .gitignore, .ignore or git's other ignore lists exclude
     #[arg(long, help_heading = HEADING)]
     no_ignore: bool,
     /// What the folder is called in its documents' metadata, by which --sync knows them; its absolute path if
@@ -36,7 +36,7 @@ pub struct FolderArgs {
     prefix: Option<String>,
 }
 
-/// How a file that has changed is known.
+/// How to tell that a file has changed.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum SyncBy {
     /// By its size, its times and its inode

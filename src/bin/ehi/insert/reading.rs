@@ -25,7 +25,7 @@ pub struct Read {
     pub position: u64,
 }
 
-/// What is known of an input when no more of it is read.
+/// What is known about an input once reading has stopped.
 #[derive(Default)]
 struct Whole {
     folder: Option<FolderReport>,
@@ -133,7 +133,7 @@ impl Reading {
         None
     }
 
-    /// Takes what the thread knows, which has ended.
+    /// Collects the results of the finished thread.
     fn finish(&mut self) {
         // A panic there must not pass for the end of the input.
         match self.thread.take().map(JoinHandle::join) {

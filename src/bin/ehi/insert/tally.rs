@@ -24,7 +24,7 @@ pub struct Tally {
     pub unchanged: u64,
     /// Documents removed, whose files are gone.
     pub removed: u64,
-    /// What was said beside it, a sentence each.
+    /// Notes shown to the user, one sentence each.
     pub notes: Vec<String>,
     /// Columns of tables that are text because of some of their cells.
     text_columns: Vec<String>,

@@ -34,7 +34,7 @@ fn of<T: JsonSchema>(settings: SchemaSettings) -> Arc<JsonObject> {
     // The name and the comment of a type in Rust.
     fields.remove("title");
     fields.remove("description");
-    // An object without any is refused by some.
+    // Some clients refuse an object without `properties`.
     fields.entry("properties").or_insert_with(|| Value::Object(JsonObject::default()));
     Arc::new(std::mem::take(fields))
 }

@@ -51,7 +51,7 @@ impl Budget {
             Encoding::DELTA_BYTE_ARRAY => bytes.saturating_mul(values.min(rows)),
             _ => 0,
         };
-        // A row may have all values of a list's page.
+        // One row may hold all values of a list column's page.
         let values = if is_list { values.saturating_mul(VALUE_BYTES) } else { 0 };
         let bytes = bytes.saturating_add(copied).saturating_add(values);
         let most = if rows > 1 { BATCH_BYTES } else { MAX_LINE_BYTES };

@@ -20,7 +20,7 @@ use super::{Batches, plain};
 
 /// Rows that are in memory together, if they fit.
 const BATCH: usize = 256;
-/// By how much a batch shrinks that does not.
+/// The factor by which a batch shrinks when it does not fit.
 const SHRINK: usize = 4;
 
 /// A file with what it says of its columns.

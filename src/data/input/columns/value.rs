@@ -26,7 +26,7 @@ pub(super) struct Values {
     pub decimals_as_text: bool,
     /// Decimals that a number cannot hold, where they are not text.
     pub inexact: Seen,
-    /// Numbers without an end, which became null.
+    /// Infinite numbers, which became null.
     pub infinite: Seen,
     /// Values and bytes of text in this row so far.
     values: usize,
