@@ -11,7 +11,7 @@ use crate::stop::Stop;
 #[non_exhaustive]
 pub enum InputError {
     /// A query without a character that is not white space.
-    #[error("the query is empty")]
+    #[error("the question is empty")]
     EmptyQuery,
     /// A document whose title and text are both empty.
     #[error("document `{id}` has neither title nor text")]
@@ -130,7 +130,7 @@ pub enum InputError {
         most: usize,
     },
     /// A question of which every word is excluded.
-    #[error("the question only says what hits must not have; add a word that they may have")]
+    #[error("the question only excludes; add a word to search for")]
     OnlyExclusions,
     /// The index ranks by another similarity than the options say.
     #[error("the index was made for {index}, not for {given}; the similarity is chosen when it is created")]
@@ -201,7 +201,7 @@ pub enum InputError {
     #[error("the vector holds a NaN or an infinity, or has no direction: its norm must be 0.000062 or more")]
     BadVector,
     /// A share of exact search's hits that is not above 0 and at most 1.
-    #[error("a recall of {found} cannot be aimed at: it is a share above 0, 1 at most")]
+    #[error("the recall must be above 0 and at most 1, not {found}")]
     BadRecall {
         /// The share given.
         found: f64,
@@ -233,7 +233,7 @@ pub enum InputError {
         passages: Passages,
     },
     /// A weight of a judgment that is not above 0 and at most 1.
-    #[error("a judgment cannot have the weight {found}: it is above 0, 1 at most")]
+    #[error("the weight of a judgment must be above 0 and at most 1, not {found}")]
     BadWeight {
         /// The weight given.
         found: f64,

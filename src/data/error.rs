@@ -25,7 +25,7 @@ pub enum DataError {
         path: PathBuf,
     },
     /// There is no judgments file for the split.
-    #[error("{}: no split `{split}`; found: [{}]", dir.display(), known.join(", "))]
+    #[error("{}: no split `{split}`; found: {}", dir.display(), known.join(", "))]
     UnknownSplit {
         /// The dataset's directory.
         dir: PathBuf,

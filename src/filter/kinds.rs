@@ -89,12 +89,12 @@ impl Field {
         let (wanted, held) = (names(*wanted), names(*held));
         Some(match compared {
             false => format!(
-                "the field `{name}` holds {held}{among}, and the filter compares it with {wanted}, which are \
-                 never equal"
+                "the field `{name}` holds {held}{among}, and the filter compares it with {wanted}; values of \
+                 different kinds never match"
             ),
             true => format!(
                 "the field `{name}` holds {held}, and the filter compares it with {wanted} alone; values of \
-                 different kinds are never equal"
+                 different kinds never match"
             ),
         })
     }

@@ -64,12 +64,12 @@ use values::ValueSet;
 /// # Values
 ///
 /// Numbers compare by their exact value: 1 equals 1.0, and 9007199254740993 does not equal
-/// 9007199254740992.0. Arrays and objects are equal where all that they hold is. Greater and
-/// less hold only between two numbers, two strings (by their bytes in UTF-8) or two booleans (false
-/// is less), never across types. Times such as `2024-01-05T10:00:00Z` compare by the clock whether or
-/// not they have fractions of a second: `10:00:00Z` equals `10:00:00.000Z` and is less than
-/// `10:00:00.5Z`. A field that is null, or missing, equals null and nothing else, so `$ne` with null holds
-/// where the field is there with a value; `$exists` alone tells missing from null.
+/// 9007199254740992.0. Arrays and objects are equal where all that they hold is. Greater and less hold only
+/// between two numbers, two strings (by their bytes in UTF-8) or two booleans (false is less), never across
+/// types. Times such as `2024-01-05T10:00:00Z` (RFC 3339) compare by the clock, with or without fractions of
+/// a second, in UTC or with an offset: `10:00:00Z` equals `10:00:00.000Z` and `12:00:00+02:00`, and is less
+/// than `10:00:00.5Z`. A field that is null, or missing, equals null and nothing else, so `$ne` with null
+/// holds where the field is there with a value; `$exists` alone tells missing from null.
 ///
 /// Where the field is an array, a comparison holds if it does for the array as a whole or for any
 /// of its elements; two comparisons may hold for different elements. `$ne` and `$nin` are the exact

@@ -1,25 +1,28 @@
-//! The order of strings, in which times with and without fractions of a second stand as the clock has them.
+//! The order of strings, in which times stand as the clock has them: with and without fractions of a second,
+//! in UTC and with an offset from it (RFC 3339).
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 
 /// Bytes of `2024-01-05T10:00:00`.
 const SECONDS: usize = 19;
-/// How UTC is written.
-const UTC: [&str; 2] = ["Z", "+00:00"];
-/// Stands for UTC in the order: below the point of a fraction.
-const UTC_RANK: &[u8] = b"\0Z";
+/// Bytes of `+02:00`.
+const OFFSET: usize = 6;
+/// Stands for a zone in the order: below the point of a fraction.
+const ZONED: &[u8] = b"\0Z";
+const MINUTES_PER_DAY: i64 = 24 * 60;
 
 /// A string in the parts that order it.
 struct Parts<'a> {
-    /// All of a string that is no time.
-    start: &'a [u8],
+    /// All of a string that is no time; else date and time to the second, in UTC if the zone is known.
+    start: Cow<'a, [u8]>,
     /// The point and the digits of a fraction of a second, without the zeros at its end.
     fraction: &'a [u8],
     zone: &'static [u8],
 }
 
-/// By bytes in UTF-8, but that of two times the fractions of a second count as numbers: `10:00:00Z` is before
-/// `10:00:00.5Z`, where the point is before the letter in bytes, and equals `10:00:00.000Z`.
+/// By bytes in UTF-8, but two times compare as times: `10:00:00Z` is before `10:00:00.5Z`, where the point is
+/// before the letter in bytes, and equals `10:00:00.000Z` and `12:00:00+02:00`.
 ///
 /// A total order of all strings: each stands by the bytes that [`Parts`] has.
 pub(super) fn compare(a: &str, b: &str) -> Ordering {
@@ -29,9 +32,9 @@ pub(super) fn compare(a: &str, b: &str) -> Ordering {
     }
 }
 
-impl<'a> Parts<'a> {
-    fn bytes(&self) -> impl Iterator<Item = u8> + use<'a> {
-        [self.start, self.fraction, self.zone].into_iter().flatten().copied()
+impl Parts<'_> {
+    fn bytes(&self) -> impl Iterator<Item = u8> + '_ {
+        [&*self.start, self.fraction, self.zone].into_iter().flatten().copied()
     }
 }
 
@@ -49,22 +52,92 @@ fn is_time(text: &str) -> bool {
 }
 
 fn parts(text: &str, is_time: bool) -> Parts<'_> {
-    let whole = Parts { start: text.as_bytes(), fraction: &[], zone: &[] };
+    let text = text.as_bytes();
+    let whole = Parts { start: text.into(), fraction: &[], zone: &[] };
     if !is_time {
         return whole;
     }
-    let zoned = UTC.into_iter().find_map(|utc| text.strip_suffix(utc));
-    let (start, rest) = zoned.unwrap_or(text).as_bytes().split_at(SECONDS);
+    let (start, rest) = text.split_at(SECONDS);
+    let (rest, offset) = match rest {
+        [rest @ .., b'Z'] => (rest, Some(0)),
+        _ => match rest.split_last_chunk::<OFFSET>().map(|(before, last)| (before, minutes(last))) {
+            Some((before, Some(offset))) => (before, Some(offset)),
+            _ => (rest, None),
+        },
+    };
     let fraction = match rest {
         [] => rest,
         [b'.', digits @ ..] if !digits.is_empty() && digits.iter().all(u8::is_ascii_digit) => {
             let zeros = digits.iter().rev().take_while(|digit| **digit == b'0').count();
             if zeros == digits.len() { &[] } else { &rest[..rest.len() - zeros] }
         }
-        // Another zone, or no time after all.
+        // No time after all.
         _ => return whole,
     };
-    Parts { start, fraction, zone: if zoned.is_some() { UTC_RANK } else { &[] } }
+    match offset {
+        None => Parts { start: start.into(), fraction, zone: &[] },
+        Some(0) => Parts { start: start.into(), fraction, zone: ZONED },
+        Some(offset) => match in_utc(start, offset) {
+            Some(start) => Parts { start: start.into(), fraction, zone: ZONED },
+            None => whole,
+        },
+    }
+}
+
+/// Of an offset as `+02:00`, how many minutes its clock is ahead.
+fn minutes(offset: &[u8; OFFSET]) -> Option<i64> {
+    let [sign, h1, h2, b':', m1, m2] = offset else { return None };
+    let (hours, minutes) = (number(&[*h1, *h2])?, number(&[*m1, *m2])?);
+    let ahead = hours * 60 + minutes;
+    match (sign, hours < 24 && minutes < 60) {
+        (b'+', true) => Some(ahead),
+        (b'-', true) => Some(-ahead),
+        _ => None,
+    }
+}
+
+/// `2024-01-05T10:00:00` of a clock that is ahead by some minutes, in UTC. `None` for a day that no calendar
+/// has, and where the year takes more than four digits.
+fn in_utc(time: &[u8], ahead: i64) -> Option<Vec<u8>> {
+    let part = |from: usize, to: usize| number(&time[from..to]);
+    let (year, month, day) = (part(0, 4)?, part(5, 7)?, part(8, 10)?);
+    let (hour, minute) = (part(11, 13)?, part(14, 16)?);
+    let days = days_before(year, month, day);
+    if !(1..=12).contains(&month) || date(days) != (year, month, day) || hour > 23 || minute > 59 {
+        return None;
+    }
+    let minutes = days * MINUTES_PER_DAY + hour * 60 + minute - ahead;
+    let (year, month, day) = date(minutes.div_euclid(MINUTES_PER_DAY));
+    let of_day = minutes.rem_euclid(MINUTES_PER_DAY);
+    let start = format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}", of_day / 60, of_day % 60);
+    (0..10_000).contains(&year).then(|| [start.as_bytes(), &time[16..]].concat())
+}
+
+fn number(digits: &[u8]) -> Option<i64> {
+    std::str::from_utf8(digits).ok()?.parse().ok()
+}
+
+/// Days from 1 March of the year 0 to a date of the Gregorian calendar (Hinnant, *chrono-Compatible Low-Level
+/// Date Algorithms*, `days_from_civil`): with March as the first month, the leap day is a year's last.
+fn days_before(year: i64, month: i64, day: i64) -> i64 {
+    let year = if month < 3 { year - 1 } else { year };
+    let month = (month + 9) % 12;
+    365 * year + year.div_euclid(4) - year.div_euclid(100)
+        + year.div_euclid(400)
+        + (153 * month + 2) / 5
+        + day
+        - 1
+}
+
+/// Year, month and day, the inverse of [`days_before`] (`civil_from_days`).
+fn date(days: i64) -> (i64, i64, i64) {
+    let (era, of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
+    let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5 + 1;
+    let (year, month) = if month < 10 { (year, month + 3) } else { (year + 1, month - 9) };
+    (era * 400 + year, month, day)
 }
 
 #[cfg(test)]
@@ -72,9 +145,30 @@ mod tests {
     use super::*;
 
     #[test]
+    fn days_are_those_of_the_calendar() {
+        assert_eq!(days_before(0, 3, 1), 0);
+        let mut days = days_before(0, 1, 1);
+        for year in 0..800 {
+            for month in 1..=12 {
+                let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+                let length = match month {
+                    2 => 28 + i64::from(is_leap),
+                    4 | 6 | 9 | 11 => 30,
+                    _ => 31,
+                };
+                for day in 1..=length {
+                    assert_eq!((days_before(year, month, day), date(days)), (days, (year, month, day)));
+                    days += 1;
+                }
+            }
+        }
+    }
+
+    #[test]
     fn fractions_of_a_second_stand_behind_the_whole_one() {
         let rising = [
             "2024-01-05",
+            "2024-01-05T08:00:02.5Z",
             "2024-01-05T10:00:00",
             "2024-01-05T10:00:00Z",
             "2024-01-05T10:00:00.000001Z",
@@ -82,7 +176,7 @@ mod tests {
             "2024-01-05T10:00:00.25Z",
             "2024-01-05T10:00:00.5Z",
             "2024-01-05T10:00:01.000Z",
-            "2024-01-05T10:00:02.5+02:00",
+            "2024-01-05T23:59:59-05:00",
             "2024-01-06",
             "x",
         ];
@@ -95,9 +189,25 @@ mod tests {
             ("2024-01-05T10:00:00Z", "2024-01-05T10:00:00.000000000Z"),
             ("2024-01-05T10:00:00.5Z", "2024-01-05T10:00:00.500+00:00"),
             ("2024-01-05T10:00:00", "2024-01-05T10:00:00.0"),
+            ("2024-01-05T10:00:00Z", "2024-01-05T11:00:00+01:00"),
+            ("2024-01-05T10:00:00Z", "2024-01-05T10:00:00-00:00"),
+            ("2024-03-01T03:30:00.25Z", "2024-02-29T22:00:00.250-05:30"),
+            ("2023-12-31T22:00:00Z", "2024-01-01T00:00:00+02:00"),
+            ("2023-03-01T00:30:60Z", "2023-02-28T23:30:60-01:00"),
         ] {
             assert_eq!(compare(a, b), Ordering::Equal, "{a} {b}");
         }
         assert_ne!(compare("2024-01-05T10:00:00.", "2024-01-05T10:00:00"), Ordering::Equal);
+        // Of no calendar, or beyond four digits of years: strings.
+        for text in [
+            "2024-02-30T00:00:00+01:00",
+            "2024-01-05T24:00:00+01:00",
+            "2024-01-05T10:00:00+24:00",
+            "0000-01-01T00:00:00+01:00",
+            "9999-12-31T23:59:59-01:00",
+            "2024-01-05T10:00:00+0100",
+        ] {
+            assert_eq!(parts(text, is_time(text)).start, text.as_bytes(), "{text}");
+        }
     }
 }

@@ -104,7 +104,8 @@ impl ActiveModel {
         options: HandleOptions,
     ) -> Result<Self> {
         check_directories(&*backend, dir)?;
-        let store = Arc::new(Store::open_on(Arc::clone(&backend), dir, options.store)?);
+        let store = Store::open_on(Arc::clone(&backend), dir, options.store);
+        let store = Arc::new(store.map_err(without_manifest)?);
         Self::beside(&*backend, number, store, options.load)
     }
 
@@ -116,7 +117,8 @@ impl ActiveModel {
         load: LoadOptions,
     ) -> Result<Self> {
         check_directories(backend, dir)?;
-        Self::beside(backend, number, Arc::new(Store::open_read_only(dir)?), load)
+        let store = Store::open_read_only(dir).map_err(without_manifest)?;
+        Self::beside(backend, number, Arc::new(store), load)
     }
 
     /// A store with the model that lies beside it.
@@ -282,6 +284,16 @@ fn check_shape(config: &StoreConfig, bundle: &Bundle) -> Result<(), StoreError> 
         }
     }
     Ok(())
+}
+
+/// The error for a model's store without its manifest: it is a part of an index, so no other path is right.
+pub(super) fn without_manifest(error: StoreError) -> StoreError {
+    match error {
+        StoreError::NotFound { .. } | StoreError::NotAnIndex { .. } => {
+            StoreError::corrupt(names::MANIFEST, Damage::Missing { what: "the file" })
+        }
+        other => other,
+    }
 }
 
 /// Refuses links in the place of a model's directories.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Index;
-use super::active_model::{ActiveModel, check_analyzer, check_model, copy_model};
+use super::active_model::{ActiveModel, check_analyzer, check_model, copy_model, without_manifest};
 use super::analysis::Analysis;
 use super::aside::{forget, set_aside};
 use super::ingest::Ingest;
@@ -104,7 +104,8 @@ impl Index {
         let forgets = options.forget;
         let Restored { root, was_damaged, set_aside } = restore(Arc::clone(&backend), path, Duration::ZERO)?;
         let dir = root.model_dir(root.current().serving);
-        let serving = Repair::begin_on(backend, &dir, StoreOptions::default())?;
+        let serving = Repair::begin_on(backend, &dir, StoreOptions::default());
+        let serving = serving.map_err(without_manifest)?;
         // First, so that what is done to documents is always reported.
         let mut judgments = RepairReport::default();
         repair_judgments(&root, options.undecided, &mut judgments)?;

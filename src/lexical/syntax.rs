@@ -11,14 +11,17 @@
 //! A sign counts at the start or after white space, directly before a letter, a digit, one of `$€£¥#@` and
 //! then one of these, a symbol as an emoji, or a quote that is closed; quotes may be typographic. `-` does
 //! not count where it makes a negative number (`-20`, `-$5`) or an option of one letter (`-u`); `-"20"`
-//! excludes the number. Everything else is plain text, so `COVID-19`, `C++`, `a - b` and `5" pipe` are what
-//! they look like, and no text is an error.
+//! excludes the number. Full-width `＋`, `－` and `＂` are the same signs. Everything else is plain text, so
+//! `COVID-19`, `C++`, `a - b` and `5" pipe` are what they look like, and no text is an error.
 
 use super::Role;
 use super::pieces::is_symbol;
 
 /// Quotes around a phrase, either end.
-const QUOTES: [char; 4] = ['"', '\u{201c}', '\u{201d}', '\u{201e}'];
+const QUOTES: [char; 5] = ['"', '\u{ff02}', '\u{201c}', '\u{201d}', '\u{201e}'];
+/// Plain and full-width, as keyboards for Chinese and Japanese type them.
+const PLUS: [char; 2] = ['+', '\u{ff0b}'];
+const MINUS: [char; 2] = ['-', '\u{ff0d}'];
 /// What a word may begin with beside a letter or a digit.
 const BEFORE_WORDS: &str = "$\u{20ac}\u{a3}\u{a5}#@";
 /// Those of them that may stand between a sign and its number.
@@ -74,15 +77,15 @@ pub fn plain_text(clauses: &[Clause]) -> String {
 
 /// The words of a plain clause that look as if a sign were meant: negative numbers and options of one letter.
 pub fn doubtful(plain: &str) -> impl Iterator<Item = &str> {
-    let is = |word: &str| word.strip_prefix('-').is_some_and(is_number_or_option);
+    let is = |word: &str| word.strip_prefix(MINUS).is_some_and(is_number_or_option);
     plain.split_whitespace().filter(move |word| is(word))
 }
 
 /// The clause that a text begins with, if it begins with a sign or a quote that counts, and what follows it.
 fn operator(text: &str) -> Option<(Clause, &str)> {
-    let (role, operand) = match text.as_bytes().first()? {
-        b'+' => (Role::Required, &text[1..]),
-        b'-' => (Role::Excluded, &text[1..]),
+    let (role, operand) = match (text.strip_prefix(PLUS), text.strip_prefix(MINUS)) {
+        (Some(operand), _) => (Role::Required, operand),
+        (_, Some(operand)) => (Role::Excluded, operand),
         _ if text.starts_with(QUOTES) => (Role::Required, text),
         _ => return None,
     };

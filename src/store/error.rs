@@ -20,7 +20,7 @@ pub enum StoreError {
         path: PathBuf,
     },
     /// Something is there, but no index; check the path.
-    #[error("{} is not an index (there is no CURRENT of ours in it); check the path", path.display())]
+    #[error("{} is not an index (it has no file CURRENT that ehi wrote); check the path", path.display())]
     NotAnIndex {
         /// The directory asked for.
         path: PathBuf,
@@ -242,8 +242,9 @@ pub enum StoreError {
     },
     /// A repair cannot tell which of some documents had been deleted; say whether to keep them.
     #[error(
-        "{deleted} of {documents} documents had been deleted, and the file that says which is damaged; say whether to \
-         keep all of them or none"
+        "{deleted} of {documents} documents had been deleted, and the file that says which is damaged: \
+         `ehi repair --undecided keep` keeps all {documents}, and the deleted ones come back; `--undecided drop` \
+         drops all {documents}"
     )]
     Undecided {
         /// Documents in question.

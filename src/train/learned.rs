@@ -140,8 +140,8 @@ impl Learned {
                 "No question is judged whose document the index holds: the index is as before.".to_owned()
             }
             Decision::TooFew => format!(
-                "Too few questions are judged, {} of which {held_out} were set aside to measure with; \
-                 {FEWEST_QUERIES} set aside are needed, which takes about {:.0}: the index is as before.",
+                "Only {} questions are judged, and {held_out} of them were set aside to measure with; learning needs \
+                 {FEWEST_QUERIES} set aside, about {:.0} judged questions: the index is as before.",
                 learned + held_out,
                 FEWEST_QUERIES as f64 / LEARN_HELD_OUT,
             ),

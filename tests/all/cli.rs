@@ -141,7 +141,7 @@ fn searches_print_text_or_json() {
     let stats = [&json["stats"]["leaves_visited"], &json["stats"]["documents_visited"]];
     assert_eq!((json["hits"].as_array().unwrap().len(), stats), (10, [&json!(0), &json!(DOCUMENTS)]));
 
-    assert!(flow.run("search", &[" "]).failure().contains("query is empty"));
+    assert!(flow.run("search", &[" "]).failure().contains("question is empty"));
     // All leaves are exact search.
     let hits = |arguments: &[&str]| {
         flow.run("search", &[&["--json", question], arguments].concat()).json()["hits"].clone()
@@ -324,7 +324,11 @@ fn an_index_is_copied_and_changes_its_model() {
     assert_eq!((&stats["model"], &stats["leaves"]), (&change["to"], &json!(4)));
     assert!(stats["bytes"]["other_models"].as_u64() > Some(0));
     assert!(flow.run("reencode", &["--model", text(other.path())]).failure().contains("already"));
-    assert!(flow.run("rollback", &[]).ok().starts_with("8 documents, all of them as they were with it"));
+    assert!(
+        flow.run("rollback", &[])
+            .ok()
+            .starts_with("8 documents, all of them unchanged since that model served")
+    );
     assert_eq!(flow.run("stats", &["--json"]).json()["model"], change["from"]);
     assert!(flow.run("drop-previous", &[]).ok().contains("gone"));
     assert_eq!(flow.run("drop-previous", &["--json"]).json()["dropped"], json!(false));
@@ -478,7 +482,7 @@ fn an_index_can_be_looked_into() {
     for part in ["8 of 16 leaves reached", "probability", "exact rank", "documents scored"] {
         assert!(said.contains(part), "{part}: {said}");
     }
-    assert!(flow.run("explain", &[" "]).failure().contains("query is empty"));
+    assert!(flow.run("explain", &[" "]).failure().contains("question is empty"));
 
     let queries = support::dataset().join("queries.jsonl");
     let leaves = flow.run("leaves", &["--queries", text(&queries), "--json"]).json();

@@ -111,7 +111,7 @@ fn what_cannot_be_read_is_said() {
         (
             Input::new(),
             "binary.parquet",
-            ":1: the column `raw` is of the type Binary, which is not read; name the columns of the metadata",
+            ":1: the column `raw` is of the type Binary, which is not read; name the columns to read with `--metadata`",
         ),
         (
             Input::new(),

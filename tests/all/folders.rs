@@ -153,8 +153,8 @@ fn folders_do_not_touch_each_others_documents() {
     assert_eq!(ran.out, "1 inserted, 0 replaced, 1 refused; the index has 4 documents\n");
     let source = fs::canonicalize(&folder).unwrap();
     let expected = format!(
-        "refused: {}: the index has the document `tea.md`, one from {}; `--source` goes on with that, `--prefix` \
-         gives other ids\nehi: 1 of 2 documents were refused, every other one is stored\n",
+        "refused: {}: the index has the document `tea.md` from {}; `--source` with that path continues its \
+         folder, `--prefix` gives the files other ids\nehi: 1 of 2 documents refused, 1 stored\n",
         text(&other.join("tea.md")),
         text(&source)
     );
@@ -197,7 +197,7 @@ fn files_that_cannot_be_read_are_named_and_their_documents_stay() {
         format!("{}: 67108865 bytes, at most 67108864 are read; split it", at("large.txt")),
         format!("{}: not UTF-8 from byte 3; convert the file", at("tea.md")),
         format!("refused: {}: {}/{}/zzzzzzzzz.md: ", text(&folder), "x".repeat(250), "y".repeat(250)),
-        "ehi: 4 of 6 documents were refused, every other one is stored".to_owned(),
+        "ehi: 4 of 6 documents refused, 2 stored".to_owned(),
     ];
     assert_eq!(lines.len(), expected.len(), "{}", ran.err);
     for (line, expected) in lines.iter().zip(expected) {
@@ -313,7 +313,7 @@ fn documents_are_not_lost_to_names_and_emptied_files() {
     let ran = flow.run("insert", &[text(&one), text(&two)]);
     assert_eq!(ran.code, Some(1));
     assert_eq!(ran.out, "1 inserted, 0 replaced, 1 refused; the index has 1 documents\n");
-    assert!(ran.err.contains("the index has the document `README.md`, one from "), "{}", ran.err);
+    assert!(ran.err.contains("the index has the document `README.md` from "), "{}", ran.err);
     assert_eq!(stored(&flow)[0].text, "the first");
     let ran = flow.run("insert", &[text(&two.join("README.md"))]);
     assert_eq!((ran.code, stored(&flow)[0].text.as_str()), (Some(1), "the first"));
@@ -481,7 +481,7 @@ fn the_summary_is_json_too() {
     }
     symlink(folder.join("tea.md"), folder.join("link.md")).unwrap();
     let ran = flow.run("insert", &["--json", text(&folder)]);
-    let expected = format!("{}: the block at its start is no front matter", text(&folder.join("broken.md")));
+    let expected = format!("{}: the front matter has a mistake", text(&folder.join("broken.md")));
     assert!(ran.err.starts_with(&format!("note: {expected}")), "{}", ran.err);
     let summary = ran.json();
     let table = flow.path("table.csv");

@@ -216,7 +216,9 @@ fn the_program_tunes() {
     );
     assert!(said.contains("120 documents routed"), "{said}");
     assert!(ehi(["stats", "--index", index]).ok().contains("of 8 used"));
-    assert!(ehi(["rollback", "--index", index]).ok().contains("all of them as they were with it"));
+    assert!(
+        ehi(["rollback", "--index", index]).ok().contains("all of them unchanged since that model served")
+    );
     assert!(ehi(["stats", "--index", index]).ok().contains("tree           none"));
     let said = ehi(["tune", "--index", index, "--leaves", "1000"]).line();
     assert!(said.contains("leaves is 1000") && said.contains("2 to 60"), "{said}");

@@ -184,7 +184,7 @@ class Entry:
         if isinstance(query, str):
             text = query
             if not text.strip():
-                raise ehi.InputError("the query is empty")
+                raise ehi.InputError("the question is empty")
         else:
             vector = _embedding(query)
             if plan.mode != "dense":
@@ -196,7 +196,7 @@ class Entry:
             plain = parts.plain_question(text) if plan.mode == "hybrid" else text
             if not plain.strip():
                 raise ehi.InputError(
-                    "the question only says what hits must not have; add a word that they may have"
+                    "the question only excludes; add a word to search for"
                 )
             with self._encoding:
                 vector = self.encoder.encode_query(plain)

@@ -77,7 +77,7 @@ pub fn after_insert(index: &Index, interrupts: &Interrupts) {
 pub fn write_curve(out: &mut dyn Write, curve: &RecallCurve) -> io::Result<()> {
     let source = match curve.source {
         QuestionSource::Documents => "questions made from documents",
-        QuestionSource::Asked => "questions that it was asked",
+        QuestionSource::Asked => "logged or judged questions",
         _ => "given questions",
     };
     writeln!(

@@ -4,13 +4,14 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 
-use ehi::{Document, Filter};
+use ehi::{Document, Filter, Index};
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::escape::escaped;
 use crate::failure::Failure;
 use crate::filtering::filter;
+use crate::hits::say_notes;
 use crate::opening::{WaitArgs, open_read_only};
 use crate::printing;
 
@@ -137,11 +138,16 @@ pub fn delete(args: &DeleteArgs, out: &mut dyn Write) -> Result<(), Failure> {
         }
     }
     if let Some(filter) = &args.filter {
+        let mut passed = false;
         for document in index.iter() {
             let document = document?;
             if filter.matches(&document.id, document.metadata.as_ref()) {
+                passed = true;
                 give(Some(document.id))?;
             }
+        }
+        if !passed {
+            say_why(&index, filter)?;
         }
     }
     if let Some(id) = &args.id {
@@ -174,14 +180,25 @@ impl ListArgs {
             let filter = self.filter.as_ref();
             filter.is_none_or(|filter| filter.matches(&document.id, document.metadata.as_ref()))
         };
+        let mut passed = false;
         for document in index.iter() {
             let document = document?;
             if passes(&document) {
+                passed = true;
                 visit(document)?;
             }
         }
-        Ok(())
+        match &self.filter {
+            Some(filter) if !passed => say_why(&index, filter),
+            _ => Ok(()),
+        }
     }
+}
+
+/// Says on standard error why nothing passes a filter, where the fields tell.
+fn say_why(index: &Index, filter: &Filter) -> Result<(), Failure> {
+    say_notes(&index.why_nothing_passes(filter)?);
+    Ok(())
 }
 
 fn print(out: &mut dyn Write, document: &Document) -> Result<(), Failure> {

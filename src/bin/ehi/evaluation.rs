@@ -71,6 +71,9 @@ pub fn write_evaluation(out: &mut dyn Write, report: &EvalReport, metrics: &[Met
             table.comparison(out, what, comparison)?;
         }
     }
+    if compares && report.at.len() + report.at_work.len() > 0 {
+        writeln!(out, "\nat a share between two measured beams: interpolated between these two")?;
+    }
     Ok(())
 }
 

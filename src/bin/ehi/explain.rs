@@ -39,7 +39,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         printing::json(out, &explanation)
     } else {
         write_explanation(out, &index, &explanation).map_err(Failure::Output)?;
-        say_notes(&explanation.signs, &explanation.notes);
+        say_notes(&explanation.notes);
         Ok(())
     }
 }

@@ -26,7 +26,7 @@ pub enum Failure {
     #[error(transparent)]
     Ehi(#[from] ehi::Error),
     /// Documents were refused; each has a line on standard error.
-    #[error("{count} of {read} documents were refused, every other one is stored")]
+    #[error("{count} of {read} documents refused, {} stored", read - count)]
     Refused { count: u64, read: u64 },
     /// A folder that could not be listed as a whole.
     #[error(
@@ -55,7 +55,8 @@ pub enum Failure {
     Absent { index: PathBuf, id: String },
     /// The index is damaged; the problems are on standard output.
     #[error(
-        "{} is damaged: {problems} problems; run `ehi repair --index {}`",
+        "{} is damaged: {problems} problems; run `ehi repair --index {}` (with `--model BUNDLE`, the model that it was \
+         made with, if its own copy is damaged)",
         printing::path(index),
         printing::path(index)
     )]

@@ -73,16 +73,9 @@ pub fn write_signs(out: &mut dyn Write, signs: &Signs) -> io::Result<()> {
 }
 
 /// Says on standard error what should be known of a result.
-pub fn say_notes(signs: &Signs, notes: &[String]) {
-    if signs.ignored {
-        eprintln!("note: {IGNORED}");
-    }
+pub fn say_notes(notes: &[String]) {
     notes.iter().for_each(|note| eprintln!("note: {}", escaped(note)));
 }
-
-/// What is said where the signs of a question are text.
-pub const IGNORED: &str = "`+`, `-` and quotes were read as text: they take effect in an index with words, in \
-                           every mode but `dense`, where the question does more than exclude";
 
 /// What has an embedding.
 pub fn unit(index: &Index) -> &'static str {

@@ -181,7 +181,7 @@ impl Inserter<'_> {
         if let Some(report) = reading.folder() {
             let (removed, left_out) = sync.remove(self.index, path, report)?;
             self.tally.removed += removed;
-            left_out.iter().for_each(|line| self.note(line));
+            left_out.iter().chain(&sync.overlap()).for_each(|line| self.note(line));
         }
         Ok(())
     }

@@ -260,7 +260,10 @@ fn refuse(error: &clap::Error) -> ExitCode {
             if error.use_stderr() { ExitCode::from(USAGE) } else { ExitCode::SUCCESS }
         }
         _ => {
-            complain(&format!("{} (see `ehi --help`)", escaped(&refusal(&error.to_string()))));
+            let said = escaped(&refusal(&error.to_string()));
+            // What a value must be, its error says.
+            let of_value = error.kind() == ErrorKind::ValueValidation;
+            complain(&format!("{said}{}", if of_value { "" } else { " (see `ehi --help`)" }));
             ExitCode::from(USAGE)
         }
     }

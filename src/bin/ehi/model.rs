@@ -86,9 +86,9 @@ fn change(
     }
     let ModelChange { from, to, documents, encoded, routed, .. } = change;
     let done = match (encoded, routed) {
-        (0, 0) => "all of them as they were with it".to_owned(),
-        (_, 0) => format!("{encoded} of them encoded now"),
-        _ => format!("{routed} of them routed now with their embeddings"),
+        (0, 0) => "all of them unchanged since that model served".to_owned(),
+        (_, 0) => format!("{encoded} of them encoded anew"),
+        _ => format!("{routed} of them routed anew by their stored embeddings"),
     };
     writeln!(
         out,

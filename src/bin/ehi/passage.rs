@@ -106,8 +106,12 @@ fn is_same(asked: &str, word: &str) -> bool {
 }
 
 /// Where the part of `shown` bytes begins that has the most words of the question, the first of such: at a
-/// word, a sixth of the part in front of its first word of the question.
+/// word, a sixth of the part in front of its first word of the question. A text that fits begins at its
+/// start.
 pub fn start(text: &str, places: &[(Range<usize>, usize)], shown: usize) -> usize {
+    if text.len() <= shown {
+        return 0;
+    }
     let lead = shown / 6;
     let Some(first) = best(places, shown - lead).filter(|first| *first > lead) else { return 0 };
     let from = floor(text, first - lead);

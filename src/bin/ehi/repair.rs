@@ -64,22 +64,28 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         }
         other => other.into(),
     })?;
+    let dropped = matches!(args.undecided, Some(Choice::Drop)) && report.undecided > 0;
     if *json {
         printing::json(out, &report)?;
     } else {
-        write_text(out, index, &report).map_err(Failure::Output)?;
+        write_text(out, index, &report, dropped).map_err(Failure::Output)?;
         if args.forget {
             write_forgotten(out, &report).map_err(Failure::Output)?;
         }
     }
     let lost = report.lost + report.lost_commits + report.lost_judgments + report.lost_judgment_commits;
     match lost {
-        0 if !report.judgments_set_aside => Ok(()),
+        0 if !report.judgments_set_aside && !dropped => Ok(()),
         _ => Err(Failure::Lost { index: index.clone() }),
     }
 }
 
-fn write_text(out: &mut dyn Write, index: &Path, report: &RepairReport) -> std::io::Result<()> {
+fn write_text(
+    out: &mut dyn Write,
+    index: &Path,
+    report: &RepairReport,
+    dropped: bool,
+) -> std::io::Result<()> {
     if report.lost > 0 {
         writeln!(
             out,
@@ -137,7 +143,11 @@ fn write_text(out: &mut dyn Write, index: &Path, report: &RepairReport) -> std::
         writeln!(out, "{waiting} judgments wait in their log; `ehi recover` brings them back")?;
     }
     if report.undecided > 0 {
-        writeln!(out, "{} documents were decided by --undecided", report.undecided)?;
+        let all = report.undecided;
+        match dropped {
+            true => writeln!(out, "LOST: {all} documents dropped, though only some had been deleted")?,
+            false => writeln!(out, "{all} documents kept, though some had been deleted")?,
+        }
     }
     report.unmeasured.iter().try_for_each(|said| writeln!(out, "{}", escaped(said)))?;
     report.set_aside.iter().try_for_each(|path| writeln!(out, "set aside: {}", printing::path(path)))?;

@@ -63,7 +63,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         printing::json(out, &result)
     } else {
         hits::write_hits(out, &index, &args.query, &result).map_err(Failure::Output)?;
-        hits::say_notes(&result.signs, &result.notes);
+        hits::say_notes(&result.notes);
         if let Some(note) = args.options.note_on_none(&index).filter(|_| result.is_empty()) {
             eprintln!("note: {note}");
         }

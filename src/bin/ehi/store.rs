@@ -269,7 +269,7 @@ fn write_stats(out: &mut dyn Write, stats: &Stats) -> std::io::Result<()> {
     writeln!(
         out,
         "bytes          {}: embeddings {}, documents {} and words {} in {} segments, log {}, model {}, \
-         other models {}, judgments {}, begun and left {}",
+         other models {}, judgments {}, unfinished {}",
         bytes.total(),
         bytes.vectors,
         bytes.documents,

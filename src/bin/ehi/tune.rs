@@ -36,7 +36,7 @@ pub struct Args {
     /// Go on from the checkpoint there, if there is one; options, documents and questions must be the same
     #[arg(long, requires = "checkpoints")]
     resume: bool,
-    /// Take the new tree even where it brings too little
+    /// Use the new tree even where it saves too little work
     #[arg(long)]
     always: bool,
     /// Seed of everything random
@@ -81,7 +81,7 @@ fn write_tuned(out: &mut dyn Write, tuned: &Tuned) -> io::Result<()> {
     let Some(change) = tuned.change else {
         return writeln!(
             out,
-            "that brings too little: the index is as before; `--always` takes it nevertheless"
+            "the new tree saves too little work, so the index is unchanged; `--always` uses it anyway"
         );
     };
     writeln!(

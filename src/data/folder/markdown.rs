@@ -28,7 +28,7 @@ pub(super) fn page(file: &str) -> Page {
             let mut start = PageText::new();
             start.push_verbatim(block.trim_end());
             start.stop(Break::Paragraph);
-            let note = format!("the block at its start is no front matter, so it is read as text: {why}");
+            let note = format!("the front matter has a mistake, so it is read as text: {why}");
             Page { note: Some(note), ..body(rest, start).finish(None) }
         }
     }

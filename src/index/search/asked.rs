@@ -49,6 +49,8 @@ pub(crate) struct Asked<'a> {
     pub words: Option<Words>,
     /// What its signs meant, or would.
     pub signs: Signs,
+    /// Why they were read as text, in a sentence.
+    pub note: Option<String>,
     /// Which encoder gave the vector.
     pub encoder: Option<QueryEncoder>,
 }

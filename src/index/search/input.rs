@@ -68,6 +68,7 @@ impl ActiveModel {
                 RankBy::Best if !view.is_lexical() || !words_help && signs.is_empty() => RankBy::Dense,
                 by => by,
             };
+            let mut ignored = None;
             let words = match *input {
                 Input::Vector(_) if !matches!(by, RankBy::Dense | RankBy::Best) => {
                     return Err(InputError::NoWords.into());
@@ -91,9 +92,9 @@ impl ActiveModel {
                         RankBy::Best => match Words::parse(text, &clauses, analysis) {
                             // In this mode signs that cannot be heeded are read as text.
                             Err(Error::Input(
-                                InputError::OnlyExclusions | InputError::TooManySigned { .. },
+                                why @ (InputError::OnlyExclusions | InputError::TooManySigned { .. }),
                             )) => {
-                                signs.ignored = true;
+                                ignored = Some(why.to_string());
                                 words_help.then(|| Words::plain(text, analysis)).transpose()?
                             }
                             words => Some(words?),
@@ -105,8 +106,17 @@ impl ActiveModel {
                 Input::Vector(vector) | Input::Encoded(_, vector) => Cow::Borrowed(vector),
                 Input::Text(_) => Cow::default(),
             };
-            signs.ignored |= words.is_none() && !signs.is_empty();
-            all.push(Asked { vector, words, signs, encoder: None });
+            if words.is_none() && !signs.is_empty() && ignored.is_none() {
+                ignored = Some(match view.is_lexical() {
+                    true => "a search by embeddings alone (mode `dense`) looks for no words".to_owned(),
+                    false => {
+                        "the index has no words to look for; `ehi compact --lexical` adds them".to_owned()
+                    }
+                });
+            }
+            signs.ignored = ignored.is_some();
+            let note = ignored.map(|why| format!("`+`, `-` and quotes were read as text: {why}"));
+            all.push(Asked { vector, words, signs, note, encoder: None });
         }
         if plan.by == RankBy::Lexical {
             return Ok(all);

@@ -1,13 +1,15 @@
-//! What should be known of a result: why a filter found nothing, and which words could not be found.
+//! What should be known of a result: why a filter found nothing, and what of the request was not followed.
 
 use serde_json::Value;
 
 use super::asked::Asked;
 use super::damage::damaged;
+use super::encode::QueryEncoder;
 use super::plan::Plan;
 use crate::error::Result;
 use crate::filter::{Filter, Observed};
 use crate::ids::Row;
+use crate::index::Index;
 use crate::index::active_model::ActiveModel;
 use crate::store::View;
 
@@ -29,6 +31,10 @@ impl ActiveModel {
             }
             _ => Vec::new(),
         };
+        notes.extend(asked.note.clone());
+        if (plan.encoder, asked.encoder) == (Some(QueryEncoder::Fast), Some(QueryEncoder::Full)) {
+            notes.push("the fast encoder is unsure of this question, so the full encoder read it".to_owned());
+        }
         if asked.words.is_some() && self.analysis().kind.is_earlier {
             notes.push(
                 "the index's words were made by an earlier version, which misses words of languages without \
@@ -37,6 +43,20 @@ impl ActiveModel {
             );
         }
         Ok(notes)
+    }
+}
+
+impl Index {
+    /// Why no document passes a filter, in sentences for people: fields that no document has, and values of
+    /// another kind than the filter compares them with. Empty where a document passes, and where the fields
+    /// do not say. Of a large index a sample is looked at.
+    ///
+    /// # Errors
+    /// Failures of reading.
+    pub fn why_nothing_passes(&self, filter: &Filter) -> Result<Vec<String>> {
+        let serving = self.serving();
+        let view = serving.view();
+        serving.filters.notes(filter, view.generation(), || why_filtered(&view, filter))
     }
 }
 

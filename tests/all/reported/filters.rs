@@ -138,4 +138,33 @@ fn a_field_of_two_kinds_is_named_where_a_filter_finds_nothing() {
     assert!(ran.code == Some(0) && ran.err.contains(says), "{}", ran.err);
     let found = flow.run("search", &[&["--json"], &filter[..]].concat()).json();
     assert!(found["notes"][0].as_str().unwrap().contains(says), "{found}");
+    // Lists of documents say it too.
+    for (command, printed) in
+        [("ids", ""), ("count", "0\n"), ("export", ""), ("delete", "deleted 0 documents, 2 left\n")]
+    {
+        let ran = flow.run(command, &filter[..2]);
+        assert!(ran.err.contains(says), "{command}: {}", ran.err);
+        assert_eq!(ran.ok(), printed, "{command}");
+    }
+}
+
+/// After arrow#37110: the same moment is equal in every zone, as front matter in TOML and JSON has it.
+#[test]
+fn times_with_an_offset_compare_by_the_clock() {
+    let (_dir, index) = index(&[
+        ("utc", json!({ "at": "2024-01-05T10:00:00Z" })),
+        ("paris", json!({ "at": "2024-01-05T11:00:00+01:00" })),
+        ("new york", json!({ "at": "2024-01-05T23:00:00.5-05:00" })),
+        ("local", json!({ "at": "2024-01-05T10:00:00" })),
+    ]);
+    check(
+        &index,
+        &[
+            (json!({ "at": "2024-01-05T10:00:00.000Z" }), &["utc", "paris"]),
+            (json!({ "at": { "$in": ["2024-01-05T05:00:00-05:00"] } }), &["utc", "paris"]),
+            (json!({ "at": { "$gt": "2024-01-06T00:00:00Z" } }), &["new york"]),
+            (json!({ "at": { "$gt": "2024-01-06T04:00:00Z" } }), &["new york"]),
+            (json!({ "at": { "$gt": "2024-01-06T05:00:01+01:00" } }), &[]),
+        ],
+    );
 }

@@ -11,6 +11,7 @@ mod folders;
 mod html;
 mod markdown;
 mod nulls;
+mod remedies;
 mod tables;
 mod upkeep;
 mod words;

@@ -394,18 +394,43 @@ fn signs_mean_the_same_in_every_mode_and_are_said() {
         );
         assert!(!explained.signs.ignored && explained.hits[0].terms.iter().all(|term| term.weight > 0.0));
     }
+    let why_ignored = |query: Query<'_>| {
+        let found = query.run().unwrap();
+        assert_eq!((found.signs.ignored, found.notes.len()), (true, 1), "{:?}", found.notes);
+        found.notes[0].clone()
+    };
     let dense = index.query(question).run().unwrap();
-    assert!(dense.signs.ignored && dense.len() == SIGNED.len());
+    assert!(dense.len() == SIGNED.len() && why_ignored(index.query(question)).contains("mode `dense`"));
     assert!(!index.query("vaccine").run().unwrap().signs.ignored);
     // What cannot be meant by signs is text in the default mode, and an error in others.
-    assert!(index.query("-vaccine").learned().run().unwrap().signs.ignored);
+    assert!(why_ignored(index.query("-vaccine").learned()).contains("the question only excludes"));
+    let many: String = (0..33).map(|n| format!("+word{n} ")).collect();
+    assert!(why_ignored(index.query(&many).learned()).contains("more than 32"));
     let excluding = index.query("-vaccine").hybrid(Fusion::default()).run();
     assert!(matches!(excluding, Err(Error::Input(InputError::OnlyExclusions))));
     // Without words there is nothing to look for them with.
     let without = Index::builder().lexical(false).create(dir.path().join("without"), &bundle(SHAPE)).unwrap();
     without.insert(Document::new("a", "", "the tree")).unwrap();
-    let found = without.query("+nothing tree").learned().run().unwrap();
-    assert!(found.signs.ignored && found.len() == 1);
+    assert_eq!(without.query("+nothing tree").learned().run().unwrap().len(), 1);
+    assert!(why_ignored(without.query("+nothing tree").learned()).contains("`ehi compact --lexical`"));
+}
+
+/// Keyboards for Chinese and Japanese type full-width signs.
+#[test]
+fn full_width_signs_are_signs() {
+    let same = [
+        ("a ＋京都 －雪", "a +京都 -雪"),
+        ("＂respiratory tract＂", "\"respiratory tract\""),
+        ("－２０ －＂b c＂", "-２０ -\"b c\""),
+    ];
+    for (full, plain) in same {
+        let (full, plain) = (Signs::of(full), Signs::of(plain));
+        assert_eq!(
+            (full.to_string().replace('－', "-"), full.is_empty()),
+            (plain.to_string(), plain.is_empty())
+        );
+    }
+    check(&[("snow", "京都に雪"), ("rain", "京都に雨"), ("sea", "海に雨")], &[("雨 ＋京都 －雪", &["rain"])]);
 }
 
 /// Signs are about whole documents, and a passage with the word is shown.

@@ -68,6 +68,24 @@ impl Sync {
         })
     }
 
+    /// A line about a folder in this one, or around it, whose files the index holds too.
+    pub fn overlap(&self) -> Option<String> {
+        let own = Path::new(self.folder.source());
+        let others = self.known.values().filter_map(|known| match known {
+            Known::Other(Some(source)) => Some(source),
+            _ => None,
+        });
+        let nested = |other: &&Arc<str>| {
+            let other = Path::new(&***other);
+            own.is_absolute() && other != own && (other.starts_with(own) || own.starts_with(other))
+        };
+        let other = others.into_iter().find(nested)?;
+        Some(format!(
+            "{} overlaps {other}, which the index holds too: files in both are stored once for each",
+            own.display()
+        ))
+    }
+
     /// A line about each file whose id belongs to another document.
     pub fn refused(&self, folder: &Path, prefix: &str) -> Vec<String> {
         let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
@@ -115,11 +133,15 @@ impl Sync {
 pub fn of_another(file: &Path, id: &str, source: Option<&str>) -> String {
     let other = match source {
         Some(source) => {
-            format!("one from {source}; `--source` goes on with that, `--prefix` gives other ids")
+            format!(
+                " from {source}; `--source` with that path continues its folder, `--prefix` gives the files other ids"
+            )
         }
-        None => "one that is from no folder; `--prefix` gives other ids".to_owned(),
+        None => ", which is from no folder; `ehi delete` removes it, so that the file takes its place, `--prefix` gives \
+                 the files other ids"
+            .to_owned(),
     };
-    escaped(&format!("refused: {}: the index has the document `{id}`, {other}", file.display()))
+    escaped(&format!("refused: {}: the index has the document `{id}`{other}", file.display()))
 }
 
 /// What a document's metadata calls its source, with the prefix of its id if it has one.

@@ -15,7 +15,6 @@ use super::resources::uri;
 use super::tool::{Call, Tool, filter, rounded};
 use crate::escape::escaped;
 use crate::failure::Failure;
-use crate::hits::IGNORED;
 use crate::passage::{self, Words};
 use crate::query::{Mode, QueryArgs};
 
@@ -171,11 +170,7 @@ impl Tool for Search {
             query = query.unlogged();
         }
         let result = query.run()?;
-        let mut said = Vec::new();
-        if result.signs.ignored {
-            said.push(IGNORED.to_owned());
-        }
-        said.extend(result.notes.iter().map(|note| escaped(note)));
+        let mut said: Vec<String> = result.notes.iter().map(|note| escaped(note)).collect();
         let words = Words::of(asked);
         let more = result.len() > until;
         let mut next = (more && until < ALL_HITS).then_some(until);

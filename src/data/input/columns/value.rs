@@ -149,7 +149,7 @@ impl Values {
             }
             other => {
                 return Err(format!(
-                    "of the type {other}, which is not read; name the columns of the metadata"
+                    "of the type {other}, which is not read; name the columns to read with `--metadata`"
                 ));
             }
         })

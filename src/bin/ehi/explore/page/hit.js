@@ -92,6 +92,6 @@ export function leafOf(app, leaf) {
 export function remarks({ signs, notes }) {
     const all = (words, phrases) => [...words, ...phrases.map(own => `“${own}”`)].join(", ");
     const [must, never] = [all(signs.required, signs.phrases), all(signs.excluded, signs.excluded_phrases)];
-    const heeded = signs.ignored ? " “+”, “-” and quotes are read as text here." : `${must && ` Every hit has ${must}.`}${never && ` No hit has ${never}.`}${signs.as_text.length > 0 ? ` Read as text: ${signs.as_text.join(", ")}.` : ""}`;
+    const heeded = signs.ignored ? "" : `${must && ` Every hit has ${must}.`}${never && ` No hit has ${never}.`}${signs.as_text.length > 0 ? ` Read as text: ${signs.as_text.join(", ")}.` : ""}`;
     return heeded + notes.map(note => ` Note: ${note}.`).join("");
 }

@@ -71,7 +71,7 @@ function sizes({ about }, now) {
     const rows = [
         ["embeddings", own.vectors], ["documents", own.documents], ["words", own.terms], ["deleted documents", own.dead_rows], ["log of changes", own.log],
         ["model", own.model], ["other models", own.other_models], ["judgments", own.judgments],
-        ["begun and left", own.begun],
+        ["unfinished", own.begun],
     ];
     return [
         el("h2", {}, "Index"),
