@@ -1,4 +1,6 @@
-//! Kinds of characters.
+//! Kinds of characters, and lower case.
+
+use std::borrow::Cow;
 
 use unicode_general_category::{GeneralCategory, get_general_category};
 
@@ -7,4 +9,27 @@ pub(crate) fn is_mark(c: char) -> bool {
     use GeneralCategory::{EnclosingMark, NonspacingMark, SpacingMark};
     // Most characters are ASCII.
     !c.is_ascii() && matches!(get_general_category(c), EnclosingMark | NonspacingMark | SpacingMark)
+}
+
+/// Whether a character is a symbol: an emoji, a currency, a mathematical sign.
+pub(crate) fn is_symbol(c: char) -> bool {
+    use GeneralCategory::{CurrencySymbol, MathSymbol, ModifierSymbol, OtherSymbol};
+    matches!(get_general_category(c), CurrencySymbol | MathSymbol | ModifierSymbol | OtherSymbol)
+}
+
+/// A word in lower case, with one form of sigma: `ΛΌΓΟΣ`, `λόγος` and `λόγοσ` are the same word.
+pub(crate) fn lower_case(word: &str) -> String {
+    let lower = word.to_lowercase();
+    match one_sigma(&lower) {
+        Cow::Borrowed(_) => lower,
+        Cow::Owned(folded) => folded,
+    }
+}
+
+/// A text without the form that sigma has at the end of a word.
+pub(crate) fn one_sigma(text: &str) -> Cow<'_, str> {
+    match text.contains('ς') {
+        true => text.replace('ς', "σ").into(),
+        false => text.into(),
+    }
 }

@@ -140,7 +140,7 @@ impl Analysis<'_> {
     ) -> std::result::Result<Option<usize>, ModelError> {
         let normal = normalised(text);
         let mut tokens = None;
-        for piece in pieces(&normal) {
+        for piece in pieces(&normal, matches!(self.kind.analyzer, Analyzer::Stems(_))) {
             match (piece, self.kind.analyzer) {
                 (Piece::Characters(run), _) => tell(Found::Run(run)),
                 (Piece::Text(part), Analyzer::Stems(language)) => {

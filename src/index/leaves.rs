@@ -195,7 +195,9 @@ impl ActiveModel {
         let mut top = TopK::new(most);
         for &row in rows {
             let unit = self.unit_row(view, row)?;
-            top.push(unit.iter().zip(&mean).map(|(x, m)| x * m).sum(), row);
+            let cosine: f32 = unit.iter().zip(&mean).map(|(x, m)| x * m).sum();
+            // Rounding may go beyond.
+            top.push(cosine.clamp(-1.0, 1.0), row);
         }
         let nearest = top.into_sorted().into_iter().map(|(similarity, row)| {
             let document = view.passage(row)?;

@@ -18,7 +18,7 @@ use crate::disk::{Backend, names};
 use crate::document::Document;
 use crate::error::{Error, Result};
 use crate::lexical::Kind;
-use crate::model::{Bundle, LoadOptions, ModelError};
+use crate::model::{Bundle, LoadOptions, ModelError, REPORT_FILE};
 use crate::progress::{OnProgress, Progress, Stage, no_progress};
 use crate::scan::Similarity;
 use crate::store::{Anew, EncodedBy, Operation, Repair, RepairReport, StoreError, StoreOptions, Undecided};
@@ -267,6 +267,16 @@ fn restore_model(repair: &mut Repair, root: &Root, dir: &Path, given: Option<&Bu
                 tracing::warn!(%index, %error, "the query encoder is damaged and is taken away");
                 own.set_query_encoder(&*root.backend(), None)?;
                 repair.report.query_encoder_removed = true;
+            }
+            if let Err(error) = own.routing_profiles() {
+                let (backend, index) = (root.backend(), root.dir());
+                tracing::warn!(index = %index.display(), %error, "the report of the training is set aside");
+                repair.report.set_aside.push(set_aside(
+                    &*backend,
+                    index,
+                    &model.join(REPORT_FILE),
+                    REPORT_FILE,
+                )?);
             }
             return Ok(own);
         }

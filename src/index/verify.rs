@@ -14,7 +14,7 @@ use super::with_progress::WithProgress;
 use crate::disk::{Kind, names};
 use crate::error::{Error, Result};
 use crate::ids::Row;
-use crate::model::{Bundle, ModelError};
+use crate::model::{Bundle, ModelError, REPORT_FILE};
 use crate::progress::{OnProgress, Progress, Stage, no_progress};
 use crate::store::{Damage, Notice, Store, StoreError, VerifyReport, View};
 
@@ -99,6 +99,14 @@ impl Index {
         match Bundle::open(dir) {
             Ok(bundle) if bundle.hash() == self.serving().bundle.hash() => {
                 verify_query_encoder(number, &bundle, report)?;
+                if let Err(error) = bundle.routing_profiles().map_err(Error::from) {
+                    if may_pass(&error) {
+                        return Err(error);
+                    }
+                    let damage =
+                        Damage::Unusable { what: "the report of the training", report: error.to_string() };
+                    report.problem(format!("{file}/{REPORT_FILE}"), damage);
+                }
             }
             Ok(_) => {
                 report.problem(file, unusable("it is another one than the index was made with".to_owned()))

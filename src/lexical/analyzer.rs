@@ -8,7 +8,7 @@ use frostem::{Algorithm, Stemmer};
 use unicode_general_category::{GeneralCategory, get_general_category};
 use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfc_quick};
 
-use crate::characters::is_mark;
+use crate::characters::{self, is_mark};
 
 /// What searches by words look for. Chosen for the life of an index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -184,8 +184,8 @@ fn is_unseen(c: char) -> bool {
 /// In Turkish, I without a dot is another letter than i.
 fn lower_case(language: Language, word: &str) -> String {
     match language {
-        Language::Turkish => word.replace('\u{130}', "i").replace('I', "\u{131}").to_lowercase(),
-        _ => word.to_lowercase(),
+        Language::Turkish => characters::lower_case(&word.replace('\u{130}', "i").replace('I', "\u{131}")),
+        _ => characters::lower_case(word),
     }
 }
 

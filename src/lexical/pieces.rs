@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use unicode_general_category::{GeneralCategory, get_general_category};
 use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfkc_quick};
 
-use crate::characters::is_mark;
+use crate::characters::{is_mark, is_symbol, lower_case, one_sigma};
 
 /// A part of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,8 +22,8 @@ pub(crate) enum Piece<'a> {
     Characters(&'a str),
 }
 
-/// A text as words are looked for in it: in normal form KC, so that `ﬁ` is `fi` and `Ａ` is `A`, and without
-/// characters that nobody sees, as a soft hyphen.
+/// A text as words are looked for in it: in normal form KC, so that `ﬁ` is `fi` and `Ａ` is `A`, with one form
+/// of sigma, and without characters that nobody sees, as a soft hyphen.
 pub(crate) fn normalised(text: &str) -> Cow<'_, str> {
     if text.is_ascii() {
         return Cow::Borrowed(text);
@@ -32,14 +32,20 @@ pub(crate) fn normalised(text: &str) -> Cow<'_, str> {
         true => text.replace(is_unseen, "").into(),
         false => text.into(),
     };
-    match is_nfkc_quick(seen.chars()) {
+    let normal = match is_nfkc_quick(seen.chars()) {
         IsNormalized::Yes => seen,
         _ => seen.nfkc().collect::<String>().into(),
+    };
+    match normal.contains('ς') {
+        true => one_sigma(&normal).into_owned().into(),
+        false => normal,
     }
 }
 
-/// The parts of a [normalised] text in their order; nothing is left out.
-pub(crate) fn pieces(text: &str) -> impl Iterator<Item = Piece<'_>> {
+/// The parts of a [normalised] text in their order; nothing is left out. With `symbols` all symbols beyond
+/// ASCII are characters of their own, for an analyzer that knows letters and digits alone.
+pub(crate) fn pieces(text: &str, symbols: bool) -> impl Iterator<Item = Piece<'_>> {
+    let is_own = move |c: char| is_own(c) || symbols && !c.is_ascii() && is_symbol(c);
     let mut rest = text;
     std::iter::from_fn(move || {
         let own = is_own(rest.chars().next()?);
@@ -83,8 +89,8 @@ pub(crate) fn unknown(text: &str, mut tell: impl FnMut(Piece<'_>)) {
         let (piece, after) = rest.split_at(end);
         rest = after;
         if is_of_word(first) {
-            tell(Piece::Text(&piece.to_lowercase()));
-        } else if is_any_symbol(first) {
+            tell(Piece::Text(&lower_case(piece)));
+        } else if is_symbol(first) {
             tell(Piece::Characters(piece));
         }
     }
@@ -93,20 +99,14 @@ pub(crate) fn unknown(text: &str, mut tell: impl FnMut(Piece<'_>)) {
 /// Whether a character is a term by itself.
 fn is_own(c: char) -> bool {
     // Most characters are below.
-    c >= '\u{a6}' && (is_unspaced(c) && (c.is_alphanumeric() || is_mark(c)) || is_symbol(c))
+    c >= '\u{a6}' && (is_unspaced(c) && (c.is_alphanumeric() || is_mark(c)) || is_picture(c))
 }
 
-/// Whether a character is a symbol that is no mathematical sign and no currency: an emoji, say.
-pub(super) fn is_symbol(c: char) -> bool {
-    c >= '\u{a6}'
-        && (get_general_category(c) == GeneralCategory::OtherSymbol
-            // Colours of skin.
-            || matches!(c, '\u{1f3fb}'..='\u{1f3ff}'))
-}
-
-fn is_any_symbol(c: char) -> bool {
-    use GeneralCategory::{CurrencySymbol, MathSymbol, ModifierSymbol, OtherSymbol};
-    matches!(get_general_category(c), CurrencySymbol | MathSymbol | ModifierSymbol | OtherSymbol)
+/// Whether a character is a symbol that is not a mathematical sign or a currency: an emoji, say.
+fn is_picture(c: char) -> bool {
+    get_general_category(c) == GeneralCategory::OtherSymbol
+        // Colours of skin.
+        || matches!(c, '\u{1f3fb}'..='\u{1f3ff}')
 }
 
 /// Whether a character belongs to a script without spaces between words, or without spaces around them; with
@@ -140,7 +140,7 @@ mod tests {
     /// Characters of scripts without spaces in brackets.
     fn written(text: &str) -> String {
         let text = normalised(text);
-        let written = pieces(&text).map(|piece| match piece {
+        let written = pieces(&text, false).map(|piece| match piece {
             Piece::Text(text) => text.to_owned(),
             Piece::Characters(run) => format!("[{run}]"),
         });
@@ -193,7 +193,7 @@ mod tests {
         fn nothing_is_left_out_or_joined(text in "(\\PC|[a機ー🎉 ]|\\s){0,40}") {
             let normal = normalised(&text);
             prop_assert_eq!(normalised(&normal), normal.as_ref());
-            let parts: Vec<Piece<'_>> = pieces(&normal).collect();
+            let parts: Vec<Piece<'_>> = pieces(&normal, false).collect();
             let joined: String = parts.iter().map(|piece| match piece {
                 Piece::Text(text) | Piece::Characters(text) => *text,
             }).collect();

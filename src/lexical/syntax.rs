@@ -9,13 +9,14 @@
 //! | `-"some words"` | no row that does |
 //!
 //! A sign counts at the start or after white space, directly before a letter, a digit, one of `$€£¥#@` and
-//! then one of these, a symbol as an emoji, or a quote that is closed; quotes may be typographic. `-` does
-//! not count where it makes a negative number (`-20`, `-$5`) or an option of one letter (`-u`); `-"20"`
-//! excludes the number. Full-width `＋`, `－` and `＂` are the same signs. Everything else is plain text, so
-//! `COVID-19`, `C++`, `a - b` and `5" pipe` are what they look like, and no text is an error.
+//! then one of these, a symbol beyond ASCII such as an emoji or an arrow, or a quote that is closed; quotes
+//! may be typographic. `-` does not count where it makes a negative number (`-20`, `-$5`) or an option of one
+//! letter (`-u`); `-"20"` excludes the number. Full-width `＋`, `－` and `＂` are the same signs. Everything
+//! else is plain text, so `COVID-19`, `C++`, `a - b` and `5" pipe` are what they look like, and no text is an
+//! error.
 
 use super::Role;
-use super::pieces::is_symbol;
+use crate::characters::is_symbol;
 
 /// Quotes around a phrase, either end.
 const QUOTES: [char; 5] = ['"', '\u{ff02}', '\u{201c}', '\u{201d}', '\u{201e}'];
@@ -26,6 +27,9 @@ const MINUS: [char; 2] = ['-', '\u{ff0d}'];
 const BEFORE_WORDS: &str = "$\u{20ac}\u{a3}\u{a5}#@";
 /// Those of them that may stand between a sign and its number.
 const CURRENCIES: &str = "$\u{20ac}\u{a3}\u{a5}";
+
+/// A number, as `+\u{221e}` shows.
+const INFINITY: char = '\u{221e}';
 
 /// A part of a query that is treated alike.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,7 +100,11 @@ fn operator(text: &str) -> Option<(Clause, &str)> {
         return (!inside.is_empty()).then_some((clause, after));
     }
     let word = operand.strip_prefix(|c| BEFORE_WORDS.contains(c)).unwrap_or(operand);
-    word.chars().next().filter(|first| first.is_alphanumeric() || is_symbol(*first))?;
+    let first = word.chars().next().filter(|first| !first.is_whitespace()).or(operand.chars().next())?;
+    let counts = first.is_alphanumeric() || !first.is_ascii() && is_symbol(first);
+    if !counts || first == INFINITY {
+        return None;
+    }
     let (word, after) = operand.split_at(operand.find(char::is_whitespace).unwrap_or(operand.len()));
     if role == Role::Excluded && is_number_or_option(word) {
         return None;
@@ -109,7 +117,7 @@ fn operator(text: &str) -> Option<(Clause, &str)> {
 fn is_number_or_option(word: &str) -> bool {
     let number = word.strip_prefix(|c| CURRENCIES.contains(c)).unwrap_or(word);
     let mut letters = word.trim_end_matches(['.', ',', ';', ':', '?', '!', ')', '"', '\'']).chars();
-    number.starts_with(char::is_numeric)
+    number.starts_with(|c: char| c.is_numeric() || c == INFINITY)
         || letters.next().is_some_and(|first| first.is_ascii_alphabetic()) && letters.next().is_none()
 }
 

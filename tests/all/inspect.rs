@@ -267,9 +267,11 @@ fn reports_without_a_reference_or_damaged_ones() {
         let error = health(Some(bad)).unwrap_err();
         assert!(matches!(error, Error::Model(ModelError::Json { .. })), "{bad}: {error}");
     }
-    // Everything else works all the same.
+    // Everything else works all the same, and the damage is named.
     let index = Index::open(&path).unwrap();
-    assert!(index.contains(&id(3)).unwrap() && index.verify().unwrap().is_sound());
+    assert!(index.contains(&id(3)).unwrap());
+    let problems = index.verify().unwrap().problems;
+    assert_eq!(problems.iter().map(|own| &*own.file).collect::<Vec<_>>(), ["models/1/model/training.json"]);
 }
 
 /// Which leaf each document is in, read in another way.

@@ -272,5 +272,5 @@ fn the_program_makes_one_of_an_encoder() {
     assert!(said.code == Some(1) && said.line().contains("there is no model directory"), "{}", said.err);
     // A trained bundle in its place.
     let said = ehi(["reencode", "--index", index, "--model", text(bundle(TRAINED).path())]).ok();
-    assert!(said.contains(&format!("{DOCUMENTS} documents, {DOCUMENTS} of them encoded now")), "{said}");
+    assert!(said.contains(&format!("{DOCUMENTS} documents, {DOCUMENTS} of them encoded anew")), "{said}");
 }

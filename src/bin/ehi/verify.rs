@@ -42,10 +42,10 @@ fn write_text(out: &mut dyn Write, report: &VerifyReport, warnings: &[impl Displ
     let problems = report.problems.iter().map(|problem| format!("{}: {}", problem.file, problem.damage));
     write_section(out, "problems", problems)?;
     write_section(out, "warnings", warnings.iter().map(ToString::to_string))?;
-    let verdict = if report.is_sound() { "sound" } else { "damaged" };
+    let (verdict, read) = if report.is_sound() { ("sound", "") } else { ("damaged", " read") };
     writeln!(
         out,
-        "{verdict}: {} documents ({} bytes), {} postings, {} bytes of files checked",
+        "{verdict}: {} documents{read} ({} bytes), {} postings, {} bytes of files checked",
         report.documents, report.payload_bytes, report.postings, report.file_bytes
     )
 }
@@ -91,7 +91,10 @@ mod tests {
         assert_eq!(text(&sound, &[]), format!("sound: {counts}"));
         assert_eq!(text(&sound, &["a\u{9b}", "b"]), format!("warnings\n  a\\u{{9b}}\n  b\nsound: {counts}"));
         let problem = "problems\n  segments/00000001.vectors: the end\\u{1b}[2J is missing\n";
-        assert_eq!(text(&damaged(), &["b"]), format!("{problem}warnings\n  b\ndamaged: {counts}"));
+        assert_eq!(
+            text(&damaged(), &["b"]),
+            format!("{problem}warnings\n  b\ndamaged: {}", counts.replace("documents", "documents read"))
+        );
         let json = serde_json::to_value(damaged()).unwrap();
         assert_eq!((&json["sound"], &json["warnings"]), (&json!(false), &json!([])));
         assert_eq!(json["problems"][0]["damage"], json!("the end\u{1b}[2J is missing"));

@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
+use crate::characters::{is_mark, is_symbol};
 use crate::lexical::Role;
 use crate::lexical::syntax::{self, Clause};
 
@@ -34,7 +35,9 @@ impl Signs {
 
     pub(super) fn of_clauses(clauses: &[Clause]) -> Self {
         let mut signs = Self::default();
-        let says = |text: &str| text.contains(|c: char| !c.is_ascii_punctuation() && !c.is_whitespace());
+        let says = |text: &str| {
+            text.contains(|c: char| c.is_alphanumeric() || is_mark(c) || !c.is_ascii() && is_symbol(c))
+        };
         for clause in clauses.iter().filter(|clause| says(&clause.text)) {
             match (clause.role, clause.phrase) {
                 (Role::Optional, _) => {
@@ -89,7 +92,7 @@ mod tests {
         let written = "required: leaf, \"tree has -5\"; excluded: cell, \"a b\"; read as text: -20";
         assert_eq!(signs.to_string(), written);
         assert_eq!((signs.is_empty(), signs.ignored), (false, false));
-        for none in ["", "plain", "10-20", "C++ - a", "\"?!\""] {
+        for none in ["", "plain", "10-20", "C++ - a", "\"?!\"", "\"…\""] {
             assert!(Signs::of(none).is_empty() && Signs::of(none).to_string().is_empty(), "{none}");
         }
         let doubtful = Signs::of("git stash -u at -20 degrees");

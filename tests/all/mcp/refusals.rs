@@ -30,6 +30,38 @@ fn what_cannot_be_read_is_answered_by_its_id() {
     assert_eq!(wire.end().1, Some(0));
 }
 
+/// A reader of JSON keeps the last of two values, so the first would be lost.
+#[test]
+fn a_key_that_appears_twice_is_refused() {
+    let flow = Flow::new();
+    let mut wire = Wire::open(&flow, &["--write"], "");
+    let name = r#""name":"insert","arguments""#;
+    for (id, arguments) in [
+        (1, r#"{"documents":[{"id":"x","text":"a","text":"b"}]}"#),
+        (2, r#"{"documents":[{"id":"x","text":"a","metadata":{"k":1,"k":2}}]}"#),
+        (3, r#"{"documents":[],"documents":[{"id":"x","text":"a"}]}"#),
+    ] {
+        let call = r#""jsonrpc":"2.0","method":"tools/call","params""#;
+        writeln!(wire.input, r#"{{{call}:{{{name}:{arguments}}},"id":{id}}}"#).unwrap();
+        let answer = wire.answer();
+        assert_eq!((&answer["id"], &answer["error"]["code"]), (&json!(id), &json!(-32600)), "{answer}");
+        let message = answer["error"]["message"].as_str().unwrap();
+        assert!(message.contains("appears twice in one object"), "{message}");
+    }
+    let documents = r#"[{"id":"x","text":"a","metadata":{"k":1,"k":2}}]"#;
+    for (documents, says) in
+        [(json!(documents), "string"), (json!([{ "id": "x", "text": "a", "metadata": [1] }]), "map")]
+    {
+        let params = json!({ "name": "insert", "arguments": { "documents": documents } });
+        wire.send(&json!({ "jsonrpc": "2.0", "id": 4, "method": "tools/call", "params": params }));
+        let answer = wire.answer();
+        let text = answer["result"]["content"][0]["text"].as_str().unwrap_or_default();
+        assert!(answer["result"]["isError"] == json!(true) && text.contains(says), "{answer}");
+    }
+    assert_eq!(wire.end().1, Some(0));
+    assert_eq!(flow.run("count", &[]).ok(), "0\n");
+}
+
 #[test]
 fn parameters_of_a_wrong_form_are_told_from_an_unknown_method() {
     let flow = Flow::new();

@@ -24,6 +24,22 @@ fn an_index_without_its_manifests_is_damaged_and_not_elsewhere() {
     }
 }
 
+/// What `health` compares with is a part of the index: its damage is named and mended.
+#[test]
+fn a_damaged_report_of_the_training_is_set_aside() {
+    let flow = Flow::new();
+    flow.insert(3);
+    let report = flow.path("index").join("models/1/model/training.json");
+    fs::write(report, "x").unwrap();
+    let said = flow.run("verify", &[]);
+    assert!(said.code == Some(1) && said.out.contains("training.json"), "{}", said.out);
+    assert!(flow.run("health", &[]).out.contains("damaged: 1 problems"));
+    assert!(flow.run("repair", &[]).ok().contains("set aside: "));
+    flow.run("repair", &["--forget"]).ok();
+    assert!(flow.run("verify", &[]).ok().contains("sound"));
+    assert!(flow.run("health", &[]).ok().contains("no reference is known"));
+}
+
 /// After weaviate#5241: documents that a repair drops though nobody deleted them are named as lost.
 #[test]
 fn a_repair_that_drops_documents_says_so() {

@@ -415,6 +415,41 @@ fn signs_mean_the_same_in_every_mode_and_are_said() {
     assert!(why_ignored(without.query("+nothing tree").learned()).contains("`ehi compact --lexical`"));
 }
 
+/// After tantivy#1430: mathematical signs and currencies are found by every analyzer, and obeyed.
+#[test]
+fn symbols_are_found_and_excluded() {
+    check(
+        &[
+            ("arrow", "alpha → omega"),
+            ("plain", "alpha omega"),
+            ("dots", "alpha … omega"),
+            ("euro", "alpha 5 €"),
+        ],
+        &[
+            ("alpha +→", &["arrow"]),
+            ("alpha \"→ omega\"", &["arrow"]),
+            ("alpha -→", &["plain", "dots", "euro"]),
+            ("alpha +€", &["euro"]),
+            ("alpha -\"→\" -€", &["plain", "dots"]),
+        ],
+    );
+    assert!(Signs::of("alpha \"…\"").is_empty());
+}
+
+/// Sigma has another form at the end of a word, which capitals do not show.
+#[test]
+fn greek_words_are_found_in_capitals() {
+    check(
+        &[("word", "ο λόγος"), ("other", "ο νόμος")],
+        &[
+            ("+ΛΌΓΟΣ", &["word"]),
+            ("ο \"Ο ΛΌΓΟΣ\"", &["word"]),
+            ("ο -ΛΌΓΟΣ", &["other"]),
+            ("+λόγοσ", &["word"]),
+        ],
+    );
+}
+
 /// Keyboards for Chinese and Japanese type full-width signs.
 #[test]
 fn full_width_signs_are_signs() {

@@ -3,7 +3,7 @@
 use ehi::{CutTexts, Document};
 use rmcp::schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::limits::{ANSWER, BATCH, REST, failure, fit, start, within};
 use super::tool::{Call, Tool, or_default};
@@ -40,13 +40,13 @@ pub struct New {
     text: String,
     /// Further fields, which `filter` can ask for.
     #[serde(default)]
-    #[schemars(with = "serde_json::Map<String, Value>")]
-    metadata: Option<Value>,
+    #[schemars(with = "Map<String, Value>")]
+    metadata: Option<Map<String, Value>>,
 }
 
 impl From<New> for Document {
     fn from(New { id, title, text, metadata }: New) -> Self {
-        Self { id, title, text, metadata }
+        Self { id, title, text, metadata: metadata.map(Value::Object) }
     }
 }
 

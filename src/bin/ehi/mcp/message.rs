@@ -1,5 +1,6 @@
 //! A line of the client as a message, or why it is none.
 
+use std::collections::HashSet;
 use std::fmt;
 
 use rmcp::RoleServer;
@@ -67,6 +68,9 @@ pub fn read(line: &[u8]) -> Result<Option<Message>, Refusal> {
         if values > REQUEST_VALUES {
             let most = format!("the request holds more than {REQUEST_VALUES} values");
             return Err(Refusal::of(id(), format!("{most}; give fewer or smaller documents at a time")));
+        }
+        if error.is_data() {
+            return Err(Refusal::of(id(), error.to_string()));
         }
         tracing::warn!(%error, "a line is not JSON");
         let Some(id) = id() else { return Ok(None) };
@@ -138,7 +142,8 @@ pub fn parse(text: &[u8]) -> Option<Value> {
     serde_json::from_slice(text).ok()
 }
 
-/// Counts the values of a JSON text, and reads all its strings, without keeping any of it.
+/// Counts the values of a JSON text and reads all its strings. A key that appears twice in one object is an
+/// error: a reader would keep the last value alone.
 fn count(line: &[u8], values: &mut usize) -> serde_json::Result<()> {
     let mut read = serde_json::Deserializer::from_slice(line);
     Count(values).deserialize(&mut read)?;
@@ -201,8 +206,15 @@ impl<'de> Visitor<'de> for Count<'_> {
 
     fn visit_map<A: MapAccess<'de>>(mut self, mut fields: A) -> Result<(), A::Error> {
         self.add(OBJECT)?;
-        // The name counts too, as the string that it is.
-        while fields.next_key_seed(Count(self.0))?.is_some() {
+        let mut names = HashSet::new();
+        while let Some(name) = fields.next_key::<String>()? {
+            self.add(1)?;
+            if names.contains(&name) {
+                let message =
+                    format_args!("the key `{name}` appears twice in one object; remove one of them");
+                return Err(A::Error::custom(message));
+            }
+            names.insert(name);
             fields.next_value_seed(Count(self.0))?;
         }
         Ok(())
