@@ -4,10 +4,10 @@
 //! cargo run --release --example evaluate INDEX DATASET [SPLIT]
 //! ```
 
-#[path = "../src/bin/ehi/bars.rs"]
+#[path = "../cli/src/bars.rs"]
 #[allow(dead_code, reason = "shared with the binary, which uses more of it")]
 mod bars;
-#[path = "../src/bin/ehi/evaluation.rs"]
+#[path = "../cli/src/evaluation.rs"]
 mod evaluation;
 
 use std::error::Error;

@@ -8,19 +8,19 @@
 //! The bundle is `models/scifact-minilm` unless another one is given. With a number of documents only so
 //! many are read, for a quick look: then the figures are not those of SciFact.
 
-#[path = "../src/bin/ehi/bars.rs"]
+#[path = "../cli/src/bars.rs"]
 #[allow(dead_code, reason = "shared with the binary, which uses more of it")]
 mod bars;
-#[path = "../src/bin/ehi/cut.rs"]
+#[path = "../cli/src/cut.rs"]
 mod cut;
-#[path = "../src/bin/ehi/escape.rs"]
+#[path = "../cli/src/escape.rs"]
 mod escape;
-#[path = "../src/bin/ehi/evaluation.rs"]
+#[path = "../cli/src/evaluation.rs"]
 mod evaluation;
-#[path = "../src/bin/ehi/hits.rs"]
+#[path = "../cli/src/hits.rs"]
 #[allow(dead_code, reason = "shared with the binary, which uses more of it")]
 mod hits;
-#[path = "../src/bin/ehi/passage.rs"]
+#[path = "../cli/src/passage.rs"]
 mod passage;
 
 use std::collections::HashMap;

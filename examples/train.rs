@@ -7,10 +7,10 @@
 //! `BASE` is the directory of the encoder to start from; without it, `target/base-model`, which
 //! `scripts/fetch-base-model` fills.
 
-#[path = "../src/bin/ehi/bars.rs"]
+#[path = "../cli/src/bars.rs"]
 #[allow(dead_code, reason = "shared with the binary, which uses more of it")]
 mod bars;
-#[path = "../src/bin/ehi/training.rs"]
+#[path = "../cli/src/training.rs"]
 mod training;
 
 use std::cell::RefCell;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::error::TrainError;
-use super::learn::plain;
+use super::held_out::{SPLIT_SEED, is_held_out, plain};
 use super::passages::{Pair, check_pairs, document_id, of_passages};
 use crate::data::{BeirDataset, Dataset, DevFraction, Qrels, carve_dev, is_dev};
 use crate::document::Document;
@@ -31,10 +31,6 @@ pub struct TrainingSet {
     /// Whether they are passages of documents.
     pub(super) of_passages: bool,
 }
-
-/// Seed of the dev split; the same for every training seed, so that runs are compared on the
-/// same queries.
-pub(super) const DEV_SPLIT_SEED: u64 = 0;
 
 impl TrainingSet {
     /// As [`Self::read`], for a BEIR folder.
@@ -66,7 +62,7 @@ impl TrainingSet {
         let (train, dev) = if dataset.splits()?.iter().any(|split| split == "dev") {
             (judgments, dataset.qrels("dev")?)
         } else {
-            let split = carve_dev(judgments, DEV_SPLIT_SEED, DevFraction::new(dev_fraction)?);
+            let split = carve_dev(judgments, SPLIT_SEED, DevFraction::new(dev_fraction)?);
             (split.train, split.dev)
         };
         let places: HashMap<&str, u32> =
@@ -129,7 +125,8 @@ impl TrainingSet {
         dev_fraction: f64,
     ) -> Result<Self> {
         let pairs = pairs.into_iter().map(|(query, document)| (query, document, 1.0));
-        Self::from_weighted_pairs(documents, pairs, dev_fraction, str::to_owned)
+        let fraction = DevFraction::new(dev_fraction)?;
+        Self::from_weighted_pairs(documents, pairs, |question| is_dev(question, SPLIT_SEED, fraction))
     }
 
     /// Documents, and judgments of questions over them: those of grade 1 and more are pairs, which take part
@@ -147,17 +144,16 @@ impl TrainingSet {
         let wrong: HashSet<_> = judgments.iter().filter(|judged| judged.grade <= 0).map(key).collect();
         let right = judgments.iter().filter(|judged| judged.grade > 0 && !wrong.contains(&key(judged)));
         let pairs = right.map(|judged| (judged.question.clone(), judged.id.clone(), judged.weight as f32));
-        Self::from_weighted_pairs(documents, pairs, dev_fraction, plain)
+        let fraction = DevFraction::new(dev_fraction)?;
+        Self::from_weighted_pairs(documents, pairs, |question| is_dev(&plain(question), SPLIT_SEED, fraction))
     }
 
     /// As [`Self::from_pairs`], where each pair takes part in a share of the passes, above 0 and at most 1;
-    /// of one pair given twice the larger share counts. Queries with the same `key` are on the same side of
-    /// the split.
+    /// of one pair given twice the larger share counts. `aside` says which questions are set aside.
     pub(super) fn from_weighted_pairs(
         documents: impl IntoIterator<Item = Document>,
         pairs: impl IntoIterator<Item = (String, String, f32)>,
-        dev_fraction: f64,
-        key: impl Fn(&str) -> String,
+        aside: impl Fn(&str) -> bool,
     ) -> Result<Self> {
         let documents: Vec<Document> =
             documents.into_iter().map(|document| Document { metadata: None, ..document }).collect();
@@ -176,14 +172,13 @@ impl TrainingSet {
             let known = queries.entry(query).or_default().entry(*place).or_default();
             *known = known.max(weight);
         }
-        let fraction = DevFraction::new(dev_fraction)?;
         let (mut train, mut dev) = (Vec::new(), Vec::new());
         for (text, judged) in queries {
             let (positives, mut weights): (Vec<u32>, Vec<f32>) = judged.into_iter().unzip();
             if weights.iter().all(|weight| *weight >= 1.0) {
                 weights.clear();
             }
-            let into = if is_dev(&key(&text), DEV_SPLIT_SEED, fraction) { &mut dev } else { &mut train };
+            let into = if aside(&text) { &mut dev } else { &mut train };
             into.push(TrainingQuery { id: text.clone(), text, positives, weights });
         }
         if train.is_empty() {
@@ -192,34 +187,25 @@ impl TrainingSet {
         Ok(Self { documents, train, dev, of_passages: false })
     }
 
-    /// As [`Self::from_pairs`], over the documents stored in an index.
+    /// As [`Self::from_pairs`], over the documents stored in an index. Set aside are the questions that every way
+    /// to learn sets aside ([`is_held_out`]).
     ///
     /// All of them are read into memory. Where they have passages, each of these is a document of the
     /// training, and the best passage of a document by the index's own encoder is the answer.
     ///
     /// # Errors
     /// Those of [`Self::from_pairs`], and failures of reading the index and of its encoder.
-    pub fn from_index(
-        index: &Index,
-        pairs: impl IntoIterator<Item = (String, String)>,
-        dev_fraction: f64,
-    ) -> Result<Self> {
+    pub fn from_index(index: &Index, pairs: impl IntoIterator<Item = (String, String)>) -> Result<Self> {
         let documents = index.iter().collect::<Result<Vec<_>>>()?;
         let pairs: Vec<Pair> = pairs.into_iter().map(|(query, document)| (query, document, 1.0)).collect();
         check_pairs(index, &pairs)?;
-        Self::of_index(index, documents, pairs, dev_fraction, str::to_owned)
+        Self::of_index(index, documents, pairs)
     }
 
     /// As [`Self::from_weighted_pairs`], of documents that are passages where those of the index are.
-    pub(super) fn of_index(
-        index: &Index,
-        documents: Vec<Document>,
-        pairs: Vec<Pair>,
-        dev_fraction: f64,
-        key: impl Fn(&str) -> String,
-    ) -> Result<Self> {
+    pub(super) fn of_index(index: &Index, documents: Vec<Document>, pairs: Vec<Pair>) -> Result<Self> {
         let (documents, pairs) = of_passages(index, documents, pairs)?;
-        let set = Self::from_weighted_pairs(documents, pairs, dev_fraction, key)?;
+        let set = Self::from_weighted_pairs(documents, pairs, is_held_out)?;
         Ok(Self { of_passages: index.passages().is_some(), ..set })
     }
 

@@ -7,8 +7,7 @@ use std::ops::ControlFlow;
 use serde::Serialize;
 
 use super::dataset::TrainingSet;
-use super::learn::plain;
-use super::query_encoder::is_held_out;
+use super::held_out::{is_held_out, plain};
 use crate::error::{Error, Result};
 use crate::index::{
     ActiveModel, Asked, Candidate, Index, LearnedFusion, Plan, RankBy, SearchMode, WithProgress, Words,

@@ -9,12 +9,12 @@ use std::time::Duration;
 use sha2::{Digest, Sha256};
 
 use super::config::{TrainConfig, flat_json};
-use super::dataset::{DEV_SPLIT_SEED, TrainingSet};
-use super::error::TrainError;
+use super::dataset::TrainingSet;
+use super::error::{TrainError, out_of_range};
+use super::held_out::{self, plain};
 use super::learned::{Decision, Learned, Learning, Noted, noted, question_changes};
-use super::trainer::{REPORT_FILE, Trainer, out_of_range};
+use super::trainer::{REPORT_FILE, Trainer};
 use super::verdict::FEWEST_QUERIES;
-use crate::data::{DevFraction, is_dev};
 use crate::disk::names;
 use crate::document::Document;
 use crate::error::{Error, Result};
@@ -22,16 +22,6 @@ use crate::index::{Index, WithProgress, WithoutText, check_judgment};
 use crate::judgment::{Judgment, now};
 use crate::model::{Bundle, ModelError, hex};
 use crate::progress::{OnProgress, Progress, Stage, no_progress};
-
-/// Share of the judged questions that a learning sets aside, by a hash of their words: a question that was
-/// set aside once always is, in whatever spelling, so no model is measured on what an earlier one learned.
-pub const LEARN_HELD_OUT: f64 = 0.2;
-
-/// Whether [`Index::learn`] sets a question aside. Whoever trains on the same questions elsewhere keeps to
-/// it, so that no model is measured on what it has seen.
-pub fn is_held_out(question: &str) -> bool {
-    DevFraction::new(LEARN_HELD_OUT).is_ok_and(|fraction| is_dev(&plain(question), DEV_SPLIT_SEED, fraction))
-}
 
 /// Pairs that have aged to a smaller share of their weight take no part.
 const LEAST_SHARE: f64 = 0.01;
@@ -45,7 +35,7 @@ pub struct LearnOptions {
     pub pairs: Vec<Judgment>,
     /// The time in which a judgment comes to count half; none ages by default.
     pub half_life: Option<Duration>,
-    /// Settings of the training. Its share of questions set aside is [`LEARN_HELD_OUT`], whatever the default
+    /// Settings of the training. Its share of questions set aside is [`LEARN_HELD_OUT`](super::LEARN_HELD_OUT), whatever the default
     /// here says; another one is an error.
     pub config: TrainConfig,
 }
@@ -142,7 +132,7 @@ impl Index {
         };
         let print = judged.fingerprint(options, &config)?;
         let questions = judged.questions();
-        let set = match TrainingSet::of_index(self, documents, judged.pairs, config.dev_fraction, plain) {
+        let set = match TrainingSet::of_index(self, documents, judged.pairs) {
             Err(Error::Train(TrainError::NoPairs)) => {
                 learned.held_out = questions;
                 return Ok(learned.decided());
@@ -232,11 +222,7 @@ fn by_verdict(learned: &Learned) -> bool {
 
 impl LearnOptions {
     fn checked_config(&self) -> Result<TrainConfig> {
-        let (found, default) = (self.config.dev_fraction, TrainConfig::default().dev_fraction);
-        if found != default && found != LEARN_HELD_OUT {
-            let expected = format!("{LEARN_HELD_OUT}, which a learning always sets aside");
-            return Err(out_of_range("dev_fraction", found, expected));
-        }
+        let dev_fraction = held_out::share(self.config.dev_fraction, TrainConfig::default().dev_fraction)?;
         let patience = self.config.schedule.early_stopping_patience;
         if patience > 0 {
             // It would choose by the very questions that decide.
@@ -246,7 +232,7 @@ impl LearnOptions {
         if self.half_life.is_some_and(|time| time.is_zero()) {
             return Err(out_of_range("half_life", 0, "a time above 0".to_owned()));
         }
-        let config = TrainConfig { dev_fraction: LEARN_HELD_OUT, ..self.config.clone() };
+        let config = TrainConfig { dev_fraction, ..self.config.clone() };
         config.check()?;
         Ok(config)
     }
@@ -318,15 +304,6 @@ impl Judged {
     }
 }
 
-/// The letters and digits of a question, in lower case: in another spelling it is the same one,
-/// and must not be learned from in one and measured in another.
-pub(super) fn plain(question: &str) -> String {
-    let words = question.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
-    let plain = words.map(str::to_lowercase).collect::<Vec<_>>().join(" ");
-    // Signs alone.
-    if plain.is_empty() { question.to_owned() } else { plain }
-}
-
 /// A fingerprint of judgments together with the encoder that was trained on them.
 fn with_encoder(print: &str, bundle: &Bundle) -> String {
     format!("{print} {}", bundle.encoder_digest())
@@ -335,13 +312,6 @@ fn with_encoder(print: &str, bundle: &Bundle) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn spellings_of_a_question_are_one() {
-        assert_eq!(plain(" What is  TEA?\n"), "what is tea");
-        assert_eq!(plain("what is tea"), "what is tea");
-        assert_eq!(plain("?!"), "?!");
-    }
 
     #[test]
     fn judgments_age_by_their_half_life() {

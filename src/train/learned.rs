@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::learn::LEARN_HELD_OUT;
+use super::held_out::LEARN_HELD_OUT;
 use super::verdict::{
     ComparedMetric, Difference, FEWEST_QUERIES, Method, Recommendation, SIGNIFICANCE_LEVEL, SMALLEST_GAIN,
     Verdict,

@@ -40,7 +40,8 @@ impl Index {
         self.check_writable()?;
         // Until the change is done: it is made from what serves now.
         let _only = self.alone()?;
-        let set = TrainingSet::from_index(self, pairs, trainer.dev_fraction())?;
+        let trainer = trainer.of_collection()?;
+        let set = TrainingSet::from_index(self, pairs)?;
         if trainer.trains_encoder() {
             WithoutText::of(&set.documents).refuse()?;
         }

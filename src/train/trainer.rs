@@ -15,9 +15,10 @@ use super::config::{TrainConfig, flat_json};
 use super::dataset::TrainingSet;
 use super::dev;
 use super::device::{self, TrainDevice};
-use super::error::TrainError;
+use super::error::{TrainError, out_of_range};
 use super::frozen::{CachePlace, Frozen, FrozenCache, Read};
 use super::head::{Head, Scope};
+use super::held_out;
 use super::inputs::Inputs;
 use super::log::Log;
 use super::page;
@@ -208,9 +209,11 @@ impl<'a> Trainer<'a> {
         self
     }
 
-    /// Share of the queries that is set aside.
-    pub(super) fn dev_fraction(&self) -> f64 {
-        self.config.dev_fraction
+    /// Sets aside of the queries what is set aside of every collection.
+    pub(super) fn of_collection(mut self) -> Result<Self> {
+        self.config.dev_fraction =
+            held_out::share(self.config.dev_fraction, TrainConfig::default().dev_fraction)?;
+        Ok(self)
     }
 
     pub(super) fn trains_encoder(&self) -> bool {
@@ -378,10 +381,6 @@ impl<'a> Trainer<'a> {
         on_event(&TrainEvent::Finished { seconds: report.seconds });
         Ok(Fitted { bundle: Bundle::open(&output)?, report })
     }
-}
-
-pub(super) fn out_of_range(field: &'static str, found: impl ToString, expected: String) -> crate::Error {
-    TrainError::Config { field, found: found.to_string(), expected }.into()
 }
 
 /// What the configuration trains of this encoder.

@@ -13,12 +13,13 @@ use serde::Serialize;
 use super::config::TrainConfig;
 use super::dataset::{TrainingSet, sentences};
 use super::distil::nearest_documents;
-use super::error::TrainError;
+use super::error::{TrainError, out_of_range};
+use super::held_out::is_held_out;
 use super::init;
 use super::refresh::{Embedded, make_unit};
 use super::run::INDEXER_BATCH;
 use super::texts::Texts;
-use super::trainer::{Given, Trainer, out_of_range};
+use super::trainer::{Given, Trainer};
 use crate::cluster::{KMeans, Panels};
 use crate::disk::names;
 use crate::document::Document;
@@ -46,9 +47,8 @@ pub const NEEDED_SAVING_OF_NONE: f64 = 0.5;
 
 /// Questions that are made from documents at most.
 const MOST_QUESTIONS: usize = 4_000;
-/// Questions set aside to compare with, at most, and their share of all.
+/// Questions set aside to compare with, at most.
 const HELD_OUT: usize = 300;
-const HELD_OUT_SHARE: u32 = 5;
 /// Copies of a document's embedding that are held at the same time.
 const COPIES: u64 = 4;
 /// Questions encoded between two reports of progress.
@@ -371,10 +371,8 @@ impl Sample {
         let mut once = HashSet::new();
         let given = options.questions.iter().chain(asked).filter(|question| once.insert(*question));
         let given = given.map(|question| (question.as_str(), None));
-        // Decided by the text, so that no tree is compared on what another one learned from.
-        let (held_out, learned): (Vec<_>, Vec<_>) = given
-            .chain(made)
-            .partition(|(text, _)| crc32fast::hash(text.as_bytes()).is_multiple_of(HELD_OUT_SHARE));
+        let (held_out, learned): (Vec<_>, Vec<_>) =
+            given.chain(made).partition(|(text, _)| is_held_out(text));
         let held_out = &held_out[..held_out.len().min(HELD_OUT)];
         let all: Vec<&str> = held_out.iter().chain(&learned).map(|(text, _)| *text).collect();
         let mut embedded = Vec::with_capacity(all.len() * dim);

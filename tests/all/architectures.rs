@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 pub const NAMES: [&str; 6] = ["bert", "roberta", "xlm-roberta", "mpnet", "nomic-bert", "modernbert"];
 
 fn fixtures() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/architectures")
+    crate::support::root().join("tests/fixtures/architectures")
 }
 
 /// What transformers gives for each of the texts.

@@ -135,7 +135,7 @@ fn what_is_put_among_the_models_is_left_there() {
 #[test]
 fn an_index_of_a_pre_release_is_refused_and_left_alone() {
     let dir = tempfile::tempdir().unwrap();
-    copy_directory(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/store-v1"), dir.path());
+    copy_directory(&crate::support::root().join("tests/fixtures/store-v1"), dir.path());
     copy_directory(bundle(FLAT).path(), &dir.path().join("model"));
     let before = names(dir.path());
     let repaired = Index::repair(dir.path(), ehi::RepairOptions::default()).err();
@@ -222,7 +222,6 @@ fn a_second_handle_is_refused() {
     assert_intact(&index);
 }
 
-#[cfg(feature = "cli")]
 #[test]
 fn a_second_process_is_refused() {
     let (dir, index) = filled(FLAT, STORED);

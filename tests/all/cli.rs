@@ -3,7 +3,6 @@
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
 use std::num::NonZeroUsize;
-use std::path::Path;
 use std::process::Stdio;
 
 use crate::program::{Flow, Ran, SHAPE, command, ehi, text};
@@ -452,7 +451,7 @@ fn the_cost_and_the_metrics_of_an_evaluation_are_the_users_choice() {
 
 #[test]
 fn the_folder_of_a_dataset_can_be_inserted_and_evaluated_on() {
-    let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/datasets");
+    let samples = crate::support::root().join("tests/fixtures/datasets");
     for (name, split, documents) in [("msmarco", "dev.small", 30), ("extreme", "test", 24)] {
         let flow = Flow::new();
         let folder = samples.join(name);

@@ -15,7 +15,7 @@ use crate::program::{Flow, text};
 const ROWS: usize = 300;
 
 fn path(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/columns").join(name)
+    crate::support::root().to_owned().join("tests/fixtures/columns").join(name)
 }
 
 fn named() -> Input {

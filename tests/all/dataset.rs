@@ -2,14 +2,13 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
 
 use ehi::Document;
 use ehi::data::{BeirDataset, DevFraction, Query, carve_dev};
 use ehi::eval::{Metric, RelevanceLevel, Run};
 
 fn scifact() -> BeirDataset {
-    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    let root = crate::support::root().to_owned();
     BeirDataset::open(root.join("examples/data/scifact")).unwrap()
 }
 

@@ -1,14 +1,13 @@
 //! The tables of `docs/training.md` against the code, so that neither drifts from the other.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use ehi::train::{Preset, TrainConfig};
 use serde_json::Value;
 
 /// Cells of every table row of the page, without backticks.
 fn rows() -> Vec<Vec<String>> {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/training.md");
+    let page = crate::support::root().join("docs/training.md");
     let page = std::fs::read_to_string(page).unwrap();
     page.lines()
         .filter_map(|line| line.strip_prefix("| ")?.strip_suffix(" |"))

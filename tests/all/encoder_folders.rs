@@ -24,7 +24,7 @@ struct Recorded {
 }
 
 fn fixtures() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/folders")
+    crate::support::root().join("tests/fixtures/folders")
 }
 
 fn read<T: serde::de::DeserializeOwned>(path: &Path) -> T {

@@ -294,7 +294,7 @@ fn a_split_without_a_query_to_ask_is_not_evaluated() {
 /// Real titles and passages in the layouts of their datasets.
 #[test]
 fn every_layout_can_be_evaluated_on() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/datasets");
+    let root = crate::support::root().join("tests/fixtures/datasets");
     for (name, split, queries) in [("msmarco", "dev.small", 10), ("extreme", "test", 8)] {
         let dataset = Dataset::open(root.join(name)).unwrap();
         let dir = tempfile::tempdir().unwrap();

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::Path;
 
 use crate::encoder_folders::folder;
 use crate::program::{Flow, SHAPE, ehi, text};
@@ -15,7 +14,7 @@ const QUESTION: &str = "cell and gene 17";
 
 /// The fields of a command on the page, with their types.
 fn documented(command: &str) -> BTreeMap<String, String> {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/json.md");
+    let page = crate::support::root().join("docs/json.md");
     let page = fs::read_to_string(page).unwrap();
     let sections = page.split("\n## ").skip(1);
     let section = sections.filter_map(|section| section.split_once('\n')).find(|(name, _)| *name == command);

@@ -3,12 +3,12 @@
 
 use std::collections::{BTreeSet, HashSet};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use ehi::data::{BeirDataset, DataError, Dataset, ExtremeDataset, MsMarcoDataset};
 
 fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/datasets").join(name)
+    crate::support::root().join("tests/fixtures/datasets").join(name)
 }
 
 fn ids(dataset: &Dataset) -> (Vec<String>, Vec<String>) {
@@ -37,7 +37,7 @@ fn layouts_are_told_apart_by_their_files() {
     let open = |name| Dataset::open(fixture(name)).unwrap();
     assert!(matches!(open("msmarco"), Dataset::MsMarco(_)));
     assert!(matches!(open("extreme"), Dataset::Extreme(_)));
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = crate::support::root();
     let scifact = Dataset::open(root.join("examples/data/scifact")).unwrap();
     assert!(matches!(scifact, Dataset::Beir(_)));
     assert_eq!(scifact.dir(), root.join("examples/data/scifact"));
@@ -149,7 +149,6 @@ fn targets_that_cannot_be_are_typed_errors() {
     assert!(matches!(&labels[..], [Err(DataError::MissingField { field: "title", .. })]));
 }
 
-#[cfg(feature = "train")]
 #[test]
 fn every_layout_can_be_trained_on() {
     use ehi::train::TrainingSet;

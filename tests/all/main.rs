@@ -26,6 +26,7 @@ mod explore;
 mod filter;
 mod folders;
 mod growth;
+mod held_out;
 #[cfg(feature = "hub")]
 mod hub;
 mod index;

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
 
 use ehi::data::Qrels;
 use ehi::eval::{Metric, RelevanceLevel, Run, read_qrels, write_qrels};
@@ -27,7 +26,7 @@ struct Level {
 }
 
 fn open(name: &str) -> File {
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/trec_eval");
+    let folder = crate::support::root().to_owned().join("tests/fixtures/trec_eval");
     File::open(folder.join(name)).unwrap()
 }
 
@@ -116,7 +115,7 @@ fn graded_judgments_agree_with_trec_eval_at_every_level() {
         level: i32,
         mean: BTreeMap<String, f64>,
     }
-    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/datasets/dl19");
+    let folder = crate::support::root().to_owned().join("tests/fixtures/datasets/dl19");
     let open = |name: &str| File::open(folder.join(name)).unwrap();
     let run = Run::read(open("run.txt.gz"), "run").unwrap();
     let qrels = read_qrels(open("qrels.txt.gz"), "qrels").unwrap();

@@ -20,7 +20,7 @@ const RUN_ELSEWHERE: [&str; 8] = [
     "ehi explore ",
     "cargo run --release --example scifact",
     "cargo run --release --bin ehi -- ",
-    "cargo install --path .",
+    "cargo install --path cli",
     "cargo doc --open",
     "scripts/test",
     "scripts/fetch-base-model",
@@ -29,7 +29,7 @@ const RUN_ELSEWHERE: [&str; 8] = [
 
 /// The commands in the blocks of shell of a page.
 fn commands(page: &str) -> Vec<String> {
-    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(page)).unwrap();
+    let text = fs::read_to_string(crate::support::root().join(page)).unwrap();
     let (mut found, mut is_shell) = (Vec::new(), false);
     for line in text.lines() {
         match line {

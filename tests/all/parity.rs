@@ -19,7 +19,7 @@ struct RecordedText {
 }
 
 fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(name)
+    crate::support::root().join("tests/fixtures").join(name)
 }
 
 fn recorded(name: &str) -> Recorded {
@@ -140,7 +140,7 @@ fn prompts_apply_by_role() {
 fn base_model() -> PathBuf {
     let dir = match std::env::var_os("EHI_BASE_MODEL") {
         Some(dir) => PathBuf::from(dir),
-        None => Path::new(env!("CARGO_MANIFEST_DIR")).join("target/base-model"),
+        None => crate::support::root().join("target/base-model"),
     };
     assert!(
         dir.join("model.safetensors").is_file(),

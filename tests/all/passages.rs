@@ -426,10 +426,10 @@ fn training_is_on_passages_and_judged_by_documents() {
     let judged = questions(&index, &all);
     let pairs = || judged.iter().map(|judged| (judged.question.clone(), judged.id.clone()));
     // Each passage is a document of the training; what is set aside names documents.
-    let set = TrainingSet::from_index(&index, pairs(), 0.3).unwrap();
+    let set = TrainingSet::from_index(&index, pairs()).unwrap();
     assert_eq!(set.documents(), embeddings);
     assert!(set.held_out().iter().all(|judged| all.contains_key(&judged.id)));
-    let absent = TrainingSet::from_index(&index, [("a".to_owned(), "absent".to_owned())], 0.3);
+    let absent = TrainingSet::from_index(&index, [("a".to_owned(), "absent".to_owned())]);
     assert!(matches!(absent, Err(Error::Train(_))), "{absent:?}");
 
     let retrained = index.retrain(pairs(), Trainer::builder().config(config(shape))).unwrap();

@@ -25,7 +25,7 @@ struct Recorded {
 }
 
 fn fixture(release: &str, name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/rerankers").join(release).join(name)
+    crate::support::root().join("tests/fixtures/rerankers").join(release).join(name)
 }
 
 fn recorded(dir: &Path) -> Recorded {

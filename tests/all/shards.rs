@@ -19,7 +19,7 @@ const SHAPE: Shape = Shape { height: 2, leaves_per_document: 1 };
 /// Candidates of a hybrid search by either score.
 const DEPTH: usize = 48;
 
-const SCIFACT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/data/scifact");
+const SCIFACT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/data/scifact");
 
 /// Abstracts, every fourth one under a second id too, and some texts often: equal scores are common.
 fn corpus() -> Vec<Document> {
@@ -351,7 +351,7 @@ fn another_tree_of_the_encoder_routes_anew_and_another_encoder_is_refused() {
     expected.insert_from(&index, index.ids().unwrap()).unwrap();
     expected.reencode(&other).unwrap();
     assert_eq!(target.leaf_rows().unwrap(), expected.leaf_rows().unwrap());
-    let scifact = Bundle::open(concat!(env!("CARGO_MANIFEST_DIR"), "/models/scifact-minilm")).unwrap();
+    let scifact = Bundle::open(concat!(env!("CARGO_MANIFEST_DIR"), "/../models/scifact-minilm")).unwrap();
     let strange = Index::create(dir.path().join("strange"), &scifact).unwrap();
     let refused = strange.insert_from(&index, index.ids().unwrap());
     assert!(matches!(&refused, Err(Error::Input(InputError::ModelMismatch { .. }))), "{refused:?}");

@@ -20,7 +20,7 @@ struct Recorded {
 }
 
 fn fixtures() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/static")
+    crate::support::root().join("tests/fixtures/static")
 }
 
 fn read<T: serde::de::DeserializeOwned>(path: &Path) -> T {

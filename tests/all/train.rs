@@ -251,7 +251,7 @@ fn pairs_over_stored_documents_train() {
     let documents = support::documents(support::DOCUMENTS);
     index.insert_batch(documents.clone()).unwrap();
     let pairs = || documents.iter().map(|d| (d.title.clone(), d.id.clone()));
-    let set = TrainingSet::from_index(&index, pairs(), 0.2).unwrap();
+    let set = TrainingSet::from_index(&index, pairs()).unwrap();
     assert_eq!(set.documents(), documents.len());
     let (train, dev) = set.queries();
     assert!(train > dev && dev > 0);
@@ -260,7 +260,7 @@ fn pairs_over_stored_documents_train() {
     let fitted = trainer(config).output(dir.path().join("bundle")).fit(&set).unwrap();
     assert_ne!(fitted.bundle.hash(), bundle.hash());
 
-    let error = |pairs: Vec<(String, String)>| TrainingSet::from_index(&index, pairs, 0.0).unwrap_err();
+    let error = |pairs: Vec<(String, String)>| TrainingSet::from_index(&index, pairs).unwrap_err();
     let unknown = error(vec![("a".to_owned(), "no such".to_owned())]);
     assert!(matches!(unknown, Error::Train(TrainError::Unknown { kind: "document", .. })), "{unknown}");
     let empty = error(vec![(" ".to_owned(), documents[0].id.clone())]);

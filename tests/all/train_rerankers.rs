@@ -38,7 +38,7 @@ fn set() -> TrainingSet {
 }
 
 fn existing() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/rerankers/6.2/identity")
+    crate::support::root().join("tests/fixtures/rerankers/6.2/identity")
 }
 
 fn train(base: &Path, config: RerankerConfig) -> (FittedReranker, TempDir) {

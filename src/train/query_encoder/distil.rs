@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::lesson::{Question, of_documents};
 use super::{Course, FEWEST_OTHERS, FEWEST_TEXTS, make};
-use crate::data::{DevFraction, is_dev};
+
 use crate::disk::FileSystem;
 use crate::document::Document;
 use crate::error::{Error, InputError, Result};
@@ -21,11 +21,10 @@ use crate::model::{Bundle, DistilReport, Encoder, EncoderPrecision, LoadOptions,
 use crate::progress::{OnProgress, Progress, Stage, no_progress};
 use crate::store::View;
 use crate::train::dataset::{TrainingQuery, TrainingSet};
-use crate::train::error::TrainError;
-use crate::train::learn::plain;
+use crate::train::error::{TrainError, out_of_range};
+use crate::train::held_out::{is_held_out, plain};
 use crate::train::passages::best_rows;
 use crate::train::refresh::make_unit;
-use crate::train::trainer::out_of_range;
 
 /// Texts that a query encoder learns from unless asked otherwise, at most.
 pub const DEFAULT_TEXTS: usize = 60_000;
@@ -41,8 +40,6 @@ const MOST_ENCODED: usize = 8_192;
 /// One text in so many has no judgment, at least.
 const OTHERS_SHARE: usize = 4;
 /// Share of judged questions set aside to measure with.
-const HELD_OUT: f64 = 0.2;
-const SPLIT_SEED: u64 = 0;
 /// Texts encoded between two reports of progress.
 const BLOCK: usize = 256;
 /// Logged questions that are learned from at most.
@@ -140,12 +137,6 @@ pub(crate) fn distil_trained(
 
 fn question(query: &TrainingQuery) -> Question {
     Question { text: query.text.clone(), positives: query.positives.clone() }
-}
-
-/// Whether a judged question of an index is set aside whenever a query encoder is distilled: a fifth is, by a
-/// hash of its words.
-pub(crate) fn is_held_out(question: &str) -> bool {
-    DevFraction::new(HELD_OUT).is_ok_and(|fraction| is_dev(&plain(question), SPLIT_SEED, fraction))
 }
 
 /// What a query encoder can be distilled from.

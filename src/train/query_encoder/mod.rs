@@ -37,8 +37,8 @@ use lesson::Lesson;
 use loss::{Batch, Leaves, Targets};
 use student::Student;
 
+pub(crate) use distil::distil_trained;
 pub use distil::{DEFAULT_PASSES, DEFAULT_TEXTS, DistilOptions, QueryEncoderChoice};
-pub(crate) use distil::{distil_trained, is_held_out};
 pub(crate) use lesson::Question;
 
 /// Strange texts, and the most words and letters of one.

@@ -21,7 +21,7 @@ const WORDS: [&str; 24] = [
     "tree", "leaf", "level", "path", "beam", "index", "search", "near", "cell", "gene", "protein", "virus",
     "cancer", "test", "data", "model", "query", "document", "text", "word", "piece", "learn", "train", "far",
 ];
-const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures");
+const FIXTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures");
 
 /// Embeddings by text, and whether it is a question.
 type Known = HashMap<(String, bool), Arc<Vec<f32>>>;

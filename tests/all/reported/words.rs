@@ -129,7 +129,7 @@ fn a_word_is_found_whatever_is_in_front_of_it() {
         ("none", "leaf"),
     ];
     let all = set(&["start", "middle", "bracket", "line", "quote", "chinese"]);
-    let fixtures = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures"));
+    let fixtures = std::path::Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/fixtures"));
     for encoder in [
         "architectures/bert",
         "architectures/roberta",

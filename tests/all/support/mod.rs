@@ -113,18 +113,26 @@ pub fn full_base_model() -> &'static Path {
     })
 }
 
-const FIXTURE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/distilbert-768");
+/// The repository.
+pub fn root() -> &'static Path {
+    let mut above = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
+    above.find(|dir| dir.join("tests/fixtures").is_dir()).unwrap()
+}
+
+fn fixture() -> PathBuf {
+    root().join("tests/fixtures/distilbert-768")
+}
 
 fn copy_base(base: &Path) {
     fs::create_dir_all(base.join("1_Pooling")).unwrap();
     let files = ["config.json", "tokenizer.json", "modules.json", "sentence_bert_config.json"];
     for name in files.into_iter().chain(["1_Pooling/config.json"]) {
-        fs::copy(Path::new(FIXTURE).join(name), base.join(name)).unwrap();
+        fs::copy(fixture().join(name), base.join(name)).unwrap();
     }
 }
 
 fn unpacked_weights() -> Vec<u8> {
-    let packed = File::open(Path::new(FIXTURE).join("model.safetensors.gz")).unwrap();
+    let packed = File::open(fixture().join("model.safetensors.gz")).unwrap();
     let mut weights = Vec::new();
     flate2::read::GzDecoder::new(packed).read_to_end(&mut weights).unwrap();
     weights

@@ -16,7 +16,7 @@ const WARNED: u8 = 3;
 #[cfg(feature = "hub")]
 const NO_HUB: &str = "";
 #[cfg(not(feature = "hub"))]
-const NO_HUB: &str = " (this build fetches no model by its name: `cargo install --path . --features hub` makes one that \
+const NO_HUB: &str = " (this build fetches no model by its name: `cargo install --path cli --features hub` makes one that \
      does, or have `hf download NAME --local-dir DIR` fetch it)";
 
 /// What ends a command with an exit status other than 0.

@@ -1,0 +1,60 @@
+//! Which questions of a collection are set aside from every way to learn from it.
+
+use super::error::out_of_range;
+use crate::data::{DevFraction, is_dev};
+use crate::error::Result;
+
+/// Share of a collection's questions that is set aside, by a hash of their words: a question that was set
+/// aside once always is, in whatever spelling, so no model is measured on what an earlier one learned.
+pub const LEARN_HELD_OUT: f64 = 0.2;
+
+/// Seed of every split into questions to learn from and questions to measure with, whatever the seed of a
+/// training: so runs are compared on the same questions.
+pub(super) const SPLIT_SEED: u64 = 0;
+
+/// Whether a question of a collection is set aside. [`Index::learn`](crate::Index::learn),
+/// [`Index::retrain`](crate::Index::retrain), [`Index::tune`](crate::Index::tune),
+/// [`Index::distil`](crate::Index::distil) and [`Index::fuse`](crate::Index::fuse) keep to it; whoever trains
+/// on the same questions elsewhere does too, so that no model is measured on what it has seen.
+pub fn is_held_out(question: &str) -> bool {
+    DevFraction::new(LEARN_HELD_OUT).is_ok_and(|fraction| is_dev(&plain(question), SPLIT_SEED, fraction))
+}
+
+/// The share that a training on a collection sets aside, where its settings say `found`.
+///
+/// # Errors
+/// [`TrainError::Config`](super::TrainError::Config) for a share that is neither that one nor the `default` of the settings.
+pub(super) fn share(found: f64, default: f64) -> Result<f64> {
+    if found != default && found != LEARN_HELD_OUT {
+        let expected = format!("{LEARN_HELD_OUT}, which is always set aside of a collection's questions");
+        return Err(out_of_range("dev_fraction", found, expected));
+    }
+    Ok(LEARN_HELD_OUT)
+}
+
+/// The letters and digits of a question, in lower case: in another spelling it is the same one,
+/// and must not be learned from in one and measured in another.
+pub(super) fn plain(question: &str) -> String {
+    let words = question.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+    let plain = words.map(str::to_lowercase).collect::<Vec<_>>().join(" ");
+    // Signs alone.
+    if plain.is_empty() { question.to_owned() } else { plain }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spellings_of_a_question_are_one() {
+        assert_eq!(plain(" What is  TEA?\n"), "what is tea");
+        assert_eq!(plain("what is tea"), "what is tea");
+        assert_eq!(plain("?!"), "?!");
+        let aside = (0..1_000).filter(|n| is_held_out(&format!("question {n}"))).count();
+        assert!((150..250).contains(&aside), "{aside}");
+        assert!(
+            (0..100)
+                .all(|n| is_held_out(&format!("question {n}")) == is_held_out(&format!(" Question, {n}?")))
+        );
+    }
+}

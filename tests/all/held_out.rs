@@ -1,0 +1,87 @@
+//! What is set aside of a collection's questions is never learned from, by any way to learn.
+
+use std::fs;
+
+use ehi::train::{Trainer, TuneOptions, is_held_out};
+use ehi::{Bundle, Index, ModelHash};
+use proptest::prelude::*;
+use tempfile::TempDir;
+
+use crate::support::{DOCUMENTS, Shape, base_model, config, documents, id};
+
+const SHAPE: Shape = Shape { height: 1, leaves_per_document: 1 };
+
+/// Questions in several spellings, most of documents' titles.
+fn questions() -> Vec<String> {
+    let spelled = |(place, title): (usize, String)| match place % 3 {
+        0 => format!("{title}?"),
+        1 => title.to_uppercase(),
+        _ => title,
+    };
+    let titles = documents(DOCUMENTS).into_iter().map(|document| format!("{} {}", document.title, document.id));
+    titles.enumerate().map(spelled).collect()
+}
+
+/// An index of all documents.
+fn index() -> (TempDir, Index) {
+    let dir = tempfile::tempdir().unwrap();
+    let index = Index::create(dir.path().join("index"), &Bundle::from_encoder(base_model()).unwrap()).unwrap();
+    index.insert_batch(documents(DOCUMENTS)).unwrap();
+    (dir, index)
+}
+
+/// The model after a retraining on pairs in which the questions set aside have these answers.
+fn retrained(shift: usize) -> ModelHash {
+    let (_dir, index) = index();
+    let pairs = questions().into_iter().enumerate().map(|(place, question)| {
+        let answer = if is_held_out(&question) { (place + shift) % DOCUMENTS } else { place };
+        (question, id(answer))
+    });
+    let mut config = config(SHAPE);
+    config.encoder.trainable_layers = 1;
+    index.retrain(pairs.collect::<Vec<_>>(), Trainer::builder().config(config)).unwrap().change.to
+}
+
+/// The model after a tuning for questions of which those set aside are `aside`.
+fn tuned(aside: &[String]) -> ModelHash {
+    let (_dir, index) = index();
+    let learned = questions().into_iter().filter(|question| !is_held_out(question));
+    let options = TuneOptions {
+        questions: learned.chain(aside.iter().cloned()).collect(),
+        leaves: Some(4),
+        always: true,
+        ..TuneOptions::default()
+    };
+    index.tune(&options).unwrap();
+    index.bundle().hash()
+}
+
+/// The fast encoder made of judgments in which the questions set aside have these answers.
+fn distilled(shift: usize) -> Vec<u8> {
+    let (_dir, index) = index();
+    for (place, question) in questions().into_iter().enumerate() {
+        let answer = if is_held_out(&question) { (place + shift) % DOCUMENTS } else { place };
+        index.record(&question, &id(answer), 1).unwrap();
+    }
+    index.distil(&Default::default()).unwrap();
+    let path = index.bundle().path().to_owned();
+    let files = fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
+    let own = files.into_iter().find(|path| {
+        path.file_name().unwrap().to_string_lossy().starts_with("query")
+    });
+    fs::read(own.unwrap()).unwrap()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2, ..ProptestConfig::default() })]
+
+    /// If the answers of the questions set aside are others, what is learned is the same.
+    #[test]
+    fn no_way_to_learn_sees_a_question_set_aside(shift in 1..DOCUMENTS) {
+        prop_assert_eq!(retrained(0), retrained(shift));
+        let aside: Vec<String> = questions().into_iter().filter(|question| is_held_out(question)).collect();
+        prop_assert!(aside.len() > 5);
+        prop_assert_eq!(tuned(&aside), tuned(&aside[shift % aside.len()..]));
+        prop_assert_eq!(distilled(0), distilled(shift));
+    }
+}
