@@ -62,7 +62,7 @@ impl Closing {
                 at += 1;
                 continue;
             }
-            let quote = bytes[at..].iter().position(|byte| *byte == b'"').map(|next| at + next);
+            let quote = quote(&bytes[at..]).map(|next| at + next);
             let end = quote.unwrap_or(bytes.len());
             self.place = match (self.place, end.checked_sub(1).filter(|before| *before >= at)) {
                 (Place::Quoted, _) => Place::Quoted,
@@ -106,6 +106,14 @@ pub(super) fn told(stream: &mut ByteStream) -> Quotes {
             }
         }
     }
+}
+
+/// The place of the first quote, by the search of the standard library, which is faster than a loop.
+fn quote(mut bytes: &[u8]) -> Option<usize> {
+    let whole = bytes;
+    // A slice is read without failure.
+    let last = bytes.skip_until(b'"').ok()?.checked_sub(1)?;
+    (whole[last] == b'"').then_some(last)
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
