@@ -1,5 +1,6 @@
 //! `ehi get`, `ids`, `count`, `export` and `delete`: the documents of an index.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -130,10 +131,13 @@ pub fn delete(args: &DeleteArgs, out: &mut dyn Write) -> Result<(), Failure> {
         Ok(())
     };
     if let Some(path) = &args.ids_from {
-        for line in lines(path)? {
-            let id = line.map_err(|source| Failure::File { action: "read", path: path.clone(), source })?;
-            if !id.is_empty() {
-                give(Some(id))?;
+        let mut known = HashSet::new();
+        for (number, line) in lines(path)?.enumerate() {
+            let line = line.map_err(|source| Failure::File { action: "read", path: path.clone(), source })?;
+            let id = if number == 0 { line.trim_start_matches('\u{feff}') } else { &line };
+            // One that comes again is deleted already.
+            if !id.is_empty() && known.insert(id.to_owned()) {
+                give(Some(id.to_owned()))?;
             }
         }
     }

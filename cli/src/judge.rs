@@ -11,6 +11,8 @@ use serde::Serialize;
 
 use crate::escape::{acts, escaped};
 use crate::failure::Failure;
+use crate::hits::say_notes;
+use crate::insert::origin;
 use crate::opening::open_read_only;
 use crate::printing;
 use crate::store::{ReportArgs, WriteArgs};
@@ -28,7 +30,8 @@ pub struct Args {
     /// Id of the document
     id: Option<String>,
     /// 1 and more: it answers the question; 0 and less: it does not
-    #[arg(long, default_value_t = 1, allow_negative_numbers = true, conflicts_with_all = ["file", "forget"])]
+    #[arg(long, default_value_t = 1, allow_negative_numbers = true, conflicts_with_all = ["file", "forget"],
+        value_parser = grade)]
     grade: i32,
     /// How much the judgment counts, above 0, 1 at most: less for a click
     #[arg(long, default_value_t = 1.0, conflicts_with_all = ["file", "forget"])]
@@ -69,7 +72,7 @@ impl PairsArgs {
     /// The judgments of the file; none without one.
     pub fn read(&self) -> Result<Vec<Judgment>, Failure> {
         let pairs = self.pairs.as_deref().map(|path| read(path, self.format)).transpose()?;
-        Ok(pairs.unwrap_or_default())
+        Ok(pairs.unwrap_or_default().0)
     }
 }
 
@@ -91,6 +94,18 @@ impl From<FormatName> for JudgmentFormat {
     }
 }
 
+fn grade(text: &str) -> Result<i32, String> {
+    text.parse().map_err(|_| "a grade is a whole number of 32 bits".to_owned())
+}
+
+/// What was stored, and what should be known of the file that it is from.
+#[derive(Serialize)]
+struct Stored {
+    #[serde(flatten)]
+    recorded: Recorded,
+    notes: Vec<String>,
+}
+
 #[derive(Serialize)]
 struct Forgotten {
     forgotten: usize,
@@ -107,7 +122,7 @@ struct Listed<'a> {
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let WriteArgs { report: ReportArgs { index: path, json }, wait } = &args.write;
     let index = || wait.builder().lazy_encoder(true).open(path);
-    let judgments = match (&args.file, &args.question, &args.id) {
+    let (judgments, notes) = match (&args.file, &args.question, &args.id) {
         (Some(file), ..) => read(file, args.format)?,
         (None, Some(question), Some(id)) if args.forget => {
             let index = index()?;
@@ -120,16 +135,16 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
             };
         }
         (None, Some(question), Some(id)) => {
-            vec![Judgment::new(question, id, args.grade).with_weight(args.weight)]
+            (vec![Judgment::new(question, id, args.grade).with_weight(args.weight)], Vec::new())
         }
-        _ => Vec::new(),
+        _ => (Vec::new(), Vec::new()),
     };
     let index = index()?;
     let recorded = index.record_all(judgments)?;
     index.flush()?;
     let all = index.judgments()?.len();
     if *json {
-        printing::json(out, &recorded)
+        printing::json(out, &Stored { recorded, notes })
     } else {
         write_recorded(out, recorded, all).map_err(Failure::Output)
     }
@@ -177,17 +192,20 @@ fn export(out: &mut dyn Write, judgments: &[Judgment], format: FormatName) -> Re
 }
 
 /// The judgments of a file, or of standard input; by the ending of its name or its content without a format.
-pub fn read(path: &Path, format: Option<FormatName>) -> Result<Vec<Judgment>, Failure> {
-    let by_name = || path.to_str().and_then(JudgmentFormat::of_name);
-    let format = format.map(JudgmentFormat::from).or_else(by_name);
-    let read = match path == Path::new("-") {
-        true => read_judgments(io::stdin(), "<stdin>", format),
+/// With what should be known of them, which is said on standard error.
+pub fn read(path: &Path, format: Option<FormatName>) -> Result<(Vec<Judgment>, Vec<String>), Failure> {
+    let format = format.map(JudgmentFormat::from);
+    let name = origin::name(path);
+    let (judgments, notes) = match path == Path::new("-") {
+        true => read_judgments(io::stdin(), &*name, format),
         false => {
             let file = File::open(path).map_err(Failure::file("open", path))?;
-            read_judgments(file, printing::path(path), format)
+            read_judgments(file, &*name, format)
         }
-    };
-    Ok(read?)
+    }?;
+    let notes: Vec<String> = notes.iter().map(|note| format!("{name}: {note}")).collect();
+    say_notes(&notes);
+    Ok((judgments, notes))
 }
 
 fn write_recorded(out: &mut dyn Write, recorded: Recorded, all: usize) -> io::Result<()> {

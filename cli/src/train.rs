@@ -121,7 +121,7 @@ impl SetArgs {
             return Ok(TrainingSet::read(&Dataset::open(data)?, dev_fraction)?);
         }
         let pairs = self.pairs.as_deref().unwrap_or(Path::new(""));
-        let judgments = judge::read(pairs, self.pairs_format)?;
+        let (judgments, _) = judge::read(pairs, self.pairs_format)?;
         let documents: Vec<Document> = match (&self.corpus, &self.index) {
             (Some(corpus), _) => {
                 let documents = origin::documents(corpus, &self.fields)?;

@@ -98,6 +98,17 @@ impl Kept {
         if into.is_empty() {
             return Ok(0);
         }
+        let read = self.kept_or_next(into);
+        if let Err(error) = &read
+            && error.kind() != io::ErrorKind::Interrupted
+        {
+            // Bytes may be lost that were read and not kept: no reading goes on behind them.
+            self.end = Some(End::Failed(error.kind(), error.to_string()));
+        }
+        read
+    }
+
+    fn kept_or_next(&mut self, into: &mut [u8]) -> io::Result<usize> {
         if let Some(kept) = &mut self.kept {
             let read = kept.read(into)?;
             if read > 0 {
@@ -112,31 +123,42 @@ impl Kept {
             Some(End::Failed(kind, what)) => return Err(io::Error::new(*kind, what.clone())),
             None => {}
         }
-        match self.reader.read(into) {
-            Ok(0) => {
-                self.end = Some(End::Whole);
-                Ok(0)
-            }
-            Ok(read) => {
-                if let Some(kept) = &mut self.kept {
-                    kept.write_all(&into[..read]).map_err(no_room)?;
-                }
-                Ok(read)
-            }
-            Err(error) => {
-                if error.kind() != io::ErrorKind::Interrupted {
-                    self.end = Some(End::Failed(error.kind(), error.to_string()));
-                }
-                Err(error)
-            }
+        let read = self.reader.read(into)?;
+        match &mut self.kept {
+            _ if read == 0 => self.end = Some(End::Whole),
+            Some(kept) => kept.write_all(&into[..read]).map_err(no_room)?,
+            None => {}
+        }
+        Ok(read)
+    }
+}
+
+/// A temporary file with all that a stream has, at its start.
+#[cfg(feature = "parquet")]
+pub(super) fn copied(stream: &mut impl Read) -> io::Result<File> {
+    struct Temporary(File);
+
+    impl Write for Temporary {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.write(bytes).map_err(no_room)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
         }
     }
+
+    let mut copy = Temporary(tempfile::tempfile().map_err(no_room)?);
+    io::copy(stream, &mut copy)?;
+    copy.0.rewind()?;
+    Ok(copy.0)
 }
 
 fn no_room(error: io::Error) -> io::Error {
     let place = std::env::temp_dir();
     let what = format!(
-        "a table from a stream is read twice, and {} cannot hold it ({error}); set TMPDIR, or give a file",
+        "a table from a stream is read more than once, and {} cannot hold a copy of it ({error}); set TMPDIR to \
+         a directory that can, or give a file",
         place.display()
     );
     io::Error::other(what)
@@ -178,6 +200,18 @@ mod tests {
         let (mut stream, mut last) = (pass.stream, Vec::new());
         stream.read_to_end(&mut last).unwrap();
         assert!(last == bytes);
+    }
+
+    #[test]
+    fn what_cannot_be_kept_is_an_error_of_every_reading() {
+        let kept = Some(SpooledTempFile::new_in(1_000, "/no/such/folder"));
+        let reader = Box::new(io::Cursor::new(vec![b'x'; 1 << 20]));
+        let stream = Kept { reader, kept, is_keeping: true, end: None };
+        let again = Again(Arc::new(Mutex::new(Origin::Stream(Box::new(stream)))));
+        for _ in 0..3 {
+            let error = whole(&again).unwrap_err().to_string();
+            assert!(error.contains("cannot hold a copy of it") && error.contains("set TMPDIR"), "{error}");
+        }
     }
 
     #[test]

@@ -14,7 +14,7 @@ const QRELS_ENDING: &str = ".tsv";
 /// A retrieval dataset on disk: documents, queries, and judgments by split.
 ///
 /// ```text
-/// corpus.jsonl        one object a line: _id, title (may be absent), text, metadata
+/// corpus.jsonl        one object a line: _id, title (may be absent), text, and metadata
 /// queries.jsonl       one object a line: _id, text
 /// qrels/<split>.tsv   query-id <TAB> corpus-id <TAB> score
 /// ```

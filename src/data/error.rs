@@ -169,7 +169,7 @@ pub enum DataError {
         found: String,
     },
     /// A column or a field has a value of another kind.
-    #[error("{name}:{line}: `{found}` is no {expected}")]
+    #[error("{name}:{line}: `{found}` is not {expected}")]
     Field {
         /// The file.
         name: String,
@@ -209,6 +209,20 @@ pub enum DataError {
         name: String,
         /// The line on which the last row begins.
         line: u64,
+    },
+    /// Text follows the quote that ends a cell, as where a quote is not closed or not doubled.
+    #[error(
+        "{name}:{line}: a cell of this row ends with a quote{}, and text follows the quote; close the quotes around \
+         cells, and write a quote within them twice (`\"\"`)",
+        if at == line { String::new() } else { format!(" in line {at}") }
+    )]
+    StrayQuote {
+        /// The file.
+        name: String,
+        /// The line on which the row begins.
+        line: u64,
+        /// The line of the quote.
+        at: u64,
     },
     /// A cell is not UTF-8.
     #[error("{name}:{line}: the column `{column}` is not UTF-8; convert the file")]
@@ -264,8 +278,9 @@ pub enum DataError {
     },
     /// A record lacks a field, or the field is null.
     #[error(
-        "{name}:{line}: the field `{wanted}` is missing or null, for the {role}; fields found: {found}; `--{role}` names \
-         another one"
+        "{name}:{line}: there is no {role}: {} missing or null; fields found: {found}; `--{role}` names another \
+         one",
+        if wanted.contains("`, `") { format!("the fields `{wanted}` are") } else { format!("the field `{wanted}` is") }
     )]
     NoField {
         /// The file.
@@ -320,6 +335,14 @@ pub enum DataError {
         path: PathBuf,
         /// The number of bytes that are valid.
         valid_up_to: usize,
+    },
+    /// A page of a folder declares another charset than UTF-8, and is written in it.
+    #[error("{}: its charset is `{charset}`, and text must be UTF-8; convert it to UTF-8", path.display())]
+    Charset {
+        /// The file.
+        path: PathBuf,
+        /// The charset, in lower case.
+        charset: String,
     },
     /// A file of a folder is of a kind that is not read.
     #[error("{}: this is {what}, which is not read here; {remedy}", path.display())]
@@ -510,6 +533,7 @@ impl DataError {
             self,
             Self::Open { .. }
                 | Self::FileUtf8 { .. }
+                | Self::Charset { .. }
                 | Self::ForeignFile { .. }
                 | Self::FileTooLarge { .. }
                 | Self::FileName { .. }

@@ -18,7 +18,7 @@ const POINTS: [(&str, &str); 2] = [("test", "tst.json"), ("train", "trn.json")];
 /// a query, and a target a judgment.
 ///
 /// ```text
-/// lbl.json    an object a line: uid, title, content (may be absent)
+/// lbl.json    an object a line: uid, title, content (may be absent), and metadata
 /// trn.json    the same, and target_ind (positions in lbl.json, from 0), target_rel
 /// tst.json    the same
 /// ```
@@ -138,27 +138,20 @@ pub fn read_targets(
     Ok(qrels)
 }
 
-pub(super) fn label(lines: &mut Lines) -> Option<Result<Document, DataError>> {
-    next_record(lines).map(|record| {
-        let (at, record): (_, LabelRecord) = record?;
-        let id = at.id(record.uid, "uid")?;
-        let title = at.required(record.title, "title")?;
-        Ok(Document::new(id, title, record.content.unwrap_or_default()))
-    })
-}
-
 /// A point reads like a label; what is asked is what would be embedded of it.
 pub(super) fn point(lines: &mut Lines) -> Option<Result<Query, DataError>> {
-    label(lines).map(|document| {
-        document.map(|d| {
-            let text = d.embedding_text().into_owned();
-            Query { id: d.id, text }
-        })
+    next_record(lines).map(|record| {
+        let (at, record): (_, TextRecord) = record?;
+        let id = at.id(record.uid, "uid")?;
+        let title = at.required(record.title, "title")?;
+        let document = Document::new(id, title, record.content.unwrap_or_default());
+        let text = document.embedding_text().into_owned();
+        Ok(Query { id: document.id, text })
     })
 }
 
 #[derive(Deserialize)]
-struct LabelRecord {
+struct TextRecord {
     #[serde(default, deserialize_with = "id")]
     uid: Option<String>,
     title: Option<String>,

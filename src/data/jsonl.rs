@@ -1,24 +1,10 @@
-//! Documents and queries in the BEIR form, one JSON object a line.
+//! Queries in the BEIR form, one JSON object a line, and what other records share with them.
 
 use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
-use super::input::Strict;
 use super::{DataError, Lines, Query};
-use crate::document::Document;
-
-pub(super) fn document(lines: &mut Lines) -> Option<Result<Document, DataError>> {
-    next_record(lines).map(|record| {
-        let (at, record): (_, DocumentRecord) = record?;
-        Ok(Document {
-            id: at.id(record._id, "_id")?,
-            title: record.title.unwrap_or_default(),
-            text: at.required(record.text, "text")?,
-            metadata: record.metadata.map(|Strict(metadata)| metadata),
-        })
-    })
-}
 
 pub(super) fn query(lines: &mut Lines) -> Option<Result<Query, DataError>> {
     next_record(lines).map(|record| {
@@ -28,15 +14,6 @@ pub(super) fn query(lines: &mut Lines) -> Option<Result<Query, DataError>> {
 }
 
 // Absent and null fields are told from wrong types by hand, so that the error can name them.
-#[derive(Deserialize)]
-struct DocumentRecord {
-    #[serde(default, deserialize_with = "id")]
-    _id: Option<String>,
-    title: Option<String>,
-    text: Option<String>,
-    metadata: Option<Strict>,
-}
-
 #[derive(Deserialize)]
 struct QueryRecord {
     #[serde(default, deserialize_with = "id")]

@@ -4,10 +4,11 @@ use std::io::{self, Read, Write};
 
 use serde::{Deserialize, Serialize};
 
+use super::again::Again;
 use super::input::{separated, told};
+use super::quotes::{self, Quotes};
 use super::rows::Rows;
-use super::unpack::unpack;
-use super::{DataError, Format, Lines};
+use super::{DataError, Format, Lines, Note};
 use crate::judgment::Judgment;
 
 /// How judgments are written.
@@ -23,6 +24,8 @@ pub enum JudgmentFormat {
 }
 
 const COLUMNS: [&str; 5] = ["question", "id", "grade", "weight", "time"];
+const A_GRADE: &str = "a grade; a grade is a whole number of 32 bits";
+const A_WEIGHT: &str = "a weight; a weight is a number above 0, 1 at most";
 const EXPECTED: &str = "question, id, and if there are more grade, weight, time";
 
 impl JudgmentFormat {
@@ -82,28 +85,33 @@ struct Row<'a> {
 /// these names, in upper or lower case, may give another order; other names are an error. JSON lines have
 /// them as fields. Any of them may be compressed with gzip or zstd. `name` is what errors call the stream.
 /// Whether a judgment can be stored is for [`Index::record_all`](crate::Index::record_all) to say. Without a
-/// `format` it is told by the content: JSON lines begin with a brace, TSV has a tab in its first row, and
-/// what separates the cells of CSV is told by its first rows.
+/// `format` it is told by the ending of the name, or else by the content: JSON lines begin with a brace, TSV
+/// has a tab in its first row, and what separates the cells of CSV is told by its first rows.
+///
+/// Quotes around the cells of TSV are taken off where the file was written with them, as
+/// [`Input`](super::Input) does; with [`JudgmentFormat::Tsv`] as the `format` they are characters like any
+/// other. The notes say of how many cells.
 ///
 /// # Errors
 /// [`DataError::Foreign`] and [`DataError::UnknownFormat`] where the content tells no format,
 /// [`DataError::Columns`], [`DataError::Header`], [`DataError::Field`], [`DataError::MissingField`],
-/// [`DataError::OpenQuote`], [`DataError::CellUtf8`], [`DataError::Json`], and the errors of reading. The
-/// first error ends the reading.
+/// [`DataError::OpenQuote`], [`DataError::StrayQuote`], [`DataError::CellUtf8`], [`DataError::Json`], and the
+/// errors of reading. The first error ends the reading.
 pub fn read_judgments(
     reader: impl Read + Send + 'static,
     name: impl Into<String>,
     format: impl Into<Option<JudgmentFormat>>,
-) -> Result<Vec<Judgment>, DataError> {
-    let name = name.into();
-    let failed = |source| DataError::Read { name: name.clone(), line: 1, source };
-    let (packing, stream) = unpack(reader).map_err(failed)?;
+) -> Result<(Vec<Judgment>, Vec<Note>), DataError> {
+    let (name, given) = (name.into(), format.into());
+    let again = Again::of_stream(reader);
+    let mut pass = again.pass(&name)?;
     let fits = |columns: &[String]| (2..=COLUMNS.len()).contains(&columns.len());
-    let (format, delimiter, stream) = match format.into() {
-        Some(format) => (format, None, stream),
+    let (format, delimiter) = match given.or_else(|| JudgmentFormat::of_name(&name)) {
+        Some(format) => (format, None),
         None => {
-            let (told, stream) = told(packing, stream, &name, &fits)?;
-            let Some(told) = told else { return Ok(Vec::new()) };
+            let (told, stream) = told(pass.packing, pass.stream, &name, &fits)?;
+            pass.stream = stream;
+            let Some(told) = told else { return Ok((Vec::new(), Vec::new())) };
             let format = match told.format {
                 Format::JsonLines => JudgmentFormat::JsonLines,
                 Format::Tsv => JudgmentFormat::Tsv,
@@ -112,20 +120,38 @@ pub fn read_judgments(
                 Format::Csv => JudgmentFormat::Csv,
                 _ => return Err(DataError::UnknownFormat { name, first: told.first }),
             };
-            (format, told.delimiter, stream)
+            (format, told.delimiter)
         }
     };
-    match format {
-        JudgmentFormat::JsonLines => read_json(Lines::unpacked(packing, stream, name)),
-        JudgmentFormat::Tsv => read_table(Rows::begin(name, packing, stream, b'\t', false)?),
-        JudgmentFormat::Csv => {
-            let (delimiter, stream) = match delimiter {
-                Some(delimiter) => (delimiter, stream),
-                None => separated(stream, &fits).map_err(failed)?,
-            };
-            read_table(Rows::begin(name, packing, stream, delimiter, true)?)
+    let (delimiter, quotes) = match format {
+        JudgmentFormat::JsonLines => {
+            again.keep_no_more();
+            return Ok((read_json(Lines::unpacked(pass.packing, pass.stream, name))?, Vec::new()));
         }
-    }
+        JudgmentFormat::Tsv if given.is_some() => (b'\t', Quotes::Literal),
+        JudgmentFormat::Tsv => {
+            let told = quotes::told(&mut pass.stream);
+            drop(pass);
+            pass = again.pass(&name)?;
+            (b'\t', told)
+        }
+        JudgmentFormat::Csv => {
+            let delimiter = match delimiter {
+                Some(delimiter) => delimiter,
+                None => {
+                    let told = separated(pass.stream, &fits);
+                    let (delimiter, stream) = told.map_err(|source| pass.packing.error(&name, 1, source))?;
+                    pass.stream = stream;
+                    delimiter
+                }
+            };
+            (delimiter, Quotes::Around(0))
+        }
+    };
+    again.keep_no_more();
+    let rows = Rows::begin(name, pass.packing, pass.stream, delimiter, quotes != Quotes::Literal)?;
+    let (found, kept) = read_table(rows, quotes)?;
+    Ok((found, quotes.note(kept).into_iter().collect()))
 }
 
 fn read_json(mut lines: Lines) -> Result<Vec<Judgment>, DataError> {
@@ -152,9 +178,10 @@ fn read_json(mut lines: Lines) -> Result<Vec<Judgment>, DataError> {
     Ok(found)
 }
 
-fn read_table(mut rows: Rows) -> Result<Vec<Judgment>, DataError> {
+/// The judgments of rows, and how many cells begin and end with quotes that are kept.
+fn read_table(mut rows: Rows, quotes: Quotes) -> Result<(Vec<Judgment>, u64), DataError> {
     let mut places = [Some(0), Some(1), Some(2), Some(3), Some(4)];
-    let mut found = Vec::new();
+    let (mut found, mut kept) = (Vec::new(), 0);
     let mut is_first = true;
     let stream = rows.name().to_owned();
     let name = stream.as_str();
@@ -165,6 +192,7 @@ fn read_table(mut rows: Rows) -> Result<Vec<Judgment>, DataError> {
         };
         let cells = (0..rows.len()).map(|place| rows.text(place, || column(place)));
         let cells: Vec<&str> = cells.collect::<Result<_, _>>()?;
+        kept += cells.iter().filter(|cell| quotes.keeps(cell)).count() as u64;
         if std::mem::take(&mut is_first)
             && let Some(names) = names(&cells)
         {
@@ -197,7 +225,7 @@ fn read_table(mut rows: Rows) -> Result<Vec<Judgment>, DataError> {
         let (question, id) = (required(0)?, required(1)?);
         if id.contains(['\n', '\r']) {
             // As where a quote is not closed.
-            return Err(wrong(id, "id: it has an end of line"));
+            return Err(wrong(id, "an id: it has an end of line"));
         }
         let mut judgment = Judgment::new(question, id, 1);
         if let Some(grade) = cell(2) {
@@ -205,19 +233,18 @@ fn read_table(mut rows: Rows) -> Result<Vec<Judgment>, DataError> {
             let grade = grade.trim();
             let whole = grade.split_once('.').filter(|(_, rest)| rest.chars().all(|c| c == '0'));
             let digits = whole.map_or(grade, |(digits, _)| digits);
-            judgment.grade = digits.parse().map_err(|_| wrong(grade, "grade, a 32-bit integer"))?;
+            judgment.grade = digits.parse().map_err(|_| wrong(grade, A_GRADE))?;
         }
         if let Some(weight) = cell(3) {
-            judgment.weight =
-                weight.trim().parse().map_err(|_| wrong(weight, "weight, a number above 0, 1 at most"))?;
+            judgment.weight = weight.trim().parse().map_err(|_| wrong(weight, A_WEIGHT))?;
         }
         if let Some(time) = cell(4) {
-            judgment.time = time.trim().parse().map_err(|_| wrong(time, "time in seconds since 1970"))?;
+            judgment.time = time.trim().parse().map_err(|_| wrong(time, "a time in seconds since 1970"))?;
         }
         check_weight(&judgment, name, line)?;
         found.push(judgment);
     }
-    Ok(found)
+    Ok((found, kept))
 }
 
 /// Names of the first two columns, our own and those of other tools, by which a first row is known for one of
@@ -262,7 +289,7 @@ fn check_weight(judgment: &Judgment, name: &str, line: u64) -> Result<(), DataEr
         return Ok(());
     }
     let (name, found) = (name.to_owned(), judgment.weight.to_string());
-    Err(DataError::Field { name, line, found, expected: "weight, a number above 0, 1 at most" })
+    Err(DataError::Field { name, line, found, expected: A_WEIGHT })
 }
 
 /// Writes judgments with a row of names, or as JSON lines; [`read_judgments`] reads them back.
@@ -323,7 +350,7 @@ mod tests {
         [JudgmentFormat::Tsv, JudgmentFormat::Csv, JudgmentFormat::JsonLines];
 
     fn read(text: &str, format: JudgmentFormat) -> Result<Vec<Judgment>, DataError> {
-        read_judgments(io::Cursor::new(text.to_owned()), "file", format)
+        read_judgments(io::Cursor::new(text.to_owned()), "file", format).map(|(found, _)| found)
     }
 
     #[test]
@@ -358,7 +385,7 @@ mod tests {
             "question;id\n\"what, is, tea?\";7\n",
             "\u{feff}\nid\tquestion\n7\twhat, is, tea?\n",
         ] {
-            let found = read_judgments(io::Cursor::new(text.to_owned()), "file", None).unwrap();
+            let (found, _) = read_judgments(io::Cursor::new(text.to_owned()), "file", None).unwrap();
             let text = text.replace("what, is, tea?", "what, is tea?");
             assert_eq!((found.len(), found[0].id.as_str()), (1, "7"), "{text}");
             assert!(found[0].question.starts_with("what, is"), "{text}");
@@ -367,15 +394,35 @@ mod tests {
             |text: &'static str| read_judgments(text.as_bytes(), "file", None).unwrap_err().to_string();
         assert!(error("what is tea?\n").starts_with("file: it begins with `what is tea?`"));
         assert!(error("[{}]").starts_with("file: it begins with `[{"));
-        assert!(read_judgments("".as_bytes(), "file", None).unwrap().is_empty());
+        assert!(read_judgments("".as_bytes(), "file", None).unwrap().0.is_empty());
+    }
+
+    #[test]
+    fn quotes_of_tsv_are_read_as_they_were_written() {
+        let written = "\"say \"\"hi\"\" now\"\td1\t1\n\"two\tcells\"\td2\t1\n";
+        let literal = "5'9\" tall\td1\n\"quoted\" at the start\td2\n\"all of it\"\td3\n";
+        let read = |text: &str, name, format: Option<JudgmentFormat>| {
+            let read = read_judgments(io::Cursor::new(text.to_owned()), name, format).unwrap();
+            (read.0.into_iter().map(|judgment| judgment.question).collect::<Vec<_>>(), read.1)
+        };
+        for name in ["file.tsv", "<stdin>"] {
+            let (questions, notes) = read(written, name, None);
+            assert_eq!(questions, ["say \"hi\" now", "two\tcells"]);
+            assert_eq!(notes, [Note::Quotes { cells: 2, are_kept: false }]);
+            let (questions, notes) = read(literal, name, None);
+            assert_eq!(questions, ["5'9\" tall", "\"quoted\" at the start", "\"all of it\""]);
+            assert_eq!(notes, [Note::Quotes { cells: 1, are_kept: true }]);
+        }
+        let (questions, notes) = read("\"a\"\td1\n", "file.tsv", Some(JudgmentFormat::Tsv));
+        assert_eq!((&*questions[0], notes.len()), ("\"a\"", 1));
     }
 
     #[test]
     fn a_bad_row_is_named_with_its_line() {
         for (format, text, expected) in [
             (JudgmentFormat::Tsv, "a\tb\nonly one\n", "file:2: 1 columns"),
-            (JudgmentFormat::Tsv, "a\tb\tc\n", "file:1: `c` is no grade, a 32-bit integer"),
-            (JudgmentFormat::Tsv, "a\tb\t1.5\n", "file:1: `1.5` is no grade, a 32-bit integer"),
+            (JudgmentFormat::Tsv, "a\tb\tc\n", "file:1: `c` is not a grade; a grade is a whole number"),
+            (JudgmentFormat::Tsv, "a\tb\t1.5\n", "file:1: `1.5` is not a grade; a grade is a whole number"),
             (JudgmentFormat::Tsv, "query\tdoc_id\na\tb\n", "file:1: `query` in what looks like"),
             (JudgmentFormat::Csv, "question,answer\na,b\n", "file:1: `answer` in what looks like"),
             (JudgmentFormat::Csv, "text,docid\na,b\n", "file:1: `text` in what looks like"),
@@ -388,15 +435,19 @@ mod tests {
             ),
             (JudgmentFormat::Tsv, "id\tgrade\na\t1\n", "file:1: `id` in what looks like"),
             (JudgmentFormat::Tsv, "a\t\n", "file:1: the string field `id` is missing"),
-            (JudgmentFormat::Csv, "a,b,1,much\n", "file:1: `much` is no weight"),
-            (JudgmentFormat::Csv, "a,b,1,NaN\n", "file:1: `NaN` is no weight"),
+            (
+                JudgmentFormat::Csv,
+                "a,b,1,much\n",
+                "file:1: `much` is not a weight; a weight is a number above 0",
+            ),
+            (JudgmentFormat::Csv, "a,b,1,NaN\n", "file:1: `NaN` is not a weight"),
             (JudgmentFormat::Csv, "q1,\"b\nq2,c\n", "file:1: a quote in the row that begins here"),
-            (JudgmentFormat::Csv, "q1,\"b\nc\"\n", "file:1: `b\nc` is no id"),
+            (JudgmentFormat::Csv, "q1,\"b\nc\"\n", "file:1: `b\nc` is not an id"),
             (JudgmentFormat::Tsv, " \tb\n", "file:1: the string field `question` is missing"),
             (
                 JudgmentFormat::JsonLines,
                 "{\"question\": \"a\", \"id\": \"b\", \"weight\": 2}",
-                "file:1: `2` is no weight",
+                "file:1: `2` is not a weight",
             ),
             (JudgmentFormat::Csv, "a,b,1,1,1,1\n", "file:1: 6 columns"),
             (JudgmentFormat::JsonLines, "{\"question\": \"a\"}", "file:1: the string field `id` is missing"),

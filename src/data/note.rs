@@ -45,6 +45,14 @@ pub enum Note {
         /// The first row with one, from 1.
         row: u64,
     },
+    /// Whole numbers of JSON have more digits than a number of 64 bits holds: each became the nearest that it
+    /// holds.
+    Rounded {
+        /// How many.
+        values: u64,
+        /// The line of the first record with one.
+        line: u64,
+    },
     /// The decimals of a column are text in the metadata, because a number of 64 bits cannot hold some of
     /// them.
     TextDecimals {
@@ -104,6 +112,14 @@ impl fmt::Display for Note {
             Self::Infinite { column, values, row } => {
                 let values = counted(*values, "infinite value is", "infinite values are");
                 write!(f, "{values} left out of the column `{column}`, the first in row {row}: JSON has none")
+            }
+            Self::Rounded { values, line } => {
+                let values = counted(*values, "number has", "numbers have");
+                write!(
+                    f,
+                    "{values} more digits than 64 bits hold and lost some, the first in line {line}; quotes around \
+                     a number keep all of them"
+                )
             }
             Self::TextDecimals { column, values, row } => {
                 let values = counted(*values, "of them has", "of them have");

@@ -3,10 +3,10 @@
 
 use std::io::{BufRead, Read};
 
-use super::MAX_LINE_BYTES;
 use super::delimiter::declared;
 use super::lines::BYTE_ORDER_MARK;
 use super::unpack::ByteStream;
+use super::{MAX_LINE_BYTES, Note};
 
 /// What a file says of its quotes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,9 +17,76 @@ pub(super) enum Quotes {
     Literal,
 }
 
+impl Quotes {
+    /// Whether a cell begins and ends with quotes that are kept.
+    pub fn keeps(self, cell: &str) -> bool {
+        self == Self::Literal && cell.len() > 1 && cell.starts_with('"') && cell.ends_with('"')
+    }
+
+    /// What is to be said of the cells in quotes, of which `kept` keep theirs.
+    pub fn note(self, kept: u64) -> Option<Note> {
+        let (cells, are_kept) = match self {
+            Self::Around(cells) => (cells, false),
+            Self::Literal => (kept, true),
+        };
+        (cells > 0).then_some(Note::Quotes { cells, are_kept })
+    }
+}
+
+/// Looks for text behind the quote that ends a cell, which the reader of rows would add to the cell.
+pub(super) struct Closing {
+    delimiter: u8,
+    place: Place,
+    /// Whether white space stands behind the quote that ends the cell.
+    is_spaced: bool,
+}
+
+impl Closing {
+    pub fn new(delimiter: u8) -> Self {
+        Self { delimiter, place: Place::Start, is_spaced: false }
+    }
+
+    /// Takes the next bytes of the rows; where the text begins if there is one.
+    pub fn find_text_behind(&mut self, bytes: &[u8]) -> Option<usize> {
+        let ends = |byte: u8| byte == self.delimiter || matches!(byte, b'\r' | b'\n');
+        let mut at = 0;
+        while at < bytes.len() {
+            if self.place == Place::Ending {
+                self.place = match bytes[at] {
+                    b'"' if !self.is_spaced => Place::Quoted,
+                    byte if ends(byte) => Place::Start,
+                    b' ' | b'\t' => Place::Ending,
+                    _ => return Some(at),
+                };
+                self.is_spaced = self.place == Place::Ending;
+                at += 1;
+                continue;
+            }
+            let quote = quote(&bytes[at..]).map(|next| at + next);
+            let end = quote.unwrap_or(bytes.len());
+            self.place = match (self.place, end.checked_sub(1).filter(|before| *before >= at)) {
+                (Place::Quoted, _) => Place::Quoted,
+                (_, Some(before)) if ends(bytes[before]) => Place::Start,
+                (_, Some(_)) => Place::Bare,
+                (place, None) => place,
+            };
+            if quote.is_some() {
+                self.place = match self.place {
+                    Place::Quoted => Place::Ending,
+                    Place::Start => Place::Quoted,
+                    // In a cell without quotes it is a character like any other.
+                    place => place,
+                };
+            }
+            at = end + 1;
+        }
+        None
+    }
+}
+
 /// Reads a table with tabs to its end, or up to the first quote that can only be a literal character:
 /// inside of a cell that is not in quotes, in front of more text, or where the rows would have another number
-/// of cells without it. What cannot be read ends it too.
+/// of cells without it. What cannot be read ends it too: the reading of the rows meets the failure again.
 pub(super) fn told(stream: &mut ByteStream) -> Quotes {
     let mut scan = Scan::default();
     let mut line = Vec::new();
@@ -39,6 +106,14 @@ pub(super) fn told(stream: &mut ByteStream) -> Quotes {
             }
         }
     }
+}
+
+/// The place of the first quote, by the search of the standard library, which is faster than a loop.
+fn quote(mut bytes: &[u8]) -> Option<usize> {
+    let whole = bytes;
+    // A slice is read without failure.
+    let last = bytes.skip_until(b'"').ok()?.checked_sub(1)?;
+    (whole[last] == b'"').then_some(last)
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -6,6 +6,7 @@ use csv_core::{ReadRecordResult, Reader, ReaderBuilder};
 
 use super::delimiter::declared;
 use super::lines::BYTE_ORDER_MARK;
+use super::quotes::Closing;
 use super::unpack::{ByteStream, Packing};
 use super::{DataError, MAX_LINE_BYTES};
 
@@ -24,6 +25,8 @@ pub(super) struct Rows {
     packing: Packing,
     stream: ByteStream,
     core: Reader,
+    /// Where cells may be in quotes.
+    closing: Option<Closing>,
     /// The line of the next byte, from 1.
     here: u64,
     /// The line on which the last row begins.
@@ -65,11 +68,13 @@ impl Rows {
             has_declared |= declares;
             line += 1;
         }
+        let closing = quoting.then(|| Closing::new(delimiter));
         let core = ReaderBuilder::new().delimiter(delimiter).quoting(quoting).build();
         let stream = Box::new(Cursor::new(first).chain(stream).chain(LAST_ROW));
         let (cells, ends) = (vec![0; BYTES], vec![0; CELLS]);
         let (count, is_finished) = (0, false);
-        Ok(Self { name, packing, stream, core, here: line, line, cells, ends, count, is_finished })
+        let here = line;
+        Ok(Self { name, packing, stream, core, closing, here, line, cells, ends, count, is_finished })
     }
 
     /// The name that errors give for the stream.
@@ -115,6 +120,12 @@ impl Rows {
             has_begun = true;
             let (cells, ends) = (&mut self.cells[bytes..], &mut self.ends[count..]);
             let (result, read, written, ended) = self.core.read_record(rest, cells, ends);
+            if let Some(text) =
+                self.closing.as_mut().and_then(|quotes| quotes.find_text_behind(&rest[..read]))
+            {
+                let (name, line, at) = (self.name.clone(), self.line, self.here + line_feeds(&rest[..text]));
+                return Err(DataError::StrayQuote { name, line, at });
+            }
             self.here += line_feeds(&rest[..read]);
             self.stream.consume(blank + read);
             bytes += written;
@@ -224,6 +235,41 @@ mod tests {
         }
         let (found, end) = read("a,b\n1,\"\"\"2\"\"\"");
         assert_eq!((found.len(), end.is_ok()), (2, true));
+    }
+
+    #[test]
+    fn text_behind_the_quote_that_ends_a_cell_is_an_error() {
+        for (text, rows, at) in [
+            ("a,b\n1,\"abc\n2,b\n3,\"c\"\n4,d\n", 1, (2, 4)),
+            ("a,b\n1,x\n2,\"12\" pipe\n", 2, (3, 3)),
+            ("\"a \\\"q\\\" b\",c\n", 0, (1, 1)),
+            ("a,b\r\n\"1\" \"2\",x\r\n", 1, (2, 2)),
+        ] {
+            // Also where the bytes come one by one.
+            for size in [1, 3, 1 << 10] {
+                let stream = Box::new(std::io::BufReader::with_capacity(size, Cursor::new(text.to_owned())));
+                let mut rows_of = Rows::begin("in".to_owned(), Packing::None, stream, b',', true).unwrap();
+                let mut read = 0;
+                let error = loop {
+                    match rows_of.advance() {
+                        Ok(true) => read += 1,
+                        Ok(false) => panic!("{text:?}"),
+                        Err(error) => break error,
+                    }
+                };
+                let found = match error {
+                    DataError::StrayQuote { line, at, .. } => (line, at),
+                    other => panic!("{other}"),
+                };
+                assert_eq!((read, found), (rows, at), "{text:?}");
+            }
+        }
+        let fine =
+            "a,b\n5'9\" tall,x\"y\"\n\"\",\"\"\"\"\n\"1\r\n\",\"2, \"\"3\"\"\"\r\n \"4\",5\n\"6\" \t,7\n";
+        let (found, end) = read(fine);
+        end.unwrap();
+        let cells = ["a", "5'9\" tall", "", "1\r\n", " \"4\"", "6 \t"];
+        assert_eq!(found.into_iter().map(|(_, cell)| cell).collect::<Vec<_>>(), cells);
     }
 
     #[test]

@@ -7,25 +7,25 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::files::open_either;
+use super::input::{json_lines, label};
 use super::{DataError, Lines, Note, extreme, jsonl, tsv};
 use crate::document::Document;
 
 /// Streams documents from JSON lines, plain or gzip-compressed: a file or standard input.
 ///
-/// Each line is an object with `_id`, a string or an integer, and the strings `text` and, if there is one,
-/// `title`;
-/// `metadata` is kept unless it is null; other keys are ignored. Memory
-/// stays at one line, at most [`MAX_LINE_BYTES`](super::MAX_LINE_BYTES). Ids are not
-/// compared with one another.
+/// Each line is an object with `_id`, a string or an integer, `text` and, if there is one, `title`. All other
+/// fields are the metadata, with the members of `metadata` beside them, as an [`Input`](super::Input) reads
+/// them. Memory stays at one line, at most [`MAX_LINE_BYTES`](super::MAX_LINE_BYTES). Ids are not compared
+/// with one another.
 ///
 /// `name` is what errors call the stream, say its path or `<stdin>`.
 ///
 /// # Errors
 ///
 /// Nothing is read before the first item. An item is an error when its line is not UTF-8
-/// ([`DataError::InvalidUtf8`]), not such an object ([`DataError::Json`],
-/// [`DataError::MissingField`]) or has an empty id ([`DataError::EmptyId`]); the next item
-/// is then the next line. Any other error is the last item.
+/// ([`DataError::InvalidUtf8`]), not an object ([`DataError::Json`]), or makes no document
+/// ([`DataError::NoField`], [`DataError::FieldKind`], [`DataError::NoId`], [`DataError::MetadataTwice`]); the
+/// next item is then the next line. Any other error is the last item.
 ///
 /// # Examples
 ///
@@ -37,14 +37,15 @@ use crate::document::Document;
 /// # Ok::<(), ehi::data::DataError>(())
 /// ```
 pub fn read_documents(reader: impl Read + Send + 'static, name: impl Into<String>) -> Documents {
-    Documents::of_lines(reader, name, jsonl::document)
+    let (reader, position) = Counting::new(reader);
+    Documents::new(json_lines(Lines::new(reader, name)), position)
 }
 
 /// Streams queries from JSON lines, as [`read_documents`] does documents.
 ///
 /// # Errors
 ///
-/// The items' errors are those of [`read_documents`].
+/// As [`read_documents`], with [`DataError::MissingField`] and [`DataError::EmptyId`] for what a query lacks.
 pub fn read_queries(reader: impl Read + Send + 'static, name: impl Into<String>) -> Queries {
     Queries { lines: Lines::new(reader, name), rest: VecDeque::new(), parse: jsonl::query }
 }
@@ -55,7 +56,8 @@ pub fn read_queries(reader: impl Read + Send + 'static, name: impl Into<String>)
 ///
 /// # Errors
 ///
-/// As [`read_documents`], with [`DataError::Columns`] for a row without a tab.
+/// [`DataError::InvalidUtf8`], [`DataError::Columns`] for a row without a tab, and [`DataError::EmptyId`];
+/// the next item is then the next line. Any other error is the last item.
 pub fn read_collection(reader: impl Read + Send + 'static, name: impl Into<String>) -> Documents {
     Documents::of_lines(reader, name, tsv::document)
 }
@@ -70,13 +72,13 @@ pub fn read_query_table(reader: impl Read + Send + 'static, name: impl Into<Stri
 }
 
 /// Streams the labels of an extreme classification set as documents: `lbl.json`, an object a
-/// line with the strings `uid`, `title` and, if there is one, `content`.
+/// line with `uid`, `title` and, if there is one, `content`; other fields are the metadata.
 ///
 /// # Errors
 ///
-/// As [`read_documents`].
+/// As [`read_documents`], with [`DataError::MissingField`] for a label without `uid` or `title`.
 pub fn read_labels(reader: impl Read + Send + 'static, name: impl Into<String>) -> Documents {
-    Documents::of_lines(reader, name, extreme::label)
+    Documents::of_lines(reader, name, label)
 }
 
 /// Streams the points of an extreme classification set as queries: `trn.json` or `tst.json`.
@@ -85,7 +87,7 @@ pub fn read_labels(reader: impl Read + Send + 'static, name: impl Into<String>) 
 ///
 /// # Errors
 ///
-/// The items' errors are those of [`read_labels`].
+/// The items' errors are those of [`read_queries`].
 pub fn read_points(reader: impl Read + Send + 'static, name: impl Into<String>) -> Queries {
     Queries { lines: Lines::new(reader, name), rest: VecDeque::new(), parse: extreme::point }
 }

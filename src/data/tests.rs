@@ -57,7 +57,8 @@ fn metadata_is_kept_unless_it_says_nothing() {
 {"_id":"4","text":"t"}
 "#,
     );
-    let expected = Document::new("1", "T", "").with_metadata(json!({"year": 2020, "a": [1, null]}));
+    let expected =
+        Document::new("1", "T", "").with_metadata(json!({"year": 2020, "a": [1, null], "other": 7}));
     assert_eq!(got[0], expected);
     assert_eq!(got[1].metadata, Some(json!({})));
     assert!(got[2..].iter().all(|document| document.metadata.is_none()));
@@ -111,20 +112,17 @@ fn records_of_the_wrong_form_are_typed_errors() {
     {
         let error = document_error(raw);
         assert!(
-            matches!(error, DataError::MissingField { line: 1, field, .. } if field == missing),
+            matches!(&error, DataError::NoField { line: 1, wanted, .. } if wanted == missing),
             "{raw}: {error}"
         );
     }
     let error = document_error(r#"{"_id":"","text":"t"}"#);
-    assert!(matches!(error, DataError::EmptyId { line: 1, field: "_id", .. }), "{error}");
-    for raw in [
-        r#"{"_id":7.5,"text":"t"}"#,
-        r#"{"_id":"1","text":["t"]}"#,
-        r#"{"_id":"1","_id":"2","text":"t"}"#,
-        r#"{"_id":"1","text":"t"} x"#,
-        r#"[1]"#,
-        "null",
-    ] {
+    assert!(matches!(&error, DataError::NoId { line: 1, field, .. } if field == "_id"), "{error}");
+    for raw in [r#"{"_id":7.5,"text":"t"}"#, r#"{"_id":"1","text":["t"]}"#] {
+        let error = document_error(raw);
+        assert!(matches!(error, DataError::FieldKind { line: 1, .. }), "{raw}: {error}");
+    }
+    for raw in [r#"{"_id":"1","_id":"2","text":"t"}"#, r#"{"_id":"1","text":"t"} x"#, r#"[1]"#, "null"] {
         let error = document_error(raw);
         assert!(matches!(error, DataError::Json { line: 1, .. }), "{raw}: {error}");
     }
@@ -282,7 +280,8 @@ fn judgments_of_the_wrong_form_are_typed_errors() {
 #[test]
 fn a_dataset_is_read_plain_and_packed() {
     let dir = tempfile::tempdir().unwrap();
-    let corpus = "{\"_id\":\"d1\",\"title\":\"A\",\"text\":\"a\"}\n{\"_id\":\"d2\",\"text\":\"b\"}\n";
+    let corpus = "{\"_id\":\"d1\",\"title\":\"A\",\"text\":\"a\",\"metadata\":{\"y\":1},\"lang\":\"en\"}\n\
+                  {\"_id\":\"d2\",\"text\":\"b\"}\n";
     // Packed under a plain name, plain under a packed name: the bytes decide.
     write(dir.path(), "corpus.jsonl", gzip(corpus.as_bytes()));
     write(dir.path(), "queries.jsonl.gz", "{\"_id\":\"q\",\"text\":\"t\"}\n");
@@ -295,7 +294,12 @@ fn a_dataset_is_read_plain_and_packed() {
 
     let dataset = BeirDataset::open(dir.path()).unwrap();
     let documents: Vec<Document> = dataset.corpus().unwrap().map(Result::unwrap).collect();
-    assert_eq!(documents, [Document::new("d1", "A", "a"), Document::new("d2", "", "b")]);
+    let first = Document::new("d1", "A", "a").with_metadata(json!({"y": 1, "lang": "en"}));
+    assert_eq!(documents, [first, Document::new("d2", "", "b")]);
+    // As the file is read by itself.
+    let by_file: Vec<Document> =
+        Input::new().open(dir.path().join("corpus.jsonl")).unwrap().map(Result::unwrap).collect();
+    assert_eq!(documents, by_file);
     assert_eq!(dataset.queries().unwrap().count(), 1);
     assert_eq!(dataset.splits().unwrap(), ["test", "train"]);
     assert_eq!(dataset.qrels("test").unwrap().judgments(), 1, "the plain file comes first");

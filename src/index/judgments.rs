@@ -4,6 +4,7 @@
 //! model, and are as durable as documents. A judgment is a document of that store: its id stands for question
 //! and document, its title is the question, its text the id of the judged document, its metadata the rest.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
 
@@ -83,6 +84,7 @@ impl Index {
         }
         let store = self.judgments_for_writing()?;
         let view = self.serving().view();
+        let mut counted = HashSet::new();
         for group in judgments.chunks(PER_COMMIT) {
             let puts = group.iter().map(put).collect::<Result<_>>()?;
             let committed = within(store.commit(WriteBatch { puts, deletes: Vec::new() }))?;
@@ -90,7 +92,9 @@ impl Index {
             recorded.replaced += replaced;
             recorded.added += committed.replaced.len() - replaced;
             for judgment in group {
-                recorded.without_document += usize::from(!view.contains(&judgment.id)?);
+                // A pair that comes again is one judgment.
+                let is_first = counted.insert((&judgment.question, &judgment.id));
+                recorded.without_document += usize::from(is_first && !view.contains(&judgment.id)?);
             }
         }
         Ok(recorded)

@@ -493,7 +493,7 @@ fn a_bad_line_is_named_with_its_file() {
     let (_dir, index) = filled(FLAT, 0);
     let mut bytes = support::corpus_lines(&documents(STORED)).into_bytes();
     bytes.extend(b"\n{\"_id\": \"bad\", \"text\": \"\xff\xfe\"}\n");
-    bytes.extend(b"{\"_id\": \"worse\", \"text\": 7}\n");
+    bytes.extend(b"{\"_id\": \"worse\", \"text\": [7]}\n");
     let mut lines = read_documents(std::io::Cursor::new(bytes), "corpus.jsonl");
     let good: Vec<Document> = lines.by_ref().take(STORED).map(Result::unwrap).collect();
     assert_eq!(lines.line(), STORED as u64);
@@ -504,7 +504,7 @@ fn a_bad_line_is_named_with_its_file() {
     assert!(error.to_string().starts_with(&format!("corpus.jsonl:{line}:")), "{error}");
     assert_eq!(lines.line(), line);
     let error = lines.next().unwrap().unwrap_err();
-    assert!(matches!(error, DataError::Json { .. }), "{error}");
+    assert!(matches!(error, DataError::FieldKind { .. }), "{error}");
     assert_intact(&index);
 }
 

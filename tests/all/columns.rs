@@ -121,7 +121,7 @@ fn what_cannot_be_read_is_said() {
         (
             Input::new(),
             "null-id.parquet",
-            ":2: the field `id` is missing or null, for the id; fields found: id, text",
+            ":2: there is no id: the field `id` is missing or null; fields found: id, text",
         ),
         (named(), "zstd.arrow", ":1: "),
         (named().format(Format::Arrow), "none.parquet", ": "),

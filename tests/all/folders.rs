@@ -221,6 +221,7 @@ fn what_cannot_be_meant_is_refused_before_anything_is_stored() {
     assert!(synced.starts_with("3 inserted"));
     for (rest, expected) in [
         (vec!["--sync", folder, table], "table.csv: `--sync` is for folders of Markdown, HTML and text"),
+        (vec!["--sync", "no-such-folder"], "cannot open no-such-folder: No such file or directory"),
         (vec!["--sync", dataset], "`--sync` is for folders"),
         (vec!["--sync", "-"], "-: `--sync` is for folders"),
         (vec!["--source", "s", table], "`--source` and `--prefix` are for Markdown, HTML and text"),
@@ -356,10 +357,44 @@ fn files_of_other_content_are_named() {
     write(&folder, "a.md", "text");
     write(&folder, "b.txt", b"\xff\xfet\0e\0");
     write(&folder, "c.txt", b"\x1f\x8b\x08\x00\xff");
+    // Bytes that are UTF-8, of files that are not.
+    write(&folder, "d.txt", "H\0e\0l\0l\0o\0");
+    write(&folder, "e.md", "\0H\0e\0l\0l\0o");
+    write(&folder, "f.txt", "H\0\0\0e\0\0\0");
+    write(&folder, "g.txt", "%PDF-1.4 hello");
+    write(&folder, "h.html", "PK\u{3}\u{4}zip");
+    write(&folder, "i.txt", "some\0bytes");
+    write(&folder, "j.txt", "\u{1b}$BEl5~\u{1b}(B");
+    write(&folder, "k.html", "<meta charset=\"iso-2022-jp\">\u{1b}$BEl5~\u{1b}(B");
+    write(&folder, "l.html", b"<meta charset=latin1><p>caf\xe9");
     let ran = flow.run("insert", &[text(&folder)]);
     assert_eq!(ran.code, Some(1));
-    assert!(ran.err.contains("b.txt: this is text in UTF-16, which is not read here"), "{}", ran.err);
-    assert!(ran.err.contains("c.txt: this is compressed with gzip"), "{}", ran.err);
+    assert!(ran.out.starts_with("1 inserted, 0 replaced, 11 refused; "), "{}", ran.out);
+    for what in [
+        "b.txt: this is text in UTF-16, which is not read here",
+        "c.txt: this is compressed with gzip",
+        "d.txt: this is text in UTF-16",
+        "e.md: this is text in UTF-16",
+        "f.txt: this is text in UTF-32",
+        "g.txt: this is a PDF document",
+        "h.html: this is a ZIP archive",
+        "i.txt: this is a binary file",
+        "j.txt: this is text in ISO-2022",
+        "k.html: its charset is `iso-2022-jp`",
+        "l.html: its charset is `latin1`",
+    ] {
+        assert!(ran.err.contains(what), "{what}: {}", ran.err);
+    }
+    // A folder that is named through links is none of them.
+    let (link, chain) = (flow.path("link"), flow.path("chain"));
+    std::os::unix::fs::symlink(&folder, &link).unwrap();
+    std::os::unix::fs::symlink(&link, &chain).unwrap();
+    let ran = flow.run("insert", &[text(&chain)]);
+    assert!(ran.out.starts_with("0 inserted, 1 replaced, 11 refused; the index"), "{}", ran.out);
+    let others = flow.path("others");
+    (0..8).for_each(|n| write(&others, &format!("{n}.pdf"), "x"));
+    let line = flow.run("insert", &[text(&others)]).failure();
+    assert!(line.contains("other files found: 0.pdf, 1.pdf, 2.pdf, 3.pdf, 4.pdf and 3 more; "), "{line}");
     let lines = flow.path("lines.txt");
     fs::write(&lines, "  { \"_id\": \"1\", \"text\": \"one\", \"lang\": \"en\" }\n").unwrap();
     assert!(flow.run("insert", &[text(&lines)]).ok().starts_with("1 inserted"));

@@ -294,26 +294,26 @@ fn malformed() -> Vec<Bad> {
         // JSON lines.
         json(
             "{}",
-            "in:1: the field `_id` is missing or null, for the id; fields found: none; `--id` names another one",
+            "in:1: there is no id: the field `_id` is missing or null; fields found: none; `--id` names another one",
         ),
         json(
             "{\"id\":1,\"text\":\"x\"}\n{\"key\":1,\"text\":\"x\"}",
-            "in:2: the field `_id` is missing or null, for the id; fields found: key, text; `--id` names another one",
+            "in:2: there is no id: the field `_id` is missing or null; fields found: key, text; `--id` names another one",
         ),
         json(
             "{\"_id\":\"a\",\"body\":\"x\"}",
-            "in:1: the field `text` is missing or null, for the text; fields found: _id, body; `--text`",
+            "in:1: there is no text: the field `text` is missing or null; fields found: _id, body; `--text`",
         ),
-        json("{\"_id\":\"a\",\"text\":null}", "in:1: the field `text` is missing"),
+        json("{\"_id\":\"a\",\"text\":null}", "in:1: there is no text: the field `text` is missing or null"),
         of(
             named(),
             "{\"key\":1}",
-            "in:1: the field `body`, `more` is missing or null, for the text; fields found: key; ",
+            "in:1: there is no text: the fields `body`, `more` are missing or null; fields found: key; ",
         ),
         of(
             named(),
             "{\"key\":null,\"body\":\"x\"}",
-            "in:1: the field `key` is missing or null, for the id; fields found: key, body",
+            "in:1: there is no id: the field `key` is missing or null; fields found: key, body",
         ),
         json(
             "{\"_id\":1.5,\"text\":\"x\"}",
@@ -366,7 +366,7 @@ fn malformed() -> Vec<Bad> {
         json("[\n{\"id\":1,\n\"text\":x}]", "in:3: not a JSON object of the expected form"),
         json(
             "[\n\n{\"id\":1}]",
-            "in:3: the field `text` is missing or null, for the text; fields found: id; `--text` names",
+            "in:3: there is no text: the field `text` is missing or null; fields found: id; `--text` names",
         ),
         (plain(), b"[{\"id\":1,\n\"text\":\"\xe9\"}]".to_vec(), "in:2: not UTF-8 from byte 8 of the line"),
         of(plain().format(Format::Json), "{\"id\":1}", "in:1: `{` in place of `[`, in an array of objects"),
@@ -508,8 +508,7 @@ fn the_program_reads_tables_from_files_and_pipes() {
 
     let ran = from_pipe(b"key,head,body\n9,,x\n10,,y\n11,\n", &[]);
     assert_eq!(ran.line(), "ehi: <stdin>:4: 2 cells for 3 columns; columns found: key, head, body");
-    let says =
-        "2 inserted, 0 replaced, 1 read and not stored; 2 of the 2 stored are on disk; the index has 4";
+    let says = "2 inserted, 0 replaced, 1 read and not stored, nothing read behind it; 2 of the 2 stored are on disk; the index has 4";
     assert!(ran.out.starts_with(says), "{}", ran.out);
     let ran = from_pipe(b"id,text\n9,x\n", &[]);
     let line = "ehi: <stdin>: no column `key` for the id; columns found: id, text; `--id` names another one, \
@@ -526,6 +525,32 @@ fn the_program_reads_tables_from_files_and_pipes() {
     std::fs::write(&file, array).unwrap();
     assert!(flow.run("insert", &[text(&file)]).ok().starts_with("0 inserted, 4 replaced"));
     assert_eq!(flow.run("export", &[]).ok(), exported);
+}
+
+/// A table from a stream is read twice, so it is kept: without room for that, it is an error. What is
+/// small needs none.
+#[test]
+fn a_stream_that_cannot_be_kept_is_an_error() {
+    let flow = Flow::new();
+    let rows = |count: usize| -> String {
+        let row = |n: usize| format!("{n},{},{n}\n", "leaf ".repeat(20_000));
+        std::iter::once("id,text,code\n".to_owned()).chain((0..count).map(row)).collect()
+    };
+    for (count, is_kept) in [(3, true), (80, false)] {
+        let mut child = command()
+            .args(["insert", "--index", &flow.index(), "-"])
+            .env("TMPDIR", "/no/such/folder")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let _ = child.stdin.take().unwrap().write_all(rows(count).as_bytes());
+        let ran = Ran::of(child.wait_with_output().unwrap());
+        let says = "/no/such/folder cannot hold a copy of it";
+        assert_eq!((ran.code, ran.err.contains(says)), (Some(i32::from(!is_kept)), !is_kept), "{}", ran.err);
+        assert_eq!(ran.err.contains("set TMPDIR"), !is_kept, "{}", ran.err);
+    }
 }
 
 /// Ids for documents that have none, names with commas, and names that no record has.

@@ -177,7 +177,10 @@ fn what_keeps_an_index_prints_what_is_documented() {
     let apart = printed(&apart, "stats", &["--json"]);
     check("stats", &[before, printed(&flow, "stats", &["--json"]), apart]);
     let judged = printed(&flow, "judge", &["--json", QUESTION, &id(1)]);
-    check("judge", &[judged]);
+    let quoted = flow.path("quoted.tsv");
+    fs::write(&quoted, "\"a \"\"b\"\"\"\tabsent\n").unwrap();
+    check("judge", &[judged, printed(&flow, "judge", &["--json", "--file", text(&quoted)])]);
+    flow.run("judge", &["a \"b\"", "absent", "--forget"]).ok();
     flow.run("judge", &[QUESTION, "absent", "--weight", "0.5"]).ok();
     let listed = flow.run("judgments", &["--json"]).ok();
     check("judgments", &listed.lines().map(|line| serde_json::from_str(line).unwrap()).collect::<Vec<_>>());

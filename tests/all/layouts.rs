@@ -145,6 +145,10 @@ fn targets_that_cannot_be_are_typed_errors() {
     let read = ehi::data::read_targets(points.as_bytes(), "trn.json", &labels).unwrap();
     assert_eq!(read.len(), 1);
     assert_eq!(read.get("p").unwrap().values().copied().collect::<Vec<_>>(), [1, 0]);
+    let label = r#"{"uid":7,"title":"Tea","content":"leaves","brand":"x"}"#;
+    let label = ehi::data::read_labels(label.as_bytes(), "lbl.json").next().unwrap().unwrap();
+    let expected = ehi::Document::new("7", "Tea", "leaves").with_metadata(serde_json::json!({"brand": "x"}));
+    assert_eq!(label, expected);
     let labels: Vec<_> = ehi::data::read_labels(r#"{"uid":"a"}"#.as_bytes(), "lbl.json").collect();
     assert!(matches!(&labels[..], [Err(DataError::MissingField { field: "title", .. })]));
 }

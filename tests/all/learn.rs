@@ -512,6 +512,17 @@ fn the_program_judges_lists_and_learns() {
         assert_eq!(said.split(';').next().unwrap(), "0 judgments added, 2 replaced, 2 in all");
         assert_eq!(run(&path, "judgments", &["--format", format]).ok(), exported, "they are as they were");
     }
+    // A pair that comes twice is one judgment, and quotes are those of the program that wrote the file.
+    let twice = dir.path().join("twice.tsv");
+    fs::write(&twice, "\"say \"\"hi\"\" now\"\tnone\t1\n\"say \"\"hi\"\" now\"\tnone\t2\n").unwrap();
+    let ran = run(&path, "judge", &["--json", "--file", text(&twice)]);
+    assert!(ran.err.contains("2 cells are in quotes, which are taken off"), "{}", ran.err);
+    let json = ran.json();
+    assert_eq!((&json["added"], &json["without_document"]), (&1.into(), &1.into()));
+    assert!(json["notes"][0].as_str().unwrap().contains("twice.tsv: 2 cells are in quotes"), "{json}");
+    assert_eq!(run(&path, "judge", &["say \"hi\" now", "none", "--forget"]).ok(), "forgotten\n");
+    let ran = run(&path, "judge", &["what?", "d", "--grade", "0.5"]);
+    assert!(ran.err.contains("a grade is a whole number"), "{}", ran.err);
     let unknown = dir.path().join("judgments.txt");
     fs::write(&unknown, "one column\n").unwrap();
     assert!(run(&path, "judge", &["--file", text(&unknown)]).failure().contains("--format"));

@@ -74,6 +74,9 @@ impl Origin {
         let name = printing::path(path);
         let wrong = |what: &str| Err(Failure::Usage(format!("{name}: {what}")));
         let is_sync = folders.sync.is_some();
+        if is_sync && path != Path::new(STDIN) {
+            path.metadata().map_err(Failure::file("open", path))?;
+        }
         if is_sync && matches!(self, Self::Dataset) {
             return wrong("`--sync` is for folders of Markdown, HTML and text; this one holds a dataset");
         }

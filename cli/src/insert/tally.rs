@@ -144,6 +144,9 @@ impl Tally {
             if self.not_stored() > 0 {
                 write!(out, ", {} read and not stored", self.not_stored())?;
             }
+            if self.bad_lines > 0 {
+                write!(out, ", nothing read behind it")?;
+            }
             if stored > 0 {
                 write!(out, "; {durable} of the {stored} stored are on disk")?;
             }

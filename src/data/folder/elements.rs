@@ -68,7 +68,7 @@ pub(super) fn shown<'a>(
 ) -> Option<Cow<'a, str>> {
     match name {
         b"img" => attribute(b"alt"),
-        b"optgroup" => attribute(b"label"),
+        b"optgroup" | b"option" => attribute(b"label"),
         b"input" => match attribute(b"type").as_deref() {
             None
             | Some("text" | "search" | "email" | "url" | "tel" | "number" | "submit" | "reset" | "button") => {

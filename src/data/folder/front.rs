@@ -27,7 +27,12 @@ impl<'a> Front<'a> {
         let Some((block, rest, kind)) = split(file) else { return Self::Absent };
         let fields = match kind {
             _ if block.len() > MOST_BYTES => Err(format!("more than {MOST_BYTES} bytes")),
-            Kind::Yaml => yaml::parse(block),
+            Kind::Yaml => yaml::parse(block).map_err(|mut why| {
+                if why.contains("mapping values are not allowed") {
+                    why.push_str("; put a value with a colon in quotes");
+                }
+                why
+            }),
             Kind::Toml => toml(block).map(Value::Object),
         };
         match fields {
@@ -45,6 +50,13 @@ impl<'a> Front<'a> {
             Err(why) => Self::Malformed { block, rest, why },
         }
     }
+}
+
+/// Whether a file has blank lines, and behind them what would be front matter at its start.
+pub(super) fn is_late(file: &str) -> bool {
+    let rest = file.trim_start();
+    let blank = &file[..file.len() - rest.len()];
+    blank.ends_with('\n') && matches!(Front::of(rest), Front::Read { fields, .. } if !fields.is_empty())
 }
 
 enum Kind {
@@ -87,7 +99,7 @@ fn json(value: toml::Value) -> Value {
         Toml::Integer(number) => number.into(),
         Toml::Float(number) => match serde_json::Number::from_f64(number) {
             Some(number) => Value::Number(number),
-            None => Value::String(number.to_string()),
+            None => Value::String(number.to_string().to_lowercase()),
         },
         Toml::Boolean(value) => Value::Bool(value),
         Toml::Datetime(time) => Value::String(time.to_string()),
@@ -115,9 +127,9 @@ mod tests {
         read("--- \na: b\n...\n", &json!({ "a": "b" }), "");
         read("---\n---\nrest", &json!({}), "rest");
         read("---\na: |\n  x\n\n  ---\n---", &json!({ "a": "x\n\n---\n" }), "");
-        let toml = "+++\nt = 'x'\nd = 2024-01-05\nn = [1, 1.5, inf]\n[a.b]\nc = true\n+++\nrest";
+        let toml = "+++\nt = 'x'\nd = 2024-01-05\nn = [1, 1.5, inf, nan]\n[a.b]\nc = true\n+++\nrest";
         let expected =
-            json!({ "t": "x", "d": "2024-01-05", "n": [1, 1.5, "inf"], "a": { "b": { "c": true } } });
+            json!({ "t": "x", "d": "2024-01-05", "n": [1, 1.5, "inf", "nan"], "a": { "b": { "c": true } } });
         read(toml, &expected, "rest");
         for file in [
             "",
@@ -141,6 +153,7 @@ mod tests {
     fn a_mistake_is_told() {
         for (file, expected) in [
             ("---\ntitle: a: b\n---\nrest", "line 2"),
+            ("---\ntitle: a: b\n---\nrest", "; put a value with a colon in quotes"),
             ("---\na: 1\na: 2\n---\nrest", "`a` is there twice"),
             ("---\n**A firm**\n---\nrest", "line 2"),
             ("---\na: {{ b }}\n---\nrest", ""),

@@ -22,10 +22,17 @@ pub(super) fn read(html: &str, page: &mut PageText) {
     Reader::new(html, page).read();
 }
 
+/// How a section of CDATA begins.
+const CDATA: &str = "<![CDATA[";
+
 struct Reader<'a> {
     html: &'a str,
+    /// Where in it the tokens begin whose places are told.
+    base: usize,
     page: &'a mut PageText,
     is_page: bool,
+    /// Whether it is XHTML, by its first lines.
+    is_xhtml: bool,
     /// The page's own title, the first element of that name.
     title: Option<String>,
     in_title: bool,
@@ -42,8 +49,10 @@ impl<'a> Reader<'a> {
     fn new(html: &'a str, page: &'a mut PageText) -> Self {
         Self {
             html,
+            base: 0,
             page,
             is_page: false,
+            is_xhtml: html.trim_start().starts_with("<?xml"),
             title: None,
             in_title: false,
             unread: None,
@@ -54,9 +63,26 @@ impl<'a> Reader<'a> {
     }
 
     fn read(&mut self) {
-        let mut tokens = Tokenizer::new_with_emitter(self.html, DefaultEmitter::<usize>::new_with_span());
+        // The tokens end at each section of CDATA that is text, and begin again behind it.
+        while let Some(section) = self.read_tokens() {
+            let text = self.html.get(section..).and_then(|rest| rest.strip_prefix(CDATA)).unwrap_or_default();
+            let (text, rest) = text.split_once("]]>").unwrap_or((text, ""));
+            if self.unread.is_none() {
+                self.text(text);
+            }
+            self.base = self.html.len() - rest.len();
+        }
+    }
+
+    /// Reads tokens up to a section of CDATA that is text, and says where that begins.
+    fn read_tokens(&mut self) -> Option<usize> {
+        let html = &self.html[self.base..];
+        let mut tokens = Tokenizer::new_with_emitter(html, DefaultEmitter::<usize>::new_with_span());
         while let Some(Ok(token)) = tokens.next() {
             match token {
+                Token::Comment(comment) if self.is_text_section(self.base + comment.span.start) => {
+                    return Some(self.base + comment.span.start);
+                }
                 Token::StartTag(tag) => {
                     if let Some(state) = self.start(&tag) {
                         tokens.set_state(state);
@@ -66,7 +92,7 @@ impl<'a> Reader<'a> {
                 Token::String(text) if self.unread.is_none() => self.text(&String::from_utf8_lossy(&text)),
                 // HTML reads this as a comment; in Markdown it is text.
                 Token::Comment(comment) if !self.is_page && self.unread.is_none() => {
-                    let tag = self.html.get(comment.span.start..).unwrap_or_default();
+                    let tag = html.get(comment.span.start..).unwrap_or_default();
                     if tag.starts_with("</") {
                         self.page.push(&format!("</{}>", String::from_utf8_lossy(&comment)));
                     }
@@ -74,6 +100,14 @@ impl<'a> Reader<'a> {
                 Token::String(_) | Token::Comment(_) | Token::Doctype(_) | Token::Error(_) => {}
             }
         }
+        None
+    }
+
+    /// Whether a section of CDATA begins at a place whose content is text: in XHTML, in pictures and
+    /// formulas, and in Markdown. Elsewhere browsers read it as a comment.
+    fn is_text_section(&self, place: usize) -> bool {
+        (self.is_xhtml || self.foreign > 0 || !self.is_page)
+            && self.html.get(place..).is_some_and(|rest| rest.starts_with(CDATA))
     }
 
     /// Takes a start tag. Of an element whose content is no markup the state that reads it is returned.
@@ -87,8 +121,9 @@ impl<'a> Reader<'a> {
             self.verbatim_tag(tag.span.start, tag.span.end, name);
             return None;
         }
+        self.is_xhtml |= name == b"html" && tag.attributes.contains_key(&b"xmlns"[..]);
         // In XHTML an element may be empty; and one that never ends hides nothing.
-        let has_content = !tag.self_closing && self.ends_behind(name, tag.span.end);
+        let has_content = !tag.self_closing && self.ends_behind(name, self.base + tag.span.end);
         let is_title = name == b"title" && self.is_page && self.foreign == 0;
         if is_title && self.title.is_none() && has_content {
             self.in_title = true;
@@ -115,7 +150,11 @@ impl<'a> Reader<'a> {
             self.foreign += usize::from(is_foreign(name));
         }
         let attribute = |name: &[u8]| tag.attributes.get(name).map(|value| String::from_utf8_lossy(value));
-        if let Some(shown) = elements::shown(name, attribute) {
+        let shown = elements::shown(name, attribute);
+        // Some programs write the label of an option as its content too.
+        let content = self.html.get(self.base + tag.span.end..).unwrap_or_default();
+        let content = content.split('<').next().unwrap_or_default().trim();
+        if let Some(shown) = shown.filter(|shown| name != b"option" || shown.trim() != content) {
             self.page.push(&shown);
             self.page.stop(Break::Space);
         }
@@ -166,7 +205,8 @@ impl<'a> Reader<'a> {
 
     /// Takes a tag as the text that it is.
     fn verbatim_tag(&mut self, start: usize, end: usize, name: &[u8]) {
-        match self.html.get(start..end).filter(|tag| tag.starts_with('<') && tag.ends_with('>')) {
+        match self.html[self.base..].get(start..end).filter(|tag| tag.starts_with('<') && tag.ends_with('>'))
+        {
             Some(tag) => self.page.push(tag),
             None => self.page.push(&format!("<{}>", String::from_utf8_lossy(name))),
         }

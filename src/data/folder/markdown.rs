@@ -6,14 +6,23 @@ use std::ops::Range;
 use pulldown_cmark::{CowStr, Event, LinkType, Options, Parser, Tag, TagEnd};
 use serde_json::{Map, Value};
 
-use super::front::Front;
+use super::front::{self, Front};
 use super::html;
 use super::text::{Break, Page, PageText, one_line};
 
 /// The title, text and front matter of a file.
 pub(super) fn page(file: &str) -> Page {
+    if file.contains('\r') && !file.contains('\n') {
+        return page(&file.replace('\r', "\n"));
+    }
     match Front::of(file) {
-        Front::Absent => body(file, PageText::new()).finish(None),
+        Front::Absent => {
+            let note = front::is_late(file).then(|| {
+                "what looks like front matter is read as text: front matter begins on the first line"
+                    .to_owned()
+            });
+            Page { note, ..body(file, PageText::new()).finish(None) }
+        }
         Front::Read { mut fields, is_untitled, rest } => {
             let title = title(&mut fields);
             tags(&mut fields);

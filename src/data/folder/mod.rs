@@ -1,5 +1,6 @@
 //! Documents from a folder of Markdown, HTML and plain text.
 
+mod charset;
 mod elements;
 mod front;
 mod html;
@@ -60,8 +61,8 @@ pub fn fuzz_markup(text: &str) {
 /// Hidden files and folders, whose names begin with a dot, those that `.gitignore`, `.ignore` and other lists
 /// of git name (as ripgrep reads them by default; [`Self::with_ignored`] reads them too), and symbolic links
 /// are left out, but for the folder itself, which may be a link. So are files without text. A file that is
-/// not UTF-8, larger than [`MAX_FILE_BYTES`] or not readable, or whose path is not UTF-8, is an error; the
-/// others are read.
+/// no text in UTF-8, larger than [`MAX_FILE_BYTES`] or not readable, or whose path is not UTF-8, is an error;
+/// the others are read.
 ///
 /// # Examples
 ///
@@ -236,7 +237,7 @@ fn absolute(dir: &Path) -> Result<String, DataError> {
 }
 
 /// Reads a file of at most [`MAX_FILE_BYTES`].
-fn text_of(path: &Path, bytes: u64) -> Result<String, DataError> {
+fn text_of(path: &Path, markup: Markup, bytes: u64) -> Result<String, DataError> {
     let (path, limit) = (path.to_owned(), MAX_FILE_BYTES);
     let too_large = |path, bytes| DataError::FileTooLarge { path, bytes, limit };
     if bytes > limit {
@@ -251,9 +252,17 @@ fn text_of(path: &Path, bytes: u64) -> Result<String, DataError> {
     if text.len() as u64 > limit {
         return Err(too_large(path, text.len() as u64));
     }
-    let text = String::from_utf8(text).map_err(|error| match foreign(error.as_bytes()) {
-        Some((what, remedy)) => DataError::ForeignFile { path, what, remedy },
-        None => DataError::FileUtf8 { path, valid_up_to: error.utf8_error().valid_up_to() },
+    if let Markup::Html = markup
+        && let Some(charset) = charset::unread(&text)
+    {
+        return Err(DataError::Charset { path, charset });
+    }
+    if let Some((what, remedy)) = foreign(&text) {
+        return Err(DataError::ForeignFile { path, what, remedy });
+    }
+    let text = String::from_utf8(text).map_err(|error| {
+        let valid_up_to = error.utf8_error().valid_up_to();
+        DataError::FileUtf8 { path, valid_up_to }
     })?;
     Ok(match text.strip_prefix(BYTE_ORDER_MARK) {
         Some(rest) => rest.to_owned(),

@@ -90,9 +90,9 @@ impl FolderDocuments {
                 }
             };
             let kind = entry.file_type();
-            // The folder itself, or the one file that was asked for.
+            // The folder itself, which may be a link, or the one file that was asked for.
             let is_root = entry.depth() == 0;
-            if is_root && kind.is_dir() {
+            if is_root && entry.path().is_dir() {
                 continue;
             }
             if !is_root && self.leaves_out(&entry) {
@@ -150,7 +150,7 @@ impl FolderDocuments {
             self.report.unchanged += 1;
             return Ok(None);
         }
-        let mut page = markup.page(&text_of(path, version.bytes)?);
+        let mut page = markup.page(&text_of(path, markup, version.bytes)?);
         let FolderFile { id, .. } = file;
         if page.title.is_empty() && page.text.is_empty() && page.metadata.is_empty() {
             self.report.empty += 1;
@@ -173,13 +173,16 @@ impl FolderDocuments {
     /// The error of a folder without a file to read, or whose files hold no text: more likely a mistake than
     /// a wish, and a sync would remove all documents.
     fn nothing(&self) -> Option<DataError> {
-        let FolderReport { present, empty, ignored, is_whole, .. } = &self.report;
+        let FolderReport { present, empty, ignored, others, is_whole, .. } = &self.report;
         if !present.is_empty() || self.count > 0 || !is_whole {
             return None;
         }
         let found = match (*empty, *ignored, self.others.is_empty()) {
             (0, 0, true) => "none".to_owned(),
-            (0, 0, false) => self.others.join(", "),
+            (0, 0, false) => match others.saturating_sub(self.others.len() as u64) {
+                0 => self.others.join(", "),
+                more => format!("{} and {more} more", self.others.join(", ")),
+            },
             (0, ignored, _) => {
                 format!("{ignored} that .gitignore or .ignore names, which `--no-ignore` reads")
             }

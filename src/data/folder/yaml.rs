@@ -10,6 +10,9 @@ const MOST_DEPTH: usize = 32;
 /// The most values of a document, with those that aliases stand for.
 const MOST_VALUES: usize = 50_000;
 
+/// The field of an object whose value has more fields of it.
+const MERGED: &str = "<<";
+
 /// The first document of a text, the first line of which is called line 2: `---` is before it.
 ///
 /// A plain scalar is a number only where JSON would write it so, so that `007`, `1.10` and `2024-01-05` stay
@@ -124,6 +127,10 @@ impl Builder {
 
     fn close(&mut self) -> Result<(), String> {
         let Some(Open { value, anchor, .. }) = self.open.pop() else { return Ok(()) };
+        let value = match value {
+            Value::Object(fields) => Value::Object(merged(fields)),
+            list => list,
+        };
         // Its members are counted already.
         self.value(value, None, anchor, 1)
     }
@@ -139,6 +146,28 @@ impl Builder {
         let text = value.as_str().map(str::to_owned);
         self.value(value, text.as_deref(), 0, more)
     }
+}
+
+/// An object with the fields of those that its field `<<` names, as YAML 1.1 has it: its own come first, and
+/// then those of the first object.
+fn merged(mut fields: Map<String, Value>) -> Map<String, Value> {
+    let bases = match fields.remove(MERGED) {
+        Some(base @ Value::Object(_)) => vec![base],
+        Some(Value::Array(bases)) if bases.iter().all(Value::is_object) => bases,
+        Some(other) => {
+            fields.insert(MERGED.to_owned(), other);
+            return fields;
+        }
+        None => return fields,
+    };
+    for base in bases {
+        if let Value::Object(base) = base {
+            for (name, value) in base {
+                fields.entry(name).or_insert(value);
+            }
+        }
+    }
+    fields
 }
 
 /// A value and all in it.
@@ -178,6 +207,11 @@ mod tests {
             ("1: a\ntrue: b\n? c\n: d\n", json!({ "1": "a", "true": "b", "c": "d" })),
             ("a: [x, {y: z}]\nb:\n- 1\n- - 2\n", json!({ "a": ["x", { "y": "z" }], "b": [1, [2]] })),
             ("a: &x [1]\nb: *x\nc: &y k\n*y : 2\n", json!({ "a": [1], "b": [1], "c": "k", "k": 2 })),
+            (
+                "a: &a {x: 1, y: 2}\nb: &b {y: 3, z: 4}\nc:\n  <<: *a\n  x: 5\nd:\n  z: 6\n  <<: [*a, *b]\ne: {<<: f}\n",
+                json!({ "a": { "x": 1, "y": 2 }, "b": { "y": 3, "z": 4 }, "c": { "x": 5, "y": 2 },
+                        "d": { "x": 1, "y": 2, "z": 6 }, "e": { "<<": "f" } }),
+            ),
             ("# only a comment\n", Value::Null),
             ("text", json!("text")),
         ] {

@@ -4,10 +4,11 @@ use std::io::BufRead;
 
 use super::fields::{At, Fields, Unseen};
 use super::record::Record;
+use super::rounded::Rounded;
 use crate::data::lines::BYTE_ORDER_MARK;
 use crate::data::streams::Source;
 use crate::data::unpack::{ByteStream, Packing};
-use crate::data::{DataError, MAX_LINE_BYTES};
+use crate::data::{DataError, MAX_LINE_BYTES, Note};
 use crate::document::Document;
 
 pub(super) struct JsonArray {
@@ -16,6 +17,7 @@ pub(super) struct JsonArray {
     stream: ByteStream,
     fields: Fields,
     unseen: Unseen,
+    rounded: Rounded,
     /// The line that is being read, from 1.
     here: u64,
     /// The line on which the last element begins.
@@ -67,7 +69,8 @@ impl Extent {
 impl JsonArray {
     pub fn new(name: String, packing: Packing, stream: ByteStream, fields: Fields) -> Self {
         let (state, unseen) = (State::Outside, fields.optional());
-        Self { name, packing, stream, fields, unseen, here: 1, line: 1, state, element: Vec::new() }
+        let (rounded, element) = (Rounded::default(), Vec::new());
+        Self { name, packing, stream, fields, unseen, rounded, here: 1, line: 1, state, element }
     }
 
     /// The next byte that is not white space, which stays in the stream.
@@ -162,6 +165,7 @@ impl JsonArray {
             let line = self.line + (source.line() as u64).saturating_sub(1);
             At { line, ..at }.json(source)
         })?;
+        self.rounded.see(&record, text, at.line);
         let record = self.fields.flattened(record, at)?;
         self.unseen.see(&record);
         self.fields.document(record, at)
@@ -186,5 +190,9 @@ impl Source for JsonArray {
 
     fn unseen(&self) -> &[String] {
         &self.unseen.0
+    }
+
+    fn notes(&self) -> Vec<Note> {
+        self.rounded.note().into_iter().collect()
     }
 }

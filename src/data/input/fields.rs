@@ -208,6 +208,18 @@ fn hashed(title: &str, text: &str) -> String {
 }
 
 impl At<'_> {
+    /// The document of a label, whose fields have names of their own.
+    pub fn label(&self, mut record: Record) -> Result<Document, DataError> {
+        let missing = |field| DataError::MissingField { name: self.name.to_owned(), line: self.line, field };
+        let id = record.take_set("uid").ok_or_else(|| missing("uid"))?;
+        let id = self.id("uid", id)?;
+        let title = record.take_set(TITLE).ok_or_else(|| missing(TITLE))?;
+        let title = self.text(TITLE, title)?;
+        let text = record.take_set("content").map(|text| self.text("content", text)).transpose()?;
+        let metadata = self.metadata(record.rest())?;
+        Ok(Document { id, title, text: text.unwrap_or_default(), metadata })
+    }
+
     fn missing(&self, wanted: &str, role: &'static str, record: &Record) -> DataError {
         let (name, line) = (self.name.to_owned(), self.line);
         let found = listing(&record.names()).into();

@@ -75,12 +75,13 @@ const MOST_BYTES: usize = 256 << 10;
 
 const UNPACK: &str = "unpack it and give the files in it";
 const CONVERT_TEXT: &str = "convert it to UTF-8";
+const BZIP2: &[u8] = b"BZh";
 /// How files begin that are not read, what they are, and what may be done about it.
 const FOREIGN: [(&[u8], &str, &str); 10] = [
     (b"PK\x03\x04", "a ZIP archive or an office document", "unpack it, or save its table as CSV"),
     (b"%PDF", "a PDF document", "convert it to text"),
     (b"SQLite format 3\0", "an SQLite database", "export a table as CSV"),
-    (b"BZh", "compressed with bzip2", "compress it with gzip or zstd, or not at all"),
+    (BZIP2, "compressed with bzip2", "compress it with gzip or zstd, or not at all"),
     (b"\xfd7zXZ\0", "compressed with xz", "compress it with gzip or zstd, or not at all"),
     (b"7z\xbc\xaf\x27\x1c", "a 7z archive", UNPACK),
     (b"\x1f\x8b", "compressed with gzip twice", "unpack it once"),
@@ -91,14 +92,33 @@ const FOREIGN: [(&[u8], &str, &str); 10] = [
 /// How files of columns begin.
 pub(super) const COLUMNAR: [(&[u8], Format); 3] =
     [(b"PAR1", Format::Parquet), (b"ARROW1", Format::Arrow), (b"\xff\xff\xff\xff", Format::Arrow)];
-/// What a file that is no UTF-8 is instead, and what may be done about it, where that can be told.
+/// What a file is that is no text in UTF-8, and what may be done about it, where that can be told. Bytes that
+/// are UTF-8 may still be another kind of file, or text of a charset that has none but the bytes of ASCII.
 #[cfg(feature = "folders")]
-pub(in crate::data) fn foreign(head: &[u8]) -> Option<(&'static str, &'static str)> {
+pub(in crate::data) fn foreign(file: &[u8]) -> Option<(&'static str, &'static str)> {
     const AS_IT_IS: &str = "unpack it: files of folders are read as they are";
-    match FOREIGN.into_iter().find(|(magic, ..)| head.starts_with(magic))? {
-        (b"\x1f\x8b", ..) => Some(("compressed with gzip", AS_IT_IS)),
-        (b"\x28\xb5\x2f\xfd", ..) => Some(("compressed with zstd", AS_IT_IS)),
-        (_, what, remedy) => Some((what, remedy)),
+    // Words may begin so, and no file that is compressed is UTF-8.
+    let is_word = |magic: &[u8]| magic == BZIP2 && std::str::from_utf8(file).is_ok();
+    let known = FOREIGN.into_iter().find(|(magic, ..)| file.starts_with(magic) && !is_word(magic));
+    // Escapes by which ISO-2022 changes to letters of two bytes.
+    let is_escape = |part: &[u8]| matches!(part, [0x1b, b'$', b'@' | b'A' | b'B' | b'(' | b')']);
+    match known {
+        Some((b"\x1f\x8b", ..)) => Some(("compressed with gzip", AS_IT_IS)),
+        Some((b"\x28\xb5\x2f\xfd", ..)) => Some(("compressed with zstd", AS_IT_IS)),
+        Some((_, what, remedy)) => Some((what, remedy)),
+        None if wide(file).is_some() => wide(file).map(|what| (what, CONVERT_TEXT)),
+        None if file.contains(&0) => Some(("a binary file, with zero bytes", "convert it to text in UTF-8")),
+        None if file.windows(3).any(is_escape) => Some(("text in ISO-2022", CONVERT_TEXT)),
+        None => None,
+    }
+}
+
+/// What text is in which each character of ASCII takes several bytes, by its first two characters.
+fn wide(head: &[u8]) -> Option<&'static str> {
+    match head {
+        [0, 0, 0, 1..=255, ..] | [1..=255, 0, 0, 0, ..] => Some("text in UTF-32"),
+        [0, 1..=255, 0, 1..=255, ..] | [1..=255, 0, 1..=255, 0, ..] => Some("text in UTF-16"),
+        _ => None,
     }
 }
 
@@ -166,6 +186,9 @@ fn kind(head: &[u8], is_whole: bool, fits: Fits<'_>) -> Option<Kind> {
             return None;
         }
     }
+    if let Some(what) = wide(head) {
+        return Some(Kind::Foreign(what, CONVERT_TEXT));
+    }
     if head.get(TAR) == Some(b"ustar") {
         return Some(Kind::Foreign("a tar archive", UNPACK));
     }
@@ -195,6 +218,8 @@ mod tests {
             ("{\"a\": 1", Kind::Known(Format::JsonLines)),
             ("\u{feff}\n {", Kind::Known(Format::JsonLines)),
             ("\n [", Kind::Known(Format::Json)),
+            ("i\0d\0,\0", Kind::Foreign("text in UTF-16", CONVERT_TEXT)),
+            ("\0{\0\"", Kind::Foreign("text in UTF-16", CONVERT_TEXT)),
             ("PK\u{3}\u{4}", Kind::Foreign("a ZIP archive or an office document", FOREIGN[0].2)),
         ] {
             assert_eq!(kind(head.as_bytes(), false), Some(expected), "{head:?}");

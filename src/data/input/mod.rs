@@ -8,6 +8,7 @@ mod fields;
 mod format;
 mod lines;
 mod record;
+mod rounded;
 mod strict;
 mod table;
 mod told;
@@ -22,12 +23,14 @@ use std::sync::atomic::AtomicU64;
 pub use format::Format;
 #[cfg(feature = "folders")]
 pub(super) use format::foreign;
-pub(super) use strict::Strict;
+pub(super) use lines::label;
 pub(super) use told::told;
 
 pub(super) use format::separated;
 
 use super::again::Again;
+#[cfg(feature = "parquet")]
+use super::again::copied;
 use super::streams::{Documents, Source};
 use super::{DataError, Lines};
 use array::JsonArray;
@@ -283,17 +286,14 @@ impl Input {
             }
             Format::JsonLines => {
                 again.keep_no_more();
-                let (lines, unseen) = (Lines::unpacked(pass.packing, pass.stream, name), fields.optional());
-                Box::new(JsonLines { lines, fields, unseen })
+                Box::new(JsonLines::new(Lines::unpacked(pass.packing, pass.stream, name), fields))
             }
             #[cfg(feature = "parquet")]
             Format::Parquet | Format::Arrow => {
                 again.keep_no_more();
                 // They are read from many places, so a stream is put into a file first.
                 let failed = |source| pass.packing.error(&name, 1, source);
-                let mut file = tempfile::tempfile().map_err(failed)?;
-                std::io::copy(&mut pass.stream, &mut file).map_err(failed)?;
-                std::io::Seek::rewind(&mut file).map_err(failed)?;
+                let file = copied(&mut pass.stream).map_err(failed)?;
                 Box::new(columns::Columns::open(file, name, format, &fields, Arc::default())?)
             }
             #[cfg(not(feature = "parquet"))]
@@ -303,6 +303,11 @@ impl Input {
         };
         Ok(Documents::new(source, position))
     }
+}
+
+/// The documents of JSON lines with fields of the usual names.
+pub(super) fn json_lines(lines: Lines) -> Box<dyn Source> {
+    Box::new(JsonLines::new(lines, Fields::default()))
 }
 
 /// A stream without a document.

@@ -71,6 +71,11 @@ impl Record {
         self.fields.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
     }
 
+    /// All values that were not taken.
+    pub fn values(&self) -> impl Iterator<Item = &Value> {
+        self.fields.iter().filter_map(|(_, value)| value.as_ref())
+    }
+
     pub fn names(&self) -> Vec<String> {
         self.fields.iter().map(|(name, _)| name.clone()).collect()
     }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 /// A value as [`Value`] reads it, but for an object with a key that comes twice: that is an error, and not an
 /// object with the last of the two.
 #[derive(Debug)]
-pub(in crate::data) struct Strict(pub Value);
+pub(super) struct Strict(pub Value);
 
 impl<'de> Deserialize<'de> for Strict {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

@@ -151,9 +151,7 @@ impl Table {
                 continue;
             }
             let cell = rows.text(place, || column.clone())?;
-            if *quotes == Quotes::Literal && cell.len() > 1 && cell.starts_with('"') && cell.ends_with('"') {
-                *kept += 1;
-            }
+            *kept += u64::from(quotes.keeps(cell));
             // An empty cell of the metadata is no value.
             if cell.is_empty() && !matches!(used, Use::Own) {
                 continue;
@@ -187,11 +185,7 @@ impl Source for Table {
     }
 
     fn notes(&self) -> Vec<Note> {
-        let (cells, are_kept) = match self.quotes {
-            Quotes::Around(cells) => (cells, false),
-            Quotes::Literal => (self.kept, true),
-        };
-        let quotes = (cells > 0).then_some(Note::Quotes { cells, are_kept });
+        let quotes = self.quotes.note(self.kept);
         let text = self.columns.iter().zip(&self.uses).filter_map(|(column, used)| match used {
             Use::Counted(tally) => tally.note(column),
             _ => None,

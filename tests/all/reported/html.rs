@@ -47,3 +47,32 @@ fn words_of_neighbours_stay_apart() {
     );
     assert_eq!(page.text, "Home\n\nText\n\nOne\nTwo Send Stop\n\na\nb\n\n1 2");
 }
+
+/// A section of CDATA is text where a browser shows it, and a comment elsewhere.
+#[test]
+fn sections_of_cdata_are_text_where_a_browser_shows_them() {
+    let xhtml = "<html xmlns=\"http://www.w3.org/1999/xhtml\"><body><p>one <![CDATA[two < three > 2]]> four</p>\
+                 <pre><![CDATA[code  a<b]]></pre><style><![CDATA[p > a {}]]></style></body></html>";
+    for (name, content, text) in [
+        ("a.html", xhtml.to_owned(), "one two < three > 2 four\n\ncode  a<b"),
+        ("a.html", format!("<?xml version=\"1.0\"?>\n{xhtml}"), "one two < three > 2 four\n\ncode  a<b"),
+        ("b.html", "<p>a <svg><text>b <![CDATA[c > d]]> e</text></svg> f".to_owned(), "a b c > d e f"),
+        ("c.html", "<p>a <math><mi><![CDATA[b]]></mi></math><title>no</title> c".to_owned(), "a b c"),
+        ("d.html", "<p>a <![CDATA[b]]> c".to_owned(), "a c"),
+        ("e.html", "<svg><text>a <![CDATA[b".to_owned(), "a b"),
+        ("f.md", "a <b>b <![CDATA[c > d]]></b> e\n".to_owned(), "a b c > d e"),
+        ("g.md", "<svg>\n<text>b <![CDATA[c]]> d</text>\n</svg>\n".to_owned(), "b c d"),
+    ] {
+        assert_eq!(document(name, &content).text, text, "{content}");
+    }
+}
+
+/// The label of an option is what a browser shows of it.
+#[test]
+fn labels_of_options_are_read() {
+    let page = document(
+        "a.html",
+        "<select><option label=\"Green tea\"></option><option label=\"Black\">Black</option><option>White</select>",
+    );
+    assert_eq!(page.text, "Green tea\nBlack\nWhite");
+}

@@ -27,6 +27,16 @@ fn a_file_is_its_title_and_text() {
 }
 
 #[test]
+fn what_is_not_quite_front_matter_is_named() {
+    let late = page("\n  \n---\ndate: 2024-03-02\n---\n\na");
+    assert!(late.note.is_some_and(|note| note.contains("front matter begins on the first line")));
+    assert!(page("\n---\n\na\n\n---\n").note.is_none());
+    // Ends of lines of a Mac of the last century.
+    let old = page("---\rtitle: Tea\ryear: 1\r---\r\ra\r\rb\r");
+    assert_eq!((&*old.title, &*old.text, &old.metadata["year"]), ("Tea", "a\n\nb", &json!(1)));
+}
+
+#[test]
 fn front_matter_is_metadata() {
     for (markdown, title, text, metadata) in [
         (
@@ -51,9 +61,9 @@ fn front_matter_is_metadata() {
     }
     let found = page("---\ntitle: Tea: a guide\nby: *me\n---\n# Body\n\na");
     assert_eq!((&*found.title, &*found.text), ("Body", "title: Tea: a guide\nby: *me\n\na"));
-    assert!(
-        found.note.unwrap().ends_with("read as text: line 2: mapping values are not allowed in this context")
-    );
+    let mistake =
+        "line 2: mapping values are not allowed in this context; put a value with a colon in quotes";
+    assert!(found.note.unwrap().ends_with(&format!("read as text: {mistake}")));
 }
 
 #[test]

@@ -131,9 +131,12 @@ impl Values {
             DataType::Time32(unit) | DataType::Time64(unit) => {
                 Value::String(with_digits(written(column, row)?, *unit))
             }
-            DataType::Date32 | DataType::Date64 | DataType::Duration(_) => {
-                Value::String(written(column, row)?)
+            DataType::Date64 => {
+                // A day in milliseconds; some programs put a time into it.
+                let date = written(column, row)?;
+                Value::String(date.strip_suffix("T00:00:00").unwrap_or(&date).to_owned())
             }
+            DataType::Date32 | DataType::Duration(_) => Value::String(written(column, row)?),
             kind if kind.is_decimal() => {
                 let decimal = written(column, row)?;
                 if self.decimals_as_text {
@@ -257,6 +260,13 @@ mod tests {
         for decimal in ["0.12345678901234567890", "12345678901234567.89", "18446744073709551617"] {
             assert_eq!(number(decimal), None, "{decimal}");
         }
+    }
+
+    #[test]
+    fn dates_have_no_time_unless_one_was_written() {
+        let days = arrow_array::Date64Array::from(vec![1_704_412_800_000, 1_704_412_800_000 + 3_600_000]);
+        let text = |row| Values::default().of(&days, row, 1).unwrap();
+        assert_eq!((text(0), text(1)), ("2024-01-05".into(), "2024-01-05T01:00:00".into()));
     }
 
     #[test]

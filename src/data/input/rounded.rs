@@ -1,0 +1,94 @@
+//! Whole numbers of JSON with more digits than numbers of 64 bits hold.
+
+use serde_json::Value;
+
+use super::record::Record;
+use crate::data::Note;
+
+/// Below 2^63, so that whole numbers are read as they are.
+const EXACT: f64 = (1_u64 << 63) as f64;
+
+/// How many numbers were rounded, and the line of the first.
+#[derive(Default)]
+pub(super) struct Rounded {
+    count: u64,
+    line: u64,
+}
+
+impl Rounded {
+    /// Looks at a record, and at its text where it has a number that large.
+    pub fn see(&mut self, record: &Record, text: &str, line: u64) {
+        if !record.values().any(is_large) {
+            return;
+        }
+        let count = rounded(text);
+        if self.count == 0 && count > 0 {
+            self.line = line;
+        }
+        self.count += count;
+    }
+
+    pub fn note(&self) -> Option<Note> {
+        let Self { count: values, line } = *self;
+        (values > 0).then_some(Note::Rounded { values, line })
+    }
+}
+
+fn is_large(value: &Value) -> bool {
+    match value {
+        Value::Number(number) if number.is_f64() => number.as_f64().is_some_and(|it| it.abs() >= EXACT),
+        Value::Array(items) => items.iter().any(is_large),
+        Value::Object(fields) => fields.values().any(is_large),
+        _ => false,
+    }
+}
+
+/// Whole numbers outside of strings that are another number when they are read.
+fn rounded(text: &str) -> u64 {
+    let (mut in_string, mut is_escaped, mut start, mut count) = (false, false, None, 0);
+    for (at, byte) in text.bytes().enumerate() {
+        let is_part = !in_string && (byte.is_ascii_alphanumeric() || b"+-.".contains(&byte));
+        match start {
+            None if is_part => start = Some(at),
+            Some(from) if !is_part => {
+                count += u64::from(is_rounded(&text[from..at]));
+                start = None;
+            }
+            _ => {}
+        }
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if in_string => is_escaped = true,
+            b'"' => in_string = !in_string,
+            _ => {}
+        }
+    }
+    count
+}
+
+fn is_rounded(word: &str) -> bool {
+    let is_whole = word.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
+    let is_exact = || word.parse::<u64>().is_ok() || word.parse::<i64>().is_ok();
+    is_whole && !is_exact() && word.parse::<f64>().is_ok_and(|number| format!("{number:.0}") != word)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_named_where_a_digit_is_lost() {
+        for (text, count) in [
+            (r#"{"a":18446744073709551616}"#, 0),
+            (r#"{"a":18446744073709551617,"b":[-9223372036854775809,{"c":99999999999999999999}]}"#, 3),
+            (r#"{"a":18446744073709551615,"b":-9223372036854775808}"#, 0),
+            (r#"{"a":"18446744073709551617 \" 18446744073709551617","b":1e20}"#, 0),
+            (r#"{"a":1e20,"b":12345678901234567890.5,"c":true}"#, 0),
+        ] {
+            let mut found = Rounded::default();
+            found.see(&Record::of_json(text).unwrap(), text, 7);
+            let note = (count > 0).then_some(Note::Rounded { values: count, line: 7 });
+            assert_eq!(found.note(), note, "{text}");
+        }
+    }
+}
