@@ -187,8 +187,8 @@ impl TrainingSet {
         Ok(Self { documents, train, dev, of_passages: false })
     }
 
-    /// As [`Self::from_pairs`], over the documents stored in an index. Set aside are the questions that every way
-    /// to learn sets aside ([`is_held_out`]).
+    /// As [`Self::from_pairs`], over the documents stored in an index. Set aside are the questions that every
+    /// way to learn sets aside ([`is_held_out`]).
     ///
     /// All of them are read into memory. Where they have passages, each of these is a document of the
     /// training, and the best passage of a document by the index's own encoder is the answer.

@@ -23,7 +23,8 @@ pub fn is_held_out(question: &str) -> bool {
 /// The share that a training on a collection sets aside, where its settings say `found`.
 ///
 /// # Errors
-/// [`TrainError::Config`](super::TrainError::Config) for a share that is neither that one nor the `default` of the settings.
+/// [`TrainError::Config`](super::TrainError::Config) for a share that is neither that one nor the `default`
+/// of the settings.
 pub(super) fn share(found: f64, default: f64) -> Result<f64> {
     if found != default && found != LEARN_HELD_OUT {
         let expected = format!("{LEARN_HELD_OUT}, which is always set aside of a collection's questions");

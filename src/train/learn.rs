@@ -35,8 +35,8 @@ pub struct LearnOptions {
     pub pairs: Vec<Judgment>,
     /// The time in which a judgment comes to count half; none ages by default.
     pub half_life: Option<Duration>,
-    /// Settings of the training. Its share of questions set aside is [`LEARN_HELD_OUT`](super::LEARN_HELD_OUT), whatever the default
-    /// here says; another one is an error.
+    /// Settings of the training. Its share of questions set aside is
+    /// [`LEARN_HELD_OUT`](super::LEARN_HELD_OUT), whatever the default here says; another one is an error.
     pub config: TrainConfig,
 }
 

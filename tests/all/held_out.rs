@@ -3,7 +3,7 @@
 use std::fs;
 
 use ehi::train::{Trainer, TuneOptions, is_held_out};
-use ehi::{Bundle, Index, ModelHash};
+use ehi::{Bundle, Index};
 use proptest::prelude::*;
 use tempfile::TempDir;
 
@@ -18,20 +18,22 @@ fn questions() -> Vec<String> {
         1 => title.to_uppercase(),
         _ => title,
     };
-    let titles = documents(DOCUMENTS).into_iter().map(|document| format!("{} {}", document.title, document.id));
+    let titles =
+        documents(DOCUMENTS).into_iter().map(|document| format!("{} {}", document.title, document.id));
     titles.enumerate().map(spelled).collect()
 }
 
 /// An index of all documents.
 fn index() -> (TempDir, Index) {
     let dir = tempfile::tempdir().unwrap();
-    let index = Index::create(dir.path().join("index"), &Bundle::from_encoder(base_model()).unwrap()).unwrap();
+    let index =
+        Index::create(dir.path().join("index"), &Bundle::from_encoder(base_model()).unwrap()).unwrap();
     index.insert_batch(documents(DOCUMENTS)).unwrap();
     (dir, index)
 }
 
 /// The model after a retraining on pairs in which the questions set aside have these answers.
-fn retrained(shift: usize) -> ModelHash {
+fn retrained(shift: usize) -> String {
     let (_dir, index) = index();
     let pairs = questions().into_iter().enumerate().map(|(place, question)| {
         let answer = if is_held_out(&question) { (place + shift) % DOCUMENTS } else { place };
@@ -39,11 +41,11 @@ fn retrained(shift: usize) -> ModelHash {
     });
     let mut config = config(SHAPE);
     config.encoder.trainable_layers = 1;
-    index.retrain(pairs.collect::<Vec<_>>(), Trainer::builder().config(config)).unwrap().change.to
+    index.retrain(pairs.collect::<Vec<_>>(), Trainer::builder().config(config)).unwrap().change.to.to_string()
 }
 
 /// The model after a tuning for questions of which those set aside are `aside`.
-fn tuned(aside: &[String]) -> ModelHash {
+fn tuned(aside: &[String]) -> String {
     let (_dir, index) = index();
     let learned = questions().into_iter().filter(|question| !is_held_out(question));
     let options = TuneOptions {
@@ -53,7 +55,7 @@ fn tuned(aside: &[String]) -> ModelHash {
         ..TuneOptions::default()
     };
     index.tune(&options).unwrap();
-    index.bundle().hash()
+    index.bundle().hash().to_string()
 }
 
 /// The fast encoder made of judgments in which the questions set aside have these answers.
@@ -66,9 +68,7 @@ fn distilled(shift: usize) -> Vec<u8> {
     index.distil(&Default::default()).unwrap();
     let path = index.bundle().path().to_owned();
     let files = fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
-    let own = files.into_iter().find(|path| {
-        path.file_name().unwrap().to_string_lossy().starts_with("query")
-    });
+    let own = files.into_iter().find(|path| path.file_name().unwrap().to_string_lossy().starts_with("query"));
     fs::read(own.unwrap()).unwrap()
 }
 
