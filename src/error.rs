@@ -3,6 +3,7 @@
 use crate::data::DataError;
 pub use crate::input::InputError;
 use crate::model::ModelError;
+use crate::progress::Cancelled;
 use crate::store::StoreError;
 
 /// Everything that an operation of this crate can fail with.
@@ -62,6 +63,12 @@ pub enum Error {
 
 /// A result of the public API.
 pub type Result<T> = std::result::Result<T, Error>;
+
+impl From<Cancelled> for Error {
+    fn from(_: Cancelled) -> Self {
+        Self::Cancelled
+    }
+}
 
 impl From<StoreError> for Error {
     fn from(error: StoreError) -> Self {

@@ -1,8 +1,8 @@
 //! The error of a caller's input: what every module may refuse.
 
 use crate::ids::ModelHash;
-use crate::lexical::Analyzer;
-use crate::passages::Passages;
+use crate::lexical::{Analyzer, OtherTerms};
+use crate::passages::{BadPassages, Passages};
 use crate::scan::Similarity;
 use crate::stop::Stop;
 
@@ -113,13 +113,8 @@ pub enum InputError {
         reason: String,
     },
     /// Statistics of words that are not those of the index.
-    #[error("the statistics are of {given}, the index has {index}")]
-    OtherTerms {
-        /// What the terms of the index are.
-        index: String,
-        /// What those of the statistics are.
-        given: String,
-    },
+    #[error(transparent)]
+    OtherTerms(#[from] OtherTerms),
     /// A search by words for a query that is an embedding.
     #[error("a query that is an embedding has no words; ask in text, or search by embeddings alone")]
     NoWords,
@@ -207,15 +202,8 @@ pub enum InputError {
         found: f64,
     },
     /// Passages that are too short or too long, or have too much in common.
-    #[error(
-        "passages of {found}: they have 8 to {most} tokens beside the encoder's own, at most half in common"
-    )]
-    BadPassages {
-        /// The passages asked for.
-        found: Passages,
-        /// The most tokens that they may have.
-        most: u32,
-    },
+    #[error(transparent)]
+    BadPassages(#[from] BadPassages),
     /// An index has other passages than those asked for, or none; they are chosen when it is created.
     #[error("the index has {}, not passages of {given}", described(*index))]
     PassagesMismatch {

@@ -99,7 +99,7 @@ pub use model::Bundle;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub use model::{fuzz_query_encoder, fuzz_tokenizer};
-pub use passages::{ParsePassagesError, Passages};
+pub use passages::{BadPassages, ParsePassagesError, Passages};
 pub use progress::{OnProgress, Progress, Stage, no_progress};
 pub use scan::Similarity;
 pub use stop::{ParseStopError, Stop};

@@ -10,8 +10,6 @@ use std::str::FromStr;
 use serde::Serialize;
 use unicode_segmentation::UnicodeSegmentation;
 
-use crate::input::InputError;
-
 /// How long the passages of an index are, in tokens of its encoder.
 ///
 /// Written as `200/40`, in text; an overlap of 0 may be left out.
@@ -33,12 +31,12 @@ impl Passages {
     /// Passages of at most `tokens` tokens, of which neighbours have at most `overlap` in common.
     ///
     /// # Errors
-    /// [`InputError::BadPassages`] for fewer tokens than [`Self::FEWEST_TOKENS`] or more than
-    /// [`Self::MOST_TOKENS`], and for an overlap of more than half of them.
-    pub fn new(tokens: u32, overlap: u32) -> Result<Self, InputError> {
+    /// [`BadPassages`] for fewer tokens than [`Self::FEWEST_TOKENS`] or more than [`Self::MOST_TOKENS`], and
+    /// for an overlap of more than half of them.
+    pub fn new(tokens: u32, overlap: u32) -> Result<Self, BadPassages> {
         let found = Self { tokens, overlap };
         let sound = (Self::FEWEST_TOKENS..=Self::MOST_TOKENS).contains(&tokens) && overlap <= tokens / 2;
-        if sound { Ok(found) } else { Err(InputError::BadPassages { found, most: Self::MOST_TOKENS }) }
+        if sound { Ok(found) } else { Err(BadPassages { found, most: Self::MOST_TOKENS }) }
     }
 }
 
@@ -73,7 +71,18 @@ pub enum ParsePassagesError {
     },
     /// Numbers that are out of range.
     #[error(transparent)]
-    Range(#[from] InputError),
+    Range(#[from] BadPassages),
+}
+
+/// Passages that are too short or too long, or have too much in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("passages of {found}: they have 8 to {most} tokens beside the encoder's own, at most half in common")]
+#[non_exhaustive]
+pub struct BadPassages {
+    /// The passages asked for.
+    pub found: Passages,
+    /// The most tokens that they may have.
+    pub most: u32,
 }
 
 /// A part of a text, in bytes.

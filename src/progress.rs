@@ -64,6 +64,10 @@ impl Progress {
     }
 }
 
+/// The caller's callback answered that the call is to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cancelled;
+
 /// The caller's callback: told how far the call is, it answers whether to go on.
 ///
 /// It holds no lock, so it may search and write. A write that waits for the call is done after the callback's

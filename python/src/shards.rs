@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use ehi::search::{SearchCandidate, fuse_candidates};
 use ehi::train::{self, JudgedRankings, TuneOptions, compare_rankings};
-use ehi::{Fusion, LeafId};
+use ehi::{Fusion, InputError, LeafId};
 use numpy::{IntoPyArray, PyArray1, PyUntypedArray};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -70,7 +70,7 @@ impl TermStatistics {
 
     fn __add__(&self, py: Python<'_>, other: &Self) -> PyResult<Self> {
         let mut statistics = self.statistics.clone();
-        statistics.add(&other.statistics).map_err(|error| exception(py, error.into()))?;
+        statistics.add(&other.statistics).map_err(|error| exception(py, InputError::from(error).into()))?;
         Ok(Self { statistics })
     }
 
@@ -149,7 +149,7 @@ fn search(
             (Some(text), Some(vector)) => index.query_encoded(text, vector),
             (Some(text), None) => index.query(text),
             (None, Some(vector)) => index.query_vector(vector),
-            (None, None) => return Err(ehi::InputError::EmptyQuery.into()),
+            (None, None) => return Err(InputError::EmptyQuery.into()),
         };
         let mut query = options.apply(query);
         if let Some(leaves) = &leaves {

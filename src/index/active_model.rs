@@ -18,7 +18,7 @@ use crate::error::{Error, InputError};
 use crate::ids::ModelHash;
 use crate::lexical::{Analyzer, Kind};
 use crate::model::{Bundle, LoadOptions, Model, remove_bundle};
-use crate::passages::Passages;
+use crate::passages::{BadPassages, Passages};
 use crate::scan::Similarity;
 use crate::store::{Damage, EncodedBy, Operation, Store, StoreConfig, StoreError, StoreOptions, View};
 
@@ -257,7 +257,7 @@ pub(super) fn check_passages(bundle: &Bundle, passages: Option<Passages>) -> Res
     let most = (encoder.max_tokens() - encoder.tokens_around()?) as u32;
     match found.tokens <= most {
         true => Ok(()),
-        false => Err(InputError::BadPassages { found, most }.into()),
+        false => Err(InputError::from(BadPassages { found, most }).into()),
     }
 }
 

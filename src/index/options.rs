@@ -177,7 +177,7 @@ impl IndexBuilder {
 
     fn own_passages(&self) -> Result<Option<Passages>> {
         let own = self.passages.map(|(tokens, overlap)| Passages::new(tokens, overlap));
-        Ok(own.transpose()?)
+        Ok(own.transpose().map_err(InputError::from)?)
     }
 
     fn check_words(&self) -> Result<()> {

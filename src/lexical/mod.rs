@@ -34,7 +34,7 @@ pub(crate) use kind::Kind;
 pub use list::{EncodedList, encode};
 pub(crate) use pieces::{FIRST_OWN_TERM, Piece, normalised, own_term, pairs, pieces, singles, unknown};
 pub use search::{SearchError, search};
-pub use statistics::{StatisticsError, TermStatistics};
+pub use statistics::{OtherTerms, StatisticsError, TermStatistics};
 
 /// Postings that are packed, skipped and bounded together.
 pub const BLOCK: usize = 128;

@@ -1,7 +1,5 @@
 //! What scores by words rest on beside a document: how many there are, how long, and how many hold each term.
 
-use crate::error::InputError;
-
 /// What makes bytes those of statistics, with their version.
 const MAGIC: [u8; 8] = *b"ehiterm1";
 
@@ -23,6 +21,17 @@ pub struct TermStatistics {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("these bytes are no statistics of terms, or damaged")]
 pub struct StatisticsError;
+
+/// Statistics of words that are not those of an index.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the statistics are of {given}, the index has {index}")]
+#[non_exhaustive]
+pub struct OtherTerms {
+    /// What the terms of the index are.
+    pub index: String,
+    /// What those of the statistics are.
+    pub given: String,
+}
 
 impl TermStatistics {
     /// `terms` ascend.
@@ -63,8 +72,8 @@ impl TermStatistics {
     /// Adds those of other documents.
     ///
     /// # Errors
-    /// [`InputError::OtherTerms`].
-    pub fn add(&mut self, other: &Self) -> Result<(), InputError> {
+    /// [`OtherTerms`].
+    pub fn add(&mut self, other: &Self) -> Result<(), OtherTerms> {
         other.check_kind(&self.kind)?;
         self.documents += other.documents;
         self.total_length += other.total_length;
@@ -82,11 +91,11 @@ impl TermStatistics {
     }
 
     /// # Errors
-    /// [`InputError::OtherTerms`].
-    pub(crate) fn check_kind(&self, index: &str) -> Result<(), InputError> {
+    /// [`OtherTerms`].
+    pub(crate) fn check_kind(&self, index: &str) -> Result<(), OtherTerms> {
         match self.kind == index {
             true => Ok(()),
-            false => Err(InputError::OtherTerms { index: index.to_owned(), given: self.kind.clone() }),
+            false => Err(OtherTerms { index: index.to_owned(), given: self.kind.clone() }),
         }
     }
 
@@ -159,7 +168,7 @@ mod tests {
         assert_eq!((sum.documents(), sum.total_length(), sum.terms()), (20, 200, 5));
         assert_eq!([0, 1, 2, 5, 9, 20].map(|term| sum.documents_with(term)), [7, 2, 0, 7, 1, 1]);
         let refused = sum.clone().add(&statistics("tokens", &[]));
-        assert!(matches!(refused, Err(InputError::OtherTerms { .. })), "{refused:?}");
+        assert!(matches!(refused, Err(OtherTerms { .. })), "{refused:?}");
     }
 
     #[test]

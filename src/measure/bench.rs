@@ -5,7 +5,6 @@ use rayon::prelude::*;
 use super::partition::{Found, Partition, doubling};
 use super::{Judge, Outcome, QueryFigures, Setting, blocks};
 use crate::cluster::Panels;
-use crate::error::Result;
 use crate::ids::Row;
 use crate::scan::TopK;
 
@@ -31,11 +30,11 @@ impl<'a> Bench<'a> {
     ///
     /// Memory: the scores of a block of queries and all documents. `on_block` is called after each block of
     /// [`blocks`] and may cancel.
-    pub(crate) fn measure(
+    pub(crate) fn measure<E: Send>(
         &self,
         partitions: &[Partition<'_>],
-        on_block: &mut dyn FnMut() -> Result<()>,
-    ) -> Result<Vec<QueryFigures>> {
+        on_block: &mut dyn FnMut() -> Result<(), E>,
+    ) -> Result<Vec<QueryFigures>, E> {
         let (count, dim) = (self.documents.rows(), self.documents.dim());
         let numbers: Vec<Vec<usize>> =
             partitions.iter().map(|partition| doubling(partition.sizes().len()).collect()).collect();
@@ -54,7 +53,7 @@ impl<'a> Bench<'a> {
         for block in blocks(self.queries.len() / dim) {
             let mut scores = vec![0f32; block.len() * count];
             self.documents.dot_products(&self.queries[block.start * dim..block.end * dim], &mut scores);
-            let search = |query: usize| -> Result<(Outcome, Vec<Vec<Outcome>>)> {
+            let search = |query: usize| -> Result<(Outcome, Vec<Vec<Outcome>>), E> {
                 let scores = &scores[(query - block.start) * count..][..count];
                 let unit = &self.queries[query * dim..][..dim];
                 let outcome = |found: Found| self.judge.outcome(query, &found);
@@ -66,9 +65,9 @@ impl<'a> Bench<'a> {
                         })?;
                     Ok(found.into_iter().map(outcome).collect())
                 });
-                Ok((outcome(self.exact(scores)), by_partition.collect::<Result<_>>()?))
+                Ok((outcome(self.exact(scores)), by_partition.collect::<Result<_, E>>()?))
             };
-            let found = block.clone().into_par_iter().map(search).collect::<Result<Vec<_>>>()?;
+            let found = block.clone().into_par_iter().map(search).collect::<Result<Vec<_>, E>>()?;
             for (query, (exact, by_partition)) in block.zip(found) {
                 figures[0].add(query, &exact, 1.0);
                 for ((outcomes, &place), &share) in by_partition.iter().zip(&places).zip(&shares) {

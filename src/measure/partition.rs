@@ -5,8 +5,7 @@ use std::num::NonZeroUsize;
 use std::ops::Range;
 
 use super::Setting;
-use crate::cluster::{KMeans, KMeansOptions, Panels, spherical_kmeans};
-use crate::error::Result;
+use crate::cluster::{ClusterError, KMeans, KMeansOptions, Panels, spherical_kmeans};
 use crate::ids::{LeafId, Row};
 use crate::model::{Indexer, Role};
 use crate::scan::TopK;
@@ -81,14 +80,14 @@ impl<'a> Partition<'a> {
     /// the sample.
     ///
     /// # Errors
-    /// [`Error::Cluster`](crate::Error::Cluster) for rows that are not of unit norm, and those of `rows`.
-    pub(crate) fn k_means<'r>(
+    /// [`ClusterError`] for rows that are not of unit norm, and those of `rows`.
+    pub(crate) fn k_means<'r, E: From<ClusterError>>(
         (count, dim): (usize, usize),
-        rows: impl Fn(Range<usize>) -> Result<Cow<'r, [f32]>>,
+        rows: impl Fn(Range<usize>) -> Result<Cow<'r, [f32]>, E>,
         lists: usize,
         seed: u64,
         sample: Option<&[usize]>,
-    ) -> Result<Self> {
+    ) -> Result<Self, E> {
         let options = KMeansOptions { clusters: lists, iterations: IVF_ITERATIONS, seed };
         let mut table = vec![Vec::new(); lists];
         let mut assign = |places: Range<usize>, assignments: &[u32]| {
@@ -140,13 +139,13 @@ impl<'a> Partition<'a> {
     ///
     /// # Errors
     /// Those of `score`.
-    pub(crate) fn search(
+    pub(crate) fn search<E>(
         &self,
         unit: &[f32],
         numbers: &[usize],
         none: TopK,
-        mut score: impl FnMut(&[Row], &mut TopK) -> Result<()>,
-    ) -> Result<Vec<Found>> {
+        mut score: impl FnMut(&[Row], &mut TopK) -> Result<(), E>,
+    ) -> Result<Vec<Found>, E> {
         let (mut top, mut visited, mut before) = (none.fork(), 0, Vec::new());
         let mut seen = vec![false; self.overlapping];
         let mut found = Vec::with_capacity(numbers.len());
@@ -213,7 +212,7 @@ mod tests {
         let score = |rows: &[Row], top: &mut TopK| {
             rows.iter().for_each(|&row| top.push(-(row.0 as f32), row));
             scored.extend(rows.iter().map(|row| row.0));
-            Ok(())
+            Ok::<(), ClusterError>(())
         };
         (partition.search(unit, numbers, TopK::new(2), score).unwrap(), scored)
     }

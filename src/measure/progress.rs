@@ -4,8 +4,7 @@ use std::ops::Range;
 
 use rayon::prelude::*;
 
-use crate::error::{Error, Result};
-use crate::progress::{OnProgress, Progress, Stage};
+use crate::progress::{Cancelled, OnProgress, Progress, Stage};
 
 /// Queries whose scores or rankings are in memory at once.
 const QUERIES_PER_BLOCK: usize = 64;
@@ -30,15 +29,15 @@ impl ProgressCounter<'_, '_> {
     /// Measures queries in parallel, block by block, and gives what was found to `add` in their order.
     ///
     /// # Errors
-    /// Those of `search` and `add`, and [`Error::Cancelled`] where the caller says so after a block.
-    pub(crate) fn measure<T: Send>(
+    /// Those of `search` and `add`, and [`Cancelled`] where the caller says so after a block.
+    pub(crate) fn measure<T: Send, E: From<Cancelled> + Send>(
         &mut self,
         queries: usize,
-        search: impl Fn(usize) -> Result<T> + Sync,
-        mut add: impl FnMut(usize, T) -> Result<()>,
-    ) -> Result<()> {
+        search: impl Fn(usize) -> Result<T, E> + Sync,
+        mut add: impl FnMut(usize, T) -> Result<(), E>,
+    ) -> Result<(), E> {
         for block in blocks(queries) {
-            let found = block.clone().into_par_iter().map(&search).collect::<Result<Vec<_>>>()?;
+            let found = block.clone().into_par_iter().map(&search).collect::<Result<Vec<_>, E>>()?;
             block.clone().zip(found).try_for_each(|(query, found)| add(query, found))?;
             self.add(block.len())?;
         }
@@ -46,10 +45,10 @@ impl ProgressCounter<'_, '_> {
     }
 
     /// # Errors
-    /// [`Error::Cancelled`] where the caller says so.
-    pub(crate) fn add(&mut self, done: usize) -> Result<()> {
+    /// [`Cancelled`] where the caller says so.
+    pub(crate) fn add(&mut self, done: usize) -> Result<(), Cancelled> {
         self.done += done;
-        Progress::new(Stage::Evaluate, self.done, self.total).tell(self.on_progress, Error::Cancelled)
+        Progress::new(Stage::Evaluate, self.done, self.total).tell(self.on_progress, Cancelled)
     }
 }
 

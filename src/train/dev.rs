@@ -27,7 +27,7 @@ pub(crate) fn figures(snapshot: &Snapshot, texts: &Texts) -> Result<DevFigures> 
     let positives = &texts.positives[dev];
     let judge = Judge::binary(&METRICS, positives);
     let bench = Bench::new(&snapshot.embedded.documents, dim, queries, judge);
-    let settings = bench.measure(&[tree], &mut || Ok(()))?;
+    let settings = bench.measure(&[tree], &mut || Ok::<(), crate::Error>(()))?;
     let outcomes = Outcomes { queries: positives.len(), metrics: &METRICS, settings: &settings };
     let recalls = |of: &QueryFigures| {
         Some((outcomes.mean(of, Metric::RECALL_AT_10)?, outcomes.mean(of, Metric::RECALL_AT_100)?))

@@ -455,7 +455,7 @@ impl<'a> Compared<'a> {
     fn needed(&self, partition: Partition<'_>, engine: Engine) -> Result<Needed> {
         let judge = Judge::binary(&METRICS, &self.positives);
         let bench = Bench::new(self.rows, self.dim, self.questions, judge);
-        let settings = bench.measure(&[partition], &mut || Ok(()))?;
+        let settings = bench.measure(&[partition], &mut || Ok::<(), crate::Error>(()))?;
         let outcomes = Outcomes { queries: self.positives.len(), metrics: &METRICS, settings: &settings };
         let at = |cost| {
             let points = outcomes.by_visited(engine).into_iter().filter_map(|figures| {

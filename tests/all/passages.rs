@@ -9,8 +9,8 @@ use ehi::explain::Explanation;
 use ehi::model::Role;
 use ehi::train::{Decision, DistilOptions, LearnOptions, Trainer, TrainingSet, TuneOptions};
 use ehi::{
-    Analyzer, Bundle, Document, Error, Filter, Fusion, Hit, Index, InputError, Judgment, Language, Passages,
-    Query, SearchResult, Stop,
+    Analyzer, BadPassages, Bundle, Document, Error, Filter, Fusion, Hit, Index, InputError, Judgment,
+    Language, Passages, Query, SearchResult, Stop,
 };
 use serde_json::json;
 use tempfile::TempDir;
@@ -349,7 +349,7 @@ fn what_passages_have_no_use_for_is_an_error() {
     // The encoder reads 46.
     for (tokens, overlap, most) in [(47, 0, 46), (7, 0, 8192), (20, 11, 8192), (9000, 0, 8192)] {
         match create(tokens, overlap) {
-            Err(Error::Input(InputError::BadPassages { found, most: said })) => {
+            Err(Error::Input(InputError::BadPassages(BadPassages { found, most: said, .. }))) => {
                 assert_eq!((found.tokens, found.overlap, said), (tokens, overlap, most));
             }
             other => panic!("{other:?}"),

@@ -247,9 +247,9 @@ fn statistics_are_for_words_of_their_own() {
     let stems = stems.create(dir.path().join("stems"), &model).unwrap();
     stems.insert(Document::new("a", "", "trees and leaves")).unwrap();
     let refused = stems.query("tree").lexical().statistics(&statistics).run();
-    assert!(matches!(&refused, Err(Error::Input(InputError::OtherTerms { .. }))), "{refused:?}");
+    assert!(matches!(&refused, Err(Error::Input(InputError::OtherTerms(..)))), "{refused:?}");
     let refused = stems.term_statistics().unwrap().add(&statistics);
-    assert!(matches!(refused, Err(InputError::OtherTerms { .. })), "{refused:?}");
+    assert!(refused.is_err_and(|refused| refused.to_string().starts_with("the statistics are of ")));
     // Those of an index are what it counts with anyway.
     let own = index.query("tree leaf").lexical().run().unwrap().hits;
     assert_eq!(index.query("tree leaf").lexical().statistics(&statistics).run().unwrap().hits, own);

@@ -29,7 +29,7 @@ mod signs;
 mod ties;
 mod words;
 
-pub use crate::lexical::{StatisticsError, TermStatistics, UnknownAnalyzer};
+pub use crate::lexical::{OtherTerms, StatisticsError, TermStatistics, UnknownAnalyzer};
 #[cfg(feature = "train")]
 pub(crate) use asked::Asked;
 pub use asked::MatchedTerm;

@@ -350,7 +350,7 @@ impl<'a, Input> Query<'a, Input> {
                 let call = "a dense search";
                 return Err(InputError::InapplicableOption { option: "statistics", call }.into());
             }
-            given.check_kind(&self.index.serving().term_kind())?;
+            given.check_kind(&self.index.serving().term_kind()).map_err(InputError::from)?;
         }
         if self.passages.is_some() && self.index.passages().is_none() {
             let call = "an index without passages";

@@ -83,7 +83,7 @@ mod tests {
             assert_eq!(sizes, [count / 2, count - count / 2]);
             let score = |rows: &[Row], top: &mut TopK| {
                 rows.iter().for_each(|&row| top.push(1.0, row));
-                Ok(())
+                Ok::<(), crate::Error>(())
             };
             let found = partition.search(&[1.0, 0.0], &[1, 2], TopK::new(count), score).unwrap();
             assert_eq!((found[0].visited, found[1].visited), (count / 2, count));

@@ -137,7 +137,8 @@ fn measure(
     }
     partitions.extend(tree);
     let judge = Judge::binary(&METRICS, held_out.positives);
-    Bench::new(rows.documents, held_out.dim, rows.queries, judge).measure(&partitions, &mut || meter.add(1))
+    Bench::new(rows.documents, held_out.dim, rows.queries, judge)
+        .measure(&partitions, &mut || Ok(meter.add(1)?))
 }
 
 /// A method's figures: those of its engine, or of several, all with lists, of the best one at each fraction.

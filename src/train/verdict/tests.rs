@@ -293,7 +293,8 @@ fn documents_in_several_leaves_are_scored_once() {
     let leaves = indexer.route_rows(&rows, NonZeroUsize::new(2).unwrap());
     let (queries, positives) = (queries(20, Sees::Topic), positives(20));
     let bench = Bench::new(&rows, DIM, &queries, Judge::binary(&METRICS, &positives));
-    let settings = bench.measure(&[Partition::tree(&indexer, &leaves)], &mut || Ok(())).unwrap();
+    let settings =
+        bench.measure(&[Partition::tree(&indexer, &leaves)], &mut || Ok::<(), crate::Error>(())).unwrap();
     let outcomes = Outcomes { queries: 20, metrics: &METRICS, settings: &settings };
     assert_eq!(outcomes.by_visited(Engine::Tree).last().unwrap().fraction(Cost::Visited), 1.0);
 }
