@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Output, Stdio};
+use std::sync::Once;
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
@@ -62,6 +63,16 @@ pub fn ehi<S: AsRef<std::ffi::OsStr>>(arguments: impl IntoIterator<Item = S>) ->
 }
 
 pub fn command() -> Command {
+    static DEFAULT: Once = Once::new();
+    // The program inherits which signals are ignored: SIGINT in the background of a script, SIGHUP under
+    // nohup.
+    #[allow(unsafe_code, reason = "no safe interface sets a signal's disposition")]
+    DEFAULT.call_once(|| {
+        for signal in [libc::SIGINT, libc::SIGHUP, libc::SIGTERM] {
+            // SAFETY: no handler is installed.
+            unsafe { libc::signal(signal, libc::SIG_DFL) };
+        }
+    });
     let mut command = Command::new(env!("CARGO_BIN_EXE_ehi"));
     command.env_remove("RUST_LOG").env_remove("RUST_BACKTRACE");
     command

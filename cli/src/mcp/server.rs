@@ -58,7 +58,7 @@ impl Server {
             search.description = Some(format!("{description} The documents: {about}").into());
         }
         let capabilities = ServerCapabilities::builder().enable_tools().enable_resources().build();
-        let server = Implementation::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"));
+        let server = Implementation::new("ehi", env!("CARGO_PKG_VERSION"));
         let config = ServerConfig::new(capabilities)
             .with_server_info(server.with_title(format!("ehi: {}", held.name())))
             .with_instructions(instructions);

@@ -90,7 +90,7 @@ fn block<R: Rng>(source: &mut Source<R>) -> String {
             source.word()
         ),
         19 => format!("<object><p>{}</object><my-part>{}</my-part>", source.unseen(), source.word()),
-        20 => format!("<![CDATA[{}]]><?php {} ?>", source.unseen(), source.unseen()),
+        20 => format!(" <![CDATA[{}]]> <?php {} ?>", source.unseen(), source.unseen()),
         21 => format!(" </p></div></title></script>{} ", source.word()),
         22 => format!("<h2>{}<p>{}</h3>{}", source.word(), source.word(), source.word()),
         _ => format!(" {} ", inline(source)),

@@ -74,11 +74,13 @@ fn kill_this() -> ! {
     }
 }
 
-/// So that a write beyond the limit is an error, as on a full disk, and not the end.
-#[allow(unsafe_code, reason = "no safe interface ignores a signal")]
-fn ignore_the_signal() {
+/// Whether a write beyond the limit is an error, as on a full disk, or the end of the process. Some programs
+/// start others with the signal ignored.
+#[allow(unsafe_code, reason = "no safe interface sets a signal's disposition")]
+fn survive_the_limit(survives: bool) {
+    let disposition = if survives { libc::SIG_IGN } else { libc::SIG_DFL };
     // SAFETY: no handler is installed.
-    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+    unsafe { libc::signal(libc::SIGXFSZ, disposition) };
 }
 
 /// Not a test: the process that is killed.
@@ -96,9 +98,7 @@ fn child() {
         };
         match point {
             Point::FileBytes(most) | Point::Full(most) if is_last => {
-                if matches!(point, Point::Full(_)) {
-                    ignore_the_signal();
-                }
+                survive_the_limit(matches!(point, Point::Full(_)));
                 let none = Rlimit { current: Some(0), maximum: Some(0) };
                 setrlimit(Resource::Core, none).unwrap();
                 setrlimit(Resource::Fsize, Rlimit { current: Some(most), maximum: Some(most) }).unwrap();
