@@ -20,7 +20,7 @@ const WRITES = ["insert", "delete", "judge"];
 const QUESTION = "Does vitamin D protect against infection?";
 const TOPICS = ["vitamin D and infection", "steeping of tea", "cells of the immune system", "roots of old trees"];
 
-// Metadata of every kind, since a schema says what they may be.
+// Metadata of every kind, since a schema of an answer says what they may be; `insert` takes objects.
 const KINDS = [{ number: 1, tags: ["a", "b"], empty: null, deep: { on: true } }, "a text", 7, null, [1, null], true];
 
 function document(number) {
@@ -40,7 +40,7 @@ const CALLS = [
     ["explain", { question: QUESTION, k: 2, mode: "hybrid", exact: true }],
     ["explain", { question: QUESTION, beam: 2 }],
     ["stats", {}],
-    ["insert", { documents: [document(100), { id: "plain", text: "Moss grows on stones." }, { id: "", text: "x" }] }],
+    ["insert", { documents: [document(102), { id: "plain", text: "Moss grows on stones." }, { id: "", text: "x" }] }],
     ["judge", { question: QUESTION, id: "study/0", grade: 2, weight: 0.5 }],
     ["judge", { question: QUESTION, id: "study/0", forget: true }],
     ["delete", { ids: ["plain", "absent"] }],
@@ -90,7 +90,7 @@ async function everyTool(index, [Client, Stdio], writes) {
 }
 
 async function progressAndCancellation(client) {
-    const documents = (from, count) => Array.from({ length: count }, (_, number) => document(from + number));
+    const documents = (from, count) => Array.from({ length: count }, (_, number) => ({ ...document(from + number), metadata: KINDS[0] }));
     const told = [];
     const insert = (documents, options) =>
         client.callTool({ name: "insert", arguments: { documents } }, ...options);
