@@ -50,6 +50,7 @@ ELSEWHERE = {
     "similarity": "stats",
     "term_statistics": "shards.term_statistics",
     "tuning_due": "health",
+    "why_nothing_passes": "search",
     "with_progress": "progress",
 }
 
