@@ -16,7 +16,7 @@ fn main() {
 }
 
 fn run() -> Result<(), ehi::Error> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."));
     let directory = root.join("target/quickstart-index");
     if directory.join("CURRENT").exists() {
         // From an earlier run.

@@ -51,7 +51,7 @@ fn main() {
 }
 
 fn run() -> Result<(), Box<dyn Error>> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."));
     let model = std::env::args_os().nth(1).map_or_else(|| root.join("models/scifact-minilm"), PathBuf::from);
     let directory = root.join("target/scifact-index");
     if directory.exists() {

@@ -35,7 +35,7 @@ fn main() {
 }
 
 fn run() -> Result<(), Box<dyn Error>> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new("."));
     let base = std::env::args_os().nth(1).map_or_else(|| root.join("target/base-model"), PathBuf::from);
     if !base.is_dir() {
         let hint = "run scripts/fetch-base-model, or give another directory as argument";
