@@ -19,17 +19,13 @@ pub(crate) fn is_symbol(c: char) -> bool {
 
 /// A word in lower case, with one form of sigma: `ΛΌΓΟΣ`, `λόγος` and `λόγοσ` are the same word.
 pub(crate) fn lower_case(word: &str) -> String {
-    let lower = word.to_lowercase();
-    match one_sigma(&lower) {
-        Cow::Borrowed(_) => lower,
-        Cow::Owned(folded) => folded,
-    }
+    one_sigma(word.to_lowercase().into()).into_owned()
 }
 
 /// A text without the form that sigma has at the end of a word.
-pub(crate) fn one_sigma(text: &str) -> Cow<'_, str> {
+pub(crate) fn one_sigma(text: Cow<'_, str>) -> Cow<'_, str> {
     match text.contains('ς') {
         true => text.replace('ς', "σ").into(),
-        false => text.into(),
+        false => text,
     }
 }

@@ -142,17 +142,7 @@ pub fn delete(args: &DeleteArgs, out: &mut dyn Write) -> Result<(), Failure> {
         }
     }
     if let Some(filter) = &args.filter {
-        let mut passed = false;
-        for document in index.iter() {
-            let document = document?;
-            if filter.matches(&document.id, document.metadata.as_ref()) {
-                passed = true;
-                give(Some(document.id))?;
-            }
-        }
-        if !passed {
-            say_why(&index, filter)?;
-        }
+        each(&index, Some(filter), &mut |document| give(Some(document.id)))?;
     }
     if let Some(id) = &args.id {
         give(Some(id.clone()))?;
@@ -179,29 +169,28 @@ pub fn delete(args: &DeleteArgs, out: &mut dyn Write) -> Result<(), Failure> {
 impl ListArgs {
     /// The documents that pass, in the byte order of their ids.
     fn each(&self, visit: &mut dyn FnMut(Document) -> Result<(), Failure>) -> Result<(), Failure> {
-        let index = open_read_only(&self.index)?;
-        let passes = |document: &Document| {
-            let filter = self.filter.as_ref();
-            filter.is_none_or(|filter| filter.matches(&document.id, document.metadata.as_ref()))
-        };
-        let mut passed = false;
-        for document in index.iter() {
-            let document = document?;
-            if passes(&document) {
-                passed = true;
-                visit(document)?;
-            }
-        }
-        match &self.filter {
-            Some(filter) if !passed => say_why(&index, filter),
-            _ => Ok(()),
-        }
+        each(&open_read_only(&self.index)?, self.filter.as_ref(), visit)
     }
 }
 
-/// Says on standard error why nothing passes a filter, where the fields tell.
-fn say_why(index: &Index, filter: &Filter) -> Result<(), Failure> {
-    say_notes(&index.why_nothing_passes(filter)?);
+/// The documents that pass a filter, in the byte order of their ids. Where none does, says why on standard
+/// error as far as the fields tell.
+fn each(
+    index: &Index,
+    filter: Option<&Filter>,
+    visit: &mut dyn FnMut(Document) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let mut has_passed = false;
+    for document in index.iter() {
+        let document = document?;
+        if filter.is_none_or(|filter| filter.matches(&document.id, document.metadata.as_ref())) {
+            has_passed = true;
+            visit(document)?;
+        }
+    }
+    if let Some(filter) = filter.filter(|_| !has_passed) {
+        say_notes(&index.why_nothing_passes(filter)?);
+    }
     Ok(())
 }
 

@@ -58,13 +58,11 @@ fn parts(text: &str, is_time: bool) -> Parts<'_> {
         return whole;
     }
     let (start, rest) = text.split_at(SECONDS);
-    let (rest, offset) = match rest {
-        [rest @ .., b'Z'] => (rest, Some(0)),
-        _ => match rest.split_last_chunk::<OFFSET>().map(|(before, last)| (before, minutes(last))) {
-            Some((before, Some(offset))) => (before, Some(offset)),
-            _ => (rest, None),
-        },
+    let zoned = match rest {
+        [rest @ .., b'Z'] => Some((rest, 0)),
+        _ => rest.split_last_chunk().and_then(|(rest, offset)| Some((rest, minutes(offset)?))),
     };
+    let rest = zoned.map_or(rest, |(rest, _)| rest);
     let fraction = match rest {
         [] => rest,
         [b'.', digits @ ..] if !digits.is_empty() && digits.iter().all(u8::is_ascii_digit) => {
@@ -74,14 +72,14 @@ fn parts(text: &str, is_time: bool) -> Parts<'_> {
         // No time after all.
         _ => return whole,
     };
-    match offset {
-        None => Parts { start: start.into(), fraction, zone: &[] },
-        Some(0) => Parts { start: start.into(), fraction, zone: ZONED },
-        Some(offset) => match in_utc(start, offset) {
-            Some(start) => Parts { start: start.into(), fraction, zone: ZONED },
-            None => whole,
+    let start = match zoned {
+        None | Some((_, 0)) => start.into(),
+        Some((_, offset)) => match in_utc(start, offset) {
+            Some(start) => start.into(),
+            None => return whole,
         },
-    }
+    };
+    Parts { start, fraction, zone: if zoned.is_some() { ZONED } else { &[] } }
 }
 
 /// Of an offset as `+02:00`, how many minutes its clock is ahead.

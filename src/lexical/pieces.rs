@@ -32,14 +32,10 @@ pub(crate) fn normalised(text: &str) -> Cow<'_, str> {
         true => text.replace(is_unseen, "").into(),
         false => text.into(),
     };
-    let normal = match is_nfkc_quick(seen.chars()) {
+    one_sigma(match is_nfkc_quick(seen.chars()) {
         IsNormalized::Yes => seen,
         _ => seen.nfkc().collect::<String>().into(),
-    };
-    match normal.contains('ς') {
-        true => one_sigma(&normal).into_owned().into(),
-        false => normal,
-    }
+    })
 }
 
 /// The parts of a [normalised] text in their order; nothing is left out. With `symbols` all symbols beyond

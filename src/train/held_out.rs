@@ -1,5 +1,6 @@
 //! Which questions of a collection are set aside from every way to learn from it.
 
+use super::config::TrainConfig;
 use super::error::out_of_range;
 use crate::data::{DevFraction, is_dev};
 use crate::error::Result;
@@ -21,13 +22,13 @@ pub fn is_held_out(question: &str) -> bool {
     DevFraction::new(LEARN_HELD_OUT).is_ok_and(|fraction| is_dev(&plain(question), SPLIT_SEED, fraction))
 }
 
-/// The share that a training on a collection sets aside, where its settings say `found`.
+/// The share that a training on a collection sets aside, whose settings say `found`.
 ///
 /// # Errors
-/// [`TrainError::Config`](super::TrainError::Config) for a share that is neither that one nor the `default`
+/// [`TrainError::Config`](super::TrainError::Config) for a share that is neither that one nor the default
 /// of the settings.
-pub(super) fn share(found: f64, default: f64) -> Result<f64> {
-    if found != default && found != LEARN_HELD_OUT {
+pub(super) fn share(found: f64) -> Result<f64> {
+    if found != TrainConfig::default().dev_fraction && found != LEARN_HELD_OUT {
         let expected = format!("{LEARN_HELD_OUT}, which is always set aside of a collection's questions");
         return Err(out_of_range("dev_fraction", found, expected));
     }

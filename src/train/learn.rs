@@ -222,7 +222,7 @@ fn by_verdict(learned: &Learned) -> bool {
 
 impl LearnOptions {
     fn checked_config(&self) -> Result<TrainConfig> {
-        let dev_fraction = held_out::share(self.config.dev_fraction, TrainConfig::default().dev_fraction)?;
+        let dev_fraction = held_out::share(self.config.dev_fraction)?;
         let patience = self.config.schedule.early_stopping_patience;
         if patience > 0 {
             // It would choose by the very questions that decide.

@@ -211,8 +211,7 @@ impl<'a> Trainer<'a> {
 
     /// Sets aside of the queries what is set aside of every collection.
     pub(super) fn of_collection(mut self) -> Result<Self> {
-        self.config.dev_fraction =
-            held_out::share(self.config.dev_fraction, TrainConfig::default().dev_fraction)?;
+        self.config.dev_fraction = held_out::share(self.config.dev_fraction)?;
         Ok(self)
     }
 

@@ -102,11 +102,10 @@ pub(in crate::data) fn foreign(file: &[u8]) -> Option<(&'static str, &'static st
     let known = FOREIGN.into_iter().find(|(magic, ..)| file.starts_with(magic) && !is_word(magic));
     // Escapes by which ISO-2022 changes to letters of two bytes.
     let is_escape = |part: &[u8]| matches!(part, [0x1b, b'$', b'@' | b'A' | b'B' | b'(' | b')']);
-    match known {
+    match known.or_else(|| wide(file).map(|what| (&b""[..], what, CONVERT_TEXT))) {
         Some((b"\x1f\x8b", ..)) => Some(("compressed with gzip", AS_IT_IS)),
         Some((b"\x28\xb5\x2f\xfd", ..)) => Some(("compressed with zstd", AS_IT_IS)),
         Some((_, what, remedy)) => Some((what, remedy)),
-        None if wide(file).is_some() => wide(file).map(|what| (what, CONVERT_TEXT)),
         None if file.contains(&0) => Some(("a binary file, with zero bytes", "convert it to text in UTF-8")),
         None if file.windows(3).any(is_escape) => Some(("text in ISO-2022", CONVERT_TEXT)),
         None => None,

@@ -26,9 +26,7 @@ impl ActiveModel {
         is_empty: bool,
     ) -> Result<Vec<String>> {
         let mut notes = match plan.filter {
-            Some(filter) if is_empty => {
-                self.filters.notes(filter, view.generation(), || why_filtered(view, filter))?
-            }
+            Some(filter) if is_empty => self.why_nothing_passes(view, filter)?,
             _ => Vec::new(),
         };
         notes.extend(asked.note.clone());
@@ -44,6 +42,10 @@ impl ActiveModel {
         }
         Ok(notes)
     }
+
+    fn why_nothing_passes(&self, view: &View, filter: &Filter) -> Result<Vec<String>> {
+        self.filters.notes(filter, view.generation(), || why_filtered(view, filter))
+    }
 }
 
 impl Index {
@@ -55,8 +57,7 @@ impl Index {
     /// Failures of reading.
     pub fn why_nothing_passes(&self, filter: &Filter) -> Result<Vec<String>> {
         let serving = self.serving();
-        let view = serving.view();
-        serving.filters.notes(filter, view.generation(), || why_filtered(&view, filter))
+        serving.why_nothing_passes(&serving.view(), filter)
     }
 }
 

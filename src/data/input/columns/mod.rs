@@ -149,8 +149,8 @@ impl Opened {
     }
 }
 
-/// Of each of so many columns the decimals that numbers cannot hold. An error ends the look, since the
-/// reading of the rows reports it.
+/// For each column, the decimals that numbers cannot hold. Stops at an error, which the reading of the rows
+/// reports.
 fn inexact(batches: Batches, columns: usize) -> Vec<Seen> {
     let look = || {
         let mut values = vec![Values::default(); columns];
