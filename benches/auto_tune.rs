@@ -12,7 +12,7 @@ use std::fs;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ehi::train::AutoTuneOptions;
+use ehi::learn::AutoTuneOptions;
 use ehi::{Document, Index};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;

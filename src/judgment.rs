@@ -4,6 +4,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
+use crate::input::InputError;
+
 /// That a document answers a question, or does not.
 ///
 /// Of a question and a document an index keeps one judgment; a later one replaces it.
@@ -40,6 +42,17 @@ impl Judgment {
     pub fn at(mut self, time: u64) -> Self {
         self.time = time;
         self
+    }
+
+    /// Refuses an empty question and a weight out of range.
+    pub(crate) fn check(&self) -> Result<(), InputError> {
+        if self.question.trim().is_empty() {
+            return Err(InputError::EmptyQuery);
+        }
+        match self.weight > 0.0 && self.weight <= 1.0 {
+            true => Ok(()),
+            false => Err(InputError::BadWeight { found: self.weight }),
+        }
     }
 }
 

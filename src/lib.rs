@@ -55,6 +55,8 @@ mod ids;
 mod index;
 mod input;
 mod judgment;
+#[cfg(feature = "train")]
+pub mod learn;
 mod lexical;
 #[cfg(feature = "train")]
 mod measure;

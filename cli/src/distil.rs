@@ -7,7 +7,7 @@ use clap::ValueEnum;
 use ehi::data::Dataset;
 use ehi::model::{DistilReport, EncoderQuality};
 use ehi::train::{
-    DEFAULT_PASSES, DEFAULT_TEXTS, DistilOptions, QueryEncoderChoice, TrainConfig, TrainingSet,
+    self, DEFAULT_PASSES, DEFAULT_TEXTS, DistilOptions, QueryEncoderChoice, TrainConfig, TrainingSet,
 };
 use ehi::{Bundle, no_progress};
 
@@ -82,12 +82,12 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
             long::run(AS_BEFORE, |on_progress| index.with_progress(on_progress).distil(&options))?
         }
         (None, Some(model), None) if options.query_encoder == QueryEncoderChoice::None => {
-            Bundle::open(model)?.distil_with(&TrainingSet::default(), &options, &mut no_progress)?
+            train::distil(&Bundle::open(model)?, &TrainingSet::default(), &options, &mut no_progress)?
         }
         (None, Some(model), Some(data)) => {
             let bundle = Bundle::open(model)?;
             let set = TrainingSet::read(&Dataset::open(data)?, TrainConfig::default().dev_fraction)?;
-            long::run(BUNDLE_AS_BEFORE, |on_progress| bundle.distil_with(&set, &options, on_progress))?
+            long::run(BUNDLE_AS_BEFORE, |on_progress| train::distil(&bundle, &set, &options, on_progress))?
         }
         _ => return Err(Failure::Usage("`--model` with `--data`, or `--index`, is needed".to_owned())),
     };

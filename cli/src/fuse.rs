@@ -5,7 +5,8 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 use ehi::data::Dataset;
-use ehi::train::{Fused, TrainConfig, TrainingSet};
+use ehi::learn::Fused;
+use ehi::train::{TrainConfig, TrainingSet};
 use ehi::{Judgment, LearnedFusion};
 
 use crate::failure::Failure;

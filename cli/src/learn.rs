@@ -4,7 +4,8 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ehi::train::{Difference, LearnOptions, Learned, TrainConfig};
+use ehi::learn::{LearnOptions, Learned};
+use ehi::train::{Difference, TrainConfig};
 
 use crate::failure::Failure;
 use crate::judge::PairsArgs;
@@ -21,6 +22,9 @@ pub struct Args {
     write: WriteArgs,
     #[command(flatten)]
     pairs: PairsArgs,
+    /// Use what was learned even where it is not shown to be better
+    #[arg(long)]
+    accept: bool,
     /// Days in which a judgment comes to count half; none ages if absent
     #[arg(long, value_name = "DAYS", value_parser = days)]
     half_life: Option<Duration>,
@@ -43,43 +47,39 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     };
     config.schedule.epochs = args.epochs.unwrap_or(config.schedule.epochs);
     config.seed = args.seed.unwrap_or(config.seed);
-    let options = LearnOptions { pairs: args.pairs.read()?, half_life: args.half_life, config };
+    let (pairs, half_life, accept) = (args.pairs.read()?, args.half_life, args.accept);
+    let options = LearnOptions { pairs, half_life, config, accept };
     let WriteArgs { report: ReportArgs { index, json }, wait } = &args.write;
     let index = wait.open(index)?;
+    // Before minutes of training.
+    eprintln!("{}", index.learnable(&options)?.sentence);
     let learned = long::run(AS_BEFORE, |on_progress| index.with_progress(on_progress).learn(&options))?;
     if *json { printing::json(out, &learned) } else { write_learned(out, &learned).map_err(Failure::Output) }
 }
 
 fn write_learned(out: &mut dyn Write, learned: &Learned) -> io::Result<()> {
-    let Learned { pairs, without_document, learned: questions, held_out, .. } = learned;
-    writeln!(
-        out,
-        "{questions} questions with {pairs} answers to learn from, {held_out} questions set aside"
-    )?;
+    let Learned { without_document, fusion, query_encoder, .. } = learned;
     if *without_document > 0 {
         writeln!(out, "judgments of documents that the index does not hold: {without_document}")?;
     }
-    for (name, difference) in [("nDCG@10", learned.ndcg_at_10), ("recall@10", learned.recall_at_10)] {
+    let figures = [
+        ("nDCG@10", learned.ndcg_at_10),
+        ("recall@10", learned.recall_at_10),
+        ("nDCG@10, encoder alone", learned.encoder),
+    ];
+    for (name, difference) in figures {
         if let Some(Difference { value, against, .. }) = difference {
-            writeln!(out, "{name:<10} {against:.4} before, {value:.4} after")?;
+            writeln!(out, "{name:<22} {against:.4} before, {value:.4} after")?;
         }
+    }
+    if let Some(fusion) = fusion {
+        let words = 1.0 - fusion.alpha;
+        writeln!(out, "{:<22} {words:.2}, embeddings {:.2}", "weight of words", fusion.alpha)?;
+    }
+    if let Some(query_encoder) = query_encoder {
+        writeln!(out, "{:<22} {}", "query encoder", query_encoder.sentence)?;
     }
     writeln!(out, "{}", learned.sentence)?;
-    match &learned.fusion {
-        Some(fusion) if fusion.words_help => {
-            writeln!(
-                out,
-                "words count {:.2} beside it in a search, embeddings {:.2}",
-                1.0 - fusion.alpha,
-                fusion.alpha
-            )?;
-        }
-        Some(_) => writeln!(out, "words do not help beside it; searches go by embeddings alone")?,
-        None if learned.change.is_some() => {
-            writeln!(out, "how much words count beside it was not learned: `ehi fuse` does that")?;
-        }
-        None => {}
-    }
     match learned.change {
         None => Ok(()),
         Some(change) => writeln!(

@@ -3,8 +3,8 @@
 use std::io::{self, Write};
 use std::path::PathBuf;
 
+use ehi::learn::{COMPARED_RECALL, DEFAULT_MEMORY_BYTES, TuneOptions, Tuned};
 use ehi::search::MOST_EXACT_DOCUMENTS;
-use ehi::train::{COMPARED_RECALL, DEFAULT_MEMORY_BYTES, TuneOptions, Tuned};
 
 use crate::calibrate::questions;
 use crate::failure::Failure;

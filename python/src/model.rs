@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use ehi::Bundle;
 use ehi::model::{EncoderPrecision, EncoderSettings, LoadOptions, Role};
-use ehi::train::{QueryEncoderChoice, TrainConfig};
+use ehi::train::{self, QueryEncoderChoice, TrainConfig};
 use numpy::{IxDyn, PyArray1, PyArrayDyn, PyArrayMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -166,7 +166,7 @@ impl Model {
         let report = watched(py, progress, move |told| {
             let dev_fraction = TrainConfig::default().dev_fraction;
             let set = given.map(|given| given.read(dev_fraction)).transpose()?.unwrap_or_default();
-            bundle.distil_with(&set, &options, told)
+            train::distil(&bundle, &set, &options, told)
         })?;
         plain(py, &report)
     }

@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
+use ehi::learn::{JudgedRankings, TuneOptions, compare_rankings};
 use ehi::search::{SearchCandidate, fuse_candidates};
-use ehi::train::{self, JudgedRankings, TuneOptions, compare_rankings};
+use ehi::train;
 use ehi::{Fusion, InputError, LeafId};
 use numpy::{IntoPyArray, PyArray1, PyUntypedArray};
 use pyo3::exceptions::PyValueError;

@@ -4,11 +4,10 @@ use std::path::PathBuf;
 
 use ehi::data::Dataset;
 use ehi::eval::{EvalOptions, evaluate as evaluate_index};
-use ehi::train::{RerankerConfig, RerankerTrainer, Retrained, TrainConfig, Trainer, TrainingSet};
+use ehi::train::{RerankerConfig, RerankerTrainer, TrainConfig, Trainer, TrainingSet};
 use ehi::{Document, Judgment, QueryEncoder};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
 
 use crate::call::{run, watched};
 use crate::columns::dictionaries;
@@ -174,12 +173,4 @@ pub fn evaluate(
         evaluate_index(&index, &Dataset::open(data)?, split, &options, &mut told)
     })?;
     plain(py, &report)
-}
-
-pub fn retrained(py: Python<'_>, done: &Retrained) -> PyResult<Py<PyAny>> {
-    let parts = PyDict::new(py);
-    parts.set_item("report", plain(py, &done.fitted.report)?)?;
-    parts.set_item("change", plain(py, &done.change)?)?;
-    parts.set_item("fusion", plain(py, &done.fusion)?)?;
-    Ok(parts.into_any().unbind())
 }

@@ -20,6 +20,7 @@ use serde::Serialize;
 use super::Index;
 use super::active_model::{ActiveModel, HandleOptions, Ranking, check_passages};
 use super::begun::{self, remove_model};
+use super::fusion::KeptFusion;
 use super::insert::{BYTES_PER_COMMIT, DOCUMENTS_PER_COMMIT};
 use super::measured::{self, Files};
 use super::private_pool::PrivatePool;
@@ -90,30 +91,32 @@ impl Index {
     fn change_model(&self, bundle: &Bundle, on_progress: &mut OnProgress<'_>) -> Result<ModelChange> {
         self.check_writable()?;
         let _only = self.alone()?;
-        self.change_model_alone(bundle, on_progress)
+        changed(self.change_model_alone(bundle, &mut always, on_progress)?)
     }
 
-    /// As [`Self::change_model_alone`], with a bundle that nobody has once this has returned. A call that is
-    /// cancelled could not be continued, so what it began is removed.
+    /// Changes over to a bundle that is gone once this has returned, if `check` says so of the model that is
+    /// filled with all documents and about to serve. For a caller that holds the right to ([`Self::alone`]). A
+    /// call that is cancelled could not be continued, so what it began is removed.
     #[cfg(feature = "train")]
-    pub(crate) fn change_to_passing(
+    pub(crate) fn change_if(
         &self,
         bundle: &Bundle,
+        check: &mut Check<'_>,
         on_progress: &mut OnProgress<'_>,
-    ) -> Result<ModelChange> {
-        let changed = self.change_model_alone(bundle, on_progress);
+    ) -> Result<Option<ModelChange>> {
+        let changed = self.change_model_alone(bundle, check, on_progress);
         if matches!(changed, Err(Error::Cancelled)) {
             self.discard_unfinished();
         }
         changed
     }
 
-    /// As [`Self::reencode`], for a caller that holds the right to ([`Self::alone`]).
-    pub(crate) fn change_model_alone(
+    fn change_model_alone(
         &self,
         bundle: &Bundle,
+        check: &mut Check<'_>,
         on_progress: &mut OnProgress<'_>,
-    ) -> Result<ModelChange> {
+    ) -> Result<Option<ModelChange>> {
         if bundle.hash() == self.serving().bundle.hash() {
             return Err(InputError::SameModel { model: bundle.hash() }.into());
         }
@@ -125,14 +128,14 @@ impl Index {
                 Err(Error::Model(error)) => {
                     tracing::warn!(index = %self.path().display(), %error, "the kept model is damaged");
                 }
-                kept => return self.change_to(kept?, on_progress),
+                kept => return self.change_to(kept?, check, on_progress),
             }
         }
-        let changed = self.shadow(bundle).and_then(|target| self.change_to(target, on_progress));
+        let changed = self.shadow(bundle).and_then(|target| self.change_to(target, check, on_progress));
         match &changed {
-            // To be continued.
-            Ok(_) | Err(Error::Cancelled) => {}
-            Err(_) => self.discard_unfinished(),
+            // A call that was cancelled is continued by the next one.
+            Ok(Some(_)) | Err(Error::Cancelled) => {}
+            Ok(None) | Err(_) => self.discard_unfinished(),
         }
         changed
     }
@@ -155,7 +158,7 @@ impl Index {
         self.check_writable()?;
         let _only = self.alone()?;
         let kept = self.root.current().kept.ok_or(InputError::NoPreviousModel)?;
-        self.change_to(self.open_for_filling(kept)?, on_progress)
+        changed(self.change_to(self.open_for_filling(kept)?, &mut always, on_progress)?)
     }
 
     /// The model that [`Self::rollback`] would return to.
@@ -270,8 +273,13 @@ impl Index {
         }
     }
 
-    /// Fills the target and puts it into service.
-    fn change_to(&self, target: ActiveModel, on_progress: &mut OnProgress<'_>) -> Result<ModelChange> {
+    /// Fills the target and, if `check` says so, puts it into service.
+    fn change_to(
+        &self,
+        target: ActiveModel,
+        check: &mut Check<'_>,
+        on_progress: &mut OnProgress<'_>,
+    ) -> Result<Option<ModelChange>> {
         let before = self.serving();
         let keeps_embeddings = before.bundle.has_encoder_of(&target.bundle);
         let backend = self.root.backend();
@@ -292,6 +300,9 @@ impl Index {
                 break;
             }
         }
+        if !check(&target, on_progress)? {
+            return Ok(None);
+        }
         // What was written during the last pass. Writers wait, so nobody is told: a callback could be one.
         let apart = PrivatePool::new();
         let no_writes = self.writing.write().unwrap_or_else(PoisonError::into_inner);
@@ -308,7 +319,7 @@ impl Index {
         {
             target.store.make_lexical(kind.code(), &mut || Ok(()))?;
         }
-        let number = target.number;
+        let (number, learned) = (target.number, target.kept_fusion());
         // Opened again, with the durability of the handle.
         drop(target);
         let store = StoreOptions { lock_wait: READERS_WAIT, ..self.options.store };
@@ -328,7 +339,10 @@ impl Index {
         let measured = match old.kept == Some(number) {
             // What was measured of it, and nothing else.
             true => old.kept_measured,
-            false => self.take_fusion_over(&before, &next, keeps_embeddings),
+            false => {
+                let fusion = learned.or_else(|| before.kept_fusion().filter(|_| keeps_embeddings));
+                self.take_fusion_over(fusion, &next)
+            }
         };
         // What was kept so far has served its time, unless it is what serves now.
         let unfinished = old.others().find(|&other| other != number);
@@ -338,14 +352,15 @@ impl Index {
         self.discard_unfinished();
         drop(no_writes);
         self.calibrate_if_needed(on_progress);
-        Ok(change)
+        Ok(Some(change))
     }
 
-    /// Gives a new model the learned weight of words if it has the same encoder, since its scores are the
-    /// same. Before the switch, so that it lasts where that does; nothing rests on the file.
-    fn take_fusion_over(&self, before: &ActiveModel, next: &ActiveModel, same_encoder: bool) -> Files {
+    /// Gives a new model a weight of words: the one that was learned for it, or that of a model with the same
+    /// encoder, whose scores are the same. Before the switch, so that it lasts where that does; nothing rests on
+    /// the file.
+    fn take_fusion_over(&self, fusion: Option<KeptFusion>, next: &ActiveModel) -> Files {
         let (backend, dir) = (self.root.backend(), self.root.model_dir(next.number));
-        let fusion = before.kept_fusion().filter(|_| same_encoder && next.store.is_lexical());
+        let fusion = fusion.filter(|_| next.store.is_lexical());
         let written = match &fusion {
             Some(fusion) => measured::FUSION.write(&*backend, &dir, &next.origin(), fusion),
             // A change that was cut off may have left one that does not hold any more.
@@ -384,6 +399,18 @@ impl<F: FnMut(Progress) -> ControlFlow<()>> WithProgress<'_, F> {
     pub fn rollback(mut self) -> Result<ModelChange> {
         self.index.return_to_kept(&mut self.on_progress)
     }
+}
+
+/// Whether a model that has all documents is put into service.
+pub(crate) type Check<'a> = dyn FnMut(&ActiveModel, &mut OnProgress<'_>) -> Result<bool> + 'a;
+
+fn always(_: &ActiveModel, _: &mut OnProgress<'_>) -> Result<bool> {
+    Ok(true)
+}
+
+/// Of a change that nothing stood against.
+fn changed(change: Option<ModelChange>) -> Result<ModelChange> {
+    change.ok_or(Error::Cancelled)
 }
 
 /// What fills a store from another one.

@@ -75,8 +75,7 @@ impl Index {
     /// Keeps what was learned of the model in service; it lasts once this has returned.
     #[cfg(feature = "train")]
     pub(crate) fn set_fusion(&self, serving: &ActiveModel, fusion: LearnedFusion) -> Result<()> {
-        let query_encoder = serving.bundle().fast().map(|fast| fast.entry().sha256.clone());
-        let kept = KeptFusion { fusion, query_encoder };
+        let kept = serving.to_keep(fusion);
         let dir = self.root.model_dir(serving.number);
         measured::FUSION.write(&*self.root.backend(), &dir, &serving.origin(), &kept)?;
         serving.put_fusion(Some(kept));
@@ -100,6 +99,18 @@ impl ActiveModel {
         Some(kept.fusion)
     }
 
+    #[cfg(feature = "train")]
+    fn to_keep(&self, fusion: LearnedFusion) -> KeptFusion {
+        let query_encoder = self.bundle().fast().map(|fast| fast.entry().sha256.clone());
+        KeptFusion { fusion, query_encoder }
+    }
+
+    /// What was learned of a model that does not serve yet; it is kept with the model once that serves.
+    #[cfg(feature = "train")]
+    pub(crate) fn put_learned_fusion(&self, fusion: LearnedFusion) {
+        self.put_fusion(Some(self.to_keep(fusion)));
+    }
+
     pub(super) fn kept_fusion(&self) -> Option<KeptFusion> {
         self.fusion.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -120,7 +131,7 @@ impl ActiveModel {
     }
 
     /// Whether a search does best to look at words.
-    pub(super) fn words_help(&self, encoder: Option<QueryEncoder>) -> bool {
+    pub(crate) fn words_help(&self, encoder: Option<QueryEncoder>) -> bool {
         self.learned(encoder, |fusion| fusion.words_help).unwrap_or(false)
     }
 

@@ -18,7 +18,7 @@ use super::Index;
 use super::root::kind;
 use crate::disk::{Backend, Kind, names};
 use crate::document::Document;
-use crate::error::{InputError, Result};
+use crate::error::Result;
 use crate::ids::{LeafId, ModelHash};
 use crate::judgment::Judgment;
 use crate::scan::Similarity;
@@ -291,14 +291,8 @@ fn key(question: &str, id: &str) -> String {
 /// # Errors
 /// Those of [`Index::record`] but of the disk.
 pub(crate) fn check_judgment(judgment: &Judgment) -> Result<()> {
-    let Judgment { question, id, weight, .. } = judgment;
-    if question.trim().is_empty() {
-        return Err(InputError::EmptyQuery.into());
-    }
-    if !(*weight > 0.0 && *weight <= 1.0) {
-        return Err(InputError::BadWeight { found: *weight }.into());
-    }
-    Ok(check_document(&Document::new(id, question, ""))?)
+    judgment.check()?;
+    Ok(check_document(&Document::new(&judgment.id, &judgment.question, ""))?)
 }
 
 fn put(judgment: &Judgment) -> Result<Put> {

@@ -3,12 +3,10 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::error::TrainError;
-use super::held_out::{SPLIT_SEED, is_held_out, plain};
-use super::passages::{Pair, check_pairs, document_id, of_passages};
+use super::held_out::{SPLIT_SEED, plain};
 use crate::data::{BeirDataset, Dataset, DevFraction, Qrels, carve_dev, is_dev};
 use crate::document::Document;
 use crate::error::Result;
-use crate::index::Index;
 use crate::judgment::Judgment;
 
 /// A query with the positions of its relevant documents.
@@ -29,7 +27,7 @@ pub struct TrainingSet {
     pub(crate) train: Vec<TrainingQuery>,
     pub(crate) dev: Vec<TrainingQuery>,
     /// Whether they are passages of documents.
-    pub(super) of_passages: bool,
+    pub(crate) of_passages: bool,
 }
 
 impl TrainingSet {
@@ -97,19 +95,6 @@ impl TrainingSet {
         Ok(Self { documents, train, dev, of_passages: false })
     }
 
-    /// The questions that a training sets aside, with their answers: judgments for
-    /// [`Index::fuse`](crate::Index::fuse) of the model that was trained on the others.
-    pub fn held_out(&self) -> Vec<Judgment> {
-        let of_query = |query: &TrainingQuery| -> Vec<Judgment> {
-            let id = |place: &u32| {
-                let id = self.documents[*place as usize].id.as_str();
-                if self.of_passages { document_id(id) } else { id }
-            };
-            query.positives.iter().map(|place| Judgment::new(&query.text, id(place), 1)).collect()
-        };
-        self.dev.iter().flat_map(of_query).collect()
-    }
-
     /// Documents, and pairs of a query's text and the id of a document that answers it.
     ///
     /// Pairs with the same text are one query with several answers. The dev split is the given
@@ -150,7 +135,7 @@ impl TrainingSet {
 
     /// As [`Self::from_pairs`], where each pair takes part in a share of the passes, above 0 and at most 1;
     /// of one pair given twice the larger share counts. `aside` says which questions are set aside.
-    pub(super) fn from_weighted_pairs(
+    pub(crate) fn from_weighted_pairs(
         documents: impl IntoIterator<Item = Document>,
         pairs: impl IntoIterator<Item = (String, String, f32)>,
         aside: impl Fn(&str) -> bool,
@@ -187,31 +172,14 @@ impl TrainingSet {
         Ok(Self { documents, train, dev, of_passages: false })
     }
 
-    /// As [`Self::from_pairs`], over the documents stored in an index. Set aside are the questions that every
-    /// way to learn sets aside ([`is_held_out`]).
-    ///
-    /// All of them are read into memory. Where they have passages, each of these is a document of the
-    /// training, and the best passage of a document by the index's own encoder is the answer.
-    ///
-    /// # Errors
-    /// Those of [`Self::from_pairs`], and failures of reading the index and of its encoder.
-    pub fn from_index(index: &Index, pairs: impl IntoIterator<Item = (String, String)>) -> Result<Self> {
-        let documents = index.iter().collect::<Result<Vec<_>>>()?;
-        let pairs: Vec<Pair> = pairs.into_iter().map(|(query, document)| (query, document, 1.0)).collect();
-        check_pairs(index, &pairs)?;
-        Self::of_index(index, documents, pairs)
-    }
-
-    /// As [`Self::from_weighted_pairs`], of documents that are passages where those of the index are.
-    pub(super) fn of_index(index: &Index, documents: Vec<Document>, pairs: Vec<Pair>) -> Result<Self> {
-        let (documents, pairs) = of_passages(index, documents, pairs)?;
-        let set = Self::from_weighted_pairs(documents, pairs, is_held_out)?;
-        Ok(Self { of_passages: index.passages().is_some(), ..set })
-    }
-
     /// Documents in the corpus.
     pub fn documents(&self) -> usize {
         self.documents.len()
+    }
+
+    /// Queries to train on with the documents that answer them.
+    pub(crate) fn pairs(&self) -> usize {
+        self.train.iter().map(|query| query.positives.len()).sum()
     }
 
     /// Queries to train on, and queries set aside.

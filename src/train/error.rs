@@ -193,6 +193,6 @@ fn some_of(names: &[String]) -> String {
 }
 
 /// A setting with a value that it cannot have.
-pub(super) fn out_of_range(field: &'static str, found: impl ToString, expected: String) -> crate::Error {
+pub(crate) fn out_of_range(field: &'static str, found: impl ToString, expected: String) -> crate::Error {
     TrainError::Config { field, found: found.to_string(), expected }.into()
 }

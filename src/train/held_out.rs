@@ -14,9 +14,8 @@ pub const LEARN_HELD_OUT: f64 = 0.2;
 pub(super) const SPLIT_SEED: u64 = 0;
 
 /// Whether a question of a collection is set aside. [`Index::learn`](crate::Index::learn),
-/// [`Index::retrain`](crate::Index::retrain), [`Index::tune`](crate::Index::tune) and
-/// [`Index::distil`](crate::Index::distil) never learn from those that are;
-/// [`Index::fuse`](crate::Index::fuse) finds the weight of words on them. Code that trains on the same
+/// [`Index::tune`](crate::Index::tune) and [`Index::distil`](crate::Index::distil) never learn from those that
+/// are; [`Index::fuse`](crate::Index::fuse) finds the weight of words on them. Code that trains on the same
 /// questions elsewhere should keep to it too, so that no model is measured on what it has seen.
 pub fn is_held_out(question: &str) -> bool {
     DevFraction::new(LEARN_HELD_OUT).is_ok_and(|fraction| is_dev(&plain(question), SPLIT_SEED, fraction))
@@ -27,7 +26,7 @@ pub fn is_held_out(question: &str) -> bool {
 /// # Errors
 /// [`TrainError::Config`](super::TrainError::Config) for a share that is neither that one nor the default
 /// of the settings.
-pub(super) fn share(found: f64) -> Result<f64> {
+pub(crate) fn share(found: f64) -> Result<f64> {
     if found != TrainConfig::default().dev_fraction && found != LEARN_HELD_OUT {
         let expected = format!("{LEARN_HELD_OUT}, which is always set aside of a collection's questions");
         return Err(out_of_range("dev_fraction", found, expected));
@@ -37,7 +36,7 @@ pub(super) fn share(found: f64) -> Result<f64> {
 
 /// The letters and digits of a question, in lower case: in another spelling it is the same one,
 /// and must not be learned from in one and measured in another.
-pub(super) fn plain(question: &str) -> String {
+pub(crate) fn plain(question: &str) -> String {
     let words = question.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
     let plain = words.map(str::to_lowercase).collect::<Vec<_>>().join(" ");
     // Signs alone.

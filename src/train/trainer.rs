@@ -18,7 +18,6 @@ use super::device::{self, TrainDevice};
 use super::error::{TrainError, out_of_range};
 use super::frozen::{CachePlace, Frozen, FrozenCache, Read};
 use super::head::{Head, Scope};
-use super::held_out;
 use super::inputs::Inputs;
 use super::log::Log;
 use super::page;
@@ -46,7 +45,7 @@ pub const PAGE_FILE: &str = crate::model::PAGE_FILE;
 pub const DEFAULT_CACHE_BYTES: u64 = 32 << 30;
 
 /// What a run reads in place of texts, where embeddings are there already.
-pub(super) struct Given {
+pub(crate) struct Given {
     pub texts: Texts,
     pub embedded: Embedded,
     /// Documents of the collection that these are drawn from.
@@ -209,31 +208,6 @@ impl<'a> Trainer<'a> {
         self
     }
 
-    /// Sets aside of the queries what is set aside of every collection.
-    pub(super) fn of_collection(mut self) -> Result<Self> {
-        self.config.dev_fraction = held_out::share(self.config.dev_fraction)?;
-        Ok(self)
-    }
-
-    pub(super) fn trains_encoder(&self) -> bool {
-        self.config.trains_encoder()
-    }
-
-    pub(super) fn has_output(&self) -> bool {
-        self.output.is_some()
-    }
-
-    pub(super) fn base_if_none(mut self, dir: &Path) -> Self {
-        self.base.get_or_insert_with(|| dir.to_owned());
-        self
-    }
-
-    /// The progress callback, and the run without it.
-    pub(super) fn take_progress(mut self) -> (Self, ProgressCallback<'a>) {
-        let callback = std::mem::replace(&mut self.on_progress, Box::new(no_progress));
-        (self, callback)
-    }
-
     /// Trains, writes the bundle and opens it.
     ///
     /// # Paper
@@ -248,7 +222,7 @@ impl<'a> Trainer<'a> {
     }
 
     /// Trains a tree on embeddings that are given; the bundle gets the encoder of the base byte for byte.
-    pub(super) fn fit_tree(self, set: &TrainingSet, given: Given) -> Result<Fitted> {
+    pub(crate) fn fit_tree(self, set: &TrainingSet, given: Given) -> Result<Fitted> {
         self.run(set, Some(given))
     }
 

@@ -6,10 +6,10 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::support::{DOCUMENTS, Shape, bundle, config, document, documents, filled, id};
+use ehi::learn::LearnOptions;
 use ehi::model::{ENCODER_FILE, ModelError};
 use ehi::store::StoreError;
-use ehi::train::{TrainError, Trainer};
-use ehi::{Document, Error, Index, InputError, Progress, RepairOptions, Stage};
+use ehi::{Document, Error, Index, InputError, Judgment, Progress, RepairOptions, Stage};
 
 const OLD: Shape = Shape { height: 1, leaves_per_document: 1 };
 const NEW: Shape = Shape { height: 2, leaves_per_document: 2 };
@@ -369,21 +369,16 @@ fn searches_and_writes_go_on_meanwhile() {
 #[test]
 fn training_on_the_stored_documents_ends_in_service() {
     let (dir, index) = filled(OLD, DOCUMENTS);
-    let pairs = || (0..40).map(|n| (format!("tree leaf {n}"), id(n * 3)));
-    let unknown = index.retrain([("a".to_owned(), "absent".to_owned())], Trainer::builder());
-    assert!(matches!(unknown.err(), Some(Error::Train(TrainError::Unknown { .. }))));
-    assert_serves(&index, OLD, &documents(DOCUMENTS));
-
+    let pairs = (0..40).map(|n| Judgment::new(format!("tree leaf {n}"), id(n * 3), 1)).collect();
+    let options = LearnOptions { pairs, config: config(NEW), accept: true, ..LearnOptions::default() };
     let mut stages = Vec::new();
-    let trainer = Trainer::builder().config(config(NEW)).on_progress(|progress| {
+    let told = index.with_progress(|progress| {
         stages.push(progress.stage);
         ControlFlow::Continue(())
     });
-    let retrained = index.retrain(pairs(), trainer).unwrap();
-    assert!(stages.contains(&Stage::Train) && stages.last() == Some(&Stage::Reencode), "{stages:?}");
-    assert_eq!(retrained.change.from, bundle(OLD).hash());
-    assert_eq!(retrained.change.to, index.bundle().hash());
-    assert_eq!(retrained.fitted.bundle.hash(), index.bundle().hash());
+    let change = told.learn(&options).unwrap().change.unwrap();
+    assert!(stages.contains(&Stage::Train) && stages.contains(&Stage::Reencode), "{stages:?}");
+    assert_eq!((change.from, change.to), (bundle(OLD).hash(), index.bundle().hash()));
     assert_eq!(index.bundle().leaves_per_document(), NEW.leaves_per_document);
     assert_eq!(index.len(), DOCUMENTS);
     assert!(!dir.path().join("index").join("model.trained").exists());

@@ -8,7 +8,7 @@ use std::time::Duration;
 use std::{env, thread};
 
 use crate::support::{Shape, bundle, copy_directory, document, documents, filled, id};
-use ehi::train::TuneOptions;
+use ehi::learn::TuneOptions;
 use ehi::{Bundle, Document, Filter, Index};
 use half::f16;
 use proptest::prelude::*;

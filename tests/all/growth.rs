@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use crate::support::{WIDTH, base_model, id};
 use ehi::health::{Advice, RemedyCommand};
+use ehi::learn::{AutoTuneOptions, TuneOptions, Tuned};
 use ehi::search::MOST_EXACT_DOCUMENTS;
-use ehi::train::{AutoTuneOptions, TuneOptions, Tuned};
 use ehi::{Bundle, Document, Index, Judgment};
 use tempfile::TempDir;
 

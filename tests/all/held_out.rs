@@ -2,8 +2,9 @@
 
 use std::fs;
 
-use ehi::train::{Trainer, TuneOptions, is_held_out};
-use ehi::{Bundle, Index};
+use ehi::learn::{LearnOptions, TuneOptions};
+use ehi::train::is_held_out;
+use ehi::{Bundle, Index, Judgment};
 use proptest::prelude::*;
 use tempfile::TempDir;
 
@@ -32,16 +33,24 @@ fn index() -> (TempDir, Index) {
     (dir, index)
 }
 
-/// The model after a retraining on pairs in which the questions set aside have these answers.
-fn retrained(shift: usize) -> String {
-    let (_dir, index) = index();
-    let pairs = questions().into_iter().enumerate().map(|(place, question)| {
+/// An index with judgments in which the questions set aside have these answers.
+fn judged(shift: usize) -> (TempDir, Index) {
+    let (dir, index) = index();
+    let judgments = questions().into_iter().enumerate().map(|(place, question)| {
         let answer = if is_held_out(&question) { (place + shift) % DOCUMENTS } else { place };
-        (question, id(answer))
+        Judgment::new(question, id(answer), 1)
     });
+    index.record_all(judgments).unwrap();
+    (dir, index)
+}
+
+/// The model after a learning.
+fn learned(shift: usize) -> String {
+    let (_dir, index) = judged(shift);
     let mut config = config(SHAPE);
     config.encoder.trainable_layers = 1;
-    index.retrain(pairs.collect::<Vec<_>>(), Trainer::builder().config(config)).unwrap().change.to.to_string()
+    let options = LearnOptions { config, accept: true, ..LearnOptions::default() };
+    index.learn(&options).unwrap().change.unwrap().to.to_string()
 }
 
 /// The model after a tuning for questions of which those set aside are `aside`.
@@ -60,11 +69,7 @@ fn tuned(aside: &[String]) -> String {
 
 /// The fast encoder made of judgments in which the questions set aside have these answers.
 fn distilled(shift: usize) -> Vec<u8> {
-    let (_dir, index) = index();
-    for (place, question) in questions().into_iter().enumerate() {
-        let answer = if is_held_out(&question) { (place + shift) % DOCUMENTS } else { place };
-        index.record(&question, &id(answer), 1).unwrap();
-    }
+    let (_dir, index) = judged(shift);
     index.distil(&Default::default()).unwrap();
     let path = index.bundle().path().to_owned();
     let files = fs::read_dir(path).unwrap().map(|entry| entry.unwrap().path());
@@ -78,7 +83,7 @@ proptest! {
     /// If the answers of the questions set aside are others, what is learned is the same.
     #[test]
     fn no_way_to_learn_sees_a_question_set_aside(shift in 1..DOCUMENTS) {
-        prop_assert_eq!(retrained(0), retrained(shift));
+        prop_assert_eq!(learned(0), learned(shift));
         let aside: Vec<String> = questions().into_iter().filter(|question| is_held_out(question)).collect();
         prop_assert!(aside.len() > 5);
         prop_assert_eq!(tuned(&aside), tuned(&aside[shift % aside.len()..]));

@@ -5,10 +5,10 @@ use std::fs;
 use std::ops::ControlFlow;
 
 use crate::support::{DOCUMENTS, Shape, bundle, copy_directory, document, documents, filled, id};
+use ehi::learn::FEWEST_FUSION_QUESTIONS;
 use ehi::model::Role;
 use ehi::search::DEFAULT_ALPHA;
 use ehi::store::StoreError;
-use ehi::train::FEWEST_FUSION_QUESTIONS;
 use ehi::{
     Analyzer, Bundle, Document, Error, Filter, Fusion, Hit, Index, InputError, Judgment, Language, Query,
     SearchResult, Stop,

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use crate::support::{DOCUMENTS, Shape, bundle, document, documents, filled, id};
 use ehi::calibrate::CalibrateOptions;
-use ehi::train::{DistilOptions, QueryEncoderChoice, TuneOptions};
+use ehi::learn::TuneOptions;
+use ehi::train::{DistilOptions, QueryEncoderChoice};
 use ehi::{Index, Judgment, LearnedFusion, QueryEncoder, RepairOptions};
 use serde_json::Value;
 use tempfile::TempDir;

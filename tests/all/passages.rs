@@ -6,8 +6,9 @@ use std::fs;
 use ehi::data::Dataset;
 use ehi::eval::{Baseline, EvalOptions, IvfOptions, Metric, evaluate};
 use ehi::explain::Explanation;
+use ehi::learn::{Decision, LearnOptions, TuneOptions};
 use ehi::model::Role;
-use ehi::train::{Decision, DistilOptions, LearnOptions, Trainer, TrainingSet, TuneOptions};
+use ehi::train::{DistilOptions, TrainingSet, is_held_out};
 use ehi::{
     Analyzer, BadPassages, Bundle, Document, Error, Filter, Fusion, Hit, Index, InputError, Judgment,
     Language, Passages, Query, SearchResult, Stop,
@@ -432,15 +433,21 @@ fn training_is_on_passages_and_judged_by_documents() {
     let absent = TrainingSet::from_index(&index, [("a".to_owned(), "absent".to_owned())]);
     assert!(matches!(absent, Err(Error::Train(_))), "{absent:?}");
 
-    let retrained = index.retrain(pairs(), Trainer::builder().config(config(shape))).unwrap();
-    assert_eq!((retrained.change.documents, index.embeddings()), (all.len(), embeddings));
+    let fused = index.fuse(&judged).unwrap().fusion.unwrap();
+    assert!(fused.questions > 50 && fused.dense > 0.0 && fused.lexical > 0.5, "{fused:?}");
+    let config = config(shape);
+    let learn = LearnOptions { pairs: judged.clone(), config, accept: true, ..LearnOptions::default() };
+    let learned = index.learn(&learn).unwrap();
+    assert!(learned.ndcg_at_10.unwrap().value > 0.0, "{learned:?}");
+    assert_eq!((learned.change.unwrap().documents, index.embeddings()), (all.len(), embeddings));
     let distilled = index
         .distil(&DistilOptions { passes: 1, pairs: judged.clone(), ..DistilOptions::default() })
         .unwrap()
         .unwrap();
     assert_eq!(distilled.documents, embeddings);
-    let fused = index.fuse(&judged).unwrap().fusion.unwrap();
-    assert!(fused.questions > 50 && fused.dense > 0.0 && fused.lexical > 0.5, "{fused:?}");
+    // Once it has learned, words are weighed on the questions that it set aside.
+    let aside = judged.iter().filter(|judged| is_held_out(&judged.question)).count();
+    assert_eq!(index.fuse(&judged).unwrap().questions, aside);
     let tuned = index.tune(&TuneOptions { passes: Some(2), always: true, ..TuneOptions::default() }).unwrap();
     assert_eq!(tuned.documents, embeddings);
     let change = tuned.change.unwrap();

@@ -6,8 +6,11 @@ use crate::program::{ehi, text};
 use crate::support::{Shape, WIDTH, bundle, copy_directory, corpus_lines, dataset, documents, filled, id};
 use ehi::data::Dataset;
 use ehi::search::REFINED;
-use ehi::train::{DistilOptions, QueryEncoderChoice, TrainError, TrainingSet};
-use ehi::{Bundle, Error, Filter, Fusion, Index, InputError, Judgment, Progress, Query, QueryEncoder, Stage};
+use ehi::train::{self, DistilOptions, QueryEncoderChoice, TrainError, TrainingSet};
+use ehi::{
+    Bundle, Error, Filter, Fusion, Index, InputError, Judgment, Progress, Query, QueryEncoder, Stage,
+    no_progress,
+};
 use serde_json::Value;
 use std::ops::ControlFlow;
 use tempfile::TempDir;
@@ -28,7 +31,7 @@ fn copied(dir: &TempDir) -> Bundle {
     let copied = Bundle::open(path).unwrap();
     let none = DistilOptions { query_encoder: QueryEncoderChoice::None, ..DistilOptions::default() };
     let set = TrainingSet::read(&Dataset::open(dataset()).unwrap(), 0.2).unwrap();
-    assert!(copied.distil(&set, &none).unwrap().is_none());
+    assert!(train::distil(&copied, &set, &none, &mut no_progress).unwrap().is_none());
     copied
 }
 
@@ -65,7 +68,7 @@ fn training_and_distil_give_a_bundle_one_and_take_it_away() {
     assert!(manifest().get("query_encoder").is_none());
     let format = manifest()["format_version"].clone();
     let set = TrainingSet::read(&Dataset::open(dataset()).unwrap(), 0.2).unwrap();
-    let report = bundle.distil(&set, &short()).unwrap().unwrap();
+    let report = train::distil(&bundle, &set, &short(), &mut no_progress).unwrap().unwrap();
     assert_eq!((report.passes, report.questions), (2, set.queries().0));
     assert_eq!(report.held_out_questions, set.queries().1);
     assert!(report.full.is_some() && report.fast.is_some() && report.difference.is_some());
@@ -83,9 +86,9 @@ fn training_and_distil_give_a_bundle_one_and_take_it_away() {
         })
     };
     let first = file().unwrap();
-    bundle.distil(&set, &short()).unwrap();
+    train::distil(&bundle, &set, &short(), &mut no_progress).unwrap();
     assert_eq!(file().as_ref(), Some(&first));
-    bundle.distil(&set, &DistilOptions { seed: 1, ..short() }).unwrap();
+    train::distil(&bundle, &set, &DistilOptions { seed: 1, ..short() }, &mut no_progress).unwrap();
     assert_ne!(file().unwrap(), first);
 }
 
@@ -94,7 +97,8 @@ fn what_cannot_be_distilled_is_refused_and_changes_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let bundle = copied(&dir);
     let set = TrainingSet::read(&Dataset::open(dataset()).unwrap(), 0.2).unwrap();
-    let refused = |options: DistilOptions| bundle.distil(&set, &options).unwrap_err();
+    let refused =
+        |options: DistilOptions| train::distil(&bundle, &set, &options, &mut no_progress).unwrap_err();
     let train = |error: Error| match error {
         Error::Train(error) => error,
         other => panic!("{other}"),
@@ -107,7 +111,7 @@ fn what_cannot_be_distilled_is_refused_and_changes_nothing() {
     assert!(matches!(train(refused(DistilOptions { pairs, ..short() })), TrainError::Unknown { .. }));
     let empty = DistilOptions { questions: vec![" ".to_owned()], ..short() };
     assert!(matches!(refused(empty), Error::Input(InputError::EmptyQuery)));
-    let cancelled = bundle.distil_with(&set, &short(), &mut |progress: Progress| match progress.stage {
+    let cancelled = train::distil(&bundle, &set, &short(), &mut |progress: Progress| match progress.stage {
         Stage::Distil => ControlFlow::Break(()),
         _ => ControlFlow::Continue(()),
     });
@@ -140,7 +144,7 @@ fn an_index_learns_from_what_it_holds_and_keeps_it() {
     assert_eq!(report.documents, STORED);
     assert_eq!(index.query_encoder(), Some(report.clone()));
     // A tree tuned for the same encoder keeps it.
-    let options = ehi::train::TuneOptions { always: true, passes: Some(1), ..Default::default() };
+    let options = ehi::learn::TuneOptions { always: true, passes: Some(1), ..Default::default() };
     assert!(index.tune(&options).unwrap().change.is_some());
     let kept = index.query_encoder().expect("it is the encoder's, not the tree's");
     assert_eq!((kept.texts, kept.tree), (report.texts, None));

@@ -5,9 +5,9 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
+use ehi::learn::TuneOptions;
 use ehi::model::Role;
 use ehi::search::{TermStatistics, fuse_candidates, plain_question};
-use ehi::train::TuneOptions;
 use ehi::{Bundle, Document, Error, Filter, Fusion, Hit, Index, InputError, LeafId, SearchResult};
 use serde_json::{Value, json};
 use tempfile::TempDir;

@@ -4,7 +4,8 @@ use std::fs;
 
 use crate::program::{ehi, text};
 use crate::support::{Shape, WIDTH, base_model, bundle, document, documents};
-use ehi::train::{LearnOptions, TrainConfig, Trainer, TuneOptions};
+use ehi::learn::{LearnOptions, TuneOptions};
+use ehi::train::TrainConfig;
 use ehi::{Bundle, Document, Error, Index, InputError, Judgment, RepairOptions};
 use tempfile::TempDir;
 
@@ -67,9 +68,7 @@ fn a_change_to_another_encoder_is_refused_with_their_number() {
     index.record_all(questions).unwrap();
     let mut config = TrainConfig::default();
     config.encoder.trainable_layers = 1;
-    assert_refused(index.learn(&LearnOptions { config: config.clone(), ..LearnOptions::default() }), WITHOUT);
-    let pairs = (0..40).map(|n| (format!("tree leaf {n}"), document(n).id));
-    assert_refused(index.retrain(pairs, Trainer::builder().config(config)), WITHOUT);
+    assert_refused(index.learn(&LearnOptions { config, ..LearnOptions::default() }), WITHOUT);
     assert_eq!(index.bundle().hash(), before);
     assert_found(&index, 0..WITHOUT, |n| n);
     assert!(index.verify().unwrap().is_sound());

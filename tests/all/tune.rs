@@ -6,8 +6,9 @@ use std::ops::ControlFlow;
 use crate::program::{ehi, text};
 use crate::support::{DOCUMENTS, WIDTH, base_model, dataset, document, documents, filled, id};
 use crate::support::{Shape, bundle};
+use ehi::learn::TuneOptions;
 use ehi::store::StoreError;
-use ehi::train::{TrainError, TuneOptions};
+use ehi::train::TrainError;
 use ehi::{Bundle, Document, Error, Index, InputError, Stage};
 use tempfile::TempDir;
 

@@ -9,9 +9,9 @@ use crate::support::{
 };
 use ehi::data::Dataset;
 use ehi::eval::{Baseline, EvalOptions, IvfOptions, evaluate};
+use ehi::learn::LearnOptions;
 use ehi::model::{BUNDLE_FORMAT, ENCODER_FILE, INDEXER_FILE, MANIFEST_FILE, ModelError, Role};
-use ehi::train::Trainer;
-use ehi::{Bundle, Document, Filter, Index, Similarity, Stop, no_progress};
+use ehi::{Bundle, Document, Filter, Index, Judgment, Similarity, Stop, no_progress};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -139,9 +139,9 @@ fn a_trained_model_takes_its_place_and_gives_it_back() {
     assert_eq!(index.query("tree").k(DOCUMENTS + 5).run().unwrap().hits.len(), DOCUMENTS + 1);
     index.drop_previous_model().unwrap();
     // Trained from its own encoder, on its own documents.
-    let pairs = (0..40).map(|n| (format!("tree leaf {n}"), id(n * 3)));
-    let retrained = index.retrain(pairs, Trainer::builder().config(config(TRAINED))).unwrap();
-    assert_eq!(retrained.change.from, untrained().hash());
+    let pairs = (0..40).map(|n| Judgment::new(format!("tree leaf {n}"), id(n * 3), 1)).collect();
+    let options = LearnOptions { pairs, config: config(TRAINED), accept: true, ..LearnOptions::default() };
+    assert_eq!(index.learn(&options).unwrap().change.unwrap().from, untrained().hash());
     assert!(index.bundle().has_tree());
     drop(index);
     let index = Index::open(dir.path().join("index")).unwrap();

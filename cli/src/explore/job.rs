@@ -7,7 +7,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use ehi::train::{LearnOptions, Learned, TrainConfig};
+use ehi::learn::{LearnOptions, Learned};
+use ehi::train::TrainConfig;
 use ehi::{Error, ModelChange, Progress};
 use hyper::StatusCode;
 use serde::{Deserialize, Serialize};

@@ -7,9 +7,10 @@ use std::path::Path;
 
 use ehi::LearnedFusion;
 use ehi::health::Health;
+use ehi::learn::Learning;
 use ehi::model::{DistilReport, ModelHash};
 use ehi::store::StoreStats;
-use ehi::train::{Learning, REPORT_FILE};
+use ehi::train::REPORT_FILE;
 use rustix::fs::OFlags;
 use serde::Serialize;
 use serde_json::{Map, Value};

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, PoisonError, RwLock};
 
-use ehi::train::{LearnOptions, Trainer};
+use ehi::learn::LearnOptions;
 use pyo3::prelude::*;
 
 use super::Index;
@@ -10,7 +10,7 @@ use crate::call::{is_forked, run, watched};
 use crate::columns::strings;
 use crate::model;
 use crate::options::{distillation, judgments, seconds};
-use crate::training::{config, retrained};
+use crate::training::config;
 use crate::value::plain;
 
 #[pymethods]
@@ -108,30 +108,42 @@ impl Index {
         plain(py, &run(py, move || index.leaf_changes())?)
     }
 
-    /// Trains on the judgments and takes the new model only if it is shown to be better; the decision, as a
-    /// dictionary. `half_life` is in seconds. `choose`, a function of that dictionary as measured, says in
-    /// place of the decision whether the new model is taken.
+    /// What `learn` would learn from, and how large a gain must be for its questions to show it, as a dictionary.
+    ///
+    /// >>> index.learnable([("is there caffeine in tea?", "tea")])["held_out"]
+    /// 0
+    #[pyo3(signature = (pairs = None, *, half_life = None))]
+    fn learnable(
+        &self,
+        py: Python<'_>,
+        pairs: Option<&Bound<'_, PyAny>>,
+        half_life: Option<f64>,
+    ) -> PyResult<Py<PyAny>> {
+        let options = learning(pairs, half_life, None, false)?;
+        let index = self.inner()?;
+        plain(py, &run(py, move || index.learnable(&options))?)
+    }
+
+    /// Trains on the judgments and takes the new model only if searches are shown to be better with it; the
+    /// decision, as a dictionary. `half_life` is in seconds. With `accept` the new model is taken in any case.
+    /// `choose`, a function of that dictionary as measured, decides in place of the rule.
     ///
     /// >>> index.learn([("is there caffeine in tea?", "tea")])["decision"]
     /// 'too_few'
-    #[pyo3(signature = (pairs = None, *, half_life = None, config = None, choose = None, progress = None))]
+    #[pyo3(signature = (pairs = None, *, half_life = None, config = None, accept = false, choose = None,
+        progress = None))]
+    #[allow(clippy::too_many_arguments, reason = "they are keywords")]
     fn learn(
         &self,
         py: Python<'_>,
         pairs: Option<&Bound<'_, PyAny>>,
         half_life: Option<f64>,
         config: Option<&Bound<'_, PyAny>>,
+        accept: bool,
         choose: Option<Py<PyAny>>,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<Py<PyAny>> {
-        let mut options = LearnOptions {
-            pairs: pairs.map(judgments).transpose()?.unwrap_or_default(),
-            half_life: half_life.map(|value| seconds("half_life", value)).transpose()?,
-            ..LearnOptions::default()
-        };
-        if let Some(given) = config {
-            options.config = self::config(Some(given))?;
-        }
+        let options = learning(pairs, half_life, config, accept)?;
         let index = self.inner()?;
         let raised = Mutex::new(None);
         let learned = watched(py, progress, |told| {
@@ -191,29 +203,6 @@ impl Index {
         plain(py, &watched(py, progress, move |told| index.with_progress(told).distil(&options))?)
     }
 
-    /// Trains encoder and tree on pairs of question and document id over the documents that are here, and
-    /// changes over to the new model whatever the verdict says; `rollback` goes back.
-    ///
-    /// >>> index.retrain([("is there caffeine in tea?", "nothing")])
-    /// Traceback (most recent call last):
-    /// ...
-    /// ehi.TrainError: ...
-    #[pyo3(signature = (pairs, *, config = None, progress = None))]
-    fn retrain(
-        &self,
-        py: Python<'_>,
-        pairs: Vec<(String, String)>,
-        config: Option<&Bound<'_, PyAny>>,
-        progress: Option<Py<PyAny>>,
-    ) -> PyResult<Py<PyAny>> {
-        let config = self::config(config)?;
-        let index = self.inner()?;
-        let done = watched(py, progress, move |told| {
-            index.retrain(pairs, Trainer::builder().config(config).on_progress(told))
-        })?;
-        retrained(py, &done)
-    }
-
     /// Changes over to another model: every document is encoded and routed anew beside the running index.
     ///
     /// >>> index.reencode("models/scifact-minilm")
@@ -260,7 +249,7 @@ impl Index {
     /// 0
     #[pyo3(signature = (*, interval = None))]
     fn auto_tune(&self, py: Python<'_>, interval: Option<f64>) -> PyResult<AutoTune> {
-        let mut options = ehi::train::AutoTuneOptions::default();
+        let mut options = ehi::learn::AutoTuneOptions::default();
         if let Some(interval) = interval {
             options.interval = seconds("interval", interval)?;
         }
@@ -270,8 +259,22 @@ impl Index {
     }
 }
 
+fn learning(
+    pairs: Option<&Bound<'_, PyAny>>,
+    half_life: Option<f64>,
+    config: Option<&Bound<'_, PyAny>>,
+    accept: bool,
+) -> PyResult<LearnOptions> {
+    Ok(LearnOptions {
+        pairs: pairs.map(judgments).transpose()?.unwrap_or_default(),
+        half_life: half_life.map(|value| seconds("half_life", value)).transpose()?,
+        config: self::config(config)?,
+        accept,
+    })
+}
+
 /// Waits for the thread, but in a forked child, which has none to wait for.
-fn end(tune: Option<ehi::train::AutoTune>) {
+fn end(tune: Option<ehi::learn::AutoTune>) {
     match is_forked() {
         true => std::mem::forget(tune),
         false => drop(tune),
@@ -287,7 +290,7 @@ impl Drop for AutoTune {
 /// A thread that tunes; made by `Index.auto_tune`.
 #[pyclass(frozen, module = "ehi")]
 pub struct AutoTune {
-    tune: RwLock<Option<ehi::train::AutoTune>>,
+    tune: RwLock<Option<ehi::learn::AutoTune>>,
 }
 
 #[pymethods]

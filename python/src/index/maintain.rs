@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use ehi::calibrate::CalibrateOptions;
+use ehi::learn::TuneOptions;
 use ehi::leaves::LeafOptions;
-use ehi::train::TuneOptions;
 use ehi::{Analyzer, LeafId};
 use pyo3::prelude::*;
 

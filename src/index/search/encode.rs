@@ -16,10 +16,10 @@ use crate::model::{FastEncoder, ModelError, Role};
 #[serde(rename_all = "lowercase")]
 pub enum QueryEncoder {
     /// The small one that was trained to give what the full one gives ([`Index::distil`],
-    /// [`Bundle::distil`]). Where it is unsure, as of words that it has never seen, the full one is asked.
+    /// [`distil`]). Where it is unsure, as of words that it has never seen, the full one is asked.
     ///
     /// [`Index::distil`]: crate::Index::distil
-    /// [`Bundle::distil`]: crate::Bundle::distil
+    /// [`distil`]: crate::train::distil
     Fast,
     /// The one that encoded the documents.
     Full,

@@ -53,7 +53,7 @@ pub struct TrainConfig {
     pub mining: MiningSettings,
     /// Which leaves a text is taught to reach.
     pub distillation: DistillationSettings,
-    /// The query encoder that is made in the end ([`Bundle::distil`](crate::Bundle::distil)); not in the
+    /// The query encoder that is made in the end ([`distil`](crate::train::distil)); not in the
     /// paper. None is made, with a warning, where the set has too few texts, or the encoder's embeddings have
     /// no unit norm.
     pub query_encoder: QueryEncoderChoice,

@@ -13,6 +13,7 @@ use crate::model::{
     TreeQuality, UnwrittenQueryEncoder,
 };
 use crate::train::distil::nearest_documents;
+use crate::train::verdict::p_in_words;
 
 /// Share of the texts set aside of which the student is said to be unsure.
 const UNSURE_SHARE: f64 = 0.02;
@@ -218,7 +219,7 @@ pub(super) fn decide(questions: usize, difference: Option<SignificantDifference>
     };
     let SignificantDifference { value, at_least, p_value } = difference;
     let is_default = value >= -MOST_LOSS && at_least >= -MOST_POSSIBLE_LOSS;
-    let p = if p_value < 0.001 { "p < 0.001".to_owned() } else { format!("p = {p_value:.3}") };
+    let p = p_in_words(p_value);
     let found = format!(
         "on {questions} judged questions nDCG@10 differs by {:+.1} points ({p}; the 95% interval begins at \
          {:+.1})",

@@ -1,7 +1,6 @@
-//! Giving a bundle, or the model of an index, a query encoder.
+//! Giving a bundle a query encoder.
 
 use std::collections::{HashMap, HashSet};
-use std::ops::ControlFlow;
 
 use rand::SeedableRng;
 use rand::seq::{SliceRandom, index};
@@ -10,20 +9,15 @@ use serde::{Deserialize, Serialize};
 
 use super::lesson::{Question, of_documents};
 use super::{Course, FEWEST_OTHERS, FEWEST_TEXTS, make};
-
 use crate::disk::FileSystem;
 use crate::document::Document;
 use crate::error::{Error, InputError, Result};
-use crate::ids::Row;
-use crate::index::{ActiveModel, Index, WithProgress, check_judgment};
 use crate::judgment::Judgment;
 use crate::model::{Bundle, DistilReport, Encoder, EncoderPrecision, LoadOptions, QueryEncoderEntry, Role};
-use crate::progress::{OnProgress, Progress, Stage, no_progress};
-use crate::store::View;
+use crate::progress::{OnProgress, Progress, Stage};
 use crate::train::dataset::{TrainingQuery, TrainingSet};
 use crate::train::error::{TrainError, out_of_range};
-use crate::train::held_out::{is_held_out, plain};
-use crate::train::passages::best_rows;
+use crate::train::held_out::plain;
 use crate::train::refresh::make_unit;
 
 /// Texts that a query encoder learns from unless asked otherwise, at most.
@@ -33,17 +27,12 @@ pub const DEFAULT_PASSES: usize = 10;
 
 const MOST_PASSES: usize = 1_000;
 
-/// Documents of an index whose stored embeddings take part, at most.
-const MOST_DOCUMENTS: usize = 100_000;
 /// Documents of a dataset that are encoded, at most, beside those that answer questions set aside.
 const MOST_ENCODED: usize = 8_192;
 /// One text in so many has no judgment, at least.
 const OTHERS_SHARE: usize = 4;
-/// Share of judged questions set aside to measure with.
 /// Texts encoded between two reports of progress.
 const BLOCK: usize = 256;
-/// Logged questions that are learned from at most.
-const MOST_ASKED: usize = 20_000;
 
 /// Whether a model gets a query encoder, and which.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,7 +46,7 @@ pub enum QueryEncoderChoice {
     Static,
 }
 
-/// Options of [`Bundle::distil`] and [`Index::distil`].
+/// Options of [`distil`] and [`Index::distil`](crate::Index::distil).
 #[derive(Clone, Debug, PartialEq)]
 pub struct DistilOptions {
     /// What is made.
@@ -89,7 +78,7 @@ impl Default for DistilOptions {
 }
 
 impl DistilOptions {
-    fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         if self.texts < FEWEST_TEXTS {
             return Err(out_of_range("texts", self.texts, format!("{FEWEST_TEXTS} or more")));
         }
@@ -99,11 +88,11 @@ impl DistilOptions {
         if self.questions.iter().any(|question| question.trim().is_empty()) {
             return Err(InputError::EmptyQuery.into());
         }
-        self.pairs.iter().try_for_each(check_judgment)
+        Ok(self.pairs.iter().try_for_each(Judgment::check)?)
     }
 
     /// Options for no query encoder, with anything that would say how one is made.
-    fn check_none(&self) -> Result<()> {
+    pub(crate) fn check_none(&self) -> Result<()> {
         let given = Self { query_encoder: QueryEncoderChoice::Static, ..self.clone() };
         match given == Self::default() {
             true => Ok(()),
@@ -115,7 +104,7 @@ impl DistilOptions {
 /// Gives a bundle that was just trained on a set, and embeds its documents as `rows`, a query encoder.
 ///
 /// # Errors
-/// Those of [`Bundle::distil`], and [`Error::Cancelled`].
+/// Those of [`distil`], and [`Error::Cancelled`].
 pub(crate) fn distil_trained(
     bundle: &Bundle,
     set: &TrainingSet,
@@ -140,7 +129,7 @@ fn question(query: &TrainingQuery) -> Question {
 }
 
 /// What a query encoder can be distilled from.
-struct Known<'a> {
+pub(crate) struct Known<'a> {
     /// `[documents, dim]` unit rows.
     pub rows: &'a [f32],
     /// Documents that texts are taken from.
@@ -153,7 +142,7 @@ struct Known<'a> {
 }
 
 /// Makes a query encoder for a bundle: its entry and the content of its file.
-fn distilled(
+pub(crate) fn distilled(
     bundle: &Bundle,
     known: Known<'_>,
     options: &DistilOptions,
@@ -203,7 +192,7 @@ fn teacher(bundle: &Bundle) -> Result<Encoder> {
 }
 
 /// A student gives unit rows, and is a table itself.
-fn check_encoder(bundle: &Bundle) -> Result<()> {
+pub(crate) fn check_encoder(bundle: &Bundle) -> Result<()> {
     bundle.check_own()?;
     if bundle.model().encoder().config().layers == 0 {
         return Err(TrainError::StaticEncoder.into());
@@ -214,66 +203,56 @@ fn check_encoder(bundle: &Bundle) -> Result<()> {
     }
 }
 
-impl Bundle {
-    /// Makes a query encoder for this bundle from a dataset and writes it into the bundle's folder, in place
-    /// of one that is there; with [`QueryEncoderChoice::None`] that one is removed, and `None` returned.
-    ///
-    /// The student learns from the dataset's questions, and from titles and sentences of its documents, to
-    /// give the embeddings that the bundle's encoder gives, to rank documents and reach leaves as those do,
-    /// and to find the documents that answer judged questions. It is measured on the dataset's `dev`
-    /// judgments ([`TrainingSet::read`]). Up to 8,192 documents, and those that answer questions set aside,
-    /// are encoded for that. The model's identity stays as it is, so indexes of the bundle stay as they are;
-    /// each has its own copy, for which see [`Index::distil`].
-    ///
-    /// # Errors [`ModelError::NotABundle`](crate::model::ModelError::NotABundle);
-    /// [`TrainError::TooFewTexts`]; [`TrainError::NoUnitNorm`]; [`TrainError::NothingToDistil`];
-    /// [`TrainError::Config`] for options out of range; failures of the encoder and of the disk. The bundle
-    /// is then as before.
-    pub fn distil(&self, set: &TrainingSet, options: &DistilOptions) -> Result<Option<DistilReport>> {
-        self.distil_with(set, options, &mut no_progress)
+/// Makes a query encoder for a bundle from a dataset and writes it into the bundle's folder, in place of one that
+/// is there; with [`QueryEncoderChoice::None`] that one is removed, and `None` returned.
+///
+/// The student learns from the dataset's questions, and from titles and sentences of its documents, to give the
+/// embeddings that the bundle's encoder gives, to rank documents and reach leaves as those do, and to find the
+/// documents that answer judged questions. It is measured on the dataset's `dev` judgments
+/// ([`TrainingSet::read`]). Up to 8,192 documents, and those that answer questions set aside, are encoded for that.
+/// The model's identity stays as it is, so indexes of the bundle stay as they are; each has its own copy, for which
+/// see [`Index::distil`](crate::Index::distil).
+///
+/// # Errors
+/// [`ModelError::NotABundle`](crate::model::ModelError::NotABundle); [`TrainError::TooFewTexts`];
+/// [`TrainError::NoUnitNorm`]; [`TrainError::NothingToDistil`]; [`TrainError::Config`] for options out of range;
+/// [`Error::Cancelled`]; failures of the encoder and of the disk. The bundle is then as before.
+pub fn distil(
+    bundle: &Bundle,
+    set: &TrainingSet,
+    options: &DistilOptions,
+    on_progress: &mut OnProgress<'_>,
+) -> Result<Option<DistilReport>> {
+    if options.query_encoder == QueryEncoderChoice::None {
+        options.check_none()?;
+        bundle.set_query_encoder(&FileSystem, None)?;
+        return Ok(None);
     }
-
-    /// As [`Self::distil`], with progress and cancellation.
-    ///
-    /// # Errors
-    /// Those of [`Self::distil`], and [`Error::Cancelled`].
-    pub fn distil_with(
-        &self,
-        set: &TrainingSet,
-        options: &DistilOptions,
-        on_progress: &mut OnProgress<'_>,
-    ) -> Result<Option<DistilReport>> {
-        if options.query_encoder == QueryEncoderChoice::None {
-            options.check_none()?;
-            self.set_query_encoder(&FileSystem, None)?;
-            return Ok(None);
-        }
-        options.check()?;
-        check_encoder(self)?;
-        let sample = Sample::of_set(set, options)?;
-        let texts: Vec<_> = sample.documents.iter().map(|document| document.embedding_text()).collect();
-        let teacher = teacher(self)?;
-        let mut rows = Vec::with_capacity(texts.len() * teacher.dim());
-        for block in texts.chunks(BLOCK) {
-            let block: Vec<&str> = block.iter().map(AsRef::as_ref).collect();
-            rows.extend(teacher.embed(&block, Role::Document)?);
-            Progress::new(Stage::Insert, rows.len() / teacher.dim(), texts.len())
-                .tell(on_progress, Error::Cancelled)?;
-        }
-        make_unit(&mut rows, teacher.dim());
-        let known = Known {
-            rows: &rows,
-            // All give texts, whether they were encoded or not.
-            documents: set.documents.iter().collect(),
-            train: sample.train,
-            held_out: sample.held_out,
-            asked: options.questions.clone(),
-        };
-        let (entry, bytes) = distilled(self, known, options, on_progress)?;
-        let report = entry.report.clone();
-        self.set_query_encoder(&FileSystem, Some((entry, &bytes)))?;
-        Ok(Some(report))
+    options.check()?;
+    check_encoder(bundle)?;
+    let sample = Sample::of_set(set, options)?;
+    let texts: Vec<_> = sample.documents.iter().map(|document| document.embedding_text()).collect();
+    let teacher = teacher(bundle)?;
+    let mut rows = Vec::with_capacity(texts.len() * teacher.dim());
+    for block in texts.chunks(BLOCK) {
+        let block: Vec<&str> = block.iter().map(AsRef::as_ref).collect();
+        rows.extend(teacher.embed(&block, Role::Document)?);
+        Progress::new(Stage::Insert, rows.len() / teacher.dim(), texts.len())
+            .tell(on_progress, Error::Cancelled)?;
     }
+    make_unit(&mut rows, teacher.dim());
+    let known = Known {
+        rows: &rows,
+        // All give texts, whether they were encoded or not.
+        documents: set.documents.iter().collect(),
+        train: sample.train,
+        held_out: sample.held_out,
+        asked: options.questions.clone(),
+    };
+    let (entry, bytes) = distilled(bundle, known, options, on_progress)?;
+    let report = entry.report.clone();
+    bundle.set_query_encoder(&FileSystem, Some((entry, &bytes)))?;
+    Ok(Some(report))
 }
 
 /// Documents of a dataset that are encoded, and its questions by their places among those.
@@ -316,151 +295,5 @@ impl<'a> Sample<'a> {
         };
         let documents = chosen.iter().map(|document| &set.documents[*document as usize]).collect();
         Ok(Self { documents, train: among(train), held_out: among(held_out) })
-    }
-}
-
-impl Index {
-    /// Makes a query encoder for the model in service from what is stored and puts it into service, in place
-    /// of one that is there; with [`QueryEncoderChoice::None`] that one is removed, and `None` returned.
-    ///
-    /// As [`Bundle::distil`], from the stored embeddings, so that no document is encoded again: up to 100,000
-    /// documents, those that answer questions set aside among them. It learns from judged questions
-    /// ([`Self::record`]), of which a fifth is set aside to measure with, by a hash of their words, from
-    /// logged ones ([`Self::log_questions`]), and from titles and sentences of the documents. Searches and
-    /// writes go on meanwhile. It lasts once this has returned; a change to a model with another encoder
-    /// brings that model's query encoder, or none.
-    ///
-    /// # Errors
-    /// Those of [`Bundle::distil`]; [`InputError::ChangeUnderWay`].
-    pub fn distil(&self, options: &DistilOptions) -> Result<Option<DistilReport>> {
-        self.distil_alone(options, &mut no_progress)
-    }
-
-    fn distil_alone(
-        &self,
-        options: &DistilOptions,
-        on_progress: &mut OnProgress<'_>,
-    ) -> Result<Option<DistilReport>> {
-        self.check_writable()?;
-        let _only = self.alone()?;
-        let serving = &*self.serving();
-        if options.query_encoder == QueryEncoderChoice::None {
-            options.check_none()?;
-            self.set_query_encoder(serving, None)?;
-            return Ok(None);
-        }
-        options.check()?;
-        check_encoder(serving.bundle())?;
-        let view = serving.view();
-        for pair in &options.pairs {
-            if view.row_of(&pair.id)?.is_none() {
-                return Err(TrainError::Unknown { kind: "document", id: pair.id.clone() }.into());
-            }
-        }
-        let judgments = self.judgments()?;
-        let stored = Stored::of(serving, &view, judgments.iter().chain(&options.pairs), options)?;
-        let mut asked = options.questions.clone();
-        asked.extend(self.asked(MOST_ASKED)?);
-        let known = Known {
-            rows: &stored.rows,
-            documents: stored.documents.iter().collect(),
-            train: stored.train,
-            held_out: stored.held_out,
-            asked,
-        };
-        let (mut entry, bytes) = distilled(serving.bundle(), known, options, on_progress)?;
-        entry.of_index = true;
-        let report = entry.report.clone();
-        self.set_query_encoder(serving, Some((entry, &bytes)))?;
-        Ok(Some(report))
-    }
-}
-
-impl<F: FnMut(Progress) -> ControlFlow<()>> WithProgress<'_, F> {
-    /// As [`Index::distil`], with progress and cancellation.
-    ///
-    /// # Errors
-    /// Those of [`Index::distil`], and [`Error::Cancelled`].
-    pub fn distil(mut self, options: &DistilOptions) -> Result<Option<DistilReport>> {
-        let (index, on_progress) = self.parts();
-        index.distil_alone(options, on_progress)
-    }
-}
-
-/// Puts the best passage of each answer in the place of the document.
-fn answered_by_passages(
-    serving: &ActiveModel,
-    view: &View,
-    questions: &mut [(String, Vec<Row>)],
-) -> Result<()> {
-    let asked = questions.iter().flat_map(|(text, rows)| rows.iter().map(|&row| (text.as_str(), row)));
-    let mut best = best_rows(serving, view, &asked.collect::<Vec<_>>())?.into_iter();
-    let rows = questions.iter_mut().flat_map(|(_, rows)| rows);
-    rows.zip(best.by_ref()).for_each(|(row, best)| *row = best);
-    Ok(())
-}
-
-/// Documents of an index with their embeddings, and questions by their places among those.
-struct Stored {
-    documents: Vec<Document>,
-    rows: Vec<f32>,
-    train: Vec<Question>,
-    held_out: Vec<Question>,
-}
-
-impl Stored {
-    fn of<'a>(
-        serving: &ActiveModel,
-        view: &View,
-        judgments: impl Iterator<Item = &'a Judgment>,
-        options: &DistilOptions,
-    ) -> Result<Self> {
-        // Of several judgments of a question and a document the last one counts.
-        let mut places: HashMap<String, usize> = HashMap::new();
-        let mut judged: Vec<(String, HashMap<Row, i32>)> = Vec::new();
-        for judgment in judgments {
-            let Some(row) = view.row_of(&judgment.id)? else { continue };
-            let key = plain(&judgment.question);
-            let place = *places.entry(key).or_insert_with(|| {
-                judged.push((judgment.question.clone(), HashMap::new()));
-                judged.len() - 1
-            });
-            judged[place].1.insert(row, judgment.grade);
-        }
-        let (mut train, mut held_out) = (Vec::new(), Vec::new());
-        for (text, grades) in judged {
-            let rows: Vec<Row> =
-                grades.into_iter().filter(|(_, grade)| *grade > 0).map(|own| own.0).collect();
-            if rows.is_empty() {
-                continue;
-            }
-            let into = if is_held_out(&text) { &mut held_out } else { &mut train };
-            into.push((text, rows));
-        }
-        answered_by_passages(serving, view, &mut train)?;
-        answered_by_passages(serving, view, &mut held_out)?;
-        let live: Vec<Row> = (0..view.rows() as u32).map(Row).filter(|&row| view.is_live(row)).collect();
-        let mut rng = ChaCha8Rng::seed_from_u64(options.seed);
-        let drawn = index::sample(&mut rng, live.len(), MOST_DOCUMENTS.min(live.len()));
-        let mut chosen: Vec<Row> = drawn.into_iter().map(|place| live[place]).collect();
-        chosen.extend(held_out.iter().flat_map(|(_, rows)| rows));
-        chosen.sort_unstable();
-        chosen.dedup();
-        let mut rows = Vec::with_capacity(chosen.len() * serving.model().encoder().dim());
-        let mut documents = Vec::with_capacity(chosen.len());
-        for &row in &chosen {
-            rows.extend(serving.unit_row(view, row)?);
-            documents.push(Document { metadata: None, ..view.passage(row)? });
-        }
-        let among = |questions: Vec<(String, Vec<Row>)>| -> Vec<Question> {
-            let place = |row: &Row| chosen.binary_search(row).ok().map(|place| place as u32);
-            let among = |(text, rows): (String, Vec<Row>)| {
-                let mut positives: Vec<u32> = rows.iter().filter_map(place).collect();
-                positives.sort_unstable();
-                Question { text, positives }
-            };
-            questions.into_iter().map(among).collect()
-        };
-        Ok(Self { documents, rows, train: among(train), held_out: among(held_out) })
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! | File | What it has |
 //! |---|---|
-//! | `distil.rs` | `Bundle::distil` and `Index::distil` |
+//! | `distil.rs` | what a student learns from, and `distil` for a bundle |
 //! | `lesson.rs` | the texts, and what the full encoder says of them |
 //! | `start.rs`, `student.rs` | the weights before the first step, and a step |
 //! | `adam.rs`, `product.rs` | the optimiser and the products of a step |
@@ -37,8 +37,8 @@ use lesson::Lesson;
 use loss::{Batch, Leaves, Targets};
 use student::Student;
 
-pub(crate) use distil::distil_trained;
-pub use distil::{DEFAULT_PASSES, DEFAULT_TEXTS, DistilOptions, QueryEncoderChoice};
+pub use distil::{DEFAULT_PASSES, DEFAULT_TEXTS, DistilOptions, QueryEncoderChoice, distil};
+pub(crate) use distil::{Known, check_encoder, distil_trained, distilled};
 pub(crate) use lesson::Question;
 
 /// Strange texts, and the most words and letters of one.

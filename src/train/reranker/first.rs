@@ -6,11 +6,9 @@ use std::convert::Infallible;
 use rayon::prelude::*;
 
 use crate::error::{Error, Result};
-use crate::index::Index;
 use crate::lexical::{self, Best, Bm25, List, Norms, Posting, QueryTerm, Role};
 use crate::model::{ModelError, Reranker};
 use crate::progress::{OnProgress, Progress, Stage};
-use crate::train::TrainError;
 use crate::train::dataset::TrainingSet;
 
 /// Questions between two reports of progress.
@@ -18,49 +16,6 @@ const BLOCK: usize = 64;
 
 /// The best documents for each question, best first, as positions in the set.
 pub(super) type Hits = Vec<Vec<u32>>;
-
-/// Searches an index.
-///
-/// # Errors
-/// [`TrainError::OtherDocuments`] where the index and the set do not hold the same ones;
-/// [`TrainError::Passages`]; those of a search.
-pub(super) fn of_index(
-    index: &Index,
-    set: &TrainingSet,
-    questions: &[&str],
-    depth: usize,
-    on_progress: &mut OnProgress<'_>,
-) -> Result<Hits> {
-    if index.passages().is_some() || set.of_passages {
-        return Err(TrainError::Passages.into());
-    }
-    let places: HashMap<&str, u32> =
-        (0u32..).zip(&set.documents).map(|(place, document)| (document.id.as_str(), place)).collect();
-    let differ = |id: &str| TrainError::OtherDocuments { id: id.to_owned() };
-    let mut missing = places.clone();
-    for document in index {
-        let document = document?;
-        let own = missing.remove(document.id.as_str()).map(|place| &set.documents[place as usize]);
-        if own.is_none_or(|own| (&own.title, &own.text) != (&document.title, &document.text)) {
-            return Err(differ(&document.id).into());
-        }
-    }
-    if let Some(id) = missing.into_keys().min() {
-        return Err(differ(id).into());
-    }
-    let mut hits = Vec::with_capacity(questions.len());
-    for block in questions.chunks(BLOCK) {
-        for result in index.query_batch(block).k(depth).ids_only().run()? {
-            let own = result.hits.iter().map(|hit| {
-                let unknown = || TrainError::Unknown { kind: "document", id: hit.id.clone() };
-                places.get(hit.id.as_str()).copied().ok_or_else(unknown)
-            });
-            hits.push(own.collect::<std::result::Result<Vec<u32>, _>>()?);
-        }
-        Progress::new(Stage::Questions, hits.len(), questions.len()).tell(on_progress, Error::Cancelled)?;
-    }
-    Ok(hits)
-}
 
 /// Posting lists of a training set in memory, by the tokens of the reranker.
 struct Words {

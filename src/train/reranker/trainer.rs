@@ -15,7 +15,6 @@ use super::report::{RerankerEvent, RerankerReport};
 use super::run::Inputs;
 use super::verdict;
 use crate::error::Result;
-use crate::index::Index;
 use crate::model::{
     CARD_FILE, DenseActivation, EncoderPrecision, ModelError, PackedTransformer, PairTokens, Precision,
     Reranker, RerankerDraft, check_output, publish,
@@ -27,6 +26,8 @@ use crate::train::head::{Head, Scope};
 use crate::train::optimizer::Parameter;
 use crate::train::trainer::parent;
 use crate::train::{DEFAULT_CACHE_BYTES, REPORT_FILE, TrainError};
+
+type FirstSearch<'a> = dyn Fn(&TrainingSet, &[&str], usize, &mut OnProgress<'_>) -> Result<Hits> + 'a;
 
 /// A training of a reranker about to start, on the CPU.
 ///
@@ -53,7 +54,7 @@ pub struct RerankerTrainer<'a> {
     base: Option<PathBuf>,
     output: Option<PathBuf>,
     config: RerankerConfig,
-    index: Option<&'a Index>,
+    first_search: Option<Box<FirstSearch<'a>>>,
     cache_bytes: u64,
     on_progress: Box<OnProgress<'a>>,
     on_event: Box<dyn FnMut(&RerankerEvent) + 'a>,
@@ -85,7 +86,7 @@ impl<'a> RerankerTrainer<'a> {
             base: None,
             output: None,
             config: RerankerConfig::default(),
-            index: None,
+            first_search: None,
             cache_bytes: DEFAULT_CACHE_BYTES,
             on_progress: Box::new(no_progress),
             on_event: Box::new(|_| ()),
@@ -111,10 +112,12 @@ impl<'a> RerankerTrainer<'a> {
         self
     }
 
-    /// The index whose hits are to be reranked, of the same documents as the set, without passages: negatives
-    /// and the verdict's hits are those of its searches by default.
-    pub fn first_stage(mut self, index: &'a Index) -> Self {
-        self.index = Some(index);
+    /// The search whose hits are reranked: of some questions, the best documents as positions in the set.
+    pub(crate) fn first_search(
+        mut self,
+        search: impl Fn(&TrainingSet, &[&str], usize, &mut OnProgress<'_>) -> Result<Hits> + 'a,
+    ) -> Self {
+        self.first_search = Some(Box::new(search));
         self
     }
 
@@ -143,7 +146,7 @@ impl<'a> RerankerTrainer<'a> {
     /// [`TrainError`] for the configuration and the data, a NaN loss, and a tensor that gets no gradient or
     /// does not move; [`ModelError`] for the base: [`ModelError::NotAnEncoder`] for one that is neither
     /// encoder nor reranker, [`ModelError::Unsupported`] for a family without a head that is known; for an
-    /// output that is there; failures of the index; [`Error::Cancelled`](crate::Error::Cancelled). No folder
+    /// output that is there; failures of the first search; [`Error::Cancelled`](crate::Error::Cancelled). No folder
     /// is written then.
     pub fn fit(mut self, set: &TrainingSet) -> Result<FittedReranker> {
         let _span = tracing::info_span!("train_reranker", documents = set.documents.len()).entered();
@@ -269,8 +272,8 @@ impl<'a> RerankerTrainer<'a> {
         let most = set.train.iter().map(|query| query.positives.len()).max().unwrap_or(0);
         let depth = (self.config.mining_depth + most).max(self.config.depth);
         let on_progress = &mut *self.on_progress;
-        let mut hits = match self.index {
-            Some(index) => first::of_index(index, set, &questions, depth, on_progress)?,
+        let mut hits = match &self.first_search {
+            Some(search) => search(set, &questions, depth, on_progress)?,
             None => first::by_words(start, set, &questions, depth, on_progress)?,
         };
         let dev = hits.split_off(set.train.len());

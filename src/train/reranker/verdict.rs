@@ -6,11 +6,12 @@ use super::first::Hits;
 use super::report::{RerankerRecommendation, RerankerVerdict};
 use crate::error::{Error, Result};
 use crate::ids::Row;
-use crate::measure::{Found, Judge, Metric, PairedTests, Ranking};
+use crate::measure::{Found, Judge, Metric, Ranking};
 use crate::model::Reranker;
 use crate::progress::{OnProgress, Progress, Stage};
 use crate::train::dataset::TrainingSet;
-use crate::train::{Difference, FEWEST_QUERIES, SIGNIFICANCE_LEVEL};
+use crate::train::policy::{Evidence, FEWEST_QUERIES, RERANK};
+use crate::train::verdict::{Difference, p_in_words};
 
 const METRIC: [Metric; 1] = [Metric::NDCG_AT_10];
 const SEED: u64 = 0;
@@ -52,7 +53,7 @@ pub(super) fn compute(
         Progress::new(Stage::Evaluate, number + 1, set.dev.len()).tell(on_progress, Error::Cancelled)?;
     }
     let queries = set.dev.len();
-    let ndcg_at_10 = (queries > 0).then(|| difference(&after, &before));
+    let ndcg_at_10 = (queries > 0).then(|| Difference::of(&after, &before, SEED));
     let (recommendation, sentence) = decide(ndcg_at_10.as_ref(), queries, depth);
     Ok(RerankerVerdict {
         recommendation,
@@ -65,39 +66,27 @@ pub(super) fn compute(
     })
 }
 
-fn difference(after: &[f64], before: &[f64]) -> Difference {
-    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len().max(1) as f64;
-    let tests = PairedTests::new(after, before, SEED).ok();
-    let (value, against) = (mean(after), mean(before));
-    Difference {
-        value,
-        against,
-        difference: value - against,
-        bootstrap_p: tests.map(|tests| tests.bootstrap_p),
-        t_test_p: tests.map(|tests| tests.t_test_p),
-        deviation: tests.map(|tests| tests.deviation),
-    }
-}
-
 fn decide(found: Option<&Difference>, queries: usize, depth: usize) -> (RerankerRecommendation, String) {
-    let Some(found) = found.filter(|_| queries >= FEWEST_QUERIES) else {
-        let sentence = format!(
-            "cannot say whether it is of use: {queries} questions were set aside, at least {FEWEST_QUERIES} \
-             are needed: train on more pairs, or set a larger share of the questions aside"
-        );
-        return (RerankerRecommendation::CannotSay, sentence);
-    };
-    let p = found.bootstrap_p.zip(found.t_test_p).map_or(1.0, |(a, b)| a.max(b));
-    let said = if p < 0.001 { "< 0.001".to_owned() } else { format!("= {p:.3}") };
-    let measured = format!(
-        "on {queries} questions set aside nDCG@10 is {:.3} with the best {depth} hits reranked, {:.3} without \
-         (p {said})",
-        found.value, found.against
-    );
-    match (p < SIGNIFICANCE_LEVEL, found.difference > 0.0) {
-        (true, true) => (RerankerRecommendation::Use, format!("use it: {measured}")),
-        (true, false) => (RerankerRecommendation::DoNotUse, format!("do not use it: {measured}")),
-        (false, _) => (RerankerRecommendation::NoGainShown, format!("no gain was shown: {measured}")),
+    let measured = found.map_or_else(String::new, |found| {
+        format!(
+            "on {queries} questions set aside nDCG@10 is {:.3} with the best {depth} hits reranked, {:.3} without \
+             ({})",
+            found.value,
+            found.against,
+            p_in_words(found.p_value()),
+        )
+    });
+    match found.map_or(Evidence::TooFew, |found| RERANK.decide(queries, found)) {
+        Evidence::Gain => (RerankerRecommendation::Use, format!("use it: {measured}")),
+        Evidence::Loss => (RerankerRecommendation::DoNotUse, format!("do not use it: {measured}")),
+        Evidence::NotShown => (RerankerRecommendation::NoGainShown, format!("no gain was shown: {measured}")),
+        Evidence::TooFew => (
+            RerankerRecommendation::CannotSay,
+            format!(
+                "cannot say whether it is of use: {queries} questions were set aside, at least {FEWEST_QUERIES} \
+                 are needed: train on more pairs, or set a larger share of the questions aside"
+            ),
+        ),
     }
 }
 
@@ -111,7 +100,7 @@ mod tests {
         let of = |queries: usize, gain: f64| {
             let before: Vec<f64> = (0..queries).map(|q| 0.5 + noise(q)).collect();
             let after: Vec<f64> = before.iter().enumerate().map(|(q, x)| x + gain + noise(q + 3)).collect();
-            decide(Some(&difference(&after, &before)), queries, 20)
+            decide(Some(&Difference::of(&after, &before, SEED)), queries, 20)
         };
         use RerankerRecommendation::{CannotSay, DoNotUse, NoGainShown, Use};
         for (queries, gain, want, begins) in [

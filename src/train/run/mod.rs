@@ -20,7 +20,7 @@ use super::trees::Trees;
 use crate::error::{Error, Result};
 use crate::model::ModelError;
 use crate::progress::OnProgress;
-pub(super) use phase::INDEXER_BATCH;
+pub(crate) use phase::INDEXER_BATCH;
 use phase::Phase;
 
 mod indexer_phase;

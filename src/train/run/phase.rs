@@ -13,7 +13,7 @@ use crate::train::schedule::Schedule;
 use crate::train::trees::Trees;
 
 /// Texts in a batch of the phase that trains the tree alone.
-pub(in crate::train) const INDEXER_BATCH: usize = 512;
+pub(crate) const INDEXER_BATCH: usize = 512;
 
 /// The tree that a phase trains, its optimiser and its learning rates.
 pub(super) struct Phase<'a> {

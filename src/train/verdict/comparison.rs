@@ -3,7 +3,7 @@
 use super::FRACTIONS;
 use super::recommendation::decision_fraction;
 use super::report::{ComparedMetric, Comparison, Difference, Method};
-use crate::measure::{Cost, Engine, Metric, Outcomes, PairedTests};
+use crate::measure::{Cost, Engine, Metric, Outcomes};
 
 /// A method as it was measured.
 type Measured<'a> = (Method, Outcomes<'a>, Engine);
@@ -53,7 +53,7 @@ pub(super) fn ndcg_of_queries(base: Outcomes<'_>, trained: Outcomes<'_>) -> Vec<
 /// The trained encoder against the base; none without queries.
 pub(super) fn exact_ndcg(of_queries: &[(f64, f64)], seed: u64) -> Option<Difference> {
     let (base, trained): (Vec<f64>, Vec<f64>) = of_queries.iter().copied().unzip();
-    (!of_queries.is_empty()).then(|| difference(&trained, &base, seed))
+    (!of_queries.is_empty()).then(|| Difference::of(&trained, &base, seed))
 }
 
 /// In both metrics.
@@ -62,23 +62,8 @@ fn both(left: Measured<'_>, right: Measured<'_>, visited_fraction: f64, seed: u6
         let values = |(_, outcomes, engine): Measured<'_>| {
             outcomes.values_at(engine, Cost::Visited, visited_fraction, metric.metric())
         };
-        let difference = values(left).zip(values(right)).map(|(left, right)| difference(&left, &right, seed));
+        let difference =
+            values(left).zip(values(right)).map(|(left, right)| Difference::of(&left, &right, seed));
         Comparison { method: left.0, against: right.0, visited_fraction, metric, difference }
     })
-}
-
-/// Values of the same queries; not empty.
-pub(in crate::train) fn difference(left: &[f64], right: &[f64], seed: u64) -> Difference {
-    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
-    let (value, against) = (mean(left), mean(right));
-    // Recalls are finite and paired, so that only too few queries can fail.
-    let tests = PairedTests::new(left, right, seed).ok();
-    Difference {
-        value,
-        against,
-        difference: value - against,
-        bootstrap_p: tests.map(|tests| tests.bootstrap_p),
-        t_test_p: tests.map(|tests| tests.t_test_p),
-        deviation: tests.map(|tests| tests.deviation),
-    }
 }

@@ -12,17 +12,13 @@ mod report;
 #[cfg(test)]
 mod tests;
 
-pub use recommendation::{
-    CEILING, DECISION_DOCUMENTS, DECISIVE_COMPARISONS, FEWEST_QUERIES, Recommendation, SIGNIFICANCE_LEVEL,
-    SMALLEST_GAIN,
-};
+pub use recommendation::{CEILING, DECISION_DOCUMENTS, Recommendation};
 pub use report::{
     ComparedMetric, Comparison, Difference, Figures, FractionPoint, MeasuredPoint, Method, MethodFigures,
     Verdict,
 };
 
-pub(super) use comparison::difference;
-use report::OfQueries;
+pub(crate) use report::p_in_words;
 
 use crate::error::Result;
 use crate::ids::LeafId;
@@ -115,7 +111,6 @@ pub(crate) fn compute(held_out: &HeldOut<'_>, on_progress: &mut OnProgress<'_>) 
         methods: methods.map(figures).into(),
         comparisons,
         exact_ndcg: comparison::exact_ndcg(&ndcg_of_queries, held_out.seed),
-        ndcg_of_queries: OfQueries(ndcg_of_queries),
         ..Verdict::unmeasured(documents, leaves)
     }))
 }

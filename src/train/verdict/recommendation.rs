@@ -5,22 +5,15 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::FRACTIONS;
-use super::report::{ComparedMetric, Difference, Method, OfQueries, Verdict};
+use super::report::{ComparedMetric, Difference, Method, Verdict};
+use crate::train::policy::{
+    DECISIVE_COMPARISONS, Evidence as Shown, FEWEST_QUERIES, SIGNIFICANCE_LEVEL, SMALLEST_GAIN, TRAIN,
+};
 
 /// The decision is made at the smallest of [`FRACTIONS`] at which so many documents are visited: as many as
 /// the rankings have that are judged. That is where a tree of that size matters: 1% of 60,000 documents, 10%
 /// of 1,000. Where a small tree was not measured there, the next larger fraction takes its place.
 pub const DECISION_DOCUMENTS: usize = 100;
-/// Fewest dev queries to decide on: with fewer, one query is worth more than five points.
-pub const FEWEST_QUERIES: usize = 20;
-/// Smallest difference in recall that counts: one point, which is about what another seed of the
-/// same run changes.
-pub const SMALLEST_GAIN: f64 = 0.01;
-/// Both p-values, times [`DECISIVE_COMPARISONS`], must be below it for a difference to be called significant.
-pub const SIGNIFICANCE_LEVEL: f64 = 0.05;
-/// Differences that a recommendation rests on (Bonferroni's correction): the tree against IVF on the base and
-/// on the trained encoder, and exact search before and after, each in recall@10 and in recall@100.
-pub const DECISIVE_COMPARISONS: usize = 6;
 /// Recall from which a search is as good as it can be: what is missing is mostly judgments
 /// that no encoder agrees with.
 pub const CEILING: f64 = 0.98;
@@ -65,29 +58,14 @@ impl fmt::Display for Recommendation {
 impl Difference {
     /// Whether both tests say that this is more than chance, given how many differences are looked at.
     pub fn is_significant(&self) -> bool {
-        let below =
-            |p: Option<f64>| p.is_some_and(|p| p * (DECISIVE_COMPARISONS as f64) < SIGNIFICANCE_LEVEL);
-        below(self.bootstrap_p) && below(self.t_test_p)
+        self.p_value() * (DECISIVE_COMPARISONS as f64) < SIGNIFICANCE_LEVEL
     }
 
     /// About how many queries would tell a difference like this one, or one of [`SMALLEST_GAIN`] where it is
     /// smaller, from chance in four of five trials; `None` with fewer than two queries, or where they do not
     /// differ.
-    ///
-    /// By the normal approximation: ((z(1 - level / 2 / comparisons) + z(0.8)) times deviation over
-    /// difference) squared.
     pub fn queries_needed(&self) -> Option<usize> {
-        let deviation = self.deviation.filter(|deviation| *deviation > 0.0)?;
-        let difference = self.difference.abs().max(SMALLEST_GAIN);
-        Some((Z_SUM * deviation / difference).powi(2).ceil() as usize)
-    }
-
-    fn is_gain(&self) -> bool {
-        self.difference >= SMALLEST_GAIN && self.is_significant()
-    }
-
-    fn is_loss(&self) -> bool {
-        self.difference <= -SMALLEST_GAIN && self.is_significant()
+        TRAIN.questions_needed(self)
     }
 }
 
@@ -107,7 +85,6 @@ impl Verdict {
             methods: Vec::new(),
             comparisons: Vec::new(),
             exact_ndcg: None,
-            ndcg_of_queries: OfQueries::default(),
         }
     }
 }
@@ -156,8 +133,6 @@ struct Evidence {
     exact: [Difference; 2],
 }
 
-/// z(1 - 0.05 / 2 / 6) + z(0.8).
-const Z_SUM: f64 = 2.638_257 + 0.841_621;
 const AT_10: usize = 0;
 const AT_100: usize = 1;
 /// In the order in which they are looked at.
@@ -181,12 +156,20 @@ impl Evidence {
         })
     }
 
+    fn says(&self, difference: &Difference, shown: Shown) -> bool {
+        TRAIN.decide(self.queries, difference) == shown
+    }
+
     fn decide(&self) -> (Recommendation, String) {
-        if let Some(metric) = METRICS.into_iter().find(|&metric| self.over_base[metric].is_loss()) {
+        if let Some(metric) =
+            METRICS.into_iter().find(|&metric| self.says(&self.over_base[metric], Shown::Loss))
+        {
             return (Recommendation::DoNotDeploy, self.against_base(metric));
         }
-        if let Some(metric) = METRICS.into_iter().find(|&metric| self.over_base[metric].is_gain()) {
-            if self.over_trained[metric].is_gain() {
+        if let Some(metric) =
+            METRICS.into_iter().find(|&metric| self.says(&self.over_base[metric], Shown::Gain))
+        {
+            if self.says(&self.over_trained[metric], Shown::Gain) {
                 let reason = format!("{}{}", self.against_base(metric), self.exact_lost());
                 return (Recommendation::Deploy, reason);
             }
@@ -198,7 +181,8 @@ impl Evidence {
             );
             return (Recommendation::EncoderGainOnly, reason);
         }
-        if let Some(metric) = METRICS.into_iter().find(|&metric| self.exact[metric].is_gain()) {
+        if let Some(metric) = METRICS.into_iter().find(|&metric| self.says(&self.exact[metric], Shown::Gain))
+        {
             let exact = &self.exact[metric];
             let reason = format!(
                 "exact search finds {} of the answers in its first {}, against {} before training ({}), but at {} \

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::Recommendation;
-use crate::measure::Metric;
+use crate::measure::{Metric, PairedTests};
 
 /// Whether training helped, measured on the dev queries in memory.
 ///
@@ -35,20 +35,6 @@ pub struct Verdict {
     /// nDCG@10 of [`Method::TrainedExact`] against [`Method::BaseExact`]; `None` without dev queries.
     #[serde(default)]
     pub exact_ndcg: Option<Difference>,
-    /// The same of each dev query, before and after; empty of a verdict that was read.
-    #[serde(skip)]
-    pub(in crate::train) ndcg_of_queries: OfQueries,
-}
-
-/// A figure of each dev query, before and after. It is not written, so that verdicts are equal whatever it
-/// is: one that was read is the one that was written.
-#[derive(Clone, Debug, Default)]
-pub(in crate::train) struct OfQueries(pub Vec<(f64, f64)>);
-
-impl PartialEq for OfQueries {
-    fn eq(&self, _: &Self) -> bool {
-        true
-    }
 }
 
 /// A way of searching.
@@ -206,6 +192,44 @@ pub struct Difference {
     /// Standard deviation of the difference over queries; `None` with fewer than two.
     #[serde(default)]
     pub deviation: Option<f64>,
+}
+
+impl Difference {
+    /// Of values of the same queries, of which there is one at least. `seed` is that of the resampling.
+    pub(crate) fn of(left: &[f64], right: &[f64], seed: u64) -> Self {
+        let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+        let (value, against) = (mean(left), mean(right));
+        // The values are finite and paired, so that only too few queries can fail.
+        let tests = PairedTests::new(left, right, seed).ok();
+        Self {
+            value,
+            against,
+            difference: value - against,
+            bootstrap_p: tests.map(|tests| tests.bootstrap_p),
+            t_test_p: tests.map(|tests| tests.t_test_p),
+            deviation: tests.map(|tests| tests.deviation),
+        }
+    }
+
+    /// The larger of the two p-values; 1 where there are none.
+    pub(crate) fn p_value(&self) -> f64 {
+        self.bootstrap_p.zip(self.t_test_p).map_or(1.0, |(bootstrap, t_test)| bootstrap.max(t_test))
+    }
+
+    /// "nDCG@10 is 0.712 after 0.645 (+6.7 points, p < 0.001)"
+    pub(crate) fn in_words(&self) -> String {
+        let Self { value, against, difference, .. } = self;
+        let points = difference * 100.0;
+        format!(
+            "nDCG@10 is {value:.3} after {against:.3} ({points:+.1} points, {})",
+            p_in_words(self.p_value())
+        )
+    }
+}
+
+/// "p < 0.001" or "p = 0.012"
+pub(crate) fn p_in_words(p: f64) -> String {
+    if p < 0.001 { "p < 0.001".to_owned() } else { format!("p = {p:.3}") }
 }
 
 impl Verdict {

@@ -7,6 +7,7 @@ use super::*;
 use crate::error::Error;
 use crate::model::{LevelWeights, TreeWeights};
 use crate::progress::no_progress;
+use crate::train::SMALLEST_GAIN;
 use crate::tree::TreeShape;
 
 const TOPICS: usize = 10;

@@ -3,8 +3,9 @@
 use std::ops::ControlFlow;
 
 use ehi::calibrate::{CalibrateOptions, RecallCurve};
+use ehi::learn::{LearnOptions, TuneOptions};
 use ehi::model::DistilReport;
-use ehi::train::{DistilOptions, LearnOptions, QueryEncoderChoice, TrainConfig, TuneOptions};
+use ehi::train::{DistilOptions, QueryEncoderChoice, TrainConfig};
 use ehi::{Analyzer, Index, LearnedFusion, ModelChange, Progress};
 
 use super::operations::{Op, QUESTIONS};
@@ -66,7 +67,8 @@ pub fn act(
         }
         Op::Learn { seed, taken, query_encoder } => {
             let learned = told.learn_if(&learn(seed, query_encoder), |_| taken)?;
-            (outcome.change, outcome.fusion) = (learned.change, learned.fusion);
+            outcome.change = learned.change;
+            outcome.fusion = learned.fusion.filter(|_| learned.change.is_some());
         }
         Op::Reencode(which) => outcome.change = Some(told.reencode(&world.bundle(which))?),
         Op::Rollback => outcome.change = Some(told.rollback()?),

@@ -6,8 +6,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
 
+use ehi::learn::TuneOptions;
 use ehi::model::Role;
-use ehi::train::{DistilOptions, TuneOptions};
+use ehi::train::DistilOptions;
 use ehi::{Analyzer, Bundle, Document, Index, IndexBuilder, Judgment, Language};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;

@@ -3,13 +3,13 @@
 
 use std::collections::HashMap;
 
-use super::error::TrainError;
 use crate::document::Document;
 use crate::error::Result;
 use crate::ids::Row;
 use crate::index::{ActiveModel, Index};
 use crate::search::QueryEncoder;
 use crate::store::View;
+use crate::train::TrainError;
 
 /// Stands between the id of a document and the number of a passage.
 const SEPARATOR: char = '\u{1f}';

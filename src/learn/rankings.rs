@@ -4,10 +4,10 @@
 
 use serde::Serialize;
 
-use super::learned::{Decision, decide, measured};
-use super::verdict::{Difference, FEWEST_QUERIES, difference};
+use super::outcome::{Decision, decide, measured};
 use crate::data::Judgments;
 use crate::measure::{Metric, RelevanceLevel};
+use crate::train::{Difference, FEWEST_QUERIES};
 
 /// A judged question, and the ids that were found for it before and after a change, best first.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -37,8 +37,8 @@ pub struct RankingVerdict {
 }
 
 /// Compares rankings of the first ten documents. Better is: nDCG@10 rises by
-/// [`SMALLEST_GAIN`](super::SMALLEST_GAIN) or more, by two tests at
-/// [`SIGNIFICANCE_LEVEL`](super::SIGNIFICANCE_LEVEL), and recall@10 does not fall by so much. With fewer than
+/// [`SMALLEST_GAIN`](crate::train::SMALLEST_GAIN) or more, by two tests at
+/// [`SIGNIFICANCE_LEVEL`](crate::train::SIGNIFICANCE_LEVEL), and recall@10 does not fall by so much. With fewer than
 /// [`FEWEST_QUERIES`] questions that have an answer nothing is said. `seed` is that of the resampling.
 pub fn compare_rankings(questions: &[JudgedRankings], seed: u64) -> RankingVerdict {
     let level = RelevanceLevel::default();
@@ -49,13 +49,10 @@ pub fn compare_rankings(questions: &[JudgedRankings], seed: u64) -> RankingVerdi
             questions.iter().map(|own| metric.of_query(ranked(own), &own.judgments, level)).collect()
         };
         let (after, before) = (of(|own| &own.after), of(|own| &own.before));
-        (!questions.is_empty()).then(|| difference(&after, &before, seed))
+        (!questions.is_empty()).then(|| Difference::of(&after, &before, seed))
     };
     let (ndcg, recall) = (compared(Metric::NDCG_AT_10), compared(Metric::RECALL_AT_10));
-    let decision = match questions.len() < FEWEST_QUERIES {
-        true => Decision::TooFew,
-        false => decide(ndcg, recall, false),
-    };
+    let decision = decide(questions.len(), ndcg, recall);
     RankingVerdict {
         decision,
         sentence: sentence(decision, questions.len(), ndcg),

@@ -5,7 +5,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use super::tune::{TuneOptions, Tuned};
+use super::tree::{TuneOptions, Tuned};
 use crate::error::{Error, InputError, Result};
 use crate::index::Index;
 use crate::index::health::GROWN;

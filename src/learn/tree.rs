@@ -10,16 +10,6 @@ use rand::seq::{SliceRandom, index};
 use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
 
-use super::config::TrainConfig;
-use super::dataset::{TrainingSet, sentences};
-use super::distil::nearest_documents;
-use super::error::{TrainError, out_of_range};
-use super::held_out::is_held_out;
-use super::init;
-use super::refresh::{Embedded, make_unit};
-use super::run::INDEXER_BATCH;
-use super::texts::Texts;
-use super::trainer::{Given, Trainer};
 use crate::cluster::{KMeans, Panels};
 use crate::disk::names;
 use crate::document::Document;
@@ -30,6 +20,14 @@ use crate::measure::{Bench, Cost, Engine, Judge, Metric, Outcomes, Partition};
 use crate::model::{Indexer, Role};
 use crate::progress::{OnProgress, Progress, Stage, no_progress};
 use crate::store::View;
+use crate::train::dataset::sentences;
+use crate::train::distil::nearest_documents;
+use crate::train::error::out_of_range;
+use crate::train::refresh::{Embedded, make_unit};
+use crate::train::run::INDEXER_BATCH;
+use crate::train::texts::Texts;
+use crate::train::trainer::Given;
+use crate::train::{TrainConfig, TrainError, Trainer, TrainingSet, init, is_held_out};
 
 /// Passes over the texts unless asked otherwise: so many steps of so many texts each, between these numbers.
 /// A large collection shows each leaf its documents as often in few passes (`docs/experiments.md`).
@@ -165,7 +163,7 @@ impl Index {
     ///
     /// # Errors
     /// [`InputError::TooFewToTune`]; [`InputError::EmptyQuery`]; [`InputError::ChangeUnderWay`];
-    /// [`TrainError`](super::TrainError) for settings out of range; those of [`Self::reencode`]. The index is
+    /// [`TrainError`] for settings out of range; those of [`Self::reencode`]. The index is
     /// then as before.
     pub fn tune(&self, options: &TuneOptions) -> Result<Tuned> {
         self.tune_alone(options, &mut no_progress)
@@ -281,7 +279,7 @@ impl Index {
         };
         let is_new = fitted.bundle.hash() != serving.bundle().hash();
         if changes && is_new && (options.always || is_better) {
-            tuned.change = Some(self.change_to_passing(&fitted.bundle, on_progress)?);
+            tuned.change = self.change_if(&fitted.bundle, &mut |_, _| Ok(true), on_progress)?;
         }
         Ok(tuned)
     }

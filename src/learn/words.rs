@@ -1,28 +1,26 @@
 //! The weight of embeddings and words in a hybrid search, learned from judged questions.
 
-use std::collections::HashMap;
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 
 use serde::Serialize;
 
-use super::dataset::TrainingSet;
-use super::held_out::{is_held_out, plain};
+use super::questions::{BLOCK, Questions, asked, found};
 use crate::error::{Error, Result};
 use crate::index::{
-    ActiveModel, Asked, Candidate, Index, LearnedFusion, Plan, RankBy, SearchMode, WithProgress, Words,
-    check_judgment, fuse,
+    ActiveModel, Candidate, Index, LearnedFusion, Plan, RankBy, SearchMode, WithProgress, check_judgment,
+    fuse,
 };
 use crate::judgment::Judgment;
-use crate::measure::{Found, Judge, Judged, Metric, PairedTests, Ranking, RelevanceLevel};
+use crate::measure::{Judge, Metric, PairedTests, Ranking, RelevanceLevel};
 use crate::progress::{OnProgress, Progress, Stage, no_progress};
 use crate::search::{DEFAULT_ALPHA, Fusion, QueryEncoder};
 use crate::store::{StoreError, View};
+use crate::train::verdict::p_in_words;
+use crate::train::{SIGNIFICANCE_LEVEL, is_held_out, plain};
 
 /// Judged questions without which no weight is learned.
 pub const FEWEST_FUSION_QUESTIONS: usize = 40;
-/// Below that a difference is taken for one.
-const SIGNIFICANCE_LEVEL: f64 = 0.05;
 /// Questions that the default weight counts for beside the judged ones. The best weight of 72 questions is
 /// mostly chance; docs/experiments.md has how this number was chosen.
 const DEFAULT_COUNTS_FOR: f64 = 80.0;
@@ -36,8 +34,6 @@ const PARTS: u32 = 5;
 const RRF: Fusion = Fusion::Rrf { k: 60.0 };
 const METRIC: [Metric; 1] = [Metric::NDCG_AT_10];
 const SEED: u64 = 0;
-/// Questions encoded between two reports of progress.
-const BLOCK: usize = 64;
 
 /// What [`Index::fuse`] did.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -58,8 +54,8 @@ impl Index {
     /// ([`Fusion::Learned`]), tests whether words help, and keeps that with the index.
     ///
     /// `pairs` are judgments beside those that the index holds ([`Self::record`]); they are not stored.
-    /// Weights and ages do not count here. The questions must not be ones that the model was trained on, for
-    /// which embeddings look better than they are. With fewer than [`FEWEST_FUSION_QUESTIONS`] nothing
+    /// Weights and ages do not count here. Once the index has learned ([`Self::learn`]), only the questions that it
+    /// set aside are used, since embeddings look better than they are on the others. With fewer than [`FEWEST_FUSION_QUESTIONS`] nothing
     /// changes.
     ///
     /// 21 weights are tried, and that one is chosen around which the mean nDCG@10 is highest, over it and two
@@ -90,62 +86,53 @@ impl Index {
         self.check_writable()?;
         pairs.iter().try_for_each(check_judgment)?;
         let _only = self.alone()?;
-        let judgments = self.judgments()?;
-        self.fuse_on(judgments.iter().chain(pairs), on_progress)
-    }
-
-    /// As [`Self::fuse`], from these judgments alone, for a caller that holds the right to ([`Self::alone`]).
-    pub(super) fn fuse_on<'a>(
-        &self,
-        judgments: impl Iterator<Item = &'a Judgment>,
-        on_progress: &mut OnProgress<'_>,
-    ) -> Result<Fused> {
+        let mut judgments = self.judgments()?;
+        judgments.extend_from_slice(pairs);
+        if self.learned_from()?.is_some() {
+            // On the others embeddings look better than they are.
+            judgments.retain(|judgment| is_held_out(&judgment.question));
+        }
         let serving = &*self.serving();
         self.check_fusion(serving)?;
-        let view = serving.view();
-        if !view.is_lexical() {
-            return Err(StoreError::NotLexical.into());
+        let fused = fuse_model(serving, &judgments, on_progress)?;
+        if let Some(fusion) = &fused.fusion {
+            self.set_fusion(serving, fusion.clone())?;
         }
-        let questions = Questions::of(&view, judgments)?;
-        let (count, unanswered) = (questions.texts.len(), questions.unanswered);
-        if count < FEWEST_FUSION_QUESTIONS {
-            let sentence = format!(
-                "{count} judged questions have an answer in the index; at least {FEWEST_FUSION_QUESTIONS} are \
-                 needed to learn a weight, so nothing is changed"
-            );
-            return Ok(Fused { questions: count, unanswered, fusion: None, sentence });
-        }
-        let mut fusion = questions.measure(serving, &view, QueryEncoder::Full, on_progress)?.learned()?;
-        if let Some(fast) = serving.bundle().fast().filter(|fast| fast.is_usable()) {
-            let fresh = questions.fresh_for(fast.entry().of_index);
-            if fresh.texts.len() >= FEWEST_FUSION_QUESTIONS {
-                let fast = fresh.measure(serving, &view, QueryEncoder::Fast, on_progress)?.learned()?;
-                fusion.fast = Some(Box::new(fast));
-            }
-        }
-        self.set_fusion(serving, fusion.clone())?;
-        Ok(Fused { questions: count, unanswered, sentence: sentence(&fusion), fusion: Some(fusion) })
+        Ok(fused)
     }
+}
 
-    /// Learns how much words count beside the new embeddings, on the questions that were set aside. The
-    /// change stands without it.
-    pub(super) fn fuse_after(
-        &self,
-        set: &TrainingSet,
-        on_progress: &mut OnProgress<'_>,
-    ) -> Option<LearnedFusion> {
-        if !self.is_lexical() {
-            return None;
-        }
-        match self.fuse_on(set.held_out().iter(), on_progress) {
-            Ok(fused) => fused.fusion,
-            Err(error) => {
-                let index = self.path().display();
-                tracing::warn!(%index, %error, "the weight of words was not learned; `ehi fuse` learns it");
-                None
-            }
+/// Learns the weight of words for a model from these judgments.
+///
+/// # Errors
+/// Those of [`Index::fuse`].
+pub(super) fn fuse_model(
+    model: &ActiveModel,
+    judgments: &[Judgment],
+    on_progress: &mut OnProgress<'_>,
+) -> Result<Fused> {
+    let view = model.view();
+    if !view.is_lexical() {
+        return Err(StoreError::NotLexical.into());
+    }
+    let questions = Questions::of(&view, judgments)?;
+    let (count, unanswered) = (questions.texts.len(), questions.unanswered);
+    if count < FEWEST_FUSION_QUESTIONS {
+        let sentence = format!(
+            "{count} judged questions have an answer in the index; at least {FEWEST_FUSION_QUESTIONS} are \
+             needed to learn a weight, so nothing is changed"
+        );
+        return Ok(Fused { questions: count, unanswered, fusion: None, sentence });
+    }
+    let mut fusion = measure(&questions, model, &view, QueryEncoder::Full, on_progress)?.learned()?;
+    if let Some(fast) = model.bundle().fast().filter(|fast| fast.is_usable()) {
+        let fresh = questions.fresh_for(fast.entry().of_index);
+        if fresh.texts.len() >= FEWEST_FUSION_QUESTIONS {
+            let fast = measure(&fresh, model, &view, QueryEncoder::Fast, on_progress)?.learned()?;
+            fusion.fast = Some(Box::new(fast));
         }
     }
+    Ok(Fused { questions: count, unanswered, sentence: sentence(&fusion), fusion: Some(fusion) })
 }
 
 impl<F: FnMut(Progress) -> ControlFlow<()>> WithProgress<'_, F> {
@@ -159,108 +146,39 @@ impl<F: FnMut(Progress) -> ControlFlow<()>> WithProgress<'_, F> {
     }
 }
 
-/// Judged questions with their grades by row.
-struct Questions {
-    texts: Vec<String>,
-    judged: Vec<Judged>,
-    /// Those that are left out.
-    unanswered: usize,
-}
-
-impl Questions {
-    /// Those with an answer that the view holds. Of several judgments of a question and a document the last
-    /// one counts.
-    fn of<'a>(view: &View, judgments: impl Iterator<Item = &'a Judgment>) -> Result<Self> {
-        let mut places: HashMap<String, usize> = HashMap::new();
-        let mut all: Vec<(&str, HashMap<&str, i32>)> = Vec::new();
-        for judgment in judgments {
-            let question = judgment.question.as_str();
-            // In another spelling it is the same question.
-            let place = *places.entry(plain(question)).or_insert_with(|| {
-                all.push((question, HashMap::new()));
-                all.len() - 1
-            });
-            all[place].1.insert(&judgment.id, judgment.grade);
-        }
-        let mut questions = Self { texts: Vec::new(), judged: Vec::new(), unanswered: 0 };
-        for (text, grades) in all {
-            let mut rows = Vec::with_capacity(grades.len());
-            let mut answered = false;
-            for (id, grade) in grades {
-                let row = view.row_of(id)?;
-                answered |= row.is_some() && grade > 0;
-                rows.push((row, grade));
+/// Searches for each question with each weight, by words alone, and by reciprocal rank fusion.
+fn measure(
+    questions: &Questions,
+    model: &ActiveModel,
+    view: &View,
+    by_encoder: QueryEncoder,
+    on_progress: &mut OnProgress<'_>,
+) -> Result<Measured> {
+    let judge = Judge::new(&METRIC, RelevanceLevel::default(), questions.judged.clone());
+    let depth = NonZeroUsize::new(judge.depth()).unwrap_or(NonZeroUsize::MIN);
+    let by = RankBy::Hybrid(Fusion::Learned);
+    let plan = Plan { by, codes: Some(false), ..Plan::new(depth, SearchMode::Exact) };
+    let lexical = Plan { by: RankBy::Lexical, ..Plan::new(depth, SearchMode::Exact) };
+    let mut measured = Measured::default();
+    for block in questions.texts.chunks(BLOCK) {
+        for asked in asked(model, block, Some(by_encoder))? {
+            let query = measured.lexical.len();
+            let value = |ranking: Ranking| judge.outcome(query, &found(ranking)).values[0];
+            let mut candidates = model.candidates(view, &asked, &plan)?.all;
+            // Judged are documents.
+            for candidate in &mut candidates {
+                candidate.row = view.head(candidate.row)?;
             }
-            if answered && !text.trim().is_empty() {
-                questions.texts.push(text.to_owned());
-                questions.judged.push(Judged::new(rows));
-            } else {
-                questions.unanswered += 1;
-            }
+            let fused = |fusion| value(ranking(&candidates, fusion));
+            measured.weights.push((0..WEIGHTS).map(|place| fused(Fusion::Convex(weight(place)))).collect());
+            measured.rrf.push(fused(RRF));
+            measured.lexical.push(value(model.rank_asked(view, &asked, &lexical)?.rows));
+            measured.parts.push(crc32fast::hash(plain(&questions.texts[query]).as_bytes()) % PARTS);
         }
-        Ok(questions)
+        let done = measured.lexical.len();
+        Progress::new(Stage::Questions, done, questions.texts.len()).tell(on_progress, Error::Cancelled)?;
     }
-
-    /// Those that the query encoder did not learn from.
-    fn fresh_for(self, of_index: bool) -> Self {
-        if !of_index {
-            return self;
-        }
-        let pairs = self.texts.into_iter().zip(self.judged);
-        let (texts, judged) = pairs.filter(|(text, _)| is_held_out(text)).unzip();
-        Self { texts, judged, unanswered: self.unanswered }
-    }
-
-    fn measure(
-        &self,
-        serving: &ActiveModel,
-        view: &View,
-        by_encoder: QueryEncoder,
-        on_progress: &mut OnProgress<'_>,
-    ) -> Result<Measured> {
-        let judge = Judge::new(&METRIC, RelevanceLevel::default(), self.judged.clone());
-        let depth = NonZeroUsize::new(judge.depth()).unwrap_or(NonZeroUsize::MIN);
-        let by = RankBy::Hybrid(Fusion::Learned);
-        let plan = Plan { by, codes: Some(false), ..Plan::new(depth, SearchMode::Exact) };
-        let lexical = Plan { by: RankBy::Lexical, ..Plan::new(depth, SearchMode::Exact) };
-        let mut measured = Measured::default();
-        for block in self.texts.chunks(BLOCK) {
-            // As they are: judged questions were asked of whatever engine, whose signs may be none of ours.
-            let words = block
-                .iter()
-                .map(|text| Words::plain(text, serving.analysis()))
-                .collect::<Result<Vec<_>>>()?;
-            let questions: Vec<_> = words.iter().map(Into::into).collect();
-            let rows = serving.encode_questions(&questions, Some(by_encoder))?;
-            for (words, (row, encoder)) in words.into_iter().zip(rows) {
-                let query = measured.lexical.len();
-                let asked = Asked {
-                    vector: row.into(),
-                    words: Some(words),
-                    encoder: Some(encoder),
-                    ..Asked::default()
-                };
-                let value = |ranking: Ranking| {
-                    judge.outcome(query, &Found { visited: 0, routing: 0.0, ranking }).values[0]
-                };
-                let mut candidates = serving.candidates(view, &asked, &plan)?.all;
-                // Judged are documents.
-                for candidate in &mut candidates {
-                    candidate.row = view.head(candidate.row)?;
-                }
-                let fused = |fusion| value(ranking(&candidates, fusion));
-                measured
-                    .weights
-                    .push((0..WEIGHTS).map(|place| fused(Fusion::Convex(weight(place)))).collect());
-                measured.rrf.push(fused(RRF));
-                measured.lexical.push(value(serving.rank_asked(view, &asked, &lexical)?.rows));
-                measured.parts.push(crc32fast::hash(plain(&self.texts[query]).as_bytes()) % PARTS);
-            }
-            let done = measured.lexical.len();
-            Progress::new(Stage::Questions, done, self.texts.len()).tell(on_progress, Error::Cancelled)?;
-        }
-        Ok(measured)
-    }
+    Ok(measured)
 }
 
 fn ranking(candidates: &[Candidate], fusion: Fusion) -> Ranking {
@@ -351,9 +269,9 @@ fn mean(values: &[f64]) -> f64 {
 
 fn sentence(fusion: &LearnedFusion) -> String {
     let LearnedFusion { alpha, questions, dense, hybrid, p_value, .. } = fusion;
-    let p = if *p_value < 0.001 { "< 0.001".to_owned() } else { format!("= {p_value:.3}") };
+    let p = p_in_words(*p_value);
     let measured = format!(
-        "on {questions} judged questions nDCG@10 is {hybrid:.3} by both, {dense:.3} by embeddings alone (p {p})"
+        "on {questions} judged questions nDCG@10 is {hybrid:.3} by both, {dense:.3} by embeddings alone ({p})"
     );
     if !fusion.words_help {
         return format!("words do not help: {measured}; searches go by embeddings alone");

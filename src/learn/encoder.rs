@@ -1,0 +1,272 @@
+//! Learning from use: a training on the judgments of an index, and a change over to its model if searches with
+//! it are better on questions that nothing has learned from.
+
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use serde::Serialize;
+
+use super::judged::{Judged, LearnOptions};
+use super::outcome::{Decision, Learned, Learning, Noted, noted};
+use super::questions::{Questions, Served};
+use super::words::fuse_model;
+use crate::disk::names;
+use crate::document::Document;
+use crate::error::{Error, Result};
+use crate::index::{ActiveModel, Index, LearnedFusion, WithProgress, WithoutText, check_judgment};
+use crate::judgment::{Judgment, now};
+use crate::model::Bundle;
+use crate::progress::{OnProgress, Progress, Stage, no_progress};
+use crate::train::policy::LEARN;
+use crate::train::{FEWEST_QUERIES, TrainConfig, TrainError, Trainer, TrainingSet, is_held_out};
+
+/// Learnings that are remembered, so that none is done twice.
+const KNOWN_LEARNINGS: usize = 64;
+
+/// What a learning would learn from, before it trains.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Learnable {
+    /// Questions to learn from.
+    pub questions: usize,
+    /// Questions that are set aside to measure with.
+    pub held_out: usize,
+    /// The smallest gain in nDCG@10 that so many questions usually show; `None` where none is set aside.
+    pub can_show: Option<f64>,
+    /// The same in one sentence.
+    pub sentence: String,
+}
+
+impl Index {
+    /// The last learnings that trained, 64 at most, the newest first.
+    ///
+    /// # Errors
+    /// Failures of reading the judgments.
+    pub fn learnings(&self) -> Result<Vec<Learning>> {
+        Ok(noted(self.learned_from()?.and_then(|(_, more)| more)))
+    }
+
+    /// What [`Self::learn`] would learn from, and how large a gain must be for its questions to show it. Trains
+    /// nothing.
+    ///
+    /// # Errors
+    /// Those of [`Self::learn`] for the options; failures of reading.
+    pub fn learnable(&self, options: &LearnOptions) -> Result<Learnable> {
+        options.checked_config()?;
+        let judged = Judged::of(self.judgments()?, options, |id| self.contains(id))?;
+        let (held_out, questions) = judged.split(is_held_out);
+        let can_show = (held_out > 0).then(|| LEARN.can_show(held_out));
+        let sentence = match can_show {
+            Some(points) if held_out >= FEWEST_QUERIES => format!(
+                "{questions} questions to learn from, {held_out} set aside to measure with: they show a gain of about \
+                 {:.0} points of nDCG@10 or more; judge more questions to show a smaller one",
+                100.0 * points
+            ),
+            _ => format!(
+                "{questions} questions to learn from, {held_out} set aside to measure with: {FEWEST_QUERIES} set aside \
+                 are needed to show anything"
+            ),
+        };
+        Ok(Learnable { questions, held_out, can_show, sentence })
+    }
+
+    /// Trains encoder and tree further on the judgments stored here ([`Self::record`]), makes a query encoder,
+    /// fits the weight of words, and changes over to all of it if default searches are better with it.
+    ///
+    /// Default searches are measured before and after on judged questions that were set aside: with the encoder
+    /// that reads questions, and the weight of words, that serve before and that would serve after. Better is:
+    /// their nDCG@10 rises by [`SMALLEST_GAIN`](crate::train::SMALLEST_GAIN) or more, by two tests at
+    /// [`SIGNIFICANCE_LEVEL`](crate::train::SIGNIFICANCE_LEVEL), their recall@10 does not fall by so much, and,
+    /// in an index so large that searches use the tree, the tree loses nothing against k-means. Otherwise the
+    /// index is as before, unless [`LearnOptions::accept`] says so.
+    ///
+    /// The training begins from the model in service, so it may be called again and again; where no judgment is
+    /// new it does nothing. Searches and writes go on meanwhile, as with [`Self::reencode`], and
+    /// [`Self::rollback`] returns. Judgments of documents that the index does not hold are counted and skipped.
+    /// A judgment of grade 0 or less removes a pair given for the same question and document.
+    ///
+    /// Costs a training and an encoding of all documents: some minutes for 5,000 abstracts
+    /// (`docs/lab/experiments.md`).
+    ///
+    /// # Errors
+    /// Those of [`Self::record`] for the pairs given; [`TrainError`] for settings out of range;
+    /// [`InputError::WithoutText`](crate::InputError::WithoutText) where documents have no text;
+    /// [`InputError::ChangeUnderWay`](crate::InputError::ChangeUnderWay); those of [`Trainer::fit`] and
+    /// [`Self::reencode`]. The index is then as before.
+    pub fn learn(&self, options: &LearnOptions) -> Result<Learned> {
+        self.learn_alone(options, &mut by_verdict(options), &mut no_progress)
+    }
+
+    fn learn_alone(
+        &self,
+        options: &LearnOptions,
+        choose: &mut dyn FnMut(&Learned) -> bool,
+        on_progress: &mut OnProgress<'_>,
+    ) -> Result<Learned> {
+        self.check_writable()?;
+        let config = options.checked_config()?;
+        options.pairs.iter().try_for_each(check_judgment)?;
+        // Until the change is done: it is made from what serves now.
+        let _only = self.alone()?;
+        self.clear_begun()?;
+        let output = self.path().join(names::TRAINED);
+        let mut replaced = None;
+        // A training takes its time, and writes into the directory at its end.
+        let mut watched = |progress| match self.check_place() {
+            Ok(()) => on_progress(progress),
+            Err(error) => {
+                replaced = Some(error);
+                ControlFlow::Break(())
+            }
+        };
+        let learned = self.learn_into(&output, options, config, choose, &mut watched);
+        if let Some(error) = replaced {
+            return Err(error);
+        }
+        // What was learned serves, or the index is as before: both are true without the bundle.
+        self.discard_begun();
+        learned
+    }
+
+    fn learn_into(
+        &self,
+        output: &Path,
+        options: &LearnOptions,
+        config: TrainConfig,
+        choose: &mut dyn FnMut(&Learned) -> bool,
+        on_progress: &mut OnProgress<'_>,
+    ) -> Result<Learned> {
+        let documents = self.iter().collect::<Result<Vec<Document>>>()?;
+        if config.trains_encoder() {
+            WithoutText::of(&documents).refuse()?;
+        }
+        let ids: HashSet<&str> = documents.iter().map(|own| own.id.as_str()).collect();
+        let judged = Judged::of(self.judgments()?, options, |id| Ok(ids.contains(id)))?;
+        let mut learned = Learned::new(judged.pairs.len(), judged.without_document);
+        let print = judged.fingerprint(options, &config)?;
+        let (held_out, _) = judged.split(is_held_out);
+        let set = match TrainingSet::of_index(self, documents, judged.pairs) {
+            Err(Error::Train(TrainError::NoPairs)) => {
+                learned.held_out = held_out;
+                return Ok(learned.decided());
+            }
+            set => set?,
+        };
+        (learned.learned, learned.held_out) = set.queries();
+        learned.pairs = set.pairs();
+        if learned.held_out < FEWEST_QUERIES && !options.accept {
+            return Ok(learned.decided());
+        }
+        let bundle = self.bundle();
+        let from = with_encoder(&print, &bundle);
+        let (known, more) = self.learned_from()?.unwrap_or_default();
+        if known.lines().any(|line| line == from) {
+            learned.decision = Decision::NothingNew;
+            return Ok(learned.decided());
+        }
+        let aside = set.held_out();
+        let before = self.serves(&self.serving(), &aside, on_progress)?;
+        let trainer = Trainer::builder().base(bundle.path()).output(output).config(config);
+        let fitted = trainer.on_progress(&mut *on_progress).fit(&set)?;
+
+        let mut check = |next: &ActiveModel, on_progress: &mut OnProgress<'_>| {
+            learned.fusion = self.fuse_after(next, &aside, on_progress);
+            let after = self.serves(next, &aside, on_progress)?;
+            learned.judge(fitted.report.verdict.as_ref(), self.embeddings(), &before, &after);
+            learned.query_encoder = fitted.bundle.query_encoder();
+            let asked = learned.chosen(choose);
+            // Whoever was asked may have cancelled, which is no choice: it can be learned again.
+            Progress::new(Stage::Evaluate, aside.len(), aside.len()).tell(on_progress, Error::Cancelled)?;
+            Ok(asked)
+        };
+        let change = self.change_if(&fitted.bundle, &mut check, on_progress)?;
+        learned.change = change;
+        // From the encoder before too: after a rollback the same judgments must not undo it.
+        let mut lines = vec![from, with_encoder(&print, &self.bundle())];
+        lines.dedup();
+        lines.extend(known.lines().take(KNOWN_LEARNINGS).map(str::to_owned));
+        let learned = learned.decided();
+        let own = Learning { time: now(), decision: learned.decision, sentence: learned.sentence.clone() };
+        let mut learnings = noted(more);
+        learnings.insert(0, own);
+        learnings.truncate(KNOWN_LEARNINGS);
+        let noted = serde_json::to_value(Noted { learnings }).unwrap_or_default();
+        if let Err(error) = self.set_learned_from(&lines.join("\n"), noted) {
+            let index = self.path().display();
+            tracing::warn!(%index, %error, "the learning could not be recorded; the next one repeats it");
+        }
+        Ok(learned)
+    }
+
+    /// How default searches with a model answer the questions that were set aside.
+    fn serves(
+        &self,
+        model: &ActiveModel,
+        aside: &[Judgment],
+        on_progress: &mut OnProgress<'_>,
+    ) -> Result<Served> {
+        let view = model.view();
+        Questions::of(&view, aside)?.served(model, &view, on_progress)
+    }
+
+    /// Fits the weight of words beside new embeddings; the change stands without it.
+    fn fuse_after(
+        &self,
+        next: &ActiveModel,
+        aside: &[Judgment],
+        on_progress: &mut OnProgress<'_>,
+    ) -> Option<LearnedFusion> {
+        if !self.is_lexical() {
+            return None;
+        }
+        match fuse_model(next, aside, on_progress) {
+            Ok(fused) => {
+                fused.fusion.clone().into_iter().for_each(|fusion| next.put_learned_fusion(fusion));
+                fused.fusion
+            }
+            Err(error) => {
+                let index = self.path().display();
+                tracing::warn!(%index, %error, "the weight of words was not learned; `ehi fuse` learns it");
+                None
+            }
+        }
+    }
+}
+
+impl<F: FnMut(Progress) -> ControlFlow<()>> WithProgress<'_, F> {
+    /// As [`Index::learn`], with progress and cancellation.
+    ///
+    /// # Errors
+    /// Those of [`Index::learn`], and [`Error::Cancelled`].
+    pub fn learn(mut self, options: &LearnOptions) -> Result<Learned> {
+        let (index, on_progress) = self.parts();
+        index.learn_alone(options, &mut by_verdict(options), on_progress)
+    }
+
+    /// As [`Self::learn`], but `choose` says whether the index changes over to what was learned: somebody who
+    /// is asked, say. It is called once where something was trained, with what was measured, and `decision`
+    /// and `sentence` as if they were heeded. As long as it takes, no other change of model or training
+    /// begins; searches and writes go on.
+    ///
+    /// # Errors
+    /// Those of [`Self::learn`].
+    pub fn learn_if(
+        mut self,
+        options: &LearnOptions,
+        mut choose: impl FnMut(&Learned) -> bool,
+    ) -> Result<Learned> {
+        let (index, on_progress) = self.parts();
+        index.learn_alone(options, &mut choose, on_progress)
+    }
+}
+
+fn by_verdict(options: &LearnOptions) -> impl FnMut(&Learned) -> bool + use<> {
+    let accept = options.accept;
+    move |learned| accept || learned.decision == Decision::Changed
+}
+
+/// A fingerprint of judgments together with the encoder that was trained on them.
+fn with_encoder(print: &str, bundle: &Bundle) -> String {
+    format!("{print} {}", bundle.encoder_digest())
+}

@@ -1,0 +1,328 @@
+//! What a learning came to: its decision, the sentence that says why, and the record that is kept of it.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::questions::Served;
+use crate::index::{LearnedFusion, ModelChange};
+use crate::model::DistilReport;
+use crate::search::MOST_EXACT_DOCUMENTS;
+use crate::train::policy::{Evidence, LEARN};
+use crate::train::{Difference, FEWEST_QUERIES, LEARN_HELD_OUT, Recommendation, Verdict};
+
+/// Questions of each kind that [`Learned`] names, at most.
+pub const QUESTIONS_NAMED: usize = 20;
+/// Of the resampling of a test.
+const SEED: u64 = 0;
+/// Characters of such a question, at most.
+const LONGEST_NAMED: usize = 1_000;
+
+/// What [`Index::learn`](crate::Index::learn) did.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Learned {
+    /// What came of it.
+    pub decision: Decision,
+    /// The same with its reason, in one sentence.
+    pub sentence: String,
+    /// Questions and documents that answer them that were learned from; before a training, those that could
+    /// be.
+    pub pairs: usize,
+    /// Judgments of documents that it does not hold.
+    pub without_document: usize,
+    /// Questions that were learned from.
+    pub learned: usize,
+    /// Questions that were set aside and measured.
+    pub held_out: usize,
+    /// nDCG@10 of default searches on the latter, after against before: with the encoder that reads questions and
+    /// the weight of words that serve, or would; `None` where nothing was trained.
+    pub ndcg_at_10: Option<Difference>,
+    /// Recall@10 of the same.
+    pub recall_at_10: Option<Difference>,
+    /// nDCG@10 of the encoder alone: exact search by embeddings of the full encoder, after against before.
+    pub encoder: Option<Difference>,
+    /// Those of them that gained most in nDCG@10, [`QUESTIONS_NAMED`] at most.
+    pub better: Vec<QuestionChange>,
+    /// Those that lost most.
+    pub worse: Vec<QuestionChange>,
+    /// The change over to the new model; `None` where the index is as before.
+    pub change: Option<ModelChange>,
+    /// How words count beside the new model, learned from the questions that were set aside; `None` where nothing
+    /// was trained, the index has no words, or too few questions were set aside.
+    pub fusion: Option<LearnedFusion>,
+    /// The new model's query encoder: what it loses against the full encoder, and whether it reads the questions
+    /// of default searches; `None` where nothing was trained or none could be made.
+    pub query_encoder: Option<DistilReport>,
+}
+
+/// What came of a learning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Decision {
+    /// The index is served by what was learned.
+    Changed,
+    /// The same judgments were learned from before; nothing was trained.
+    NothingNew,
+    /// Too few judged questions to measure with; nothing was trained.
+    TooFew,
+    /// What was learned is not shown to be better; the index is as before.
+    NoGain,
+    /// What was learned is worse in something; the index is as before.
+    Worse,
+    /// The index is served by what was learned, although it is not shown to be better: it was accepted
+    /// ([`LearnOptions::accept`](super::LearnOptions::accept)) or chosen
+    /// ([`WithProgress::learn_if`](crate::WithProgress::learn_if)).
+    Chosen,
+    /// What was learned is better; the index is as before, since that was chosen.
+    Left,
+}
+
+/// What a learning did to a question that was set aside.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct QuestionChange {
+    /// The question.
+    pub question: String,
+    /// nDCG@10 of default searches, before and after.
+    pub before: f64,
+    /// See `before`.
+    pub after: f64,
+}
+
+/// A learning that trained, as it is remembered.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Learning {
+    /// When it ended, in seconds since 1970 (UTC).
+    pub time: u64,
+    /// What came of it.
+    pub decision: Decision,
+    /// The same with its reason, in one sentence.
+    pub sentence: String,
+}
+
+/// What is noted beside the fingerprints of learnings.
+#[derive(Default, Serialize, Deserialize)]
+pub(super) struct Noted {
+    pub learnings: Vec<Learning>,
+}
+
+impl Learned {
+    /// Of judgments that were not learned from yet.
+    pub(super) fn new(pairs: usize, without_document: usize) -> Self {
+        Self {
+            decision: Decision::TooFew,
+            sentence: String::new(),
+            pairs,
+            without_document,
+            learned: 0,
+            held_out: 0,
+            ndcg_at_10: None,
+            recall_at_10: None,
+            encoder: None,
+            better: Vec::new(),
+            worse: Vec::new(),
+            change: None,
+            fusion: None,
+            query_encoder: None,
+        }
+    }
+
+    /// Decides by searches before and after, and by what the training measured of its tree.
+    pub(super) fn judge(
+        &mut self,
+        verdict: Option<&Verdict>,
+        documents: usize,
+        before: &Served,
+        after: &Served,
+    ) {
+        self.encoder = verdict.and_then(|verdict| verdict.exact_ndcg);
+        // A document may have been deleted meanwhile, and with it the only answer of a question.
+        let mut paired: Vec<_> = before
+            .iter()
+            .filter_map(|(question, before)| Some((question.as_str(), *before, *after.get(question)?)))
+            .collect();
+        paired.sort_unstable_by_key(|(question, ..)| *question);
+        let difference = |metric: usize| {
+            let values = |of: fn(&(&str, [f64; 2], [f64; 2])) -> [f64; 2]| -> Vec<f64> {
+                paired.iter().map(|paired| of(paired)[metric]).collect()
+            };
+            (!paired.is_empty()).then(|| Difference::of(&values(|own| own.2), &values(|own| own.1), SEED))
+        };
+        (self.ndcg_at_10, self.recall_at_10) = (difference(0), difference(1));
+        let ndcg = paired.iter().map(|(question, before, after)| (*question, before[0], after[0]));
+        (self.better, self.worse) = question_changes(ndcg);
+        let do_not_deploy = |verdict: &Verdict| verdict.recommendation == Recommendation::DoNotDeploy;
+        let tree_loses = documents > MOST_EXACT_DOCUMENTS && verdict.is_some_and(do_not_deploy);
+        self.held_out = paired.len();
+        self.decision = match tree_loses {
+            true => Decision::Worse,
+            false => decide(self.held_out, self.ndcg_at_10, self.recall_at_10),
+        };
+    }
+
+    /// Whether the index is to change over, by somebody's choice.
+    pub(super) fn chosen(&mut self, choose: &mut dyn FnMut(&Self) -> bool) -> bool {
+        *self = self.clone().decided();
+        let is_chosen = choose(self);
+        self.decision = match (self.decision, is_chosen) {
+            (Decision::Changed, false) => Decision::Left,
+            (Decision::NoGain | Decision::Worse | Decision::TooFew, true) => Decision::Chosen,
+            (decision, _) => decision,
+        };
+        is_chosen
+    }
+
+    /// With its sentence.
+    pub(super) fn decided(mut self) -> Self {
+        let Self { pairs, learned, held_out, .. } = self;
+        let measured = || self.ndcg_at_10.map_or_else(String::new, |ndcg| measured(held_out, &ndcg));
+        const AS_BEFORE: &str = "the index is as before";
+        self.sentence = match self.decision {
+            Decision::Changed => format!(
+                "The index has learned from {learned} questions with {pairs} answers: {}{}.",
+                measured(),
+                self.encoder_of_questions()
+            ),
+            Decision::NothingNew => format!("No judgment is new since the last learning: {AS_BEFORE}."),
+            Decision::TooFew if learned + held_out == 0 => {
+                format!("No question is judged whose document the index holds: {AS_BEFORE}.")
+            }
+            Decision::TooFew => format!(
+                "Only {} questions are judged, and {held_out} of them were set aside to measure with; learning needs \
+                 {FEWEST_QUERIES} set aside, about {:.0} judged questions: {AS_BEFORE}.",
+                learned + held_out,
+                FEWEST_QUERIES as f64 / LEARN_HELD_OUT,
+            ),
+            Decision::NoGain => format!(
+                "What was learned is not shown to be better: {}{}; {AS_BEFORE}.",
+                measured(),
+                needed(held_out, self.ndcg_at_10.as_ref())
+            ),
+            Decision::Worse => {
+                format!("What was learned is worse in something: {}; {AS_BEFORE}.", measured())
+            }
+            Decision::Chosen if self.ndcg_at_10.is_none() => format!(
+                "The index has learned from {learned} questions with {pairs} answers, as it was told to; no question \
+                 was set aside to measure with."
+            ),
+            Decision::Chosen => format!(
+                "What was learned is used, as it was told to, although it is not shown to be better: {}{}.",
+                measured(),
+                self.encoder_of_questions()
+            ),
+            Decision::Left => format!(
+                "What was learned is better, and is not used, since that was chosen: {}; {AS_BEFORE}.",
+                measured()
+            ),
+        };
+        self
+    }
+
+    /// Which encoder reads questions from now on, where that is the fast one.
+    fn encoder_of_questions(&self) -> &'static str {
+        match self.query_encoder.as_ref().is_some_and(|report| report.is_default) {
+            true => "; the fast encoder reads questions",
+            false => "",
+        }
+    }
+}
+
+/// What judged questions that were set aside say, for a sentence.
+pub(super) fn measured(questions: usize, ndcg: &Difference) -> String {
+    format!("on {questions} judged questions that it did not learn from, {}", ndcg.in_words())
+}
+
+/// How many questions would show a gain like the one that was measured.
+fn needed(questions: usize, ndcg: Option<&Difference>) -> String {
+    let gain = ndcg.filter(|ndcg| ndcg.difference > 0.0);
+    let needed = gain.and_then(|gain| LEARN.questions_needed(gain)).filter(|needed| *needed > questions);
+    needed.map_or_else(String::new, |needed| {
+        let judged = needed as f64 / LEARN_HELD_OUT;
+        format!("; to show such a gain takes about {needed} of them, {judged:.0} judged questions in all")
+    })
+}
+
+/// By nDCG@10, where recall@10 does not fall.
+pub(super) fn decide(questions: usize, ndcg: Option<Difference>, recall: Option<Difference>) -> Decision {
+    let [ndcg, recall] =
+        [ndcg, recall].map(|own| own.map_or(Evidence::TooFew, |own| LEARN.decide(questions, &own)));
+    match ndcg {
+        Evidence::TooFew => Decision::TooFew,
+        _ if ndcg == Evidence::Loss || recall == Evidence::Loss => Decision::Worse,
+        Evidence::Gain => Decision::Changed,
+        _ => Decision::NoGain,
+    }
+}
+
+/// The learnings that were noted; none where another version has noted something else.
+pub(super) fn noted(more: Option<Value>) -> Vec<Learning> {
+    let noted = more.and_then(|more| serde_json::from_value::<Noted>(more).ok());
+    noted.unwrap_or_default().learnings
+}
+
+/// The questions that gained and that lost, those first that did so most.
+fn question_changes<'a>(
+    ndcg: impl Iterator<Item = (&'a str, f64, f64)>,
+) -> (Vec<QuestionChange>, Vec<QuestionChange>) {
+    let changes = ndcg.map(|(question, before, after)| {
+        let question = question.chars().take(LONGEST_NAMED).collect();
+        QuestionChange { question, before, after }
+    });
+    let gain = |change: &QuestionChange| change.after - change.before;
+    let mut changes: Vec<QuestionChange> = changes.collect();
+    changes.sort_by(|a, b| gain(b).total_cmp(&gain(a)).then_with(|| a.question.cmp(&b.question)));
+    let better = changes.iter().filter(|change| gain(change) > 0.0).take(QUESTIONS_NAMED);
+    let worse = changes.iter().rev().filter(|change| gain(change) < 0.0).take(QUESTIONS_NAMED);
+    (better.cloned().collect(), worse.cloned().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn difference(difference: f64, p: f64) -> Option<Difference> {
+        let (value, against) = (0.5 + difference, 0.5);
+        let (bootstrap_p, t_test_p, deviation) = (Some(p), Some(p / 2.0), Some(0.1));
+        Some(Difference { value, against, difference, bootstrap_p, t_test_p, deviation })
+    }
+
+    #[test]
+    fn only_a_significant_gain_without_a_loss_changes_the_index() {
+        let [gain, same, loss] = [(0.03, 0.01), (0.0, 1.0), (-0.02, 0.01)].map(|(by, p)| difference(by, p));
+        assert_eq!(decide(20, gain, same), Decision::Changed);
+        assert_eq!(decide(20, gain, loss), Decision::Worse);
+        assert_eq!(decide(20, loss, gain), Decision::Worse);
+        assert_eq!(decide(20, same, gain), Decision::NoGain);
+        assert_eq!(decide(20, difference(0.03, 0.06), gain), Decision::NoGain);
+        assert_eq!(decide(19, gain, gain), Decision::TooFew);
+        assert_eq!(decide(0, None, None), Decision::TooFew);
+    }
+
+    #[test]
+    fn questions_are_named_by_what_they_gained_and_lost() {
+        let ndcg = [("same", 0.5, 0.5), ("up", 0.1, 0.2), ("down", 0.9, 0.0), ("far up", 0.0, 1.0)];
+        let (better, worse) = question_changes(ndcg.into_iter());
+        let names = |changes: &[QuestionChange]| {
+            changes.iter().map(|change| change.question.clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            (names(&better), names(&worse)),
+            (vec!["far up".into(), "up".into()], vec!["down".into()])
+        );
+        let many: Vec<String> = (0..100).map(|number| "long ".repeat(1_000) + &number.to_string()).collect();
+        let (better, worse) = question_changes(many.iter().map(|question| (question.as_str(), 0.0, 1.0)));
+        assert_eq!((better.len(), worse.len()), (QUESTIONS_NAMED, 0));
+        assert!(better.iter().all(|change| change.question.len() == LONGEST_NAMED));
+    }
+
+    #[test]
+    fn what_another_version_noted_is_passed_over() {
+        assert_eq!(noted(None), []);
+        assert_eq!(noted(Some(serde_json::json!({ "learnings": 1 }))), []);
+        let own = Learning { time: 1, decision: Decision::Left, sentence: "It is.".into() };
+        let value = serde_json::to_value(Noted { learnings: vec![own.clone()] }).unwrap();
+        assert_eq!(noted(Some(value)), [own]);
+    }
+}

@@ -1,0 +1,171 @@
+//! A query encoder for the model of an index, from what the index holds.
+
+use std::collections::HashMap;
+use std::ops::ControlFlow;
+
+use rand::SeedableRng;
+use rand::seq::index;
+use rand_chacha::ChaCha8Rng;
+
+use super::passages::best_rows;
+use crate::document::Document;
+use crate::error::Result;
+use crate::ids::Row;
+use crate::index::{ActiveModel, Index, WithProgress};
+use crate::judgment::Judgment;
+use crate::model::DistilReport;
+use crate::progress::{OnProgress, Progress, no_progress};
+use crate::store::View;
+use crate::train::query_encoder::{Known, Question, check_encoder, distilled};
+use crate::train::{DistilOptions, QueryEncoderChoice, TrainError, is_held_out, plain};
+
+/// Documents of an index whose stored embeddings take part, at most.
+const MOST_DOCUMENTS: usize = 100_000;
+/// Logged questions that are learned from, at most.
+const MOST_ASKED: usize = 20_000;
+
+impl Index {
+    /// Makes a query encoder for the model in service from what is stored and puts it into service, in place
+    /// of one that is there; with [`QueryEncoderChoice::None`] that one is removed, and `None` returned.
+    ///
+    /// As [`distil`](crate::train::distil), from the stored embeddings, so that no document is encoded again: up to 100,000
+    /// documents, those that answer questions set aside among them. It learns from judged questions
+    /// ([`Self::record`]), of which a fifth is set aside to measure with, by a hash of their words, from
+    /// logged ones ([`Self::log_questions`]), and from titles and sentences of the documents. Searches and
+    /// writes go on meanwhile. It lasts once this has returned; a change to a model with another encoder
+    /// brings that model's query encoder, or none.
+    ///
+    /// # Errors
+    /// Those of [`distil`](crate::train::distil); [`InputError::ChangeUnderWay`].
+    pub fn distil(&self, options: &DistilOptions) -> Result<Option<DistilReport>> {
+        self.distil_alone(options, &mut no_progress)
+    }
+
+    fn distil_alone(
+        &self,
+        options: &DistilOptions,
+        on_progress: &mut OnProgress<'_>,
+    ) -> Result<Option<DistilReport>> {
+        self.check_writable()?;
+        let _only = self.alone()?;
+        let serving = &*self.serving();
+        if options.query_encoder == QueryEncoderChoice::None {
+            options.check_none()?;
+            self.set_query_encoder(serving, None)?;
+            return Ok(None);
+        }
+        options.check()?;
+        check_encoder(serving.bundle())?;
+        let view = serving.view();
+        for pair in &options.pairs {
+            if view.row_of(&pair.id)?.is_none() {
+                return Err(TrainError::Unknown { kind: "document", id: pair.id.clone() }.into());
+            }
+        }
+        let judgments = self.judgments()?;
+        let stored = Stored::of(serving, &view, judgments.iter().chain(&options.pairs), options)?;
+        let mut asked = options.questions.clone();
+        asked.extend(self.asked(MOST_ASKED)?);
+        let known = Known {
+            rows: &stored.rows,
+            documents: stored.documents.iter().collect(),
+            train: stored.train,
+            held_out: stored.held_out,
+            asked,
+        };
+        let (mut entry, bytes) = distilled(serving.bundle(), known, options, on_progress)?;
+        entry.of_index = true;
+        let report = entry.report.clone();
+        self.set_query_encoder(serving, Some((entry, &bytes)))?;
+        Ok(Some(report))
+    }
+}
+
+impl<F: FnMut(Progress) -> ControlFlow<()>> WithProgress<'_, F> {
+    /// As [`Index::distil`], with progress and cancellation.
+    ///
+    /// # Errors
+    /// Those of [`Index::distil`], and [`Error::Cancelled`].
+    pub fn distil(mut self, options: &DistilOptions) -> Result<Option<DistilReport>> {
+        let (index, on_progress) = self.parts();
+        index.distil_alone(options, on_progress)
+    }
+}
+
+/// Puts the best passage of each answer in the place of the document.
+fn answered_by_passages(
+    serving: &ActiveModel,
+    view: &View,
+    questions: &mut [(String, Vec<Row>)],
+) -> Result<()> {
+    let asked = questions.iter().flat_map(|(text, rows)| rows.iter().map(|&row| (text.as_str(), row)));
+    let mut best = best_rows(serving, view, &asked.collect::<Vec<_>>())?.into_iter();
+    let rows = questions.iter_mut().flat_map(|(_, rows)| rows);
+    rows.zip(best.by_ref()).for_each(|(row, best)| *row = best);
+    Ok(())
+}
+
+/// Documents of an index with their embeddings, and questions by their places among those.
+struct Stored {
+    documents: Vec<Document>,
+    rows: Vec<f32>,
+    train: Vec<Question>,
+    held_out: Vec<Question>,
+}
+
+impl Stored {
+    fn of<'a>(
+        serving: &ActiveModel,
+        view: &View,
+        judgments: impl Iterator<Item = &'a Judgment>,
+        options: &DistilOptions,
+    ) -> Result<Self> {
+        // Of several judgments of a question and a document the last one counts.
+        let mut places: HashMap<String, usize> = HashMap::new();
+        let mut judged: Vec<(String, HashMap<Row, i32>)> = Vec::new();
+        for judgment in judgments {
+            let Some(row) = view.row_of(&judgment.id)? else { continue };
+            let key = plain(&judgment.question);
+            let place = *places.entry(key).or_insert_with(|| {
+                judged.push((judgment.question.clone(), HashMap::new()));
+                judged.len() - 1
+            });
+            judged[place].1.insert(row, judgment.grade);
+        }
+        let (mut train, mut held_out) = (Vec::new(), Vec::new());
+        for (text, grades) in judged {
+            let rows: Vec<Row> =
+                grades.into_iter().filter(|(_, grade)| *grade > 0).map(|own| own.0).collect();
+            if rows.is_empty() {
+                continue;
+            }
+            let into = if is_held_out(&text) { &mut held_out } else { &mut train };
+            into.push((text, rows));
+        }
+        answered_by_passages(serving, view, &mut train)?;
+        answered_by_passages(serving, view, &mut held_out)?;
+        let live: Vec<Row> = (0..view.rows() as u32).map(Row).filter(|&row| view.is_live(row)).collect();
+        let mut rng = ChaCha8Rng::seed_from_u64(options.seed);
+        let drawn = index::sample(&mut rng, live.len(), MOST_DOCUMENTS.min(live.len()));
+        let mut chosen: Vec<Row> = drawn.into_iter().map(|place| live[place]).collect();
+        chosen.extend(held_out.iter().flat_map(|(_, rows)| rows));
+        chosen.sort_unstable();
+        chosen.dedup();
+        let mut rows = Vec::with_capacity(chosen.len() * serving.model().encoder().dim());
+        let mut documents = Vec::with_capacity(chosen.len());
+        for &row in &chosen {
+            rows.extend(serving.unit_row(view, row)?);
+            documents.push(Document { metadata: None, ..view.passage(row)? });
+        }
+        let among = |questions: Vec<(String, Vec<Row>)>| -> Vec<Question> {
+            let place = |row: &Row| chosen.binary_search(row).ok().map(|place| place as u32);
+            let among = |(text, rows): (String, Vec<Row>)| {
+                let mut positives: Vec<u32> = rows.iter().filter_map(place).collect();
+                positives.sort_unstable();
+                Question { text, positives }
+            };
+            questions.into_iter().map(among).collect()
+        };
+        Ok(Self { documents, rows, train: among(train), held_out: among(held_out) })
+    }
+}

@@ -1,0 +1,133 @@
+//! Judged questions with the rows that answer them, and how a model as it serves answers them.
+
+use std::collections::HashMap;
+use std::num::NonZeroUsize;
+
+use crate::error::{Error, Result};
+use crate::index::{ActiveModel, Asked, Plan, RankBy, SearchMode, Words};
+use crate::judgment::Judgment;
+use crate::measure::{Found, Judge, Judged as JudgedRows, Metric, Ranking, RelevanceLevel};
+use crate::progress::{OnProgress, Progress, Stage};
+use crate::search::{DEFAULT_RECALL, Fusion};
+use crate::store::View;
+use crate::train::{is_held_out, plain};
+
+/// Questions encoded between two reports of progress.
+pub(super) const BLOCK: usize = 64;
+/// What a default search is measured by.
+const METRICS: [Metric; 2] = [Metric::NDCG_AT_10, Metric::RECALL_AT_10];
+
+/// nDCG@10 and recall@10 of each question by a default search.
+pub(super) type Served = HashMap<String, [f64; 2]>;
+
+/// Judged questions with their grades by row.
+pub(super) struct Questions {
+    pub texts: Vec<String>,
+    pub judged: Vec<JudgedRows>,
+    /// Those that are left out.
+    pub unanswered: usize,
+}
+
+impl Questions {
+    /// Those with an answer that the view holds. Of several judgments of a question and a document the last
+    /// one counts.
+    pub fn of<'a>(view: &View, judgments: impl IntoIterator<Item = &'a Judgment>) -> Result<Self> {
+        let mut places: HashMap<String, usize> = HashMap::new();
+        let mut all: Vec<(&str, HashMap<&str, i32>)> = Vec::new();
+        for judgment in judgments {
+            let question = judgment.question.as_str();
+            // In another spelling it is the same question.
+            let place = *places.entry(plain(question)).or_insert_with(|| {
+                all.push((question, HashMap::new()));
+                all.len() - 1
+            });
+            all[place].1.insert(&judgment.id, judgment.grade);
+        }
+        let mut questions = Self { texts: Vec::new(), judged: Vec::new(), unanswered: 0 };
+        for (text, grades) in all {
+            let mut rows = Vec::with_capacity(grades.len());
+            let mut answered = false;
+            for (id, grade) in grades {
+                let row = view.row_of(id)?;
+                answered |= row.is_some() && grade > 0;
+                rows.push((row, grade));
+            }
+            if answered && !text.trim().is_empty() {
+                questions.texts.push(text.to_owned());
+                questions.judged.push(JudgedRows::new(rows));
+            } else {
+                questions.unanswered += 1;
+            }
+        }
+        Ok(questions)
+    }
+
+    /// Those that the query encoder did not learn from.
+    pub fn fresh_for(self, of_index: bool) -> Self {
+        if !of_index {
+            return self;
+        }
+        let pairs = self.texts.into_iter().zip(self.judged);
+        let (texts, judged) = pairs.filter(|(text, _)| is_held_out(text)).unzip();
+        Self { texts, judged, unanswered: self.unanswered }
+    }
+
+    /// Asks each question as a default search does: by the model's default encoder, with words where they
+    /// help.
+    ///
+    /// # Errors
+    /// Failures of the encoder and of reading, and [`Error::Cancelled`].
+    pub fn served(
+        &self,
+        model: &ActiveModel,
+        view: &View,
+        on_progress: &mut OnProgress<'_>,
+    ) -> Result<Served> {
+        let judge = Judge::new(&METRICS, RelevanceLevel::default(), self.judged.clone());
+        let depth = NonZeroUsize::new(judge.depth()).unwrap_or(NonZeroUsize::MIN);
+        let plan = Plan::new(depth, SearchMode::Recall(DEFAULT_RECALL));
+        let mut served = Served::with_capacity(self.texts.len());
+        for block in self.texts.chunks(BLOCK) {
+            for (asked, text) in asked(model, block, None)?.into_iter().zip(block) {
+                let by = match view.is_lexical() && model.words_help(asked.encoder) {
+                    true => RankBy::Hybrid(Fusion::Learned),
+                    false => RankBy::Dense,
+                };
+                let mut ranking = model.rank_asked(view, &asked, &Plan { by, ..plan })?.rows;
+                // Judgments are of documents, hits may be passages.
+                for (_, row) in &mut ranking {
+                    *row = view.head(*row)?;
+                }
+                let values = judge.outcome(served.len(), &found(ranking)).values;
+                served.insert(text.clone(), [values[0], values[1]]);
+            }
+            let done = served.len();
+            Progress::new(Stage::Evaluate, done, self.texts.len()).tell(on_progress, Error::Cancelled)?;
+        }
+        Ok(served)
+    }
+}
+
+/// Questions as they were judged: signs in them are text, since they may come from any search engine.
+pub(super) fn asked(
+    model: &ActiveModel,
+    texts: &[String],
+    encoder: Option<crate::search::QueryEncoder>,
+) -> Result<Vec<Asked<'static>>> {
+    let words = texts.iter().map(|text| Words::plain(text, model.analysis()));
+    let words = words.collect::<Result<Vec<_>>>()?;
+    let questions: Vec<_> = words.iter().map(Into::into).collect();
+    let rows = model.encode_questions(&questions, encoder)?;
+    let asked = words.into_iter().zip(rows).map(|(words, (row, encoder))| Asked {
+        vector: row.into(),
+        words: Some(words),
+        encoder: Some(encoder),
+        ..Asked::default()
+    });
+    Ok(asked.collect())
+}
+
+/// A ranking, to be judged.
+pub(super) fn found(ranking: Ranking) -> Found {
+    Found { visited: 0, routing: 0.0, ranking }
+}
