@@ -95,8 +95,8 @@ impl Index {
     }
 
     /// Changes over to a bundle that is gone once this has returned, if `check` says so of the model that is
-    /// filled with all documents and about to serve. For a caller that holds the right to ([`Self::alone`]). A
-    /// call that is cancelled could not be continued, so what it began is removed.
+    /// filled with all documents and about to serve. For a caller that holds the right to ([`Self::alone`]).
+    /// A call that is cancelled could not be continued, so what it began is removed.
     #[cfg(feature = "train")]
     pub(crate) fn change_if(
         &self,
@@ -356,8 +356,8 @@ impl Index {
     }
 
     /// Gives a new model a weight of words: the one that was learned for it, or that of a model with the same
-    /// encoder, whose scores are the same. Before the switch, so that it lasts where that does; nothing rests on
-    /// the file.
+    /// encoder, whose scores are the same. Before the switch, so that it lasts where that does; nothing rests
+    /// on the file.
     fn take_fusion_over(&self, fusion: Option<KeptFusion>, next: &ActiveModel) -> Files {
         let (backend, dir) = (self.root.backend(), self.root.model_dir(next.number));
         let fusion = fusion.filter(|_| next.store.is_lexical());

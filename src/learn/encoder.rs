@@ -1,5 +1,5 @@
-//! Learning from use: a training on the judgments of an index, and a change over to its model if searches with
-//! it are better on questions that nothing has learned from.
+//! Learning from use: a training on the judgments of an index, and a change over to its model if searches
+//! with it are better on questions that nothing has learned from.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -47,8 +47,8 @@ impl Index {
         Ok(noted(self.learned_from()?.and_then(|(_, more)| more)))
     }
 
-    /// What [`Self::learn`] would learn from, and how large a gain must be for its questions to show it. Trains
-    /// nothing.
+    /// What [`Self::learn`] would learn from, and how large a gain must be for its questions to show it.
+    /// Trains nothing.
     ///
     /// # Errors
     /// Those of [`Self::learn`] for the options; failures of reading.
@@ -71,20 +71,21 @@ impl Index {
         Ok(Learnable { questions, held_out, can_show, sentence })
     }
 
-    /// Trains encoder and tree further on the judgments stored here ([`Self::record`]), makes a query encoder,
-    /// fits the weight of words, and changes over to all of it if default searches are better with it.
+    /// Trains encoder and tree further on the judgments stored here ([`Self::record`]), makes a query
+    /// encoder, fits the weight of words, and changes over to all of it if default searches are better with
+    /// it.
     ///
-    /// Default searches are measured before and after on judged questions that were set aside: with the encoder
-    /// that reads questions, and the weight of words, that serve before and that would serve after. Better is:
-    /// their nDCG@10 rises by [`SMALLEST_GAIN`](crate::train::SMALLEST_GAIN) or more, by two tests at
-    /// [`SIGNIFICANCE_LEVEL`](crate::train::SIGNIFICANCE_LEVEL), their recall@10 does not fall by so much, and,
-    /// in an index so large that searches use the tree, the tree loses nothing against k-means. Otherwise the
-    /// index is as before, unless [`LearnOptions::accept`] says so.
+    /// Default searches are measured before and after on judged questions that were set aside: with the
+    /// encoder that reads questions, and the weight of words, that serve before and that would serve after.
+    /// Better is: their nDCG@10 rises by [`SMALLEST_GAIN`](crate::train::SMALLEST_GAIN) or more, by two tests
+    /// at [`SIGNIFICANCE_LEVEL`](crate::train::SIGNIFICANCE_LEVEL), their recall@10 does not fall by so much,
+    /// and, in an index so large that searches use the tree, the tree loses nothing against k-means.
+    /// Otherwise the index is as before, unless [`LearnOptions::accept`] says so.
     ///
-    /// The training begins from the model in service, so it may be called again and again; where no judgment is
-    /// new it does nothing. Searches and writes go on meanwhile, as with [`Self::reencode`], and
-    /// [`Self::rollback`] returns. Judgments of documents that the index does not hold are counted and skipped.
-    /// A judgment of grade 0 or less removes a pair given for the same question and document.
+    /// The training begins from the model in service, so it may be called again and again; where no judgment
+    /// is new it does nothing. Searches and writes go on meanwhile, as with [`Self::reencode`], and
+    /// [`Self::rollback`] returns. Judgments of documents that the index does not hold are counted and
+    /// skipped. A judgment of grade 0 or less removes a pair given for the same question and document.
     ///
     /// Costs a training and an encoding of all documents: some minutes for 5,000 abstracts
     /// (`docs/lab/experiments.md`).

@@ -34,8 +34,8 @@ pub struct Learned {
     pub learned: usize,
     /// Questions that were set aside and measured.
     pub held_out: usize,
-    /// nDCG@10 of default searches on the latter, after against before: with the encoder that reads questions and
-    /// the weight of words that serve, or would; `None` where nothing was trained.
+    /// nDCG@10 of default searches on the latter, after against before: with the encoder that reads questions
+    /// and the weight of words that serve, or would; `None` where nothing was trained.
     pub ndcg_at_10: Option<Difference>,
     /// Recall@10 of the same.
     pub recall_at_10: Option<Difference>,
@@ -47,11 +47,11 @@ pub struct Learned {
     pub worse: Vec<QuestionChange>,
     /// The change over to the new model; `None` where the index is as before.
     pub change: Option<ModelChange>,
-    /// How words count beside the new model, learned from the questions that were set aside; `None` where nothing
-    /// was trained, the index has no words, or too few questions were set aside.
+    /// How words count beside the new model, learned from the questions that were set aside; `None` where
+    /// nothing was trained, the index has no words, or too few questions were set aside.
     pub fusion: Option<LearnedFusion>,
-    /// The new model's query encoder: what it loses against the full encoder, and whether it reads the questions
-    /// of default searches; `None` where nothing was trained or none could be made.
+    /// The new model's query encoder: what it loses against the full encoder, and whether it reads the
+    /// questions of default searches; `None` where nothing was trained or none could be made.
     pub query_encoder: Option<DistilReport>,
 }
 

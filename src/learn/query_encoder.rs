@@ -28,11 +28,11 @@ impl Index {
     /// Makes a query encoder for the model in service from what is stored and puts it into service, in place
     /// of one that is there; with [`QueryEncoderChoice::None`] that one is removed, and `None` returned.
     ///
-    /// As [`distil`](crate::train::distil), from the stored embeddings, so that no document is encoded again: up to 100,000
-    /// documents, those that answer questions set aside among them. It learns from judged questions
-    /// ([`Self::record`]), of which a fifth is set aside to measure with, by a hash of their words, from
-    /// logged ones ([`Self::log_questions`]), and from titles and sentences of the documents. Searches and
-    /// writes go on meanwhile. It lasts once this has returned; a change to a model with another encoder
+    /// As [`distil`](crate::train::distil), from the stored embeddings, so that no document is encoded again:
+    /// up to 100,000 documents, those that answer questions set aside among them. It learns from judged
+    /// questions ([`Self::record`]), of which a fifth is set aside to measure with, by a hash of their words,
+    /// from logged ones ([`Self::log_questions`]), and from titles and sentences of the documents. Searches
+    /// and writes go on meanwhile. It lasts once this has returned; a change to a model with another encoder
     /// brings that model's query encoder, or none.
     ///
     /// # Errors

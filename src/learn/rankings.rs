@@ -38,8 +38,9 @@ pub struct RankingVerdict {
 
 /// Compares rankings of the first ten documents. Better is: nDCG@10 rises by
 /// [`SMALLEST_GAIN`](crate::train::SMALLEST_GAIN) or more, by two tests at
-/// [`SIGNIFICANCE_LEVEL`](crate::train::SIGNIFICANCE_LEVEL), and recall@10 does not fall by so much. With fewer than
-/// [`FEWEST_QUERIES`] questions that have an answer nothing is said. `seed` is that of the resampling.
+/// [`SIGNIFICANCE_LEVEL`](crate::train::SIGNIFICANCE_LEVEL), and recall@10 does not fall by so much. With
+/// fewer than [`FEWEST_QUERIES`] questions that have an answer nothing is said. `seed` is that of the
+/// resampling.
 pub fn compare_rankings(questions: &[JudgedRankings], seed: u64) -> RankingVerdict {
     let level = RelevanceLevel::default();
     let answered = |own: &&JudgedRankings| own.judgments.values().any(|grade| *grade >= level.0);

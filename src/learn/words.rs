@@ -54,9 +54,9 @@ impl Index {
     /// ([`Fusion::Learned`]), tests whether words help, and keeps that with the index.
     ///
     /// `pairs` are judgments beside those that the index holds ([`Self::record`]); they are not stored.
-    /// Weights and ages do not count here. Once the index has learned ([`Self::learn`]), only the questions that it
-    /// set aside are used, since embeddings look better than they are on the others. With fewer than [`FEWEST_FUSION_QUESTIONS`] nothing
-    /// changes.
+    /// Weights and ages do not count here. Once the index has learned ([`Self::learn`]), only the questions
+    /// that it set aside are used, since embeddings look better than they are on the others. With fewer than
+    /// [`FEWEST_FUSION_QUESTIONS`] nothing changes.
     ///
     /// 21 weights are tried, and that one is chosen around which the mean nDCG@10 is highest, over it and two
     /// weights on either side. It is drawn towards [`DEFAULT_ALPHA`](crate::search::DEFAULT_ALPHA) as if 80

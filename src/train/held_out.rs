@@ -14,9 +14,9 @@ pub const LEARN_HELD_OUT: f64 = 0.2;
 pub(super) const SPLIT_SEED: u64 = 0;
 
 /// Whether a question of a collection is set aside. [`Index::learn`](crate::Index::learn),
-/// [`Index::tune`](crate::Index::tune) and [`Index::distil`](crate::Index::distil) never learn from those that
-/// are; [`Index::fuse`](crate::Index::fuse) finds the weight of words on them. Code that trains on the same
-/// questions elsewhere should keep to it too, so that no model is measured on what it has seen.
+/// [`Index::tune`](crate::Index::tune) and [`Index::distil`](crate::Index::distil) never learn from those
+/// that are; [`Index::fuse`](crate::Index::fuse) finds the weight of words on them. Code that trains on the
+/// same questions elsewhere should keep to it too, so that no model is measured on what it has seen.
 pub fn is_held_out(question: &str) -> bool {
     DevFraction::new(LEARN_HELD_OUT).is_ok_and(|fraction| is_dev(&plain(question), SPLIT_SEED, fraction))
 }

@@ -1,6 +1,6 @@
 //! When a difference between two ways to search decides. Every verdict measures both ways on the same
-//! questions, none of which was learned from, and each kind of decision is one row here; `docs/learning.md` has
-//! them as a table.
+//! questions, none of which was learned from, and each kind of decision is one row here; `docs/learning.md`
+//! has them as a table.
 
 use super::verdict::Difference;
 
@@ -65,8 +65,8 @@ impl Policy {
         }
     }
 
-    /// About how many questions would tell a difference like this one, or the smallest that counts, from chance
-    /// in four of five trials; `None` with fewer than two questions, or where they do not differ.
+    /// About how many questions would tell a difference like this one, or the smallest that counts, from
+    /// chance in four of five trials; `None` with fewer than two questions, or where they do not differ.
     ///
     /// By the normal approximation: ((z(1 - level / 2 / comparisons) + z(0.8)) times deviation over
     /// difference) squared.
@@ -76,8 +76,8 @@ impl Policy {
         Some((self.z() * deviation / counts).powi(2).ceil() as usize)
     }
 
-    /// The smallest difference that so many questions can tell from chance in four of five trials, by the same
-    /// approximation, before anything was measured.
+    /// The smallest difference that so many questions can tell from chance in four of five trials, by the
+    /// same approximation, before anything was measured.
     pub(crate) fn can_show(self, questions: usize) -> f64 {
         self.z() * TYPICAL_DEVIATION / (questions as f64).sqrt()
     }

@@ -108,7 +108,8 @@ impl Index {
         plain(py, &run(py, move || index.leaf_changes())?)
     }
 
-    /// What `learn` would learn from, and how large a gain must be for its questions to show it, as a dictionary.
+    /// What `learn` would learn from, and how large a gain must be for its questions to show it, as a
+    /// dictionary.
     ///
     /// >>> index.learnable([("is there caffeine in tea?", "tea")])["held_out"]
     /// 0
@@ -125,8 +126,8 @@ impl Index {
     }
 
     /// Trains on the judgments and takes the new model only if searches are shown to be better with it; the
-    /// decision, as a dictionary. `half_life` is in seconds. With `accept` the new model is taken in any case.
-    /// `choose`, a function of that dictionary as measured, decides in place of the rule.
+    /// decision, as a dictionary. `half_life` is in seconds. With `accept` the new model is taken in any
+    /// case. `choose`, a function of that dictionary as measured, decides in place of the rule.
     ///
     /// >>> index.learn([("is there caffeine in tea?", "tea")])["decision"]
     /// 'too_few'

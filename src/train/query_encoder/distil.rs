@@ -203,20 +203,20 @@ pub(crate) fn check_encoder(bundle: &Bundle) -> Result<()> {
     }
 }
 
-/// Makes a query encoder for a bundle from a dataset and writes it into the bundle's folder, in place of one that
-/// is there; with [`QueryEncoderChoice::None`] that one is removed, and `None` returned.
+/// Makes a query encoder for a bundle from a dataset and writes it into the bundle's folder, in place of one
+/// that is there; with [`QueryEncoderChoice::None`] that one is removed, and `None` returned.
 ///
-/// The student learns from the dataset's questions, and from titles and sentences of its documents, to give the
-/// embeddings that the bundle's encoder gives, to rank documents and reach leaves as those do, and to find the
-/// documents that answer judged questions. It is measured on the dataset's `dev` judgments
-/// ([`TrainingSet::read`]). Up to 8,192 documents, and those that answer questions set aside, are encoded for that.
-/// The model's identity stays as it is, so indexes of the bundle stay as they are; each has its own copy, for which
-/// see [`Index::distil`](crate::Index::distil).
+/// The student learns from the dataset's questions, and from titles and sentences of its documents, to give
+/// the embeddings that the bundle's encoder gives, to rank documents and reach leaves as those do, and to
+/// find the documents that answer judged questions. It is measured on the dataset's `dev` judgments
+/// ([`TrainingSet::read`]). Up to 8,192 documents, and those that answer questions set aside, are encoded for
+/// that. The model's identity stays as it is, so indexes of the bundle stay as they are; each has its own
+/// copy, for which see [`Index::distil`](crate::Index::distil).
 ///
 /// # Errors
 /// [`ModelError::NotABundle`](crate::model::ModelError::NotABundle); [`TrainError::TooFewTexts`];
-/// [`TrainError::NoUnitNorm`]; [`TrainError::NothingToDistil`]; [`TrainError::Config`] for options out of range;
-/// [`Error::Cancelled`]; failures of the encoder and of the disk. The bundle is then as before.
+/// [`TrainError::NoUnitNorm`]; [`TrainError::NothingToDistil`]; [`TrainError::Config`] for options out of
+/// range; [`Error::Cancelled`]; failures of the encoder and of the disk. The bundle is then as before.
 pub fn distil(
     bundle: &Bundle,
     set: &TrainingSet,

@@ -146,8 +146,8 @@ impl<'a> RerankerTrainer<'a> {
     /// [`TrainError`] for the configuration and the data, a NaN loss, and a tensor that gets no gradient or
     /// does not move; [`ModelError`] for the base: [`ModelError::NotAnEncoder`] for one that is neither
     /// encoder nor reranker, [`ModelError::Unsupported`] for a family without a head that is known; for an
-    /// output that is there; failures of the first search; [`Error::Cancelled`](crate::Error::Cancelled). No folder
-    /// is written then.
+    /// output that is there; failures of the first search; [`Error::Cancelled`](crate::Error::Cancelled). No
+    /// folder is written then.
     pub fn fit(mut self, set: &TrainingSet) -> Result<FittedReranker> {
         let _span = tracing::info_span!("train_reranker", documents = set.documents.len()).entered();
         let base = self.base.take().ok_or(TrainError::Missing { what: "base" })?;
