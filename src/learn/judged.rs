@@ -8,7 +8,6 @@ use sha2::{Digest, Sha256};
 use crate::error::Result;
 use crate::judgment::{Judgment, now};
 use crate::model::{ModelError, hex};
-use crate::train::config::flat_json;
 use crate::train::error::out_of_range;
 use crate::train::{REPORT_FILE, TrainConfig, held_out, plain};
 
@@ -113,8 +112,8 @@ impl Judged {
     /// Stands for what a training would see, but for the documents and for the age of judgments.
     pub fn fingerprint(&self, options: &LearnOptions, config: &TrainConfig) -> Result<String> {
         let mut digest = self.digest.clone();
-        let json =
-            flat_json(config).map_err(|source| ModelError::Json { path: REPORT_FILE.into(), source })?;
+        let json = serde_json::to_string(config)
+            .map_err(|source| ModelError::Json { path: REPORT_FILE.into(), source })?;
         digest.update(json);
         digest.update(options.half_life.unwrap_or_default().as_secs().to_le_bytes());
         Ok(hex(&digest.finalize()))

@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 use super::balance::LeafSizes;
 use super::card;
 use super::checkpoint::Identity;
-use super::config::{TrainConfig, flat_json};
+use super::config::TrainConfig;
 use super::dataset::TrainingSet;
 use super::dev;
 use super::device::{self, TrainDevice};
@@ -399,7 +399,8 @@ fn identity(
     texts: &Texts,
     given: Option<&Embedded>,
 ) -> Result<Identity> {
-    let json = flat_json(config).map_err(|source| ModelError::Json { path: REPORT_FILE.into(), source })?;
+    let json = serde_json::to_string(config)
+        .map_err(|source| ModelError::Json { path: REPORT_FILE.into(), source })?;
     let mut base = Sha256::new();
     for (name, tensor) in encoder.transformer()?.named().map_err(ModelError::from)? {
         base.update(name.as_bytes());

@@ -16,14 +16,12 @@ use crate::tree::TreeShape;
 
 pub use choices::{Decay, Init, IntraLeaf, Negatives, Siamese};
 pub use names::SettingsError;
-pub(crate) use names::flat_json;
 pub use preset::Preset;
 
 /// Configuration of a training run.
 ///
 /// It is read and written as JSON, a group of settings an object: `{"schedule": {"epochs": 3}}`, or in short
-/// `{"schedule.epochs": 3}`. Settings that are not named take their default. The flat names of older files
-/// (`{"epochs": 3}`) are read too; `docs/training.md` has them.
+/// `{"schedule.epochs": 3}`. Settings that are not named take their default. `docs/training.md` has them all.
 ///
 /// ```
 /// use ehi::train::TrainConfig;
