@@ -20,7 +20,7 @@ pub enum TrainError {
         /// The file.
         path: std::path::PathBuf,
         /// Where and why.
-        source: super::config::SettingsError,
+        source: SettingsError,
     },
     /// No query with a relevant document is left to train on.
     #[error("the training set has no query with a relevant document")]
@@ -195,4 +195,40 @@ fn some_of(names: &[String]) -> String {
 /// A setting with a value that it cannot have.
 pub(crate) fn out_of_range(field: &'static str, found: impl ToString, expected: String) -> crate::Error {
     TrainError::Config { field, found: found.to_string(), expected }.into()
+}
+
+/// Why settings cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SettingsError {
+    /// The file cannot be read, is not JSON, or no object; or an object names something twice.
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+    /// No setting has this name.
+    #[error("unknown setting `{name}`{}", meant(near))]
+    Unknown {
+        /// The name as given.
+        name: String,
+        /// Settings of that name in a group.
+        near: Vec<String>,
+    },
+    /// A value of the wrong type.
+    #[error("setting `{name}`: {source}")]
+    Type {
+        /// The setting.
+        name: String,
+        /// What was found, and what expected.
+        source: serde_json::Error,
+    },
+    /// One setting under its long name and its short one.
+    #[error("setting `{name}` is given twice")]
+    Twice {
+        /// The setting.
+        name: String,
+    },
+}
+
+fn meant(near: &[String]) -> String {
+    let quoted: Vec<String> = near.iter().map(|name| format!("`{name}`")).collect();
+    if quoted.is_empty() { String::new() } else { format!("; did you mean {}?", quoted.join(" or ")) }
 }

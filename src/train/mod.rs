@@ -44,16 +44,16 @@ pub use balance::{LeafSizes, LoadReport};
 pub use checkpoint::CHECKPOINT_FILE;
 pub use config::{
     Decay, DistillationSettings, EncoderSettings, Init, IntraLeaf, LossSettings, LossWeights, MiningSettings,
-    Negatives, Preset, ScheduleSettings, SettingsError, Siamese, TrainConfig, TreeSettings,
+    Negatives, Preset, QueryEncoderChoice, ScheduleSettings, Siamese, TrainConfig, TreeSettings,
 };
 pub(crate) use dataset::TrainingQuery;
 pub use dataset::TrainingSet;
 pub use device::TrainDevice;
-pub use error::TrainError;
+pub use error::{SettingsError, TrainError};
 pub(crate) use held_out::plain;
 pub use held_out::{LEARN_HELD_OUT, is_held_out};
 pub use policy::{DECISIVE_COMPARISONS, FEWEST_QUERIES, SIGNIFICANCE_LEVEL, SMALLEST_GAIN};
-pub use query_encoder::{DEFAULT_PASSES, DEFAULT_TEXTS, DistilOptions, QueryEncoderChoice, distil};
+pub use query_encoder::{DEFAULT_PASSES, DEFAULT_TEXTS, DistilOptions, distil};
 pub use report::{
     DevFigures, DevPoint, EarlyStop, EpochReport, IndexerEpochReport, LossParts, MovedTensor, TrainEvent,
     TrainReport,

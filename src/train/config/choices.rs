@@ -74,3 +74,15 @@ pub enum Init {
     #[serde(rename = "kmeans")]
     KMeans,
 }
+
+/// Whether a model gets a query encoder, and which.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum QueryEncoderChoice {
+    /// None; one that is there is taken away.
+    None,
+    /// A vector and a weight for each token, and a small head: microseconds a question.
+    #[default]
+    Static,
+}

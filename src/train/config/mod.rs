@@ -9,13 +9,11 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::error::TrainError;
-use super::query_encoder::QueryEncoderChoice;
+use super::error::{SettingsError, TrainError};
 use crate::model::Precision;
 use crate::tree::TreeShape;
 
-pub use choices::{Decay, Init, IntraLeaf, Negatives, Siamese};
-pub use names::SettingsError;
+pub use choices::{Decay, Init, IntraLeaf, Negatives, QueryEncoderChoice, Siamese};
 pub use preset::Preset;
 
 /// Configuration of a training run.

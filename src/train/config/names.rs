@@ -12,43 +12,8 @@ use super::{
     TreeSettings,
 };
 
-use crate::train::query_encoder::QueryEncoderChoice;
-
-/// Why settings cannot be read.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum SettingsError {
-    /// The file cannot be read, is not JSON, or no object; or an object names something twice.
-    #[error(transparent)]
-    Json(#[from] serde_json::Error),
-    /// No setting has this name.
-    #[error("unknown setting `{name}`{}", meant(near))]
-    Unknown {
-        /// The name as given.
-        name: String,
-        /// Settings of that name in a group.
-        near: Vec<String>,
-    },
-    /// A value of the wrong type.
-    #[error("setting `{name}`: {source}")]
-    Type {
-        /// The setting.
-        name: String,
-        /// What was found, and what expected.
-        source: serde_json::Error,
-    },
-    /// One setting under its long name and its short one.
-    #[error("setting `{name}` is given twice")]
-    Twice {
-        /// The setting.
-        name: String,
-    },
-}
-
-fn meant(near: &[String]) -> String {
-    let quoted: Vec<String> = near.iter().map(|name| format!("`{name}`")).collect();
-    if quoted.is_empty() { String::new() } else { format!("; did you mean {}?", quoted.join(" or ")) }
-}
+use super::choices::QueryEncoderChoice;
+use crate::train::error::SettingsError;
 
 /// Reads settings; those that are not named have their default.
 pub(super) fn read(given: Strict) -> Result<TrainConfig, SettingsError> {

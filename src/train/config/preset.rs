@@ -3,11 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    EncoderSettings, LossSettings, LossWeights, MiningSettings, Negatives, ScheduleSettings, Siamese,
-    TrainConfig, TreeSettings,
+    EncoderSettings, LossSettings, LossWeights, MiningSettings, Negatives, QueryEncoderChoice,
+    ScheduleSettings, Siamese, TrainConfig, TreeSettings,
 };
-
-use crate::train::query_encoder::QueryEncoderChoice;
 
 /// The paper's settings per dataset (appendix B).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

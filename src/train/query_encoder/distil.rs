@@ -5,7 +5,6 @@ use std::collections::{HashMap, HashSet};
 use rand::SeedableRng;
 use rand::seq::{SliceRandom, index};
 use rand_chacha::ChaCha8Rng;
-use serde::{Deserialize, Serialize};
 
 use super::lesson::{Question, of_documents};
 use super::{Course, FEWEST_OTHERS, FEWEST_TEXTS, make};
@@ -15,6 +14,7 @@ use crate::error::{Error, InputError, Result};
 use crate::judgment::Judgment;
 use crate::model::{Bundle, DistilReport, Encoder, EncoderPrecision, LoadOptions, QueryEncoderEntry, Role};
 use crate::progress::{OnProgress, Progress, Stage};
+use crate::train::config::QueryEncoderChoice;
 use crate::train::dataset::{TrainingQuery, TrainingSet};
 use crate::train::error::{TrainError, out_of_range};
 use crate::train::held_out::plain;
@@ -33,18 +33,6 @@ const MOST_ENCODED: usize = 8_192;
 const OTHERS_SHARE: usize = 4;
 /// Texts encoded between two reports of progress.
 const BLOCK: usize = 256;
-
-/// Whether a model gets a query encoder, and which.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum QueryEncoderChoice {
-    /// None; one that is there is taken away.
-    None,
-    /// A vector and a weight for each token, and a small head: microseconds a question.
-    #[default]
-    Static,
-}
 
 /// Options of [`distil`] and [`Index::distil`](crate::Index::distil).
 #[derive(Clone, Debug, PartialEq)]

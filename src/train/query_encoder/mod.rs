@@ -37,7 +37,7 @@ use lesson::Lesson;
 use loss::{Batch, Leaves, Targets};
 use student::Student;
 
-pub use distil::{DEFAULT_PASSES, DEFAULT_TEXTS, DistilOptions, QueryEncoderChoice, distil};
+pub use distil::{DEFAULT_PASSES, DEFAULT_TEXTS, DistilOptions, distil};
 pub(crate) use distil::{Known, check_encoder, distil_trained, distilled};
 pub(crate) use lesson::Question;
 
