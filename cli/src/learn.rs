@@ -84,9 +84,9 @@ fn write_learned(out: &mut dyn Write, learned: &Learned) -> io::Result<()> {
         None => Ok(()),
         Some(change) => writeln!(
             out,
-            "{} documents encoded again; `ehi rollback` returns to what was before, `ehi drop-previous` gives \
-             back its space",
-            change.encoded
+            "{} documents encoded again, {} routed; `ehi rollback` returns to what was before, `ehi drop-previous` \
+             gives back its space",
+            change.encoded, change.routed
         ),
     }
 }

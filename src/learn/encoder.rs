@@ -10,6 +10,7 @@ use serde::Serialize;
 use super::judged::{Judged, LearnOptions};
 use super::outcome::{Decision, Learned, Learning, Noted, noted};
 use super::questions::{Questions, Served};
+use super::tree::TuneOptions;
 use super::words::fuse_model;
 use crate::disk::names;
 use crate::document::Document;
@@ -82,6 +83,9 @@ impl Index {
     /// and, in an index so large that searches use the tree, the tree loses nothing against k-means.
     /// Otherwise the index is as before, unless [`LearnOptions::accept`] says so.
     ///
+    /// With too few judgments for a training, a tree is made where one is due ([`Self::tuning_due`]), and the
+    /// weight of words is fitted where there are enough for that ([`Self::fuse`]).
+    ///
     /// The training begins from the model in service, so it may be called again and again; where no judgment
     /// is new it does nothing. Searches and writes go on meanwhile, as with [`Self::reencode`], and
     /// [`Self::rollback`] returns. Judgments of documents that the index does not hold are counted and
@@ -150,14 +154,14 @@ impl Index {
         let set = match TrainingSet::of_index(self, documents, judged.pairs) {
             Err(Error::Train(TrainError::NoPairs)) => {
                 learned.held_out = held_out;
-                return Ok(learned.decided());
+                return self.learn_without_training(learned, output, options, on_progress);
             }
             set => set?,
         };
         (learned.learned, learned.held_out) = set.queries();
         learned.pairs = set.pairs();
         if learned.held_out < FEWEST_QUERIES && !options.accept {
-            return Ok(learned.decided());
+            return self.learn_without_training(learned, output, options, on_progress);
         }
         let bundle = self.bundle();
         let from = with_encoder(&print, &bundle);
@@ -198,6 +202,24 @@ impl Index {
             tracing::warn!(%index, %error, "the learning could not be recorded; the next one repeats it");
         }
         Ok(learned)
+    }
+
+    /// What too few judgments for a training allow: a tree where one is due, and the weight of words.
+    fn learn_without_training(
+        &self,
+        mut learned: Learned,
+        output: &Path,
+        options: &LearnOptions,
+        on_progress: &mut OnProgress<'_>,
+    ) -> Result<Learned> {
+        if self.tuning_due()?.is_some() {
+            learned.tree = Some(self.tune_into(output, true, &TuneOptions::default(), on_progress)?);
+            learned.change = learned.tree.as_ref().and_then(|tree| tree.change);
+        }
+        if self.is_lexical() {
+            learned.fusion = self.fuse_on(&options.pairs, on_progress)?.fusion;
+        }
+        Ok(learned.decided())
     }
 
     /// How default searches with a model answer the questions that were set aside.

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::questions::Served;
+use super::tree::Tuned;
 use crate::index::{LearnedFusion, ModelChange};
 use crate::model::DistilReport;
 use crate::search::MOST_EXACT_DOCUMENTS;
@@ -45,10 +46,12 @@ pub struct Learned {
     pub better: Vec<QuestionChange>,
     /// Those that lost most.
     pub worse: Vec<QuestionChange>,
-    /// The change over to the new model; `None` where the index is as before.
+    /// The change over to the new model or tree; `None` where those are as before.
     pub change: Option<ModelChange>,
-    /// How words count beside the new model, learned from the questions that were set aside; `None` where
-    /// nothing was trained, the index has no words, or too few questions were set aside.
+    /// The tree that was made without a training; `None` where something was trained, or no tree was due.
+    pub tree: Option<Tuned>,
+    /// How words count beside embeddings; `None` where the index has no words, or too few questions are
+    /// judged to fit it.
     pub fusion: Option<LearnedFusion>,
     /// The new model's query encoder: what it loses against the full encoder, and whether it reads the
     /// questions of default searches; `None` where nothing was trained or none could be made.
@@ -124,6 +127,7 @@ impl Learned {
             better: Vec::new(),
             worse: Vec::new(),
             change: None,
+            tree: None,
             fusion: None,
             query_encoder: None,
         }
@@ -186,15 +190,23 @@ impl Learned {
                 self.encoder_of_questions()
             ),
             Decision::NothingNew => format!("No judgment is new since the last learning: {AS_BEFORE}."),
-            Decision::TooFew if learned + held_out == 0 => {
-                format!("No question is judged whose document the index holds: {AS_BEFORE}.")
+            Decision::TooFew => {
+                let judged = match learned + held_out {
+                    0 => "No question is judged whose document the index holds".to_owned(),
+                    all => format!(
+                        "Only {all} questions are judged, and {held_out} of them were set aside to measure with; \
+                         training needs {FEWEST_QUERIES} set aside, about {:.0} judged questions",
+                        FEWEST_QUERIES as f64 / LEARN_HELD_OUT
+                    ),
+                };
+                let tree = self.change.map(|_| "a tree was made for the documents");
+                let words = self.fusion.as_ref().map(|_| "the weight of words was fitted");
+                let parts: Vec<&str> = tree.into_iter().chain(words).collect();
+                match parts.is_empty() {
+                    true => format!("{judged}: {AS_BEFORE}."),
+                    false => format!("{judged}: the encoder is as before; {}.", parts.join(", ")),
+                }
             }
-            Decision::TooFew => format!(
-                "Only {} questions are judged, and {held_out} of them were set aside to measure with; learning needs \
-                 {FEWEST_QUERIES} set aside, about {:.0} judged questions: {AS_BEFORE}.",
-                learned + held_out,
-                FEWEST_QUERIES as f64 / LEARN_HELD_OUT,
-            ),
             Decision::NoGain => format!(
                 "What was learned is not shown to be better: {}{}; {AS_BEFORE}.",
                 measured(),

@@ -205,7 +205,7 @@ impl Index {
     }
 
     /// `changes`: whether the index is to change over.
-    fn tune_into(
+    pub(super) fn tune_into(
         &self,
         output: &Path,
         changes: bool,

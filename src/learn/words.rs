@@ -86,6 +86,11 @@ impl Index {
         self.check_writable()?;
         pairs.iter().try_for_each(check_judgment)?;
         let _only = self.alone()?;
+        self.fuse_on(pairs, on_progress)
+    }
+
+    /// As [`Self::fuse`], for a caller that holds the right to ([`Self::alone`]).
+    pub(super) fn fuse_on(&self, pairs: &[Judgment], on_progress: &mut OnProgress<'_>) -> Result<Fused> {
         let mut judgments = self.judgments()?;
         judgments.extend_from_slice(pairs);
         if self.learned_from()?.is_some() {
