@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use ehi::calibrate::{CalibrateOptions, RecallCurve};
-use ehi::learn::{LearnOptions, TuneOptions};
+use ehi::learn::{Decision, LearnOptions, TuneOptions};
 use ehi::model::DistilReport;
 use ehi::train::{DistilOptions, QueryEncoderChoice, TrainConfig};
 use ehi::{Analyzer, Index, LearnedFusion, ModelChange, Progress};
@@ -68,7 +68,9 @@ pub fn act(
         Op::Learn { seed, taken, query_encoder } => {
             let learned = told.learn_if(&learn(seed, query_encoder), |_| taken)?;
             outcome.change = learned.change;
-            outcome.fusion = learned.fusion.filter(|_| learned.change.is_some());
+            // What is measured of a model that does not come to serve is not kept.
+            let is_kept = learned.change.is_some() || learned.decision == Decision::TooFew;
+            outcome.fusion = learned.fusion.filter(|_| is_kept);
         }
         Op::Reencode(which) => outcome.change = Some(told.reencode(&world.bundle(which))?),
         Op::Rollback => outcome.change = Some(told.rollback()?),

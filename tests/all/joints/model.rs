@@ -213,7 +213,7 @@ impl Model {
                 self.serving.fast = outcome.fast.filter(|_| seed > 0);
                 self.serving.file = query_file(now).filter(|_| seed > 0);
             }
-            Op::Fuse { .. } => {
+            Op::Fuse { .. } | Op::Learn { .. } if !outcome.changed => {
                 // Nothing else tells of another process whether it had questions enough.
                 if let Some(fusion) = outcome.fusion.filter(|own| Some(own) != self.serving.fusion().as_ref())
                 {
