@@ -213,13 +213,6 @@ impl Model {
                 self.serving.fast = outcome.fast.filter(|_| seed > 0);
                 self.serving.file = query_file(now).filter(|_| seed > 0);
             }
-            Op::Fuse { .. } | Op::Learn { .. } if !outcome.changed => {
-                // Nothing else tells of another process whether it had questions enough.
-                if let Some(fusion) = outcome.fusion.filter(|own| Some(own) != self.serving.fusion().as_ref())
-                {
-                    self.serving.learn(fusion);
-                }
-            }
             Op::Calibrate => self.serving.curve = outcome.curve,
             Op::Tune { .. } if outcome.changed => {
                 if !now.has_encoder_of(&self.serving.bundle) {
@@ -249,6 +242,13 @@ impl Model {
                     target.learn(fusion);
                 }
                 self.change_to(target);
+            }
+            Op::Fuse { .. } | Op::Learn { .. } => {
+                // Nothing else tells of another process whether it had questions enough.
+                if let Some(fusion) = outcome.fusion.filter(|own| Some(own) != self.serving.fusion().as_ref())
+                {
+                    self.serving.learn(fusion);
+                }
             }
             Op::Reencode(which) if !self.is_kept(now) => {
                 let bundle = world.bundle(which);
