@@ -262,7 +262,7 @@ impl Model {
             }
             Op::DropPrevious => self.kept = None,
             Op::Lexical => self.lexical = true,
-            Op::Tune { .. } | Op::Learn { .. } | Op::Compact | Op::Rebuild | Op::Flush => {}
+            Op::Tune { .. } | Op::Compact | Op::Rebuild | Op::Flush => {}
         }
         if let Some(change) = outcome.change
             && change.documents != self.serving.rows.len()
