@@ -8,52 +8,30 @@ from typing import Any
 import ray
 
 from . import manifest as manifests
+from . import searcher
 from .errors import DatasetError
 from .merging import plan_of
 from .names import Json, Options, Uri
-from .pool import ACTOR_CPUS, as_raised, running
-from .searcher import default_cache
+from .pool import WORKER_CPUS, as_raised, running
+from .spool import in_order
 from .storage import connect
 
 
 class _Asker:
     """An actor that has a set open."""
 
-    def __init__(
-        self,
-        uri: str,
-        version: int,
-        cache: str,
-        budget: int | None,
-        column: str,
-        k: int,
-        options: Json,
-        storage_options: Options,
-    ) -> None:
-        from . import searcher
-
-        self.shards = searcher.open(
-            uri, version=version, cache=cache, budget=budget, threads=1, storage_options=storage_options
-        )
+    def __init__(self, uri: str, column: str, k: int, options: Json, of_set: Json) -> None:
+        self.shards = searcher.open(uri, threads=1, **of_set)
         self.column, self.k, self.options = column, k, options
 
     def __call__(self, batch: Json) -> Json:
-        found: dict[str, list[Any]] = {"hits": [], "scores": [], "partial": []}
-        for question in batch[self.column]:
-            answer = self.shards.search(str(question), self.k, **self.options)
-            found["hits"].append([hit.id for hit in answer.hits])
-            found["scores"].append([hit.score for hit in answer.hits])
-            found["partial"].append(answer.partial)
+        answers = [self.shards.search(str(own), self.k, **self.options) for own in batch[self.column]]
+        found = {
+            "hits": [answer.ids for answer in answers],
+            "scores": [[hit.score for hit in answer] for answer in answers],
+            "partial": [answer.partial for answer in answers],
+        }
         return {**{name: list(values) for name, values in batch.items()}, **found}
-
-
-def _texts(questions: Any) -> list[str]:
-    if isinstance(questions, (list, tuple)) and all(isinstance(own, str) for own in questions):
-        return list(questions)
-    raise DatasetError(
-        f"questions are a `ray.data.Dataset`, or a list of texts, not a {type(questions).__name__}"
-        + (" of others" if isinstance(questions, (list, tuple)) else "")
-    )
 
 
 def search_batch(
@@ -63,7 +41,7 @@ def search_batch(
     *,
     column: str = "text",
     actors: int | None = 1,
-    num_cpus: float = ACTOR_CPUS,
+    num_cpus: float = WORKER_CPUS,
     batch_size: int = 64,
     cache: Uri | None = None,
     budget: int | None = None,
@@ -76,15 +54,18 @@ def search_batch(
     newest when this is called. `options` are those of `Searcher.search`. A dataset is run when it is read; of
     a list the answers are returned, as dictionaries.
     """
-    texts = None if isinstance(questions, ray.data.Dataset) else _texts(questions)
+    is_dataset = isinstance(questions, ray.data.Dataset)
+    is_list = isinstance(questions, (list, tuple)) and all(isinstance(own, str) for own in questions)
+    if not is_dataset and not is_list:
+        raise DatasetError(f"questions are a `ray.data.Dataset`, or a list of texts, not {questions!r:.100}")
     storage = connect(uri, storage_options)
     manifest = manifests.read(storage)
     # Before a set is opened anywhere.
     plan_of(manifest, k, **options)
-    version = manifest["version"]
     # Actors may be in another folder than this program.
-    cache = os.path.abspath(default_cache() if cache is None else cache)
-    asker = (storage.place, version, cache, budget, column, k, options, storage_options)
+    cache = os.path.abspath(searcher.default_cache() if cache is None else cache)
+    of_set = {"version": manifest["version"], "cache": cache, "budget": budget}
+    asker = (storage.place, column, k, options, {**of_set, "storage_options": storage_options})
 
     def asked(data: Any) -> Any:
         schema = data.schema()
@@ -103,21 +84,11 @@ def search_batch(
             num_cpus=num_cpus,
         )
 
-    if texts is None:
+    if is_dataset:
         return asked(questions)
-    if not texts:
+    if not questions:
         return []
     with running(), as_raised():
-        context = ray.data.DataContext.get_current()
-        context.execution_options.preserve_order = True
-        context.enable_progress_bars = False
-        rows = asked(ray.data.from_items([{column: text} for text in texts])).take_all()
-    return [
-        {
-            column: row[column],
-            "hits": [str(id) for id in row["hits"]],
-            "scores": [float(score) for score in row["scores"]],
-            "partial": bool(row["partial"]),
-        }
-        for row in rows
-    ]
+        in_order()
+        rows = asked(ray.data.from_items([{column: text} for text in questions])).take_all()
+    return [{**row, "hits": list(row["hits"]), "scores": list(row["scores"])} for row in rows]

@@ -8,11 +8,12 @@ import gzip
 import hashlib
 import io
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from .errors import DatasetError
 from .names import Json
+from .storage import Storage, read_checked
 from .values import plain
 
 IDS = ("_id", "id")
@@ -200,9 +201,15 @@ def _kind(value: Any) -> str:
     return kinds.get(type(value), f"the number {value}")
 
 
+def hash_of(id: str, purpose: bytes = b"") -> int:
+    """A hash of an id, of 64 bits; those of one purpose have nothing to do with those of another."""
+    data = id.encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.blake2b(data, digest_size=8, person=purpose).digest(), "big")
+
+
 def partition_of(id: str, shards: int) -> int:
     """The shard that an id belongs to: equal ids meet in one shard, whatever the order of the input."""
-    return int.from_bytes(hashlib.blake2b(id.encode(), digest_size=8).digest(), "big") % shards
+    return hash_of(id) % shards
 
 
 def packed(documents: Iterable[Json]) -> bytes:
@@ -223,14 +230,7 @@ def unpacked(data: bytes) -> Iterator[Json]:
             yield json.loads(line)
 
 
-def last_of_each(read: Callable[[], Iterable[Json]]) -> Iterator[Json]:
-    """Of documents with one id the last; `read` gives them all, as often as it is called.
-
-    Memory is for ids alone.
-    """
-    last = {}
-    for place, document in enumerate(read()):
-        last[document["id"]] = place
-    for place, document in enumerate(read()):
-        if last[document["id"]] == place:
-            yield document
+def spooled(storage: Storage, files: Iterable[Json]) -> Iterator[Json]:
+    """The documents of spool files, in their order."""
+    for file in files:
+        yield from unpacked(read_checked(storage, file["name"], file["sha256"]))

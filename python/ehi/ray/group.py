@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import concurrent.futures
-import hashlib
+import contextlib
 import os
 import pathlib
 import threading
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import ehi
@@ -16,10 +15,10 @@ from ehi import shards as parts
 
 from . import publishing
 from .cache import Cache
-from .errors import ManifestError, ShardError, ShardsError
+from .errors import ShardError, ShardsError
 from .manifest import unpack_counts
 from .names import Json
-from .storage import Storage
+from .storage import Storage, read_checked
 
 T = TypeVar("T")
 
@@ -55,22 +54,12 @@ class Group:
         self._locks = {place: threading.Lock() for place in self.places}
         self._guard = threading.Lock()
         self._leaf_rows = {place: unpack_counts(entries[place]["leaf_rows"]) for place in self.places}
-        self._statistics = self._read_statistics()
+        self._statistics = None
+        if words := manifest["statistics"]:
+            data = read_checked(storage, publishing.statistics_name(words["sha256"]), words["sha256"])
+            self._statistics = parts.TermStatistics.from_bytes(data)
         threads = threads or min(len(self.places) or 1, os.cpu_count() or 1)
         self._pool = concurrent.futures.ThreadPoolExecutor(threads, thread_name_prefix="ehi-shard")
-
-    def _read_statistics(self) -> parts.TermStatistics | None:
-        entry = self.manifest["statistics"]
-        if entry is None:
-            return None
-        name = f"{publishing.STATISTICS}/{entry['sha256']}.terms"
-        try:
-            data = self.storage.get(name)
-        except FileNotFoundError:
-            raise ManifestError(f"the statistics of words {name} are missing") from None
-        if hashlib.sha256(data).hexdigest() != entry["sha256"]:
-            raise ManifestError(f"the statistics of words {name} are damaged")
-        return parts.TermStatistics.from_bytes(data)
 
     def close(self) -> None:
         """Ends what is under way, with `ShardsError`. Safe to call twice."""
@@ -137,7 +126,8 @@ class Group:
                 index = self._opened(entry)
             except ShardError as error:
                 # By the checksums of the manifest: it is no better the next time.
-                self._refuse(place, error.reason)
+                with self._guard:
+                    self._refused[place] = error.reason
                 raise
             except ehi.StoreError as error:
                 raise self._damaged(place, error) from error
@@ -164,11 +154,6 @@ class Group:
             )
         return index
 
-    def _refuse(self, place: int, reason: str) -> None:
-        with self._guard:
-            self._refused[place] = reason
-            self._open.pop(place, None)
-
     def _damaged(self, place: int, error: ehi.StoreError) -> ShardError:
         """The error of a shard. Where its copy on this disk is damaged that is dropped, and the next search
         fetches it again; one that is no better then is refused.
@@ -184,32 +169,28 @@ class Group:
             self._dropped.add(place)
         return ShardError(entry["key"], str(error))
 
-    def search(self, request: Json) -> Json:
-        """What each shard has to offer for a request, and which shards have no answer, with the reason.
+    def search(self, request: Json) -> tuple[list[tuple[int, Any]], dict[str, str]]:
+        """What each shard has to offer for a request, by its place, and which shards have no answer, with the reason.
 
         `request` has `k`, `mode`, `text`, `vector`, `leaves` (of the tree; all documents without), `depth`
         (candidates, of a hybrid search), `filter`, `bm25`, `codes` and `seconds`, after which shards that
         have not answered are left out.
         """
-        started = time.monotonic()
-        leaves = request["leaves"]
-        asked = [place for place in self.places if self._may_answer(place, request["mode"], leaves)]
         self._check_open()
+        seconds, leaves = request["seconds"], request["leaves"]
+        asked = [place for place in self.places if self._may_answer(place, request["mode"], leaves)]
         futures = {self._submit(self._ask, place, request): place for place in asked}
-        seconds = request.get("seconds")
-        left = None if seconds is None else max(seconds - (time.monotonic() - started), 0)
-        done, late = concurrent.futures.wait(futures, timeout=left)
+        done, late = concurrent.futures.wait(futures, timeout=seconds)
         offers, missing = [], {}
         for future in sorted(done, key=lambda own: futures[own]):
-            place = futures[future]
             try:
-                offers.append((place, future.result()))
+                offers.append((futures[future], future.result()))
             except ShardError as error:
                 missing[error.shard] = error.reason
         for future in late:
             future.cancel()
             missing[self.manifest["shards"][futures[future]]["key"]] = f"no answer within {seconds} s"
-        return {"offers": offers, "missing": missing, "asked": len(asked)}
+        return offers, missing
 
     def _may_answer(self, place: int, mode: str, leaves: Sequence[int] | None) -> bool:
         rows = self._leaf_rows[place]
@@ -218,38 +199,28 @@ class Group:
         return bool(rows[list(leaves)].any())
 
     def _ask(self, place: int, request: Json) -> Any:
-        index = self._index(place)
-        options = {name: request[name] for name in ("leaves", "filter", "codes")}
+        index, mode = self._index(place), request["mode"]
+        options = {"filter": request["filter"]}
+        if mode != "lexical":
+            options |= {"leaves": request["leaves"], "codes": request["codes"]}
+        if mode != "dense":
+            options |= {"statistics": self._statistics, "bm25": request["bm25"]}
+        with self._reading(place):
+            if mode == "hybrid":
+                return parts.candidates(index, request["text"], request["vector"], request["depth"], **options)
+            query = {"text": request["text"]} if mode == "lexical" else {"vector": request["vector"]}
+            found = parts.search(index, request["k"], mode=mode, ids_only=True, **query, **options)
+            return list(zip(found.ids, found.scores.tolist()))
+
+    @contextlib.contextmanager
+    def _reading(self, place: int) -> Iterator[None]:
+        """Damage that is met while reading, as the error of a shard."""
         try:
-            if request["mode"] == "hybrid":
-                return parts.candidates(
-                    index,
-                    request["text"],
-                    request["vector"],
-                    request["depth"],
-                    statistics=self._statistics,
-                    bm25=request["bm25"],
-                    **options,
-                )
-            if request["mode"] == "lexical":
-                found = parts.search(
-                    index,
-                    request["k"],
-                    text=request["text"],
-                    mode="lexical",
-                    statistics=self._statistics,
-                    bm25=request["bm25"],
-                    filter=request["filter"],
-                    ids_only=True,
-                )
-            else:
-                found = parts.search(index, request["k"], vector=request["vector"], ids_only=True, **options)
+            yield
         except ehi.StoreError as error:
             if getattr(error, "kind", None) == "NotLexical":
                 raise
-            # Damage that is met while reading.
             raise self._damaged(place, error) from error
-        return list(zip(found.ids, found.scores.tolist()))
 
     def documents(
         self, wanted: Sequence[tuple[int, str]]
@@ -261,13 +232,9 @@ class Group:
             by_place.setdefault(place, []).append(id)
         for place, ids in by_place.items():
             try:
-                documents = self._index(place).get(ids)
+                index = self._index(place)
+                with self._reading(place):
+                    found.update({(place, id): own for id, own in zip(ids, index.get(ids))})
             except ShardError as error:
                 missing[error.shard] = error.reason
-                continue
-            except ehi.StoreError as error:
-                damaged = self._damaged(place, error)
-                missing[damaged.shard] = damaged.reason
-                continue
-            found.update({(place, id): document for id, document in zip(ids, documents)})
         return found, missing

@@ -1,26 +1,33 @@
-"""From finished shards to a manifest that searches read."""
+"""From finished shards to a manifest that searches read, and changes of a published set.
+
+Shards never change: what is deleted is in tombstone files beside them.
+"""
 
 from __future__ import annotations
 
+import gzip
 import hashlib
-from collections.abc import Callable, Sequence
-
-import ehi
+import json
+import uuid
+import zlib
+from collections.abc import Callable, Iterable, Sequence
 
 from . import manifest as manifests
-from . import models, shard
+from . import shard
 from .errors import ManifestError, PublishConflict, ShardsError
-from .names import Json, Options, Uri
-from .options import whole_number
-from .storage import Storage, connect
+from .names import Json, Options, Uri, whole_number
+from .storage import Storage, connect, read_checked
 
 STATISTICS = "statistics"
+TOMBSTONES = "tombstones"
 # Appends that a manifest knows, so that one that is made again is published once.
 APPENDS = 100
 # Documents that an error names.
 _NAMED = 5
 # Leaves that a search visits unless it is asked otherwise.
 DEFAULT_BEAM = 16
+# Times that a change is tried while other publishers are first.
+_ATTEMPTS = 100
 
 
 def publish(uri: Uri, built: Json, *, parent: int | None = None, storage_options: Options = None) -> int:
@@ -31,31 +38,25 @@ def publish(uri: Uri, built: Json, *, parent: int | None = None, storage_options
     """
     storage = connect(uri, storage_options)
     newest = manifests.latest_version(storage)
-    if parent is None:
-        parent = newest
-    elif whole_number("parent", parent, least=0) < newest:
-        raise PublishConflict(newest)
-    elif parent > newest:
+    if parent is not None and whole_number("parent", parent, least=0) > newest:
         raise ManifestError(f"there is no manifest {parent}, the newest is {newest}")
-    return publish_at(storage, built, parent)
+    if parent is not None and parent < newest:
+        raise PublishConflict(newest)
+    return publish_at(storage, built, newest)
 
 
 def publish_at(storage: Storage, built: Json, parent: int) -> int:
     """The same, after the manifest `parent`."""
     if not any(entry["rows"] for entry in built["shards"]):
-        raise ShardsError(f"nothing is published: no document could be stored{_reasons(built)}")
+        refused = built.get("refused") or []
+        told = [f"; `{own['id'][:50]}`: {own['reason'][:200]}" for own in refused[:_NAMED]]
+        more = f"; and {len(refused) - _NAMED} more" if len(refused) > _NAMED else ""
+        raise ShardsError(f"nothing is published: no document could be stored{''.join(told)}{more}")
     shards = [{**entry, "added": parent + 1} for entry in built["shards"]]
     manifest = assemble(storage, built, shards, [])
     # A build that is called again finds that it is done.
     of_build = {"build": built.get("name"), "source": built.get("source")}
     return manifests.publish(storage, {**manifest, **of_build}, parent)
-
-
-def _reasons(built: Json) -> str:
-    refused = built.get("refused") or []
-    told = [f"; `{own['id'][:50]}`: {own['reason'][:200]}" for own in refused[:_NAMED]]
-    more = len(refused) - len(told)
-    return "".join(told) + (f"; and {more} more" if more else "")
 
 
 def assemble(storage: Storage, base: Json, shards: Sequence[Json], tombstones: Sequence[Json]) -> Json:
@@ -66,17 +67,23 @@ def assemble(storage: Storage, base: Json, shards: Sequence[Json], tombstones: S
                 f"shard {entry['key']} was made with model {entry['model']}, "
                 f"the set has {base['model']['hash']}"
             )
-    keys = [entry["key"] for entry in shards]
-    if len(set(keys)) < len(keys):
+    if len({entry["key"] for entry in shards}) < len(shards):
         raise ManifestError("a shard is named twice")
-    shared = {name: base[name] for name in ("model", "words", "precision", "beam", "alpha")}
+    manifest = {name: base[name] for name in ("model", "words", "precision", "beam", "alpha")}
+    # What was asked of `retrain` to make the model, where it was made by that.
+    if "candidate" in base:
+        manifest["candidate"] = base["candidate"]
+    # Of the appends that are known those of which it can be told whether their documents are there still:
+    # without the tombstones that are dropped, that is unknown of the older ones.
+    left = {entry["name"] for entry in tombstones}
+    dropped = [entry["before"] for entry in base.get("tombstones", []) if entry["name"] not in left]
+    oldest = max(dropped, default=0)
+    appends = [own for own in base.get("appends", []) if own["version"] >= oldest]
     return {
-        **shared,
+        **manifest,
         # As a caller has named them: `append` reads them the same way.
         "columns": base.get("columns"),
-        # What was asked of `retrain` to make the model, where it was made by that.
-        **({"candidate": base["candidate"]} if "candidate" in base else {}),
-        **({"appends": _appends(base, tombstones)} if base.get("appends") else {}),
+        "appends": appends[-APPENDS:],
         "documents": sum(entry["rows"] for entry in shards),
         "shards": shards,
         "tombstones": tombstones,
@@ -84,30 +91,12 @@ def assemble(storage: Storage, base: Json, shards: Sequence[Json], tombstones: S
     }
 
 
-def _appends(base: Json, tombstones: Sequence[Json]) -> list[Json]:
-    """Of the appends that a manifest knows those of which it can be told whether their documents are there
-    still: without the tombstones that are dropped, it cannot of the older ones.
-    """
-    left = {entry["name"] for entry in tombstones}
-    dropped = [entry["before"] for entry in base.get("tombstones", []) if entry["name"] not in left]
-    oldest = max(dropped, default=0)
-    known = [own for own in base["appends"] if own["version"] >= oldest]
-    return known[-APPENDS:]
-
-
 def _statistics(storage: Storage, base: Json, shards: Sequence[Json]) -> Json | None:
     """The sum of the statistics of shards' words; that of `base` where it has the same shards."""
-
-    def attempts(of: Sequence[Json]) -> list[str]:
-        return sorted(entry["attempt"] for entry in of)
-
-    if "statistics" in base and attempts(base["shards"]) == attempts(shards):
+    attempts = [{entry["attempt"] for entry in of} for of in (base["shards"], shards)]
+    if "statistics" in base and attempts[0] == attempts[1]:
         known: Json | None = base["statistics"]
         return known
-    return _sum_terms(storage, shards)
-
-
-def _sum_terms(storage: Storage, shards: Sequence[Json]) -> Json | None:
     total = None
     for entry in shards:
         own = shard.read_terms(storage, entry)
@@ -118,13 +107,19 @@ def _sum_terms(storage: Storage, shards: Sequence[Json]) -> Json | None:
     data = total.to_bytes()
     digest = hashlib.sha256(data).hexdigest()
     # Named by what is in it: whoever is first writes it.
-    storage.create(f"{STATISTICS}/{digest}.terms", data)
+    storage.create(statistics_name(digest), data)
     return {"sha256": digest, "bytes": len(data), "documents": total.documents}
 
 
-def change(storage: Storage, make: Callable[[Json], Json | None], attempts: int = 100) -> int:
-    """Publishes what `make` makes of the newest manifest, again where another publisher was first."""
-    for _ in range(attempts):
+def statistics_name(sha256: str) -> str:
+    return f"{STATISTICS}/{sha256}.terms"
+
+
+def change(storage: Storage, make: Callable[[Json], Json | None]) -> int:
+    """Publishes what `make` makes of the newest manifest, again where another publisher was first; the number of
+    the newest manifest then. `make` returns `None` where nothing is to be changed.
+    """
+    for _ in range(_ATTEMPTS):
         newest = manifests.read(storage)
         changed = make(newest)
         if changed is None:
@@ -133,7 +128,7 @@ def change(storage: Storage, make: Callable[[Json], Json | None], attempts: int 
             return manifests.publish(storage, changed, newest["version"])
         except PublishConflict:
             continue
-    raise ManifestError(f"other publishers were first {attempts} times")
+    raise ManifestError(f"other publishers were first {_ATTEMPTS} times")
 
 
 def restore(uri: Uri, version: int, *, storage_options: Options = None) -> int:
@@ -154,5 +149,65 @@ def versions(uri: Uri, *, storage_options: Options = None) -> list[int]:
     return manifests.versions(connect(uri, storage_options))
 
 
-def fetch_model(storage: Storage, manifest: Json, cache: Uri) -> ehi.Model:
-    return models.fetch(storage, manifest["model"], cache)
+def delete(uri: Uri, ids: str | Iterable[str], *, storage_options: Options = None) -> int:
+    """Deletes documents from a published set; the number of the new manifest.
+
+    Unknown ids are no error, an id that is not Unicode text is a `ValueError`. Other publishers may be at work:
+    the deletion is published after theirs, and holds for the shards that are there then.
+    """
+    ids = [ids] if isinstance(ids, str) else list(ids)
+    for id in ids:
+        if not isinstance(id, str):
+            raise TypeError("ids are strings")
+        if not _is_text(id):
+            raise ValueError(f"{id!r} is not an id: it has half of a surrogate pair, and is no Unicode text")
+    storage = connect(uri, storage_options)
+    if not ids:
+        return manifests.read(storage)["version"]
+    file = write_tombstones(storage, ids)
+
+    def with_tombstones(newest: Json) -> Json:
+        added = {**file, "before": newest["version"] + 1}
+        return assemble(storage, newest, newest["shards"], [*newest["tombstones"], added])
+
+    return change(storage, with_tombstones)
+
+
+def _is_text(id: str) -> bool:
+    try:
+        id.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def write_tombstones(storage: Storage, ids: Iterable[str]) -> Json:
+    """A file of deleted ids; its entry for a manifest."""
+    unique = sorted(set(ids))
+    data = gzip.compress(json.dumps(unique, ensure_ascii=False).encode(), mtime=0)
+    name = f"{TOMBSTONES}/{uuid.uuid4().hex}.json.gz"
+    storage.create(name, data)
+    return {"name": name, "sha256": hashlib.sha256(data).hexdigest(), "ids": len(unique)}
+
+
+def read_tombstones(storage: Storage, entry: Json) -> list[str]:
+    """Ids that a tombstone file names, without those that no document can have."""
+    data = read_checked(storage, entry["name"], entry["sha256"])
+    try:
+        ids = json.loads(gzip.decompress(data).decode("utf-8", "surrogatepass"))
+    except (OSError, EOFError, zlib.error, ValueError, RecursionError) as error:
+        raise ManifestError(f"{entry['name']} is damaged: {error}") from None
+    if not isinstance(ids, list):
+        raise ManifestError(f"{entry['name']} is damaged: it is not a list")
+    return [id for id in ids if isinstance(id, str) and _is_text(id)]
+
+
+def later_tombstones(entry: Json, tombstones: Sequence[Json]) -> list[Json]:
+    """Of tombstone files those that are younger than a shard, which they hold for."""
+    return [own for own in tombstones if entry["added"] < own["before"]]
+
+
+def deleted_from(storage: Storage, entry: Json, tombstones: Sequence[Json]) -> set[str]:
+    """Ids that were deleted since a shard was added."""
+    later = later_tombstones(entry, tombstones)
+    return {id for own in later for id in read_tombstones(storage, own)}

@@ -7,19 +7,15 @@ import pathlib
 import threading
 import time
 import warnings
-from collections.abc import Callable
 from typing import Any
-
-import ehi
 
 from . import manifest as manifests
 from . import models
 from .cache import Cache
 from .errors import ShardsError
 from .group import Group
-from .merging import Answer, Entry, Hit, Plan
-from .names import Json, Options, Uri
-from .options import whole_number
+from .merging import Answer, Entry, Hit
+from .names import Json, Options, Uri, whole_number
 from .scratch import Scratch
 from .storage import Storage, connect
 
@@ -90,9 +86,9 @@ class Searcher:
         # Keys of shards that there was a warning of.
         self._warned: set[str] = set()
 
-    def _load(self, manifest: Json, encoder: ehi.Encoder | None = None) -> tuple[Entry, Group]:
+    def _load(self, manifest: Json, before: Entry | None = None) -> tuple[Entry, Group]:
         model = models.fetch(self._storage, manifest["model"], self._cache.root)
-        entry = Entry(manifest, model, encoder)
+        entry = Entry(manifest, model, before)
         return entry, Group(self._storage, manifest, self._cache, **self._options)
 
     def _open_state(self) -> tuple[Entry, Group]:
@@ -117,15 +113,11 @@ class Searcher:
     def refresh(self) -> bool:
         """Changes over to the newest manifest; whether there was one. Searches go on meanwhile."""
         with self._changing:
-            entry, group = self._open_state()
+            entry, _ = self._open_state()
             if manifests.latest_version(self._storage) == self.version:
                 return False
-            newest = manifests.read(self._storage)
-            same = newest["model"]["hash"] == entry.manifest["model"]["hash"]
-            same = same and newest["precision"] == entry.manifest["precision"]
-            self._state = self._load(newest, entry.encoder if same else None)
-            # Those who are searching it hold it.
-            del group
+            # Those who are searching the state before hold it.
+            self._state = self._load(manifests.read(self._storage), entry)
             return True
 
     def prepare(self) -> dict[str, str]:
@@ -146,9 +138,15 @@ class Searcher:
         out too, and named in `missing`, with a warning the first time. What is published later is seen after
         `refresh`.
         """
-        entry, group = self._open_state()
-        plan = entry.plan(k, **options)
-        answer = run(entry, plan, query, group.search, group.documents)
+        started, (entry, group) = time.monotonic(), self._open_state()
+        steps = entry.steps(entry.request(query, k, **options), started)
+        reply: Any = None
+        try:
+            while True:
+                call, given = steps.send(reply)
+                reply = group.search(given) if call == "search" else group.documents(given)
+        except StopIteration as over:
+            answer: Answer = over.value
         if answer.partial:
             for key, why in group.refused().items():
                 if key not in self._warned:
@@ -171,27 +169,3 @@ class Searcher:
 
     def __reduce__(self) -> Any:
         raise TypeError("an open set of shards cannot be pickled; pickle its URI")
-
-
-def run(
-    entry: Entry,
-    plan: Plan,
-    query: Any,
-    ask: Callable[[Json], Json],
-    fetch: Callable[[list[tuple[int, str]]], Any],
-) -> Answer:
-    """One search through an entry."""
-    started = time.monotonic()
-    request = entry.requests(query, plan)
-    while True:
-        if plan.seconds is not None:
-            request["seconds"] = max(plan.seconds - (time.monotonic() - started), 0)
-        reply = ask(request)
-        merged = entry.merge(request, plan, reply["offers"])
-        wider = entry.wider(request, plan, len(merged), reply["offers"])
-        out_of_time = plan.seconds is not None and time.monotonic() - started >= plan.seconds
-        if wider is None or out_of_time:
-            break
-        request = wider
-    documents, unread = fetch([(own["place"], own["id"]) for own in merged])
-    return entry.answer(merged, documents, {**reply["missing"], **unread}, request, started)

@@ -7,6 +7,7 @@ and goes over to a new one when all groups have it open, so that no request meet
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import http.client
 import json
@@ -30,9 +31,8 @@ from . import models
 from .cache import Cache
 from .errors import ShardsError
 from .group import Group
-from .merging import Entry
-from .names import Json, Options, Uri
-from .options import OF_SEARCH, known
+from .merging import Answer, Entry
+from .names import OF_SEARCH, Json, Options, Uri, known, whole_number
 from .searcher import default_cache
 from .storage import connect
 
@@ -62,31 +62,26 @@ class GroupReplica:
         self.opening = threading.Lock()
 
     def _state(self, version: int) -> Group:
-        state = self.states.get(version)
-        if state is not None:
+        if state := self.states.get(version):
             return state
         with self.opening:
-            return self._opened(version)
-
-    def _opened(self, version: int) -> Group:
-        state = self.states.get(version)
-        if state is None:
+            if state := self.states.get(version):
+                return state
             manifest = manifests.read(self.storage, version)
             # Shards have no model of their own, and this machine may have none yet.
             models.fetch(self.storage, manifest["model"], self.cache.root)
             places = range(self.number, len(manifest["shards"]), self.groups)
-            state = Group(self.storage, manifest, self.cache, places=places)
-            self.states[version] = state
+            self.states[version] = state = Group(self.storage, manifest, self.cache, places=places)
             for older in sorted(self.states)[:-STATES]:
                 # Requests that are under way hold it.
                 self.states.pop(older)
-        return state
+            return state
 
     def prepare(self, version: int) -> dict[str, str]:
         """Opens the shards of a state; keys of those that are refused, with the reason."""
         return self._state(version).prepare()
 
-    def search(self, version: int, request: Json) -> Json:
+    def search(self, version: int, request: Json) -> Any:
         return self._state(version).search(request)
 
     def documents(self, version: int, wanted: Sequence[tuple[int, str]]) -> Any:
@@ -123,11 +118,7 @@ class EntryReplica:
 
     def _load(self, version: int | None, before: Entry | None = None) -> Entry:
         manifest = manifests.read(self.storage, version)
-        if before is not None and all(
-            before.manifest[name] == manifest[name] for name in ("model", "precision")
-        ):
-            return Entry(manifest, before.model, before.encoder)
-        return Entry(manifest, models.fetch(self.storage, manifest["model"], self.cache))
+        return Entry(manifest, models.fetch(self.storage, manifest["model"], self.cache), before)
 
     async def _watch(self) -> None:
         while True:
@@ -164,55 +155,47 @@ class EntryReplica:
         return answer
 
     async def _search(self, entry: Entry, started: float, query: Any, k: int, options: Json) -> Json:
-        plan = entry.plan(k, **options)
-        request = await asyncio.to_thread(entry.requests, query, plan)
-        version = entry.manifest["version"]
-        while True:
-            left = None
-            if plan.seconds is not None:
-                left = max(plan.seconds - (time.monotonic() - started), 0)
-                request["seconds"] = left
-            replies, missing = await self._ask(entry, "search", left, request)
-            offers = [offer for reply in replies for offer in reply["offers"]]
-            for reply in replies:
-                missing.update(reply["missing"])
-            merged = entry.merge(request, plan, offers)
-            wider = entry.wider(request, plan, len(merged), offers)
-            late = plan.seconds is not None and time.monotonic() - started >= plan.seconds
-            if wider is None or late:
-                break
-            request = wider
-        documents: dict[tuple[int, str], Json | None] = {}
-        wanted: list[list[tuple[int, str]]] = [[] for _ in self.groups]
-        for own in merged:
-            wanted[own["place"] % len(self.groups)].append((own["place"], own["id"]))
-        asked = [self.groups[number] for number, own in enumerate(wanted) if own]
-        read = await asyncio.gather(
-            *(_reply(group.documents, version, own) for group, own in zip(asked, filter(None, wanted)))
-        )
-        for found, unread in read:
-            documents.update(found)
-            missing.update(unread)
-        return entry.answer(merged, documents, missing, request, started).as_dict()
+        request = await asyncio.to_thread(entry.request, query, k, **options)
+        steps, reply = entry.steps(request, started), None
+        try:
+            while True:
+                call, given = steps.send(reply)
+                reply = await (self._offers(entry, given) if call == "search" else self._documents(entry, given))
+        except StopIteration as over:
+            answer: Answer = over.value
+        return answer.as_dict()
 
-    async def _ask(
-        self, entry: Entry, call: str, seconds: float | None, request: Json
-    ) -> tuple[list[Json], dict[str, str]]:
-        """Replies of the groups, and the keys of shards whose group has not replied in time."""
-        tasks, version = {}, entry.manifest["version"]
-        for number, group in enumerate(self.groups):
-            tasks[asyncio.ensure_future(_reply(getattr(group, call), version, request))] = number
+    async def _offers(self, entry: Entry, request: Json) -> tuple[list[Any], dict[str, str]]:
+        """What the groups offer, and the keys of shards whose group has not replied in time."""
+        seconds, shards = request["seconds"], entry.manifest["shards"]
+        tasks = {
+            asyncio.ensure_future(_reply(group.search, entry.manifest["version"], request)): number
+            for number, group in enumerate(self.groups)
+        }
         done, late = await asyncio.wait(tasks, timeout=None if seconds is None else seconds + GRACE)
-        missing: dict[str, str] = {}
-        replies: list[Json] = []
-        shards = entry.manifest["shards"]
-        for task in sorted(done, key=lambda own: tasks[own]):
-            replies.append(task.result())
+        offers, missing = [], {}
         for task in late:
             task.cancel()
             for place in range(tasks[task], len(shards), len(self.groups)):
                 missing[shards[place]["key"]] = f"no answer within {seconds} s"
-        return replies, missing
+        for task in sorted(done, key=lambda own: tasks[own]):
+            found, unread = task.result()
+            offers += found
+            missing |= unread
+        return offers, missing
+
+    async def _documents(self, entry: Entry, wanted: Sequence[tuple[int, str]]) -> Any:
+        by_group: dict[int, list[tuple[int, str]]] = {}
+        for own in wanted:
+            by_group.setdefault(own[0] % len(self.groups), []).append(own)
+        version, groups = entry.manifest["version"], self.groups
+        calls = (_reply(groups[number].documents, version, own) for number, own in by_group.items())
+        documents: dict[tuple[int, str], Json | None] = {}
+        missing: dict[str, str] = {}
+        for found, unread in await asyncio.gather(*calls):
+            documents |= found
+            missing |= unread
+        return documents, missing
 
     def check_health(self) -> None:
         if self.entry is None:
@@ -247,10 +230,8 @@ async def _reply(method: Any, *arguments: Any) -> Any:
     """The reply of a group; what a shard raised as it was raised. Where a replica dies another is asked."""
     try:
         for _ in range(ATTEMPTS - 1):
-            try:
+            with contextlib.suppress(ray.exceptions.RayActorError):
                 return await method.remote(*arguments)
-            except ray.exceptions.RayActorError:
-                continue
         return await method.remote(*arguments)
     except ray.exceptions.RayTaskError as error:
         if isinstance(error.cause, (ehi.Error, ValueError, TypeError, OverflowError, RecursionError)):
@@ -340,8 +321,8 @@ def serve(
     `host` and `port` are its own, and `route_prefix` is none of another `name`, or `ShardsError` is raised;
     what has the same `name` is replaced.
     """
-    if groups < 1 or replicas < 1 or entries < 1:
-        raise ValueError("`groups`, `replicas` and `entries` are at least 1")
+    for what, count in (("groups", groups), ("replicas", replicas), ("entries", entries)):
+        whole_number(what, count)
     # Where nothing was published there is nothing to start.
     storage = connect(uri, storage_options)
     manifests.read(storage)

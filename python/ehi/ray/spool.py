@@ -12,8 +12,7 @@ import ray
 from . import documents, files, values
 from .errors import DatasetError
 from .names import Json
-from .pool import as_raised
-from .progress import Tell
+from .pool import RayJob, as_raised
 from .storage import Storage
 
 # Bytes of a file's records that are divided together.
@@ -23,32 +22,24 @@ _LISTED = 50
 
 
 def spool(
-    storage: Storage,
-    dataset: Any,
-    columns: Json,
-    shards: int,
-    folder: str,
-    work: Json,
-    tell: Tell,
+    job: RayJob, dataset: Any, columns: Json, shards: int, folder: str, required: Sequence[str]
 ) -> list[list[Json]]:
     """Divides the documents; the files of each shard, in the order of the input.
 
-    `dataset` is one of Ray's, or paths of files. `work["required"]` are columns that some record must have.
-    Which columns there are is looked at in each block, or file, by itself.
+    `dataset` is one of Ray's, or paths of files. `required` are columns that some record must have. Which columns
+    there are is looked at in each block, or file, by itself.
     """
-    divider = _Divider(storage, columns, shards, folder)
-    context = ray.data.DataContext.get_current()
-    context.execution_options.preserve_order = True
-    context.enable_progress_bars = False
+    divider = _Divider(job.storage, columns, shards, folder)
+    in_order()
     if isinstance(dataset, ray.data.Dataset):
         dataset.context.execution_options.preserve_order = True
         data, divide, size = dataset, divider.block, None
     else:
         data = ray.data.from_items([{"path": path} for path in dataset], override_num_blocks=len(dataset))
         divide, size = divider.paths, 1
-    divided = data.map_batches(divide, batch_size=size, batch_format="pyarrow", num_cpus=work["num_cpus"])
+    divided = data.map_batches(divide, batch_size=size, batch_format="pyarrow", num_cpus=job.num_cpus)
     found: list[list[Json]] = [[] for _ in range(shards)]
-    unseen, names, count = dict.fromkeys(work["required"]), dict[str, None](), 0
+    names, count = dict[str, None](), 0
     with as_raised():
         for row in divided.iter_rows():
             if row["error"] is not None:
@@ -59,14 +50,20 @@ def spool(
                     own.append(file)
                     count += file["rows"]
             names.update(dict.fromkeys(group["names"]))
-            for name in group["names"]:
-                unseen.pop(name, None)
-            tell("Read", count, None)
+            job.tell("Read", count, None)
+    unseen = [name for name in required if name not in names]
     if count and unseen:
         raise DatasetError(
-            f"there is no column `{next(iter(unseen))}`; there are {documents.listed(list(names)[:_LISTED])}"
+            f"there is no column `{unseen[0]}`; there are {documents.listed(list(names)[:_LISTED])}"
         )
     return found
+
+
+def in_order() -> None:
+    """Has datasets that are made next keep their order, and say nothing of their progress."""
+    context = ray.data.DataContext.get_current()
+    context.execution_options.preserve_order = True
+    context.enable_progress_bars = False
 
 
 class _Divider:
