@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
 from haystack.errors import FilterError
 
 _ORDER = {">": "$gt", ">=": "$gte", "<": "$lt", "<=": "$lte"}
+# Whether the value is a list, and whether the condition is negated.
+_AMONG = {"==": (False, False), "!=": (False, True), "in": (True, False), "not in": (True, True)}
 _FIELDS = ("content", "blob", "score", "embedding", "sparse_embedding")
 _NOTHING: dict[str, Any] = {"$ids": []}
 
@@ -46,50 +48,29 @@ def _comparison(condition: Mapping[str, Any]) -> dict[str, Any]:
     for key in ("operator", "value"):
         if key not in condition:
             raise FilterError(f"'{key}' key missing in {condition}")
-    field, operator, value = condition["field"], condition["operator"], condition["value"]
+    field, operator, value = condition["field"], str(condition["operator"]), condition["value"]
     value = [_plain(each) for each in value] if isinstance(value, list) else _plain(value)
-    if field == "id":
-        return _of_ids(operator, value)
     if field in _FIELDS:
         raise FilterError(f"'{field}' cannot be filtered by; 'id' and fields of 'meta' can")
-    field = field.removeprefix("meta.")
-    match operator:
-        case "==":
-            return _equal(field, value)
-        case "!=":
-            return {"$not": _equal(field, value)}
-        case "in" | "not in":
-            among = _any(lambda each: _equal(field, each), _list(operator, value))
-            return among if operator == "in" else {"$not": among}
-        case ">" | ">=" | "<" | "<=":
-            return _NOTHING if value is None else {field: {_ORDER[operator]: _ordered(operator, value)}}
-        case _:
-            raise FilterError(f"unknown comparison operator '{operator}'")
+    if operator in _AMONG:
+        several, negated = _AMONG[operator]
+        if several and not isinstance(value, list):
+            raise FilterError(f"'{operator}' needs a list, not {type(value).__name__}")
+        among = _any_of(field, value if several else [value])
+        return {"$not": among} if negated else among
+    if operator not in _ORDER:
+        raise FilterError(f"unknown comparison operator '{operator}'")
+    if field == "id":
+        raise FilterError(f"ids are compared by ==, !=, in and not in, not by {operator}")
+    if value is None:
+        return _NOTHING
+    return {field.removeprefix("meta."): {_ORDER[operator]: _ordered(operator, value)}}
 
 
-def _equal(field: str, value: Any) -> dict[str, Any]:
-    return {field: {"$eq": value}}
-
-
-def _of_ids(operator: str, value: Any) -> dict[str, Any]:
-    among = {"$ids": _list(operator, value) if operator in ("in", "not in") else [value]}
-    match operator:
-        case "==" | "in":
-            return among
-        case "!=" | "not in":
-            return {"$not": among}
-        case _:
-            raise FilterError(f"ids are compared by ==, !=, in and not in, not by {operator}")
-
-
-def _any(condition: Callable[[Any], dict[str, Any]], values: list[Any]) -> dict[str, Any]:
-    return {"$or": [condition(each) for each in values]} if values else _NOTHING
-
-
-def _list(operator: str, value: Any) -> list[Any]:
-    if not isinstance(value, list):
-        raise FilterError(f"'{operator}' needs a list, not {type(value).__name__}")
-    return value
+def _any_of(field: str, values: list[Any]) -> dict[str, Any]:
+    if field == "id" or not values:
+        return {"$ids": values}
+    return {"$or": [{field.removeprefix("meta."): {"$eq": each}} for each in values]}
 
 
 def _plain(value: Any) -> Any:

@@ -12,18 +12,18 @@ EhiRetriever(store, top_k=3).run("is there caffeine in tea?")["documents"]
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import os
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import replace
-from os import PathLike, fspath
-from typing import Any
+from os import fspath
+from typing import Any, TypeVar
 
-from . import Hit, Index, InputError
-from ._options import known_options
-from ._temporary import check
+from . import InputError
+from ._shared import Path, check, delete_all, fields_of, known_options, opened
 
 try:
     from haystack import Document, component, default_from_dict, default_to_dict
@@ -40,6 +40,19 @@ _MORE = "_haystack"
 _OPEN: weakref.WeakValueDictionary[str, EhiDocumentStore] = weakref.WeakValueDictionary()
 _OPENING = threading.RLock()
 
+T = TypeVar("T")
+
+
+def _async(call: Callable[..., T]) -> Callable[..., Coroutine[Any, Any, T]]:
+    """The same method, run in a thread."""
+
+    @functools.wraps(call)
+    async def method(*arguments: Any, **options: Any) -> T:
+        return await asyncio.to_thread(call, *arguments, **options)
+
+    method.__name__ = method.__qualname__ = f"{call.__name__}_async"
+    return method
+
 
 class EhiDocumentStore:
     """An index as a document store.
@@ -53,14 +66,9 @@ class EhiDocumentStore:
     element. Methods whose names end in `_async` do the same in a thread.
     """
 
-    def __init__(
-        self, path: str | PathLike[str], model: str | PathLike[str] | None = None, **options: Any
-    ) -> None:
+    def __init__(self, path: Path, model: Path | None = None, **options: Any) -> None:
         self.path, self.model, self.options = fspath(path), model if model is None else fspath(model), options
-        if model is None:
-            self.index = Index.open(path, **options)
-        else:
-            self.index = Index.create(path, model, exist_ok=True, **options)
+        self.index = opened(path, model, **options)
         with _OPENING:
             _OPEN[_key(self.to_dict())] = self
 
@@ -127,7 +135,7 @@ class EhiDocumentStore:
         self.index.delete(list(document_ids))
 
     def delete_all_documents(self) -> None:
-        self.index.delete([each["id"] for each in self.index.iter()])
+        delete_all(self.index)
 
     def delete_by_filter(self, filters: dict[str, Any]) -> int:
         """Deletes the documents that pass, and returns how many there were."""
@@ -187,57 +195,22 @@ class EhiDocumentStore:
         ordered = sorted(values.values(), key=lambda value: (str(value), type(value).__name__))
         return ordered[from_ : from_ + size], len(ordered)
 
-    async def count_documents_async(self) -> int:
-        return await asyncio.to_thread(self.count_documents)
-
-    async def filter_documents_async(self, filters: dict[str, Any] | None = None) -> list[Document]:
-        return await asyncio.to_thread(self.filter_documents, filters)
-
-    async def write_documents_async(
-        self, documents: list[Document], policy: DuplicatePolicy = DuplicatePolicy.NONE
-    ) -> int:
-        return await asyncio.to_thread(self.write_documents, documents, policy)
-
-    async def delete_documents_async(self, document_ids: list[str]) -> None:
-        await asyncio.to_thread(self.delete_documents, document_ids)
-
-    async def delete_all_documents_async(self) -> None:
-        await asyncio.to_thread(self.delete_all_documents)
-
-    async def delete_by_filter_async(self, filters: dict[str, Any]) -> int:
-        return await asyncio.to_thread(self.delete_by_filter, filters)
-
-    async def update_by_filter_async(self, filters: dict[str, Any], meta: dict[str, Any]) -> int:
-        return await asyncio.to_thread(self.update_by_filter, filters, meta)
-
-    async def count_documents_by_filter_async(self, filters: dict[str, Any]) -> int:
-        return await asyncio.to_thread(self.count_documents_by_filter, filters)
-
-    async def count_unique_metadata_by_filter_async(
-        self, filters: dict[str, Any], metadata_fields: list[str]
-    ) -> dict[str, int]:
-        return await asyncio.to_thread(self.count_unique_metadata_by_filter, filters, metadata_fields)
-
-    async def get_metadata_fields_info_async(self) -> dict[str, dict[str, str]]:
-        return await asyncio.to_thread(self.get_metadata_fields_info)
-
-    async def get_metadata_field_min_max_async(self, metadata_field: str) -> dict[str, Any]:
-        return await asyncio.to_thread(self.get_metadata_field_min_max, metadata_field)
-
-    async def get_metadata_field_unique_values_async(
-        self,
-        metadata_field: str,
-        search_term: str | None = None,
-        from_: int = 0,
-        size: int = 10,
-        filters: dict[str, Any] | None = None,
-    ) -> tuple[list[Any], int]:
-        call = self.get_metadata_field_unique_values
-        return await asyncio.to_thread(call, metadata_field, search_term, from_, size, filters)
+    count_documents_async = _async(count_documents)
+    filter_documents_async = _async(filter_documents)
+    write_documents_async = _async(write_documents)
+    delete_documents_async = _async(delete_documents)
+    delete_all_documents_async = _async(delete_all_documents)
+    delete_by_filter_async = _async(delete_by_filter)
+    update_by_filter_async = _async(update_by_filter)
+    count_documents_by_filter_async = _async(count_documents_by_filter)
+    count_unique_metadata_by_filter_async = _async(count_unique_metadata_by_filter)
+    get_metadata_fields_info_async = _async(get_metadata_fields_info)
+    get_metadata_field_min_max_async = _async(get_metadata_field_min_max)
+    get_metadata_field_unique_values_async = _async(get_metadata_field_unique_values)
 
     def _passing(self, filters: dict[str, Any] | None) -> Iterator[Document]:
         for each in self.index.iter(filter=translate(filters)):
-            yield _document(each["id"], each["title"], each["text"], each["metadata"])
+            yield _document(**each)
 
 
 @component
@@ -258,12 +231,8 @@ class EhiRetriever:
         if not isinstance(document_store, EhiDocumentStore):
             raise ValueError("document_store must be an EhiDocumentStore")
         known_options(search or {}, "filter", "filters", "k")
-        self.document_store, self.filters, self.top_k, self.search = (
-            document_store,
-            filters,
-            top_k,
-            search or {},
-        )
+        self.document_store, self.filters = document_store, filters
+        self.top_k, self.search = top_k, search or {}
 
     def to_dict(self) -> dict[str, Any]:
         store = self.document_store.to_dict()
@@ -285,7 +254,9 @@ class EhiRetriever:
         chosen = translate(self.filters if filters is None else filters)
         k = self.top_k if top_k is None else top_k
         hits = self.document_store.index.search(query, k, filter=chosen, **self.search)
-        return {"documents": [_of_hit(hit) for hit in hits]}
+        return {
+            "documents": [_document(hit.id, hit.title, hit.text, hit.metadata, hit.score) for hit in hits]
+        }
 
     @component.output_types(documents=list[Document])
     async def run_async(
@@ -305,18 +276,12 @@ def _row(document: Document) -> dict[str, Any]:
     return {"id": own, "text": text, "metadata": {**meta, _MORE: more} if more else meta}
 
 
-def _document(own: str, title: str, text: str, metadata: Any, score: float | None = None) -> Document:
-    # Haystack has no place for a title, nor for metadata that is no dictionary; others may have stored them.
-    meta = (
-        dict(metadata) if isinstance(metadata, dict) else {} if metadata is None else {"metadata": metadata}
-    )
+def _document(
+    id: str, title: str, text: str, metadata: Any, score: float | None = None, **_: Any
+) -> Document:
+    meta = fields_of(title, metadata)
     more = meta.pop(_MORE, {})
-    meta = {"title": title, **meta} if title else meta
-    return Document.from_dict({**more, "id": own, "content": text, "meta": meta, "score": score})
-
-
-def _of_hit(hit: Hit) -> Document:
-    return _document(hit.id, hit.title, hit.text, hit.metadata, hit.score)
+    return Document.from_dict({**more, "id": id, "content": text, "meta": meta, "score": score})
 
 
 def _key(store: dict[str, Any]) -> str:

@@ -18,8 +18,6 @@ JSON_ENDINGS = ("jsonl", "ndjson", "json")
 PARQUET_ENDING = "parquet"
 # Rows of Parquet that are in memory together.
 ROWS = 1_024
-# Elsewhere a dataset of Ray is made of these.
-_MAKERS = {"DataFrame": "from_pandas", "Table": "from_arrow", "ndarray": "from_numpy", "list": "from_items"}
 
 
 def paths_of(dataset: Any) -> list[str]:
@@ -54,17 +52,13 @@ def paths_of(dataset: Any) -> list[str]:
 def _given(dataset: Any) -> list[Any]:
     if isinstance(dataset, (str, os.PathLike)):
         return [dataset]
-    if isinstance(dataset, (list, tuple)):
+    if isinstance(dataset, (list, tuple)) and all(isinstance(one, (str, os.PathLike)) for one in dataset):
         if not dataset:
             raise DatasetError("the dataset is empty: there are no paths")
-        if all(isinstance(one, (str, os.PathLike)) for one in dataset):
-            return list(dataset)
-        kind = "list"
-    else:
-        kind = type(dataset).__name__
-    maker = f"; make one with `ray.data.{_MAKERS[kind]}(…)`" if kind in _MAKERS else ""
+        return list(dataset)
     raise DatasetError(
-        f"a dataset is a `ray.data.Dataset`, or paths of files, not a {type(dataset).__name__}{maker}"
+        f"a dataset is a `ray.data.Dataset`, or paths of files, not a {type(dataset).__name__}; make one with "
+        "`ray.data.from_pandas(…)`, `from_arrow(…)`, `from_numpy(…)` or `from_items(…)`"
     )
 
 
@@ -89,48 +83,48 @@ def records(path: str) -> Iterator[tuple[Json, int, str]]:
                 if not line.strip():
                     continue
                 if not begun and line.lstrip().startswith(b"["):
-                    # The whole file.
-                    yield from _array(path, line + lines.read())
+                    data = line + lines.read()
+                    found = _parsed(data, path)
+                    for place, record in enumerate(found, 1):
+                        at = f"{path}: record {place}"
+                        yield _object(record, at), len(data) // len(found), f"{at}: "
                     return
                 begun = True
-                yield _record(path, number, line), len(line), f"{path}:{number}: "
+                at = f"{path}:{number}"
+                yield _object(_parsed(line, at), at), len(line), f"{at}: "
     except (OSError, EOFError) as error:
         raise DatasetError(f"{path}: {error}") from None
 
 
-def _record(path: str, number: int, line: bytes) -> Json:
+def _parsed(data: bytes, at: str) -> Any:
     try:
-        record = plain(json.loads(line, parse_constant=_no_constant))
+        return plain(json.loads(data, parse_constant=_no_constant))
     except (ValueError, RecursionError) as error:
-        raise DatasetError(f"{path}:{number}: no JSON: {error}") from None
+        raise DatasetError(f"{at}: malformed JSON: {error}") from None
+
+
+def _object(record: Any, at: str) -> Json:
     if not isinstance(record, dict):
-        raise DatasetError(f"{path}:{number}: no JSON object")
+        raise DatasetError(f"{at}: not a JSON object")
     return record
 
 
-def _array(path: str, data: bytes) -> Iterator[tuple[Json, int, str]]:
-    try:
-        found = plain(json.loads(data, parse_constant=_no_constant))
-    except (ValueError, RecursionError) as error:
-        raise DatasetError(f"{path}: no JSON: {error}") from None
-    each = len(data) // max(len(found), 1)
-    for number, record in enumerate(found, 1):
-        if not isinstance(record, dict):
-            raise DatasetError(f"{path}: record {number} is no JSON object")
-        yield record, each, f"{path}: record {number}: "
-
-
 def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a number of JSON")
 
 
-def tables(path: str, used: Callable[[Sequence[str]], Sequence[str]]) -> Iterator[Any]:
-    """Some rows of a Parquet file at a time, as batches of Arrow; of its columns those that are `used`."""
+def tables(path: str, used: Callable[[Sequence[str]], Sequence[str]]) -> Iterator[tuple[list[str], Any]]:
+    """The names of all columns of a Parquet file with some of its rows at a time, as batches of Arrow of the columns
+    that are `used`.
+    """
     import pyarrow as pa
     import pyarrow.parquet as parquet
 
     try:
         with parquet.ParquetFile(path) as file:
-            yield from file.iter_batches(ROWS, columns=list(used(file.schema_arrow.names)))
+            names = file.schema_arrow.names
+            wanted = used(names)
+            for batch in file.iter_batches(ROWS, columns=[name for name in names if name in wanted]):
+                yield names, batch
     except (OSError, pa.ArrowException) as error:
         raise DatasetError(f"{path}: {error}") from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import threading
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, overload
 
 import numpy as np
@@ -15,7 +15,7 @@ import ehi
 from ehi import shards as parts
 
 from .manifest import unpack_counts
-from .names import Json, known, whole_number
+from .names import Json
 
 # Candidates of a hybrid search by either score, at least; as a single index has them.
 CANDIDATES = 48
@@ -24,6 +24,8 @@ MOST_EXACT = 10_000
 # Times as many candidates, or leaves, are looked at where too few may be hits.
 WIDER = 4
 MODES = ("dense", "lexical", "hybrid")
+# Above all numbers of a request.
+MOST = 1e18
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,55 +85,77 @@ class Answer:
         return dataclasses.asdict(self)
 
 
-def plan_of(
-    manifest: Json,
-    k: int = 10,
-    *,
-    beam: int | None = None,
-    exact: bool = False,
-    mode: str | None = None,
-    alpha: float | None = None,
-    rrf: float | None = None,
-    filter: Any = None,
-    bm25: tuple[float, float] | None = None,
-    codes: bool | None = None,
-    seconds: float | None = None,
-    **unknown: Any,
-) -> Json:
-    """The options of a search of a set, checked. Without a mode it is hybrid where the set has an `alpha`, else
-    dense.
+def is_number(value: Any) -> bool:
+    """Whether it is a number that is finite and not too large to be any other."""
+    is_real = isinstance(value, (int, float, np.floating)) and not isinstance(value, bool)
+    return is_real and bool(-MOST < value < MOST)
+
+
+def _is_count(value: Any) -> bool:
+    return is_number(value) and isinstance(value, int) and value > 0
+
+
+def _is_bool(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+# Options of a search: whether a value may be one, and what it is.
+OPTIONS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "k": (_is_count, "a whole number from 1"),
+    "beam": (_is_count, "a whole number from 1"),
+    "exact": (_is_bool, "true or false"),
+    "mode": (lambda value: value in MODES, f"one of {', '.join(MODES)}"),
+    "alpha": (is_number, "a number"),
+    "rrf": (is_number, "a number"),
+    "filter": (lambda value: isinstance(value, (dict, str)), "an object"),
+    "bm25": (
+        lambda value: isinstance(value, (list, tuple)) and len(value) == 2 and all(map(is_number, value)),
+        "a list of two numbers",
+    ),
+    "codes": (_is_bool, "true or false"),
+    "seconds": (
+        lambda value: is_number(value) and 0 < value <= threading.TIMEOUT_MAX,
+        "a number of seconds above 0",
+    ),
+}
+
+
+def plan_of(manifest: Json, k: int = 10, **options: Any) -> Json:
+    """The options of a search of a set, checked; `None` is as not given. Without a mode it is hybrid where the set
+    has an `alpha`, else dense.
     """
-    known(unknown)
-    whole_number("k", k)
-    if mode is None:
-        joined = (alpha, rrf, manifest["alpha"])
-        mode = "dense" if all(each is None for each in joined) else "hybrid"
-    if mode not in MODES:
-        raise ValueError(f"`mode` is `{mode}`; known are {', '.join(MODES)}")
+    plan: Json = {**dict.fromkeys(OPTIONS), **options, "k": k}
+    for name, value in plan.items():
+        if name not in OPTIONS:
+            raise TypeError(f"`{name}` is not an option; known are {', '.join(OPTIONS)}")
+        holds, what = OPTIONS[name]
+        if (value is not None or name == "k") and not holds(value):
+            raise ValueError(f"`{name}` is {value!r:.50}; it is {what}")
+    joined = plan["alpha"] is not None or plan["rrf"] is not None
+    if plan["mode"] is None:
+        plan["mode"] = "dense" if not joined and manifest["alpha"] is None else "hybrid"
+    mode = plan["mode"]
     if mode != "dense" and manifest["statistics"] is None:
         raise ValueError(f"the set was built without words; it cannot be searched in the mode {mode}")
-    if mode != "hybrid" and (alpha is not None or rrf is not None):
+    if mode != "hybrid" and joined:
         raise ValueError("`alpha` and `rrf` are options of the mode hybrid")
-    if mode == "dense" and bm25 is not None:
+    if mode == "dense" and plan["bm25"] is not None:
         raise ValueError("`bm25` is an option of the modes lexical and hybrid")
-    if mode == "lexical" and (beam is not None or exact or codes is not None):
+    if mode == "lexical" and (plan["exact"] or plan["beam"] is not None or plan["codes"] is not None):
         raise ValueError("`beam`, `exact` and `codes` are about embeddings, which the mode lexical has not")
-    if exact and beam is not None:
+    if plan["exact"] and plan["beam"] is not None:
         raise ValueError("`exact` and `beam` exclude each other")
-    if beam is not None:
-        whole_number("beam", beam)
-    if seconds is not None and not 0 < seconds <= threading.TIMEOUT_MAX:
-        raise ValueError(f"`seconds` is {seconds!r}; it is above 0, and no infinity")
-    if mode == "hybrid" and alpha is None and rrf is None:
-        alpha = manifest["alpha"]
-    if exact or mode == "lexical" or not manifest["model"]["has_tree"]:
-        beam = None
-    elif beam is None and manifest["documents"] > MOST_EXACT:
-        beam = manifest["beam"]
+    if mode == "hybrid" and not joined:
+        plan["alpha"] = manifest["alpha"]
+    if plan["exact"] or mode == "lexical" or not manifest["model"]["has_tree"]:
+        plan["beam"] = None
+    elif plan["beam"] is None and manifest["documents"] > MOST_EXACT:
+        plan["beam"] = manifest["beam"]
+    if plan["bm25"] is not None:
+        plan["bm25"] = tuple(plan["bm25"])
     # There are no more hits than documents.
-    k = min(k, max(manifest["documents"], 1))
-    shared = {"filter": filter, "bm25": bm25, "codes": codes, "seconds": seconds}
-    return {"k": k, "mode": mode, "beam": beam, "alpha": alpha, "rrf": rrf, **shared}
+    plan["k"] = min(k, max(manifest["documents"], 1))
+    return plan
 
 
 def _embedding(query: Any) -> Any:

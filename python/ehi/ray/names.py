@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, TypeAlias
 
 # Manifests, entries of shards, plans and requests: what is written as JSON, or handed between processes.
@@ -12,16 +12,6 @@ Json: TypeAlias = dict[str, Any]
 Uri: TypeAlias = "str | os.PathLike[str]"
 # Those of an object store, as `obstore` has them.
 Options: TypeAlias = Mapping[str, Any] | None
-
-# Options of a search, beside `k`.
-OF_SEARCH = ("beam", "exact", "mode", "alpha", "rrf", "filter", "bm25", "codes", "seconds")
-
-
-def known(options: Iterable[str]) -> None:
-    """Raises a `TypeError` for a name that is not an option of a search."""
-    unknown = sorted(set(options) - set(OF_SEARCH))
-    if unknown:
-        raise TypeError(f"`{unknown[0]}` is not an option; known are k, {', '.join(OF_SEARCH)}")
 
 
 def job_name(name: Any) -> str:

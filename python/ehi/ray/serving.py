@@ -11,13 +11,12 @@ import contextlib
 import errno
 import http.client
 import json
-import math
 import os
 import socket
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import ray
@@ -32,7 +31,7 @@ from .cache import Cache
 from .errors import ShardsError
 from .group import Group
 from .merging import Answer, Entry
-from .names import OF_SEARCH, Json, Options, Uri, known, whole_number
+from .names import Json, Options, Uri, whole_number
 from .searcher import default_cache
 from .storage import connect
 
@@ -44,8 +43,6 @@ ATTEMPTS = 3
 ROUTE_SECONDS = 10
 # Further seconds for the answer of a group to arrive.
 GRACE = 0.25
-# Above all numbers of a request.
-MOST = 1e18
 
 
 class GroupReplica:
@@ -248,47 +245,7 @@ def _body(data: bytes) -> Json:
         raise ValueError(f"the body is no JSON: {error}") from None
     if not isinstance(body, dict) or "query" not in body:
         raise ValueError("the body is an object with `query`, and `k` and other options if they are wanted")
-    known(set(body) - {"query", "k"})
-    for name, value in body.items():
-        holds, what = _FIELDS[name]
-        if not holds(value) and not (value is None and name in OF_SEARCH):
-            raise ValueError(f"`{name}` is no {what}")
-    if body.get("bm25") is not None:
-        body["bm25"] = tuple(body["bm25"])
-    # What is null is not asked for.
-    return {name: value for name, value in body.items() if value is not None}
-
-
-def _is_number(value: Any) -> bool:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return False
-    # A whole number may be too large to be any other.
-    return abs(value) < MOST and math.isfinite(value)
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int) and _is_number(value)
-
-
-def _are_numbers(value: Any) -> bool:
-    return isinstance(value, list) and all(map(_is_number, value))
-
-
-# Of each field of a request whether a value may be one, and what it is. Limits of a value are checked where
-# it is used, for handles too.
-_FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "query": (lambda value: isinstance(value, str) or _are_numbers(value), "text, nor a list of numbers"),
-    "k": (_is_whole, "whole number"),
-    "beam": (_is_whole, "whole number"),
-    "exact": (lambda value: isinstance(value, bool), "true or false"),
-    "mode": (lambda value: isinstance(value, str), "text"),
-    "alpha": (_is_number, "number"),
-    "rrf": (_is_number, "number"),
-    "filter": (lambda value: isinstance(value, dict), "object"),
-    "bm25": (lambda value: _are_numbers(value) and len(value) == 2, "list of two numbers"),
-    "codes": (lambda value: isinstance(value, bool), "true or false"),
-    "seconds": (_is_number, "number of seconds"),
-}
+    return body
 
 
 def serve(

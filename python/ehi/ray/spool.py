@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeAlias
 
 import ray
 
@@ -19,6 +19,9 @@ from .storage import Storage
 GROUP = 32 << 20
 # Columns that an error lists.
 _LISTED = 50
+
+# Some documents, the bytes that they were read from, and the names of columns.
+Portion: TypeAlias = "tuple[Iterable[Json], int, Sequence[str]]"
 
 
 def spool(
@@ -74,57 +77,44 @@ class _Divider:
 
     def block(self, table: Any) -> Iterator[Json]:
         """A block of a dataset."""
-        yield from self._told(self._of_block(table))
+        yield from self._told([(self._of_table(table, "", table.schema.names), 0, table.column_names)])
 
     def paths(self, table: Any) -> Iterator[Json]:
         """Files, a group of records at a time."""
         for path in table.column("path").to_pylist():
             yield from self._told(self._of_parquet(path) if files.is_parquet(path) else self._of_json(path))
 
-    def _told(self, groups: Iterator[tuple[list[Json], Sequence[str]]]) -> Iterator[Json]:
-        try:
-            for group, names in groups:
-                told = {"files": self._written(group), "names": list(names)}
-                yield {"group": [json.dumps(told)], "error": [None]}
-        except DatasetError as error:
-            yield {"group": [None], "error": [str(error)]}
-
-    def _of_block(self, table: Any) -> Iterator[tuple[list[Json], Sequence[str]]]:
-        yield list(self._of_table(table, "")), table.column_names
-
-    def _of_json(self, path: str) -> Iterator[tuple[list[Json], Sequence[str]]]:
+    def _told(self, portions: Iterable[Portion]) -> Iterator[Json]:
         group, size = list[Json](), 0
         # In their order.
         names = dict[str, None]()
+        try:
+            for own, length, found in portions:
+                group += own
+                size += length
+                names.update(dict.fromkeys(found))
+                if len(names) > _LISTED:
+                    wanted = documents.named(self.columns)
+                    names = {
+                        name: None for place, name in enumerate(names) if place < _LISTED or name in wanted
+                    }
+                if size >= GROUP:
+                    yield self._row(group, names)
+                    group, size = [], 0
+            yield self._row(group, names)
+        except DatasetError as error:
+            yield {"group": [None], "error": [str(error)]}
+
+    def _of_json(self, path: str) -> Iterator[Portion]:
         for record, length, at in files.records(path):
-            names.update(dict.fromkeys(record))
-            if isinstance(inner := record.get(documents.METADATA), dict):
-                names.update(dict.fromkeys(inner))
-            if len(names) > _LISTED:
-                wanted = documents.named(self.columns)
-                names = {name: None for place, name in enumerate(names) if place < _LISTED or name in wanted}
-            group.append(documents.document_of(self.columns, record, at))
-            size += length
-            if size >= GROUP:
-                yield group, list(names)
-                group, size = [], 0
-        yield group, list(names)
+            inner = record.get(documents.METADATA)
+            names = [*record, *inner] if isinstance(inner, dict) else list(record)
+            yield [documents.document_of(self.columns, record, at)], length, names
 
-    def _of_parquet(self, path: str) -> Iterator[tuple[list[Json], Sequence[str]]]:
-        group, size, found = list[Json](), 0, list[str]()
-
-        def used(names: Sequence[str]) -> Sequence[str]:
-            found.extend(names)
-            wanted = documents.named(self._resolved(names, f"{path}: "))
-            return [name for name in names if name in wanted]
-
-        for table in files.tables(path, used):
-            group.extend(self._of_table(table, f"{path}: ", found))
-            size += table.nbytes
-            if size >= GROUP:
-                yield group, found
-                group, size = [], 0
-        yield group, found
+    def _of_parquet(self, path: str) -> Iterator[Portion]:
+        at = f"{path}: "
+        for names, table in files.tables(path, lambda names: documents.named(self._resolved(names, at))):
+            yield self._of_table(table, at, names), table.nbytes, names
 
     def _resolved(self, names: Sequence[str], at: str) -> Json:
         try:
@@ -132,14 +122,11 @@ class _Divider:
         except DatasetError as error:
             raise DatasetError(f"{at}{error}") from None
 
-    def _of_table(self, table: Any, at: str, names: Sequence[str] | None = None) -> Iterator[Json]:
+    def _of_table(self, table: Any, at: str, names: Sequence[str]) -> Iterator[Json]:
         if not table.num_rows:
             return
-        columns = self._resolved(table.schema.names if names is None else names, at)
-        wanted, lists = documents.named(columns), {}
-        for name in table.schema.names:
-            if name not in wanted:
-                continue
+        columns, lists = self._resolved(names, at), {}
+        for name in set(table.schema.names).intersection(documents.named(columns)):
             try:
                 lists[name] = values.lists_of(table.column(name))
             except values.ValueKindError as error:
@@ -147,14 +134,15 @@ class _Divider:
                     f"{at}the column `{name}` is {error}; name the columns of the metadata"
                 ) from None
         for place in range(table.num_rows):
-            record = {name: own[place] for name, own in lists.items()}
+            record = {name: lists[name][place] for name in table.schema.names if name in lists}
             yield documents.document_of(columns, record, at)
 
-    def _written(self, group: Sequence[Json]) -> list[Json | None]:
+    def _row(self, group: Sequence[Json], names: Iterable[str]) -> Json:
         own: list[list[Json]] = [[] for _ in range(self.shards)]
         for document in group:
             own[documents.partition_of(document["id"], self.shards)].append(document)
-        return [self._file(each) if each else None for each in own]
+        told = {"files": [self._file(each) if each else None for each in own], "names": list(names)}
+        return {"group": [json.dumps(told)], "error": [None]}
 
     def _file(self, group: Sequence[Json]) -> Json:
         packed = documents.packed(group)
