@@ -14,9 +14,8 @@
 
 from typing import TYPE_CHECKING, Any
 
-from .cleaning import clean
 from .errors import DatasetError, ManifestError, PublishConflict, ShardError, ShardsError, StorageError
-from .publishing import delete, publish, restore, versions
+from .publishing import clean, delete, publish, restore, versions
 from .searcher import Answer, Hit, Searcher, open
 
 if TYPE_CHECKING:

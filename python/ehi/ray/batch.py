@@ -12,8 +12,7 @@ from . import searcher
 from .errors import DatasetError
 from .merging import plan_of
 from .names import Json, Options, Uri
-from .pool import WORKER_CPUS, as_raised, running
-from .spool import in_order
+from .pool import WORKER_CPUS
 from .storage import connect
 
 
@@ -50,45 +49,28 @@ def search_batch(
 ) -> Any:
     """The answers to a dataset of questions: the dataset with the columns `hits`, `scores` and `partial`.
 
-    `questions` is a `ray.data.Dataset`, or a list of texts. All are answered by one state of the set, the
-    newest when this is called. `options` are those of `Searcher.search`. A dataset is run when it is read; of
-    a list the answers are returned, as dictionaries.
+    `questions` is a `ray.data.Dataset` with texts in a `column`. All are answered by one state of the set, the
+    newest when this is called. `options` are those of `Searcher.search`. It is run when it is read.
     """
-    is_dataset = isinstance(questions, ray.data.Dataset)
-    is_list = isinstance(questions, (list, tuple)) and all(isinstance(own, str) for own in questions)
-    if not is_dataset and not is_list:
-        raise DatasetError(f"questions are a `ray.data.Dataset`, or a list of texts, not {questions!r:.100}")
+    if not isinstance(questions, ray.data.Dataset):
+        raise DatasetError(f"questions are a `ray.data.Dataset`, not a {type(questions).__name__}")
     storage = connect(uri, storage_options)
     manifest = manifests.read(storage)
     # Before a set is opened anywhere.
     plan_of(manifest, k, **options)
+    schema = questions.schema()
+    names = schema.names if schema else []
+    if column not in names:
+        raise DatasetError(f"the questions have no column `{column}`; they have {', '.join(names) or 'none'}")
     # Actors may be in another folder than this program.
     cache = os.path.abspath(searcher.default_cache() if cache is None else cache)
     of_set = {"version": manifest["version"], "cache": cache, "budget": budget}
-    asker = (storage.place, column, k, options, {**of_set, "storage_options": storage_options})
-
-    def asked(data: Any) -> Any:
-        schema = data.schema()
-        names = schema.names if schema else []
-        if column not in names:
-            raise DatasetError(
-                f"the questions have no column `{column}`; they have {', '.join(names) or 'none'}"
-            )
-        return data.map_batches(
-            _Asker,
-            fn_constructor_args=asker,
-            batch_size=batch_size,
-            batch_format="numpy",
-            # Each start opens the set.
-            compute=ray.data.ActorPoolStrategy(size=actors),
-            num_cpus=num_cpus,
-        )
-
-    if is_dataset:
-        return asked(questions)
-    if not questions:
-        return []
-    with running(), as_raised():
-        in_order()
-        rows = asked(ray.data.from_items([{column: text} for text in questions])).take_all()
-    return [{**row, "hits": list(row["hits"]), "scores": list(row["scores"])} for row in rows]
+    return questions.map_batches(
+        _Asker,
+        fn_constructor_args=(storage.place, column, k, options, {**of_set, "storage_options": storage_options}),
+        batch_size=batch_size,
+        batch_format="numpy",
+        # Each start opens the set.
+        compute=ray.data.ActorPoolStrategy(size=actors),
+        num_cpus=num_cpus,
+    )

@@ -26,14 +26,12 @@ from ehi import shards as parts
 
 from . import documents, models, publishing, shard
 from . import manifest as manifests
-from .cleaning import BUILDS
 from .errors import DatasetError, ManifestError, PublishConflict, ShardsError
-from .files import paths_of
 from .merging import MOST_EXACT
 from .names import Json, Uri, job_name, whole_number
-from .pool import RayJob, unwrapped
-from .scratch import Scratch
-from .spool import spool
+from .pool import RayJob
+from .scratch import work_folder
+from .spool import paths_of, spool
 from .storage import Storage, create_json, read_json
 
 # Documents that a tree is made from, for each leaf.
@@ -126,7 +124,7 @@ def append(
     of_build = {name: newest[name] for name in ("words", "precision", "beam", "alpha")}
     of_build |= {"shards": whole_number("shards", shards), "leaves": None, "own_tree": True}
     name, dataset = name_of(dataset, newest["model"]["hash"], of_build, columns, name)
-    with Scratch("model", job.scratch) as folder, job.running():
+    with work_folder("model", job.scratch) as folder, job.running():
         model = models.fetch(job.storage, newest["model"], folder)
         plan = planned(job, dataset, model, of_build, columns, name, documents.optional(own))
         finished = job.make(plan["model"], tasks_of(plan))
@@ -271,7 +269,7 @@ def planned(
     """What is to be built: that of an earlier call with this name, or of this one. `required` are columns that some
     record must have.
     """
-    place = f"{BUILDS}/{name}/plan.json"
+    place = f"{publishing.BUILDS}/{name}/plan.json"
     begun = {
         "base": (model.hash, ShardsError, "another model"),
         "options": (options, ShardsError, "other options"),
@@ -282,7 +280,7 @@ def planned(
     plan: Json | None = read_json(job.storage, place)
     if plan is None:
         plan = {"name": name, **{what: own for what, (own, _, _) in begun.items()}}
-        files = spool(job, dataset, columns, options["shards"], f"{BUILDS}/{name}", required)
+        files = spool(job, dataset, columns, options["shards"], f"{publishing.BUILDS}/{name}", required)
         rows = sum(file["rows"] for own in files for file in own)
         if rows == 0:
             raise DatasetError("the dataset is empty")
@@ -324,12 +322,8 @@ def _with_tree(
     if leaves > most:
         raise ValueError(f"`leaves` is {leaves}; {rows} documents make a tree of {most} at most")
     inputs = [file for own in files for file in own]
-    job.tell("Tree", 0, 1)
-    task = job.task(_make_tree)
-    made: Json = unwrapped(
-        task.remote(job.storage, plain, options["precision"], leaves, rows, inputs, job.scratch)
-    )
-    job.tell("Tree", 1, 1)
+    about = (options["precision"], leaves, rows, inputs, job.scratch)
+    made: Json = job.run("Tree", _make_tree, job.storage, plain, *about)
     return made
 
 
@@ -350,7 +344,7 @@ def _make_tree(
     """A tree from documents whose ids have the least hashes, a sample that is the same each time."""
     sample = min(rows, max(SAMPLE_PER_LEAF * leaves, 1_000))
     share = min(1.0, 1.2 * sample / rows) * 2**64
-    with Scratch("tree", scratch) as folder:
+    with work_folder("tree", scratch) as folder:
         model = models.fetch(storage, plain, folder)
         options: Json = {"durability": "none", "words": "none", "precision": precision}
         with ehi.Index.create(folder / "sample", model, **options) as index:

@@ -21,7 +21,7 @@ import ehi
 
 from . import models, publishing, shard
 from .names import Json, Uri
-from .scratch import Scratch
+from .scratch import work_folder
 from .storage import Storage
 
 FOLDER = "shards"
@@ -114,7 +114,7 @@ class Cache:
     def _make(self, folder: pathlib.Path, size: int, make: Callable[[pathlib.Path], object]) -> int | None:
         """The handle by which a new folder is held; `None` where another thread or process was first."""
         self._evict(size)
-        with Scratch("shard", self.root) as own:
+        with work_folder("shard", self.root) as own:
             make(own / "shard")
             held = _hold(own / "shard")
             try:
@@ -158,7 +158,7 @@ class Cache:
             return False
         try:
             fcntl.flock(handle, lock)
-            with Scratch("evicted", self.root) as gone:
+            with work_folder("evicted", self.root) as gone:
                 folder.rename(gone / "shard")
         except OSError:
             return False

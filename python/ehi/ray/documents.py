@@ -50,22 +50,15 @@ def given(
 
 def named(columns: Json) -> list[str]:
     """All names that were given."""
-    return [*_one(columns["id"]), *(columns["text"] or []), *_one(columns["title"]), *_fields(columns)]
+    fields = columns["metadata"] or []
+    alone = [columns[role] for role in ("id", "title") if columns[role] is not None]
+    return [*alone, *(columns["text"] or []), *([fields] if isinstance(fields, str) else fields)]
 
 
 def optional(columns: Json) -> list[str]:
     """The names that were given for what no record need have: if none at all has it, the name is wrong."""
-    several = columns["text"] if len(columns["text"] or []) > 1 else []
-    return [*several, *_one(columns["title"]), *_fields(columns)]
-
-
-def _one(name: str | None) -> list[str]:
-    return [] if name is None else [name]
-
-
-def _fields(columns: Json) -> list[str]:
-    fields = columns["metadata"]
-    return [fields] if isinstance(fields, str) else fields or []
+    texts = columns["text"] or []
+    return named({**columns, "id": None, "text": texts if len(texts) > 1 else None})
 
 
 def resolve(columns: Json, names: Sequence[str]) -> Json:
@@ -113,7 +106,9 @@ def document_of(columns: Json, record: Json, at: str = "") -> Json:
     names = list(record)
     of_beir = IDS[0] in record and not any(columns[name] for name in ("id", "text", "title"))
     of_beir = of_beir and columns["metadata"] is None
-    record = _flattened(columns, record, at)
+    if (chosen := named(columns)) and METADATA not in chosen:
+        # Some are named that may be among the members of an object `metadata`.
+        record = _beside(record, at)
     name = columns["id"] or (IDS[0] if IDS[0] in record or IDS[1] not in record else IDS[1])
     id = _id(name, record.pop(name, None), names, at)
     at = f"{at}the document `{id}`: "
@@ -136,16 +131,6 @@ def document_of(columns: Json, record: Json, at: str = "") -> Json:
     if metadata:
         document["metadata"] = metadata
     return document
-
-
-def _flattened(columns: Json, record: Json, at: str) -> Json:
-    """With the members of an object `metadata` beside the other fields, where some are named that may be
-    among them.
-    """
-    names = named(columns)
-    if not names or METADATA in names or not isinstance(record.get(METADATA), dict):
-        return record
-    return _beside(record, at)
 
 
 def _beside(record: Json, at: str) -> Json:

@@ -79,9 +79,13 @@ class Group:
     def prepare(self) -> dict[str, str]:
         """Fetches and opens all shards; why those that are refused are, by key."""
         self._check_open()
-        tried = [self._submit(self._try_index, place) for place in self.places]
-        reasons = {place: own.result() for place, own in zip(self.places, tried)}
-        return {self.manifest["shards"][place]["key"]: why for place, why in reasons.items() if why}
+        reasons: dict[str, str] = {}
+        for future in [self._submit(self._index, place) for place in self.places]:
+            try:
+                future.result()
+            except ShardError as error:
+                reasons[error.shard] = error.reason
+        return reasons
 
     def refused(self) -> dict[str, str]:
         with self._guard:
@@ -99,14 +103,6 @@ class Group:
         except RuntimeError:
             self._check_open()
             raise
-
-    def _try_index(self, place: int) -> str | None:
-        """Why a shard cannot be used, if so."""
-        try:
-            self._index(place)
-        except ShardError as error:
-            return error.reason
-        return None
 
     def _index(self, place: int) -> ehi.Index:
         self._check_open()

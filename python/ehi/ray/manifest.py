@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import re
 import time
@@ -15,7 +16,7 @@ import numpy.typing as npt
 
 from .errors import ManifestError, PublishConflict
 from .names import Json
-from .scratch import Scratch
+from .scratch import work_folder
 from .storage import Storage, is_inside
 
 FORMAT = 1
@@ -53,7 +54,7 @@ def latest_version(storage: Storage) -> int:
 
 def remove(storage: Storage, numbers: Iterable[int]) -> None:
     """Empties manifests, each in one step: its number is taken all the while."""
-    with Scratch("empty") as folder:
+    with work_folder("empty") as folder:
         (folder / "manifest").touch()
         for number in numbers:
             storage.upload(name_of(number), folder / "manifest")
@@ -63,14 +64,9 @@ def read(storage: Storage, version: int | None = None) -> Json:
     """A manifest, the newest unless asked otherwise."""
     for _ in range(_LOOKS):
         number = latest_version(storage) if version is None else version
-        data = b""
-        if number != 0:
-            try:
-                data = storage.get(name_of(number))
-            except FileNotFoundError:
-                pass
-        if data:
-            return decode(data, number)
+        with contextlib.suppress(FileNotFoundError):
+            if number != 0 and (data := storage.get(name_of(number))):
+                return decode(data, number)
         if version is not None or number == 0:
             break
         # A newer one was published and this one cleaned away, after the list.
@@ -87,16 +83,12 @@ def decode(data: bytes, number: int) -> Json:
         manifest = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise ManifestError(f"manifest {number} is damaged: {error}") from None
-    if not isinstance(manifest, dict) or not {"format", "version"} <= manifest.keys():
-        raise ManifestError(f"manifest {number} is damaged: it lacks what every manifest has")
-    if manifest["format"] != FORMAT:
+    wrong = flaw(manifest, {"format": _is_count, "version": lambda value: value == number})
+    if not wrong and manifest["format"] != FORMAT:
         raise ManifestError(
             f"manifest {number} has format {manifest['format']}, this version of ehi reads {FORMAT}"
         )
-    if manifest["version"] != number:
-        raise ManifestError(f"manifest {number} is damaged: it says that it is number {manifest['version']}")
-    wrong = flaw(manifest)
-    if wrong:
+    if wrong := wrong or flaw(manifest):
         raise ManifestError(f"manifest {number} is damaged: {wrong}")
     return manifest
 

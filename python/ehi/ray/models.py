@@ -10,7 +10,7 @@ import ehi
 
 from .errors import ManifestError
 from .names import Json, Uri
-from .scratch import Scratch
+from .scratch import work_folder
 from .storage import Storage, create_json, download_folder, read_json, upload_folder
 
 FOLDER = "models"
@@ -55,11 +55,11 @@ def fetch(storage: Storage, entry: Json, cache: Uri) -> ehi.Model:
         with contextlib.suppress(ehi.ModelError, ManifestError):
             return _opened(folder, entry)
         # Damaged since it was fetched: once more. Those who have it open keep their files.
-        with Scratch("model", cache) as dropped, contextlib.suppress(FileNotFoundError):
+        with work_folder("model", cache) as dropped, contextlib.suppress(FileNotFoundError):
             folder.rename(dropped / "model")
     folder.parent.mkdir(parents=True, exist_ok=True)
     # Below the cache, so that it can be renamed.
-    with Scratch("model", cache) as staged:
+    with work_folder("model", cache) as staged:
         wrong = download_folder(storage, files_prefix(entry), entry["files"], staged / "model")
         if wrong:
             raise ManifestError(f"the model {entry['hash']} cannot be used: {wrong}")

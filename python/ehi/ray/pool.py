@@ -16,7 +16,7 @@ from ehi._progress import Bars
 from . import models, shard
 from .errors import ShardsError
 from .names import Json, Options, Uri, whole_number
-from .scratch import Scratch
+from .scratch import work_folder
 from .storage import Storage, connect
 
 # Share of a CPU that a worker asks for: two of them leave room for reads on two CPUs.
@@ -83,9 +83,17 @@ class RayJob:
                 raise ShardsError("no machine of Ray's cluster has the CPUs and GPUs that one worker asks for")
             yield
 
-    def task(self, function: Callable[..., Any]) -> Any:
+    def _task(self, function: Callable[..., Any]) -> Any:
         """A function as a task of Ray, which is not tried again where its worker dies."""
         return ray.remote(num_cpus=self.num_cpus, num_gpus=self.num_gpus, max_retries=0)(function)
+
+    def run(self, stage: str, function: Callable[..., Any], *arguments: Any) -> Any:
+        """What a function returns, which is run as a task: a stage of its own."""
+        self.tell(stage, 0, 1)
+        with as_raised():
+            found = ray.get(self._task(function).remote(*arguments))
+        self.tell(stage, 1, 1)
+        return found
 
     def make(self, model: Json, tasks: Sequence[Json]) -> list[Any]:
         """Entries of shards, one for each task. A task has the `key` of its shard and the function `make`; those
@@ -98,7 +106,7 @@ class RayJob:
         under_way: dict[Any, Json] = {}
         deaths: collections.Counter[str] = collections.Counter()
         self.tell("Shards", len(finished), len(tasks))
-        remote = self.task(make_shard)
+        remote = self._task(make_shard)
         try:
             while waiting or under_way:
                 while waiting and len(under_way) < most:
@@ -108,7 +116,8 @@ class RayJob:
                 task = under_way.pop(done[0])
                 key = task["key"]
                 try:
-                    finished[key] = unwrapped(done[0])
+                    with as_raised():
+                        finished[key] = ray.get(done[0])
                 except _DEATHS as error:
                     deaths[key] += 1
                     if deaths[key] == DEATHS:
@@ -137,7 +146,7 @@ def make_shard(storage: Storage, model: Json, task: Json, scratch: Uri | None) -
     entry = shard.finished(storage, task["key"])
     if entry:
         return entry
-    with Scratch("worker", scratch) as folder:
+    with work_folder("worker", scratch) as folder:
         return task["make"](storage, models.fetch(storage, model, folder), task, folder)
 
 
@@ -152,12 +161,6 @@ def running() -> Iterator[None]:
     finally:
         if started:
             ray.shutdown()
-
-
-def unwrapped(reference: Any) -> Any:
-    """The value of a task; what it raised as it was raised."""
-    with as_raised():
-        return ray.get(reference)
 
 
 @contextlib.contextmanager

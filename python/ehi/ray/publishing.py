@@ -1,4 +1,5 @@
-"""From finished shards to a manifest that searches read, and changes of a published set.
+"""From finished shards to a manifest that searches read, changes of a published set, and removing what no kept
+manifest names: staging of workers that were cut off, old shards, spool files.
 
 Shards never change: what is deleted is in tombstone files beside them.
 """
@@ -8,18 +9,34 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import re
 import uuid
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 
 from . import manifest as manifests
-from . import shard
+from . import models, shard
 from .errors import ManifestError, PublishConflict, ShardsError
 from .names import Json, Options, Uri, whole_number
+from .scratch import sweep
 from .storage import Storage, connect, read_checked
 
 STATISTICS = "statistics"
 TOMBSTONES = "tombstones"
+BUILDS = "builds"
+CANDIDATES = "candidates"
+_HASH, _KEY, _NAME = "[0-9a-f]{64}", "[0-9a-f]{32}", r"[\w-]+"
+_PLAN = re.compile(rf"{BUILDS}/{_NAME}/plan\.json")
+# Names that are given here; no other object is removed.
+_OWN = re.compile(
+    rf"{shard.FOLDER}/{_KEY}/(DONE\.json|{_KEY}\.terms|{_KEY}/.+)"
+    rf"|{STATISTICS}/{_HASH}\.terms"
+    rf"|{TOMBSTONES}/{_KEY}\.json\.gz"
+    rf"|{BUILDS}/{_NAME}/(plan\.json|spool/{_HASH}\.jsonl\.gz)"
+    rf"|{CANDIDATES}/{_NAME}/(trained|shadow|verdict)\.json"
+    rf"|{models.FOLDER}/{_HASH}/(DONE\.json|{_KEY}/.+)",
+    re.DOTALL,
+)
 # Appends that a manifest knows, so that one that is made again is published once.
 APPENDS = 100
 # Documents that an error names.
@@ -30,19 +47,13 @@ DEFAULT_BEAM = 16
 _ATTEMPTS = 100
 
 
-def publish(uri: Uri, built: Json, *, parent: int | None = None, storage_options: Options = None) -> int:
+def publish(uri: Uri, built: Json, *, storage_options: Options = None) -> int:
     """Makes what `build` returned the newest state of the set, in place of what there was; its number.
 
-    `parent` is the number that is newest now, looked up unless given. `PublishConflict` where another
-    publisher was first; `ShardsError` where no document was stored.
+    `PublishConflict` where another publisher was first; `ShardsError` where no document was stored.
     """
     storage = connect(uri, storage_options)
-    newest = manifests.latest_version(storage)
-    if parent is not None and whole_number("parent", parent, least=0) > newest:
-        raise ManifestError(f"there is no manifest {parent}, the newest is {newest}")
-    if parent is not None and parent < newest:
-        raise PublishConflict(newest)
-    return publish_at(storage, built, newest)
+    return publish_at(storage, built, manifests.latest_version(storage))
 
 
 def publish_at(storage: Storage, built: Json, parent: int) -> int:
@@ -211,3 +222,39 @@ def deleted_from(storage: Storage, entry: Json, tombstones: Sequence[Json]) -> s
     """Ids that were deleted since a shard was added."""
     later = later_tombstones(entry, tombstones)
     return {id for own in later for id in read_tombstones(storage, own)}
+
+
+def clean(
+    uri: Uri, *, keep: int = 1, scratch: Uri | None = None, storage_options: Options = None
+) -> list[str]:
+    """Removes what the newest `keep` manifests do not name; returns the names of the removed objects.
+
+    Older manifests are removed too, and so are unfinished builds and candidates of `retrain`. Nothing may be
+    building or searching an older state meanwhile: a build under way loses what it has finished. `ManifestError`
+    where there is neither a manifest nor an unfinished build, so that a wrong path costs nothing; objects with
+    other names than are given here stay. What killed processes have left on this machine, in `scratch` or the
+    system's place for temporary files, goes too.
+    """
+    whole_number("keep", keep)
+    storage = connect(uri, storage_options)
+    sweep(scratch)
+    numbers = manifests.versions(storage)
+    if not numbers and not any(_PLAN.fullmatch(name) for name, _ in storage.list(BUILDS)):
+        raise ManifestError("there is no manifest, and no build: this is no set of shards")
+    kept = set()
+    for version in numbers[-keep:]:
+        manifest = manifests.read(storage, version)
+        kept |= {models.done_name(manifest["model"]["hash"]), *models.names_of_files(manifest["model"])}
+        if manifest["statistics"]:
+            kept.add(statistics_name(manifest["statistics"]["sha256"]))
+        kept.update(entry["name"] for entry in manifest["tombstones"])
+        for entry in manifest["shards"]:
+            kept |= {shard.done_name(entry["key"]), shard.terms_name(entry), *shard.names_of_files(entry)}
+    folders = (shard.FOLDER, STATISTICS, TOMBSTONES, BUILDS, CANDIDATES, models.FOLDER)
+    there = (name for folder in folders for name, _ in storage.list(folder))
+    removed = [name for name in there if name not in kept and _OWN.fullmatch(name)]
+    # Manifests first: none may name what is gone.
+    manifests.remove(storage, numbers[:-keep])
+    # Marks before what they say is there: a `clean` that is cut off must not leave one whose files are gone.
+    storage.delete(sorted(removed, key=lambda name: not name.endswith("/DONE.json")))
+    return [manifests.name_of(version) for version in numbers[:-keep]] + removed + storage.sweep()

@@ -18,7 +18,7 @@ from . import manifest as manifests
 from .names import Json, Uri, whole_number
 from .pool import RayJob
 from .publishing import later_tombstones
-from .scratch import Scratch
+from .scratch import work_folder
 from .storage import Storage
 
 # Ids that are handed to the engine together.
@@ -173,7 +173,7 @@ def remake(storage: Storage, model: ehi.Model, task: Json, scratch: pathlib.Path
     of_model = model if same_model else models.fetch(storage, task["of_model"], scratch)
     copies = same_model or model.has_encoder_of(of_model)
     refused: list[Any] = []
-    with Scratch("remade", scratch) as folder:
+    with work_folder("remade", scratch) as folder:
         path = folder / "index"
         # No encoder is loaded where none is needed.
         with ehi.Index.create(path, model, durability="none", **options, lazy_encoder=copies) as index:

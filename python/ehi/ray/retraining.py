@@ -18,12 +18,11 @@ from . import manifest as manifests
 from . import models, publishing, shard
 from .building import leaves_for
 from .cache import Cache
-from .cleaning import CANDIDATES
 from .errors import ManifestError, ShardsError
 from .names import Json, Uri, job_name, whole_number
-from .pool import RayJob, unwrapped
+from .pool import RayJob
 from .reshaping import applied, identity, pruned, task_of
-from .scratch import Scratch
+from .scratch import work_folder
 from .searcher import Searcher
 from .storage import Storage, create_json, read_json
 
@@ -83,10 +82,8 @@ def retrain(
     with job.running():
         trained = _known(storage, name, "trained")
         if trained is None:
-            job.tell("Train", 0, 1)
             work = {"scratch": job.scratch, "documents": documents, "config": dict(config or {})}
-            trained = unwrapped(job.task(_train).remote(storage, newest, given, learned, held_out, work))
-            job.tell("Train", 1, 1)
+            trained = job.run("Train", _train, storage, newest, given, learned, held_out, work)
             trained |= {"of": newest["model"]["hash"], "asked": asked}
             if trained["model"] is None:
                 return _told(name, trained, trained["verdict"], None)
@@ -104,7 +101,7 @@ def retrain(
             shadow = _shadow(job, newest, trained["model"], made)
             create_json(storage, _place(name, "shadow"), made)
             job.tell("Evaluate", 0, 1)
-            with Scratch("judged", job.scratch) as folder:
+            with work_folder("judged", job.scratch) as folder:
                 own = Cache(folder if cache is None else cache)
                 verdict = _judged(storage, newest, shadow, trained["held_out"], own)
             job.tell("Evaluate", 1, 1)
@@ -162,7 +159,7 @@ def _name_of(
 
 
 def _place(name: str, file: str) -> str:
-    return f"{CANDIDATES}/{name}/{file}.json"
+    return f"{publishing.CANDIDATES}/{name}/{file}.json"
 
 
 def _known(storage: Storage, name: str, file: str) -> Any:
@@ -189,7 +186,7 @@ def _train(
     work: Json,
 ) -> Json:
     """Trains on one machine; the model in the storage, and the questions to measure with."""
-    with Scratch("training", work["scratch"]) as folder:
+    with work_folder("training", work["scratch"]) as folder:
         answers = {id for _, id in [*learned, *held_out]}
         texts = list(_texts(storage, manifest, answers, work["documents"], folder))
         there = {document["id"] for document in texts}
@@ -242,7 +239,7 @@ def _texts(
     model = models.fetch(storage, manifest["model"], folder)
     for entry in manifest["shards"]:
         deleted = publishing.deleted_from(storage, entry, manifest["tombstones"])
-        with Scratch("shard", folder) as own:
+        with work_folder("shard", folder) as own:
             shard.fetch(storage, entry, own / "index", model.path)
             index = ehi.Index.open_read_only(own / "index", lazy_encoder=True)
             ids = [
@@ -291,7 +288,7 @@ def _judged(
     found: list[list[list[str]]] = []
     for manifest in (before, after):
         # That of the shadow has no number yet.
-        with Searcher(storage, manifest={"version": 0, **manifest}, cache=cache) as searcher:
+        with Searcher(storage, {"version": 0, **manifest}, cache) as searcher:
             own = []
             for question in answers:
                 answer = searcher.search(question, DEPTH)

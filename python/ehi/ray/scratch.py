@@ -14,9 +14,8 @@ import shutil
 import stat
 import tempfile
 import uuid
-from typing import Any
+from collections.abc import Iterator
 
-from .._forks import finalize
 from .errors import StorageError
 
 _LOCK = ".lock"
@@ -40,36 +39,28 @@ def _check_own(home: pathlib.Path) -> None:
         home.chmod(0o700)
 
 
-class Scratch:
-    """A folder, `path`, that goes when it is closed, or with its process."""
-
-    def __init__(self, kind: str, parent: str | os.PathLike[str] | None = None) -> None:
-        home = home_of(parent)
-        home.parent.mkdir(parents=True, exist_ok=True)
-        with contextlib.suppress(FileExistsError):
-            home.mkdir(mode=0o700)
-        sweep(parent)
-        while True:
-            self.path = home / f"{kind}-{uuid.uuid4().hex}"
-            lock = self.path.with_suffix(_LOCK)
-            handle = os.open(lock, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
-            fcntl.flock(handle, fcntl.LOCK_EX)
-            if lock.exists():
-                break
-            # Another process took it for one that was left, before it was locked.
-            os.close(handle)
-        self.path.mkdir()
-        self._close = finalize(self, _remove, self.path, handle)
-
-    def close(self) -> None:
-        """Safe to call twice."""
-        self._close()
-
-    def __enter__(self) -> pathlib.Path:
-        return self.path
-
-    def __exit__(self, *_: Any) -> None:
-        self.close()
+@contextlib.contextmanager
+def work_folder(kind: str, parent: str | os.PathLike[str] | None = None) -> Iterator[pathlib.Path]:
+    """A folder for work, below `parent` or in the system's place for temporary files, which is removed in the end."""
+    home = home_of(parent)
+    home.parent.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        home.mkdir(mode=0o700)
+    sweep(parent)
+    while True:
+        path = home / f"{kind}-{uuid.uuid4().hex}"
+        lock = path.with_suffix(_LOCK)
+        handle = os.open(lock, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        if lock.exists():
+            break
+        # Another process took it for one that was left, before it was locked.
+        os.close(handle)
+    try:
+        path.mkdir()
+        yield path
+    finally:
+        _remove(path, handle)
 
 
 def sweep(parent: str | os.PathLike[str] | None = None) -> list[str]:

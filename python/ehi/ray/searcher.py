@@ -16,7 +16,6 @@ from .errors import ShardsError
 from .group import Group
 from .merging import Answer, Entry, Hit
 from .names import Json, Options, Uri, whole_number
-from .scratch import Scratch
 from .storage import Storage, connect
 
 __all__ = ["Answer", "Hit", "Searcher", "open"]
@@ -50,13 +49,9 @@ def open(
     """
     if version is not None:
         whole_number("version", version)
-    return Searcher(
-        connect(uri, storage_options),
-        version=version,
-        cache=Cache(default_cache() if cache is None else cache, budget),
-        threads=threads,
-        most_open=most_open,
-    )
+    storage = connect(uri, storage_options)
+    own = Cache(default_cache() if cache is None else cache, budget)
+    return Searcher(storage, manifests.read(storage, version), own, threads, most_open)
 
 
 class Searcher:
@@ -65,23 +60,15 @@ class Searcher:
     def __init__(
         self,
         storage: Storage,
-        *,
-        version: int | None = None,
-        manifest: Json | None = None,
-        cache: Cache | None = None,
+        manifest: Json,
+        cache: Cache,
         threads: int | None = None,
         most_open: int | None = None,
     ) -> None:
-        self._storage = storage
-        self._temporary = None
-        if cache is None:
-            self._temporary = Scratch("shards")
-            cache = Cache(self._temporary.path)
-        self._cache = cache
+        self._storage, self._cache = storage, cache
         self._options: Json = {"threads": threads, "most_open": most_open}
         self._changing = threading.Lock()
-        # A manifest that is not published is searched as one that is.
-        self._state = self._load(manifests.read(storage, version) if manifest is None else manifest)
+        self._state = self._load(manifest)
         self._is_closed = False
         # Keys of shards that there was a warning of.
         self._warned: set[str] = set()
@@ -158,8 +145,6 @@ class Searcher:
         """Gives the shards up. Safe to call twice."""
         self._is_closed = True
         self._state[1].close()
-        if self._temporary is not None:
-            self._temporary.close()
 
     def __enter__(self) -> Searcher:
         return self

@@ -194,10 +194,6 @@ class EntryReplica:
             missing |= unread
         return documents, missing
 
-    def check_health(self) -> None:
-        if self.entry is None:
-            raise ShardsError("no state is served")
-
     async def __call__(self, request: Any) -> Any:
         """A request through HTTP; bodies and answers are JSON."""
         from starlette.responses import JSONResponse
@@ -311,20 +307,14 @@ def serve(
     if not _answers(at, port, route_prefix):
         ray_serve.delete(name)
         raise ShardsError(f"Ray Serve runs already, and not at {host}:{port}; give its host and port")
-    if block:
-        _wait(name, started)
-    return handle
-
-
-def _wait(name: str, started: bool) -> None:
-    """Until Ctrl-C."""
     try:
-        while True:
+        while block:
             time.sleep(1)
     except KeyboardInterrupt:
         ray_serve.delete(name)
         if started:
             ray.shutdown()
+    return handle
 
 
 def _check_free(host: str, port: int, name: str, route_prefix: str) -> None:
@@ -339,9 +329,7 @@ def _check_free(host: str, port: int, name: str, route_prefix: str) -> None:
                 # A name of another machine is for Serve to judge.
                 if error.errno == errno.EADDRINUSE:
                     raise ShardsError(f"another program has the port {port}; give another `port`") from None
-        return
-    other = routes.get(route_prefix)
-    if other is not None and other != name:
+    elif (other := routes.get(route_prefix, name)) != name:
         raise ShardsError(
             f"`{other}` is served at `{route_prefix}`; give a `route_prefix` of its own, as `/{name}`"
         )

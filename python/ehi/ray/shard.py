@@ -17,7 +17,7 @@ from . import models
 from .errors import ShardError
 from .manifest import pack_counts
 from .names import Json, Uri
-from .scratch import Scratch
+from .scratch import work_folder
 from .storage import Storage, create_json, download_folder, read_checked, read_json, sha256_of, upload_folder
 
 FOLDER = "shards"
@@ -103,7 +103,7 @@ def write(
 ) -> Json:
     """Writes documents, each id once, as the shard of a key. `refused` are documents that were left out before."""
     refused = list(refused)
-    with Scratch("shard", scratch) as folder:
+    with work_folder("shard", scratch) as folder:
         path = folder / "index"
         digest = hashlib.sha256()
         batch: list[Json] = []

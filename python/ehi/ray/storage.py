@@ -18,7 +18,7 @@ from typing import Any, List, TypeAlias
 
 from .errors import ManifestError, StorageError
 from .names import Json, Options, Uri
-from .scratch import Scratch, sweep
+from .scratch import sweep, work_folder
 
 # Bytes that are read or written at a time.
 CHUNK = 8 << 20
@@ -77,7 +77,7 @@ class FolderStorage:
     def create(self, key: str, data: bytes) -> bool:
         """Creates an object if there is none; whether it did. It is there as a whole or not at all."""
         path = self._path(key)
-        with Scratch("staged", self.root) as folder:
+        with work_folder("staged", self.root) as folder:
             staged = folder / "object"
             staged.write_bytes(data)
             _sync(staged)

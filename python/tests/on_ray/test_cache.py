@@ -133,7 +133,7 @@ def test_a_store_that_does_not_answer_for_a_while(uri, tmp_path):
             return super().download(key, path)
 
     storage = Failing(uri)
-    with ehi.ray.Searcher(storage, cache=Cache(tmp_path / "cache")) as shards:
+    with ehi.ray.Searcher(storage, manifests.read(storage), Cache(tmp_path / "cache")) as shards:
         for error in (ehi.ray.StorageError("no answer"), OSError("no answer")):
             storage.error = error
             answer = all_of(shards)
@@ -190,10 +190,9 @@ def test_paths_are_those_of_the_moment_they_were_given(uri, tmp_path, monkeypatc
     monkeypatch.chdir(tmp_path)
     (tmp_path / "elsewhere").mkdir()
     with ehi.ray.open("set", cache="cache") as shards:
-        work = scratch.Scratch("test", "work")
-        monkeypatch.chdir(tmp_path / "elsewhere")
-        assert not all_of(shards).partial and work.path.is_absolute()
-        work.close()
+        with scratch.work_folder("test", "work") as work:
+            monkeypatch.chdir(tmp_path / "elsewhere")
+            assert not all_of(shards).partial and work.is_absolute()
     assert not list((tmp_path / "elsewhere").iterdir())
     with pytest.raises(ehi.ray.StorageError, match="names a machine, `data`"):
         connect("file://data/set")
@@ -208,7 +207,7 @@ def test_a_place_for_work_that_is_not_ours(tmp_path):
     (mine / "old" / "file").touch()
     home = scratch.home_of(tmp_path)
     home.symlink_to(mine)
-    for call in (lambda: scratch.Scratch("test", tmp_path), lambda: scratch.sweep(tmp_path)):
+    for call in (lambda: scratch.work_folder("test", tmp_path).__enter__(), lambda: scratch.sweep(tmp_path)):
         with pytest.raises(ehi.ray.StorageError, match="no folder of this user"):
             call()
     assert (mine / "old" / "file").exists()
@@ -216,13 +215,13 @@ def test_a_place_for_work_that_is_not_ours(tmp_path):
     # One of ours is closed to others, and what has another name than ours stays.
     shutil.copytree(mine, home)
     home.chmod(0o777)
-    with scratch.Scratch("test", tmp_path) as work:
+    with scratch.work_folder("test", tmp_path) as work:
         assert home.stat().st_mode & 0o777 == 0o700 and work.exists()
     assert scratch.sweep(tmp_path) == [] and (home / "old" / "file").exists()
     if os.getuid() == 0:
         os.chown(home, 12345, 12345)
         with pytest.raises(ehi.ray.StorageError, match="no folder of this user"):
-            scratch.Scratch("test", tmp_path)
+            scratch.work_folder("test", tmp_path).__enter__()
 
 
 def test_a_group_opens_a_state_once(uri, tmp_path, monkeypatch):

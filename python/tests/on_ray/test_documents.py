@@ -12,7 +12,7 @@ pa = pytest.importorskip("pyarrow", reason="Ray is not installed: pip install '.
 import pyarrow.parquet as parquet
 
 import ehi.ray
-from ehi.ray import documents, files, values
+from ehi.ray import documents, spool, values
 
 UTC = datetime.timezone.utc
 DAY = datetime.datetime(2020, 1, 2, 3, 4, 5)
@@ -151,7 +151,7 @@ def test_files_of_json_are_read_as_they_are(tmp_path):
     (tmp_path / "b.json").write_text(json.dumps(lines, indent=1), encoding="utf-8")
     (tmp_path / "c.jsonl.gz").write_bytes(gzip.compress(text.encode()))
     for name in ("a.jsonl", "b.json", "c.jsonl.gz"):
-        assert [record for record, _, _ in files.records(str(tmp_path / name))] == lines
+        assert [record for record, _, _ in spool.records(str(tmp_path / name))] == lines
 
 
 @pytest.mark.parametrize(
@@ -169,18 +169,18 @@ def test_files_of_json_are_read_as_they_are(tmp_path):
 def test_files_that_cannot_be_read(tmp_path, data, why):
     (tmp_path / "a.jsonl").write_bytes(data)
     with pytest.raises(ehi.ray.DatasetError, match=why):
-        list(files.records(str(tmp_path / "a.jsonl")))
+        list(spool.records(str(tmp_path / "a.jsonl")))
 
 
 def test_what_is_no_dataset(tmp_path):
     for name in ("a.jsonl", "b.parquet", "c.csv"):
         (tmp_path / name).write_text("damaged")
     with pytest.raises(ehi.ray.DatasetError, match="c.csv: Parquet and JSON lines"):
-        files.paths_of(tmp_path)
+        spool.paths_of(tmp_path)
     with pytest.raises(ehi.ray.DatasetError, match="not both in one call"):
-        files.paths_of([tmp_path / "a.jsonl", tmp_path / "b.parquet"])
+        spool.paths_of([tmp_path / "a.jsonl", tmp_path / "b.parquet"])
     with pytest.raises(ehi.ray.DatasetError, match="b.parquet: "):
-        list(files.tables(str(tmp_path / "b.parquet"), list))
+        list(spool.tables(str(tmp_path / "b.parquet"), list))
     frames = pytest.importorskip("pandas").DataFrame({"id": ["a"]})
     for given, why in (
         (frames, "not a DataFrame; make one with `ray.data.from_pandas"),
@@ -190,11 +190,11 @@ def test_what_is_no_dataset(tmp_path):
         ([], "there are no paths"),
     ):
         with pytest.raises(ehi.ray.DatasetError, match=why):
-            files.paths_of(given)
+            spool.paths_of(given)
 
 
 def test_of_parquet_only_the_columns_that_are_used_are_read(tmp_path):
     table = pa.table({"id": ["a"], "raw": [b"x"], "year": [1]})
     parquet.write_table(table, tmp_path / "a.parquet")
-    found = list(files.tables(str(tmp_path / "a.parquet"), lambda names: [n for n in names if n != "raw"]))
+    found = list(spool.tables(str(tmp_path / "a.parquet"), lambda names: [n for n in names if n != "raw"]))
     assert [(names, batch.schema.names) for names, batch in found] == [(["id", "raw", "year"], ["id", "year"])]

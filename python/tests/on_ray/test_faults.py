@@ -211,10 +211,11 @@ def test_staged_objects_of_the_living_stay(tmp_path):
     code = """
 import os, signal, sys
 from ehi.ray import scratch, storage
-own = scratch.Scratch("test", sys.argv[1])
-(own.path / "file").write_text("a")
+own = scratch.work_folder("test", sys.argv[1])
+(own.__enter__() / "file").write_text("a")
 os.fsync = lambda handle: print("begun", flush=True) or sys.stdin.readline()
 storage.connect(sys.argv[1] + "/set").create("manifests/one", b"data")
+own.__exit__(None, None, None)
 """
     processes = [
         subprocess.Popen(

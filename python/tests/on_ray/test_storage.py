@@ -100,7 +100,7 @@ def test_manifests_that_cannot_be_used(storage):
         (1, b"{", "damaged"),
         (2, b'{"format": 1}', "lacks"),
         (3, b'{"format": 9, "version": 3}', "format 9"),
-        (4, b'{"format": 1, "version": 9}', "number 9"),
+        (4, b'{"format": 1, "version": 9}', "`version` of it is not what it has to be: 9"),
         (5, b'{"format": 1, "version": 5}', "damaged: it lacks"),
         (6, b"[" * 100_000, "manifest 6 is damaged"),
     ):
