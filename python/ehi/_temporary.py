@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import shutil
 import tempfile
+import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from . import Index, Model, SearchResult
-from ._forks import finalize
 from ._shared import Path, check
 
 # What a search that says nothing else does: what a benchmark of encoders means by retrieval.
@@ -51,7 +52,7 @@ class TemporaryIndex:
 
     def __init__(self, parent: Path | None = None) -> None:
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="ehi-", dir=parent))
-        self._remove = finalize(self, shutil.rmtree, self.folder, True)
+        self._remove = weakref.finalize(self, _remove, os.getpid(), self.folder)
         self.index: Index | None = None
 
     def create(self, model: Model | Path, **options: Any) -> Index:
@@ -108,3 +109,9 @@ class TemporaryIndex:
             self.index.close()
         self.index = None
         self._remove()
+
+
+def _remove(owner: int, folder: pathlib.Path) -> None:
+    """Not at the end of a forked child, whose parent still needs the folder."""
+    if os.getpid() == owner:
+        shutil.rmtree(folder, True)

@@ -92,7 +92,7 @@ class EhiSearch(Evaluated, BaseSearch):
         encoder = Encoder(self.model)
         target = folder / query_filename
         if overwrite or not target.exists():
-            _write(target, encoder.encode_query(list(queries.values())), list(queries))
+            target.write_bytes(pickle.dumps((encoder.encode_query(list(queries.values())), list(queries))))
         ids = list(corpus)
         for place in range(0, len(ids), _CHUNK):
             target = folder / corpus_filename.replace("*", str(place // _CHUNK))
@@ -102,7 +102,7 @@ class EhiSearch(Evaluated, BaseSearch):
                     " ".join(filter(None, (_title(corpus[each]), corpus[each].get("text", ""))))
                     for each in own
                 ]
-                _write(target, encoder.encode_document(texts), own)
+                target.write_bytes(pickle.dumps((encoder.encode_document(texts), own)))
 
     def search_from_files(
         self,
@@ -146,13 +146,7 @@ def _none(options: Mapping[str, Any]) -> None:
         raise TypeError(f"unknown options: {', '.join(options)}")
 
 
-def _write(path: pathlib.Path, rows: np.ndarray, ids: list[str]) -> None:
-    with open(path, "wb") as file:
-        pickle.dump((rows, ids), file)
-
-
 def _read(path: str) -> tuple[np.ndarray, list[str]]:
     # As BEIR's own files, these run code of whoever wrote them.
-    with open(path, "rb") as file:
-        rows, ids = pickle.load(file)
+    rows, ids = pickle.loads(pathlib.Path(path).read_bytes())
     return np.asarray(rows), [str(each) for each in ids]

@@ -28,14 +28,7 @@ except ImportError as error:
 
 if TYPE_CHECKING:
     from mteb.abstasks.task_metadata import TaskMetadata
-    from mteb.types import (
-        Array,
-        CorpusDatasetType,
-        EncodeKwargs,
-        QueryDatasetType,
-        RetrievalOutputType,
-        TopRankedDocumentsType,
-    )
+    from mteb.types import Array, CorpusDatasetType, QueryDatasetType, RetrievalOutputType, TopRankedDocumentsType
 
 _SIMILARITIES: dict[Any, Literal["cosine", "dot", "manhattan"]] = {
     ScoringFunction.COSINE: "cosine",
@@ -82,17 +75,7 @@ class EhiSearch(Evaluated):
             experiment_kwargs={name: str(value) for name, value in {**self._create, **self._search}.items()},
         )
 
-    def index(
-        self,
-        corpus: CorpusDatasetType,
-        *,
-        task_metadata: TaskMetadata,
-        hf_split: str,
-        hf_subset: str,
-        encode_kwargs: EncodeKwargs,
-        num_proc: int | None = None,
-        **kwargs: Any,
-    ) -> None:
+    def index(self, corpus: CorpusDatasetType, *, task_metadata: TaskMetadata, **kwargs: Any) -> None:
         """Makes an index of the corpus."""
         if "text" not in corpus.column_names:
             raise ValueError(f"{task_metadata.name} has no texts; its corpus has {corpus.column_names}")
@@ -105,13 +88,8 @@ class EhiSearch(Evaluated):
         self,
         queries: QueryDatasetType,
         *,
-        task_metadata: TaskMetadata,
-        hf_split: str,
-        hf_subset: str,
         top_k: int,
-        encode_kwargs: EncodeKwargs,
         top_ranked: TopRankedDocumentsType | None = None,
-        num_proc: int | None = None,
         **kwargs: Any,
     ) -> RetrievalOutputType:
         """The best `top_k` documents for each query, with their scores; of `top_ranked` where that is

@@ -26,9 +26,9 @@ from ehi import shards as parts
 
 from . import documents, models, publishing, shard
 from . import manifest as manifests
-from .errors import DatasetError, ManifestError, PublishConflict, ShardsError
+from .basics import DatasetError, ManifestError, PublishConflict, ShardsError
+from .basics import Json, Uri, job_name, whole_number
 from .merging import MOST_EXACT
-from .names import Json, Uri, job_name, whole_number
 from .pool import RayJob
 from .scratch import work_folder
 from .spool import paths_of, spool

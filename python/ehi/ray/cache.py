@@ -20,7 +20,7 @@ from typing import TypeVar
 import ehi
 
 from . import models, publishing, shard
-from .names import Json, Uri
+from .basics import Json, Uri
 from .scratch import work_folder
 from .storage import Storage
 

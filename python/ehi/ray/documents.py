@@ -11,8 +11,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from .errors import DatasetError
-from .names import Json
+from .basics import DatasetError, Json
 from .storage import Storage, read_checked
 from .values import plain
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import functools
 import os
-import pathlib
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
@@ -15,9 +15,8 @@ from ehi import shards as parts
 
 from . import publishing
 from .cache import Cache
-from .errors import ShardError, ShardsError
+from .basics import Json, ShardError, ShardsError
 from .manifest import unpack_counts
-from .names import Json
 from .storage import Storage, read_checked
 
 T = TypeVar("T")
@@ -138,16 +137,13 @@ class Group:
             return index
 
     def _opened(self, entry: Json) -> ehi.Index:
-        def open(path: pathlib.Path) -> ehi.Index:
-            # The entry encodes, once for all shards.
-            return ehi.Index.open_read_only(path, precision=self.manifest["precision"], lazy_encoder=True)
-
+        # The entry of the set encodes, once for all shards.
+        options: Json = {"precision": self.manifest["precision"], "lazy_encoder": True}
+        open = functools.partial(ehi.Index.open_read_only, **options)
         index = self.cache.opened(self.storage, entry, self.manifest["tombstones"], open)
-        found = index.model.hash
-        if found != self.manifest["model"]["hash"]:
-            raise ShardError(
-                entry["key"], f"its model is {found}, the set has {self.manifest['model']['hash']}"
-            )
+        found, expected = index.model.hash, self.manifest["model"]["hash"]
+        if found != expected:
+            raise ShardError(entry["key"], f"its model is {found}, the set has {expected}")
         return index
 
     def _damaged(self, place: int, error: ehi.StoreError) -> ShardError:

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .errors import ManifestError, PublishConflict
-from .names import Json
+from .basics import Json, ManifestError, PublishConflict
 from .scratch import work_folder
 from .storage import Storage, is_inside
 

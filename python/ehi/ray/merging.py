@@ -15,7 +15,7 @@ import ehi
 from ehi import shards as parts
 
 from .manifest import unpack_counts
-from .names import Json
+from .basics import Json
 
 # Candidates of a hybrid search by either score, at least; as a single index has them.
 CANDIDATES = 48
@@ -81,9 +81,6 @@ class Answer:
     def __getitem__(self, at: int | slice, /) -> Hit | list[Hit]:
         return self.hits[at]
 
-    def as_dict(self) -> Json:
-        return dataclasses.asdict(self)
-
 
 def is_number(value: Any) -> bool:
     """Whether it is a number that is finite and not too large to be any other."""
@@ -95,15 +92,11 @@ def _is_count(value: Any) -> bool:
     return is_number(value) and isinstance(value, int) and value > 0
 
 
-def _is_bool(value: Any) -> bool:
-    return isinstance(value, bool)
-
-
 # Options of a search: whether a value may be one, and what it is.
 OPTIONS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "k": (_is_count, "a whole number from 1"),
     "beam": (_is_count, "a whole number from 1"),
-    "exact": (_is_bool, "true or false"),
+    "exact": (lambda value: isinstance(value, bool), "true or false"),
     "mode": (lambda value: value in MODES, f"one of {', '.join(MODES)}"),
     "alpha": (is_number, "a number"),
     "rrf": (is_number, "a number"),
@@ -112,7 +105,7 @@ OPTIONS: dict[str, tuple[Callable[[Any], bool], str]] = {
         lambda value: isinstance(value, (list, tuple)) and len(value) == 2 and all(map(is_number, value)),
         "a list of two numbers",
     ),
-    "codes": (_is_bool, "true or false"),
+    "codes": (lambda value: isinstance(value, bool), "true or false"),
     "seconds": (
         lambda value: is_number(value) and 0 < value <= threading.TIMEOUT_MAX,
         "a number of seconds above 0",

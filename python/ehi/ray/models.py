@@ -8,8 +8,7 @@ import uuid
 
 import ehi
 
-from .errors import ManifestError
-from .names import Json, Uri
+from .basics import Json, ManifestError, Uri
 from .scratch import work_folder
 from .storage import Storage, create_json, download_folder, read_json, upload_folder
 

@@ -14,8 +14,7 @@ import ehi
 from ehi._progress import Bars
 
 from . import models, shard
-from .errors import ShardsError
-from .names import Json, Options, Uri, whole_number
+from .basics import Json, Options, ShardsError, Uri, whole_number
 from .scratch import work_folder
 from .storage import Storage, connect
 
@@ -70,17 +69,12 @@ class RayJob:
     def running(self) -> Iterator[None]:
         """Ray runs meanwhile, with room for a worker: else Ray would wait for it for ever."""
         with running(), contextlib.closing(self._bars) if self._bars else contextlib.nullcontext():
-            there = ray.cluster_resources()
-            for name, kind in _RESOURCES:
-                if (asked := getattr(self, name)) > there.get(kind, 0):
-                    raise ShardsError(
-                        f"`{name}` is {asked}, and Ray's cluster has {there.get(kind, 0):g} {kind}s"
-                    )
             machines = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-            if not any(
-                all(own.get(kind, 0) >= getattr(self, name) for name, kind in _RESOURCES) for own in machines
-            ):
-                raise ShardsError("no machine of Ray's cluster has the CPUs and GPUs that one worker asks for")
+            for name, kind in _RESOURCES:
+                asked = getattr(self, name)
+                machines = [own for own in machines if own.get(kind, 0) >= asked]
+                if not machines:
+                    raise ShardsError(f"`{name}` is {asked}, and no machine of Ray's cluster has so many {kind}s")
             yield
 
     def _task(self, function: Callable[..., Any]) -> Any:

@@ -16,8 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from . import manifest as manifests
 from . import models, shard
-from .errors import ManifestError, PublishConflict, ShardsError
-from .names import Json, Options, Uri, whole_number
+from .basics import Json, ManifestError, Options, PublishConflict, ShardsError, Uri, whole_number
 from .scratch import sweep
 from .storage import Storage, connect, read_checked
 

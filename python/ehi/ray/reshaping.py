@@ -15,7 +15,7 @@ from ehi import shards as parts
 
 from . import documents, models, publishing, shard
 from . import manifest as manifests
-from .names import Json, Uri, whole_number
+from .basics import Json, Uri, whole_number
 from .pool import RayJob
 from .publishing import later_tombstones
 from .scratch import work_folder

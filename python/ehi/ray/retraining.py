@@ -18,8 +18,7 @@ from . import manifest as manifests
 from . import models, publishing, shard
 from .building import leaves_for
 from .cache import Cache
-from .errors import ManifestError, ShardsError
-from .names import Json, Uri, job_name, whole_number
+from .basics import Json, ManifestError, ShardsError, Uri, job_name, whole_number
 from .pool import RayJob
 from .reshaping import applied, identity, pruned, task_of
 from .scratch import work_folder
@@ -124,15 +123,11 @@ def adopt(uri: Uri, name: str, **options: Any) -> int:
         return _publish(job, name, trained)
 
 
-def divided(
-    pairs: Sequence[tuple[str, str]],
-) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+def divided(pairs: Sequence[tuple[str, str]]) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
     """Pairs to learn from, and those of the questions that `Index.learn` would set aside."""
-    learned: list[tuple[str, str]] = []
-    held_out: list[tuple[str, str]] = []
-    for pair in pairs:
-        (held_out if parts.is_held_out(pair[0]) else learned).append(pair)
-    return learned, held_out
+    held_out = [pair for pair in pairs if parts.is_held_out(pair[0])]
+    aside = set(held_out)
+    return [pair for pair in pairs if pair not in aside], held_out
 
 
 def _checked(pairs: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:

@@ -16,7 +16,7 @@ import tempfile
 import uuid
 from collections.abc import Iterator
 
-from .errors import StorageError
+from .basics import StorageError
 
 _LOCK = ".lock"
 # Names that are given here; nothing else is removed.

@@ -12,10 +12,9 @@ from typing import Any
 from . import manifest as manifests
 from . import models
 from .cache import Cache
-from .errors import ShardsError
+from .basics import Json, Options, ShardsError, Uri, whole_number
 from .group import Group
 from .merging import Answer, Entry, Hit
-from .names import Json, Options, Uri, whole_number
 from .storage import Storage, connect
 
 __all__ = ["Answer", "Hit", "Searcher", "open"]

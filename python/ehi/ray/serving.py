@@ -1,4 +1,5 @@
-"""A published set behind Ray Serve: an entry that encodes, routes and merges, and groups of shards.
+"""A published set behind Ray Serve: an entry that encodes, routes and merges, and groups of shards. And many
+questions at once, offline, through Ray Data.
 
 Each group is a deployment with replicas of its own. The entry says with each request which manifest it means,
 and goes over to a new one when all groups have it open, so that no request meets two states.
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import errno
 import http.client
 import json
@@ -28,11 +30,11 @@ import ehi
 from . import manifest as manifests
 from . import models
 from .cache import Cache
-from .errors import ShardsError
+from .basics import DatasetError, Json, Options, ShardsError, Uri, whole_number
 from .group import Group
-from .merging import Answer, Entry
-from .names import Json, Options, Uri, whole_number
-from .searcher import default_cache
+from .merging import Answer, Entry, plan_of
+from .pool import WORKER_CPUS
+from .searcher import default_cache, open
 from .storage import connect
 
 # States that a group keeps open: the one that is served, and the one before or after it.
@@ -141,7 +143,8 @@ class EntryReplica:
         if self.task is None:
             self.task = asyncio.create_task(self._watch())
         started, entry = time.monotonic(), self.entry
-        options.setdefault("seconds", self.seconds)
+        if options.get("seconds") is None:
+            options["seconds"] = self.seconds
         try:
             answer = await self._search(entry, started, query, k, options)
         except Exception:
@@ -160,7 +163,7 @@ class EntryReplica:
                 reply = await (self._offers(entry, given) if call == "search" else self._documents(entry, given))
         except StopIteration as over:
             answer: Answer = over.value
-        return answer.as_dict()
+        return dataclasses.asdict(answer)
 
     async def _offers(self, entry: Entry, request: Json) -> tuple[list[Any], dict[str, str]]:
         """What the groups offer, and the keys of shards whose group has not replied in time."""
@@ -353,3 +356,63 @@ def _routes(host: str, port: int) -> dict[str, str] | None:
     except (OSError, ValueError, http.client.HTTPException):
         return None
     return routes if isinstance(routes, dict) else None
+
+
+class _Asker:
+    """An actor that has a set open."""
+
+    def __init__(self, uri: str, column: str, k: int, options: Json, of_set: Json) -> None:
+        self.shards = open(uri, threads=1, **of_set)
+        self.column, self.k, self.options = column, k, options
+
+    def __call__(self, batch: Json) -> Json:
+        answers = [self.shards.search(str(own), self.k, **self.options) for own in batch[self.column]]
+        found = {
+            "hits": [answer.ids for answer in answers],
+            "scores": [[hit.score for hit in answer] for answer in answers],
+            "partial": [answer.partial for answer in answers],
+        }
+        return {**{name: list(values) for name, values in batch.items()}, **found}
+
+
+def search_batch(
+    uri: Uri,
+    questions: Any,
+    k: int = 10,
+    *,
+    column: str = "text",
+    actors: int | None = 1,
+    num_cpus: float = WORKER_CPUS,
+    batch_size: int = 64,
+    cache: Uri | None = None,
+    budget: int | None = None,
+    storage_options: Options = None,
+    **options: Any,
+) -> Any:
+    """The answers to a dataset of questions: the dataset with the columns `hits`, `scores` and `partial`.
+
+    `questions` is a `ray.data.Dataset` with texts in a `column`. All are answered by one state of the set, the
+    newest when this is called. `options` are those of `Searcher.search`. It is run when it is read.
+    """
+    if not isinstance(questions, ray.data.Dataset):
+        raise DatasetError(f"questions are a `ray.data.Dataset`, not a {type(questions).__name__}")
+    storage = connect(uri, storage_options)
+    manifest = manifests.read(storage)
+    # Before a set is opened anywhere.
+    plan_of(manifest, k, **options)
+    schema = questions.schema()
+    names = schema.names if schema else []
+    if column not in names:
+        raise DatasetError(f"the questions have no column `{column}`; they have {', '.join(names) or 'none'}")
+    # Actors may be in another folder than this program.
+    cache = os.path.abspath(default_cache() if cache is None else cache)
+    of_set = {"version": manifest["version"], "cache": cache, "budget": budget}
+    return questions.map_batches(
+        _Asker,
+        fn_constructor_args=(storage.place, column, k, options, {**of_set, "storage_options": storage_options}),
+        batch_size=batch_size,
+        batch_format="numpy",
+        # Each start opens the set.
+        compute=ray.data.ActorPoolStrategy(size=actors),
+        num_cpus=num_cpus,
+    )

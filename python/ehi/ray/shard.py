@@ -14,9 +14,8 @@ from ehi import shards as parts
 
 from . import documents as rows
 from . import models
-from .errors import ShardError
+from .basics import Json, ShardError, Uri
 from .manifest import pack_counts
-from .names import Json, Uri
 from .scratch import work_folder
 from .storage import Storage, create_json, download_folder, read_checked, read_json, sha256_of, upload_folder
 

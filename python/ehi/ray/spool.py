@@ -17,8 +17,7 @@ import pyarrow.parquet as parquet
 import ray
 
 from . import documents, values
-from .errors import DatasetError
-from .names import Json
+from .basics import DatasetError, Json
 from .pool import RayJob, as_raised
 from .storage import Storage
 from .values import plain

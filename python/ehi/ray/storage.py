@@ -16,8 +16,7 @@ import urllib.parse
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, List, TypeAlias
 
-from .errors import ManifestError, StorageError
-from .names import Json, Options, Uri
+from .basics import Json, ManifestError, Options, StorageError, Uri
 from .scratch import sweep, work_folder
 
 # Bytes that are read or written at a time.

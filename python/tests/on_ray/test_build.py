@@ -319,8 +319,8 @@ def test_a_tree_is_made_of_a_sample(cluster, corpus, tmp_path):
     [
         ({"actors": -1}, ValueError, "`actors` is -1"),
         ({"actors": 0}, ValueError, "`actors` is 0"),
-        ({"num_gpus": 1}, ehi.ray.ShardsError, "`num_gpus` is 1, and Ray's cluster has 0 GPUs"),
-        ({"num_cpus": 3}, ehi.ray.ShardsError, "`num_cpus` is 3, and Ray's cluster has 2 CPUs"),
+        ({"num_gpus": 1}, ehi.ray.ShardsError, "`num_gpus` is 1, and no machine of Ray's cluster has so many GPUs"),
+        ({"num_cpus": 3}, ehi.ray.ShardsError, "`num_cpus` is 3, and no machine of Ray's cluster has so many CPUs"),
         ({"num_cpus": -1}, ValueError, "`num_cpus` is -1"),
     ],
 )
