@@ -15,11 +15,13 @@ _KNOWN = frozenset(inspect.signature(Index.search).parameters) - {"self", "query
 
 
 def known_options(options: Mapping[str, Any], *taken: str) -> None:
-    """Raises a `TypeError` for options that `Index.search` does not have, and for those that the caller has an
-    argument for: they are kept for later searches, and so are checked when they are given.
+    """Raises a `TypeError` for options that `Index.search` does not have, and for those that the caller has
+    an argument for: they are kept for later searches, and so are checked when they are given.
     """
     if unknown := [name for name in options if name not in _KNOWN]:
-        raise TypeError(f"Index.search has no option {', '.join(unknown)}; it has {', '.join(sorted(_KNOWN))}")
+        raise TypeError(
+            f"Index.search has no option {', '.join(unknown)}; it has {', '.join(sorted(_KNOWN))}"
+        )
     if twice := [name for name in options if name in taken]:
         raise TypeError(f"given by an argument of its own: {', '.join(twice)}")
 
@@ -50,8 +52,8 @@ def delete_all(index: Index) -> None:
 
 
 def fields_of(title: str, metadata: Any) -> dict[str, Any]:
-    """Metadata for tools that have no place for a title, nor for metadata that is not a dictionary; documents that
-    others have stored may have both.
+    """Metadata for tools that have no place for a title, nor for metadata that is not a dictionary; documents
+    that others have stored may have both.
     """
     fields = metadata if isinstance(metadata, dict) else {} if metadata is None else {"metadata": metadata}
     return {"title": title, **fields} if title else dict(fields)

@@ -99,8 +99,8 @@ class EhiVectorStore(VectorStore):
     def add_documents(
         self, documents: list[Document], ids: Sequence[str | None] | None = None, **kwargs: Any
     ) -> list[str]:
-        """Stores documents under `ids`, else their own ids, else new ones; where one is refused, none of them.
-        Keywords are those of `Index.add`.
+        """Stores documents under `ids`, else their own ids, else new ones; where one is refused, none of
+        them. Keywords are those of `Index.add`.
         """
         if ids is not None and len(ids) != len(documents):
             raise ValueError(f"{len(documents)} documents with {len(ids)} ids")

@@ -116,7 +116,9 @@ _OF_LISTS = (FilterOperator.IN, FilterOperator.NIN, FilterOperator.ANY, FilterOp
 
 
 def _filter(filters: MetadataFilters) -> dict[str, Any]:
-    parts = [_filter(each) if isinstance(each, MetadataFilters) else _condition(each) for each in filters.filters]
+    parts = [
+        _filter(each) if isinstance(each, MetadataFilters) else _condition(each) for each in filters.filters
+    ]
     match filters.condition:
         case FilterCondition.OR:
             return {"$or": parts} if parts else {}

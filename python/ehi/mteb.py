@@ -28,7 +28,13 @@ except ImportError as error:
 
 if TYPE_CHECKING:
     from mteb.abstasks.task_metadata import TaskMetadata
-    from mteb.types import Array, CorpusDatasetType, QueryDatasetType, RetrievalOutputType, TopRankedDocumentsType
+    from mteb.types import (
+        Array,
+        CorpusDatasetType,
+        QueryDatasetType,
+        RetrievalOutputType,
+        TopRankedDocumentsType,
+    )
 
 _SIMILARITIES: dict[Any, Literal["cosine", "dot", "manhattan"]] = {
     ScoringFunction.COSINE: "cosine",
@@ -62,7 +68,15 @@ class EhiSearch(Evaluated):
     @property
     def mteb_model_meta(self) -> ModelMeta:
         """What MTEB files results under: the model's name and hash, and the options of the search."""
-        unknown = ["loader", "release_date", "languages", "n_parameters", "memory_usage_mb", "max_tokens", "license"]
+        unknown = [
+            "loader",
+            "release_date",
+            "languages",
+            "n_parameters",
+            "memory_usage_mb",
+            "max_tokens",
+            "license",
+        ]
         unknown += ["open_weights", "public_training_code", "public_training_data", "training_datasets"]
         return ModelMeta(
             **dict.fromkeys(unknown),

@@ -1,11 +1,11 @@
 """Building and growing a set of shards on Ray.
 
 Two phases that do not overlap, so that reads and encoders never wait for each other's CPUs: Ray Data reads
-the dataset and divides its documents among files, one for each block and shard (`spool.py`); then workers make a
-shard of the files of each (`pool.py`). Between tasks go names of files, not documents.
+the dataset and divides its documents among files, one for each block and shard (`spool.py`); then workers
+make a shard of the files of each (`pool.py`). Between tasks go names of files, not documents.
 
-What is to be made is a plan, an object that is created if absent, so that a build that was cut off, or that two
-drivers run, follows one.
+What is to be made is a plan, an object that is created if absent, so that a build that was cut off, or that
+two drivers run, follows one.
 """
 
 from __future__ import annotations
@@ -86,7 +86,9 @@ def build(
     job = RayJob(uri, **options)
     model = model if isinstance(model, ehi.Model) else ehi.Model(model)
     name, dataset = name_of(dataset, model.hash, of_build, columns, name)
-    if publish and (done := _published(job, manifests.latest_version(job.storage), name, source_of(dataset), replace)):
+    if publish and (
+        done := _published(job, manifests.latest_version(job.storage), name, source_of(dataset), replace)
+    ):
         return done
     with job.running():
         plan = planned(job, dataset, model, of_build, columns, name, documents.optional(columns))
@@ -195,7 +197,9 @@ def _published(job: RayJob, version: int, name: str, source: str | None, replace
         return None
     newest = manifests.read(job.storage, version)
     if (newest.get("build"), newest.get("source")) == (name, source):
-        shards = [{own: value for own, value in entry.items() if own != "added"} for entry in newest["shards"]]
+        shards = [
+            {own: value for own, value in entry.items() if own != "added"} for entry in newest["shards"]
+        ]
         return {**_told({**newest, "name": name}, shards), "version": version}
     if replace:
         return None
@@ -233,9 +237,7 @@ def _told(of: Json, shards: Sequence[Json]) -> Json:
     }
 
 
-def name_of(
-    dataset: Any, of_model: str, options: Json, columns: Json, name: str | None
-) -> tuple[str, Any]:
+def name_of(dataset: Any, of_model: str, options: Json, columns: Json, name: str | None) -> tuple[str, Any]:
     """The name of a build, and the dataset, its paths found: files say whether a build is the same."""
     if not isinstance(dataset, ray.data.Dataset):
         dataset = paths_of(dataset)
@@ -266,8 +268,8 @@ def planned(
     name: str,
     required: Sequence[str],
 ) -> Json:
-    """What is to be built: that of an earlier call with this name, or of this one. `required` are columns that some
-    record must have.
+    """What is to be built: that of an earlier call with this name, or of this one. `required` are columns
+    that some record must have.
     """
     place = f"{publishing.BUILDS}/{name}/plan.json"
     begun = {

@@ -1,7 +1,7 @@
 """Shards on the local disk: fetched on use, checked, and evicted by least use within a budget.
 
-A folder is locked, by a lock that all share who are about to open it, until it is open: none that is locked is
-evicted. It is locked before it has its name. Those who have its files mapped read on when it is evicted.
+A folder is locked, by a lock that all share who are about to open it, until it is open: none that is locked
+is evicted. It is locked before it has its name. Those who have its files mapped read on when it is evicted.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ T = TypeVar("T")
 
 
 class Cache:
-    """A folder of fetched shards. Several processes may share it; `budget` bytes are kept at most, without those of
-    models. Where all that is there is about to be opened, it is exceeded.
+    """A folder of fetched shards. Several processes may share it; `budget` bytes are kept at most, without
+    those of models. Where all that is there is about to be opened, it is exceeded.
     """
 
     def __init__(self, root: Uri, budget: int | None = None) -> None:
@@ -45,7 +45,8 @@ class Cache:
     def opened(
         self, storage: Storage, entry: Json, tombstones: Sequence[Json], open: Callable[[pathlib.Path], T]
     ) -> T:
-        """What `open` makes of the folder of a shard's index without what was deleted, fetched if it is not there.
+        """What `open` makes of the folder of a shard's index without what was deleted, fetched if it is not
+        there.
 
         `ShardError` where the shard is not what the manifest says.
         """

@@ -162,7 +162,8 @@ class Group:
         return ShardError(entry["key"], str(error))
 
     def search(self, request: Json) -> tuple[list[tuple[int, Any]], dict[str, str]]:
-        """What each shard has to offer for a request, by its place, and which shards have no answer, with the reason.
+        """What each shard has to offer for a request, by its place, and which shards have no answer, with the
+        reason.
 
         `request` has `k`, `mode`, `text`, `vector`, `leaves` (of the tree; all documents without), `depth`
         (candidates, of a hybrid search), `filter`, `bm25`, `codes` and `seconds`, after which shards that
@@ -199,7 +200,9 @@ class Group:
             options |= {"statistics": self._statistics, "bm25": request["bm25"]}
         with self._reading(place):
             if mode == "hybrid":
-                return parts.candidates(index, request["text"], request["vector"], request["depth"], **options)
+                return parts.candidates(
+                    index, request["text"], request["vector"], request["depth"], **options
+                )
             query = {"text": request["text"]} if mode == "lexical" else {"vector": request["vector"]}
             found = parts.search(index, request["k"], mode=mode, ids_only=True, **query, **options)
             return list(zip(found.ids, found.scores.tolist()))

@@ -109,9 +109,10 @@ def _are_counts(value: Any) -> bool:
     return True
 
 
-# What a value is: a type, a pattern of a text, or a function that says whether the value is right; `[shape]` is a
-# list, a dictionary the fields of an object, and a pair with `None` a value that may be null. A field whose name
-# ends in `?` may be absent. A manifest names folders and files that are made here: no name leads out of them.
+# What a value is: a type, a pattern of a text, or a function that says whether the value is right; `[shape]`
+# is a list, a dictionary the fields of an object, and a pair with `None` a value that may be null. A field
+# whose name ends in `?` may be absent. A manifest names folders and files that are made here: no name leads
+# out of them.
 _FILE = {"name": is_inside, "bytes": _is_count, "sha256": _HEX64}
 _SHAPE = {
     "beam": lambda value: _is_count(value) and value > 0,

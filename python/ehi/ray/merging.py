@@ -114,8 +114,8 @@ OPTIONS: dict[str, tuple[Callable[[Any], bool], str]] = {
 
 
 def plan_of(manifest: Json, k: int = 10, **options: Any) -> Json:
-    """The options of a search of a set, checked; `None` is as not given. Without a mode it is hybrid where the set
-    has an `alpha`, else dense.
+    """The options of a search of a set, checked; `None` is as not given. Without a mode it is hybrid where
+    the set has an `alpha`, else dense.
     """
     plan: Json = {**dict.fromkeys(OPTIONS), **options, "k": k}
     for name, value in plan.items():
@@ -204,8 +204,8 @@ class Entry:
         return {**plan, "text": text, "vector": vector, "leaves": leaves, "depth": depth}
 
     def steps(self, request: Json, started: float) -> Generator[tuple[str, Any], Any, Answer]:
-        """A search, which was begun at a moment. It asks for calls of a `Group`, `search` and `documents`, each with
-        what it is given, and is sent what they return.
+        """A search, which was begun at a moment. It asks for calls of a `Group`, `search` and `documents`,
+        each with what it is given, and is sent what they return.
         """
         seconds, late = request["seconds"], False
         while True:

@@ -1,4 +1,6 @@
-"""What the calls that work on Ray share: their set, what they may take of the cluster, and who hears of progress."""
+"""What the calls that work on Ray share: their set, what they may take of the cluster, and who hears of
+progress.
+"""
 
 from __future__ import annotations
 
@@ -33,10 +35,10 @@ Progress: TypeAlias = "Callable[[str, int, int | None], object] | bool | None"
 class RayJob:
     """A call on Ray for the set at `uri`, and options that all such calls take.
 
-    At most `actors` workers make shards at a time, one for each CPU unless given; each asks Ray for `num_cpus` and
-    `num_gpus`. Work under way lies below `scratch`, or in the system's place for temporary files.
-    `storage_options` are those of the object store. `progress` is a function of stage, done and total, or `True`
-    for bars; `False` from the function ends the call with a `CancelledError`.
+    At most `actors` workers make shards at a time, one for each CPU unless given; each asks Ray for
+    `num_cpus` and `num_gpus`. Work under way lies below `scratch`, or in the system's place for temporary
+    files. `storage_options` are those of the object store. `progress` is a function of stage, done and total,
+    or `True` for bars; `False` from the function ends the call with a `CancelledError`.
     """
 
     uri: Uri
@@ -74,7 +76,9 @@ class RayJob:
                 asked = getattr(self, name)
                 machines = [own for own in machines if own.get(kind, 0) >= asked]
                 if not machines:
-                    raise ShardsError(f"`{name}` is {asked}, and no machine of Ray's cluster has so many {kind}s")
+                    raise ShardsError(
+                        f"`{name}` is {asked}, and no machine of Ray's cluster has so many {kind}s"
+                    )
             yield
 
     def _task(self, function: Callable[..., Any]) -> Any:
@@ -90,8 +94,8 @@ class RayJob:
         return found
 
     def make(self, model: Json, tasks: Sequence[Json]) -> list[Any]:
-        """Entries of shards, one for each task. A task has the `key` of its shard and the function `make`; those
-        whose shard is finished are not run.
+        """Entries of shards, one for each task. A task has the `key` of its shard and the function `make`;
+        those whose shard is finished are not run.
         """
         keys = [task["key"] for task in tasks]
         finished = {key: entry for key in keys if (entry := shard.finished(self.storage, key))}

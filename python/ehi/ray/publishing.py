@@ -1,5 +1,5 @@
-"""From finished shards to a manifest that searches read, changes of a published set, and removing what no kept
-manifest names: staging of workers that were cut off, old shards, spool files.
+"""From finished shards to a manifest that searches read, changes of a published set, and removing what no
+kept manifest names: staging of workers that were cut off, old shards, spool files.
 
 Shards never change: what is deleted is in tombstone files beside them.
 """
@@ -126,8 +126,8 @@ def statistics_name(sha256: str) -> str:
 
 
 def change(storage: Storage, make: Callable[[Json], Json | None]) -> int:
-    """Publishes what `make` makes of the newest manifest, again where another publisher was first; the number of
-    the newest manifest then. `make` returns `None` where nothing is to be changed.
+    """Publishes what `make` makes of the newest manifest, again where another publisher was first; the number
+    of the newest manifest then. `make` returns `None` where nothing is to be changed.
     """
     for _ in range(_ATTEMPTS):
         newest = manifests.read(storage)
@@ -144,9 +144,9 @@ def change(storage: Storage, make: Callable[[Json], Json | None]) -> int:
 def restore(uri: Uri, version: int, *, storage_options: Options = None) -> int:
     """Publishes what the set was in an earlier state as its newest one; the number of the new manifest.
 
-    `version` is one of `versions`. What was appended, deleted, or changed over to another model since is not in
-    it; those states stay, and can be restored in their turn, until `clean`. Other publishers may be at work:
-    this state comes after theirs.
+    `version` is one of `versions`. What was appended, deleted, or changed over to another model since is not
+    in it; those states stay, and can be restored in their turn, until `clean`. Other publishers may be at
+    work: this state comes after theirs.
     """
     version = whole_number("version", version)
     storage = connect(uri, storage_options)
@@ -162,8 +162,8 @@ def versions(uri: Uri, *, storage_options: Options = None) -> list[int]:
 def delete(uri: Uri, ids: str | Iterable[str], *, storage_options: Options = None) -> int:
     """Deletes documents from a published set; the number of the new manifest.
 
-    Unknown ids are no error, an id that is not Unicode text is a `ValueError`. Other publishers may be at work:
-    the deletion is published after theirs, and holds for the shards that are there then.
+    Unknown ids are no error, an id that is not Unicode text is a `ValueError`. Other publishers may be at
+    work: the deletion is published after theirs, and holds for the shards that are there then.
     """
     ids = [ids] if isinstance(ids, str) else list(ids)
     for id in ids:
@@ -229,10 +229,10 @@ def clean(
     """Removes what the newest `keep` manifests do not name; returns the names of the removed objects.
 
     Older manifests are removed too, and so are unfinished builds and candidates of `retrain`. Nothing may be
-    building or searching an older state meanwhile: a build under way loses what it has finished. `ManifestError`
-    where there is neither a manifest nor an unfinished build, so that a wrong path costs nothing; objects with
-    other names than are given here stay. What killed processes have left on this machine, in `scratch` or the
-    system's place for temporary files, goes too.
+    building or searching an older state meanwhile: a build under way loses what it has finished.
+    `ManifestError` where there is neither a manifest nor an unfinished build, so that a wrong path costs
+    nothing; objects with other names than are given here stay. What killed processes have left on this
+    machine, in `scratch` or the system's place for temporary files, goes too.
     """
     whole_number("keep", keep)
     storage = connect(uri, storage_options)

@@ -1,5 +1,5 @@
-"""Shards made from shards: several as one, a part of one, one without what was deleted, or one in the space of
-another model. With one encoder nothing is encoded again. The new ones are published in place of the old.
+"""Shards made from shards: several as one, a part of one, one without what was deleted, or one in the space
+of another model. With one encoder nothing is encoded again. The new ones are published in place of the old.
 """
 
 from __future__ import annotations
@@ -30,13 +30,15 @@ def compact(uri: Uri, *, rows: int | None = None, **options: Any) -> int:
     at most `rows`, the documents of the largest shard unless given. The number of the new manifest.
 
     Embeddings are copied, not computed again, so that searches find what they found before. Documents that
-    are deleted meanwhile stay deleted; a shard that another publisher has replaced meanwhile stays as that one
-    left it. Old shards are there until `clean`. `options` are those of `RayJob`.
+    are deleted meanwhile stay deleted; a shard that another publisher has replaced meanwhile stays as that
+    one left it. Old shards are there until `clean`. `options` are those of `RayJob`.
     """
     job = RayJob(uri, **options)
     base = manifests.read(job.storage)
     # Of a set of which everything was deleted 0.
-    most = max([1, *(entry["rows"] for entry in base["shards"])]) if rows is None else whole_number("rows", rows)
+    most = (
+        max([1, *(entry["rows"] for entry in base["shards"])]) if rows is None else whole_number("rows", rows)
+    )
     return _reshape(job, base, [(own, 1) for own in _merges(base["shards"], most // 2 + 1, most)])
 
 
@@ -165,8 +167,8 @@ def task_of(
 
 
 def remake(storage: Storage, model: ehi.Model, task: Json, scratch: pathlib.Path) -> Any:
-    """Makes the shard of a task; its entry. Where nothing would change the entry is that of the source, and nothing
-    is made.
+    """Makes the shard of a task; its entry. Where nothing would change the entry is that of the source, and
+    nothing is made.
     """
     sources, options, (number, count) = task["sources"], task["options"], task["part"]
     same_model = task["of_model"] is None
@@ -198,7 +200,9 @@ def remake(storage: Storage, model: ehi.Model, task: Json, scratch: pathlib.Path
                 del base
             index.compact()
         # Stands for the documents.
-        of = [[own["entry"]["content"], sorted(file["sha256"] for file in own["tombstones"])] for own in sources]
+        of = [
+            [own["entry"]["content"], sorted(file["sha256"] for file in own["tombstones"])] for own in sources
+        ]
         digest = hashlib.sha256(json.dumps([of, [number, count]]).encode()).hexdigest()
         return shard.finish(storage, path, model, task["key"], digest, refused)
 

@@ -1,5 +1,5 @@
-"""A new model for a published set: trained on questions and their answers, tried on a shadow of the set beside
-the one in service, and published if it is better.
+"""A new model for a published set: trained on questions and their answers, tried on a shadow of the set
+beside the one in service, and published if it is better.
 """
 
 from __future__ import annotations
@@ -47,19 +47,19 @@ def retrain(
 ) -> Json:
     """Trains on pairs of a question and the id of its answer, and changes the set over if that is better.
 
-    One task trains, from the set's own model or from the folder `base`, with `config` as in `ehi.train`: on the
-    documents that answer and on a sample of `documents` others. A fifth of the questions is set aside. Then
-    actors make a shadow of each shard under the new model, beside those in service, and the questions set
-    aside are asked of both. Where nDCG@10 rises by the rule of `Index.learn`, or with `force`, the shadow is
-    published, with what has been appended and deleted meanwhile.
+    One task trains, from the set's own model or from the folder `base`, with `config` as in `ehi.train`: on
+    the documents that answer and on a sample of `documents` others. A fifth of the questions is set aside.
+    Then actors make a shadow of each shard under the new model, beside those in service, and the questions
+    set aside are asked of both. Where nDCG@10 rises by the rule of `Index.learn`, or with `force`, the shadow
+    is published, with what has been appended and deleted meanwhile.
 
     Returns a dictionary: `name` of the candidate, by which `adopt` publishes it later; `model`, its hash;
     `verdict` with `decision` and `sentence`; `report` of the training; `without_document`, pairs whose
     document the set does not have; and `version`, the number of the new manifest, or `None`. With too few
-    questions nothing is trained. A call that was cut off goes on where it was when it is made again, and
-    one that was not returns what it did; another `name` trains once more, and a `name` whose pairs or
-    settings were others is an error. `options` are those of `RayJob`; stages of its `progress` are Train, Shards
-    and Evaluate.
+    questions nothing is trained. A call that was cut off goes on where it was when it is made again, and one
+    that was not returns what it did; another `name` trains once more, and a `name` whose pairs or settings
+    were others is an error. `options` are those of `RayJob`; stages of its `progress` are Train, Shards and
+    Evaluate.
     """
     pairs = _checked(pairs)
     whole_number("documents", documents, least=0)

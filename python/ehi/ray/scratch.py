@@ -41,7 +41,9 @@ def _check_own(home: pathlib.Path) -> None:
 
 @contextlib.contextmanager
 def work_folder(kind: str, parent: str | os.PathLike[str] | None = None) -> Iterator[pathlib.Path]:
-    """A folder for work, below `parent` or in the system's place for temporary files, which is removed in the end."""
+    """A folder for work, below `parent` or in the system's place for temporary files, which is removed in the
+    end.
+    """
     home = home_of(parent)
     home.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(FileExistsError):

@@ -160,7 +160,9 @@ class EntryReplica:
         try:
             while True:
                 call, given = steps.send(reply)
-                reply = await (self._offers(entry, given) if call == "search" else self._documents(entry, given))
+                reply = await (
+                    self._offers(entry, given) if call == "search" else self._documents(entry, given)
+                )
         except StopIteration as over:
             answer: Answer = over.value
         return dataclasses.asdict(answer)
@@ -391,8 +393,8 @@ def search_batch(
 ) -> Any:
     """The answers to a dataset of questions: the dataset with the columns `hits`, `scores` and `partial`.
 
-    `questions` is a `ray.data.Dataset` with texts in a `column`. All are answered by one state of the set, the
-    newest when this is called. `options` are those of `Searcher.search`. It is run when it is read.
+    `questions` is a `ray.data.Dataset` with texts in a `column`. All are answered by one state of the set,
+    the newest when this is called. `options` are those of `Searcher.search`. It is run when it is read.
     """
     if not isinstance(questions, ray.data.Dataset):
         raise DatasetError(f"questions are a `ray.data.Dataset`, not a {type(questions).__name__}")
@@ -409,7 +411,13 @@ def search_batch(
     of_set = {"version": manifest["version"], "cache": cache, "budget": budget}
     return questions.map_batches(
         _Asker,
-        fn_constructor_args=(storage.place, column, k, options, {**of_set, "storage_options": storage_options}),
+        fn_constructor_args=(
+            storage.place,
+            column,
+            k,
+            options,
+            {**of_set, "storage_options": storage_options},
+        ),
         batch_size=batch_size,
         batch_format="numpy",
         # Each start opens the set.

@@ -100,7 +100,9 @@ def write(
     scratch: Uri | None = None,
     refused: Iterable[Json] = (),
 ) -> Json:
-    """Writes documents, each id once, as the shard of a key. `refused` are documents that were left out before."""
+    """Writes documents, each id once, as the shard of a key. `refused` are documents that were left out
+    before.
+    """
     refused = list(refused)
     with work_folder("shard", scratch) as folder:
         path = folder / "index"
@@ -144,7 +146,9 @@ def finish(
         entry["terms"] = {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
     del index
     of_model = pathlib.Path(model.path)
-    shared = {sha256_of(own): own.relative_to(of_model).as_posix() for own in of_model.rglob("*") if own.is_file()}
+    shared = {
+        sha256_of(own): own.relative_to(of_model).as_posix() for own in of_model.rglob("*") if own.is_file()
+    }
     entry["files"] = upload_folder(storage, files_prefix(entry), path, shared)
     entry["bytes"] = sum(file["bytes"] for file in entry["files"] if "same" not in file)
     kept: Json = create_json(storage, done_name(key), entry)

@@ -1,5 +1,5 @@
-"""The documents of a dataset, divided among files: one for each block of the dataset and shard. Datasets are those
-of Ray, or files: JSON lines, arrays of JSON objects, and Parquet, each read a part at a time.
+"""The documents of a dataset, divided among files: one for each block of the dataset and shard. Datasets are
+those of Ray, or files: JSON lines, arrays of JSON objects, and Parquet, each read a part at a time.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def spool(
 ) -> list[list[Json]]:
     """Divides the documents; the files of each shard, in the order of the input.
 
-    `dataset` is one of Ray's, or paths of files. `required` are columns that some record must have. Which columns
-    there are is looked at in each block, or file, by itself.
+    `dataset` is one of Ray's, or paths of files. `required` are columns that some record must have. Which
+    columns there are is looked at in each block, or file, by itself.
     """
     divider = _Divider(job.storage, columns, shards, folder)
     context = ray.data.DataContext.get_current()
@@ -254,8 +254,8 @@ def _no_constant(name: str) -> NoReturn:
 
 
 def tables(path: str, used: Callable[[Sequence[str]], Sequence[str]]) -> Iterator[tuple[list[str], Any]]:
-    """The names of all columns of a Parquet file with some of its rows at a time, as batches of Arrow of the columns
-    that are `used`.
+    """The names of all columns of a Parquet file with some of its rows at a time, as batches of Arrow of the
+    columns that are `used`.
     """
     try:
         with parquet.ParquetFile(path) as file:
