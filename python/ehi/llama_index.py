@@ -119,13 +119,11 @@ def _filter(filters: MetadataFilters) -> dict[str, Any]:
     parts = [
         _filter(each) if isinstance(each, MetadataFilters) else _condition(each) for each in filters.filters
     ]
-    match filters.condition:
-        case FilterCondition.OR:
-            return {"$or": parts} if parts else {}
-        case FilterCondition.NOT:
-            return {"$not": {"$or": parts}} if parts else {}
-        case _:
-            return {"$and": parts} if parts else {}
+    if not parts:
+        return {}
+    if filters.condition == FilterCondition.NOT:
+        return {"$not": {"$or": parts}}
+    return {"$or" if filters.condition == FilterCondition.OR else "$and": parts}
 
 
 def _condition(one: Any) -> dict[str, Any]:

@@ -28,13 +28,8 @@ except ImportError as error:
 
 if TYPE_CHECKING:
     from mteb.abstasks.task_metadata import TaskMetadata
-    from mteb.types import (
-        Array,
-        CorpusDatasetType,
-        QueryDatasetType,
-        RetrievalOutputType,
-        TopRankedDocumentsType,
-    )
+    from mteb.types import Array, CorpusDatasetType, QueryDatasetType
+    from mteb.types import RetrievalOutputType, TopRankedDocumentsType
 
 _SIMILARITIES: dict[Any, Literal["cosine", "dot", "manhattan"]] = {
     ScoringFunction.COSINE: "cosine",
@@ -68,18 +63,10 @@ class EhiSearch(Evaluated):
     @property
     def mteb_model_meta(self) -> ModelMeta:
         """What MTEB files results under: the model's name and hash, and the options of the search."""
-        unknown = [
-            "loader",
-            "release_date",
-            "languages",
-            "n_parameters",
-            "memory_usage_mb",
-            "max_tokens",
-            "license",
-        ]
-        unknown += ["open_weights", "public_training_code", "public_training_data", "training_datasets"]
+        unknown = "loader release_date languages n_parameters memory_usage_mb max_tokens license open_weights"
+        unknown += " public_training_code public_training_data training_datasets"
         return ModelMeta(
-            **dict.fromkeys(unknown),
+            **dict.fromkeys(unknown.split()),
             name=self._name,
             revision=self.model.hash,
             embed_dim=self.model.dim,

@@ -75,10 +75,6 @@ class Cache:
 
         return self._kept(name, entry, fetch, open_without if ids else open)
 
-    def path_of(self, storage: Storage, entry: Json, tombstones: Sequence[Json]) -> pathlib.Path:
-        """That folder; with a budget it may be evicted at once."""
-        return self.opened(storage, entry, tombstones, lambda path: path)
-
     def drop(self, entry: Json) -> None:
         """Removes a shard, which is damaged, so that it is fetched when it is next used."""
         for folder in (self.root / FOLDER).glob(f"{_name_of(entry)}*"):

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import ray
+from ray.exceptions import NodeDiedError, OutOfMemoryError, RayTaskError, WorkerCrashedError
 
 import ehi
 from ehi._progress import Bars
@@ -116,7 +117,7 @@ class RayJob:
                 try:
                     with as_raised():
                         finished[key] = ray.get(done[0])
-                except _DEATHS as error:
+                except (NodeDiedError, OutOfMemoryError, WorkerCrashedError) as error:
                     deaths[key] += 1
                     if deaths[key] == DEATHS:
                         raise ShardsError(
@@ -130,13 +131,6 @@ class RayJob:
             for reference in under_way:
                 ray.cancel(reference, force=True)
         return [finished[key] for key in keys]
-
-
-_DEATHS = (
-    ray.exceptions.WorkerCrashedError,
-    ray.exceptions.OutOfMemoryError,
-    ray.exceptions.NodeDiedError,
-)
 
 
 def make_shard(storage: Storage, model: Json, task: Json, scratch: Uri | None) -> Any:
@@ -166,7 +160,7 @@ def as_raised() -> Iterator[None]:
     """What a task of Ray raised, as it was raised; of our errors also those that Ray Data wraps."""
     try:
         yield
-    except ray.exceptions.RayTaskError as error:
+    except RayTaskError as error:
         inner: Any = error
         while inner is not None:
             inner = getattr(inner, "cause", None) or inner.__cause__

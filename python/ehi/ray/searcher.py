@@ -150,6 +150,3 @@ class Searcher:
 
     def __exit__(self, *_: Any) -> None:
         self.close()
-
-    def __reduce__(self) -> Any:
-        raise TypeError("an open set of shards cannot be pickled; pickle its URI")

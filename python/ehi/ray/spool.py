@@ -16,11 +16,10 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 import ray
 
-from . import documents, values
+from . import documents
 from .basics import DatasetError, Json
 from .pool import RayJob, as_raised
 from .storage import Storage
-from .values import plain
 
 # Endings, without that of gzip.
 JSON_ENDINGS = ("jsonl", "ndjson", "json")
@@ -135,8 +134,8 @@ class _Divider:
         columns, lists = self._resolved(names, at), {}
         for name in set(table.schema.names).intersection(documents.named(columns)):
             try:
-                lists[name] = values.lists_of(table.column(name))
-            except values.ValueKindError as error:
+                lists[name] = documents.lists_of(table.column(name))
+            except documents.ValueKindError as error:
                 raise DatasetError(
                     f"{at}the column `{name}` is {error}; name the columns of the metadata"
                 ) from None
@@ -238,7 +237,7 @@ def records(path: str) -> Iterator[tuple[Json, int, str]]:
 
 def _parsed(data: bytes, at: str) -> Any:
     try:
-        return plain(json.loads(data, parse_constant=_no_constant))
+        return documents.plain(json.loads(data, parse_constant=_no_constant))
     except (ValueError, RecursionError) as error:
         raise DatasetError(f"{at}: malformed JSON: {error}") from None
 

@@ -267,13 +267,6 @@ def _known_sha256(path: pathlib.Path) -> str:
     return _SUMS[of]
 
 
-def _link(source: pathlib.Path, target: pathlib.Path) -> None:
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copyfile(source, target)
-
-
 def upload_folder(
     storage: Storage, prefix: str, folder: Uri, known: Mapping[str, str] | None = None
 ) -> list[Json]:
@@ -308,7 +301,11 @@ def download_folder(
         path.parent.mkdir(parents=True, exist_ok=True)
         if "same" in file:
             assert elsewhere is not None
-            _link(pathlib.Path(elsewhere) / check_key(file["same"]), path)
+            source = pathlib.Path(elsewhere) / check_key(file["same"])
+            try:
+                os.link(source, path)
+            except OSError:
+                shutil.copyfile(source, path)
             if _known_sha256(path) != file["sha256"]:
                 return f"the file {file['name']} is not that of the model: its checksum is another"
             continue

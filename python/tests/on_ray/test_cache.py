@@ -36,6 +36,10 @@ def uri(original, tmp_path):
     return tmp_path / "set"
 
 
+def path_of(cache, storage, entry, tombstones):
+    return cache.opened(storage, entry, tombstones, lambda path: path)
+
+
 def all_of(shards):
     return shards.search("word", 100, mode="dense", exact=True)
 
@@ -56,7 +60,7 @@ def test_a_budget_below_the_set_leaves_nothing_out(uri, tmp_path, deleted):
     # Whoever is next makes room.
     cache = Cache(tmp_path / "cache", budget)
     cache.drop(entries[0])
-    cache.path_of(connect(uri), entries[0], [])
+    path_of(cache, connect(uri), entries[0], [])
     files = [path for path in (tmp_path / "cache" / "shards").rglob("*") if path.is_file()]
     taken = {os.stat(path).st_ino: os.stat(path).st_size for path in files if "model" not in path.parts}
     assert sum(taken.values()) <= budget + 100
@@ -70,14 +74,14 @@ def test_a_shard_that_is_about_to_be_opened_is_not_evicted(uri, tmp_path):
     other = Cache(tmp_path / "cache", budget=1)
 
     def open(path):
-        other.path_of(storage, second, [])
+        path_of(other, storage, second, [])
         return ehi.Index.open_read_only(path, lazy_encoder=True)
 
     index = Cache(tmp_path / "cache").opened(storage, first, [], open)
     assert len(index) == first["rows"]
     # It is not held any more.
-    other.path_of(storage, second, [])
-    other.path_of(storage, manifest["shards"][2], [])
+    path_of(other, storage, second, [])
+    path_of(other, storage, manifest["shards"][2], [])
     assert not [own for own in (tmp_path / "cache" / "shards").iterdir() if own.name.startswith(first["key"])]
 
 
@@ -87,8 +91,8 @@ def test_a_copy_without_what_was_deleted_shares_the_model(uri, tmp_path):
     manifest = manifests.read(storage)
     models.fetch(storage, manifest["model"], tmp_path / "cache")
     cache, entry = Cache(tmp_path / "cache"), manifest["shards"][0]
-    base = cache.path_of(storage, entry, [])
-    copy = cache.path_of(storage, entry, manifest["tombstones"])
+    base = path_of(cache, storage, entry, [])
+    copy = path_of(cache, storage, entry, manifest["tombstones"])
     shared = [file["name"] for file in entry["files"] if "same" in file]
     assert base != copy and shared and all((base / name).samefile(copy / name) for name in shared)
 
@@ -152,7 +156,7 @@ def test_a_file_that_is_not_the_same_as_that_of_the_model(uri, tmp_path):
     config.write_text(config.read_text() + " ")
     entry = manifests.read(storage)["shards"][0]
     with pytest.raises(ehi.ray.ShardError, match="is not that of the model"):
-        Cache(tmp_path / "cache").path_of(storage, entry, [])
+        path_of(Cache(tmp_path / "cache"), storage, entry, [])
 
 
 def test_closing_ends_searches_with_an_error(uri, tmp_path):

@@ -12,7 +12,7 @@ pa = pytest.importorskip("pyarrow", reason="Ray is not installed: pip install '.
 import pyarrow.parquet as parquet
 
 import ehi.ray
-from ehi.ray import documents, spool, values
+from ehi.ray import documents, spool
 
 UTC = datetime.timezone.utc
 DAY = datetime.datetime(2020, 1, 2, 3, 4, 5)
@@ -131,17 +131,17 @@ def test_columns_are_found_in_upper_and_lower_case():
 )
 def test_values_are_what_they_are_in_json(column, expected):
     column = column if isinstance(column, pa.Array) else pa.array(column)
-    assert values.lists_of(column) == expected
+    assert documents.lists_of(column) == expected
     json.dumps(expected, allow_nan=False)
 
 
 def test_values_that_are_not_read():
     for kind in (pa.binary(), pa.list_(pa.large_binary()), pa.map_(pa.string(), pa.int64())):
-        with pytest.raises(values.ValueKindError, match="which is not read"):
-            values.lists_of(pa.array([], kind))
-    with pytest.raises(values.ValueKindError, match="of the type object"):
-        values.plain({"a": object()})
-    assert values.plain({"a": np.arange(2), "b": 2**70}) == {"a": [0, 1], "b": float(2**70)}
+        with pytest.raises(documents.ValueKindError, match="which is not read"):
+            documents.lists_of(pa.array([], kind))
+    with pytest.raises(documents.ValueKindError, match="of the type object"):
+        documents.plain({"a": object()})
+    assert documents.plain({"a": np.arange(2), "b": 2**70}) == {"a": [0, 1], "b": float(2**70)}
 
 
 def test_files_of_json_are_read_as_they_are(tmp_path):
