@@ -36,11 +36,7 @@ class Evaluated:
         """An index of a corpus."""
         store = TemporaryIndex(self._folder)
         store.create(self.model, **{**self._create, **create})
-        try:
-            store.fill(ids, texts, titles)
-        except BaseException:
-            store.close()
-            raise
+        store.fill(ids, texts, titles)
         return store
 
 

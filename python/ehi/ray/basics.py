@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 from collections.abc import Mapping
 from typing import Any, TypeAlias
+
+import numpy as np
 
 from ehi import Error
 
@@ -67,3 +71,14 @@ def whole_number(name: str, value: Any, least: int = 1) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise ValueError(f"`{name}` is {value!r}; it is a whole number from {least}")
     return value
+
+
+def digest_of(value: Any) -> str:
+    """A hash that stands for a value, which is written as JSON."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
+def is_number(value: Any) -> bool:
+    """Whether it is a number that is finite and not too large to be any other."""
+    is_real = isinstance(value, (int, float, np.floating)) and not isinstance(value, bool)
+    return is_real and bool(-1e18 < value < 1e18)

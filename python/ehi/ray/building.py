@@ -11,8 +11,6 @@ two drivers run, follows one.
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import json
 import math
 import os
 import uuid
@@ -27,7 +25,7 @@ from ehi import shards as parts
 from . import documents, models, publishing, shard
 from . import manifest as manifests
 from .basics import DatasetError, ManifestError, PublishConflict, ShardsError
-from .basics import Json, Uri, job_name, whole_number
+from .basics import Json, Uri, digest_of, job_name, whole_number
 from .merging import MOST_EXACT
 from .pool import RayJob
 from .scratch import work_folder
@@ -185,8 +183,8 @@ def _checked(
         raise ValueError(f"`precision` is `{precision}`; known are f32 and int8")
     whole_number("shards", shards)
     whole_number("beam", beam)
-    own = {"shards": shards, "leaves": leaves, "beam": beam, "alpha": alpha}
-    return {**own, "words": words, "precision": precision}
+    shared = {"beam": beam, "alpha": alpha, "words": words, "precision": precision}
+    return {"shards": shards, "leaves": leaves, **shared}
 
 
 def _published(job: RayJob, version: int, name: str, source: str | None, replace: bool) -> Json | None:
@@ -248,7 +246,7 @@ def name_of(dataset: Any, of_model: str, options: Json, columns: Json, name: str
         # It cannot be told whether another dataset is the same.
         return uuid.uuid4().hex, dataset
     made_from = [documents.RULES, of_model, options, columns, source]
-    return hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()[:24], dataset
+    return digest_of(made_from)[:24], dataset
 
 
 def source_of(dataset: Any) -> str | None:
@@ -256,7 +254,7 @@ def source_of(dataset: Any) -> str | None:
     if isinstance(dataset, ray.data.Dataset):
         return None
     files = [[path, (stat := os.stat(path)).st_size, stat.st_mtime_ns] for path in dataset]
-    return hashlib.sha256(json.dumps(files).encode()).hexdigest()
+    return digest_of(files)
 
 
 def planned(

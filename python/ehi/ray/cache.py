@@ -9,8 +9,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
-import hashlib
-import json
 import os
 import pathlib
 import threading
@@ -20,7 +18,7 @@ from typing import TypeVar
 import ehi
 
 from . import models, publishing, shard
-from .basics import Json, Uri
+from .basics import Json, Uri, digest_of
 from .scratch import work_folder
 from .storage import Storage
 
@@ -69,9 +67,8 @@ class Cache:
                 with ehi.Index.open(folder, lazy_encoder=True) as index:
                     index.delete(present)
 
-            digest = hashlib.sha256(json.dumps(present).encode()).hexdigest()[:16]
             # As much room at most, beside files that it shares.
-            return self._kept(f"{name}-{digest}", entry, copy, open)
+            return self._kept(f"{name}-{digest_of(present)[:16]}", entry, copy, open)
 
         return self._kept(name, entry, fetch, open_without if ids else open)
 

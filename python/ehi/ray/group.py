@@ -14,8 +14,8 @@ import ehi
 from ehi import shards as parts
 
 from . import publishing
-from .cache import Cache
 from .basics import Json, ShardError, ShardsError
+from .cache import Cache
 from .manifest import unpack_counts
 from .storage import Storage, read_checked
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .basics import Json, ManifestError, PublishConflict
+from .basics import Json, ManifestError, PublishConflict, is_number
 from .scratch import work_folder
 from .storage import Storage, is_inside
 
@@ -92,13 +92,9 @@ def decode(data: bytes, number: int) -> Json:
     return manifest
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
 def _is_count(value: Any) -> bool:
     """Whether it is a whole number of a size that occurs."""
-    return _is_number(value) and isinstance(value, int) and 0 <= value < 1 << 63
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63
 
 
 def _are_counts(value: Any) -> bool:
@@ -119,7 +115,7 @@ _SHAPE = {
     "documents": _is_count,
     "words": (None, str),
     "precision": str,
-    "alpha": (None, lambda value: _is_number(value) and 0 <= value <= 1),
+    "alpha": (None, lambda value: is_number(value) and 0 <= value <= 1),
     "model": {
         "hash": _HEX64,
         "attempt": _HEX32,

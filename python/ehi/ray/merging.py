@@ -14,8 +14,8 @@ import numpy.typing as npt
 import ehi
 from ehi import shards as parts
 
+from .basics import Json, is_number
 from .manifest import unpack_counts
-from .basics import Json
 
 # Candidates of a hybrid search by either score, at least; as a single index has them.
 CANDIDATES = 48
@@ -24,8 +24,6 @@ MOST_EXACT = 10_000
 # Times as many candidates, or leaves, are looked at where too few may be hits.
 WIDER = 4
 MODES = ("dense", "lexical", "hybrid")
-# Above all numbers of a request.
-MOST = 1e18
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,12 +78,6 @@ class Answer:
     def __getitem__(self, at: slice, /) -> list[Hit]: ...
     def __getitem__(self, at: int | slice, /) -> Hit | list[Hit]:
         return self.hits[at]
-
-
-def is_number(value: Any) -> bool:
-    """Whether it is a number that is finite and not too large to be any other."""
-    is_real = isinstance(value, (int, float, np.floating)) and not isinstance(value, bool)
-    return is_real and bool(-MOST < value < MOST)
 
 
 def _is_count(value: Any) -> bool:

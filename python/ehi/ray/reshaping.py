@@ -4,8 +4,6 @@ of another model. With one encoder nothing is encoded again. The new ones are pu
 
 from __future__ import annotations
 
-import hashlib
-import json
 import pathlib
 from collections.abc import Sequence
 from typing import Any
@@ -15,7 +13,7 @@ from ehi import shards as parts
 
 from . import documents, models, publishing, shard
 from . import manifest as manifests
-from .basics import Json, Uri, whole_number
+from .basics import Json, Uri, digest_of, whole_number
 from .pool import RayJob
 from .publishing import later_tombstones
 from .scratch import work_folder
@@ -203,8 +201,7 @@ def remake(storage: Storage, model: ehi.Model, task: Json, scratch: pathlib.Path
         of = [
             [own["entry"]["content"], sorted(file["sha256"] for file in own["tombstones"])] for own in sources
         ]
-        digest = hashlib.sha256(json.dumps([of, [number, count]]).encode()).hexdigest()
-        return shard.finish(storage, path, model, task["key"], digest, refused)
+        return shard.finish(storage, path, model, task["key"], digest_of([of, [number, count]]), refused)
 
 
 def _part(ids: list[str], number: int, count: int) -> list[str]:

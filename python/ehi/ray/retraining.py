@@ -4,8 +4,6 @@ beside the one in service, and published if it is better.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -16,9 +14,9 @@ from ehi import shards as parts
 from . import documents as rows
 from . import manifest as manifests
 from . import models, publishing, shard
+from .basics import Json, ManifestError, ShardsError, Uri, digest_of, job_name, whole_number
 from .building import leaves_for
 from .cache import Cache
-from .basics import Json, ManifestError, ShardsError, Uri, job_name, whole_number
 from .pool import RayJob
 from .reshaping import applied, identity, pruned, task_of
 from .scratch import work_folder
@@ -141,16 +139,9 @@ def _checked(pairs: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
     return list(dict.fromkeys(found))
 
 
-def _name_of(
-    of: str,
-    base: str | None,
-    pairs: Sequence[tuple[str, str]],
-    config: Mapping[str, Any] | None,
-    documents: int,
-) -> str:
+def _name_of(of: str, *made_from: Any) -> str:
     """Of the hash of the set's model and that of the one that training begins from, where that is another."""
-    made_from = [of, base, pairs, config, documents]
-    return hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()[:24]
+    return digest_of([of, *made_from])[:24]
 
 
 def _place(name: str, file: str) -> str:
@@ -162,14 +153,9 @@ def _known(storage: Storage, name: str, file: str) -> Any:
 
 
 def _told(name: str, trained: Json, verdict: Any, version: int | None) -> Json:
-    return {
-        "name": name,
-        "model": trained["model"] and trained["model"]["hash"],
-        "verdict": verdict,
-        "report": trained["report"],
-        "without_document": trained["without_document"],
-        "version": version,
-    }
+    kept = {own: trained[own] for own in ("report", "without_document")}
+    model = trained["model"] and trained["model"]["hash"]
+    return {"name": name, "model": model, "verdict": verdict, "version": version, **kept}
 
 
 def _train(

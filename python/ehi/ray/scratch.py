@@ -40,15 +40,19 @@ def _check_own(home: pathlib.Path) -> None:
 
 
 @contextlib.contextmanager
-def work_folder(kind: str, parent: str | os.PathLike[str] | None = None) -> Iterator[pathlib.Path]:
+def work_folder(
+    kind: str, parent: str | os.PathLike[str] | None = None, own: bool = True
+) -> Iterator[pathlib.Path]:
     """A folder for work, below `parent` or in the system's place for temporary files, which is removed in the
-    end.
+    end. A place is not this user's `own` where several machines write: who has made a folder is for its file
+    system to say there, and what others have left is not removed.
     """
     home = home_of(parent)
     home.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(FileExistsError):
         home.mkdir(mode=0o700)
-    sweep(parent)
+    if own:
+        sweep(parent)
     while True:
         path = home / f"{kind}-{uuid.uuid4().hex}"
         lock = path.with_suffix(_LOCK)
@@ -65,14 +69,12 @@ def work_folder(kind: str, parent: str | os.PathLike[str] | None = None) -> Iter
         _remove(path, handle)
 
 
-def sweep(parent: str | os.PathLike[str] | None = None) -> list[str]:
+def sweep(parent: str | os.PathLike[str] | None = None, own: bool = True) -> list[str]:
     """Removes the folders that killed processes have left; their names."""
     removed = []
     home = home_of(parent)
-    try:
+    if own and os.path.lexists(home):
         _check_own(home)
-    except FileNotFoundError:
-        return []
     for lock in home.glob(f"*{_LOCK}"):
         if not _OWN.fullmatch(lock.name):
             continue

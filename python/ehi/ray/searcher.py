@@ -11,8 +11,8 @@ from typing import Any
 
 from . import manifest as manifests
 from . import models
-from .cache import Cache
 from .basics import Json, Options, ShardsError, Uri, whole_number
+from .cache import Cache
 from .group import Group
 from .merging import Answer, Entry, Hit
 from .storage import Storage, connect

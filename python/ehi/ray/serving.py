@@ -29,8 +29,8 @@ import ehi
 
 from . import manifest as manifests
 from . import models
-from .cache import Cache
 from .basics import DatasetError, Json, Options, ShardsError, Uri, whole_number
+from .cache import Cache
 from .group import Group
 from .merging import Answer, Entry, plan_of
 from .pool import WORKER_CPUS
@@ -206,15 +206,9 @@ class EntryReplica:
         path = request.url.path.rstrip("/").rsplit("/", 1)[-1]
         try:
             if path == "health" and request.method == "GET":
-                manifest = self.entry.manifest
-                return JSONResponse(
-                    {
-                        "status": "ok" if not self.refused else "partial",
-                        "version": manifest["version"],
-                        "documents": manifest["documents"],
-                        "refused": self.refused,
-                    }
-                )
+                told = {name: self.entry.manifest[name] for name in ("version", "documents")}
+                status = "partial" if self.refused else "ok"
+                return JSONResponse({"status": status, "refused": self.refused, **told})
             if path == "manifest" and request.method == "GET":
                 return JSONResponse(self.entry.manifest)
             if path == "search" and request.method == "POST":
@@ -240,10 +234,8 @@ async def _reply(method: Any, *arguments: Any) -> Any:
 def _body(data: bytes) -> Json:
     try:
         body = json.loads(data)
-    except RecursionError:
-        raise ValueError("the body is nested too deeply") from None
-    except ValueError as error:
-        raise ValueError(f"the body is no JSON: {error}") from None
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"the body is malformed JSON: {error}") from None
     if not isinstance(body, dict) or "query" not in body:
         raise ValueError("the body is an object with `query`, and `k` and other options if they are wanted")
     return body

@@ -13,8 +13,7 @@ import ehi
 from ehi import shards as parts
 
 from . import documents as rows
-from . import models
-from .basics import Json, ShardError, Uri
+from .basics import Json, ShardError, Uri, digest_of
 from .manifest import pack_counts
 from .scratch import work_folder
 from .storage import Storage, create_json, download_folder, read_checked, read_json, sha256_of, upload_folder
@@ -38,7 +37,7 @@ def key_of(model_hash: str, options: Json, inputs: Sequence[Any]) -> str:
         **options,
         "inputs": inputs,
     }
-    return hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()[:32]
+    return digest_of(made_from)[:32]
 
 
 def done_name(key: str) -> str:

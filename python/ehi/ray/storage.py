@@ -76,7 +76,7 @@ class FolderStorage:
     def create(self, key: str, data: bytes) -> bool:
         """Creates an object if there is none; whether it did. It is there as a whole or not at all."""
         path = self._path(key)
-        with work_folder("staged", self.root) as folder:
+        with work_folder("staged", self.root, own=False) as folder:
             staged = folder / "object"
             staged.write_bytes(data)
             _sync(staged)
@@ -119,7 +119,7 @@ class FolderStorage:
 
     def sweep(self) -> List[str]:
         """Removes what killed processes have left of objects that they were creating; the names."""
-        return sweep(self.root)
+        return sweep(self.root, own=False)
 
     def delete(self, keys: Iterable[str]) -> None:
         """Deletes objects, those that are there."""
