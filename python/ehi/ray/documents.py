@@ -48,7 +48,7 @@ def given(
     names = named(chosen)
     for place, name in enumerate(names):
         if not isinstance(name, str):
-            raise TypeError(f"{name!r} is no name of a column")
+            raise TypeError(f"{name!r} is not the name of a column")
         if name in names[:place]:
             raise ValueError(f"the column `{name}` is named twice")
     return chosen
@@ -159,7 +159,7 @@ def _whole(name: str, value: Any, at: str) -> Json | None:
             pass
     if value is not None and not isinstance(value, dict):
         raise DatasetError(
-            f"{at}the metadata in `{name}` is {_kind(value)}, no object; "
+            f"{at}the metadata in `{name}` is {_kind(value)}, not an object; "
             f"`metadata=[{name!r}]` makes a field of that column"
         )
     return value
@@ -183,7 +183,7 @@ def _unicode(name: str, text: str, at: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise DatasetError(f"{at}`{name}` has half of a pair of surrogates, which is no text") from None
+        raise DatasetError(f"{at}`{name}` has half of a pair of surrogates, which is not text") from None
     return text
 
 
@@ -283,7 +283,7 @@ def plain(value: Any) -> Any:
         return format(value, "f")
     if isinstance(value, dict):
         if not all(isinstance(name, str) for name in value):
-            raise ValueKindError("an object with names that are no texts")
+            raise ValueKindError("an object with names that are not texts")
         return {name: plain(each) for name, each in value.items()}
     if isinstance(value, (list, tuple)):
         return [plain(each) for each in value]

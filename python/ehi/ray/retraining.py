@@ -132,7 +132,7 @@ def _checked(pairs: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
     found = []
     for pair in pairs:
         if isinstance(pair, str) or len(pair) != 2 or not all(isinstance(each, str) for each in pair):
-            raise ValueError(f"{pair!r} is no pair of a question and the id of its answer")
+            raise ValueError(f"{pair!r} is not a pair of a question and the id of its answer")
         found.append((pair[0], pair[1]))
     if not found:
         raise ValueError("there are no pairs to learn from")

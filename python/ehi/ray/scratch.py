@@ -34,7 +34,7 @@ def _check_own(home: pathlib.Path) -> None:
     """
     found = home.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
-        raise StorageError(f"{home} is no folder of this user; remove it, or give another place for work")
+        raise StorageError(f"{home} is not a folder of this user; remove it, or give another place for work")
     if stat.S_IMODE(found.st_mode) != 0o700:
         home.chmod(0o700)
 
@@ -81,7 +81,7 @@ def sweep(parent: str | os.PathLike[str] | None = None, own: bool = True) -> lis
         try:
             handle = os.open(lock, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         except OSError:
-            # Gone, or no file of ours.
+            # Gone, or not a file of ours.
             continue
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -212,7 +212,7 @@ def test_a_place_for_work_that_is_not_ours(tmp_path):
     home = scratch.home_of(tmp_path)
     home.symlink_to(mine)
     for call in (lambda: scratch.work_folder("test", tmp_path).__enter__(), lambda: scratch.sweep(tmp_path)):
-        with pytest.raises(ehi.ray.StorageError, match="no folder of this user"):
+        with pytest.raises(ehi.ray.StorageError, match="not a folder of this user"):
             call()
     assert (mine / "old" / "file").exists()
     home.unlink()
@@ -224,7 +224,7 @@ def test_a_place_for_work_that_is_not_ours(tmp_path):
     assert scratch.sweep(tmp_path) == [] and (home / "old" / "file").exists()
     if os.getuid() == 0:
         os.chown(home, 12345, 12345)
-        with pytest.raises(ehi.ray.StorageError, match="no folder of this user"):
+        with pytest.raises(ehi.ray.StorageError, match="not a folder of this user"):
             scratch.work_folder("test", tmp_path).__enter__()
 
 
