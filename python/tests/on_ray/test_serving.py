@@ -98,7 +98,7 @@ def test_requests_that_cannot_be_answered(served):
         ({"query": "a", "seconds": 1e17}, "`seconds`"),
         ({"query": "a", "seconds": float("inf")}, "`seconds` is"),
         ({"query": "a", "seconds": float("nan")}, "`seconds` is"),
-        ({"query": 5}, "a question is a text or an embedding"),
+        ({"query": 5}, "an embedding is [dim]"),
         ({"query": [1, "a"]}, "a question is a text or an embedding"),
         ({"query": [[1.0]]}, "an embedding is [dim]"),
         ({"query": [float("nan")] * 384, "mode": "dense"}, ""),
