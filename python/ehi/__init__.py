@@ -11,54 +11,7 @@ your own. Other people's tools are in `ehi.mteb`, `ehi.beir`, `ehi.langchain`, `
 `ehi.llama_index`, each with an extra of its name.
 """
 
-from ._ehi import (
-    AutoTune,
-    CancelledError,
-    DataError,
-    Documents,
-    Encoder,
-    Error,
-    FilterError,
-    Hit,
-    Index,
-    InputError,
-    LockedError,
-    Model,
-    ModelError,
-    PartialError,
-    Reranker,
-    SearchResult,
-    SearchResults,
-    StoreError,
-    TrainError,
-    __version__,
-    evaluate,
-    train,
-    train_reranker,
-)
+from . import _ehi
+from ._ehi import *  # noqa: F403
 
-__all__ = [
-    "AutoTune",
-    "CancelledError",
-    "DataError",
-    "Documents",
-    "Encoder",
-    "Error",
-    "FilterError",
-    "Hit",
-    "Index",
-    "InputError",
-    "LockedError",
-    "Model",
-    "ModelError",
-    "PartialError",
-    "Reranker",
-    "SearchResult",
-    "SearchResults",
-    "StoreError",
-    "TrainError",
-    "__version__",
-    "evaluate",
-    "train",
-    "train_reranker",
-]
+__all__ = [name for name in _ehi.__all__ if name != "_shards"]

@@ -2,18 +2,42 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import shutil
 import tempfile
+import weakref
 from collections.abc import Iterable, Mapping, Sequence
-from os import PathLike
 from typing import Any
 
 from . import Index, Model, SearchResult
-from ._forks import finalize
+from ._shared import Path, check
 
 # What a search that says nothing else does: what a benchmark of encoders means by retrieval.
 EXACT: Mapping[str, Any] = {"exact": True, "mode": "dense"}
+
+
+class Evaluated:
+    """A model that is evaluated, with options of `Index.create` and `Index.search`."""
+
+    def __init__(
+        self,
+        model: Model | Path,
+        folder: Path | None,
+        create: Mapping[str, Any] | None,
+        search: Mapping[str, Any],
+    ) -> None:
+        self.model = model if isinstance(model, Model) else Model(model)
+        self._folder, self._create, self._search = folder, dict(create or {}), dict(search or EXACT)
+
+    def _filled(
+        self, ids: Sequence[str], texts: Sequence[str], titles: Sequence[str], **create: Any
+    ) -> TemporaryIndex:
+        """An index of a corpus."""
+        store = TemporaryIndex(self._folder)
+        store.create(self.model, **{**self._create, **create})
+        store.fill(ids, texts, titles)
+        return store
 
 
 class TemporaryIndex:
@@ -22,12 +46,12 @@ class TemporaryIndex:
     `close` removes it, and so does the end of the program.
     """
 
-    def __init__(self, parent: str | PathLike[str] | None = None) -> None:
+    def __init__(self, parent: Path | None = None) -> None:
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="ehi-", dir=parent))
-        self._remove = finalize(self, shutil.rmtree, self.folder, True)
+        self._remove = weakref.finalize(self, _remove, os.getpid(), self.folder)
         self.index: Index | None = None
 
-    def create(self, model: Model | str | PathLike[str], **options: Any) -> Index:
+    def create(self, model: Model | Path, **options: Any) -> Index:
         """Makes the index, which need not outlive a power failure."""
         try:
             self.index = Index.create(self.folder / "index", model, **{"durability": "none", **options})
@@ -83,10 +107,7 @@ class TemporaryIndex:
         self._remove()
 
 
-def check(summary: Mapping[str, Any]) -> None:
-    """`ValueError` where documents were refused."""
-    if refused := summary["refused"]:
-        first = refused[0]
-        raise ValueError(
-            f"{len(refused)} documents were refused, the first of them {first['id']}: {first['error']}"
-        )
+def _remove(owner: int, folder: pathlib.Path) -> None:
+    """Not at the end of a forked child, whose parent still needs the folder."""
+    if os.getpid() == owner:
+        shutil.rmtree(folder, True)

@@ -12,10 +12,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ._temporary import TemporaryIndex, check
+from ._shared import check
+from ._temporary import TemporaryIndex
 
 # An index has a model, by whose width embeddings are stored. This one is the smallest of any width: a
-# transformer of 8 dimensions and a linear map. No text is ever given to it.
+# transformer of 8 dimensions with one layer, and a linear map. No text is ever given to it.
 _WIDTH = 8
 
 
@@ -63,87 +64,31 @@ def rows(vectors: Any) -> NDArray[np.float32]:
 
 
 def _write_model(folder: pathlib.Path, dim: int) -> None:
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
-    special = {word: {"id": word, "ids": [at], "tokens": [word]} for at, word in enumerate(words) if at > 1}
-    piece = [
-        {"SpecialToken": {"id": "[CLS]", "type_id": 0}},
-        {"Sequence": {"id": "A", "type_id": 0}},
-        {"SpecialToken": {"id": "[SEP]", "type_id": 0}},
-    ]
-    tokenizer: dict[str, Any] = {
-        "version": "1.0",
-        "added_tokens": [],
-        "normalizer": None,
-        "pre_tokenizer": {"type": "Whitespace"},
-        "post_processor": {
-            "type": "TemplateProcessing",
-            "single": piece,
-            "pair": piece,
-            "special_tokens": special,
-        },
-        "decoder": None,
-        "model": {
-            "type": "WordLevel",
-            "vocab": {word: at for at, word in enumerate(words)},
-            "unk_token": "[UNK]",
-        },
-    }
-    config = {
-        "architectures": ["BertModel"],
-        "model_type": "bert",
-        "hidden_act": "gelu",
-        "hidden_size": _WIDTH,
-        "intermediate_size": _WIDTH,
-        "layer_norm_eps": 1e-12,
-        "max_position_embeddings": 8,
-        "num_attention_heads": 1,
-        "num_hidden_layers": 1,
-        "type_vocab_size": 2,
-        "vocab_size": len(words),
-    }
-    module = "sentence_transformers.models"
-    modules = [
-        {"idx": 0, "name": "0", "path": "", "type": f"{module}.Transformer"},
-        {"idx": 1, "name": "1", "path": "1_Pooling", "type": f"{module}.Pooling"},
-        {"idx": 2, "name": "2", "path": "2_Dense", "type": f"{module}.Dense"},
-    ]
-    dense = {
-        "in_features": _WIDTH,
-        "out_features": dim,
-        "bias": False,
-        "activation_function": "torch.nn.modules.linear.Identity",
-    }
+    config = {"model_type": "bert", "num_hidden_layers": 1, "num_attention_heads": 1, "vocab_size": 1}
+    config |= {"hidden_size": _WIDTH, "intermediate_size": _WIDTH, "max_position_embeddings": 8}
+    modules = [("", "Transformer"), ("1_Pooling", "Pooling"), ("2_Dense", "Dense")]
     for path, data in {
         "config.json": config,
-        "tokenizer.json": tokenizer,
-        "modules.json": modules,
-        "sentence_bert_config.json": {"max_seq_length": 8, "do_lower_case": False},
-        "1_Pooling/config.json": {"word_embedding_dimension": _WIDTH, "pooling_mode_mean_tokens": True},
-        "2_Dense/config.json": dense,
+        "tokenizer.json": {"model": {"type": "WordLevel", "vocab": {"[UNK]": 0}, "unk_token": "[UNK]"}},
+        "modules.json": [
+            {"path": path, "type": f"sentence_transformers.models.{kind}"} for path, kind in modules
+        ],
+        "1_Pooling/config.json": {"word_embedding_dimension": _WIDTH},
+        "2_Dense/config.json": {"in_features": _WIDTH, "out_features": dim, "bias": False},
     }.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_text(json.dumps(data))
-
-    square, line = (_WIDTH, _WIDTH), (_WIDTH,)
-    layer = "encoder.layer.0."
     shapes: dict[str, tuple[int, ...]] = {
-        "embeddings.word_embeddings.weight": (len(words), _WIDTH),
+        "embeddings.word_embeddings.weight": (1, _WIDTH),
         "embeddings.position_embeddings.weight": (8, _WIDTH),
         "embeddings.token_type_embeddings.weight": (2, _WIDTH),
-        "embeddings.LayerNorm.weight": line,
-        "embeddings.LayerNorm.bias": line,
     }
-    for name in (
-        "attention.self.query",
-        "attention.self.key",
-        "attention.self.value",
-        "attention.output.dense",
-        "intermediate.dense",
-        "output.dense",
-    ):
-        shapes |= {f"{layer}{name}.weight": square, f"{layer}{name}.bias": line}
-    for name in ("attention.output.LayerNorm", "output.LayerNorm"):
-        shapes |= {f"{layer}{name}.weight": line, f"{layer}{name}.bias": line}
+    attention = [f"attention.{name}" for name in ("self.query", "self.key", "self.value", "output.dense")]
+    for name in (*attention, "intermediate.dense", "output.dense"):
+        shapes[f"encoder.layer.0.{name}.weight"] = (_WIDTH, _WIDTH)
+        shapes[f"encoder.layer.0.{name}.bias"] = (_WIDTH,)
+    for name in ("embeddings", "encoder.layer.0.attention.output", "encoder.layer.0.output"):
+        shapes[f"{name}.LayerNorm.weight"] = shapes[f"{name}.LayerNorm.bias"] = (_WIDTH,)
     _write_tensors(folder / "model.safetensors", shapes)
     _write_tensors(folder / "2_Dense" / "model.safetensors", {"linear.weight": (dim, _WIDTH)})
 

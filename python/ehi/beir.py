@@ -10,16 +10,17 @@ print(retriever.evaluate(qrels, results, retriever.k_values))
 
 from __future__ import annotations
 
+import contextlib
 import pathlib
 import pickle
 from collections.abc import Iterator, Mapping
-from os import PathLike
 from typing import Any
 
 import numpy as np
 
 from . import Encoder, Model
-from ._temporary import EXACT, TemporaryIndex
+from ._shared import Path
+from ._temporary import Evaluated
 from ._vectors import Vectors
 
 try:
@@ -32,7 +33,7 @@ _SIMILARITIES = {"cos_sim": "cosine", "dot": "dot"}
 _CHUNK = 50_000
 
 
-class EhiSearch(BaseSearch):
+class EhiSearch(Evaluated, BaseSearch):
     """A model with its index, as BEIR's `BaseSearch`.
 
     `model` is a `Model` or its path; `create` and further keywords are options of `Index.create` and
@@ -42,14 +43,13 @@ class EhiSearch(BaseSearch):
 
     def __init__(
         self,
-        model: Model | str | PathLike[str],
+        model: Model | Path,
         *,
-        folder: str | PathLike[str] | None = None,
+        folder: Path | None = None,
         create: Mapping[str, Any] | None = None,
         **search: Any,
     ) -> None:
-        self.model = model if isinstance(model, Model) else Model(model)
-        self._create, self._search, self._folder = dict(create or {}), dict(search or EXACT), folder
+        super().__init__(model, folder, create, search)
         self.results: dict[str, dict[str, float]] = {}
 
     def search(
@@ -68,19 +68,10 @@ class EhiSearch(BaseSearch):
         or dot, is the similarity of the index; by default the model's own.
         """
         _none(kwargs)
-        create = dict(self._create)
-        if score_function is not None:
-            create["similarity"] = _similarity(score_function)
-        store = TemporaryIndex(self._folder)
-        try:
-            store.create(self.model, **create)
-            ids, documents = list(corpus), list(corpus.values())
-            store.fill(
-                ids, [each.get("text", "") for each in documents], [_title(each) for each in documents]
-            )
+        create = {} if score_function is None else {"similarity": _similarity(score_function)}
+        texts, titles = [each.get("text", "") for each in corpus.values()], list(map(_title, corpus.values()))
+        with contextlib.closing(self._filled(list(corpus), texts, titles, **create)) as store:
             found = store.search(queries, top_k + 1, self._search)
-        finally:
-            store.close()
         self.results = {own: _without(own, scores.items(), top_k) for own, scores in found.items()}
         return self.results
 
@@ -101,7 +92,7 @@ class EhiSearch(BaseSearch):
         encoder = Encoder(self.model)
         target = folder / query_filename
         if overwrite or not target.exists():
-            _write(target, encoder.encode_query(list(queries.values())), list(queries))
+            target.write_bytes(pickle.dumps((encoder.encode_query(list(queries.values())), list(queries))))
         ids = list(corpus)
         for place in range(0, len(ids), _CHUNK):
             target = folder / corpus_filename.replace("*", str(place // _CHUNK))
@@ -111,7 +102,7 @@ class EhiSearch(BaseSearch):
                     " ".join(filter(None, (_title(corpus[each]), corpus[each].get("text", ""))))
                     for each in own
                 ]
-                _write(target, encoder.encode_document(texts), own)
+                target.write_bytes(pickle.dumps((encoder.encode_document(texts), own)))
 
     def search_from_files(
         self,
@@ -124,14 +115,12 @@ class EhiSearch(BaseSearch):
         """Searches embeddings of any encoder, from files of BEIR's `encode`, exactly."""
         _none(kwargs)
         queries, query_ids = _read(query_embeddings_file)
-        vectors = Vectors(queries.shape[1], _similarity(score_function), self._folder)
-        try:
+        similarity = _similarity(score_function)
+        with contextlib.closing(Vectors(queries.shape[1], similarity, self._folder)) as vectors:
             for each in corpus_embeddings_files:
                 rows, ids = _read(each)
                 vectors.add(ids, rows)
             found = vectors.search(queries, top_k)
-        finally:
-            vectors.close()
         pairs = zip(query_ids, found, strict=True)
         self.results = {own: dict(zip(ids, scores, strict=True)) for own, (ids, scores) in pairs}
         return self.results
@@ -157,13 +146,7 @@ def _none(options: Mapping[str, Any]) -> None:
         raise TypeError(f"unknown options: {', '.join(options)}")
 
 
-def _write(path: pathlib.Path, rows: np.ndarray, ids: list[str]) -> None:
-    with open(path, "wb") as file:
-        pickle.dump((rows, ids), file)
-
-
 def _read(path: str) -> tuple[np.ndarray, list[str]]:
     # As BEIR's own files, these run code of whoever wrote them.
-    with open(path, "rb") as file:
-        rows, ids = pickle.load(file)
+    rows, ids = pickle.loads(pathlib.Path(path).read_bytes())
     return np.asarray(rows), [str(each) for each in ids]

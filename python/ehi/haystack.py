@@ -12,33 +12,51 @@ EhiRetriever(store, top_k=3).run("is there caffeine in tea?")["documents"]
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import os
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from dataclasses import replace
-from os import PathLike, fspath
-from typing import Any
+from datetime import datetime
+from os import fspath
+from typing import Any, TypeVar
 
-from . import Hit, Index, InputError
-from ._options import known_options
-from ._temporary import check
+from . import InputError
+from ._shared import Path, check, delete_all, fields_of, known_options, opened
 
 try:
     from haystack import Document, component, default_from_dict, default_to_dict
     from haystack.document_stores.errors import DuplicateDocumentError
     from haystack.document_stores.types import DuplicatePolicy
+    from haystack.errors import FilterError
 except ImportError as error:
     raise ImportError("ehi.haystack needs Haystack: pip install './python[haystack]'") from error
 
-from ._haystack_filters import translate
-
+_ORDER = {">": "$gt", ">=": "$gte", "<": "$lt", "<=": "$lte"}
+# Whether the value is a list, and whether the condition is negated.
+_AMONG = {"==": (False, False), "!=": (False, True), "in": (True, False), "not in": (True, True)}
+_FIELDS = ("content", "blob", "score", "embedding", "sparse_embedding")
+_NOTHING: dict[str, Any] = {"$ids": []}
 # A key of the metadata, for what a document of Haystack has and one of an index has not.
 _MORE = "_haystack"
 # Stores that are open, by what `to_dict` gives and the process: an index has one that writes.
 _OPEN: weakref.WeakValueDictionary[str, EhiDocumentStore] = weakref.WeakValueDictionary()
 _OPENING = threading.RLock()
+
+T = TypeVar("T")
+
+
+def _async(call: Callable[..., T]) -> Callable[..., Coroutine[Any, Any, T]]:
+    """The same method, run in a thread."""
+
+    @functools.wraps(call)
+    async def method(*arguments: Any, **options: Any) -> T:
+        return await asyncio.to_thread(call, *arguments, **options)
+
+    method.__name__ = method.__qualname__ = f"{call.__name__}_async"
+    return method
 
 
 class EhiDocumentStore:
@@ -53,14 +71,9 @@ class EhiDocumentStore:
     element. Methods whose names end in `_async` do the same in a thread.
     """
 
-    def __init__(
-        self, path: str | PathLike[str], model: str | PathLike[str] | None = None, **options: Any
-    ) -> None:
+    def __init__(self, path: Path, model: Path | None = None, **options: Any) -> None:
         self.path, self.model, self.options = fspath(path), model if model is None else fspath(model), options
-        if model is None:
-            self.index = Index.open(path, **options)
-        else:
-            self.index = Index.create(path, model, exist_ok=True, **options)
+        self.index = opened(path, model, **options)
         with _OPENING:
             _OPEN[_key(self.to_dict())] = self
 
@@ -127,7 +140,7 @@ class EhiDocumentStore:
         self.index.delete(list(document_ids))
 
     def delete_all_documents(self) -> None:
-        self.index.delete([each["id"] for each in self.index.iter()])
+        delete_all(self.index)
 
     def delete_by_filter(self, filters: dict[str, Any]) -> int:
         """Deletes the documents that pass, and returns how many there were."""
@@ -187,57 +200,22 @@ class EhiDocumentStore:
         ordered = sorted(values.values(), key=lambda value: (str(value), type(value).__name__))
         return ordered[from_ : from_ + size], len(ordered)
 
-    async def count_documents_async(self) -> int:
-        return await asyncio.to_thread(self.count_documents)
-
-    async def filter_documents_async(self, filters: dict[str, Any] | None = None) -> list[Document]:
-        return await asyncio.to_thread(self.filter_documents, filters)
-
-    async def write_documents_async(
-        self, documents: list[Document], policy: DuplicatePolicy = DuplicatePolicy.NONE
-    ) -> int:
-        return await asyncio.to_thread(self.write_documents, documents, policy)
-
-    async def delete_documents_async(self, document_ids: list[str]) -> None:
-        await asyncio.to_thread(self.delete_documents, document_ids)
-
-    async def delete_all_documents_async(self) -> None:
-        await asyncio.to_thread(self.delete_all_documents)
-
-    async def delete_by_filter_async(self, filters: dict[str, Any]) -> int:
-        return await asyncio.to_thread(self.delete_by_filter, filters)
-
-    async def update_by_filter_async(self, filters: dict[str, Any], meta: dict[str, Any]) -> int:
-        return await asyncio.to_thread(self.update_by_filter, filters, meta)
-
-    async def count_documents_by_filter_async(self, filters: dict[str, Any]) -> int:
-        return await asyncio.to_thread(self.count_documents_by_filter, filters)
-
-    async def count_unique_metadata_by_filter_async(
-        self, filters: dict[str, Any], metadata_fields: list[str]
-    ) -> dict[str, int]:
-        return await asyncio.to_thread(self.count_unique_metadata_by_filter, filters, metadata_fields)
-
-    async def get_metadata_fields_info_async(self) -> dict[str, dict[str, str]]:
-        return await asyncio.to_thread(self.get_metadata_fields_info)
-
-    async def get_metadata_field_min_max_async(self, metadata_field: str) -> dict[str, Any]:
-        return await asyncio.to_thread(self.get_metadata_field_min_max, metadata_field)
-
-    async def get_metadata_field_unique_values_async(
-        self,
-        metadata_field: str,
-        search_term: str | None = None,
-        from_: int = 0,
-        size: int = 10,
-        filters: dict[str, Any] | None = None,
-    ) -> tuple[list[Any], int]:
-        call = self.get_metadata_field_unique_values
-        return await asyncio.to_thread(call, metadata_field, search_term, from_, size, filters)
+    count_documents_async = _async(count_documents)
+    filter_documents_async = _async(filter_documents)
+    write_documents_async = _async(write_documents)
+    delete_documents_async = _async(delete_documents)
+    delete_all_documents_async = _async(delete_all_documents)
+    delete_by_filter_async = _async(delete_by_filter)
+    update_by_filter_async = _async(update_by_filter)
+    count_documents_by_filter_async = _async(count_documents_by_filter)
+    count_unique_metadata_by_filter_async = _async(count_unique_metadata_by_filter)
+    get_metadata_fields_info_async = _async(get_metadata_fields_info)
+    get_metadata_field_min_max_async = _async(get_metadata_field_min_max)
+    get_metadata_field_unique_values_async = _async(get_metadata_field_unique_values)
 
     def _passing(self, filters: dict[str, Any] | None) -> Iterator[Document]:
-        for each in self.index.iter(filter=translate(filters)):
-            yield _document(each["id"], each["title"], each["text"], each["metadata"])
+        for each in self.index.iter(filter=_filter(filters)):
+            yield _document(**each)
 
 
 @component
@@ -258,12 +236,8 @@ class EhiRetriever:
         if not isinstance(document_store, EhiDocumentStore):
             raise ValueError("document_store must be an EhiDocumentStore")
         known_options(search or {}, "filter", "filters", "k")
-        self.document_store, self.filters, self.top_k, self.search = (
-            document_store,
-            filters,
-            top_k,
-            search or {},
-        )
+        self.document_store, self.filters = document_store, filters
+        self.top_k, self.search = top_k, search or {}
 
     def to_dict(self) -> dict[str, Any]:
         store = self.document_store.to_dict()
@@ -282,10 +256,12 @@ class EhiRetriever:
         self, query: str, filters: dict[str, Any] | None = None, top_k: int | None = None
     ) -> dict[str, list[Document]]:
         """The best `top_k` documents, with their scores."""
-        chosen = translate(self.filters if filters is None else filters)
+        chosen = _filter(self.filters if filters is None else filters)
         k = self.top_k if top_k is None else top_k
         hits = self.document_store.index.search(query, k, filter=chosen, **self.search)
-        return {"documents": [_of_hit(hit) for hit in hits]}
+        return {
+            "documents": [_document(hit.id, hit.title, hit.text, hit.metadata, hit.score) for hit in hits]
+        }
 
     @component.output_types(documents=list[Document])
     async def run_async(
@@ -305,18 +281,12 @@ def _row(document: Document) -> dict[str, Any]:
     return {"id": own, "text": text, "metadata": {**meta, _MORE: more} if more else meta}
 
 
-def _document(own: str, title: str, text: str, metadata: Any, score: float | None = None) -> Document:
-    # Haystack has no place for a title, nor for metadata that is no dictionary; others may have stored them.
-    meta = (
-        dict(metadata) if isinstance(metadata, dict) else {} if metadata is None else {"metadata": metadata}
-    )
+def _document(
+    id: str, title: str, text: str, metadata: Any, score: float | None = None, **_: Any
+) -> Document:
+    meta = fields_of(title, metadata)
     more = meta.pop(_MORE, {})
-    meta = {"title": title, **meta} if title else meta
-    return Document.from_dict({**more, "id": own, "content": text, "meta": meta, "score": score})
-
-
-def _of_hit(hit: Hit) -> Document:
-    return _document(hit.id, hit.title, hit.text, hit.metadata, hit.score)
+    return Document.from_dict({**more, "id": id, "content": text, "meta": meta, "score": score})
 
 
 def _key(store: dict[str, Any]) -> str:
@@ -332,3 +302,78 @@ def _field(name: str) -> str:
 def _identity(value: Any) -> str:
     # 1, 1.0, "1" and true are four values.
     return json.dumps(value, sort_keys=True)
+
+
+def _filter(filters: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """The filter of an index; `None` where every document passes.
+
+    A missing field is as one that is `None`. Dates are compared as text, so they must be written alike, in
+    ISO format. Where a field is a list, a condition holds if it does for any element.
+    """
+    return _node(filters) if filters else None
+
+
+def _node(condition: Any) -> dict[str, Any]:
+    if not isinstance(condition, Mapping):
+        raise FilterError(f"a condition is a dictionary, not {type(condition).__name__}")
+    if "field" in condition:
+        return _comparison(condition)
+    for key in ("operator", "conditions"):
+        if key not in condition:
+            raise FilterError(f"'{key}' key missing in {condition}")
+    parts = [_node(each) for each in condition["conditions"]]
+    match condition["operator"]:
+        case "AND":
+            return {"$and": parts} if parts else {}
+        case "OR":
+            return {"$or": parts} if parts else _NOTHING
+        case "NOT":
+            return {"$not": {"$and": parts}} if parts else _NOTHING
+        case other:
+            raise FilterError(f"unknown logical operator '{other}'; known are AND, OR and NOT")
+
+
+def _comparison(condition: Mapping[str, Any]) -> dict[str, Any]:
+    for key in ("operator", "value"):
+        if key not in condition:
+            raise FilterError(f"'{key}' key missing in {condition}")
+    field, operator, value = condition["field"], str(condition["operator"]), condition["value"]
+    value = [_plain(each) for each in value] if isinstance(value, list) else _plain(value)
+    if field in _FIELDS:
+        raise FilterError(f"'{field}' cannot be filtered by; 'id' and fields of 'meta' can")
+    if operator in _AMONG:
+        several, negated = _AMONG[operator]
+        if several and not isinstance(value, list):
+            raise FilterError(f"'{operator}' needs a list, not {type(value).__name__}")
+        among = _any_of(field, value if several else [value])
+        return {"$not": among} if negated else among
+    if operator not in _ORDER:
+        raise FilterError(f"unknown comparison operator '{operator}'")
+    if field == "id":
+        raise FilterError(f"ids are compared by ==, !=, in and not in, not by {operator}")
+    if value is None:
+        return _NOTHING
+    return {field.removeprefix("meta."): {_ORDER[operator]: _ordered(operator, value)}}
+
+
+def _any_of(field: str, values: list[Any]) -> dict[str, Any]:
+    if field == "id" or not values:
+        return {"$ids": values}
+    return {"$or": [{field.removeprefix("meta."): {"$eq": each}} for each in values]}
+
+
+def _plain(value: Any) -> Any:
+    return value.isoformat() if isinstance(value, datetime) else value
+
+
+def _ordered(operator: str, value: Any) -> Any:
+    if isinstance(value, str):
+        try:
+            datetime.fromisoformat(value)
+        except ValueError:
+            raise FilterError(
+                f"'{operator}' compares numbers and dates in ISO format, not '{value}'"
+            ) from None
+    elif isinstance(value, bool) or not isinstance(value, int | float):
+        raise FilterError(f"'{operator}' compares numbers and dates, not {type(value).__name__}")
+    return value

@@ -13,13 +13,12 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from os import PathLike
 from typing import Any
 
 import numpy as np
 
 from . import Encoder, Hit, Index, Model
-from ._temporary import check
+from ._shared import Path, check, delete_all, fields_of, opened
 
 try:
     from langchain_core.documents import Document
@@ -33,7 +32,7 @@ except ImportError as error:
 class EhiEmbeddings(Embeddings):
     """The encoder of a `Model`, or of the path of one, with options of `Encoder`."""
 
-    def __init__(self, model: Model | str | PathLike[str], **options: Any) -> None:
+    def __init__(self, model: Model | Path, **options: Any) -> None:
         self.model = model if isinstance(model, Model) else Model(model)
         self.encoder = Encoder(self.model, **options)
 
@@ -52,20 +51,8 @@ class EhiVectorStore(VectorStore):
     `Index.search`: `filter` in the form of MongoDB's, `mode`, `beam` and so on. Metadata are what JSON has.
     """
 
-    def __init__(
-        self,
-        index: Index | str | PathLike[str],
-        model: Model | str | PathLike[str] | None = None,
-        **options: Any,
-    ) -> None:
-        if isinstance(index, Index):
-            if model is not None or options:
-                raise TypeError("an open index has its model and options")
-            self.index = index
-        elif model is not None:
-            self.index = Index.create(index, model, exist_ok=True, **options)
-        else:
-            self.index = Index.open(index, **options)
+    def __init__(self, index: Index | Path, model: Model | Path | None = None, **options: Any) -> None:
+        self.index = opened(index, model, **options)
         self._embeddings: EhiEmbeddings | None = None
 
     def close(self) -> None:
@@ -89,8 +76,8 @@ class EhiVectorStore(VectorStore):
         metadatas: list[dict[str, Any]] | None = None,
         *,
         ids: list[str] | None = None,
-        index: Index | str | PathLike[str],
-        model: Model | str | PathLike[str] | None = None,
+        index: Index | Path,
+        model: Model | Path | None = None,
         **options: Any,
     ) -> EhiVectorStore:
         """A store with these texts. `embedding`, if any, is an `EhiEmbeddings`: its model then is the
@@ -112,8 +99,8 @@ class EhiVectorStore(VectorStore):
     def add_documents(
         self, documents: list[Document], ids: Sequence[str | None] | None = None, **kwargs: Any
     ) -> list[str]:
-        """Stores documents under `ids`, else their own ids, else new ones; where one is refused, none of them.
-        Keywords are those of `Index.add`.
+        """Stores documents under `ids`, else their own ids, else new ones; where one is refused, none of
+        them. Keywords are those of `Index.add`.
         """
         if ids is not None and len(ids) != len(documents):
             raise ValueError(f"{len(documents)} documents with {len(ids)} ids")
@@ -130,15 +117,14 @@ class EhiVectorStore(VectorStore):
             raise TypeError(f"unknown options: {', '.join(kwargs)}")
         if isinstance(ids, str):
             raise TypeError("`ids` is a list of strings, not one string")
-        self.index.delete([each["id"] for each in self.index.iter()] if ids is None else list(ids))
+        if ids is None:
+            delete_all(self.index)
+        else:
+            self.index.delete(list(ids))
         return True
 
     def get_by_ids(self, ids: Sequence[str], /) -> list[Document]:
-        return [
-            _document(one["id"], one["title"], one["text"], one["metadata"])
-            for one in self.index.get(list(ids))
-            if one
-        ]
+        return [_document(**one) for one in self.index.get(list(ids)) if one]
 
     def similarity_search(self, query: str, k: int = 4, **kwargs: Any) -> list[Document]:
         return [document for document, _ in self.similarity_search_with_score(query, k, **kwargs)]
@@ -182,12 +168,10 @@ class EhiVectorStore(VectorStore):
         self, embedding: list[float], k: int = 4, fetch_k: int = 20, lambda_mult: float = 0.5, **kwargs: Any
     ) -> list[Document]:
         found = self.similarity_search_by_vector(embedding, fetch_k, **kwargs)
+        if not found:
+            return []
         rows = self.embeddings.embed_documents([document.page_content for document in found])
-        chosen = (
-            maximal_marginal_relevance(np.asarray(embedding, np.float32), rows, lambda_mult, k)
-            if found
-            else []
-        )
+        chosen = maximal_marginal_relevance(np.asarray(embedding, np.float32), rows, lambda_mult, k)
         return [found[place] for place in chosen]
 
 
@@ -195,7 +179,5 @@ def _of_hit(hit: Hit) -> Document:
     return _document(hit.id, hit.title, hit.text, hit.metadata)
 
 
-def _document(own: str, title: str, text: str, metadata: Any) -> Document:
-    # LangChain has no place for a title, nor for metadata that is no dictionary; others may have stored them.
-    fields = metadata if isinstance(metadata, dict) else {} if metadata is None else {"metadata": metadata}
-    return Document(id=own, page_content=text, metadata={"title": title, **fields} if title else fields)
+def _document(id: str, title: str, text: str, metadata: Any, **_: Any) -> Document:
+    return Document(id=id, page_content=text, metadata=fields_of(title, metadata))

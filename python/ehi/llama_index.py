@@ -13,14 +13,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from os import PathLike
 from typing import Any
 
 import numpy as np
 
 from . import Index, Model
-from ._options import known_options
-from ._temporary import check
+from ._shared import Path, check, fields_of, known_options, opened
 
 try:
     from llama_index.core.callbacks import CallbackManager
@@ -43,8 +41,8 @@ class EhiRetriever(BaseRetriever):
 
     def __init__(
         self,
-        index: Index | str | PathLike[str],
-        model: Model | str | PathLike[str] | None = None,
+        index: Index | Path,
+        model: Model | Path | None = None,
         *,
         k: int = 10,
         callback_manager: CallbackManager | None = None,
@@ -58,12 +56,7 @@ class EhiRetriever(BaseRetriever):
                 raise TypeError("`filter` and `filters` exclude each other")
             search["filter"] = _filter(filters)
         super().__init__(callback_manager=callback_manager, verbose=verbose)
-        if isinstance(index, Index):
-            if model is not None:
-                raise TypeError("an open index has its model")
-            self.index = index
-        else:
-            self.index = Index.open(index) if model is None else Index.create(index, model, exist_ok=True)
+        self.index = opened(index, model)
         self.k, self._search = k, search
 
     def close(self) -> None:
@@ -104,53 +97,46 @@ def _node(hit: Any) -> BaseNode:
         except Exception as error:
             raise ValueError(f"the metadata of document {hit.id} are of no node: {error}") from error
     # A document that others have stored.
-    fields = metadata if isinstance(metadata, dict) else {} if metadata is None else {"metadata": metadata}
-    return TextNode(
-        id_=hit.id, text=hit.text, metadata={"title": hit.title, **fields} if hit.title else fields
-    )
+    return TextNode(id_=hit.id, text=hit.text, metadata=fields_of(hit.title, metadata))
 
 
+# A list in metadata passes if any of its elements does.
 _OPERATORS = {
+    FilterOperator.EQ: "$eq",
+    FilterOperator.CONTAINS: "$eq",
     FilterOperator.GT: "$gt",
     FilterOperator.GTE: "$gte",
     FilterOperator.LT: "$lt",
     FilterOperator.LTE: "$lte",
     FilterOperator.IN: "$in",
+    FilterOperator.ANY: "$in",
 }
+_NEGATED = {FilterOperator.NE: "$eq", FilterOperator.NIN: "$in"}
+_OF_LISTS = (FilterOperator.IN, FilterOperator.NIN, FilterOperator.ANY, FilterOperator.ALL)
 
 
 def _filter(filters: MetadataFilters) -> dict[str, Any]:
-    parts = [_filter(each) if isinstance(each, MetadataFilters) else _condition(each) for each in filters.filters]
-    match filters.condition:
-        case FilterCondition.OR:
-            return {"$or": parts} if parts else {}
-        case FilterCondition.NOT:
-            return {"$not": {"$or": parts}} if parts else {}
-        case _:
-            return {"$and": parts} if parts else {}
+    parts = [
+        _filter(each) if isinstance(each, MetadataFilters) else _condition(each) for each in filters.filters
+    ]
+    if not parts:
+        return {}
+    if filters.condition == FilterCondition.NOT:
+        return {"$not": {"$or": parts}}
+    return {"$or" if filters.condition == FilterCondition.OR else "$and": parts}
 
 
 def _condition(one: Any) -> dict[str, Any]:
     key, value, operator = one.key, one.value, one.operator
-    if operator in (FilterOperator.IN, FilterOperator.NIN, FilterOperator.ANY, FilterOperator.ALL):
-        if not isinstance(value, list):
-            raise ValueError(f"the filter '{operator.value}' of '{key}' needs a list")
-    match operator:
-        case FilterOperator.EQ | FilterOperator.CONTAINS:
-            # A list in metadata passes if any of its elements does.
-            return {key: {"$eq": value}}
-        case FilterOperator.NE:
-            return {"$not": {key: {"$eq": value}}}
-        case FilterOperator.ANY:
-            return {key: {"$in": value}}
-        case FilterOperator.ALL:
-            return {"$and": [{key: {"$eq": each}} for each in value]}
-        case FilterOperator.IS_EMPTY:
-            empty: list[dict[str, Any]] = [{"$eq": None}, {"$eq": ""}, {"$eq": []}]
-            return {"$or": [{key: each} for each in empty]}
-        case FilterOperator.NIN:
-            return {"$not": {key: {"$in": value}}}
-        case _ if operator in _OPERATORS:
-            return {key: {_OPERATORS[operator]: value}}
-        case _:
-            raise ValueError(f"an index has no filter '{operator.value}'; mode='lexical' searches for words")
+    if operator in _OF_LISTS and not isinstance(value, list):
+        raise ValueError(f"the filter '{operator.value}' of '{key}' needs a list")
+    if operator in _OPERATORS:
+        return {key: {_OPERATORS[operator]: value}}
+    if operator in _NEGATED:
+        return {"$not": {key: {_NEGATED[operator]: value}}}
+    if operator == FilterOperator.ALL:
+        return {"$and": [{key: {"$eq": each}} for each in value]}
+    if operator == FilterOperator.IS_EMPTY:
+        empty: list[Any] = [None, "", []]
+        return {"$or": [{key: {"$eq": each}} for each in empty]}
+    raise ValueError(f"an index has no filter '{operator.value}'; mode='lexical' searches for words")

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import pathlib
 from collections.abc import Callable, Mapping
-from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal
 
 from . import Model
-from ._temporary import EXACT, TemporaryIndex
+from ._shared import Path
+from ._temporary import Evaluated, TemporaryIndex
 from ._vectors import Vectors, rows
 
 try:
@@ -28,14 +28,8 @@ except ImportError as error:
 
 if TYPE_CHECKING:
     from mteb.abstasks.task_metadata import TaskMetadata
-    from mteb.types import (
-        Array,
-        CorpusDatasetType,
-        EncodeKwargs,
-        QueryDatasetType,
-        RetrievalOutputType,
-        TopRankedDocumentsType,
-    )
+    from mteb.types import Array, CorpusDatasetType, QueryDatasetType
+    from mteb.types import RetrievalOutputType, TopRankedDocumentsType
 
 _SIMILARITIES: dict[Any, Literal["cosine", "dot", "manhattan"]] = {
     ScoringFunction.COSINE: "cosine",
@@ -44,7 +38,7 @@ _SIMILARITIES: dict[Any, Literal["cosine", "dot", "manhattan"]] = {
 }
 
 
-class EhiSearch:
+class EhiSearch(Evaluated):
     """A model with its index, as MTEB's `SearchProtocol`.
 
     `model` is a `Model` or its path. `create` has options of `Index.create` (`passages`, `words`,
@@ -55,76 +49,48 @@ class EhiSearch:
 
     def __init__(
         self,
-        model: Model | str | PathLike[str],
+        model: Model | Path,
         *,
         name: str | None = None,
-        folder: str | PathLike[str] | None = None,
+        folder: Path | None = None,
         create: Mapping[str, Any] | None = None,
         **search: Any,
     ) -> None:
-        self.model = model if isinstance(model, Model) else Model(model)
-        self._search = dict(search or EXACT)
-        self._create = dict(create or {})
-        self._folder = folder
+        super().__init__(model, folder, create, search)
         self._store: TemporaryIndex | None = None
         self._name = name or f"ehi/{pathlib.Path(self.model.path).name}"
 
     @property
     def mteb_model_meta(self) -> ModelMeta:
         """What MTEB files results under: the model's name and hash, and the options of the search."""
+        unknown = "loader release_date languages n_parameters memory_usage_mb max_tokens license open_weights"
+        unknown += " public_training_code public_training_data training_datasets"
         return ModelMeta(
-            loader=None,
+            **dict.fromkeys(unknown.split()),
             name=self._name,
             revision=self.model.hash,
-            release_date=None,
-            languages=None,
-            n_parameters=None,
-            memory_usage_mb=None,
-            max_tokens=None,
             embed_dim=self.model.dim,
-            license=None,
-            open_weights=None,
-            public_training_code=None,
-            public_training_data=None,
             framework=[],
             similarity_fn_name=ScoringFunction.COSINE,
             use_instructions=False,
-            training_datasets=None,
             experiment_kwargs={name: str(value) for name, value in {**self._create, **self._search}.items()},
         )
 
-    def index(
-        self,
-        corpus: CorpusDatasetType,
-        *,
-        task_metadata: TaskMetadata,
-        hf_split: str,
-        hf_subset: str,
-        encode_kwargs: EncodeKwargs,
-        num_proc: int | None = None,
-        **kwargs: Any,
-    ) -> None:
+    def index(self, corpus: CorpusDatasetType, *, task_metadata: TaskMetadata, **kwargs: Any) -> None:
         """Makes an index of the corpus."""
         if "text" not in corpus.column_names:
             raise ValueError(f"{task_metadata.name} has no texts; its corpus has {corpus.column_names}")
         self.close()
         ids, texts = list(corpus["id"]), list(corpus["text"])
         titles = list(corpus["title"]) if "title" in corpus.column_names else []
-        self._store = TemporaryIndex(self._folder)
-        self._store.create(self.model, **self._create)
-        self._store.fill(ids, texts, [title or "" for title in titles] or [""] * len(ids))
+        self._store = self._filled(ids, texts, [title or "" for title in titles] or [""] * len(ids))
 
     def search(
         self,
         queries: QueryDatasetType,
         *,
-        task_metadata: TaskMetadata,
-        hf_split: str,
-        hf_subset: str,
         top_k: int,
-        encode_kwargs: EncodeKwargs,
         top_ranked: TopRankedDocumentsType | None = None,
-        num_proc: int | None = None,
         **kwargs: Any,
     ) -> RetrievalOutputType:
         """The best `top_k` documents for each query, with their scores; of `top_ranked` where that is
@@ -156,14 +122,14 @@ class EhiStore:
     def __init__(
         self,
         similarity: Literal["cosine", "dot", "manhattan"] = "cosine",
-        folder: str | PathLike[str] | None = None,
+        folder: Path | None = None,
     ) -> None:
         self._similarity, self._folder = similarity, folder
         self._vectors: Vectors | None = None
         self._idxs: list[str] = []
 
     @classmethod
-    def of(cls, encoder: Any, folder: str | PathLike[str] | None = None) -> EhiStore:
+    def of(cls, encoder: Any, folder: Path | None = None) -> EhiStore:
         """A store that ranks as the encoder's metadata say."""
         name = encoder.mteb_model_meta.similarity_fn_name
         if name not in _SIMILARITIES:

@@ -9,32 +9,5 @@ index with all documents, bit for bit. `copy` moves documents between indexes wi
 
 from ._ehi import _shards
 
-TermStatistics = _shards.TermStatistics
-candidates = _shards.candidates
-compare = _shards.compare
-copy = _shards.copy
-fuse = _shards.fuse
-ids = _shards.ids
-is_held_out = _shards.is_held_out
-leaf_rows = _shards.leaf_rows
-make_tree = _shards.make_tree
-plain_question = _shards.plain_question
-route = _shards.route
-search = _shards.search
-term_statistics = _shards.term_statistics
-
-__all__ = [
-    "TermStatistics",
-    "candidates",
-    "compare",
-    "copy",
-    "fuse",
-    "ids",
-    "is_held_out",
-    "leaf_rows",
-    "make_tree",
-    "plain_question",
-    "route",
-    "search",
-    "term_statistics",
-]
+__all__ = _shards.__all__
+globals().update({name: getattr(_shards, name) for name in __all__})

@@ -275,7 +275,7 @@ def descriptors():
 
 
 def test_opening_and_closing_leaks_nothing(tmp_path):
-    """`benches/leaks.py` does it ten thousand times."""
+    """Neither memory nor files of the process grow with opened and closed indexes."""
     path = tmp_path / "index"
     with ehi.Index.create(path, MODEL, precision="int8") as index:
         index.add_vectors(["a"], np.eye(1, 384, dtype=np.float32))

@@ -14,28 +14,25 @@
 
 from typing import TYPE_CHECKING, Any
 
-from .changes import delete
-from .cleaning import clean
-from .errors import DatasetError, ManifestError, PublishConflict, ShardError, ShardsError, StorageError
-from .publishing import publish, restore, versions
+from .basics import DatasetError, ManifestError, PublishConflict, ShardError, ShardsError, StorageError
+from .publishing import clean, delete, publish, restore, versions
 from .searcher import Answer, Hit, Searcher, open
 
 if TYPE_CHECKING:
-    from .batch import search_batch
-    from .jobs import append, build
+    from .building import append, build
     from .reshaping import compact, rebalance
     from .retraining import adopt, retrain
-    from .serving import serve
+    from .serving import search_batch, serve
 
 # What needs Ray, loaded when it is asked for.
 _HOMES = {
     "adopt": "retraining",
-    "append": "jobs",
-    "build": "jobs",
+    "append": "building",
+    "build": "building",
     "compact": "reshaping",
     "rebalance": "reshaping",
     "retrain": "retraining",
-    "search_batch": "batch",
+    "search_batch": "serving",
     "serve": "serving",
 }
 

@@ -1,25 +1,32 @@
 """Records of a dataset as documents, by the rules of `ehi insert`, and the files in which they wait for the
-worker of their shard.
+worker of their shard. Values of columns are as JSON has them: dates, times and decimals as text, what is not a
+number (NaN) as null.
 """
 
 from __future__ import annotations
 
+import datetime
+import decimal
 import gzip
 import hashlib
 import io
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from .errors import DatasetError
-from .names import Json
-from .values import plain
+import numpy as np
+
+from .basics import DatasetError, Json
+from .storage import Storage, read_checked
 
 IDS = ("_id", "id")
 TITLE, TEXT, METADATA = "title", "text", "metadata"
 # Changes with what records become, so that a build that was begun by another rule is not gone on with.
 RULES = 2
 _BETWEEN = "\n\n"
+
+Read = Callable[[Any], Any]
 
 
 def given(
@@ -41,7 +48,7 @@ def given(
     names = named(chosen)
     for place, name in enumerate(names):
         if not isinstance(name, str):
-            raise TypeError(f"{name!r} is no name of a column")
+            raise TypeError(f"{name!r} is not the name of a column")
         if name in names[:place]:
             raise ValueError(f"the column `{name}` is named twice")
     return chosen
@@ -49,22 +56,15 @@ def given(
 
 def named(columns: Json) -> list[str]:
     """All names that were given."""
-    return [*_one(columns["id"]), *(columns["text"] or []), *_one(columns["title"]), *_fields(columns)]
+    fields = columns["metadata"] or []
+    alone = [columns[role] for role in ("id", "title") if columns[role] is not None]
+    return [*alone, *(columns["text"] or []), *([fields] if isinstance(fields, str) else fields)]
 
 
 def optional(columns: Json) -> list[str]:
     """The names that were given for what no record need have: if none at all has it, the name is wrong."""
-    several = columns["text"] if len(columns["text"] or []) > 1 else []
-    return [*several, *_one(columns["title"]), *_fields(columns)]
-
-
-def _one(name: str | None) -> list[str]:
-    return [] if name is None else [name]
-
-
-def _fields(columns: Json) -> list[str]:
-    fields = columns["metadata"]
-    return [fields] if isinstance(fields, str) else fields or []
+    texts = columns["text"] or []
+    return named({**columns, "id": None, "text": texts if len(texts) > 1 else None})
 
 
 def resolve(columns: Json, names: Sequence[str]) -> Json:
@@ -112,7 +112,9 @@ def document_of(columns: Json, record: Json, at: str = "") -> Json:
     names = list(record)
     of_beir = IDS[0] in record and not any(columns[name] for name in ("id", "text", "title"))
     of_beir = of_beir and columns["metadata"] is None
-    record = _flattened(columns, record, at)
+    if (chosen := named(columns)) and METADATA not in chosen:
+        # Some are named that may be among the members of an object `metadata`.
+        record = _beside(record, at)
     name = columns["id"] or (IDS[0] if IDS[0] in record or IDS[1] not in record else IDS[1])
     id = _id(name, record.pop(name, None), names, at)
     at = f"{at}the document `{id}`: "
@@ -137,16 +139,6 @@ def document_of(columns: Json, record: Json, at: str = "") -> Json:
     return document
 
 
-def _flattened(columns: Json, record: Json, at: str) -> Json:
-    """With the members of an object `metadata` beside the other fields, where some are named that may be
-    among them.
-    """
-    names = named(columns)
-    if not names or METADATA in names or not isinstance(record.get(METADATA), dict):
-        return record
-    return _beside(record, at)
-
-
 def _beside(record: Json, at: str) -> Json:
     inner = record.get(METADATA)
     if not isinstance(inner, dict):
@@ -167,7 +159,7 @@ def _whole(name: str, value: Any, at: str) -> Json | None:
             pass
     if value is not None and not isinstance(value, dict):
         raise DatasetError(
-            f"{at}the metadata in `{name}` is {_kind(value)}, no object; "
+            f"{at}the metadata in `{name}` is {_kind(value)}, not an object; "
             f"`metadata=[{name!r}]` makes a field of that column"
         )
     return value
@@ -191,7 +183,7 @@ def _unicode(name: str, text: str, at: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise DatasetError(f"{at}`{name}` has half of a pair of surrogates, which is no text") from None
+        raise DatasetError(f"{at}`{name}` has half of a pair of surrogates, which is not text") from None
     return text
 
 
@@ -200,9 +192,15 @@ def _kind(value: Any) -> str:
     return kinds.get(type(value), f"the number {value}")
 
 
+def hash_of(id: str, purpose: bytes = b"") -> int:
+    """A hash of an id, of 64 bits; those of one purpose have nothing to do with those of another."""
+    data = id.encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.blake2b(data, digest_size=8, person=purpose).digest(), "big")
+
+
 def partition_of(id: str, shards: int) -> int:
     """The shard that an id belongs to: equal ids meet in one shard, whatever the order of the input."""
-    return int.from_bytes(hashlib.blake2b(id.encode(), digest_size=8).digest(), "big") % shards
+    return hash_of(id) % shards
 
 
 def packed(documents: Iterable[Json]) -> bytes:
@@ -223,14 +221,107 @@ def unpacked(data: bytes) -> Iterator[Json]:
             yield json.loads(line)
 
 
-def last_of_each(read: Callable[[], Iterable[Json]]) -> Iterator[Json]:
-    """Of documents with one id the last; `read` gives them all, as often as it is called.
+def spooled(storage: Storage, files: Iterable[Json]) -> Iterator[Json]:
+    """The documents of spool files, in their order."""
+    for file in files:
+        yield from unpacked(read_checked(storage, file["name"], file["sha256"]))
 
-    Memory is for ids alone.
-    """
-    last = {}
-    for place, document in enumerate(read()):
-        last[document["id"]] = place
-    for place, document in enumerate(read()):
-        if last[document["id"]] == place:
-            yield document
+
+class ValueKindError(Exception):
+    """A value, or a column, of a kind that is not read."""
+
+
+def lists_of(column: Any) -> list[Any]:
+    """The values of a column of Arrow's. `ValueKindError` where its type is none that JSON has."""
+    read = _reader(column.type)
+    try:
+        return [read(value) for value in column.to_pylist()]
+    except (ArithmeticError, ValueError) as error:
+        # A time beyond the calendar.
+        raise ValueKindError(str(error)) from None
+
+
+def _reader(kind: Any) -> Read:
+    # Sets are searched without it.
+    from pyarrow import types
+
+    if types.is_float16(kind) or types.is_float32(kind):
+        narrow = np.float16 if types.is_float16(kind) else np.float32
+        # As it is written, not as its next double is.
+        return lambda value: None if value is None else _number(float(str(narrow(value))))
+    if types.is_dictionary(kind):
+        return _reader(kind.value_type)
+    if types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
+        item = _reader(kind.value_type)
+        return lambda value: None if value is None else [item(each) for each in value]
+    if types.is_struct(kind):
+        fields = {kind.field(place).name: _reader(kind.field(place).type) for place in range(kind.num_fields)}
+        return lambda value: None if value is None else _members(fields, value)
+    if types.is_map(kind) or types.is_union(kind) or "binary" in str(kind):
+        raise ValueKindError(f"of the type {kind}, which is not read")
+    return plain
+
+
+def _members(fields: Mapping[str, Read], value: Any) -> dict[str, Any]:
+    """Without nulls: all rows of a column have all members, whatever was written."""
+    found = {name: read(value[name]) for name, read in fields.items()}
+    return {name: each for name, each in found.items() if each is not None}
+
+
+def plain(value: Any) -> Any:
+    """A value of Python, numpy or pandas as JSON has it."""
+    if value is None or isinstance(value, (str, bool)):
+        return value
+    if isinstance(value, (np.generic, np.ndarray)):
+        return plain(value.tolist())
+    if isinstance(value, int):
+        # Beyond 64 bits it is rounded.
+        return value if -(2**63) <= value < 2**64 else float(value)
+    if isinstance(value, float):
+        return _number(value)
+    if isinstance(value, decimal.Decimal):
+        return format(value, "f")
+    if isinstance(value, dict):
+        if not all(isinstance(name, str) for name in value):
+            raise ValueKindError("an object with names that are not texts")
+        return {name: plain(each) for name, each in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(each) for each in value]
+    if isinstance(value, datetime.timedelta):
+        return _duration(value)
+    if isinstance(value, (datetime.datetime, datetime.time)):
+        return _time(value)
+    if isinstance(value, datetime.date):
+        return value.isoformat()
+    raise ValueKindError(f"of the type {type(value).__name__}, which is not read")
+
+
+def _number(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _time(value: datetime.datetime | datetime.time) -> str | None:
+    if value != value:
+        # `NaT` of pandas.
+        return None
+    zone = ""
+    if value.tzinfo is not None:
+        zone = "Z"
+        if isinstance(value, datetime.datetime):
+            value = value.astimezone(datetime.timezone.utc)
+        value = value.replace(tzinfo=None)
+    digits = "seconds"
+    if getattr(value, "nanosecond", 0):
+        digits = "nanoseconds"
+    elif value.microsecond:
+        digits = "microseconds" if value.microsecond % 1000 else "milliseconds"
+    return value.isoformat(timespec=digits) + zone
+
+
+def _duration(value: datetime.timedelta) -> str:
+    """As ISO 8601 has it, in seconds."""
+    sign = "-" if value < datetime.timedelta(0) else ""
+    micros = abs(value) // datetime.timedelta(microseconds=1)
+    seconds, fraction = divmod(micros, 1_000_000)
+    digits = f".{fraction:06}".rstrip("0") if fraction else ""
+    return f"{sign}PT{seconds}{digits}S"

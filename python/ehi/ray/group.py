@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import concurrent.futures
-import hashlib
+import contextlib
+import functools
 import os
-import pathlib
 import threading
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import ehi
 from ehi import shards as parts
 
 from . import publishing
+from .basics import Json, ShardError, ShardsError
 from .cache import Cache
-from .errors import ManifestError, ShardError, ShardsError
 from .manifest import unpack_counts
-from .names import Json
-from .storage import Storage
+from .storage import Storage, read_checked
 
 T = TypeVar("T")
 
@@ -55,22 +53,12 @@ class Group:
         self._locks = {place: threading.Lock() for place in self.places}
         self._guard = threading.Lock()
         self._leaf_rows = {place: unpack_counts(entries[place]["leaf_rows"]) for place in self.places}
-        self._statistics = self._read_statistics()
+        self._statistics = None
+        if words := manifest["statistics"]:
+            data = read_checked(storage, publishing.statistics_name(words["sha256"]), words["sha256"])
+            self._statistics = parts.TermStatistics.from_bytes(data)
         threads = threads or min(len(self.places) or 1, os.cpu_count() or 1)
         self._pool = concurrent.futures.ThreadPoolExecutor(threads, thread_name_prefix="ehi-shard")
-
-    def _read_statistics(self) -> parts.TermStatistics | None:
-        entry = self.manifest["statistics"]
-        if entry is None:
-            return None
-        name = f"{publishing.STATISTICS}/{entry['sha256']}.terms"
-        try:
-            data = self.storage.get(name)
-        except FileNotFoundError:
-            raise ManifestError(f"the statistics of words {name} are missing") from None
-        if hashlib.sha256(data).hexdigest() != entry["sha256"]:
-            raise ManifestError(f"the statistics of words {name} are damaged")
-        return parts.TermStatistics.from_bytes(data)
 
     def close(self) -> None:
         """Ends what is under way, with `ShardsError`. Safe to call twice."""
@@ -90,9 +78,13 @@ class Group:
     def prepare(self) -> dict[str, str]:
         """Fetches and opens all shards; why those that are refused are, by key."""
         self._check_open()
-        tried = [self._submit(self._try_index, place) for place in self.places]
-        reasons = {place: own.result() for place, own in zip(self.places, tried)}
-        return {self.manifest["shards"][place]["key"]: why for place, why in reasons.items() if why}
+        reasons: dict[str, str] = {}
+        for future in [self._submit(self._index, place) for place in self.places]:
+            try:
+                future.result()
+            except ShardError as error:
+                reasons[error.shard] = error.reason
+        return reasons
 
     def refused(self) -> dict[str, str]:
         with self._guard:
@@ -110,14 +102,6 @@ class Group:
         except RuntimeError:
             self._check_open()
             raise
-
-    def _try_index(self, place: int) -> str | None:
-        """Why a shard cannot be used, if so."""
-        try:
-            self._index(place)
-        except ShardError as error:
-            return error.reason
-        return None
 
     def _index(self, place: int) -> ehi.Index:
         self._check_open()
@@ -137,7 +121,8 @@ class Group:
                 index = self._opened(entry)
             except ShardError as error:
                 # By the checksums of the manifest: it is no better the next time.
-                self._refuse(place, error.reason)
+                with self._guard:
+                    self._refused[place] = error.reason
                 raise
             except ehi.StoreError as error:
                 raise self._damaged(place, error) from error
@@ -152,22 +137,14 @@ class Group:
             return index
 
     def _opened(self, entry: Json) -> ehi.Index:
-        def open(path: pathlib.Path) -> ehi.Index:
-            # The entry encodes, once for all shards.
-            return ehi.Index.open_read_only(path, precision=self.manifest["precision"], lazy_encoder=True)
-
+        # The entry of the set encodes, once for all shards.
+        options: Json = {"precision": self.manifest["precision"], "lazy_encoder": True}
+        open = functools.partial(ehi.Index.open_read_only, **options)
         index = self.cache.opened(self.storage, entry, self.manifest["tombstones"], open)
-        found = index.model.hash
-        if found != self.manifest["model"]["hash"]:
-            raise ShardError(
-                entry["key"], f"its model is {found}, the set has {self.manifest['model']['hash']}"
-            )
+        found, expected = index.model.hash, self.manifest["model"]["hash"]
+        if found != expected:
+            raise ShardError(entry["key"], f"its model is {found}, the set has {expected}")
         return index
-
-    def _refuse(self, place: int, reason: str) -> None:
-        with self._guard:
-            self._refused[place] = reason
-            self._open.pop(place, None)
 
     def _damaged(self, place: int, error: ehi.StoreError) -> ShardError:
         """The error of a shard. Where its copy on this disk is damaged that is dropped, and the next search
@@ -184,32 +161,29 @@ class Group:
             self._dropped.add(place)
         return ShardError(entry["key"], str(error))
 
-    def search(self, request: Json) -> Json:
-        """What each shard has to offer for a request, and which shards have no answer, with the reason.
+    def search(self, request: Json) -> tuple[list[tuple[int, Any]], dict[str, str]]:
+        """What each shard has to offer for a request, by its place, and which shards have no answer, with the
+        reason.
 
         `request` has `k`, `mode`, `text`, `vector`, `leaves` (of the tree; all documents without), `depth`
         (candidates, of a hybrid search), `filter`, `bm25`, `codes` and `seconds`, after which shards that
         have not answered are left out.
         """
-        started = time.monotonic()
-        leaves = request["leaves"]
-        asked = [place for place in self.places if self._may_answer(place, request["mode"], leaves)]
         self._check_open()
+        seconds, leaves = request["seconds"], request["leaves"]
+        asked = [place for place in self.places if self._may_answer(place, request["mode"], leaves)]
         futures = {self._submit(self._ask, place, request): place for place in asked}
-        seconds = request.get("seconds")
-        left = None if seconds is None else max(seconds - (time.monotonic() - started), 0)
-        done, late = concurrent.futures.wait(futures, timeout=left)
+        done, late = concurrent.futures.wait(futures, timeout=seconds)
         offers, missing = [], {}
         for future in sorted(done, key=lambda own: futures[own]):
-            place = futures[future]
             try:
-                offers.append((place, future.result()))
+                offers.append((futures[future], future.result()))
             except ShardError as error:
                 missing[error.shard] = error.reason
         for future in late:
             future.cancel()
             missing[self.manifest["shards"][futures[future]]["key"]] = f"no answer within {seconds} s"
-        return {"offers": offers, "missing": missing, "asked": len(asked)}
+        return offers, missing
 
     def _may_answer(self, place: int, mode: str, leaves: Sequence[int] | None) -> bool:
         rows = self._leaf_rows[place]
@@ -218,38 +192,30 @@ class Group:
         return bool(rows[list(leaves)].any())
 
     def _ask(self, place: int, request: Json) -> Any:
-        index = self._index(place)
-        options = {name: request[name] for name in ("leaves", "filter", "codes")}
-        try:
-            if request["mode"] == "hybrid":
+        index, mode = self._index(place), request["mode"]
+        options = {"filter": request["filter"]}
+        if mode != "lexical":
+            options |= {"leaves": request["leaves"], "codes": request["codes"]}
+        if mode != "dense":
+            options |= {"statistics": self._statistics, "bm25": request["bm25"]}
+        with self._reading(place):
+            if mode == "hybrid":
                 return parts.candidates(
-                    index,
-                    request["text"],
-                    request["vector"],
-                    request["depth"],
-                    statistics=self._statistics,
-                    bm25=request["bm25"],
-                    **options,
+                    index, request["text"], request["vector"], request["depth"], **options
                 )
-            if request["mode"] == "lexical":
-                found = parts.search(
-                    index,
-                    request["k"],
-                    text=request["text"],
-                    mode="lexical",
-                    statistics=self._statistics,
-                    bm25=request["bm25"],
-                    filter=request["filter"],
-                    ids_only=True,
-                )
-            else:
-                found = parts.search(index, request["k"], vector=request["vector"], ids_only=True, **options)
+            query = {"text": request["text"]} if mode == "lexical" else {"vector": request["vector"]}
+            found = parts.search(index, request["k"], mode=mode, ids_only=True, **query, **options)
+            return list(zip(found.ids, found.scores.tolist()))
+
+    @contextlib.contextmanager
+    def _reading(self, place: int) -> Iterator[None]:
+        """Damage that is met while reading, as the error of a shard."""
+        try:
+            yield
         except ehi.StoreError as error:
             if getattr(error, "kind", None) == "NotLexical":
                 raise
-            # Damage that is met while reading.
             raise self._damaged(place, error) from error
-        return list(zip(found.ids, found.scores.tolist()))
 
     def documents(
         self, wanted: Sequence[tuple[int, str]]
@@ -261,13 +227,9 @@ class Group:
             by_place.setdefault(place, []).append(id)
         for place, ids in by_place.items():
             try:
-                documents = self._index(place).get(ids)
+                index = self._index(place)
+                with self._reading(place):
+                    found.update({(place, id): own for id, own in zip(ids, index.get(ids))})
             except ShardError as error:
                 missing[error.shard] = error.reason
-                continue
-            except ehi.StoreError as error:
-                damaged = self._damaged(place, error)
-                missing[damaged.shard] = damaged.reason
-                continue
-            found.update({(place, id): document for id, document in zip(ids, documents)})
         return found, missing

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import re
 import time
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from .errors import ManifestError, PublishConflict
-from .names import Json
-from .scratch import Scratch
-from .storage import Storage
+from .basics import Json, ManifestError, PublishConflict, is_number
+from .scratch import work_folder
+from .storage import Storage, is_inside
 
 FORMAT = 1
 FOLDER = "manifests"
@@ -53,7 +53,7 @@ def latest_version(storage: Storage) -> int:
 
 def remove(storage: Storage, numbers: Iterable[int]) -> None:
     """Empties manifests, each in one step: its number is taken all the while."""
-    with Scratch("empty") as folder:
+    with work_folder("empty") as folder:
         (folder / "manifest").touch()
         for number in numbers:
             storage.upload(name_of(number), folder / "manifest")
@@ -63,14 +63,9 @@ def read(storage: Storage, version: int | None = None) -> Json:
     """A manifest, the newest unless asked otherwise."""
     for _ in range(_LOOKS):
         number = latest_version(storage) if version is None else version
-        data = b""
-        if number != 0:
-            try:
-                data = storage.get(name_of(number))
-            except FileNotFoundError:
-                pass
-        if data:
-            return decode(data, number)
+        with contextlib.suppress(FileNotFoundError):
+            if number != 0 and (data := storage.get(name_of(number))):
+                return decode(data, number)
         if version is not None or number == 0:
             break
         # A newer one was published and this one cleaned away, after the list.
@@ -87,119 +82,90 @@ def decode(data: bytes, number: int) -> Json:
         manifest = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise ManifestError(f"manifest {number} is damaged: {error}") from None
-    if not isinstance(manifest, dict) or not {"format", "version"} <= manifest.keys():
-        raise ManifestError(f"manifest {number} is damaged: it lacks what every manifest has")
-    if manifest["format"] != FORMAT:
+    wrong = flaw(manifest, {"format": _is_count, "version": lambda value: value == number})
+    if not wrong and manifest["format"] != FORMAT:
         raise ManifestError(
             f"manifest {number} has format {manifest['format']}, this version of ehi reads {FORMAT}"
         )
-    if manifest["version"] != number:
-        raise ManifestError(f"manifest {number} is damaged: it says that it is number {manifest['version']}")
-    wrong = flaw(manifest)
-    if wrong:
+    if wrong := wrong or flaw(manifest):
         raise ManifestError(f"manifest {number} is damaged: {wrong}")
     return manifest
 
 
-def flaw(manifest: Json) -> str | None:
-    """What is wrong with the shape of a manifest; `None` of one that can be used.
-
-    A manifest names folders and files that are made here: no name in it leads out of them.
-    """
-    try:
-        if not _has(_int, manifest, "beam", "documents"):
-            return "beam or documents are no whole numbers"
-        if manifest["beam"] < 1 or not all(
-            _is(str, manifest[name], optional) for name, optional in (("words", True), ("precision", False))
-        ):
-            return "beam, words or precision are none"
-        if manifest["alpha"] is not None and not (_number(manifest["alpha"]) and 0 <= manifest["alpha"] <= 1):
-            return "alpha is no number from 0 to 1"
-        _check_model(manifest["model"])
-        for entry in _list(manifest["shards"], "shards"):
-            _check_shard(entry)
-        for entry in _list(manifest["tombstones"], "tombstones"):
-            _expect(_TOMBSTONES.fullmatch(entry["name"]) and _hex(entry["sha256"]), "a tombstone file")
-            _expect(_has(_int, entry, "before", "ids"), "a tombstone file")
-        if manifest["statistics"] is not None:
-            _expect(_hex(manifest["statistics"]["sha256"]), "the statistics of words")
-        for own in _list(manifest.get("appends", []), "appends"):
-            _expect(_is(str, own["name"]) and _int(own["version"]), "an append")
-        _expect(_is(dict, manifest.get("columns"), True), "what is said of columns")
-        if "candidate" in manifest:
-            _expect(all(_is(str, manifest["candidate"][name]) for name in ("name", "of")), "the candidate")
-    except KeyError as error:
-        return f"it lacks {error}"
-    except (TypeError, ValueError, AttributeError, IndexError, zlib.error) as error:
-        return str(error)
-    return None
-
-
-def _check_model(model: Json) -> None:
-    _expect(_hex(model["hash"]) and _hex(model["attempt"], _HEX32), "the name of the model")
-    _expect(_is(bool, model["has_tree"]), "what is said of a tree")
-    _check_files(model["files"], "the model")
-    _expect(not any("same" in file for file in model["files"]), "a file of the model")
-
-
-def _check_shard(entry: Json) -> None:
-    key = entry["key"]
-    _expect(_hex(key, _HEX32) and _hex(entry["attempt"], _HEX32), "the name of a shard")
-    _expect(_hex(entry["model"]) and _hex(entry["content"]), f"shard {key}")
-    _expect(_has(_int, entry, "rows", "bytes", "added"), f"the numbers of shard {key}")
-    _expect(_is(str, entry["leaf_rows"]), f"the rows of the leaves of shard {key}")
-    unpack_counts(entry["leaf_rows"])
-    _expect(entry["terms"] is None or _hex(entry["terms"]["sha256"]), f"the words of shard {key}")
-    for own in _list(entry["refused"], "refused documents"):
-        _expect(_is(str, own["id"]) and _is(str, own["reason"]), f"a refused document of shard {key}")
-    _check_files(entry["files"], f"shard {key}")
-
-
-def _check_files(files: Any, whose: str) -> None:
-    for file in _list(files, "files"):
-        names = [file["name"], *([file["same"]] if "same" in file else [])]
-        if not all(_is(str, name) and _is_inside(name) for name in names):
-            raise ValueError(f"a file of {whose} has a name that leads elsewhere, or is none: {names!r:.200}")
-        _expect(_hex(file["sha256"]) and _int(file["bytes"]), f"a file of {whose}")
-
-
-def _is_inside(name: str) -> bool:
-    """Whether a name is one of a file below a folder."""
-    parts = name.split("/")
-    return not any(part in ("", ".", "..") or "\0" in part or "\\" in part for part in parts)
-
-
-def _expect(holds: Any, what: str) -> None:
-    if not holds:
-        raise ValueError(f"{what} is not as it should be")
-
-
-def _is(kind: type, value: Any, optional: bool = False) -> bool:
-    return isinstance(value, kind) or (optional and value is None)
-
-
-def _int(value: Any) -> bool:
-    """Whether it is a whole number, and one of a size that occurs."""
+def _is_count(value: Any) -> bool:
+    """Whether it is a whole number of a size that occurs."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63
 
 
-def _number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+def _are_counts(value: Any) -> bool:
+    try:
+        unpack_counts(value)
+    except (TypeError, ValueError, zlib.error):
+        return False
+    return True
 
 
-def _has(check: Callable[[Any], bool], of: Json, *names: str) -> bool:
-    return all(check(of[name]) for name in names)
+# What a value is: a type, a pattern of a text, or a function that says whether the value is right; `[shape]`
+# is a list, a dictionary the fields of an object, and a pair with `None` a value that may be null. A field
+# whose name ends in `?` may be absent. A manifest names folders and files that are made here: no name leads
+# out of them.
+_FILE = {"name": is_inside, "bytes": _is_count, "sha256": _HEX64}
+_SHAPE = {
+    "beam": lambda value: _is_count(value) and value > 0,
+    "documents": _is_count,
+    "words": (None, str),
+    "precision": str,
+    "alpha": (None, lambda value: is_number(value) and 0 <= value <= 1),
+    "model": {
+        "hash": _HEX64,
+        "attempt": _HEX32,
+        "has_tree": bool,
+        "files": [{**_FILE, "same?": lambda value: False}],
+    },
+    "shards": [
+        {
+            "key": _HEX32,
+            "attempt": _HEX32,
+            "model": _HEX64,
+            "content": _HEX64,
+            "rows": _is_count,
+            "bytes": _is_count,
+            "added": _is_count,
+            "leaf_rows": _are_counts,
+            "terms": (None, {"sha256": _HEX64}),
+            "refused": [{"id": str, "reason": str}],
+            "files": [{**_FILE, "same?": is_inside}],
+        }
+    ],
+    "tombstones": [{"name": _TOMBSTONES, "sha256": _HEX64, "before": _is_count, "ids": _is_count}],
+    "statistics": (None, {"sha256": _HEX64}),
+    "appends": [{"name": str, "version": _is_count}],
+    "columns?": (None, dict),
+    "candidate?": {"name": str, "of": str},
+}
 
 
-def _hex(value: Any, pattern: re.Pattern[str] = _HEX64) -> bool:
-    return isinstance(value, str) and pattern.fullmatch(value) is not None
-
-
-def _list(value: Any, what: str) -> list[Json]:
-    """A list of objects, if it is one."""
-    if not isinstance(value, list) or not all(isinstance(own, dict) for own in value):
-        raise ValueError(f"its {what} are no list of objects")
-    return value
+def flaw(value: Any, shape: Any = _SHAPE, at: str = "it") -> str | None:
+    """What is wrong with the shape of a manifest; `None` if it can be used."""
+    if isinstance(shape, tuple):
+        return None if value is None else flaw(value, shape[1], at)
+    if isinstance(shape, dict) and isinstance(value, dict):
+        for name, own in shape.items():
+            if (field := name.removesuffix("?")) not in value:
+                if name == field:
+                    return f"{at} lacks `{field}`"
+            elif wrong := flaw(value[field], own, f"`{field}` of {at}"):
+                return wrong
+        return None
+    if isinstance(shape, list) and isinstance(value, list):
+        return next(filter(None, (flaw(own, shape[0], f"an entry of {at}") for own in value)), None)
+    if isinstance(shape, re.Pattern):
+        is_right = isinstance(value, str) and bool(shape.fullmatch(value))
+    elif isinstance(shape, type):
+        is_right = isinstance(value, shape)
+    else:
+        is_right = callable(shape) and shape(value)
+    return None if is_right else f"{at} is not what it has to be: {value!r:.200}"
 
 
 def encode(manifest: Json) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, overload
 
 import numpy as np
@@ -14,9 +14,8 @@ import numpy.typing as npt
 import ehi
 from ehi import shards as parts
 
+from .basics import Json, is_number
 from .manifest import unpack_counts
-from .names import Json
-from .options import known
 
 # Candidates of a hybrid search by either score, at least; as a single index has them.
 CANDIDATES = 48
@@ -80,74 +79,68 @@ class Answer:
     def __getitem__(self, at: int | slice, /) -> Hit | list[Hit]:
         return self.hits[at]
 
-    def as_dict(self) -> Json:
-        return dataclasses.asdict(self)
+
+def _is_count(value: Any) -> bool:
+    return is_number(value) and isinstance(value, int) and value > 0
 
 
-@dataclasses.dataclass(frozen=True)
-class Plan:
-    """A search, checked."""
+# Options of a search: whether a value may be one, and what it is.
+OPTIONS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "k": (_is_count, "a whole number from 1"),
+    "beam": (_is_count, "a whole number from 1"),
+    "exact": (lambda value: isinstance(value, bool), "true or false"),
+    "mode": (lambda value: value in MODES, f"one of {', '.join(MODES)}"),
+    "alpha": (is_number, "a number"),
+    "rrf": (is_number, "a number"),
+    "filter": (lambda value: isinstance(value, (dict, str)), "an object"),
+    "bm25": (
+        lambda value: isinstance(value, (list, tuple)) and len(value) == 2 and all(map(is_number, value)),
+        "a list of two numbers",
+    ),
+    "codes": (lambda value: isinstance(value, bool), "true or false"),
+    "seconds": (
+        lambda value: is_number(value) and 0 < value <= threading.TIMEOUT_MAX,
+        "a number of seconds above 0",
+    ),
+}
 
-    k: int
-    mode: str
-    beam: int | None
-    alpha: float | None
-    rrf: float | None
-    filter: Any
-    bm25: tuple[float, float] | None
-    codes: bool | None
-    seconds: float | None
 
-
-def plan_of(
-    manifest: Json,
-    k: int = 10,
-    *,
-    beam: int | None = None,
-    exact: bool = False,
-    mode: str | None = None,
-    alpha: float | None = None,
-    rrf: float | None = None,
-    filter: Any = None,
-    bm25: tuple[float, float] | None = None,
-    codes: bool | None = None,
-    seconds: float | None = None,
-    **unknown: Any,
-) -> Plan:
-    """A search of a set, its options checked. Without a mode it is hybrid where the set has an `alpha`, else
-    dense.
+def plan_of(manifest: Json, k: int = 10, **options: Any) -> Json:
+    """The options of a search of a set, checked; `None` is as not given. Without a mode it is hybrid where
+    the set has an `alpha`, else dense.
     """
-    known(unknown)
-    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
-        raise ValueError(f"`k` is {k!r}; it is at least 1")
-    if mode is None:
-        joined = (alpha, rrf, manifest["alpha"])
-        mode = "dense" if all(each is None for each in joined) else "hybrid"
-    if mode not in MODES:
-        raise ValueError(f"`mode` is `{mode}`; known are {', '.join(MODES)}")
+    plan: Json = {**dict.fromkeys(OPTIONS), **options, "k": k}
+    for name, value in plan.items():
+        if name not in OPTIONS:
+            raise TypeError(f"`{name}` is not an option; known are {', '.join(OPTIONS)}")
+        holds, what = OPTIONS[name]
+        if (value is not None or name == "k") and not holds(value):
+            raise ValueError(f"`{name}` is {value!r:.50}; it is {what}")
+    joined = plan["alpha"] is not None or plan["rrf"] is not None
+    if plan["mode"] is None:
+        plan["mode"] = "dense" if not joined and manifest["alpha"] is None else "hybrid"
+    mode = plan["mode"]
     if mode != "dense" and manifest["statistics"] is None:
         raise ValueError(f"the set was built without words; it cannot be searched in the mode {mode}")
-    if mode != "hybrid" and (alpha is not None or rrf is not None):
+    if mode != "hybrid" and joined:
         raise ValueError("`alpha` and `rrf` are options of the mode hybrid")
-    if mode == "dense" and bm25 is not None:
+    if mode == "dense" and plan["bm25"] is not None:
         raise ValueError("`bm25` is an option of the modes lexical and hybrid")
-    if mode == "lexical" and (beam is not None or exact or codes is not None):
+    if mode == "lexical" and (plan["exact"] or plan["beam"] is not None or plan["codes"] is not None):
         raise ValueError("`beam`, `exact` and `codes` are about embeddings, which the mode lexical has not")
-    if exact and beam is not None:
+    if plan["exact"] and plan["beam"] is not None:
         raise ValueError("`exact` and `beam` exclude each other")
-    if beam is not None and (isinstance(beam, bool) or not isinstance(beam, int) or beam < 1):
-        raise ValueError(f"`beam` is {beam!r}; it is at least 1")
-    if seconds is not None and not 0 < seconds <= threading.TIMEOUT_MAX:
-        raise ValueError(f"`seconds` is {seconds!r}; it is above 0, and no infinity")
-    if mode == "hybrid" and alpha is None and rrf is None:
-        alpha = manifest["alpha"]
-    if exact or mode == "lexical" or not manifest["model"]["has_tree"]:
-        beam = None
-    elif beam is None and manifest["documents"] > MOST_EXACT:
-        beam = manifest["beam"]
+    if mode == "hybrid" and not joined:
+        plan["alpha"] = manifest["alpha"]
+    if plan["exact"] or mode == "lexical" or not manifest["model"]["has_tree"]:
+        plan["beam"] = None
+    elif plan["beam"] is None and manifest["documents"] > MOST_EXACT:
+        plan["beam"] = manifest["beam"]
+    if plan["bm25"] is not None:
+        plan["bm25"] = tuple(plan["bm25"])
     # There are no more hits than documents.
-    k = min(k, max(manifest["documents"], 1))
-    return Plan(k, mode, beam, alpha, rrf, filter, bm25, codes, seconds)
+    plan["k"] = min(k, max(manifest["documents"], 1))
+    return plan
 
 
 def _embedding(query: Any) -> Any:
@@ -164,22 +157,23 @@ def _embedding(query: Any) -> Any:
 
 
 class Entry:
-    """Encodes, routes and merges for one manifest. `ask` and `fetch` reach the groups of shards."""
+    """Encodes, routes and merges for one manifest."""
 
-    def __init__(self, manifest: Json, model: ehi.Model, encoder: ehi.Encoder | None = None) -> None:
+    def __init__(self, manifest: Json, model: ehi.Model, before: Entry | None = None) -> None:
+        """With the encoder of the entry `before`, if the set has the same model still."""
         self.manifest = manifest
         self.model = model
-        self.encoder = encoder or ehi.Encoder(model.path, precision=manifest["precision"])
+        if before and all(before.manifest[name] == manifest[name] for name in ("model", "precision")):
+            self.encoder: ehi.Encoder = before.encoder
+        else:
+            self.encoder = ehi.Encoder(model.path, precision=manifest["precision"])
         self._leaves = max([1, *(len(unpack_counts(entry["leaf_rows"])) for entry in manifest["shards"][:1])])
         # The encoder runs one question as fast as several at a time.
         self._encoding = threading.Lock()
 
-    def plan(self, k: int = 10, **options: Any) -> Plan:
-        """Checks options."""
-        return plan_of(self.manifest, k, **options)
-
-    def requests(self, query: Any, plan: Plan) -> Json:
-        """Of a text or an embedding what the groups are asked, once it is encoded and routed."""
+    def request(self, query: Any, k: int = 10, **options: Any) -> Json:
+        """What shards are asked for a text or an embedding, which is encoded and routed."""
+        plan = plan_of(self.manifest, k, **options)
         text, vector = None, None
         if isinstance(query, str):
             text = query
@@ -187,110 +181,44 @@ class Entry:
                 raise ehi.InputError("the question is empty")
         else:
             vector = _embedding(query)
-            if plan.mode != "dense":
+            if plan["mode"] != "dense":
                 raise ehi.InputError(
                     "a query that is an embedding has no words; ask in text, or in the mode dense"
                 )
-        if vector is None and plan.mode != "lexical":
-            assert text is not None
-            plain = parts.plain_question(text) if plan.mode == "hybrid" else text
+        if text is not None and plan["mode"] != "lexical":
+            plain = parts.plain_question(text) if plan["mode"] == "hybrid" else text
             if not plain.strip():
-                raise ehi.InputError(
-                    "the question only excludes; add a word to search for"
-                )
+                raise ehi.InputError("the question only excludes; add a word to search for")
             with self._encoding:
                 vector = self.encoder.encode_query(plain)
-        leaves = None if plan.beam is None else self.route(vector, plan.beam)
-        return {
-            "k": plan.k,
-            "mode": plan.mode,
-            "text": text,
-            "vector": vector,
-            "leaves": leaves,
-            "depth": max(CANDIDATES, plan.k),
-            "filter": plan.filter,
-            "bm25": plan.bm25,
-            "codes": plan.codes,
-            "seconds": plan.seconds,
-        }
+        leaves = None if plan["beam"] is None else self._route(vector, plan["beam"])
+        depth = max(CANDIDATES, plan["k"])
+        return {**plan, "text": text, "vector": vector, "leaves": leaves, "depth": depth}
 
-    def route(self, vector: Any, beam: int) -> list[int]:
-        # There are no more leaves than counts.
-        return parts.route(self.model, vector, min(beam, self._leaves))[0].tolist()
-
-    def wider(self, request: Json, plan: Plan, found: int, offers: Sequence[Any]) -> Json | None:
-        """The request to ask next where there were too few hits and more may be found; `None` else."""
-        if found >= plan.k:
-            return None
-        wider = dict(request)
-        if plan.mode == "hybrid":
-            signs = any(offer[1] for _, offer in offers)
-            documents = sum(offer[2] for _, offer in offers)
-            if signs and request["depth"] < documents:
-                wider["depth"] = request["depth"] * WIDER
-        # As a single index, a search with a filter goes on until there are k hits.
-        if plan.filter is not None and request["leaves"] is not None:
-            leaves = self.route(request["vector"], len(request["leaves"]) * WIDER)
-            if len(leaves) > len(request["leaves"]):
-                wider["leaves"] = leaves
-        same = (wider["depth"], wider["leaves"]) == (request["depth"], request["leaves"])
-        return None if same else wider
-
-    def merge(self, request: Json, plan: Plan, offers: Sequence[Any]) -> list[Json]:
-        """The best of what the shards offer: dictionaries with `place` of the shard, `id` and scores."""
-        if plan.mode == "hybrid":
-            place_of, everything = {}, []
-            for place, (candidates, _, _) in offers:
-                for candidate in candidates:
-                    place_of[candidate[0]] = place
-                    everything.append(candidate)
-            joined = {} if plan.rrf is None and plan.alpha is None else {"alpha": plan.alpha, "rrf": plan.rrf}
-            fused = parts.fuse(everything, request["depth"], plan.k, **joined)
-            return [
-                {
-                    "place": place_of[own["id"]],
-                    "id": own["id"],
-                    "score": own["score"],
-                    "dense": own["dense"],
-                    "lexical": own["lexical"],
-                }
-                for own in fused
-            ]
-        best = [(-score, id, place) for place, found in offers for id, score in found]
-        best.sort(key=lambda own: (own[0], own[1].encode("utf-8", "surrogatepass")))
-        scored = "dense" if plan.mode == "dense" else "lexical"
-        return [
-            {"place": place, "id": id, "score": -negative, scored: -negative}
-            for negative, id, place in best[: plan.k]
-        ]
-
-    def answer(
-        self,
-        merged: Sequence[Json],
-        documents: Mapping[tuple[int, str], Json | None],
-        missing: dict[str, str],
-        request: Json,
-        started: float,
-    ) -> Answer:
-        """The hits with their documents; those that could not be read are left out."""
-        shards = self.manifest["shards"]
+    def steps(self, request: Json, started: float) -> Generator[tuple[str, Any], Any, Answer]:
+        """A search, which was begun at a moment. It asks for calls of a `Group`, `search` and `documents`,
+        each with what it is given, and is sent what they return.
+        """
+        seconds, late = request["seconds"], False
+        while True:
+            if seconds is not None:
+                request["seconds"] = max(seconds - (time.monotonic() - started), 0)
+            offers, missing = yield "search", request
+            merged = self._merge(request, offers)
+            wider = self._wider(request, len(merged), offers)
+            late = seconds is not None and time.monotonic() - started >= seconds
+            if wider is None or late:
+                break
+            request = wider
+        documents, unread = yield "documents", [(own["place"], own["id"]) for own in merged]
         hits = []
         for own in merged:
-            document = documents.get((own["place"], own["id"]))
-            if document is None:
-                continue
-            hits.append(
-                Hit(
-                    id=own["id"],
-                    score=own["score"],
-                    title=document["title"],
-                    text=document["text"],
-                    metadata=document["metadata"],
-                    dense=own.get("dense"),
-                    lexical=own.get("lexical"),
-                    shard=shards[own["place"]]["key"],
-                )
-            )
+            # Those that could not be read are left out.
+            if document := documents.get((own["place"], own["id"])):
+                of_document: Json = {name: document[name] for name in ("title", "text", "metadata")}
+                of_hit: Json = {name: own.get(name) for name in ("id", "score", "dense", "lexical")}
+                hits.append(Hit(**of_document, **of_hit, shard=self.manifest["shards"][own["place"]]["key"]))
+        missing = {**missing, **unread}
         return Answer(
             hits=hits,
             partial=bool(missing),
@@ -299,3 +227,40 @@ class Entry:
             leaves=len(request["leaves"] or ()),
             milliseconds=round((time.monotonic() - started) * 1000, 3),
         )
+
+    def _route(self, vector: Any, beam: int) -> list[int]:
+        # There are no more leaves than counts.
+        return parts.route(self.model, vector, min(beam, self._leaves))[0].tolist()
+
+    def _wider(self, request: Json, found: int, offers: Sequence[Any]) -> Json | None:
+        """The request to ask next where there were too few hits and more may be found; `None` else."""
+        if found >= request["k"]:
+            return None
+        wider = dict(request)
+        if request["mode"] == "hybrid":
+            signs = any(offer[1] for _, offer in offers)
+            documents = sum(offer[2] for _, offer in offers)
+            if signs and request["depth"] < documents:
+                wider["depth"] = request["depth"] * WIDER
+        # As a single index, a search with a filter goes on until there are k hits.
+        if request["filter"] is not None and request["leaves"] is not None:
+            leaves = self._route(request["vector"], len(request["leaves"]) * WIDER)
+            if len(leaves) > len(request["leaves"]):
+                wider["leaves"] = leaves
+        same = (wider["depth"], wider["leaves"]) == (request["depth"], request["leaves"])
+        return None if same else wider
+
+    def _merge(self, request: Json, offers: Sequence[Any]) -> list[Json]:
+        """The best of what the shards offer: dictionaries with `place` of the shard, `id` and scores."""
+        if request["mode"] == "hybrid":
+            places = {own[0]: place for place, (candidates, _, _) in offers for own in candidates}
+            everything = [own for _, (candidates, _, _) in offers for own in candidates]
+            joined = {name: request[name] for name in ("alpha", "rrf") if request[name] is not None}
+            fused = parts.fuse(everything, request["depth"], request["k"], **joined)
+            return [{**own, "place": places[own["id"]]} for own in fused]
+        best = [(-score, id, place) for place, found in offers for id, score in found]
+        best.sort(key=lambda own: (own[0], own[1].encode("utf-8", "surrogatepass")))
+        return [
+            {"place": place, "id": id, "score": -negative, request["mode"]: -negative}
+            for negative, id, place in best[: request["k"]]
+        ]

@@ -3,58 +3,48 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import pathlib
 import uuid
 
 import ehi
 
-from .errors import ManifestError
-from .names import Json, Uri
-from .scratch import Scratch
-from .storage import Storage, download_folder, sha256_of, upload_folder
+from .basics import Json, ManifestError, Uri
+from .scratch import work_folder
+from .storage import Storage, create_json, download_folder, read_json, upload_folder
 
 FOLDER = "models"
-_DONE = "DONE.json"
+
+
+def done_name(hash: str) -> str:
+    return f"{FOLDER}/{hash}/DONE.json"
+
+
+def files_prefix(entry: Json) -> str:
+    return f"{FOLDER}/{entry['hash']}/{entry['attempt']}"
+
+
+def names_of_files(entry: Json) -> list[str]:
+    """Objects of a model's files."""
+    return [f"{files_prefix(entry)}/{file['name']}" for file in entry["files"]]
 
 
 def store(storage: Storage, model: ehi.Model) -> Json:
     """Copies a model to the storage, once; what the manifest says of it."""
-    prefix = f"{FOLDER}/{model.hash}"
-    try:
-        return json.loads(storage.get(f"{prefix}/{_DONE}"))
-    except FileNotFoundError:
-        pass
-    attempt = uuid.uuid4().hex
-    files = upload_folder(storage, f"{prefix}/{attempt}", model.path)
-    entry = {
-        "hash": model.hash,
-        "attempt": attempt,
-        "dim": model.dim,
-        "has_tree": model.has_tree,
-        "files": files,
-    }
-    if storage.create(f"{prefix}/{_DONE}", json.dumps(entry).encode()):
-        return entry
-    other = json.loads(storage.get(f"{prefix}/{_DONE}"))
-    # Else the reply to the first of two tries was lost.
-    if other["attempt"] != attempt:
-        storage.delete(f"{prefix}/{attempt}/{file['name']}" for file in files)
-    return other
+    known: Json | None = read_json(storage, done_name(model.hash))
+    if known:
+        return known
+    entry: Json = {"hash": model.hash, "attempt": uuid.uuid4().hex}
+    entry |= {"dim": model.dim, "has_tree": model.has_tree}
+    entry["files"] = upload_folder(storage, files_prefix(entry), model.path)
+    kept: Json = create_json(storage, done_name(model.hash), entry)
+    # The reply to the first of two tries may have been lost: it is this one then.
+    if kept["attempt"] != entry["attempt"]:
+        storage.delete(names_of_files(entry))
+    return kept
 
 
 def folder_of(cache: Uri, hash: str) -> pathlib.Path:
     return pathlib.Path(cache) / FOLDER / hash
-
-
-def checksums(model: ehi.Model) -> dict[str, str]:
-    """Names of a model's files by their checksums: every shard has them, and none needs to carry them."""
-    folder = pathlib.Path(model.path)
-    return {
-        sha256_of(path): path.relative_to(folder).as_posix()
-        for path in sorted(folder.rglob("*"))
-        if path.is_file()
-    }
 
 
 def fetch(storage: Storage, entry: Json, cache: Uri) -> ehi.Model:
@@ -64,16 +54,20 @@ def fetch(storage: Storage, entry: Json, cache: Uri) -> ehi.Model:
         with contextlib.suppress(ehi.ModelError, ManifestError):
             return _opened(folder, entry)
         # Damaged since it was fetched: once more. Those who have it open keep their files.
-        with Scratch("model", cache) as dropped, contextlib.suppress(FileNotFoundError):
+        with work_folder("model", cache) as dropped, contextlib.suppress(FileNotFoundError):
             folder.rename(dropped / "model")
     folder.parent.mkdir(parents=True, exist_ok=True)
-    prefix = f"{FOLDER}/{entry['hash']}/{entry['attempt']}"
     # Below the cache, so that it can be renamed.
-    with Scratch("model", cache) as staged:
-        wrong = download_folder(storage, prefix, entry["files"], staged / "model")
+    with work_folder("model", cache) as staged:
+        wrong = download_folder(storage, files_prefix(entry), entry["files"], staged / "model")
         if wrong:
             raise ManifestError(f"the model {entry['hash']} cannot be used: {wrong}")
-        _rename(staged / "model", folder)
+        try:
+            (staged / "model").rename(folder)
+        except OSError:
+            # Another process may have been first.
+            if not folder.exists():
+                raise
     return _opened(folder, entry)
 
 
@@ -82,12 +76,3 @@ def _opened(folder: pathlib.Path, entry: Json) -> ehi.Model:
     if model.hash != entry["hash"]:
         raise ManifestError(f"the model in {folder} is {model.hash}, the manifest names {entry['hash']}")
     return model
-
-
-def _rename(staged: pathlib.Path, folder: pathlib.Path) -> None:
-    try:
-        staged.rename(folder)
-    except OSError:
-        # Another process may have been first.
-        if not folder.exists():
-            raise

@@ -1,61 +1,72 @@
-"""From finished shards to a manifest that searches read."""
+"""From finished shards to a manifest that searches read, changes of a published set, and removing what no
+kept manifest names: staging of workers that were cut off, old shards, spool files.
+
+Shards never change: what is deleted is in tombstone files beside them.
+"""
 
 from __future__ import annotations
 
+import gzip
 import hashlib
-from collections.abc import Callable, Sequence
-
-import ehi
+import json
+import re
+import uuid
+import zlib
+from collections.abc import Callable, Iterable, Sequence
 
 from . import manifest as manifests
 from . import models, shard
-from .errors import ManifestError, PublishConflict, ShardsError
-from .names import Json, Options, Uri
-from .options import whole_number
-from .storage import Storage, connect
+from .basics import Json, ManifestError, Options, PublishConflict, ShardsError, Uri, whole_number
+from .scratch import sweep
+from .storage import Storage, connect, read_checked
 
 STATISTICS = "statistics"
+TOMBSTONES = "tombstones"
+BUILDS = "builds"
+CANDIDATES = "candidates"
+_HASH, _KEY, _NAME = "[0-9a-f]{64}", "[0-9a-f]{32}", r"[\w-]+"
+_PLAN = re.compile(rf"{BUILDS}/{_NAME}/plan\.json")
+# Names that are given here; no other object is removed.
+_OWN = re.compile(
+    rf"{shard.FOLDER}/{_KEY}/(DONE\.json|{_KEY}\.terms|{_KEY}/.+)"
+    rf"|{STATISTICS}/{_HASH}\.terms"
+    rf"|{TOMBSTONES}/{_KEY}\.json\.gz"
+    rf"|{BUILDS}/{_NAME}/(plan\.json|spool/{_HASH}\.jsonl\.gz)"
+    rf"|{CANDIDATES}/{_NAME}/(trained|shadow|verdict)\.json"
+    rf"|{models.FOLDER}/{_HASH}/(DONE\.json|{_KEY}/.+)",
+    re.DOTALL,
+)
 # Appends that a manifest knows, so that one that is made again is published once.
 APPENDS = 100
 # Documents that an error names.
 _NAMED = 5
 # Leaves that a search visits unless it is asked otherwise.
 DEFAULT_BEAM = 16
+# Times that a change is tried while other publishers are first.
+_ATTEMPTS = 100
 
 
-def publish(uri: Uri, built: Json, *, parent: int | None = None, storage_options: Options = None) -> int:
+def publish(uri: Uri, built: Json, *, storage_options: Options = None) -> int:
     """Makes what `build` returned the newest state of the set, in place of what there was; its number.
 
-    `parent` is the number that is newest now, looked up unless given. `PublishConflict` where another
-    publisher was first; `ShardsError` where no document was stored.
+    `PublishConflict` where another publisher was first; `ShardsError` where no document was stored.
     """
     storage = connect(uri, storage_options)
-    newest = manifests.latest_version(storage)
-    if parent is None:
-        parent = newest
-    elif whole_number("parent", parent, least=0) < newest:
-        raise PublishConflict(newest)
-    elif parent > newest:
-        raise ManifestError(f"there is no manifest {parent}, the newest is {newest}")
-    return publish_at(storage, built, parent)
+    return publish_at(storage, built, manifests.latest_version(storage))
 
 
 def publish_at(storage: Storage, built: Json, parent: int) -> int:
     """The same, after the manifest `parent`."""
     if not any(entry["rows"] for entry in built["shards"]):
-        raise ShardsError(f"nothing is published: no document could be stored{_reasons(built)}")
+        refused = built.get("refused") or []
+        told = [f"; `{own['id'][:50]}`: {own['reason'][:200]}" for own in refused[:_NAMED]]
+        more = f"; and {len(refused) - _NAMED} more" if len(refused) > _NAMED else ""
+        raise ShardsError(f"nothing is published: no document could be stored{''.join(told)}{more}")
     shards = [{**entry, "added": parent + 1} for entry in built["shards"]]
     manifest = assemble(storage, built, shards, [])
     # A build that is called again finds that it is done.
     of_build = {"build": built.get("name"), "source": built.get("source")}
     return manifests.publish(storage, {**manifest, **of_build}, parent)
-
-
-def _reasons(built: Json) -> str:
-    refused = built.get("refused") or []
-    told = [f"; `{own['id'][:50]}`: {own['reason'][:200]}" for own in refused[:_NAMED]]
-    more = len(refused) - len(told)
-    return "".join(told) + (f"; and {more} more" if more else "")
 
 
 def assemble(storage: Storage, base: Json, shards: Sequence[Json], tombstones: Sequence[Json]) -> Json:
@@ -66,17 +77,23 @@ def assemble(storage: Storage, base: Json, shards: Sequence[Json], tombstones: S
                 f"shard {entry['key']} was made with model {entry['model']}, "
                 f"the set has {base['model']['hash']}"
             )
-    keys = [entry["key"] for entry in shards]
-    if len(set(keys)) < len(keys):
+    if len({entry["key"] for entry in shards}) < len(shards):
         raise ManifestError("a shard is named twice")
-    shared = {name: base[name] for name in ("model", "words", "precision", "beam", "alpha")}
+    manifest = {name: base[name] for name in ("model", "words", "precision", "beam", "alpha")}
+    # What was asked of `retrain` to make the model, where it was made by that.
+    if "candidate" in base:
+        manifest["candidate"] = base["candidate"]
+    # Of the appends that are known those of which it can be told whether their documents are there still:
+    # without the tombstones that are dropped, that is unknown of the older ones.
+    left = {entry["name"] for entry in tombstones}
+    dropped = [entry["before"] for entry in base.get("tombstones", []) if entry["name"] not in left]
+    oldest = max(dropped, default=0)
+    appends = [own for own in base.get("appends", []) if own["version"] >= oldest]
     return {
-        **shared,
+        **manifest,
         # As a caller has named them: `append` reads them the same way.
         "columns": base.get("columns"),
-        # What was asked of `retrain` to make the model, where it was made by that.
-        **({"candidate": base["candidate"]} if "candidate" in base else {}),
-        **({"appends": _appends(base, tombstones)} if base.get("appends") else {}),
+        "appends": appends[-APPENDS:],
         "documents": sum(entry["rows"] for entry in shards),
         "shards": shards,
         "tombstones": tombstones,
@@ -84,30 +101,12 @@ def assemble(storage: Storage, base: Json, shards: Sequence[Json], tombstones: S
     }
 
 
-def _appends(base: Json, tombstones: Sequence[Json]) -> list[Json]:
-    """Of the appends that a manifest knows those of which it can be told whether their documents are there
-    still: without the tombstones that are dropped, it cannot of the older ones.
-    """
-    left = {entry["name"] for entry in tombstones}
-    dropped = [entry["before"] for entry in base.get("tombstones", []) if entry["name"] not in left]
-    oldest = max(dropped, default=0)
-    known = [own for own in base["appends"] if own["version"] >= oldest]
-    return known[-APPENDS:]
-
-
 def _statistics(storage: Storage, base: Json, shards: Sequence[Json]) -> Json | None:
     """The sum of the statistics of shards' words; that of `base` where it has the same shards."""
-
-    def attempts(of: Sequence[Json]) -> list[str]:
-        return sorted(entry["attempt"] for entry in of)
-
-    if "statistics" in base and attempts(base["shards"]) == attempts(shards):
+    attempts = [{entry["attempt"] for entry in of} for of in (base["shards"], shards)]
+    if "statistics" in base and attempts[0] == attempts[1]:
         known: Json | None = base["statistics"]
         return known
-    return _sum_terms(storage, shards)
-
-
-def _sum_terms(storage: Storage, shards: Sequence[Json]) -> Json | None:
     total = None
     for entry in shards:
         own = shard.read_terms(storage, entry)
@@ -118,13 +117,19 @@ def _sum_terms(storage: Storage, shards: Sequence[Json]) -> Json | None:
     data = total.to_bytes()
     digest = hashlib.sha256(data).hexdigest()
     # Named by what is in it: whoever is first writes it.
-    storage.create(f"{STATISTICS}/{digest}.terms", data)
+    storage.create(statistics_name(digest), data)
     return {"sha256": digest, "bytes": len(data), "documents": total.documents}
 
 
-def change(storage: Storage, make: Callable[[Json], Json | None], attempts: int = 100) -> int:
-    """Publishes what `make` makes of the newest manifest, again where another publisher was first."""
-    for _ in range(attempts):
+def statistics_name(sha256: str) -> str:
+    return f"{STATISTICS}/{sha256}.terms"
+
+
+def change(storage: Storage, make: Callable[[Json], Json | None]) -> int:
+    """Publishes what `make` makes of the newest manifest, again where another publisher was first; the number
+    of the newest manifest then. `make` returns `None` where nothing is to be changed.
+    """
+    for _ in range(_ATTEMPTS):
         newest = manifests.read(storage)
         changed = make(newest)
         if changed is None:
@@ -133,15 +138,15 @@ def change(storage: Storage, make: Callable[[Json], Json | None], attempts: int 
             return manifests.publish(storage, changed, newest["version"])
         except PublishConflict:
             continue
-    raise ManifestError(f"other publishers were first {attempts} times")
+    raise ManifestError(f"other publishers were first {_ATTEMPTS} times")
 
 
 def restore(uri: Uri, version: int, *, storage_options: Options = None) -> int:
     """Publishes what the set was in an earlier state as its newest one; the number of the new manifest.
 
-    `version` is one of `versions`. What was appended, deleted, or changed over to another model since is not in
-    it; those states stay, and can be restored in their turn, until `clean`. Other publishers may be at work:
-    this state comes after theirs.
+    `version` is one of `versions`. What was appended, deleted, or changed over to another model since is not
+    in it; those states stay, and can be restored in their turn, until `clean`. Other publishers may be at
+    work: this state comes after theirs.
     """
     version = whole_number("version", version)
     storage = connect(uri, storage_options)
@@ -154,5 +159,101 @@ def versions(uri: Uri, *, storage_options: Options = None) -> list[int]:
     return manifests.versions(connect(uri, storage_options))
 
 
-def fetch_model(storage: Storage, manifest: Json, cache: Uri) -> ehi.Model:
-    return models.fetch(storage, manifest["model"], cache)
+def delete(uri: Uri, ids: str | Iterable[str], *, storage_options: Options = None) -> int:
+    """Deletes documents from a published set; the number of the new manifest.
+
+    Unknown ids are no error, an id that is not Unicode text is a `ValueError`. Other publishers may be at
+    work: the deletion is published after theirs, and holds for the shards that are there then.
+    """
+    ids = [ids] if isinstance(ids, str) else list(ids)
+    for id in ids:
+        if not isinstance(id, str):
+            raise TypeError("ids are strings")
+        if not _is_text(id):
+            raise ValueError(f"{id!r} is not an id: it has half of a surrogate pair, and is no Unicode text")
+    storage = connect(uri, storage_options)
+    if not ids:
+        return manifests.read(storage)["version"]
+    file = write_tombstones(storage, ids)
+
+    def with_tombstones(newest: Json) -> Json:
+        added = {**file, "before": newest["version"] + 1}
+        return assemble(storage, newest, newest["shards"], [*newest["tombstones"], added])
+
+    return change(storage, with_tombstones)
+
+
+def _is_text(id: str) -> bool:
+    try:
+        id.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def write_tombstones(storage: Storage, ids: Iterable[str]) -> Json:
+    """A file of deleted ids; its entry for a manifest."""
+    unique = sorted(set(ids))
+    data = gzip.compress(json.dumps(unique, ensure_ascii=False).encode(), mtime=0)
+    name = f"{TOMBSTONES}/{uuid.uuid4().hex}.json.gz"
+    storage.create(name, data)
+    return {"name": name, "sha256": hashlib.sha256(data).hexdigest(), "ids": len(unique)}
+
+
+def read_tombstones(storage: Storage, entry: Json) -> list[str]:
+    """Ids that a tombstone file names, without those that no document can have."""
+    data = read_checked(storage, entry["name"], entry["sha256"])
+    try:
+        ids = json.loads(gzip.decompress(data).decode("utf-8", "surrogatepass"))
+    except (OSError, EOFError, zlib.error, ValueError, RecursionError) as error:
+        raise ManifestError(f"{entry['name']} is damaged: {error}") from None
+    if not isinstance(ids, list):
+        raise ManifestError(f"{entry['name']} is damaged: it is not a list")
+    return [id for id in ids if isinstance(id, str) and _is_text(id)]
+
+
+def later_tombstones(entry: Json, tombstones: Sequence[Json]) -> list[Json]:
+    """Of tombstone files those that are younger than a shard, which they hold for."""
+    return [own for own in tombstones if entry["added"] < own["before"]]
+
+
+def deleted_from(storage: Storage, entry: Json, tombstones: Sequence[Json]) -> set[str]:
+    """Ids that were deleted since a shard was added."""
+    later = later_tombstones(entry, tombstones)
+    return {id for own in later for id in read_tombstones(storage, own)}
+
+
+def clean(
+    uri: Uri, *, keep: int = 1, scratch: Uri | None = None, storage_options: Options = None
+) -> list[str]:
+    """Removes what the newest `keep` manifests do not name; returns the names of the removed objects.
+
+    Older manifests are removed too, and so are unfinished builds and candidates of `retrain`. Nothing may be
+    building or searching an older state meanwhile: a build under way loses what it has finished.
+    `ManifestError` where there is neither a manifest nor an unfinished build, so that a wrong path costs
+    nothing; objects with other names than are given here stay. What killed processes have left on this
+    machine, in `scratch` or the system's place for temporary files, goes too.
+    """
+    whole_number("keep", keep)
+    storage = connect(uri, storage_options)
+    sweep(scratch)
+    numbers = manifests.versions(storage)
+    if not numbers and not any(_PLAN.fullmatch(name) for name, _ in storage.list(BUILDS)):
+        raise ManifestError("there is no manifest, and no build: this is no set of shards")
+    kept = set()
+    for version in numbers[-keep:]:
+        manifest = manifests.read(storage, version)
+        kept |= {models.done_name(manifest["model"]["hash"]), *models.names_of_files(manifest["model"])}
+        if manifest["statistics"]:
+            kept.add(statistics_name(manifest["statistics"]["sha256"]))
+        kept.update(entry["name"] for entry in manifest["tombstones"])
+        for entry in manifest["shards"]:
+            kept |= {shard.done_name(entry["key"]), shard.terms_name(entry), *shard.names_of_files(entry)}
+    folders = (shard.FOLDER, STATISTICS, TOMBSTONES, BUILDS, CANDIDATES, models.FOLDER)
+    there = (name for folder in folders for name, _ in storage.list(folder))
+    removed = [name for name in there if name not in kept and _OWN.fullmatch(name)]
+    # Manifests first: none may name what is gone.
+    manifests.remove(storage, numbers[:-keep])
+    # Marks before what they say is there: a `clean` that is cut off must not leave one whose files are gone.
+    storage.delete(sorted(removed, key=lambda name: not name.endswith("/DONE.json")))
+    return [manifests.name_of(version) for version in numbers[:-keep]] + removed + storage.sweep()

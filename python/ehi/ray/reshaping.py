@@ -1,79 +1,60 @@
-"""Compacting and rebalancing a published set: new shards in place of some, published as one change."""
+"""Shards made from shards: several as one, a part of one, one without what was deleted, or one in the space
+of another model. With one encoder nothing is encoded again. The new ones are published in place of the old.
+"""
 
 from __future__ import annotations
 
+import pathlib
 from collections.abc import Sequence
 from typing import Any
 
+import ehi
+from ehi import shards as parts
+
+from . import documents, models, publishing, shard
 from . import manifest as manifests
-from . import publishing, remaking
-from .names import Json, Options, Uri
-from .options import whole_number
-from .pool import ACTOR_CPUS, run, running
-from .progress import Progress, Tell, told
-from .storage import Storage, connect
+from .basics import Json, Uri, digest_of, whole_number
+from .pool import RayJob
+from .publishing import later_tombstones
+from .scratch import work_folder
+from .storage import Storage
+
+# Ids that are handed to the engine together.
+IDS = 100_000
 
 
-def compact(
-    uri: Uri,
-    *,
-    rows: int | None = None,
-    actors: int | None = None,
-    num_cpus: float = ACTOR_CPUS,
-    scratch: str | None = None,
-    storage_options: Options = None,
-    progress: Progress = None,
-) -> int:
+def compact(uri: Uri, *, rows: int | None = None, **options: Any) -> int:
     """Drops what is deleted, and merges small shards: those of at most half of `rows` documents, into ones of
     at most `rows`, the documents of the largest shard unless given. The number of the new manifest.
 
     Embeddings are copied, not computed again, so that searches find what they found before. Documents that
-    are deleted meanwhile stay deleted; a shard that another publisher has replaced meanwhile stays as that one
-    left it. Old shards are there until `clean`. `progress` is a function of stage, done and total, or `True`.
+    are deleted meanwhile stay deleted; a shard that another publisher has replaced meanwhile stays as that
+    one left it. Old shards are there until `clean`. `options` are those of `RayJob`.
     """
-    storage = connect(uri, storage_options)
-    base = manifests.read(storage)
-    entries = base["shards"]
-    if rows is None:
-        # Of a set of which everything was deleted 0.
-        rows = max([1, *(entry["rows"] for entry in entries)])
-    most = whole_number("rows", rows)
-    groups = _merges(entries, most // 2 + 1, most)
-    pool = {"actors": actors, "num_cpus": num_cpus, "num_gpus": 0, "scratch": scratch}
-    with told(progress) as tell:
-        return _reshape(storage, base, [(own, 1) for own in groups], pool, tell)
+    job = RayJob(uri, **options)
+    base = manifests.read(job.storage)
+    # Of a set of which everything was deleted 0.
+    most = (
+        max([1, *(entry["rows"] for entry in base["shards"])]) if rows is None else whole_number("rows", rows)
+    )
+    return _reshape(job, base, [(own, 1) for own in _merges(base["shards"], most // 2 + 1, most)])
 
 
-def rebalance(
-    uri: Uri,
-    most: int,
-    *,
-    least: int | None = None,
-    actors: int | None = None,
-    num_cpus: float = ACTOR_CPUS,
-    scratch: str | None = None,
-    storage_options: Options = None,
-    progress: Progress = None,
-) -> int:
+def rebalance(uri: Uri, most: int, *, least: int | None = None, **options: Any) -> int:
     """Splits shards of more than `most` documents into equal parts, and merges those of fewer than `least`, a
     quarter of `most` unless given, into ones of at most `most`. The number of the new manifest.
 
     Otherwise as `compact`.
     """
-    storage = connect(uri, storage_options)
+    job = RayJob(uri, **options)
     most = whole_number("most", most)
     least = max(1, most // 4) if least is None else whole_number("least", least)
     if least > most:
         raise ValueError(f"`least` is {least}, above `most`, {most}")
-    base = manifests.read(storage)
+    base = manifests.read(job.storage)
     # Documents that are deleted count here: how many are left is known when the shards are read.
-    groups = [
-        (own, -(-own[0]["rows"] // most) if len(own) == 1 else 1)
-        for own in _merges(base["shards"], least, most)
-    ]
-    pool = {"actors": actors, "num_cpus": num_cpus, "num_gpus": 0, "scratch": scratch}
-    with told(progress) as tell:
-        return _reshape(storage, base, groups, pool, tell)
+    groups = _merges(base["shards"], least, most)
+    return _reshape(job, base, [(own, -(-own[0]["rows"] // most) if len(own) == 1 else 1) for own in groups])
 
 
 def _merges(entries: Sequence[Json], least: int, most: int) -> list[list[Json]]:
@@ -96,44 +77,30 @@ def _merges(entries: Sequence[Json], least: int, most: int) -> list[list[Json]]:
     return groups
 
 
-def _reshape(
-    storage: Storage,
-    base: Json,
-    groups: Sequence[tuple[list[Json], int]],
-    pool: Json,
-    tell: Tell,
-) -> int:
+def _reshape(job: RayJob, base: Json, groups: Sequence[tuple[list[Json], int]]) -> int:
     """Makes shards of each group, so many equal parts, and publishes them in place of the group's."""
-    tombstones = base["tombstones"]
-
-    def has_deleted(entry: Json) -> bool:
-        return any(entry["added"] < own["before"] for own in tombstones)
-
     chosen = [
         (sources, count)
         for sources, count in groups
-        if len(sources) > 1 or count > 1 or has_deleted(sources[0])
+        if len(sources) > 1 or count > 1 or later_tombstones(sources[0], base["tombstones"])
     ]
     if not chosen:
         return base["version"]
-    tasks = [
-        [remaking.task(base["model"], base, sources, tombstones, (own, count)) for own in range(count)]
-        for sources, count in chosen
-    ]
-    with running():
-        made = iter(run(storage, base["model"], [task for own in tasks for task in own], pool, tell))
-    remade = [(sources, [next(made) for _ in own]) for (sources, _), own in zip(chosen, tasks)]
+    tasks = [task_of(base, sources, (own, count)) for sources, count in chosen for own in range(count)]
+    with job.running():
+        made = iter(job.make(base["model"], tasks))
+    remade = [(sources, [next(made) for _ in range(count)]) for sources, count in chosen]
 
-    def with_remade(current: Json) -> dict[str, Any] | None:
-        entries = replaced(current, remade, base)
+    def with_remade(current: Json) -> Json | None:
+        entries = _replaced(current, remade, base)
         if entries == current["shards"]:
             return None
-        return publishing.assemble(storage, current, entries, pruned(entries, current["tombstones"]))
+        return publishing.assemble(job.storage, current, entries, pruned(entries, current["tombstones"]))
 
-    return publishing.change(storage, with_remade)
+    return publishing.change(job.storage, with_remade)
 
 
-def replaced(
+def _replaced(
     current: Json, remade: Sequence[tuple[Sequence[Json], Sequence[Json]]], base: Json
 ) -> list[Json]:
     """The shards of a manifest with those that were made in place of their sources, where all of these are
@@ -143,29 +110,25 @@ def replaced(
     state was restored meanwhile, other tombstones may hold for a source than those that were applied to it:
     that one stays.
     """
-    entries, seen = current["shards"], base["version"]
-    place_of = {identity(entry): place for place, entry in enumerate(entries)}
-    result: list[list[Json]] = [[entry] for entry in entries]
+    seen = base["version"]
+    result = {identity(entry): [entry] for entry in current["shards"]}
     for sources, news in remade:
-        places = [place_of.get(identity(entry)) for entry in sources]
-        if any(place is None for place in places):
+        names = [identity(entry) for entry in sources]
+        if not all(name in result for name in names):
             continue
         if any(applied(entry, current, seen) != applied(entry, base, seen) for entry in sources):
             continue
-        for place in places:
-            result[place] = []  # type: ignore[index]
-        result[places[0]] = [  # type: ignore[index]
-            {**entry, "added": seen} for entry in news if entry["rows"]
-        ]
-    found = [entry for own in result for entry in own]
+        result |= {name: [] for name in names}
+        result[names[0]] = [{**entry, "added": seen} for entry in news if entry["rows"]]
+    found = [entry for own in result.values() for entry in own]
     # One that is empty says what words there would be.
     return found or [{**remade[0][1][0], "added": seen}]
 
 
 def applied(entry: Json, manifest: Json, seen: int) -> list[str]:
     """Tombstones of a manifest that hold for a shard, of those that were there when manifest `seen` was."""
-    names = (own["name"] for own in manifest["tombstones"] if entry["added"] < own["before"] <= seen)
-    return sorted(names)
+    later = later_tombstones(entry, manifest["tombstones"])
+    return sorted(own["name"] for own in later if own["before"] <= seen)
 
 
 def pruned(entries: Sequence[Json], tombstones: Sequence[Json]) -> list[Json]:
@@ -176,3 +139,74 @@ def pruned(entries: Sequence[Json], tombstones: Sequence[Json]) -> list[Json]:
 def identity(entry: Json) -> tuple[str, str, int]:
     """Of a shard as a manifest has it: one that was published anew is another."""
     return entry["key"], entry["attempt"], entry["added"]
+
+
+def task_of(
+    manifest: Json, sources: Sequence[Json], part: tuple[int, int] = (0, 1), model: Json | None = None
+) -> Json:
+    """What a worker makes: of the documents of a manifest's shards that no tombstone names, part `part[0]` of
+    `part[1]` equal ones; under `model` where that is another than the manifest's.
+    """
+    own: list[Json] = [
+        {"entry": dict(entry), "tombstones": later_tombstones(entry, manifest["tombstones"])}
+        for entry in sources
+    ]
+    options = {"words": manifest["words"], "precision": manifest["precision"]}
+    inputs = [[each["entry"]["key"], sorted(file["sha256"] for file in each["tombstones"])] for each in own]
+    of_model = (model or manifest["model"])["hash"]
+    return {
+        "make": remake,
+        "key": shard.key_of(of_model, {**options, "part": list(part)}, inputs),
+        "options": options,
+        "sources": own,
+        "part": part,
+        "of_model": manifest["model"] if model else None,
+    }
+
+
+def remake(storage: Storage, model: ehi.Model, task: Json, scratch: pathlib.Path) -> Any:
+    """Makes the shard of a task; its entry. Where nothing would change the entry is that of the source, and
+    nothing is made.
+    """
+    sources, options, (number, count) = task["sources"], task["options"], task["part"]
+    same_model = task["of_model"] is None
+    of_model = model if same_model else models.fetch(storage, task["of_model"], scratch)
+    copies = same_model or model.has_encoder_of(of_model)
+    refused: list[Any] = []
+    with work_folder("remade", scratch) as folder:
+        path = folder / "index"
+        # No encoder is loaded where none is needed.
+        with ehi.Index.create(path, model, durability="none", **options, lazy_encoder=copies) as index:
+            for place, source in enumerate(sources):
+                shard.fetch(storage, source["entry"], folder / str(place), of_model.path)
+                base = ehi.Index.open_read_only(folder / str(place), lazy_encoder=True)
+                deleted = publishing.deleted_from(storage, source["entry"], source["tombstones"])
+                there = parts.ids(base)
+                ids = [id for id in there if id not in deleted]
+                if same_model and len(sources) == count == 1 and len(ids) == len(there):
+                    return source["entry"]
+                ids, size = _part(ids, number, count), IDS if copies else shard.BATCH
+                for start in range(0, len(ids), size):
+                    batch = ids[start : start + size]
+                    if copies:
+                        parts.copy(base, index, batch)
+                    else:
+                        found = [each for each in base.get(batch) if each is not None]
+                        refused.extend(shard.refused_of(index.add(found)))
+                if number == 0:
+                    refused.extend(source["entry"]["refused"])
+                del base
+            index.compact()
+        # Stands for the documents.
+        of = [
+            [own["entry"]["content"], sorted(file["sha256"] for file in own["tombstones"])] for own in sources
+        ]
+        return shard.finish(storage, path, model, task["key"], digest_of([of, [number, count]]), refused)
+
+
+def _part(ids: list[str], number: int, count: int) -> list[str]:
+    """One of so many parts of equal size, by hashes of ids that have nothing to do with those of a build."""
+    if count == 1:
+        return ids
+    ordered = sorted(ids, key=lambda id: (documents.hash_of(id, b"ehi-part"), id))
+    return sorted(ordered[number * len(ids) // count : (number + 1) * len(ids) // count])

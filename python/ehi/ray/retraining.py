@@ -1,35 +1,27 @@
-"""A new model for a published set: trained on questions and their answers, tried on a shadow of the set beside
-the one in service, and published if it is better.
+"""A new model for a published set: trained on questions and their answers, tried on a shadow of the set
+beside the one in service, and published if it is better.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import ray
-
 import ehi
 from ehi import shards as parts
 
-from . import changes, models, publishing, remaking
+from . import documents as rows
 from . import manifest as manifests
+from . import models, publishing, shard
+from .basics import Json, ManifestError, ShardsError, Uri, digest_of, job_name, whole_number
+from .building import leaves_for
 from .cache import Cache
-from .cleaning import CANDIDATES
-from .errors import ManifestError, PublishConflict, ShardsError
-from .names import Json, Options, Uri
-from .options import job_name, whole_number
-from .plans import leaves_for
-from .pool import ACTOR_CPUS, run, running, unwrapped
-from .pool import check as check_pool
-from .progress import Progress, Tell, check, told
-from .reshaping import applied, identity, pruned
-from .scratch import Scratch
+from .pool import RayJob
+from .reshaping import applied, identity, pruned, task_of
+from .scratch import work_folder
 from .searcher import Searcher
-from .storage import Storage, connect
+from .storage import Storage, create_json, read_json
 
 # Documents that are trained on at most, beside those that answer.
 DOCUMENTS = 100_000
@@ -37,9 +29,6 @@ DOCUMENTS = 100_000
 DEPTH = 10
 # The decision by which a candidate is published.
 BETTER = "changed"
-_TRAINED = "trained.json"
-_SHADOW = "shadow.json"
-_VERDICT = "verdict.json"
 
 
 def retrain(
@@ -51,35 +40,29 @@ def retrain(
     documents: int = DOCUMENTS,
     force: bool = False,
     name: str | None = None,
-    actors: int | None = None,
-    num_cpus: float = ACTOR_CPUS,
-    num_gpus: float = 0,
     cache: Uri | None = None,
-    scratch: str | None = None,
-    storage_options: Options = None,
-    progress: Progress = None,
-) -> dict[str, Any]:
+    **options: Any,
+) -> Json:
     """Trains on pairs of a question and the id of its answer, and changes the set over if that is better.
 
-    One task trains, from the set's own model or from the folder `base`, with `config` as in `ehi.train`: on the
-    documents that answer and on a sample of `documents` others. A fifth of the questions is set aside. Then
-    actors make a shadow of each shard under the new model, beside those in service, and the questions set
-    aside are asked of both. Where nDCG@10 rises by the rule of `Index.learn`, or with `force`, the shadow is
-    published, with what has been appended and deleted meanwhile.
+    One task trains, from the set's own model or from the folder `base`, with `config` as in `ehi.train`: on
+    the documents that answer and on a sample of `documents` others. A fifth of the questions is set aside.
+    Then actors make a shadow of each shard under the new model, beside those in service, and the questions
+    set aside are asked of both. Where nDCG@10 rises by the rule of `Index.learn`, or with `force`, the shadow
+    is published, with what has been appended and deleted meanwhile.
 
     Returns a dictionary: `name` of the candidate, by which `adopt` publishes it later; `model`, its hash;
     `verdict` with `decision` and `sentence`; `report` of the training; `without_document`, pairs whose
     document the set does not have; and `version`, the number of the new manifest, or `None`. With too few
-    questions nothing is trained. A call that was cut off goes on where it was when it is made again, and
-    one that was not returns what it did; another `name` trains once more, and a `name` whose pairs or
-    settings were others is an error. `progress` is a function of stage (Train, Shards, Evaluate), done and
-    total, or `True` for bars.
+    questions nothing is trained. A call that was cut off goes on where it was when it is made again, and one
+    that was not returns what it did; another `name` trains once more, and a `name` whose pairs or settings
+    were others is an error. `options` are those of `RayJob`; stages of its `progress` are Train, Shards and
+    Evaluate.
     """
     pairs = _checked(pairs)
-    check(progress)
     whole_number("documents", documents, least=0)
-    storage = connect(uri, storage_options)
-    newest = manifests.read(storage)
+    job = RayJob(uri, **options)
+    storage, newest = job.storage, manifests.read(job.storage)
     given = models.store(storage, ehi.Model(base)) if base is not None else newest["model"]
     made_from = (None if base is None else given["hash"], pairs, config, documents)
     # Whatever model the set has when the call is made again.
@@ -93,119 +76,86 @@ def retrain(
             # An earlier call did it all, and the set has its model.
             name = last["name"]
     learned, held_out = divided(pairs)
-    work = {"scratch": scratch, "documents": documents, "config": dict(config or {})}
-    pool = {"actors": actors, "num_cpus": num_cpus, "num_gpus": num_gpus, "scratch": scratch}
-    with told(progress) as tell, running():
-        check_pool(pool)
-        trained = _known(storage, name, _TRAINED)
+    with job.running():
+        trained = _known(storage, name, "trained")
         if trained is None:
-            task = ray.remote(num_cpus=num_cpus, num_gpus=num_gpus)(_train)
-            tell("Train", 0, 1)
-            trained = unwrapped(task.remote(storage, newest, given, learned, held_out, work))
-            tell("Train", 1, 1)
+            work = {"scratch": job.scratch, "documents": documents, "config": dict(config or {})}
+            trained = job.run("Train", _train, storage, newest, given, learned, held_out, work)
             trained |= {"of": newest["model"]["hash"], "asked": asked}
             if trained["model"] is None:
                 return _told(name, trained, trained["verdict"], None)
-            storage.create(_place(name, _TRAINED), json.dumps(trained).encode())
-        if trained.get("asked") != asked:
+            create_json(storage, _place(name, "trained"), trained)
+        if trained["asked"] != asked:
             raise ShardsError(f"the candidate `{name}` was trained with other pairs or settings")
+        verdict = _known(storage, name, "verdict")
         if trained["model"]["hash"] == newest["model"]["hash"]:
             # An earlier call did it all.
-            return _told(name, trained, _known(storage, name, _VERDICT), newest["version"])
+            return _told(name, trained, verdict, newest["version"])
         if trained["of"] != newest["model"]["hash"]:
             raise ShardsError(f"the candidate `{name}` was trained for another model of the set")
-        verdict = _known(storage, name, _VERDICT)
         if verdict is None:
-            made = _known(storage, name, _SHADOW) or []
-            shadow = _shadow(storage, newest, trained["model"], made, pool, tell)
-            storage.create(_place(name, _SHADOW), json.dumps(made).encode())
-            tell("Evaluate", 0, 1)
-            with Scratch("judged", scratch) as folder:
+            made = _known(storage, name, "shadow") or []
+            shadow = _shadow(job, newest, trained["model"], made)
+            create_json(storage, _place(name, "shadow"), made)
+            job.tell("Evaluate", 0, 1)
+            with work_folder("judged", job.scratch) as folder:
                 own = Cache(folder if cache is None else cache)
                 verdict = _judged(storage, newest, shadow, trained["held_out"], own)
-            tell("Evaluate", 1, 1)
-            storage.create(_place(name, _VERDICT), json.dumps(verdict).encode())
+            job.tell("Evaluate", 1, 1)
+            create_json(storage, _place(name, "verdict"), verdict)
         version = None
         if force or verdict["decision"] == BETTER:
-            version = _publish(storage, name, trained, pool, tell)
+            version = _publish(job, name, trained)
     return _told(name, trained, verdict, version)
 
 
-def adopt(
-    uri: Uri,
-    name: str,
-    *,
-    actors: int | None = None,
-    num_cpus: float = ACTOR_CPUS,
-    num_gpus: float = 0,
-    scratch: str | None = None,
-    storage_options: Options = None,
-    progress: Progress = None,
-) -> int:
-    """Publishes a candidate of `retrain` by its name, whatever the verdict says; the number of the manifest."""
-    storage = connect(uri, storage_options)
-    trained = _known(storage, job_name(name), _TRAINED)
+def adopt(uri: Uri, name: str, **options: Any) -> int:
+    """Publishes a candidate of `retrain` by its name, whatever the verdict says; the number of the manifest.
+    `options` are those of `RayJob`.
+    """
+    job = RayJob(uri, **options)
+    trained = _known(job.storage, job_name(name), "trained")
     if trained is None:
         raise ShardsError(f"there is no candidate `{name}`")
-    pool = {"actors": actors, "num_cpus": num_cpus, "num_gpus": num_gpus, "scratch": scratch}
-    with told(progress) as tell, running():
-        return _publish(storage, name, trained, pool, tell)
+    with job.running():
+        return _publish(job, name, trained)
 
 
-def divided(
-    pairs: Sequence[tuple[str, str]],
-) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+def divided(pairs: Sequence[tuple[str, str]]) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
     """Pairs to learn from, and those of the questions that `Index.learn` would set aside."""
-    learned: list[tuple[str, str]] = []
-    held_out: list[tuple[str, str]] = []
-    for pair in pairs:
-        (held_out if parts.is_held_out(pair[0]) else learned).append(pair)
-    return learned, held_out
+    held_out = [pair for pair in pairs if parts.is_held_out(pair[0])]
+    aside = set(held_out)
+    return [pair for pair in pairs if pair not in aside], held_out
 
 
 def _checked(pairs: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
     found = []
     for pair in pairs:
         if isinstance(pair, str) or len(pair) != 2 or not all(isinstance(each, str) for each in pair):
-            raise ValueError(f"{pair!r} is no pair of a question and the id of its answer")
+            raise ValueError(f"{pair!r} is not a pair of a question and the id of its answer")
         found.append((pair[0], pair[1]))
     if not found:
         raise ValueError("there are no pairs to learn from")
     return list(dict.fromkeys(found))
 
 
-def _name_of(
-    of: str,
-    base: str | None,
-    pairs: Sequence[tuple[str, str]],
-    config: Mapping[str, Any] | None,
-    documents: int,
-) -> str:
+def _name_of(of: str, *made_from: Any) -> str:
     """Of the hash of the set's model and that of the one that training begins from, where that is another."""
-    made_from = [of, base, pairs, config, documents]
-    return hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()[:24]
+    return digest_of([of, *made_from])[:24]
 
 
 def _place(name: str, file: str) -> str:
-    return f"{CANDIDATES}/{name}/{file}"
+    return f"{publishing.CANDIDATES}/{name}/{file}.json"
 
 
 def _known(storage: Storage, name: str, file: str) -> Any:
-    try:
-        return json.loads(storage.get(_place(name, file)))
-    except FileNotFoundError:
-        return None
+    return read_json(storage, _place(name, file))
 
 
-def _told(name: str, trained: Json, verdict: Any, version: int | None) -> dict[str, Any]:
-    return {
-        "name": name,
-        "model": trained["model"] and trained["model"]["hash"],
-        "verdict": verdict,
-        "report": trained["report"],
-        "without_document": trained["without_document"],
-        "version": version,
-    }
+def _told(name: str, trained: Json, verdict: Any, version: int | None) -> Json:
+    kept = {own: trained[own] for own in ("report", "without_document")}
+    model = trained["model"] and trained["model"]["hash"]
+    return {"name": name, "model": model, "verdict": verdict, "version": version, **kept}
 
 
 def _train(
@@ -215,15 +165,15 @@ def _train(
     learned: list[tuple[str, str]],
     held_out: list[tuple[str, str]],
     work: Json,
-) -> dict[str, Any]:
+) -> Json:
     """Trains on one machine; the model in the storage, and the questions to measure with."""
-    with Scratch("training", work["scratch"]) as folder:
+    with work_folder("training", work["scratch"]) as folder:
         answers = {id for _, id in [*learned, *held_out]}
         texts = list(_texts(storage, manifest, answers, work["documents"], folder))
         there = {document["id"] for document in texts}
         pairs = [pair for pair in learned if pair[1] in there]
         measured = [pair for pair in held_out if pair[1] in there]
-        done: dict[str, Any] = {
+        done: Json = {
             "model": None,
             "report": None,
             "held_out": measured,
@@ -267,18 +217,17 @@ def _texts(
     """Documents of a set without their metadata: those needed, and a sample of others."""
     share = 2**64 * min(1.0, others / max(manifest["documents"], 1))
 
-    def wanted(id: str) -> bool:
-        data = id.encode("utf-8", "surrogatepass")
-        digest = hashlib.blake2b(data, digest_size=8, person=b"ehi-learn").digest()
-        return id in needed or int.from_bytes(digest, "big") < share
-
     model = models.fetch(storage, manifest["model"], folder)
     for entry in manifest["shards"]:
-        deleted = set(changes.deleted_from(storage, entry, manifest["tombstones"]))
-        with Scratch("shard", folder) as own:
-            path = Cache(own, model=model.path).path_of(storage, entry, [])
-            index = ehi.Index.open_read_only(path, lazy_encoder=True)
-            ids = [id for id in parts.ids(index) if id not in deleted and wanted(id)]
+        deleted = publishing.deleted_from(storage, entry, manifest["tombstones"])
+        with work_folder("shard", folder) as own:
+            shard.fetch(storage, entry, own / "index", model.path)
+            index = ehi.Index.open_read_only(own / "index", lazy_encoder=True)
+            ids = [
+                id
+                for id in parts.ids(index)
+                if id not in deleted and (id in needed or rows.hash_of(id, b"ehi-learn") < share)
+            ]
             for start in range(0, len(ids), 1_000):
                 for document in index.get(ids[start : start + 1_000]):
                     if document is not None:
@@ -286,14 +235,7 @@ def _texts(
             del index
 
 
-def _shadow(
-    storage: Storage,
-    current: Json,
-    model: Json,
-    made: list[Any],
-    pool: Json,
-    tell: Tell,
-) -> dict[str, Any]:
+def _shadow(job: RayJob, current: Json, model: Json, made: list[Any]) -> Json:
     """A manifest like `current` under another model. `made` has of each shard its identity and the tombstones
     that were applied to it, and what it became, `added` in the manifest whose tombstones that has seen; what
     is missing is made and added. A shard that was made is of use as long as the tombstones of that manifest
@@ -302,42 +244,32 @@ def _shadow(
 
     def known(entry: Json) -> Json | None:
         for source, own in made:
-            if source[:3] != [*identity(entry)]:
-                continue
-            if source[3] == applied(entry, current, own["added"]):
+            if source == [*identity(entry), applied(entry, current, own["added"])]:
                 found: Json = own
                 return found
         return None
 
     missing = [entry for entry in current["shards"] if known(entry) is None]
-    tasks = [
-        remaking.task(model, current, [entry], current["tombstones"], of_model=current["model"])
-        for entry in missing
-    ]
+    tasks = [task_of(current, [entry], model=model) for entry in missing]
     seen = current["version"]
-    for entry, own in zip(missing, run(storage, model, tasks, pool, tell)):
-        source = [*identity(entry), applied(entry, current, seen)]
-        made.append([source, {**own, "added": seen}])
+    for entry, own in zip(missing, job.make(model, tasks)):
+        made.append([[*identity(entry), applied(entry, current, seen)], {**own, "added": seen}])
     entries = [own for entry in current["shards"] if (own := known(entry)) is not None]
     entries = [entry for entry in entries if entry["rows"]] or entries[:1]
     # What was deleted later than a shard was made.
     later = pruned(entries, current["tombstones"])
-    return publishing.assemble(storage, {**current, "model": model}, entries, later)
+    return publishing.assemble(job.storage, {**current, "model": model}, entries, later)
 
 
 def _judged(
-    storage: Storage,
-    before: Json,
-    after: Json,
-    held_out: Sequence[Sequence[str]],
-    cache: Any,
-) -> dict[str, Any]:
+    storage: Storage, before: Json, after: Json, held_out: Sequence[Sequence[str]], cache: Cache
+) -> Json:
     """What the questions set aside say, asked of both as the set's users ask."""
     answers = _answers(held_out)
     found: list[list[list[str]]] = []
     for manifest in (before, after):
         # That of the shadow has no number yet.
-        with Searcher(storage, manifest={"version": 0, **manifest}, cache=cache) as searcher:
+        with Searcher(storage, {"version": 0, **manifest}, cache) as searcher:
             own = []
             for question in answers:
                 answer = searcher.search(question, DEPTH)
@@ -348,26 +280,18 @@ def _judged(
     return parts.compare(list(zip(answers.values(), *found)))
 
 
-def _publish(
-    storage: Storage,
-    name: str,
-    trained: Json,
-    pool: Json,
-    tell: Tell,
-) -> int:
-    """Publishes the shadow of what is newest, again where another publisher was first."""
-    made = _known(storage, name, _SHADOW) or []
-    candidate = {"name": name, "of": trained["of"]}
-    while True:
-        current = manifests.read(storage)
+def _publish(job: RayJob, name: str, trained: Json) -> int:
+    """Publishes the shadow of what is newest."""
+    made = _known(job.storage, name, "shadow") or []
+
+    def shadowed(current: Json) -> Json | None:
         if current["model"]["hash"] == trained["model"]["hash"]:
             # An earlier call did it.
-            return current["version"]
+            return None
         if current["model"]["hash"] != trained["of"]:
             raise ManifestError("the set was changed over to another model meanwhile; train for that")
         # What was appended or reshaped since is made now.
-        shadow = _shadow(storage, current, trained["model"], made, pool, tell)
-        try:
-            return manifests.publish(storage, {**shadow, "candidate": candidate}, current["version"])
-        except PublishConflict:
-            continue
+        shadow = _shadow(job, current, trained["model"], made)
+        return {**shadow, "candidate": {"name": name, "of": trained["of"]}}
+
+    return publishing.change(job.storage, shadowed)

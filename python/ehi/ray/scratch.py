@@ -14,10 +14,9 @@ import shutil
 import stat
 import tempfile
 import uuid
-from typing import Any
+from collections.abc import Iterator
 
-from .._forks import finalize
-from .errors import StorageError
+from .basics import StorageError
 
 _LOCK = ".lock"
 # Names that are given here; nothing else is removed.
@@ -35,58 +34,54 @@ def _check_own(home: pathlib.Path) -> None:
     """
     found = home.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
-        raise StorageError(f"{home} is no folder of this user; remove it, or give another place for work")
+        raise StorageError(f"{home} is not a folder of this user; remove it, or give another place for work")
     if stat.S_IMODE(found.st_mode) != 0o700:
         home.chmod(0o700)
 
 
-class Scratch:
-    """A folder, `path`, that goes when it is closed, or with its process."""
-
-    def __init__(self, kind: str, parent: str | os.PathLike[str] | None = None) -> None:
-        home = home_of(parent)
-        home.parent.mkdir(parents=True, exist_ok=True)
-        with contextlib.suppress(FileExistsError):
-            home.mkdir(mode=0o700)
+@contextlib.contextmanager
+def work_folder(
+    kind: str, parent: str | os.PathLike[str] | None = None, own: bool = True
+) -> Iterator[pathlib.Path]:
+    """A folder for work, below `parent` or in the system's place for temporary files, which is removed in the
+    end. A place is not this user's `own` where several machines write: who has made a folder is for its file
+    system to say there, and what others have left is not removed.
+    """
+    home = home_of(parent)
+    home.parent.mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        home.mkdir(mode=0o700)
+    if own:
         sweep(parent)
-        while True:
-            self.path = home / f"{kind}-{uuid.uuid4().hex}"
-            lock = self.path.with_suffix(_LOCK)
-            handle = os.open(lock, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
-            fcntl.flock(handle, fcntl.LOCK_EX)
-            if lock.exists():
-                break
-            # Another process took it for one that was left, before it was locked.
-            os.close(handle)
-        self.path.mkdir()
-        self._close = finalize(self, _remove, self.path, handle)
-
-    def close(self) -> None:
-        """Safe to call twice."""
-        self._close()
-
-    def __enter__(self) -> pathlib.Path:
-        return self.path
-
-    def __exit__(self, *_: Any) -> None:
-        self.close()
+    while True:
+        path = home / f"{kind}-{uuid.uuid4().hex}"
+        lock = path.with_suffix(_LOCK)
+        handle = os.open(lock, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        if lock.exists():
+            break
+        # Another process took it for one that was left, before it was locked.
+        os.close(handle)
+    try:
+        path.mkdir()
+        yield path
+    finally:
+        _remove(path, handle)
 
 
-def sweep(parent: str | os.PathLike[str] | None = None) -> list[str]:
+def sweep(parent: str | os.PathLike[str] | None = None, own: bool = True) -> list[str]:
     """Removes the folders that killed processes have left; their names."""
     removed = []
     home = home_of(parent)
-    try:
+    if own and os.path.lexists(home):
         _check_own(home)
-    except FileNotFoundError:
-        return []
     for lock in home.glob(f"*{_LOCK}"):
         if not _OWN.fullmatch(lock.name):
             continue
         try:
             handle = os.open(lock, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         except OSError:
-            # Gone, or no file of ours.
+            # Gone, or not a file of ours.
             continue
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -7,20 +7,14 @@ import pathlib
 import threading
 import time
 import warnings
-from collections.abc import Callable
 from typing import Any
-
-import ehi
 
 from . import manifest as manifests
 from . import models
+from .basics import Json, Options, ShardsError, Uri, whole_number
 from .cache import Cache
-from .errors import ShardsError
 from .group import Group
-from .merging import Answer, Entry, Hit, Plan
-from .names import Json, Options, Uri
-from .options import whole_number
-from .scratch import Scratch
+from .merging import Answer, Entry, Hit
 from .storage import Storage, connect
 
 __all__ = ["Answer", "Hit", "Searcher", "open"]
@@ -54,13 +48,9 @@ def open(
     """
     if version is not None:
         whole_number("version", version)
-    return Searcher(
-        connect(uri, storage_options),
-        version=version,
-        cache=Cache(default_cache() if cache is None else cache, budget),
-        threads=threads,
-        most_open=most_open,
-    )
+    storage = connect(uri, storage_options)
+    own = Cache(default_cache() if cache is None else cache, budget)
+    return Searcher(storage, manifests.read(storage, version), own, threads, most_open)
 
 
 class Searcher:
@@ -69,30 +59,22 @@ class Searcher:
     def __init__(
         self,
         storage: Storage,
-        *,
-        version: int | None = None,
-        manifest: Json | None = None,
-        cache: Cache | None = None,
+        manifest: Json,
+        cache: Cache,
         threads: int | None = None,
         most_open: int | None = None,
     ) -> None:
-        self._storage = storage
-        self._temporary = None
-        if cache is None:
-            self._temporary = Scratch("shards")
-            cache = Cache(self._temporary.path)
-        self._cache = cache
+        self._storage, self._cache = storage, cache
         self._options: Json = {"threads": threads, "most_open": most_open}
         self._changing = threading.Lock()
-        # A manifest that is not published is searched as one that is.
-        self._state = self._load(manifests.read(storage, version) if manifest is None else manifest)
+        self._state = self._load(manifest)
         self._is_closed = False
         # Keys of shards that there was a warning of.
         self._warned: set[str] = set()
 
-    def _load(self, manifest: Json, encoder: ehi.Encoder | None = None) -> tuple[Entry, Group]:
+    def _load(self, manifest: Json, before: Entry | None = None) -> tuple[Entry, Group]:
         model = models.fetch(self._storage, manifest["model"], self._cache.root)
-        entry = Entry(manifest, model, encoder)
+        entry = Entry(manifest, model, before)
         return entry, Group(self._storage, manifest, self._cache, **self._options)
 
     def _open_state(self) -> tuple[Entry, Group]:
@@ -117,15 +99,11 @@ class Searcher:
     def refresh(self) -> bool:
         """Changes over to the newest manifest; whether there was one. Searches go on meanwhile."""
         with self._changing:
-            entry, group = self._open_state()
+            entry, _ = self._open_state()
             if manifests.latest_version(self._storage) == self.version:
                 return False
-            newest = manifests.read(self._storage)
-            same = newest["model"]["hash"] == entry.manifest["model"]["hash"]
-            same = same and newest["precision"] == entry.manifest["precision"]
-            self._state = self._load(newest, entry.encoder if same else None)
-            # Those who are searching it hold it.
-            del group
+            # Those who are searching the state before hold it.
+            self._state = self._load(manifests.read(self._storage), entry)
             return True
 
     def prepare(self) -> dict[str, str]:
@@ -146,9 +124,15 @@ class Searcher:
         out too, and named in `missing`, with a warning the first time. What is published later is seen after
         `refresh`.
         """
-        entry, group = self._open_state()
-        plan = entry.plan(k, **options)
-        answer = run(entry, plan, query, group.search, group.documents)
+        started, (entry, group) = time.monotonic(), self._open_state()
+        steps = entry.steps(entry.request(query, k, **options), started)
+        reply: Any = None
+        try:
+            while True:
+                call, given = steps.send(reply)
+                reply = group.search(given) if call == "search" else group.documents(given)
+        except StopIteration as over:
+            answer: Answer = over.value
         if answer.partial:
             for key, why in group.refused().items():
                 if key not in self._warned:
@@ -160,38 +144,9 @@ class Searcher:
         """Gives the shards up. Safe to call twice."""
         self._is_closed = True
         self._state[1].close()
-        if self._temporary is not None:
-            self._temporary.close()
 
     def __enter__(self) -> Searcher:
         return self
 
     def __exit__(self, *_: Any) -> None:
         self.close()
-
-    def __reduce__(self) -> Any:
-        raise TypeError("an open set of shards cannot be pickled; pickle its URI")
-
-
-def run(
-    entry: Entry,
-    plan: Plan,
-    query: Any,
-    ask: Callable[[Json], Json],
-    fetch: Callable[[list[tuple[int, str]]], Any],
-) -> Answer:
-    """One search through an entry."""
-    started = time.monotonic()
-    request = entry.requests(query, plan)
-    while True:
-        if plan.seconds is not None:
-            request["seconds"] = max(plan.seconds - (time.monotonic() - started), 0)
-        reply = ask(request)
-        merged = entry.merge(request, plan, reply["offers"])
-        wider = entry.wider(request, plan, len(merged), reply["offers"])
-        out_of_time = plan.seconds is not None and time.monotonic() - started >= plan.seconds
-        if wider is None or out_of_time:
-            break
-        request = wider
-    documents, unread = fetch([(own["place"], own["id"]) for own in merged])
-    return entry.answer(merged, documents, {**reply["missing"], **unread}, request, started)

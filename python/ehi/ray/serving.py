@@ -1,4 +1,5 @@
-"""A published set behind Ray Serve: an entry that encodes, routes and merges, and groups of shards.
+"""A published set behind Ray Serve: an entry that encodes, routes and merges, and groups of shards. And many
+questions at once, offline, through Ray Data.
 
 Each group is a deployment with replicas of its own. The entry says with each request which manifest it means,
 and goes over to a new one when all groups have it open, so that no request meets two states.
@@ -7,16 +8,17 @@ and goes over to a new one when all groups have it open, so that no request meet
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import dataclasses
 import errno
 import http.client
 import json
-import math
 import os
 import socket
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import ray
@@ -27,13 +29,12 @@ import ehi
 
 from . import manifest as manifests
 from . import models
+from .basics import DatasetError, Json, Options, ShardsError, Uri, whole_number
 from .cache import Cache
-from .errors import ShardsError
 from .group import Group
-from .merging import Entry
-from .names import Json, Options, Uri
-from .options import OF_SEARCH, known
-from .searcher import default_cache
+from .merging import Answer, Entry, plan_of
+from .pool import WORKER_CPUS
+from .searcher import default_cache, open
 from .storage import connect
 
 # States that a group keeps open: the one that is served, and the one before or after it.
@@ -44,8 +45,6 @@ ATTEMPTS = 3
 ROUTE_SECONDS = 10
 # Further seconds for the answer of a group to arrive.
 GRACE = 0.25
-# Above all numbers of a request.
-MOST = 1e18
 
 
 class GroupReplica:
@@ -62,31 +61,26 @@ class GroupReplica:
         self.opening = threading.Lock()
 
     def _state(self, version: int) -> Group:
-        state = self.states.get(version)
-        if state is not None:
+        if state := self.states.get(version):
             return state
         with self.opening:
-            return self._opened(version)
-
-    def _opened(self, version: int) -> Group:
-        state = self.states.get(version)
-        if state is None:
+            if state := self.states.get(version):
+                return state
             manifest = manifests.read(self.storage, version)
             # Shards have no model of their own, and this machine may have none yet.
             models.fetch(self.storage, manifest["model"], self.cache.root)
             places = range(self.number, len(manifest["shards"]), self.groups)
-            state = Group(self.storage, manifest, self.cache, places=places)
-            self.states[version] = state
+            self.states[version] = state = Group(self.storage, manifest, self.cache, places=places)
             for older in sorted(self.states)[:-STATES]:
                 # Requests that are under way hold it.
                 self.states.pop(older)
-        return state
+            return state
 
     def prepare(self, version: int) -> dict[str, str]:
         """Opens the shards of a state; keys of those that are refused, with the reason."""
         return self._state(version).prepare()
 
-    def search(self, version: int, request: Json) -> Json:
+    def search(self, version: int, request: Json) -> Any:
         return self._state(version).search(request)
 
     def documents(self, version: int, wanted: Sequence[tuple[int, str]]) -> Any:
@@ -123,11 +117,7 @@ class EntryReplica:
 
     def _load(self, version: int | None, before: Entry | None = None) -> Entry:
         manifest = manifests.read(self.storage, version)
-        if before is not None and all(
-            before.manifest[name] == manifest[name] for name in ("model", "precision")
-        ):
-            return Entry(manifest, before.model, before.encoder)
-        return Entry(manifest, models.fetch(self.storage, manifest["model"], self.cache))
+        return Entry(manifest, models.fetch(self.storage, manifest["model"], self.cache), before)
 
     async def _watch(self) -> None:
         while True:
@@ -153,7 +143,8 @@ class EntryReplica:
         if self.task is None:
             self.task = asyncio.create_task(self._watch())
         started, entry = time.monotonic(), self.entry
-        options.setdefault("seconds", self.seconds)
+        if options.get("seconds") is None:
+            options["seconds"] = self.seconds
         try:
             answer = await self._search(entry, started, query, k, options)
         except Exception:
@@ -164,59 +155,49 @@ class EntryReplica:
         return answer
 
     async def _search(self, entry: Entry, started: float, query: Any, k: int, options: Json) -> Json:
-        plan = entry.plan(k, **options)
-        request = await asyncio.to_thread(entry.requests, query, plan)
-        version = entry.manifest["version"]
-        while True:
-            left = None
-            if plan.seconds is not None:
-                left = max(plan.seconds - (time.monotonic() - started), 0)
-                request["seconds"] = left
-            replies, missing = await self._ask(entry, "search", left, request)
-            offers = [offer for reply in replies for offer in reply["offers"]]
-            for reply in replies:
-                missing.update(reply["missing"])
-            merged = entry.merge(request, plan, offers)
-            wider = entry.wider(request, plan, len(merged), offers)
-            late = plan.seconds is not None and time.monotonic() - started >= plan.seconds
-            if wider is None or late:
-                break
-            request = wider
-        documents: dict[tuple[int, str], Json | None] = {}
-        wanted: list[list[tuple[int, str]]] = [[] for _ in self.groups]
-        for own in merged:
-            wanted[own["place"] % len(self.groups)].append((own["place"], own["id"]))
-        asked = [self.groups[number] for number, own in enumerate(wanted) if own]
-        read = await asyncio.gather(
-            *(_reply(group.documents, version, own) for group, own in zip(asked, filter(None, wanted)))
-        )
-        for found, unread in read:
-            documents.update(found)
-            missing.update(unread)
-        return entry.answer(merged, documents, missing, request, started).as_dict()
+        request = await asyncio.to_thread(entry.request, query, k, **options)
+        steps, reply = entry.steps(request, started), None
+        try:
+            while True:
+                call, given = steps.send(reply)
+                reply = await (
+                    self._offers(entry, given) if call == "search" else self._documents(entry, given)
+                )
+        except StopIteration as over:
+            answer: Answer = over.value
+        return dataclasses.asdict(answer)
 
-    async def _ask(
-        self, entry: Entry, call: str, seconds: float | None, request: Json
-    ) -> tuple[list[Json], dict[str, str]]:
-        """Replies of the groups, and the keys of shards whose group has not replied in time."""
-        tasks, version = {}, entry.manifest["version"]
-        for number, group in enumerate(self.groups):
-            tasks[asyncio.ensure_future(_reply(getattr(group, call), version, request))] = number
+    async def _offers(self, entry: Entry, request: Json) -> tuple[list[Any], dict[str, str]]:
+        """What the groups offer, and the keys of shards whose group has not replied in time."""
+        seconds, shards = request["seconds"], entry.manifest["shards"]
+        tasks = {
+            asyncio.ensure_future(_reply(group.search, entry.manifest["version"], request)): number
+            for number, group in enumerate(self.groups)
+        }
         done, late = await asyncio.wait(tasks, timeout=None if seconds is None else seconds + GRACE)
-        missing: dict[str, str] = {}
-        replies: list[Json] = []
-        shards = entry.manifest["shards"]
-        for task in sorted(done, key=lambda own: tasks[own]):
-            replies.append(task.result())
+        offers, missing = [], {}
         for task in late:
             task.cancel()
             for place in range(tasks[task], len(shards), len(self.groups)):
                 missing[shards[place]["key"]] = f"no answer within {seconds} s"
-        return replies, missing
+        for task in sorted(done, key=lambda own: tasks[own]):
+            found, unread = task.result()
+            offers += found
+            missing |= unread
+        return offers, missing
 
-    def check_health(self) -> None:
-        if self.entry is None:
-            raise ShardsError("no state is served")
+    async def _documents(self, entry: Entry, wanted: Sequence[tuple[int, str]]) -> Any:
+        by_group: dict[int, list[tuple[int, str]]] = {}
+        for own in wanted:
+            by_group.setdefault(own[0] % len(self.groups), []).append(own)
+        version, groups = entry.manifest["version"], self.groups
+        calls = (_reply(groups[number].documents, version, own) for number, own in by_group.items())
+        documents: dict[tuple[int, str], Json | None] = {}
+        missing: dict[str, str] = {}
+        for found, unread in await asyncio.gather(*calls):
+            documents |= found
+            missing |= unread
+        return documents, missing
 
     async def __call__(self, request: Any) -> Any:
         """A request through HTTP; bodies and answers are JSON."""
@@ -225,15 +206,9 @@ class EntryReplica:
         path = request.url.path.rstrip("/").rsplit("/", 1)[-1]
         try:
             if path == "health" and request.method == "GET":
-                manifest = self.entry.manifest
-                return JSONResponse(
-                    {
-                        "status": "ok" if not self.refused else "partial",
-                        "version": manifest["version"],
-                        "documents": manifest["documents"],
-                        "refused": self.refused,
-                    }
-                )
+                told = {name: self.entry.manifest[name] for name in ("version", "documents")}
+                status = "partial" if self.refused else "ok"
+                return JSONResponse({"status": status, "refused": self.refused, **told})
             if path == "manifest" and request.method == "GET":
                 return JSONResponse(self.entry.manifest)
             if path == "search" and request.method == "POST":
@@ -247,10 +222,8 @@ async def _reply(method: Any, *arguments: Any) -> Any:
     """The reply of a group; what a shard raised as it was raised. Where a replica dies another is asked."""
     try:
         for _ in range(ATTEMPTS - 1):
-            try:
+            with contextlib.suppress(ray.exceptions.RayActorError):
                 return await method.remote(*arguments)
-            except ray.exceptions.RayActorError:
-                continue
         return await method.remote(*arguments)
     except ray.exceptions.RayTaskError as error:
         if isinstance(error.cause, (ehi.Error, ValueError, TypeError, OverflowError, RecursionError)):
@@ -261,53 +234,11 @@ async def _reply(method: Any, *arguments: Any) -> Any:
 def _body(data: bytes) -> Json:
     try:
         body = json.loads(data)
-    except RecursionError:
-        raise ValueError("the body is nested too deeply") from None
-    except ValueError as error:
-        raise ValueError(f"the body is no JSON: {error}") from None
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"the body is malformed JSON: {error}") from None
     if not isinstance(body, dict) or "query" not in body:
         raise ValueError("the body is an object with `query`, and `k` and other options if they are wanted")
-    known(set(body) - {"query", "k"})
-    for name, value in body.items():
-        holds, what = _FIELDS[name]
-        if not holds(value) and not (value is None and name in OF_SEARCH):
-            raise ValueError(f"`{name}` is no {what}")
-    if body.get("bm25") is not None:
-        body["bm25"] = tuple(body["bm25"])
-    # What is null is not asked for.
-    return {name: value for name, value in body.items() if value is not None}
-
-
-def _is_number(value: Any) -> bool:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return False
-    # A whole number may be too large to be any other.
-    return abs(value) < MOST and math.isfinite(value)
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int) and _is_number(value)
-
-
-def _are_numbers(value: Any) -> bool:
-    return isinstance(value, list) and all(map(_is_number, value))
-
-
-# Of each field of a request whether a value may be one, and what it is. Limits of a value are checked where
-# it is used, for handles too.
-_FIELDS: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "query": (lambda value: isinstance(value, str) or _are_numbers(value), "text, nor a list of numbers"),
-    "k": (_is_whole, "whole number"),
-    "beam": (_is_whole, "whole number"),
-    "exact": (lambda value: isinstance(value, bool), "true or false"),
-    "mode": (lambda value: isinstance(value, str), "text"),
-    "alpha": (_is_number, "number"),
-    "rrf": (_is_number, "number"),
-    "filter": (lambda value: isinstance(value, dict), "object"),
-    "bm25": (lambda value: _are_numbers(value) and len(value) == 2, "list of two numbers"),
-    "codes": (lambda value: isinstance(value, bool), "true or false"),
-    "seconds": (_is_number, "number of seconds"),
-}
+    return body
 
 
 def serve(
@@ -340,8 +271,8 @@ def serve(
     `host` and `port` are its own, and `route_prefix` is none of another `name`, or `ShardsError` is raised;
     what has the same `name` is replaced.
     """
-    if groups < 1 or replicas < 1 or entries < 1:
-        raise ValueError("`groups`, `replicas` and `entries` are at least 1")
+    for what, count in (("groups", groups), ("replicas", replicas), ("entries", entries)):
+        whole_number(what, count)
     # Where nothing was published there is nothing to start.
     storage = connect(uri, storage_options)
     manifests.read(storage)
@@ -373,20 +304,14 @@ def serve(
     if not _answers(at, port, route_prefix):
         ray_serve.delete(name)
         raise ShardsError(f"Ray Serve runs already, and not at {host}:{port}; give its host and port")
-    if block:
-        _wait(name, started)
-    return handle
-
-
-def _wait(name: str, started: bool) -> None:
-    """Until Ctrl-C."""
     try:
-        while True:
+        while block:
             time.sleep(1)
     except KeyboardInterrupt:
         ray_serve.delete(name)
         if started:
             ray.shutdown()
+    return handle
 
 
 def _check_free(host: str, port: int, name: str, route_prefix: str) -> None:
@@ -401,9 +326,7 @@ def _check_free(host: str, port: int, name: str, route_prefix: str) -> None:
                 # A name of another machine is for Serve to judge.
                 if error.errno == errno.EADDRINUSE:
                     raise ShardsError(f"another program has the port {port}; give another `port`") from None
-        return
-    other = routes.get(route_prefix)
-    if other is not None and other != name:
+    elif (other := routes.get(route_prefix, name)) != name:
         raise ShardsError(
             f"`{other}` is served at `{route_prefix}`; give a `route_prefix` of its own, as `/{name}`"
         )
@@ -427,3 +350,69 @@ def _routes(host: str, port: int) -> dict[str, str] | None:
     except (OSError, ValueError, http.client.HTTPException):
         return None
     return routes if isinstance(routes, dict) else None
+
+
+class _Asker:
+    """An actor that has a set open."""
+
+    def __init__(self, uri: str, column: str, k: int, options: Json, of_set: Json) -> None:
+        self.shards = open(uri, threads=1, **of_set)
+        self.column, self.k, self.options = column, k, options
+
+    def __call__(self, batch: Json) -> Json:
+        answers = [self.shards.search(str(own), self.k, **self.options) for own in batch[self.column]]
+        found = {
+            "hits": [answer.ids for answer in answers],
+            "scores": [[hit.score for hit in answer] for answer in answers],
+            "partial": [answer.partial for answer in answers],
+        }
+        return {**{name: list(values) for name, values in batch.items()}, **found}
+
+
+def search_batch(
+    uri: Uri,
+    questions: Any,
+    k: int = 10,
+    *,
+    column: str = "text",
+    actors: int | None = 1,
+    num_cpus: float = WORKER_CPUS,
+    batch_size: int = 64,
+    cache: Uri | None = None,
+    budget: int | None = None,
+    storage_options: Options = None,
+    **options: Any,
+) -> Any:
+    """The answers to a dataset of questions: the dataset with the columns `hits`, `scores` and `partial`.
+
+    `questions` is a `ray.data.Dataset` with texts in a `column`. All are answered by one state of the set,
+    the newest when this is called. `options` are those of `Searcher.search`. It is run when it is read.
+    """
+    if not isinstance(questions, ray.data.Dataset):
+        raise DatasetError(f"questions are a `ray.data.Dataset`, not a {type(questions).__name__}")
+    storage = connect(uri, storage_options)
+    manifest = manifests.read(storage)
+    # Before a set is opened anywhere.
+    plan_of(manifest, k, **options)
+    schema = questions.schema()
+    names = schema.names if schema else []
+    if column not in names:
+        raise DatasetError(f"the questions have no column `{column}`; they have {', '.join(names) or 'none'}")
+    # Actors may be in another folder than this program.
+    cache = os.path.abspath(default_cache() if cache is None else cache)
+    of_set = {"version": manifest["version"], "cache": cache, "budget": budget}
+    return questions.map_batches(
+        _Asker,
+        fn_constructor_args=(
+            storage.place,
+            column,
+            k,
+            options,
+            {**of_set, "storage_options": storage_options},
+        ),
+        batch_size=batch_size,
+        batch_format="numpy",
+        # Each start opens the set.
+        compute=ray.data.ActorPoolStrategy(size=actors),
+        num_cpus=num_cpus,
+    )

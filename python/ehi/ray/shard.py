@@ -6,19 +6,17 @@ import hashlib
 import json
 import pathlib
 import uuid
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import ehi
 from ehi import shards as parts
 
 from . import documents as rows
-from . import models
-from .errors import ShardError
+from .basics import Json, ShardError, Uri, digest_of
 from .manifest import pack_counts
-from .names import Json, Uri
-from .scratch import Scratch
-from .storage import Storage, upload_folder
+from .scratch import work_folder
+from .storage import Storage, create_json, download_folder, read_checked, read_json, sha256_of, upload_folder
 
 FOLDER = "shards"
 # Documents that are handed to the encoder together.
@@ -39,7 +37,7 @@ def key_of(model_hash: str, options: Json, inputs: Sequence[Any]) -> str:
         **options,
         "inputs": inputs,
     }
-    return hashlib.sha256(json.dumps(made_from, sort_keys=True).encode()).hexdigest()[:32]
+    return digest_of(made_from)[:32]
 
 
 def done_name(key: str) -> str:
@@ -56,43 +54,35 @@ def files_prefix(entry: Json) -> str:
 
 def finished(storage: Storage, key: str) -> Any:
     """What is known of a shard that is finished; `None` of any other."""
-    try:
-        return json.loads(storage.get(done_name(key)))
-    except FileNotFoundError:
-        return None
+    return read_json(storage, done_name(key))
 
 
-def build(storage: Storage, model: ehi.Model, shard: Json, options: Json, scratch: Uri | None = None) -> Json:
-    """Builds a shard, unless it is finished; its entry for a manifest.
+def build(storage: Storage, model: ehi.Model, task: Json, scratch: Uri | None = None) -> Json:
+    """Builds a shard; its entry for a manifest.
 
-    `shard` has its key and the spool files that it is made from, in the order of the input.
+    `task` has its key, its options, and the spool files that it is made from, in the order of the input.
     """
-    key = shard["key"]
-    entry = finished(storage, key)
-    if entry:
-        return entry
-
-    def read() -> Iterator[Json]:
-        for file in shard["inputs"]:
-            try:
-                data = storage.get(file["name"])
-            except FileNotFoundError:
-                raise ShardError(key, f"its input {file['name']} is missing") from None
-            if hashlib.sha256(data).hexdigest() != file["sha256"]:
-                raise ShardError(key, f"its input {file['name']} is damaged")
-            yield from rows.unpacked(data)
-
     without_text: set[str] = set()
 
-    def with_text() -> Iterator[Json]:
-        # As in one index, a document that cannot be stored takes no other one's place.
-        for document in read():
+    def read() -> Iterator[Json]:
+        for document in rows.spooled(storage, task["inputs"]):
+            # As in one index, a document that cannot be stored takes no other one's place.
             if _is_blank(document):
                 without_text.add(document["id"])
             else:
                 yield document
 
-    return write(storage, model, key, rows.last_of_each(with_text), options, scratch, without_text)
+    last = {document["id"]: place for place, document in enumerate(read())}
+    documents = (own for place, own in enumerate(read()) if last[own["id"]] == place)
+    blank = [
+        {
+            "id": id,
+            "reason": f"document `{id}` has neither title nor text",
+            **({"kept": True} if id in last else {}),
+        }
+        for id in sorted(without_text)
+    ]
+    return write(storage, model, task["key"], documents, task["options"], scratch, blank)
 
 
 def _is_blank(document: Json) -> bool:
@@ -107,38 +97,26 @@ def write(
     documents: Iterable[Json],
     options: Json,
     scratch: Uri | None = None,
-    without_text: Collection[str] = (),
+    refused: Iterable[Json] = (),
 ) -> Json:
-    """Writes documents, each id once, as the shard of a key.
-
-    `without_text` has ids of documents that were left out; reading `documents` may fill it.
+    """Writes documents, each id once, as the shard of a key. `refused` are documents that were left out
+    before.
     """
-    with Scratch("shard", scratch) as folder:
+    refused = list(refused)
+    with work_folder("shard", scratch) as folder:
         path = folder / "index"
         digest = hashlib.sha256()
-        refused: list[Json] = []
         batch: list[Json] = []
         create = {"words": options["words"], "precision": options["precision"]}
         with ehi.Index.create(path, model, durability="none", **create) as index:
-
-            def add() -> None:
-                summary = index.add(batch)
-                refused.extend(refused_of(summary))
-                batch.clear()
-
             for document in documents:
-                digest.update(
-                    json.dumps(document, ensure_ascii=False, sort_keys=True).encode("utf-8", "replace")
-                )
+                text = json.dumps(document, ensure_ascii=False, sort_keys=True)
+                digest.update(text.encode("utf-8", "replace"))
                 batch.append(document)
                 if len(batch) == BATCH:
-                    add()
-            if batch:
-                add()
-            stored = set(parts.ids(index)) if without_text else set()
-            for id in sorted(without_text):
-                own: Json = {"id": id, "reason": f"document `{id}` has neither title nor text"}
-                refused.append({**own, "kept": True} if id in stored else own)
+                    refused += refused_of(index.add(batch))
+                    batch = []
+            refused += refused_of(index.add(batch))
             index.compact()
         return finish(storage, path, model, key, digest.hexdigest(), refused)
 
@@ -155,40 +133,37 @@ def finish(
 
     The files of its model stay with the set's; a shard names them.
     """
-    attempt = uuid.uuid4().hex
-    entry: Json = {"key": key, "attempt": attempt, "content": content, "refused": list(refused)}
+    entry: Json = {"key": key, "attempt": uuid.uuid4().hex, "content": content, "refused": list(refused)}
     index = ehi.Index.open_read_only(path, lazy_encoder=True)
     entry["model"] = index.model.hash
     entry["rows"] = len(index)
     entry["leaf_rows"] = pack_counts(parts.leaf_rows(index))
     entry["terms"] = None
     if index.stats()["lexical"]:
-        entry["terms"] = _store_terms(storage, entry, index)
+        data = parts.term_statistics(index).to_bytes()
+        storage.create(terms_name(entry), data)
+        entry["terms"] = {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
     del index
-    entry["files"] = upload_folder(storage, files_prefix(entry), path, models.checksums(model))
+    of_model = pathlib.Path(model.path)
+    shared = {
+        sha256_of(own): own.relative_to(of_model).as_posix() for own in of_model.rglob("*") if own.is_file()
+    }
+    entry["files"] = upload_folder(storage, files_prefix(entry), path, shared)
     entry["bytes"] = sum(file["bytes"] for file in entry["files"] if "same" not in file)
-    if storage.create(done_name(key), json.dumps(entry).encode()):
-        return entry
-    other = finished(storage, key)
-    if other["attempt"] == attempt:
-        # The reply to the first of two tries was lost.
-        return other
-    drop_attempt(storage, entry)
-    if other["content"] != content:
-        raise ShardError(key, "two workers built it from the same inputs, and it is not the same")
-    return other
+    kept: Json = create_json(storage, done_name(key), entry)
+    # The reply to the first of two tries may have been lost: it is this one then.
+    if kept["attempt"] != entry["attempt"]:
+        storage.delete([*names_of_files(entry), terms_name(entry)])
+        if kept["content"] != content:
+            raise ShardError(key, "two workers built it from the same inputs, and it is not the same")
+    return kept
 
 
-def _store_terms(storage: Storage, entry: Json, index: ehi.Index) -> Json:
-    data = parts.term_statistics(index).to_bytes()
-    storage.create(terms_name(entry), data)
-    return {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)}
-
-
-def drop_attempt(storage: Storage, entry: Json) -> None:
-    """Removes the files of a worker that another one was faster than."""
-    storage.delete(names_of_files(entry))
-    storage.delete([terms_name(entry)])
+def fetch(storage: Storage, entry: Json, folder: pathlib.Path, model: Uri) -> None:
+    """Copies the index of a shard to a folder; the files of its model are linked from the folder `model`."""
+    wrong = download_folder(storage, files_prefix(entry), entry["files"], folder, model)
+    if wrong:
+        raise ShardError(entry["key"], wrong)
 
 
 def names_of_files(entry: Json) -> list[str]:
@@ -200,12 +175,7 @@ def read_terms(storage: Storage, entry: Json) -> parts.TermStatistics | None:
     """Statistics of a shard's words; `None` where it has none."""
     if entry["terms"] is None:
         return None
-    try:
-        data = storage.get(terms_name(entry))
-    except FileNotFoundError:
-        raise ShardError(entry["key"], "the statistics of its words are missing") from None
-    if hashlib.sha256(data).hexdigest() != entry["terms"]["sha256"]:
-        raise ShardError(entry["key"], "the statistics of its words are damaged")
+    data = read_checked(storage, terms_name(entry), entry["terms"]["sha256"])
     return parts.TermStatistics.from_bytes(data)
 
 

@@ -7,22 +7,20 @@ is renamed, so that an object store needs no more than a conditional put.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
+import json
 import os
 import pathlib
 import shutil
 import urllib.parse
-import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, List, TypeAlias
 
-from .errors import StorageError
-from .names import Json, Options, Uri
+from .basics import Json, ManifestError, Options, StorageError, Uri
+from .scratch import sweep, work_folder
 
 # Bytes that are read or written at a time.
 CHUNK = 8 << 20
-_STAGED = ".staged-"
 # Checksums of files by what they are: a model has some ten, a process some models.
 _SUMS: dict[tuple[int, int, int, int], str] = {}
 
@@ -47,10 +45,15 @@ def connect(uri: Uri, options: Options = None) -> Storage:
     return FolderStorage(path)
 
 
+def is_inside(name: Any) -> bool:
+    """Whether a value is the name of a file below a folder."""
+    parts = name.split("/") if isinstance(name, str) else [""]
+    return not any(part in ("", ".", "..") or "\0" in part or "\\" in part for part in parts)
+
+
 def check_key(key: str) -> str:
     """Refuses keys that would leave the place."""
-    parts = key.split("/")
-    if any(part in ("", ".", "..") for part in parts) or "\\" in key:
+    if not is_inside(key):
         raise StorageError(f"`{key}` is not the name of an object")
     return key
 
@@ -73,93 +76,60 @@ class FolderStorage:
     def create(self, key: str, data: bytes) -> bool:
         """Creates an object if there is none; whether it did. It is there as a whole or not at all."""
         path = self._path(key)
-        while True:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            staged = path.parent / f"{_STAGED}{uuid.uuid4().hex}"
-            try:
-                with open(staged, "xb") as file:
-                    # A staged file that nobody holds is one that a killed process has left.
-                    fcntl.flock(file, fcntl.LOCK_EX)
-                    file.write(data)
-                    file.flush()
-                    os.fsync(file.fileno())
-                    # Unlike a rename it fails where there is one.
+        with work_folder("staged", self.root, own=False) as folder:
+            staged = folder / "object"
+            staged.write_bytes(data)
+            _sync(staged)
+            while True:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                try:
+                    # Unlike a rename it fails if the object exists.
                     os.link(staged, path)
-            except FileExistsError:
-                return False
-            except FileNotFoundError:
-                # The folder was removed meanwhile, or the file, before it was locked.
-                continue
-            finally:
-                staged.unlink(missing_ok=True)
-            _sync_folder(path.parent)
-            return True
+                except FileExistsError:
+                    return False
+                except FileNotFoundError:
+                    if not staged.exists():
+                        raise
+                    # The folder of the object was removed meanwhile.
+                    continue
+                _sync(path.parent)
+                return True
 
     def upload(self, key: str, path: Uri) -> None:
         """Copies a file to an object that nobody else writes."""
         target = self._path(key)
         target.parent.mkdir(parents=True, exist_ok=True)
-        with open(path, "rb") as source, open(target, "wb") as file:
-            while chunk := source.read(CHUNK):
-                file.write(chunk)
-            file.flush()
-            os.fsync(file.fileno())
-        _sync_folder(target.parent)
+        shutil.copyfile(path, target)
+        _sync(target)
+        _sync(target.parent)
 
-    def download(self, key: str, path: Uri) -> str:
-        """Copies an object to a file; its SHA-256."""
-        digest = hashlib.sha256()
-        with open(self._path(key), "rb") as source, open(path, "wb") as file:
-            while chunk := source.read(CHUNK):
-                digest.update(chunk)
-                file.write(chunk)
-        return digest.hexdigest()
+    def download(self, key: str, path: Uri) -> None:
+        """Copies an object to a file."""
+        shutil.copyfile(self._path(key), path)
 
     def list(self, prefix: str) -> List[tuple[str, int]]:
         """Names and sizes of the objects below a folder, in the order of their names."""
         found = []
         for folder, _, names in os.walk(self._path(prefix.rstrip("/"))):
-            for name in names:
-                path = pathlib.Path(folder) / name
-                if name.startswith(_STAGED):
-                    continue
-                try:
+            for path in (pathlib.Path(folder) / name for name in names):
+                # What is deleted meanwhile is left out.
+                with contextlib.suppress(FileNotFoundError):
                     found.append((path.relative_to(self.root).as_posix(), path.stat().st_size))
-                except FileNotFoundError:
-                    # Deleted meanwhile.
-                    continue
         return sorted(found)
 
     def sweep(self) -> List[str]:
         """Removes what killed processes have left of objects that they were creating; the names."""
-        removed = []
-        for folder, _, names in os.walk(self.root):
-            for name in names:
-                path = pathlib.Path(folder) / name
-                if not name.startswith(_STAGED):
-                    continue
-                try:
-                    with open(path, "rb") as file:
-                        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                        path.unlink()
-                except (BlockingIOError, FileNotFoundError):
-                    continue
-                removed.append(path.relative_to(self.root).as_posix())
-        return removed
+        return sweep(self.root, own=False)
 
     def delete(self, keys: Iterable[str]) -> None:
         """Deletes objects, those that are there."""
         for key in keys:
             path = self._path(key)
             path.unlink(missing_ok=True)
-            for folder in path.parents:
-                if folder == self.root:
-                    break
-                try:
-                    folder.rmdir()
-                except OSError:
-                    # Not empty, or gone.
-                    break
+            # Folders that are empty then go too.
+            with contextlib.suppress(OSError):
+                for folder in path.relative_to(self.root).parents[:-1]:
+                    (self.root / folder).rmdir()
 
     def __reduce__(self) -> Any:
         return (FolderStorage, (str(self.root),))
@@ -215,17 +185,10 @@ class ObjectStorage:
         with self._told():
             self._obstore.put(self._store, check_key(key), pathlib.Path(path))
 
-    def download(self, key: str, path: Uri) -> str:
-        digest = hashlib.sha256()
-        with open(path, "wb") as file:
-            for chunk in self._chunks(key):
-                digest.update(chunk)
+    def download(self, key: str, path: Uri) -> None:
+        with open(path, "wb") as file, self._told(reads=True):
+            for chunk in self._obstore.get(self._store, check_key(key)).stream(min_chunk_size=CHUNK):
                 file.write(chunk)
-        return digest.hexdigest()
-
-    def _chunks(self, key: str) -> Iterator[Any]:
-        with self._told(reads=True):
-            yield from self._obstore.get(self._store, check_key(key)).stream(min_chunk_size=CHUNK)
 
     def list(self, prefix: str) -> List[tuple[str, int]]:
         found: List[tuple[str, int]] = []
@@ -242,11 +205,8 @@ class ObjectStorage:
 
     def delete(self, keys: Iterable[str]) -> None:
         for key in keys:
-            try:
-                with self._told(reads=True):
-                    self._obstore.delete(self._store, check_key(key))
-            except FileNotFoundError:
-                continue
+            with contextlib.suppress(FileNotFoundError), self._told(reads=True):
+                self._obstore.delete(self._store, check_key(key))
 
     def __reduce__(self) -> Any:
         return (ObjectStorage, (self.uri, self.options))
@@ -255,7 +215,33 @@ class ObjectStorage:
 Storage: TypeAlias = FolderStorage | ObjectStorage
 
 
-def _sync_folder(path: pathlib.Path) -> None:
+def read_checked(storage: Storage, name: str, sha256: str) -> bytes:
+    """Bytes of an object that must have this checksum."""
+    try:
+        data = storage.get(name)
+    except FileNotFoundError:
+        raise ManifestError(f"{name} is missing") from None
+    if hashlib.sha256(data).hexdigest() != sha256:
+        raise ManifestError(f"{name} is damaged")
+    return data
+
+
+def read_json(storage: Storage, name: str) -> Any:
+    """What an object of JSON says; `None` where there is no such object."""
+    try:
+        return json.loads(storage.get(name))
+    except FileNotFoundError:
+        return None
+
+
+def create_json(storage: Storage, name: str, value: Any) -> Any:
+    """Creates an object of JSON if there is none; what is there then: the value, or that of another process."""
+    if storage.create(name, json.dumps(value).encode()):
+        return value
+    return read_json(storage, name)
+
+
+def _sync(path: pathlib.Path) -> None:
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -279,13 +265,6 @@ def _known_sha256(path: pathlib.Path) -> str:
     if of not in _SUMS:
         _SUMS[of] = sha256_of(path)
     return _SUMS[of]
-
-
-def _link(source: pathlib.Path, target: pathlib.Path) -> None:
-    try:
-        os.link(source, target)
-    except OSError:
-        shutil.copyfile(source, target)
 
 
 def upload_folder(
@@ -322,17 +301,21 @@ def download_folder(
         path.parent.mkdir(parents=True, exist_ok=True)
         if "same" in file:
             assert elsewhere is not None
-            _link(pathlib.Path(elsewhere) / check_key(file["same"]), path)
+            source = pathlib.Path(elsewhere) / check_key(file["same"])
+            try:
+                os.link(source, path)
+            except OSError:
+                shutil.copyfile(source, path)
             if _known_sha256(path) != file["sha256"]:
                 return f"the file {file['name']} is not that of the model: its checksum is another"
             continue
         try:
-            found = storage.download(f"{prefix}/{file['name']}", path)
+            storage.download(f"{prefix}/{file['name']}", path)
         except FileNotFoundError:
             return f"the file {file['name']} is missing"
         size = path.stat().st_size
         if size != file["bytes"]:
             return f"the file {file['name']} has {size} bytes instead of {file['bytes']}"
-        if found != file["sha256"]:
+        if sha256_of(path) != file["sha256"]:
             return f"the file {file['name']} is damaged: its checksum is not the one in the manifest"
     return None

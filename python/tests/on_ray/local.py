@@ -7,8 +7,8 @@ from places import SMALL
 
 import ehi
 from ehi.ray import documents as rows
-from ehi.ray import jobs, models, publishing, reshaping, retraining, shard
-from ehi.ray.pool import Worker
+from ehi.ray import building, models, publishing, shard
+from ehi.ray.pool import RayJob, make_shard
 from ehi.ray.storage import connect
 
 __all__ = ["document", "local", "made", "planned"]
@@ -39,8 +39,9 @@ def made(uri, documents, shards=2, name="first", publish=True):
     """A set of documents; what `build` returns."""
     storage, model = connect(uri), ehi.Model(SMALL)
     plan = planned(storage, documents, model, OPTIONS, name, shards)
-    finished = [shard.build(storage, model, own, OPTIONS) for own in plan["shards"]]
-    built = jobs._result(plan, finished)
+    tasks = building.tasks_of(plan)
+    finished = [shard.finished(storage, own["key"]) or shard.build(storage, model, own) for own in tasks]
+    built = building._result(plan, finished)
     if publish:
         built["version"] = publishing.publish(uri, built)
     return built
@@ -49,21 +50,15 @@ def made(uri, documents, shards=2, name="first", publish=True):
 def local(monkeypatch, between=lambda: None):
     """Has jobs work in this process; `between` is called when shards are made, and not published yet."""
 
-    def run(storage, model, tasks, pool, tell=None, stage=None):
-        worker = Worker(storage, model, None)
-        worker.ready()
-        found = [shard.finished(storage, task["key"]) or worker.run(task) for task in tasks]
-        worker.close()
+    def make(job, model, tasks):
+        found = [make_shard(job.storage, model, task, None) for task in tasks]
         between()
         return found
 
-    def plan(storage, documents, model, options, columns, name, work, tell):
-        return planned(storage, documents, model, options, name, options["shards"])
+    def plan(job, documents, model, options, columns, name, required):
+        return planned(job.storage, documents, model, options, name, options["shards"])
 
-    for module in (jobs, reshaping, retraining):
-        monkeypatch.setattr(module, "run", run)
-        monkeypatch.setattr(module, "running", contextlib.nullcontext)
-    monkeypatch.setattr(jobs, "planned", plan)
-    monkeypatch.setattr(jobs, "check", lambda pool: None)
-    monkeypatch.setattr(jobs, "name_of", lambda dataset, model, options, columns, name: (name, dataset))
-    monkeypatch.setattr(retraining, "check_pool", lambda pool: None)
+    monkeypatch.setattr(RayJob, "make", make)
+    monkeypatch.setattr(RayJob, "running", lambda job: contextlib.nullcontext())
+    monkeypatch.setattr(building, "planned", plan)
+    monkeypatch.setattr(building, "name_of", lambda dataset, model, options, columns, name: (name, dataset))

@@ -22,7 +22,7 @@ import ehi
 import ehi.ray
 from ehi.ray import documents as rows
 from ehi.ray import manifest as manifests
-from ehi.ray import plans, publishing, scratch, shard
+from ehi.ray import building, publishing, scratch, shard
 from ehi.ray.storage import connect
 
 FEW = 40
@@ -36,8 +36,8 @@ def ids(uri, tmp_path):
 
 
 def workers():
-    """Processes of this cluster's actors."""
-    return descendants(["ray::Worker"])
+    """Processes that make shards."""
+    return descendants(["ray::make_shard"])
 
 
 def test_what_a_manifest_says(published, corpus):
@@ -311,7 +311,7 @@ def test_a_tree_is_made_of_a_sample(cluster, corpus, tmp_path):
         assert answer.leaves == 8
         exact = shards.search(corpus[3]["title"], 5, exact=True, mode="dense")
         assert [hit.id for hit in answer.hits] == [hit.id for hit in exact.hits]
-    assert plans.LEAVES_PER_ROOT > 0
+    assert building.LEAVES_PER_ROOT > 0
 
 
 @pytest.mark.parametrize(
@@ -319,8 +319,8 @@ def test_a_tree_is_made_of_a_sample(cluster, corpus, tmp_path):
     [
         ({"actors": -1}, ValueError, "`actors` is -1"),
         ({"actors": 0}, ValueError, "`actors` is 0"),
-        ({"num_gpus": 1}, ehi.ray.ShardsError, "`num_gpus` is 1, and Ray's cluster has 0 GPUs"),
-        ({"num_cpus": 3}, ehi.ray.ShardsError, "`num_cpus` is 3, and Ray's cluster has 2 CPUs"),
+        ({"num_gpus": 1}, ehi.ray.ShardsError, "`num_gpus` is 1, and no machine of Ray's cluster has so many GPUs"),
+        ({"num_cpus": 3}, ehi.ray.ShardsError, "`num_cpus` is 3, and no machine of Ray's cluster has so many CPUs"),
         ({"num_cpus": -1}, ValueError, "`num_cpus` is -1"),
     ],
 )

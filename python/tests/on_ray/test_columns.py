@@ -12,7 +12,7 @@ from sets import MODEL
 
 import ehi
 import ehi.ray
-from ehi.ray import jobs, plans, progress
+from ehi.ray import building, pool
 from ehi.ray import manifest as manifests
 from ehi.ray.storage import connect
 
@@ -102,7 +102,7 @@ def test_parquet_with_dates_and_columns_of_other_names(cluster, tmp_path):
 
 
 def test_a_set_that_appears_meanwhile_is_not_replaced(tmp_path):
-    storage = connect(tmp_path / "set")
+    job = pool.RayJob(tmp_path / "set")
     entry = {"key": "a" * 32, "attempt": "b" * 32, "model": "c" * 64, "content": "d" * 64}
     entry |= {"rows": 1, "bytes": 1}
     entry |= {"leaf_rows": manifests.pack_counts([1]), "terms": None, "refused": [], "files": []}
@@ -110,49 +110,45 @@ def test_a_set_that_appears_meanwhile_is_not_replaced(tmp_path):
     shared = {"model": model, "columns": None, "words": None, "precision": "f32", "beam": 1}
     one, other = ({**shared, "alpha": None, "name": name, "shards": [entry]} for name in ("one", "other"))
     # The second driver of a build finds what the first one has published.
-    assert [jobs._publish("set", storage, one, False) for _ in range(2)] == [1, 1]
-    with pytest.raises(ehi.ray.ShardsError, match="a set at set, version 1"):
-        jobs._publish("set", storage, other, False)
-    assert jobs._publish("set", storage, other, True) == 2
-    assert [manifests.read(storage, version)["build"] for version in (1, 2)] == ["one", "other"]
+    assert [building._publish(job, one, False) for _ in range(2)] == [1, 1]
+    with pytest.raises(ehi.ray.ShardsError, match="a set at .*set, version 1"):
+        building._publish(job, other, False)
+    assert building._publish(job, other, True) == 2
+    assert [manifests.read(job.storage, version)["build"] for version in (1, 2)] == ["one", "other"]
 
 
 def test_a_build_is_not_gone_on_with_by_other_columns(tmp_path):
-    storage, model = connect(tmp_path), ehi.Model(MODEL)
-    columns = plans.documents.given()
-    plan = {"base": model.hash, "options": {}, "columns": columns, "rules": plans.documents.RULES}
-    plan["source"] = plans.source_of([])
-    storage.create("builds/one/plan.json", json.dumps(plan).encode())
-    call = (storage, [], model, {})
-    assert plans.planned(*call, columns, "one", {}, None) == plan
+    job, model = pool.RayJob(tmp_path), ehi.Model(MODEL)
+    columns = building.documents.given()
+    plan = {"base": model.hash, "options": {}, "columns": columns, "rules": building.documents.RULES}
+    plan["source"] = building.source_of([])
+    job.storage.create("builds/one/plan.json", json.dumps(plan).encode())
+    call = (job, [], model, {})
+    assert building.planned(*call, columns, "one", []) == plan
     with pytest.raises(ehi.ray.ShardsError, match="`one` was begun with other columns"):
-        plans.planned(*call, plans.documents.given(metadata=[]), "one", {}, None)
+        building.planned(*call, building.documents.given(metadata=[]), "one", [])
 
 
-def test_progress_is_a_function_or_true():
+def test_progress_is_a_function_or_true(tmp_path):
     heard = []
-    with progress.told(lambda *own: heard.append(own)) as tell:
-        tell("Read", 1, None)
+    pool.RayJob(tmp_path, progress=lambda *own: heard.append(own)).tell("Read", 1, None)
     assert heard == [("Read", 1, None)]
-    with progress.told(True) as tell, pytest.raises(ehi.CancelledError):
-        tell("Read", 1, None)
-        with progress.told(lambda *_: False) as other:
-            other("Read", 1, None)
-    for none in (None, False):
-        with progress.told(none) as tell:
-            tell("Read", 1, None)
+    with pytest.raises(ehi.CancelledError):
+        pool.RayJob(tmp_path, progress=lambda *_: False).tell("Read", 1, None)
+    for other in (None, False, True):
+        pool.RayJob(tmp_path, progress=other).tell("Read", 1, None)
 
 
 def test_the_name_of_a_build_follows_from_its_columns(tmp_path, monkeypatch):
     path = write(tmp_path / "1.jsonl", {"id": 1, "text": "a"})
 
     def name(**named):
-        return plans.name_of(path, "0", {}, plans.documents.given(**named), None)[0]
+        return building.name_of(path, "0", {}, building.documents.given(**named), None)[0]
 
     assert name() == name()
     assert len({name(), name(text="text"), name(metadata="a"), name(metadata=["a"])}) == 4
     before = name()
-    monkeypatch.setattr(plans.documents, "RULES", 0)
+    monkeypatch.setattr(building.documents, "RULES", 0)
     assert name() != before
 
 

@@ -12,7 +12,7 @@ pa = pytest.importorskip("pyarrow", reason="Ray is not installed: pip install '.
 import pyarrow.parquet as parquet
 
 import ehi.ray
-from ehi.ray import documents, files, values
+from ehi.ray import documents, spool
 
 UTC = datetime.timezone.utc
 DAY = datetime.datetime(2020, 1, 2, 3, 4, 5)
@@ -131,17 +131,17 @@ def test_columns_are_found_in_upper_and_lower_case():
 )
 def test_values_are_what_they_are_in_json(column, expected):
     column = column if isinstance(column, pa.Array) else pa.array(column)
-    assert values.lists_of(column) == expected
+    assert documents.lists_of(column) == expected
     json.dumps(expected, allow_nan=False)
 
 
 def test_values_that_are_not_read():
     for kind in (pa.binary(), pa.list_(pa.large_binary()), pa.map_(pa.string(), pa.int64())):
-        with pytest.raises(values.ValueKindError, match="which is not read"):
-            values.lists_of(pa.array([], kind))
-    with pytest.raises(values.ValueKindError, match="of the type object"):
-        values.plain({"a": object()})
-    assert values.plain({"a": np.arange(2), "b": 2**70}) == {"a": [0, 1], "b": float(2**70)}
+        with pytest.raises(documents.ValueKindError, match="which is not read"):
+            documents.lists_of(pa.array([], kind))
+    with pytest.raises(documents.ValueKindError, match="of the type object"):
+        documents.plain({"a": object()})
+    assert documents.plain({"a": np.arange(2), "b": 2**70}) == {"a": [0, 1], "b": float(2**70)}
 
 
 def test_files_of_json_are_read_as_they_are(tmp_path):
@@ -151,50 +151,50 @@ def test_files_of_json_are_read_as_they_are(tmp_path):
     (tmp_path / "b.json").write_text(json.dumps(lines, indent=1), encoding="utf-8")
     (tmp_path / "c.jsonl.gz").write_bytes(gzip.compress(text.encode()))
     for name in ("a.jsonl", "b.json", "c.jsonl.gz"):
-        assert [record for record, _, _ in files.records(str(tmp_path / name))] == lines
+        assert [record for record, _, _ in spool.records(str(tmp_path / name))] == lines
 
 
 @pytest.mark.parametrize(
     "data,why",
     [
-        (b'{"id": "a"}\n{"id"', "a.jsonl:2: no JSON"),
-        (b'{"x": NaN}', "a.jsonl:1: no JSON: NaN is no number"),
-        (b"3\n", "a.jsonl:1: no JSON object"),
-        (b"[1]", "a.jsonl: record 1 is no JSON object"),
-        (b"[{]", "a.jsonl: no JSON"),
-        (b'{"id": "\xff"}', "a.jsonl:1: no JSON: .*utf-8"),
+        (b'{"id": "a"}\n{"id"', "a.jsonl:2: malformed JSON"),
+        (b'{"x": NaN}', "a.jsonl:1: malformed JSON: NaN is not a number"),
+        (b"3\n", "a.jsonl:1: not a JSON object"),
+        (b"[1]", "a.jsonl: record 1: not a JSON object"),
+        (b"[{]", "a.jsonl: malformed JSON"),
+        (b'{"id": "\xff"}', "a.jsonl:1: malformed JSON: .*utf-8"),
         (gzip.compress(b"{}" * 50)[:-9], "a.jsonl: "),
     ],
 )
 def test_files_that_cannot_be_read(tmp_path, data, why):
     (tmp_path / "a.jsonl").write_bytes(data)
     with pytest.raises(ehi.ray.DatasetError, match=why):
-        list(files.records(str(tmp_path / "a.jsonl")))
+        list(spool.records(str(tmp_path / "a.jsonl")))
 
 
 def test_what_is_no_dataset(tmp_path):
     for name in ("a.jsonl", "b.parquet", "c.csv"):
         (tmp_path / name).write_text("damaged")
     with pytest.raises(ehi.ray.DatasetError, match="c.csv: Parquet and JSON lines"):
-        files.paths_of(tmp_path)
+        spool.paths_of(tmp_path)
     with pytest.raises(ehi.ray.DatasetError, match="not both in one call"):
-        files.paths_of([tmp_path / "a.jsonl", tmp_path / "b.parquet"])
+        spool.paths_of([tmp_path / "a.jsonl", tmp_path / "b.parquet"])
     with pytest.raises(ehi.ray.DatasetError, match="b.parquet: "):
-        list(files.tables(str(tmp_path / "b.parquet"), list))
+        list(spool.tables(str(tmp_path / "b.parquet"), list))
     frames = pytest.importorskip("pandas").DataFrame({"id": ["a"]})
     for given, why in (
-        (frames, r"ray.data.from_pandas\("),
-        (pa.table({"id": ["a"]}), r"ray.data.from_arrow\("),
-        ([{"id": "a", "text": "b"}], r"ray.data.from_items\("),
+        (frames, "not a DataFrame; make one with `ray.data.from_pandas"),
+        (pa.table({"id": ["a"]}), "not a Table; .*`from_arrow"),
+        ([{"id": "a", "text": "b"}], "not a list; .*`from_items"),
         (3, "paths of files, not a int"),
         ([], "there are no paths"),
     ):
         with pytest.raises(ehi.ray.DatasetError, match=why):
-            files.paths_of(given)
+            spool.paths_of(given)
 
 
 def test_of_parquet_only_the_columns_that_are_used_are_read(tmp_path):
     table = pa.table({"id": ["a"], "raw": [b"x"], "year": [1]})
     parquet.write_table(table, tmp_path / "a.parquet")
-    found = list(files.tables(str(tmp_path / "a.parquet"), lambda names: [n for n in names if n != "raw"]))
-    assert [batch.schema.names for batch in found] == [["id", "year"]]
+    found = list(spool.tables(str(tmp_path / "a.parquet"), lambda names: [n for n in names if n != "raw"]))
+    assert [(names, batch.schema.names) for names, batch in found] == [(["id", "raw", "year"], ["id", "year"])]

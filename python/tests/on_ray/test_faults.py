@@ -133,7 +133,7 @@ def check_clean(uri, scratch):
     named |= {shard.done_name(entry["key"]) for entry in manifest["shards"]}
     assert {name for name, _ in storage.list("shards")} == named
     assert storage.list("builds") == [] and len(manifests.versions(storage)) == 1
-    assert not list(uri.rglob(".staged-*"))
+    assert not list(scratches.home_of(uri).glob("*"))
 
 
 @pytest.fixture(scope="module")
@@ -175,7 +175,7 @@ def test_killed_at_random_moments(original, corpus, tmp_path, lasting, kind, kil
         begun = time.monotonic()
         time.sleep(rng.uniform(0, lasting.get(kind, 4 if case.needs_ray else 0.5)))
         is_actor = case.needs_ray and rng.random() < 0.5
-        pids = descendants(["ray::Worker"]) if is_actor else [driver.pid]
+        pids = descendants(["ray::make_shard"]) if is_actor else [driver.pid]
         if pids and driver.poll() is None:
             os.kill(rng.choice(pids), signal.SIGKILL)
             done += 1
@@ -211,10 +211,11 @@ def test_staged_objects_of_the_living_stay(tmp_path):
     code = """
 import os, signal, sys
 from ehi.ray import scratch, storage
-own = scratch.Scratch("test", sys.argv[1])
-(own.path / "file").write_text("a")
+own = scratch.work_folder("test", sys.argv[1])
+(own.__enter__() / "file").write_text("a")
 os.fsync = lambda handle: print("begun", flush=True) or sys.stdin.readline()
-storage.connect(sys.argv[1]).create("manifests/one", b"data")
+storage.connect(sys.argv[1] + "/set").create("manifests/one", b"data")
+own.__exit__(None, None, None)
 """
     processes = [
         subprocess.Popen(
@@ -227,9 +228,9 @@ storage.connect(sys.argv[1]).create("manifests/one", b"data")
     ]
     for process in processes:
         assert process.stdout.readline() == "begun\n"
-    storage = connect(tmp_path)
+    storage = connect(tmp_path / "set")
     assert storage.sweep() == [] and scratches.sweep(tmp_path) == []
-    assert len(list(tmp_path.rglob(".staged-*"))) == 2
+    assert len(list(scratches.home_of(tmp_path / "set").glob("staged-*.lock"))) == 2
     processes[0].kill()
     processes[0].wait()
     assert len(storage.sweep()) == 1 and len(scratches.sweep(tmp_path)) == 1

@@ -12,7 +12,7 @@ from places import SMALL
 
 import ehi.ray
 from ehi.ray import manifest as manifests
-from ehi.ray import documents, jobs, models, plans, retraining
+from ehi.ray import building, documents, models, pool, retraining
 from ehi.ray.storage import FolderStorage, connect
 
 SIX = [document(f"d{number}", f"word {number}") for number in range(6)]
@@ -54,7 +54,7 @@ def test_a_shadow_is_made_anew_for_a_state_that_is_restored(tmp_path, monkeypatc
     model = models.store(storage, ehi.Model(SMALL))
     for version in (2, 1, 2):
         current = {**manifests.read(storage, version), "version": 3}
-        shadow = retraining._shadow(storage, current, model, shadows, {}, None)
+        shadow = retraining._shadow(pool.RayJob(uri), current, model, shadows)
         assert shadow["documents"] == (6 if version == 1 else 5)
     assert len(shadows) == 2
 
@@ -119,26 +119,26 @@ def test_a_set_of_which_all_is_deleted_is_compacted_again(tmp_path, monkeypatch)
 
 
 def test_a_name_stands_for_the_same_files_and_columns(tmp_path):
-    storage, model = connect(tmp_path / "set"), ehi.Model(SMALL)
+    job, model = pool.RayJob(tmp_path / "set"), ehi.Model(SMALL)
     path = tmp_path / "a.jsonl"
     path.write_text('{"id": "a", "text": "a word"}\n')
     columns = documents.given(None, None, None, None)
-    plan = {"name": "nightly", "base": model.hash, "options": {}, "source": plans.source_of([str(path)])}
+    plan = {"name": "nightly", "base": model.hash, "options": {}, "source": building.source_of([str(path)])}
     plan |= {"columns": columns, "rules": documents.RULES}
-    storage.create("builds/nightly/plan.json", json.dumps(plan).encode())
-    arguments = (model, {}, columns, "nightly", {}, None)
-    assert plans.planned(storage, [str(path)], *arguments) == plan
+    job.storage.create("builds/nightly/plan.json", json.dumps(plan).encode())
+    arguments = (model, {}, columns, "nightly", [])
+    assert building.planned(job, [str(path)], *arguments) == plan
     with pytest.raises(ehi.ray.ShardsError, match="`nightly` was begun with other columns"):
-        plans.planned(storage, [str(path)], model, {}, {**columns, "text": ["body"]}, "nightly", {}, None)
+        building.planned(job, [str(path)], model, {}, {**columns, "text": ["body"]}, "nightly", [])
     path.write_text('{"id": "a", "text": "one word"}\n')
     with pytest.raises(ehi.ray.DatasetError, match="`nightly` was begun with other files"):
-        plans.planned(storage, [str(path)], *arguments)
+        building.planned(job, [str(path)], *arguments)
     # What is published is known by its files too.
     uri = tmp_path / "other"
     built = made(uri, SIX, name="nightly")
-    published = ("nightly", built["source"])
-    assert jobs._published(uri, connect(uri), 1, published, False)["documents"] == len(SIX)
-    assert jobs._published(uri, connect(uri), 1, ("nightly", "other files"), True) is None
+    job = pool.RayJob(uri)
+    assert building._published(job, 1, "nightly", built["source"], False)["documents"] == len(SIX)
+    assert building._published(job, 1, "nightly", "other files", True) is None
 
 
 def test_the_name_of_a_candidate_stands_for_the_same_pairs(tmp_path, monkeypatch):

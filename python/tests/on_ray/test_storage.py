@@ -26,8 +26,8 @@ def test_objects_are_created_once_and_whole(storage, tmp_path):
     assert storage.get("a/b") == b"first"
     (tmp_path / "file").write_bytes(os.urandom(1 << 20))
     storage.upload("a/c/d", tmp_path / "file")
-    digest = storage.download("a/c/d", tmp_path / "copy")
-    assert (tmp_path / "copy").read_bytes() == (tmp_path / "file").read_bytes() and len(digest) == 64
+    storage.download("a/c/d", tmp_path / "copy")
+    assert (tmp_path / "copy").read_bytes() == (tmp_path / "file").read_bytes()
     assert storage.list("a") == [("a/b", 5), ("a/c/d", 1 << 20)] and storage.list("none") == []
     storage.delete(["a/b", "a/c/d", "a/none"])
     assert storage.list("a") == []
@@ -67,7 +67,7 @@ def test_of_two_publishers_one_wins_each_time(storage, rounds):
     manifest = {
         "model": {"hash": "a" * 64, "attempt": "b" * 32, "files": [], "has_tree": False},
         **{name: None for name in ("words", "alpha", "statistics")},
-        **{"shards": [], "tombstones": [], "beam": 1, "precision": "f32"},
+        **{"shards": [], "tombstones": [], "appends": [], "beam": 1, "precision": "f32"},
     }
     barrier, wins = threading.Barrier(2), [[], []]
 
@@ -100,7 +100,7 @@ def test_manifests_that_cannot_be_used(storage):
         (1, b"{", "damaged"),
         (2, b'{"format": 1}', "lacks"),
         (3, b'{"format": 9, "version": 3}', "format 9"),
-        (4, b'{"format": 1, "version": 9}', "number 9"),
+        (4, b'{"format": 1, "version": 9}', "`version` of it is not what it has to be: 9"),
         (5, b'{"format": 1, "version": 5}', "damaged: it lacks"),
         (6, b"[" * 100_000, "manifest 6 is damaged"),
     ):

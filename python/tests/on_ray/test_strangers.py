@@ -77,11 +77,6 @@ def test_a_number_is_never_given_twice(uri, tmp_path, request, monkeypatch, kind
     with pytest.raises(ehi.ray.PublishConflict) as conflict:
         manifests.publish(storage, first, 1)
     assert conflict.value.version == 2
-    built = {**first, "shards": first["shards"]}
-    with pytest.raises(ehi.ray.PublishConflict):
-        publishing.publish(uri, built, parent=1, **more)
-    with pytest.raises(ehi.ray.ManifestError, match="no manifest 9"):
-        publishing.publish(uri, built, parent=9, **more)
     with pytest.raises(ehi.ray.ManifestError, match="no manifest 2"):
         ehi.ray.restore(uri, 2, **more)
     # One that read an old state before others published, and these were cleaned away.
