@@ -24,7 +24,7 @@ pub const FEWEST_FUSION_QUESTIONS: usize = 40;
 /// Below that a difference is taken for one.
 const SIGNIFICANCE_LEVEL: f64 = 0.05;
 /// Questions that the default weight counts for beside the judged ones. The best weight of 72 questions is
-/// mostly chance; docs/experiments.md has how this number was chosen.
+/// mostly chance; docs/lab/experiments.md has how this number was chosen.
 const DEFAULT_COUNTS_FOR: f64 = 80.0;
 /// Weights that are tried: 0, 0.05, ... 1.
 const WEIGHTS: usize = 21;
