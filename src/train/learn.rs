@@ -61,7 +61,7 @@ impl Index {
     /// passed over, and so are those of grade 0 or less, but that they outdo a pair given for the same
     /// question and document.
     ///
-    /// Costs a training: on the machine of `docs/lab/experiments.md` some minutes for 5,000 abstracts.
+    /// Costs a training: on the machine of `docs/experiments.md` some minutes for 5,000 abstracts.
     ///
     /// # Errors
     /// Those of [`Self::record`] for the pairs given; [`TrainError`] for settings out of range;

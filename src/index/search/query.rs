@@ -24,7 +24,7 @@ pub const DEFAULT_K: usize = 10;
 /// Share of exact search's hits that a search is to find unless asked otherwise.
 pub const DEFAULT_RECALL: f64 = 0.95;
 /// Documents of which a search scores every one unless asked otherwise. With codes that takes a twentieth of
-/// the time in which a question is encoded, about (`docs/lab/experiments.md`).
+/// the time in which a question is encoded, about (`docs/experiments.md`).
 pub const MOST_EXACT_DOCUMENTS: usize = 10_000;
 
 /// One query: a text, or an embedding `[dim]` f32.
@@ -157,8 +157,8 @@ impl<'a, Input> Query<'a, Input> {
     /// Whether codes of one bit a dimension may rule documents out, so that their embeddings need not be
     /// read.
     ///
-    /// A hit can be missed then; on the sets of `docs/lab/benchmarks.md` three to six in ten thousand were.
-    /// By default they may, but for searches that are asked to score every document: [`Self::exact`], a
+    /// A hit can be missed then; on the sets of `docs/benchmarks.md` three to six in ten thousand were. By
+    /// default they may, but for searches that are asked to score every document: [`Self::exact`], a
     /// [`Self::beam`] of all leaves of a tree, and with a beam a filter that lets few documents through. With
     /// `true` they may there too.
     ///

@@ -45,7 +45,7 @@ pub enum SettingsError {
     },
     /// A setting of older versions with a value that this one cannot follow.
     #[error(
-        "setting `{name}` was removed, because it brought nothing (docs/lab/experiments.md); it is {found} here, \
+        "setting `{name}` was removed, because it brought nothing (docs/experiments.md); it is {found} here, \
          and only 0 is accepted"
     )]
     Removed {
