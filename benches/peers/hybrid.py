@@ -4,7 +4,7 @@
     python3 benches/peers/hybrid.py INDEX QUESTIONS DATASET [--split test]
 
 Needs lancedb, pyarrow and numpy. INDEX holds DATASET's corpus, QUESTIONS is an index of the same encoder that holds
-the questions as documents (docs/experiments.md, a tree without labels). LanceDB has the same vectors, searched
+the questions as documents (docs/lab/experiments.md, a tree without labels). LanceDB has the same vectors, searched
 exactly, and its own full-text index with its defaults (English stems), joined as it does by default (reciprocal
 ranks, k = 60). Prints nDCG@10, recall@10 and recall@100 in percent of its vector, full-text and hybrid search.
 """

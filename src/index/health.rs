@@ -28,10 +28,10 @@ pub const SKEW_GROWTH: f64 = 2.0;
 /// The same of a collection that is no smaller than its tree was made for, and so large that searches use it.
 /// In one that comes sorted by subject the load is so uneven when it has grown by a third, and a search then
 /// visits a third more than by a tree made anew; where subjects come mixed, growth leaves the load as it is
-/// (`docs/experiments.md`).
+/// (`docs/lab/experiments.md`).
 pub const SKEW_GROWTH_OF_MANY: f64 = 1.25;
 /// Live documents over those that the tree was made for from which it is worth making another one: measured
-/// in `docs/experiments.md`.
+/// in `docs/lab/experiments.md`.
 pub const GROWN: usize = 2;
 /// Places of the median and of the 75 % quantile among those of a profile. A recent *median* above
 /// the reference's 75 % quantile means that half are as unsure as a quarter was; of

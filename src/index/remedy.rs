@@ -16,7 +16,7 @@ use crate::store::View;
 
 /// Stored documents that are encoded to see how long that takes.
 const ENCODED: usize = 8;
-/// Time of tuning over that of encoding all documents, as measured (`docs/experiments.md`).
+/// Time of tuning over that of encoding all documents, as measured (`docs/lab/experiments.md`).
 const TUNING: f64 = 0.2;
 /// The same of learning, which encodes them twice and trains between that.
 const LEARNING: f64 = 5.0;

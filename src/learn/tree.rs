@@ -30,7 +30,7 @@ use crate::train::trainer::Given;
 use crate::train::{TrainConfig, TrainError, Trainer, TrainingSet, init, is_held_out};
 
 /// Passes over the texts unless asked otherwise: so many steps of so many texts each, between these numbers.
-/// A large collection shows each leaf its documents as often in few passes (`docs/experiments.md`).
+/// A large collection shows each leaf its documents as often in few passes (`docs/lab/experiments.md`).
 const STEPS: usize = 1_000;
 const FEWEST_PASSES: usize = 4;
 const MOST_PASSES: usize = 30;
@@ -57,7 +57,7 @@ const FEWEST_DOCUMENTS: usize = 20;
 const SMALLEST_SAMPLE: usize = 1_000;
 /// Documents of a leaf on average, at least: routing takes as long as scoring one document for each leaf.
 const FEWEST_PER_LEAF: usize = 2;
-/// How much the size of a list counts against it where the tree starts (`docs/experiments.md`).
+/// How much the size of a list counts against it where the tree starts (`docs/lab/experiments.md`).
 const SIZE_PENALTY: f32 = 0.1;
 /// Questions set aside without which a tree is not replaced.
 const FEWEST_QUESTIONS: usize = 50;
@@ -227,7 +227,7 @@ impl Index {
         config.schedule.epochs = 0;
         config.tree.coarse_leaves = None;
         // Embeddings that were not trained for a tree lose by a projection, and by a load that is forced to
-        // be even (`docs/experiments.md`).
+        // be even (`docs/lab/experiments.md`).
         config.tree.routing_dim = Some(0);
         config.losses.weights.balance = 0.02;
         let dim = serving.model().encoder().dim();

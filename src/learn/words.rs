@@ -22,7 +22,7 @@ use crate::train::{SIGNIFICANCE_LEVEL, is_held_out, plain};
 /// Judged questions without which no weight is learned.
 pub const FEWEST_FUSION_QUESTIONS: usize = 40;
 /// Questions that the default weight counts for beside the judged ones. The best weight of 72 questions is
-/// mostly chance; docs/experiments.md has how this number was chosen.
+/// mostly chance; docs/lab/experiments.md has how this number was chosen.
 const DEFAULT_COUNTS_FOR: f64 = 80.0;
 /// Weights that are tried: 0, 0.05, ... 1.
 const WEIGHTS: usize = 21;

@@ -50,7 +50,7 @@ pub enum EncoderPrecision {
     F32,
     /// Weights and what they are multiplied with in 8 bits, with a scale for each output and each token:
     /// faster, and a quarter of the memory to read. Embeddings turn by a few degrees at most;
-    /// `docs/benchmarks.md` says what that does to retrieval.
+    /// `docs/lab/benchmarks.md` says what that does to retrieval.
     Int8,
 }
 

@@ -211,7 +211,7 @@ impl<'a> Trainer<'a> {
     /// Trains, writes the bundle and opens it.
     ///
     /// # Paper
-    /// Algorithm 1; deviations in `docs/paper-map.md`.
+    /// Algorithm 1; deviations in `docs/lab/paper-map.md`.
     ///
     /// # Errors
     /// [`TrainError`] for the configuration, the data, a NaN loss, a tensor that gets no gradient or

@@ -25,7 +25,7 @@ pub enum Preset {
 impl TrainConfig {
     /// The paper's settings for a dataset: its table in appendix B, 100 epochs, r = 5, no
     /// distillation. k-means start and balance term stay on, because the paper's loss alone collapses
-    /// (`docs/paper-map.md`).
+    /// (`docs/lab/paper-map.md`).
     pub fn preset(preset: Preset) -> Self {
         let (batch_size, leaves, encoder, indexer, weights) = match preset {
             Preset::SciFact => (64, 40, 4e-4, 0.016, [0.2, 0.8, 0.2]),

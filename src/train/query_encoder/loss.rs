@@ -12,7 +12,7 @@ use rand_chacha::ChaCha8Rng;
 use super::product::{with_columns, with_rows};
 use crate::model::scaled_softmax;
 
-/// Temperature T of the scores over documents (`docs/experiments.md`).
+/// Temperature T of the scores over documents (`docs/lab/experiments.md`).
 const TEMPERATURE: f32 = 0.05;
 /// Documents drawn at random for each step.
 const DOCUMENTS: usize = 2_048;

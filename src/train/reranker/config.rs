@@ -20,7 +20,7 @@ pub enum RerankerLoss {
     Binary,
 }
 
-/// Configuration of a reranker's training. docs/experiments.md says what the defaults were chosen on.
+/// Configuration of a reranker's training. docs/lab/experiments.md says what the defaults were chosen on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
