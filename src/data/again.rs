@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tempfile::SpooledTempFile;
 
-use super::DataError;
+use super::error::DataError;
 use super::streams::Counting;
-use super::unpack::{ByteStream, Packing, unpack};
+use super::unpack::Unpacked;
 
 /// Bytes of a stream that stay in memory; more of them go into a temporary file.
 const IN_MEMORY: usize = 4 << 20;
@@ -20,8 +20,7 @@ pub(super) struct Again(Arc<Mutex<Origin>>);
 
 /// One reading from the start, with the count of the packed bytes that were read.
 pub(super) struct Pass {
-    pub packing: Packing,
-    pub stream: ByteStream,
+    pub stream: Unpacked,
     pub position: Arc<AtomicU64>,
 }
 
@@ -58,14 +57,16 @@ impl Again {
 
     /// Begins at the start. An earlier reading must not go on.
     pub fn pass(&self, name: &str) -> Result<Pass, DataError> {
-        let failed = |source| Packing::None.error(name, 1, source);
-        match &mut *self.lock() {
-            Origin::File(file) => file.rewind().map_err(failed)?,
-            Origin::Stream(stream) => stream.rewind().map_err(failed)?,
-        }
+        let rewound = match &mut *self.lock() {
+            Origin::File(file) => file.rewind(),
+            Origin::Stream(stream) => stream.kept.as_mut().map_or(Ok(()), Seek::rewind),
+        };
         let (reader, position) = Counting::new(self.clone());
-        let (packing, stream) = unpack(reader).map_err(failed)?;
-        Ok(Pass { packing, stream, position })
+        let stream = Unpacked::new(reader, name);
+        match rewound {
+            Ok(()) => Ok(Pass { stream, position }),
+            Err(source) => Err(stream.error(1, source)),
+        }
     }
 
     /// Says that this reading is the last one, so that nothing more is kept.
@@ -90,10 +91,6 @@ impl Read for Again {
 }
 
 impl Kept {
-    fn rewind(&mut self) -> io::Result<()> {
-        self.kept.as_mut().map_or(Ok(()), Seek::rewind)
-    }
-
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         if into.is_empty() {
             return Ok(0);
@@ -183,7 +180,7 @@ mod tests {
     fn whole(again: &Again) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         let mut pass = again.pass("in").map_err(|error| io::Error::other(error.to_string()))?;
-        pass.stream.read_to_end(&mut bytes).map(|_| bytes)
+        pass.stream.bytes()?.read_to_end(&mut bytes).map(|_| bytes)
     }
 
     #[test]
@@ -193,12 +190,12 @@ mod tests {
         let again = Again::of_stream(io::Cursor::new(bytes.clone()));
         // The first reading stops early.
         let mut first = [0; 1000];
-        again.pass("in").unwrap().stream.read_exact(&mut first).unwrap();
+        again.pass("in").unwrap().stream.bytes().unwrap().read_exact(&mut first).unwrap();
         assert!(whole(&again).unwrap() == bytes);
         let pass = again.pass("in").unwrap();
         again.keep_no_more();
         let (mut stream, mut last) = (pass.stream, Vec::new());
-        stream.read_to_end(&mut last).unwrap();
+        stream.bytes().unwrap().read_to_end(&mut last).unwrap();
         assert!(last == bytes);
     }
 

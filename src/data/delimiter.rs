@@ -1,6 +1,6 @@
 //! What separates the cells of a table, told by its first rows.
 
-use csv_core::{ReadRecordResult, ReaderBuilder};
+use csv::{ByteRecord, ReaderBuilder};
 
 use super::lines::BYTE_ORDER_MARK;
 
@@ -64,42 +64,24 @@ impl Rank {
     fn of(head: &[u8], is_whole: bool, sign: u8, fits: &dyn Fn(&[String]) -> bool) -> Option<Self> {
         let mut names = None;
         let (mut rows, mut even) = (0, 0);
-        each_row(head, is_whole, sign, |cells| {
+        let mut reader =
+            ReaderBuilder::new().has_headers(false).flexible(true).delimiter(sign).from_reader(head);
+        let mut row = ByteRecord::new();
+        while rows < ROWS && reader.read_byte_record(&mut row).unwrap_or(false) {
+            // The last row may go on behind the head.
+            if !is_whole && reader.position().byte() == head.len() as u64 {
+                break;
+            }
             let names = names.get_or_insert_with(|| {
                 let text = |cell: &[u8]| String::from_utf8_lossy(cell).trim().to_owned();
-                cells.iter().map(|cell| text(cell)).collect::<Vec<String>>()
+                row.iter().map(text).collect::<Vec<String>>()
             });
             rows += 1;
-            even += usize::from(cells.len() == names.len());
-        });
+            even += usize::from(row.len() == names.len());
+        }
         let names = names.filter(|names| names.len() > 1)?;
         let share = even as f64 / rows as f64;
         Some(Self { is_even: even == rows, fits: fits(&names), share, cells: names.len() })
-    }
-}
-
-/// Shows the cells of the first rows, but for a last one that may go on behind the head.
-fn each_row(head: &[u8], is_whole: bool, sign: u8, mut show: impl FnMut(&[&[u8]])) {
-    let mut reader = ReaderBuilder::new().delimiter(sign).build();
-    let (mut cells, mut ends) = (vec![0; head.len() + 1], vec![0; head.len() + 1]);
-    let mut rest = head;
-    for _ in 0..ROWS {
-        let (mut bytes, mut count) = (0, 0);
-        loop {
-            let (result, read, written, ended) =
-                reader.read_record(rest, &mut cells[bytes..], &mut ends[count..]);
-            rest = &rest[read..];
-            bytes += written;
-            count += ended;
-            match result {
-                ReadRecordResult::InputEmpty if is_whole => {}
-                ReadRecordResult::Record => break,
-                _ => return,
-            }
-        }
-        let starts = std::iter::once(0).chain(ends.iter().copied());
-        let row: Vec<&[u8]> = starts.zip(&ends[..count]).map(|(start, end)| &cells[start..*end]).collect();
-        show(&row);
     }
 }
 

@@ -1,12 +1,13 @@
 //! Whether the cells of TSV are in quotes where they need it, as Excel and pandas write them, or hold quotes
 //! like any other character.
 
-use std::io::{BufRead, Read};
+use std::io::BufRead;
 
+use super::MAX_LINE_BYTES;
 use super::delimiter::declared;
 use super::lines::BYTE_ORDER_MARK;
-use super::unpack::ByteStream;
-use super::{MAX_LINE_BYTES, Note};
+use super::note::{Note, counted};
+use super::unpack::Unpacked;
 
 /// What a file says of its quotes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,11 +26,13 @@ impl Quotes {
 
     /// What is to be said of the cells in quotes, of which `kept` keep theirs.
     pub fn note(self, kept: u64) -> Option<Note> {
-        let (cells, are_kept) = match self {
-            Self::Around(cells) => (cells, false),
-            Self::Literal => (kept, true),
+        let (cells, what) = match self {
+            Self::Around(cells) => (cells, "taken off; `--format tsv` keeps them"),
+            Self::Literal => (kept, "kept; `--format csv` takes them off"),
         };
-        (cells > 0).then_some(Note::Quotes { cells, are_kept })
+        let note =
+            || Note::new(format!("{} in quotes, which are {what}", counted(cells, "cell is", "cells are")));
+        (cells > 0).then(note)
     }
 }
 
@@ -87,13 +90,13 @@ impl Closing {
 /// Reads a table with tabs to its end, or up to the first quote that can only be a literal character:
 /// inside of a cell that is not in quotes, in front of more text, or where the rows would have another number
 /// of cells without it. What cannot be read ends it too: the reading of the rows meets the failure again.
-pub(super) fn told(stream: &mut ByteStream) -> Quotes {
+pub(super) fn told(stream: &mut Unpacked) -> Quotes {
     let mut scan = Scan::default();
     let mut line = Vec::new();
     let mut is_first = true;
     loop {
         line.clear();
-        match stream.take(MAX_LINE_BYTES as u64).read_until(b'\n', &mut line) {
+        match stream.read_line(0, MAX_LINE_BYTES as u64, &mut line) {
             Ok(0) | Err(_) => return scan.end(),
             Ok(_) => {
                 let is_first = std::mem::take(&mut is_first);
@@ -211,7 +214,7 @@ mod tests {
     use super::*;
 
     fn of(text: &str) -> Quotes {
-        told(&mut (Box::new(std::io::Cursor::new(text.to_owned())) as ByteStream))
+        told(&mut Unpacked::new(std::io::Cursor::new(text.to_owned()), "in"))
     }
 
     #[test]

@@ -6,9 +6,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::files::open_either;
-use super::input::{json_lines, label};
-use super::{DataError, Lines, Note, extreme, jsonl, tsv};
+use super::Note;
+use super::dataset::{json_query, open_either};
+use super::error::DataError;
+use super::input::json_lines;
+use super::lines::{Line, Lines};
 use crate::document::Document;
 
 /// Streams documents from JSON lines, plain or gzip-compressed: a file or standard input.
@@ -21,11 +23,8 @@ use crate::document::Document;
 /// `name` is what errors call the stream, say its path or `<stdin>`.
 ///
 /// # Errors
-///
-/// Nothing is read before the first item. An item is an error when its line is not UTF-8
-/// ([`DataError::InvalidUtf8`]), not an object ([`DataError::Json`]), or makes no document
-/// ([`DataError::NoField`], [`DataError::FieldKind`], [`DataError::NoId`], [`DataError::MetadataTwice`]); the
-/// next item is then the next line. Any other error is the last item.
+/// Nothing is read before the first item. An item is an error where its line is not UTF-8, no object, or makes
+/// no document; the next item is then the next line. Any other error is the last item.
 ///
 /// # Examples
 ///
@@ -41,70 +40,28 @@ pub fn read_documents(reader: impl Read + Send + 'static, name: impl Into<String
     Documents::new(json_lines(Lines::new(reader, name)), position)
 }
 
-/// Streams queries from JSON lines, as [`read_documents`] does documents.
+/// Streams queries from JSON lines with `_id` and `text`, as [`read_documents`] does documents.
 ///
 /// # Errors
-///
-/// As [`read_documents`], with [`DataError::MissingField`] and [`DataError::EmptyId`] for what a query lacks.
+/// As [`read_documents`].
 pub fn read_queries(reader: impl Read + Send + 'static, name: impl Into<String>) -> Queries {
-    Queries { lines: Lines::new(reader, name), rest: VecDeque::new(), parse: jsonl::query }
-}
-
-/// Streams documents from rows `id <TAB> text`, the form of MS MARCO's `collection.tsv`.
-///
-/// What stands behind the first tab is the text, further tabs included; there is no title.
-///
-/// # Errors
-///
-/// [`DataError::InvalidUtf8`], [`DataError::Columns`] for a row without a tab, and [`DataError::EmptyId`];
-/// the next item is then the next line. Any other error is the last item.
-pub fn read_collection(reader: impl Read + Send + 'static, name: impl Into<String>) -> Documents {
-    Documents::of_lines(reader, name, tsv::document)
-}
-
-/// Streams queries from rows `id <TAB> text`, as [`read_collection`] does documents.
-///
-/// # Errors
-///
-/// The items' errors are those of [`read_collection`].
-pub fn read_query_table(reader: impl Read + Send + 'static, name: impl Into<String>) -> Queries {
-    Queries { lines: Lines::new(reader, name), rest: VecDeque::new(), parse: tsv::query }
-}
-
-/// Streams the labels of an extreme classification set as documents: `lbl.json`, an object a
-/// line with `uid`, `title` and, if there is one, `content`; other fields are the metadata.
-///
-/// # Errors
-///
-/// As [`read_documents`], with [`DataError::MissingField`] for a label without `uid` or `title`.
-pub fn read_labels(reader: impl Read + Send + 'static, name: impl Into<String>) -> Documents {
-    Documents::of_lines(reader, name, label)
-}
-
-/// Streams the points of an extreme classification set as queries: `trn.json` or `tst.json`.
-///
-/// Their lines have the form of [`read_labels`]; the query is the title and the content.
-///
-/// # Errors
-///
-/// The items' errors are those of [`read_queries`].
-pub fn read_points(reader: impl Read + Send + 'static, name: impl Into<String>) -> Queries {
-    Queries { lines: Lines::new(reader, name), rest: VecDeque::new(), parse: extreme::point }
+    Queries { lines: Lines::new(reader, name), rest: VecDeque::new(), parse: json_query }
 }
 
 /// A query of a dataset.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Query {
+pub struct DatasetQuery {
     /// Unique in the dataset, across splits.
     pub id: String,
     /// What is asked.
     pub text: String,
 }
 
-type Parse<T> = fn(&mut Lines) -> Option<Result<T, DataError>>;
+/// Reads a line.
+pub(super) type Parse<T> = fn(Line<'_>) -> Result<T, DataError>;
 
 /// What documents come from.
-pub(super) trait Source: Send {
+pub(super) trait DocumentSource: Send {
     /// As [`Iterator::next`].
     fn next(&mut self) -> Option<Result<Document, DataError>>;
 
@@ -134,9 +91,9 @@ struct Parsed {
     parse: Parse<Document>,
 }
 
-impl Source for Parsed {
+impl DocumentSource for Parsed {
     fn next(&mut self) -> Option<Result<Document, DataError>> {
-        (self.parse)(&mut self.lines)
+        Some(self.lines.next_line()?.and_then(self.parse))
     }
 
     fn line(&self) -> u64 {
@@ -169,7 +126,7 @@ impl<R: Read> Read for Counting<R> {
 /// The documents of a stream in its order; see [`Input`](super::Input) and [`read_documents`].
 #[must_use = "nothing is read until the iterator is advanced"]
 pub struct Documents {
-    source: Box<dyn Source>,
+    source: Box<dyn DocumentSource>,
     position: Arc<AtomicU64>,
 }
 
@@ -185,7 +142,7 @@ pub struct Queries {
     lines: Lines,
     /// Files that come after `lines`, without `.gz`.
     rest: VecDeque<PathBuf>,
-    parse: Parse<Query>,
+    parse: Parse<DatasetQuery>,
 }
 
 impl std::fmt::Debug for Queries {
@@ -195,11 +152,15 @@ impl std::fmt::Debug for Queries {
 }
 
 impl Documents {
-    pub(super) fn new(source: Box<dyn Source>, position: Arc<AtomicU64>) -> Self {
+    pub(super) fn new(source: Box<dyn DocumentSource>, position: Arc<AtomicU64>) -> Self {
         Self { source, position }
     }
 
-    fn of_lines(reader: impl Read + Send + 'static, name: impl Into<String>, parse: Parse<Document>) -> Self {
+    pub(super) fn of_lines(
+        reader: impl Read + Send + 'static,
+        name: impl Into<String>,
+        parse: Parse<Document>,
+    ) -> Self {
         let (reader, position) = Counting::new(reader);
         Self::new(Box::new(Parsed { lines: Lines::new(reader, name), parse }), position)
     }
@@ -235,7 +196,7 @@ impl Documents {
 
 impl Queries {
     /// The queries of files of one form, one after the other.
-    pub(super) fn of_files(files: impl IntoIterator<Item = PathBuf>, parse: Parse<Query>) -> Self {
+    pub(super) fn of_files(files: impl IntoIterator<Item = PathBuf>, parse: Parse<DatasetQuery>) -> Self {
         let nothing = Lines::new(std::io::empty(), String::new());
         Self { lines: nothing, rest: files.into_iter().collect(), parse }
     }
@@ -250,11 +211,12 @@ impl Iterator for Documents {
 }
 
 impl Iterator for Queries {
-    type Item = Result<Query, DataError>;
+    type Item = Result<DatasetQuery, DataError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            if let Some(item) = (self.parse)(&mut self.lines) {
+            if let Some(line) = self.lines.next_line() {
+                let item = line.and_then(self.parse);
                 if item.as_ref().is_err_and(DataError::ends_stream) {
                     self.rest.clear();
                 }

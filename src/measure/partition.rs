@@ -23,7 +23,7 @@ pub(crate) type Ranking = Vec<(f32, Row)>;
 
 /// What a query found, and what it cost.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Found {
+pub(crate) struct Retrieved {
     /// Documents scored.
     pub visited: usize,
     /// Cost of routing, in dot products of a document.
@@ -145,7 +145,7 @@ impl<'a> Partition<'a> {
         numbers: &[usize],
         none: TopK,
         mut score: impl FnMut(&[Row], &mut TopK) -> Result<(), E>,
-    ) -> Result<Vec<Found>, E> {
+    ) -> Result<Vec<Retrieved>, E> {
         let (mut top, mut visited, mut before) = (none.fork(), 0, Vec::new());
         let mut seen = vec![false; self.overlapping];
         let mut found = Vec::with_capacity(numbers.len());
@@ -163,7 +163,7 @@ impl<'a> Partition<'a> {
                 visited += rows.len();
                 score(&rows, &mut top)?;
             }
-            found.push(Found { visited, routing: route.cost, ranking: top.clone().into_sorted() });
+            found.push(Retrieved { visited, routing: route.cost, ranking: top.clone().into_sorted() });
             before = route.lists;
         }
         Ok(found)
@@ -207,7 +207,7 @@ mod tests {
     use crate::tree::TreeShape;
 
     /// Searches by documents' numbers, and notes which are scored.
-    fn search(partition: &Partition<'_>, unit: &[f32], numbers: &[usize]) -> (Vec<Found>, Vec<u32>) {
+    fn search(partition: &Partition<'_>, unit: &[f32], numbers: &[usize]) -> (Vec<Retrieved>, Vec<u32>) {
         let mut scored = Vec::new();
         let score = |rows: &[Row], top: &mut TopK| {
             rows.iter().for_each(|&row| top.push(-(row.0 as f32), row));
@@ -235,7 +235,7 @@ mod tests {
         let (found, scored) = search(&partition, &[1.0, 0.0], &[1, 2]);
         assert_eq!(scored, [1, 2, 0, 3]);
         assert_eq!((found[0].visited, found[1].visited), (2, 4));
-        let rows = |found: &Found| found.ranking.iter().map(|(_, row)| row.0).collect::<Vec<_>>();
+        let rows = |found: &Retrieved| found.ranking.iter().map(|(_, row)| row.0).collect::<Vec<_>>();
         assert_eq!((rows(&found[0]), rows(&found[1])), (vec![1, 2], vec![0, 1]));
         // 2 * 2 multiply-adds are two dot products.
         assert_eq!((found[0].routing, found[1].routing), (2.0, 2.0));

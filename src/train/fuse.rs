@@ -14,7 +14,7 @@ use crate::index::{
     check_judgment, fuse,
 };
 use crate::judgment::Judgment;
-use crate::measure::{Found, Judge, Judged, Metric, PairedTests, Ranking, RelevanceLevel};
+use crate::measure::{Judge, Judged, Metric, PairedTests, Ranking, RelevanceLevel, Retrieved};
 use crate::progress::{OnProgress, Progress, Stage, no_progress};
 use crate::search::{DEFAULT_ALPHA, Fusion, QueryEncoder};
 use crate::store::{StoreError, View};
@@ -241,7 +241,7 @@ impl Questions {
                     ..Asked::default()
                 };
                 let value = |ranking: Ranking| {
-                    judge.outcome(query, &Found { visited: 0, routing: 0.0, ranking }).values[0]
+                    judge.outcome(query, &Retrieved { visited: 0, routing: 0.0, ranking }).values[0]
                 };
                 let mut candidates = serving.candidates(view, &asked, &plan)?.all;
                 // Judged are documents.

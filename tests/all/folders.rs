@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::program::{Flow, command, text};
 use crate::support::{corpus_lines, documents};
-use ehi::data::{DataError, Folder};
+use ehi::data::{DataErrorKind, Folder};
 use ehi::{Document, Index};
 use serde_json::json;
 
@@ -247,7 +247,7 @@ fn what_cannot_be_meant_is_refused_before_anything_is_stored() {
     let absent = flow.path("absent.md");
     assert!(flow.run("insert", &[text(&absent)]).failure().contains("absent.md: cannot be opened"));
     let error = Folder::open(flow.path("absent")).unwrap_err();
-    assert!(matches!(error, DataError::NotADirectory { .. }), "{error}");
+    assert_eq!(error.kind(), DataErrorKind::Missing, "{error}");
 }
 
 #[test]

@@ -44,14 +44,9 @@ impl Tally {
     }
 
     /// Counts what a note is about.
-    pub fn noted(&mut self, note: Note) {
+    pub fn noted(&mut self, note: &Note) {
         self.left_out.values += note.left_out();
-        match note {
-            Note::TextColumn { column, .. } | Note::TextDecimals { column, .. } => {
-                self.text_columns.push(column)
-            }
-            _ => {}
-        }
+        self.text_columns.extend(note.text_column().map(str::to_owned));
     }
 
     pub fn add(&mut self, summary: &InsertSummary) {

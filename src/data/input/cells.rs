@@ -2,7 +2,7 @@
 
 use serde_json::{Number, Value};
 
-use crate::data::Note;
+use crate::data::note::{Note, counted};
 use crate::data::rows::Rows;
 
 /// Characters of a cell that a note shows.
@@ -126,10 +126,21 @@ impl Tally {
 
     /// What is to be said where not all of them are of one kind.
     pub fn note(&self, column: &str) -> Option<Note> {
-        let Self { numbers, booleans, others, other } = self.clone();
-        let kinds = [numbers, booleans, others].iter().filter(|count| **count > 0).count();
-        let (column, cells) = (column.to_owned(), numbers + booleans + others);
-        (kinds > 1).then_some(Note::TextColumn { column, cells, numbers, booleans, other })
+        let Self { numbers, booleans, others, ref other } = *self;
+        let cells = numbers + booleans + others;
+        if [numbers, booleans, others].contains(&cells) {
+            return None;
+        }
+        let kinds = [
+            (numbers, counted(numbers, "reads as a number", "read as numbers")),
+            (booleans, counted(booleans, "reads as a boolean", "read as booleans")),
+        ];
+        let kinds: Vec<String> =
+            kinds.into_iter().filter(|(count, _)| *count > 0).map(|(_, said)| said).collect();
+        let other = other.as_ref().map(|(cell, line)| format!(", but not `{cell}` in line {line}"));
+        let (kinds, other) = (kinds.join(" and "), other.unwrap_or_default());
+        let message = format!("the column `{column}` is text: of its {cells} cells {kinds}{other}");
+        Some(Note::about_text(message, column))
     }
 }
 

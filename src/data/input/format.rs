@@ -1,11 +1,11 @@
 //! What kind of file a stream is, told by its first bytes.
 
 use std::fmt;
-use std::io::{self, Cursor, Read};
 
 use crate::data::delimiter::delimiter;
+use crate::data::error::{DataError, DataErrorKind};
 use crate::data::lines::BYTE_ORDER_MARK;
-use crate::data::unpack::ByteStream;
+use crate::data::unpack::Unpacked;
 
 /// A kind of file that documents are read from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -33,14 +33,7 @@ impl Format {
 
     /// Its name, as `ehi insert --format` has it.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::JsonLines => "jsonl",
-            Self::Json => "json",
-            Self::Csv => "csv",
-            Self::Tsv => "tsv",
-            Self::Parquet => "parquet",
-            Self::Arrow => "arrow",
-        }
+        ["jsonl", "json", "csv", "tsv", "parquet", "arrow"][self as usize]
     }
 
     /// Whether it has its columns one after the other, and is read from many places.
@@ -58,7 +51,7 @@ impl fmt::Display for Format {
 
 /// What the first bytes of a stream say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(in crate::data) enum Kind {
     Known(Format),
     /// Rows of cells, with what separates them.
     Table(u8),
@@ -70,6 +63,8 @@ pub(super) enum Kind {
     Unknown,
 }
 
+/// Bytes of a stream that an error shows.
+const MOST_SHOWN: usize = 60;
 /// The most bytes that are looked at.
 const MOST_BYTES: usize = 256 << 10;
 
@@ -127,15 +122,14 @@ const TAR: std::ops::Range<usize> = 257..262;
 /// Whether the names in a table's first row are the expected ones.
 pub(in crate::data) type Fits<'a> = &'a dyn Fn(&[String]) -> bool;
 
-/// Tells the kind of a stream, and gives the stream back with the bytes that were read for it. Of JSON no
-/// more is read than it takes: a pipe may be slow.
-pub(super) fn sniff(stream: ByteStream, fits: Fits<'_>) -> io::Result<(Kind, ByteStream)> {
+/// Tells the kind of a stream, in which the bytes that were read for it stay. Of JSON no more is read than it
+/// takes: a pipe may be slow.
+pub(in crate::data) fn sniff(stream: &mut Unpacked, fits: Fits<'_>) -> Result<Kind, DataError> {
     read_until(stream, |head, is_whole| kind(head, is_whole, fits))
 }
 
-/// What separates the cells of a table, and the stream with the bytes that were read for it; a comma where
-/// its first row has one cell.
-pub(in crate::data) fn separated(stream: ByteStream, fits: Fits<'_>) -> io::Result<(u8, ByteStream)> {
+/// What separates the cells of a table; a comma where its first row has one cell. What was read stays.
+pub(in crate::data) fn separated(stream: &mut Unpacked, fits: Fits<'_>) -> Result<u8, DataError> {
     const ONE_COLUMN: u8 = b',';
     read_until(stream, |head, is_whole| match is_whole || head.len() >= MOST_BYTES {
         true => Some(delimiter(head, is_whole, fits).unwrap_or(ONE_COLUMN)),
@@ -144,23 +138,45 @@ pub(in crate::data) fn separated(stream: ByteStream, fits: Fits<'_>) -> io::Resu
 }
 
 /// Reads the head of a stream until `told` says something of it; it does when it is given all, or so many
-/// bytes that it will not be given more.
-fn read_until<T>(
-    mut stream: ByteStream,
-    told: impl Fn(&[u8], bool) -> Option<T>,
-) -> io::Result<(T, ByteStream)> {
+/// bytes that it will not be given more. The head stays in the stream.
+fn read_until<T>(stream: &mut Unpacked, told: impl Fn(&[u8], bool) -> Option<T>) -> Result<T, DataError> {
     let mut head = Vec::new();
     let mut is_whole = false;
     loop {
         if let Some(told) = told(&head, is_whole) {
-            return Ok((told, Box::new(Cursor::new(head).chain(stream))));
+            stream.put(head, b"");
+            return Ok(told);
         }
-        let waiting = stream.fill_buf()?;
+        let waiting = stream.fill(1)?;
         let read = waiting.len();
         head.extend_from_slice(waiting);
         stream.consume(read);
         is_whole = read == 0;
     }
+}
+
+/// Why a stream of this kind is not read.
+pub(in crate::data) fn refused(kind: Kind, stream: &mut Unpacked) -> DataError {
+    let message = match kind {
+        Kind::Foreign(what, remedy) => format!("this is {what}, which is not read; {remedy}"),
+        _ => match first_line(stream, MOST_SHOWN) {
+            Ok(first) => format!(
+                "it begins with `{first}`, which is neither JSON nor a row of names between commas, semicolons, \
+                 tabs or bars; `--delimiter` names another sign between cells, and `--format` the kind of file"
+            ),
+            Err(error) => return error,
+        },
+    };
+    stream.place(0).error(DataErrorKind::Format, message)
+}
+
+/// How the first line begins of what was looked at, which is still there.
+pub(in crate::data) fn first_line(stream: &mut Unpacked, most: usize) -> Result<String, DataError> {
+    let head = stream.fill(1)?;
+    let head = head.strip_prefix(BYTE_ORDER_MARK.as_bytes()).unwrap_or(head).trim_ascii_start();
+    let line = head.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let shown = String::from_utf8_lossy(&line[..line.len().min(most)]);
+    Ok(shown.trim_end_matches(char::REPLACEMENT_CHARACTER).to_owned())
 }
 
 /// The kind of a stream that begins so; `None` where that takes more bytes.
@@ -169,17 +185,11 @@ fn kind(head: &[u8], is_whole: bool, fits: Fits<'_>) -> Option<Kind> {
     if !is_all && head.len() < BYTE_ORDER_MARK.len() && BYTE_ORDER_MARK.as_bytes().starts_with(head) {
         return None;
     }
-    for (magic, format) in COLUMNAR {
+    let columnar = COLUMNAR.map(|(magic, format)| (magic, Kind::Known(format)));
+    let foreign = FOREIGN.map(|(magic, what, remedy)| (magic, Kind::Foreign(what, remedy)));
+    for (magic, kind) in columnar.into_iter().chain(foreign) {
         if head.starts_with(magic) {
-            return Some(Kind::Known(format));
-        }
-        if !is_all && magic.starts_with(head) {
-            return None;
-        }
-    }
-    for (magic, what, remedy) in FOREIGN {
-        if head.starts_with(magic) {
-            return Some(Kind::Foreign(what, remedy));
+            return Some(kind);
         }
         if !is_all && magic.starts_with(head) {
             return None;

@@ -4,18 +4,18 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::cells::{self, Kind, Tally, typed};
-use super::fields::{At, Fields};
+use super::fields::Fields;
 use super::format::separated;
 use super::listing;
-use super::record::Record;
+use crate::data::Note;
 use crate::data::again::{Again, Pass};
+use crate::data::error::{DataError, DataErrorKind, Place};
 use crate::data::quotes::{self, Quotes};
 use crate::data::rows::Rows;
-use crate::data::streams::Source;
-use crate::data::{DataError, Note};
+use crate::data::streams::DocumentSource;
 use crate::document::Document;
 
 /// How the cells of a table are told apart.
@@ -73,22 +73,16 @@ impl Table {
     /// Reads the row of names, and before it all rows once where that takes to know what their cells are;
     /// `None` for a stream without a row of names. With the count of the bytes that are read.
     pub fn open(
-        name: String,
         again: &Again,
         mut pass: Pass,
         layout: Layout,
         fields: &Fields,
         cells_as_text: bool,
-    ) -> Result<Option<(Self, Arc<AtomicU64>)>, DataError> {
+    ) -> Result<(Option<Self>, Arc<AtomicU64>), DataError> {
+        let name = pass.stream.name.clone();
         let delimiter = match layout.delimiter {
             Some(delimiter) => delimiter,
-            None => {
-                let fits = |names: &[String]| fields.for_columns(names, &name).is_ok();
-                let told = separated(pass.stream, &fits);
-                let (delimiter, stream) = told.map_err(|source| pass.packing.error(&name, 1, source))?;
-                pass.stream = stream;
-                delimiter
-            }
+            None => separated(&mut pass.stream, &|names| fields.for_columns(names, &name).is_ok())?,
         };
         let quotes = match layout.quoting {
             Quoting::Yes => Quotes::Around(0),
@@ -100,14 +94,11 @@ impl Table {
                 told
             }
         };
-        let begin = |pass: Pass| {
-            let is_quoted = quotes != Quotes::Literal;
-            Rows::begin(name.clone(), pass.packing, pass.stream, delimiter, is_quoted)
-        };
-        let mut position = Arc::clone(&pass.position);
-        let mut rows = begin(pass)?;
+        let is_quoted = quotes != Quotes::Literal;
+        let mut position = pass.position;
+        let mut rows = Rows::begin(pass.stream, delimiter, is_quoted)?;
         if !rows.advance()? {
-            return Ok(None);
+            return Ok((None, position));
         }
         let columns = columns(&rows)?;
         let fields = fields.for_columns(&columns, &name)?;
@@ -128,24 +119,24 @@ impl Table {
             }
             drop(rows);
             let pass = again.pass(&name)?;
-            position = Arc::clone(&pass.position);
-            rows = begin(pass)?;
+            position = pass.position;
+            rows = Rows::begin(pass.stream, delimiter, is_quoted)?;
             rows.advance()?;
         }
         again.keep_no_more();
         let has_value = vec![false; columns.len()];
-        Ok(Some((Self { rows, columns, uses, has_value, fields, quotes, kept: 0 }, position)))
+        Ok((Some(Self { rows, columns, uses, has_value, fields, quotes, kept: 0 }), position))
     }
 
     fn document(&mut self) -> Result<Document, DataError> {
         let Self { rows, columns, uses, has_value, fields, quotes, kept } = self;
-        let at = At { name: rows.name(), line: rows.line() };
+        let at = rows.place();
         if rows.len() != columns.len() {
-            let (name, line, got) = (at.name.to_owned(), at.line, rows.len());
-            let (expected, found) = (columns.len(), listing(columns));
-            return Err(DataError::Cells { name, line, got, expected, found });
+            let (found, listed) = (rows.len(), listing(columns.iter()));
+            let message = format!("{found} cells for {} columns; columns found: {listed}", columns.len());
+            return Err(at.error(DataErrorKind::Row, message));
         }
-        let mut record = Record::default();
+        let mut record = Map::new();
         for (place, (column, used)) in columns.iter().zip(uses).enumerate() {
             if matches!(used, Use::Nothing) {
                 continue;
@@ -165,13 +156,13 @@ impl Table {
                 }
                 Use::Own | Use::Text | Use::Nothing => Value::String(cell.to_owned()),
             };
-            record.push(column.clone(), value);
+            record.insert(column.clone(), value);
         }
         fields.document(record, at)
     }
 }
 
-impl Source for Table {
+impl DocumentSource for Table {
     fn next(&mut self) -> Option<Result<Document, DataError>> {
         match self.rows.advance() {
             Ok(true) => Some(self.document()),
@@ -181,7 +172,7 @@ impl Source for Table {
     }
 
     fn line(&self) -> u64 {
-        self.rows.line()
+        self.rows.place().line
     }
 
     fn notes(&self) -> Vec<Note> {
@@ -190,14 +181,13 @@ impl Source for Table {
             Use::Counted(tally) => tally.note(column),
             _ => None,
         });
-        let empty = self
-            .columns
-            .iter()
-            .zip(&self.uses)
-            .zip(&self.has_value)
-            .filter(|((_, used), has_value)| !**has_value && !matches!(used, Use::Nothing | Use::Own));
-        let columns: Vec<String> = empty.map(|((column, _), _)| column.clone()).collect();
-        let empty = (!columns.is_empty()).then_some(Note::EmptyColumns { columns });
+        let is_empty =
+            |&place: &usize| !self.has_value[place] && !matches!(self.uses[place], Use::Nothing | Use::Own);
+        let empty = (0..self.columns.len()).filter(is_empty);
+        let columns: Vec<String> = empty.map(|place| self.columns[place].clone()).collect();
+        let what = if columns.len() == 1 { "the column" } else { "the columns" };
+        let message = format!("no row has a value in {what} `{}`", columns.join("`, `"));
+        let empty = (!columns.is_empty()).then_some(Note::new(message));
         quotes.into_iter().chain(text).chain(empty).collect()
     }
 }
@@ -214,15 +204,16 @@ fn columns(rows: &Rows) -> Result<Vec<String>, DataError> {
             name => name.to_owned(),
         };
         if !known.insert(name.clone()) {
-            let (stream, line) = (rows.name().to_owned(), rows.line());
-            return Err(DataError::ColumnTwice {
-                name: stream,
-                line,
-                column: name,
-                found: listing(&columns),
-            });
+            return Err(twice(rows.place(), &name, &columns));
         }
         columns.push(name);
     }
     Ok(columns)
+}
+
+/// The error of a second column of a name.
+pub(super) fn twice(at: Place<'_>, column: &str, before: &[String]) -> DataError {
+    let before = listing(before.iter());
+    let message = format!("two columns are called `{column}`; columns before: {before}");
+    at.error(DataErrorKind::Column, message)
 }
