@@ -9,7 +9,7 @@ use tempfile::SpooledTempFile;
 
 use super::error::DataError;
 use super::streams::Counting;
-use super::unpack::Unpacked;
+use super::unpack::{Unpacked, no_room};
 
 /// Bytes of a stream that stay in memory; more of them go into a temporary file.
 const IN_MEMORY: usize = 4 << 20;
@@ -76,6 +76,19 @@ impl Again {
         }
     }
 
+    /// A file itself, unless what is in it is compressed.
+    #[cfg(feature = "parquet")]
+    pub fn file(&self, pass: &mut Pass) -> Result<Option<File>, DataError> {
+        // The first bytes say whether it is.
+        pass.stream.fill(1)?;
+        match &*self.lock() {
+            Origin::File(file) if !pass.stream.is_packed() => {
+                file.try_clone().map(Some).map_err(|source| pass.stream.error(1, source))
+            }
+            _ => Ok(None),
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Origin> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -128,37 +141,6 @@ impl Kept {
         }
         Ok(read)
     }
-}
-
-/// A temporary file with all that a stream has, at its start.
-#[cfg(feature = "parquet")]
-pub(super) fn copied(stream: &mut impl Read) -> io::Result<File> {
-    struct Temporary(File);
-
-    impl Write for Temporary {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.write(bytes).map_err(no_room)
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
-    let mut copy = Temporary(tempfile::tempfile().map_err(no_room)?);
-    io::copy(stream, &mut copy)?;
-    copy.0.rewind()?;
-    Ok(copy.0)
-}
-
-fn no_room(error: io::Error) -> io::Error {
-    let place = std::env::temp_dir();
-    let what = format!(
-        "a table from a stream is read more than once, and {} cannot hold a copy of it ({error}); set TMPDIR to \
-         a directory that can, or give a file",
-        place.display()
-    );
-    io::Error::other(what)
 }
 
 #[cfg(test)]

@@ -1,20 +1,19 @@
 //! Datasets on disk: documents, queries, and judgments by split.
 
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::error::{DataError, DataErrorKind};
+use super::input::read_documents;
 use super::input::{label, record};
 use super::lines::{Line, Lines};
-use super::streams::{Documents, Parse, Queries, read_documents};
+use super::streams::{Documents, GZIP_ENDING, Parse, Queries, either_exists, missing_file, open_either};
 use super::{DatasetQuery, Qrels};
 use crate::document::Document;
-
-const GZIP_ENDING: &str = ".gz";
 
 /// Documents, queries and judgments in a directory, in one of three layouts.
 ///
@@ -168,12 +167,12 @@ impl Dataset {
     /// Streams the queries of all splits. One may come more than once, always with the same text.
     ///
     /// # Errors
-    /// As [`Self::corpus`]; the items' errors are as those of [`read_queries`](super::read_queries).
+    /// As [`Self::corpus`]; the items' errors are as those of [`read_queries`].
     pub fn queries(&self) -> Result<Queries, DataError> {
         let files: Vec<PathBuf> =
             self.files(&self.layout.queries)?.into_iter().map(|(_, file)| file).collect();
         if let (Files::Named(names), true) = (&self.layout.queries, files.is_empty()) {
-            return Err(missing(&self.dir.join(names[0].1)));
+            return Err(missing_file(&self.dir.join(names[0].1)));
         }
         Ok(Queries::of_files(files, self.layout.query))
     }
@@ -239,31 +238,12 @@ pub(super) fn directory(path: impl Into<PathBuf>) -> Result<PathBuf, DataError> 
     if path.is_dir() { Ok(path) } else { Err(DataError::of_path(&path, DataErrorKind::Missing, message)) }
 }
 
-/// Opens `path` or `path` with `.gz`, whichever exists, and gives its name for errors.
-pub(super) fn open_either(path: &Path) -> Result<(File, String), DataError> {
-    for candidate in [path, &packed(path)] {
-        match File::open(candidate) {
-            Ok(file) => return Ok((file, candidate.display().to_string())),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(source) => return Err(DataError::open(candidate, source)),
-        }
-    }
-    Err(missing(path))
-}
-
-fn missing(path: &Path) -> DataError {
-    let message = "no such file, with or without `.gz`; the layout needs it";
-    DataError::of_path(path, DataErrorKind::Missing, message)
-}
-
-fn either_exists(path: &Path) -> bool {
-    path.is_file() || packed(path).is_file()
-}
-
-fn packed(path: &Path) -> PathBuf {
-    let mut packed = path.as_os_str().to_owned();
-    packed.push(GZIP_ENDING);
-    packed.into()
+/// Streams queries from JSON lines with `_id` and `text`, as [`read_documents`] does documents.
+///
+/// # Errors
+/// As [`read_documents`].
+pub fn read_queries(reader: impl Read + Send + 'static, name: impl Into<String>) -> Queries {
+    Queries::of_lines(Lines::new(reader, name), json_query)
 }
 
 /// A row `id <TAB> text`. What stands behind the first tab is the text, further tabs included.
@@ -286,7 +266,7 @@ fn of_label(line: Line<'_>) -> Result<Document, DataError> {
 }
 
 /// A query in the form of BEIR.
-pub(super) fn json_query(line: Line<'_>) -> Result<DatasetQuery, DataError> {
+fn json_query(line: Line<'_>) -> Result<DatasetQuery, DataError> {
     let mut record = record(line.text).map_err(|source| line.at.json(source))?;
     let mut required = |field: &str| {
         record.remove(field).filter(|value| !value.is_null()).ok_or_else(|| line.at.missing(field))

@@ -41,48 +41,41 @@ pub(super) fn delimiter(head: &[u8], is_whole: bool, fits: &dyn Fn(&[String]) ->
     }
     let mut best = None;
     for sign in SIGNS {
-        let Some(rank) = Rank::of(head, is_whole, sign, fits) else { continue };
-        if best.as_ref().is_none_or(|(of_best, _)| rank > *of_best) {
+        let rank = rank(head, is_whole, sign, fits);
+        if rank.is_some() && best.is_none_or(|(of_best, _)| rank > of_best) {
             best = Some((rank, sign));
         }
     }
     best.map(|(_, sign)| sign)
 }
 
-/// How well a sign separates the cells of a table; a better one is greater.
-#[derive(PartialEq, PartialOrd)]
-struct Rank {
-    /// Whether all rows have as many cells.
-    is_even: bool,
-    fits: bool,
-    /// The share of the rows that have as many cells as the first.
-    share: f64,
-    cells: usize,
-}
-
-impl Rank {
-    fn of(head: &[u8], is_whole: bool, sign: u8, fits: &dyn Fn(&[String]) -> bool) -> Option<Self> {
-        let mut names = None;
-        let (mut rows, mut even) = (0, 0);
-        let mut reader =
-            ReaderBuilder::new().has_headers(false).flexible(true).delimiter(sign).from_reader(head);
-        let mut row = ByteRecord::new();
-        while rows < ROWS && reader.read_byte_record(&mut row).unwrap_or(false) {
-            // The last row may go on behind the head.
-            if !is_whole && reader.position().byte() == head.len() as u64 {
-                break;
-            }
-            let names = names.get_or_insert_with(|| {
-                let text = |cell: &[u8]| String::from_utf8_lossy(cell).trim().to_owned();
-                row.iter().map(text).collect::<Vec<String>>()
-            });
-            rows += 1;
-            even += usize::from(row.len() == names.len());
+/// How well a sign separates the cells of a table, a better one being greater: whether all rows have as many
+/// cells, whether the names fit, the share of the rows that have as many cells as the first, and how many.
+fn rank(
+    head: &[u8],
+    is_whole: bool,
+    sign: u8,
+    fits: &dyn Fn(&[String]) -> bool,
+) -> Option<(bool, bool, f64, usize)> {
+    let mut names = None;
+    let (mut rows, mut even) = (0, 0);
+    let mut reader = ReaderBuilder::new().has_headers(false).flexible(true).delimiter(sign).from_reader(head);
+    let mut row = ByteRecord::new();
+    while rows < ROWS && reader.read_byte_record(&mut row).unwrap_or(false) {
+        // The last row may go on behind the head.
+        if !is_whole && reader.position().byte() == head.len() as u64 {
+            break;
         }
-        let names = names.filter(|names| names.len() > 1)?;
-        let share = even as f64 / rows as f64;
-        Some(Self { is_even: even == rows, fits: fits(&names), share, cells: names.len() })
+        let names = names.get_or_insert_with(|| {
+            let text = |cell: &[u8]| String::from_utf8_lossy(cell).trim().to_owned();
+            row.iter().map(text).collect::<Vec<String>>()
+        });
+        rows += 1;
+        even += usize::from(row.len() == names.len());
     }
+    let names = names.filter(|names| names.len() > 1)?;
+    let share = even as f64 / rows as f64;
+    Some((even == rows, fits(&names), share, names.len()))
 }
 
 fn without_blank_lines(head: &[u8]) -> &[u8] {

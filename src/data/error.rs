@@ -3,6 +3,9 @@
 use std::error::Error;
 use std::path::Path;
 
+/// Bytes of a listing of names in an error.
+const MOST_LISTED: usize = 300;
+
 /// Data that cannot be used: where it is, what happened, and what to do about it.
 #[derive(Debug, thiserror::Error)]
 #[error("{}{message}", prefix(name, *line, *kind))]
@@ -148,4 +151,23 @@ impl Place<'_> {
     pub fn missing(self, field: &str) -> DataError {
         self.error(DataErrorKind::Field, format!("the string field `{field}` is missing"))
     }
+}
+
+/// Names as an error lists them.
+pub(super) fn listing<'a>(names: impl ExactSizeIterator<Item = &'a String>) -> String {
+    let mut listed = String::new();
+    let count = names.len();
+    for (place, name) in names.enumerate() {
+        if listed.len() + name.len() > MOST_LISTED && place > 0 {
+            return format!("{listed} and {} more", count - place);
+        }
+        if place > 0 {
+            listed.push_str(", ");
+        }
+        let quote = if name.contains(',') { "\"" } else { "" };
+        listed.push_str(quote);
+        listed.extend(name.chars().take(MOST_LISTED));
+        listed.push_str(quote);
+    }
+    if listed.is_empty() { "none".to_owned() } else { listed }
 }

@@ -2,14 +2,14 @@
 
 use std::io::{self, Read, Write};
 
-use serde::Deserialize;
+use serde::de::Error;
 use serde_json::Value;
 
 use super::again::Again;
 use super::error::{DataError, DataErrorKind, Place};
-use super::input::{Kind, first_line, refused, separated, sniff, text_of_id};
-use super::lines::Lines;
-use super::quotes::{self, Quotes};
+use super::input::{Layout, Quoting, StreamKind, first_line, record, refused, sniff};
+use super::lines::{Line, Lines};
+use super::quotes::Quotes;
 use super::rows::Rows;
 use super::{Format, Note};
 use crate::judgment::Judgment;
@@ -29,7 +29,6 @@ pub enum JudgmentFormat {
 const COLUMNS: [&str; 5] = ["question", "id", "grade", "weight", "time"];
 const A_GRADE: &str = "a grade; a grade is a whole number of 32 bits";
 const A_WEIGHT: &str = "a weight; a weight is a number above 0, 1 at most";
-const AN_ID: &str = "an id that is a string or an integer";
 const ROW: &str = "question, id, and if there are more grade, weight, time";
 
 impl JudgmentFormat {
@@ -43,17 +42,6 @@ impl JudgmentFormat {
             _ => None,
         }
     }
-}
-
-/// A judgment as JSON has it.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct JsonJudgment {
-    question: Option<String>,
-    id: Option<Value>,
-    grade: Option<i32>,
-    weight: Option<f64>,
-    time: Option<u64>,
 }
 
 /// Reads judgments. A grade that is not given is 1, a weight 1, a time now.
@@ -82,38 +70,31 @@ pub fn read_judgments(
     let again = Again::of_stream(reader);
     let mut pass = again.pass(&name)?;
     let fits = |columns: &[String]| (2..=COLUMNS.len()).contains(&columns.len());
-    let (format, delimiter) = match given.or_else(|| JudgmentFormat::of_name(&name)) {
-        Some(format) => (format, None),
+    let tabs = Layout::told(b'\t');
+    let commas = |delimiter| Layout { delimiter, quoting: Quoting::Yes };
+    let layout = match given.or_else(|| JudgmentFormat::of_name(&name)) {
+        Some(JudgmentFormat::Tsv) if given.is_some() => Some(Layout { quoting: Quoting::No, ..tabs }),
+        Some(JudgmentFormat::Tsv) => Some(tabs),
+        Some(JudgmentFormat::Csv) => Some(commas(None)),
+        Some(JudgmentFormat::JsonLines) => None,
         None => match sniff(&mut pass.stream, &fits)? {
-            Kind::Empty => return Ok((Vec::new(), Vec::new())),
-            Kind::Known(Format::JsonLines) => (JudgmentFormat::JsonLines, None),
+            StreamKind::Empty => return Ok((Vec::new(), Vec::new())),
+            StreamKind::Known(Format::JsonLines) => None,
             // A question may have more commas than its row has tabs.
-            Kind::Table(sign)
+            StreamKind::Table(sign)
                 if sign == b'\t' || first_line(&mut pass.stream, usize::MAX)?.contains('\t') =>
             {
-                (JudgmentFormat::Tsv, None)
+                Some(tabs)
             }
-            Kind::Table(sign) => (JudgmentFormat::Csv, Some(sign)),
+            StreamKind::Table(sign) => Some(commas(Some(sign))),
             kind => return Err(refused(kind, &mut pass.stream)),
         },
     };
-    let (delimiter, quotes) = match format {
-        JudgmentFormat::JsonLines => {
-            again.keep_no_more();
-            return Ok((read_json(Lines::of(pass.stream))?, Vec::new()));
-        }
-        JudgmentFormat::Tsv if given.is_some() => (b'\t', Quotes::Literal),
-        JudgmentFormat::Tsv => {
-            let told = quotes::told(&mut pass.stream);
-            drop(pass);
-            pass = again.pass(&name)?;
-            (b'\t', told)
-        }
-        JudgmentFormat::Csv => {
-            let delimiter = delimiter.map_or_else(|| separated(&mut pass.stream, &fits), Ok)?;
-            (delimiter, Quotes::Around(0))
-        }
+    let Some(layout) = layout else {
+        again.keep_no_more();
+        return Ok((read_json(Lines::of(pass.stream))?, Vec::new()));
     };
+    let (delimiter, quotes) = layout.of_stream(&again, &mut pass, &fits)?;
     again.keep_no_more();
     let rows = Rows::begin(pass.stream, delimiter, quotes != Quotes::Literal)?;
     let (found, kept) = read_table(rows, quotes)?;
@@ -123,20 +104,45 @@ pub fn read_judgments(
 fn read_json(mut lines: Lines) -> Result<Vec<Judgment>, DataError> {
     let mut found = Vec::new();
     while let Some(line) = lines.next_line() {
-        let line = line?;
-        let at = line.at;
-        let record: JsonJudgment = serde_json::from_str(line.text).map_err(|source| at.json(source))?;
-        let there = |text: &String| !text.trim().is_empty();
-        let question = record.question.filter(there).ok_or_else(|| at.missing("question"))?;
-        let id =
-            record.id.map(|id| text_of_id(id).map_err(|id| wrong(at, &id.to_string(), AN_ID))).transpose()?;
-        let id = id.filter(there).ok_or_else(|| at.missing("id"))?;
-        let mut judgment = Judgment::new(question, id, record.grade.unwrap_or(1));
-        judgment.weight = record.weight.unwrap_or(judgment.weight);
-        judgment.time = record.time.unwrap_or(judgment.time);
-        found.push(checked(judgment, at)?);
+        let Line { at, text } = line?;
+        let mut record = record(text).map_err(|source| at.json(source))?;
+        let mut cells = [const { None }; COLUMNS.len()];
+        for (cell, column) in cells.iter_mut().zip(COLUMNS) {
+            *cell = match record.remove(column) {
+                None | Some(Value::Null) => None,
+                Some(Value::String(text)) => Some(text),
+                Some(Value::Number(number)) if column != "id" || !number.is_f64() => Some(number.to_string()),
+                Some(other) => return Err(wrong(at, &other.to_string(), "a string or a number")),
+            };
+        }
+        if let Some((name, _)) = record.into_iter().next() {
+            return Err(at.json(serde_json::Error::custom(format!("unknown field `{name}`"))));
+        }
+        found.push(judgment(at, cells.each_ref().map(|cell| cell.as_deref()))?);
     }
     Ok(found)
+}
+
+/// The judgment of our columns.
+fn judgment(at: Place<'_>, cells: [Option<&str>; 5]) -> Result<Judgment, DataError> {
+    let [question, id, grade, weight, time] = cells.map(|cell| cell.filter(|cell| !cell.trim().is_empty()));
+    let question = question.ok_or_else(|| at.missing("question"))?;
+    let mut judgment = Judgment::new(question, id.ok_or_else(|| at.missing("id"))?, 1);
+    if let Some(grade) = grade {
+        // Other tools write whole numbers as `1.0`.
+        let grade = grade.trim();
+        let whole = grade.split_once('.').filter(|(_, rest)| rest.chars().all(|c| c == '0'));
+        let digits = whole.map_or(grade, |(digits, _)| digits);
+        judgment.grade = digits.parse().map_err(|_| wrong(at, grade, A_GRADE))?;
+    }
+    if let Some(weight) = weight {
+        let parsed = weight.trim().parse().ok().filter(|weight| *weight > 0.0 && *weight <= 1.0);
+        judgment.weight = parsed.ok_or_else(|| wrong(at, weight, A_WEIGHT))?;
+    }
+    if let Some(time) = time {
+        judgment.time = time.trim().parse().map_err(|_| wrong(at, time, "a time in seconds since 1970"))?;
+    }
+    Ok(judgment)
 }
 
 /// The judgments of rows, and how many cells begin and end with quotes that are kept.
@@ -162,32 +168,12 @@ fn read_table(mut rows: Rows, quotes: Quotes) -> Result<(Vec<Judgment>, u64), Da
             let message = format!("{} columns instead of {ROW}", cells.len());
             return Err(at.error(DataErrorKind::Row, message));
         }
-        let cell = |column: usize| {
-            let found = places[column].and_then(|place| cells.get(place).copied());
-            found.filter(|cell| !cell.trim().is_empty())
-        };
-        let required = |column: usize| cell(column).ok_or_else(|| at.missing(COLUMNS[column]));
-        let (question, id) = (required(0)?, required(1)?);
-        if id.contains(['\n', '\r']) {
+        let cells = places.map(|place| cells.get(place?).copied());
+        if let Some(id) = cells[1].filter(|id| id.contains(['\n', '\r'])) {
             // As where a quote is not closed.
             return Err(wrong(at, id, "an id: it has an end of line"));
         }
-        let mut judgment = Judgment::new(question, id, 1);
-        if let Some(grade) = cell(2) {
-            // Other tools write whole numbers as `1.0`.
-            let grade = grade.trim();
-            let whole = grade.split_once('.').filter(|(_, rest)| rest.chars().all(|c| c == '0'));
-            let digits = whole.map_or(grade, |(digits, _)| digits);
-            judgment.grade = digits.parse().map_err(|_| wrong(at, grade, A_GRADE))?;
-        }
-        if let Some(weight) = cell(3) {
-            judgment.weight = weight.trim().parse().map_err(|_| wrong(at, weight, A_WEIGHT))?;
-        }
-        if let Some(time) = cell(4) {
-            judgment.time =
-                time.trim().parse().map_err(|_| wrong(at, time, "a time in seconds since 1970"))?;
-        }
-        found.push(checked(judgment, at)?);
+        found.push(judgment(at, cells)?);
     }
     Ok((found, kept))
 }
@@ -231,11 +217,6 @@ fn names(cells: &[&str]) -> Option<Vec<String>> {
     are_names.then_some(names)
 }
 
-fn checked(judgment: Judgment, at: Place<'_>) -> Result<Judgment, DataError> {
-    let weight = judgment.weight;
-    if weight > 0.0 && weight <= 1.0 { Ok(judgment) } else { Err(wrong(at, &weight.to_string(), A_WEIGHT)) }
-}
-
 /// Writes judgments with a row of names, or as JSON lines; [`read_judgments`] reads them back.
 ///
 /// # Errors
@@ -254,25 +235,27 @@ pub fn write_judgments<'a>(
                 out.write_all(b"\n")?;
             }
         }
-        JudgmentFormat::Csv => {
-            let mut writer = csv::WriterBuilder::new().has_headers(false).from_writer(&mut out);
+        JudgmentFormat::Csv | JudgmentFormat::Tsv => {
+            let (delimiter, quotes) = match format {
+                JudgmentFormat::Csv => (b',', csv::QuoteStyle::Necessary),
+                _ => (b'\t', csv::QuoteStyle::Never),
+            };
+            let mut writer = csv::WriterBuilder::new();
+            let mut writer =
+                writer.has_headers(false).delimiter(delimiter).quote_style(quotes).from_writer(&mut out);
             writer.write_record(COLUMNS)?;
             for row in rows {
+                let Judgment { question, id, .. } = row;
+                let has_end = |cell: &String| cell.contains(['\t', '\n', '\r']);
+                if format == JudgmentFormat::Tsv && (has_end(question) || has_end(id)) {
+                    let what = format!(
+                        "{question:?} or {id:?} has a tab or an end of line; write CSV or JSON lines"
+                    );
+                    return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+                }
                 writer.serialize(row)?;
             }
             writer.flush()?;
-        }
-        JudgmentFormat::Tsv => {
-            writeln!(out, "{}", COLUMNS.join("\t"))?;
-            for Judgment { question, id, grade, weight, time } in rows {
-                if [question, id].iter().any(|cell| cell.contains(['\t', '\n', '\r'])) {
-                    let detail = format!(
-                        "{question:?} or {id:?} has a tab or an end of line; write CSV or JSON lines"
-                    );
-                    return Err(io::Error::new(io::ErrorKind::InvalidInput, detail));
-                }
-                writeln!(out, "{question}\t{id}\t{grade}\t{weight}\t{time}")?;
-            }
         }
     }
     out.flush()

@@ -23,7 +23,7 @@ mod split;
 mod streams;
 mod unpack;
 
-pub use dataset::Dataset;
+pub use dataset::{Dataset, read_queries};
 #[cfg(feature = "train")]
 pub(crate) use error::Place;
 pub use error::{DataError, DataErrorKind};
@@ -32,7 +32,7 @@ pub use error::{DataError, DataErrorKind};
 pub use folder::fuzz_markup;
 #[cfg(feature = "folders")]
 pub use folder::{FileVersion, Folder, FolderDocuments, FolderFile, FolderReport, MAX_FILE_BYTES};
-pub use input::{Format, Input};
+pub use input::{Format, Input, read_documents};
 pub use judged::{JudgmentFormat, read_judgments, write_judgments};
 pub use lines::MAX_LINE_BYTES;
 #[cfg(feature = "train")]
@@ -40,7 +40,7 @@ pub(crate) use lines::{Lines, each_row, is_space, split_by_space};
 pub use note::Note;
 pub use qrels::{Judgments, Qrels};
 pub use split::{DevFraction, TrainDev, carve_dev, is_dev};
-pub use streams::{DatasetQuery, Documents, Queries, read_documents, read_queries};
+pub use streams::{DatasetQuery, Documents, Queries};
 
 #[cfg(test)]
 mod tests;

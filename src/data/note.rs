@@ -17,6 +17,7 @@ impl Note {
     }
 
     /// One about values that are in no document.
+    #[cfg(feature = "parquet")]
     pub(super) fn about_missing(message: String, left_out: u64) -> Self {
         Self { left_out, ..Self::new(message) }
     }
@@ -40,6 +41,22 @@ impl Note {
 impl fmt::Display for Note {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
+    }
+}
+
+/// How many values there were, and the line or row of the first.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Seen {
+    pub count: u64,
+    pub first: u64,
+}
+
+impl Seen {
+    pub fn see(&mut self, count: u64, at: u64) {
+        if self.count == 0 {
+            self.first = at;
+        }
+        self.count += count;
     }
 }
 

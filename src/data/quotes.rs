@@ -39,14 +39,14 @@ impl Quotes {
 /// Looks for text behind the quote that ends a cell, which the reader of rows would add to the cell.
 pub(super) struct Closing {
     delimiter: u8,
-    place: Place,
+    place: InCell,
     /// Whether white space stands behind the quote that ends the cell.
     is_spaced: bool,
 }
 
 impl Closing {
     pub fn new(delimiter: u8) -> Self {
-        Self { delimiter, place: Place::Start, is_spaced: false }
+        Self { delimiter, place: InCell::Start, is_spaced: false }
     }
 
     /// Takes the next bytes of the rows; where the text begins if there is one.
@@ -54,29 +54,29 @@ impl Closing {
         let ends = |byte: u8| byte == self.delimiter || matches!(byte, b'\r' | b'\n');
         let mut at = 0;
         while at < bytes.len() {
-            if self.place == Place::Ending {
+            if self.place == InCell::Ending {
                 self.place = match bytes[at] {
-                    b'"' if !self.is_spaced => Place::Quoted,
-                    byte if ends(byte) => Place::Start,
-                    b' ' | b'\t' => Place::Ending,
+                    b'"' if !self.is_spaced => InCell::Quoted,
+                    byte if ends(byte) => InCell::Start,
+                    b' ' | b'\t' => InCell::Ending,
                     _ => return Some(at),
                 };
-                self.is_spaced = self.place == Place::Ending;
+                self.is_spaced = self.place == InCell::Ending;
                 at += 1;
                 continue;
             }
             let quote = quote(&bytes[at..]).map(|next| at + next);
             let end = quote.unwrap_or(bytes.len());
             self.place = match (self.place, end.checked_sub(1).filter(|before| *before >= at)) {
-                (Place::Quoted, _) => Place::Quoted,
-                (_, Some(before)) if ends(bytes[before]) => Place::Start,
-                (_, Some(_)) => Place::Bare,
+                (InCell::Quoted, _) => InCell::Quoted,
+                (_, Some(before)) if ends(bytes[before]) => InCell::Start,
+                (_, Some(_)) => InCell::Bare,
                 (place, None) => place,
             };
             if quote.is_some() {
                 self.place = match self.place {
-                    Place::Quoted => Place::Ending,
-                    Place::Start => Place::Quoted,
+                    InCell::Quoted => InCell::Ending,
+                    InCell::Start => InCell::Quoted,
                     // In a cell without quotes it is a character like any other.
                     place => place,
                 };
@@ -120,7 +120,7 @@ fn quote(mut bytes: &[u8]) -> Option<usize> {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-enum Place {
+enum InCell {
     #[default]
     Start,
     Bare,
@@ -133,7 +133,7 @@ enum Place {
 struct Scan {
     /// Cells of the first row.
     columns: Option<u64>,
-    place: Place,
+    place: InCell,
     /// Cells that ended in this row.
     cells: u64,
     /// Lines of this row, and whether each of them has as many cells as the first row.
@@ -147,41 +147,41 @@ struct Scan {
 impl Scan {
     /// Takes a line with its end; `None` where it shows that quotes are literal.
     fn line(&mut self, line: &[u8]) -> Option<()> {
-        if self.place != Place::Quoted {
+        if self.place != InCell::Quoted {
             if self.columns.is_some() && !line.contains(&b'"') {
                 return Some(());
             }
             if line.trim_ascii_end().is_empty() && !line.contains(&b'\t') {
                 return Some(());
             }
-            (self.place, self.cells, self.lines, self.lines_fit) = (Place::Start, 0, 0, true);
+            (self.place, self.cells, self.lines, self.lines_fit) = (InCell::Start, 0, 0, true);
         }
         self.lines += 1;
         let tabs = line.iter().filter(|byte| **byte == b'\t').count() as u64;
         self.lines_fit &= self.columns.is_none_or(|columns| columns == tabs + 1);
         for byte in line {
             self.place = match (self.place, *byte) {
-                (Place::Quoted, b'"') => Place::Ending,
-                (Place::Quoted, _) => Place::Quoted,
-                (Place::Ending, b'"') => Place::Quoted,
+                (InCell::Quoted, b'"') => InCell::Ending,
+                (InCell::Quoted, _) => InCell::Quoted,
+                (InCell::Ending, b'"') => InCell::Quoted,
                 // Of a line that ends with it.
-                (Place::Ending, b'\r') => Place::Ending,
+                (InCell::Ending, b'\r') => InCell::Ending,
                 (place, b'\t' | b'\n') => {
                     self.cell(place);
-                    Place::Start
+                    InCell::Start
                 }
-                (Place::Start, b'"') => Place::Quoted,
-                (Place::Ending, _) | (Place::Bare, b'"') => return None,
-                (Place::Start | Place::Bare, _) => Place::Bare,
+                (InCell::Start, b'"') => InCell::Quoted,
+                (InCell::Ending, _) | (InCell::Bare, b'"') => return None,
+                (InCell::Start | InCell::Bare, _) => InCell::Bare,
             };
         }
         self.is_open = !line.ends_with(b"\n");
-        if self.place == Place::Start && !self.is_open { self.row() } else { Some(()) }
+        if self.place == InCell::Start && !self.is_open { self.row() } else { Some(()) }
     }
 
-    fn cell(&mut self, place: Place) {
+    fn cell(&mut self, place: InCell) {
         self.cells += 1;
-        self.quoted += u64::from(place == Place::Ending);
+        self.quoted += u64::from(place == InCell::Ending);
     }
 
     /// At the end of a row.
@@ -197,10 +197,10 @@ impl Scan {
     fn end(mut self) -> Quotes {
         let place = self.place;
         let fits = match place {
-            Place::Start if !self.is_open => Some(()),
+            InCell::Start if !self.is_open => Some(()),
             // A quote is open to the end.
-            Place::Quoted => (!self.lines_fit).then_some(()),
-            Place::Start | Place::Bare | Place::Ending => {
+            InCell::Quoted => (!self.lines_fit).then_some(()),
+            InCell::Start | InCell::Bare | InCell::Ending => {
                 self.cell(place);
                 self.row()
             }

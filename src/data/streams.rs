@@ -1,52 +1,19 @@
 //! Streams of documents and queries, whatever the form of their lines.
 
 use std::collections::VecDeque;
+use std::fs::File;
 use std::io::{self, Read};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::Note;
-use super::dataset::{json_query, open_either};
-use super::error::DataError;
-use super::input::json_lines;
+use super::error::{DataError, DataErrorKind};
 use super::lines::{Line, Lines};
 use crate::document::Document;
 
-/// Streams documents from JSON lines, plain or gzip-compressed: a file or standard input.
-///
-/// Each line is an object with `_id`, a string or an integer, `text` and, if there is one, `title`. All other
-/// fields are the metadata, with the members of `metadata` beside them, as an [`Input`](super::Input) reads
-/// them. Memory stays at one line, at most [`MAX_LINE_BYTES`](super::MAX_LINE_BYTES). Ids are not compared
-/// with one another.
-///
-/// `name` is what errors call the stream, say its path or `<stdin>`.
-///
-/// # Errors
-/// Nothing is read before the first item. An item is an error where its line is not UTF-8, no object, or makes
-/// no document; the next item is then the next line. Any other error is the last item.
-///
-/// # Examples
-///
-/// ```
-/// let lines = r#"{"_id": "a", "title": "Trees", "text": "have leaves"}"#.as_bytes();
-/// for document in ehi::data::read_documents(lines, "example") {
-///     assert_eq!(document?.title, "Trees");
-/// }
-/// # Ok::<(), ehi::data::DataError>(())
-/// ```
-pub fn read_documents(reader: impl Read + Send + 'static, name: impl Into<String>) -> Documents {
-    let (reader, position) = Counting::new(reader);
-    Documents::new(json_lines(Lines::new(reader, name)), position)
-}
-
-/// Streams queries from JSON lines with `_id` and `text`, as [`read_documents`] does documents.
-///
-/// # Errors
-/// As [`read_documents`].
-pub fn read_queries(reader: impl Read + Send + 'static, name: impl Into<String>) -> Queries {
-    Queries { lines: Lines::new(reader, name), rest: VecDeque::new(), parse: json_query }
-}
+/// What a compressed file may have at the end of its name.
+pub(super) const GZIP_ENDING: &str = ".gz";
 
 /// A query of a dataset.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -123,7 +90,7 @@ impl<R: Read> Read for Counting<R> {
     }
 }
 
-/// The documents of a stream in its order; see [`Input`](super::Input) and [`read_documents`].
+/// The documents of a stream in its order; see [`Input`](super::Input) and [`read_documents`](super::read_documents).
 #[must_use = "nothing is read until the iterator is advanced"]
 pub struct Documents {
     source: Box<dyn DocumentSource>,
@@ -136,7 +103,7 @@ impl std::fmt::Debug for Documents {
     }
 }
 
-/// The queries of a stream, or of several files, in their order; see [`read_queries`].
+/// The queries of a stream, or of several files, in their order; see [`read_queries`](super::read_queries).
 #[must_use = "nothing is read until the iterator is advanced"]
 pub struct Queries {
     lines: Lines,
@@ -195,6 +162,11 @@ impl Documents {
 }
 
 impl Queries {
+    /// The queries of one stream.
+    pub(super) fn of_lines(lines: Lines, parse: Parse<DatasetQuery>) -> Self {
+        Self { lines, rest: VecDeque::new(), parse }
+    }
+
     /// The queries of files of one form, one after the other.
     pub(super) fn of_files(files: impl IntoIterator<Item = PathBuf>, parse: Parse<DatasetQuery>) -> Self {
         let nothing = Lines::new(std::io::empty(), String::new());
@@ -231,4 +203,31 @@ impl Iterator for Queries {
             }
         }
     }
+}
+
+/// Opens `path` or `path` with `.gz`, whichever exists, and gives its name for errors.
+pub(super) fn open_either(path: &Path) -> Result<(File, String), DataError> {
+    for candidate in [path, &packed(path)] {
+        match File::open(candidate) {
+            Ok(file) => return Ok((file, candidate.display().to_string())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(source) => return Err(DataError::open(candidate, source)),
+        }
+    }
+    Err(missing_file(path))
+}
+
+pub(super) fn missing_file(path: &Path) -> DataError {
+    let message = "no such file, with or without `.gz`; the layout needs it";
+    DataError::of_path(path, DataErrorKind::Missing, message)
+}
+
+pub(super) fn either_exists(path: &Path) -> bool {
+    path.is_file() || packed(path).is_file()
+}
+
+fn packed(path: &Path) -> PathBuf {
+    let mut packed = path.as_os_str().to_owned();
+    packed.push(GZIP_ENDING);
+    packed.into()
 }

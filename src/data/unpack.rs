@@ -1,6 +1,8 @@
 //! Streams that may be compressed with gzip or zstd, told by their first bytes.
 
 use std::io::{self, BufRead, BufReader, Cursor, Read};
+#[cfg(feature = "parquet")]
+use std::io::{Seek, Write};
 
 use flate2::bufread::MultiGzDecoder;
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
@@ -96,10 +98,26 @@ impl Unpacked {
         read.map_err(|source| self.error(line, source))
     }
 
-    /// Copies what was not read.
+    /// Whether what was read so far is compressed.
+    #[cfg(feature = "parquet")]
+    pub fn is_packed(&self) -> bool {
+        self.packing != Packing::None
+    }
+
+    /// Copies what was not read into a temporary file.
     #[cfg(feature = "parquet")]
     pub fn copied(&mut self) -> Result<std::fs::File, DataError> {
-        self.bytes().and_then(super::again::copied).map_err(|source| self.error(1, source))
+        let mut copy = tempfile::tempfile().map_err(|source| self.error(1, no_room(source)))?;
+        loop {
+            let waiting = self.fill(1)?;
+            let read = waiting.len();
+            let written = if read == 0 { copy.rewind() } else { copy.write_all(waiting) };
+            written.map_err(|source| self.error(1, no_room(source)))?;
+            if read == 0 {
+                return Ok(copy);
+            }
+            self.consume(read);
+        }
     }
 
     /// Puts bytes before and behind what was not read.
@@ -226,4 +244,15 @@ impl<R: BufRead> Read for ZstdDecoder<R> {
             }
         }
     }
+}
+
+/// The error of a temporary file that cannot be written.
+pub(super) fn no_room(error: io::Error) -> io::Error {
+    let place = std::env::temp_dir();
+    let what = format!(
+        "a table from a stream is read more than once, and {} cannot hold a copy of it ({error}); set TMPDIR to \
+         a directory that can, or give a file",
+        place.display()
+    );
+    io::Error::other(what)
 }

@@ -3,7 +3,7 @@
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-use super::baseline::{self, IvfOptions};
+use super::baseline::{BaselinePlan, IvfOptions};
 use super::modes::{EvalMode, ModeDifference, ModePoint};
 use super::per_query::PerQuery;
 use super::queries::{EvalQueries, identical, judged, order_ties};
@@ -133,7 +133,7 @@ pub fn evaluate(
     let baseline = match &options.baseline {
         Baseline::None => None,
         Baseline::Ivf(ivf) => {
-            Some(baseline::Plan::new(ivf, leaves as usize, &options.beams, view.live_rows())?)
+            Some(BaselinePlan::new(ivf, leaves as usize, &options.beams, view.live_rows())?)
         }
     };
     let mut own_modes = options.modes.clone();
@@ -150,7 +150,7 @@ pub fn evaluate(
         + own_modes.len()
         + usize::from(options.rerank.is_some())
         + 1
-        + baseline.as_ref().map_or(0, baseline::Plan::passes);
+        + baseline.as_ref().map_or(0, BaselinePlan::passes);
     let mut meter = ProgressCounter { on_progress, done: 0, total: passes * queries.asked };
 
     let mut run = Run::default();

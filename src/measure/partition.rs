@@ -89,30 +89,21 @@ impl<'a> Partition<'a> {
         sample: Option<&[usize]>,
     ) -> Result<Self, E> {
         let options = KMeansOptions { clusters: lists, iterations: IVF_ITERATIONS, seed };
+        let Some(sample) = sample else {
+            return Ok(Self::of_k_means(&spherical_kmeans(&rows(0..count)?, dim, &options)?, dim));
+        };
         let mut table = vec![Vec::new(); lists];
-        let mut assign = |places: Range<usize>, assignments: &[u32]| {
-            places.zip(assignments).for_each(|(place, &list)| table[list as usize].push(Row(place as u32)));
-        };
-        let centroids = match sample {
-            None => {
-                let found = spherical_kmeans(&rows(0..count)?, dim, &options)?;
-                assign(0..count, &found.assignments);
-                Panels::pack(&found.centroids, dim)
-            }
-            Some(sample) => {
-                let mut sampled = Vec::with_capacity(sample.len() * dim);
-                for &place in sample {
-                    sampled.extend_from_slice(&rows(place..place + 1)?);
-                }
-                let centroids = Panels::pack(&spherical_kmeans(&sampled, dim, &options)?.centroids, dim);
-                drop(sampled);
-                for first in (0..count).step_by(ROWS_PER_BLOCK) {
-                    let block = first..(first + ROWS_PER_BLOCK).min(count);
-                    assign(block.clone(), &centroids.nearest(&rows(block)?).assignments);
-                }
-                centroids
-            }
-        };
+        let mut sampled = Vec::with_capacity(sample.len() * dim);
+        for &place in sample {
+            sampled.extend_from_slice(&rows(place..place + 1)?);
+        }
+        let centroids = Panels::pack(&spherical_kmeans(&sampled, dim, &options)?.centroids, dim);
+        drop(sampled);
+        for first in (0..count).step_by(ROWS_PER_BLOCK) {
+            let block = first..(first + ROWS_PER_BLOCK).min(count);
+            let assignments = centroids.nearest(&rows(block.clone())?).assignments;
+            block.zip(assignments).for_each(|(place, list)| table[list as usize].push(Row(place as u32)));
+        }
         Ok(Self { router: Router::Centroids(centroids), lists: table, overlapping: 0 })
     }
 

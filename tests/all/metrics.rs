@@ -5,7 +5,6 @@ use std::fs::File;
 use std::num::NonZeroUsize;
 
 use ehi::data::Qrels;
-use ehi::data::Qrels;
 use ehi::eval::{Metric, RelevanceLevel, Run, write_qrels};
 use serde::Deserialize;
 

@@ -2,12 +2,11 @@
 
 use std::collections::HashMap;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use super::listing;
-use super::strict::text_of_id;
-use crate::data::error::{DataError, DataErrorKind, Place};
+use super::strict::{Record, text_of_id};
+use crate::data::error::{DataError, DataErrorKind, Place, listing};
 use crate::document::Document;
 
 /// What is between the parts of a text that is in several fields: a paragraph ends.
@@ -18,9 +17,6 @@ const METADATA: &str = "metadata";
 const IDS: [&str; 2] = ["_id", "id"];
 const TITLE: &str = "title";
 const TEXT: &str = "text";
-
-/// The fields of a JSON object, or the columns of a row.
-pub(in crate::data) type Record = Map<String, Value>;
 
 /// The names that the caller gave.
 #[derive(Clone, Debug, Default)]

@@ -35,12 +35,6 @@ impl Format {
     pub fn name(self) -> &'static str {
         ["jsonl", "json", "csv", "tsv", "parquet", "arrow"][self as usize]
     }
-
-    /// Whether it has its columns one after the other, and is read from many places.
-    #[cfg(feature = "parquet")]
-    pub(super) fn is_columnar(self) -> bool {
-        matches!(self, Self::Parquet | Self::Arrow)
-    }
 }
 
 impl fmt::Display for Format {
@@ -51,7 +45,7 @@ impl fmt::Display for Format {
 
 /// What the first bytes of a stream say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::data) enum Kind {
+pub(in crate::data) enum StreamKind {
     Known(Format),
     /// Rows of cells, with what separates them.
     Table(u8),
@@ -85,7 +79,7 @@ const FOREIGN: [(&[u8], &str, &str); 10] = [
     (b"\x28\xb5\x2f\xfd", "compressed with zstd twice", "unpack it once"),
 ];
 /// How files of columns begin.
-pub(super) const COLUMNAR: [(&[u8], Format); 3] =
+const COLUMNAR: [(&[u8], Format); 3] =
     [(b"PAR1", Format::Parquet), (b"ARROW1", Format::Arrow), (b"\xff\xff\xff\xff", Format::Arrow)];
 /// What a file is that is no text in UTF-8, and what may be done about it, where that can be told. Bytes that
 /// are UTF-8 may still be another kind of file, or text of a charset that has none but the bytes of ASCII.
@@ -124,7 +118,7 @@ pub(in crate::data) type Fits<'a> = &'a dyn Fn(&[String]) -> bool;
 
 /// Tells the kind of a stream, in which the bytes that were read for it stay. Of JSON no more is read than it
 /// takes: a pipe may be slow.
-pub(in crate::data) fn sniff(stream: &mut Unpacked, fits: Fits<'_>) -> Result<Kind, DataError> {
+pub(in crate::data) fn sniff(stream: &mut Unpacked, fits: Fits<'_>) -> Result<StreamKind, DataError> {
     read_until(stream, |head, is_whole| kind(head, is_whole, fits))
 }
 
@@ -156,9 +150,9 @@ fn read_until<T>(stream: &mut Unpacked, told: impl Fn(&[u8], bool) -> Option<T>)
 }
 
 /// Why a stream of this kind is not read.
-pub(in crate::data) fn refused(kind: Kind, stream: &mut Unpacked) -> DataError {
+pub(in crate::data) fn refused(kind: StreamKind, stream: &mut Unpacked) -> DataError {
     let message = match kind {
-        Kind::Foreign(what, remedy) => format!("this is {what}, which is not read; {remedy}"),
+        StreamKind::Foreign(what, remedy) => format!("this is {what}, which is not read; {remedy}"),
         _ => match first_line(stream, MOST_SHOWN) {
             Ok(first) => format!(
                 "it begins with `{first}`, which is neither JSON nor a row of names between commas, semicolons, \
@@ -180,13 +174,13 @@ pub(in crate::data) fn first_line(stream: &mut Unpacked, most: usize) -> Result<
 }
 
 /// The kind of a stream that begins so; `None` where that takes more bytes.
-fn kind(head: &[u8], is_whole: bool, fits: Fits<'_>) -> Option<Kind> {
+fn kind(head: &[u8], is_whole: bool, fits: Fits<'_>) -> Option<StreamKind> {
     let is_all = is_whole || head.len() >= MOST_BYTES;
     if !is_all && head.len() < BYTE_ORDER_MARK.len() && BYTE_ORDER_MARK.as_bytes().starts_with(head) {
         return None;
     }
-    let columnar = COLUMNAR.map(|(magic, format)| (magic, Kind::Known(format)));
-    let foreign = FOREIGN.map(|(magic, what, remedy)| (magic, Kind::Foreign(what, remedy)));
+    let columnar = COLUMNAR.map(|(magic, format)| (magic, StreamKind::Known(format)));
+    let foreign = FOREIGN.map(|(magic, what, remedy)| (magic, StreamKind::Foreign(what, remedy)));
     for (magic, kind) in columnar.into_iter().chain(foreign) {
         if head.starts_with(magic) {
             return Some(kind);
@@ -196,24 +190,24 @@ fn kind(head: &[u8], is_whole: bool, fits: Fits<'_>) -> Option<Kind> {
         }
     }
     if let Some(what) = wide(head) {
-        return Some(Kind::Foreign(what, CONVERT_TEXT));
+        return Some(StreamKind::Foreign(what, CONVERT_TEXT));
     }
     if head.get(TAR) == Some(b"ustar") {
-        return Some(Kind::Foreign("a tar archive", UNPACK));
+        return Some(StreamKind::Foreign("a tar archive", UNPACK));
     }
     let text = head.strip_prefix(BYTE_ORDER_MARK.as_bytes()).unwrap_or(head);
     let Some(start) = text.iter().position(|byte| !byte.is_ascii_whitespace()) else {
-        return is_all.then_some(Kind::Empty);
+        return is_all.then_some(StreamKind::Empty);
     };
     match text[start] {
-        b'{' => return Some(Kind::Known(Format::JsonLines)),
-        b'[' => return Some(Kind::Known(Format::Json)),
+        b'{' => return Some(StreamKind::Known(Format::JsonLines)),
+        b'[' => return Some(StreamKind::Known(Format::Json)),
         _ if !is_all => return None,
         _ => {}
     }
     // A tab at the start of a row is an unnamed first column.
     let line_start = text[..start].iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
-    Some(delimiter(&text[line_start..], is_whole, fits).map_or(Kind::Unknown, Kind::Table))
+    Some(delimiter(&text[line_start..], is_whole, fits).map_or(StreamKind::Unknown, StreamKind::Table))
 }
 
 #[cfg(test)]
@@ -224,21 +218,21 @@ mod tests {
     fn kinds_are_told_by_content() {
         let kind = |head: &[u8], is_whole| kind(head, is_whole, &|_| false);
         for (head, expected) in [
-            ("{\"a\": 1", Kind::Known(Format::JsonLines)),
-            ("\u{feff}\n {", Kind::Known(Format::JsonLines)),
-            ("\n [", Kind::Known(Format::Json)),
-            ("i\0d\0,\0", Kind::Foreign("text in UTF-16", CONVERT_TEXT)),
-            ("\0{\0\"", Kind::Foreign("text in UTF-16", CONVERT_TEXT)),
-            ("PK\u{3}\u{4}", Kind::Foreign("a ZIP archive or an office document", FOREIGN[0].2)),
+            ("{\"a\": 1", StreamKind::Known(Format::JsonLines)),
+            ("\u{feff}\n {", StreamKind::Known(Format::JsonLines)),
+            ("\n [", StreamKind::Known(Format::Json)),
+            ("i\0d\0,\0", StreamKind::Foreign("text in UTF-16", CONVERT_TEXT)),
+            ("\0{\0\"", StreamKind::Foreign("text in UTF-16", CONVERT_TEXT)),
+            ("PK\u{3}\u{4}", StreamKind::Foreign("a ZIP archive or an office document", FOREIGN[0].2)),
         ] {
             assert_eq!(kind(head.as_bytes(), false), Some(expected), "{head:?}");
         }
         for (head, expected) in [
-            ("id,text\n", Kind::Table(b',')),
-            ("\n\tid\ttext\n", Kind::Table(b'\t')),
-            ("text\n", Kind::Unknown),
-            (" \n", Kind::Empty),
-            ("a|b", Kind::Table(b'|')),
+            ("id,text\n", StreamKind::Table(b',')),
+            ("\n\tid\ttext\n", StreamKind::Table(b'\t')),
+            ("text\n", StreamKind::Unknown),
+            (" \n", StreamKind::Empty),
+            ("a|b", StreamKind::Table(b'|')),
         ] {
             assert_eq!(kind(head.as_bytes(), true), Some(expected), "{head:?}");
             assert_eq!(kind(head.as_bytes(), false), None, "{head:?}");

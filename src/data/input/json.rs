@@ -1,5 +1,7 @@
 //! Documents from JSON lines, and from an array of objects.
 
+use std::io::Read;
+
 use super::array::JsonArray;
 use super::fields::Fields;
 use super::rounded::Rounded;
@@ -7,7 +9,7 @@ use super::strict::record;
 use crate::data::Note;
 use crate::data::error::DataError;
 use crate::data::lines::Lines;
-use crate::data::streams::DocumentSource;
+use crate::data::streams::{Counting, DocumentSource, Documents};
 use crate::document::Document;
 
 /// The texts of the objects.
@@ -64,7 +66,30 @@ impl DocumentSource for JsonRecords {
     }
 }
 
-/// The documents of JSON lines with fields of the usual names.
-pub(in crate::data) fn json_lines(lines: Lines) -> Box<dyn DocumentSource> {
-    Box::new(JsonRecords::new(JsonTexts::Lines(lines), Fields::default()))
+/// Streams documents from JSON lines, plain or gzip-compressed: a file or standard input.
+///
+/// Each line is an object with `_id`, a string or an integer, `text` and, if there is one, `title`. All other
+/// fields are the metadata, with the members of `metadata` beside them, as an [`Input`](crate::data::Input) reads
+/// them. Memory stays at one line, at most [`MAX_LINE_BYTES`](crate::data::MAX_LINE_BYTES). Ids are not compared
+/// with one another.
+///
+/// `name` is what errors call the stream, say its path or `<stdin>`.
+///
+/// # Errors
+/// Nothing is read before the first item. An item is an error where its line is not UTF-8, no object, or makes
+/// no document; the next item is then the next line. Any other error is the last item.
+///
+/// # Examples
+///
+/// ```
+/// let lines = r#"{"_id": "a", "title": "Trees", "text": "have leaves"}"#.as_bytes();
+/// for document in ehi::data::read_documents(lines, "example") {
+///     assert_eq!(document?.title, "Trees");
+/// }
+/// # Ok::<(), ehi::data::DataError>(())
+/// ```
+pub fn read_documents(reader: impl Read + Send + 'static, name: impl Into<String>) -> Documents {
+    let (reader, position) = Counting::new(reader);
+    let texts = JsonTexts::Lines(Lines::new(reader, name));
+    Documents::new(Box::new(JsonRecords::new(texts, Fields::default())), position)
 }

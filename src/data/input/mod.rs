@@ -15,16 +15,14 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
-#[cfg(feature = "parquet")]
-use std::sync::atomic::AtomicU64;
 
 pub(super) use fields::label;
 pub use format::Format;
 #[cfg(feature = "folders")]
 pub(super) use format::foreign;
-pub(super) use format::{Kind, first_line, refused, separated, sniff};
-pub(super) use json::json_lines;
-pub(super) use strict::{record, text_of_id};
+pub(super) use format::{StreamKind, first_line, refused, sniff};
+pub use json::read_documents;
+pub(super) use strict::record;
 
 use super::again::Again;
 use super::error::{DataError, DataErrorKind, Place};
@@ -33,10 +31,8 @@ use super::streams::{DocumentSource, Documents};
 use array::JsonArray;
 use fields::Fields;
 use json::{JsonRecords, JsonTexts};
-use table::{Layout, Quoting, Table};
-
-/// Bytes of a listing of names in an error.
-const MOST_LISTED: usize = 300;
+use table::Table;
+pub(super) use table::{Layout, Quoting};
 
 /// How documents are read from a file or a stream, and which of its fields they are made of.
 ///
@@ -157,35 +153,9 @@ impl Input {
         let path = path.as_ref();
         let failed = |source| DataError::open(path, source);
         let file = File::open(path).map_err(failed)?;
-        let name = path.display().to_string();
-        #[cfg(feature = "parquet")]
-        if let Some(format) = self.columnar(&file).map_err(failed)? {
-            self.check()?;
-            let position = Arc::new(AtomicU64::new(0));
-            let own = Arc::clone(&position);
-            self.check_format(format, Place { name: &name, line: 0 })?;
-            let columns = columns::Columns::open(file, name, format, &self.fields, own)?;
-            return Ok(Documents::new(Box::new(columns), position));
-        }
         let is_regular = file.metadata().map_err(failed)?.is_file();
-        self.begin(if is_regular { Again::of_file(file) } else { Again::of_stream(file) }, name)
-    }
-
-    /// The format of a file of columns, which is read from many places.
-    #[cfg(feature = "parquet")]
-    fn columnar(&self, file: &File) -> std::io::Result<Option<Format>> {
-        use std::os::unix::fs::FileExt;
-
-        if !file.metadata()?.is_file() {
-            return Ok(None);
-        }
-        if self.format.is_some() {
-            return Ok(self.format.filter(|format| format.is_columnar()));
-        }
-        let mut head = [0; 8];
-        let read = file.read_at(&mut head, 0)?;
-        let known = format::COLUMNAR.iter().find(|(magic, _)| head[..read].starts_with(magic));
-        Ok(known.map(|(_, format)| *format))
+        let again = if is_regular { Again::of_file(file) } else { Again::of_stream(file) };
+        self.begin(again, path.display().to_string())
     }
 
     fn check(&self) -> Result<(), DataError> {
@@ -238,21 +208,21 @@ impl Input {
         self.check()?;
         let mut pass = again.pass(&name)?;
         let kind = match self.format {
-            Some(format) => Kind::Known(format),
+            Some(format) => StreamKind::Known(format),
             None => sniff(&mut pass.stream, &|names| self.fields.for_columns(names, &name).is_ok())?,
         };
         let delimiter = self.delimiter.and_then(|sign| u8::try_from(sign).ok());
         let quoted = Layout { delimiter, quoting: Quoting::Yes };
         let (format, layout) = match kind {
-            Kind::Known(format) => {
+            StreamKind::Known(format) => {
                 self.check_format(format, pass.stream.place(0))?;
                 let tabs = Layout { delimiter: Some(b'\t'), quoting: Quoting::No };
                 (format, if format == Format::Tsv { tabs } else { quoted })
             }
-            Kind::Empty => return Ok(Documents::new(Box::new(NoDocuments), pass.position)),
-            Kind::Table(sign) => (Format::Csv, Layout::told(delimiter.unwrap_or(sign))),
-            Kind::Unknown if delimiter.is_some() => (Format::Csv, quoted),
-            Kind::Unknown | Kind::Foreign(..) => return Err(refused(kind, &mut pass.stream)),
+            StreamKind::Empty => return Ok(Documents::new(Box::new(NoDocuments), pass.position)),
+            StreamKind::Table(sign) => (Format::Csv, Layout::told(delimiter.unwrap_or(sign))),
+            StreamKind::Unknown if delimiter.is_some() => (Format::Csv, quoted),
+            StreamKind::Unknown | StreamKind::Foreign(..) => return Err(refused(kind, &mut pass.stream)),
         };
         if let Format::Csv | Format::Tsv = format {
             let table = Table::open(&again, pass, layout, &self.fields, self.cells_as_text)?;
@@ -269,8 +239,11 @@ impl Input {
             #[cfg(feature = "parquet")]
             Format::Parquet | Format::Arrow => {
                 // They are read from many places, so a stream is put into a file first.
-                let file = pass.stream.copied()?;
-                Box::new(columns::Columns::open(file, name, format, &fields, Arc::default())?)
+                let (file, own) = match again.file(&mut pass)? {
+                    Some(file) => (file, Arc::clone(&position)),
+                    None => (pass.stream.copied()?, Arc::default()),
+                };
+                Box::new(columns::Columns::open(file, name, format, &fields, own)?)
             }
             #[cfg(not(feature = "parquet"))]
             Format::Parquet | Format::Arrow => {
@@ -296,23 +269,4 @@ impl DocumentSource for NoDocuments {
     fn line(&self) -> u64 {
         0
     }
-}
-
-/// Names as an error lists them.
-fn listing<'a>(names: impl ExactSizeIterator<Item = &'a String>) -> String {
-    let mut listed = String::new();
-    let count = names.len();
-    for (place, name) in names.enumerate() {
-        if listed.len() + name.len() > MOST_LISTED && place > 0 {
-            return format!("{listed} and {} more", count - place);
-        }
-        if place > 0 {
-            listed.push_str(", ");
-        }
-        let quote = if name.contains(',') { "\"" } else { "" };
-        listed.push_str(quote);
-        listed.extend(name.chars().take(MOST_LISTED));
-        listed.push_str(quote);
-    }
-    if listed.is_empty() { "none".to_owned() } else { listed }
 }

@@ -2,41 +2,32 @@
 
 use serde_json::Value;
 
-use super::fields::Record;
-use super::strict::Strings;
-use crate::data::note::{Note, counted};
+use super::strict::{Record, Strings};
+use crate::data::note::{Note, Seen, counted};
 
 /// Below 2^63, so that whole numbers are read as they are.
 const EXACT: f64 = (1_u64 << 63) as f64;
 
 /// How many numbers were rounded, and the line of the first.
 #[derive(Default)]
-pub(super) struct Rounded {
-    count: u64,
-    line: u64,
-}
+pub(super) struct Rounded(Seen);
 
 impl Rounded {
     /// Looks at a record, and at its text where it has a number that large.
     pub fn see(&mut self, record: &Record, text: &str, line: u64) {
-        if !record.values().any(is_large) {
-            return;
+        if record.values().any(is_large) {
+            self.0.see(rounded(text), line);
         }
-        let count = rounded(text);
-        if self.count == 0 && count > 0 {
-            self.line = line;
-        }
-        self.count += count;
     }
 
     pub fn note(&self) -> Option<Note> {
-        let numbers = counted(self.count, "number has", "numbers have");
+        let numbers = counted(self.0.count, "number has", "numbers have");
         let message = format!(
             "{numbers} more digits than 64 bits hold and lost some, the first in line {}; quotes around a number \
              keep all of them",
-            self.line
+            self.0.first
         );
-        (self.count > 0).then_some(Note::new(message))
+        (self.0.count > 0).then_some(Note::new(message))
     }
 }
 
@@ -89,7 +80,7 @@ mod tests {
             found.see(&crate::data::input::record(text).unwrap(), text, 7);
             let said = found.note().map(|note| note.to_string()).unwrap_or_default();
             assert_eq!(
-                (found.count, said.contains("the first in line 7")),
+                (found.0.count, said.contains("the first in line 7")),
                 (count, count > 0),
                 "{text}: {said}"
             );

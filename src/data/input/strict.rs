@@ -5,7 +5,8 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-use super::fields::Record;
+/// The fields of a JSON object, or the columns of a row.
+pub(in crate::data) type Record = Map<String, Value>;
 
 /// The most values of a record of JSON that is large. One takes some tens of bytes of memory, whatever it
 /// takes in the file.
@@ -96,7 +97,7 @@ pub(in crate::data) fn record(text: &str) -> serde_json::Result<Record> {
 }
 
 /// An id: a string, or an integer as it is written. Another value comes back.
-pub(in crate::data) fn text_of_id(value: Value) -> Result<String, Value> {
+pub(super) fn text_of_id(value: Value) -> Result<String, Value> {
     match value {
         Value::String(id) => Ok(id),
         Value::Number(id) if id.is_i64() || id.is_u64() => Ok(id.to_string()),

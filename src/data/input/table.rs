@@ -4,15 +4,15 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use super::cells::{self, Kind, Tally, typed};
+use super::cells::{self, CellKind, Tally, typed};
 use super::fields::Fields;
-use super::format::separated;
-use super::listing;
+use super::format::{Fits, separated};
+use super::strict::Record;
 use crate::data::Note;
 use crate::data::again::{Again, Pass};
-use crate::data::error::{DataError, DataErrorKind, Place};
+use crate::data::error::{DataError, DataErrorKind, Place, listing};
 use crate::data::quotes::{self, Quotes};
 use crate::data::rows::Rows;
 use crate::data::streams::DocumentSource;
@@ -20,7 +20,7 @@ use crate::document::Document;
 
 /// How the cells of a table are told apart.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Layout {
+pub(in crate::data) struct Layout {
     /// What separates them; told by the first rows if `None`.
     pub delimiter: Option<u8>,
     pub quoting: Quoting,
@@ -32,11 +32,31 @@ impl Layout {
         let quoting = if delimiter == b'\t' { Quoting::Told } else { Quoting::Yes };
         Self { delimiter: Some(delimiter), quoting }
     }
+
+    /// What separates the cells of a stream, and its quotes, as the layout says or else the content.
+    pub fn of_stream(
+        self,
+        again: &Again,
+        pass: &mut Pass,
+        fits: Fits<'_>,
+    ) -> Result<(u8, Quotes), DataError> {
+        let delimiter = self.delimiter.map_or_else(|| separated(&mut pass.stream, fits), Ok)?;
+        let quotes = match self.quoting {
+            Quoting::Yes => Quotes::Around(0),
+            Quoting::No => Quotes::Literal,
+            Quoting::Told => {
+                let told = quotes::told(&mut pass.stream);
+                *pass = again.pass(&pass.stream.name)?;
+                told
+            }
+        };
+        Ok((delimiter, quotes))
+    }
 }
 
 /// Whether cells may be in quotes.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Quoting {
+pub(in crate::data) enum Quoting {
     Yes,
     No,
     /// As the content says.
@@ -80,20 +100,8 @@ impl Table {
         cells_as_text: bool,
     ) -> Result<(Option<Self>, Arc<AtomicU64>), DataError> {
         let name = pass.stream.name.clone();
-        let delimiter = match layout.delimiter {
-            Some(delimiter) => delimiter,
-            None => separated(&mut pass.stream, &|names| fields.for_columns(names, &name).is_ok())?,
-        };
-        let quotes = match layout.quoting {
-            Quoting::Yes => Quotes::Around(0),
-            Quoting::No => Quotes::Literal,
-            Quoting::Told => {
-                let told = quotes::told(&mut pass.stream);
-                drop(pass);
-                pass = again.pass(&name)?;
-                told
-            }
-        };
+        let fits = |names: &[String]| fields.for_columns(names, &name).is_ok();
+        let (delimiter, quotes) = layout.of_stream(again, &mut pass, &fits)?;
         let is_quoted = quotes != Quotes::Literal;
         let mut position = pass.position;
         let mut rows = Rows::begin(pass.stream, delimiter, is_quoted)?;
@@ -112,8 +120,8 @@ impl Table {
         if !cells_as_text && of_columns.contains(&Some(true)) {
             for (used, kind) in uses.iter_mut().zip(cells::kinds(&mut rows, &of_columns)) {
                 match kind {
-                    Some(Kind::Text) => *used = Use::Counted(Box::default()),
-                    Some(Kind::Number | Kind::Boolean) => *used = Use::Typed,
+                    Some(CellKind::Text) => *used = Use::Counted(Box::default()),
+                    Some(CellKind::Number | CellKind::Boolean) => *used = Use::Typed,
                     None => {}
                 }
             }
@@ -136,7 +144,7 @@ impl Table {
             let message = format!("{found} cells for {} columns; columns found: {listed}", columns.len());
             return Err(at.error(DataErrorKind::Row, message));
         }
-        let mut record = Map::new();
+        let mut record = Record::new();
         for (place, (column, used)) in columns.iter().zip(uses).enumerate() {
             if matches!(used, Use::Nothing) {
                 continue;

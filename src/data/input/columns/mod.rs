@@ -13,14 +13,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use arrow_array::RecordBatch;
 use arrow_schema::{Schema, SchemaRef};
 
-use super::fields::{Fields, Record};
+use super::fields::Fields;
 use super::format::Format;
+use super::strict::Record;
 use super::table::twice;
 use crate::data::error::{DataError, DataErrorKind, Place};
-use crate::data::note::{Note, counted};
+use crate::data::note::{Note, Seen, counted};
 use crate::data::streams::DocumentSource;
 use crate::document::Document;
-use value::{Seen, Values, has_wide_decimals};
+use value::{Values, has_wide_decimals};
 
 type Batches = Box<dyn Iterator<Item = Result<RecordBatch, String>> + Send>;
 
@@ -189,7 +190,7 @@ impl DocumentSource for Columns {
     fn notes(&self) -> Vec<Note> {
         let mut notes = Vec::new();
         for Column { name, values, inexact } in &self.columns {
-            if let Seen { count: count @ 1.., row } = *inexact {
+            if let Seen { count: count @ 1.., first: row } = *inexact {
                 let values = counted(count, "of them has", "of them have");
                 let message = format!(
                     "the decimals of the column `{name}` are text: {values} more digits than a number holds, the first \
@@ -197,7 +198,7 @@ impl DocumentSource for Columns {
                 );
                 notes.push(Note::about_text(message, name));
             }
-            if let Seen { count: count @ 1.., row } = values.infinite {
+            if let Seen { count: count @ 1.., first: row } = values.infinite {
                 let values = counted(count, "infinite value is", "infinite values are");
                 let message = format!(
                     "{values} left out of the column `{name}`, the first in row {row}: JSON has none"
