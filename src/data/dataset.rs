@@ -25,8 +25,8 @@ use crate::document::Document;
 /// qrels/<split>.tsv   query-id <TAB> corpus-id <TAB> score
 /// ```
 ///
-/// MS MARCO, where a split is named as its judgments are, say `dev.small`, and its queries may be in any of the
-/// query files:
+/// MS MARCO, where a split is named as its judgments are, say `dev.small`, and its queries may be in any of
+/// the query files:
 ///
 /// ```text
 /// collection.tsv        pid <TAB> text
@@ -47,8 +47,8 @@ use crate::document::Document;
 /// ```
 ///
 /// Each file may be gzip-compressed, with or without `.gz` at the end of its name; where both names exist the
-/// one without is read. Documents and queries are streamed, so a corpus may be larger than memory, and only the
-/// files that are asked for need to exist. Of a split the ids and grades are held, and for the targets of
+/// one without is read. Documents and queries are streamed, so a corpus may be larger than memory, and only
+/// the files that are asked for need to exist. Of a split the ids and grades are held, and for the targets of
 /// extreme classification the ids of all labels.
 ///
 /// # Examples

@@ -114,7 +114,7 @@ pub(crate) fn each_row<const N: usize>(
     Ok(())
 }
 
-/// The columns of a row between white space as `trec_eval` has it: that of C, which includes the vertical tab.
+/// The columns of a row between white space as `trec_eval` has it: that of C, with the vertical tab.
 pub(crate) fn split_by_space(row: &str) -> Vec<&str> {
     row.split(is_space).filter(|column| !column.is_empty()).collect()
 }

@@ -26,9 +26,9 @@ impl Qrels {
     /// errors call the stream.
     ///
     /// # Errors
-    /// [`DataErrorKind::Row`], [`DataErrorKind::Field`] or [`DataErrorKind::Conflict`] for a row that cannot be
-    /// used, and the errors of reading. The first error ends the reading: judgments that are only half there
-    /// would give wrong figures.
+    /// [`DataErrorKind::Row`], [`DataErrorKind::Field`] or [`DataErrorKind::Conflict`] for a row that cannot
+    /// be used, and the errors of reading. The first error ends the reading: judgments that are only half
+    /// there would give wrong figures.
     pub fn read(reader: impl Read + Send + 'static, name: impl Into<String>) -> Result<Self, DataError> {
         let mut qrels = Self::default();
         let mut is_first = true;

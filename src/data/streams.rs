@@ -90,7 +90,8 @@ impl<R: Read> Read for Counting<R> {
     }
 }
 
-/// The documents of a stream in its order; see [`Input`](super::Input) and [`read_documents`](super::read_documents).
+/// The documents of a stream in its order; see [`Input`](super::Input) and
+/// [`read_documents`](super::read_documents).
 #[must_use = "nothing is read until the iterator is advanced"]
 pub struct Documents {
     source: Box<dyn DocumentSource>,

@@ -5,8 +5,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use super::quality::Quality;
-use super::{Cost, Engine, Metric, QueryFigures, Setting};
-use crate::measure::Outcomes;
+use crate::measure::{Cost, Engine, Metric, Outcomes, QueryFigures, Setting};
 
 /// The figures of each query at each setting: samples for paired tests of significance.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -3,8 +3,7 @@
 use super::modes::{ModeDifference, ModePoint};
 use super::per_query::PerQuery;
 use super::quality::Quality;
-use super::{BadFraction, Cost, Engine, Metric, Setting};
-use crate::measure::{PairedTests, check_fraction};
+use crate::measure::{BadFraction, Cost, Engine, Metric, PairedTests, Setting, check_fraction};
 use crate::search::QueryEncoder;
 use crate::stop::Stop;
 

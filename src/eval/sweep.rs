@@ -8,12 +8,15 @@ use super::modes::{EvalMode, ModeDifference, ModePoint};
 use super::per_query::PerQuery;
 use super::queries::{EvalQueries, identical, judged, order_ties};
 use super::report::{EvalReport, Means, larger_p_value};
-use super::{Cost, Metric, QueryFigures, RelevanceLevel, Run, Setting};
+use super::trec::Run;
 use crate::data::Dataset;
 use crate::error::{Error, InputError, Result};
 use crate::ids::Row;
 use crate::index::{ActiveModel, Asked, Index, Limits, Plan, SearchMode, Words};
-use crate::measure::{Judge, Judged, Outcome, ProgressCounter, Ranking, Retrieved, check_fraction, doubling};
+use crate::measure::{
+    Cost, Judge, Judged, Metric, Outcome, ProgressCounter, QueryFigures, Ranking, RelevanceLevel, Retrieved,
+    Setting, check_fraction, doubling,
+};
 use crate::model::Reranker;
 use crate::progress::OnProgress;
 use crate::search::QueryEncoder;

@@ -1,11 +1,11 @@
 //! Run and judgment files in the format of `trec_eval`.
 
+use crate::measure::{Metric, RelevanceLevel};
 use std::collections::{BTreeMap, HashSet};
 use std::io::{self, Read, Write};
 
 use thiserror::Error;
 
-use super::{Metric, RelevanceLevel};
 use crate::data::{DataError, DataErrorKind, Lines, Place, Qrels, each_row, is_space, split_by_space};
 
 /// A run that cannot be read or added to, or a file that cannot be written.
@@ -164,8 +164,8 @@ impl Run {
     ///
     /// # Errors
     ///
-    /// [`DataErrorKind::Row`], [`DataErrorKind::Field`] or [`DataErrorKind::Conflict`] for a row that cannot be
-    /// used, and the errors of reading.
+    /// [`DataErrorKind::Row`], [`DataErrorKind::Field`] or [`DataErrorKind::Conflict`] for a row that cannot
+    /// be used, and the errors of reading.
     pub fn read(reader: impl Read + Send + 'static, name: impl Into<String>) -> Result<Self, DataError> {
         let mut by_query: BTreeMap<String, Vec<ScoredId>> = BTreeMap::new();
         // Rows of one query may be apart, so all pairs are kept.

@@ -69,15 +69,15 @@ impl DocumentSource for JsonRecords {
 /// Streams documents from JSON lines, plain or gzip-compressed: a file or standard input.
 ///
 /// Each line is an object with `_id`, a string or an integer, `text` and, if there is one, `title`. All other
-/// fields are the metadata, with the members of `metadata` beside them, as an [`Input`](crate::data::Input) reads
-/// them. Memory stays at one line, at most [`MAX_LINE_BYTES`](crate::data::MAX_LINE_BYTES). Ids are not compared
-/// with one another.
+/// fields are the metadata, with the members of `metadata` beside them, as an [`Input`](crate::data::Input)
+/// reads them. Memory stays at one line, at most [`MAX_LINE_BYTES`](crate::data::MAX_LINE_BYTES). Ids are not
+/// compared with one another.
 ///
 /// `name` is what errors call the stream, say its path or `<stdin>`.
 ///
 /// # Errors
-/// Nothing is read before the first item. An item is an error where its line is not UTF-8, no object, or makes
-/// no document; the next item is then the next line. Any other error is the last item.
+/// Nothing is read before the first item. An item is an error where its line is not UTF-8, no object, or
+/// makes no document; the next item is then the next line. Any other error is the last item.
 ///
 /// # Examples
 ///
