@@ -76,7 +76,7 @@ impl Again {
         }
     }
 
-    /// A file itself, unless what is in it is compressed.
+    /// The file itself, unless its content is compressed.
     #[cfg(feature = "parquet")]
     pub fn file(&self, pass: &mut Pass) -> Result<Option<File>, DataError> {
         // The first bytes say whether it is.
@@ -112,7 +112,7 @@ impl Kept {
         if let Err(error) = &read
             && error.kind() != io::ErrorKind::Interrupted
         {
-            // Bytes may be lost that were read and not kept: no reading goes on behind them.
+            // Bytes that were read and not kept may be lost, so no pass continues after them.
             self.end = Some(End::Failed(error.kind(), error.to_string()));
         }
         read

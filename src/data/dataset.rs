@@ -86,7 +86,7 @@ struct Layout {
 enum Files {
     /// Each by a name.
     Named(&'static [(&'static str, &'static str)]),
-    /// In a folder within the dataset, those that begin so and end in `.tsv`, by what is between.
+    /// The files of a subfolder with a prefix and the ending `.tsv`; each is named by what is between.
     Like(&'static str, &'static str),
 }
 
@@ -137,10 +137,10 @@ impl Dataset {
         LAYOUTS.iter().any(|layout| either_exists(&dir.as_ref().join(layout.corpus)))
     }
 
-    /// Whether a document with the id of a query is no answer to it, by the rule of this dataset: ArguAna and
-    /// Quora, which ask with documents of their own corpus and judge other ones. They are known by the name
-    /// of the directory, in upper or lower case, as BEIR and MTEB call them: `arguana`, `quora`,
-    /// `QuoraRetrieval`, and with `Nano` in front.
+    /// Whether this dataset does not accept a document with the id of a query as its answer, as ArguAna and
+    /// Quora, whose queries are documents of their own corpus. They are recognised by the name of the
+    /// directory, in upper or lower case, as BEIR and MTEB call them: `arguana`, `quora`, `QuoraRetrieval`,
+    /// and with `Nano` in front.
     pub fn ignores_identical_ids(&self) -> bool {
         let dir = self.dir.canonicalize().unwrap_or_else(|_| self.dir.clone());
         let name = dir.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
@@ -201,7 +201,7 @@ impl Dataset {
         (self.layout.qrels)(self, file, name)
     }
 
-    /// The files that are there, sorted by their names, with their paths without `.gz`.
+    /// The existing files, sorted by their names, with their paths without `.gz`.
     fn files(&self, files: &Files) -> Result<Vec<(String, PathBuf)>, DataError> {
         let (folder, prefix) = match files {
             Files::Named(names) => {
@@ -246,7 +246,7 @@ pub fn read_queries(reader: impl Read + Send + 'static, name: impl Into<String>)
     Queries::of_lines(Lines::new(reader, name), json_query)
 }
 
-/// A row `id <TAB> text`. What stands behind the first tab is the text, further tabs included.
+/// A row `id <TAB> text`. The text may contain tabs.
 fn tabbed(line: Line<'_>) -> Result<(String, String), DataError> {
     let Some((id, text)) = line.text.split_once('\t') else {
         return Err(line.at.error(DataErrorKind::Row, "1 columns instead of id, text"));
@@ -275,7 +275,7 @@ fn json_query(line: Line<'_>) -> Result<DatasetQuery, DataError> {
     Ok(DatasetQuery { id, text: line.at.text("text", Some(required("text")?))? })
 }
 
-/// A point reads like a label; what is asked is what would be embedded of it.
+/// A point has the fields of a label; the query is the text that would be embedded.
 fn point(line: Line<'_>) -> Result<DatasetQuery, DataError> {
     let document = of_label(line)?;
     let text = document.embedding_text().into_owned();

@@ -30,9 +30,9 @@ pub(super) fn declared(line: &[u8]) -> Option<u8> {
 /// The sign between the cells of a table that begins so; `None` where its first row has one cell by all of
 /// them.
 ///
-/// A first line that names the sign is believed. Otherwise it is the one by which all rows have as many cells
-/// as the first, or most of them; of several the one by which `fits` knows the names in the first row, and
-/// then the one with the most cells.
+/// A first line that names the sign decides. Otherwise the sign is chosen that gives all rows, or else most
+/// of them, as many cells as the first row; among several the one with names in the first row that `fits`
+/// accepts, and then the one with the most cells.
 pub(super) fn delimiter(head: &[u8], is_whole: bool, fits: &dyn Fn(&[String]) -> bool) -> Option<u8> {
     let head = without_blank_lines(head);
     let first = head.split_inclusive(|byte| *byte == b'\n').next().unwrap_or_default();
@@ -62,7 +62,7 @@ fn rank(
     let mut reader = ReaderBuilder::new().has_headers(false).flexible(true).delimiter(sign).from_reader(head);
     let mut row = ByteRecord::new();
     while rows < ROWS && reader.read_byte_record(&mut row).unwrap_or(false) {
-        // The last row may go on behind the head.
+        // The last row may continue after the head.
         if !is_whole && reader.position().byte() == head.len() as u64 {
             break;
         }

@@ -49,9 +49,9 @@ impl JudgmentFormat {
 /// Columns are question, id, grade, weight and time, of which the last three may be missing; a first row of
 /// these names, in upper or lower case, may give another order; other names are an error. JSON lines have
 /// them as fields. Any of them may be compressed with gzip or zstd. `name` is what errors call the stream.
-/// Whether a judgment can be stored is for [`Index::record_all`](crate::Index::record_all) to say. Without a
-/// `format` it is told by the ending of the name, or else by the content: JSON lines begin with a brace, TSV
-/// has a tab in its first row, and what separates the cells of CSV is told by its first rows.
+/// [`Index::record_all`](crate::Index::record_all) decides whether a judgment can be stored. Without a
+/// `format` the ending of the name decides, or else the content: JSON lines begin with a brace, TSV has a tab
+/// in its first row, and the first rows of CSV show what separates the cells.
 ///
 /// Quotes around the cells of TSV are taken off where the file was written with them, as
 /// [`Input`](super::Input) does; with [`JudgmentFormat::Tsv`] as the `format` they are characters like any
@@ -200,8 +200,8 @@ fn wrong(at: Place<'_>, found: &str, expected: &str) -> DataError {
     at.error(DataErrorKind::Field, format!("`{found}` is not {expected}"))
 }
 
-/// Names of the first two columns, our own and those of other tools, by which a first row is known for one of
-/// names.
+/// Column names, our own and those of other tools: a first row with one of them among its first two cells is
+/// a row of names.
 const KNOWN: &str = "question query q query_text query_id query-id queryid qid \
     id doc doc_id doc-id docid document document_id document-id corpus_id corpus-id pid passage passage_id answer \
     answer_id rel grade weight time";

@@ -25,8 +25,8 @@ pub(crate) struct Line<'a> {
 /// Gzip and zstd are recognised by the first bytes, whatever the name says. A byte order
 /// mark on the first line is dropped; lines of white space are counted and skipped.
 ///
-/// A line that is not UTF-8 is one error and reading goes on behind it; after any other
-/// error there are no further lines.
+/// A line that is not UTF-8 is one error, and reading goes on with the next line; after any
+/// other error there are no further lines.
 pub(crate) struct Lines {
     stream: Unpacked,
     /// The number of the line in `buffer`.
@@ -91,7 +91,7 @@ impl Lines {
     }
 }
 
-/// The error of a line of which so many bytes are UTF-8.
+/// The error of a line whose first bytes alone are UTF-8.
 pub(super) fn not_utf8(at: Place<'_>, valid_up_to: usize) -> DataError {
     let message = format!("not UTF-8 from byte {valid_up_to} of the line; convert the file");
     at.error(DataErrorKind::Encoding, message)

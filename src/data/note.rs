@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-/// Something about a file that changes what is found in it, told when its documents have been read:
-/// [`Documents::notes`](super::Documents::notes). Written, it is a sentence.
+/// A decision of the reader, or a loss, that changes what is found in a file:
+/// [`Documents::notes`](super::Documents::notes). It is displayed as a sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
     message: String,

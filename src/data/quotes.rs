@@ -36,11 +36,11 @@ impl Quotes {
     }
 }
 
-/// Looks for text behind the quote that ends a cell, which the reader of rows would add to the cell.
+/// Looks for text after the closing quote of a cell, which the reader of rows would add to the cell.
 pub(super) struct Closing {
     delimiter: u8,
     place: InCell,
-    /// Whether white space stands behind the quote that ends the cell.
+    /// Whether white space follows the closing quote.
     is_spaced: bool,
 }
 
@@ -125,7 +125,7 @@ enum InCell {
     Start,
     Bare,
     Quoted,
-    /// Behind a quote that ends the cell, or stands for one where another follows.
+    /// After a quote that closes the cell, or that escapes a quote if one follows.
     Ending,
 }
 
@@ -234,7 +234,7 @@ mod tests {
             ("sep=\t\nid\ttext\tmore\n1\t\"x\ty\"\tz\n", 1),
             // Short rows, also without quotes.
             ("id\ttext\n1\n2\t\"x\"\n\"3\"\n", 2),
-            // Not closed, in rows that are no rows of this table otherwise.
+            // Not closed; the following lines have too few cells to be rows of this table.
             ("id\ttext\n1\t\"x\n2\n3\n", 0),
         ] {
             assert_eq!(of(text), Quotes::Around(cells), "{text:?}");

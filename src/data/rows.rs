@@ -9,7 +9,7 @@ use super::lines::BYTE_ORDER_MARK;
 use super::quotes::Closing;
 use super::unpack::Unpacked;
 
-/// A row behind the last one; where it is missing, a quote was open to the end.
+/// A row added after the last one; if it does not come out, a quote was open to the end.
 const LAST_ROW: &[u8] = b"\n\0end of the table\0\n";
 /// The most cells of a row.
 const MOST_CELLS: usize = 1 << 16;
@@ -28,7 +28,7 @@ pub(super) struct Rows {
     here: u64,
     /// The line on which the last row begins.
     line: u64,
-    /// The cells of the last row, one behind the other, and where each ends.
+    /// The cells of the last row, concatenated, and where each ends.
     cells: Vec<u8>,
     ends: Vec<usize>,
     count: usize,
@@ -36,7 +36,7 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    /// Without `quoting` a quote is a character like any other. A first line such as `sep=;` is no row.
+    /// Without `quoting` a quote is a character like any other. A first line such as `sep=;` is skipped.
     ///
     /// # Errors
     /// Those of reading the first row.

@@ -40,7 +40,7 @@ pub(super) trait DocumentSource: Send {
         &[]
     }
 
-    /// What was decided about what was read so far, and what was left out of it.
+    /// Decisions about the documents read so far, and losses.
     fn notes(&self) -> Vec<Note> {
         Vec::new()
     }
@@ -144,8 +144,8 @@ impl Documents {
         self.source.unseen()
     }
 
-    /// What an [`Input`](super::Input) decided about the documents read so far, and what it left out of them;
-    /// of all of them at the end.
+    /// Decisions of an [`Input`](super::Input) about the documents read so far, and what it left out of them;
+    /// at the end, about all of them.
     pub fn notes(&self) -> Vec<Note> {
         self.source.notes()
     }

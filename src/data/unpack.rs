@@ -28,7 +28,7 @@ enum Packing {
 }
 
 impl Packing {
-    /// What a failure of reading is: of the system, or of what was to be unpacked.
+    /// The error for a failed read: the system's, or that of a damaged stream.
     fn error(self, at: Place<'_>, source: io::Error) -> DataError {
         let (line, is_packed) = (at.line, self != Self::None);
         let packing = if self == Self::Gzip { "gzip" } else { "zstd" };
@@ -74,7 +74,7 @@ impl Unpacked {
         Place { name: &self.name, line }
     }
 
-    /// What a failure at a line is.
+    /// The error for a read that failed at a line.
     pub fn error(&self, line: u64, source: io::Error) -> DataError {
         self.packing.error(self.place(line), source)
     }
@@ -104,7 +104,7 @@ impl Unpacked {
         self.packing != Packing::None
     }
 
-    /// Copies what was not read into a temporary file.
+    /// Copies the rest of the stream into a temporary file.
     #[cfg(feature = "parquet")]
     pub fn copied(&mut self) -> Result<std::fs::File, DataError> {
         let mut copy = tempfile::tempfile().map_err(|source| self.error(1, no_room(source)))?;
@@ -120,7 +120,7 @@ impl Unpacked {
         }
     }
 
-    /// Puts bytes before and behind what was not read.
+    /// Puts bytes before and after the rest of the stream.
     pub fn put(&mut self, before: Vec<u8>, behind: &'static [u8]) {
         let bytes = std::mem::replace(&mut self.bytes, Box::new(io::empty()));
         self.bytes = Box::new(Cursor::new(before).chain(bytes).chain(behind));
@@ -205,7 +205,7 @@ impl<R: BufRead> ZstdDecoder<R> {
         }
     }
 
-    /// The decoder's errors hide the end of the stream behind several types: it is asked for.
+    /// Several of the decoder's errors can mean that the stream ended, so the stream itself is checked.
     fn failed(&mut self, error: FrameDecoderError) -> io::Error {
         if matches!(error, FrameDecoderError::WindowSizeTooBig { .. }) {
             let what = "its window is over 128 MiB; pack it without --long, or unpack it";

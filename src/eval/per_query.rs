@@ -12,7 +12,7 @@ use crate::measure::{Cost, Engine, Metric, Outcomes, QueryFigures, Setting};
 #[non_exhaustive]
 pub struct PerQuery {
     /// Ids of the judged queries: those that were asked, in the order of the dataset, then those
-    /// that it has no text of, whose every value is 0.
+    /// without a text in it, all of whose values are 0.
     pub queries: Vec<String>,
     /// How many of them were asked.
     pub asked: usize,

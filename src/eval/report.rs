@@ -99,14 +99,14 @@ pub struct EvalReport {
     pub documents: usize,
     /// Judged queries, over which every mean is taken.
     pub queries: usize,
-    /// Judged queries that the dataset has no text of. They could not be asked and count 0 in
+    /// Judged queries without a text in the dataset. They could not be asked and count 0 in
     /// every mean of quality, as with `-c` of `trec_eval`; costs are means over the others.
     pub missing_queries: usize,
-    /// Judged documents that the index does not hold, so that nothing can find them.
+    /// Judged documents that are not in the index, so that no search can find them.
     pub missing_documents: usize,
     /// The lowest grade that counted as relevant.
     pub relevance_level: i32,
-    /// Whether a document with the id of a query was no hit for it.
+    /// Whether a document with the id of a query was left out of its hits.
     pub ignores_identical_ids: bool,
     /// Which encoder read the queries.
     pub encoder: QueryEncoder,
@@ -194,7 +194,7 @@ impl EvalReport {
     }
 }
 
-/// The means of what was measured.
+/// The means of all measurements.
 pub(super) struct Means {
     pub exact: Quality,
     pub points: Vec<BeamPoint>,

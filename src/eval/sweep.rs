@@ -68,7 +68,7 @@ pub struct EvalOptions {
     pub metrics: Vec<Metric>,
     /// The lowest grade that counts as relevant; nDCG goes by the grades themselves.
     pub relevance_level: RelevanceLevel,
-    /// Whether a document with the id of the query is no hit for it. By default as
+    /// Whether a document with the id of the query is left out of its hits. By default as
     /// [`Dataset::ignores_identical_ids`].
     pub ignore_identical_ids: Option<bool>,
     /// Visited fractions at which tree, baseline and exact search are compared.
@@ -261,7 +261,7 @@ pub(super) struct Sweep<'a> {
     pub judge: Judge<'a>,
     /// Documents ranked per query.
     pub depth: usize,
-    /// Of each query the document that is no hit for it.
+    /// For each query the document that is left out of its hits, if there is one.
     pub identical: Vec<Option<Row>>,
 }
 
@@ -275,12 +275,12 @@ impl Sweep<'_> {
         &self.queries.rows[query * self.dim()..][..self.dim()]
     }
 
-    /// Documents to search for: one more where one of them is no hit.
+    /// Documents to search for: one more if one of them is left out.
     pub fn searched(&self, query: usize, depth: usize) -> usize {
         depth + usize::from(self.identical[query].is_some())
     }
 
-    /// Takes the document that is no hit for a query out of its ranking.
+    /// Removes the document with the query's own id from its ranking, if that is asked for.
     pub fn drop_identical(&self, query: usize, ranking: &mut Ranking, depth: usize) -> Result<()> {
         let Some(identical) = self.identical[query] else { return Ok(()) };
         for place in 0..ranking.len() {
@@ -332,8 +332,8 @@ impl Sweep<'_> {
         Ok(Retrieved { visited, routing: 0.0, ranking })
     }
 
-    /// A ranking in the order of a reranker. Rows behind its depth come after all that it has read, whatever
-    /// they scored before: a measurement goes by scores alone.
+    /// A ranking in the order of a reranker. Rows beyond its depth get scores below all that it has read:
+    /// a measurement uses scores alone.
     fn reranked(&self, question: &str, ranking: Ranking, rerank: &RerankOptions) -> Result<Ranking> {
         let (read, rest) = ranking.split_at(rerank.depth.min(ranking.len()));
         let documents = read.iter().map(|&(_, row)| Ok(self.view.passage(row)?));

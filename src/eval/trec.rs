@@ -225,8 +225,7 @@ fn check_ids(at: Place<'_>, ids: [&str; 2]) -> Result<(), DataError> {
 
 /// An id or tag that can stand in a file whose fields are separated by white space.
 fn field(id: &str) -> Result<&str, TrecError> {
-    // C ends a text at a NUL, and a byte order mark at the start of a file is no part of its first
-    // field when it is read.
+    // C ends a text at a NUL, and readers drop a byte order mark at the start of a file.
     if id.is_empty() || id.contains(is_space) || id.contains('\0') || id.starts_with('\u{feff}') {
         return Err(TrecError::Unwritable { id: id.to_owned() });
     }

@@ -128,7 +128,7 @@ impl Metric {
     }
 }
 
-/// A name that is no [`Metric`]'s.
+/// An unknown name of a [`Metric`].
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("`{got}` is no metric; say recall@k, precision@k, mrr@k or ndcg@k with a k from 1")]
 pub struct UnknownMetric {

@@ -38,7 +38,7 @@ pub enum Setting {
 }
 
 impl Setting {
-    /// Leaves or lists visited by every query; 1 where there is no such number.
+    /// Leaves or lists visited by every query; 1 for the other settings.
     pub(crate) fn lists_visited(self) -> usize {
         match self {
             Self::Tree { beam } => beam,
@@ -114,7 +114,7 @@ pub struct QueryFigures {
 }
 
 impl QueryFigures {
-    /// No figures yet, of a search among so many documents.
+    /// Without figures yet, for a search among `documents` documents.
     pub(crate) fn new(setting: Setting, documents: usize) -> Self {
         Self {
             setting,

@@ -112,7 +112,7 @@ impl<'a> Partition<'a> {
         self.lists.iter().map(Vec::len).collect()
     }
 
-    /// What visiting so many lists is called.
+    /// The setting in which `visited` lists are visited.
     pub(super) fn setting(&self, visited: usize) -> Setting {
         match self.router {
             Router::Tree(_) => Setting::Tree { beam: visited },
@@ -120,7 +120,7 @@ impl<'a> Partition<'a> {
         }
     }
 
-    /// What a query finds where it visits so many lists, for each of these numbers, ascending.
+    /// What a query finds when it visits each of these numbers of lists, ascending.
     ///
     /// `score` offers the scores of documents to the best so far. Each document is scored once for all
     /// numbers, unless the lists of a number are not the first ones of the next.

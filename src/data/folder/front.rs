@@ -52,7 +52,7 @@ impl<'a> Front<'a> {
     }
 }
 
-/// Whether a file has blank lines, and behind them what would be front matter at its start.
+/// Whether a file begins with blank lines, followed by what would be front matter on its first line.
 pub(super) fn is_late(file: &str) -> bool {
     let rest = file.trim_start();
     let blank = &file[..file.len() - rest.len()];
@@ -91,7 +91,7 @@ fn toml(block: &str) -> Result<Map<String, Value>, String> {
     Ok(table.into_iter().map(|(name, value)| (name, json(value))).collect())
 }
 
-/// Times, and numbers that JSON has not, become text.
+/// Times, and numbers that JSON lacks, become text.
 fn json(value: toml::Value) -> Value {
     use toml::Value as Toml;
     match value {

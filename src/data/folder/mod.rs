@@ -63,8 +63,8 @@ pub fn fuzz_markup(text: &str) {
 /// Hidden files and folders, whose names begin with a dot, those that `.gitignore`, `.ignore` and other lists
 /// of git name (as ripgrep reads them by default; [`Self::with_ignored`] reads them too), and symbolic links
 /// are left out, but for the folder itself, which may be a link. So are files without text. A file that is
-/// no text in UTF-8, larger than [`MAX_FILE_BYTES`] or not readable, or whose path is not UTF-8, is an error;
-/// the others are read.
+/// not text in UTF-8, larger than [`MAX_FILE_BYTES`] or not readable, or whose path is not UTF-8, is an
+/// error; the others are read.
 ///
 /// # Examples
 ///
@@ -193,7 +193,7 @@ impl Folder {
         FileVersion::deserialize(metadata).ok()
     }
 
-    /// A hash of what was read of a file: of all that its document has but its id and the state of the file.
+    /// A hash of the content of a document, without its id and the state of its file.
     pub fn content_hash(document: &Document) -> [u8; 16] {
         let mut metadata = document.metadata.clone().unwrap_or_default();
         if let Value::Object(fields) = &mut metadata {
@@ -246,7 +246,7 @@ impl Folder {
 
 fn absolute(dir: &Path) -> Result<String, DataError> {
     let absolute = fs::canonicalize(dir).map_err(|source| DataError::open(dir, source))?;
-    // Two names that are no text could look the same.
+    // Two names that are not UTF-8 could look the same.
     absolute.into_os_string().into_string().map_err(|path| bad_name(Path::new(&path)))
 }
 
@@ -267,7 +267,7 @@ fn text_of(path: &Path, markup: Markup, bytes: u64) -> Result<String, DataError>
     let mut text = Vec::with_capacity(usize::try_from(bytes).unwrap_or_default() + 1);
     let read = File::open(path).and_then(|file| file.take(limit + 1).read_to_end(&mut text));
     read.map_err(|source| DataError::open(path, source))?;
-    // It may have grown meanwhile.
+    // It may have grown since its size was read.
     if text.len() as u64 > limit {
         return too_large(text.len() as u64);
     }

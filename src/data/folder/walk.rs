@@ -77,7 +77,7 @@ impl FolderDocuments {
         &self.report
     }
 
-    /// The next file that is read; `None` behind the last one.
+    /// The next file to read; `None` after the last one.
     fn entry(&mut self) -> Option<Result<(DirEntry, Markup), DataError>> {
         loop {
             let entry = match self.walk.next()? {

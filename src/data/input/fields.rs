@@ -47,7 +47,7 @@ impl Fields {
         twice.map(|(_, name)| name.as_str())
     }
 
-    /// The same with names for what was not named, where all records have the same columns.
+    /// The same with default names for the roles without one, for records that all have these columns.
     ///
     /// Names that are not given are looked for in upper and lower case.
     pub fn for_columns(&self, columns: &[String], name: &str) -> Result<Self, DataError> {

@@ -15,8 +15,8 @@ pub enum Format {
     JsonLines,
     /// An array of JSON objects.
     Json,
-    /// Cells between commas, semicolons, tabs or bars, which is told by the first rows, with quotes where
-    /// they are needed (RFC 4180). The first row names the columns; a line `sep=;` may stand before it.
+    /// Cells between commas, semicolons, tabs or bars, detected from the first rows, with quotes where they
+    /// are needed (RFC 4180). The first row names the columns; a line `sep=;` may stand before it.
     Csv,
     /// Cells between tabs, in which quotes are characters like any other. The first row names the columns.
     Tsv,
@@ -81,15 +81,15 @@ const FOREIGN: [(&[u8], &str, &str); 10] = [
 /// How files of columns begin.
 const COLUMNAR: [(&[u8], Format); 3] =
     [(b"PAR1", Format::Parquet), (b"ARROW1", Format::Arrow), (b"\xff\xff\xff\xff", Format::Arrow)];
-/// What a file is that is no text in UTF-8, and what may be done about it, where that can be told. Bytes that
-/// are UTF-8 may still be another kind of file, or text of a charset that has none but the bytes of ASCII.
+/// The kind of a file that is not text in UTF-8, if it is known, and what to do about it. Valid UTF-8 may
+/// still be another kind of file, or text of a charset that uses only the bytes of ASCII.
 #[cfg(feature = "folders")]
 pub(in crate::data) fn foreign(file: &[u8]) -> Option<(&'static str, &'static str)> {
     const AS_IT_IS: &str = "unpack it: files of folders are read as they are";
     // Words may begin so, and no file that is compressed is UTF-8.
     let is_word = |magic: &[u8]| magic == BZIP2 && std::str::from_utf8(file).is_ok();
     let known = FOREIGN.into_iter().find(|(magic, ..)| file.starts_with(magic) && !is_word(magic));
-    // Escapes by which ISO-2022 changes to letters of two bytes.
+    // Escapes that switch ISO-2022 to letters of two bytes.
     let is_escape = |part: &[u8]| matches!(part, [0x1b, b'$', b'@' | b'A' | b'B' | b'(' | b')']);
     match known.or_else(|| wide(file).map(|what| (&b""[..], what, CONVERT_TEXT))) {
         Some((b"\x1f\x8b", ..)) => Some(("compressed with gzip", AS_IT_IS)),
@@ -131,8 +131,8 @@ pub(in crate::data) fn separated(stream: &mut Unpacked, fits: Fits<'_>) -> Resul
     })
 }
 
-/// Reads the head of a stream until `told` says something of it; it does when it is given all, or so many
-/// bytes that it will not be given more. The head stays in the stream.
+/// Reads the head of a stream until `told` returns something, which it must once it has the whole stream or
+/// [`MOST_BYTES`]. The head stays in the stream.
 fn read_until<T>(stream: &mut Unpacked, told: impl Fn(&[u8], bool) -> Option<T>) -> Result<T, DataError> {
     let mut head = Vec::new();
     let mut is_whole = false;
@@ -164,7 +164,7 @@ pub(in crate::data) fn refused(kind: StreamKind, stream: &mut Unpacked) -> DataE
     stream.place(0).error(DataErrorKind::Format, message)
 }
 
-/// How the first line begins of what was looked at, which is still there.
+/// The beginning of the first line, which stays in the stream.
 pub(in crate::data) fn first_line(stream: &mut Unpacked, most: usize) -> Result<String, DataError> {
     let head = stream.fill(1)?;
     let head = head.strip_prefix(BYTE_ORDER_MARK.as_bytes()).unwrap_or(head).trim_ascii_start();

@@ -36,21 +36,21 @@ pub(super) use table::{Layout, Quoting};
 
 /// How documents are read from a file or a stream, and which of its fields they are made of.
 ///
-/// The kind of file is told by its first bytes unless [`Self::format`] says it. Any of them may be compressed
+/// The first bytes decide the kind of file unless [`Self::format`] is called. Any of them may be compressed
 /// with gzip or zstd. Files are streamed: memory stays at one record, of
 /// [`MAX_LINE_BYTES`](super::MAX_LINE_BYTES) at most; of Parquet at a page of each column that is used and
 /// 64 MiB of rows, of Arrow at a batch as it was written.
 ///
 /// A column of CSV or TSV is numbers, or booleans, in the metadata where all its cells are, and else text. So
-/// a table with metadata is read twice. Of a stream what was read is kept for that, beyond 4 MiB in a
-/// temporary file; a stream of Parquet or Arrow is put into one whole.
+/// a table with metadata is read twice. What was read of a stream is kept for the second pass, beyond 4 MiB
+/// in a temporary file; a stream of Parquet or Arrow is put into one whole.
 ///
 /// Where nothing is named, the id is `_id` or `id`, title and text are `title` (may be absent) and `text`,
 /// and all other fields are the metadata. Columns of a table are found whatever the case of their names.
 ///
 /// An id is a string or an integer, a text a string or a number. The members of a field `metadata` that is an
-/// object are metadata beside the other fields. A null is kept in the metadata, and is no id, title or text;
-/// an empty cell of CSV or TSV is no value.
+/// object are metadata beside the other fields. A null is kept in the metadata, but counts as a missing id,
+/// title or text; an empty cell of CSV or TSV counts as missing.
 ///
 /// # Examples
 ///
@@ -140,7 +140,7 @@ impl Input {
         self
     }
 
-    /// Whether anything was said about fields, so that it would be ignored by what has none.
+    /// Whether an option was set that a file without fields would ignore.
     pub fn names_fields(&self) -> bool {
         !self.fields.are_default() || self.cells_as_text || self.delimiter.is_some()
     }

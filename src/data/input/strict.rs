@@ -105,7 +105,7 @@ pub(super) fn text_of_id(value: Value) -> Result<String, Value> {
     }
 }
 
-/// Whether a text of JSON has more than so many values, by the signs between them.
+/// Whether a text of JSON has more than `most` values, counted by the signs between them.
 fn has_more_values(text: &str, most: usize) -> bool {
     let mut strings = Strings::default();
     let mut signs = text.bytes().filter(|byte| strings.is_outside(*byte) && b",{[".contains(byte));

@@ -18,7 +18,7 @@ use crate::data::rows::Rows;
 use crate::data::streams::DocumentSource;
 use crate::document::Document;
 
-/// How the cells of a table are told apart.
+/// How the cells of a table are separated.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::data) struct Layout {
     /// What separates them; told by the first rows if `None`.
@@ -81,7 +81,7 @@ enum Use {
     Nothing,
     /// Id, title or text.
     Own,
-    /// Metadata as it stands.
+    /// Metadata, unchanged.
     Text,
     /// Metadata of numbers or booleans.
     Typed,
@@ -151,7 +151,7 @@ impl Table {
             }
             let cell = rows.text(place, || column.clone())?;
             *kept += u64::from(quotes.keeps(cell));
-            // An empty cell of the metadata is no value.
+            // An empty cell of the metadata counts as missing.
             if cell.is_empty() && !matches!(used, Use::Own) {
                 continue;
             }

@@ -71,7 +71,7 @@ struct Reading {
     group: usize,
     /// Rows of the group that were returned.
     done: usize,
-    /// Rows of a batch: fewer where so many took too many bytes, until the group ends.
+    /// Rows of a batch; smaller after a batch that took too many bytes, until the group ends.
     size: usize,
     reader: Option<ParquetRecordBatchReader>,
 }

@@ -19,7 +19,7 @@ const MOST_LEVELS: usize = 100;
 /// The most values of a row in a column, as a record of JSON may have.
 const MOST_VALUES: usize = 1 << 20;
 
-/// How the values of a column are read, and what was noticed.
+/// How the values of a column are read, and which of them could not be kept exactly.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Values {
     /// Whether decimals are text, with all digits that they have.
