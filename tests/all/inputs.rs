@@ -313,7 +313,7 @@ fn malformed() -> Vec<Bad> {
         of(
             named(),
             "{\"key\":null,\"body\":\"x\"}",
-            "in:1: there is no id: the field `key` is missing or null; fields found: key, body",
+            "in:1: there is no id: the field `key` is missing or null; fields found: body, key",
         ),
         json(
             "{\"_id\":1.5,\"text\":\"x\"}",

@@ -152,8 +152,9 @@ impl Fields {
         if !texts.iter().any(|name| is_set(name)) {
             return Err(missing(&texts.join("`, `"), "text"));
         }
-        let id =
-            take(&mut record, id).filter(|_| !self.hashed_ids).map(|value| at.id(id, value)).transpose()?;
+        // Where ids are made, a field `id` is metadata like any other.
+        let value = if self.hashed_ids { None } else { take(&mut record, id) };
+        let id = value.map(|value| at.id(id, value)).transpose()?;
         let title = self.title.as_deref().unwrap_or(TITLE);
         let title = at.text(title, take(&mut record, title))?;
         let mut text = String::new();
