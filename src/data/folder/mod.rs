@@ -125,8 +125,8 @@ impl Folder {
     /// A folder, whose name as a source is its absolute path.
     ///
     /// # Errors
-    /// [`DataError::NotADirectory`], [`DataError::Open`]; [`DataError::FileName`] where its absolute path is
-    /// not UTF-8.
+    /// [`DataErrorKind::Missing`] for another path than that of a folder, [`DataErrorKind::Open`], and
+    /// [`DataErrorKind::Encoding`] for an absolute path that is not UTF-8.
     pub fn open(dir: impl Into<PathBuf>) -> Result<Self, DataError> {
         let root = super::dataset::directory(dir)?;
         let source = absolute(&root)?;
@@ -136,7 +136,7 @@ impl Folder {
     /// One file, as it would be read in its folder.
     ///
     /// # Errors
-    /// [`DataError::Open`], [`DataError::FileName`].
+    /// [`DataErrorKind::Open`], [`DataErrorKind::Encoding`].
     pub fn of_file(path: impl Into<PathBuf>) -> Result<Self, DataError> {
         let root = path.into();
         let folder = root.parent().filter(|parent| !parent.as_os_str().is_empty());
