@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::again::Again;
 use super::error::{DataError, DataErrorKind, Place};
-use super::input::{Layout, Quoting, StreamKind, first_line, record, refused, sniff};
+use super::input::{Quoting, StreamKind, TableLayout, first_line, record, refused, sniff};
 use super::lines::{Line, Lines};
 use super::quotes::Quotes;
 use super::rows::Rows;
@@ -70,10 +70,10 @@ pub fn read_judgments(
     let again = Again::of_stream(reader);
     let mut pass = again.pass(&name)?;
     let fits = |columns: &[String]| (2..=COLUMNS.len()).contains(&columns.len());
-    let tabs = Layout::told(b'\t');
-    let commas = |delimiter| Layout { delimiter, quoting: Quoting::Yes };
+    let tabs = TableLayout::told(b'\t');
+    let commas = |delimiter| TableLayout { delimiter, quoting: Quoting::Yes };
     let layout = match given.or_else(|| JudgmentFormat::of_name(&name)) {
-        Some(JudgmentFormat::Tsv) if given.is_some() => Some(Layout { quoting: Quoting::No, ..tabs }),
+        Some(JudgmentFormat::Tsv) if given.is_some() => Some(TableLayout { quoting: Quoting::No, ..tabs }),
         Some(JudgmentFormat::Tsv) => Some(tabs),
         Some(JudgmentFormat::Csv) => Some(commas(None)),
         Some(JudgmentFormat::JsonLines) => None,

@@ -32,7 +32,7 @@ use array::JsonArray;
 use fields::Fields;
 use json::{JsonRecords, JsonTexts};
 use table::Table;
-pub(super) use table::{Layout, Quoting};
+pub(super) use table::{Quoting, TableLayout};
 
 /// How documents are read from a file or a stream, and which of its fields they are made of.
 ///
@@ -212,15 +212,15 @@ impl Input {
             None => sniff(&mut pass.stream, &|names| self.fields.for_columns(names, &name).is_ok())?,
         };
         let delimiter = self.delimiter.and_then(|sign| u8::try_from(sign).ok());
-        let quoted = Layout { delimiter, quoting: Quoting::Yes };
+        let quoted = TableLayout { delimiter, quoting: Quoting::Yes };
         let (format, layout) = match kind {
             StreamKind::Known(format) => {
                 self.check_format(format, pass.stream.place(0))?;
-                let tabs = Layout { delimiter: Some(b'\t'), quoting: Quoting::No };
+                let tabs = TableLayout { delimiter: Some(b'\t'), quoting: Quoting::No };
                 (format, if format == Format::Tsv { tabs } else { quoted })
             }
             StreamKind::Empty => return Ok(Documents::new(Box::new(NoDocuments), pass.position)),
-            StreamKind::Table(sign) => (Format::Csv, Layout::told(delimiter.unwrap_or(sign))),
+            StreamKind::Table(sign) => (Format::Csv, TableLayout::told(delimiter.unwrap_or(sign))),
             StreamKind::Unknown if delimiter.is_some() => (Format::Csv, quoted),
             StreamKind::Unknown | StreamKind::Foreign(..) => return Err(refused(kind, &mut pass.stream)),
         };

@@ -20,13 +20,13 @@ use crate::document::Document;
 
 /// How the cells of a table are separated.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::data) struct Layout {
+pub(in crate::data) struct TableLayout {
     /// What separates them; told by the first rows if `None`.
     pub delimiter: Option<u8>,
     pub quoting: Quoting,
 }
 
-impl Layout {
+impl TableLayout {
     /// The layout of a table whose delimiter was detected from its content.
     pub fn told(delimiter: u8) -> Self {
         let quoting = if delimiter == b'\t' { Quoting::Told } else { Quoting::Yes };
@@ -95,7 +95,7 @@ impl Table {
     pub fn open(
         again: &Again,
         mut pass: Pass,
-        layout: Layout,
+        layout: TableLayout,
         fields: &Fields,
         cells_as_text: bool,
     ) -> Result<(Option<Self>, Arc<AtomicU64>), DataError> {
